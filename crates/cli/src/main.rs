@@ -1,0 +1,3 @@
+//! The command line: parses, calls, prints.
+
+fn main() {}

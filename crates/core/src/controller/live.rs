@@ -1,0 +1,181 @@
+//! Change while requests are on their way: groups, clients, contracts, the stack itself.
+
+use alloc::boxed::Box;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+use super::{Context, Controller, Setup, Stack, context};
+use crate::contract::Contract;
+use crate::group::{Change, Client, ClientId, GroupError, GroupId, Priority};
+use crate::policy::{Build, Policy};
+use crate::stats::counters::Counters;
+use crate::time::Instant;
+
+type Stages = (Vec<Box<dyn Policy + Send>>, Box<dyn Policy + Send>);
+
+/// Builds the policies of a stack.
+pub(super) fn build(setup: &Setup, stack: &Stack) -> Stages {
+    let make = |stage: &super::Stage| {
+        let build = Build { values: &stage.values, facts: &setup.facts, groups: stack.groups };
+        (stage.row.build)(&build)
+    };
+    (stack.throttles.iter().map(make).collect(), make(&stack.scheduler))
+}
+
+impl Controller {
+    fn tell(&mut self, now: Instant, change: Change) {
+        for stage in 0..self.throttles.len() {
+            self.throttles[stage].change(&mut context!(self, now), change);
+        }
+        self.scheduler.change(&mut context!(self, now), change);
+    }
+    /// Tells freshly built policies of every group and client there is.
+    pub(super) fn tell_everything(&mut self, now: Instant) {
+        let mut order: Vec<GroupId> = alloc::vec![GroupId::ROOT];
+        let mut next = 0;
+        while let Some(id) = order.get(next) {
+            order.extend_from_slice(&self.groups.group(*id).children.clone());
+            next += 1;
+        }
+        for id in order {
+            self.tell(now, Change::GroupAdded(id));
+        }
+        let clients: Vec<ClientId> = self.groups.iter_clients().map(|(id, _)| id).collect();
+        for id in clients {
+            self.tell(now, Change::ClientAdded(id));
+        }
+    }
+
+    /// Adds a group by its path. Groups on the way that are not there yet are made with the default
+    /// contract.
+    pub fn add_group(
+        &mut self,
+        now: Instant,
+        path: &str,
+        contract: Contract,
+    ) -> Result<GroupId, GroupError> {
+        if path.is_empty() || path.split('/').any(str::is_empty) {
+            return Err(GroupError::BadName(path.to_string()));
+        }
+        if self.groups.find(path).is_some() {
+            return Err(GroupError::Exists(path.to_string()));
+        }
+        let parent = match path.rsplit_once('/') {
+            None => GroupId::ROOT,
+            Some((above, _)) => match self.groups.find(above) {
+                Some(id) => id,
+                None => self.add_group(now, above, Contract::default())?,
+            },
+        };
+        Ok(self.add_group_under(now, path, parent, contract))
+    }
+    /// Adds a group under a known parent without looking for its name; `path` must be new.
+    pub fn add_group_under(
+        &mut self,
+        now: Instant,
+        path: &str,
+        parent: GroupId,
+        contract: Contract,
+    ) -> GroupId {
+        let id = self.groups.add_group(path, parent, contract);
+        self.tell(now, Change::GroupAdded(id));
+        id
+    }
+    /// Gives a group another contract.
+    pub fn update_group(
+        &mut self,
+        now: Instant,
+        id: GroupId,
+        contract: Contract,
+    ) -> Result<(), GroupError> {
+        self.known_group(id)?;
+        self.groups.group_mut(id).contract = contract;
+        self.tell(now, Change::GroupUpdated(id));
+        Ok(())
+    }
+    /// Removes a group that holds no group and no client.
+    pub fn remove_group(&mut self, now: Instant, id: GroupId) -> Result<(), GroupError> {
+        self.known_group(id)?;
+        let group = self.groups.group(id);
+        let busy = group.clients > 0 || !group.children.is_empty() || id == GroupId::ROOT;
+        if busy || self.group_has_requests(id) {
+            return Err(GroupError::Busy(group.name.clone()));
+        }
+        self.tell(now, Change::GroupRemoved(id));
+        self.groups.remove_group(id);
+        Ok(())
+    }
+    fn known_group(&self, id: GroupId) -> Result<(), GroupError> {
+        let missing = || GroupError::Missing(alloc::format!("group {}", id.0));
+        self.groups.try_group(id).map(|_| ()).ok_or_else(missing)
+    }
+    fn known_client(&self, id: ClientId) -> Result<(), GroupError> {
+        let missing = || GroupError::Missing(alloc::format!("client {}", id.0));
+        self.groups.try_client(id).map(|_| ()).ok_or_else(missing)
+    }
+    fn group_has_requests(&self, id: GroupId) -> bool {
+        self.requests.iter().any(|request| request.group == id)
+    }
+
+    /// Adds a client to a group.
+    pub fn add_client(
+        &mut self,
+        now: Instant,
+        group: GroupId,
+        priority: Priority,
+    ) -> Result<ClientId, GroupError> {
+        self.known_group(group)?;
+        let id = self.groups.add_client(Client { group, priority });
+        if id.index() >= self.per_client.len() {
+            self.per_client.resize(id.index() + 1, Counters::default());
+        }
+        self.per_client[id.index()] = Counters::default();
+        self.tell(now, Change::ClientAdded(id));
+        Ok(id)
+    }
+    /// Moves a client to another group or priority; requests already inside keep their old ones.
+    pub fn update_client(
+        &mut self,
+        now: Instant,
+        id: ClientId,
+        group: GroupId,
+        priority: Priority,
+    ) -> Result<(), GroupError> {
+        self.known_client(id)?;
+        self.known_group(group)?;
+        self.groups.update_client(id, Client { group, priority });
+        self.tell(now, Change::ClientUpdated(id));
+        Ok(())
+    }
+    /// Removes a client that has no request inside.
+    pub fn remove_client(&mut self, now: Instant, id: ClientId) -> Result<(), GroupError> {
+        self.known_client(id)?;
+        let busy = !self.flushes.is_idle(id) || self.requests.iter().any(|r| r.client == id);
+        if busy {
+            return Err(GroupError::Busy(alloc::format!("client {}", id.0)));
+        }
+        self.tell(now, Change::ClientRemoved(id));
+        self.groups.remove_client(id);
+        Ok(())
+    }
+
+    /// Changes the stack. As in the kernel, the old one is drained first: from now on submissions wait
+    /// until all that is inside was answered, then they enter the new stack in order.
+    pub fn switch(&mut self, now: Instant, stack: Stack) {
+        self.next_stack = Some(stack);
+        self.thaw(now);
+    }
+    /// Completes a switch once the old stack is empty.
+    pub(super) fn thaw(&mut self, now: Instant) {
+        if self.next_stack.is_none() || self.inside > 0 {
+            return;
+        }
+        self.stack = self.next_stack.take().expect("just looked at");
+        (self.throttles, self.scheduler) = build(&self.setup, &self.stack);
+        self.tell_everything(now);
+        while let Some(id) = self.frozen.pop_front(&mut self.requests) {
+            self.inside += 1;
+            self.enter(now, 0, id);
+        }
+    }
+}

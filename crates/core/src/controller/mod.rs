@@ -1,0 +1,459 @@
+//! The controller: a request's journey from its submission to the drive and back.
+//!
+//! ```text
+//! submit ─▶ throttle ─▶ … ─▶ throttle ─▶ merge? ─▶ tag ─▶ scheduler ─▶ dispatch ─▶ (drive)
+//!    └─ flush: waits for its client's writes ───────────────────────────▶┘             │
+//! completions ◀──────────────────────────── complete ◀────────────────────────────────┘
+//! ```
+//!
+//! The owner (the lab's event loop, a server's reactor) calls [`Controller::submit`] and
+//! [`Controller::complete`] as things happen, then [`Controller::dispatch`] until it returns `None`,
+//! and again at [`Controller::next_wakeup`]. Waking early, late or twice is harmless.
+
+mod flush;
+mod live;
+mod plug;
+mod stack;
+mod tags;
+#[cfg(test)]
+mod tests;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
+
+pub use plug::{PLUG_MAX, Plug};
+pub use stack::{Stack, StackError, Stage};
+
+use crate::group::{ClientId, Groups};
+use crate::parts::fifo::Fifo;
+use crate::policy::{Context, DriveFacts, Gauges, Policy};
+use crate::request::{Flags, Operation, Part, Request, RequestId, Requests};
+use crate::stats::counters::Counters;
+use crate::time::Instant;
+use crate::trace::{EventKind, Subject, Trace};
+use crate::unit::Sectors;
+
+/// What a controller is built with.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    /// The drive.
+    pub facts: DriveFacts,
+    /// Requests that the scheduler and the drive may have together.
+    pub tags: u32,
+    /// Requests that may be inside at all; more are refused.
+    pub queue_limit: usize,
+    /// Trace events kept; 0 turns tracing off.
+    pub trace: usize,
+}
+
+impl Setup {
+    /// The kernel's number of tags (`nr_requests`): with a scheduler twice the drive's depth, taken as
+    /// at most 128; without one the drive's own.
+    pub fn kernel_tags(facts: &DriveFacts, scheduler: &str) -> u32 {
+        match scheduler {
+            "none" => facts.depth,
+            _ => 2 * facts.depth.min(128),
+        }
+    }
+}
+
+/// A request as its client gives it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Submission {
+    /// The submitter's name for it, returned with its completion.
+    pub tag: u64,
+    /// Who sends it.
+    pub client: ClientId,
+    /// What it asks.
+    pub operation: Operation,
+    /// How.
+    pub flags: Flags,
+    /// First sector; ignored for a flush.
+    pub start: Sectors,
+    /// Length; at least one sector, zero for a flush.
+    pub length: Sectors,
+}
+
+/// Why a submission was refused. Nothing was taken in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SubmitError {
+    /// The queue limit is reached; try again after a completion.
+    Full,
+    /// No such client.
+    NoClient(ClientId),
+    /// A flush with a length, something else without, or past the end of the drive.
+    BadRange {
+        /// First sector asked.
+        start: Sectors,
+        /// Sectors asked.
+        length: Sectors,
+        /// Sectors there are.
+        capacity: Sectors,
+    },
+}
+
+impl fmt::Display for SubmitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full => f.write_str("the queue is full"),
+            Self::NoClient(id) => write!(f, "there is no client {}", id.0),
+            Self::BadRange { start, length, capacity } => {
+                write!(f, "{} sectors from {} on a drive of {}", length.0, start.0, capacity.0)
+            }
+        }
+    }
+}
+impl core::error::Error for SubmitError {}
+
+/// A command for the drive; answer it with [`Controller::complete`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Dispatch {
+    /// Its name until it is answered.
+    pub id: RequestId,
+    /// What the drive is asked.
+    pub operation: Operation,
+    /// How.
+    pub flags: Flags,
+    /// First sector.
+    pub start: Sectors,
+    /// Length, merged parts included.
+    pub length: Sectors,
+}
+
+/// An answered submission.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Completion {
+    /// The submission: its tag, client, sectors and time.
+    pub part: Part,
+    /// What it asked.
+    pub operation: Operation,
+    /// When it (or the request it was merged into) went to the drive.
+    pub dispatched: Instant,
+    /// When the drive answered.
+    pub completed: Instant,
+    /// The drive's status: 0 is success, anything else an error number for the client.
+    pub status: i32,
+}
+
+/// The stack, the tree of groups and every request on its way.
+pub struct Controller {
+    setup: Setup,
+    stack: Stack,
+    groups: Groups,
+    requests: Requests,
+    throttles: Vec<Box<dyn Policy + Send>>,
+    scheduler: Box<dyn Policy + Send>,
+    tags: tags::Tags,
+    flushes: flush::Flushes,
+    trace: Trace,
+    in_flight: u32,
+    sequence: u64,
+    /// Submissions that wait while the stack is being switched.
+    frozen: Fifo,
+    /// The stack to switch to once the present one is empty.
+    next_stack: Option<Stack>,
+    /// Data requests inside the stack or the drive; merged parts count as one.
+    inside: u32,
+    per_client: Vec<Counters>,
+    plugged: Vec<RequestId>,
+}
+
+/// Everything a policy call needs, borrowed from the controller's other fields.
+macro_rules! context {
+    ($this:ident, $now:expr) => {
+        Context {
+            now: $now,
+            requests: &mut $this.requests,
+            groups: &$this.groups,
+            trace: &mut $this.trace,
+            facts: &$this.setup.facts,
+            in_flight: $this.in_flight,
+        }
+    };
+}
+use context;
+
+impl Controller {
+    /// An empty controller: only the root group, no client.
+    pub fn new(setup: Setup, stack: Stack) -> Self {
+        let (throttles, scheduler) = live::build(&setup, &stack);
+        let mut this = Self {
+            setup,
+            stack,
+            groups: Groups::new(),
+            requests: Requests::new(),
+            throttles,
+            scheduler,
+            tags: tags::Tags::new(setup.tags),
+            flushes: flush::Flushes::default(),
+            trace: Trace::new(setup.trace),
+            in_flight: 0,
+            sequence: 0,
+            frozen: Fifo::new(),
+            next_stack: None,
+            inside: 0,
+            per_client: Vec::new(),
+            plugged: Vec::new(),
+        };
+        this.tell_everything(Instant::ZERO);
+        this
+    }
+
+    /// Takes a request in. Call [`Self::dispatch`] afterwards.
+    pub fn submit(
+        &mut self,
+        now: Instant,
+        submission: Submission,
+    ) -> Result<RequestId, SubmitError> {
+        let id = self.admit(now, &submission)?;
+        self.start(now, id);
+        Ok(id)
+    }
+
+    /// Takes in all that a plug has gathered, adjacent requests merged. On an error, what is left in
+    /// the plug was not taken in.
+    pub fn unplug(&mut self, now: Instant, plug: &mut Plug) -> Result<(), SubmitError> {
+        let mut result = Ok(());
+        let mut taken = 0;
+        let mut last: Option<(Submission, RequestId)> = None;
+        for submission in &plug.gathered {
+            let id = match self.admit(now, submission) {
+                Ok(id) => id,
+                Err(error) => {
+                    result = Err(error);
+                    break;
+                }
+            };
+            taken += 1;
+            let max = self.setup.facts.max_request;
+            let merges = last.as_ref().is_some_and(|(before, head)| {
+                let head = &self.requests[*head];
+                let before = Submission { start: head.start, ..*before };
+                plug::follows(&before, head.length, submission, max)
+            });
+            match last {
+                Some((_, head)) if merges => self.merge_plugged(now, head, id),
+                _ => {
+                    self.plugged.push(id);
+                    last = Some((*submission, id));
+                }
+            }
+        }
+        plug.gathered.drain(..taken);
+        let mut heads = core::mem::take(&mut self.plugged);
+        for id in heads.drain(..) {
+            self.start(now, id);
+        }
+        self.plugged = heads;
+        result
+    }
+
+    fn merge_plugged(&mut self, now: Instant, head: RequestId, id: RequestId) {
+        self.requests.merge_back(head, id);
+        self.note(now, id, EventKind::Merged { into: head });
+        let client = self.requests[id].client;
+        self.per_client[client.index()].merged += 1;
+    }
+
+    /// Checks a submission and gives it a slot.
+    fn admit(&mut self, now: Instant, submission: &Submission) -> Result<RequestId, SubmitError> {
+        let Submission { tag, client, operation, flags, start, length } = *submission;
+        if self.requests.len() >= self.setup.queue_limit {
+            return Err(SubmitError::Full);
+        }
+        let known = self.groups.try_client(client).ok_or(SubmitError::NoClient(client))?;
+        let capacity = self.setup.facts.capacity;
+        let is_flush = operation == Operation::Flush;
+        let end = start.0.saturating_add(length.0);
+        if is_flush != (length == Sectors::ZERO) || end > capacity.0 {
+            return Err(SubmitError::BadRange { start, length, capacity });
+        }
+        self.sequence += 1;
+        let epoch = match operation.modifies() {
+            true => self.flushes.write_submitted(client),
+            false => 0,
+        };
+        let id = self.requests.insert(Request {
+            tag,
+            operation,
+            flags,
+            start,
+            length,
+            client,
+            group: known.group,
+            priority: known.priority,
+            submitted: now,
+            dispatched: Instant::MAX,
+            sequence: self.sequence,
+            epoch,
+        });
+        self.note(now, id, EventKind::Submitted);
+        Ok(id)
+    }
+
+    /// Sends an admitted request on its way.
+    fn start(&mut self, now: Instant, id: RequestId) {
+        if self.requests[id].operation == Operation::Flush {
+            self.flushes.submit(&mut self.requests, id);
+        } else if self.next_stack.is_some() {
+            self.frozen.push_back(&mut self.requests, id);
+        } else {
+            self.inside += 1;
+            self.enter(now, 0, id);
+        }
+    }
+
+    /// Hands a request to a stage: throttles count from 0, then comes the scheduler.
+    fn enter(&mut self, now: Instant, stage: usize, id: RequestId) {
+        self.note(now, id, EventKind::Entered { stage: stage as u8 });
+        if let Some(throttle) = self.throttles.get_mut(stage) {
+            throttle.submit(&mut context!(self, now), id);
+            return;
+        }
+        if self.scheduler.try_merge(&mut context!(self, now), id) {
+            self.inside -= 1;
+            let client = self.requests[id].client;
+            self.per_client[client.index()].merged += 1;
+            // A merge can close the gap between two queued requests, which then become one.
+            for _ in 0..self.requests.take_absorbed() {
+                self.tags.release();
+                self.inside -= 1;
+            }
+            return;
+        }
+        if self.tags.take_or_wait(&mut self.requests, &*self.scheduler, id) {
+            self.scheduler.submit(&mut context!(self, now), id);
+        } else {
+            self.note(now, id, EventKind::WaitsForTag);
+        }
+    }
+
+    /// Lets throttles give on what they may, and sleepers take freed tags.
+    fn pump(&mut self, now: Instant) {
+        for stage in 0..self.throttles.len() {
+            while let Some(id) = self.throttles[stage].dispatch(&mut context!(self, now)) {
+                self.enter(now, stage + 1, id);
+            }
+        }
+        while self.tags.has_waiters() {
+            let next = self.tags.next_waiter(&mut self.requests, &*self.scheduler);
+            let Some(id) = next else { break };
+            self.scheduler.submit(&mut context!(self, now), id);
+        }
+    }
+
+    /// The next command for the drive, if there is one and the drive has a free slot.
+    pub fn dispatch(&mut self, now: Instant) -> Option<Dispatch> {
+        self.pump(now);
+        if self.in_flight >= self.setup.facts.depth {
+            return None;
+        }
+        let flush = self.flushes.dispatch();
+        let id = match flush {
+            Some(id) => id,
+            None => self.scheduler.dispatch(&mut context!(self, now))?,
+        };
+        self.in_flight += 1;
+        self.note(now, id, EventKind::Dispatched);
+        let request = &mut self.requests[id];
+        request.dispatched = now;
+        let Request { operation, flags, start, length, .. } = *request;
+        Some(Dispatch { id, operation, flags, start, length })
+    }
+
+    /// The submissions that a dispatched command stands for, in sector order; itself for a flush.
+    pub fn parts(&self, id: RequestId) -> impl Iterator<Item = Part> + '_ {
+        self.requests.parts(id).map(|(_, part)| part)
+    }
+
+    /// The drive answered a command: appends every submission that it stood for to `done`.
+    pub fn complete(
+        &mut self,
+        now: Instant,
+        id: RequestId,
+        status: i32,
+        done: &mut Vec<Completion>,
+    ) {
+        assert!(self.in_flight > 0, "an answer to a command that was not given: {id:?}");
+        assert!(self.requests[id].dispatched != Instant::MAX, "{id:?} was never dispatched");
+        self.in_flight -= 1;
+        self.note(now, id, EventKind::Completed);
+        let (operation, dispatched) = (self.requests[id].operation, self.requests[id].dispatched);
+        let answer = |part| Completion { part, operation, dispatched, completed: now, status };
+        if operation == Operation::Flush {
+            while let Some(flush) = self.flushes.pop_done(&mut self.requests) {
+                self.requests.remove_parts(flush, |_, part| done.push(answer(part)));
+            }
+            return;
+        }
+        self.scheduler.complete(&mut context!(self, now), id);
+        for stage in (0..self.throttles.len()).rev() {
+            self.throttles[stage].complete(&mut context!(self, now), id);
+        }
+        self.tags.release();
+        self.inside -= 1;
+        let first = done.len();
+        let (flushes, counters) = (&mut self.flushes, &mut self.per_client);
+        self.requests.remove_parts(id, |request, part| {
+            let latency = now.since(part.submitted);
+            let counters = &mut counters[request.client.index()];
+            counters.count(operation.direction(), part.length.bytes(), latency);
+            if operation.modifies() {
+                flushes.write_done(request.client, request.epoch);
+            }
+            done.push(answer(part));
+        });
+        if operation.modifies() {
+            for completion in &done[first..] {
+                self.flushes.release(&mut self.requests, completion.part.client);
+            }
+        }
+        self.thaw(now);
+    }
+
+    /// When to call [`Self::dispatch`] again though nothing else happens.
+    pub fn next_wakeup(&self) -> Option<Instant> {
+        let throttles = self.throttles.iter().filter_map(|t| t.next_wakeup());
+        throttles.chain(self.scheduler.next_wakeup()).min()
+    }
+
+    fn note(&mut self, now: Instant, id: RequestId, kind: EventKind) {
+        if self.trace.is_on() {
+            let sequence = self.requests[id].sequence;
+            self.trace.push(now, Subject::Request { id, sequence }, kind);
+        }
+    }
+
+    /// The tree of groups and the clients.
+    pub fn groups(&self) -> &Groups {
+        &self.groups
+    }
+    /// The stack in force.
+    pub fn stack(&self) -> &Stack {
+        &self.stack
+    }
+    /// Commands that the drive has now.
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+    /// Submissions inside, in whatever stage.
+    pub fn pending(&self) -> usize {
+        self.requests.len()
+    }
+    /// What passed for one client.
+    pub fn counters(&self, client: ClientId) -> Counters {
+        self.per_client[client.index()]
+    }
+    /// The trace of events.
+    pub fn trace(&mut self) -> &mut Trace {
+        &mut self.trace
+    }
+    /// Every stage's numbers to watch.
+    pub fn observe(&self, gauges: &mut dyn Gauges) {
+        for throttle in &self.throttles {
+            throttle.observe(gauges);
+        }
+        self.scheduler.observe(gauges);
+    }
+}

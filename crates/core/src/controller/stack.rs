@@ -1,0 +1,162 @@
+//! Which policies, in which order: the name of a stack and its parameters.
+//!
+//! Names follow the literature, `<policy>-<scheduler>`: `none-none`, `max-none`, `prop-bfq`,
+//! `none-bfq`, `max+prop-bfq`. `prop` asks the scheduler to share by the groups' weights; `none` as
+//! policy leaves the groups out.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::params::{ParameterError, Values};
+use crate::policy::{self, REGISTRY, Role, Row};
+
+/// One stage with its parameters.
+#[derive(Clone)]
+pub struct Stage {
+    /// The policy.
+    pub row: &'static Row,
+    /// Its parameters.
+    pub values: Values,
+}
+
+/// Throttles, then a scheduler.
+#[derive(Clone)]
+pub struct Stack {
+    name: String,
+    /// The throttles, first one first.
+    pub throttles: Vec<Stage>,
+    /// The scheduler.
+    pub scheduler: Stage,
+    /// Does the scheduler share between groups?
+    pub groups: bool,
+}
+
+impl fmt::Debug for Stack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Stack({})", self.name)
+    }
+}
+
+/// Why a stack was refused.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum StackError {
+    /// Not `<policy>-<scheduler>`.
+    Shape(String),
+    /// No such throttle.
+    Throttle {
+        /// What was written.
+        given: String,
+        /// What there is.
+        known: Vec<&'static str>,
+    },
+    /// No such scheduler.
+    Scheduler {
+        /// What was written.
+        given: String,
+        /// What there is.
+        known: Vec<&'static str>,
+    },
+    /// `prop` above a scheduler that cannot share between groups.
+    NoGroups(String),
+    /// No stage of this name in the stack.
+    Stage {
+        /// What was written.
+        given: String,
+        /// The stages.
+        known: Vec<&'static str>,
+    },
+    /// A parameter was refused.
+    Parameter {
+        /// The policy.
+        policy: &'static str,
+        /// Why.
+        error: ParameterError,
+    },
+}
+
+impl fmt::Display for StackError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Shape(given) => {
+                write!(f, "\"{given}\" is no stack: write <policy>-<scheduler>, as in max+prop-bfq")
+            }
+            Self::Throttle { given, known } => {
+                write!(f, "no policy \"{given}\"; there are: none, prop, {}", known.join(", "))
+            }
+            Self::Scheduler { given, known } => {
+                write!(f, "no scheduler \"{given}\"; there are: {}", known.join(", "))
+            }
+            Self::NoGroups(name) => {
+                write!(f, "scheduler {name} cannot share between groups (prop)")
+            }
+            Self::Stage { given, known } => {
+                write!(f, "the stack has no \"{given}\"; it has: {}", known.join(", "))
+            }
+            Self::Parameter { policy, error } => write!(f, "{policy}: {error}"),
+        }
+    }
+}
+impl core::error::Error for StackError {}
+
+impl Stage {
+    fn new(row: &'static Row) -> Self {
+        Self { row, values: Values::new(row.parameters, row.overrides) }
+    }
+}
+
+fn names(of: impl Fn(&Row) -> Option<&'static str>) -> Vec<&'static str> {
+    REGISTRY.iter().filter_map(|row| of(row)).collect()
+}
+
+impl Stack {
+    /// Reads a stack's name.
+    pub fn parse(name: &str) -> Result<Self, StackError> {
+        let Some((policies, scheduler)) = name.split_once('-') else {
+            return Err(StackError::Shape(name.to_string()));
+        };
+        let row = policy::find(scheduler).filter(|row| matches!(row.role, Role::Scheduler { .. }));
+        let Some(row) = row else {
+            let known = names(|r| matches!(r.role, Role::Scheduler { .. }).then_some(r.name));
+            return Err(StackError::Scheduler { given: scheduler.to_string(), known });
+        };
+        let (mut throttles, mut groups) = (Vec::new(), false);
+        for part in policies.split('+') {
+            match part {
+                "none" => {}
+                "prop" => groups = true,
+                part => {
+                    let found = policy::find(part).filter(|row| row.role == Role::Throttle);
+                    let Some(row) = found else {
+                        let known = names(|r| (r.role == Role::Throttle).then_some(r.short));
+                        return Err(StackError::Throttle { given: part.to_string(), known });
+                    };
+                    throttles.push(Stage::new(row));
+                }
+            }
+        }
+        if groups && row.role != (Role::Scheduler { groups: true }) {
+            return Err(StackError::NoGroups(row.name.to_string()));
+        }
+        let scheduler = Stage::new(row);
+        Ok(Self { name: name.to_string(), throttles, scheduler, groups })
+    }
+    /// Its name as given.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+    /// Sets a parameter of one of its stages, named as in the table or by its short name.
+    pub fn set(&mut self, stage: &str, parameter: &str, text: &str) -> Result<(), StackError> {
+        let stages = self.throttles.iter_mut().chain([&mut self.scheduler]);
+        let mut known = Vec::new();
+        for entry in stages {
+            if entry.row.name == stage || entry.row.short == stage {
+                let policy = entry.row.name;
+                let set = entry.values.set(parameter, text);
+                return set.map_err(|error| StackError::Parameter { policy, error });
+            }
+            known.push(entry.row.name);
+        }
+        Err(StackError::Stage { given: stage.to_string(), known })
+    }
+}

@@ -1,0 +1,135 @@
+//! The journey itself, with the simplest policies.
+
+use std::vec::Vec;
+
+use super::*;
+use crate::contract::Contract;
+use crate::group::{GroupId, Priority};
+
+fn setup() -> Setup {
+    let facts = DriveFacts {
+        rotational: false,
+        depth: 4,
+        max_request: Sectors::from_kib(256),
+        capacity: Sectors::from_kib(1 << 20),
+    };
+    Setup { facts, tags: 8, queue_limit: 64, trace: 0 }
+}
+
+fn controller() -> (Controller, ClientId) {
+    let mut controller = Controller::new(setup(), Stack::parse("none-none").expect("in the table"));
+    let group = controller.add_group(Instant::ZERO, "a/b", Contract::default()).expect("new");
+    let client = controller.add_client(Instant::ZERO, group, Priority::default()).expect("new");
+    (controller, client)
+}
+
+fn request(client: ClientId, tag: u64, operation: Operation, start: u64) -> Submission {
+    let length = if operation == Operation::Flush { Sectors(0) } else { Sectors(8) };
+    Submission { tag, client, operation, flags: Flags::NONE, start: Sectors(start), length }
+}
+
+fn complete(controller: &mut Controller, id: RequestId) -> Vec<u64> {
+    let mut done = Vec::new();
+    controller.complete(Instant(9), id, 0, &mut done);
+    done.iter().map(|c| c.part.tag).collect()
+}
+
+/// Goal: a flush goes out only after the writes its client sent before it, and not after later ones.
+/// Method: write, flush, write; answer the writes in both orders.
+#[test]
+fn a_flush_never_passes_the_writes_it_covers() {
+    let (mut c, client) = controller();
+    for (tag, operation) in [(1, Operation::Write), (2, Operation::Flush), (3, Operation::Write)] {
+        c.submit(Instant(tag), request(client, tag, operation, tag * 100)).expect("accepted");
+    }
+    let first = c.dispatch(Instant(4)).expect("the first write");
+    let second = c.dispatch(Instant(4)).expect("the later write may pass the flush");
+    assert_eq!(c.dispatch(Instant(4)), None, "the flush waits");
+    assert_eq!(complete(&mut c, second.id), [3]);
+    assert_eq!(c.dispatch(Instant(5)), None, "the later write does not free it");
+    assert_eq!(complete(&mut c, first.id), [1]);
+    let flush = c.dispatch(Instant(6)).expect("now it goes");
+    assert_eq!(flush.operation, Operation::Flush);
+    assert_eq!(complete(&mut c, flush.id), [2]);
+    assert_eq!(c.pending(), 0);
+}
+
+/// Goal: flushes that wait for a running one go out as one command. Method: three flushes.
+#[test]
+fn waiting_flushes_share_one_command() {
+    let (mut c, client) = controller();
+    let flush = |c: &mut Controller, tag| {
+        c.submit(Instant(tag), request(client, tag, Operation::Flush, 0)).expect("accepted");
+    };
+    flush(&mut c, 1);
+    let first = c.dispatch(Instant(2)).expect("free");
+    flush(&mut c, 2);
+    flush(&mut c, 3);
+    assert_eq!(c.dispatch(Instant(3)), None);
+    assert_eq!(complete(&mut c, first.id), [1]);
+    let second = c.dispatch(Instant(4)).expect("both");
+    assert_eq!(complete(&mut c, second.id), [2, 3]);
+}
+
+/// Goal: a plug merges what is adjacent, and every piece is answered. Method: 3 + 1 reads.
+#[test]
+fn a_plug_merges_adjacent_requests() {
+    let (mut c, client) = controller();
+    let mut plug = Plug::new();
+    for (tag, start) in [(1, 0), (2, 8), (3, 16), (4, 100)] {
+        assert!(!plug.add(request(client, tag, Operation::Read, start)));
+    }
+    c.unplug(Instant(1), &mut plug).expect("accepted");
+    let merged = c.dispatch(Instant(1)).expect("one of three");
+    assert_eq!((merged.start, merged.length), (Sectors(0), Sectors(24)));
+    let starts: Vec<_> = c.parts(merged.id).map(|part| part.start.0).collect();
+    assert_eq!(starts, [0, 8, 16]);
+    assert_eq!(complete(&mut c, merged.id), [1, 2, 3]);
+    let single = c.dispatch(Instant(1)).expect("the far one");
+    assert_eq!(complete(&mut c, single.id), [4]);
+    assert_eq!(c.counters(client).merged, 2);
+}
+
+/// Goal: what cannot be taken is refused and changes nothing. Method: each rule once.
+#[test]
+fn bad_submissions_are_refused() {
+    let (mut c, client) = controller();
+    let past = request(client, 1, Operation::Read, 2 << 20);
+    assert!(matches!(c.submit(Instant(0), past), Err(SubmitError::BadRange { .. })));
+    let nobody = request(ClientId(9), 1, Operation::Read, 0);
+    assert_eq!(c.submit(Instant(0), nobody), Err(SubmitError::NoClient(ClientId(9))));
+    for tag in 0..64 {
+        c.submit(Instant(0), request(client, tag, Operation::Read, tag * 8)).expect("fits");
+    }
+    let full = c.submit(Instant(0), request(client, 64, Operation::Read, 0));
+    assert_eq!(full, Err(SubmitError::Full));
+    assert_eq!(c.pending(), 64);
+}
+
+/// Goal: switching the stack loses nothing and keeps order. Method: switch with work inside.
+#[test]
+fn a_switch_drains_and_goes_on() {
+    let (mut c, client) = controller();
+    c.submit(Instant(0), request(client, 1, Operation::Read, 0)).expect("fits");
+    let inside = c.dispatch(Instant(0)).expect("free");
+    c.switch(Instant(1), Stack::parse("none-none").expect("in the table"));
+    c.submit(Instant(1), request(client, 2, Operation::Read, 64)).expect("fits");
+    assert_eq!(c.dispatch(Instant(1)), None, "frozen");
+    assert_eq!(complete(&mut c, inside.id), [1]);
+    let next = c.dispatch(Instant(2)).expect("thawed");
+    assert_eq!(complete(&mut c, next.id), [2]);
+}
+
+/// Goal: what still holds something is not removed. Method: remove top-down, then bottom-up.
+#[test]
+fn groups_go_bottom_up() {
+    let (mut c, client) = controller();
+    let b = c.groups().find("a/b").expect("made");
+    let a = c.groups().find("a").expect("made on the way");
+    assert!(c.remove_group(Instant(0), a).is_err());
+    assert!(c.remove_group(Instant(0), b).is_err());
+    assert!(c.remove_group(Instant(0), GroupId::ROOT).is_err());
+    c.remove_client(Instant(0), client).expect("idle");
+    c.remove_group(Instant(0), b).expect("empty");
+    c.remove_group(Instant(0), a).expect("empty");
+}

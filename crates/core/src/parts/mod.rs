@@ -1,0 +1,4 @@
+//! Pieces that policies share. A piece moves here when a second policy wants it, not before.
+
+pub mod fifo;
+pub mod tree;

@@ -1,0 +1,178 @@
+//! The policies: the contract that each keeps, and the table of all of them.
+//!
+//! A *stack* is any number of throttles, each of which may hold a request back, and then one scheduler,
+//! which orders what was let through. Both are a [`Policy`]. The controller hands a request to the
+//! first stage, moves what a throttle lets go to the next stage, and pulls from the scheduler whenever
+//! the drive has a free slot.
+//!
+//! The law, checked for every row of [`REGISTRY`] over many seeds: no request lost, doubled or
+//! invented; held work with nothing in flight implies a future wake-up; early, late and double wake-ups
+//! change nothing; same calls, same answers; no allocation per request once warm.
+//!
+//! Adding a policy is one file beside this one, whose `//!` is its manual page, its `mod` line, and its
+//! row.
+
+pub mod none;
+
+use alloc::boxed::Box;
+
+use crate::group::{Change, Groups};
+use crate::params::{Parameter, Values};
+use crate::request::{RequestId, Requests};
+use crate::time::Instant;
+use crate::trace::{EventKind, Subject, Trace};
+use crate::unit::Sectors;
+
+/// What the engine knows of the drive behind it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DriveFacts {
+    /// Does a head move?
+    pub rotational: bool,
+    /// Commands that the drive takes at once (NCQ 32, NVMe 1023); 1 means no queueing.
+    pub depth: u32,
+    /// Longest command.
+    pub max_request: Sectors,
+    /// Size of the drive.
+    pub capacity: Sectors,
+}
+
+/// What a policy may see and touch during a call.
+pub struct Context<'a> {
+    /// The present.
+    pub now: Instant,
+    /// All live requests.
+    pub requests: &'a mut Requests,
+    /// Groups and clients.
+    pub groups: &'a Groups,
+    /// Where decisions are explained.
+    pub trace: &'a mut Trace,
+    /// The drive.
+    pub facts: &'a DriveFacts,
+    /// Commands that the drive has now.
+    pub in_flight: u32,
+}
+
+impl Context<'_> {
+    /// Records a decision for those who ask why; costs one branch when nobody does.
+    pub fn decide(&mut self, subject: Subject, rule: &'static str, values: [u64; 2]) {
+        self.trace.push(self.now, subject, EventKind::Decision { rule, values });
+    }
+}
+
+/// A source of numbers to watch, as a policy lists them.
+pub trait Gauges {
+    /// One number: a name and its value, in the unit that the name ends with.
+    fn gauge(&mut self, name: &'static str, value: u64);
+}
+
+/// Which part of the tags a request draws on; the scheduler may limit each ([`Policy::tag_limit`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TagClass {
+    /// Reads.
+    SyncRead,
+    /// Writes that somebody waits for.
+    SyncWrite,
+    /// Buffered writes.
+    Async,
+}
+
+impl TagClass {
+    /// All of them; `class as usize` indexes an array of three.
+    pub const ALL: [Self; 3] = [Self::SyncRead, Self::SyncWrite, Self::Async];
+}
+
+/// One stage of a stack.
+pub trait Policy {
+    /// Takes a request in. The policy holds it until `dispatch` returns it.
+    fn submit(&mut self, cx: &mut Context<'_>, id: RequestId);
+
+    /// Schedulers: tries to merge an incoming request into one that the policy holds
+    /// ([`Requests::merge_back`], [`Requests::merge_front`]), keeping the policy's own order right.
+    /// `true`: merged, and `id` is now a part of another request.
+    fn try_merge(&mut self, cx: &mut Context<'_>, id: RequestId) -> bool {
+        let _ = (cx, id);
+        false
+    }
+
+    /// Gives one request on: a throttle to the next stage, a scheduler to the drive. `None` holds,
+    /// on purpose or because there is nothing. Called until it returns `None`.
+    fn dispatch(&mut self, cx: &mut Context<'_>) -> Option<RequestId>;
+
+    /// The drive answered; the request is still in the pool.
+    fn complete(&mut self, cx: &mut Context<'_>, id: RequestId) {
+        let _ = (cx, id);
+    }
+
+    /// When the policy wants to be asked again though nothing else happens. The caller then calls
+    /// `dispatch`; there is no separate timer call.
+    fn next_wakeup(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Groups or clients changed. A new policy is told of all that exist, the root group first.
+    fn change(&mut self, cx: &mut Context<'_>, change: Change) {
+        let _ = (cx, change);
+    }
+
+    /// Schedulers: how many of `tags` may be in use for a request of this class to still get one.
+    fn tag_limit(&self, class: TagClass, tags: u32) -> u32 {
+        let _ = class;
+        tags
+    }
+
+    /// Numbers to watch.
+    fn observe(&self, gauges: &mut dyn Gauges) {
+        let _ = gauges;
+    }
+}
+
+/// Throttle or scheduler.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// May hold requests back; any number of them above the scheduler.
+    Throttle,
+    /// Orders what goes to the drive; one a stack. `groups`: can share by the groups' weights, which
+    /// the policy half `prop` switches on.
+    Scheduler {
+        /// Can it share between groups?
+        groups: bool,
+    },
+}
+
+/// What a builder gets.
+pub struct Build<'a> {
+    /// The parameters.
+    pub values: &'a Values,
+    /// The drive.
+    pub facts: &'a DriveFacts,
+    /// Share between groups (`prop`), or treat all clients alike.
+    pub groups: bool,
+}
+
+/// A row of the table of policies.
+pub struct Row {
+    /// Its name in the literature.
+    pub name: &'static str,
+    /// How a stack's name calls a throttle (`max` in `max-none`); no dash in it.
+    pub short: &'static str,
+    /// Throttle or scheduler.
+    pub role: Role,
+    /// One line for lists.
+    pub summary: &'static str,
+    /// The file that holds it, under `policy/`; its `//!` is the manual page.
+    pub file: &'static str,
+    /// Its parameters.
+    pub parameters: &'static [Parameter],
+    /// Defaults in which a variant differs from `parameters`.
+    pub overrides: &'static [(&'static str, u64)],
+    /// Makes one.
+    pub build: fn(&Build<'_>) -> Box<dyn Policy + Send>,
+}
+
+/// Every policy there is.
+pub static REGISTRY: &[&Row] = &[&none::ROW];
+
+/// The row of this name or short name.
+pub fn find(name: &str) -> Option<&'static Row> {
+    REGISTRY.iter().copied().find(|row| row.name == name || row.short == name)
+}

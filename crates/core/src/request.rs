@@ -1,0 +1,342 @@
+//! Requests and the pool that owns them while the engine has them.
+//!
+//! A request lives in one slot of [`Requests`] from submission to completion; everybody else holds its
+//! [`RequestId`]. Merging chains the absorbed request behind the one that took it in, in the order of
+//! their sectors, so that the front end can still answer each on its own.
+
+use alloc::vec::Vec;
+use core::ops::{Index, IndexMut};
+
+use crate::group::{ClientId, GroupId, Priority};
+use crate::time::{Instant, Nanos};
+use crate::unit::Sectors;
+
+/// What a request asks of the drive.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Operation {
+    /// Read sectors.
+    Read,
+    /// Write sectors.
+    Write,
+    /// Make every write answered so far durable; carries no sectors.
+    Flush,
+    /// Give sectors back to the drive (trim).
+    Discard,
+    /// Write zeroes without carrying them.
+    WriteZeroes,
+}
+
+impl Operation {
+    /// Does it change what the drive holds?
+    pub const fn modifies(self) -> bool {
+        matches!(self, Self::Write | Self::Discard | Self::WriteZeroes)
+    }
+    /// The direction that limits and counters know: everything that is no read counts as a write.
+    pub const fn direction(self) -> Direction {
+        match self {
+            Self::Read => Direction::Read,
+            _ => Direction::Write,
+        }
+    }
+}
+
+/// Read or write, as limits and counters see it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Direction {
+    /// From the drive.
+    Read,
+    /// To the drive.
+    Write,
+}
+
+impl Direction {
+    /// Both, reads first; `direction as usize` indexes an array of two.
+    pub const BOTH: [Self; 2] = [Self::Read, Self::Write];
+}
+
+/// Properties of a request beyond its operation.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Flags(u8);
+
+impl Flags {
+    /// None of them.
+    pub const NONE: Self = Self(0);
+    /// Somebody waits for this write (direct or `O_SYNC`); reads are always synchronous.
+    pub const SYNC: Self = Self(1);
+    /// The write is durable before it is answered (force unit access).
+    pub const FUA: Self = Self(2);
+    /// File-system metadata.
+    pub const METADATA: Self = Self(4);
+    /// Never merge this request.
+    pub const NO_MERGE: Self = Self(8);
+    /// Read-ahead: nobody waits for it yet.
+    pub const READ_AHEAD: Self = Self(16);
+
+    /// These and `other`.
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+    /// Are all of `other` set?
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+/// The slot of a live request in [`Requests`]; reused after its completion.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RequestId(pub u32);
+
+/// One request on its way through the engine.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The submitter's own name for it, returned with its completion.
+    pub tag: u64,
+    /// What it asks.
+    pub operation: Operation,
+    /// How.
+    pub flags: Flags,
+    /// First sector. Grows downwards when another request is merged in front.
+    pub start: Sectors,
+    /// Length, all merged parts included; zero for a flush.
+    pub length: Sectors,
+    /// Who sent it.
+    pub client: ClientId,
+    /// The client's group at submission.
+    pub group: GroupId,
+    /// The client's priority at submission.
+    pub priority: Priority,
+    /// When it was submitted to the engine.
+    pub submitted: Instant,
+    /// When it was handed to the drive; [`Instant::MAX`] before.
+    pub dispatched: Instant,
+    /// Submission order over the whole engine; breaks every tie.
+    pub sequence: u64,
+    /// Writes: which of its client's flushes covers it (see `controller/flush.rs`).
+    pub(crate) epoch: u32,
+}
+
+impl Request {
+    /// The sector after the last one.
+    pub fn end(&self) -> Sectors {
+        self.start + self.length
+    }
+    /// Does somebody wait for it? Reads always, writes when so flagged.
+    pub fn is_sync(&self) -> bool {
+        self.operation == Operation::Read || self.flags.has(Flags::SYNC)
+    }
+    /// Time from submission to `now`.
+    pub fn age(&self, now: Instant) -> Nanos {
+        now.since(self.submitted)
+    }
+}
+
+/// "No slot" in the links of the pool.
+const NIL: u32 = u32::MAX;
+
+#[derive(Debug)]
+struct Slot {
+    /// The request as queues see it: `start` and `length` cover every merged part.
+    request: Request,
+    live: bool,
+    /// Does it hold a tag?
+    tagged: bool,
+    /// What this slot itself was submitted with, whatever was merged into it since.
+    own_start: Sectors,
+    own_length: Sectors,
+    /// Links of the one [`crate::parts::fifo::Fifo`] that this request may be in.
+    fifo_next: u32,
+    fifo_prev: u32,
+    /// The chain of parts in sector order: its first and last (valid in the chain's owner), and the
+    /// part that follows this one.
+    first_part: u32,
+    last_part: u32,
+    next_part: u32,
+    /// For the policy that holds the request: where it keeps it (a tree node, an index).
+    place: u32,
+}
+
+/// One submitted piece of a dispatched request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Part {
+    /// The submitter's name for it.
+    pub tag: u64,
+    /// Who sent it.
+    pub client: ClientId,
+    /// First sector of this piece.
+    pub start: Sectors,
+    /// Length of this piece.
+    pub length: Sectors,
+    /// When this piece was submitted.
+    pub submitted: Instant,
+}
+
+/// All live requests. Grows to the largest number ever alive at once and allocates nothing after.
+#[derive(Debug, Default)]
+pub struct Requests {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    live: usize,
+    /// Requests that held a tag and were merged into others since the controller last asked.
+    absorbed: u32,
+}
+
+impl Requests {
+    /// An empty pool.
+    pub fn new() -> Self {
+        Self::default()
+    }
+    /// Live requests, merged parts included.
+    pub fn len(&self) -> usize {
+        self.live
+    }
+    /// Is no request alive?
+    pub fn is_empty(&self) -> bool {
+        self.live == 0
+    }
+    /// Takes a request in.
+    pub fn insert(&mut self, request: Request) -> RequestId {
+        self.live += 1;
+        let index = self.free.pop().unwrap_or_else(|| {
+            u32::try_from(self.slots.len()).expect("the queue limit is far below 2^32")
+        });
+        let slot = Slot {
+            own_start: request.start,
+            own_length: request.length,
+            request,
+            live: true,
+            tagged: false,
+            fifo_next: NIL,
+            fifo_prev: NIL,
+            first_part: index,
+            last_part: index,
+            next_part: NIL,
+            place: NIL,
+        };
+        match self.slots.get_mut(index as usize) {
+            Some(free) => *free = slot,
+            None => self.slots.push(slot),
+        }
+        RequestId(index)
+    }
+    /// All live requests by slot, merged parts on their own too.
+    pub fn iter(&self) -> impl Iterator<Item = &Request> {
+        self.slots.iter().filter(|slot| slot.live).map(|slot| &slot.request)
+    }
+    /// Is this slot in use?
+    pub fn is_live(&self, id: RequestId) -> bool {
+        self.slots.get(id.0 as usize).is_some_and(|slot| slot.live)
+    }
+    /// Where the policy that holds the request keeps it; `u32::MAX` until set.
+    pub fn place(&self, id: RequestId) -> u32 {
+        self.slots[id.0 as usize].place
+    }
+    /// Remembers where the policy that holds the request keeps it.
+    pub fn set_place(&mut self, id: RequestId, place: u32) {
+        self.slots[id.0 as usize].place = place;
+    }
+
+    /// May `second` directly follow `first` in one larger request of at most `max` sectors?
+    pub fn can_merge(&self, first: RequestId, second: RequestId, max: Sectors) -> bool {
+        let (a, b) = (&self[first], &self[second]);
+        let carries = matches!(a.operation, Operation::Read | Operation::Write);
+        carries
+            && a.end() == b.start
+            && a.operation == b.operation
+            && a.flags == b.flags
+            && !a.flags.has(Flags::NO_MERGE)
+            && a.group == b.group
+            && a.priority == b.priority
+            && a.length + b.length <= max
+    }
+    /// Appends `other` to `into`: `other` starts where `into` ends.
+    pub fn merge_back(&mut self, into: RequestId, other: RequestId) {
+        let (first, last, length) = self.chain(other);
+        let head = &mut self.slots[into.0 as usize];
+        let tail = head.last_part;
+        head.request.length += length;
+        head.last_part = last;
+        self.slots[tail as usize].next_part = first;
+    }
+    /// Puts `other` before `into`: `other` ends where `into` starts. `into` keeps its identity, so
+    /// its place in every queue that is not ordered by sector stays right.
+    pub fn merge_front(&mut self, into: RequestId, other: RequestId) {
+        let (first, last, length) = self.chain(other);
+        let head = &mut self.slots[into.0 as usize];
+        head.request.start -= length;
+        head.request.length += length;
+        let old_first = core::mem::replace(&mut head.first_part, first);
+        self.slots[last as usize].next_part = old_first;
+    }
+    fn chain(&mut self, id: RequestId) -> (u32, u32, Sectors) {
+        let slot = &mut self.slots[id.0 as usize];
+        self.absorbed += u32::from(core::mem::take(&mut slot.tagged));
+        (slot.first_part, slot.last_part, slot.request.length)
+    }
+    /// The pieces of a request in sector order; just itself when nothing was merged.
+    pub fn parts(&self, id: RequestId) -> impl Iterator<Item = (RequestId, Part)> + '_ {
+        let mut next = self.slots[id.0 as usize].first_part;
+        core::iter::from_fn(move || {
+            if next == NIL {
+                return None;
+            }
+            let slot = &self.slots[next as usize];
+            let this = RequestId(core::mem::replace(&mut next, slot.next_part));
+            Some((this, slot.part()))
+        })
+    }
+    /// Takes a whole chain out of the pool, handing each piece to `each` in sector order.
+    pub(crate) fn remove_parts(&mut self, id: RequestId, mut each: impl FnMut(&Request, Part)) {
+        let mut next = self.slots[id.0 as usize].first_part;
+        while next != NIL {
+            let slot = &mut self.slots[next as usize];
+            assert!(slot.live, "request {next} ended twice");
+            slot.live = false;
+            self.live -= 1;
+            self.free.push(next);
+            next = slot.next_part;
+            each(&slot.request, slot.part());
+        }
+    }
+
+    /// The request got a tag.
+    pub(crate) fn set_tagged(&mut self, id: RequestId) {
+        self.slots[id.0 as usize].tagged = true;
+    }
+    /// Tags of requests that were merged into others since the last call: they are free again.
+    pub(crate) fn take_absorbed(&mut self) -> u32 {
+        core::mem::take(&mut self.absorbed)
+    }
+    pub(crate) fn fifo_links(&mut self, id: RequestId) -> (&mut u32, &mut u32) {
+        let slot = &mut self.slots[id.0 as usize];
+        (&mut slot.fifo_prev, &mut slot.fifo_next)
+    }
+    pub(crate) fn fifo_next(&self, id: RequestId) -> u32 {
+        self.slots[id.0 as usize].fifo_next
+    }
+}
+
+impl Slot {
+    fn part(&self) -> Part {
+        Part {
+            tag: self.request.tag,
+            client: self.request.client,
+            start: self.own_start,
+            length: self.own_length,
+            submitted: self.request.submitted,
+        }
+    }
+}
+
+impl Index<RequestId> for Requests {
+    type Output = Request;
+    fn index(&self, id: RequestId) -> &Request {
+        let slot = &self.slots[id.0 as usize];
+        debug_assert!(slot.live, "request {id:?} is not alive");
+        &slot.request
+    }
+}
+impl IndexMut<RequestId> for Requests {
+    fn index_mut(&mut self, id: RequestId) -> &mut Request {
+        &mut self.slots[id.0 as usize].request
+    }
+}

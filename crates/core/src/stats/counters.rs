@@ -1,0 +1,27 @@
+//! What passed, by direction.
+
+use crate::request::Direction;
+use crate::time::Nanos;
+
+/// Sums over requests of one group, client or drive; arrays are indexed by [`Direction`].
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Counters {
+    /// Requests completed.
+    pub requests: [u64; 2],
+    /// Bytes completed.
+    pub bytes: [u64; 2],
+    /// Sum of the times from submission to completion.
+    pub latency: [Nanos; 2],
+    /// Requests that were merged into others.
+    pub merged: u64,
+}
+
+impl Counters {
+    /// Counts one completed request.
+    pub fn count(&mut self, direction: Direction, bytes: u64, latency: Nanos) {
+        let i = direction as usize;
+        self.requests[i] += 1;
+        self.bytes[i] += bytes;
+        self.latency[i] += latency;
+    }
+}

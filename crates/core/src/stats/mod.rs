@@ -1,0 +1,4 @@
+//! Counters and integer histograms.
+
+pub mod counters;
+pub mod histogram;

@@ -1,0 +1,163 @@
+//! Amounts: sectors and bytes, and how people write them.
+//!
+//! `MB` is 10^6, `MiB` is 2^20; a rate ends in `/s`; a time is a number with `ns`, `us`, `ms`, `s`,
+//! `m`. Fractions are allowed (`1.5GiB`) and computed without floats.
+
+use alloc::string::{String, ToString};
+use core::fmt;
+use core::ops::{Add, AddAssign, Sub, SubAssign};
+
+use crate::time::Nanos;
+
+/// Bytes in a sector.
+pub const SECTOR_BYTES: u64 = 512;
+
+/// A position on a drive or an amount of it, in sectors of 512 bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct Sectors(pub u64);
+
+impl Sectors {
+    /// None at all.
+    pub const ZERO: Self = Self(0);
+
+    /// Bytes as sectors, rounded up.
+    pub const fn from_bytes_ceil(bytes: u64) -> Self {
+        Self(bytes.div_ceil(SECTOR_BYTES))
+    }
+    /// `n` KiB.
+    pub const fn from_kib(n: u64) -> Self {
+        Self(n * 2)
+    }
+    /// The amount in bytes.
+    pub const fn bytes(self) -> u64 {
+        self.0 * SECTOR_BYTES
+    }
+    /// The distance between two positions, whichever is first.
+    pub const fn distance(self, other: Self) -> Self {
+        Self(self.0.abs_diff(other.0))
+    }
+}
+
+impl Add for Sectors {
+    type Output = Self;
+    fn add(self, rhs: Self) -> Self {
+        Self(self.0 + rhs.0)
+    }
+}
+impl AddAssign for Sectors {
+    fn add_assign(&mut self, rhs: Self) {
+        self.0 += rhs.0;
+    }
+}
+impl Sub for Sectors {
+    type Output = Self;
+    fn sub(self, rhs: Self) -> Self {
+        Self(self.0 - rhs.0)
+    }
+}
+impl SubAssign for Sectors {
+    fn sub_assign(&mut self, rhs: Self) {
+        self.0 -= rhs.0;
+    }
+}
+
+/// Why a written amount was refused: what was read and what is allowed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UnitError {
+    /// The text that was given.
+    pub given: String,
+    /// What would have been accepted.
+    pub allowed: &'static str,
+}
+
+impl fmt::Display for UnitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\" is not {}", self.given, self.allowed)
+    }
+}
+impl core::error::Error for UnitError {}
+
+const SIZE_UNITS: &[(&str, u64)] = &[
+    ("", 1),
+    ("B", 1),
+    ("kB", 1_000),
+    ("KB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("TB", 1_000_000_000_000),
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+];
+const SIZE_ALLOWED: &str =
+    "a size such as \"4KiB\", \"1.5GiB\" or \"500MB\" (B, kB, MB, GB, TB, KiB, MiB, GiB, TiB)";
+const RATE_ALLOWED: &str = "a rate such as \"10MB/s\" or \"400KiB/s\" (a size followed by /s)";
+const TIME_UNITS: &[(&str, u64)] =
+    &[("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000), ("m", 60_000_000_000)];
+const TIME_ALLOWED: &str = "a time such as \"8ms\" or \"1.5s\" (ns, us, ms, s, m)";
+
+/// Reads a size in bytes, such as `4KiB`; fractions of a byte are dropped.
+pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
+    scaled(text, text, SIZE_UNITS, SIZE_ALLOWED)
+}
+
+/// Reads a rate in bytes a second, such as `10MB/s`.
+pub fn parse_rate(text: &str) -> Result<u64, UnitError> {
+    match text.trim().strip_suffix("/s") {
+        Some(size) => scaled(text, size, SIZE_UNITS, RATE_ALLOWED),
+        None => Err(UnitError { given: text.to_string(), allowed: RATE_ALLOWED }),
+    }
+}
+
+/// Reads a time, such as `8ms`.
+pub fn parse_time(text: &str) -> Result<Nanos, UnitError> {
+    scaled(text, text, TIME_UNITS, TIME_ALLOWED).map(Nanos)
+}
+
+fn scaled(
+    given: &str,
+    text: &str,
+    units: &[(&str, u64)],
+    allowed: &'static str,
+) -> Result<u64, UnitError> {
+    let refuse = || UnitError { given: given.to_string(), allowed };
+    let text = text.trim();
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = (&text[..split], text[split..].trim());
+    let scale = units.iter().find(|(name, _)| *name == unit).ok_or_else(refuse)?.1;
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    if fraction.is_empty() || fraction.len() > 9 {
+        return Err(refuse());
+    }
+    let whole: u64 = whole.parse().map_err(|_| refuse())?;
+    let digits: u64 = fraction.parse().map_err(|_| refuse())?;
+    let part = u128::from(digits) * u128::from(scale) / 10u128.pow(fraction.len() as u32);
+    let total = u128::from(whole) * u128::from(scale) + part;
+    u64::try_from(total).map_err(|_| refuse())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: amounts read as people write them. Method: examples of every family.
+    #[test]
+    fn amounts_parse() {
+        assert_eq!(parse_bytes("4KiB"), Ok(4096));
+        assert_eq!(parse_bytes("1.5 GiB"), Ok(3 << 29));
+        assert_eq!(parse_rate("10MB/s"), Ok(10_000_000));
+        assert_eq!(parse_time("8ms"), Ok(Nanos::from_millis(8)));
+        assert_eq!(parse_time("0.5s"), Ok(Nanos::from_millis(500)));
+    }
+
+    /// Goal: nonsense is refused and the message says what is allowed. Method: one bad text a rule.
+    #[test]
+    fn nonsense_is_refused() {
+        for text in ["", "MB", "4 parsecs", "-1MB", "1.MB", "99999999999999TB", "1.2.3MB"] {
+            assert!(parse_bytes(text).is_err(), "{text}");
+        }
+        let error = parse_rate("10MB").unwrap_err().to_string();
+        assert!(error.contains("10MB") && error.contains("/s"), "{error}");
+    }
+}
