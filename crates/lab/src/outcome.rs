@@ -1,0 +1,47 @@
+//! What one run measured.
+
+use iofair_core::stats::histogram::Histogram;
+use iofair_core::time::Nanos;
+
+/// One run's measurements, taken after the ramp.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Outcome {
+    /// Time measured.
+    pub time: Nanos,
+    /// Per client, in the scenario's order.
+    pub clients: Vec<ClientOutcome>,
+    /// What went over the wire to and from the drive.
+    pub drive: DriveOutcome,
+    /// Hash of every dispatch of the run (time, client, sectors): equal runs have equal hashes.
+    pub trace_hash: u64,
+    /// Requests that the engine completed in the whole run, ramp included.
+    pub simulated_requests: u64,
+}
+
+/// What one client got, as the client itself sees it (calls, not drive requests).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ClientOutcome {
+    /// Its name.
+    pub name: String,
+    /// Its group's path.
+    pub group: String,
+    /// Bytes read or written by finished calls.
+    pub bytes: u64,
+    /// Finished calls.
+    pub calls: u64,
+    /// Time of each call in nanoseconds, from call to return.
+    pub latency: Histogram,
+}
+
+/// What the drive did.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct DriveOutcome {
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Commands completed.
+    pub commands: u64,
+    /// Time with at least one command.
+    pub busy: Nanos,
+}

@@ -1,0 +1,142 @@
+//! What one run is made of: a drive, a stack, a host, groups and clients. Plain data; nothing here
+//! knows how it was written down or how it is run.
+
+use iofair_core::contract::Contract;
+use iofair_core::controller::Stack;
+use iofair_core::group::Priority;
+use iofair_core::time::Nanos;
+use iofair_core::unit::Sectors;
+
+/// One run.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Name of a drive profile, variant included (`plextor-px256m5s`, `plextor-px256m5s:b`).
+    pub drive: String,
+    /// The policies, with their parameters.
+    pub stack: Stack,
+    /// Requests that scheduler and drive may have together; `None` is the kernel's rule.
+    pub tags: Option<u32>,
+    /// The machine between clients and engine.
+    pub host: Host,
+    /// Groups with their contracts, parents first or made with defaults.
+    pub groups: Vec<GroupSpec>,
+    /// Clients in order of their start.
+    pub clients: Vec<ClientSpec>,
+    /// Time before measuring begins.
+    pub ramp: Nanos,
+    /// Time measured.
+    pub time: Nanos,
+    /// Seed of every random stream of the run.
+    pub seed: u64,
+}
+
+/// A group.
+#[derive(Clone, Debug)]
+pub struct GroupSpec {
+    /// Its path.
+    pub name: String,
+    /// What it was promised.
+    pub contract: Contract,
+}
+
+/// The machine between clients and engine: processor costs, page cache, file system.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// From a completion to the same process' next direct or random request ("h" of
+    /// drive-models.md A, "host" of B).
+    pub turnaround: Nanos,
+    /// The same for writes ("hostw").
+    pub turnaround_write: Nanos,
+    /// Random spread of the turnarounds, in percent either way.
+    pub turnaround_spread: u32,
+    /// Time a reader spends on 256 KiB that it finds in the page cache ("H").
+    pub consume_window: Nanos,
+    /// Time a buffered writer spends on 256 KiB that go into the page cache.
+    pub produce_window: Nanos,
+    /// Read-ahead window of a sequential reader.
+    pub read_ahead: Sectors,
+    /// Longest single read request that read-ahead sends (a window may take several).
+    pub read_ahead_request: Sectors,
+    /// Memory that dirty limits are fractions of, in bytes.
+    pub memory: u64,
+    /// Percent of `memory` that may be dirty before the flusher starts.
+    pub dirty_background_percent: u32,
+    /// Percent of `memory` that may be dirty before writers wait.
+    pub dirty_percent: u32,
+    /// How files lie on the drive.
+    pub layout: Layout,
+}
+
+/// How files lie on the drive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Layout {
+    /// One after the other, each in one piece; `base_permille` of the drive lies before the first.
+    Contiguous {
+        /// Thousandths of the drive before the first file.
+        base_permille: u32,
+    },
+    /// ext3 of 2009: cold indirect blocks cost a read of their own; direct writes into holes are
+    /// allocated in the order of writing, and the first touch of each 4 MiB piece costs one
+    /// synchronous random access (drive-models.md B, "HOST").
+    Ext3 {
+        /// Thousandths of the drive before the first file.
+        base_permille: u32,
+        /// Percent of files whose indirect blocks are not in memory.
+        cold_percent: u32,
+        /// Do files that are written start as holes?
+        sparse_writes: bool,
+    },
+}
+
+/// One or several equal clients.
+#[derive(Clone, Debug)]
+pub struct ClientSpec {
+    /// Name; several processes get `name.0`, `name.1`, ...
+    pub name: String,
+    /// Path of the group; empty is the root.
+    pub group: String,
+    /// Class and level.
+    pub priority: Priority,
+    /// What it does.
+    pub job: Job,
+    /// Size of its private file.
+    pub file_size: Sectors,
+    /// When it starts.
+    pub start: Nanos,
+}
+
+/// Read or write, in order or anywhere.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pattern {
+    /// `read`
+    SequentialRead,
+    /// `write`
+    SequentialWrite,
+    /// `randread`
+    RandomRead,
+    /// `randwrite`
+    RandomWrite,
+}
+
+/// What a client does, again and again.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Read or write, in order or anywhere.
+    pub pattern: Pattern,
+    /// Size of one read or write call.
+    pub block: Sectors,
+    /// Through the page cache?
+    pub buffered: bool,
+    /// Calls under way at once (asynchronous when above 1; direct only).
+    pub depth: u32,
+    /// Most bytes a second; blocks of more than a second's worth make it on/off, as fio paces.
+    pub rate: Option<u64>,
+    /// `fdatasync` after so many writes; 0 never.
+    pub fdatasync_every: u32,
+    /// On/off: how long it works and how long it rests, both drawn between 0 and twice the mean.
+    pub on_off: Option<(Nanos, Nanos)>,
+    /// Time between an answer and the next call, on top of the host's turnaround.
+    pub think: Nanos,
+    /// Do direct writes count as synchronous? (They do since 2.6.30.)
+    pub sync_writes: bool,
+}
