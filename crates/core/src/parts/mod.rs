@@ -1,4 +1,5 @@
 //! Pieces that policies share. A piece moves here when a second policy wants it, not before.
 
 pub mod fifo;
+pub mod sorted_fifo;
 pub mod tree;
