@@ -428,7 +428,7 @@ mod tests {
                 let mut next = request.start;
                 w.requests.remove_parts(id, |_, part| {
                     assert_eq!(part.start, next, "the parts touch");
-                    next = next + part.length;
+                    next += part.length;
                     answered += 1;
                 });
                 assert_eq!(next, request.end(), "and fill the request");
