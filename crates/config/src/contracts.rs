@@ -1,0 +1,149 @@
+//! The contract file: a drive, who may share it, and what each was promised.
+//!
+//! ```toml
+//! [drive]
+//! back = "emulated:plextor-px256m5s"  # or "file:/srv/pool.img", "/dev/nvme0n1", "memory:4GiB"
+//! stack = "max+prop-bfq"              # policies and scheduler; iofair list policies
+//! worst_case = "160MB/s"              # optional: what admission counts on, instead of the profile's
+//! [drive.policy.bfq]
+//! slice_idle = "4ms"                  # any parameter of a policy in the stack
+//!
+//! [listen]
+//! unix = "/run/iofair/pool.sock"
+//! tcp = "127.0.0.1:10809"
+//!
+//! [[group]]
+//! name = "tenants/alice"              # a path: groups nest
+//! min = "10MB/s"                      # guaranteed; admitted only if the drive can keep it
+//! weight = 300                        # 1 to 1000: share of what is left
+//! max = { read = "50MB/s", write = "50MB/s", read_iops = 5000 }   # or one rate for both
+//! latency = "2ms"
+//! class = "best-effort"               # realtime, best-effort, idle
+//!
+//! [[volume]]
+//! name = "alice-root"
+//! group = "tenants/alice"
+//! size = "10GiB"
+//! read_only = false
+//! ```
+//!
+//! `raw` is the file as serde sees it, `check` turns it into what is below, and [`admission`]
+//! turns minimums into weights.
+
+pub mod admission;
+mod check;
+mod raw;
+#[cfg(test)]
+mod tests;
+
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use iofair_core::contract::Contract;
+use iofair_core::controller::Stack;
+
+use crate::{ConfigError, Source};
+
+/// A contract file that passed every check which needs no drive.
+#[derive(Clone, Debug)]
+pub struct Contracts {
+    /// The drive that is shared.
+    pub drive: Drive,
+    /// Where clients connect.
+    pub listen: Listen,
+    /// Groups in the order of the file.
+    pub groups: Vec<Group>,
+    /// Volumes in the order of the file; they lie on the drive one after the other.
+    pub volumes: Vec<Volume>,
+    source: Source,
+}
+
+/// The drive that is shared.
+#[derive(Clone, Debug)]
+pub struct Drive {
+    /// What holds the data.
+    pub back: Back,
+    /// The policies with their parameters.
+    pub stack: Stack,
+    /// What admission counts on, bytes a second; `None`: what the back end knows of itself.
+    pub worst_case: Option<u64>,
+    back_span: Range<usize>,
+}
+
+/// What holds the data.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Back {
+    /// A drive model, by the name of its profile, paced in real time.
+    Emulated(String),
+    /// A file or a block device.
+    File(PathBuf),
+    /// Memory of so many bytes.
+    Memory(u64),
+}
+
+/// Where clients connect.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Listen {
+    /// Path of a Unix socket.
+    pub unix: Option<PathBuf>,
+    /// Address and port.
+    pub tcp: Option<SocketAddr>,
+}
+
+/// One group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Group {
+    /// Its path.
+    pub name: String,
+    /// What it was promised, with the weight as written.
+    pub contract: Contract,
+    span: Range<usize>,
+}
+
+/// One volume.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Volume {
+    /// Name of the export.
+    pub name: String,
+    /// Path of its group.
+    pub group: String,
+    /// Size in bytes, whole sectors.
+    pub size_bytes: u64,
+    /// Are writes refused?
+    pub read_only: bool,
+    span: Range<usize>,
+}
+
+impl Contracts {
+    /// Reads and checks a contract file.
+    pub fn open(path: &Path) -> Result<Self, ConfigError> {
+        check::contracts(Source::open(path)?)
+    }
+    /// Reads and checks contracts that are already in memory; `path` is only for error messages.
+    pub fn parse(path: &str, text: &str) -> Result<Self, ConfigError> {
+        check::contracts(Source::new(path, text))
+    }
+    /// An error about the drive's `back`, for whoever opens it.
+    pub fn back_error(&self, message: impl Into<String>) -> ConfigError {
+        self.source.error(self.drive.back_span.clone(), message)
+    }
+    /// Do the volumes fit on a drive of this size?
+    pub fn check_capacity(&self, capacity_bytes: u64) -> Result<(), ConfigError> {
+        let mut used: u64 = 0;
+        for volume in &self.volumes {
+            let end = used.saturating_add(volume.size_bytes);
+            if end > capacity_bytes {
+                let Volume { name, size_bytes, .. } = volume;
+                let message = format!(
+                    "volume \"{name}\" needs {size_bytes} bytes after {used} bytes of other volumes, \
+                     but the drive has {capacity_bytes}"
+                );
+                let left = format!("at most {}B", capacity_bytes - used);
+                return Err(self.source.error(volume.span.clone(), message).allowed(left));
+            }
+            used = end;
+        }
+        Ok(())
+    }
+}

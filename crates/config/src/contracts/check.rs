@@ -1,0 +1,275 @@
+//! From what was written to what is meant: every rule that the file's grammar cannot express.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use iofair_core::contract::{Contract, Limits, Rate, WEIGHT_MAX, WEIGHT_MIN};
+use iofair_core::controller::{Stack, StackError};
+use iofair_core::params::ParameterError;
+use iofair_core::unit::{SECTOR_BYTES, parse_bytes};
+
+use super::raw;
+use super::{Back, Contracts, Drive, Group, Listen, Volume};
+use crate::{ConfigError, Source, Spanned};
+
+/// Longest name of a volume, so that it fits any client's idea of an export name.
+const NAME_BYTES_MAX: usize = 255;
+
+pub(super) fn contracts(source: Source) -> Result<Contracts, ConfigError> {
+    let file: raw::File = source.parse()?;
+    let drive = drive(&source, &file.drive)?;
+    let listen = listen(&source, &file.listen)?;
+    let groups = groups(&source, &file.group)?;
+    let volumes = volumes(&source, &file.volume, &groups)?;
+    let contracts = Contracts { drive, listen, groups, volumes, source };
+    if let Back::Memory(bytes) = contracts.drive.back {
+        contracts.check_capacity(bytes)?;
+    }
+    Ok(contracts)
+}
+
+fn drive(source: &Source, written: &raw::Drive) -> Result<Drive, ConfigError> {
+    let mut stack = Stack::parse(written.stack.get_ref())
+        .map_err(|error| stack_error(source.error(written.stack.span(), ""), &error))?;
+    for (policy, parameters) in &written.policy {
+        if parameters.is_empty() && stages(&stack).iter().all(|name| *name != policy.get_ref()) {
+            return Err(no_stage(source, policy, &stack));
+        }
+        for (parameter, value) in parameters {
+            let set = stack.set(policy.get_ref(), parameter.get_ref(), &value.get_ref().0);
+            set.map_err(|error| match &error {
+                StackError::Stage { .. } => no_stage(source, policy, &stack),
+                StackError::Parameter { error: ParameterError::Unknown { .. }, .. } => {
+                    stack_error(source.error(parameter.span(), ""), &error)
+                }
+                _ => stack_error(source.error(value.span(), ""), &error),
+            })?;
+        }
+    }
+    if let Some(rate) = written.worst_case.as_ref().filter(|rate| rate.get_ref().0 == 0) {
+        return Err(source.error(rate.span(), "a worst case of nothing").allowed("more than 0B/s"));
+    }
+    Ok(Drive {
+        back: back(source, &written.back)?,
+        stack,
+        worst_case: written.worst_case.as_ref().map(|rate| rate.get_ref().0),
+        back_span: written.back.span(),
+    })
+}
+
+fn stages(stack: &Stack) -> Vec<&'static str> {
+    let rows = stack.throttles.iter().chain([&stack.scheduler]).map(|stage| stage.row);
+    rows.flat_map(|row| [row.name, row.short]).collect()
+}
+
+fn no_stage(source: &Source, policy: &Spanned<String>, stack: &Stack) -> ConfigError {
+    let written = policy.get_ref();
+    let known = stages(stack);
+    let message = format!("the stack \"{}\" has no policy `{written}`", stack.name());
+    source.error(policy.span(), message).allowed(words(&known)).near(written, known)
+}
+
+/// Fills in what a stack's error says.
+fn stack_error(mut at: ConfigError, error: &StackError) -> ConfigError {
+    match error {
+        StackError::Shape(given) => {
+            at.message = format!("\"{given}\" is no stack");
+            at.allowed("<policy>-<scheduler>, as in \"max+prop-bfq\" or \"none-none\"")
+        }
+        StackError::Throttle { given, known } => {
+            at.message = format!("there is no policy \"{given}\"");
+            let known: Vec<_> = ["none", "prop"].iter().chain(known).copied().collect();
+            at.allowed(words(&known)).near(given, known)
+        }
+        StackError::Scheduler { given, known } => {
+            at.message = format!("there is no scheduler \"{given}\"");
+            at.allowed(words(known)).near(given, known.iter().copied())
+        }
+        StackError::NoGroups(name) => {
+            at.message = format!("scheduler {name} cannot share between groups");
+            at.allowed("\"prop\" above a scheduler that shares between groups (bfq), or \"none\"")
+        }
+        StackError::Stage { given, known } => {
+            at.message = format!("the stack has no \"{given}\"");
+            at.allowed(words(known)).near(given, known.iter().copied())
+        }
+        StackError::Parameter { policy, error: ParameterError::Unknown { name, known } } => {
+            at.message = format!("policy {policy} has no parameter `{name}`");
+            let allowed = if known.is_empty() { "none at all".to_string() } else { words(known) };
+            at.allowed(allowed).near(name, known.iter().copied())
+        }
+        StackError::Parameter { policy, error: ParameterError::Value { name, given, allowed } } => {
+            at.message = format!("\"{given}\" does not suit {policy}'s {name}");
+            at.allowed(allowed)
+        }
+    }
+}
+
+/// Names without repetition (a policy's short name may equal its name).
+fn words(names: &[&str]) -> String {
+    let mut seen: Vec<&str> = Vec::new();
+    for name in names {
+        if !seen.contains(name) {
+            seen.push(name);
+        }
+    }
+    seen.join(", ")
+}
+
+fn back(source: &Source, written: &Spanned<String>) -> Result<Back, ConfigError> {
+    const ALLOWED: &str = "\"emulated:PROFILE\", \"file:PATH\", \"/dev/...\" or another absolute path, \"memory:SIZE\"";
+    let text = written.get_ref();
+    let refuse = |message: String| Err(source.error(written.span(), message).allowed(ALLOWED));
+    if text.starts_with('/') {
+        return Ok(Back::File(PathBuf::from(text)));
+    }
+    match text.split_once(':') {
+        Some(("file" | "emulated", "")) => refuse(format!("\"{text}\" names nothing")),
+        Some(("file", path)) => Ok(Back::File(PathBuf::from(path))),
+        Some(("emulated", profile)) => Ok(Back::Emulated(profile.to_string())),
+        Some(("memory", size)) => match parse_bytes(size) {
+            Ok(bytes) if bytes >= SECTOR_BYTES => Ok(Back::Memory(bytes)),
+            Ok(_) => refuse(format!("\"{text}\" is less than a sector")),
+            Err(error) => Err(source
+                .error(written.span(), format!("\"{size}\" is no size"))
+                .allowed(error.allowed)),
+        },
+        _ => refuse(format!("\"{text}\" is no back end")),
+    }
+}
+
+fn listen(source: &Source, written: &raw::Listen) -> Result<Listen, ConfigError> {
+    let mut listen = Listen::default();
+    if let Some(unix) = &written.unix {
+        if unix.get_ref().is_empty() {
+            return Err(source.error(unix.span(), "an empty path").allowed("a path for a socket"));
+        }
+        listen.unix = Some(PathBuf::from(unix.get_ref()));
+    }
+    if let Some(tcp) = &written.tcp {
+        let address = tcp.get_ref().parse::<SocketAddr>().map_err(|_| {
+            let message = format!("\"{}\" is no address", tcp.get_ref());
+            source.error(tcp.span(), message).allowed("IP:PORT, as in \"127.0.0.1:10809\"")
+        })?;
+        listen.tcp = Some(address);
+    }
+    Ok(listen)
+}
+
+fn groups(source: &Source, written: &[raw::Group]) -> Result<Vec<Group>, ConfigError> {
+    let mut groups: Vec<Group> = Vec::new();
+    for group in written {
+        let name = group.name.get_ref();
+        let refuse = |message: String| source.error(group.name.span(), message);
+        if name.is_empty() || name.split('/').any(str::is_empty) {
+            let message = format!("\"{name}\" is no group name");
+            return Err(refuse(message).allowed("words separated by single slashes"));
+        }
+        if let Some(first) = groups.iter().find(|other| other.name == *name) {
+            let line = source.error(first.span.clone(), "").line();
+            let message = format!("group \"{name}\" is there already, in line {line}");
+            return Err(refuse(message).allowed("one [[group]] a name"));
+        }
+        groups.push(Group {
+            name: name.clone(),
+            contract: contract(source, group)?,
+            span: group.name.span(),
+        });
+    }
+    Ok(groups)
+}
+
+fn contract(source: &Source, group: &raw::Group) -> Result<Contract, ConfigError> {
+    let weight = u32::try_from(*group.weight.get_ref()).ok();
+    let Some(weight) = weight.filter(|weight| (WEIGHT_MIN..=WEIGHT_MAX).contains(weight)) else {
+        let message = format!("weight {} is out of range", group.weight.get_ref());
+        let allowed = format!("{WEIGHT_MIN} to {WEIGHT_MAX}");
+        return Err(source.error(group.weight.span(), message).allowed(allowed));
+    };
+    let min = group.min.as_ref().map(|min| min.get_ref().0);
+    if let Some(min) = group.min.as_ref().filter(|min| min.get_ref().0 == 0) {
+        let message = "a guarantee of nothing";
+        return Err(source.error(min.span(), message).allowed("more than 0B/s, or no min at all"));
+    }
+    let mut limits = Limits::default();
+    if let Some(max) = &group.max {
+        limits = max.get_ref().0;
+        check_max(limits, min)
+            .map_err(|(message, allowed)| source.error(max.span(), message).allowed(allowed))?;
+    }
+    if let Some(latency) = group.latency.as_ref().filter(|l| l.get_ref().nanos().0 == 0) {
+        let message = "a latency of nothing";
+        return Err(source.error(latency.span(), message).allowed("more than 0ms"));
+    }
+    Ok(Contract {
+        min,
+        weight,
+        max: limits,
+        latency: group.latency.as_ref().map(|latency| latency.get_ref().nanos()),
+        class: group.class.class(),
+    })
+}
+
+/// What is wrong with ceilings, and what is allowed.
+fn check_max(limits: Limits, min: Option<u64>) -> Result<(), (String, String)> {
+    let all = limits.bytes_per_s.iter().chain(&limits.iops);
+    if all.clone().all(Option::is_none) {
+        return Err(("no limit in it".into(), "read, write, read_iops, write_iops".into()));
+    }
+    if all.flatten().any(|limit| *limit == 0) {
+        return Err(("a limit of nothing stops the group".into(), "more than 0".into()));
+    }
+    let lowest = limits.bytes_per_s.iter().flatten().min();
+    match (lowest, min) {
+        (Some(max), Some(min)) if *max < min => {
+            let message = format!("max {} is below min {}", Rate(*max), Rate(min));
+            Err((message, format!("at least {}", Rate(min))))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn volumes(
+    source: &Source,
+    written: &[raw::Volume],
+    groups: &[Group],
+) -> Result<Vec<Volume>, ConfigError> {
+    let mut volumes: Vec<Volume> = Vec::new();
+    for volume in written {
+        let name = volume.name.get_ref();
+        let letters = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(letters) {
+            let message = format!("\"{name}\" is no volume name");
+            let allowed = format!("1 to {NAME_BYTES_MAX} letters, digits, dashes, dots");
+            return Err(source.error(volume.name.span(), message).allowed(allowed));
+        }
+        if let Some(first) = volumes.iter().find(|other| other.name == *name) {
+            let line = source.error(first.span.clone(), "").line();
+            let message = format!("volume \"{name}\" is there already, in line {line}");
+            return Err(source.error(volume.name.span(), message).allowed("one [[volume]] a name"));
+        }
+        let group = volume.group.get_ref();
+        let inside = format!("{group}/");
+        if !groups.iter().any(|g| g.name == *group || g.name.starts_with(&inside)) {
+            let known: Vec<&str> = groups.iter().map(|g| g.name.as_str()).collect();
+            let allowed = if known.is_empty() { "add a [[group]]".into() } else { words(&known) };
+            let message = format!("there is no group \"{group}\"");
+            let error = source.error(volume.group.span(), message);
+            return Err(error.allowed(allowed).near(group, known));
+        }
+        let size_bytes = volume.size.get_ref().0;
+        if size_bytes == 0 || !size_bytes.is_multiple_of(SECTOR_BYTES) {
+            let message = format!("{size_bytes} bytes are not whole sectors");
+            let allowed = format!("a multiple of {SECTOR_BYTES} bytes, at least one");
+            return Err(source.error(volume.size.span(), message).allowed(allowed));
+        }
+        volumes.push(Volume {
+            name: name.clone(),
+            group: group.clone(),
+            size_bytes,
+            read_only: volume.read_only,
+            span: volume.name.span(),
+        });
+    }
+    Ok(volumes)
+}

@@ -1,0 +1,171 @@
+//! One bad file a rule: the line that is blamed and the words that say what is allowed.
+
+use super::*;
+use iofair_core::group::Class;
+use iofair_core::time::Nanos;
+
+const GOOD: &str = r#"
+[drive]
+back = "memory:1GiB"
+stack = "none-none"
+worst_case = "160MB/s"
+
+[listen]
+unix = "pool.sock"
+tcp = "127.0.0.1:10809"
+
+[[group]]
+name = "tenants/alice"
+min = "10MB/s"
+weight = 300
+max = { read = "50MB/s", write = "40MB/s", read_iops = 5000 }
+latency = "2ms"
+class = "realtime"
+
+[[group]]
+name = "batch"
+max = "15MB/s"
+
+[[volume]]
+name = "alice-root"
+group = "tenants/alice"
+size = "512MiB"
+
+[[volume]]
+name = "scratch"
+group = "batch"
+size = "512MiB"
+read_only = true
+"#;
+
+/// Goal: a good file means what it says. Method: every key once.
+#[test]
+fn a_good_file_is_read() {
+    let contracts = Contracts::parse("good.toml", GOOD).expect("a good file");
+    assert_eq!(contracts.drive.back, Back::Memory(1 << 30));
+    assert_eq!(contracts.drive.stack.name(), "none-none");
+    assert_eq!(contracts.drive.worst_case, Some(160_000_000));
+    assert_eq!(contracts.listen.unix, Some(PathBuf::from("pool.sock")));
+    let alice = &contracts.groups[0].contract;
+    assert_eq!((alice.min, alice.weight), (Some(10_000_000), 300));
+    assert_eq!(alice.max.bytes_per_s, [Some(50_000_000), Some(40_000_000)]);
+    assert_eq!(alice.max.iops, [Some(5000), None]);
+    assert_eq!((alice.latency, alice.class), (Some(Nanos::from_millis(2)), Class::RealTime));
+    assert_eq!(contracts.groups[1].contract.max.bytes_per_s, [Some(15_000_000); 2]);
+    assert!(contracts.volumes[1].read_only && !contracts.volumes[0].read_only);
+    assert_eq!(contracts.volumes[0].size_bytes, 512 << 20);
+}
+
+/// Every back end that may be written.
+#[test]
+fn back_ends_are_read() {
+    let back = |text: &str| {
+        let file = format!("[drive]\nback = \"{text}\"\nstack = \"none-none\"");
+        Contracts::parse("back.toml", &file).expect("a good back end").drive.back
+    };
+    assert_eq!(back("emulated:plextor-px256m5s:b"), Back::Emulated("plextor-px256m5s:b".into()));
+    assert_eq!(back("file:pool.img"), Back::File("pool.img".into()));
+    assert_eq!(back("/dev/nvme0n1"), Back::File("/dev/nvme0n1".into()));
+}
+
+/// A line of `GOOD` replaced by a bad one; the line number blamed (0: that of the replaced line), words
+/// of the message, words of what is allowed.
+struct Bad(&'static str, &'static str, usize, &'static str, &'static str);
+
+const BAD: &[Bad] = &[
+    Bad("weight = 300", "weight = 5000", 0, "weight 5000", "1 to 1000"),
+    Bad("weight = 300", "weight = -1", 0, "weight -1", "1 to 1000"),
+    Bad("weight = 300", "weigth = 300", 0, "unknown key `weigth`", "name, min, weight"),
+    Bad("weight = 300", "weight = \"300\"", 0, "invalid type", ""),
+    Bad("min = \"10MB/s\"", "min = \"10MB\"", 0, "\"10MB\"", "followed by /s"),
+    Bad("min = \"10MB/s\"", "min = \"0B/s\"", 0, "guarantee of nothing", "no min"),
+    Bad("min = \"10MB/s\"", "min = 10", 0, "integer `10`", "10MB/s"),
+    Bad("min = \"10MB/s\"", "min = \"45MB/s\"", 15, "max 40.00 MB/s is below", "45.00 MB/s"),
+    Bad("max = \"15MB/s\"", "max = \"15\"", 0, "\"15\"", "read_iops"),
+    Bad("max = \"15MB/s\"", "max = 15", 0, "integer `15`", "read_iops"),
+    Bad("max = \"15MB/s\"", "max = {}", 0, "no limit", "read_iops"),
+    Bad("max = \"15MB/s\"", "max = { read = \"0B/s\" }", 0, "limit of nothing", "more than 0"),
+    Bad("max = \"15MB/s\"", "max = { reed = \"1B/s\" }", 0, "`reed`", "read, write"),
+    Bad("latency = \"2ms\"", "latency = \"2\"", 0, "\"2\"", "8ms"),
+    Bad("latency = \"2ms\"", "latency = \"0s\"", 0, "latency of nothing", "more than"),
+    Bad("class = \"realtime\"", "class = \"real\"", 0, "`real`", "realtime, best-effort, idle"),
+    Bad("name = \"batch\"", "name = \"tenants/alice\"", 0, "in line 12", "one [[group]]"),
+    Bad("name = \"batch\"", "name = \"a//b\"", 0, "no group name", "single slashes"),
+    Bad("name = \"batch\"", "", 19, "`name` is missing", ""),
+    Bad("group = \"batch\"", "group = \"bath\"", 0, "no group \"bath\"", "tenants/alice, batch"),
+    Bad("name = \"scratch\"", "name = \"alice-root\"", 0, "in line 24", "one [[volume]]"),
+    Bad("name = \"scratch\"", "name = \"a b\"", 0, "no volume name", "letters"),
+    Bad("size = \"512MiB\"", "size = \"1000B\"", 0, "whole sectors", "multiple of 512"),
+    Bad("size = \"512MiB\"", "size = \"2GiB\"", 24, "the drive has 1073741824", "1073741824B"),
+    Bad("stack = \"none-none\"", "stack = \"none\"", 0, "is no stack", "<policy>-<scheduler>"),
+    Bad("stack = \"none-none\"", "stack = \"mux-none\"", 0, "no policy \"mux\"", "none, prop"),
+    Bad("stack = \"none-none\"", "stack = \"none-nine\"", 0, "no scheduler \"nine\"", "none"),
+    Bad("stack = \"none-none\"", "stack = \"prop-none\"", 0, "cannot share", "none"),
+    Bad("back = \"memory:1GiB\"", "back = \"ram:1GiB\"", 0, "no back end", "memory:SIZE"),
+    Bad("back = \"memory:1GiB\"", "back = \"memory:big\"", 0, "\"big\"", "4KiB"),
+    Bad("back = \"memory:1GiB\"", "back = \"memory:1B\"", 0, "less than a sector", "memory:"),
+    Bad("back = \"memory:1GiB\"", "back = \"emulated:\"", 0, "names nothing", "emulated:PROFILE"),
+    Bad("worst_case = \"160MB/s\"", "worst_case = \"0B/s\"", 0, "worst case", "more than 0"),
+    Bad("worst_case = \"160MB/s\"", "policy.mux.x = 1", 0, "no policy `mux`", "none"),
+    Bad("worst_case = \"160MB/s\"", "policy.none.x = 1", 0, "no parameter `x`", "none at all"),
+    Bad("tcp = \"127.0.0.1:10809\"", "tcp = \"localhost\"", 0, "is no address", "IP:PORT"),
+    Bad("unix = \"pool.sock\"", "unix = \"\"", 0, "empty path", "socket"),
+];
+
+/// Goal: each rule blames the right line and says what is allowed. Method: one bad file a rule.
+#[test]
+fn bad_files_are_refused_with_line_and_what_is_allowed() {
+    for Bad(good, bad, line, message, allowed) in BAD {
+        assert!(GOOD.contains(good), "{good}");
+        let text = GOOD.replacen(good, bad, 1);
+        let error = Contracts::parse("bad.toml", &text).expect_err(bad);
+        let before = GOOD.split(good).next().unwrap_or_default();
+        let line = if *line == 0 { before.matches('\n').count() + 1 } else { *line };
+        assert_eq!(error.line(), line, "{bad}\n{error}");
+        assert!(error.message.contains(message), "{bad}\n{error}");
+        assert!(error.allowed.as_deref().unwrap_or_default().contains(allowed), "{bad}\n{error}");
+        assert!(error.to_string().starts_with(&format!("bad.toml:{line}:")), "{error}");
+    }
+}
+
+/// Goal: likely slips are recognised. Method: keys, groups, schedulers.
+#[test]
+fn slips_are_recognised() {
+    let slips = [
+        ("weight = 300", "weigth = 300", "weight"),
+        ("group = \"batch\"", "group = \"bath\"", "batch"),
+        ("stack = \"none-none\"", "stack = \"none-nome\"", "none"),
+    ];
+    for (good, bad, meant) in slips {
+        let error = Contracts::parse("bad.toml", &GOOD.replacen(good, bad, 1)).expect_err(bad);
+        assert_eq!(error.nearest.as_deref(), Some(meant), "{error}");
+    }
+}
+
+/// Goal: an opened drive that is too small is blamed on the first volume that does not fit.
+/// Method: a capacity between the two.
+#[test]
+fn volumes_must_fit_on_the_drive() {
+    let contracts = Contracts::parse("good.toml", GOOD).expect("a good file");
+    contracts.check_capacity(1 << 30).expect("both fit");
+    let error = contracts.check_capacity(1 << 29).expect_err("only one fits");
+    assert_eq!(error.line(), 29, "{error}");
+}
+
+/// Goal: weights after admission keep every minimum at every level. Method: a nested set whose
+/// parents have no minimum of their own.
+#[test]
+fn admission_goes_level_by_level() {
+    let contracts = Contracts::parse("good.toml", GOOD).expect("a good file");
+    let admitted = contracts.admitted(160_000_000).expect("10 of 160 MB/s fits");
+    let paths: Vec<&str> = admitted.iter().map(|(path, _)| path.as_str()).collect();
+    assert_eq!(paths, ["batch", "tenants", "tenants/alice"]);
+    let weight = |path: &str| {
+        let found = admitted.iter().find(|(p, _)| p == path).expect("listed above");
+        u64::from(found.1.weight)
+    };
+    let total = weight("batch") + weight("tenants");
+    assert!(weight("tenants") * 160 / total >= 10, "{admitted:?}");
+    let refusal = contracts.admitted(9_000_000).expect_err("10 of 9 MB/s does not fit");
+    assert!(refusal.to_string().contains("tenants 10.00 MB/s"), "{refusal}");
+}

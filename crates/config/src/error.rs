@@ -1,0 +1,123 @@
+//! One error type: where, what is wrong, what is allowed, and the likely slip of the pen.
+
+use std::fmt;
+
+/// Why a file was refused. Prints as the place, the line with a caret, and what is allowed:
+///
+/// ```text
+/// contracts.toml:7:10: weight 5000 is out of range
+///     7 | weight = 5000
+///       |          ^^^^
+///   allowed: 1 to 1000
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ConfigError {
+    /// The file, as it was named.
+    pub path: String,
+    /// Line and column, both from 1; `None` when the error is about the whole file.
+    pub place: Option<Box<Place>>,
+    /// What is wrong.
+    pub message: String,
+    /// What would have been accepted.
+    pub allowed: Option<String>,
+    /// The known word nearest to the one that was written.
+    pub nearest: Option<String>,
+}
+
+/// A place in a file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// From 1.
+    pub line: usize,
+    /// In characters, from 1.
+    pub column: usize,
+    /// The line itself.
+    pub text: String,
+    /// Characters to underline, at least one.
+    pub width: usize,
+}
+
+impl ConfigError {
+    /// An error about a whole file.
+    pub fn whole_file(path: &str, message: impl Into<String>) -> Self {
+        Self {
+            path: path.to_string(),
+            place: None,
+            message: message.into(),
+            allowed: None,
+            nearest: None,
+        }
+    }
+    /// Says what would have been accepted.
+    #[must_use]
+    pub fn allowed(mut self, what: impl Into<String>) -> Self {
+        self.allowed = Some(what.into());
+        self
+    }
+    /// Names the candidate that is nearest to what was written, if one is near enough.
+    #[must_use]
+    pub fn near<'a>(
+        mut self,
+        written: &str,
+        candidates: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
+        self.nearest = nearest(written, candidates).map(str::to_string);
+        self
+    }
+    /// The line, from 1; 0 when the error is about the whole file.
+    pub fn line(&self) -> usize {
+        self.place.as_ref().map_or(0, |place| place.line)
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            None => write!(f, "{}: {}", self.path, self.message)?,
+            Some(place) => {
+                writeln!(f, "{}:{}:{}: {}", self.path, place.line, place.column, self.message)?;
+                writeln!(f, "{:>5} | {}", place.line, place.text)?;
+                // Tabs are kept, so that the caret stands under its character.
+                let before = place.text.chars().take(place.column - 1);
+                let pad: String = before.map(|c| if c == '\t' { c } else { ' ' }).collect();
+                write!(f, "      | {pad}{}", "^".repeat(place.width))?;
+            }
+        }
+        if let Some(allowed) = &self.allowed {
+            write!(f, "\n  allowed: {allowed}")?;
+        }
+        if let Some(nearest) = &self.nearest {
+            write!(f, "\n  did you mean `{nearest}`?")?;
+        }
+        Ok(())
+    }
+}
+impl std::error::Error for ConfigError {}
+
+/// The candidate that a slip of the pen turns into `written`: at most a third of its letters differ.
+fn nearest<'a>(written: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let bound = (written.chars().count() / 3).max(1);
+    let distance = |candidate: &str| {
+        let (a, b) = (written.to_lowercase(), candidate.to_lowercase());
+        strsim::damerau_levenshtein(&a, &b)
+    };
+    let near = candidates.into_iter().map(|candidate| (distance(candidate), candidate));
+    near.filter(|(d, _)| *d <= bound).min_by_key(|(d, _)| *d).map(|(_, candidate)| candidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: slips are recognised, other words are not. Method: one example of each kind.
+    #[test]
+    fn slips_of_the_pen_are_recognised() {
+        let known = ["weight", "max", "min", "latency"];
+        for (written, meant) in [("weigth", "weight"), ("Max", "max"), ("latencey", "latency")] {
+            assert_eq!(nearest(written, known), Some(meant));
+        }
+        for written in ["share", "limit", ""] {
+            assert_eq!(nearest(written, known), None, "{written}");
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! A file's text, and how a byte range in it becomes a place that people can find.
+
+use std::ops::Range;
+use std::path::Path;
+
+use serde::de::DeserializeOwned;
+
+use crate::error::{ConfigError, Place};
+
+/// A file with its name, kept for errors that are found after parsing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Source {
+    path: String,
+    text: String,
+}
+
+/// Reads TOML that is already in memory; `path` is only for error messages.
+pub fn parse<T: DeserializeOwned>(path: &str, text: &str) -> Result<T, ConfigError> {
+    Source::new(path, text).parse()
+}
+
+/// Reads a TOML file.
+pub fn read<T: DeserializeOwned>(path: &Path) -> Result<(Source, T), ConfigError> {
+    let source = Source::open(path)?;
+    let value = source.parse()?;
+    Ok((source, value))
+}
+
+impl Source {
+    /// Text that is already in memory.
+    pub fn new(path: &str, text: &str) -> Self {
+        Self { path: path.to_string(), text: text.to_string() }
+    }
+    /// Reads a file.
+    pub fn open(path: &Path) -> Result<Self, ConfigError> {
+        let name = path.display().to_string();
+        let read = std::fs::read_to_string(path);
+        let text = read.map_err(|error| ConfigError::whole_file(&name, error.to_string()))?;
+        Ok(Self { path: name, text })
+    }
+    /// The file's name as it was given.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+    /// The file's text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+    /// The text as a value.
+    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, ConfigError> {
+        toml::from_str(&self.text).map_err(|error| self.explain(&error))
+    }
+    /// An error about a byte range of the text, as [`toml::Spanned::span`] gives it.
+    pub fn error(&self, span: Range<usize>, message: impl Into<String>) -> ConfigError {
+        let place = Some(Box::new(self.place(span)));
+        ConfigError { place, ..ConfigError::whole_file(&self.path, message) }
+    }
+
+    fn place(&self, span: Range<usize>) -> Place {
+        let start = self.floor_boundary(span.start);
+        let end = self.floor_boundary(span.end).max(start);
+        let head = &self.text[..start];
+        let line_start = head.rfind('\n').map_or(0, |newline| newline + 1);
+        let line_end = self.text[start..].find('\n').map_or(self.text.len(), |n| start + n);
+        let text = self.text[line_start..line_end].trim_end_matches('\r');
+        // A table's span runs over several lines: underline its part of the first one.
+        let shown_end = end.min(line_start + text.len()).max(start);
+        Place {
+            line: head.matches('\n').count() + 1,
+            column: self.text[line_start..start].chars().count() + 1,
+            text: text.to_string(),
+            width: self.text[start..shown_end].chars().count().max(1),
+        }
+    }
+    fn floor_boundary(&self, index: usize) -> usize {
+        let index = index.min(self.text.len());
+        (0..=index).rev().find(|i| self.text.is_char_boundary(*i)).unwrap_or(0)
+    }
+
+    /// A parser's error in our words: known keys go to `allowed`, the nearest one to `nearest`.
+    fn explain(&self, error: &toml::de::Error) -> ConfigError {
+        let message = error.message();
+        let at = |message: &str| match error.span() {
+            Some(span) => self.error(span, message),
+            None => ConfigError::whole_file(&self.path, message),
+        };
+        for (serde_says, we_say) in [("unknown field", "unknown key"), ("unknown variant", "")] {
+            if let Some(rest) = message.strip_prefix(serde_says) {
+                let (written, known) = split_expected(rest);
+                let what = match we_say {
+                    "" => format!("`{written}` is none of the allowed words"),
+                    _ => format!("{we_say} `{written}`"),
+                };
+                let allowed = match known.as_slice() {
+                    [] => "nothing here".to_string(),
+                    known => known.join(", "),
+                };
+                return at(&what).allowed(allowed).near(written, known);
+            }
+        }
+        if let Some(name) = message.strip_prefix("missing field ") {
+            return at(&format!("the key {name} is missing"));
+        }
+        match message.split_once(", expected ") {
+            Some((wrong, allowed)) => at(wrong).allowed(allowed.trim()),
+            None => at(message.trim()),
+        }
+    }
+}
+
+/// Serde's "`a`, expected one of `b`, `c`" as ("a", ["b", "c"]).
+fn split_expected(text: &str) -> (&str, Vec<&str>) {
+    let mut quoted = text.split('`').skip(1).step_by(2);
+    let written = quoted.next().unwrap_or_default();
+    (written, quoted.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Bytes;
+
+    #[derive(serde::Deserialize, Debug)]
+    #[serde(deny_unknown_fields)]
+    struct Example {
+        #[expect(dead_code)]
+        size: Bytes,
+        #[expect(dead_code)]
+        #[serde(default)]
+        kind: Kind,
+    }
+    #[derive(serde::Deserialize, Debug, Default)]
+    #[serde(rename_all = "kebab-case")]
+    enum Kind {
+        #[default]
+        RealTime,
+        Idle,
+    }
+
+    fn refuse(text: &str) -> ConfigError {
+        parse::<Example>("example.toml", text).expect_err("the example is bad")
+    }
+
+    /// Goal: an error shows the place as an editor counts it. Method: a character of several bytes and
+    /// a tab before the mistake.
+    #[test]
+    fn the_place_is_what_an_editor_shows() {
+        let error = refuse("# größe\n\tsize = 'ä'\n");
+        let place = error.place.clone().expect("has a place");
+        assert_eq!((place.line, place.column, place.width), (2, 9, 3));
+        let shown = error.to_string();
+        assert!(shown.starts_with("example.toml:2:9: \"ä\" is not"), "{shown}");
+        assert!(shown.contains("    2 | \tsize = 'ä'\n      | \t       ^^^"), "{shown}");
+    }
+
+    /// Goal: every family of parser errors is answered with what is allowed. Method: one bad text each.
+    #[test]
+    fn parser_errors_say_what_is_allowed() {
+        let unknown = refuse("sise = '1B'");
+        assert_eq!(unknown.message, "unknown key `sise`");
+        assert_eq!(unknown.allowed.as_deref(), Some("size, kind"));
+        assert_eq!(unknown.nearest.as_deref(), Some("size"));
+        let variant = refuse("size = '1B'\nkind = 'real-tine'");
+        assert_eq!((variant.line(), variant.nearest.as_deref()), (2, Some("real-time")));
+        let missing = refuse("kind = 'idle'");
+        assert!(missing.message.contains("`size` is missing"), "{missing}");
+        let number = refuse("size = 4096");
+        assert!(number.message.contains("integer `4096`"), "{number}");
+        assert!(number.allowed.expect("says what").contains("4KiB"));
+        let syntax = refuse("size = '1B'\nkind = ");
+        assert_eq!(syntax.line(), 2, "{syntax}");
+    }
+
+    /// Goal: a file that cannot be read is an error with its name. Method: no such file.
+    #[test]
+    fn a_missing_file_is_named() {
+        let error = read::<Example>(Path::new("no-such-file.toml")).expect_err("not there");
+        assert!(error.to_string().starts_with("no-such-file.toml: "), "{error}");
+    }
+}
