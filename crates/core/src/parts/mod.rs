@@ -3,3 +3,4 @@
 pub mod fifo;
 pub mod sorted_fifo;
 pub mod tree;
+pub mod wf2q;
