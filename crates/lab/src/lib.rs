@@ -4,5 +4,6 @@
 //! [`scenario::Scenario`] with one seed gives one [`outcome::Outcome`], on any machine.
 #![forbid(unsafe_code)]
 
+pub mod host;
 pub mod outcome;
 pub mod scenario;

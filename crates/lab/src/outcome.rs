@@ -8,7 +8,7 @@ use iofair_core::time::Nanos;
 pub struct Outcome {
     /// Time measured.
     pub time: Nanos,
-    /// Per client, in the scenario's order.
+    /// Per process, in the scenario's order.
     pub clients: Vec<ClientOutcome>,
     /// What went over the wire to and from the drive.
     pub drive: DriveOutcome,
@@ -29,8 +29,10 @@ pub struct ClientOutcome {
     pub bytes: u64,
     /// Finished calls.
     pub calls: u64,
-    /// Time of each call in nanoseconds, from call to return.
+    /// Time of each read or write call in nanoseconds, from call to return.
     pub latency: Histogram,
+    /// Time of each `fdatasync` in nanoseconds.
+    pub sync_latency: Histogram,
 }
 
 /// What the drive did.

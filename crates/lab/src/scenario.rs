@@ -63,8 +63,25 @@ pub struct Host {
     pub dirty_background_percent: u32,
     /// Percent of `memory` that may be dirty before writers wait.
     pub dirty_percent: u32,
+    /// Longest single request that the flusher and `fdatasync` send.
+    pub writeback_request: Sectors,
+    /// In whose name the flusher writes.
+    pub writeback: Writeback,
     /// How files lie on the drive.
     pub layout: Layout,
+}
+
+/// In whose name dirty pages of buffered writers go to the drive (experiments.md 1.20).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Writeback {
+    /// The flusher's own, in the root group, as with cgroup v1: neither limits nor weights of the
+    /// writers' groups act on buffered writes.
+    Root,
+    /// The writer's, as with cgroup v2.
+    Owner,
+    /// The writer's when the stack has a throttle, the flusher's otherwise: what the 2018 article's
+    /// text describes (limits hold for buffered writers, weights do not reach them).
+    OwnerIfThrottled,
 }
 
 /// How files lie on the drive.
@@ -91,8 +108,10 @@ pub enum Layout {
 /// One or several equal clients.
 #[derive(Clone, Debug)]
 pub struct ClientSpec {
-    /// Name; several processes get `name.0`, `name.1`, ...
+    /// Name; two processes or more get `name.0`, `name.1`, ...
     pub name: String,
+    /// Processes that do the same, each with its own file and its own line in the outcome.
+    pub processes: u32,
     /// Path of the group; empty is the root.
     pub group: String,
     /// Class and level.

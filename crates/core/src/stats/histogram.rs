@@ -44,15 +44,22 @@ impl Histogram {
     }
     /// Counts one value.
     pub fn record(&mut self, value: u64) {
+        self.record_many(value, 1);
+    }
+    /// Counts `count` equal values.
+    pub fn record_many(&mut self, value: u64, count: u64) {
+        if count == 0 {
+            return;
+        }
         let bucket = Self::bucket(value);
         if bucket >= self.counts.len() {
             self.counts.resize(bucket + 1, 0);
         }
-        self.counts[bucket] += 1;
+        self.counts[bucket] += count;
         self.min = if self.total == 0 { value } else { self.min.min(value) };
         self.max = self.max.max(value);
-        self.total += 1;
-        self.sum += u128::from(value);
+        self.total += count;
+        self.sum += u128::from(value) * u128::from(count);
     }
     /// Adds all of `other`.
     pub fn merge(&mut self, other: &Self) {
@@ -138,6 +145,9 @@ mod tests {
         let p50 = histogram.quantile(500_000);
         assert!((500..=516).contains(&p50), "{p50}");
         assert_eq!(histogram.quantile(1_000_000), 1000);
+        let mut many = histogram.clone();
+        many.record_many(7, 3);
+        assert_eq!((many.count(), many.min(), many.mean()), (1003, 1, 499));
         let mut twice = histogram.clone();
         twice.merge(&histogram);
         assert_eq!((twice.count(), twice.quantile(500_000)), (2000, p50));
