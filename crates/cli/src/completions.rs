@@ -1,0 +1,25 @@
+//! `iofair completions`: completions for a shell.
+
+use std::process::ExitCode;
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+use crate::output::{Output, write};
+
+/// What may be written after `completions`.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  iofair completions bash > ~/.local/share/bash-completion/completions/iofair
+  iofair completions zsh > ~/.zfunc/_iofair")]
+pub(crate) struct Args {
+    /// The shell.
+    shell: Shell,
+}
+
+pub(crate) fn run(args: &Args, _: &Output) -> anyhow::Result<ExitCode> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut crate::Cli::command(), "iofair", &mut script);
+    write(&String::from_utf8(script)?)?;
+    Ok(ExitCode::SUCCESS)
+}

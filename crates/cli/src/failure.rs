@@ -1,0 +1,68 @@
+//! How a failure is told: the chain of causes on standard error, and the exit code.
+
+use std::io;
+use std::process::ExitCode;
+
+use iofair_config::ConfigError;
+use iofair_core::controller::StackError;
+use iofair_core::unit::UnitError;
+
+/// Wrong usage that clap cannot know: an unknown policy, a directory without experiments.
+#[derive(Debug)]
+pub(crate) struct Usage(pub(crate) String);
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+impl std::error::Error for Usage {}
+
+/// Prints an error with its causes and chooses the exit code.
+pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
+    if is_closed_pipe(error) {
+        return ExitCode::SUCCESS;
+    }
+    eprint!("error: {error}");
+    for cause in error.chain().skip(1) {
+        eprint!("\n  because: {cause}");
+    }
+    eprintln!();
+    ExitCode::from(code(error))
+}
+
+/// The reader of our output left (`iofair list policies | head`): nothing went wrong.
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let kind = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
+    kind.into_iter().any(|io| io.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// 2 for what the user wrote, 1 for everything else.
+fn code(error: &anyhow::Error) -> u8 {
+    // `is` also sees what was attached with `context`, which the chain hides.
+    let written = error.is::<Usage>()
+        || error.chain().any(|cause| {
+            cause.is::<Usage>()
+                || cause.is::<ConfigError>()
+                || cause.is::<StackError>()
+                || cause.is::<UnitError>()
+        });
+    if written { 2 } else { 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context;
+
+    /// Goal: what the user wrote is 2, the rest 1, however deep it lies. Method: one of each.
+    #[test]
+    fn exit_codes_tell_usage_from_failure() {
+        let usage = Err::<(), _>(Usage("no such policy".into())).context("list").unwrap_err();
+        assert_eq!(code(&usage), 2);
+        let config = Err::<(), _>(ConfigError::whole_file("a.toml", "bad")).context("serve");
+        assert_eq!(code(&config.unwrap_err()), 2);
+        let world = Err::<(), _>(io::Error::other("disk gone")).context("serve").unwrap_err();
+        assert_eq!(code(&world), 1);
+    }
+}

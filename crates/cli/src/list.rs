@@ -1,0 +1,191 @@
+//! `iofair list`: what there is, straight from the tables that the program itself uses.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use iofair_core::params::{Kind, Values};
+use iofair_core::policy::{self, REGISTRY, Role, Row};
+use serde::Serialize;
+
+use crate::failure::Usage;
+use crate::output::{Output, table};
+
+/// What may be written after `list`.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  iofair list policies                throttles and schedulers
+  iofair list policies bfq            one in full: every parameter, its default and range
+  iofair list experiments --json      experiments under ./experiments, for a script")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// Throttles and schedulers; a stack's name is <throttles>-<scheduler>.
+    Policies {
+        /// Show these in full.
+        names: Vec<String>,
+    },
+    /// Experiment files.
+    Experiments {
+        /// Where to look.
+        #[arg(default_value = "experiments")]
+        directory: PathBuf,
+    },
+}
+
+pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
+    match &args.what {
+        What::Policies { names } => policies(names, output)?,
+        What::Experiments { directory } => experiments(directory, output)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[derive(Serialize)]
+struct PolicyInfo {
+    name: &'static str,
+    short: &'static str,
+    role: &'static str,
+    shares_between_groups: bool,
+    summary: &'static str,
+    parameters: Vec<ParameterInfo>,
+}
+
+#[derive(Serialize)]
+struct ParameterInfo {
+    name: &'static str,
+    kind: &'static str,
+    default: String,
+    smallest: String,
+    largest: String,
+    doc: &'static str,
+}
+
+impl PolicyInfo {
+    fn new(row: &Row) -> Self {
+        let (role, shares_between_groups) = match row.role {
+            Role::Throttle => ("throttle", false),
+            Role::Scheduler { groups } => ("scheduler", groups),
+        };
+        let values = Values::new(row.parameters, row.overrides);
+        let parameters = values.iter().map(|(parameter, value)| ParameterInfo {
+            name: parameter.name,
+            kind: kind(parameter.kind),
+            default: parameter.show(value),
+            smallest: parameter.show(parameter.range.0),
+            largest: parameter.show(parameter.range.1),
+            doc: parameter.doc,
+        });
+        Self {
+            name: row.name,
+            short: row.short,
+            role,
+            shares_between_groups,
+            summary: row.summary,
+            parameters: parameters.collect(),
+        }
+    }
+    /// The whole page of one policy.
+    fn page(&self) -> String {
+        let shares = if self.shares_between_groups { ", shares between groups" } else { "" };
+        let mut page = format!("{} ({}{shares}): {}\n", self.name, self.role, self.summary);
+        if self.short != self.name {
+            page += &format!("In a stack's name: {}\n", self.short);
+        }
+        if self.parameters.is_empty() {
+            return page + "It has no parameter.\n";
+        }
+        let rows = self.parameters.iter().map(|p| {
+            let range = format!("{} to {}", p.smallest, p.largest);
+            vec![p.name.to_string(), p.default.clone(), range, p.doc.to_string()]
+        });
+        page + &table(
+            &["parameter", "default", "allowed", "meaning"],
+            &rows.collect::<Vec<_>>(),
+            &[],
+        )
+    }
+}
+
+fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Bool => "bool",
+        Kind::Count => "count",
+        Kind::Time => "time",
+        Kind::Bytes => "bytes",
+        Kind::Rate => "rate",
+    }
+}
+
+fn policies(names: &[String], output: &Output) -> Result<()> {
+    let find = |name: &String| {
+        let known: Vec<_> = REGISTRY.iter().map(|row| row.name).collect();
+        let unknown = || Usage(format!("no policy \"{name}\"; there are: {}", known.join(", ")));
+        policy::find(name).ok_or_else(unknown)
+    };
+    let chosen: Vec<&Row> = match names {
+        [] => REGISTRY.to_vec(),
+        names => names.iter().map(find).collect::<Result<_, _>>()?,
+    };
+    let infos: Vec<_> = chosen.into_iter().map(PolicyInfo::new).collect();
+    output.print(&infos, || {
+        if !names.is_empty() {
+            return infos.iter().map(PolicyInfo::page).collect::<Vec<_>>().join("\n");
+        }
+        let rows = infos.iter().map(|info| {
+            let parameters = info.parameters.len().to_string();
+            [info.name, info.short, info.role, &parameters, info.summary].map(str::to_string).into()
+        });
+        let header = ["policy", "in a stack", "role", "parameters", "what it does"];
+        table(&header, &rows.collect::<Vec<Vec<_>>>(), &[3])
+    })
+}
+
+#[derive(Serialize)]
+struct ExperimentInfo {
+    path: String,
+    title: String,
+    source: String,
+}
+
+/// The two lines of an experiment file that a list shows; `iofair run` reads and checks the rest.
+#[derive(serde::Deserialize)]
+struct Heading {
+    title: String,
+    source: String,
+}
+
+fn experiments(directory: &Path, output: &Output) -> Result<()> {
+    let mut paths = Vec::new();
+    collect_toml(directory, &mut paths)
+        .with_context(|| Usage(format!("cannot list {}", directory.display())))?;
+    let mut infos = Vec::new();
+    for path in paths {
+        let (_, heading) = iofair_config::read::<Heading>(&path)?;
+        let path = path.display().to_string();
+        infos.push(ExperimentInfo { path, title: heading.title, source: heading.source });
+    }
+    output.print(&infos, || {
+        let rows = infos.iter().map(|i| vec![i.path.clone(), i.title.clone(), i.source.clone()]);
+        table(&["experiment", "what it asks", "source"], &rows.collect::<Vec<_>>(), &[])
+    })
+}
+
+/// Every `.toml` file under a directory, in the order of their paths.
+fn collect_toml(directory: &Path, paths: &mut Vec<PathBuf>) -> std::io::Result<()> {
+    let entries = std::fs::read_dir(directory)?.map(|entry| entry.map(|e| e.path()));
+    let mut entries: Vec<PathBuf> = entries.collect::<Result<_, _>>()?;
+    entries.sort();
+    for path in entries {
+        if path.is_dir() {
+            collect_toml(&path, paths)?;
+        } else if path.extension().is_some_and(|extension| extension == "toml") {
+            paths.push(path);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,36 @@
+//! `iofair man`: manual pages, one for the program and one a command.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::CommandFactory;
+
+use crate::output::{Output, write};
+
+/// What may be written after `man`.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  iofair man | man -l -               read the main page
+  iofair man --directory man1         write iofair.1, iofair-list.1, ...")]
+pub(crate) struct Args {
+    /// Write every page into this directory instead of the main one to standard output.
+    #[arg(long, value_name = "DIRECTORY")]
+    directory: Option<PathBuf>,
+}
+
+pub(crate) fn run(args: &Args, _: &Output) -> anyhow::Result<ExitCode> {
+    match &args.directory {
+        Some(directory) => {
+            std::fs::create_dir_all(directory)
+                .and_then(|()| clap_mangen::generate_to(crate::Cli::command(), directory))
+                .with_context(|| format!("cannot write pages into {}", directory.display()))?;
+        }
+        None => {
+            let mut page = Vec::new();
+            clap_mangen::Man::new(crate::Cli::command()).render(&mut page)?;
+            write(&String::from_utf8(page)?)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

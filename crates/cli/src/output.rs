@@ -1,0 +1,48 @@
+//! Printing: text or JSON on standard output, tables.
+
+use std::io::Write;
+
+use anyhow::Result;
+use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::{CellAlignment, ContentArrangement, Table};
+use serde::Serialize;
+
+/// How results are printed.
+pub(crate) struct Output {
+    /// JSON instead of text.
+    pub(crate) json: bool,
+}
+
+impl Output {
+    /// Prints a value as JSON if JSON is wanted, else the text that `text` makes.
+    pub(crate) fn print<T: Serialize>(
+        &self,
+        value: &T,
+        text: impl FnOnce() -> String,
+    ) -> Result<()> {
+        if self.json {
+            return write(&(serde_json::to_string_pretty(value)? + "\n"));
+        }
+        write(&text())
+    }
+}
+
+/// Writes to standard output; a closed pipe is an error, not a panic.
+pub(crate) fn write(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
+}
+
+/// A table in our style; `right` are the columns of numbers.
+pub(crate) fn table(header: &[&str], rows: &[Vec<String>], right: &[usize]) -> String {
+    let mut table = Table::new();
+    table.load_style(UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_header(header.to_vec()).add_rows(rows);
+    for index in right {
+        if let Some(column) = table.column_mut(*index) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    format!("{table}\n")
+}
