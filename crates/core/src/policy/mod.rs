@@ -12,7 +12,11 @@
 //! Adding a policy is one file beside this one, whose `//!` is its manual page, its `mod` line, and its
 //! row.
 
+pub mod mq_deadline;
 pub mod none;
+pub mod noop;
+#[cfg(test)]
+pub(crate) mod testing;
 
 use alloc::boxed::Box;
 
@@ -170,7 +174,7 @@ pub struct Row {
 }
 
 /// Every policy there is.
-pub static REGISTRY: &[&Row] = &[&none::ROW];
+pub static REGISTRY: &[&Row] = &[&none::ROW, &noop::ROW, &mq_deadline::ROW];
 
 /// The row of this name or short name.
 pub fn find(name: &str) -> Option<&'static Row> {

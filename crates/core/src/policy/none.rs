@@ -6,7 +6,7 @@
 
 use alloc::boxed::Box;
 
-use super::{Build, Context, Policy, Role, Row};
+use super::{Build, Context, Gauges, Policy, Role, Row};
 use crate::parts::fifo::Fifo;
 use crate::request::RequestId;
 
@@ -36,5 +36,52 @@ impl Policy for Fcfs {
     }
     fn dispatch(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
         self.queue.pop_front(cx.requests)
+    }
+    fn observe(&self, gauges: &mut dyn Gauges) {
+        gauges.gauge("none_queued_requests", self.queue.len() as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::group::Class;
+    use crate::policy::testing::Rig;
+    use std::vec;
+
+    /// Goal: first come, first served, whatever the sector, direction, class or client. Method: six
+    /// requests that every other policy would serve in another order.
+    #[test]
+    fn order_of_submission() {
+        let mut rig = Rig::new("none-none", &[]);
+        let (idle, urgent) = (rig.client_of(Class::Idle), rig.client_of(Class::RealTime));
+        let sent = [(idle, 500, true), (urgent, 900, false), (idle, 100, false)];
+        for (client, start, write) in sent.into_iter().chain([(urgent, 300, true)]) {
+            rig.send(client, start, write);
+        }
+        assert_eq!(rig.served(), [500, 900, 100, 300]);
+    }
+
+    /// Goal: neighbours stay apart outside a plug. Method: three that touch.
+    #[test]
+    fn neighbours_do_not_merge() {
+        let mut rig = Rig::new("none-none", &[]);
+        let a = rig.client();
+        rig.reads(a, &[100, 108, 92]);
+        assert_eq!(rig.served_parts(), [vec![100], vec![108], vec![92]]);
+    }
+
+    /// Goal: as many go out as the drive takes, held by nothing else. Method: a drive of depth 2, no
+    /// completion, then one.
+    #[test]
+    fn the_drive_is_kept_full() {
+        let mut rig = Rig::with("none-none", &[], |setup| setup.facts.depth = 2);
+        let a = rig.client();
+        (0..5).for_each(|i| rig.read(a, 100 * i));
+        let first = rig.dispatch().expect("the drive is free");
+        assert_eq!(rig.dispatch().map(|(_, start)| start), Some(100));
+        assert_eq!((rig.dispatch(), rig.controller.next_wakeup()), (None, None));
+        rig.complete(first.0);
+        assert_eq!(rig.dispatch().map(|(_, start)| start), Some(200));
+        assert_eq!(rig.dispatch(), None);
     }
 }
