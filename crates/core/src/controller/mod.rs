@@ -415,7 +415,9 @@ impl Controller {
     /// When to call [`Self::dispatch`] again though nothing else happens.
     pub fn next_wakeup(&self) -> Option<Instant> {
         let throttles = self.throttles.iter().filter_map(|t| t.next_wakeup());
-        throttles.chain(self.scheduler.next_wakeup()).min()
+        // A scheduler is not asked while the drive is full, so it need not be woken either.
+        let room = self.in_flight < self.setup.facts.depth;
+        throttles.chain(self.scheduler.next_wakeup().filter(|_| room)).min()
     }
 
     fn note(&mut self, now: Instant, id: RequestId, kind: EventKind) {
