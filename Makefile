@@ -1,0 +1,40 @@
+# Everything that people and CI run. `make help` lists it.
+
+# Where rustup puts its programs, in case the login shell has not heard of them yet.
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+
+# Arguments for the program: make demo ARGS="--clients 16"
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint docs bench reproduce clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+demo: ## the promise, live: clients on an emulated SSD, policy by policy
+	@scripts/setup demo
+	cargo run --release --locked -p iofair -- demo $(ARGS)
+
+test: ## every test that this machine can run
+	@scripts/setup test
+	@scripts/test
+
+lint: ## format, clippy, documentation, licences
+	@scripts/setup lint
+	@scripts/lint
+
+docs: ## write the generated pages under docs/ anew
+	@scripts/setup demo
+	IOFAIR_BLESS=1 cargo test --locked -p iofair --test tidy generated_pages
+
+bench: ## ratios against peers, measured in one run; writes docs/performance.md
+	@scripts/setup bench
+	cargo bench --workspace
+
+reproduce: ## the published experiments, in virtual time
+	@scripts/setup demo
+	cargo run --release --locked -p iofair -- run experiments $(ARGS)
+
+clean: ## remove what was built
+	cargo clean

@@ -1,0 +1,13 @@
+//! The repository's own rules, as ordinary tests. Each rule looks at files and returns complaints; each
+//! has a canary, a made-up file that it must complain about.
+
+#[path = "tidy/files.rs"]
+mod files;
+#[path = "tidy/licences.rs"]
+mod licences;
+#[path = "tidy/registry.rs"]
+mod registry;
+#[path = "tidy/rooms.rs"]
+mod rooms;
+#[path = "tidy/text.rs"]
+mod text;

@@ -1,0 +1,166 @@
+//! Rules about rooms: who may import whom, where a clock is read, what is never iterated.
+
+use crate::files::{File, all, assert_none};
+
+/// What each room may import, by its manifest and in its sources. Tests, benches and examples are free.
+const IMPORTS: &[(&str, &[&str])] = &[
+    ("core", &[]),
+    ("drive", &["core"]),
+    ("config", &["core"]),
+    ("lab", &["core", "drive", "config"]),
+    ("serve", &["core", "drive", "config"]),
+    ("cli", &["core", "drive", "config", "lab", "serve"]),
+];
+/// The one file that reads a clock.
+const CLOCK: &str = "crates/serve/src/clock.rs";
+/// Rooms whose every run is the same as the last one.
+const DETERMINISTIC: &[&str] = &["core", "drive", "lab"];
+
+fn allowed(room: &str) -> Option<&'static [&'static str]> {
+    IMPORTS.iter().find(|(name, _)| *name == room).map(|(_, allowed)| *allowed)
+}
+
+fn forbidden_imports(files: &[File]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for file in files {
+        let Some(room) = file.room_of_source() else { continue };
+        let Some(allowed) = allowed(room) else {
+            complaints.push(format!("{}: room {room} has no row in rooms.rs", file.path));
+            continue;
+        };
+        for (number, line) in file.code() {
+            for rest in line.split("iofair_").skip(1) {
+                let other: String = rest.chars().take_while(|c| c.is_alphanumeric()).collect();
+                let is_room = IMPORTS.iter().any(|(name, _)| *name == other) && other != room;
+                if is_room && !allowed.contains(&other.as_str()) {
+                    complaints.push(format!("{}:{number}: {room} imports {other}", file.path));
+                }
+            }
+        }
+    }
+    complaints
+}
+
+fn forbidden_dependencies(files: &[File]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for file in files {
+        let room = file.path.strip_prefix("crates/").and_then(|p| p.strip_suffix("/Cargo.toml"));
+        let Some(room) = room else { continue };
+        let manifest: toml::Table = file.text.parse().expect("cargo reads it too");
+        let Some(dependencies) = manifest.get("dependencies").and_then(|d| d.as_table()) else {
+            continue;
+        };
+        for name in dependencies.keys() {
+            let fine = match name.strip_prefix("iofair-") {
+                Some(other) => allowed(room).is_some_and(|allowed| allowed.contains(&other)),
+                None => room != "core",
+            };
+            if !fine {
+                complaints.push(format!("{}: {room} may not depend on {name}", file.path));
+            }
+        }
+    }
+    complaints
+}
+
+/// Complaints about code of some rooms that holds one of `words`.
+fn banned(
+    files: &[File],
+    words: &[&str],
+    here: impl Fn(&str, &File) -> bool,
+    why: &str,
+) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for file in files {
+        if !file.room_of_source().is_some_and(|room| here(room, file)) {
+            continue;
+        }
+        for (number, line) in file.code() {
+            if words.iter().any(|word| line.contains(word)) {
+                complaints.push(format!("{}:{number}: {why}: {}", file.path, line.trim()));
+            }
+        }
+    }
+    complaints
+}
+
+fn stray_clocks(files: &[File]) -> Vec<String> {
+    let words = ["Instant::now", "SystemTime", "clock_gettime"];
+    banned(files, &words, |_, file| file.path != CLOCK, &format!("only {CLOCK} reads a clock"))
+}
+
+fn sleeps(files: &[File]) -> Vec<String> {
+    banned(files, &["thread::sleep"], |room, _| room != "cli", "only the command line sleeps")
+}
+
+fn hash_maps(files: &[File]) -> Vec<String> {
+    let here = |room: &str, _: &File| DETERMINISTIC.contains(&room);
+    banned(files, &["HashMap", "HashSet"], here, "its order differs from run to run")
+}
+
+fn missing_forbid(files: &[File]) -> Vec<String> {
+    let libraries = files.iter().filter(|f| f.path.ends_with("src/lib.rs"));
+    let safe = libraries.filter(|file| !file.path.starts_with("crates/serve/"));
+    let missing = safe.filter(|file| !file.text.contains("#![forbid(unsafe_code)]"));
+    missing.map(|f| format!("{}: #![forbid(unsafe_code)] is missing", f.path)).collect()
+}
+
+/// Goal: rooms import only what the map allows. Method: names of crates in sources.
+#[test]
+fn imports_follow_the_map() {
+    assert_none(&forbidden_imports(&all()));
+}
+
+/// Goal: manifests allow only what the map allows, and core depends on nothing. Method: read them.
+#[test]
+fn dependencies_follow_the_map() {
+    assert_none(&forbidden_dependencies(&all()));
+}
+
+/// Goal: time comes in as an argument. Method: search for clocks.
+#[test]
+fn one_file_reads_the_clock() {
+    assert_none(&stray_clocks(&all()));
+}
+
+/// Goal: nobody waits by sleeping. Method: search.
+#[test]
+fn nothing_sleeps() {
+    assert_none(&sleeps(&all()));
+}
+
+/// Goal: no order that differs from run to run. Method: hash maps are banned where it matters.
+#[test]
+fn no_hash_maps_where_runs_repeat() {
+    assert_none(&hash_maps(&all()));
+}
+
+/// Goal: unsafe code lives in one room. Method: every other library forbids it.
+#[test]
+fn unsafe_code_lives_in_serve() {
+    assert_none(&missing_forbid(&all()));
+}
+
+/// Goal: every rule of this file catches what it is for. Method: a made-up bad file each.
+#[test]
+fn canaries() {
+    let caught = |rule: fn(&[File]) -> Vec<String>, path: &str, text: &str| {
+        assert_eq!(rule(&[File::canary(path, text)]).len(), 1, "{path}: {text}");
+    };
+    caught(forbidden_imports, "crates/lab/src/a.rs", "use iofair_serve::clock;");
+    caught(forbidden_imports, "crates/core/src/a.rs", "fn f(d: iofair_drive::Command) {}");
+    caught(forbidden_imports, "crates/extra/src/lib.rs", "");
+    caught(forbidden_dependencies, "crates/core/Cargo.toml", "[dependencies]\nserde = \"1\"");
+    caught(
+        forbidden_dependencies,
+        "crates/serve/Cargo.toml",
+        "[dependencies]\niofair-lab.workspace = true",
+    );
+    caught(stray_clocks, "crates/lab/src/a.rs", "let now = std::time::Instant::now();");
+    caught(sleeps, "crates/serve/src/a.rs", "std::thread::sleep(pause);");
+    caught(hash_maps, "crates/drive/src/a.rs", "use std::collections::HashMap;");
+    caught(missing_forbid, "crates/lab/src/lib.rs", "//! The lab.");
+    let fine = [File::canary("crates/lab/src/a.rs", "// HashMap, Instant::now: never here")];
+    assert_none(&hash_maps(&fine));
+    assert_none(&stray_clocks(&fine));
+}
