@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 
 use super::Submission;
-use crate::request::Operation;
+use crate::request::{Flags, Operation};
 use crate::unit::Sectors;
 
 /// A plug holds at most so many requests before it lets them go (the kernel's number, 32 since 5.16).
@@ -43,6 +43,7 @@ pub(super) fn follows(last: &Submission, length: Sectors, next: &Submission, max
         && last.operation == next.operation
         && last.client == next.client
         && last.flags == next.flags
+        && !last.flags.has(Flags::NO_MERGE)
         && last.start + length == next.start
         && length + next.length <= max
 }
