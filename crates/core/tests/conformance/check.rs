@@ -1,0 +1,343 @@
+//! The law, one clause a checker. Checkers stand outside: they see what goes into the engine and what
+//! comes out of it, and know no policy.
+
+use std::collections::BTreeMap;
+
+use iofair_core::controller::{Completion, Dispatch, Setup};
+use iofair_core::group::{ClientId, GroupId, Priority};
+use iofair_core::request::{Flags, Operation, Part};
+use iofair_core::stats::counters::Counters;
+use iofair_core::time::Instant;
+use iofair_core::unit::Sectors;
+
+/// A submission as the engine took it in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Accepted {
+    pub(crate) tag: u64,
+    pub(crate) client: ClientId,
+    pub(crate) group: GroupId,
+    pub(crate) priority: Priority,
+    pub(crate) operation: Operation,
+    pub(crate) flags: Flags,
+    pub(crate) start: Sectors,
+    pub(crate) length: Sectors,
+}
+
+/// The engine after its owner asked until it said "nothing".
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settled {
+    pub(crate) in_flight: u32,
+    pub(crate) pending: usize,
+    pub(crate) next_wakeup: Option<Instant>,
+}
+
+/// What a checker sees.
+pub(crate) enum Event<'a> {
+    Accepted(&'a Accepted),
+    Dispatched {
+        command: &'a Dispatch,
+        parts: &'a [Part],
+    },
+    Answered {
+        done: &'a [Completion],
+        status: i32,
+    },
+    Settled(&'a Settled),
+    /// A wake-up was served.
+    Woken,
+    /// A client is about to go, or the run is over: what the engine counted for it.
+    Counted(ClientId, &'a Counters),
+    /// Everything was answered and every wake-up served that could be.
+    Ended(&'a Settled),
+}
+
+/// One clause of the law.
+pub(crate) trait Checker {
+    fn name(&self) -> &'static str;
+    fn see(&mut self, now: Instant, event: &Event<'_>) -> Result<(), String>;
+}
+
+/// All clauses for a drive and its limits.
+pub(crate) fn all(setup: &Setup) -> Vec<Box<dyn Checker>> {
+    vec![
+        Box::new(Ledger::default()),
+        Box::new(FlushOrder::default()),
+        Box::new(Merges::default()),
+        Box::new(WakeUps::default()),
+        Box::new(Bounds { setup: *setup }),
+        Box::new(Counts::default()),
+    ]
+}
+
+fn law(holds: bool, text: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(text()) }
+}
+
+/// No request lost, doubled or invented: each is sent once and answered once, with its own sectors.
+#[derive(Default)]
+pub(crate) struct Ledger {
+    /// Taken in and not yet answered; was it sent?
+    open: BTreeMap<u64, (Accepted, bool)>,
+}
+
+impl Ledger {
+    fn sent(&mut self, command: &Dispatch, parts: &[Part]) -> Result<(), String> {
+        let mut next = command.start;
+        for part in parts {
+            let tag = part.tag;
+            let (accepted, sent) = self.open.get_mut(&tag).ok_or(format!("{tag} was invented"))?;
+            law(!*sent, || format!("{tag} was sent twice"))?;
+            *sent = true;
+            let same = (accepted.start, accepted.length, accepted.operation)
+                == (part.start, part.length, command.operation);
+            law(same, || format!("{accepted:?} was sent as {part:?} of {command:?}"))?;
+            let flush = command.operation == Operation::Flush;
+            law(flush || part.start == next, || {
+                format!("{part:?} does not follow in {command:?}")
+            })?;
+            next += part.length;
+        }
+        let whole = command.operation == Operation::Flush || next == command.start + command.length;
+        law(whole, || format!("{command:?} is not the sum of its parts {parts:?}"))
+    }
+    fn answered(&mut self, done: &Completion, status: i32) -> Result<(), String> {
+        let tag = done.part.tag;
+        let (accepted, sent) = self.open.remove(&tag).ok_or(format!("{tag} was not awaited"))?;
+        // Flushes that share a command are sent as one of them.
+        law(sent || accepted.operation == Operation::Flush, || format!("{tag} was never sent"))?;
+        let told = (done.part.client, done.part.start, done.part.length, done.operation);
+        let asked = (accepted.client, accepted.start, accepted.length, accepted.operation);
+        law(told == asked && done.status == status, || format!("{accepted:?} came as {done:?}"))
+    }
+}
+
+impl Checker for Ledger {
+    fn name(&self) -> &'static str {
+        "ledger"
+    }
+    fn see(&mut self, _: Instant, event: &Event<'_>) -> Result<(), String> {
+        match event {
+            Event::Accepted(accepted) => {
+                self.open.insert(accepted.tag, (**accepted, false));
+                Ok(())
+            }
+            Event::Dispatched { command, parts } => self.sent(command, parts),
+            Event::Answered { done, status, .. } => {
+                done.iter().try_for_each(|done| self.answered(done, *status))
+            }
+            Event::Settled(state) => law(state.pending == self.open.len(), || {
+                format!("{} are open, the engine says {}", self.open.len(), state.pending)
+            }),
+            Event::Ended(_) => {
+                let lost: Vec<_> = self.open.values().map(|(accepted, _)| accepted.tag).collect();
+                law(lost.is_empty(), || format!("never answered: {lost:?}"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A flush is sent only after the writes that its client submitted before it were answered.
+#[derive(Default)]
+pub(crate) struct FlushOrder {
+    /// Unanswered writes, by client in order of submission.
+    writes: BTreeMap<(ClientId, u64), ()>,
+    /// Flushes by their tag: the client, and the number of its first write after.
+    flushes: BTreeMap<u64, (ClientId, u64)>,
+    /// Writes by their tag.
+    numbers: BTreeMap<u64, (ClientId, u64)>,
+    next: u64,
+    /// The oldest unanswered write of each client when the running flush was sent.
+    at_send: BTreeMap<ClientId, u64>,
+}
+
+impl FlushOrder {
+    fn oldest_writes(&self) -> BTreeMap<ClientId, u64> {
+        let mut oldest = BTreeMap::new();
+        for (client, number) in self.writes.keys() {
+            oldest.entry(*client).or_insert(*number);
+        }
+        oldest
+    }
+    fn covers_none_of(&self, tag: u64, oldest: &BTreeMap<ClientId, u64>) -> Result<(), String> {
+        let Some((client, end)) = self.flushes.get(&tag) else { return Ok(()) };
+        let passed = oldest.get(client).is_some_and(|number| number < end);
+        law(!passed, || format!("flush {tag} passed a write of {client:?}"))
+    }
+}
+
+impl Checker for FlushOrder {
+    fn name(&self) -> &'static str {
+        "flush order"
+    }
+    fn see(&mut self, _: Instant, event: &Event<'_>) -> Result<(), String> {
+        match event {
+            Event::Accepted(accepted) => {
+                self.next += 1;
+                let entry = (accepted.client, self.next);
+                if accepted.operation == Operation::Flush {
+                    self.flushes.insert(accepted.tag, entry);
+                } else if accepted.operation.modifies() {
+                    self.writes.insert(entry, ());
+                    self.numbers.insert(accepted.tag, entry);
+                }
+            }
+            Event::Dispatched { command, parts } if command.operation == Operation::Flush => {
+                self.at_send = self.oldest_writes();
+                for part in *parts {
+                    self.covers_none_of(part.tag, &self.at_send)?;
+                }
+            }
+            Event::Answered { done, .. } => {
+                for done in *done {
+                    self.covers_none_of(done.part.tag, &self.at_send)?;
+                    self.flushes.remove(&done.part.tag);
+                    if let Some(write) = self.numbers.remove(&done.part.tag) {
+                        self.writes.remove(&write);
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Only what is alike becomes one command: operation, flags, group, priority; and never what said
+/// that it must not.
+#[derive(Default)]
+pub(crate) struct Merges {
+    open: BTreeMap<u64, Accepted>,
+}
+
+impl Checker for Merges {
+    fn name(&self) -> &'static str {
+        "merges"
+    }
+    fn see(&mut self, _: Instant, event: &Event<'_>) -> Result<(), String> {
+        match event {
+            Event::Accepted(accepted) => {
+                self.open.insert(accepted.tag, **accepted);
+            }
+            Event::Dispatched { parts, .. } if parts.len() > 1 => {
+                let accepted = parts.iter().filter_map(|part| self.open.get(&part.tag));
+                let kinds = accepted.map(|a| (a.operation, a.flags, a.group, a.priority));
+                let kinds: Vec<_> = kinds.collect();
+                let alike = kinds.windows(2).all(|pair| pair[0] == pair[1]);
+                law(alike, || format!("merged though different: {kinds:?}"))?;
+                let first = kinds.first().ok_or("merged from nothing")?;
+                let allowed = matches!(first.0, Operation::Read | Operation::Write)
+                    && !first.1.has(Flags::NO_MERGE);
+                law(allowed, || format!("merged though it must not be: {first:?}"))?;
+            }
+            Event::Answered { done, .. } => {
+                for done in *done {
+                    self.open.remove(&done.part.tag);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Held work with nothing in flight asks for a wake-up, a wake-up lies in the future, serving them
+/// makes progress, and an empty engine lets its owner sleep.
+#[derive(Default)]
+pub(crate) struct WakeUps {
+    /// Wake-ups served in a row that sent nothing though nothing was in flight.
+    fruitless: u32,
+    woken: bool,
+}
+
+/// So many wake-ups may be served in vain before one must send something.
+const FRUITLESS_MAX: u32 = 1000;
+
+impl Checker for WakeUps {
+    fn name(&self) -> &'static str {
+        "wake-ups"
+    }
+    fn see(&mut self, now: Instant, event: &Event<'_>) -> Result<(), String> {
+        match event {
+            Event::Woken => self.woken = true,
+            Event::Dispatched { .. } => self.fruitless = 0,
+            Event::Settled(state) => {
+                let held = state.pending > 0 && state.in_flight == 0;
+                law(!held || state.next_wakeup.is_some(), || {
+                    format!("{} held, nothing in flight, no wake-up", state.pending)
+                })?;
+                let future = state.next_wakeup.is_none_or(|at| at > now);
+                law(future, || format!("at {now:?} asks for {:?}", state.next_wakeup))?;
+                self.fruitless += u32::from(held && self.woken);
+                self.woken = false;
+                law(self.fruitless <= FRUITLESS_MAX, || {
+                    format!("{FRUITLESS_MAX} wake-ups without progress")
+                })?;
+            }
+            Event::Ended(state) => {
+                let sleeps = state.next_wakeup.is_none();
+                law(sleeps, || "empty, and still asks to be woken".to_string())?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Every limit holds: the drive's depth and longest command, its end, the queue's length.
+pub(crate) struct Bounds {
+    setup: Setup,
+}
+
+impl Checker for Bounds {
+    fn name(&self) -> &'static str {
+        "bounds"
+    }
+    fn see(&mut self, _: Instant, event: &Event<'_>) -> Result<(), String> {
+        let Setup { facts, queue_limit, .. } = &self.setup;
+        match event {
+            Event::Dispatched { command, .. } => {
+                let end = command.start + command.length;
+                let fits = command.length <= facts.max_request && end <= facts.capacity;
+                law(fits, || format!("{command:?} is too much for {facts:?}"))
+            }
+            Event::Settled(Settled { in_flight, pending, .. }) => {
+                let held = *in_flight <= facts.depth && *pending <= *queue_limit;
+                law(held, || format!("{in_flight} of {} sent, {pending} inside", facts.depth))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The engine's counters are what the answers add up to.
+#[derive(Default)]
+pub(crate) struct Counts {
+    clients: BTreeMap<ClientId, ([u64; 2], [u64; 2])>,
+}
+
+impl Checker for Counts {
+    fn name(&self) -> &'static str {
+        "counts"
+    }
+    fn see(&mut self, _: Instant, event: &Event<'_>) -> Result<(), String> {
+        match event {
+            Event::Answered { done, .. } => {
+                for done in done.iter().filter(|done| done.operation != Operation::Flush) {
+                    let (requests, bytes) = self.clients.entry(done.part.client).or_default();
+                    let direction = done.operation.direction() as usize;
+                    requests[direction] += 1;
+                    bytes[direction] += done.part.length.bytes();
+                }
+                Ok(())
+            }
+            Event::Counted(client, counters) => {
+                let seen = self.clients.remove(client).unwrap_or_default();
+                law(seen == (counters.requests, counters.bytes), || {
+                    format!("{client:?}: {seen:?} seen, {counters:?} counted")
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+}

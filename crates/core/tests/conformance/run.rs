@@ -1,0 +1,354 @@
+//! Runs a list of steps through an engine, with checkers watching, in one of three moods of its owner.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use iofair_core::contract::Contract;
+use iofair_core::controller::{Controller, Dispatch, Plug, Setup, Stack, Submission};
+use iofair_core::group::{ClientId, GroupId, Priority};
+use iofair_core::policy::Gauges;
+use iofair_core::request::Operation;
+use iofair_core::time::{Instant, Nanos};
+use iofair_core::unit::Sectors;
+
+use crate::check::{Accepted, Checker, Event, Settled};
+use crate::operations::{Ask, Step};
+use crate::random::Random;
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    pub(crate) seed: u64,
+    pub(crate) setup: Setup,
+    /// The stack under test and those it is switched to, itself first.
+    pub(crate) stacks: Vec<Stack>,
+    pub(crate) steps: Vec<Step>,
+}
+
+/// How the owner of the engine keeps to the contract of [`Controller`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Mood {
+    /// Asks when something happened and exactly at each wake-up, never else.
+    Exact,
+    /// Also asks twice, and early, and in between, and reads gauges and the trace.
+    Restless,
+    /// Serves wake-ups late: when something else happens, or after a while.
+    Late,
+}
+
+/// What came out, to be compared.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Line {
+    Sent { at: Instant, operation: Operation, start: Sectors, length: Sectors, tags: Vec<u64> },
+    Answered { at: Instant, tags: Vec<u64> },
+}
+
+/// A clause of the law that was broken.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    pub(crate) clause: &'static str,
+    pub(crate) mood: Mood,
+    pub(crate) text: String,
+    /// How many steps had been taken.
+    pub(crate) step: usize,
+}
+
+/// Wake-ups that one run may serve; more is a runaway (a run of 400 steps needs some hundreds).
+const WAKEUPS_MAX: u32 = 100_000;
+
+/// Runs a case; a panic counts as a broken clause.
+pub(crate) fn run(
+    case: &Case,
+    mood: Mood,
+    checkers: Vec<Box<dyn Checker>>,
+) -> Result<Vec<Line>, Failure> {
+    let mut world = World::new(case, mood, checkers);
+    let result = catch_unwind(AssertUnwindSafe(|| world.whole_run()));
+    let (clause, text) = match result {
+        Ok(Ok(())) => return Ok(world.lines),
+        Ok(Err(broken)) => broken,
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
+            ("panic", text.unwrap_or_default())
+        }
+    };
+    Err(Failure { clause, mood, text, step: world.step })
+}
+
+type Broken = (&'static str, String);
+
+struct World<'a> {
+    case: &'a Case,
+    mood: Mood,
+    checkers: Vec<Box<dyn Checker>>,
+    engine: Controller,
+    now: Instant,
+    lines: Vec<Line>,
+    flying: Vec<Dispatch>,
+    clients: Vec<ClientId>,
+    groups: Vec<GroupId>,
+    groups_made: u32,
+    tag: u64,
+    step: usize,
+    wakeups: u32,
+    /// For choices that every mood makes alike.
+    drain: Random,
+    /// For the mood's own.
+    noise: Random,
+}
+
+struct NoGauges;
+impl Gauges for NoGauges {
+    fn gauge(&mut self, _: &'static str, _: u64) {}
+}
+
+fn fold<T: Copy>(number: u64, list: &[T]) -> Option<T> {
+    let index = number.checked_rem(list.len() as u64)?;
+    Some(list[index as usize])
+}
+
+impl<'a> World<'a> {
+    fn new(case: &'a Case, mood: Mood, checkers: Vec<Box<dyn Checker>>) -> Self {
+        let trace = if mood == Mood::Restless { 16 } else { 0 };
+        let setup = Setup { trace, ..case.setup };
+        Self {
+            case,
+            mood,
+            checkers,
+            engine: Controller::new(setup, case.stacks[0].clone()),
+            now: Instant(1_000_000),
+            lines: Vec::new(),
+            flying: Vec::new(),
+            clients: Vec::new(),
+            groups: vec![GroupId::ROOT],
+            groups_made: 0,
+            tag: 0,
+            step: 0,
+            wakeups: 0,
+            drain: Random::new(case.seed ^ 0xd12a),
+            noise: Random::new(case.seed ^ 0x2015e),
+        }
+    }
+
+    fn see(&mut self, event: &Event<'_>) -> Result<(), Broken> {
+        for checker in &mut self.checkers {
+            checker.see(self.now, event).map_err(|text| (checker.name(), text))?;
+        }
+        Ok(())
+    }
+    fn state(&self) -> Settled {
+        Settled {
+            in_flight: self.engine.in_flight(),
+            pending: self.engine.pending(),
+            next_wakeup: self.engine.next_wakeup(),
+        }
+    }
+
+    fn whole_run(&mut self) -> Result<(), Broken> {
+        for number in 0..3 {
+            self.add_group(number, Contract::default());
+            self.add_client(number + 1, Priority::default());
+        }
+        for step in &self.case.steps {
+            self.take(step)?;
+            self.step += 1;
+        }
+        self.drain()?;
+        for client in core::mem::take(&mut self.clients) {
+            let counters = self.engine.counters(client);
+            self.see(&Event::Counted(client, &counters))?;
+        }
+        let state = self.state();
+        self.see(&Event::Ended(&state))
+    }
+    /// Answers everything, then lets the engine come to rest.
+    fn drain(&mut self) -> Result<(), Broken> {
+        while self.engine.pending() > 0 {
+            if !self.flying.is_empty() {
+                let pause = self.drain.scale(1, 1_000_000);
+                self.advance(self.now + Nanos(pause))?;
+                let pick = self.drain.next();
+                self.complete(pick, 0)?;
+            } else if let Some(at) = self.engine.next_wakeup() {
+                self.advance(at)?;
+            } else {
+                break;
+            }
+        }
+        for _ in 0..1000 {
+            let Some(at) = self.engine.next_wakeup() else { break };
+            self.advance(at)?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, step: &Step) -> Result<(), Broken> {
+        match step {
+            Step::Submit(ask) => self.submit(ask)?,
+            Step::Plug(asks) => self.plug(asks)?,
+            Step::Complete { pick, status } => return self.complete(*pick, *status),
+            Step::Advance(time) => return self.advance(self.now + *time),
+            Step::AddGroup { parent, contract } => self.add_group(*parent, contract.clone()),
+            Step::UpdateGroup { group, contract } => {
+                let group = fold(*group, &self.groups).expect("the root is there");
+                let updated = self.engine.update_group(self.now, group, contract.clone());
+                updated.expect("a group that is there");
+            }
+            Step::RemoveGroup { group } => {
+                let group = fold(*group, &self.groups).expect("the root is there");
+                if self.engine.remove_group(self.now, group).is_ok() {
+                    self.groups.retain(|other| *other != group);
+                }
+            }
+            Step::AddClient { group, priority } => self.add_client(*group, *priority),
+            Step::UpdateClient { client, group, priority } => {
+                let group = fold(*group, &self.groups).expect("the root is there");
+                if let Some(client) = fold(*client, &self.clients) {
+                    let updated = self.engine.update_client(self.now, client, group, *priority);
+                    updated.expect("a client and a group that are there");
+                }
+            }
+            Step::RemoveClient { client } => self.remove_client(*client)?,
+            Step::Switch { stack } => {
+                let index = *stack as usize % self.case.stacks.len();
+                self.engine.switch(self.now, self.case.stacks[index].clone());
+            }
+        }
+        self.settle()
+    }
+    fn add_group(&mut self, parent: u64, contract: Contract) {
+        self.groups_made += 1;
+        let parent = fold(parent, &self.groups).expect("the root is there");
+        let above = &self.engine.groups().group(parent).name;
+        let slash = if above.is_empty() { "" } else { "/" };
+        let path = format!("{above}{slash}g{}", self.groups_made);
+        let added = self.engine.add_group(self.now, &path, contract);
+        self.groups.push(added.expect("a new name under a group that is there"));
+    }
+    fn add_client(&mut self, group: u64, priority: Priority) {
+        let group = fold(group, &self.groups).expect("the root is there");
+        let added = self.engine.add_client(self.now, group, priority);
+        self.clients.push(added.expect("the group is there"));
+    }
+    fn remove_client(&mut self, client: u64) -> Result<(), Broken> {
+        let Some(client) = fold(client, &self.clients) else { return Ok(()) };
+        let counters = self.engine.counters(client);
+        if self.engine.remove_client(self.now, client).is_ok() {
+            self.clients.retain(|other| *other != client);
+            self.see(&Event::Counted(client, &counters))?;
+        }
+        Ok(())
+    }
+
+    fn submission(&mut self, ask: &Ask) -> Option<Submission> {
+        let client = fold(ask.client, &self.clients)?;
+        self.tag += 1;
+        let Ask { operation, flags, start, length, .. } = *ask;
+        Some(Submission { tag: self.tag, client, operation, flags, start, length })
+    }
+    fn accepted(&mut self, submission: &Submission) -> Result<(), Broken> {
+        let Submission { tag, client, operation, flags, start, length } = *submission;
+        let known = self.engine.groups().client(client);
+        let (group, priority) = (known.group, known.priority);
+        let accepted = Accepted { tag, client, group, priority, operation, flags, start, length };
+        self.see(&Event::Accepted(&accepted))
+    }
+    fn submit(&mut self, ask: &Ask) -> Result<(), Broken> {
+        let Some(submission) = self.submission(ask) else { return Ok(()) };
+        match self.engine.submit(self.now, submission) {
+            Ok(_) => self.accepted(&submission),
+            Err(_) => Ok(()),
+        }
+    }
+    fn plug(&mut self, asks: &[Ask]) -> Result<(), Broken> {
+        let (mut plug, mut gathered) = (Plug::new(), Vec::new());
+        for ask in asks {
+            let Some(submission) = self.submission(ask) else { return Ok(()) };
+            gathered.push(submission);
+            plug.add(submission);
+        }
+        // What is left in the plug was refused and is dropped with it.
+        let _ = self.engine.unplug(self.now, &mut plug);
+        let taken = gathered.len() - plug.len();
+        gathered[..taken].iter().try_for_each(|submission| self.accepted(submission))
+    }
+
+    fn complete(&mut self, pick: u64, status: i32) -> Result<(), Broken> {
+        if self.flying.is_empty() {
+            return Ok(());
+        }
+        let index = pick as usize % self.flying.len();
+        let command = self.flying.swap_remove(index);
+        let mut done = Vec::new();
+        self.engine.complete(self.now, command.id, status, &mut done);
+        let tags = done.iter().map(|done| done.part.tag).collect();
+        self.lines.push(Line::Answered { at: self.now, tags });
+        self.see(&Event::Answered { done: &done, status })?;
+        self.settle()
+    }
+
+    /// Asks the engine until it has nothing for the drive.
+    fn settle(&mut self) -> Result<(), Broken> {
+        loop {
+            while let Some(command) = self.engine.dispatch(self.now) {
+                self.sent(command)?;
+            }
+            if self.mood != Mood::Restless || self.noise.one_in(2) {
+                break;
+            }
+            self.engine.observe(&mut NoGauges);
+        }
+        let state = self.state();
+        self.see(&Event::Settled(&state))
+    }
+    fn sent(&mut self, command: Dispatch) -> Result<(), Broken> {
+        let parts: Vec<_> = self.engine.parts(command.id).collect();
+        let tags = parts.iter().map(|part| part.tag).collect();
+        let Dispatch { operation, start, length, .. } = command;
+        self.lines.push(Line::Sent { at: self.now, operation, start, length, tags });
+        self.flying.push(command);
+        self.see(&Event::Dispatched { command: &command, parts: &parts })
+    }
+    /// Lets time pass.
+    fn advance(&mut self, to: Instant) -> Result<(), Broken> {
+        let to = match self.mood {
+            Mood::Late if self.noise.one_in(2) => to + Nanos(self.noise.scale(1, 50_000_000)),
+            _ => to,
+        };
+        if self.mood == Mood::Late {
+            self.now = self.now.max(to);
+            let due = self.engine.next_wakeup().is_some_and(|at| at <= self.now);
+            return if due { self.wake() } else { Ok(()) };
+        }
+        loop {
+            let wakeup = self.engine.next_wakeup().filter(|at| *at <= to);
+            if self.mood == Mood::Restless {
+                self.fidget(wakeup.unwrap_or(to))?;
+            }
+            let Some(at) = wakeup else { break };
+            self.now = self.now.max(at);
+            self.wake()?;
+        }
+        self.now = self.now.max(to);
+        Ok(())
+    }
+    fn wake(&mut self) -> Result<(), Broken> {
+        self.wakeups += 1;
+        if self.wakeups > WAKEUPS_MAX {
+            return Err(("runaway", format!("more than {WAKEUPS_MAX} wake-ups")));
+        }
+        self.see(&Event::Woken)?;
+        self.settle()
+    }
+    /// Asks early, at up to two moments before `until`.
+    fn fidget(&mut self, until: Instant) -> Result<(), Broken> {
+        for _ in 0..self.noise.below(3) {
+            let left = until.since(self.now).0;
+            if left > 1 {
+                self.now += Nanos(self.noise.below(left - 1));
+                self.settle()?;
+            }
+        }
+        Ok(())
+    }
+}
