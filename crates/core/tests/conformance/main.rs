@@ -20,18 +20,20 @@ mod check;
 mod operations;
 mod random;
 mod run;
+#[path = "../support/stacks.rs"]
+mod stacks;
 
 use std::ops::Range;
 
 use iofair_core::controller::Stack;
 use iofair_core::group::ClientId;
-use iofair_core::policy::{REGISTRY, Role};
 use iofair_core::stats::counters::Counters;
 use iofair_core::time::Instant;
 
 use crate::operations::{Generator, Step};
 use crate::random::Random;
 use crate::run::{Case, Failure, Line, Mood, run};
+use crate::stacks::schedulers;
 
 /// The clause that early, double and needless wake-ups change nothing.
 const RESTLESS: &str = "restless";
@@ -48,22 +50,8 @@ fn seeds(usual: u64) -> Range<u64> {
     }
 }
 
-fn schedulers() -> Vec<String> {
-    let mut names = Vec::new();
-    for row in REGISTRY {
-        if let Role::Scheduler { groups } = row.role {
-            names.push(format!("none-{}", row.name));
-            if groups {
-                names.push(format!("prop-{}", row.name));
-            }
-        }
-    }
-    names
-}
-
 fn throttled() -> Vec<String> {
-    let throttles: Vec<_> =
-        REGISTRY.iter().filter(|row| row.role == Role::Throttle).map(|row| row.short).collect();
+    let throttles = stacks::throttles();
     let mut names = Vec::new();
     for throttle in &throttles {
         for scheduler in schedulers() {

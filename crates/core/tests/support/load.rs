@@ -1,0 +1,112 @@
+//! A closed loop through an engine, for tests and benches that count: every group keeps its requests
+//! outstanding, the drive answers in order, a new request follows each answer. Nothing here allocates
+//! once it is warm.
+
+use std::collections::VecDeque;
+
+use iofair_core::contract::{Contract, Limits};
+use iofair_core::controller::{Completion, Controller, Setup, Stack, Submission};
+use iofair_core::group::{ClientId, GroupId, Priority};
+use iofair_core::policy::DriveFacts;
+use iofair_core::request::{Flags, Operation, RequestId};
+use iofair_core::time::{Instant, Nanos};
+use iofair_core::unit::Sectors;
+
+/// Commands that the drive takes.
+const DEPTH: u32 = 32;
+/// From one answer of the drive to the next.
+const SERVICE: Nanos = Nanos::from_micros(10);
+/// 4 KiB.
+const LENGTH: Sectors = Sectors(8);
+
+/// An engine under load.
+pub(crate) struct Load {
+    engine: Controller,
+    now: Instant,
+    clients: Vec<ClientId>,
+    flying: VecDeque<RequestId>,
+    done: Vec<Completion>,
+    random: u64,
+    tag: u64,
+    /// A number that stands for the whole order of service.
+    pub(crate) hash: u64,
+}
+
+impl Load {
+    /// `groups` groups with one client each, nothing submitted yet. `iops` is each group's ceiling;
+    /// far above what the drive does, a throttle counts and never holds.
+    pub(crate) fn new(stack: Stack, groups: u32, iops: u64) -> Self {
+        let facts = DriveFacts {
+            rotational: false,
+            depth: DEPTH,
+            max_request: Sectors::from_kib(1024),
+            capacity: Sectors(1 << 40),
+        };
+        let outstanding = Self::outstanding(groups);
+        let queue_limit = outstanding as usize + 1;
+        let setup = Setup { facts, tags: outstanding + 1, queue_limit, trace: 0 };
+        let mut this = Self {
+            engine: Controller::new(setup, stack),
+            now: Instant::ZERO,
+            clients: Vec::with_capacity(groups as usize),
+            flying: VecDeque::with_capacity(DEPTH as usize),
+            done: Vec::with_capacity(DEPTH as usize),
+            random: 1,
+            tag: 0,
+            hash: 0xcbf2_9ce4_8422_2325,
+        };
+        let max = Limits { bytes_per_s: [Some(iops * LENGTH.bytes()); 2], iops: [Some(iops); 2] };
+        let contract = Contract { max, ..Contract::default() };
+        for number in 0..groups {
+            let name = format!("group-{number}");
+            let (now, contract) = (this.now, contract.clone());
+            let group = this.engine.add_group_under(now, &name, GroupId::ROOT, contract);
+            let client = this.engine.add_client(now, group, Priority::default());
+            this.clients.push(client.expect("the group is there"));
+        }
+        this
+    }
+    /// Requests outstanding in all: one a group, and at least enough to fill the drive twice.
+    pub(crate) fn outstanding(groups: u32) -> u32 {
+        groups * (2 * DEPTH).div_ceil(groups)
+    }
+    /// Submits the first requests of every group.
+    pub(crate) fn fill(&mut self) {
+        let clients = core::mem::take(&mut self.clients);
+        for number in 0..Self::outstanding(clients.len() as u32) as usize {
+            self.submit(clients[number % clients.len()]);
+        }
+        self.clients = clients;
+    }
+    /// Submits, dispatches and completes so many more requests.
+    pub(crate) fn run(&mut self, requests: u64) {
+        let end = self.tag + requests;
+        while self.tag < end {
+            while let Some(command) = self.engine.dispatch(self.now) {
+                // FNV-1a over the order of service.
+                self.hash = (self.hash ^ command.start.0).wrapping_mul(0x0100_0000_01b3);
+                self.flying.push_back(command.id);
+            }
+            let Some(id) = self.flying.pop_front() else {
+                self.now = self.engine.next_wakeup().expect("held work asks for a wake-up");
+                continue;
+            };
+            self.now += SERVICE;
+            let mut done = core::mem::take(&mut self.done);
+            self.engine.complete(self.now, id, 0, &mut done);
+            for completion in done.drain(..) {
+                self.submit(completion.part.client);
+            }
+            self.done = done;
+        }
+    }
+    fn submit(&mut self, client: ClientId) {
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        self.tag += 1;
+        // Every other block, so that nothing merges.
+        let start = Sectors((self.random >> 34) * 2 * LENGTH.0);
+        let (tag, operation, flags) = (self.tag, Operation::Read, Flags::NONE);
+        let submission = Submission { tag, client, operation, flags, start, length: LENGTH };
+        self.engine.submit(self.now, submission).expect("within the limit");
+    }
+}
