@@ -27,6 +27,7 @@ lint: ## format, clippy, documentation, licences
 docs: ## write the generated pages under docs/ anew
 	@scripts/setup demo
 	IOFAIR_BLESS=1 cargo test --locked -p iofair --test tidy generated_pages
+	IOFAIR_BLESS=1 cargo test --locked -p iofair-drive --test calibration
 
 bench: ## ratios against peers, measured in one run; writes docs/performance.md
 	@scripts/setup bench

@@ -4,6 +4,11 @@
 //! time; a server paces the very same model in real time and calls it an emulated drive.
 #![forbid(unsafe_code)]
 
+pub mod calibration;
+pub mod profile;
+pub mod random;
+pub mod ssd;
+
 use iofair_core::policy::DriveFacts;
 use iofair_core::request::{Flags, Operation};
 use iofair_core::time::{Instant, Nanos};

@@ -1,0 +1,440 @@
+//! The smallest hosts that load a drive as the measured ones did: no page cache to speak of, no
+//! engine, one process a client.
+//!
+//! - *direct*: a thread (or `depth` requests) with `think` before each request; latency includes it.
+//! - *buffered*: a sequential reader behind read-ahead. Windows of 256 KiB; touching the first page of
+//!   a window sends the next one, waits for the window itself, then spends `consume` on it. So two are
+//!   in flight while it waits and one while it consumes.
+//! - *fsync*: think, write 4 KiB, flush. One flush runs at a time; all that ask meanwhile share the next.
+//!
+//! A *gate* stands for an idealised BFQ: one client at a time, exclusive, idling when it has nothing.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use iofair_core::request::{Flags, Operation};
+use iofair_core::time::{Instant, Nanos};
+use iofair_core::unit::Sectors;
+
+use crate::profile::Profile;
+use crate::random::Random;
+use crate::{Command, Done, Drive};
+
+/// Bytes of a read-ahead window.
+pub const WINDOW: u64 = 256 << 10;
+/// Bytes of every client's file.
+const FILE: u64 = 500 << 20;
+/// Room between files, so that they do not all begin on the same flash unit.
+const STAGGER: u64 = 7 * (16 << 10);
+/// Spread of think times and of consume times, in percent.
+const THINK_SPREAD: u32 = 30;
+const CONSUME_SPREAD: u32 = 10;
+
+/// What a client does.
+#[derive(Clone, Copy, Debug)]
+pub enum Job {
+    /// Requests of `block` bytes, `depth` at once, at random places or in order.
+    Direct {
+        /// Read or write.
+        operation: Operation,
+        /// Bytes of a request.
+        block: u64,
+        /// Requests at once.
+        depth: u32,
+        /// At random places?
+        random: bool,
+        /// Time before each request.
+        think: Nanos,
+    },
+    /// A buffered sequential reader.
+    Buffered {
+        /// Time spent on a window.
+        consume: Nanos,
+    },
+    /// A writer of 4 KiB that makes each durable.
+    Fsync {
+        /// Time before each write.
+        think: Nanos,
+    },
+    /// A 4 KiB random writer that runs free until all such clients together have used the bytes of a
+    /// slice, and then waits for the next, as blk-throttle does it.
+    Sliced {
+        /// Time before each write.
+        think: Nanos,
+    },
+}
+
+impl Job {
+    /// One thread of 4 KiB random reads.
+    pub const fn random_reader(think: Nanos) -> Self {
+        Self::Direct { operation: Operation::Read, block: 4096, depth: 1, random: true, think }
+    }
+}
+
+/// A run: what happens beside the clients.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Time before measuring.
+    pub ramp: Nanos,
+    /// Time measured.
+    pub time: Nanos,
+    /// The gate: length of a slice, and a weight a client.
+    pub gate: Option<(Nanos, Vec<u64>)>,
+    /// For [`Job::Sliced`]: length of a slice and bytes in each.
+    pub slice: (Nanos, u64),
+    /// Seed of everything random.
+    pub seed: u64,
+}
+
+/// What was counted of a client in the time measured.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Counted {
+    /// Requests answered.
+    pub requests: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// The sum of their latencies.
+    pub latency: u64,
+}
+
+impl Counted {
+    /// Mean latency in microseconds.
+    pub fn latency_micros(&self) -> f64 {
+        self.latency as f64 / self.requests.max(1) as f64 / 1e3
+    }
+}
+
+#[derive(Debug)]
+struct Client {
+    job: Job,
+    random: Random,
+    counted: Counted,
+    /// First byte of its file and the next sequential place.
+    base: u64,
+    next: u64,
+    /// Buffered: the window being used, whether it and the next are there, and whether it waits.
+    window: u64,
+    there: [bool; 2],
+    waits: bool,
+    /// Gate: requests held back, and service got over weight.
+    held: VecDeque<Sent>,
+    vtime: u128,
+}
+
+/// A request on its way.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    client: usize,
+    operation: Operation,
+    start: u64,
+    bytes: u64,
+    /// Buffered: which window.
+    window: u64,
+    /// From when its latency counts.
+    since: u64,
+}
+
+#[derive(Debug)]
+struct Gate {
+    slice: u64,
+    weights: Vec<u64>,
+    serving: Option<usize>,
+    since: u64,
+    in_flight: u32,
+}
+
+/// Flushes that coalesce.
+#[derive(Debug, Default)]
+struct Flushes {
+    running: Vec<usize>,
+    waiting: Vec<usize>,
+}
+
+struct Host {
+    drive: Box<dyn Drive + Send>,
+    now: u64,
+    from: u64,
+    clients: Vec<Client>,
+    wakes: BinaryHeap<Reverse<(u64, u64, usize)>>,
+    sequence: u64,
+    /// Requests in the drive by id, free ids, and requests for which the drive has no slot.
+    sent: Vec<Sent>,
+    free: Vec<u32>,
+    queued: VecDeque<Sent>,
+    gate: Option<Gate>,
+    flushes: Flushes,
+    slice: (u64, u64),
+    slice_used: (u64, u64),
+}
+
+/// The "client" whose wake-up ends a slice of the gate.
+const GATE: usize = usize::MAX;
+
+/// Runs `jobs` on a drive and counts.
+pub fn run(profile: &Profile, jobs: &[Job], run: &Run) -> Vec<Counted> {
+    let drive = profile.build(run.seed);
+    let depth = drive.facts().depth;
+    let client = |(index, job): (usize, &Job)| Client {
+        job: *job,
+        random: Random::new(run.seed, index as u64 + 1),
+        counted: Counted::default(),
+        base: index as u64 * (FILE + STAGGER),
+        next: 0,
+        window: 0,
+        there: [false; 2],
+        waits: true,
+        held: VecDeque::new(),
+        vtime: 0,
+    };
+    let gate = run.gate.clone().map(|(slice, weights)| Gate {
+        slice: slice.0,
+        weights,
+        serving: None,
+        since: 0,
+        in_flight: 0,
+    });
+    let nothing =
+        Sent { client: 0, operation: Operation::Read, start: 0, bytes: 0, window: 0, since: 0 };
+    let mut host = Host {
+        drive,
+        now: 0,
+        from: run.ramp.0,
+        clients: jobs.iter().enumerate().map(client).collect(),
+        wakes: BinaryHeap::new(),
+        sequence: 0,
+        sent: vec![nothing; depth as usize],
+        free: (0..depth).rev().collect(),
+        queued: VecDeque::new(),
+        gate,
+        flushes: Flushes::default(),
+        slice: (run.slice.0.0, run.slice.1),
+        slice_used: (0, 0),
+    };
+    host.start();
+    host.turn(run.ramp.0 + run.time.0);
+    host.clients.iter().map(|client| client.counted).collect()
+}
+
+impl Host {
+    fn start(&mut self) {
+        for index in 0..self.clients.len() {
+            match self.clients[index].job {
+                Job::Direct { depth, .. } => (0..depth).for_each(|_| self.think(index)),
+                Job::Buffered { .. } => {
+                    self.send_window(index, 0);
+                    self.send_window(index, 1);
+                }
+                Job::Fsync { .. } | Job::Sliced { .. } => self.think(index),
+            }
+        }
+    }
+
+    fn turn(&mut self, end: u64) {
+        let mut done: Vec<Done> = Vec::new();
+        loop {
+            let wake = self.wakes.peek().map_or(u64::MAX, |Reverse(wake)| wake.0);
+            let event = self.drive.next_event().map_or(u64::MAX, |at| at.0);
+            let next = wake.min(event);
+            if next > end {
+                return;
+            }
+            self.now = next;
+            if event == next {
+                self.drive.advance(Instant(next), &mut done);
+                for answer in done.drain(..) {
+                    self.answered(answer);
+                }
+            } else if let Some(Reverse((_, _, index))) = self.wakes.pop() {
+                self.woken(index);
+            }
+        }
+    }
+
+    fn wake_at(&mut self, at: u64, index: usize) {
+        self.sequence += 1;
+        self.wakes.push(Reverse((at, self.sequence, index)));
+    }
+    /// Spends the time before a client's next request.
+    fn think(&mut self, index: usize) {
+        let client = &mut self.clients[index];
+        let (Job::Direct { think, .. } | Job::Fsync { think } | Job::Sliced { think }) = client.job
+        else {
+            return;
+        };
+        let time = client.random.around(think.0, THINK_SPREAD);
+        // A direct request's latency counts from here; with one at a time one number is enough.
+        self.wake_at(self.now + time, index);
+    }
+
+    fn woken(&mut self, index: usize) {
+        if index == GATE {
+            return self.gate_turn();
+        }
+        match self.clients[index].job {
+            Job::Direct { operation, block, random, think, .. } => {
+                let client = &mut self.clients[index];
+                let start = if random {
+                    client.random.below(FILE / block) * block
+                } else {
+                    client.next = (client.next + block) % FILE;
+                    client.next
+                };
+                // The mean: the think time itself was drawn with a symmetric spread.
+                let since = self.now.saturating_sub(think.0);
+                let start = client.base + start;
+                self.send(Sent { client: index, operation, start, bytes: block, window: 0, since });
+            }
+            Job::Buffered { .. } => {
+                let client = &mut self.clients[index];
+                client.there[(client.window % 2) as usize] = false;
+                client.window += 1;
+                let (window, ready) = (client.window, client.there[(client.window % 2) as usize]);
+                client.waits = !ready;
+                self.send_window(index, window + 1);
+                if ready {
+                    self.consume(index);
+                }
+            }
+            Job::Fsync { .. } => self.send_write(index),
+            Job::Sliced { .. } => {
+                let slice = self.now / self.slice.0;
+                if self.slice_used.0 != slice {
+                    self.slice_used = (slice, 0);
+                }
+                if self.slice_used.1 + 4096 > self.slice.1 {
+                    return self.wake_at((slice + 1) * self.slice.0, index);
+                }
+                self.slice_used.1 += 4096;
+                self.send_write(index);
+            }
+        }
+    }
+
+    fn send_write(&mut self, index: usize) {
+        let client = &mut self.clients[index];
+        let start = client.base + client.random.below(FILE / 4096) * 4096;
+        let (operation, since) = (Operation::Write, self.now);
+        self.send(Sent { client: index, operation, start, bytes: 4096, window: 0, since });
+    }
+    fn send_window(&mut self, index: usize, window: u64) {
+        let start = self.clients[index].base + window * WINDOW % FILE;
+        let (operation, since) = (Operation::Read, self.now);
+        self.send(Sent { client: index, operation, start, bytes: WINDOW, window, since });
+    }
+    fn consume(&mut self, index: usize) {
+        let client = &mut self.clients[index];
+        if let Job::Buffered { consume } = client.job {
+            let time = client.random.around(consume.0, CONSUME_SPREAD);
+            self.wake_at(self.now + time, index);
+        }
+    }
+
+    fn answered(&mut self, answer: Done) {
+        assert_eq!(answer.status, 0, "the drive refused a command of the calibration");
+        let sent = self.sent[answer.id as usize];
+        self.free.push(answer.id);
+        if let Some(next) = self.queued.pop_front() {
+            self.submit(next);
+        }
+        if sent.operation == Operation::Flush {
+            return self.flushed();
+        }
+        let client = &mut self.clients[sent.client];
+        if self.now >= self.from {
+            client.counted.requests += 1;
+            client.counted.bytes += sent.bytes;
+            client.counted.latency += self.now - sent.since;
+        }
+        match client.job {
+            Job::Direct { .. } | Job::Sliced { .. } => self.think(sent.client),
+            Job::Fsync { .. } => self.ask_flush(sent.client),
+            Job::Buffered { .. } => {
+                client.there[(sent.window % 2) as usize] = true;
+                if client.waits && sent.window == client.window {
+                    client.waits = false;
+                    self.consume(sent.client);
+                }
+            }
+        }
+        if let Some(gate) = &mut self.gate {
+            gate.in_flight -= 1;
+            self.gate_turn();
+        }
+    }
+
+    fn ask_flush(&mut self, index: usize) {
+        self.flushes.waiting.push(index);
+        if self.flushes.running.is_empty() {
+            self.start_flush();
+        }
+    }
+    fn start_flush(&mut self) {
+        std::mem::swap(&mut self.flushes.running, &mut self.flushes.waiting);
+        let (operation, since) = (Operation::Flush, self.now);
+        self.pass_on(Sent { client: 0, operation, start: 0, bytes: 0, window: 0, since });
+    }
+    fn flushed(&mut self) {
+        for index in std::mem::take(&mut self.flushes.running) {
+            self.think(index);
+        }
+        if !self.flushes.waiting.is_empty() {
+            self.start_flush();
+        }
+    }
+
+    /// Sends a request, through the gate if there is one.
+    fn send(&mut self, sent: Sent) {
+        if self.gate.is_none() {
+            return self.pass_on(sent);
+        }
+        self.clients[sent.client].held.push_back(sent);
+        self.gate_turn();
+    }
+    /// Lets the client in service send, ends its slice, and picks the next.
+    fn gate_turn(&mut self) {
+        let Some(mut gate) = self.gate.take() else { return };
+        if let Some(index) = gate.serving
+            && self.now >= gate.since + gate.slice
+            && gate.in_flight == 0
+        {
+            let elapsed = u128::from(self.now - gate.since) << 32;
+            self.clients[index].vtime += elapsed / u128::from(gate.weights[index]);
+            gate.serving = None;
+        }
+        if gate.serving.is_none() {
+            let backlogged = self.clients.iter().enumerate().filter(|(_, c)| !c.held.is_empty());
+            gate.serving = backlogged.min_by_key(|(_, c)| c.vtime).map(|(index, _)| index);
+            gate.since = self.now;
+            self.wake_at(self.now + gate.slice, GATE);
+        }
+        if let Some(index) = gate.serving
+            && self.now < gate.since + gate.slice
+        {
+            while let Some(sent) = self.clients[index].held.pop_front() {
+                gate.in_flight += 1;
+                self.pass_on(sent);
+            }
+        }
+        self.gate = Some(gate);
+    }
+
+    fn pass_on(&mut self, sent: Sent) {
+        if self.free.is_empty() {
+            self.queued.push_back(sent);
+        } else {
+            self.submit(sent);
+        }
+    }
+    fn submit(&mut self, sent: Sent) {
+        let id = self.free.pop().expect("the caller saw a free one");
+        self.sent[id as usize] = sent;
+        let command = Command {
+            id,
+            operation: sent.operation,
+            flags: Flags::NONE,
+            start: Sectors(sent.start / 512),
+            length: Sectors(sent.bytes / 512),
+        };
+        self.drive.submit(Instant(self.now), command);
+    }
+}

@@ -1,0 +1,17 @@
+//! Every measured row, run on our model of its drive.
+//!
+//! [`rows`] runs the workloads with the small hosts of [`host`] straight on the drive, without the
+//! engine, and sets our number beside the measured one. What the rows are and what is known of them
+//! is in `solid_state`; [`table`] prints them. The calibration test refuses a row that drifts away,
+//! and `docs/drives.md` holds the table.
+
+pub mod host;
+mod row;
+mod solid_state;
+
+pub use self::row::{Measured, Row, parameters, table};
+
+/// All rows, each run with `seed`.
+pub fn rows(seed: u64) -> Vec<Row> {
+    solid_state::rows(seed)
+}

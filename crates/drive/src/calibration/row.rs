@@ -1,0 +1,124 @@
+//! A row of the calibration and how it is printed.
+
+use std::fmt::Write as _;
+
+use crate::profile;
+
+/// What a source printed.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Measured {
+    /// One number.
+    Value(f64),
+    /// Several runs or a range.
+    Range(f64, f64),
+    /// At least this.
+    AtLeast(f64),
+    /// At most this.
+    AtMost(f64),
+    /// Nothing: the row shows what the model extrapolates to.
+    Nothing,
+}
+
+/// One measured number and ours.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Row {
+    /// Profile, variant included.
+    pub drive: &'static str,
+    /// The workload and what was measured of it.
+    pub name: &'static str,
+    /// Unit of both numbers.
+    pub unit: &'static str,
+    /// The source's number.
+    pub measured: Measured,
+    /// Ours.
+    pub ours: f64,
+    /// Error in percent of the hand fit that the profile started from; ours must not be worse.
+    pub reference: f64,
+    /// Why the row does not fit, if it does not; else what it was used for.
+    pub note: &'static str,
+}
+
+impl Row {
+    /// Our error in percent of what was measured: zero inside a range.
+    pub fn error(&self) -> f64 {
+        let (low, high) = match self.measured {
+            Measured::Value(value) => (value, value),
+            Measured::Range(low, high) => (low, high),
+            Measured::AtLeast(low) => (low, f64::INFINITY),
+            Measured::AtMost(high) => (0.0, high),
+            Measured::Nothing => return 0.0,
+        };
+        let nearest = self.ours.clamp(low, high);
+        100.0 * (self.ours - nearest) / nearest
+    }
+}
+
+/// A number with three significant digits.
+fn short(value: f64) -> String {
+    match value.abs() {
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        size if size >= 1.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+impl Measured {
+    fn text(self) -> String {
+        match self {
+            Self::Value(value) => short(value),
+            Self::Range(low, high) => format!("{} to {}", short(low), short(high)),
+            Self::AtLeast(low) => format!("at least {}", short(low)),
+            Self::AtMost(high) => format!("at most {}", short(high)),
+            Self::Nothing => "-".to_owned(),
+        }
+    }
+}
+
+/// The rows as a Markdown table.
+pub fn table(rows: &[Row]) -> String {
+    let mut text = String::from(
+        "| drive | row | measured | ours | unit | error | fit by hand | note |\n\
+         |---|---|---|---|---|---|---|---|\n",
+    );
+    for row in rows {
+        let percent = |value: f64| match row.measured {
+            Measured::Nothing => "-".to_owned(),
+            _ if value.abs() < 0.5 => "0 %".to_owned(),
+            _ => format!("{value:+.0} %"),
+        };
+        let (measured, ours) = (row.measured.text(), short(row.ours));
+        let (error, reference) = (percent(row.error()), percent(row.reference));
+        writeln!(
+            text,
+            "| {} | {} | {measured} | {ours} | {} | {error} | {reference} | {} |",
+            row.drive, row.name, row.unit, row.note
+        )
+        .expect("a String takes all that is written");
+    }
+    text
+}
+
+/// Every number of every profile as a Markdown table; of a variant, those that it changes.
+pub fn parameters() -> String {
+    let mut text =
+        String::from("| profile | number | value | what fixes it |\n|---|---|---|---|\n");
+    let mut base = Vec::new();
+    for listed in profile::list() {
+        let numbers = profile::read(&listed.name).expect("it is listed").numbers;
+        for number in numbers.iter().filter(|number| !base.contains(*number)) {
+            let key = number.key.trim_start_matches("model.");
+            let free = if number.free { "**free**: " } else { "" };
+            writeln!(
+                text,
+                "| {} | `{key}` | {} | {free}{} |",
+                listed.name, number.value, number.source
+            )
+            .expect("a String takes all that is written");
+        }
+        if !listed.name.contains(':') {
+            base = numbers;
+        }
+    }
+    text
+}

@@ -1,0 +1,423 @@
+//! Drive profiles: TOML files that name a drive's model and give every number with its source.
+//!
+//! ```toml
+//! title = "..."
+//! capacity = { value = "256060514304B", source = "data sheet" }
+//! [model.ssd]
+//! units = { value = 64, source = "five readers, 110 MB/s (weak)" }
+//! write-cache = { value = "1MB", source = "a guess", free = true }   # no measured row decides it
+//! [variant.b]                                                        # `NAME:b`
+//! about = "..."
+//! [variant.b.model.ssd]
+//! large-setup = { value = "280us", source = "..." }
+//! ```
+//!
+//! The profiles under `profiles/drives` are part of the program; [`load`] also takes the path of a
+//! file. A variant replaces single numbers of its profile. Unknown keys are errors.
+
+use std::fmt;
+use std::path::Path;
+
+use iofair_core::time::Nanos;
+use iofair_core::unit::{UnitError, parse_bytes, parse_rate, parse_time};
+use serde::de::{Deserializer, Error as _};
+use serde::{Deserialize, Serialize};
+use toml::{Table, Value};
+
+use crate::Drive;
+use crate::ssd::{self, Common, Ssd};
+
+/// The profiles that are part of the program.
+const EMBEDDED: &[(&str, &str)] = &[
+    ("nvme-2015", include_str!("../../../profiles/drives/nvme-2015.toml")),
+    ("plextor-px256m5s", include_str!("../../../profiles/drives/plextor-px256m5s.toml")),
+    ("samsung-970-pro", include_str!("../../../profiles/drives/samsung-970-pro.toml")),
+];
+/// Longest profile file that is read: they are a few KiB.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Why there is no such drive.
+#[derive(Debug, thiserror::Error)]
+pub enum ProfileError {
+    /// No profile has this name.
+    #[error("there is no drive profile \"{name}\"; there are {} (or give the path of a .toml file)", available.join(", "))]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        available: Vec<String>,
+    },
+    /// The profile has no such variant.
+    #[error("drive profile \"{profile}\" has no variant \"{variant}\"; it has {}", available.join(", "))]
+    UnknownVariant {
+        /// The profile.
+        profile: String,
+        /// What was asked for.
+        variant: String,
+        /// What there is.
+        available: Vec<String>,
+    },
+    /// The file cannot be read.
+    #[error("drive profile {path}: {source}")]
+    Unreadable {
+        /// The file.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file is no profile.
+    #[error("drive profile {name}: {source}")]
+    Malformed {
+        /// The profile or file.
+        name: String,
+        /// What is wrong and where.
+        source: Box<toml::de::Error>,
+    },
+    /// A number is outside what the model can do.
+    #[error("drive profile {name}: {} must be {}", invalid.key, invalid.allowed)]
+    Invalid {
+        /// The profile or file.
+        name: String,
+        /// The number.
+        invalid: Invalid,
+    },
+}
+
+/// A number that the model cannot have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Invalid {
+    /// Its key.
+    pub key: &'static str,
+    /// What would be accepted.
+    pub allowed: &'static str,
+}
+
+/// A value of a profile with its source.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Number<T> {
+    /// The value.
+    pub value: T,
+    /// Where it comes from, or which measured row fixes it.
+    pub source: String,
+    /// Does no measured row decide it?
+    #[serde(default)]
+    pub free: bool,
+}
+
+/// A time, written `"13.6us"`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Time(pub Nanos);
+/// An amount of bytes, written `"128KiB"`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Size(pub u64);
+/// Bytes a second, written `"535MB/s"`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rate(pub u64);
+
+fn text<'de, D: Deserializer<'de>, T>(
+    deserializer: D,
+    parse: fn(&str) -> Result<T, UnitError>,
+) -> Result<T, D::Error> {
+    parse(&String::deserialize(deserializer)?).map_err(D::Error::custom)
+}
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        text(deserializer, parse_time).map(Self)
+    }
+}
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        text(deserializer, parse_bytes).map(Self)
+    }
+}
+impl<'de> Deserialize<'de> for Rate {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        text(deserializer, parse_rate).map(Self)
+    }
+}
+
+/// The file as written.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct File {
+    title: String,
+    capacity: Number<Size>,
+    max_request: Number<Size>,
+    worst_case: Number<Rate>,
+    host: HostTable,
+    model: ModelTable,
+    #[serde(default)]
+    variant: Table,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct HostTable {
+    turnaround: Number<Time>,
+    consume_window: Number<Time>,
+}
+
+/// `[model.KIND]`: one row a kind of drive.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum ModelTable {
+    Ssd(Box<ssd::Table>),
+}
+
+/// A kind of drive with its parameters.
+#[derive(Clone, Debug)]
+pub enum Model {
+    /// A solid-state drive.
+    Ssd(ssd::Parameters),
+}
+
+/// What the machine that the drive was measured in adds; a default for hosts in the lab.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HostFacts {
+    /// From a completion to the same process' next direct or random request.
+    pub turnaround: Nanos,
+    /// Time that a reader spends on 256 KiB found in the page cache.
+    pub consume_window: Nanos,
+}
+
+/// A profile, ready to be built.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    /// Its name, variant included.
+    pub name: String,
+    /// What it is.
+    pub title: String,
+    /// The machine it was measured in.
+    pub host: HostFacts,
+    /// The drive.
+    pub model: Model,
+    /// Every number as written, in the order of its key.
+    pub numbers: Vec<Sourced>,
+}
+
+/// A number of a profile as written.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Sourced {
+    /// Its key, with the tables that it is in.
+    pub key: String,
+    /// Its value as written.
+    pub value: String,
+    /// Where it comes from.
+    pub source: String,
+    /// Does no measured row decide it?
+    pub free: bool,
+}
+
+/// A line of the list of profiles.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Listed {
+    /// What [`load`] takes.
+    pub name: String,
+    /// What it is; of a variant, how it differs.
+    pub about: String,
+}
+
+/// Makes the drive that `name` names: `profile`, `profile:variant`, or the same with the path of a file.
+pub fn load(name: &str, seed: u64) -> Result<Box<dyn Drive + Send>, ProfileError> {
+    read(name).map(|profile| profile.build(seed))
+}
+
+/// Every profile that is part of the program, each followed by its variants.
+pub fn list() -> Vec<Listed> {
+    let mut listed = Vec::new();
+    for (name, text) in EMBEDDED {
+        let file: File = toml::from_str(text).expect("a test loads every embedded profile");
+        listed.push(Listed { name: (*name).to_owned(), about: file.title });
+        for (variant, table) in &file.variant {
+            let about = table.get("about").and_then(Value::as_str).unwrap_or_default();
+            listed.push(Listed { name: format!("{name}:{variant}"), about: about.to_owned() });
+        }
+    }
+    listed
+}
+
+/// Reads a profile without building its drive.
+pub fn read(name: &str) -> Result<Profile, ProfileError> {
+    let (base, variant) = split(name);
+    if let Some((_, text)) = EMBEDDED.iter().find(|(embedded, _)| *embedded == base) {
+        return parse(name, text, variant);
+    }
+    if Path::new(base).extension().is_none_or(|extension| extension != "toml") {
+        let available = list().into_iter().map(|listed| listed.name).collect();
+        return Err(ProfileError::Unknown { name: name.to_owned(), available });
+    }
+    let unreadable = |source| ProfileError::Unreadable { path: base.to_owned(), source };
+    let length = std::fs::metadata(base).map_err(unreadable)?.len();
+    if length > FILE_BYTES_MAX {
+        let source = std::io::Error::other(format!("{length} bytes is too long for a profile"));
+        return Err(ProfileError::Unreadable { path: base.to_owned(), source });
+    }
+    parse(name, &std::fs::read_to_string(base).map_err(unreadable)?, variant)
+}
+
+fn split(name: &str) -> (&str, Option<&str>) {
+    match name.rsplit_once(':') {
+        Some((base, variant)) if !variant.contains('/') => (base, Some(variant)),
+        _ => (name, None),
+    }
+}
+
+fn parse(name: &str, text: &str, variant: Option<&str>) -> Result<Profile, ProfileError> {
+    let malformed = |source: toml::de::Error| ProfileError::Malformed {
+        name: name.to_owned(),
+        source: Box::new(source),
+    };
+    // First as it stands: errors of the text then carry their line.
+    let file: File = toml::from_str(text).map_err(malformed)?;
+    let mut table: Table = toml::from_str(text).map_err(malformed)?;
+    table.remove("variant");
+    if let Some(variant) = variant {
+        let Some(Value::Table(changes)) = file.variant.get(variant) else {
+            return Err(ProfileError::UnknownVariant {
+                profile: split(name).0.to_owned(),
+                variant: variant.to_owned(),
+                available: file.variant.keys().cloned().collect(),
+            });
+        };
+        let mut changes = changes.clone();
+        changes.remove("about");
+        overlay(&mut table, changes);
+    }
+    let file: File = table.clone().try_into().map_err(malformed)?;
+    let mut numbers = Vec::new();
+    collect("", &table, &mut numbers);
+    file.profile(name, numbers)
+        .map_err(|invalid| ProfileError::Invalid { name: name.to_owned(), invalid })
+}
+
+/// Replaces numbers of `base` by those of `changes`; tables that are no numbers are merged.
+fn overlay(base: &mut Table, changes: Table) {
+    for (key, change) in changes {
+        match (base.get_mut(&key), change) {
+            (Some(Value::Table(old)), Value::Table(new)) if !new.contains_key("value") => {
+                overlay(old, new);
+            }
+            (_, change) => {
+                base.insert(key, change);
+            }
+        }
+    }
+}
+
+fn collect(prefix: &str, table: &Table, numbers: &mut Vec<Sourced>) {
+    for (key, value) in table {
+        let key = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+        let Value::Table(inner) = value else { continue };
+        match inner.get("value") {
+            None => collect(&key, inner, numbers),
+            Some(value) => numbers.push(Sourced {
+                key,
+                value: value.as_str().map_or_else(|| value.to_string(), str::to_owned),
+                source: inner.get("source").and_then(Value::as_str).unwrap_or_default().to_owned(),
+                free: inner.get("free").and_then(Value::as_bool).unwrap_or_default(),
+            }),
+        }
+    }
+}
+
+impl File {
+    fn profile(self, name: &str, numbers: Vec<Sourced>) -> Result<Profile, Invalid> {
+        let common = Common {
+            capacity: self.capacity.value.0,
+            max_request: self.max_request.value.0,
+            worst_case: self.worst_case.value.0,
+        };
+        let model = match &self.model {
+            ModelTable::Ssd(table) => Model::Ssd(table.parameters(&common)?),
+        };
+        let host = HostFacts {
+            turnaround: self.host.turnaround.value.0,
+            consume_window: self.host.consume_window.value.0,
+        };
+        Ok(Profile { name: name.to_owned(), title: self.title, host, model, numbers })
+    }
+}
+
+impl Profile {
+    /// Makes the drive; `seed` names everything that is random in it.
+    pub fn build(&self, seed: u64) -> Box<dyn Drive + Send> {
+        match &self.model {
+            Model::Ssd(parameters) => Box::new(Ssd::new(parameters.clone(), seed)),
+        }
+    }
+}
+
+impl fmt::Display for Sourced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let free = if self.free { " (free)" } else { "" };
+        write!(f, "{} = {}{free}: {}", self.key, self.value, self.source)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLEXTOR: &str = EMBEDDED[1].1;
+
+    /// Goal: everything listed can be loaded, and every file is listed. Method: both directions.
+    #[test]
+    fn every_profile_loads() {
+        for listed in list() {
+            let profile = read(&listed.name).unwrap_or_else(|error| panic!("{error}"));
+            assert!(!listed.about.is_empty(), "{}", listed.name);
+            for number in &profile.numbers {
+                assert!(!number.source.is_empty(), "{}: {number}", listed.name);
+            }
+            let drive = profile.build(1);
+            assert!(drive.facts().depth >= 1 && drive.worst_case_rate() > 0);
+        }
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../profiles/drives");
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let stem = path.file_stem().unwrap().to_str().unwrap();
+            assert!(
+                EMBEDDED.iter().any(|(name, _)| *name == stem),
+                "{} is not listed",
+                path.display()
+            );
+            load(path.to_str().unwrap(), 1).unwrap();
+        }
+    }
+
+    /// Goal: a variant changes what it names and nothing else. Method: the numbers of both.
+    #[test]
+    fn variants_replace_numbers() {
+        let base = read("plextor-px256m5s").unwrap();
+        let variant = read("plextor-px256m5s:b").unwrap();
+        let changed: Vec<&str> = base
+            .numbers
+            .iter()
+            .zip(&variant.numbers)
+            .filter(|(old, new)| old != new)
+            .map(|(old, _)| old.key.as_str())
+            .collect();
+        assert_eq!(changed, ["host.consume-window", "model.ssd.large-setup"]);
+    }
+
+    /// Goal: mistakes are answered with what, where and what is allowed. Method: one of each kind.
+    #[test]
+    fn mistakes_are_explained() {
+        let message = |name: &str| read(name).unwrap_err().to_string();
+        assert!(message("plextor").contains("samsung-970-pro"));
+        assert!(message("plextor-px256m5s:c").contains("a-fifo, b"));
+        assert!(message("/no/such/file.toml").contains("/no/such/file.toml"));
+
+        let broken = |from: &str, to: &str| {
+            assert!(PLEXTOR.contains(from), "{from}");
+            parse("x", &PLEXTOR.replacen(from, to, 1), None).unwrap_err().to_string()
+        };
+        let unknown = broken("units =", "unit =");
+        assert!(unknown.contains("line") && unknown.contains("units"), "{unknown}");
+        let unit = broken("\"535MB/s\"", "\"535MB\"");
+        assert!(unit.contains("535MB") && unit.contains("/s"), "{unit}");
+        let size = broken("page = { value = \"8KiB\"", "page = { value = \"9KiB\"");
+        assert!(size.contains("power of two"), "{size}");
+    }
+}

@@ -1,0 +1,56 @@
+//! The flash units: each does one page at a time, in the order in which pages were sent to it.
+//!
+//! Because a unit is a plain FIFO server, the end of a page is known when the page is sent; there is
+//! no event for its start.
+
+use crate::random::Random;
+
+use super::Parameters;
+
+/// The stream of the page times; a drive has this one actor.
+const STREAM_FLASH: u64 = 0xF1A5;
+
+#[derive(Debug)]
+pub(super) struct Flash {
+    /// When each unit has done all that was sent to it.
+    free: Vec<u64>,
+    random: Random,
+    read_least: u64,
+    read_width: u64,
+    program: u64,
+    /// Unit of the next program: they go round.
+    next_program: usize,
+}
+
+impl Flash {
+    pub(super) fn new(parameters: &Parameters, seed: u64) -> Self {
+        let mean = parameters.page_read.0;
+        let spread = mean * u64::from(parameters.page_read_spread) / 100;
+        Self {
+            free: vec![0; parameters.units as usize],
+            random: Random::new(seed, STREAM_FLASH),
+            read_least: mean - spread,
+            read_width: 2 * spread + 1,
+            program: parameters.page_program().0,
+            next_program: 0,
+        }
+    }
+    pub(super) fn units(&self) -> u32 {
+        u32::try_from(self.free.len()).expect("built from a u32")
+    }
+    /// Sends a page read to `unit`; returns when the page is there.
+    pub(super) fn read(&mut self, now: u64, unit: u32) -> u64 {
+        let time = self.read_least + self.random.below(self.read_width);
+        let free = &mut self.free[unit as usize];
+        *free = now.max(*free) + time;
+        *free
+    }
+    /// Sends a page program to the next unit in turn; returns when it ends.
+    pub(super) fn program(&mut self, now: u64) -> u64 {
+        let unit = self.next_program;
+        self.next_program = if unit + 1 == self.free.len() { 0 } else { unit + 1 };
+        let free = &mut self.free[unit];
+        *free = now.max(*free) + self.program;
+        *free
+    }
+}

@@ -1,0 +1,186 @@
+//! The parameters of the model and how a profile writes them.
+
+use iofair_core::time::Nanos;
+use serde::Deserialize;
+
+use crate::profile::{Invalid, Number, Rate, Size, Time};
+
+/// In which order pages that are ready cross the link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LinkOrder {
+    /// One page a turn, commands taking turns.
+    RoundRobin,
+    /// Pages in the order in which they became ready.
+    Fifo,
+}
+
+/// Does the link carry one direction at a time?
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Duplex {
+    /// SATA: reads and writes share one server and alternate when both wait.
+    Half,
+    /// PCI Express: a server for each direction.
+    Full,
+}
+
+/// With many commands outstanding, larger or sequential reads go before small ones.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DeepQueue {
+    /// The rule holds with more commands outstanding than this.
+    pub above: u32,
+    /// How often one small command may be overtaken.
+    pub overtakes: u32,
+}
+
+/// Everything that makes one solid-state drive differ from another.
+#[derive(Clone, Debug)]
+pub struct Parameters {
+    /// Commands that the drive takes at once.
+    pub slots: u32,
+    /// Serial firmware time of a read.
+    pub firmware_read: Nanos,
+    /// Serial firmware time of a write.
+    pub firmware_write: Nanos,
+    /// Further time of each large read (32 KiB and more) before its pages are sent, in which the
+    /// firmware may serve others.
+    pub large_setup: Nanos,
+    /// Flash units.
+    pub units: u32,
+    /// Bytes in a flash page, a power of two.
+    pub page: u64,
+    /// Mean time of a page read.
+    pub page_read: Nanos,
+    /// Spread of that time, in percent either way, uniform.
+    pub page_read_spread: u32,
+    /// Rate of the link in bytes a second.
+    pub link: u64,
+    /// Order on the link.
+    pub link_order: LinkOrder,
+    /// One server or two.
+    pub duplex: Duplex,
+    /// Bytes that may be between flash and link.
+    pub read_buffer: u64,
+    /// Rate in bytes a second at which all units together program.
+    pub drain: u64,
+    /// Bytes of write cache.
+    pub write_cache: u64,
+    /// Time of a flush after the cache is empty, and of a durable write after its programs.
+    pub flush: Nanos,
+    /// The deep-queue rule, if the drive has one.
+    pub deep_queue: Option<DeepQueue>,
+    /// Size of the drive in bytes.
+    pub capacity: u64,
+    /// Longest command in bytes.
+    pub max_request: u64,
+    /// What admission control may count on, in bytes a second.
+    pub worst_case: u64,
+}
+
+impl Parameters {
+    /// Time of a page program: all units together keep the drain rate.
+    pub fn page_program(&self) -> Nanos {
+        Nanos::for_units_ceil(u64::from(self.units) * self.page, self.drain)
+    }
+}
+
+/// The `[model.ssd]` table of a profile.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "the fields of Parameters, as written")]
+pub struct Table {
+    pub slots: Number<u32>,
+    pub firmware_read: Number<Time>,
+    pub firmware_write: Number<Time>,
+    pub large_setup: Number<Time>,
+    pub units: Number<u32>,
+    pub page: Number<Size>,
+    pub page_read: Number<Time>,
+    pub page_read_spread_percent: Number<u32>,
+    pub link: Number<Rate>,
+    pub link_order: Number<LinkOrder>,
+    pub duplex: Number<Duplex>,
+    pub read_buffer: Number<Size>,
+    pub drain: Number<Rate>,
+    pub write_cache: Number<Size>,
+    pub flush: Number<Time>,
+    pub deep_queue: DeepQueueTable,
+}
+
+/// The deep-queue rule as a profile writes it; `overtakes = 0` turns it off.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "the fields of DeepQueue, as written")]
+pub struct DeepQueueTable {
+    pub above: Number<u32>,
+    pub overtakes: Number<u32>,
+}
+
+/// What a profile says of every kind of drive.
+#[derive(Clone, Copy, Debug)]
+pub struct Common {
+    /// Size of the drive in bytes.
+    pub capacity: u64,
+    /// Longest command in bytes.
+    pub max_request: u64,
+    /// What admission control may count on, in bytes a second.
+    pub worst_case: u64,
+}
+
+impl Table {
+    /// The parameters, if they can be simulated.
+    pub fn parameters(&self, common: &Common) -> Result<Parameters, Invalid> {
+        let parameters = Parameters {
+            slots: self.slots.value,
+            firmware_read: self.firmware_read.value.0,
+            firmware_write: self.firmware_write.value.0,
+            large_setup: self.large_setup.value.0,
+            units: self.units.value,
+            page: self.page.value.0,
+            page_read: self.page_read.value.0,
+            page_read_spread: self.page_read_spread_percent.value,
+            link: self.link.value.0,
+            link_order: self.link_order.value,
+            duplex: self.duplex.value,
+            read_buffer: self.read_buffer.value.0,
+            drain: self.drain.value.0,
+            write_cache: self.write_cache.value.0,
+            flush: self.flush.value.0,
+            deep_queue: self.deep_queue(),
+            capacity: common.capacity,
+            max_request: common.max_request,
+            worst_case: common.worst_case,
+        };
+        parameters.check().map(|()| parameters)
+    }
+    fn deep_queue(&self) -> Option<DeepQueue> {
+        let overtakes = self.deep_queue.overtakes.value;
+        (overtakes > 0).then_some(DeepQueue { above: self.deep_queue.above.value, overtakes })
+    }
+}
+
+impl Parameters {
+    fn check(&self) -> Result<(), Invalid> {
+        let refuse = |key, allowed| Err(Invalid { key, allowed });
+        if !(1..=65_536).contains(&self.slots) {
+            return refuse("slots", "from 1 to 65536");
+        }
+        if !(1..=65_536).contains(&self.units) {
+            return refuse("units", "from 1 to 65536");
+        }
+        if !self.page.is_power_of_two() || !(512..=1 << 24).contains(&self.page) {
+            return refuse("page", "a power of two from 512B to 16MiB");
+        }
+        if self.page_read_spread > 100 {
+            return refuse("page-read-spread-percent", "from 0 to 100");
+        }
+        if self.read_buffer < self.page {
+            return refuse("read-buffer", "at least one page");
+        }
+        if self.link == 0 || self.drain == 0 {
+            return refuse("link and drain", "above zero");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,390 @@
+//! Worked timings, the rules of the cache and of flushes, and laws over random command lists.
+
+use super::*;
+use crate::profile::{Model, read};
+use crate::random::Random;
+use iofair_core::request::Flags;
+
+const PLEXTOR: &str = "plextor-px256m5s";
+const ALL: [&str; 5] =
+    [PLEXTOR, "plextor-px256m5s:a-fifo", "plextor-px256m5s:b", "samsung-970-pro", "nvme-2015"];
+
+fn parameters(name: &str) -> Parameters {
+    match read(name).unwrap().model {
+        Model::Ssd(parameters) => parameters,
+    }
+}
+/// A drive whose page reads all take the mean time, so that instants can be worked out by hand.
+fn exact(name: &str) -> Ssd {
+    Ssd::new(Parameters { page_read_spread: 0, ..parameters(name) }, 1)
+}
+
+fn command(id: u32, operation: Operation, kib: (u64, u64)) -> Command {
+    let (start, length) = (Sectors::from_kib(kib.0), Sectors::from_kib(kib.1));
+    Command { id, operation, flags: Flags::NONE, start, length }
+}
+/// Runs until the drive rests.
+fn drain(drive: &mut Ssd) -> Vec<Done> {
+    let mut done = Vec::new();
+    while let Some(at) = drive.next_event() {
+        drive.advance(at, &mut done);
+    }
+    done
+}
+fn micros(done: &Done) -> u64 {
+    done.at.0 / 1_000
+}
+
+/// Goal: a lone 4 KiB read takes what was measured less the host's 15 us. Method: worked by hand:
+/// 13.6 us firmware, 141.7 us page, 4096 B at 535 MB/s = 7.7 us.
+#[test]
+fn one_small_read() {
+    let mut drive = exact(PLEXTOR);
+    drive.submit(Instant::ZERO, command(1, Operation::Read, (4, 4)));
+    let done = drain(&mut drive);
+    assert_eq!(done, [Done { id: 1, at: Instant(13_600 + 141_700 + 7_657), status: 0 }]);
+    assert_eq!(drive.busy(), Nanos(162_957));
+}
+
+/// Goal: a lone 256 KiB read is bound by the link after its first pages. Method: worked by hand: 32
+/// pages of 15.3 us. The read buffer holds 16, so page 17 is sent when the first has crossed and is
+/// ready in time for none to wait: 13.6 + 141.7 + 32 x 15.3 = 645 us.
+#[test]
+fn one_large_read() {
+    let mut drive = exact(PLEXTOR);
+    drive.submit(Instant::ZERO, command(1, Operation::Read, (0, 256)));
+    let done = drain(&mut drive);
+    assert_eq!(done[0].at.0, 13_600 + 141_700 + 32 * 15_313);
+
+    let mut other = exact("plextor-px256m5s:b");
+    other.submit(Instant::ZERO, command(1, Operation::Read, (0, 256)));
+    assert_eq!(drain(&mut other)[0].at.0, done[0].at.0 + 280_000);
+}
+
+/// Goal: a read that covers parts of pages moves only what was asked. Method: 4 KiB across the border
+/// of two pages costs two page reads side by side and 2 x 2 KiB on the link.
+#[test]
+fn pages_cut_by_a_command() {
+    let mut drive = exact(PLEXTOR);
+    drive.submit(Instant::ZERO, command(1, Operation::Read, (6, 4)));
+    assert_eq!(drain(&mut drive)[0].at.0, 13_600 + 141_700 + 2 * 3_829);
+}
+
+/// Goal: at depth 32 the firmware is what limits. Method: 10,000 reads, one answer every 13.6 us.
+#[test]
+fn deep_queue_rate() {
+    let mut drive = Ssd::new(parameters(PLEXTOR), 1);
+    let mut random = Random::new(1, 1);
+    let mut submit = |drive: &mut Ssd, now, id| {
+        drive.submit(now, command(id, Operation::Read, (random.below(1 << 20) * 4, 4)));
+    };
+    for id in 0..32 {
+        submit(&mut drive, Instant::ZERO, id);
+    }
+    let (mut answers, mut done, mut last) = (0, Vec::new(), Instant::ZERO);
+    while answers < 10_000 {
+        let now = drive.next_event().unwrap();
+        drive.advance(now, &mut done);
+        for answer in done.drain(..) {
+            answers += 1;
+            last = answer.at;
+            submit(&mut drive, now, answer.id);
+        }
+    }
+    let each = last.0 / 10_000;
+    assert!((13_600..13_700).contains(&each), "{each} ns a read");
+}
+
+/// Goal: large reads take turns on the link, or not in the FIFO variant. Method: a small read after
+/// a large one; its page is ready while the large one crosses.
+#[test]
+fn order_on_the_link() {
+    let places = [LinkOrder::RoundRobin, LinkOrder::Fifo].map(|link_order| {
+        let exact = exact(PLEXTOR).parameters.clone();
+        let mut drive = Ssd::new(Parameters { link_order, read_buffer: 1 << 20, ..exact }, 1);
+        drive.submit(Instant::ZERO, command(1, Operation::Read, (0, 256)));
+        drive.submit(Instant::ZERO, command(2, Operation::Read, (256, 4)));
+        let small = drain(&mut drive).iter().position(|done| done.id == 2).unwrap();
+        (link_order, small)
+    });
+    assert_eq!(places, [(LinkOrder::RoundRobin, 0), (LinkOrder::Fifo, 1)]);
+}
+
+/// Goal: head of line: a small read waits until all pages of the large one in front were sent.
+/// Method: with a buffer of 16 pages the last page goes out when page 16 has crossed.
+#[test]
+fn small_reads_wait_for_admission() {
+    let mut drive = exact(PLEXTOR);
+    drive.submit(Instant::ZERO, command(1, Operation::Read, (0, 256)));
+    drive.submit(Instant::ZERO, command(2, Operation::Read, (256, 4)));
+    let small = drain(&mut drive).iter().find(|done| done.id == 2).unwrap().at.0;
+    let sent = 13_600 + 141_700 + 17 * 15_313;
+    assert!(small >= sent + 141_700, "{small}");
+}
+
+/// Goal: with a deep queue a small read is overtaken, but only so often. Method: two large reads
+/// before it and 29 after; the rule's count bounds how many pass, and so does its depth.
+#[test]
+fn deep_queue_overtaking() {
+    let place = |overtakes| {
+        let deep_queue = Some(DeepQueue { above: 24, overtakes });
+        let mut drive = Ssd::new(Parameters { deep_queue, ..exact(PLEXTOR).parameters }, 1);
+        for id in 0..32 {
+            let kib = if id == 2 { 4 } else { 256 };
+            drive.submit(Instant::ZERO, command(id, Operation::Read, (u64::from(id) * 512, kib)));
+        }
+        drain(&mut drive).iter().position(|done| done.id == 2).unwrap()
+    };
+    assert_eq!([0, 2, 100].map(place), [1, 3, 8]);
+}
+
+/// Goal: writes are answered at the link's rate until the cache is full, then at the drain's.
+/// Method: 4 MB against a cache of 1 MB.
+#[test]
+fn cache_holds_back_writers() {
+    let mut drive = exact(PLEXTOR);
+    for id in 0..16 {
+        drive.submit(Instant::ZERO, command(id, Operation::Write, (u64::from(id) * 256, 256)));
+    }
+    let done = drain(&mut drive);
+    let at: Vec<u64> = done.iter().map(micros).collect();
+    assert!(done.iter().map(|done| done.id).eq(0..16), "writes are answered in order");
+    // Three fit: 490 us each on the link.
+    assert_eq!((at[0], at[1], at[2]), (503, 993, 1483));
+    // From then on two and two, for 64 units program two commands of 32 pages in 1357 us each time.
+    for pair in at[3..].windows(2) {
+        assert!((490..=867).contains(&(pair[1] - pair[0])), "{at:?}");
+    }
+    let rate = 12 * 262_144 / (at[15] - at[3]);
+    assert!((385..=388).contains(&rate), "{rate} MB/s");
+}
+
+/// Goal: a cache that holds less than a page and a write, or less than the write, still makes
+/// progress. Method: tiny caches, random writes.
+#[test]
+fn tiny_caches_do_not_hang() {
+    for write_cache in [512, 4096, 8192, 12_288] {
+        let mut drive = Ssd::new(Parameters { write_cache, ..parameters(PLEXTOR) }, 1);
+        for id in 0..32 {
+            let kib = 4 * (1 + u64::from(id % 5));
+            drive.submit(Instant::ZERO, command(id, Operation::Write, (64 * u64::from(id), kib)));
+        }
+        assert_eq!(drain(&mut drive).len(), 32);
+    }
+}
+
+/// Goal: a flush waits for all before it, makes it durable, and holds back all after it. Method:
+/// write, flush, read, worked by hand: one padded page program and then the flush's own time.
+#[test]
+fn flush_orders_and_empties() {
+    let mut drive = exact(PLEXTOR);
+    drive.submit(Instant::ZERO, command(1, Operation::Write, (0, 4)));
+    drive.submit(Instant::ZERO, command(2, Operation::Flush, (0, 0)));
+    drive.submit(Instant::ZERO, command(3, Operation::Read, (512, 4)));
+    let done = drain(&mut drive);
+    let written = 13_600 + 7_657;
+    let program = drive.parameters.page_program().0;
+    let flushed = written + program + 2_100_000;
+    let expected = [(1, written), (2, flushed), (3, flushed + 13_600 + 141_700 + 7_657)];
+    assert_eq!(done.iter().map(|done| (done.id, done.at.0)).collect::<Vec<_>>(), expected);
+
+    drive.submit(Instant(10_000_000), command(4, Operation::Flush, (0, 0)));
+    assert_eq!(drain(&mut drive)[0].at.0, 12_100_000, "nothing to program: only its own time");
+}
+
+/// Goal: a durable write is answered after its program and a flush's time; others pass it. Method:
+/// a durable and a plain write together.
+#[test]
+fn durable_writes() {
+    let mut drive = exact(PLEXTOR);
+    let mut durable = command(1, Operation::Write, (0, 4));
+    durable.flags = Flags::FUA;
+    drive.submit(Instant::ZERO, durable);
+    drive.submit(Instant::ZERO, command(2, Operation::Write, (8, 4)));
+    let done = drain(&mut drive);
+    let program = drive.parameters.page_program().0;
+    let at = 13_600 + 7_657 + program + 2_100_000;
+    assert_eq!(done.iter().map(|done| (done.id, done.at.0)).collect::<Vec<_>>()[1], (1, at));
+}
+
+/// Goal: discards cost firmware time only; a command beyond the end is answered with an error.
+/// Method: one of each.
+#[test]
+fn cheap_and_refused_commands() {
+    let mut drive = exact(PLEXTOR);
+    let end = drive.facts().capacity;
+    drive.submit(Instant::ZERO, command(1, Operation::Discard, (0, 1 << 20)));
+    drive.submit(Instant::ZERO, command(2, Operation::WriteZeroes, (0, 1 << 20)));
+    let mut beyond = command(3, Operation::Read, (0, 4));
+    beyond.start = end;
+    drive.submit(Instant::ZERO, beyond);
+    let done = drain(&mut drive);
+    let seen: Vec<_> = done.iter().map(|done| (done.id, done.at.0, done.status)).collect();
+    assert_eq!(seen, [(1, 13_600, 0), (2, 27_200, 0), (3, 40_800, EIO)]);
+}
+
+/// Goal: SATA's one link alternates, PCI Express carries both directions at once. Method: reads and
+/// writes together against each alone.
+#[test]
+fn shared_and_separate_links() {
+    for (duplex, together) in [(Duplex::Half, true), (Duplex::Full, false)] {
+        let base = exact(PLEXTOR).parameters.clone();
+        let mut drive =
+            Ssd::new(Parameters { duplex, write_cache: 64 << 20, drain: 1 << 40, ..base }, 1);
+        for id in 0..16 {
+            let place = (u64::from(id) * 256, 256);
+            let operation = if id % 2 == 0 { Operation::Read } else { Operation::Write };
+            drive.submit(Instant::ZERO, command(id, operation, place));
+        }
+        let last = drain(&mut drive).last().unwrap().at.0;
+        assert_eq!(last > 16 * 32 * 15_313, together, "{last}");
+    }
+}
+
+/// A script of commands with their instants.
+fn script(name: &str, seed: u64, count: u32) -> Vec<(u64, Command)> {
+    let mut random = Random::new(seed, 9);
+    let mut at = 0;
+    let capacity = parameters(name).capacity / 1024;
+    (0..count)
+        .map(|id| {
+            at += if random.chance(60) { 0 } else { random.below(400_000) };
+            let operation = match random.below(100) {
+                0..55 => Operation::Read,
+                55..92 => Operation::Write,
+                92..96 => Operation::Flush,
+                96..98 => Operation::Discard,
+                _ => Operation::WriteZeroes,
+            };
+            let length = if random.chance(70) { 4 } else { random.between(1, 512) };
+            let start = random.below(capacity - length);
+            let mut command = command(id, operation, (start, length));
+            if operation == Operation::Flush {
+                command.length = Sectors::ZERO;
+            }
+            if random.chance(10) {
+                command.flags = Flags::FUA;
+            }
+            (at, command)
+        })
+        .collect()
+}
+
+/// Plays a script as the contract of [`Drive`] allows, one command waiting while the drive is full.
+/// `wake` draws what to do beyond what is needed: early, late and double calls.
+fn play(
+    name: &str,
+    seed: u64,
+    script: &[(u64, Command)],
+    wake: &mut Random,
+) -> Vec<(Command, u64, Done)> {
+    let mut drive = Ssd::new(parameters(name), seed);
+    // A depth that leaves the script's own instants alone.
+    let depth = drive.facts().depth as usize;
+    let (mut done, mut answers) = (Vec::new(), Vec::new());
+    let mut next = script.iter().peekable();
+    let mut inside: Vec<(u32, Command, u64)> = Vec::new();
+    loop {
+        let free = inside.len() < depth;
+        let event = drive.next_event();
+        match (next.peek().filter(|_| free), event) {
+            (Some(&&(at, command)), event) if event.is_none_or(|event| at < event.0) => {
+                next.next();
+                let at = answers.last().map_or(at, |(_, _, last): &(_, _, Done)| at.max(last.at.0));
+                drive.submit(Instant(at), command);
+                inside.push((command.id, command, at));
+            }
+            (_, Some(event)) => {
+                if wake.chance(30) {
+                    drive.advance(Instant(event.0 - 1), &mut done);
+                }
+                drive.advance(event, &mut done);
+                if wake.chance(30) {
+                    drive.advance(event, &mut done);
+                }
+            }
+            (_, None) => break,
+        }
+        for answer in done.drain(..) {
+            let index = inside.iter().position(|(id, _, _)| *id == answer.id).expect("sent once");
+            let (_, command, at) = inside.swap_remove(index);
+            answers.push((command, at, answer));
+        }
+    }
+    assert!(inside.is_empty() && next.next().is_none());
+    answers
+}
+
+/// Goal: each command is answered exactly once, in order of time, and never before physics allows; a
+/// flush covers all before it. Method: random scripts on every drive and variant.
+#[test]
+fn laws_hold_over_seeds() {
+    for name in ALL {
+        let parameters = parameters(name);
+        for seed in 0..20 {
+            let script = script(name, seed, 300);
+            let answers = play(name, seed, &script, &mut Random::new(seed, 5));
+            assert_eq!(answers.len(), script.len(), "{name} seed {seed}");
+            assert!(answers.windows(2).all(|pair| pair[0].2.at <= pair[1].2.at));
+            for (command, at, done) in &answers {
+                let took = done.at.0 - at;
+                let link = command.length.bytes() * 1_000_000_000 / parameters.link;
+                let least = match command.operation {
+                    Operation::Read => parameters.page_read.0 * 3 / 4 + link,
+                    Operation::Write if command.flags.has(Flags::FUA) => {
+                        link + parameters.page_program().0 + parameters.flush.0
+                    }
+                    Operation::Write => link,
+                    Operation::Flush => parameters.flush.0,
+                    _ => parameters.firmware_write.0,
+                };
+                assert!(took >= least, "{name} seed {seed}: {command:?} took {took} < {least}");
+                assert_eq!(done.status, 0);
+            }
+            for (flush, at, done) in answers.iter().filter(|a| a.0.operation == Operation::Flush) {
+                let outside = answers.iter().all(|(command, other_at, other)| {
+                    other.at.0 <= done.at.0 || command.id > flush.id || other_at > at
+                });
+                assert!(outside, "{name} seed {seed}: a flush passed a command before it");
+            }
+        }
+    }
+}
+
+/// Goal: same seed, same answers, however the drive is woken. Method: the same script with different
+/// early, late and double calls; another seed answers at other instants.
+#[test]
+fn waking_changes_nothing() {
+    for name in ALL {
+        let script = script(name, 3, 400);
+        let plain = play(name, 3, &script, &mut Random::new(0, 0));
+        for other in 1..6 {
+            assert_eq!(plain, play(name, 3, &script, &mut Random::new(other, 0)), "{name}");
+        }
+        assert_ne!(plain, play(name, 4, &script, &mut Random::new(0, 0)), "{name}");
+    }
+}
+
+/// Goal: late calls change nothing either. Method: an open script (fewer commands than slots at any
+/// time), advanced only every 3 ms and at submissions, against one advanced at each event.
+#[test]
+fn late_is_the_same() {
+    let script: Vec<_> = script("nvme-2015", 8, 600);
+    let run = |late: bool| {
+        let mut drive = Ssd::new(parameters("nvme-2015"), 8);
+        let mut done = Vec::new();
+        for &(at, command) in &script {
+            while !late && drive.next_event().is_some_and(|event| event.0 < at) {
+                let event = drive.next_event().unwrap();
+                drive.advance(event, &mut done);
+            }
+            drive.submit(Instant(at), command);
+        }
+        if late {
+            drive.advance(Instant(60_000_000_000), &mut done);
+        }
+        done.extend(drain(&mut drive));
+        (done, drive.busy())
+    };
+    assert_eq!(run(false), run(true));
+}
