@@ -33,6 +33,7 @@
 pub mod admission;
 mod check;
 mod raw;
+
 #[cfg(test)]
 mod tests;
 
@@ -44,6 +45,9 @@ use iofair_core::contract::Contract;
 use iofair_core::controller::Stack;
 
 use crate::{ConfigError, Source};
+
+// Experiments spell classes and ceilings the same way.
+pub use raw::{ClassName, Max};
 
 /// A contract file that passed every check which needs no drive.
 #[derive(Clone, Debug)]

@@ -71,18 +71,23 @@ pub(super) struct Volume {
     pub(super) read_only: bool,
 }
 
-#[derive(Deserialize, Clone, Copy, Default)]
+/// A scheduling class by its name.
+#[derive(Deserialize, Clone, Copy, Default, Debug)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum ClassName {
+pub enum ClassName {
+    /// `realtime`
     #[serde(rename = "realtime")]
     RealTime,
+    /// `best-effort`
     #[default]
     BestEffort,
+    /// `idle`
     Idle,
 }
 
 impl ClassName {
-    pub(super) fn class(self) -> Class {
+    /// As the engine knows it.
+    pub fn class(self) -> Class {
         match self {
             Self::RealTime => Class::RealTime,
             Self::BestEffort => Class::BestEffort,
@@ -92,7 +97,8 @@ impl ClassName {
 }
 
 /// One rate for both directions, or a table of limits.
-pub(super) struct Max(pub(super) Limits);
+#[derive(Clone, Copy, Debug)]
+pub struct Max(pub Limits);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
