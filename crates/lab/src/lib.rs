@@ -4,6 +4,8 @@
 //! [`scenario::Scenario`] with one seed gives one [`outcome::Outcome`], on any machine.
 #![forbid(unsafe_code)]
 
+pub mod experiment;
 pub mod host;
 pub mod outcome;
+pub mod report;
 pub mod scenario;

@@ -1,0 +1,350 @@
+//! What a source claims, and whether our runs bear it out.
+//!
+//! A claim is a band for one number, a band for the ratio of two, or an order of several. It says
+//! nothing of *some* number having moved (goldens do that) but whether the published statement holds.
+
+use core::ops::Range;
+
+use iofair_config::{ConfigError, Source};
+use serde::Serialize;
+
+use super::expand::Experiment;
+use super::file::{ExpectFile, ExperimentFile, KindFile, Number, PlaceTable, Several};
+use super::quantity::{Quantity, Subject, parse_value};
+
+/// Where a number is read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// Index of the variant.
+    pub variant: usize,
+    /// Index of the stack.
+    pub stack: usize,
+    /// The number.
+    pub quantity: Quantity,
+}
+
+/// What kind of claim, the closed list of the format.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// At least `low`.
+    AtLeast,
+    /// At most `high`.
+    AtMost,
+    /// First place divided by the second, in the band.
+    Ratio,
+    /// Strictly growing through the places.
+    Order,
+    /// In the band, or only shown when there is none.
+    Within,
+}
+
+/// One published statement about this experiment.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Claim {
+    /// What kind.
+    pub kind: Kind,
+    /// In words.
+    pub text: String,
+    /// Where to read: one place; two for a ratio; two or more for an order.
+    pub places: Vec<Place>,
+    /// Unit of the numbers below.
+    pub unit: &'static str,
+    /// What the source prints.
+    pub published: Option<f64>,
+    /// Lower end of the band, itself allowed.
+    pub low: Option<f64>,
+    /// Upper end of the band, itself allowed.
+    pub high: Option<f64>,
+    /// Must hold for the experiment to count as reproduced.
+    pub hard: bool,
+    /// Line of the source.
+    pub reference: String,
+    /// Mechanism of a miss.
+    pub why: String,
+}
+
+/// Does a claim hold?
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Our number is in the band, our order is the source's.
+    Holds,
+    /// It is not.
+    DoesNotHold,
+    /// There is no band: the numbers are only shown side by side.
+    Informative,
+}
+
+impl Verdict {
+    /// In words.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Holds => "holds",
+            Self::DoesNotHold => "does not hold",
+            Self::Informative => "informative",
+        }
+    }
+}
+
+impl Claim {
+    /// Our number and the verdict, from the value at each place. An order's number is the smallest
+    /// quotient of neighbours, which is above 1 exactly when the order holds.
+    pub fn judge(&self, values: &[f64]) -> (f64, Verdict) {
+        assert_eq!(values.len(), self.places.len(), "one value a place");
+        let got = match self.kind {
+            Kind::Ratio => values[0] / values[1],
+            Kind::Order => {
+                let quotients = values.windows(2).map(|pair| pair[1] / pair[0]);
+                quotients.fold(f64::INFINITY, f64::min)
+            }
+            Kind::AtLeast | Kind::AtMost | Kind::Within => values[0],
+        };
+        let holds = match self.kind {
+            Kind::Order => values.windows(2).all(|pair| pair[0] < pair[1]),
+            _ if self.low.is_none() && self.high.is_none() => return (got, Verdict::Informative),
+            // Written so that a number that is none (0/0) fails.
+            _ => self.low.is_none_or(|low| got >= low) && self.high.is_none_or(|high| got <= high),
+        };
+        (got, if holds { Verdict::Holds } else { Verdict::DoesNotHold })
+    }
+}
+
+/// The claims of a file about the stacks and variants of `experiment`, and how many were left out
+/// because they speak of stacks that are in the file but not run.
+pub(super) fn resolve(
+    source: &Source,
+    file: &ExperimentFile,
+    experiment: &Experiment,
+) -> Result<(Vec<Claim>, usize), ConfigError> {
+    let (mut claims, mut left_out) = (Vec::new(), 0);
+    for expect in &file.expect {
+        let resolver = Resolver { source, file, experiment, expect };
+        for variant in resolver.variants()? {
+            for stack in resolver.stacks()? {
+                match resolver.claim(variant, stack.as_deref())? {
+                    Some(claim) => claims.push(claim),
+                    None => left_out += 1,
+                }
+            }
+        }
+    }
+    Ok((claims, left_out))
+}
+
+struct Resolver<'a> {
+    source: &'a Source,
+    file: &'a ExperimentFile,
+    experiment: &'a Experiment,
+    expect: &'a ExpectFile,
+}
+
+impl Resolver<'_> {
+    fn kind(&self) -> Kind {
+        match self.expect.kind.get_ref() {
+            KindFile::AtLeast => Kind::AtLeast,
+            KindFile::AtMost => Kind::AtMost,
+            KindFile::Ratio => Kind::Ratio,
+            KindFile::Order => Kind::Order,
+            KindFile::Within => Kind::Within,
+        }
+    }
+    fn error(&self, span: Range<usize>, message: impl Into<String>) -> ConfigError {
+        self.source.error(span, message)
+    }
+    fn kind_error(&self, message: &str) -> ConfigError {
+        self.error(self.expect.kind.span(), message)
+    }
+
+    fn variants(&self) -> Result<Vec<usize>, ConfigError> {
+        let Some(several) = &self.expect.variant else {
+            return Ok((0..self.experiment.variants.len()).collect());
+        };
+        let names = several.get_ref().as_slice().iter();
+        names.map(|name| self.variant(name, several.span())).collect()
+    }
+    fn variant(&self, name: &str, span: Range<usize>) -> Result<usize, ConfigError> {
+        let all = &self.experiment.variants;
+        all.iter().position(|v| v.name == name).ok_or_else(|| {
+            let known = all.iter().map(|v| v.name.as_str());
+            let error = self.error(span, format!("no variant `{name}`"));
+            error.allowed(known.clone().collect::<Vec<_>>().join(" | ")).near(name, known)
+        })
+    }
+    fn stacks(&self) -> Result<Vec<Option<String>>, ConfigError> {
+        match (&self.expect.stack, self.experiment.stacks.as_slice()) {
+            (Some(several), _) => {
+                let names: &[String] = Several::as_slice(several.get_ref());
+                names.iter().try_for_each(|name| self.stack(name, several.span()).map(|_| ()))?;
+                Ok(names.iter().cloned().map(Some).collect())
+            }
+            (None, _) if self.kind() == Kind::Order => Ok(vec![None]),
+            (None, _) => Err(self.kind_error("this claim needs `stack`")),
+        }
+    }
+    /// A stack's index; `None` when the file has it but it is not run.
+    fn stack(&self, name: &str, span: Range<usize>) -> Result<Option<usize>, ConfigError> {
+        let run = self.experiment.stacks.iter().position(|(stack, _)| stack == name);
+        let known = self.file.stacks.iter().map(|stack| stack.get_ref().as_str());
+        if run.is_some() || known.clone().any(|stack| stack == name) {
+            return Ok(run);
+        }
+        let error = self.error(span, format!("no stack `{name}` in this file"));
+        Err(error.allowed(known.clone().collect::<Vec<_>>().join(", ")).near(name, known))
+    }
+    fn quantity(
+        &self,
+        text: &str,
+        span: Range<usize>,
+        variant: usize,
+    ) -> Result<Quantity, ConfigError> {
+        let quantity: Quantity = text.parse().map_err(|e: String| self.error(span.clone(), e))?;
+        let Subject::Client(name) = &quantity.subject else { return Ok(quantity) };
+        let known = &self.experiment.variants[variant].subjects;
+        if known.contains(name) {
+            return Ok(quantity);
+        }
+        let error = self.error(span, format!("no client `{name}` that does I/O"));
+        let allowed = format!("total, {}", known.join(", "));
+        Err(error.allowed(allowed).near(name, known.iter().map(String::as_str)))
+    }
+
+    /// A place that differs from the claim's own in what `table` says.
+    fn place(
+        &self,
+        variant: usize,
+        stack: Option<&str>,
+        (table, span): (&PlaceTable, Range<usize>),
+    ) -> Result<Option<Place>, ConfigError> {
+        let variant = match &table.variant {
+            Some(name) => self.variant(name, span.clone())?,
+            None => variant,
+        };
+        let Some(stack) = table.stack.as_deref().or(stack) else {
+            return Err(self.error(span, "which `stack`?"));
+        };
+        let stack = self.stack(stack, span.clone())?;
+        let (of, span) = match &table.of {
+            Some(of) => (of, span),
+            None => (self.expect.of.get_ref(), self.expect.of.span()),
+        };
+        let quantity = self.quantity(of, span, variant)?;
+        Ok(stack.map(|stack| Place { variant, stack, quantity }))
+    }
+
+    fn claim(&self, variant: usize, stack: Option<&str>) -> Result<Option<Claim>, ConfigError> {
+        let (kind, expect) = (self.kind(), self.expect);
+        let mut tables = Vec::new();
+        match (kind, &expect.to, &expect.order) {
+            (Kind::Ratio, Some(to), None) => {
+                tables.push((PlaceTable::default(), expect.of.span()));
+                tables.push((to.get_ref().table(), to.span()));
+            }
+            (Kind::Ratio, ..) => return Err(self.kind_error("a ratio needs `to`, no `order`")),
+            (Kind::Order, None, Some(order)) if order.get_ref().len() >= 2 => {
+                let places = order.get_ref().iter();
+                tables.extend(places.map(|place| (place.table(), order.span())));
+            }
+            (Kind::Order, ..) => {
+                return Err(self.kind_error("an order needs `order` with two places or more"));
+            }
+            (_, None, None) => tables.push((PlaceTable::default(), expect.of.span())),
+            _ => return Err(self.kind_error("`to` is for a ratio, `order` for an order")),
+        }
+        let mut places = Vec::new();
+        for (table, span) in &tables {
+            match self.place(variant, stack, (table, span.clone()))? {
+                Some(place) => places.push(place),
+                None => return Ok(None),
+            }
+        }
+        let unit = match kind {
+            Kind::Ratio | Kind::Order => "",
+            _ => places[0].quantity.unit(),
+        };
+        let (published, low, high) = self.band(kind, unit)?;
+        Ok(Some(Claim {
+            kind,
+            text: self.text(kind, &places),
+            places,
+            unit,
+            published,
+            low,
+            high,
+            hard: expect.hard,
+            reference: expect.reference.clone(),
+            why: expect.why.clone(),
+        }))
+    }
+
+    /// Published value, lower and upper end.
+    fn band(&self, kind: Kind, unit: &'static str) -> Result<Band, ConfigError> {
+        let read = |number: &Option<iofair_config::Spanned<Number>>| {
+            let Some(number) = number else { return Ok(None) };
+            let value = match (number.get_ref(), unit) {
+                (Number::Float(value), "") => Ok(*value),
+                (Number::Integer(value), "") => Ok(*value as f64),
+                (Number::Text(text), unit) if !unit.is_empty() => parse_value(text, unit),
+                (_, "") => Err("a ratio is a plain number".to_owned()),
+                _ => Err(format!("a number needs its unit here, such as \"10{unit}\"")),
+            };
+            value.map(Some).map_err(|message| self.error(number.span(), message))
+        };
+        let expect = self.expect;
+        let (published, value) = (read(&expect.published)?, read(&expect.value)?);
+        let (mut low, mut high) = (read(&expect.low)?, read(&expect.high)?);
+        if let Some(band) = &expect.band {
+            let percent = band.get_ref().strip_suffix('%').and_then(|p| p.parse::<f64>().ok());
+            let (Some(percent), Some(middle)) = (percent, published) else {
+                let message = "`band` is a percentage of `published`, such as \"12%\"";
+                return Err(self.error(band.span(), message));
+            };
+            low = low.or(Some(middle * (1.0 - percent / 100.0)));
+            high = high.or(Some(middle * (1.0 + percent / 100.0)));
+        }
+        let banded = low.is_some() || high.is_some();
+        match (kind, value) {
+            (Kind::AtLeast, Some(value)) if !banded => Ok((published, Some(value), None)),
+            (Kind::AtMost, Some(value)) if !banded => Ok((published, None, Some(value))),
+            (Kind::AtLeast | Kind::AtMost, _) => {
+                Err(self.kind_error("at_least and at_most need `value` and no band"))
+            }
+            (Kind::Order, None) if !banded && published.is_none() => Ok((None, None, None)),
+            (Kind::Ratio | Kind::Within, None) if banded || published.is_some() => {
+                Ok((published, low, high))
+            }
+            (Kind::Order, _) => Err(self.kind_error("an order has no numbers")),
+            _ => Err(self.kind_error("this needs `published`, or `low` and `high`, no `value`")),
+        }
+    }
+
+    fn text(&self, kind: Kind, places: &[Place]) -> String {
+        let first = &places[0];
+        let name = |place: &Place| self.experiment.stacks[place.stack].0.clone();
+        let same = |of: fn(&Place) -> String| places.iter().all(|p| of(p) == of(first));
+        let quantity = |place: &Place| place.quantity.to_string();
+        let same_quantity = same(|p| p.quantity.to_string());
+        let same_variant = same(|p| p.variant.to_string());
+        let full = |place: &Place| {
+            let mut text = name(place);
+            if !same_quantity {
+                text = format!("{} of {text}", quantity(place));
+            }
+            if !same_variant {
+                text = format!("{text} [{}]", self.experiment.variants[place.variant].name);
+            }
+            text
+        };
+        let what = quantity(first);
+        match kind {
+            Kind::Order | Kind::Ratio => {
+                let joint = if kind == Kind::Order { " < " } else { " / " };
+                let all = places.iter().map(full).collect::<Vec<_>>().join(joint);
+                if same_quantity { format!("{what}: {all}") } else { all }
+            }
+            Kind::AtLeast | Kind::AtMost | Kind::Within => format!("{what} of {}", name(first)),
+        }
+    }
+}
+
+type Band = (Option<f64>, Option<f64>, Option<f64>);

@@ -1,0 +1,508 @@
+//! From a file to what is run: variants and sweeps multiplied out, processes counted out, stacks and
+//! host resolved. Every mistake that the parser cannot see is found here, with its place in the file.
+
+use iofair_config::units::{Bytes, Time};
+use iofair_config::{ConfigError, Source, Spanned};
+use iofair_core::contract::{Contract, Limits, WEIGHT_MAX, WEIGHT_MIN};
+use iofair_core::controller::Stack;
+use iofair_core::group::Priority;
+use iofair_core::time::Nanos;
+use iofair_core::unit::Sectors;
+
+use super::Overrides;
+use super::claim::{self, Claim};
+use super::file::{
+    ClientFile, ExperimentFile, GroupFile, HostFile, JobFile, ParameterFile, SweepFile,
+    VariantFile, WritebackName,
+};
+use super::quantity::Units;
+use crate::host;
+use crate::scenario::{ClientSpec, GroupSpec, Host, Job, Pattern, Scenario, Writeback};
+
+/// Most processes of one client: a guard against a slip of the pen, well above any source's.
+const COUNT_MAX: u32 = 100_000;
+/// Most variants of one file.
+const VARIANTS_MAX: usize = 1_000;
+
+/// An experiment ready to run.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// Its file, without extension, as it was found.
+    pub name: String,
+    /// One line.
+    pub title: String,
+    /// Where the published numbers come from.
+    pub source: String,
+    /// What a reader should know besides.
+    pub note: String,
+    /// How rates are printed.
+    pub units: Units,
+    /// Runs of each variant on each stack.
+    pub repeats: u32,
+    /// Seed of the first repeat.
+    pub seed: u64,
+    /// Requests that scheduler and drive may have together.
+    pub tags: Option<u32>,
+    /// Stacks by the names that the file gives them.
+    pub stacks: Vec<(String, Stack)>,
+    /// Variants, at least one.
+    pub variants: Vec<Variant>,
+    /// What the source claims of these stacks and variants.
+    pub claims: Vec<Claim>,
+    /// Claims left out because they speak of stacks that are not run.
+    pub claims_left_out: usize,
+}
+
+/// One set of clients on one drive.
+#[derive(Clone, Debug)]
+pub struct Variant {
+    /// Its name; empty when the file has none.
+    pub name: String,
+    /// Drive profile.
+    pub drive: String,
+    /// Time measured.
+    pub time: Nanos,
+    /// Time before it.
+    pub ramp: Nanos,
+    /// The machine.
+    pub host: Host,
+    /// Groups, inactive ones included.
+    pub groups: Vec<GroupSpec>,
+    /// Processes.
+    pub clients: Vec<ClientSpec>,
+    /// Names of the clients that do I/O, in the file's order.
+    pub subjects: Vec<String>,
+}
+
+impl Experiment {
+    /// One run.
+    pub fn scenario(&self, variant: usize, stack: usize, repeat: u32) -> Scenario {
+        let it = &self.variants[variant];
+        Scenario {
+            drive: it.drive.clone(),
+            stack: self.stacks[stack].1.clone(),
+            tags: self.tags,
+            host: it.host.clone(),
+            groups: it.groups.clone(),
+            clients: it.clients.clone(),
+            ramp: it.ramp,
+            time: it.time,
+            seed: self.seed.wrapping_add(u64::from(repeat)),
+        }
+    }
+    /// Runs in all.
+    pub fn runs(&self) -> usize {
+        self.variants.len() * self.stacks.len() * self.repeats as usize
+    }
+}
+
+/// Resolves a parsed file.
+pub(super) fn expand(
+    source: &Source,
+    name: &str,
+    file: &ExperimentFile,
+    overrides: &Overrides,
+) -> Result<Experiment, ConfigError> {
+    let stacks = stacks(source, file, overrides)?;
+    let mut variants = variants(source, file)?;
+    for variant in &mut variants {
+        variant.time = overrides.time.unwrap_or(variant.time);
+        variant.ramp = overrides.ramp.unwrap_or(variant.ramp);
+        if variant.time == Nanos::ZERO {
+            return Err(source.error(file.time.span(), "no time at all").allowed("more than 0s"));
+        }
+    }
+    let mut experiment = Experiment {
+        name: name.to_owned(),
+        title: file.title.clone(),
+        source: file.source.clone(),
+        note: file.note.clone(),
+        units: file.units,
+        repeats: overrides.repeats.unwrap_or(file.repeats).max(1),
+        seed: overrides.seed.unwrap_or(file.seed),
+        tags: file.tags,
+        stacks,
+        variants,
+        claims: Vec::new(),
+        claims_left_out: 0,
+    };
+    let (claims, left_out) = claim::resolve(source, file, &experiment)?;
+    (experiment.claims, experiment.claims_left_out) = (claims, left_out);
+    Ok(experiment)
+}
+
+fn stacks(
+    source: &Source,
+    file: &ExperimentFile,
+    overrides: &Overrides,
+) -> Result<Vec<(String, Stack)>, ConfigError> {
+    for key in file.stack.keys() {
+        let listed = file.stacks.iter().map(|stack| stack.get_ref().as_str());
+        if !listed.clone().any(|name| name == key.get_ref()) {
+            let message = format!("`{}` is not among the stacks of this file", key.get_ref());
+            let error = source
+                .error(key.span(), message)
+                .allowed(listed.clone().collect::<Vec<_>>().join(", "));
+            return Err(error.near(key.get_ref(), listed));
+        }
+    }
+    let mut all = Vec::new();
+    for name in &file.stacks {
+        if all.iter().any(|(known, _)| known == name.get_ref()) {
+            let message = format!("stack `{}` is listed twice", name.get_ref());
+            return Err(source.error(name.span(), message));
+        }
+        let own = file.stack.iter().find(|(key, _)| key.get_ref() == name.get_ref());
+        let base = own.and_then(|(_, own)| own.base.as_ref()).unwrap_or(name);
+        let parsed = Stack::parse(base.get_ref());
+        let mut stack = parsed.map_err(|e| source.error(base.span(), e.to_string()))?;
+        set(source, &mut stack, &file.policy, false)?;
+        if let Some((_, own)) = own {
+            set(source, &mut stack, &own.policy, true)?;
+        }
+        all.push((name.get_ref().clone(), stack));
+    }
+    if let Some(wanted) = &overrides.stacks {
+        let mut chosen = Vec::new();
+        for name in wanted {
+            if let Some(known) = all.iter().find(|(n, _)| n == name) {
+                chosen.push(known.clone());
+                continue;
+            }
+            let parsed = Stack::parse(name);
+            let mut stack =
+                parsed.map_err(|e| ConfigError::whole_file("--stack", e.to_string()))?;
+            set(source, &mut stack, &file.policy, false)?;
+            chosen.push((name.clone(), stack));
+        }
+        all = chosen;
+    }
+    match all.is_empty() {
+        true => Err(ConfigError::whole_file(source.path(), "`stacks` is empty")),
+        false => Ok(all),
+    }
+}
+
+/// Sets parameters; a stack that has no such policy is an error only if it is `strict`.
+fn set(
+    source: &Source,
+    stack: &mut Stack,
+    parameters: &ParameterFile,
+    strict: bool,
+) -> Result<(), ConfigError> {
+    for (policy, values) in parameters {
+        let has = |row: &iofair_core::policy::Row| {
+            row.name == policy.get_ref() || row.short == policy.get_ref()
+        };
+        let present = has(stack.scheduler.row) || stack.throttles.iter().any(|s| has(s.row));
+        if !present && !strict && iofair_core::policy::find(policy.get_ref()).is_some() {
+            continue;
+        }
+        if !present && !strict {
+            let message = format!("no policy `{}`", policy.get_ref());
+            let known = iofair_core::policy::REGISTRY.iter().map(|row| row.name);
+            return Err(source.error(policy.span(), message).near(policy.get_ref(), known));
+        }
+        for (key, value) in values {
+            let set = stack.set(policy.get_ref(), key.get_ref(), &value.get_ref().0);
+            set.map_err(|e| source.error(key.span(), e.to_string()))?;
+        }
+    }
+    Ok(())
+}
+
+/// A variant before its clients are counted out: its name and the clients' keys.
+#[derive(Clone)]
+struct Draft<'a> {
+    name: String,
+    variant: Option<&'a VariantFile>,
+    clients: Vec<ClientFile>,
+}
+
+fn variants(source: &Source, file: &ExperimentFile) -> Result<Vec<Variant>, ConfigError> {
+    let mut names = Vec::new();
+    for client in &file.client {
+        let Some(name) = &client.name else {
+            let message = "a [[client]] without `name`";
+            return Err(ConfigError::whole_file(source.path(), message));
+        };
+        if name.get_ref() == "total" || name.get_ref().contains([' ', '/']) {
+            let message = format!("`{}` cannot name a client", name.get_ref());
+            let allowed = "a word without spaces and slashes, not `total`";
+            return Err(source.error(name.span(), message).allowed(allowed));
+        }
+        if names.contains(&name.get_ref().as_str()) {
+            let message = format!("client `{}` is there twice", name.get_ref());
+            return Err(source.error(name.span(), message));
+        }
+        names.push(name.get_ref().as_str());
+    }
+    let plain = Draft { name: String::new(), variant: None, clients: file.client.clone() };
+    let mut drafts = vec![plain.clone()];
+    if !file.variant.is_empty() {
+        drafts.clear();
+        for variant in &file.variant {
+            let mut draft = plain.clone();
+            (draft.name, draft.variant) = (variant.name.get_ref().clone(), Some(variant));
+            for (client, keys) in &variant.client {
+                let index = index_of(source, &names, client)?;
+                if keys.name.is_some() {
+                    let message = "a variant cannot rename a client";
+                    return Err(source.error(client.span(), message));
+                }
+                draft.clients[index] = keys.or(&draft.clients[index]);
+            }
+            drafts.push(draft);
+        }
+    }
+    for sweep in &file.sweep {
+        let index = index_of(source, &names, &sweep.client)?;
+        let mut next = Vec::new();
+        for draft in &drafts {
+            for value in &sweep.values {
+                let (label, keys) = sweep_value(source, sweep, value)?;
+                let mut draft = draft.clone();
+                let space = if draft.name.is_empty() { "" } else { ", " };
+                draft.name = format!("{}{space}{label}", draft.name);
+                draft.clients[index] = keys.or(&draft.clients[index]);
+                next.push(draft);
+            }
+        }
+        drafts = next;
+    }
+    if drafts.len() > VARIANTS_MAX {
+        let message = format!("{} variants; at most {VARIANTS_MAX} in a file", drafts.len());
+        return Err(ConfigError::whole_file(source.path(), message));
+    }
+    for (i, draft) in drafts.iter().enumerate() {
+        if drafts[..i].iter().any(|other| other.name == draft.name) {
+            let message = format!("two variants are named `{}`", draft.name);
+            return Err(ConfigError::whole_file(source.path(), message));
+        }
+    }
+    drafts.iter().map(|draft| finish(source, file, draft)).collect()
+}
+
+fn index_of(
+    source: &Source,
+    names: &[&str],
+    client: &Spanned<String>,
+) -> Result<usize, ConfigError> {
+    names.iter().position(|name| name == client.get_ref()).ok_or_else(|| {
+        let error = source.error(client.span(), format!("no client `{}`", client.get_ref()));
+        error.allowed(names.join(", ")).near(client.get_ref(), names.iter().copied())
+    })
+}
+
+fn sweep_value(
+    source: &Source,
+    sweep: &SweepFile,
+    value: &Spanned<toml::Value>,
+) -> Result<(String, ClientFile), ConfigError> {
+    let (key, written) = (sweep.key.get_ref(), &source.text()[value.span()]);
+    let plain = written.trim_matches(['"', '\'']);
+    let label = match &sweep.label {
+        Some(label) => label.replace("{}", plain),
+        None => format!("{key}={plain}"),
+    };
+    // Read as if the key stood in the client's own table; only the place of an error must be ours.
+    let keys = iofair_config::parse::<ClientFile>(source.path(), &format!("{key} = {written}"));
+    match keys {
+        Ok(keys) if keys.name.is_none() => Ok((label, keys)),
+        Ok(_) => Err(source.error(sweep.key.span(), "a sweep cannot rename a client")),
+        Err(error) => {
+            let unknown = error.message.starts_with("unknown key");
+            let span = if unknown { sweep.key.span() } else { value.span() };
+            let place = source.error(span, "").place;
+            Err(ConfigError { place, ..error })
+        }
+    }
+}
+
+fn finish(
+    source: &Source,
+    file: &ExperimentFile,
+    draft: &Draft<'_>,
+) -> Result<Variant, ConfigError> {
+    let drive = draft.variant.and_then(|v| v.drive.as_ref()).unwrap_or(&file.drive).get_ref();
+    let mut groups = Vec::new();
+    for group in &file.group {
+        groups.push(named_group(source, group)?);
+    }
+    let (mut clients, mut subjects) = (Vec::new(), Vec::new());
+    for keys in &draft.clients {
+        let name = keys.name.as_ref().expect("a client without a name was refused before");
+        let count = keys.count.unwrap_or(1);
+        if count > COUNT_MAX {
+            let message = format!("{count} processes of `{}`", name.get_ref());
+            return Err(source.error(name.span(), message).allowed(format!("0 to {COUNT_MAX}")));
+        }
+        let contract = client_contract(source, keys)?;
+        for index in 0..count {
+            let process = match count {
+                1 => name.get_ref().clone(),
+                _ => format!("{}.{index}", name.get_ref()),
+            };
+            let group = keys.group.clone().unwrap_or_else(|| process.clone());
+            if !group.is_empty() && !groups.iter().any(|g: &GroupSpec| g.name == group) {
+                groups.push(GroupSpec { name: group.clone(), contract: contract.clone() });
+            }
+            if keys.inactive != Some(true) {
+                clients.push(client(source, keys, process, group)?);
+            }
+        }
+        if keys.inactive != Some(true) && count > 0 {
+            subjects.push(name.get_ref().clone());
+        }
+    }
+    Ok(Variant {
+        name: draft.name.clone(),
+        drive: drive.clone(),
+        time: file.time.get_ref().0,
+        ramp: file.ramp.0,
+        host: host_of(source, drive, &file.host)?,
+        groups,
+        clients,
+        subjects,
+    }
+    .with_times(draft.variant))
+}
+
+impl Variant {
+    fn with_times(mut self, variant: Option<&VariantFile>) -> Self {
+        if let Some(variant) = variant {
+            self.time = variant.time.map_or(self.time, |time| time.0);
+            self.ramp = variant.ramp.map_or(self.ramp, |ramp| ramp.0);
+        }
+        self
+    }
+}
+
+fn named_group(source: &Source, group: &GroupFile) -> Result<GroupSpec, ConfigError> {
+    let keys = ClientFile {
+        name: Some(group.name.clone()),
+        min: group.min,
+        weight: group.weight,
+        max: group.max,
+        latency: group.latency,
+        ..ClientFile::default()
+    };
+    let mut contract = client_contract(source, &keys)?;
+    contract.class = group.class.unwrap_or_default().class();
+    Ok(GroupSpec { name: group.name.get_ref().clone(), contract })
+}
+
+fn client_contract(source: &Source, keys: &ClientFile) -> Result<Contract, ConfigError> {
+    let mut contract = Contract::default();
+    if let Some(weight) = keys.weight {
+        if !(WEIGHT_MIN..=WEIGHT_MAX).contains(&weight) {
+            let name = keys.name.as_ref().expect("checked before");
+            let message = format!("`{}` has weight {weight}", name.get_ref());
+            let allowed = format!("{WEIGHT_MIN} to {WEIGHT_MAX}");
+            return Err(source.error(name.span(), message).allowed(allowed));
+        }
+        contract.weight = weight;
+    }
+    contract.min = keys.min.map(|rate| rate.0);
+    contract.latency = keys.latency.map(|time| time.0);
+    contract.max = keys.max.map_or_else(Limits::default, |max| max.0);
+    Ok(contract)
+}
+
+fn client(
+    source: &Source,
+    keys: &ClientFile,
+    name: String,
+    group: String,
+) -> Result<ClientSpec, ConfigError> {
+    let at = keys.name.as_ref().expect("checked before").span();
+    let Some(job) = keys.job else {
+        let message = format!("client `{name}` has no `job`");
+        return Err(source.error(at, message).allowed("read, write, randread, randwrite"));
+    };
+    let block = keys.block.map_or(Sectors::from_kib(4), |bytes| bytes.sectors_ceil());
+    let (depth, buffered) = (keys.depth.unwrap_or(1), keys.buffered.unwrap_or(true));
+    let level = keys.level.unwrap_or(Priority::default().level);
+    let refused = if block == Sectors::ZERO {
+        Some("`block` is 0")
+    } else if depth == 0 {
+        Some("`depth` is 0")
+    } else if depth > 1 && buffered {
+        Some("a `depth` above 1 needs `buffered = false`")
+    } else if level > 7 {
+        Some("`level` is 0 to 7")
+    } else if keys.rate.is_some_and(|rate| rate.0 == 0) {
+        Some("`rate` is 0; write `inactive = true`")
+    } else {
+        None
+    };
+    if let Some(message) = refused {
+        return Err(source.error(at, format!("client `{name}`: {message}")));
+    }
+    let pattern = match job {
+        JobFile::Read => Pattern::SequentialRead,
+        JobFile::Write => Pattern::SequentialWrite,
+        JobFile::Randread => Pattern::RandomRead,
+        JobFile::Randwrite => Pattern::RandomWrite,
+    };
+    let size = keys.size.map_or(Sectors::from_kib(500 << 10), |bytes| bytes.sectors_ceil());
+    if size < block {
+        let message = format!("client `{name}`: a file smaller than one block");
+        return Err(source.error(at, message));
+    }
+    let class = keys.class.unwrap_or_default().class();
+    Ok(ClientSpec {
+        name,
+        processes: 1,
+        group,
+        priority: Priority { class, level },
+        job: Job {
+            pattern,
+            block,
+            buffered,
+            depth,
+            rate: keys.rate.map(|rate| rate.0),
+            fdatasync_every: keys.fdatasync.unwrap_or(0),
+            on_off: keys.on_off.map(|(on, off)| (on.0, off.0)),
+            think: keys.think.map_or(Nanos::ZERO, |time| time.0),
+            sync_writes: keys.sync_writes.unwrap_or(true),
+        },
+        file_size: size,
+        start: keys.start.map_or(Nanos::ZERO, |time| time.0),
+    })
+}
+
+fn host_of(source: &Source, drive: &str, file: &HostFile) -> Result<Host, ConfigError> {
+    let mut host = match &file.preset {
+        None => host::for_drive(drive),
+        Some(name) => host::preset(name.get_ref()).ok_or_else(|| {
+            let known = host::PRESETS.iter().map(|(known, _)| *known);
+            let error = source.error(name.span(), format!("no host `{}`", name.get_ref()));
+            let allowed = known.clone().collect::<Vec<_>>().join(", ");
+            error.allowed(allowed).near(name.get_ref(), known)
+        })?,
+    };
+    let time = |to: &mut Nanos, from: Option<Time>| *to = from.map_or(*to, |time| time.0);
+    time(&mut host.turnaround, file.turnaround);
+    time(&mut host.turnaround_write, file.turnaround_write);
+    time(&mut host.consume_window, file.consume_window);
+    time(&mut host.produce_window, file.produce_window);
+    let size = |to: &mut Sectors, from: Option<Bytes>| {
+        *to = from.map_or(*to, |bytes| bytes.sectors_ceil());
+    };
+    size(&mut host.read_ahead, file.read_ahead);
+    size(&mut host.read_ahead_request, file.read_ahead_request);
+    size(&mut host.writeback_request, file.writeback_request);
+    let number = |to: &mut u32, from: Option<u32>| *to = from.unwrap_or(*to);
+    number(&mut host.turnaround_spread, file.turnaround_spread);
+    number(&mut host.dirty_background_percent, file.dirty_background_percent);
+    number(&mut host.dirty_percent, file.dirty_percent);
+    host.memory = file.memory.map_or(host.memory, |bytes| bytes.0);
+    host.writeback = match file.writeback {
+        None => host.writeback,
+        Some(WritebackName::Root) => Writeback::Root,
+        Some(WritebackName::Owner) => Writeback::Owner,
+        Some(WritebackName::OwnerIfThrottled) => Writeback::OwnerIfThrottled,
+    };
+    Ok(host)
+}

@@ -1,0 +1,394 @@
+//! The experiment file as it is written: one struct a table, every key optional where it has a
+//! default. What the keys mean together is decided in [`super::expand`].
+
+use std::collections::BTreeMap;
+
+use iofair_config::Spanned;
+use iofair_config::contracts::{ClassName, Max};
+use iofair_config::units::{Bytes, Rate, Scalar, Time};
+use serde::Deserialize;
+
+use super::quantity::Units;
+
+/// A whole file.
+#[derive(Clone, Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct ExperimentFile {
+    /// One line.
+    pub title: String,
+    /// Where the published numbers come from.
+    pub source: String,
+    /// What a reader should know besides.
+    #[serde(default)]
+    pub note: String,
+    /// Drive profile.
+    pub drive: Spanned<String>,
+    /// Time measured.
+    pub time: Spanned<Time>,
+    /// Time before it.
+    #[serde(default)]
+    pub ramp: Time,
+    /// Runs with seeds of their own.
+    #[serde(default = "one")]
+    pub repeats: u32,
+    /// First seed; repeat `i` uses `seed + i`.
+    #[serde(default = "first_seed")]
+    pub seed: u64,
+    /// How rates are printed.
+    #[serde(default)]
+    pub units: Units,
+    /// Stacks to compare.
+    pub stacks: Vec<Spanned<String>>,
+    /// Requests that scheduler and drive may have together.
+    pub tags: Option<u32>,
+    /// Policy parameters for every stack that has the policy: policy, parameter, value.
+    #[serde(default)]
+    pub policy: ParameterFile,
+    /// Stacks with parameters of their own, by the name that `stacks` uses.
+    #[serde(default)]
+    pub stack: BTreeMap<Spanned<String>, StackFile>,
+    /// The machine.
+    #[serde(default)]
+    pub host: HostFile,
+    /// Groups that hold others, or that several clients share.
+    #[serde(default)]
+    pub group: Vec<GroupFile>,
+    /// Clients.
+    pub client: Vec<ClientFile>,
+    /// The same experiment with some keys changed.
+    #[serde(default)]
+    pub variant: Vec<VariantFile>,
+    /// One key through several values.
+    #[serde(default)]
+    pub sweep: Vec<SweepFile>,
+    /// What the source claims.
+    #[serde(default)]
+    pub expect: Vec<ExpectFile>,
+}
+
+const fn one() -> u32 {
+    1
+}
+const fn first_seed() -> u64 {
+    1
+}
+
+/// Policy, parameter, value.
+pub type ParameterFile = BTreeMap<Spanned<String>, BTreeMap<Spanned<String>, Spanned<Scalar>>>;
+
+/// A stack under a name of its own.
+#[derive(Clone, Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct StackFile {
+    /// The stack; the table's own name when absent.
+    pub base: Option<Spanned<String>>,
+    /// Its parameters.
+    #[serde(default)]
+    pub policy: ParameterFile,
+}
+
+/// The machine: a preset, by default the one on which the drive's rows were measured, then single
+/// values.
+#[derive(Clone, Default, Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct HostFile {
+    /// Its name.
+    pub preset: Option<Spanned<String>>,
+    /// From a completion to the same process' next read.
+    pub turnaround: Option<Time>,
+    /// The same for writes.
+    pub turnaround_write: Option<Time>,
+    /// Percent of spread of both.
+    pub turnaround_spread: Option<u32>,
+    /// Time a reader spends on 256 KiB of page cache.
+    pub consume_window: Option<Time>,
+    /// Time a writer spends on them.
+    pub produce_window: Option<Time>,
+    /// Read-ahead window.
+    pub read_ahead: Option<Bytes>,
+    /// Longest request of read-ahead.
+    pub read_ahead_request: Option<Bytes>,
+    /// Memory.
+    pub memory: Option<Bytes>,
+    /// Percent of memory that may be dirty before the flusher starts.
+    pub dirty_background_percent: Option<u32>,
+    /// Percent of memory that may be dirty before writers wait.
+    pub dirty_percent: Option<u32>,
+    /// Longest request of the flusher.
+    pub writeback_request: Option<Bytes>,
+    /// In whose name the flusher writes.
+    pub writeback: Option<WritebackName>,
+}
+
+/// In whose name the flusher writes.
+#[derive(Clone, Copy, Deserialize, Debug)]
+#[serde(rename_all = "kebab-case")]
+pub enum WritebackName {
+    /// Its own, in the root group (cgroup v1).
+    Root,
+    /// The writer's (cgroup v2).
+    Owner,
+    /// The writer's when the stack has a throttle.
+    OwnerIfThrottled,
+}
+
+/// A group of its own, besides those that clients bring.
+#[derive(Clone, Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct GroupFile {
+    /// Its path.
+    pub name: Spanned<String>,
+    /// Guaranteed rate.
+    pub min: Option<Rate>,
+    /// Share.
+    pub weight: Option<u32>,
+    /// Ceiling.
+    pub max: Option<Max>,
+    /// Latency wanted.
+    pub latency: Option<Time>,
+    /// Class among its siblings.
+    pub class: Option<ClassName>,
+}
+
+/// What a client does.
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize, Debug)]
+#[serde(rename_all = "lowercase")]
+pub enum JobFile {
+    /// Sequential reads.
+    Read,
+    /// Sequential writes.
+    Write,
+    /// Random reads.
+    Randread,
+    /// Random writes.
+    Randwrite,
+}
+
+/// A client, or changes to one (in a variant or a sweep, where `name` is absent).
+#[derive(Clone, Default, Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct ClientFile {
+    /// Its name.
+    pub name: Option<Spanned<String>>,
+    /// Processes.
+    pub count: Option<u32>,
+    /// Path of the group for all processes; absent: one group a process, named as the process.
+    pub group: Option<String>,
+    /// The groups are there, the processes are not.
+    pub inactive: Option<bool>,
+    /// What it does.
+    pub job: Option<JobFile>,
+    /// Size of a call.
+    pub block: Option<Bytes>,
+    /// Through the page cache?
+    pub buffered: Option<bool>,
+    /// Calls under way at once.
+    pub depth: Option<u32>,
+    /// Most bytes a second.
+    pub rate: Option<Rate>,
+    /// `fdatasync` after so many writes.
+    pub fdatasync: Option<u32>,
+    /// Mean times of work and of rest.
+    pub on_off: Option<(Time, Time)>,
+    /// Time between an answer and the next call.
+    pub think: Option<Time>,
+    /// Size of each process' file.
+    pub size: Option<Bytes>,
+    /// When it starts.
+    pub start: Option<Time>,
+    /// Do direct writes count as synchronous?
+    pub sync_writes: Option<bool>,
+    /// I/O class of the process (`ionice`).
+    pub class: Option<ClassName>,
+    /// Level in the class, 0 to 7.
+    pub level: Option<u8>,
+    /// The group's guaranteed rate.
+    pub min: Option<Rate>,
+    /// The group's share.
+    pub weight: Option<u32>,
+    /// The group's ceiling.
+    pub max: Option<Max>,
+    /// The group's latency.
+    pub latency: Option<Time>,
+}
+
+impl ClientFile {
+    /// These keys, and those of `base` where there is none here.
+    pub fn or(&self, base: &Self) -> Self {
+        let (a, b) = (self.clone(), base.clone());
+        Self {
+            name: a.name.or(b.name),
+            count: a.count.or(b.count),
+            group: a.group.or(b.group),
+            inactive: a.inactive.or(b.inactive),
+            job: a.job.or(b.job),
+            block: a.block.or(b.block),
+            buffered: a.buffered.or(b.buffered),
+            depth: a.depth.or(b.depth),
+            rate: a.rate.or(b.rate),
+            fdatasync: a.fdatasync.or(b.fdatasync),
+            on_off: a.on_off.or(b.on_off),
+            think: a.think.or(b.think),
+            size: a.size.or(b.size),
+            start: a.start.or(b.start),
+            sync_writes: a.sync_writes.or(b.sync_writes),
+            class: a.class.or(b.class),
+            level: a.level.or(b.level),
+            min: a.min.or(b.min),
+            weight: a.weight.or(b.weight),
+            max: a.max.or(b.max),
+            latency: a.latency.or(b.latency),
+        }
+    }
+}
+
+/// The experiment with some keys changed.
+#[derive(Clone, Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct VariantFile {
+    /// Its name, in tables and in `[[expect]]`.
+    pub name: Spanned<String>,
+    /// Another drive.
+    pub drive: Option<Spanned<String>>,
+    /// Another time.
+    pub time: Option<Time>,
+    /// Another ramp.
+    pub ramp: Option<Time>,
+    /// Keys of clients, by client.
+    #[serde(default)]
+    pub client: BTreeMap<Spanned<String>, ClientFile>,
+}
+
+/// One key of one client through several values; several sweeps multiply.
+#[derive(Clone, Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct SweepFile {
+    /// The client.
+    pub client: Spanned<String>,
+    /// The key.
+    pub key: Spanned<String>,
+    /// Its values.
+    pub values: Vec<Spanned<toml::Value>>,
+    /// Name of each variant, `{}` standing for the value; `key={}` when absent.
+    pub label: Option<String>,
+}
+
+/// One or several of something.
+#[derive(Clone, Deserialize, Debug)]
+#[serde(untagged, expecting = "expected a text or a list of texts")]
+pub enum Several {
+    /// One.
+    One(String),
+    /// Several.
+    Many(Vec<String>),
+}
+
+impl Several {
+    /// All of them.
+    pub fn as_slice(&self) -> &[String] {
+        match self {
+            Self::One(one) => std::slice::from_ref(one),
+            Self::Many(many) => many,
+        }
+    }
+}
+
+/// What kind of claim.
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize, Debug)]
+#[serde(rename_all = "snake_case")]
+pub enum KindFile {
+    /// `of` is at least `value`.
+    AtLeast,
+    /// `of` is at most `value`.
+    AtMost,
+    /// `of` divided by the same quantity elsewhere (`to`) lies in the band.
+    Ratio,
+    /// `of` grows strictly through the places of `order`.
+    Order,
+    /// `of` lies in the band; without a band, only printed beside the published value.
+    Within,
+}
+
+/// Another place to read a quantity: a stack's name, or a table of what differs from the claim's own.
+#[derive(Clone, Deserialize, Debug)]
+#[serde(untagged, expecting = "expected a stack's name, or a table with stack, variant, of")]
+pub enum PlaceFile {
+    /// Another stack.
+    Stack(String),
+    /// Anything.
+    Place(PlaceTable),
+}
+
+/// What differs from the claim's own place.
+#[derive(Clone, Default, Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct PlaceTable {
+    /// The stack.
+    pub stack: Option<String>,
+    /// The variant.
+    pub variant: Option<String>,
+    /// The quantity.
+    pub of: Option<String>,
+}
+
+impl PlaceFile {
+    /// As a table.
+    pub fn table(&self) -> PlaceTable {
+        match self {
+            Self::Stack(name) => PlaceTable { stack: Some(name.clone()), ..PlaceTable::default() },
+            Self::Place(table) => table.clone(),
+        }
+    }
+}
+
+/// A published number or order, and the band in which ours must lie.
+#[derive(Clone, Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct ExpectFile {
+    /// Kind of claim.
+    pub kind: Spanned<KindFile>,
+    /// The quantity: `total`, a client's name, `target p99`, ...
+    pub of: Spanned<String>,
+    /// The stack or stacks; absent in an order over stacks.
+    pub stack: Option<Spanned<Several>>,
+    /// The variant or variants; absent: all.
+    pub variant: Option<Spanned<Several>>,
+    /// Bound of `at_least` and `at_most`.
+    pub value: Option<Spanned<Number>>,
+    /// What the source prints.
+    pub published: Option<Spanned<Number>>,
+    /// Band around the published value, such as `"12%"`.
+    pub band: Option<Spanned<String>>,
+    /// Lower end of the band.
+    pub low: Option<Spanned<Number>>,
+    /// Upper end of the band.
+    pub high: Option<Spanned<Number>>,
+    /// The other place of a ratio.
+    pub to: Option<Spanned<PlaceFile>>,
+    /// The places of an order, smallest first.
+    pub order: Option<Spanned<Vec<PlaceFile>>>,
+    /// Must hold for the experiment to count as reproduced.
+    #[serde(default)]
+    pub hard: bool,
+    /// Line of the source.
+    #[serde(default)]
+    pub reference: String,
+    /// Mechanism of a miss, as an experiment showed it.
+    #[serde(default)]
+    pub why: String,
+}
+
+/// A plain number (ratios) or one with a unit.
+#[derive(Clone, PartialEq, Deserialize, Debug)]
+#[serde(
+    untagged,
+    expecting = "expected a number, or a text with a unit such as \"10MB/s\" or \"39ms\""
+)]
+pub enum Number {
+    /// `0.23`
+    Float(f64),
+    /// `4`
+    Integer(i64),
+    /// `"10MB/s"`
+    Text(String),
+}

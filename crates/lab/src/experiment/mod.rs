@@ -1,0 +1,55 @@
+//! Experiments: files that say what to run and what a source claims, and the machinery between them
+//! and a report. The format is described in `docs/experiments.md`.
+
+pub mod claim;
+pub mod expand;
+pub mod file;
+pub mod quantity;
+pub mod runner;
+pub mod statistics;
+
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::path::Path;
+
+use iofair_config::{ConfigError, Source};
+use iofair_core::time::Nanos;
+
+pub use claim::{Claim, Kind, Place, Verdict};
+pub use expand::{Experiment, Variant};
+pub use quantity::{Metric, Quantity, Subject, Units};
+pub use runner::{Results, Runner, run};
+pub use statistics::Statistics;
+
+/// What a caller changes about a file.
+#[derive(Clone, Default, Debug)]
+pub struct Overrides {
+    /// Only these stacks; names that the file does not have are stacks of their own.
+    pub stacks: Option<Vec<String>>,
+    /// Another number of repeats.
+    pub repeats: Option<u32>,
+    /// Another time measured.
+    pub time: Option<Nanos>,
+    /// Another ramp.
+    pub ramp: Option<Nanos>,
+    /// Another first seed.
+    pub seed: Option<u64>,
+}
+
+/// Reads an experiment that is already in memory; `path` names it in errors.
+pub fn parse(path: &str, text: &str, overrides: &Overrides) -> Result<Experiment, ConfigError> {
+    resolve(&Source::new(path, text), overrides)
+}
+
+/// Reads an experiment file.
+pub fn read(path: &Path, overrides: &Overrides) -> Result<Experiment, ConfigError> {
+    resolve(&Source::open(path)?, overrides)
+}
+
+fn resolve(source: &Source, overrides: &Overrides) -> Result<Experiment, ConfigError> {
+    let file = source.parse()?;
+    let name = source.path().strip_suffix(".toml").unwrap_or(source.path());
+    let name = name.rsplit_once("experiments/").map_or(name, |(_, rest)| rest);
+    expand::expand(source, name, &file, overrides)
+}

@@ -1,0 +1,270 @@
+//! What can be read off a run, and in which unit the source printed it.
+//!
+//! A quantity is written `"target"`, `"total"` or `"target p99"`: whose, and which number of it.
+
+use core::fmt;
+use std::str::FromStr;
+
+use iofair_core::stats::histogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use crate::outcome::Outcome;
+
+/// How rates are printed.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Units {
+    /// Megabytes of 10^6 bytes a second, everywhere.
+    #[default]
+    Si,
+    /// As the S suite prints: a client's rate is fio's KiB/s divided by 1000, the total is iostat's
+    /// MiB/s. Both are called MB/s by the sources.
+    Suite,
+}
+
+/// Whose number.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Subject {
+    /// What went to and from the drive.
+    Total,
+    /// The clients of this name, together when there are several.
+    Client(String),
+}
+
+/// Which number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Metric {
+    /// Bytes a second, in the experiment's unit.
+    Rate,
+    /// Calls (commands, for the total) a second.
+    Iops,
+    /// Mean latency.
+    Mean,
+    /// Median latency.
+    P50,
+    /// Latency that 99 % do not exceed.
+    P99,
+    /// Latency that 99.9 % do not exceed.
+    P999,
+    /// Largest latency.
+    Max,
+    /// Percent of the time in which the drive had work; of the total only.
+    Busy,
+}
+
+const METRICS: [(&str, Metric); 8] = [
+    ("rate", Metric::Rate),
+    ("iops", Metric::Iops),
+    ("mean", Metric::Mean),
+    ("p50", Metric::P50),
+    ("p99", Metric::P99),
+    ("p999", Metric::P999),
+    ("max", Metric::Max),
+    ("busy", Metric::Busy),
+];
+
+/// One number of a run.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Quantity {
+    /// Whose.
+    pub subject: Subject,
+    /// Which.
+    pub metric: Metric,
+}
+
+impl Quantity {
+    /// The rate of the whole drive.
+    pub const TOTAL: Self = Self { subject: Subject::Total, metric: Metric::Rate };
+    /// A number of the clients of a name.
+    pub fn of(client: &str, metric: Metric) -> Self {
+        Self { subject: Subject::Client(client.to_owned()), metric }
+    }
+    /// The unit in which [`Self::read`] gives it.
+    pub const fn unit(&self) -> &'static str {
+        match self.metric {
+            Metric::Rate => "MB/s",
+            Metric::Iops => "IOPS",
+            Metric::Busy => "%",
+            Metric::Mean | Metric::P50 | Metric::P99 | Metric::P999 | Metric::Max => "ms",
+        }
+    }
+    /// Its value in an outcome: rates in `units`, latencies in milliseconds.
+    pub fn read(&self, outcome: &Outcome, units: Units) -> f64 {
+        let seconds = outcome.time.0 as f64 / 1e9;
+        let Subject::Client(name) = &self.subject else {
+            let drive = &outcome.drive;
+            let bytes = (drive.read_bytes + drive.written_bytes) as f64;
+            return match self.metric {
+                Metric::Rate if units == Units::Suite => bytes / seconds / (1024.0 * 1024.0),
+                Metric::Rate => bytes / seconds / 1e6,
+                Metric::Iops => drive.commands as f64 / seconds,
+                Metric::Busy => drive.busy.0 as f64 / outcome.time.0 as f64 * 100.0,
+                latency => latency_ms(latency, &merged(outcome, |_| true)),
+            };
+        };
+        let mine = || outcome.clients.iter().filter(|c| is_process_of(&c.name, name));
+        match self.metric {
+            Metric::Rate => {
+                let bytes = mine().map(|c| c.bytes).sum::<u64>() as f64;
+                let unit = if units == Units::Suite { 1024.0 * 1000.0 } else { 1e6 };
+                bytes / seconds / unit
+            }
+            Metric::Iops => mine().map(|c| c.calls).sum::<u64>() as f64 / seconds,
+            latency => latency_ms(latency, &merged(outcome, |c| is_process_of(c, name))),
+        }
+    }
+}
+
+/// The latencies of all clients whose name is wanted, in one histogram.
+pub fn merged(outcome: &Outcome, wanted: impl Fn(&str) -> bool) -> Histogram {
+    let mut all = Histogram::new();
+    outcome.clients.iter().filter(|c| wanted(&c.name)).for_each(|c| all.merge(&c.latency));
+    all
+}
+
+/// Is `process` the client `name`, or one of its numbered processes (`name.3`)?
+pub fn is_process_of(process: &str, name: &str) -> bool {
+    match process.strip_prefix(name) {
+        Some("") => true,
+        Some(rest) => rest.strip_prefix('.').is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit())),
+        None => false,
+    }
+}
+
+fn latency_ms(metric: Metric, latency: &Histogram) -> f64 {
+    let nanos = match metric {
+        Metric::Mean => latency.mean(),
+        Metric::P50 => latency.quantile(500_000),
+        Metric::P99 => latency.quantile(990_000),
+        Metric::P999 => latency.quantile(999_000),
+        Metric::Max => latency.max(),
+        Metric::Rate | Metric::Iops | Metric::Busy => 0,
+    };
+    nanos as f64 / 1e6
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Total => f.write_str("total"),
+            Self::Client(name) => f.write_str(name),
+        }
+    }
+}
+
+impl fmt::Display for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let row = METRICS.iter().find(|(_, metric)| metric == self);
+        f.write_str(row.expect("every metric has its row").0)
+    }
+}
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.metric {
+            Metric::Rate => write!(f, "{}", self.subject),
+            metric => write!(f, "{} {metric}", self.subject),
+        }
+    }
+}
+
+impl FromStr for Quantity {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (subject, metric) = match text.trim().split_once(' ') {
+            None => (text.trim(), Metric::Rate),
+            Some((subject, word)) => {
+                let found = METRICS.iter().find(|(name, _)| *name == word.trim());
+                let known = METRICS.map(|(name, _)| name).join(", ");
+                let unknown = || format!("no number \"{}\"; there are: {known}", word.trim());
+                (subject, found.ok_or_else(unknown)?.1)
+            }
+        };
+        let subject = match subject {
+            "" => return Err("an empty name; write \"total\" or a client's name".to_owned()),
+            "total" => Subject::Total,
+            name => Subject::Client(name.to_owned()),
+        };
+        if metric == Metric::Busy && subject != Subject::Total {
+            return Err("only the total has \"busy\"".to_owned());
+        }
+        Ok(Self { subject, metric })
+    }
+}
+
+/// Reads a published value (`"235MB/s"`, `"39ms"`, `"72800IOPS"`, `"97%"`) in the quantity's unit.
+///
+/// `MB/s` means whatever the experiment's [`Units`] print under that name.
+pub fn parse_value(text: &str, unit: &'static str) -> Result<f64, String> {
+    let text = text.trim();
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let scale = match (unit, text[split..].trim()) {
+        ("MB/s", "MB/s") | ("IOPS", "IOPS") | ("%", "%") | ("ms", "ms") => 1.0,
+        ("ms", "s") => 1e3,
+        ("ms", "us") => 1e-3,
+        _ => return Err(format!("\"{text}\" is not a number of {unit}, such as \"10{unit}\"")),
+    };
+    let number: f64 = text[..split].parse().map_err(|_| format!("\"{text}\" has no number"))?;
+    Ok(number * scale)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::{ClientOutcome, DriveOutcome};
+    use iofair_core::time::Nanos;
+
+    fn outcome() -> Outcome {
+        let mut latency = Histogram::new();
+        latency.record(2_000_000);
+        let client = |name: &str, bytes| ClientOutcome {
+            name: name.into(),
+            group: name.into(),
+            bytes,
+            calls: bytes / 4096,
+            latency: latency.clone(),
+            sync_latency: Histogram::new(),
+        };
+        let drive = DriveOutcome {
+            read_bytes: 200 << 20,
+            written_bytes: 56 << 20,
+            commands: 1000,
+            busy: Nanos::from_secs(1),
+        };
+        let clients = vec![
+            client("target", 20_480_000),
+            client("reader.0", 1_024_000),
+            client("reader.1", 1_024_000),
+            client("reader-x", 7),
+        ];
+        let time = Nanos::from_secs(2);
+        Outcome { time, clients, drive, trace_hash: 1, simulated_requests: 1000 }
+    }
+
+    /// Goal: numbers read as the source prints them. Method: one outcome, both units.
+    #[test]
+    fn numbers_in_the_units_of_the_source() {
+        let read = |text: &str, units| {
+            text.parse::<Quantity>().expect("known quantity").read(&outcome(), units)
+        };
+        assert_eq!(read("target", Units::Suite), 10.0);
+        assert_eq!(read("target", Units::Si), 10.24);
+        assert_eq!(read("total", Units::Suite), 128.0);
+        assert_eq!(read("total", Units::Si), 134.217728);
+        assert_eq!(read("reader", Units::Suite), 1.0);
+        assert_eq!(read("target mean", Units::Si), 2.0);
+        assert_eq!(read("total busy", Units::Si), 50.0);
+        assert_eq!(read("total iops", Units::Si), 500.0);
+    }
+
+    /// Goal: nonsense is refused with what there is. Method: one text a rule.
+    #[test]
+    fn unknown_numbers_are_refused() {
+        let error = "target p98".parse::<Quantity>().unwrap_err();
+        assert!(error.contains("p98") && error.contains("p99"), "{error}");
+        assert!("target busy".parse::<Quantity>().is_err());
+        assert!(parse_value("10MB/s", "ms").is_err());
+        assert_eq!(parse_value("1.5s", "ms"), Ok(1500.0));
+        assert_eq!(parse_value("235MB/s", "MB/s"), Ok(235.0));
+    }
+}

@@ -1,0 +1,132 @@
+//! Runs experiments: every repeat of every variant on every stack is a run of its own, shared out to
+//! threads and put back in order, so the number of threads changes no byte of any result.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use super::claim::{Place, Verdict};
+use super::expand::Experiment;
+use super::quantity::Quantity;
+use super::statistics::Statistics;
+use crate::outcome::Outcome;
+use crate::scenario::Scenario;
+
+/// How runs are made and watched.
+pub struct Runner<'a> {
+    /// Threads, at least one.
+    pub jobs: usize,
+    /// Makes one run: the lab's own simulator, or a test's.
+    pub simulate: &'a (dyn Fn(&Scenario) -> Result<Outcome, String> + Sync),
+    /// Told of each finished run: which experiment it belongs to.
+    pub finished: &'a (dyn Fn(usize) + Sync),
+}
+
+/// An experiment with all its outcomes.
+#[derive(Clone, Debug)]
+pub struct Results {
+    /// What was run.
+    pub experiment: Experiment,
+    /// By variant, stack, repeat.
+    outcomes: Vec<Outcome>,
+}
+
+/// A run of one experiment.
+#[derive(Clone, Copy)]
+struct Task {
+    experiment: usize,
+    variant: usize,
+    stack: usize,
+    repeat: u32,
+}
+
+/// Runs them all. The first failure stops the rest and is returned with the run's name.
+pub fn run(experiments: Vec<Experiment>, runner: &Runner<'_>) -> Result<Vec<Results>, String> {
+    let mut tasks = Vec::new();
+    for (index, experiment) in experiments.iter().enumerate() {
+        for variant in 0..experiment.variants.len() {
+            for stack in 0..experiment.stacks.len() {
+                let repeats = 0..experiment.repeats;
+                tasks.extend(repeats.map(|repeat| Task {
+                    experiment: index,
+                    variant,
+                    stack,
+                    repeat,
+                }));
+            }
+        }
+    }
+    let slots: Vec<Mutex<Option<Result<Outcome, String>>>> =
+        tasks.iter().map(|_| Mutex::new(None)).collect();
+    let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let work = || {
+        while !failed.load(Ordering::Relaxed) {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(task) = tasks.get(index) else { return };
+            let experiment = &experiments[task.experiment];
+            let scenario = experiment.scenario(task.variant, task.stack, task.repeat);
+            let result = (runner.simulate)(&scenario);
+            if result.is_err() {
+                failed.store(true, Ordering::Relaxed);
+            }
+            *slots[index].lock().expect("nothing panics while it holds a slot") = Some(result);
+            (runner.finished)(task.experiment);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..runner.jobs.clamp(1, tasks.len().max(1)) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let mut outcomes: Vec<Vec<Outcome>> = experiments.iter().map(|_| Vec::new()).collect();
+    let mut missing = false;
+    for (task, slot) in tasks.iter().zip(slots) {
+        match slot.into_inner().expect("nothing panics while it holds a slot") {
+            Some(Ok(outcome)) => outcomes[task.experiment].push(outcome),
+            Some(Err(error)) => return Err(describe(&experiments[task.experiment], task, &error)),
+            None => missing = true,
+        }
+    }
+    assert!(!missing, "a run is missing though none failed");
+    let pairs = experiments.into_iter().zip(outcomes);
+    Ok(pairs.map(|(experiment, outcomes)| Results { experiment, outcomes }).collect())
+}
+
+fn describe(experiment: &Experiment, task: &Task, error: &str) -> String {
+    let (variant, stack) = (&experiment.variants[task.variant], &experiment.stacks[task.stack]);
+    let seed = experiment.seed.wrapping_add(u64::from(task.repeat));
+    format!("{} [{}] {} seed {seed}: {error}", experiment.name, variant.name, stack.0)
+}
+
+impl Results {
+    /// The repeats of one variant on one stack.
+    pub fn repeats(&self, variant: usize, stack: usize) -> &[Outcome] {
+        let repeats = self.experiment.repeats as usize;
+        let first = (variant * self.experiment.stacks.len() + stack) * repeats;
+        &self.outcomes[first..first + repeats]
+    }
+    /// A number over the repeats.
+    pub fn statistics(&self, variant: usize, stack: usize, quantity: &Quantity) -> Statistics {
+        let read = |outcome: &Outcome| quantity.read(outcome, self.experiment.units);
+        let samples: Vec<f64> = self.repeats(variant, stack).iter().map(read).collect();
+        Statistics::of(&samples)
+    }
+    /// Mean at a place.
+    pub fn value(&self, place: &Place) -> f64 {
+        self.statistics(place.variant, place.stack, &place.quantity).mean
+    }
+    /// Our number and the verdict for each claim, in order.
+    pub fn verdicts(&self) -> Vec<(f64, Verdict)> {
+        let judge = |claim: &super::Claim| {
+            let values: Vec<f64> = claim.places.iter().map(|place| self.value(place)).collect();
+            claim.judge(&values)
+        };
+        self.experiment.claims.iter().map(judge).collect()
+    }
+    /// Hard claims that do not hold.
+    pub fn hard_misses(&self) -> usize {
+        let verdicts = self.verdicts();
+        let pairs = self.experiment.claims.iter().zip(&verdicts);
+        pairs.filter(|(claim, (_, v))| claim.hard && *v == Verdict::DoesNotHold).count()
+    }
+}

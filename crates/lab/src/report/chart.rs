@@ -1,0 +1,273 @@
+//! Charts as inline SVG: grouped bars with the published values drawn on them, and latencies by
+//! percentile. Colours come from the page's style sheet (`s0`, `s1`, ... a stack each), so a chart
+//! follows the reader's light or dark theme.
+
+use core::fmt::Write;
+
+use super::number::number;
+
+/// Colours that the style sheet knows.
+pub(super) const COLOURS: usize = 8;
+
+/// A bar.
+pub(super) struct Bar {
+    pub(super) value: f64,
+    /// Half the confidence interval.
+    pub(super) half: f64,
+    /// What the source prints.
+    pub(super) published: Option<f64>,
+    /// Accepted band.
+    pub(super) band: Option<(f64, f64)>,
+    /// Index of its stack.
+    pub(super) colour: usize,
+    /// What a pointer shows.
+    pub(super) tip: String,
+}
+
+/// Bars side by side under one label.
+pub(super) struct Group {
+    pub(super) label: String,
+    pub(super) bars: Vec<Bar>,
+}
+
+const HEIGHT: f64 = 230.0;
+const TOP: f64 = 18.0;
+const LEFT: f64 = 46.0;
+const LINE: f64 = 14.0;
+
+/// Text that is safe inside an element or a quoted attribute.
+pub(super) fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// The next of 1, 2, 5, 10, ... that is at least `value`.
+fn nice(value: f64) -> f64 {
+    let mut step = 1e-6;
+    for factor in [2.0, 2.5, 2.0].iter().cycle().take(60) {
+        if step >= value * 0.999_999 {
+            break;
+        }
+        step *= factor;
+    }
+    step
+}
+
+fn wrapped(label: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in label.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+/// A grouped bar chart, in `unit`, with a title.
+pub(super) fn bars(title: &str, unit: &str, groups: &[Group]) -> String {
+    let most = groups.iter().map(|g| g.bars.len()).max().unwrap_or(1).max(1) as f64;
+    let count = groups.len().max(1) as f64;
+    let bar = (620.0 / (count * (most + 0.9))).clamp(13.0, 44.0);
+    let pitch = bar * (most + 0.9);
+    let plot = pitch * count;
+    let width = LEFT + plot + 8.0;
+    let all = groups.iter().flat_map(|g| &g.bars);
+    let top_of = |b: &Bar| {
+        let published = b.published.unwrap_or(0.0);
+        (b.value + b.half).max(published).max(b.band.map_or(0.0, |(_, high)| high))
+    };
+    let largest = all.map(top_of).filter(|v| v.is_finite()).fold(1e-3, f64::max);
+    let step = nice(largest / 5.0);
+    let scale = (largest * 1.06 / step).ceil() * step;
+    let y = |value: f64| TOP + HEIGHT * (1.0 - value / scale);
+    let labels: Vec<_> = groups.iter().map(|g| wrapped(&g.label, (pitch / 6.2) as usize)).collect();
+    let lines = labels.iter().map(Vec::len).max().unwrap_or(0) as f64;
+    let height = TOP + HEIGHT + 10.0 + lines * LINE;
+    let mut svg = open(title, width, height);
+    let mut tick = 0.0;
+    while tick <= scale * 1.000_001 {
+        let at = y(tick);
+        let _ = write!(
+            svg,
+            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>\
+             <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            LEFT + plot,
+            LEFT - 6.0,
+            at + 3.5,
+            tick_label(tick)
+        );
+        tick += step;
+    }
+    let _ = write!(svg, "<text class=\"unit\" x=\"0\" y=\"11\">{}</text>", escape(unit));
+    for (index, (group, label)) in groups.iter().zip(&labels).enumerate() {
+        let middle = LEFT + pitch * (index as f64 + 0.5);
+        let left = middle - bar * group.bars.len() as f64 / 2.0;
+        for (i, it) in group.bars.iter().enumerate() {
+            push_bar(&mut svg, it, (left + bar * i as f64, bar), &y);
+        }
+        for (i, line) in label.iter().enumerate() {
+            let at = TOP + HEIGHT + 17.0 + LINE * i as f64;
+            let _ = write!(
+                svg,
+                "<text class=\"label\" x=\"{middle:.1}\" y=\"{at:.1}\" text-anchor=\"middle\">\
+                 {}</text>",
+                escape(line)
+            );
+        }
+    }
+    svg.push_str("</svg>\n");
+    svg
+}
+
+fn open(title: &str, width: f64, height: f64) -> String {
+    format!(
+        "<svg viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" role=\"img\" \
+         aria-label=\"{}\">",
+        escape(title)
+    )
+}
+
+fn tick_label(value: f64) -> String {
+    let short = format!("{value:.3}");
+    short.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+fn push_bar(svg: &mut String, bar: &Bar, (left, width): (f64, f64), y: &dyn Fn(f64) -> f64) {
+    let (value, base) = (if bar.value.is_finite() { bar.value } else { 0.0 }, y(0.0));
+    let (x, w, middle) = (left + 1.5, width - 3.0, left + width / 2.0);
+    let top = y(value);
+    let _ = write!(
+        svg,
+        "<g><title>{}</title><rect class=\"s{}\" x=\"{x:.1}\" y=\"{top:.1}\" width=\"{w:.1}\" \
+         height=\"{:.1}\" rx=\"1.5\"/>",
+        escape(&bar.tip),
+        bar.colour % COLOURS,
+        (base - top).max(0.5)
+    );
+    if let Some((low, high)) = bar.band {
+        let (low, high) = (y(low), y(high));
+        let _ = write!(
+            svg,
+            "<rect class=\"band\" x=\"{:.1}\" y=\"{high:.1}\" width=\"{w:.1}\" height=\"{:.1}\"/>",
+            x,
+            (low - high).max(1.0)
+        );
+    }
+    if bar.half > 0.0 && bar.half.is_finite() {
+        let (low, high) = (y((value - bar.half).max(0.0)), y(value + bar.half));
+        let _ = write!(
+            svg,
+            "<path class=\"whisker\" d=\"M{middle:.1} {low:.1}V{high:.1}M{:.1} {low:.1}h6m-6 0\
+             M{:.1} {high:.1}h6\"/>",
+            middle - 3.0,
+            middle - 3.0
+        );
+    }
+    if let Some(published) = bar.published {
+        let at = y(published);
+        let _ = write!(
+            svg,
+            "<path class=\"published\" d=\"M{:.1} {at:.1}h{:.1}\"/><path class=\"diamond\" \
+             d=\"M{middle:.1} {:.1}l4.5 4.5l-4.5 4.5l-4.5 -4.5z\"/>",
+            left - 1.0,
+            width + 2.0,
+            at - 4.5
+        );
+    }
+    let above = bar.published.map_or(top, |p| if (y(p) - top).abs() < 13.0 { y(p) } else { top });
+    let above = above.min(top) - if bar.published.is_some() { 7.0 } else { 4.0 };
+    let _ = write!(
+        svg,
+        "<text class=\"value\" x=\"{middle:.1}\" y=\"{above:.1}\" text-anchor=\"middle\">{}</text></g>",
+        number(value)
+    );
+}
+
+/// One stack's latencies: nanoseconds and share of calls not above, ascending.
+pub(super) struct Curve<'a> {
+    pub(super) name: &'a str,
+    pub(super) colour: usize,
+    pub(super) points: &'a [(u64, f64)],
+}
+
+const SHARES: [(f64, &str); 6] =
+    [(0.0, "0"), (0.5, "50"), (0.9, "90"), (0.99, "99"), (0.999, "99.9"), (0.9999, "99.99 %")];
+const WIDE: f64 = 300.0;
+const HIGH: f64 = 170.0;
+
+/// Latencies by percentile: each further "nine" takes the same width, times are logarithmic.
+pub(super) fn percentiles(title: &str, curves: &[Curve<'_>]) -> String {
+    let times = curves.iter().flat_map(|c| c.points.iter().map(|p| p.0.max(1) as f64));
+    let (low, high) =
+        times.fold((f64::INFINITY, 1.0), |(low, high): (f64, f64), t| (low.min(t), high.max(t)));
+    let first = if low.is_finite() { low.log10().floor() } else { 0.0 };
+    let last = high.log10().ceil().max(first + 1.0);
+    let x = |share: f64| LEFT + WIDE * (-(1.0 - share.min(0.9999)).log10() / 4.0);
+    let y = |nanos: f64| TOP + HIGH * (1.0 - (nanos.log10() - first) / (last - first));
+    let mut svg = open(title, LEFT + WIDE + 18.0, TOP + HIGH + 22.0);
+    for (share, label) in SHARES {
+        let at = x(share);
+        let _ = write!(
+            svg,
+            "<line class=\"grid\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{TOP}\" y2=\"{:.1}\"/>\
+             <text class=\"tick\" x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{label}</text>",
+            TOP + HIGH,
+            TOP + HIGH + 15.0
+        );
+    }
+    for power in first as i32..=last as i32 {
+        let nanos = 10f64.powi(power);
+        let at = y(nanos);
+        let _ = write!(
+            svg,
+            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>\
+             <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            LEFT + WIDE,
+            LEFT - 6.0,
+            at + 3.5,
+            time_label(power)
+        );
+    }
+    for curve in curves.iter().filter(|curve| !curve.points.is_empty()) {
+        push_curve(&mut svg, curve, &x, &y);
+    }
+    svg.push_str("</svg>\n");
+    svg
+}
+
+fn push_curve(svg: &mut String, curve: &Curve<'_>, x: &dyn Fn(f64) -> f64, y: &dyn Fn(f64) -> f64) {
+    let mut path = String::new();
+    let (mut from, mut drawn) = (0.0, (-10.0, -10.0));
+    for (index, &(nanos, share)) in curve.points.iter().enumerate() {
+        // Every call up to `share` takes at most `nanos`: a step, thinned to what a screen shows.
+        let (left, right, at) = (x(from), x(share), y(nanos.max(1) as f64));
+        let last = index + 1 == curve.points.len();
+        if index == 0 {
+            let _ = write!(path, "M{left:.1} {at:.1}");
+        }
+        if index == 0 || last || right - drawn.0 >= 1.0 || drawn.1 - at >= 1.0 {
+            let _ = write!(path, "L{left:.1} {at:.1}L{right:.1} {at:.1}");
+            drawn = (right, at);
+        }
+        from = share;
+    }
+    let _ = write!(
+        svg,
+        "<path class=\"curve s{}\" d=\"{path}\"><title>{}</title></path>",
+        curve.colour % COLOURS,
+        escape(curve.name)
+    );
+}
+
+fn time_label(power: i32) -> String {
+    let (unit, power) = match power {
+        0..3 => ("ns", power),
+        3..6 => ("us", power - 3),
+        6..9 => ("ms", power - 6),
+        _ => ("s", power - 9),
+    };
+    format!("{} {unit}", 10u64.pow(power.max(0) as u32))
+}

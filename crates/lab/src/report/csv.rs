@@ -1,0 +1,76 @@
+//! Results as one table of plain numbers: a row a run and client, and one for the whole drive.
+
+use crate::experiment::Results;
+
+const HEADER: [&str; 16] = [
+    "experiment",
+    "variant",
+    "drive",
+    "stack",
+    "repeat",
+    "seed",
+    "seconds",
+    "name",
+    "group",
+    "bytes",
+    "calls",
+    "latency_mean_ns",
+    "latency_p50_ns",
+    "latency_p99_ns",
+    "latency_p999_ns",
+    "latency_max_ns",
+];
+
+/// All runs of these experiments as CSV with a header. The drive's own row is named `total`, has its
+/// commands as calls and no latency.
+pub fn csv(results: &[Results]) -> String {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    let never = "a vector takes every record of the header's length";
+    writer.write_record(HEADER).expect(never);
+    for results in results {
+        let experiment = &results.experiment;
+        for (v, variant) in experiment.variants.iter().enumerate() {
+            for (s, (stack, _)) in experiment.stacks.iter().enumerate() {
+                for (repeat, outcome) in results.repeats(v, s).iter().enumerate() {
+                    let seed = experiment.seed.wrapping_add(repeat as u64);
+                    let head = [
+                        experiment.name.clone(),
+                        variant.name.clone(),
+                        variant.drive.clone(),
+                        stack.clone(),
+                        repeat.to_string(),
+                        seed.to_string(),
+                        (outcome.time.0 as f64 / 1e9).to_string(),
+                    ];
+                    let drive = &outcome.drive;
+                    let total = [
+                        "total".to_owned(),
+                        String::new(),
+                        (drive.read_bytes + drive.written_bytes).to_string(),
+                        drive.commands.to_string(),
+                    ];
+                    let none = vec![String::new(); 5];
+                    let record = head.iter().chain(&total).chain(&none);
+                    writer.write_record(record).expect(never);
+                    for client in &outcome.clients {
+                        let latency = &client.latency;
+                        let own = [
+                            client.name.clone(),
+                            client.group.clone(),
+                            client.bytes.to_string(),
+                            client.calls.to_string(),
+                            latency.mean().to_string(),
+                            latency.quantile(500_000).to_string(),
+                            latency.quantile(990_000).to_string(),
+                            latency.quantile(999_000).to_string(),
+                            latency.max().to_string(),
+                        ];
+                        writer.write_record(head.iter().chain(&own)).expect(never);
+                    }
+                }
+            }
+        }
+    }
+    let bytes = writer.into_inner().expect("a vector never fails to flush");
+    String::from_utf8(bytes).expect("only texts were written")
+}

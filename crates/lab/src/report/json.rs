@@ -1,0 +1,174 @@
+//! Results for programs: every run, the statistics over repeats, every claim.
+
+use serde::Serialize;
+
+use super::summary::{ClaimRow, summarize};
+use crate::experiment::{Metric, Quantity, Results, Statistics, Subject, Units};
+use crate::outcome::{ClientOutcome, Outcome};
+
+#[derive(Serialize)]
+struct Experiment<'a> {
+    experiment: &'a str,
+    title: &'a str,
+    source: &'a str,
+    drive: &'a str,
+    seed: u64,
+    repeats: u32,
+    units: Units,
+    runs: Vec<Run<'a>>,
+    statistics: Vec<Number<'a>>,
+    expect: &'a [ClaimRow],
+}
+
+#[derive(Serialize)]
+struct Run<'a> {
+    variant: &'a str,
+    drive: &'a str,
+    stack: &'a str,
+    repeat: usize,
+    seed: u64,
+    seconds: f64,
+    total: Total,
+    clients: Vec<Client<'a>>,
+    trace_hash: String,
+}
+
+#[derive(Serialize)]
+struct Total {
+    bytes_per_s: u64,
+    iops: u64,
+    busy_percent: f64,
+}
+
+#[derive(Serialize)]
+struct Client<'a> {
+    name: &'a str,
+    group: &'a str,
+    bytes_per_s: u64,
+    iops: u64,
+    latency_ns: Latency,
+}
+
+#[derive(Serialize)]
+struct Latency {
+    mean: u64,
+    p50: u64,
+    p99: u64,
+    p999: u64,
+    max: u64,
+}
+
+#[derive(Serialize)]
+struct Number<'a> {
+    variant: &'a str,
+    stack: &'a str,
+    of: String,
+    unit: &'static str,
+    #[serde(flatten)]
+    statistics: Statistics,
+}
+
+/// `count` in a run of `nanos`, a second.
+fn per_second(count: u64, nanos: u64) -> u64 {
+    let rate = u128::from(count) * 1_000_000_000 / u128::from(nanos.max(1));
+    u64::try_from(rate).unwrap_or(u64::MAX)
+}
+
+fn client(client: &ClientOutcome, nanos: u64) -> Client<'_> {
+    let latency = &client.latency;
+    Client {
+        name: &client.name,
+        group: &client.group,
+        bytes_per_s: per_second(client.bytes, nanos),
+        iops: per_second(client.calls, nanos),
+        latency_ns: Latency {
+            mean: latency.mean(),
+            p50: latency.quantile(500_000),
+            p99: latency.quantile(990_000),
+            p999: latency.quantile(999_000),
+            max: latency.max(),
+        },
+    }
+}
+
+fn runs(results: &Results) -> Vec<Run<'_>> {
+    let experiment = &results.experiment;
+    let mut runs = Vec::new();
+    for (v, variant) in experiment.variants.iter().enumerate() {
+        for (s, (stack, _)) in experiment.stacks.iter().enumerate() {
+            for (repeat, outcome) in results.repeats(v, s).iter().enumerate() {
+                let Outcome { time, drive, .. } = outcome;
+                let bytes = drive.read_bytes + drive.written_bytes;
+                runs.push(Run {
+                    variant: &variant.name,
+                    drive: &variant.drive,
+                    stack,
+                    repeat,
+                    seed: experiment.seed.wrapping_add(repeat as u64),
+                    seconds: time.0 as f64 / 1e9,
+                    total: Total {
+                        bytes_per_s: per_second(bytes, time.0),
+                        iops: per_second(drive.commands, time.0),
+                        busy_percent: drive.busy.0 as f64 / time.0 as f64 * 100.0,
+                    },
+                    clients: outcome.clients.iter().map(|c| client(c, time.0)).collect(),
+                    trace_hash: format!("{:016x}", outcome.trace_hash),
+                });
+            }
+        }
+    }
+    runs
+}
+
+fn statistics(results: &Results) -> Vec<Number<'_>> {
+    let experiment = &results.experiment;
+    let mut numbers = Vec::new();
+    for (v, variant) in experiment.variants.iter().enumerate() {
+        for (s, (stack, _)) in experiment.stacks.iter().enumerate() {
+            let busy = Quantity { subject: Subject::Total, metric: Metric::Busy };
+            let mut quantities = vec![Quantity::TOTAL, busy];
+            for name in &variant.subjects {
+                let metrics = [Metric::Rate, Metric::Mean, Metric::P50, Metric::P99, Metric::Max];
+                quantities.extend(metrics.map(|metric| Quantity::of(name, metric)));
+            }
+            numbers.extend(quantities.iter().map(|quantity| Number {
+                variant: &variant.name,
+                stack,
+                of: quantity.to_string(),
+                unit: quantity.unit(),
+                statistics: results.statistics(v, s, quantity),
+            }));
+        }
+    }
+    numbers
+}
+
+/// One experiment as a JSON object.
+pub fn json_of_one(results: &Results) -> String {
+    let experiment = &results.experiment;
+    let summary = summarize(results);
+    let text = serde_json::to_string_pretty(&Experiment {
+        experiment: &experiment.name,
+        title: &experiment.title,
+        source: &experiment.source,
+        drive: &experiment.variants[0].drive,
+        seed: experiment.seed,
+        repeats: experiment.repeats,
+        units: experiment.units,
+        runs: runs(results),
+        statistics: statistics(results),
+        expect: &summary.claims,
+    });
+    text.expect("plain numbers and texts always serialize") + "\n"
+}
+
+/// Experiments as JSON: the object itself for one, an array for several.
+pub fn json(results: &[Results]) -> String {
+    match results {
+        [one] => json_of_one(one),
+        several => {
+            let all: Vec<_> = several.iter().map(json_of_one).collect();
+            format!("[\n{}]\n", all.join(",\n"))
+        }
+    }
+}

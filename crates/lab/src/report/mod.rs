@@ -1,0 +1,21 @@
+//! Reports of experiments: tables for people, JSON and CSV for programs, one page with charts, and
+//! the list of published numbers in `docs/reproduction.md`. All of them print one [`Summary`].
+
+mod chart;
+mod csv;
+mod html;
+mod json;
+mod markdown;
+mod number;
+mod summary;
+mod table;
+
+#[cfg(test)]
+mod tests;
+
+pub use csv::csv;
+pub use html::page;
+pub use json::{json, json_of_one};
+pub use markdown::markdown;
+pub use summary::{ClaimRow, Summary, summarize};
+pub use table::table;

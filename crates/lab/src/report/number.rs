@@ -1,0 +1,59 @@
+//! How numbers are printed: three figures that matter, no exponent, the same bytes anywhere.
+
+/// A number for a table cell.
+pub(super) fn number(value: f64) -> String {
+    let size = value.abs();
+    let decimals = match size {
+        _ if !value.is_finite() => return "n/a".to_owned(),
+        _ if size >= 100.0 => 0,
+        _ if size >= 10.0 => 1,
+        _ if size >= 1.0 => 2,
+        _ if size >= 0.001 || size == 0.0 => 3,
+        _ => 5,
+    };
+    format!("{value:.decimals$}")
+}
+
+/// A published number: as short as the source printed it.
+pub(super) fn published(value: f64) -> String {
+    let short = format!("{value}");
+    if short.len() <= 8 { short } else { number(value) }
+}
+
+/// A mean with half its confidence interval, when there is one that shows.
+pub(super) fn with_confidence(mean: f64, half: Option<f64>) -> String {
+    match half {
+        Some(half) if half.is_finite() && half > 0.0 && number(half) != number(0.0) => {
+            format!("{} ± {}", number(mean), number(half))
+        }
+        _ => number(mean),
+    }
+}
+
+/// A band in words.
+pub(super) fn band(low: Option<f64>, high: Option<f64>) -> String {
+    match (low, high) {
+        (None, None) => String::new(),
+        (Some(low), None) => format!("≥ {}", published(low)),
+        (None, Some(high)) => format!("≤ {}", published(high)),
+        (Some(low), Some(high)) => format!("{} .. {}", published(low), published(high)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: three figures that matter. Method: one value a size.
+    #[test]
+    fn numbers_are_short() {
+        let cases = [(1234.5, "1234"), (12.345, "12.3"), (1.234, "1.23"), (0.0261, "0.026")];
+        for (value, text) in cases {
+            assert_eq!(number(value), text);
+        }
+        assert_eq!((number(f64::NAN), number(0.0)), ("n/a".into(), "0.000".into()));
+        assert_eq!(with_confidence(10.0, Some(0.25)), "10.0 ± 0.250");
+        assert_eq!(band(Some(0.15), Some(0.33)), "0.15 .. 0.33");
+        assert_eq!(published(506.0), "506");
+    }
+}

@@ -1,0 +1,230 @@
+//! What every report prints: the numbers of each variant on each stack, and the verdict on each claim.
+
+use serde::Serialize;
+
+use crate::experiment::{
+    Experiment, Metric, Quantity, Results, Statistics, Subject, Units, Verdict,
+};
+
+/// An experiment's numbers and verdicts.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// The experiment's name.
+    pub name: String,
+    /// One line.
+    pub title: String,
+    /// Where the published numbers come from.
+    pub source: String,
+    /// What a reader should know besides.
+    pub note: String,
+    /// Where, how long, how often.
+    pub conditions: String,
+    /// The client that the experiment is about.
+    pub focus: String,
+    /// One row a variant and stack, in order.
+    pub rows: Vec<Row>,
+    /// One row a claim, in order.
+    pub claims: Vec<ClaimRow>,
+    /// Claims not judged because their stacks were not run.
+    pub claims_left_out: usize,
+}
+
+/// The numbers of one variant on one stack.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// The variant's name, empty when there is only one.
+    pub variant: String,
+    /// The stack.
+    pub stack: String,
+    /// Rate of the focus; absent when it does no I/O here.
+    pub focus: Option<Statistics>,
+    /// Rate of each client that does I/O.
+    pub clients: Vec<(String, Statistics)>,
+    /// Rate of the drive.
+    pub total: Statistics,
+    /// Percent of the time in which the drive had work.
+    pub busy: Statistics,
+    /// Mean latency of the focus, ms.
+    pub mean: Option<Statistics>,
+    /// Median of the focus' latency, ms.
+    pub p50: Option<Statistics>,
+    /// 99 % of the focus' latency, ms.
+    pub p99: Option<Statistics>,
+    /// Latencies of the focus in all repeats: nanoseconds and share of calls not above, ascending.
+    pub distribution: Vec<(u64, f64)>,
+}
+
+/// A claim with its verdict.
+#[derive(Clone, Debug, Serialize)]
+pub struct ClaimRow {
+    /// The claim in words.
+    pub text: String,
+    /// The variant, empty when there is only one.
+    pub variant: String,
+    /// The stack of its first place.
+    pub stack: String,
+    /// Kind of claim.
+    pub kind: crate::experiment::Kind,
+    /// Unit of the numbers.
+    pub unit: &'static str,
+    /// What the source prints.
+    pub published: Option<f64>,
+    /// What we get; for an order the smallest quotient of neighbours.
+    pub got: f64,
+    /// Lower end of the band.
+    pub low: Option<f64>,
+    /// Upper end of the band.
+    pub high: Option<f64>,
+    /// `null` when there is no band to hold.
+    pub holds: Option<bool>,
+    /// The same in words.
+    pub verdict: Verdict,
+    /// Must hold for the experiment to count as reproduced.
+    pub hard: bool,
+    /// Line of the source.
+    pub reference: String,
+    /// Mechanism of a miss.
+    pub why: String,
+    /// Quantity of the first place.
+    #[serde(skip)]
+    pub(super) subject: Subject,
+    /// Is the number a rate at one place?
+    #[serde(skip)]
+    pub(super) is_rate: bool,
+}
+
+/// The client that an experiment is about: `target`, or the first that does I/O.
+fn focus(experiment: &Experiment) -> String {
+    let mut subjects = experiment.variants.iter().flat_map(|v| &v.subjects);
+    let target = subjects.clone().find(|name| *name == "target");
+    target.or_else(|| subjects.next()).cloned().unwrap_or_default()
+}
+
+/// Computes what the reports print.
+pub fn summarize(results: &Results) -> Summary {
+    let experiment = &results.experiment;
+    let focus = focus(experiment);
+    let mut rows = Vec::new();
+    for variant in 0..experiment.variants.len() {
+        for stack in 0..experiment.stacks.len() {
+            rows.push(row(results, variant, stack, &focus));
+        }
+    }
+    let claims = experiment.claims.iter().zip(results.verdicts());
+    let claims = claims.map(|(claim, (got, verdict))| {
+        let place = &claim.places[0];
+        ClaimRow {
+            text: claim.text.clone(),
+            variant: experiment.variants[place.variant].name.clone(),
+            stack: experiment.stacks[place.stack].0.clone(),
+            kind: claim.kind,
+            unit: claim.unit,
+            published: claim.published,
+            got,
+            low: claim.low,
+            high: claim.high,
+            holds: match verdict {
+                Verdict::Holds => Some(true),
+                Verdict::DoesNotHold => Some(false),
+                Verdict::Informative => None,
+            },
+            verdict,
+            hard: claim.hard,
+            reference: claim.reference.clone(),
+            why: claim.why.clone(),
+            subject: place.quantity.subject.clone(),
+            is_rate: claim.places.len() == 1 && place.quantity.metric == Metric::Rate,
+        }
+    });
+    Summary {
+        name: experiment.name.clone(),
+        title: experiment.title.clone(),
+        source: experiment.source.clone(),
+        note: experiment.note.clone(),
+        conditions: conditions(experiment),
+        focus,
+        rows,
+        claims: claims.collect(),
+        claims_left_out: experiment.claims_left_out,
+    }
+}
+
+fn conditions(experiment: &Experiment) -> String {
+    let first = &experiment.variants[0];
+    let mut drives: Vec<&str> = Vec::new();
+    for variant in &experiment.variants {
+        if !drives.contains(&variant.drive.as_str()) {
+            drives.push(&variant.drive);
+        }
+    }
+    let units = match experiment.units {
+        Units::Si => "MB = 10^6 B",
+        Units::Suite => "MB/s as the S suite prints: clients KiB/s / 1000, total MiB/s",
+    };
+    let (seed, repeats) = (experiment.seed, u64::from(experiment.repeats));
+    let (times, seeds) = match repeats {
+        1 => (String::new(), format!("seed {seed}")),
+        n => (format!("{n} x "), format!("seeds {seed} to {}", seed.wrapping_add(n - 1))),
+    };
+    let ramp = match first.ramp.0 {
+        0 => String::new(),
+        _ => format!(" after {}", first.ramp),
+    };
+    format!("{}; {times}{}{ramp}; {seeds}; {units}", drives.join(", "), first.time)
+}
+
+fn row(results: &Results, variant: usize, stack: usize, focus: &str) -> Row {
+    let experiment = &results.experiment;
+    let it = &experiment.variants[variant];
+    let of = |quantity: &Quantity| results.statistics(variant, stack, quantity);
+    let mine = |metric| {
+        let active = it.subjects.iter().any(|name| name == focus);
+        active.then(|| of(&Quantity::of(focus, metric)))
+    };
+    let clients = it.subjects.iter();
+    let clients = clients.map(|name| (name.clone(), of(&Quantity::of(name, Metric::Rate))));
+    Row {
+        variant: it.name.clone(),
+        stack: experiment.stacks[stack].0.clone(),
+        focus: mine(Metric::Rate),
+        clients: clients.collect(),
+        total: of(&Quantity::TOTAL),
+        busy: of(&Quantity { subject: Subject::Total, metric: Metric::Busy }),
+        mean: mine(Metric::Mean),
+        p50: mine(Metric::P50),
+        p99: mine(Metric::P99),
+        distribution: distribution(results, variant, stack, focus),
+    }
+}
+
+fn distribution(results: &Results, variant: usize, stack: usize, focus: &str) -> Vec<(u64, f64)> {
+    let mut all = iofair_core::stats::histogram::Histogram::new();
+    for outcome in results.repeats(variant, stack) {
+        let wanted = |name: &str| crate::experiment::quantity::is_process_of(name, focus);
+        all.merge(&crate::experiment::quantity::merged(outcome, wanted));
+    }
+    let (mut seen, count) = (0, all.count());
+    let share = |(upper, n): (u64, u64)| {
+        seen += n;
+        (upper, seen as f64 / count as f64)
+    };
+    all.buckets().map(share).collect()
+}
+
+impl Row {
+    /// Rate of everybody but the focus.
+    pub fn others(&self, focus: &str) -> f64 {
+        self.clients.iter().filter(|(name, _)| name != focus).map(|(_, s)| s.mean).sum()
+    }
+}
+
+impl Summary {
+    /// Claims with this verdict.
+    pub fn count(&self, verdict: Verdict) -> usize {
+        self.claims.iter().filter(|claim| claim.verdict == verdict).count()
+    }
+    /// Do the variants have names?
+    pub fn has_variants(&self) -> bool {
+        self.rows.iter().any(|row| !row.variant.is_empty())
+    }
+}
