@@ -311,7 +311,8 @@ impl Controller {
             throttle.submit(&mut context!(self, now), id);
             return;
         }
-        if self.scheduler.try_merge(&mut context!(self, now), id) {
+        let mut cx = context!(self, now);
+        if self.scheduler.try_merge(&mut cx, id) {
             self.inside -= 1;
             let client = self.requests[id].client;
             self.per_client[client.index()].merged += 1;
@@ -322,8 +323,8 @@ impl Controller {
             }
             return;
         }
-        if self.tags.take_or_wait(&mut self.requests, &*self.scheduler, id) {
-            self.scheduler.submit(&mut context!(self, now), id);
+        if self.tags.take_or_wait(cx.requests, &*self.scheduler, id) {
+            self.scheduler.submit(&mut cx, id);
         } else {
             self.note(now, id, EventKind::WaitsForTag);
         }

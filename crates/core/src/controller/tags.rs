@@ -14,6 +14,7 @@ pub(super) struct Tags {
     total: u32,
     used: u32,
     waiting: [Fifo; 3],
+    waiters: u32,
 }
 
 fn class(request: &Request) -> TagClass {
@@ -27,7 +28,7 @@ fn class(request: &Request) -> TagClass {
 impl Tags {
     pub(super) fn new(total: u32) -> Self {
         assert!(total > 0, "a stack needs at least one tag");
-        Self { total, used: 0, waiting: [Fifo::new(); 3] }
+        Self { total, used: 0, waiting: [Fifo::new(); 3], waiters: 0 }
     }
     /// Takes a tag for the request or makes it wait; `true` when it got one.
     pub(super) fn take_or_wait(
@@ -43,6 +44,7 @@ impl Tags {
             requests.set_tagged(id);
         } else {
             self.waiting[class as usize].push_back(requests, id);
+            self.waiters += 1;
         }
         free
     }
@@ -65,12 +67,13 @@ impl Tags {
         });
         let (_, class, id) = heads.min_by_key(|(sequence, ..)| *sequence)?;
         self.waiting[class as usize].remove(requests, id);
+        self.waiters -= 1;
         self.used += 1;
         requests.set_tagged(id);
         Some(id)
     }
     pub(super) fn has_waiters(&self) -> bool {
-        self.waiting.iter().any(|fifo| !fifo.is_empty())
+        self.waiters > 0
     }
     fn has_room(&self, scheduler: &dyn Policy, class: TagClass) -> bool {
         let limit = scheduler.tag_limit(class, self.total).clamp(1, self.total);
