@@ -25,13 +25,19 @@ use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 use crate::Drive;
-use crate::ssd::{self, Common, Ssd};
+use crate::hdd::{self, Hdd};
+use crate::ssd::{self, Ssd};
 
 /// The profiles that are part of the program.
 const EMBEDDED: &[(&str, &str)] = &[
+    (
+        "hitachi-hts727550a9e364",
+        include_str!("../../../profiles/drives/hitachi-hts727550a9e364.toml"),
+    ),
     ("nvme-2015", include_str!("../../../profiles/drives/nvme-2015.toml")),
     ("plextor-px256m5s", include_str!("../../../profiles/drives/plextor-px256m5s.toml")),
     ("samsung-970-pro", include_str!("../../../profiles/drives/samsung-970-pro.toml")),
+    ("sata-7200-2009", include_str!("../../../profiles/drives/sata-7200-2009.toml")),
 ];
 /// Longest profile file that is read: they are a few KiB.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -162,12 +168,26 @@ struct HostTable {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum ModelTable {
+    Hdd(Box<hdd::Table>),
     Ssd(Box<ssd::Table>),
+}
+
+/// What a profile says of every kind of drive.
+#[derive(Clone, Copy, Debug)]
+pub struct Common {
+    /// Size of the drive in bytes.
+    pub capacity: u64,
+    /// Longest command in bytes.
+    pub max_request: u64,
+    /// What admission control may count on, in bytes a second.
+    pub worst_case: u64,
 }
 
 /// A kind of drive with its parameters.
 #[derive(Clone, Debug)]
 pub enum Model {
+    /// A hard disk.
+    Hdd(hdd::Parameters),
     /// A solid-state drive.
     Ssd(ssd::Parameters),
 }
@@ -329,6 +349,7 @@ impl File {
             worst_case: self.worst_case.value.0,
         };
         let model = match &self.model {
+            ModelTable::Hdd(table) => Model::Hdd(table.parameters(&common)?),
             ModelTable::Ssd(table) => Model::Ssd(table.parameters(&common)?),
         };
         let host = HostFacts {
@@ -343,6 +364,7 @@ impl Profile {
     /// Makes the drive; `seed` names everything that is random in it.
     pub fn build(&self, seed: u64) -> Box<dyn Drive + Send> {
         match &self.model {
+            Model::Hdd(parameters) => Box::new(Hdd::new(parameters.clone())),
             Model::Ssd(parameters) => Box::new(Ssd::new(parameters.clone(), seed)),
         }
     }
@@ -359,7 +381,7 @@ impl fmt::Display for Sourced {
 mod tests {
     use super::*;
 
-    const PLEXTOR: &str = EMBEDDED[1].1;
+    const PLEXTOR: &str = EMBEDDED[2].1;
 
     /// Goal: everything listed can be loaded, and every file is listed. Method: both directions.
     #[test]

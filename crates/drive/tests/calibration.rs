@@ -25,6 +25,12 @@ const EXCEPTIONS: &[(&str, &str, f64, &str)] = &[
         "order of pages becoming ready, which lets a small read pass pages that wait for their unit",
     ),
     (
+        "sata-7200-2009",
+        "8 random readers",
+        8.0,
+        "30 s are 3,000 reads: another seed moves the row by up to 4 %",
+    ),
+    (
         "samsung-970-pro",
         "N=7: target",
         14.0,
@@ -71,7 +77,8 @@ fn drift_is_caught() {
 }
 
 /// Goal: what the table says does not hang on a seed. Method: three seeds; slices shift the target by
-/// their phase, everything else by less than two percent.
+/// their phase, disks by their few random reads and lost revolutions, all else by less than two
+/// percent.
 #[test]
 fn seeds_agree() {
     let first = calibration::rows(1);
@@ -81,6 +88,9 @@ fn seeds_agree() {
             let allowed = match one.name.starts_with("slices") {
                 true if one.name.ends_with("target") => 13.0,
                 true => 4.0,
+                // 3,000 random reads of a disk, or a phase of lost revolutions.
+                false if one.drive.starts_with("sata") => 5.0,
+                false if one.drive.starts_with("hitachi") => 30.0,
                 false => 2.0,
             };
             assert!(percent < allowed, "{}: {}: {percent:.1} %", one.drive, one.name);

@@ -31,9 +31,7 @@ use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
-pub use self::parameters::{
-    Common, DeepQueue, DeepQueueTable, Duplex, LinkOrder, Parameters, Table,
-};
+pub use self::parameters::{DeepQueue, DeepQueueTable, Duplex, LinkOrder, Parameters, Table};
 
 use self::flash::Flash;
 use self::read::ReadPath;

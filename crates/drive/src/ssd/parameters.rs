@@ -3,7 +3,7 @@
 use iofair_core::time::Nanos;
 use serde::Deserialize;
 
-use crate::profile::{Invalid, Number, Rate, Size, Time};
+use crate::profile::{Common, Invalid, Number, Rate, Size, Time};
 
 /// In which order pages that are ready cross the link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
@@ -115,17 +115,6 @@ pub struct Table {
 pub struct DeepQueueTable {
     pub above: Number<u32>,
     pub overtakes: Number<u32>,
-}
-
-/// What a profile says of every kind of drive.
-#[derive(Clone, Copy, Debug)]
-pub struct Common {
-    /// Size of the drive in bytes.
-    pub capacity: u64,
-    /// Longest command in bytes.
-    pub max_request: u64,
-    /// What admission control may count on, in bytes a second.
-    pub worst_case: u64,
 }
 
 impl Table {

@@ -12,6 +12,7 @@ const ALL: [&str; 5] =
 fn parameters(name: &str) -> Parameters {
     match read(name).unwrap().model {
         Model::Ssd(parameters) => parameters,
+        Model::Hdd(_) => panic!("{name} is no solid-state drive"),
     }
 }
 /// A drive whose page reads all take the mean time, so that instants can be worked out by hand.

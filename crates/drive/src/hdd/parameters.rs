@@ -1,0 +1,162 @@
+//! The parameters of the model and how a profile writes them.
+
+use iofair_core::time::Nanos;
+use serde::Deserialize;
+
+use super::geometry::BLOCK_BYTES;
+use crate::profile::{Common, Invalid, Number, Rate, Size, Time};
+
+/// Which waiting command the arm takes next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// In order of arrival.
+    Fcfs,
+    /// The nearest block, unless the oldest command has waited longer than `age`.
+    Sstf,
+}
+
+/// Platters and arm.
+#[derive(Clone, Debug)]
+pub struct Mechanics {
+    /// Capacity in bytes.
+    pub capacity: u64,
+    /// Surfaces.
+    pub heads: u64,
+    /// One revolution.
+    pub revolution: Nanos,
+    /// Media rate of the outermost zone, bytes a second.
+    pub outer: u64,
+    /// Media rate of the innermost zone, bytes a second.
+    pub inner: u64,
+    /// Seek to the next cylinder, settling included.
+    pub seek_track: Nanos,
+    /// Seek over a third of the stroke.
+    pub seek_average: Nanos,
+    /// Seek over the whole stroke.
+    pub seek_full: Nanos,
+    /// From one surface or track to the next.
+    pub head_switch: Nanos,
+    /// More settling before a write when the arm has moved.
+    pub write_settle: Nanos,
+}
+
+/// Everything that makes one hard disk differ from another.
+#[derive(Clone, Debug)]
+pub struct Parameters {
+    /// Platters and arm.
+    pub mechanics: Mechanics,
+    /// Commands that the drive takes at once.
+    pub slots: u32,
+    /// Electronics before the arm starts for a read, or for an answer from memory.
+    pub overhead_read: Nanos,
+    /// The same for a write that goes to memory.
+    pub overhead_write: Nanos,
+    /// Interface, bytes a second.
+    pub bus: u64,
+    /// How the next command is chosen.
+    pub order: Order,
+    /// See [`Order::Sstf`].
+    pub age: Nanos,
+    /// Read-ahead segments.
+    pub segments: usize,
+    /// How many 4 KiB blocks the head reads beyond the last one asked.
+    pub read_ahead: u64,
+    /// Write cache in 4 KiB blocks.
+    pub write_cache: u64,
+    /// A flush writes the run that seek and rotation reach first, not the nearest one.
+    pub flush_by_rotation: bool,
+    /// Time of a flush beside what it writes.
+    pub flush: Nanos,
+    /// Longest command in bytes.
+    pub max_request: u64,
+    /// What admission control may count on, in bytes a second.
+    pub worst_case: u64,
+}
+
+/// The `[model.hdd]` table of a profile.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "the fields of Parameters and Mechanics, as written")]
+pub struct Table {
+    pub slots: Number<u32>,
+    pub overhead_read: Number<Time>,
+    pub overhead_write: Number<Time>,
+    pub bus: Number<Rate>,
+    pub order: Number<Order>,
+    pub age: Number<Time>,
+    pub segments: Number<usize>,
+    pub read_ahead: Number<Size>,
+    pub write_cache: Number<Size>,
+    pub flush_by_rotation: Number<bool>,
+    pub flush: Number<Time>,
+    pub heads: Number<u64>,
+    pub revolution: Number<Time>,
+    pub outer: Number<Rate>,
+    pub inner: Number<Rate>,
+    pub seek_track: Number<Time>,
+    pub seek_average: Number<Time>,
+    pub seek_full: Number<Time>,
+    pub head_switch: Number<Time>,
+    pub write_settle: Number<Time>,
+}
+
+impl Table {
+    /// The parameters, if they can be simulated.
+    pub fn parameters(&self, common: &Common) -> Result<Parameters, Invalid> {
+        let mechanics = Mechanics {
+            capacity: common.capacity,
+            heads: self.heads.value,
+            revolution: self.revolution.value.0,
+            outer: self.outer.value.0,
+            inner: self.inner.value.0,
+            seek_track: self.seek_track.value.0,
+            seek_average: self.seek_average.value.0,
+            seek_full: self.seek_full.value.0,
+            head_switch: self.head_switch.value.0,
+            write_settle: self.write_settle.value.0,
+        };
+        let parameters = Parameters {
+            mechanics,
+            slots: self.slots.value,
+            overhead_read: self.overhead_read.value.0,
+            overhead_write: self.overhead_write.value.0,
+            bus: self.bus.value.0,
+            order: self.order.value,
+            age: self.age.value.0,
+            segments: self.segments.value,
+            read_ahead: self.read_ahead.value.0 / BLOCK_BYTES,
+            write_cache: self.write_cache.value.0 / BLOCK_BYTES,
+            flush_by_rotation: self.flush_by_rotation.value,
+            flush: self.flush.value.0,
+            max_request: common.max_request,
+            worst_case: common.worst_case,
+        };
+        parameters.check()?;
+        Ok(parameters)
+    }
+}
+
+impl Parameters {
+    fn check(&self) -> Result<(), Invalid> {
+        let m = &self.mechanics;
+        let rules = [
+            (self.slots >= 1 && self.slots <= 65_536, "slots", "1 to 65536"),
+            (m.heads >= 1 && m.heads <= 64, "heads", "1 to 64"),
+            (m.revolution >= Nanos::from_millis(1), "revolution", "at least 1ms"),
+            (m.inner >= 1_000_000, "inner", "at least 1MB/s"),
+            (m.outer >= m.inner && m.outer <= 10_000_000_000, "outer", "from inner to 10GB/s"),
+            (m.seek_track <= m.seek_average, "seek-average", "at least seek-track"),
+            (m.seek_average <= m.seek_full, "seek-full", "at least seek-average"),
+            (m.seek_full <= Nanos::from_secs(1), "seek-full", "at most 1s"),
+            (m.head_switch < m.revolution, "head-switch", "less than a revolution"),
+            (self.bus >= 1_000_000, "bus", "at least 1MB/s"),
+            (self.segments >= 1 && self.segments <= 1_024, "segments", "1 to 1024"),
+            (self.read_ahead >= 1, "read-ahead", "at least 4KiB"),
+            (self.write_cache >= 1, "write-cache", "at least 4KiB"),
+            (m.capacity >= 1_000_000_000, "capacity", "at least 1GB"),
+        ];
+        let broken = rules.into_iter().find(|(holds, ..)| !holds);
+        broken.map_or(Ok(()), |(_, key, allowed)| Err(Invalid { key, allowed }))
+    }
+}
