@@ -12,6 +12,7 @@
 //! Adding a policy is one file beside this one, whose `//!` is its manual page, its `mod` line, and its
 //! row.
 
+pub mod bfq;
 pub mod mq_deadline;
 pub mod none;
 pub mod noop;
@@ -174,7 +175,8 @@ pub struct Row {
 }
 
 /// Every policy there is.
-pub static REGISTRY: &[&Row] = &[&none::ROW, &noop::ROW, &mq_deadline::ROW];
+pub static REGISTRY: &[&Row] =
+    &[&none::ROW, &noop::ROW, &mq_deadline::ROW, &bfq::ROW, &bfq::ROW_4_18];
 
 /// The row of this name or short name.
 pub fn find(name: &str) -> Option<&'static Row> {

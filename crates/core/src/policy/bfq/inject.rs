@@ -1,0 +1,229 @@
+//! Injection: serving others while an empty queue is waited for, as much as it does not notice; and
+//! wakers, queues whose answers make others go on.
+//!
+//! How much may be injected is learned a queue: the time from the arrival of a request that was
+//! waited for to its answer is compared with the time that it takes alone.
+
+use crate::policy::Context;
+use crate::request::RequestId;
+use crate::time::{Instant, Nanos};
+
+use super::Bfq;
+use super::queue::{LARGE_ON_FLASH, QueueId};
+
+/// After the limit was lowered nothing is learned for so long.
+const LEARN_AFTER: Nanos = Nanos::from_millis(10);
+/// After so long all is learned anew.
+const RELEARN_AFTER: Nanos = Nanos::from_secs(1);
+/// A change of habits makes it learn anew, not sooner than this.
+const RELEARN_ON_CHANGE: Nanos = Nanos::from_millis(100);
+/// An arrival so shortly after another queue's answer may have been woken by it.
+const WAKE_WITHIN: Nanos = Nanos::from_millis(4);
+/// So many arrivals in a row make a waker.
+const WAKES: u8 = 3;
+/// Queues looked at for one to inject from. The original looks at all; nearly always the first will
+/// do, and the bound keeps the cost of a request independent of the number of queues.
+const SEARCH_MAX: usize = 32;
+
+/// The request whose time is being taken.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Sample {
+    arrived: Instant,
+    /// The request is the next one that the queue in service sends.
+    expected: bool,
+    request: Option<RequestId>,
+    /// Something was injected meanwhile.
+    injected: bool,
+}
+
+impl Bfq {
+    /// Forgets what was learned about a queue.
+    pub(super) fn relearn_injection(&mut self, now: Instant, id: QueueId) {
+        let habits = &mut self.queues[id].habits;
+        habits.alone_time = Nanos::ZERO;
+        habits.inject_limit = u32::from(!habits.short_think);
+        habits.limit_lowered = now;
+        self.sample.request = None;
+    }
+    pub(super) fn relearn_on_change(&mut self, now: Instant, id: QueueId) {
+        let habits = &self.queues[id].habits;
+        let settled = habits.limit_lowered + RELEARN_ON_CHANGE <= now || !habits.short_think;
+        if habits.alone_time == Nanos::ZERO && settled {
+            self.relearn_injection(now, id);
+        }
+    }
+    /// A request comes to an empty synchronous queue: is it one to learn from?
+    pub(super) fn sample_arrival(&mut self, now: Instant, id: QueueId) {
+        if self.queues[id].habits.limit_lowered + RELEARN_AFTER <= now {
+            self.relearn_injection(now, id);
+        }
+        let habits = &self.queues[id].habits;
+        let calm = self.in_driver == 0;
+        let known = habits.alone_time > Nanos::ZERO && self.sample.injected && !calm;
+        let due = habits.limit_lowered + LEARN_AFTER <= now;
+        if self.in_service == Some(id) && (calm || known) && due {
+            self.sample.arrived = now;
+            self.sample.expected = true;
+            self.sample.injected &= !calm;
+        }
+    }
+    /// The queue in service sends a request.
+    pub(super) fn sample_dispatch(&mut self, request: RequestId) {
+        if core::mem::take(&mut self.sample.expected) {
+            self.sample.request = Some(request);
+        }
+    }
+    /// The drive answered, and still counts the request among those that it has.
+    pub(super) fn sample_complete(&mut self, cx: &mut Context<'_>, id: QueueId, of: RequestId) {
+        if self.sample.request != Some(of) {
+            return;
+        }
+        let took = cx.now.since(self.sample.arrived);
+        let (injected, alone) = (self.sample.injected, self.in_driver == 1);
+        let most = self.queueing.peak;
+        let habits = &mut self.queues[id].habits;
+        let before = habits.inject_limit;
+        if habits.alone_time > Nanos::ZERO && injected {
+            let threshold = habits.alone_time * 3 / 2;
+            if took >= threshold && before > 0 {
+                habits.inject_limit -= 1;
+                habits.limit_lowered = cx.now;
+            } else if took < threshold && before <= most {
+                habits.inject_limit += 1;
+            }
+        }
+        let unknown = habits.alone_time == Nanos::ZERO;
+        if (unknown && alone) || took < habits.alone_time {
+            if unknown {
+                habits.inject_limit = before.max(1);
+            }
+            habits.alone_time = took;
+        } else if !injected && alone {
+            habits.alone_time = took;
+        }
+        let limit = habits.inject_limit;
+        self.sample.request = None;
+        self.sample.injected = false;
+        if limit != before {
+            cx.decide(self.subject(id), "inject: limit", [u64::from(limit), took.0]);
+        }
+    }
+
+    /// Whose request to send while the queue in service is waited for.
+    pub(super) fn choose_injected(&mut self, cx: &mut Context<'_>, id: QueueId) -> Option<QueueId> {
+        if !self.settings.injection {
+            return None;
+        }
+        let queue = &self.queues[id];
+        let can = |other: &QueueId| self.queues[*other].busy && self.next_fits(cx, *other);
+        let own = self.own_async(cx, id).filter(can);
+        let waker = || queue.waker.filter(can);
+        let woken = || queue.woken_first.filter(can);
+        let (chosen, rule) = if let Some(own) = own {
+            (own, "inject: own writes")
+        } else if let Some(waker) = waker() {
+            (waker, "inject: waker")
+        } else if let Some(woken) = woken() {
+            (woken, "inject: woken")
+        } else {
+            let free =
+                !queue.raise.is_raised() || self.raised_busy > 1 || !queue.habits.short_think;
+            let free = free && !self.idling_boosts_throughput(id);
+            let found = if free { self.search_injected(cx, id) } else { None };
+            (found?, "inject: another")
+        };
+        cx.decide(self.subject(chosen), rule, [u64::from(self.in_driver), 0]);
+        Some(chosen)
+    }
+    /// The asynchronous queue that the client of a queue uses, if the client's write is next there.
+    fn own_async(&self, cx: &Context<'_>, id: QueueId) -> Option<QueueId> {
+        let client = self.queues[id].client?;
+        let weak = self.clients.get(client.index())?.writes?;
+        let queue = self.queues.alive(weak)?;
+        let next = self.queues[queue].next?;
+        (cx.requests[next].client == client).then_some(queue)
+    }
+    fn search_injected(&mut self, cx: &Context<'_>, id: QueueId) -> Option<QueueId> {
+        let queue = &self.queues[id];
+        let always = !queue.raise.is_raised() || !queue.habits.short_think;
+        let mut limit = queue.habits.inject_limit;
+        let waited = self.wait_started + self.settings.slice_idle <= cx.now;
+        let unknown = queue.habits.alone_time == Nanos::ZERO;
+        if limit == 0 && unknown && queue.waiting && waited {
+            limit = 1;
+        }
+        if self.in_driver >= limit {
+            return None;
+        }
+        let mut at = self.queues.newest();
+        for _ in 0..SEARCH_MAX {
+            let other = at?;
+            let candidate = &self.queues[other];
+            at = candidate.older;
+            let Some(next) = candidate.next else { continue };
+            if !(always || candidate.raise.is_raised()) || !self.next_fits(cx, other) {
+                continue;
+            }
+            let large = !self.rotational && cx.requests[next].length >= LARGE_ON_FLASH;
+            let limit = if large { limit.min(1) } else { limit };
+            if self.in_driver < limit {
+                self.sample.injected = true;
+                return Some(other);
+            }
+        }
+        None
+    }
+
+    /// A request comes to an empty queue: did another queue's answer bring it about?
+    pub(super) fn check_waker(&mut self, cx: &mut Context<'_>, id: QueueId) {
+        let Some(last) = self.last_completed.and_then(|weak| self.queues.alive(weak)) else {
+            return;
+        };
+        let queue = &self.queues[id];
+        let late = cx.now.since(self.rate.last_completion()) >= WAKE_WITHIN;
+        let known = last == id || queue.waker == Some(last);
+        if late || known || queue.habits.short_think || queue.dispatched > 0 {
+            return;
+        }
+        let suspect = Some(self.queues.weak(last));
+        let queue = &mut self.queues[id];
+        if queue.suspected_waker == suspect {
+            queue.waker_detections += 1;
+        } else {
+            (queue.suspected_waker, queue.waker_detections) = (suspect, 1);
+        }
+        if queue.waker_detections == WAKES {
+            queue.suspected_waker = None;
+            self.forget_waker(id);
+            self.link_waker(id, last);
+            cx.decide(self.subject(id), "waker: found", [u64::from(last.0), 0]);
+        }
+    }
+    fn link_waker(&mut self, id: QueueId, waker: QueueId) {
+        let first = self.queues[waker].woken_first.replace(id);
+        let queue = &mut self.queues[id];
+        (queue.waker, queue.woken_next, queue.woken_previous) = (Some(waker), first, None);
+        if let Some(first) = first {
+            self.queues[first].woken_previous = Some(id);
+        }
+    }
+    fn forget_waker(&mut self, id: QueueId) {
+        let queue = &mut self.queues[id];
+        let Some(waker) = queue.waker.take() else { return };
+        let (next, previous) = (queue.woken_next.take(), queue.woken_previous.take());
+        match previous {
+            Some(previous) => self.queues[previous].woken_next = next,
+            None => self.queues[waker].woken_first = next,
+        }
+        if let Some(next) = next {
+            self.queues[next].woken_previous = previous;
+        }
+    }
+    /// The queue goes: it wakes nobody and is woken by nobody any more.
+    pub(super) fn forget_wakers(&mut self, id: QueueId) {
+        self.forget_waker(id);
+        while let Some(woken) = self.queues[id].woken_first {
+            self.forget_waker(woken);
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! `bfq`: budget fair queueing. Every client gets the share of the drive that its weight promises,
+//! whatever the others do, and the drive is still kept busy.
+//!
+//! **Idea.** The drive is given to one queue at a time, for a *budget* of sectors. Queues take their
+//! turns by B-WF2Q+ ([`crate::parts::wf2q`]), so that the sectors served to any two stay in proportion
+//! to their weights at every moment, to within about one budget of each and one request:
+//!
+//! ```text
+//! who is next      the smallest F among those with S <= V          (weight w, budget B)
+//! at activation    S = max(V, F)     F = S + B / w
+//! at expiry        F = S + service / w,  the time instead of the service for slow queues
+//! ```
+//!
+//! A queue that is empty but about to send more is *waited for* (`slice_idle`), else a client that
+//! sends one request at a time would lose its turn after each. Waiting costs throughput on a drive that
+//! does many things at once; so it is done only where it boosts throughput (a head that need not move)
+//! or is owed (sharing is asymmetric: weights, classes or groups differ), and while it lasts others'
+//! requests are *injected*, as many as the waited-for queue was found not to notice.
+//!
+//! **Where to read what.** A request's way: `arrive` (which queue; does it preempt), `select` (whose
+//! request is sent; what an answer brings about). A queue's slot: `budget`, `idle`, `inject`. What the
+//! drive can do: `rate`. Who is favoured: `raise`. Who shares a queue: `merge`. Who there is: `members`,
+//! `queue`, `activity`.
+//!
+//! **Queues.** Reads and writes that somebody waits for go to one queue a client; buffered writes to
+//! queues shared by the group, one a class and priority level. A level weighs `(8 - level) * 10`. With
+//! groups (`prop`), groups share by their contracts' weights and classes, and the queues of a group
+//! share what the group gets; without, all clients share by their priorities.
+//!
+//! **How a slot ends, and what it says about the next budget** (between max/32 and max, which is what
+//! the drive does at its peak in `timeout_sync`):
+//!
+//! | end | next budget |
+//! |---|---|
+//! | budget exhausted | four times as much |
+//! | budget timeout | twice as much |
+//! | waited for in vain, requests in the drive | twice as much |
+//! | waited for in vain | less by 4/32 of the largest |
+//! | no more requests, not waited for | what it received |
+//! | preempted | the same |
+//!
+//! A slow queue (seeky, or half the largest budget not reached after 20 ms) and one that times out with
+//! a third of its budget left are charged `max * time / timeout_sync`, if that is more.
+//!
+//! **Two rows.** `bfq` is the algorithm after the series of 2018 to 2021 (Linux 5.14): injection,
+//! wakers, no waiting in symmetric scenarios by real counts, preemption by weight and class, stable
+//! merge. `bfq-4.18` is what the distributions of 2018 had: the same with these switched off, and with
+//! buffered writes charged ten times their length.
+//!
+//! **Source.** Checconi and Valente, "High throughput disk scheduling with fair bandwidth
+//! distribution" (2010); Valente and Avanzini, "Evolution of the BFQ storage-I/O scheduler" (2015);
+//! Linux `block/bfq-iosched.c` and `Documentation/block/bfq-iosched.rst`; policies.md A0, A16, A17.
+//!
+//! **Where we differ.** Times are nanoseconds, not ticks. The budget counts as known after eleven
+//! slots (the kernel's average of 194 on a scale of 256). A search for somebody to inject looks at 32
+//! queues, not at all. Think time is taken whenever a queue has nothing outstanding, waited for or not.
+//! A changed class counts at once for a queue that waits, and at the end of its slot for one in
+//! service. Tests of stock 4.18 that no source pins down (think time against the whole `slice_idle`,
+//! no waiting for queues of a large burst) follow the later code.
+
+mod activity;
+mod arrive;
+mod budget;
+mod idle;
+mod inject;
+mod members;
+mod merge;
+mod queue;
+mod raise;
+mod rate;
+mod select;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::{Build, Context, Gauges, Policy, Role, Row, TagClass};
+use crate::group::{Change, GroupId};
+use crate::parts::sorted_fifo::Sorted;
+use crate::parts::tree::Arena;
+use crate::parts::wf2q::Hierarchy;
+use crate::request::RequestId;
+use crate::time::Instant;
+use crate::unit::Sectors;
+
+use queue::{QueueId, Queues, WeakQueue};
+
+/// The improved one.
+pub static ROW: Row = Row {
+    name: "bfq",
+    short: "bfq",
+    role: Role::Scheduler { groups: true },
+    summary: "budget fair queueing: shares by weight, with injection (Linux 5.14)",
+    file: "bfq/mod.rs",
+    parameters: settings::PARAMETERS,
+    overrides: &[],
+    build,
+};
+
+/// Stock BFQ of Linux 4.18.
+pub static ROW_4_18: Row = Row {
+    name: "bfq-4.18",
+    short: "bfq-4.18",
+    role: Role::Scheduler { groups: true },
+    summary: "budget fair queueing as in stock Linux 4.18, without injection",
+    file: "bfq/mod.rs",
+    parameters: settings::PARAMETERS,
+    overrides: settings::OVERRIDES_4_18,
+    build,
+};
+
+fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
+    Box::new(Bfq::new(build))
+}
+
+/// The scheduler's whole state.
+struct Bfq {
+    settings: settings::Settings,
+    /// Does it share between groups?
+    by_groups: bool,
+    rotational: bool,
+    scheduler: Hierarchy,
+    queues: Queues,
+    /// Queues by the index of their entity, groups by that of theirs.
+    queue_of: Vec<QueueId>,
+    group_of: Vec<GroupId>,
+    /// Each live request's queue, by its slot.
+    owners: Vec<QueueId>,
+    clients: Vec<members::ClientState>,
+    groups: Vec<members::GroupState>,
+    /// Requests by sector, and queues by the sector of their next request.
+    sorted: Sorted,
+    positions: Arena<Sectors, merge::Positioned>,
+    activity: activity::Activity,
+    rate: rate::PeakRate,
+    queueing: rate::Queueing,
+    burst: raise::Burst,
+    sample: inject::Sample,
+    in_service: Option<QueueId>,
+    /// Where the queue in service sent its last request to.
+    in_service_position: Sectors,
+    slot_started: Instant,
+    wait_started: Instant,
+    /// The queue in service is empty and waited for until then.
+    wait_until: Option<Instant>,
+    /// Nothing was to be sent when last asked, and nothing happened since.
+    holds: bool,
+    /// Requests that the drive has from us, and that we hold.
+    in_driver: u32,
+    queued: u32,
+    /// Busy queues that are raised.
+    raised_busy: u32,
+    /// There were some after the last arrival or answer. Tags go by this, so that they do not depend on
+    /// how often somebody asks for a request.
+    raised_for_tags: bool,
+    /// Average of 256 a budget handed out: how far the estimate of the peak rate can be trusted.
+    budgets_assigned: u64,
+    /// The largest budget, given or estimated.
+    budget_limit: Sectors,
+    /// Whose request was answered last, unless the queue is shared.
+    last_completed: Option<WeakQueue>,
+}
+
+impl Bfq {
+    fn new(build: &Build<'_>) -> Self {
+        let settings = settings::Settings::new(build.values);
+        let rotational = build.facts.rotational;
+        Self {
+            settings,
+            by_groups: build.groups,
+            rotational,
+            scheduler: Hierarchy::new(),
+            queues: Queues::default(),
+            queue_of: Vec::new(),
+            group_of: Vec::new(),
+            owners: Vec::new(),
+            clients: Vec::new(),
+            groups: Vec::new(),
+            sorted: Sorted::new(),
+            positions: Arena::new(),
+            activity: activity::Activity::new(),
+            rate: rate::PeakRate::new(rotational),
+            queueing: rate::Queueing::new(settings.queueing_threshold),
+            burst: raise::Burst::new(),
+            sample: inject::Sample::default(),
+            in_service: None,
+            in_service_position: Sectors::ZERO,
+            slot_started: Instant::ZERO,
+            wait_started: Instant::ZERO,
+            wait_until: None,
+            holds: false,
+            in_driver: 0,
+            queued: 0,
+            raised_busy: 0,
+            raised_for_tags: false,
+            budgets_assigned: 0,
+            budget_limit: Self::first_limit(settings.max_budget),
+            last_completed: None,
+        }
+    }
+}
+
+impl Policy for Bfq {
+    fn submit(&mut self, cx: &mut Context<'_>, id: RequestId) {
+        self.on_submit(cx, id);
+        self.raised_for_tags = self.raised_busy > 0;
+    }
+    fn try_merge(&mut self, cx: &mut Context<'_>, id: RequestId) -> bool {
+        self.on_try_merge(cx, id)
+    }
+    fn dispatch(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
+        self.on_dispatch(cx)
+    }
+    fn complete(&mut self, cx: &mut Context<'_>, id: RequestId) {
+        self.on_complete(cx, id);
+        self.raised_for_tags = self.raised_busy > 0;
+    }
+    fn next_wakeup(&self) -> Option<Instant> {
+        self.wait_until
+    }
+    fn change(&mut self, cx: &mut Context<'_>, change: Change) {
+        self.on_change(cx, change);
+    }
+    fn tag_limit(&self, class: TagClass, tags: u32) -> u32 {
+        self.tags_for(class, tags)
+    }
+    fn observe(&self, gauges: &mut dyn Gauges) {
+        gauges.gauge("bfq_peak_rate_bytes_per_s", self.rate.bytes_per_s());
+        gauges.gauge("bfq_max_budget_bytes", self.max_budget().bytes());
+        gauges.gauge("bfq_busy_queues", u64::from(self.scheduler.busy_queues_total()));
+        gauges.gauge("bfq_raised_queues", u64::from(self.raised_busy));
+        gauges.gauge("bfq_busy_groups", u64::from(self.activity.groups()));
+        gauges.gauge("bfq_waiting", u64::from(self.wait_until.is_some()));
+    }
+}
