@@ -9,8 +9,11 @@ use iofair_core::unit::Sectors;
 
 use crate::scenario::{Host, Layout, Writeback};
 
-/// Names of the presets, with what builds each.
-pub const PRESETS: &[(&str, fn() -> Host)] = &[
+/// A preset: its name and what builds it.
+pub type Preset = (&'static str, fn() -> Host);
+
+/// All presets.
+pub const PRESETS: &[Preset] = &[
     ("host-2018", host_2018),
     ("host-970-pro", host_970_pro),
     ("host-nvme-2015", host_nvme_2015),

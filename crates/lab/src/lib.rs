@@ -1,11 +1,20 @@
 //! The lab: the engine in virtual time against models of drives.
 //!
 //! Deterministic: no wall clock, no thread inside a run, no hash-map iteration, no socket. One
-//! [`scenario::Scenario`] with one seed gives one [`outcome::Outcome`], on any machine.
+//! [`scenario::Scenario`] with one seed gives one [`outcome::Outcome`], on any machine. [`simulate`] does
+//! it; [`simulate_with`] lets an [`observe::Observer`] watch.
 #![forbid(unsafe_code)]
 
+mod cache;
+mod client;
 pub mod experiment;
 pub mod host;
+pub mod observe;
 pub mod outcome;
 pub mod report;
+mod run;
 pub mod scenario;
+mod sim;
+mod world;
+
+pub use run::{RunError, simulate, simulate_on, simulate_with};

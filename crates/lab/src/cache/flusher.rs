@@ -1,0 +1,102 @@
+//! The flusher: writes dirty pages back in chunks of 4 MiB or more, the longest dirty file first.
+//!
+//! It works while more than the background limit is dirty, or a file has been dirty for 30 s (looked at
+//! each 5 s). It has as many requests under way as there are tags, because that is where the kernel's
+//! flusher sleeps.
+
+use std::collections::VecDeque;
+
+use iofair_core::group::ClientId;
+use iofair_core::request::{Flags, Operation};
+use iofair_core::time::Nanos;
+use iofair_core::unit::Sectors;
+
+use super::Cache;
+use crate::world::engine::{Engine, FileRange};
+
+/// The kernel's `dirty_writeback_centisecs`.
+pub(crate) const PERIOD: Nanos = Nanos::from_secs(5);
+/// The kernel's `dirty_expire_centisecs`.
+const EXPIRE: Nanos = Nanos::from_secs(30);
+
+/// One flusher.
+#[derive(Debug)]
+pub(crate) struct Flusher {
+    client: ClientId,
+    /// Dirty files, the next one first.
+    pub(super) queue: VecDeque<usize>,
+    /// What is left of the present turn.
+    chunk_left: Sectors,
+    under_way: u32,
+}
+
+impl Flusher {
+    pub(super) fn new(client: ClientId) -> Self {
+        Self { client, queue: VecDeque::new(), chunk_left: Sectors::ZERO, under_way: 0 }
+    }
+}
+
+impl Cache {
+    /// A flusher looks whether something is to be done. Call after pages became dirty.
+    pub(crate) fn write_back(&mut self, file: usize, engine: &mut Engine<'_>) {
+        self.flush_domain(self.files[file].domain, engine);
+    }
+    /// A flusher's periodic look.
+    pub(crate) fn on_timer(&mut self, actor: u32, engine: &mut Engine<'_>) {
+        let domain = (actor - self.setup.first_actor) as usize;
+        self.flush_domain(domain, engine);
+        engine.wake(engine.now + PERIOD, self.token(domain));
+    }
+    /// One of a flusher's requests is answered.
+    pub(crate) fn on_done(&mut self, actor: u32, length: Sectors, engine: &mut Engine<'_>) {
+        let domain = (actor - self.setup.first_actor) as usize;
+        let state = &mut self.domains[domain];
+        state.throttle.written(length);
+        state.flusher.under_way -= 1;
+        self.flush_domain(domain, engine);
+    }
+
+    fn flush_domain(&mut self, index: usize, engine: &mut Engine<'_>) {
+        let token = self.token(index);
+        let domain = &mut self.domains[index];
+        let (throttle, flusher) = (&mut domain.throttle, &mut domain.flusher);
+        while flusher.under_way < self.setup.depth {
+            let Some(file) = flusher.queue.front() else { return };
+            let file = &mut self.files[*file];
+            let expired = file.dirty_since + EXPIRE <= engine.now;
+            if !expired && !throttle.is_above_background() {
+                return;
+            }
+            if flusher.chunk_left == Sectors::ZERO {
+                flusher.chunk_left = Sectors::from_bytes_ceil(throttle.chunk());
+            }
+            let run = file.pages.take(self.setup.longest.min(flusher.chunk_left));
+            if let Some((offset, length)) = run {
+                throttle.sent(length);
+                flusher.chunk_left = Sectors(flusher.chunk_left.0.saturating_sub(length.0));
+                let range = FileRange {
+                    token,
+                    client: flusher.client,
+                    operation: Operation::Write,
+                    flags: Flags::NONE,
+                    file: file.file,
+                    offset,
+                    length,
+                    longest: self.setup.longest,
+                };
+                flusher.under_way += engine.send(range);
+            }
+            let turn_over = flusher.chunk_left == Sectors::ZERO || file.pages.count() == 0;
+            if turn_over {
+                flusher.chunk_left = Sectors::ZERO;
+                let front = flusher.queue.pop_front().expect("just looked at");
+                file.queued = file.pages.count() > 0;
+                if file.queued {
+                    // What is dirty now is younger than what was just written.
+                    file.dirty_since = engine.now;
+                    flusher.queue.push_back(front);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Processes: what each does between its calls, and what it sees of them.
+//!
+//! Three kinds: [`direct`] (one request or several for each call, no page cache; buffered random reads
+//! are the same, because nothing is read ahead for them), [`read_ahead`] (buffered sequential reads) and
+//! [`write`] (buffered writes). Each is a state machine that is woken by its timers ([`Process::on_timer`])
+//! and by the completions of its requests ([`Process::on_done`]).
+
+pub(crate) mod direct;
+pub(crate) mod pace;
+pub(crate) mod read_ahead;
+pub(crate) mod tally;
+pub(crate) mod write;
+
+use iofair_core::group::ClientId;
+use iofair_core::request::{Flags, Operation};
+use iofair_core::time::{Instant, Nanos};
+use iofair_core::unit::Sectors;
+use iofair_drive::random::Random;
+
+use crate::cache::Cache;
+use crate::scenario::{Job, Pattern};
+use crate::sim::Token;
+use crate::world::engine::{Ask, Engine, FileRange};
+use pace::Pacer;
+use tally::Tally;
+
+impl Pattern {
+    /// Does it write?
+    pub fn writes(self) -> bool {
+        matches!(self, Self::SequentialWrite | Self::RandomWrite)
+    }
+    /// Does it go in order?
+    pub fn is_sequential(self) -> bool {
+        matches!(self, Self::SequentialRead | Self::SequentialWrite)
+    }
+}
+
+/// What every kind of process has.
+pub(crate) struct Base {
+    pub(crate) actor: u32,
+    pub(crate) client: ClientId,
+    pub(crate) job: Job,
+    /// Of its file.
+    pub(crate) file_size: Sectors,
+    pub(crate) pacer: Pacer,
+    pub(crate) random: Random,
+    pub(crate) tally: Tally,
+    pub(crate) turnaround: Nanos,
+    pub(crate) turnaround_spread: u32,
+    /// Next offset of a sequential pattern.
+    pub(crate) position: Sectors,
+}
+
+impl Base {
+    fn token(&self, slot: u32) -> Token {
+        Token { actor: self.actor, slot }
+    }
+    fn wake(&self, engine: &mut Engine<'_>, at: Instant, slot: u32) {
+        engine.wake(at, self.token(slot));
+    }
+    /// Processor time before a request.
+    fn draw_turnaround(&mut self) -> Nanos {
+        match self.turnaround_spread {
+            0 => self.turnaround,
+            spread => Nanos(self.random.around(self.turnaround.0, spread)),
+        }
+    }
+    /// Where the next call goes.
+    fn next_offset(&mut self) -> Sectors {
+        let block = self.job.block.0;
+        if !self.job.pattern.is_sequential() {
+            return Sectors(self.random.below(self.file_size.0 / block) * block);
+        }
+        let offset = self.position;
+        let next = offset.0 + block;
+        // A rest of the file that is shorter than a block is never reached.
+        self.position = Sectors(if next + block > self.file_size.0 { 0 } else { next });
+        offset
+    }
+    /// Sends a range of the file, in as many requests as its place and `longest` need; their number.
+    fn send(&self, engine: &mut Engine<'_>, range: Range, longest: Sectors) -> u32 {
+        let Range { slot, operation, flags, offset, length } = range;
+        let (token, client, file) = (self.token(slot), self.client, self.actor as usize);
+        engine.send(FileRange { token, client, operation, flags, file, offset, length, longest })
+    }
+    /// Sends a flush.
+    fn flush(&self, engine: &mut Engine<'_>, slot: u32) {
+        engine.submit(Ask {
+            token: self.token(slot),
+            client: self.client,
+            operation: Operation::Flush,
+            flags: Flags::NONE,
+            start: Sectors::ZERO,
+            length: Sectors::ZERO,
+        });
+    }
+}
+
+/// A range of a file to be sent.
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    slot: u32,
+    operation: Operation,
+    flags: Flags,
+    offset: Sectors,
+    length: Sectors,
+}
+
+/// One process.
+pub(crate) struct Process {
+    pub(crate) name: String,
+    pub(crate) group: String,
+    pub(crate) base: Base,
+    pub(crate) kind: Kind,
+}
+
+/// How it does its calls.
+pub(crate) enum Kind {
+    Direct(direct::Direct),
+    ReadAhead(read_ahead::ReadAhead),
+    Write(write::Write),
+}
+
+impl Process {
+    /// One of its timers is due; the first ones are set by the world, one a slot.
+    pub(crate) fn on_timer(&mut self, engine: &mut Engine<'_>, cache: &mut Cache, slot: u32) {
+        match &mut self.kind {
+            Kind::Direct(direct) => direct.on_timer(&mut self.base, engine, slot),
+            Kind::ReadAhead(reader) => reader.on_timer(&mut self.base, engine),
+            Kind::Write(writer) => writer.on_timer(&mut self.base, engine, cache),
+        }
+    }
+    /// One of its requests is answered.
+    pub(crate) fn on_done(&mut self, engine: &mut Engine<'_>, cache: &mut Cache, done: Answered) {
+        match &mut self.kind {
+            Kind::Direct(direct) => direct.on_done(&mut self.base, engine, done.slot),
+            Kind::ReadAhead(reader) => reader.on_done(&mut self.base, engine, done.slot),
+            Kind::Write(writer) => writer.on_done(&mut self.base, engine, cache, done),
+        }
+    }
+    /// Timers to start with: one a slot.
+    pub(crate) fn slots(&self) -> u32 {
+        match &self.kind {
+            Kind::Direct(_) => self.base.job.depth.max(1),
+            _ => 1,
+        }
+    }
+}
+
+/// An answered request, as its process knows it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answered {
+    pub(crate) slot: u32,
+    pub(crate) length: Sectors,
+}

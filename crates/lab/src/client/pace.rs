@@ -1,0 +1,246 @@
+//! When a process may make its next call: rate limits as fio paces them, phases of work and rest.
+//!
+//! fio's linear pacing: call number n (from 0) may start at `epoch + n * block / rate`, so a process
+//! that fell behind catches up at full speed; the epoch moves to the end of the ramp, and what was
+//! missed before is forgiven. A block of more than one second's worth makes the process on/off.
+//!
+//! A [`Batch`] answers for many calls at once: cheap calls that only copy from the page cache are
+//! counted arithmetically, without an event each.
+
+use iofair_core::time::{Instant, Nanos};
+use iofair_drive::random::Random;
+
+/// A rate and what was issued under it.
+#[derive(Clone, Copy, Debug)]
+struct Rate {
+    bytes_per_s: u64,
+    epoch: Instant,
+    issued: u64,
+}
+
+impl Rate {
+    /// When the call may start that comes `more` bytes after those issued.
+    fn due(&self, more: u64) -> Instant {
+        self.epoch + Nanos::for_units_ceil(self.issued + more, self.bytes_per_s)
+    }
+}
+
+/// What a pacer is made of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PacerSetup {
+    pub(crate) rate: Option<u64>,
+    pub(crate) on_off: Option<(Nanos, Nanos)>,
+    pub(crate) start: Instant,
+    pub(crate) ramp_end: Instant,
+}
+
+/// Decides when a process may make its next call.
+#[derive(Debug)]
+pub(crate) struct Pacer {
+    rate: Option<Rate>,
+    ramp_end: Instant,
+    on_off: Option<(Nanos, Nanos)>,
+    on_until: Instant,
+    random: Random,
+}
+
+impl Pacer {
+    pub(crate) fn new(setup: PacerSetup, mut random: Random) -> Self {
+        let PacerSetup { rate, on_off, start, ramp_end } = setup;
+        let on_until = match on_off {
+            Some((on, _)) => start + twice_at_most(&mut random, on),
+            None => Instant::MAX,
+        };
+        let rate = rate.map(|bytes_per_s| Rate { bytes_per_s, epoch: start, issued: 0 });
+        Self { rate, ramp_end, on_off, on_until, random }
+    }
+
+    /// The earliest start of a call of a process that is ready at `ready`.
+    pub(crate) fn next_start(&mut self, ready: Instant) -> Instant {
+        let mut start = ready;
+        if let Some(rate) = &mut self.rate {
+            if rate.epoch < self.ramp_end && ready >= self.ramp_end {
+                (rate.epoch, rate.issued) = (ready, 0);
+            }
+            start = start.max(rate.due(0));
+        }
+        while start >= self.on_until {
+            let (on, off) = self.on_off.expect("only phases end");
+            start += twice_at_most(&mut self.random, off);
+            self.on_until = start + twice_at_most(&mut self.random, on).max(Nanos(1));
+        }
+        start
+    }
+
+    /// A call was started.
+    pub(crate) fn issue(&mut self, bytes: u64) {
+        if let Some(rate) = &mut self.rate {
+            rate.issued += bytes;
+        }
+    }
+
+    /// Starts as many of `plan`'s calls as may start in this phase of work, maybe none.
+    pub(crate) fn start_batch(&mut self, plan: Plan) -> Batch {
+        let mut batch = Batch { plan, rate: self.rate };
+        if self.on_until < Instant::MAX {
+            batch.plan.calls = batch.started_before(self.on_until);
+        }
+        self.issue(batch.plan.calls * plan.block);
+        batch
+    }
+}
+
+/// A time between 0 and twice `mean`.
+fn twice_at_most(random: &mut Random, mean: Nanos) -> Nanos {
+    Nanos(random.between(0, 2 * mean.0))
+}
+
+/// Equal calls, one after the other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    /// When the first may start.
+    pub(crate) ready: Instant,
+    pub(crate) calls: u64,
+    /// Bytes of a call.
+    pub(crate) block: u64,
+    /// Time of a call.
+    pub(crate) cost: Nanos,
+    /// Time between two calls.
+    pub(crate) think: Nanos,
+}
+
+/// Equal calls that were started together with their pacing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Batch {
+    plan: Plan,
+    rate: Option<Rate>,
+}
+
+impl Batch {
+    pub(crate) fn calls(&self) -> u64 {
+        self.plan.calls
+    }
+    pub(crate) fn block(&self) -> u64 {
+        self.plan.block
+    }
+    pub(crate) fn cost(&self) -> Nanos {
+        self.plan.cost
+    }
+    /// When the call ends that is number `call` from 1.
+    ///
+    /// Each call starts when the one before has ended and its pace allows it. Paces are evenly spaced,
+    /// so the last to bind is the first one or the call's own.
+    pub(crate) fn end(&self, call: u64) -> Instant {
+        let Plan { ready, block, cost, think, .. } = self.plan;
+        let after_first = (cost + think) * (call - 1) + cost;
+        let free = ready + after_first;
+        match &self.rate {
+            None => free,
+            Some(rate) => {
+                let first = rate.due(0) + after_first;
+                let own = rate.due((call - 1) * block) + cost;
+                free.max(first).max(own)
+            }
+        }
+    }
+    /// Calls that start before `time`.
+    fn started_before(&self, time: Instant) -> u64 {
+        self.count_while(|end| end.saturating_sub(self.plan.cost) < time)
+    }
+    /// Calls that have ended by `time`.
+    pub(crate) fn ended_by(&self, time: Instant) -> u64 {
+        self.count_while(|end| end <= time)
+    }
+    /// The number of first calls whose ends satisfy a condition that later ones lose.
+    fn count_while(&self, holds: impl Fn(Instant) -> bool) -> u64 {
+        let (mut low, mut high) = (0, self.plan.calls);
+        if high > 0 && holds(self.end(high)) {
+            return high;
+        }
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if holds(self.end(middle + 1)) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pacer(rate: Option<u64>, on_off: Option<(Nanos, Nanos)>) -> Pacer {
+        let setup = PacerSetup {
+            rate,
+            on_off,
+            start: Instant(0),
+            ramp_end: Instant::ZERO + Nanos::from_secs(1),
+        };
+        Pacer::new(setup, Random::new(1, 1))
+    }
+
+    /// Goal: a batch gives each call the end that calls made one by one have. Method: all mixes of
+    /// cost, think time and pace against a loop.
+    #[test]
+    fn a_batch_equals_calls_one_by_one() {
+        for (cost, think, rate) in
+            [(10, 0, None), (10, 5, None), (10, 3, Some(50_000_000_000)), (900, 7, Some(4_096_000))]
+        {
+            for ready in [0, 5_000, 3_000_000] {
+                let (cost, think) = (Nanos(cost), Nanos(think));
+                let mut pacer = pacer(rate, None);
+                let plan = Plan { ready: Instant(ready), calls: 64, block: 4096, cost, think };
+                let batch = pacer.start_batch(plan);
+                let mut single = self::pacer(rate, None);
+                let mut at = Instant(ready);
+                for call in 1..=64 {
+                    let end = single.next_start(at) + cost;
+                    single.issue(4096);
+                    assert_eq!(batch.end(call), end, "{cost} {think} {rate:?} {ready} {call}");
+                    at = end + think;
+                }
+                for at in [0, 640, 9_000, 4_000_000, 500_000_000] {
+                    let count = (1..=64).filter(|c| batch.end(*c) <= Instant(at)).count();
+                    assert_eq!(batch.ended_by(Instant(at)), count as u64);
+                }
+            }
+        }
+    }
+
+    /// Goal: pace is linear, a lag is caught up, and the ramp's lag is forgiven. Method: calls by
+    /// hand at 4 blocks a second.
+    #[test]
+    fn pace_is_linear_and_forgives_the_ramp() {
+        let mut pacer = pacer(Some(4 * 4096), None);
+        let (quarter, mut ends) = (250_000_000, Vec::new());
+        for ready in [0, 0, 600_000_000, 600_000_000] {
+            ends.push(pacer.next_start(Instant(ready)).0);
+            pacer.issue(4096);
+        }
+        assert_eq!(ends, [0, quarter, 600_000_000, 3 * quarter]);
+        let late = Instant(5_000_000_000);
+        assert_eq!(pacer.next_start(late), late);
+        pacer.issue(4096);
+        assert_eq!(pacer.next_start(late), late + Nanos(quarter), "no catching up after the ramp");
+    }
+
+    /// Goal: phases of work and rest have their means, and no call starts in a rest. Method: tiny
+    /// calls for a long time; count the time between calls that is rest.
+    #[test]
+    fn phases_have_their_means() {
+        let (on, off) = (Nanos::from_millis(10), Nanos::from_millis(30));
+        let mut pacer = pacer(None, Some((on, off)));
+        let (mut at, mut work, call) = (Instant::ZERO, 0u64, Nanos::from_micros(10));
+        while at < Instant::ZERO + Nanos::from_secs(400) {
+            let start = pacer.next_start(at);
+            at = start + call;
+            work += call.0;
+        }
+        let share = work * 1000 / at.0;
+        assert!((240..=260).contains(&share), "{share}");
+    }
+}

@@ -1,0 +1,164 @@
+//! Buffered sequential reads, with the kernel's read-ahead.
+//!
+//! The file is read in windows. Touching the first page of window w requests window w + 1; then the
+//! process waits for w if it has not come yet, copies it out call by call, and touches w + 1. So two
+//! windows are in flight while it waits and one while it copies (drive-models.md A.1, HOST). At the
+//! end of the file it begins anew with an empty cache, as fio's `loops` with `invalidate` does.
+//!
+//! The calls on a window that is there cost no event each: see [`super::pace::Batch`].
+
+use iofair_core::request::{Flags, Operation};
+use iofair_core::time::{Instant, Nanos};
+use iofair_core::unit::Sectors;
+
+use super::pace::Plan;
+use super::{Base, Range};
+use crate::world::engine::Engine;
+
+/// Bytes that [`crate::scenario::Host::consume_window`] and `produce_window` are costs of.
+pub(crate) const COST_WINDOW: u64 = 256 * 1024;
+/// Random spread of the cost of a window, in percent.
+const COST_SPREAD: u32 = 10;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// A timer says when to go on: between calls or between parts of one.
+    Timed,
+    /// The window has not come yet.
+    Waiting,
+}
+
+/// What a reader needs to know of its host.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadAheadSetup {
+    pub(crate) window: Sectors,
+    pub(crate) longest: Sectors,
+    pub(crate) consume_window: Nanos,
+}
+
+/// A process of buffered sequential reads.
+#[derive(Debug)]
+pub(crate) struct ReadAhead {
+    setup: ReadAheadSetup,
+    state: State,
+    /// Of the file, used a whole number of blocks.
+    file: Sectors,
+    /// Windows requested since the beginning of the file.
+    requested: u64,
+    /// Requests under way of the even and of the odd window.
+    pending: [u32; 2],
+    /// Is the present window touched?
+    touched: bool,
+    /// Cost of 256 KiB of the present window.
+    cost: Nanos,
+    /// What is left of the present call; zero between calls.
+    call_left: Sectors,
+    call_started: Instant,
+}
+
+impl ReadAhead {
+    pub(crate) fn new(base: &Base, setup: ReadAheadSetup) -> Self {
+        let block = base.job.block.0;
+        Self {
+            setup,
+            state: State::Timed,
+            file: Sectors(base.file_size.0 / block * block),
+            requested: 0,
+            pending: [0; 2],
+            touched: false,
+            cost: setup.consume_window,
+            call_left: Sectors::ZERO,
+            call_started: Instant::ZERO,
+        }
+    }
+
+    fn window(&self, base: &Base) -> u64 {
+        base.position.0 / self.setup.window.0
+    }
+    fn cost_of(&self, bytes: u64) -> Nanos {
+        Nanos(self.cost.0 * bytes / COST_WINDOW)
+    }
+
+    /// Goes on with the present call or the next one.
+    pub(crate) fn on_timer(&mut self, base: &mut Base, engine: &mut Engine<'_>) {
+        let now = engine.now;
+        if self.call_left == Sectors::ZERO {
+            let start = base.pacer.next_start(now);
+            if start > now {
+                return base.wake(engine, start, 0);
+            }
+            if base.position >= self.file {
+                (base.position, self.requested, self.touched) = (Sectors::ZERO, 0, false);
+            }
+            base.pacer.issue(base.job.block.bytes());
+            (self.call_left, self.call_started) = (base.job.block, now);
+        }
+        if !self.touched {
+            self.touch(base, engine);
+        }
+        if self.pending[(self.window(base) % 2) as usize] > 0 {
+            self.state = State::Waiting;
+        } else {
+            self.consume(base, engine);
+        }
+    }
+
+    /// Requests the present window, if nobody has, and the next one.
+    fn touch(&mut self, base: &mut Base, engine: &mut Engine<'_>) {
+        self.touched = true;
+        self.cost = Nanos(base.random.around(self.setup.consume_window.0, COST_SPREAD));
+        let present = self.window(base);
+        let windows = self.file.0.div_ceil(self.setup.window.0);
+        while self.requested < windows.min(present + 2) {
+            let window = self.requested;
+            let offset = Sectors(window * self.setup.window.0);
+            let length = self.setup.window.min(self.file - offset);
+            let slot = (window % 2) as u32;
+            let ahead = if window == present { Flags::NONE } else { Flags::READ_AHEAD };
+            let range = Range { slot, operation: Operation::Read, flags: ahead, offset, length };
+            self.pending[slot as usize] = base.send(engine, range, self.setup.longest);
+            self.requested += 1;
+        }
+    }
+
+    /// Copies out of a window that is there.
+    fn consume(&mut self, base: &mut Base, engine: &mut Engine<'_>) {
+        self.state = State::Timed;
+        let now = engine.now;
+        let window_end = Sectors((self.window(base) + 1) * self.setup.window.0).min(self.file);
+        let left = window_end - base.position;
+        let part = self.call_left.min(left);
+        let part_end = now + self.cost_of(part.bytes());
+        base.position += part;
+        self.call_left -= part;
+        self.touched = base.position < window_end;
+        if self.call_left > Sectors::ZERO {
+            return base.wake(engine, part_end, 0);
+        }
+        let block = base.job.block.bytes();
+        base.tally.count(part_end, block, part_end.since(self.call_started));
+        let mut next = part_end + base.job.think;
+        let whole = (left - part).bytes() / block;
+        if whole > 0 {
+            let (cost, think) = (self.cost_of(block), base.job.think);
+            let plan = Plan { ready: next, calls: whole, block, cost, think };
+            let batch = base.pacer.start_batch(plan);
+            let calls = batch.calls();
+            base.tally.count_batch(&batch, calls);
+            if calls > 0 {
+                next = batch.end(calls) + think;
+                base.position += Sectors(base.job.block.0 * calls);
+                self.touched = base.position < window_end;
+            }
+        }
+        base.wake(engine, next, 0);
+    }
+
+    pub(crate) fn on_done(&mut self, base: &mut Base, engine: &mut Engine<'_>, slot: u32) {
+        self.pending[slot as usize] -= 1;
+        let present = (self.window(base) % 2) as u32;
+        if self.state == State::Waiting && slot == present && self.pending[slot as usize] == 0 {
+            self.consume(base, engine);
+        }
+    }
+}

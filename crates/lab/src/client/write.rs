@@ -1,0 +1,172 @@
+//! Buffered writes: calls copy into the page cache, which makes the writer pause when too much is
+//! dirty; `fdatasync` writes the file's dirty pages in the writer's own name, then flushes.
+//!
+//! Calls are counted in batches of as many bytes as lie between two looks at the dirty limits.
+
+use iofair_core::request::{Flags, Operation};
+use iofair_core::time::{Instant, Nanos};
+use iofair_core::unit::Sectors;
+
+use super::pace::{Batch, Plan};
+use super::read_ahead::COST_WINDOW;
+use super::{Answered, Base, Range};
+use crate::cache::Cache;
+use crate::world::engine::Engine;
+
+/// Slots of the requests that `fdatasync` sends.
+const DATA: u32 = 0;
+const FLUSH: u32 = 1;
+/// How long a writer sleeps that finds no room at all below the dirty limit.
+const NO_ROOM_SLEEP: Nanos = Nanos::from_millis(10);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// Between calls.
+    Ready,
+    /// Copying a batch.
+    Copying,
+    /// Made to pause by the page cache, inside the last call of the batch.
+    Paused,
+    /// `fdatasync` is under way.
+    Syncing,
+}
+
+/// What a writer needs to know of its host.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WriteSetup {
+    pub(crate) produce_window: Nanos,
+    /// Longest request of `fdatasync`.
+    pub(crate) longest: Sectors,
+    /// Its place among the page cache's files.
+    pub(crate) file: usize,
+}
+
+/// A process of buffered writes.
+#[derive(Debug)]
+pub(crate) struct Write {
+    setup: WriteSetup,
+    state: State,
+    batch: Option<Batch>,
+    /// When the process first found no room for the call that it is about to make.
+    blocked: Option<Instant>,
+    waited: Nanos,
+    since_sync: u32,
+    sync_started: Instant,
+}
+
+impl Write {
+    pub(crate) fn new(setup: WriteSetup) -> Self {
+        Self {
+            setup,
+            state: State::Ready,
+            batch: None,
+            blocked: None,
+            waited: Nanos::ZERO,
+            since_sync: 0,
+            sync_started: Instant::ZERO,
+        }
+    }
+
+    pub(crate) fn on_timer(&mut self, base: &mut Base, engine: &mut Engine<'_>, cache: &mut Cache) {
+        match self.state {
+            State::Ready => self.start(base, engine, cache),
+            State::Copying => self.balance(base, engine, cache),
+            State::Paused => self.finish_batch(base, engine, cache),
+            State::Syncing => unreachable!("fdatasync sets no timer"),
+        }
+    }
+
+    /// Starts as many calls as lie before the next look at the dirty limits.
+    fn start(&mut self, base: &mut Base, engine: &mut Engine<'_>, cache: &mut Cache) {
+        let now = engine.now;
+        let start = base.pacer.next_start(now);
+        if start > now {
+            return base.wake(engine, start, 0);
+        }
+        let block = base.job.block.bytes();
+        let every = base.job.fdatasync_every;
+        let mut calls = (cache.stride(self.setup.file) / block).max(1);
+        if every > 0 {
+            calls = calls.min(u64::from(every - self.since_sync));
+        }
+        if !cache.has_room(self.setup.file, calls * block) {
+            self.blocked.get_or_insert(now);
+            return base.wake(engine, now + NO_ROOM_SLEEP, 0);
+        }
+        self.waited = self.blocked.take().map_or(Nanos::ZERO, |since| now.since(since));
+        let cost = Nanos(self.setup.produce_window.0 * block / COST_WINDOW);
+        // The turnaround is that of a process that waits for its writes, not of one that only copies.
+        let first = if every > 0 { base.draw_turnaround() } else { Nanos::ZERO };
+        let plan = Plan { ready: now + first, calls, block, cost, think: base.job.think };
+        let batch = base.pacer.start_batch(plan);
+        if batch.calls() == 0 {
+            return base.wake(engine, now + first, 0);
+        }
+        for _ in 0..batch.calls() {
+            let offset = base.next_offset();
+            cache.dirty(self.setup.file, offset, base.job.block, now);
+        }
+        // Only the last call is still open: it may have to pause.
+        base.tally.count_batch(&batch, batch.calls() - 1);
+        self.state = State::Copying;
+        base.wake(engine, batch.end(batch.calls()), 0);
+        self.batch = Some(batch);
+    }
+
+    /// The batch is copied: the page cache may make the writer pause.
+    fn balance(&mut self, base: &mut Base, engine: &mut Engine<'_>, cache: &mut Cache) {
+        let batch = self.batch.as_ref().expect("a batch was copied");
+        let pause = cache.balance(self.setup.file, batch.calls() * batch.block(), engine.now);
+        cache.write_back(self.setup.file, engine);
+        self.state = State::Paused;
+        match pause {
+            Nanos::ZERO => self.finish_batch(base, engine, cache),
+            pause => base.wake(engine, engine.now + pause, 0),
+        }
+    }
+
+    /// The last call of the batch returns.
+    fn finish_batch(&mut self, base: &mut Base, engine: &mut Engine<'_>, cache: &mut Cache) {
+        let now = engine.now;
+        let batch = self.batch.take().expect("a batch was copied");
+        let calls = batch.calls();
+        let copied = batch.end(calls);
+        let latency = self.waited + batch.cost() + now.since(copied);
+        base.tally.count(now, batch.block(), latency);
+        self.since_sync += calls as u32;
+        let every = base.job.fdatasync_every;
+        if every > 0 && self.since_sync >= every {
+            return self.sync(base, engine, cache);
+        }
+        self.state = State::Ready;
+        base.wake(engine, now + base.job.think, 0);
+    }
+
+    /// `fdatasync`: the engine holds the flush until the writes before it are answered.
+    fn sync(&mut self, base: &mut Base, engine: &mut Engine<'_>, cache: &mut Cache) {
+        self.since_sync = 0;
+        (self.state, self.sync_started) = (State::Syncing, engine.now);
+        while let Some((offset, length)) = cache.take_dirty(self.setup.file, self.setup.longest) {
+            let (slot, operation) = (DATA, Operation::Write);
+            let range = Range { slot, operation, flags: Flags::SYNC, offset, length };
+            base.send(engine, range, self.setup.longest);
+        }
+        base.flush(engine, FLUSH);
+    }
+
+    pub(crate) fn on_done(
+        &mut self,
+        base: &mut Base,
+        engine: &mut Engine<'_>,
+        cache: &mut Cache,
+        done: Answered,
+    ) {
+        if done.slot == DATA {
+            return cache.written(self.setup.file, done.length);
+        }
+        let now = engine.now;
+        base.tally.count_sync(now, now.since(self.sync_started));
+        self.state = State::Ready;
+        base.wake(engine, now + base.job.think, 0);
+    }
+}

@@ -1,0 +1,84 @@
+//! Watching a run from outside: progress, every step between world and engine, the engine's trace.
+//!
+//! An observer changes nothing. [`Recorder`] keeps the list of steps, which a server's reactor with a
+//! scripted clock can be made to repeat.
+
+use iofair_core::controller::{Controller, Dispatch, Setup, Submission};
+use iofair_core::request::RequestId;
+use iofair_core::time::Instant;
+use iofair_core::trace::Event;
+
+/// Who watches a run. Every method has an empty body to begin with.
+pub trait Observer {
+    /// How many trace events the engine keeps between two steps; 0 leaves the trace off.
+    fn trace_events(&self) -> usize {
+        0
+    }
+    /// The engine is built, with all groups and clients.
+    fn on_start(&mut self, setup: &Setup, controller: &Controller) {
+        let _ = (setup, controller);
+    }
+    /// Virtual time went on; called about a hundred times a run.
+    fn on_progress(&mut self, now: Instant, end: Instant) {
+        let _ = (now, end);
+    }
+    /// A request went into the engine.
+    fn on_submit(&mut self, now: Instant, submission: &Submission) {
+        let _ = (now, submission);
+    }
+    /// The engine was asked for work and gave a command.
+    fn on_dispatch(&mut self, now: Instant, dispatch: &Dispatch) {
+        let _ = (now, dispatch);
+    }
+    /// The engine was asked for work and gave no (more) command.
+    fn on_hold(&mut self, now: Instant) {
+        let _ = now;
+    }
+    /// The drive answered a command.
+    fn on_answer(&mut self, now: Instant, id: RequestId, status: i32) {
+        let _ = (now, id, status);
+    }
+    /// The engine explained itself (only with [`Self::trace_events`] above zero).
+    fn on_event(&mut self, event: &Event) {
+        let _ = event;
+    }
+}
+
+/// Watches nothing.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Nobody;
+
+impl Observer for Nobody {}
+
+/// One call of the engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// `submit`.
+    Submit(Instant, Submission),
+    /// `complete`.
+    Answer(Instant, RequestId, i32),
+    /// `dispatch`, with its result.
+    Dispatch(Instant, Option<Dispatch>),
+}
+
+/// Keeps every step.
+#[derive(Clone, Default, Debug)]
+pub struct Recorder {
+    /// In order.
+    pub steps: Vec<Step>,
+}
+
+impl Observer for Recorder {
+    fn on_submit(&mut self, now: Instant, submission: &Submission) {
+        self.steps.push(Step::Submit(now, *submission));
+    }
+    fn on_dispatch(&mut self, now: Instant, dispatch: &Dispatch) {
+        self.steps.push(Step::Dispatch(now, Some(*dispatch)));
+    }
+    fn on_hold(&mut self, now: Instant) {
+        self.steps.push(Step::Dispatch(now, None));
+    }
+    fn on_answer(&mut self, now: Instant, id: RequestId, status: i32) {
+        self.steps.push(Step::Answer(now, id, status));
+    }
+}

@@ -1,0 +1,262 @@
+//! From a scenario to a world: groups, clients, files, flushers, processes.
+
+use iofair_core::controller::{Controller, Setup};
+use iofair_core::group::{ClientId, GroupId, Priority};
+use iofair_core::time::Instant;
+use iofair_core::unit::Sectors;
+use iofair_drive::Drive;
+use iofair_drive::random::Random;
+
+use super::World;
+use super::engine::{Engine, Parts};
+use super::layout::{self, Wanted};
+use crate::cache::pages::PAGE;
+use crate::cache::{Cache, CacheSetup};
+use crate::client::direct::Direct;
+use crate::client::pace::{Pacer, PacerSetup};
+use crate::client::read_ahead::{ReadAhead, ReadAheadSetup};
+use crate::client::tally::Tally;
+use crate::client::write::{Write, WriteSetup};
+use crate::client::{Base, Kind, Process};
+use crate::observe::Observer;
+use crate::run::RunError;
+use crate::scenario::{ClientSpec, Scenario, Writeback};
+use crate::sim::Token;
+
+/// Requests that may be inside the engine: far above what closed loops and flushers can send, so that
+/// reaching it is a bug.
+const QUEUE_LIMIT: usize = 1 << 22;
+/// Processes of a run, calls of a process under way at once.
+const PROCESSES_MAX: u64 = 1 << 20;
+const DEPTH_MAX: u32 = 1 << 16;
+/// Streams of random numbers: each process has two, counted from here.
+const STREAM_FIRST: u64 = 1;
+
+/// Does a client write through the page cache?
+fn writes_buffered(client: &ClientSpec) -> bool {
+    client.job.buffered && client.job.pattern.writes()
+}
+
+/// Builds the world of a scenario.
+pub(crate) fn build<'a>(
+    scenario: &Scenario,
+    drive: Box<dyn Drive + Send>,
+    observer: &'a mut dyn Observer,
+) -> Result<World<'a>, RunError> {
+    check(scenario)?;
+    let facts = drive.facts();
+    let kernel_tags = Setup::kernel_tags(&facts, scenario.stack.scheduler.row.name);
+    let setup = Setup {
+        facts,
+        tags: scenario.tags.unwrap_or(kernel_tags).max(1),
+        queue_limit: QUEUE_LIMIT,
+        trace: observer.trace_events(),
+    };
+    let mut controller = Controller::new(setup, scenario.stack.clone());
+    for group in &scenario.groups {
+        controller.add_group(Instant::ZERO, &group.name, group.contract.clone())?;
+    }
+    let specs = expand(scenario);
+    let wanted: Vec<Wanted> = specs.iter().map(|spec| wanted(spec.client)).collect();
+    let files = layout::lay_out(scenario.host.layout, facts.capacity, &wanted)
+        .ok_or(RunError::NoRoom { capacity: facts.capacity })?;
+    let mut clients = Vec::with_capacity(specs.len());
+    for spec in &specs {
+        let group = find_group(&controller, &spec.client.group)?;
+        clients.push(controller.add_client(Instant::ZERO, group, spec.client.priority)?);
+    }
+    let flushers = Flushers::new(scenario, &specs, &mut controller)?;
+    let longest = scenario.host.writeback_request.min(facts.max_request);
+    let percent = |percent: u32| scenario.host.memory / 100 * u64::from(percent);
+    let cache_setup = CacheSetup {
+        background: percent(scenario.host.dirty_background_percent),
+        limit: percent(scenario.host.dirty_percent),
+        longest,
+        depth: setup.tags,
+        first_actor: specs.len() as u32,
+    };
+    let mut cache = Cache::new(cache_setup, &flushers.clients);
+    let mut processes = Vec::with_capacity(specs.len());
+    for (index, spec) in specs.iter().enumerate() {
+        let builder = Builder { scenario, index, spec, longest_read: facts.max_request };
+        let domain = flushers.domain_of(spec.client);
+        let file = writes_buffered(spec.client)
+            .then(|| cache.add_file(index, spec.client.file_size, domain));
+        processes.push(builder.process(clients[index], file, longest));
+    }
+    observer.on_start(&setup, &controller);
+    let measured_from = Instant::ZERO + scenario.ramp;
+    let parts = Parts { controller, drive, files, observer, measured_from };
+    let mut engine = Engine::new(parts);
+    cache.start(&mut engine);
+    for (process, spec) in processes.iter().zip(&specs) {
+        for slot in 0..process.slots() {
+            let token = Token { actor: process.base.actor, slot };
+            engine.wake(Instant::ZERO + spec.client.start, token);
+        }
+    }
+    Ok(World::new(engine, cache, processes, scenario))
+}
+
+/// One process of a client.
+struct Spec<'a> {
+    client: &'a ClientSpec,
+    name: String,
+}
+
+fn expand(scenario: &Scenario) -> Vec<Spec<'_>> {
+    let mut specs = Vec::new();
+    for client in &scenario.clients {
+        for number in 0..client.processes {
+            let name = match client.processes {
+                1 => client.name.clone(),
+                _ => format!("{}.{number}", client.name),
+            };
+            specs.push(Spec { client, name });
+        }
+    }
+    specs
+}
+
+fn wanted(client: &ClientSpec) -> Wanted {
+    let direct_writes = client.job.pattern.writes() && !client.job.buffered;
+    Wanted { size: client.file_size, direct_writes }
+}
+
+fn find_group(controller: &Controller, name: &str) -> Result<GroupId, RunError> {
+    let missing = || RunError::NoGroup(name.to_string());
+    controller.groups().find(name).ok_or_else(missing)
+}
+
+/// Refuses what cannot be run.
+fn check(scenario: &Scenario) -> Result<(), RunError> {
+    let processes: u64 = scenario.clients.iter().map(|c| u64::from(c.processes)).sum();
+    if processes == 0 || processes > PROCESSES_MAX {
+        return Err(RunError::Processes { given: processes, most: PROCESSES_MAX });
+    }
+    if scenario.host.read_ahead.0 == 0 || scenario.host.read_ahead_request.0 == 0 {
+        return Err(RunError::Host("read-ahead must be at least one sector"));
+    }
+    if scenario.host.writeback_request.0 < PAGE {
+        return Err(RunError::Host("requests of the flusher must be at least 4KiB"));
+    }
+    for client in &scenario.clients {
+        let refuse = |what| Err(RunError::Job { client: client.name.clone(), what });
+        let job = &client.job;
+        if job.block == Sectors::ZERO || job.block > client.file_size {
+            return refuse("a block is at least one sector and at most the file");
+        }
+        if job.depth > DEPTH_MAX {
+            return refuse("at most 65536 calls are under way at once");
+        }
+        if job.depth > 1 && job.buffered {
+            return refuse("several calls at once need direct access");
+        }
+        if job.rate == Some(0) {
+            return refuse("a rate is at least 1 byte a second");
+        }
+        if writes_buffered(client) && job.block.0 % PAGE != 0 {
+            return refuse("blocks of buffered writes are whole pages of 4KiB");
+        }
+    }
+    Ok(())
+}
+
+/// The flushers of the page cache and whose files each writes.
+struct Flushers {
+    clients: Vec<ClientId>,
+    /// Group of each flusher's files; empty when there is one flusher for all.
+    groups: Vec<String>,
+}
+
+impl Flushers {
+    fn new(
+        scenario: &Scenario,
+        specs: &[Spec<'_>],
+        controller: &mut Controller,
+    ) -> Result<Self, RunError> {
+        let mut this = Self { clients: Vec::new(), groups: Vec::new() };
+        let by_owner = match scenario.host.writeback {
+            Writeback::Root => false,
+            Writeback::Owner => true,
+            Writeback::OwnerIfThrottled => !scenario.stack.throttles.is_empty(),
+        };
+        for spec in specs.iter().filter(|spec| writes_buffered(spec.client)) {
+            let name = match by_owner {
+                true => spec.client.group.as_str(),
+                false => "",
+            };
+            if !this.groups.iter().any(|known| known == name) {
+                let group = find_group(controller, name)?;
+                let client = controller.add_client(Instant::ZERO, group, Priority::default())?;
+                this.clients.push(client);
+                this.groups.push(name.to_string());
+            }
+        }
+        Ok(this)
+    }
+    fn domain_of(&self, client: &ClientSpec) -> usize {
+        self.groups.iter().position(|name| *name == client.group).unwrap_or(0)
+    }
+}
+
+/// Makes one process.
+struct Builder<'a> {
+    scenario: &'a Scenario,
+    index: usize,
+    spec: &'a Spec<'a>,
+    longest_read: Sectors,
+}
+
+impl Builder<'_> {
+    fn process(&self, client: ClientId, file: Option<usize>, longest: Sectors) -> Process {
+        let base = self.base(client);
+        let host = &self.scenario.host;
+        let job = &self.spec.client.job;
+        let kind = match file {
+            Some(file) => {
+                let produce_window = host.produce_window;
+                Kind::Write(Write::new(WriteSetup { produce_window, longest, file }))
+            }
+            None if job.buffered && job.pattern.is_sequential() => {
+                let setup = ReadAheadSetup {
+                    window: host.read_ahead,
+                    longest: host.read_ahead_request.min(self.longest_read),
+                    consume_window: host.consume_window,
+                };
+                Kind::ReadAhead(ReadAhead::new(&base, setup))
+            }
+            None => Kind::Direct(Direct::new(&base, self.longest_read)),
+        };
+        let group = self.spec.client.group.clone();
+        Process { name: self.spec.name.clone(), group, base, kind }
+    }
+
+    fn base(&self, client: ClientId) -> Base {
+        let Scenario { host, seed, .. } = self.scenario;
+        let spec = self.spec.client;
+        let stream = STREAM_FIRST + 2 * self.index as u64;
+        let ramp_end = Instant::ZERO + self.scenario.ramp;
+        let pacer = PacerSetup {
+            rate: spec.job.rate,
+            on_off: spec.job.on_off,
+            start: Instant::ZERO + spec.start,
+            ramp_end,
+        };
+        Base {
+            actor: self.index as u32,
+            client,
+            job: spec.job.clone(),
+            file_size: spec.file_size,
+            pacer: Pacer::new(pacer, Random::new(*seed, stream + 1)),
+            random: Random::new(*seed, stream),
+            tally: Tally::new(ramp_end, ramp_end + self.scenario.time),
+            turnaround: match spec.job.pattern.writes() {
+                true => host.turnaround_write,
+                false => host.turnaround,
+            },
+            turnaround_spread: host.turnaround_spread,
+            position: Sectors::ZERO,
+        }
+    }
+}

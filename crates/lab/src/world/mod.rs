@@ -1,0 +1,147 @@
+//! The world of one run: processes above the page cache, above the engine, above the drive.
+//!
+//! ```text
+//! process ─▶ page cache ─▶ controller ─▶ drive
+//!    ▲            (engine.rs holds these two, the clock and the timers)
+//!    └─────────────────────── completions ◀┘
+//! ```
+//!
+//! [`World::step`] jumps to the next event: first the drive answers, then completions reach their
+//! processes, then timers fire, then the engine is asked for commands. Files belong to the processes in
+//! order: process number i has file i.
+
+mod build;
+pub(crate) mod engine;
+pub(crate) mod layout;
+#[cfg(test)]
+mod tests;
+
+use iofair_core::controller::Completion;
+use iofair_core::time::Instant;
+
+use crate::cache::Cache;
+use crate::client::{Answered, Process};
+use crate::outcome::{ClientOutcome, Outcome};
+use crate::scenario::Scenario;
+use crate::sim::Token;
+use engine::Engine;
+
+pub(crate) use build::build;
+
+/// Steps without progress in time after which a run is declared stuck: more than any real burst.
+const STEPS_AT_ONCE_MAX: u32 = 10_000_000;
+/// Progress is reported so often in a run.
+const PROGRESS_REPORTS: u64 = 100;
+
+/// Everything of one run.
+pub(crate) struct World<'a> {
+    pub(crate) engine: Engine<'a>,
+    pub(crate) cache: Cache,
+    pub(crate) processes: Vec<Process>,
+    completions: Vec<Completion>,
+    ramp_end: Instant,
+    end: Instant,
+    ramp_over: bool,
+    steps_at_once: u32,
+}
+
+impl<'a> World<'a> {
+    pub(crate) fn new(
+        engine: Engine<'a>,
+        cache: Cache,
+        processes: Vec<Process>,
+        scenario: &Scenario,
+    ) -> Self {
+        let ramp_end = Instant::ZERO + scenario.ramp;
+        Self {
+            engine,
+            cache,
+            processes,
+            completions: Vec::new(),
+            ramp_end,
+            end: ramp_end + scenario.time,
+            ramp_over: false,
+            steps_at_once: 0,
+        }
+    }
+
+    /// Runs to the end.
+    pub(crate) fn run(&mut self) {
+        let every = self.end.0 / PROGRESS_REPORTS + 1;
+        let mut report_at = Instant(every);
+        while self.step() {
+            if self.engine.now >= report_at {
+                self.engine.report_progress(self.end);
+                report_at = Instant((self.engine.now.0 / every + 1) * every);
+            }
+        }
+        self.engine.report_progress(self.end);
+    }
+
+    /// Goes to the next event; `false` when there is none before the end.
+    pub(crate) fn step(&mut self) -> bool {
+        let Some(at) = self.engine.next_event().filter(|at| *at <= self.end) else {
+            self.advance_to(self.end);
+            return false;
+        };
+        self.steps_at_once = if at > self.engine.now { 0 } else { self.steps_at_once + 1 };
+        assert!(self.steps_at_once < STEPS_AT_ONCE_MAX, "time stands still at {at:?}");
+        self.advance_to(at);
+        let mut completions = std::mem::take(&mut self.completions);
+        self.engine.collect(&mut completions);
+        for completion in completions.drain(..) {
+            self.deliver(&completion);
+        }
+        self.completions = completions;
+        while let Some(token) = self.engine.timers.pop_due(at) {
+            self.wake(token);
+        }
+        self.engine.pump();
+        true
+    }
+
+    fn advance_to(&mut self, at: Instant) {
+        if !self.ramp_over && at > self.ramp_end {
+            self.ramp_over = true;
+            self.engine.end_ramp();
+        }
+        self.engine.now = at;
+    }
+
+    fn deliver(&mut self, completion: &Completion) {
+        assert_eq!(completion.status, 0, "model drives answer without errors");
+        let Token { actor, slot } = Token::unpack(completion.part.tag);
+        let length = completion.part.length;
+        match self.processes.get_mut(actor as usize) {
+            Some(process) => {
+                process.on_done(&mut self.engine, &mut self.cache, Answered { slot, length });
+            }
+            None => self.cache.on_done(actor, length, &mut self.engine),
+        }
+    }
+
+    fn wake(&mut self, token: Token) {
+        match self.processes.get_mut(token.actor as usize) {
+            Some(process) => process.on_timer(&mut self.engine, &mut self.cache, token.slot),
+            None => self.cache.on_timer(token.actor, &mut self.engine),
+        }
+    }
+
+    /// What was measured.
+    pub(crate) fn finish(self) -> Outcome {
+        let time = self.end.since(self.ramp_end);
+        let (drive, trace_hash, simulated_requests) = self.engine.finish();
+        let clients = self.processes.into_iter().map(|process| {
+            let tally = process.base.tally;
+            ClientOutcome {
+                name: process.name,
+                group: process.group,
+                bytes: tally.bytes,
+                calls: tally.calls,
+                latency: tally.latency,
+                sync_latency: tally.sync_latency,
+            }
+        });
+        Outcome { time, clients: clients.collect(), drive, trace_hash, simulated_requests }
+    }
+}
