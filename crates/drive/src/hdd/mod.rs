@@ -9,6 +9,8 @@
 mod cache;
 mod geometry;
 mod parameters;
+#[cfg(test)]
+mod tests;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -23,6 +25,8 @@ use cache::{ReadCache, WriteCache};
 use geometry::{BLOCK_BYTES, BLOCK_SECTORS, Geometry, Place};
 pub use parameters::{Mechanics, Order, Parameters, Table};
 
+/// Status of a command that lies beyond the end of the disk (EIO).
+const BEYOND_THE_END: i32 = 5;
 /// A destage writes at most so many blocks at once (1 MiB).
 const DESTAGE_MAX: u64 = 256;
 /// Dirty runs looked at on each side of the head.
@@ -69,7 +73,8 @@ pub struct Hdd {
     /// Commands that came after a flush.
     held: VecDeque<Waiting>,
     busy: Option<Busy>,
-    answers: BinaryHeap<Reverse<(Instant, u32)>>,
+    /// When, which command, with what status.
+    answers: BinaryHeap<Reverse<(Instant, u32, i32)>>,
     outstanding: u32,
     read_cache: ReadCache,
     write_cache: WriteCache,
@@ -120,13 +125,20 @@ impl Hdd {
     fn bus(&self, blocks: u64) -> Nanos {
         Nanos::for_units_ceil(blocks * BLOCK_BYTES, self.parameters.bus)
     }
+    fn is_beyond(&self, command: &Command) -> bool {
+        (command.start + command.length).0 > self.geometry.blocks() * BLOCK_SECTORS
+    }
     fn answer(&mut self, at: Instant, command: Command) {
-        self.answers.push(Reverse((at, command.id)));
+        let status = if self.is_beyond(&command) { BEYOND_THE_END } else { 0 };
+        self.answers.push(Reverse((at, command.id, status)));
     }
 
     /// A command reaches the drive's own logic: answered from memory or queued for the arm.
     fn take(&mut self, now: Instant, waiting: Waiting) {
         let command = waiting.command;
+        if self.is_beyond(&command) {
+            return self.answer(now + self.parameters.overhead_read, command);
+        }
         match command.operation {
             Operation::Flush => self.flush = Some(waiting),
             Operation::Read => {
@@ -296,9 +308,10 @@ impl Hdd {
             Work::Destage => {}
         }
     }
-    fn answered(&mut self, at: Instant, id: u32, done: &mut Vec<Done>) {
+    fn answered(&mut self, answer: Done, done: &mut Vec<Done>) {
+        let Done { id, at, .. } = answer;
         self.outstanding -= 1;
-        done.push(Done { id, at, status: 0 });
+        done.push(answer);
         if self.outstanding == 0 {
             let since = self.busy_since.take().expect("busy while a command is outstanding");
             self.busy_total += at.since(since);
@@ -334,7 +347,7 @@ impl Drive for Hdd {
         self.start_next(now);
     }
     fn next_event(&self) -> Option<Instant> {
-        let answer = self.answers.peek().map(|Reverse((at, _))| *at);
+        let answer = self.answers.peek().map(|Reverse((at, ..))| *at);
         let arm = self.busy.map(|busy| busy.until);
         answer.into_iter().chain(arm).chain(self.recheck).min()
     }
@@ -345,12 +358,12 @@ impl Drive for Hdd {
                 self.busy = None;
                 self.finish(busy);
             }
-            while let Some(Reverse((when, id))) = self.answers.peek().copied() {
+            while let Some(Reverse((when, id, status))) = self.answers.peek().copied() {
                 if when > at {
                     break;
                 }
                 self.answers.pop();
-                self.answered(when, id, done);
+                self.answered(Done { id, at: when, status }, done);
             }
             self.start_next(at);
         }

@@ -1,0 +1,175 @@
+//! The disk as a machine: worked times, and what holds for any list of commands.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::profile::{Model, read};
+use crate::random::Random;
+
+const ALL: [&str; 3] = ["sata-7200-2009", "hitachi-hts727550a9e364", "hitachi-hts727550a9e364:h2"];
+
+fn disk(name: &str) -> Hdd {
+    match read(name).expect("an embedded profile").model {
+        Model::Hdd(parameters) => Hdd::new(parameters),
+        Model::Ssd(_) => panic!("{name} is no hard disk"),
+    }
+}
+
+fn command(id: u32, operation: Operation, start: u64, length: u64) -> Command {
+    let (start, length) = (Sectors(start), Sectors(length));
+    Command { id, operation, flags: Flags::NONE, start, length }
+}
+
+/// Turns the disk until it rests; answers as (id, microseconds).
+fn rest(disk: &mut Hdd) -> Vec<(u32, u64)> {
+    let mut done = Vec::new();
+    while let Some(at) = disk.next_event() {
+        disk.advance(at, &mut done);
+    }
+    done.iter().map(|done| (done.id, done.at.0 / 1_000)).collect()
+}
+
+/// Goal: a single read costs what the profile says. Method: from rest at block 0 at angle 0 read block
+/// 0: electronics 64 us are lost, so nearly a revolution of 8333 us, one block of 1/162 revolution,
+/// and one block over the bus.
+#[test]
+fn a_read_that_comes_too_late_waits_a_revolution() {
+    let mut disk = disk("sata-7200-2009");
+    disk.submit(Instant(0), command(1, Operation::Read, 0, 8));
+    assert_eq!(rest(&mut disk), [(1, 8_333 + 52 + 16)]);
+}
+
+/// Goal: the head reads on only for a stream, and then answers from memory. Method: six blocks in a
+/// row, each 33 us after the last answer.
+#[test]
+fn read_ahead_needs_a_stream() {
+    let mut disk = disk("sata-7200-2009");
+    let mut at = 0;
+    let mut times = Vec::new();
+    for id in 0..6 {
+        let begun = at;
+        disk.submit(Instant(at * 1_000), command(id, Operation::Read, u64::from(id) * 8, 8));
+        at = rest(&mut disk)[0].1;
+        times.push(at - begun);
+        at += 33;
+    }
+    let lost = |time: u64| (8_000..8_500).contains(&time);
+    assert!(times[..4].iter().all(|time| lost(*time)), "{times:?}");
+    assert!(times[4..].iter().all(|time| *time < 150), "{times:?}");
+}
+
+/// Goal: nearest first, but nobody waits for ever. Method: one far read among a stream of near ones.
+#[test]
+fn the_oldest_is_not_forgotten() {
+    let mut disk = disk("sata-7200-2009");
+    let mut random = Random::new(5, 1);
+    disk.submit(Instant(0), command(0, Operation::Read, 8, 8));
+    disk.submit(Instant(1), command(1, Operation::Read, 200_000_000, 8));
+    disk.submit(Instant(2), command(2, Operation::Read, 4_000, 8));
+    let (mut id, mut done, mut far) = (3, Vec::new(), None);
+    while far.is_none() {
+        let at = disk.next_event().expect("always something to do");
+        disk.advance(at, &mut done);
+        for answer in std::mem::take(&mut done) {
+            if answer.id == 1 {
+                far = Some(answer.at.0 / 1_000_000);
+            } else {
+                let near = random.below(2_000) * 8;
+                disk.submit(answer.at, command(id, Operation::Read, near, 8));
+                id += 1;
+            }
+        }
+    }
+    let far = far.expect("the loop ends with it");
+    assert!((2_200..2_300).contains(&far), "age 2200 ms, answered after {far} ms");
+}
+
+/// Goal: writes are answered from memory until it is full, and a flush waits for the platters.
+/// Method: 12 MiB of writes into 8 MiB of cache, then a flush and a late read.
+#[test]
+fn the_cache_fills_and_a_flush_empties_it() {
+    let mut disk = disk("sata-7200-2009");
+    for id in 0..24 {
+        disk.submit(Instant(0), command(id, Operation::Write, u64::from(id) * 500_000, 1_024));
+    }
+    disk.submit(Instant(0), command(24, Operation::Flush, 0, 0));
+    disk.submit(Instant(0), command(25, Operation::Read, 0, 8));
+    let times: BTreeMap<u32, u64> = rest(&mut disk).into_iter().collect();
+    assert!((0..16).all(|id| times[&id] < 5_000), "{times:?}");
+    assert!(times[&23] > 30_000, "the last write waits for room: {times:?}");
+    assert!(times[&24] > 24 * 6_550, "12 MiB at 80 MB/s: {times:?}");
+    assert!(times[&25] > times[&24], "nothing passes a flush: {times:?}");
+}
+
+/// Goal: what lies beyond the end is refused. Method: the last block, and one further.
+#[test]
+fn beyond_the_end_is_an_error() {
+    let mut disk = disk("sata-7200-2009");
+    let end = disk.facts().capacity.0;
+    disk.submit(Instant(0), command(1, Operation::Read, end - 8, 8));
+    disk.submit(Instant(0), command(2, Operation::Write, end - 4, 8));
+    let mut done = Vec::new();
+    while let Some(at) = disk.next_event() {
+        disk.advance(at, &mut done);
+    }
+    done.sort_by_key(|done| done.id);
+    assert_eq!(done.iter().map(|done| done.status).collect::<Vec<_>>(), [0, 5]);
+}
+
+/// Goal: each command is answered once, in order of time, and waking early or late changes nothing.
+/// Method: random commands on every profile, turned exactly, and again with extra and late turns
+/// between submissions.
+#[test]
+fn any_list_of_commands_is_answered_once() {
+    for name in ALL {
+        for seed in 0..20 {
+            let exact = run(name, seed, 0);
+            assert_eq!(exact.len(), 300, "{name}, seed {seed}");
+            let once: std::collections::BTreeSet<_> = exact.iter().map(|(id, _)| id).collect();
+            assert_eq!(once.len(), 300, "{name}, seed {seed}");
+            assert!(exact.is_sorted_by_key(|(_, at)| *at), "{name}, seed {seed}");
+            assert_eq!(run(name, seed, 7), exact, "{name}, seed {seed}: turned too often");
+        }
+    }
+}
+
+fn run(name: &str, seed: u64, extra: u64) -> Vec<(u32, u64)> {
+    let mut disk = disk(name);
+    let capacity = disk.facts().capacity.0;
+    let mut random = Random::new(seed, 1);
+    let (mut done, mut answers, mut now) = (Vec::new(), Vec::new(), 0);
+    for id in 0..300 {
+        now += random.below(12_000_000);
+        // A full drive takes no more: wait for an answer first.
+        while id as usize - answers.len() >= 31 {
+            let at = disk.next_event().expect("a full drive works");
+            now = now.max(at.0);
+            disk.advance(at, &mut done);
+            answers.append(&mut done);
+        }
+        for early in 0..extra {
+            disk.advance(Instant(now / (early + 2)), &mut done);
+        }
+        disk.advance(Instant(now), &mut done);
+        answers.append(&mut done);
+        let operation = match random.below(10) {
+            0..5 => Operation::Read,
+            5..9 => Operation::Write,
+            _ => Operation::Flush,
+        };
+        let length = if operation == Operation::Flush { 0 } else { random.between(1, 1_024) };
+        let near = random.below(3) > 0;
+        let start = random.below(if near { 100_000 } else { capacity - 2_048 });
+        let mut command = command(id, operation, start, length);
+        if random.below(20) == 0 {
+            command.flags = Flags::FUA;
+        }
+        disk.submit(Instant(now), command);
+    }
+    while let Some(at) = disk.next_event() {
+        disk.advance(at, &mut done);
+    }
+    answers.extend(done);
+    assert!(disk.busy() <= answers.last().expect("300 answers").at.since(Instant::ZERO));
+    answers.iter().map(|done| (done.id, done.at.0)).collect()
+}
