@@ -2,5 +2,6 @@
 
 pub mod fifo;
 pub mod sorted_fifo;
+pub mod token_bucket;
 pub mod tree;
 pub mod wf2q;

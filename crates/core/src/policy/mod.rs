@@ -18,6 +18,7 @@ pub mod none;
 pub mod noop;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod throttle_max;
 
 use alloc::boxed::Box;
 
@@ -176,7 +177,7 @@ pub struct Row {
 
 /// Every policy there is.
 pub static REGISTRY: &[&Row] =
-    &[&none::ROW, &noop::ROW, &mq_deadline::ROW, &bfq::ROW, &bfq::ROW_4_18];
+    &[&none::ROW, &noop::ROW, &mq_deadline::ROW, &bfq::ROW, &bfq::ROW_4_18, &throttle_max::ROW];
 
 /// The row of this name or short name.
 pub fn find(name: &str) -> Option<&'static Row> {
