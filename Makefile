@@ -7,7 +7,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint docs bench reproduce clean
+.PHONY: help demo test fuzz lint docs bench reproduce clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -19,6 +19,13 @@ demo: ## the promise, live: clients on an emulated SSD, policy by policy
 test: ## every test that this machine can run
 	@scripts/setup test
 	@scripts/test
+
+# Seeds a stack: make fuzz SEEDS=100000
+SEEDS ?= 5000
+
+fuzz: ## the engine's law over many more seeds than `make test` draws
+	@scripts/setup demo
+	IOFAIR_SEEDS=$(SEEDS) cargo test --release --locked -p iofair-core --test conformance
 
 lint: ## format, clippy, documentation, licences
 	@scripts/setup lint
