@@ -38,7 +38,8 @@ impl Tags {
         id: RequestId,
     ) -> bool {
         let class = class(&requests[id]);
-        let free = self.waiting[class as usize].is_empty() && self.has_room(scheduler, class);
+        let mine = &self.waiting[class as usize];
+        let free = mine.is_empty() && self.has_room(scheduler, class) && !self.owed(scheduler);
         if free {
             self.used += 1;
             requests.set_tagged(id);
@@ -74,6 +75,14 @@ impl Tags {
     }
     pub(super) fn has_waiters(&self) -> bool {
         self.waiters > 0
+    }
+    /// Is there a tag that somebody waits for and may have? A newcomer of another class must not take
+    /// it before its waiter is woken, or a busy class starves the others.
+    fn owed(&self, scheduler: &dyn Policy) -> bool {
+        let may = |class: TagClass| {
+            !self.waiting[class as usize].is_empty() && self.has_room(scheduler, class)
+        };
+        self.has_waiters() && TagClass::ALL.into_iter().any(may)
     }
     fn has_room(&self, scheduler: &dyn Policy, class: TagClass) -> bool {
         let limit = scheduler.tag_limit(class, self.total).clamp(1, self.total);

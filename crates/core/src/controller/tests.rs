@@ -133,3 +133,26 @@ fn groups_go_bottom_up() {
     c.remove_group(Instant(0), b).expect("empty");
     c.remove_group(Instant(0), a).expect("empty");
 }
+
+/// Goal: a freed tag goes to who waits longest, whatever its class. Method: writes take all 8 tags, a
+/// read waits, and a write comes in the moment a tag is free.
+#[test]
+fn a_newcomer_takes_no_tag_before_a_waiter() {
+    let (mut c, client) = controller();
+    for tag in 1..=8 {
+        let write = request(client, tag, Operation::Write, tag * 100);
+        c.submit(Instant(tag), write).expect("accepted");
+    }
+    let dispatched: Vec<_> = std::iter::from_fn(|| c.dispatch(Instant(9))).collect();
+    c.submit(Instant(10), request(client, 9, Operation::Read, 5_000)).expect("accepted");
+    let mut done = Vec::new();
+    c.complete(Instant(11), dispatched[0].id, 0, &mut done);
+    c.submit(Instant(11), request(client, 10, Operation::Write, 6_000)).expect("accepted");
+    let mut order = Vec::new();
+    for now in 12.. {
+        let Some(dispatch) = c.dispatch(Instant(now)) else { break };
+        order.extend(c.parts(dispatch.id).map(|part| part.tag));
+        c.complete(Instant(now), dispatch.id, 0, &mut done);
+    }
+    assert_eq!(order, [5, 6, 7, 8, 9, 10]);
+}
