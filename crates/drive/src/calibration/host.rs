@@ -8,6 +8,8 @@
 //! - *fsync*: think, write 4 KiB, flush. One flush runs at a time; all that ask meanwhile share the next.
 //!
 //! A *gate* stands for an idealised BFQ: one client at a time, exclusive, idling when it has nothing.
+//! A *limit* cuts windows into pieces and keeps only so many bytes of them in the drive, always; pieces
+//! of the readers take turns.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -80,6 +82,8 @@ pub struct Run {
     pub time: Nanos,
     /// The gate: length of a slice, and a weight a client.
     pub gate: Option<(Nanos, Vec<u64>)>,
+    /// Bytes of a piece of a window, and bytes of pieces in the drive (at least one piece may be).
+    pub limit: Option<(u64, u64)>,
     /// For [`Job::Sliced`]: length of a slice and bytes in each.
     pub slice: (Nanos, u64),
     /// Seed of everything random.
@@ -116,7 +120,9 @@ struct Client {
     window: u64,
     there: [bool; 2],
     waits: bool,
-    /// Gate: requests held back, and service got over weight.
+    /// Limit: bytes of the two windows that are still to come.
+    missing: [u64; 2],
+    /// Gate and limit: requests held back. Gate: service got over weight.
     held: VecDeque<Sent>,
     vtime: u128,
 }
@@ -143,6 +149,15 @@ struct Gate {
     in_flight: u32,
 }
 
+#[derive(Debug)]
+struct Limit {
+    piece: u64,
+    bytes_max: u64,
+    bytes: u64,
+    /// Whose turn it is.
+    next: usize,
+}
+
 /// Flushes that coalesce.
 #[derive(Debug, Default)]
 struct Flushes {
@@ -162,6 +177,7 @@ struct Host {
     free: Vec<u32>,
     queued: VecDeque<Sent>,
     gate: Option<Gate>,
+    limit: Option<Limit>,
     flushes: Flushes,
     slice: (u64, u64),
     slice_used: (u64, u64),
@@ -183,6 +199,7 @@ pub fn run(profile: &Profile, jobs: &[Job], run: &Run) -> Vec<Counted> {
         window: 0,
         there: [false; 2],
         waits: true,
+        missing: [0; 2],
         held: VecDeque::new(),
         vtime: 0,
     };
@@ -206,6 +223,7 @@ pub fn run(profile: &Profile, jobs: &[Job], run: &Run) -> Vec<Counted> {
         free: (0..depth).rev().collect(),
         queued: VecDeque::new(),
         gate,
+        limit: run.limit.map(|(piece, bytes_max)| Limit { piece, bytes_max, bytes: 0, next: 0 }),
         flushes: Flushes::default(),
         slice: (run.slice.0.0, run.slice.1),
         slice_used: (0, 0),
@@ -318,8 +336,12 @@ impl Host {
     }
     fn send_window(&mut self, index: usize, window: u64) {
         let start = self.clients[index].base + window * WINDOW % FILE;
-        let (operation, since) = (Operation::Read, self.now);
-        self.send(Sent { client: index, operation, start, bytes: WINDOW, window, since });
+        let piece = self.limit.as_ref().map_or(WINDOW, |limit| limit.piece);
+        self.clients[index].missing[(window % 2) as usize] = WINDOW;
+        for start in (start..start + WINDOW).step_by(piece as usize) {
+            let (operation, since) = (Operation::Read, self.now);
+            self.send(Sent { client: index, operation, start, bytes: piece, window, since });
+        }
     }
     fn consume(&mut self, index: usize) {
         let client = &mut self.clients[index];
@@ -348,17 +370,26 @@ impl Host {
         match client.job {
             Job::Direct { .. } | Job::Sliced { .. } => self.think(sent.client),
             Job::Fsync { .. } => self.ask_flush(sent.client),
-            Job::Buffered { .. } => {
-                client.there[(sent.window % 2) as usize] = true;
-                if client.waits && sent.window == client.window {
-                    client.waits = false;
-                    self.consume(sent.client);
-                }
-            }
+            Job::Buffered { .. } => self.arrived(sent),
         }
         if let Some(gate) = &mut self.gate {
             gate.in_flight -= 1;
             self.gate_turn();
+        }
+    }
+
+    /// A window, or a piece of one, is in memory.
+    fn arrived(&mut self, sent: Sent) {
+        let (client, half) = (&mut self.clients[sent.client], (sent.window % 2) as usize);
+        client.missing[half] -= sent.bytes;
+        client.there[half] = client.missing[half] == 0;
+        if client.there[half] && client.waits && sent.window == client.window {
+            client.waits = false;
+            self.consume(sent.client);
+        }
+        if let Some(limit) = &mut self.limit {
+            limit.bytes -= sent.bytes;
+            self.limit_turn();
         }
     }
 
@@ -382,13 +413,34 @@ impl Host {
         }
     }
 
-    /// Sends a request, through the gate if there is one.
+    /// Sends a request, through the gate or the limit if there is one.
     fn send(&mut self, sent: Sent) {
-        if self.gate.is_none() {
-            return self.pass_on(sent);
+        let is_window = matches!(self.clients[sent.client].job, Job::Buffered { .. });
+        if self.gate.is_some() {
+            self.clients[sent.client].held.push_back(sent);
+            self.gate_turn();
+        } else if self.limit.is_some() && is_window {
+            self.clients[sent.client].held.push_back(sent);
+            self.limit_turn();
+        } else {
+            self.pass_on(sent);
         }
-        self.clients[sent.client].held.push_back(sent);
-        self.gate_turn();
+    }
+    /// Lets pieces into the drive, one of each reader in turn.
+    fn limit_turn(&mut self) {
+        let Some(mut limit) = self.limit.take() else { return };
+        let count = self.clients.len();
+        while limit.bytes == 0 || limit.bytes + limit.piece <= limit.bytes_max {
+            let mut turn = (0..count).map(|step| (limit.next + step) % count);
+            let Some(index) = turn.find(|&index| !self.clients[index].held.is_empty()) else {
+                break;
+            };
+            limit.next = index + 1;
+            let sent = self.clients[index].held.pop_front().expect("it is not empty");
+            limit.bytes += sent.bytes;
+            self.pass_on(sent);
+        }
+        self.limit = Some(limit);
     }
     /// Lets the client in service send, ends its slice, and picks the next.
     fn gate_turn(&mut self) {

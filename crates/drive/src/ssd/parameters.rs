@@ -11,7 +11,8 @@ use crate::profile::{Common, Invalid, Number, Rate, Size, Time};
 pub enum LinkOrder {
     /// One page a turn, commands taking turns.
     RoundRobin,
-    /// Pages in the order in which they became ready.
+    /// Commands in the order in which their first page became ready; each keeps the link while it has
+    /// pages ready.
     Fifo,
 }
 

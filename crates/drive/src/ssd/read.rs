@@ -39,8 +39,7 @@ pub(super) struct ReadPath {
     /// Pages in units.
     reading: BinaryHeap<Reverse<PageRead>>,
     pages_sent: u64,
-    /// Whose turn it is on the link: commands that have pages ready (round-robin), or the commands of
-    /// single pages in order (FIFO).
+    /// Commands that have pages ready, the next for the link in front.
     turns: VecDeque<Slot>,
     /// Ends of the latest streams, for the deep-queue rule only.
     streams: [u64; STREAMS],
@@ -48,6 +47,11 @@ pub(super) struct ReadPath {
 }
 
 impl ReadPath {
+    /// Room in its queues, for the test that nothing grows.
+    #[cfg(test)]
+    pub(super) fn rooms(&self) -> [usize; 3] {
+        [self.listed.capacity(), self.reading.capacity(), self.turns.capacity()]
+    }
     pub(super) fn new(parameters: &Parameters) -> Self {
         let depth = parameters.slots as usize;
         let page = Page::new(parameters.page);
@@ -164,7 +168,7 @@ impl ReadPath {
             self.reading.pop();
             let held = &mut slots[page.slot];
             held.ready += 1;
-            if held.ready == 1 || self.order == LinkOrder::Fifo {
+            if held.ready == 1 {
                 self.turns.push_back(page.slot);
             }
         }
@@ -180,8 +184,11 @@ impl ReadPath {
         let slot = self.turns.pop_front()?;
         let held = &mut slots[slot];
         held.ready -= 1;
-        if held.ready > 0 && self.order == LinkOrder::RoundRobin {
-            self.turns.push_back(slot);
+        if held.ready > 0 {
+            match self.order {
+                LinkOrder::RoundRobin => self.turns.push_back(slot),
+                LinkOrder::Fifo => self.turns.push_front(slot),
+            }
         }
         // Which page of the command crosses is not followed; only its first and last differ in size.
         Some((slot, held.page_bytes(held.crossed, &self.page)))

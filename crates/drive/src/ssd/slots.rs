@@ -90,6 +90,11 @@ pub(super) struct Slots {
 }
 
 impl Slots {
+    /// Room in its queues, for the test that nothing grows.
+    #[cfg(test)]
+    pub(super) fn rooms(&self) -> [usize; 3] {
+        [self.slots.capacity(), self.free.capacity(), 0]
+    }
     /// Room for `limit` commands.
     pub(super) fn new(limit: u32) -> Self {
         let limit = limit as usize;

@@ -242,6 +242,39 @@ fn shared_and_separate_links() {
     }
 }
 
+/// Goal: nothing is allocated once warm. Method: the room of every queue before and after many
+/// commands at full depth.
+#[test]
+fn memory_does_not_grow() {
+    for name in ALL {
+        let mut drive = Ssd::new(parameters(name), 1);
+        let depth = drive.facts().depth;
+        let mut random = Random::new(2, 2);
+        let mut rooms = Vec::new();
+        for round in 0..30 {
+            for id in 0..depth {
+                let operation = if id % 3 == 0 { Operation::Write } else { Operation::Read };
+                let place = (random.below(1 << 20) * 4, 4 << random.below(5));
+                let now = drive.now;
+                drive.submit(Instant(now), command(id, operation, place));
+            }
+            drain(&mut drive);
+            let own = [
+                drive.waiting.capacity(),
+                drive.firmware.capacity(),
+                drive.setup.capacity(),
+                drive.timers.capacity(),
+                drive.answered.capacity(),
+            ];
+            let rest = [drive.slots.rooms(), drive.reads.rooms(), drive.writes.rooms()];
+            if round >= 10 {
+                rooms.push((own, rest));
+            }
+        }
+        assert!(rooms.windows(2).all(|pair| pair[0] == pair[1]), "{name}: {rooms:?}");
+    }
+}
+
 /// A script of commands with their instants.
 fn script(name: &str, seed: u64, count: u32) -> Vec<(u64, Command)> {
     let mut random = Random::new(seed, 9);

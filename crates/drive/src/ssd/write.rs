@@ -31,6 +31,11 @@ pub(super) struct WritePath {
 }
 
 impl WritePath {
+    /// Room in its queues, for the test that nothing grows.
+    #[cfg(test)]
+    pub(super) fn rooms(&self) -> [usize; 3] {
+        [self.waiting.capacity(), self.turns.capacity(), self.programs.capacity()]
+    }
     pub(super) fn new(parameters: &Parameters) -> Self {
         let depth = parameters.slots as usize;
         let pages = parameters.write_cache / parameters.page + 2;
