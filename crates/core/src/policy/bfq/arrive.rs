@@ -63,7 +63,9 @@ impl Bfq {
             if self.settings.wakers {
                 self.check_waker(cx, id);
             }
-            self.sample_arrival(now, id);
+            if self.settings.injection {
+                self.sample_arrival(now, id);
+            }
         }
         let entry = Entry { id: request, arrived: now };
         let queue = &mut self.queues[id];

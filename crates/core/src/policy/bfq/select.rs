@@ -103,15 +103,15 @@ impl Bfq {
     /// Takes a request that goes to the drive out of its queue, and finds the one that follows it.
     fn take_out(&mut self, cx: &mut Context<'_>, id: QueueId, request: RequestId) {
         let queue = &mut self.queues[id];
-        let oldest = queue.list.oldest().filter(|oldest| *oldest != request);
-        let expired = oldest.filter(|oldest| {
-            let expire = match queue.sync {
-                true => self.settings.fifo_expire_sync,
-                false => self.settings.fifo_expire_async,
-            };
-            // Looked at once a slot.
-            !core::mem::replace(&mut queue.fifo_checked, true)
-                && queue.list.arrived(&self.sorted, cx.requests, *oldest) + expire <= cx.now
+        // Age is looked at once a slot, and else the head goes its way.
+        let look = !core::mem::replace(&mut queue.fifo_checked, true);
+        let expire = match queue.sync {
+            true => self.settings.fifo_expire_sync,
+            false => self.settings.fifo_expire_async,
+        };
+        let expired = queue.list.oldest().filter(|oldest| {
+            let arrived = || queue.list.arrived(&self.sorted, cx.requests, *oldest);
+            look && *oldest != request && arrived() + expire <= cx.now
         });
         let seek = &self.settings.seek;
         queue.next =

@@ -1,4 +1,7 @@
 //! What BFQ promises, driven through the controller: exact slots by hand, shares by a small drive.
 
+mod favour;
+mod members;
 mod shares;
+mod slots;
 mod world;

@@ -18,7 +18,6 @@ fn sequential_readers_share_by_weight() {
             world.take_all();
             world.run(Nanos::from_secs(8));
             let (heavy, light) = (world.take(heavy), world.take(light));
-            std::println!("{stack} {} {heavy} {light} {}", drive.rotational, heavy * 100 / light);
             assert!((285..=315).contains(&(heavy * 100 / light)), "{stack} {heavy} {light}");
         }
     }
@@ -37,11 +36,9 @@ fn injection_recovers_random_throughput() {
         world.take_all();
         world.run(Nanos::from_secs(5));
         let all = world.take_all();
-        std::println!("{stack} {all:?}");
         all.iter().sum::<u64>() / 5
     };
     let (none, stock, improved) = (total("none-none"), total("prop-bfq-4.18"), total("prop-bfq"));
-    std::println!("{none} {stock} {improved}");
     assert!(stock * 4 < none, "{none} {stock} {improved}");
     assert!(improved >= 3 * stock, "{none} {stock} {improved}");
 }

@@ -5,7 +5,7 @@ use std::format;
 use std::vec::Vec;
 
 use crate::contract::Contract;
-use crate::controller::{Controller, Setup, Stack, Submission};
+use crate::controller::{Controller, Dispatch, Setup, Stack, Submission};
 use crate::group::{ClientId, GroupId, Priority};
 use crate::policy::DriveFacts;
 use crate::request::{Flags, Operation, RequestId};
@@ -66,6 +66,11 @@ impl Job {
     pub(super) fn sequential_read(base: u64) -> Self {
         Self { random: false, length: 256, depth: 2, base, stride: 256, ..Self::random_read() }
     }
+    /// 128 KiB buffered writes, eight at a time.
+    pub(super) fn writes(base: u64) -> Self {
+        let operation = Operation::Write;
+        Self { operation, depth: 8, ..Self::sequential_read(base) }
+    }
 }
 
 struct Actor {
@@ -100,7 +105,7 @@ impl World {
             max_request: Sectors(512),
             capacity: Sectors(CAPACITY),
         };
-        let setup = Setup { facts, tags: 64, queue_limit: 1024, trace: 1 << 20 };
+        let setup = Setup { facts, tags: 1024, queue_limit: 1024, trace: 1 << 20 };
         let mut stack = Stack::parse(stack).expect("in the table");
         let name = stack.scheduler.row.name;
         for (parameter, text) in set.iter().filter(|_| name != "none") {
@@ -134,6 +139,17 @@ impl World {
         let random = 88_172_645_463_325_252 ^ (index as u64 * 7919);
         self.actors.push(Actor { client, job, next: job.base, random, due, done: 0 });
         index
+    }
+    pub(super) fn client(&self, actor: usize) -> ClientId {
+        self.actors[actor].client
+    }
+    /// The client sends no more.
+    pub(super) fn stop(&mut self, actor: usize) {
+        self.actors[actor].job.depth = 0;
+        self.actors[actor].due.clear();
+    }
+    pub(super) fn become_random(&mut self, actor: usize) {
+        self.actors[actor].job = Job { length: 8, random: true, ..self.actors[actor].job };
     }
     /// Bytes answered since the last call.
     pub(super) fn take(&mut self, actor: usize) -> u64 {
@@ -212,5 +228,103 @@ impl World {
             length: Sectors(job.length),
         };
         self.controller.submit(self.now, submission).expect("within the limit");
+    }
+}
+
+/// By hand: no client sends by itself, no answer comes by itself.
+impl World {
+    /// A client that sends only what [`Self::send_one`] says, in a group of its own.
+    pub(super) fn hand(&mut self, weight: u32) -> ClientId {
+        let quiet = Job { depth: 0, ..Job::random_read() };
+        let actor = self.add(weight, quiet);
+        self.client(actor)
+    }
+    pub(super) fn hand_in(&mut self, group: GroupId, priority: Priority) -> ClientId {
+        let quiet = Job { depth: 0, ..Job::random_read() };
+        let actor = self.add_to(group, priority, quiet);
+        self.client(actor)
+    }
+    pub(super) fn send_one(
+        &mut self,
+        client: ClientId,
+        operation: Operation,
+        at: u64,
+        length: u64,
+    ) {
+        let (start, length) = (Sectors(at), Sectors(length));
+        let flags = Flags::NO_MERGE;
+        let submission = Submission { tag: 0, client, operation, flags, start, length };
+        self.controller.submit(self.now, submission).expect("within the limit");
+    }
+    pub(super) fn read(&mut self, client: ClientId, at: u64, length: u64) {
+        self.send_one(client, Operation::Read, at, length);
+    }
+    pub(super) fn dispatch(&mut self) -> Option<Dispatch> {
+        self.controller.dispatch(self.now)
+    }
+    pub(super) fn complete(&mut self, dispatch: Dispatch) {
+        self.controller.complete(self.now, dispatch.id, 0, &mut Vec::new());
+    }
+    /// Dispatches one, and answers it so many microseconds later.
+    pub(super) fn serve(&mut self, micros: u64) -> Option<Dispatch> {
+        let dispatch = self.dispatch()?;
+        self.wait(Nanos::from_micros(micros));
+        self.complete(dispatch);
+        Some(dispatch)
+    }
+    pub(super) fn wait(&mut self, time: Nanos) {
+        self.now += time;
+    }
+    /// How long until the scheduler wants to be asked again.
+    pub(super) fn wakes_in(&self) -> Option<Nanos> {
+        self.controller.next_wakeup().map(|at| at.since(self.now))
+    }
+}
+
+/// What was decided.
+impl World {
+    /// Decisions since the last call.
+    pub(super) fn decisions(&mut self) -> Vec<(&'static str, [u64; 2])> {
+        use crate::trace::EventKind::Decision;
+        let events = self.controller.trace().drain();
+        let rules = events.filter_map(|event| match event.kind {
+            Decision { rule, values } => Some((rule, values)),
+            _ => None,
+        });
+        rules.collect()
+    }
+    /// For each client, was it waited for since the last call?
+    pub(super) fn waited_for(&mut self) -> Vec<bool> {
+        use crate::trace::{EventKind::Decision, Subject::Client};
+        let mut waited = alloc::vec![false; self.actors.len()];
+        for event in self.controller.trace().drain() {
+            if let (Client(id), Decision { rule: "idle: wait", .. }) = (event.subject, event.kind) {
+                waited[id.index()] = true;
+            }
+        }
+        waited
+    }
+    /// How many decisions since the last call begin with this.
+    pub(super) fn count(&mut self, rule: &str) -> usize {
+        self.decisions().iter().filter(|(name, _)| name.starts_with(rule)).count()
+    }
+    /// The numbers of the decisions since the last call that begin with this.
+    pub(super) fn numbers(&mut self, rule: &str) -> Vec<[u64; 2]> {
+        let all = self.decisions();
+        all.iter().filter(|(name, _)| name.starts_with(rule)).map(|(_, n)| *n).collect()
+    }
+    /// A gauge of the scheduler.
+    pub(super) fn gauge(&self, name: &str) -> u64 {
+        struct One<'a>(&'a str, Option<u64>);
+        impl crate::policy::Gauges for One<'_> {
+            fn gauge(&mut self, name: &'static str, value: u64) {
+                if name == self.0 {
+                    self.1 = Some(value);
+                }
+            }
+        }
+        let mut one = One(name, None);
+        self.controller.observe(&mut one);
+        one.1.expect("the scheduler has this gauge")
     }
 }
