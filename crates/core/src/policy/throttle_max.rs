@@ -12,7 +12,7 @@
 //! bytes      allowed = rate * up(elapsed)        over = sent + size - allowed
 //!            wait    = max(over / rate, 1 ms) + up(elapsed) - elapsed          when over > 0
 //! requests   allowed = rate * up(elapsed + 1)
-//!            wait    = up(elapsed + 1) - elapsed                               when sent + 1 > allowed
+//!            wait    = until the slice begins that allows it                  when sent + 1 > allowed
 //! ```
 //!
 //! The longer wait counts. A slice that is over is replaced by a fresh one if nothing is queued, else
@@ -31,7 +31,8 @@
 //! *Source.* Linux `block/blk-throttle.c`, 4.18 (RHEL 8) and 7.0 (policies.md A11). *Where we differ*: the
 //! root group may have a ceiling too; requests that pass the top leave in the order of their release,
 //! not reads first; the kernel pauses after 32 requests of one level to let others have the lock, which
-//! changes no order and is left out; 7.0's separate queues for the two kinds of wait are one here.
+//! changes no order and is left out; where the kernel asks at each slice whether a request fits its
+//! account, we find that slice at once; 7.0's separate queues for the two kinds of wait are one here.
 
 mod meter;
 #[cfg(test)]

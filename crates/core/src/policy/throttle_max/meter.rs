@@ -71,10 +71,13 @@ impl Slice {
         }
         if let Some(rate) = requests {
             let rounded = (elapsed + 1).next_multiple_of(rule.slice_ms);
-            if self.sent[1] + cost[1] as i64 > allowed(rate, rounded) {
-                let until_next = rounded - elapsed;
+            let after = self.sent[1] + cost[1] as i64;
+            if after > allowed(rate, rounded) {
+                // When the slice begins in which it fits; the source asks again at each until then.
+                let fits = (after as u64).saturating_mul(1000).div_ceil(rate);
+                let until = fits.next_multiple_of(rule.slice_ms) - rule.slice_ms;
                 let one = if rule.linux_7 { 1000 / rate + 1 } else { 0 };
-                wait = wait.max(until_next).max(one);
+                wait = wait.max(until - elapsed).max(one);
             }
         }
         if wait > 0 {
