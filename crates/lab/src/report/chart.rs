@@ -70,7 +70,7 @@ fn wrapped(label: &str, width: usize) -> Vec<String> {
 pub(super) fn bars(title: &str, unit: &str, groups: &[Group]) -> String {
     let most = groups.iter().map(|g| g.bars.len()).max().unwrap_or(1).max(1) as f64;
     let count = groups.len().max(1) as f64;
-    let bar = (620.0 / (count * (most + 0.9))).clamp(13.0, 44.0);
+    let bar = (490.0 / (count * (most + 0.9))).clamp(15.0, 48.0);
     let pitch = bar * (most + 0.9);
     let plot = pitch * count;
     let width = LEFT + plot + 8.0;
@@ -177,8 +177,10 @@ fn push_bar(svg: &mut String, bar: &Bar, (left, width): (f64, f64), y: &dyn Fn(f
             at - 4.5
         );
     }
-    let above = bar.published.map_or(top, |p| if (y(p) - top).abs() < 13.0 { y(p) } else { top });
-    let above = above.min(top) - if bar.published.is_some() { 7.0 } else { 4.0 };
+    // Above everything that is drawn for this bar.
+    let marks = bar.published.into_iter().chain(bar.band.map(|(_, high)| high));
+    let highest = marks.fold(value + bar.half, f64::max);
+    let above = y(highest) - if bar.published == Some(highest) { 7.0 } else { 4.0 };
     let _ = write!(
         svg,
         "<text class=\"value\" x=\"{middle:.1}\" y=\"{above:.1}\" text-anchor=\"middle\">{}</text></g>",
@@ -195,7 +197,7 @@ pub(super) struct Curve<'a> {
 
 const SHARES: [(f64, &str); 6] =
     [(0.0, "0"), (0.5, "50"), (0.9, "90"), (0.99, "99"), (0.999, "99.9"), (0.9999, "99.99 %")];
-const WIDE: f64 = 300.0;
+const WIDE: f64 = 290.0;
 const HIGH: f64 = 170.0;
 
 /// Latencies by percentile: each further "nine" takes the same width, times are logarithmic.
@@ -207,7 +209,7 @@ pub(super) fn percentiles(title: &str, curves: &[Curve<'_>]) -> String {
     let last = high.log10().ceil().max(first + 1.0);
     let x = |share: f64| LEFT + WIDE * (-(1.0 - share.min(0.9999)).log10() / 4.0);
     let y = |nanos: f64| TOP + HIGH * (1.0 - (nanos.log10() - first) / (last - first));
-    let mut svg = open(title, LEFT + WIDE + 18.0, TOP + HIGH + 22.0);
+    let mut svg = open(title, LEFT + WIDE + 26.0, TOP + HIGH + 22.0);
     for (share, label) in SHARES {
         let at = x(share);
         let _ = write!(

@@ -2,6 +2,8 @@
 
 /// A number for a table cell.
 pub(super) fn number(value: f64) -> String {
+    // Not "-0.000".
+    let value = value + 0.0;
     let size = value.abs();
     let decimals = match size {
         _ if !value.is_finite() => return "n/a".to_owned(),
@@ -17,7 +19,16 @@ pub(super) fn number(value: f64) -> String {
 /// A published number: as short as the source printed it.
 pub(super) fn published(value: f64) -> String {
     let short = format!("{value}");
-    if short.len() <= 8 { short } else { number(value) }
+    if short.len() <= 7 { short } else { bound(value) }
+}
+
+/// An end of a band: like a number, without zeros at its end.
+fn bound(value: f64) -> String {
+    let text = number(value);
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
 }
 
 /// A mean with half its confidence interval, when there is one that shows.
@@ -34,9 +45,9 @@ pub(super) fn with_confidence(mean: f64, half: Option<f64>) -> String {
 pub(super) fn band(low: Option<f64>, high: Option<f64>) -> String {
     match (low, high) {
         (None, None) => String::new(),
-        (Some(low), None) => format!("≥ {}", published(low)),
-        (None, Some(high)) => format!("≤ {}", published(high)),
-        (Some(low), Some(high)) => format!("{} .. {}", published(low), published(high)),
+        (Some(low), None) => format!("≥ {}", bound(low)),
+        (None, Some(high)) => format!("≤ {}", bound(high)),
+        (Some(low), Some(high)) => format!("{} .. {}", bound(low), bound(high)),
     }
 }
 
@@ -51,9 +62,11 @@ mod tests {
         for (value, text) in cases {
             assert_eq!(number(value), text);
         }
+        assert_eq!(number(-0.0), "0.000");
         assert_eq!((number(f64::NAN), number(0.0)), ("n/a".into(), "0.000".into()));
         assert_eq!(with_confidence(10.0, Some(0.25)), "10.0 ± 0.250");
         assert_eq!(band(Some(0.15), Some(0.33)), "0.15 .. 0.33");
-        assert_eq!(published(506.0), "506");
+        assert_eq!(band(Some(489.25), Some(10.0)), "489 .. 10");
+        assert_eq!((published(506.0), published(6.224)), ("506".into(), "6.224".into()));
     }
 }

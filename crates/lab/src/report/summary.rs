@@ -214,7 +214,11 @@ fn distribution(results: &Results, variant: usize, stack: usize, focus: &str) ->
 impl Row {
     /// Rate of everybody but the focus.
     pub fn others(&self, focus: &str) -> f64 {
-        self.clients.iter().filter(|(name, _)| name != focus).map(|(_, s)| s.mean).sum()
+        self.clients
+            .iter()
+            .filter(|(name, _)| name != focus)
+            .map(|(_, s)| s.mean)
+            .fold(0.0, |a, b| a + b)
     }
 }
 
