@@ -176,7 +176,7 @@ fn experiments(directory: &Path, output: &Output) -> Result<()> {
 }
 
 /// Every `.toml` file under a directory, in the order of their paths.
-fn collect_toml(directory: &Path, paths: &mut Vec<PathBuf>) -> std::io::Result<()> {
+pub(crate) fn collect_toml(directory: &Path, paths: &mut Vec<PathBuf>) -> std::io::Result<()> {
     let entries = std::fs::read_dir(directory)?.map(|entry| entry.map(|e| e.path()));
     let mut entries: Vec<PathBuf> = entries.collect::<Result<_, _>>()?;
     entries.sort();

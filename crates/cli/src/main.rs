@@ -10,6 +10,7 @@ mod failure;
 mod list;
 mod man;
 mod output;
+mod run;
 
 use std::process::ExitCode;
 
@@ -30,6 +31,7 @@ struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
+  iofair run experiments             the published experiments, in virtual time
   iofair list policies               what can order and limit I/O, with all parameters
   iofair list policies bfq           one of them in full
 
@@ -37,6 +39,8 @@ Every command has --help with examples, and --json.";
 
 #[derive(Subcommand)]
 enum Command {
+    /// Experiments in virtual time, beside what their sources claim.
+    Run(run::Args),
     /// What there is: policies, experiments.
     List(list::Args),
     /// Completions for a shell.
@@ -48,6 +52,7 @@ enum Command {
 fn dispatch(cli: &Cli) -> anyhow::Result<ExitCode> {
     let output = Output { json: cli.json };
     match &cli.command {
+        Command::Run(args) => run::run(args, &output),
         Command::List(args) => list::run(args, &output),
         Command::Completions(args) => completions::run(args, &output),
         Command::Man(args) => man::run(args, &output),

@@ -1,0 +1,147 @@
+//! `iofair run`: experiments in virtual time, with what their sources claim beside what we get.
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, anyhow};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use iofair_core::time::Nanos;
+use iofair_core::unit::{self, UnitError};
+use iofair_lab::experiment::{self, Experiment, Overrides, Results, Runner};
+use iofair_lab::report;
+use iofair_lab::scenario::Scenario;
+
+use crate::failure::Usage;
+use crate::list::collect_toml;
+use crate::output::{Output, write};
+
+/// What may be written after `run`.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  iofair run experiments/article-2018/figure-1.toml      one figure, as its file says
+  iofair run experiments --html results.html             everything, on one page
+  iofair run figure-1.toml --stack prop-bfq --repeats 1  a quick look at one stack
+  iofair run figure-1.toml --json > figure-1.json        every run, for a script
+
+The seeds are printed; the same file and seed give the same bytes on any machine.")]
+pub(crate) struct Args {
+    /// Experiment files, or directories of them.
+    #[arg(required = true)]
+    paths: Vec<PathBuf>,
+    /// Only these stacks; one that the file does not have is run too.
+    #[arg(long, value_delimiter = ',')]
+    stack: Vec<String>,
+    /// Runs of each variant on each stack, with seeds of their own.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    repeats: Option<u32>,
+    /// Time measured, such as 2s.
+    #[arg(long, value_parser = time)]
+    time: Option<Nanos>,
+    /// Time before it, such as 500ms.
+    #[arg(long, value_parser = time)]
+    ramp: Option<Nanos>,
+    /// Seed of the first repeat.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Runs at once; by default one a core.
+    #[arg(long, short)]
+    jobs: Option<NonZeroUsize>,
+    /// Write every run as CSV.
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Write a page with charts that needs nothing but itself.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write every published number beside ours.
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// Print neither progress nor tables.
+    #[arg(long, short)]
+    quiet: bool,
+    /// Fail (exit code 1) when a hard claim does not hold.
+    #[arg(long)]
+    strict: bool,
+}
+
+fn time(text: &str) -> Result<Nanos, UnitError> {
+    unit::parse_time(text)
+}
+
+pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
+    let experiments = read(args)?;
+    let results = simulate(args, experiments)?;
+    let summaries: Vec<_> = results.iter().map(report::summarize).collect();
+    save(args.csv.as_deref(), || report::csv(&results))?;
+    save(args.html.as_deref(), || match summaries.as_slice() {
+        [one] => report::page(&one.title, &summaries),
+        _ => report::page("Experiments", &summaries),
+    })?;
+    save(args.markdown.as_deref(), || report::markdown(&summaries))?;
+    if output.json {
+        write(&report::json(&results))?;
+    } else if !args.quiet {
+        let tables: Vec<_> = summaries.iter().map(report::table).collect();
+        write(&tables.join("\n\n"))?;
+    }
+    let misses: usize = results.iter().map(Results::hard_misses).sum();
+    if args.strict && misses > 0 {
+        let them = if misses == 1 { "a hard claim does" } else { "hard claims do" };
+        return Err(anyhow!("{misses} {them} not hold"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The files that were named, those of directories in the order of their paths.
+fn read(args: &Args) -> Result<Vec<Experiment>> {
+    let mut files = Vec::new();
+    for path in &args.paths {
+        if path.is_dir() {
+            let before = files.len();
+            let listed = collect_toml(path, &mut files);
+            listed.with_context(|| Usage(format!("cannot list {}", path.display())))?;
+            if files.len() == before {
+                return Err(Usage(format!("no experiment in {}", path.display())).into());
+            }
+        } else {
+            files.push(path.clone());
+        }
+    }
+    let overrides = Overrides {
+        stacks: (!args.stack.is_empty()).then(|| args.stack.clone()),
+        repeats: args.repeats,
+        time: args.time,
+        ramp: args.ramp,
+        seed: args.seed,
+    };
+    let read = |file: &PathBuf| Ok(experiment::read(file, &overrides)?);
+    files.iter().map(read).collect()
+}
+
+fn simulate(args: &Args, experiments: Vec<Experiment>) -> Result<Vec<Results>> {
+    let runs: usize = experiments.iter().map(Experiment::runs).sum();
+    let bar = ProgressBar::new(runs as u64);
+    if args.quiet {
+        bar.set_draw_target(ProgressDrawTarget::hidden());
+    }
+    let style =
+        ProgressStyle::with_template("{wide_bar:.cyan/blue} {pos}/{len} runs, {eta} left  {msg}");
+    bar.set_style(style.context("the progress bar's own template")?);
+    let names: Vec<String> = experiments.iter().map(|e| e.name.clone()).collect();
+    let finished = |index: usize| {
+        bar.set_message(names[index].clone());
+        bar.inc(1);
+    };
+    let run = |scenario: &Scenario| iofair_lab::simulate(scenario).map_err(|e| e.to_string());
+    let jobs = args.jobs.or_else(|| std::thread::available_parallelism().ok());
+    let jobs = jobs.map_or(1, NonZeroUsize::get);
+    let runner = Runner { jobs, simulate: &run, finished: &finished };
+    let results = experiment::run(experiments, &runner);
+    bar.finish_and_clear();
+    results.map_err(|error| Usage(error).into())
+}
+
+fn save(path: Option<&Path>, text: impl FnOnce() -> String) -> Result<()> {
+    let Some(path) = path else { return Ok(()) };
+    std::fs::write(path, text()).with_context(|| format!("cannot write {}", path.display()))
+}
