@@ -54,7 +54,8 @@ pub fn host_2018() -> Host {
         memory: 8 << 30,
         dirty_background_percent: 10,
         dirty_percent: 20,
-        writeback_request: Sectors::from_kib(512),
+        // Free: the size of every write row that the drive models were fitted to.
+        writeback_request: Sectors::from_kib(256),
         writeback: Writeback::OwnerIfThrottled,
         layout: Layout::Contiguous { base_permille: 0 },
     }

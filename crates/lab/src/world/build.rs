@@ -20,7 +20,7 @@ use crate::client::write::{Write, WriteSetup};
 use crate::client::{Base, Kind, Process};
 use crate::observe::Observer;
 use crate::run::RunError;
-use crate::scenario::{ClientSpec, Scenario, Writeback};
+use crate::scenario::{ClientSpec, Pattern, Scenario, Writeback};
 use crate::sim::Token;
 
 /// Requests that may be inside the engine: far above what closed loops and flushers can send, so that
@@ -119,8 +119,8 @@ fn expand(scenario: &Scenario) -> Vec<Spec<'_>> {
 }
 
 fn wanted(client: &ClientSpec) -> Wanted {
-    let direct_writes = client.job.pattern.writes() && !client.job.buffered;
-    Wanted { size: client.file_size, direct_writes }
+    let hole = client.job.pattern == Pattern::RandomWrite && !client.job.buffered;
+    Wanted { size: client.file_size, hole }
 }
 
 fn find_group(controller: &Controller, name: &str) -> Result<GroupId, RunError> {

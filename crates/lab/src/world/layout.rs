@@ -103,8 +103,9 @@ impl File {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     pub(crate) size: Sectors,
-    /// Is it written directly, and so starts as a hole where the layout has holes?
-    pub(crate) direct_writes: bool,
+    /// Does it start as a hole where the layout has holes? Random direct writers' files do; the rows
+    /// of sequential ones cost what writing in place costs.
+    pub(crate) hole: bool,
 }
 
 /// Lays out files in order on a drive; `None` when they do not fit.
@@ -119,13 +120,13 @@ pub(crate) fn lay_out(layout: Layout, capacity: Sectors, wanted: &[Wanted]) -> O
         let size = Sectors(file.size.0.next_multiple_of(BLOCK));
         let (kind, space) = match layout {
             Layout::Contiguous { .. } => (Kind::Plain, size.0),
-            Layout::Ext3 { sparse_writes: true, .. } if file.direct_writes => {
+            Layout::Ext3 { sparse_writes: true, .. } if file.hole => {
                 (Kind::Hole { touched: Pieces::new(size), next: 0 }, HOLE_SPACING)
             }
             Layout::Ext3 { cold_percent, .. } => {
                 // The later files are the cold ones: earlier tests read the first ones.
                 let warm = 100 - u64::from(cold_percent.min(100));
-                let cold = index as u64 * 100 >= wanted.len() as u64 * warm;
+                let cold = (index as u64 + 1) * 100 > wanted.len() as u64 * warm;
                 let cold = cold.then(|| Pieces::new(size));
                 // 0.3 % more than the data, as the published span of 2.006 GiB for 2 GiB has it.
                 (Kind::Indirect { cold }, size.0 + size.0 * 3 / 1000 / BLOCK * BLOCK + BLOCK)
@@ -146,8 +147,8 @@ pub(crate) fn lay_out(layout: Layout, capacity: Sectors, wanted: &[Wanted]) -> O
 mod tests {
     use super::*;
 
-    fn wanted(kib: u64, direct_writes: bool) -> Wanted {
-        Wanted { size: Sectors::from_kib(kib), direct_writes }
+    fn wanted(kib: u64, hole: bool) -> Wanted {
+        Wanted { size: Sectors::from_kib(kib), hole }
     }
 
     /// Goal: plain files lie side by side from the base on, and too many are refused. Method: three
@@ -181,6 +182,8 @@ mod tests {
         let second = Some(base + Sectors((PIECE + 1) * BLOCK));
         assert_eq!(laid[1].prelude(after, &mut random), second);
         assert_eq!(laid[1].prelude(after + Sectors(8), &mut random), None, "now it is warm");
+        let alone = lay_out(layout, Sectors::from_kib(1 << 20), &files[..1]).expect("it fits");
+        assert!(matches!(alone[0].kind, Kind::Indirect { cold: Some(_) }), "half of one is one");
     }
 
     /// Goal: holes are filled in the order of writing, one random access a touched piece. Method:

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use iofair_core::contract::{Contract, Limits};
 use iofair_core::controller::Stack;
 use iofair_core::group::Priority;
 use iofair_core::policy::DriveFacts;
@@ -15,7 +16,7 @@ use super::*;
 use crate::host;
 use crate::observe::{Nobody, Recorder, Step};
 use crate::run::{RunError, simulate, simulate_on};
-use crate::scenario::{ClientSpec, Host, Job, Pattern};
+use crate::scenario::{ClientSpec, GroupSpec, Host, Job, Pattern, Writeback};
 
 /// Answers every command a fixed time after it was given; bytes can cost time too, one command after
 /// the other.
@@ -430,4 +431,53 @@ fn bad_scenarios_are_refused() {
     assert!(refusal(|s| s.clients[0].file_size = kib(1 << 40)).contains("do not fit"));
     let none = simulate(&Scenario { clients: Vec::new(), ..good.clone() });
     assert!(matches!(none, Err(RunError::Processes { given: 0, .. })));
+}
+
+/// Goal: several clients of one group share its ceiling. Method: two groups of 10 MB/s, one with one
+/// direct reader, one with a client of three processes and another client.
+#[test]
+fn a_group_holds_several_clients() {
+    let limit = || GroupSpec {
+        name: String::new(),
+        contract: Contract { max: Limits::both(10_000_000), ..Contract::default() },
+    };
+    let member = |name: &str, group: &str, processes| ClientSpec {
+        group: group.to_owned(),
+        processes,
+        ..client(name, job(Pattern::RandomRead, 4, false))
+    };
+    let members = vec![member("a", "one", 1), member("b", "many", 3), member("c", "many", 1)];
+    let mut run = scenario(members, Nanos::from_secs(4));
+    run.stack = Stack::parse("max-none").unwrap();
+    run.ramp = Nanos::from_secs(1);
+    run.groups = ["one", "many"].map(|name| GroupSpec { name: name.to_owned(), ..limit() }).into();
+    let outcome = run_fixed(&run, us(100));
+    let bytes: Vec<u64> = outcome.clients.iter().map(|c| c.bytes / 4).collect();
+    assert!(bytes[0].abs_diff(10_000_000) < 200_000, "{bytes:?}");
+    assert!(bytes[1..].iter().sum::<u64>().abs_diff(10_000_000) < 200_000, "{bytes:?}");
+}
+
+/// Goal: whether a ceiling acts on a buffered writer depends on in whose name its pages are written.
+/// Method: one writer with 10 MB/s on a drive of 100 MB/s, each way of writing back.
+#[test]
+fn ceilings_of_buffered_writers_follow_the_writeback() {
+    let rate = |writeback, stack| {
+        let mut writer = client("w", job(Pattern::SequentialWrite, 4, true));
+        writer.group = "w".to_owned();
+        let mut run = scenario(vec![writer], Nanos::from_secs(10));
+        run.ramp = Nanos::from_secs(10);
+        run.stack = Stack::parse(stack).unwrap();
+        run.host = Host { memory: 320 << 20, writeback, ..plain_host() };
+        let contract = Contract { max: Limits::both(10_000_000), ..Contract::default() };
+        run.groups = vec![GroupSpec { name: "w".to_owned(), contract }];
+        let drive = Box::new(Fixed::new(us(100), Some(100_000_000)));
+        let outcome = simulate_on(&run, drive, &mut Nobody).unwrap();
+        let (call, drive) = (outcome.clients[0].bytes, outcome.drive.written_bytes);
+        assert!(call.abs_diff(drive) < drive / 5, "dirty pages pile up: {call} {drive}");
+        drive / 10
+    };
+    assert!(rate(Writeback::Root, "max-none") > 95_000_000);
+    assert!(rate(Writeback::Owner, "max-none").abs_diff(10_000_000) < 500_000);
+    assert!(rate(Writeback::OwnerIfThrottled, "max-none").abs_diff(10_000_000) < 500_000);
+    assert!(rate(Writeback::OwnerIfThrottled, "none-none") > 95_000_000);
 }
