@@ -136,11 +136,17 @@ impl SortedFifo {
         rules: MergeRules,
     ) -> Option<Merged> {
         let (start, end) = (requests[id].start, requests[id].end());
-        if let Some(before) = self.before(sorted, start)
+        let before = sorted.before(&self.tree, start);
+        // Nearly always the neighbour of the one is the other, and one way down the tree is enough.
+        let next = before.map_or_else(|| sorted.first(&self.tree), |node| sorted.next(node));
+        let overlaps = next.is_some_and(|node| sorted.key(node) < end);
+        let after = if overlaps { sorted.at_or_after(&self.tree, end) } else { next };
+        let after = after.map(|node| sorted.value(node).id);
+        if let Some(before) = before.map(|node| sorted.value(node).id)
             && requests.can_merge(before, id, rules.max)
         {
             requests.merge_back(before, id);
-            return Some(match self.at_or_after(sorted, end) {
+            return Some(match after {
                 Some(after) if requests.can_merge(before, after, rules.max) => {
                     self.join(sorted, requests, before, after)
                 }
@@ -148,7 +154,7 @@ impl SortedFifo {
             });
         }
         // No gap to close after this one: what could follow on from before `id` would have taken it.
-        let after = self.at_or_after(sorted, end).filter(|_| rules.front)?;
+        let after = after.filter(|_| rules.front)?;
         if !requests.can_merge(id, after, rules.max) {
             return None;
         }
