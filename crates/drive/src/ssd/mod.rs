@@ -75,6 +75,8 @@ pub struct Ssd {
     /// Nanoseconds of link time a byte, times 2^32.
     link_scale: u64,
     now: u64,
+    /// What [`Self::upcoming`] says, kept because owners ask often; `u64::MAX` is never.
+    next: (u64, Event),
     slots: Slots,
     /// Commands not accepted yet: a flush that waits for the drive to be empty, and all behind it.
     waiting: VecDeque<Slot>,
@@ -109,6 +111,7 @@ impl Ssd {
         Self {
             link_scale: u64::try_from(scale).expect("a link of at least one byte a second"),
             now: 0,
+            next: (u64::MAX, Event::Page),
             slots: Slots::new(parameters.slots),
             waiting: VecDeque::with_capacity(depth),
             accepted: 0,
@@ -136,7 +139,7 @@ impl Ssd {
 
     /// The next event and its instant. Two questions are asked only if the answer can matter: a page
     /// that becomes ready matters when the link is idle, room in the cache when a write waits for it.
-    fn upcoming(&self) -> Option<(u64, Event)> {
+    fn upcoming(&self) -> (u64, Event) {
         let mut next = (u64::MAX, Event::Page);
         let mut consider = |at: u64, event| {
             if at < next.0 {
@@ -166,17 +169,15 @@ impl Ssd {
         {
             consider(at, Event::Page);
         }
-        (next.0 < u64::MAX).then_some(next)
+        next
     }
 
     /// Lets everything up to `until` happen.
     fn run(&mut self, until: u64) {
-        while let Some((at, event)) = self.upcoming() {
-            if at > until {
-                return;
-            }
-            self.now = at;
-            self.happen(event);
+        while self.next.0 <= until && self.next.0 < u64::MAX {
+            self.now = self.next.0;
+            self.happen(self.next.1);
+            self.next = self.upcoming();
         }
     }
 
@@ -352,18 +353,21 @@ impl Drive for Ssd {
         let slot = self.slots.insert(Held::new(&command));
         self.waiting.push_back(slot);
         self.accept();
+        self.next = self.upcoming();
     }
 
     fn next_event(&self) -> Option<Instant> {
         match self.answered.front() {
             Some(done) => Some(done.at),
-            None => self.upcoming().map(|(at, _)| Instant(at)),
+            None => (self.next.0 < u64::MAX).then_some(Instant(self.next.0)),
         }
     }
 
     fn advance(&mut self, now: Instant, done: &mut Vec<Done>) {
         self.run(now.0);
-        done.extend(self.answered.drain(..));
+        while let Some(answer) = self.answered.pop_front() {
+            done.push(answer);
+        }
     }
 
     fn facts(&self) -> DriveFacts {
