@@ -40,9 +40,9 @@ bench: ## ratios against peers, measured in one run; writes docs/performance.md
 	@scripts/setup bench
 	cargo bench --workspace
 
-reproduce: ## the published experiments, in virtual time
+reproduce: ## the published experiments, in virtual time; writes docs/reproduction.md
 	@scripts/setup demo
-	cargo run --release --locked -p iofair -- run experiments $(ARGS)
+	cargo run --release --locked -p iofair -- run experiments --markdown docs/reproduction.md $(ARGS)
 
 clean: ## remove what was built
 	cargo clean

@@ -12,6 +12,9 @@ use super::expand::Experiment;
 use super::file::{ExpectFile, ExperimentFile, KindFile, Number, PlaceTable, Several};
 use super::quantity::{Quantity, Subject, parse_value};
 
+/// Smallest quotient of neighbours that makes an order: a tie within the noise of a run is none.
+pub const ORDER_STEP: f64 = 1.01;
+
 /// Where a number is read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
@@ -33,7 +36,7 @@ pub enum Kind {
     AtMost,
     /// First place divided by the second, in the band.
     Ratio,
-    /// Strictly growing through the places.
+    /// Growing from place to place, by [`ORDER_STEP`] or more.
     Order,
     /// In the band, or only shown when there is none.
     Within,
@@ -89,19 +92,20 @@ impl Verdict {
 
 impl Claim {
     /// Our number and the verdict, from the value at each place. An order's number is the smallest
-    /// quotient of neighbours, which is above 1 exactly when the order holds.
+    /// quotient of neighbours, which is at least [`ORDER_STEP`] exactly when the order holds.
     pub fn judge(&self, values: &[f64]) -> (f64, Verdict) {
         assert_eq!(values.len(), self.places.len(), "one value a place");
         let got = match self.kind {
             Kind::Ratio => values[0] / values[1],
             Kind::Order => {
                 let quotients = values.windows(2).map(|pair| pair[1] / pair[0]);
-                quotients.fold(f64::INFINITY, f64::min)
+                // Not `f64::min`, which would pass over a quotient that is no number.
+                quotients.fold(f64::INFINITY, |least, q| if q >= least { least } else { q })
             }
             Kind::AtLeast | Kind::AtMost | Kind::Within => values[0],
         };
         let holds = match self.kind {
-            Kind::Order => values.windows(2).all(|pair| pair[0] < pair[1]),
+            Kind::Order => got >= ORDER_STEP,
             _ if self.low.is_none() && self.high.is_none() => return (got, Verdict::Informative),
             // Written so that a number that is none (0/0) fails.
             _ => self.low.is_none_or(|low| got >= low) && self.high.is_none_or(|high| got <= high),

@@ -303,7 +303,7 @@ pub enum KindFile {
     AtMost,
     /// `of` divided by the same quantity elsewhere (`to`) lies in the band.
     Ratio,
-    /// `of` grows strictly through the places of `order`.
+    /// `of` grows by 1 % or more from place to place of `order`.
     Order,
     /// `of` lies in the band; without a band, only printed beside the published value.
     Within,

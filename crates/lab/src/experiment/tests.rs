@@ -310,3 +310,34 @@ fn all_shipped_experiments_expand() {
     }
     assert!(count >= 10, "{count} experiments");
 }
+
+/// Goal: the example of the manual page is right, and all that it names can be run. Method: run it.
+#[test]
+fn the_example_of_the_manual_runs() {
+    let page = include_str!("../../../../docs/experiments.md");
+    let (_, rest) = page.split_once("```toml\n").expect("the page has an example");
+    let (text, _) = rest.split_once("```").expect("the example ends");
+    let experiment = parse("docs/experiments.md", text, &Overrides::default());
+    let experiment = experiment.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!((experiment.variants.len(), experiment.claims.len()), (4, 4));
+    let simulate = |scenario: &Scenario| crate::simulate(scenario).map_err(|e| e.to_string());
+    let runner = Runner { jobs: 2, simulate: &simulate, finished: &|_| {} };
+    let results = run(vec![experiment], &runner).expect("the example runs").remove(0);
+    assert_eq!(results.hard_misses(), 0);
+    assert!(results.value(&results.experiment.claims[0].places[0]) > 0.0);
+}
+
+/// Goal: the format's own words are all on its manual page. Method: every known key of a client, as
+/// the parser lists them when one is wrong.
+#[test]
+fn the_manual_names_every_key() {
+    let page = include_str!("../../../../docs/experiments.md");
+    for (from, to) in
+        [("weight = 300", "x = 1"), ("repeats = 3", "x = 1"), ("hard = true", "x = 1")]
+    {
+        let known = refuse(from, to).allowed.expect("the parser lists what it knows");
+        for key in known.split(", ") {
+            assert!(page.contains(key), "docs/experiments.md does not mention {key}");
+        }
+    }
+}

@@ -12,8 +12,9 @@ numbers, bands and mechanisms come from the `[[expect]]` tables of the files und
 
 *Published* is what the source prints; *band* is what we accept as reproduced, set before our number was
 known and never moved to fit it. *Ours* is the mean over the repeats; for an order it is the smallest
-quotient of neighbours, which is above 1 exactly when the order holds. A claim in **bold** is a hard one:
-without it the experiment does not count as reproduced. Rates are in the unit that the source prints.
+quotient of neighbours, and the order holds when that is 1.01 or more: a tie is no order. A claim in **bold**
+is a hard one: without it the experiment does not count as reproduced. Rates are in the unit that the source
+prints.
 
 ";
 
