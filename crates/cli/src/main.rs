@@ -11,6 +11,7 @@ mod list;
 mod man;
 mod output;
 mod run;
+mod serve;
 
 use std::process::ExitCode;
 
@@ -43,6 +44,8 @@ enum Command {
     Run(run::Args),
     /// What there is: policies, experiments.
     List(list::Args),
+    /// Serve volumes under contracts, over NBD.
+    Serve(serve::Args),
     /// Completions for a shell.
     Completions(completions::Args),
     /// Manual pages.
@@ -54,6 +57,7 @@ fn dispatch(cli: &Cli) -> anyhow::Result<ExitCode> {
     match &cli.command {
         Command::Run(args) => run::run(args, &output),
         Command::List(args) => list::run(args, &output),
+        Command::Serve(args) => serve::run(args, &output),
         Command::Completions(args) => completions::run(args, &output),
         Command::Man(args) => man::run(args, &output),
     }

@@ -1,1 +1,24 @@
-//! To be written.
+//! The live data plane: volumes for clients, over the engine that the lab proves.
+//!
+//! The only room with `unsafe`, sockets, system calls and a clock; it decides no order. [`server`]
+//! starts a [`reactor`], which turns [`front`] ends, the [`engine`] and a [`back`] end on one thread.
+//! Pure inside: `front::nbd` (bytes in, actions out) and `engine` (time is an argument).
+// The one room that talks to the kernel: every block says why it is sound.
+#![allow(unsafe_code)]
+
+pub mod back;
+pub mod buffer;
+mod clock;
+pub mod engine;
+mod error;
+pub mod front;
+mod layout;
+mod reactor;
+mod server;
+mod signals;
+
+pub use clock::Clock;
+pub use engine::stats::{Snapshot, VolumeSnapshot, VolumeStats};
+pub use error::ServeError;
+pub use server::Server;
+pub use signals::{Signal, Signals};

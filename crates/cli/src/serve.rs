@@ -1,0 +1,111 @@
+//! `iofair serve`: volumes under contracts, over NBD, until a signal ends it.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, anyhow};
+use iofair_config::contracts::Contracts;
+use iofair_core::contract::Rate;
+use iofair_serve::{ServeError, Server, Signal, Signals};
+use serde::Serialize;
+
+use crate::failure::Usage;
+use crate::output::Output;
+
+/// What may be written after `serve`.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  iofair serve contracts.toml                          serve until SIGTERM or Ctrl-C
+  iofair serve --check contracts.toml                  only check the file
+  kill -HUP $(pidof iofair)                            read the contracts again; nobody is cut off
+  nbdinfo 'nbd+unix:///alice-root?socket=/run/iofair/pool.sock'")]
+pub(crate) struct Args {
+    /// The contract file: drive, listen, groups, volumes.
+    contracts: PathBuf,
+    /// Check the file and leave.
+    #[arg(long)]
+    check: bool,
+}
+
+/// What is served, said once when clients may come.
+#[derive(Serialize)]
+struct Ready {
+    ready: bool,
+    drive: String,
+    stack: String,
+    unix: Option<PathBuf>,
+    tcp: Option<String>,
+    volumes: Vec<String>,
+}
+
+pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
+    let contracts = Contracts::open(&args.contracts)?;
+    if contracts.listen.unix.is_none() && contracts.listen.tcp.is_none() {
+        let message = "nobody could connect: add a [listen] table with `unix` or `tcp`";
+        return Err(Usage(format!("{}: {message}", args.contracts.display())).into());
+    }
+    if args.check {
+        output.print(&serde_json::json!({ "good": true }), || "the file is good\n".to_string())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let signals = Signals::block().context("blocking signals")?;
+    let mut server = Server::start(contracts).map_err(told)?;
+    let ready = ready(&server);
+    output.print(&ready, || in_words(&ready, server.worst_case()))?;
+    while !server.is_over() {
+        match signals.wait().context("waiting for signals")? {
+            None => {}
+            Some(Signal::Reload) => reload(args, &mut server),
+            Some(Signal::Stop) => break,
+        }
+    }
+    server.stop().map_err(told)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Takes over the file as it is now, or says why not and goes on as before.
+fn reload(args: &Args, server: &mut Server) {
+    let fresh = Contracts::open(&args.contracts).map_err(ServeError::Config);
+    match fresh.and_then(|contracts| server.reload(contracts)) {
+        Ok(()) => eprintln!("contracts taken over from {}", args.contracts.display()),
+        Err(error) => eprintln!("contracts kept as they were: {error}"),
+    }
+}
+
+/// What the user wrote keeps its own error type, which decides the exit code.
+fn told(error: ServeError) -> anyhow::Error {
+    match error {
+        ServeError::Config(error) => error.into(),
+        ServeError::Refused(refusal) => Usage(refusal.to_string()).into(),
+        error => anyhow!(error),
+    }
+}
+
+fn ready(server: &Server) -> Ready {
+    let contracts = server.contracts();
+    Ready {
+        ready: true,
+        drive: server.description().to_string(),
+        stack: contracts.drive.stack.name().to_string(),
+        unix: contracts.listen.unix.clone(),
+        tcp: server.tcp().map(|address| address.to_string()),
+        volumes: contracts.volumes.iter().map(|volume| volume.name.clone()).collect(),
+    }
+}
+
+fn in_words(ready: &Ready, worst_case: Option<u64>) -> String {
+    let mut text = format!("serving {} with {}", ready.drive, ready.stack);
+    if let Some(rate) = worst_case {
+        text += &format!(", at worst {}", Rate(rate));
+    }
+    text.push('\n');
+    for volume in &ready.volumes {
+        if let Some(unix) = &ready.unix {
+            text += &format!("  nbd+unix:///{volume}?socket={}\n", unix.display());
+        }
+        if let Some(tcp) = &ready.tcp {
+            text += &format!("  nbd://{tcp}/{volume}\n");
+        }
+    }
+    text
+}

@@ -1,0 +1,77 @@
+//! Memory as a drive: every command is done at once, and reads are answered from where the data lies.
+
+use std::io;
+
+use iofair_core::policy::DriveFacts;
+use iofair_core::request::Operation;
+use iofair_core::unit::Sectors;
+
+use super::store::Store;
+use super::{Answer, Back, Extent, Job};
+use crate::buffer::Data;
+use crate::engine::op::Ops;
+
+/// Commands at once: nothing ever waits here, so this only bounds a batch.
+const DEPTH: u32 = 1024;
+/// Longest command; longer requests are split, so that they cannot hold up the others.
+const REQUEST_MAX: Sectors = Sectors::from_kib(1024);
+
+/// Memory as a drive.
+#[derive(Debug)]
+pub struct Memory {
+    store: Store,
+}
+
+impl Memory {
+    /// So many bytes of zeroes.
+    pub fn new(bytes: u64) -> io::Result<Self> {
+        Ok(Self { store: Store::anonymous(bytes)? })
+    }
+}
+
+/// Carries a command out on a store. Reads get a span of the store.
+pub(super) fn apply(store: &mut Store, job: &Job<'_>, ops: &mut Ops) {
+    for part in job.parts {
+        let op = &mut ops[part.tag as usize];
+        if op.operation == Operation::Read {
+            op.data = Data::Stored(store.span(op.offset, u64::from(op.length)));
+            continue;
+        }
+        let piece = op.piece(part);
+        match op.operation {
+            Operation::Write => store.write(piece.offset, op.payload(piece)),
+            Operation::Discard | Operation::WriteZeroes => store.zero(piece.offset, piece.length),
+            Operation::Read | Operation::Flush => {}
+        }
+    }
+}
+
+impl Back for Memory {
+    fn facts(&self) -> DriveFacts {
+        DriveFacts {
+            rotational: false,
+            depth: DEPTH,
+            max_request: REQUEST_MAX,
+            capacity: Sectors(self.store.bytes() / 512),
+        }
+    }
+    fn start(&mut self, job: &Job<'_>, ops: &mut Ops, answers: &mut Vec<Answer>) {
+        apply(&mut self.store, job, ops);
+        answers.push(Answer { id: job.dispatch.id, status: 0 });
+    }
+    fn extents(&mut self, offset: u64, length: u64, limit: usize) -> Vec<Extent> {
+        self.store.extents(offset, length, limit)
+    }
+    fn grow(&mut self, bytes: u64) -> io::Result<()> {
+        if bytes <= self.store.bytes() {
+            return Ok(());
+        }
+        Err(io::Error::new(io::ErrorKind::StorageFull, "memory back ends keep their size"))
+    }
+    fn close(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+    fn describe(&self) -> String {
+        format!("{} MiB of memory", self.store.bytes() >> 20)
+    }
+}

@@ -1,0 +1,85 @@
+//! Back ends: what holds the data. The engine's dispatches come in, answers go out.
+//!
+//! A back end decides no order: it carries out what it is given, as soon as it can.
+
+pub mod emulated;
+pub mod memory;
+pub mod store;
+pub mod uring;
+
+use io_uring::squeue;
+use iofair_core::controller::Dispatch;
+use iofair_core::policy::DriveFacts;
+use iofair_core::request::{Part, RequestId};
+use iofair_core::time::{Instant, Nanos};
+
+use crate::engine::op::Ops;
+
+/// A command that a back end has finished.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Answer {
+    /// The command.
+    pub id: RequestId,
+    /// 0, or an error number of the operating system.
+    pub status: i32,
+}
+
+/// A command for a back end.
+pub struct Job<'a> {
+    /// The present.
+    pub now: Instant,
+    /// What the engine asks.
+    pub dispatch: Dispatch,
+    /// The submissions that it stands for, in sector order; their tags are keys of [`Ops`].
+    pub parts: &'a [Part],
+}
+
+/// A piece of a range as block status tells it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Extent {
+    /// Bytes.
+    pub length: u64,
+    /// Is nothing stored there? Then it reads as zeroes.
+    pub hole: bool,
+}
+
+/// What holds the data.
+pub trait Back: Send {
+    /// What the engine is told of it.
+    fn facts(&self) -> DriveFacts;
+    /// The rate in bytes a second that it keeps at its worst, if it knows.
+    fn worst_case_rate(&self) -> Option<u64> {
+        None
+    }
+    /// Begins a command. It may be answered at once, in `answers`.
+    fn start(&mut self, job: &Job<'_>, ops: &mut Ops, answers: &mut Vec<Answer>);
+    /// When something happens next by itself.
+    fn next_event(&self) -> Option<Instant> {
+        None
+    }
+    /// Lets everything up to `now` happen.
+    fn advance(&mut self, now: Instant, answers: &mut Vec<Answer>) {
+        let _ = (now, answers);
+    }
+    /// Entries for the reactor's ring since the last call; their `user_data` is a number of the
+    /// back end's own, below 2^32.
+    fn take_entries(&mut self) -> Option<&mut Vec<squeue::Entry>> {
+        None
+    }
+    /// The ring finished an entry.
+    fn on_ring(&mut self, user_data: u32, result: i32, ops: &mut Ops, answers: &mut Vec<Answer>) {
+        let _ = (user_data, result, ops, answers);
+    }
+    /// What of a range is stored, at most `limit` pieces; adjacent pieces differ.
+    fn extents(&mut self, offset: u64, length: u64, limit: usize) -> Vec<Extent>;
+    /// Makes room for so many bytes in all, if it can.
+    fn grow(&mut self, bytes: u64) -> std::io::Result<()>;
+    /// Time in which it had a command, where it keeps count itself.
+    fn busy(&self) -> Option<Nanos> {
+        None
+    }
+    /// Makes everything durable before the server leaves.
+    fn close(&mut self) -> std::io::Result<()>;
+    /// One line on what it is, for people.
+    fn describe(&self) -> String;
+}

@@ -1,0 +1,172 @@
+//! Mapped memory that keeps volumes: anonymous, or a sparse file.
+//!
+//! Which chunks were ever written is remembered in a bitmap, so that a client that copies a volume can
+//! leave out what was never there.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::ptr;
+
+use super::Extent;
+use crate::buffer::Span;
+
+/// Granularity of the bitmap of written chunks.
+const CHUNK: u64 = 32 << 10;
+/// Freed memory is given back in whole pages.
+const PAGE: u64 = 4096;
+
+/// A mapping, private to this process or shared with a file.
+#[derive(Debug)]
+pub struct Store {
+    base: *mut u8,
+    bytes: u64,
+    written: Vec<u64>,
+    shared: bool,
+}
+
+// SAFETY: the store owns its mapping alone.
+unsafe impl Send for Store {}
+
+impl Store {
+    /// Zeroes that take memory only where they are written.
+    pub fn anonymous(bytes: u64) -> io::Result<Self> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        Self::map(bytes, flags, -1)
+    }
+    /// The contents of a file, which is made at least so long. All of it counts as written.
+    pub fn file(file: &File, bytes: u64) -> io::Result<Self> {
+        let bytes = bytes.max(file.metadata()?.len());
+        file.set_len(bytes)?;
+        let mut store = Self::map(bytes, libc::MAP_SHARED, file.as_raw_fd())?;
+        store.written.fill(u64::MAX);
+        store.shared = true;
+        Ok(store)
+    }
+    fn map(bytes: u64, flags: i32, file: i32) -> io::Result<Self> {
+        let length = usize::try_from(bytes).expect("64-bit machines only").max(PAGE as usize);
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
+        let base = unsafe { libc::mmap(ptr::null_mut(), length, protection, flags, file, 0) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let words = bytes.div_ceil(CHUNK).div_ceil(64) as usize;
+        Ok(Self { base: base.cast(), bytes, written: vec![0; words], shared: false })
+    }
+    /// Its size.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+    fn check(&self, offset: u64, length: u64) {
+        assert!(offset + length <= self.bytes, "{length} bytes at {offset} of {}", self.bytes);
+    }
+    fn at(&self, offset: u64) -> *mut u8 {
+        self.base.wrapping_add(offset as usize)
+    }
+    /// A part of it; valid as long as the store.
+    pub fn span(&self, offset: u64, length: u64) -> Span {
+        self.check(offset, length);
+        Span::raw(self.at(offset), length as usize)
+    }
+    /// Writes bytes.
+    pub fn write(&mut self, offset: u64, from: Span) {
+        let length = from.len() as u64;
+        self.check(offset, length);
+        // SAFETY: the target lies inside the mapping (just checked), the source is valid by the
+        // contract of Span, and `copy` allows them to overlap.
+        unsafe { ptr::copy(from.pointer(), self.at(offset), from.len()) };
+        for chunk in offset / CHUNK..(offset + length).div_ceil(CHUNK) {
+            self.written[chunk as usize / 64] |= 1 << (chunk % 64);
+        }
+    }
+    /// Makes a range zero, giving its memory back where whole pages are covered.
+    pub fn zero(&mut self, offset: u64, length: u64) {
+        self.check(offset, length);
+        let end = offset + length;
+        let (first, last) = (offset.next_multiple_of(PAGE), end / PAGE * PAGE);
+        if first >= last {
+            return self.fill_zero(offset, length);
+        }
+        self.fill_zero(offset, first - offset);
+        self.fill_zero(last, end - last);
+        let advice = if self.shared { libc::MADV_REMOVE } else { libc::MADV_DONTNEED };
+        // SAFETY: whole pages inside the mapping; both kinds of advice leave zeroes behind.
+        let gone = unsafe { libc::madvise(self.at(first).cast(), (last - first) as usize, advice) };
+        if gone != 0 {
+            self.fill_zero(first, last - first);
+        }
+        for chunk in offset.div_ceil(CHUNK)..end / CHUNK {
+            self.written[chunk as usize / 64] &= !(1 << (chunk % 64));
+        }
+    }
+    fn fill_zero(&mut self, offset: u64, length: u64) {
+        // SAFETY: callers checked that the range lies inside the mapping.
+        unsafe { ptr::write_bytes(self.at(offset), 0, length as usize) };
+    }
+    /// What of a range was written, at most `limit` pieces.
+    pub fn extents(&self, offset: u64, length: u64, limit: usize) -> Vec<Extent> {
+        let mut extents: Vec<Extent> = Vec::new();
+        let (mut at, end) = (offset, offset + length);
+        while at < end {
+            let chunk = at / CHUNK;
+            let hole = self.written[chunk as usize / 64] >> (chunk % 64) & 1 == 0;
+            let next = ((chunk + 1) * CHUNK).min(end);
+            let full = extents.len() == limit;
+            match extents.last_mut() {
+                Some(last) if last.hole == hole => last.length += next - at,
+                _ if full => break,
+                _ => extents.push(Extent { length: next - at, hole }),
+            }
+            at = next;
+        }
+        extents
+    }
+    /// Makes writes durable where there is a file.
+    pub fn sync(&self) -> io::Result<()> {
+        if !self.shared {
+            return Ok(());
+        }
+        // SAFETY: exactly the mapping.
+        match unsafe { libc::msync(self.base.cast(), self.bytes as usize, libc::MS_SYNC) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        let length = (self.bytes as usize).max(PAGE as usize);
+        // SAFETY: mapped in `map` with this length; nobody uses spans of it after the reactor is gone.
+        unsafe { libc::munmap(self.base.cast(), length) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(store: &Store, offset: u64, length: u64) -> Vec<u8> {
+        let span = store.span(offset, length);
+        // SAFETY: the store outlives the span and nobody writes now.
+        unsafe { std::slice::from_raw_parts(span.pointer(), span.len()) }.to_vec()
+    }
+
+    /// Goal: writes, zeroes and extents agree at odd borders. Method: write across chunks, zero a
+    /// part with whole pages in it, look at both sides.
+    #[test]
+    fn writes_zeroes_and_extents() {
+        let mut store = Store::anonymous(1 << 20).unwrap();
+        store.write(CHUNK - 1, Span::new(&[7; 3]));
+        let found = store.extents(0, 1 << 20, 10);
+        let expected = [(2 * CHUNK, false), ((1 << 20) - 2 * CHUNK, true)];
+        assert_eq!(found.iter().map(|e| (e.length, e.hole)).collect::<Vec<_>>(), expected);
+        store.write(0, Span::new(&vec![9; 100_000]));
+        store.zero(10, 99_000);
+        assert_eq!(bytes(&store, 8, 4), [9, 9, 0, 0]);
+        assert_eq!(bytes(&store, 99_008, 4), [0, 0, 9, 9]);
+        assert!(bytes(&store, 10, 99_000).iter().all(|b| *b == 0));
+        assert_eq!(store.extents(0, 1 << 20, 1), [Extent { length: CHUNK, hole: false }]);
+    }
+}

@@ -1,0 +1,152 @@
+//! The file or block device itself: opened once for direct and once for buffered I/O.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::back::Extent;
+
+/// Borders of direct I/O where the kernel does not tell them: every drive's blocks divide a page.
+const BLOCK_UNKNOWN: u64 = 4096;
+
+/// An opened pool.
+#[derive(Debug)]
+pub(super) struct Pool {
+    path: PathBuf,
+    buffered: File,
+    direct: Option<File>,
+    block: u64,
+    bytes: u64,
+    device: bool,
+    rotational: bool,
+}
+
+impl Pool {
+    pub(super) fn open(path: &Path, bytes: u64) -> io::Result<Self> {
+        let device = fs::metadata(path).is_ok_and(|file| file.file_type().is_block_device());
+        let mut options = OpenOptions::new();
+        options.read(true).write(true);
+        let buffered = options.clone().create(!device).truncate(false).open(path)?;
+        let direct = options.custom_flags(libc::O_DIRECT).open(path).ok();
+        let block = direct.as_ref().map_or(1, direct_border);
+        let metadata = buffered.metadata()?;
+        let number = if device { metadata.rdev() } else { metadata.dev() };
+        let mut this = Self {
+            path: path.to_path_buf(),
+            bytes: if device { device_bytes(&buffered)? } else { metadata.len() },
+            buffered,
+            direct,
+            block,
+            device,
+            rotational: is_rotational(number),
+        };
+        this.grow(bytes)?;
+        Ok(this)
+    }
+    pub(super) fn file(&self) -> &File {
+        &self.buffered
+    }
+    /// The descriptor for a command that is aligned or not.
+    pub(super) fn descriptor(&self, aligned: bool) -> RawFd {
+        match &self.direct {
+            Some(direct) if aligned => direct.as_raw_fd(),
+            _ => self.buffered.as_raw_fd(),
+        }
+    }
+    pub(super) fn is_direct(&self) -> bool {
+        self.direct.is_some()
+    }
+    /// Borders that a command must keep to go past the page cache.
+    pub(super) fn block(&self) -> u64 {
+        self.block
+    }
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+    pub(super) fn rotational(&self) -> bool {
+        self.rotational
+    }
+    pub(super) fn grow(&mut self, bytes: u64) -> io::Result<()> {
+        if bytes <= self.bytes {
+            return Ok(());
+        }
+        if self.device {
+            let message = format!("{} bytes asked of a device of {}", bytes, self.bytes);
+            return Err(io::Error::new(io::ErrorKind::StorageFull, message));
+        }
+        self.buffered.set_len(bytes)?;
+        self.bytes = bytes;
+        Ok(())
+    }
+    /// What of a range is stored.
+    pub(super) fn extents(&self, offset: u64, length: u64, limit: usize) -> Vec<Extent> {
+        let end = offset + length;
+        let seek = |from: u64, whence: i32| -> io::Result<u64> {
+            // SAFETY: a plain system call; nobody uses this descriptor's position.
+            match unsafe { libc::lseek(self.buffered.as_raw_fd(), from as i64, whence) } {
+                at if at >= 0 => Ok(at as u64),
+                _ => Err(io::Error::last_os_error()),
+            }
+        };
+        let (mut extents, mut at) = (Vec::new(), offset);
+        while at < end && extents.len() < limit {
+            let data = match seek(at, libc::SEEK_DATA) {
+                Ok(data) => data.min(end),
+                Err(error) if error.raw_os_error() == Some(libc::ENXIO) => end,
+                // It cannot tell (a device): everything counts as stored.
+                Err(_) => at,
+            };
+            if data > at {
+                extents.push(Extent { length: data - at, hole: true });
+                at = data;
+                continue;
+            }
+            let hole = seek(at, libc::SEEK_HOLE).unwrap_or(end).clamp(at + 1, end);
+            extents.push(Extent { length: hole - at, hole: false });
+            at = hole;
+        }
+        extents
+    }
+    pub(super) fn describe(&self) -> String {
+        let kind = if self.device { "device" } else { "file" };
+        let how = match self.direct {
+            Some(_) => "direct I/O",
+            None => "through the page cache (its file system refuses direct I/O)",
+        };
+        format!("{kind} {}, {how}", self.path.display())
+    }
+}
+
+/// The borders that direct I/O on this file keeps.
+fn direct_border(file: &File) -> u64 {
+    // SAFETY: an all-zero statx is valid, and the kernel fills it through a pointer to a local.
+    let (result, statx) = unsafe {
+        let mut statx: libc::statx = std::mem::zeroed();
+        let (empty, mask) = (c"".as_ptr(), libc::STATX_DIOALIGN);
+        let flags = libc::AT_EMPTY_PATH;
+        (libc::statx(file.as_raw_fd(), empty, flags, mask, &raw mut statx), statx)
+    };
+    let told = result == 0 && statx.stx_mask & libc::STATX_DIOALIGN != 0;
+    match u64::from(statx.stx_dio_offset_align) {
+        border if told && border > 0 => border.max(u64::from(statx.stx_dio_mem_align)),
+        _ => BLOCK_UNKNOWN,
+    }
+}
+
+fn device_bytes(file: &File) -> io::Result<u64> {
+    use std::io::{Seek, SeekFrom};
+    let mut file = file;
+    file.seek(SeekFrom::End(0))
+}
+
+/// Does a head move under this device (or under the device of this file)?
+fn is_rotational(device: u64) -> bool {
+    let (major, minor) = (libc::major(device), libc::minor(device));
+    let base = format!("/sys/dev/block/{major}:{minor}");
+    // A partition has its queue one level up.
+    let read = |path: &str| fs::read_to_string(format!("{base}/{path}")).ok();
+    let told = read("queue/rotational").or_else(|| read("../queue/rotational"));
+    told.is_some_and(|text| text.trim() == "1")
+}

@@ -1,0 +1,184 @@
+//! One command on its way through the ring: its pieces of memory, what is left of it, its next step.
+
+use iofair_core::request::{Operation, Part, RequestId};
+
+use crate::buffer::ALIGN;
+use crate::engine::op::Op;
+
+/// Pieces that one entry may have (the kernel's IOV_MAX).
+const PIECES_MAX: usize = 1024;
+/// Times that the kernel may say "try again" in a row.
+const AGAIN_MAX: u32 = 1000;
+/// Bytes of zeroes that are written from again and again.
+const ZEROES: usize = 64 << 10;
+
+/// A piece of zeroes on a page border.
+#[derive(Debug)]
+#[repr(C, align(4096))]
+pub(super) struct Zeroes([u8; ZEROES]);
+
+const _: () = assert!(align_of::<Zeroes>() == ALIGN);
+
+impl Default for Zeroes {
+    fn default() -> Self {
+        Self([0; ZEROES])
+    }
+}
+
+/// What the command's entry on the ring does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Step {
+    /// Reads or writes.
+    Data,
+    /// Punches a hole or makes zeroes.
+    Allocate,
+    /// Writes zeroes, because the file system cannot make them.
+    Zeroes,
+    /// Makes durable.
+    Sync,
+}
+
+/// What comes after an entry's answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Next {
+    /// Another entry.
+    Again,
+    /// The command is over, with this status.
+    Done(i32),
+}
+
+/// One command.
+#[derive(Debug)]
+pub(super) struct Running {
+    pub(super) id: RequestId,
+    pub(super) operation: Operation,
+    pub(super) step: Step,
+    pub(super) fua: bool,
+    /// May go past the page cache.
+    pub(super) aligned: bool,
+    /// May zeroes be a hole; must they be fast?
+    hole: bool,
+    fast: bool,
+    /// The next byte on the drive, and how many are left.
+    pub(super) offset: u64,
+    pub(super) left: u64,
+    pieces: Vec<libc::iovec>,
+    /// The first piece with bytes left.
+    first: usize,
+    again: u32,
+}
+
+// SAFETY: the pieces point into buffers of requests that stay until this command is over.
+unsafe impl Send for Running {}
+
+impl Default for Running {
+    fn default() -> Self {
+        Self {
+            id: RequestId(0),
+            operation: Operation::Flush,
+            step: Step::Sync,
+            fua: false,
+            aligned: true,
+            hole: false,
+            fast: false,
+            offset: 0,
+            left: 0,
+            pieces: Vec::new(),
+            first: 0,
+            again: 0,
+        }
+    }
+}
+
+impl Running {
+    pub(super) fn reset(&mut self, id: RequestId, operation: Operation) {
+        let pieces = std::mem::take(&mut self.pieces);
+        *self = Self { id, operation, pieces, ..Self::default() };
+        self.pieces.clear();
+    }
+    /// Appends a part's bytes; they follow those of the part before.
+    pub(super) fn add(&mut self, op: &Op, part: &Part, block: u64) {
+        if self.operation == Operation::Flush {
+            return;
+        }
+        let piece = op.piece(part);
+        if self.left == 0 {
+            self.offset = piece.offset;
+        }
+        self.left += piece.length;
+        self.fua |= op.hints.fua;
+        (self.hole, self.fast) = (op.hints.hole, op.hints.fast);
+        self.aligned &= (piece.offset | piece.length | piece.from).is_multiple_of(block);
+        if matches!(self.operation, Operation::Read | Operation::Write) {
+            let span = op.payload(piece);
+            let iov_base = span.pointer().cast_mut().cast();
+            self.pieces.push(libc::iovec { iov_base, iov_len: span.len() });
+        }
+    }
+    /// The pieces for the next entry.
+    pub(super) fn rest(&mut self) -> (*const libc::iovec, u32) {
+        let rest = &self.pieces[self.first..];
+        (rest.as_ptr(), rest.len().min(PIECES_MAX) as u32)
+    }
+    pub(super) fn allocation_mode(&self) -> i32 {
+        let keep = libc::FALLOC_FL_KEEP_SIZE;
+        match self.operation {
+            Operation::WriteZeroes if !self.hole => libc::FALLOC_FL_ZERO_RANGE | keep,
+            _ => libc::FALLOC_FL_PUNCH_HOLE | keep,
+        }
+    }
+
+    pub(super) fn on_result(&mut self, result: i32, zeroes: &Zeroes) -> Next {
+        if matches!(-result, libc::EINTR | libc::EAGAIN) && self.again < AGAIN_MAX {
+            self.again += 1;
+            return Next::Again;
+        }
+        match self.step {
+            Step::Data | Step::Zeroes if result > 0 => self.advance(result as u64),
+            // A pool that somebody else has cut short.
+            Step::Data | Step::Zeroes if result == 0 => Next::Done(libc::EIO),
+            Step::Allocate if result == -libc::EOPNOTSUPP => self.without_allocation(zeroes),
+            Step::Allocate if result == 0 && self.fua => {
+                self.step = Step::Sync;
+                Next::Again
+            }
+            _ => Next::Done(-result.min(0)),
+        }
+    }
+    fn advance(&mut self, mut count: u64) -> Next {
+        self.again = 0;
+        self.offset += count;
+        self.left -= count;
+        if self.left == 0 {
+            return Next::Done(0);
+        }
+        while count > 0 {
+            let piece = &mut self.pieces[self.first];
+            let step = count.min(piece.iov_len as u64);
+            piece.iov_base = piece.iov_base.wrapping_byte_add(step as usize);
+            piece.iov_len -= step as usize;
+            count -= step;
+            self.first += usize::from(piece.iov_len == 0);
+        }
+        Next::Again
+    }
+    /// The file system can neither punch holes nor make zeroes.
+    fn without_allocation(&mut self, zeroes: &Zeroes) -> Next {
+        if self.operation == Operation::Discard {
+            // A trim is advice: leaving the data is allowed.
+            return Next::Done(0);
+        }
+        if self.fast {
+            return Next::Done(libc::EOPNOTSUPP);
+        }
+        self.step = Step::Zeroes;
+        let mut left = self.left;
+        while left > 0 {
+            let length = left.min(ZEROES as u64);
+            let iov_base = zeroes.0.as_ptr().cast_mut().cast();
+            self.pieces.push(libc::iovec { iov_base, iov_len: length as usize });
+            left -= length;
+        }
+        Next::Again
+    }
+}

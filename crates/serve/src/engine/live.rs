@@ -1,0 +1,213 @@
+//! Volumes and groups, and how they change while requests are on their way.
+
+use iofair_core::contract::Contract;
+use iofair_core::controller::{Stack, Stage};
+use iofair_core::group::{ClientId, GroupId, Priority};
+use iofair_core::request::Operation;
+use iofair_core::time::{Instant, Nanos};
+
+use super::Engine;
+use super::op::Op;
+use super::stats::{Snapshot, VolumeSnapshot, VolumeStats};
+use crate::front::nbd::session::Export;
+
+/// What an engine shall be: every contract admitted, every volume placed.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The policies.
+    pub stack: Stack,
+    /// Groups, parents first, with the weights that keep their minimums.
+    pub groups: Vec<(String, Contract)>,
+    /// Volumes.
+    pub volumes: Vec<PlannedVolume>,
+}
+
+/// A volume and its place on the drive.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PlannedVolume {
+    /// Its name.
+    pub name: String,
+    /// Path of its group.
+    pub group: String,
+    /// Its first byte on the drive.
+    pub base: u64,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Are writes refused?
+    pub read_only: bool,
+}
+
+/// A volume in service.
+#[derive(Debug)]
+pub struct Volume {
+    plan: PlannedVolume,
+    pub(super) client: ClientId,
+    pub(super) base: u64,
+    /// Connections that chose it.
+    connections: u32,
+    /// Not in the contracts any more: no new connection.
+    retired: bool,
+    stats: VolumeStats,
+}
+
+impl Volume {
+    /// Counts a finished request.
+    pub(super) fn finished(&mut self, now: Instant, op: &Op) {
+        self.stats.failed += u64::from(op.status != 0);
+        if op.operation == Operation::Flush {
+            self.stats.flushes += 1;
+        } else {
+            let latency = now.since(op.submitted);
+            self.stats.count(op.operation.direction(), u64::from(op.length), latency);
+        }
+    }
+}
+
+/// What goes as soon as nothing of it is on its way.
+#[derive(Debug, Default)]
+pub(super) struct Leaving {
+    clients: Vec<ClientId>,
+    groups: Vec<GroupId>,
+    /// Retired volumes that may still have connections.
+    volumes: bool,
+}
+
+impl Engine {
+    /// Makes groups, volumes and stack what the plan says. Requests on their way stay there.
+    pub fn apply(&mut self, now: Instant, plan: &Plan) {
+        if !same_stack(self.controller.stack(), &plan.stack) {
+            self.controller.switch(now, plan.stack.clone());
+        }
+        for (path, contract) in &plan.groups {
+            self.apply_group(now, path, contract);
+        }
+        for volume in &plan.volumes {
+            self.apply_volume(now, volume);
+        }
+        for (_, volume) in &mut self.volumes {
+            volume.retired = !plan.volumes.iter().any(|kept| kept.name == volume.plan.name);
+        }
+        let known = |name: &str| plan.groups.iter().any(|(path, _)| path == name);
+        let groups = self.controller.groups().iter();
+        let gone = groups.filter(|(id, group)| *id != GroupId::ROOT && !known(&group.name));
+        // Children have longer paths, so they go first.
+        let mut gone: Vec<_> = gone.map(|(id, group)| (group.name.len(), id)).collect();
+        gone.sort_unstable_by(|a, b| b.cmp(a));
+        self.leaving.groups = gone.into_iter().map(|(_, id)| id).collect();
+        self.leaving.volumes = self.volumes.iter().any(|(_, volume)| volume.retired);
+        self.settle(now);
+    }
+    fn apply_group(&mut self, now: Instant, path: &str, contract: &Contract) {
+        let changed = match self.controller.groups().find(path) {
+            None => self.controller.add_group(now, path, contract.clone()).map(|_| ()),
+            Some(id) if self.controller.groups().group(id).contract == *contract => Ok(()),
+            Some(id) => self.controller.update_group(now, id, contract.clone()),
+        };
+        changed.expect("the plan's paths were checked, and the group was just found");
+    }
+    fn apply_volume(&mut self, now: Instant, plan: &PlannedVolume) {
+        let groups = self.controller.groups();
+        let group = groups.find(&plan.group).expect("every volume's group is in the plan");
+        let known = self.volumes.iter_mut().find(|(_, volume)| volume.plan.name == plan.name);
+        if let Some((_, volume)) = known {
+            if volume.plan.group != plan.group {
+                let moved =
+                    self.controller.update_client(now, volume.client, group, Priority::default());
+                moved.expect("a volume's client lives as long as the volume");
+            }
+            volume.plan = plan.clone();
+            return;
+        }
+        let client = self.controller.add_client(now, group, Priority::default());
+        self.volumes.insert(Volume {
+            plan: plan.clone(),
+            client: client.expect("the group was just found"),
+            base: plan.base,
+            connections: 0,
+            retired: false,
+            stats: VolumeStats::default(),
+        });
+    }
+
+    /// Lets go what is idle of volumes and groups that are not in the contracts any more.
+    pub(super) fn settle(&mut self, now: Instant) {
+        if self.leaving.volumes {
+            let leaving = &mut self.leaving.clients;
+            self.volumes.retain(|_, volume| {
+                let goes = volume.retired && volume.connections == 0;
+                if goes {
+                    leaving.push(volume.client);
+                }
+                !goes
+            });
+            self.leaving.volumes = self.volumes.iter().any(|(_, volume)| volume.retired);
+        }
+        let controller = &mut self.controller;
+        self.leaving.clients.retain(|id| controller.remove_client(now, *id).is_err());
+        self.leaving.groups.retain(|id| controller.remove_group(now, *id).is_err());
+    }
+
+    /// The volumes as clients see them.
+    pub fn exports(&self) -> Vec<Export> {
+        let rotational = self.back.facts().rotational;
+        let open = self.volumes.iter().filter(|(_, volume)| !volume.retired);
+        let export = |(key, volume): (usize, &Volume)| Export {
+            id: key as u32,
+            name: volume.plan.name.clone(),
+            size: volume.plan.size,
+            read_only: volume.plan.read_only,
+            rotational,
+        };
+        open.map(export).collect()
+    }
+    /// A client chose a volume.
+    pub fn attach(&mut self, volume: usize) {
+        self.volumes[volume].connections += 1;
+    }
+    /// A client that chose a volume is gone, and all its requests are finished.
+    pub fn detach(&mut self, volume: usize) {
+        self.volumes[volume].connections -= 1;
+    }
+    /// The first byte of a volume on the drive.
+    pub fn base(&self, volume: usize) -> u64 {
+        self.volumes[volume].base
+    }
+
+    /// What passed; `since` is when counting began.
+    pub fn snapshot(&self, now: Instant, since: Instant, busy_before: Nanos) -> Snapshot {
+        let volume = |(_, volume): (usize, &Volume)| VolumeSnapshot {
+            name: volume.plan.name.clone(),
+            group: volume.plan.group.clone(),
+            connections: volume.connections,
+            stats: volume.stats.clone(),
+        };
+        let volumes: Vec<VolumeSnapshot> = self.volumes.iter().map(volume).collect();
+        Snapshot {
+            time: now.since(since),
+            busy: self.busy_time(now).saturating_sub(busy_before),
+            connections: volumes.iter().map(|volume| volume.connections as usize).sum(),
+            pending: self.pending(),
+            volumes,
+        }
+    }
+    /// Time in which the drive had at least one command.
+    pub fn busy_time(&self, now: Instant) -> Nanos {
+        self.back.busy().unwrap_or_else(|| self.busy.total(now))
+    }
+    /// Forgets what passed on every volume.
+    pub fn reset_stats(&mut self) {
+        for (_, volume) in &mut self.volumes {
+            volume.stats = VolumeStats::default();
+        }
+    }
+}
+
+fn same_stack(a: &Stack, b: &Stack) -> bool {
+    let same = |(a, b): (&Stage, &Stage)| {
+        let values = a.values.iter().map(|(_, value)| value);
+        values.eq(b.values.iter().map(|(_, value)| value))
+    };
+    a.name() == b.name()
+        && a.throttles.iter().zip(&b.throttles).all(same)
+        && same((&a.scheduler, &b.scheduler))
+}

@@ -1,0 +1,234 @@
+//! The engine half of a reactor: the controller, the requests on their way and the back end.
+//!
+//! No socket, no ring, no clock: time is an argument, so that a script can turn it exactly as the lab
+//! turns its own controller (the parity test does). Per turn the owner calls [`Engine::submit`] for
+//! what came in, [`Engine::turn`], [`Engine::keep_lent`] before receive buffers are reused, and takes
+//! what is finished with [`Engine::next_finished`].
+
+mod live;
+pub mod op;
+pub mod stats;
+
+use std::collections::VecDeque;
+
+use iofair_core::controller::{Completion, Controller, Dispatch, Plug, Setup, Stack, Submission};
+use iofair_core::request::{Flags, Operation, Part};
+use iofair_core::time::Instant;
+use iofair_core::unit::{SECTOR_BYTES, Sectors};
+use slab::Slab;
+
+pub use live::{Plan, PlannedVolume, Volume};
+use op::{NewOp, Op, Ops};
+
+use crate::back::{Answer, Back, Extent, Job};
+use crate::buffer::Data;
+
+/// Submissions that may be inside at all. A request slot is about 200 bytes, so this is below 4 MiB.
+const QUEUE_LIMIT: usize = 16 << 10;
+/// Longest piece of a trim or of zeroes: they carry no data, so they may be longer than the rest.
+const EMPTY_MAX: Sectors = Sectors::from_kib(32 << 10);
+
+/// The engine half of a reactor.
+pub struct Engine {
+    controller: Controller,
+    back: Box<dyn Back>,
+    ops: Ops,
+    volumes: Slab<Volume>,
+    /// Groups and clients that go as soon as they are idle.
+    leaving: live::Leaving,
+    plug: Plug,
+    /// Requests whose payload lies in a receive buffer.
+    lent: Vec<usize>,
+    finished: VecDeque<usize>,
+    busy: stats::Busy,
+    answers: Vec<Answer>,
+    completions: Vec<Completion>,
+    parts: Vec<Part>,
+    /// Called with every dispatch; tests compare orders.
+    observer: Option<Observer>,
+}
+
+/// Sees every dispatch.
+pub type Observer = Box<dyn FnMut(Instant, &Dispatch) + Send>;
+
+impl Engine {
+    /// An engine without volumes.
+    pub fn new(back: Box<dyn Back>, stack: Stack) -> Self {
+        let facts = back.facts();
+        let tags = Setup::kernel_tags(&facts, stack.scheduler.row.name);
+        // The back end may grow while the engine runs; volumes are checked against its real size.
+        let facts = iofair_core::policy::DriveFacts { capacity: Sectors(u64::MAX >> 10), ..facts };
+        let setup = Setup { facts, tags, queue_limit: QUEUE_LIMIT, trace: 0 };
+        Self {
+            controller: Controller::new(setup, stack),
+            back,
+            ops: Ops::default(),
+            volumes: Slab::new(),
+            leaving: live::Leaving::default(),
+            plug: Plug::new(),
+            lent: Vec::new(),
+            finished: VecDeque::new(),
+            busy: stats::Busy::default(),
+            answers: Vec::new(),
+            completions: Vec::new(),
+            parts: Vec::new(),
+            observer: None,
+        }
+    }
+    /// Shows every dispatch to `observer`.
+    pub fn observe_dispatches(&mut self, observer: Observer) {
+        self.observer = Some(observer);
+    }
+
+    /// Takes a request in, unless the queue is full: then it comes back, to be offered again after
+    /// something was finished.
+    // The refused request is as large as it came, and boxing it would cost every request.
+    #[allow(clippy::result_large_err)]
+    pub fn submit(&mut self, now: Instant, new: NewOp) -> Result<(), NewOp> {
+        let volume = &self.volumes[new.volume];
+        let (client, offset, operation) = (volume.client, volume.base + new.offset, new.operation);
+        let (start, end) = match operation {
+            Operation::Flush => (0, 0),
+            _ => op::sectors(offset, new.length),
+        };
+        let longest = self.longest(operation).0;
+        let pieces = (end - start).div_ceil(longest).max(1);
+        if self.controller.pending() + self.plug.len() + pieces as usize > QUEUE_LIMIT {
+            return Err(new);
+        }
+        let flags = flags(&new);
+        let lent = matches!(new.data, Data::Lent(_));
+        let key = self.ops.insert(Op::new(now, new, offset, pieces as u32));
+        if lent {
+            self.lent.push(key);
+        }
+        for piece in 0..pieces {
+            let first = start + piece * longest;
+            let length = Sectors((end - first).min(longest));
+            let (tag, start) = (key as u64, Sectors(first));
+            let submission = Submission { tag, client, operation, flags, start, length };
+            if self.plug.add(submission) {
+                self.unplug(now);
+            }
+        }
+        Ok(())
+    }
+    fn longest(&self, operation: Operation) -> Sectors {
+        match operation {
+            Operation::Discard | Operation::WriteZeroes => EMPTY_MAX,
+            _ => self.back.facts().max_request,
+        }
+    }
+    fn unplug(&mut self, now: Instant) {
+        // Room was counted before anything went into the plug, clients and ranges are our own.
+        let unplugged = self.controller.unplug(now, &mut self.plug);
+        unplugged.expect("everything in the plug was checked before");
+    }
+
+    /// Lets everything happen that can happen now: answers in, dispatches out.
+    pub fn turn(&mut self, now: Instant) {
+        if !self.plug.is_empty() {
+            self.unplug(now);
+        }
+        self.back.advance(now, &mut self.answers);
+        loop {
+            self.complete(now);
+            while let Some(dispatch) = self.controller.dispatch(now) {
+                self.start(now, dispatch);
+            }
+            if self.answers.is_empty() {
+                break;
+            }
+        }
+        self.busy.update(now, self.controller.in_flight() > 0);
+        self.settle(now);
+    }
+    fn start(&mut self, now: Instant, dispatch: Dispatch) {
+        if let Some(observer) = &mut self.observer {
+            observer(now, &dispatch);
+        }
+        self.parts.clear();
+        self.parts.extend(self.controller.parts(dispatch.id));
+        let job = Job { now, dispatch, parts: &self.parts };
+        self.back.start(&job, &mut self.ops, &mut self.answers);
+    }
+    fn complete(&mut self, now: Instant) {
+        for answer in self.answers.drain(..) {
+            self.controller.complete(now, answer.id, answer.status, &mut self.completions);
+        }
+        for completion in self.completions.drain(..) {
+            let key = completion.part.tag as usize;
+            let op = &mut self.ops[key];
+            if op.status == 0 {
+                op.status = completion.status;
+            }
+            op.left -= 1;
+            if op.left == 0 {
+                self.volumes[op.volume].finished(now, op);
+                self.finished.push_back(key);
+            }
+        }
+    }
+    /// The ring finished an entry of the back end's; call [`Self::turn`] afterwards.
+    pub fn on_ring(&mut self, user_data: u32, result: i32) {
+        self.back.on_ring(user_data, result, &mut self.ops, &mut self.answers);
+    }
+    /// Entries that the back end wants on the ring.
+    pub fn take_entries(&mut self) -> Option<&mut Vec<io_uring::squeue::Entry>> {
+        self.back.take_entries()
+    }
+    /// Payloads that still lie in receive buffers move into buffers of their own.
+    pub fn keep_lent(&mut self) {
+        for key in self.lent.drain(..) {
+            self.ops.keep(key);
+        }
+    }
+    /// A finished request, to be answered. Call [`Self::keep_lent`] first.
+    pub fn next_finished(&mut self) -> Option<Op> {
+        debug_assert!(self.lent.is_empty(), "keys of lent payloads must not be reused");
+        let key = self.finished.pop_front()?;
+        Some(self.ops.remove(key))
+    }
+    /// When to call [`Self::turn`] again though nothing else happens.
+    pub fn next_wakeup(&self) -> Option<Instant> {
+        let policies = self.controller.next_wakeup();
+        policies.into_iter().chain(self.back.next_event()).min()
+    }
+    /// When the back end itself goes on; its instants matter to the microsecond.
+    pub fn next_event(&self) -> Option<Instant> {
+        self.back.next_event()
+    }
+    /// Requests that are not finished.
+    pub fn pending(&self) -> usize {
+        self.ops.len()
+    }
+    /// The buffers, for payloads that are received in pieces.
+    pub fn ops(&mut self) -> &mut Ops {
+        &mut self.ops
+    }
+    /// What of a volume's range is stored, at most `limit` pieces.
+    pub fn extents(&mut self, key: usize, offset: u64, length: u64, limit: usize) -> Vec<Extent> {
+        let base = self.volumes[key].base;
+        self.back.extents(base + offset, length, limit)
+    }
+    /// The back end.
+    pub fn back(&mut self) -> &mut dyn Back {
+        &mut *self.back
+    }
+    /// The controller, to look at.
+    pub fn controller(&self) -> &Controller {
+        &self.controller
+    }
+}
+
+/// How the controller sees a request. Clients wait for their writes, so these are synchronous.
+fn flags(new: &NewOp) -> Flags {
+    let mut flags = Flags::SYNC;
+    if new.hints.fua {
+        flags = flags.with(Flags::FUA);
+    }
+    if !(new.offset | u64::from(new.length)).is_multiple_of(SECTOR_BYTES) {
+        flags = flags.with(Flags::NO_MERGE);
+    }
+    flags
+}

@@ -1,0 +1,67 @@
+//! Why a server did not start or did not take over new contracts.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use iofair_config::ConfigError;
+use iofair_core::contract::Refusal;
+
+/// Why a server did not start or did not take over new contracts.
+#[derive(Debug)]
+pub enum ServeError {
+    /// The contract file is wrong, or does not suit the drive.
+    Config(ConfigError),
+    /// The promises cannot all be kept.
+    Refused(Refusal),
+    /// The operating system refused something.
+    System {
+        /// What was tried.
+        what: String,
+        /// What it said.
+        error: io::Error,
+    },
+    /// New contracts ask for what a running server cannot change.
+    Fixed(String),
+    /// The file beside a pool that says where its volumes lie cannot be understood.
+    Layout {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        message: String,
+    },
+    /// The reactor has ended.
+    Gone,
+}
+
+impl ServeError {
+    pub(crate) fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let what = what.into();
+        move |error| Self::System { what, error }
+    }
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Config(error) => error.fmt(f),
+            Self::Refused(refusal) => refusal.fmt(f),
+            Self::System { what, error } => write!(f, "{what}: {error}"),
+            Self::Fixed(what) => write!(f, "{what} cannot change while the server runs"),
+            Self::Layout { path, message } => write!(f, "{}: {message}", path.display()),
+            Self::Gone => f.write_str("the server has ended"),
+        }
+    }
+}
+impl std::error::Error for ServeError {}
+
+impl From<ConfigError> for ServeError {
+    fn from(error: ConfigError) -> Self {
+        Self::Config(error)
+    }
+}
+impl From<Refusal> for ServeError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}

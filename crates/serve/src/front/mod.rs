@@ -1,0 +1,3 @@
+//! Front ends: how clients reach a volume. A front end is pure protocol; the reactor moves its bytes.
+
+pub mod nbd;

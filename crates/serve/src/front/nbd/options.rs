@@ -1,0 +1,189 @@
+//! The handshake: what a client may ask before it chooses an export, and what it is told.
+
+use super::session::Export;
+use super::wire::{
+    BASE_ALLOCATION, BASE_ALLOCATION_ID, PAYLOAD_MAX, STRING_MAX, info, option, option_reply,
+    reply, u16_at, u32_at,
+};
+
+/// Preferred block: a page.
+const BLOCK_PREFERRED: u32 = 4096;
+/// Queries that one option may carry.
+const QUERIES_MAX: u32 = 64;
+
+/// What was agreed so far.
+#[derive(Debug, Default)]
+pub(super) struct Handshake {
+    pub(super) no_zeroes: bool,
+    pub(super) structured: bool,
+    /// The export for which `base:allocation` was chosen.
+    pub(super) allocation_of: Option<String>,
+}
+
+/// What an option leads to.
+pub(super) enum Answer<'a> {
+    Next,
+    Close,
+    Attach(&'a Export),
+}
+
+/// Answers one option.
+pub(super) fn answer<'a>(
+    agreed: &mut Handshake,
+    kind: u32,
+    data: &[u8],
+    exports: &'a [Export],
+    out: &mut Vec<u8>,
+) -> Answer<'a> {
+    match kind {
+        option::EXPORT_NAME => return export_name(agreed, data, exports, out),
+        option::ABORT => {
+            option_reply(out, kind, reply::ACK, &[]);
+            return Answer::Close;
+        }
+        option::LIST if data.is_empty() => list(exports, out),
+        option::INFO | option::GO => return describe(agreed, kind, data, exports, out),
+        option::STRUCTURED_REPLY if data.is_empty() => {
+            agreed.structured = true;
+            option_reply(out, kind, reply::ACK, &[]);
+        }
+        option::LIST_META_CONTEXT | option::SET_META_CONTEXT => {
+            meta_context(agreed, kind, data, exports, out);
+        }
+        option::LIST | option::STRUCTURED_REPLY => {
+            option_reply(out, kind, reply::ERR_INVALID, b"this option carries no data");
+        }
+        option::STARTTLS => {
+            option_reply(out, kind, reply::ERR_UNSUP, b"this server has no TLS");
+        }
+        _ => option_reply(out, kind, reply::ERR_UNSUP, b"this option is not known here"),
+    }
+    Answer::Next
+}
+
+/// The export of this name; the empty name is the default export, the only one if there is just one.
+fn find<'a>(exports: &'a [Export], name: &[u8]) -> Option<&'a Export> {
+    match (name, exports) {
+        ([], [only]) => Some(only),
+        _ => exports.iter().find(|export| export.name.as_bytes() == name),
+    }
+}
+
+fn export_name<'a>(
+    agreed: &mut Handshake,
+    data: &[u8],
+    exports: &'a [Export],
+    out: &mut Vec<u8>,
+) -> Answer<'a> {
+    // The old option has no way to say no.
+    let Some(export) = find(exports, data) else { return Answer::Close };
+    out.extend_from_slice(&export.size.to_be_bytes());
+    out.extend_from_slice(&export.flags(agreed.structured).to_be_bytes());
+    if !agreed.no_zeroes {
+        out.resize(out.len() + 124, 0);
+    }
+    Answer::Attach(export)
+}
+
+fn list(exports: &[Export], out: &mut Vec<u8>) {
+    let mut data = Vec::new();
+    for export in exports {
+        data.clear();
+        data.extend_from_slice(&(export.name.len() as u32).to_be_bytes());
+        data.extend_from_slice(export.name.as_bytes());
+        option_reply(out, option::LIST, reply::SERVER, &data);
+    }
+    option_reply(out, option::LIST, reply::ACK, &[]);
+}
+
+/// Splits a string with its length in front off `data`.
+fn string<'a>(data: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (length, rest) = data.split_at_checked(4)?;
+    let length = u32_at(length, 0) as usize;
+    let (text, rest) = rest.split_at_checked(length)?;
+    *data = rest;
+    (length <= STRING_MAX).then_some(text)
+}
+
+/// The name and the wanted kinds of information of INFO and GO.
+fn wanted(mut data: &[u8]) -> Option<(&[u8], &[u8])> {
+    let name = string(&mut data)?;
+    let (count, kinds) = data.split_at_checked(2)?;
+    (kinds.len() == 2 * usize::from(u16_at(count, 0))).then_some((name, kinds))
+}
+
+fn describe<'a>(
+    agreed: &mut Handshake,
+    kind: u32,
+    data: &[u8],
+    exports: &'a [Export],
+    out: &mut Vec<u8>,
+) -> Answer<'a> {
+    let Some((name, kinds)) = wanted(data) else {
+        option_reply(out, kind, reply::ERR_INVALID, b"malformed");
+        return Answer::Next;
+    };
+    let Some(export) = find(exports, name) else {
+        option_reply(out, kind, reply::ERR_UNKNOWN, b"there is no export of this name");
+        return Answer::Next;
+    };
+    let mut tell = |parts: &[&[u8]]| option_reply(out, kind, reply::INFO, &parts.concat());
+    let flags = export.flags(agreed.structured);
+    tell(&[&info::EXPORT.to_be_bytes(), &export.size.to_be_bytes(), &flags.to_be_bytes()]);
+    if kinds.chunks_exact(2).any(|asked| u16_at(asked, 0) == info::NAME) {
+        tell(&[&info::NAME.to_be_bytes(), export.name.as_bytes()]);
+    }
+    let sizes = [1, BLOCK_PREFERRED, PAYLOAD_MAX].map(u32::to_be_bytes);
+    tell(&[&info::BLOCK_SIZE.to_be_bytes(), &sizes[0], &sizes[1], &sizes[2]]);
+    option_reply(out, kind, reply::ACK, &[]);
+    if kind == option::GO { Answer::Attach(export) } else { Answer::Next }
+}
+
+/// What a list of queries says of `base:allocation`; `None` when malformed.
+fn matches_allocation(set: bool, mut data: &[u8]) -> Option<bool> {
+    let (count, rest) = data.split_at_checked(4)?;
+    let count = u32_at(count, 0);
+    data = rest;
+    if count > QUERIES_MAX {
+        return None;
+    }
+    let mut found = count == 0 && !set;
+    for _ in 0..count {
+        let query = string(&mut data)?;
+        found |= query == BASE_ALLOCATION.as_bytes() || (!set && query == b"base:");
+    }
+    data.is_empty().then_some(found)
+}
+
+fn meta_context(
+    agreed: &mut Handshake,
+    kind: u32,
+    mut data: &[u8],
+    exports: &[Export],
+    out: &mut Vec<u8>,
+) {
+    let set = kind == option::SET_META_CONTEXT;
+    if set {
+        // Each SET replaces what was chosen before, whatever becomes of it.
+        agreed.allocation_of = None;
+        if !agreed.structured {
+            return option_reply(out, kind, reply::ERR_INVALID, b"structured replies come first");
+        }
+    }
+    let parsed = string(&mut data).and_then(|name| Some((name, matches_allocation(set, data)?)));
+    let Some((name, found)) = parsed else {
+        return option_reply(out, kind, reply::ERR_INVALID, b"malformed");
+    };
+    let Some(export) = find(exports, name) else {
+        return option_reply(out, kind, reply::ERR_UNKNOWN, b"there is no export of this name");
+    };
+    if found {
+        let id = if set { BASE_ALLOCATION_ID } else { 0 };
+        let data = [&id.to_be_bytes()[..], BASE_ALLOCATION.as_bytes()].concat();
+        option_reply(out, kind, reply::META_CONTEXT, &data);
+        if set {
+            agreed.allocation_of = Some(export.name.clone());
+        }
+    }
+    option_reply(out, kind, reply::ACK, &[]);
+}

@@ -1,0 +1,330 @@
+//! One connection's state: what its next bytes mean, and what is to be done about them.
+//!
+//! The owner of the socket calls [`Session::step`] with all unread bytes until it asks for more, sends
+//! what was appended to `out`, and carries commands out. A write's payload is not the session's: it
+//! follows the command, and its owner takes it off the input.
+
+use super::options::{self, Handshake};
+use super::wire::{
+    GREETING_MAGIC, OPTION_DATA_MAX, OPTION_HEADER, OPTION_MAGIC, PAYLOAD_MAX, REQUEST_HEADER,
+    REQUEST_MAGIC, command, errno, error_chunk, flag, handshake, option, option_reply, reply,
+    simple_reply, transmission, u16_at, u32_at, u64_at,
+};
+
+/// Options that a client may send before it must choose an export; far more than any client needs.
+const OPTIONS_MAX: u32 = 256;
+/// Most bytes that a session needs at once to go on.
+pub const INPUT_MAX: usize = OPTION_HEADER + OPTION_DATA_MAX;
+
+/// A volume as clients see it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Export {
+    /// The owner's name for it, returned when a client chose it.
+    pub id: u32,
+    /// Its name.
+    pub name: String,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Are writes refused?
+    pub read_only: bool,
+    /// Does a head move?
+    pub rotational: bool,
+}
+
+impl Export {
+    /// Transmission flags.
+    pub fn flags(&self, structured: bool) -> u16 {
+        use transmission::{
+            CAN_MULTI_CONN, HAS_FLAGS, READ_ONLY, ROTATIONAL, SEND_CACHE, SEND_DF, SEND_FAST_ZERO,
+            SEND_FLUSH, SEND_FUA, SEND_TRIM, SEND_WRITE_ZEROES,
+        };
+        let mut flags = HAS_FLAGS | SEND_FLUSH | SEND_FUA | CAN_MULTI_CONN | SEND_CACHE;
+        flags |=
+            if self.read_only { READ_ONLY } else { SEND_TRIM | SEND_WRITE_ZEROES | SEND_FAST_ZERO };
+        flags |= if structured { SEND_DF } else { 0 };
+        flags | if self.rotational { ROTATIONAL } else { 0 }
+    }
+}
+
+/// What a command asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ask {
+    /// Read.
+    Read,
+    /// Write; `length` bytes of payload follow.
+    Write,
+    /// Make answered writes durable.
+    Flush,
+    /// The range is not needed any more.
+    Trim,
+    /// The range will be read soon.
+    Cache,
+    /// Make the range zero.
+    WriteZeroes {
+        /// May the space be given back?
+        hole: bool,
+        /// Refuse rather than write zeroes out.
+        fast: bool,
+    },
+    /// Which parts hold data?
+    BlockStatus {
+        /// One extent is enough.
+        one: bool,
+    },
+}
+
+/// A command that passed every check that the protocol asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Command {
+    /// The client's name for it.
+    pub cookie: u64,
+    /// What it asks.
+    pub ask: Ask,
+    /// First byte in the volume.
+    pub offset: u64,
+    /// Bytes; within the volume.
+    pub length: u32,
+    /// Durable before the answer.
+    pub fua: bool,
+}
+
+/// What the owner does next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Call again with the rest.
+    Continue,
+    /// Call again when so many bytes (or more) are there.
+    More(usize),
+    /// A client chose the export with this id.
+    Attach(u32),
+    /// Carry this out, and answer it. A write's payload comes next.
+    Command(Command),
+    /// Send what there is to send and close.
+    Close,
+}
+
+/// How far a step came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Step {
+    /// Bytes used up.
+    pub consumed: usize,
+    /// What the owner does next.
+    pub action: Action,
+}
+
+#[derive(Debug)]
+enum State {
+    ClientFlags,
+    Options { seen: u32 },
+    Transmission(Attached),
+    Closed,
+}
+
+/// The export in use.
+#[derive(Clone, Copy, Debug)]
+struct Attached {
+    size: u64,
+    read_only: bool,
+    block_status: bool,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub struct Session {
+    state: State,
+    /// Bytes still to be thrown away: a refused write's payload or an option that was too long.
+    skip: u64,
+    handshake: Handshake,
+}
+
+impl Session {
+    /// A new connection: greets the client.
+    pub fn new(out: &mut Vec<u8>) -> Self {
+        out.extend_from_slice(&GREETING_MAGIC.to_be_bytes());
+        out.extend_from_slice(&OPTION_MAGIC.to_be_bytes());
+        let flags = handshake::FIXED_NEWSTYLE | handshake::NO_ZEROES;
+        out.extend_from_slice(&flags.to_be_bytes());
+        Self { state: State::ClientFlags, skip: 0, handshake: Handshake::default() }
+    }
+
+    /// Are structured replies agreed?
+    pub fn structured(&self) -> bool {
+        self.handshake.structured
+    }
+
+    /// Looks at the unread bytes. Never consumes more than there are, never panics on what they say.
+    pub fn step(&mut self, input: &[u8], exports: &[Export], out: &mut Vec<u8>) -> Step {
+        if self.skip > 0 {
+            let consumed = usize::try_from(self.skip).unwrap_or(usize::MAX).min(input.len());
+            self.skip -= consumed as u64;
+            let action = if self.skip > 0 { Action::More(1) } else { Action::Continue };
+            return Step { consumed, action };
+        }
+        match self.state {
+            State::ClientFlags => self.client_flags(input),
+            State::Options { seen } => self.option(input, exports, seen, out),
+            State::Transmission(attached) => self.command(input, attached, out),
+            State::Closed => Step { consumed: input.len(), action: Action::Close },
+        }
+    }
+
+    fn close(&mut self, consumed: usize) -> Step {
+        self.state = State::Closed;
+        Step { consumed, action: Action::Close }
+    }
+
+    fn client_flags(&mut self, input: &[u8]) -> Step {
+        const NO_ZEROES: u32 = handshake::NO_ZEROES as u32;
+        const KNOWN: u32 = handshake::FIXED_NEWSTYLE as u32 | NO_ZEROES;
+        if input.len() < 4 {
+            return Step { consumed: 0, action: Action::More(4) };
+        }
+        let flags = u32_at(input, 0);
+        if flags & !KNOWN != 0 {
+            return self.close(4);
+        }
+        self.handshake.no_zeroes = flags & NO_ZEROES != 0;
+        self.state = State::Options { seen: 0 };
+        Step { consumed: 4, action: Action::Continue }
+    }
+
+    fn option(&mut self, input: &[u8], exports: &[Export], seen: u32, out: &mut Vec<u8>) -> Step {
+        if input.len() < OPTION_HEADER {
+            return Step { consumed: 0, action: Action::More(OPTION_HEADER) };
+        }
+        let (kind, length) = (u32_at(input, 8), u32_at(input, 12));
+        if u64_at(input, 0) != OPTION_MAGIC || seen >= OPTIONS_MAX {
+            return self.close(OPTION_HEADER);
+        }
+        if length as usize > OPTION_DATA_MAX {
+            if kind == option::EXPORT_NAME {
+                return self.close(OPTION_HEADER);
+            }
+            option_reply(out, kind, reply::ERR_TOO_BIG, b"this option is too long");
+            self.skip = u64::from(length);
+            self.state = State::Options { seen: seen + 1 };
+            return Step { consumed: OPTION_HEADER, action: Action::Continue };
+        }
+        let consumed = OPTION_HEADER + length as usize;
+        let Some(data) = input.get(OPTION_HEADER..consumed) else {
+            return Step { consumed: 0, action: Action::More(consumed) };
+        };
+        self.state = State::Options { seen: seen + 1 };
+        match options::answer(&mut self.handshake, kind, data, exports, out) {
+            options::Answer::Next => Step { consumed, action: Action::Continue },
+            options::Answer::Close => self.close(consumed),
+            options::Answer::Attach(export) => {
+                let (size, read_only) = (export.size, export.read_only);
+                let block_status = self.handshake.allocation_of.as_ref() == Some(&export.name);
+                self.state = State::Transmission(Attached { size, read_only, block_status });
+                Step { consumed, action: Action::Attach(export.id) }
+            }
+        }
+    }
+
+    fn command(&mut self, input: &[u8], attached: Attached, out: &mut Vec<u8>) -> Step {
+        if input.len() < REQUEST_HEADER {
+            return Step { consumed: 0, action: Action::More(REQUEST_HEADER) };
+        }
+        if u32_at(input, 0) != REQUEST_MAGIC {
+            return self.close(REQUEST_HEADER);
+        }
+        let header = Header {
+            flags: u16_at(input, 4),
+            kind: u16_at(input, 6),
+            offset: u64_at(input, 16),
+            length: u32_at(input, 24),
+        };
+        let cookie = u64_at(input, 8);
+        if header.kind == command::DISC {
+            return self.close(REQUEST_HEADER);
+        }
+        let action = match header.check(attached, self.handshake.structured) {
+            Ok(ask) => {
+                let Header { offset, length, flags, .. } = header;
+                let fua = flags & flag::FUA != 0;
+                Action::Command(Command { cookie, ask, offset, length, fua })
+            }
+            Err(error) => {
+                if header.kind == command::WRITE {
+                    self.skip = u64::from(header.length);
+                }
+                self.refuse(header.kind, cookie, error, out);
+                Action::Continue
+            }
+        };
+        Step { consumed: REQUEST_HEADER, action }
+    }
+
+    fn refuse(&self, kind: u16, cookie: u64, error: u32, out: &mut Vec<u8>) {
+        if self.handshake.structured && matches!(kind, command::READ | command::BLOCK_STATUS) {
+            error_chunk(out, cookie, error);
+        } else {
+            simple_reply(out, cookie, error);
+        }
+    }
+
+    /// Answers a command that failed.
+    pub fn fail(&self, ask: Ask, cookie: u64, error: u32, out: &mut Vec<u8>) {
+        let kind = match ask {
+            Ask::Read => command::READ,
+            Ask::BlockStatus { .. } => command::BLOCK_STATUS,
+            _ => command::WRITE,
+        };
+        self.refuse(kind, cookie, error, out);
+    }
+}
+
+struct Header {
+    flags: u16,
+    kind: u16,
+    offset: u64,
+    length: u32,
+}
+
+impl Header {
+    /// What the command asks, or the error that the protocol has for it.
+    fn check(&self, attached: Attached, structured: bool) -> Result<Ask, u32> {
+        let flags = self.flags;
+        // Servers take FUA on every command and ignore it where it says nothing.
+        let (ask, allowed) = match self.kind {
+            command::READ => (Ask::Read, if structured { flag::DF } else { 0 }),
+            command::WRITE => (Ask::Write, 0),
+            command::FLUSH => (Ask::Flush, 0),
+            command::TRIM => (Ask::Trim, 0),
+            command::CACHE => (Ask::Cache, 0),
+            command::WRITE_ZEROES => {
+                let hole = flags & flag::NO_HOLE == 0;
+                let fast = flags & flag::FAST_ZERO != 0;
+                (Ask::WriteZeroes { hole, fast }, flag::NO_HOLE | flag::FAST_ZERO)
+            }
+            command::BLOCK_STATUS if attached.block_status => {
+                (Ask::BlockStatus { one: flags & flag::REQ_ONE != 0 }, flag::REQ_ONE)
+            }
+            _ => return Err(errno::EINVAL),
+        };
+        if flags & !(allowed | flag::FUA) != 0 {
+            return Err(errno::EINVAL);
+        }
+        if ask == Ask::Flush {
+            return Ok(ask);
+        }
+        let changes = matches!(ask, Ask::Write | Ask::Trim | Ask::WriteZeroes { .. });
+        if changes && attached.read_only {
+            return Err(errno::EPERM);
+        }
+        if self.length == 0 {
+            return Err(errno::EINVAL);
+        }
+        let end = self.offset.checked_add(u64::from(self.length));
+        if end.is_none_or(|end| end > attached.size) {
+            let grows = matches!(ask, Ask::Write | Ask::WriteZeroes { .. });
+            return Err(if grows { errno::ENOSPC } else { errno::EINVAL });
+        }
+        let carries = matches!(ask, Ask::Read | Ask::Write | Ask::Cache);
+        if carries && self.length > PAYLOAD_MAX {
+            return Err(if ask == Ask::Read { errno::EOVERFLOW } else { errno::EINVAL });
+        }
+        Ok(ask)
+    }
+}

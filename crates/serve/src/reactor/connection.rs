@@ -1,0 +1,347 @@
+//! One NBD connection: its socket's bytes become requests of the engine, finished requests become
+//! replies.
+//!
+//! Bounded: a connection has at most [`IN_FLIGHT_MAX`] requests and [`HELD_MAX`] bytes inside or
+//! unsent (one request more than that when it is alone). Beyond, and when the engine's queue is full,
+//! it *stalls*: nothing more is received until something was answered and sent.
+
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use io_uring::{opcode, squeue, types};
+use iofair_core::request::Operation;
+use iofair_core::time::Instant;
+
+use super::input::{INLINE_MAX, Input};
+use super::outbox::Outbox;
+use crate::buffer::{Buffer, Data, Span};
+use crate::engine::Engine;
+use crate::engine::op::{Hints, NewOp, Op, Ops};
+use crate::front::nbd::session::{Action, Ask, Command, Export, Session};
+use crate::front::nbd::wire::{self, errno, state};
+
+/// Requests that one connection may have inside.
+pub(super) const IN_FLIGHT_MAX: u32 = 256;
+/// Bytes of payload that one connection may have inside or unsent.
+pub(super) const HELD_MAX: usize = 64 << 20;
+/// Extents in one answer to a block status request.
+const EXTENTS_MAX: usize = 1024;
+
+/// What a connection needs of the reactor to go on.
+pub(super) struct Around<'a> {
+    pub(super) now: Instant,
+    pub(super) engine: &'a mut Engine,
+    pub(super) exports: &'a [Export],
+}
+
+/// A long write whose payload is still coming.
+struct Payload {
+    command: Command,
+    buffer: Buffer,
+    got: usize,
+}
+
+/// One connection.
+pub(super) struct Connection {
+    socket: OwnedFd,
+    key: u64,
+    session: Session,
+    input: Input,
+    out: Outbox,
+    /// The volume that the client chose.
+    pub(super) volume: Option<usize>,
+    /// A command that waits for its payload or for room.
+    waiting: Option<Command>,
+    payload: Option<Payload>,
+    in_flight: u32,
+    held: usize,
+    /// An entry of the ring is filling `input` (and `payload`).
+    pub(super) receiving: bool,
+    /// Full: go on when something was answered.
+    pub(super) stalled: bool,
+    /// Nothing more is read; goes when everything is answered and sent.
+    pub(super) closing: bool,
+    /// The socket failed: goes when everything is answered.
+    pub(super) broken: bool,
+    pieces: Box<[libc::iovec; 2]>,
+    header: Box<libc::msghdr>,
+}
+
+// SAFETY: `pieces` and `header` point into this connection's own input and payload.
+unsafe impl Send for Connection {}
+
+/// How a command fared.
+enum Begun {
+    Yes,
+    NeedsBytes,
+    Stalled,
+}
+
+impl Connection {
+    pub(super) fn new(socket: OwnedFd, key: usize) -> Self {
+        let mut out = Outbox::new();
+        let session = Session::new(out.text());
+        let empty = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+        Self {
+            socket,
+            key: key as u64,
+            session,
+            input: Input::new(),
+            out,
+            volume: None,
+            waiting: None,
+            payload: None,
+            in_flight: 0,
+            held: 0,
+            receiving: false,
+            stalled: false,
+            closing: false,
+            broken: false,
+            pieces: Box::new([empty; 2]),
+            // SAFETY: all zeroes is a valid, empty message header.
+            header: Box::new(unsafe { std::mem::zeroed() }),
+        }
+    }
+    pub(super) fn socket(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+    pub(super) fn out(&mut self) -> &mut Outbox {
+        &mut self.out
+    }
+    /// May it be forgotten?
+    pub(super) fn is_over(&self) -> bool {
+        let sent = self.broken || self.out.is_empty();
+        (self.closing || self.broken)
+            && self.in_flight == 0
+            && !self.receiving
+            && sent
+            && !self.out.is_flying()
+    }
+    /// Is nothing of it inside or unsent?
+    pub(super) fn is_idle(&self) -> bool {
+        self.in_flight == 0 && (self.broken || self.out.is_empty())
+    }
+    /// Should the ring receive for it?
+    pub(super) fn wants_input(&self) -> bool {
+        !self.receiving && !self.stalled && !self.closing && !self.broken
+    }
+
+    /// An entry that receives what comes next.
+    pub(super) fn receive_entry(&mut self) -> squeue::Entry {
+        self.receiving = true;
+        let socket = types::Fd(self.socket.as_raw_fd());
+        let room = self.input.room();
+        let Some(payload) = &self.payload else {
+            return opcode::Recv::new(socket, room.as_mut_ptr(), room.len() as u32).build();
+        };
+        let rest = payload.command.length as usize - payload.got;
+        let into = payload.buffer.pointer().wrapping_add(payload.got);
+        *self.pieces = [
+            libc::iovec { iov_base: into.cast(), iov_len: rest },
+            libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() },
+        ];
+        self.header.msg_iov = self.pieces.as_mut_ptr();
+        self.header.msg_iovlen = 2;
+        opcode::RecvMsg::new(socket, &raw mut *self.header).build()
+    }
+    /// The ring received; `parse` comes next.
+    pub(super) fn on_received(&mut self, result: i32) {
+        self.receiving = false;
+        match result {
+            0 => self.closing = true,
+            result if result < 0 => {
+                let again = matches!(-result, libc::EINTR | libc::EAGAIN);
+                self.broken |= !again;
+            }
+            result => {
+                let mut count = result as usize;
+                if let Some(payload) = &mut self.payload {
+                    let direct = count.min(payload.command.length as usize - payload.got);
+                    payload.got += direct;
+                    count -= direct;
+                }
+                self.input.received(count);
+            }
+        }
+    }
+
+    /// Turns what was received into requests, as far as it goes.
+    pub(super) fn parse(&mut self, around: &mut Around<'_>) {
+        self.stalled = false;
+        while !self.closing && !self.broken {
+            if let Some(payload) = self.payload.take_if(|p| p.got == p.command.length as usize) {
+                if !self.submit_payload(payload, around) {
+                    break;
+                }
+            } else if self.payload.is_some() {
+                return;
+            }
+            if let Some(command) = self.waiting.take() {
+                match self.begin(command, around) {
+                    Begun::Yes => continue,
+                    Begun::NeedsBytes => self.waiting = Some(command),
+                    Begun::Stalled => {
+                        self.waiting = Some(command);
+                        self.stalled = true;
+                    }
+                }
+                return;
+            }
+            if self.held + self.out.unsent() > HELD_MAX {
+                self.stalled = true;
+                return;
+            }
+            let step = self.session.step(self.input.unread(), around.exports, self.out.text());
+            self.input.consume(step.consumed);
+            match step.action {
+                Action::Continue => {}
+                Action::More(_) => return,
+                Action::Attach(id) => {
+                    around.engine.attach(id as usize);
+                    self.volume = Some(id as usize);
+                }
+                Action::Command(command) => self.waiting = Some(command),
+                Action::Close => self.closing = true,
+            }
+        }
+    }
+    /// Submits a long write whose payload is complete; `false` when the engine is full.
+    fn submit_payload(&mut self, payload: Payload, around: &mut Around<'_>) -> bool {
+        let Payload { command, buffer, got } = payload;
+        let refused = self.submit(command, Data::Owned(buffer), around).err();
+        let Some(Data::Owned(buffer)) = refused.map(|new| new.data) else { return true };
+        self.payload = Some(Payload { command, buffer, got });
+        self.stalled = true;
+        false
+    }
+    fn begin(&mut self, command: Command, around: &mut Around<'_>) -> Begun {
+        let length = command.length as usize;
+        let carries = matches!(command.ask, Ask::Read | Ask::Write | Ask::Cache);
+        let used = self.held + self.out.unsent();
+        let full = carries && used > 0 && used + length > HELD_MAX;
+        if full || self.in_flight >= IN_FLIGHT_MAX {
+            return Begun::Stalled;
+        }
+        let mut data = Data::None;
+        match command.ask {
+            Ask::BlockStatus { one } => {
+                self.block_status(command, one, around.engine);
+                return Begun::Yes;
+            }
+            Ask::Write => {
+                let unread = self.input.unread();
+                match unread.get(..length) {
+                    Some(payload) => data = Data::Lent(Span::new(payload)),
+                    None if length <= INLINE_MAX => return Begun::NeedsBytes,
+                    None => {
+                        let (span, got) = (Span::new(unread), unread.len());
+                        let mut buffer = around.engine.ops().pool.take(length);
+                        buffer.fill(0, span);
+                        self.input.consume(got);
+                        self.payload = Some(Payload { command, buffer, got });
+                        return Begun::Yes;
+                    }
+                }
+            }
+            _ => {}
+        }
+        match self.submit(command, data, around) {
+            Err(_) => Begun::Stalled,
+            Ok(()) => {
+                if command.ask == Ask::Write {
+                    self.input.consume(length);
+                }
+                Begun::Yes
+            }
+        }
+    }
+    // The engine's refusal carries the request itself.
+    #[allow(clippy::result_large_err)]
+    fn submit(
+        &mut self,
+        command: Command,
+        data: Data,
+        around: &mut Around<'_>,
+    ) -> Result<(), NewOp> {
+        let Command { cookie, ask, offset, length, fua } = command;
+        let mut hints = Hints { fua, ..Hints::default() };
+        let operation = match ask {
+            Ask::Read => Operation::Read,
+            Ask::Cache | Ask::BlockStatus { .. } => {
+                hints.prefetch = true;
+                Operation::Read
+            }
+            Ask::Write => Operation::Write,
+            Ask::Flush => Operation::Flush,
+            Ask::Trim => Operation::Discard,
+            Ask::WriteZeroes { hole, fast } => {
+                (hints.hole, hints.fast) = (hole, fast);
+                Operation::WriteZeroes
+            }
+        };
+        let volume = self.volume.expect("commands come after the export was chosen");
+        let (offset, length) = if ask == Ask::Flush { (0, 0) } else { (offset, length) };
+        let owner = self.key;
+        around.engine.submit(
+            around.now,
+            NewOp { owner, cookie, volume, operation, hints, offset, length, data },
+        )?;
+        self.in_flight += 1;
+        self.held += if carries(operation) { length as usize } else { 0 };
+        Ok(())
+    }
+    fn block_status(&mut self, command: Command, one: bool, engine: &mut Engine) {
+        let volume = self.volume.expect("commands come after the export was chosen");
+        let limit = if one { 1 } else { EXTENTS_MAX };
+        let length = u64::from(command.length);
+        let extents = engine.extents(volume, command.offset, length, limit);
+        let told = extents.iter().map(|extent| {
+            let state = if extent.hole { state::HOLE | state::ZERO } else { 0 };
+            (extent.length as u32, state)
+        });
+        let told: Vec<(u32, u32)> = told.collect();
+        if told.is_empty() {
+            return self.session.fail(command.ask, command.cookie, errno::EIO, self.out.text());
+        }
+        wire::block_status(self.out.text(), command.cookie, &told);
+    }
+
+    /// Answers a finished request.
+    pub(super) fn deliver(&mut self, mut op: Op, base: u64, ops: &mut Ops) {
+        self.in_flight -= 1;
+        let length = op.length as usize;
+        self.held -= if carries(op.operation) { length } else { 0 };
+        let data = std::mem::take(&mut op.data);
+        if self.broken {
+            return ops.release(data);
+        }
+        let reads = op.operation == Operation::Read && !op.hints.prefetch;
+        if op.status != 0 {
+            let ask = if reads { Ask::Read } else { Ask::Flush };
+            let error = errno::from_system(op.status);
+            self.session.fail(ask, op.cookie, error, self.out.text());
+        } else if reads {
+            let structured = self.session.structured();
+            let offset = op.offset - base;
+            wire::read_header(self.out.text(), structured, op.cookie, offset, op.length);
+            return self.out.push(data, length);
+        } else {
+            wire::simple_reply(self.out.text(), op.cookie, 0);
+        }
+        ops.release(data);
+    }
+    /// Lets go of all that is unsent: the socket is gone.
+    pub(super) fn give_up(&mut self, ops: &mut Ops) {
+        self.broken = true;
+        if !self.out.is_flying() {
+            self.out.discard(ops);
+        }
+        // A receive that is under way ends with this, and only then may the socket be closed.
+        // SAFETY: a plain system call on a descriptor that this connection owns.
+        unsafe { libc::shutdown(self.socket.as_raw_fd(), libc::SHUT_RDWR) };
+    }
+}
+
+/// Does a request hold memory of its length?
+fn carries(operation: Operation) -> bool {
+    matches!(operation, Operation::Read | Operation::Write)
+}

@@ -1,0 +1,345 @@
+//! The reactor: one thread a drive that turns sockets, engine and back end on one ring.
+//!
+//! A turn: hand queued entries to the kernel and wait; read the clock; take what came in; let the
+//! engine decide; answer what is finished; send; receive again. The only timer is the engine's next
+//! wake-up, as the limit of the wait.
+
+mod connection;
+mod input;
+mod outbox;
+mod ring;
+pub(crate) mod wake;
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::mpsc::{Receiver, Sender};
+
+use io_uring::squeue;
+use iofair_core::time::{Instant, Nanos};
+use slab::Slab;
+
+use crate::clock::Clock;
+use crate::engine::stats::Snapshot;
+use crate::engine::{Engine, Plan};
+use crate::front::nbd::session::Export;
+use connection::{Around, Connection};
+use outbox::Sent;
+use ring::{Event, Ring, Target, Wait};
+
+/// Connections at once; more are closed as they come.
+const CONNECTIONS_MAX: usize = 4096;
+/// A wait for the back end's own next event ends so early and spins through the rest: a sleeping
+/// thread comes back some 50 us late on a virtual machine, which is a whole read of an SSD.
+const SPIN: Nanos = Nanos::from_micros(60);
+/// A drain that takes longer is cut: somebody does not read its answers.
+const DRAIN_MAX: Nanos = Nanos::from_secs(30);
+
+/// What other threads ask of a reactor.
+pub(crate) enum Message {
+    /// Take over new contracts.
+    Apply(Box<Plan>, Sender<()>),
+    /// What passed; and forget it, if so asked.
+    Stats { reset: bool, answer: Sender<Snapshot> },
+    /// Answer everything and end.
+    Stop,
+}
+
+/// What a reactor is made of.
+pub(crate) struct Parts {
+    pub(crate) engine: Engine,
+    pub(crate) clock: Clock,
+    pub(crate) listeners: Vec<OwnedFd>,
+    pub(crate) messages: Receiver<Message>,
+    /// An eventfd: written after every message.
+    pub(crate) wake: OwnedFd,
+}
+
+/// One reactor.
+pub(crate) struct Reactor {
+    parts: Parts,
+    ring: Ring,
+    exports: Vec<Export>,
+    connections: Slab<Connection>,
+    events: Vec<Event>,
+    /// Connections to look at before the turn ends; each at most once.
+    touched: Vec<usize>,
+    stalled: Vec<usize>,
+    /// Something was sent or answered: who is stalled may try again.
+    moved: bool,
+    /// When the drain must end, once it has begun.
+    draining: Option<Instant>,
+    stats_since: Instant,
+    busy_before: Nanos,
+}
+
+impl Reactor {
+    /// Sets the ring up; to be called on the thread that will run it.
+    pub(crate) fn new(parts: Parts) -> io::Result<Self> {
+        ring::sharpen_timers();
+        let exports = parts.engine.exports();
+        let now = parts.clock.now();
+        let mut this = Self {
+            parts,
+            ring: Ring::new()?,
+            exports,
+            connections: Slab::new(),
+            events: Vec::new(),
+            touched: Vec::new(),
+            stalled: Vec::new(),
+            moved: false,
+            draining: None,
+            stats_since: now,
+            busy_before: Nanos::ZERO,
+        };
+        for index in 0..this.parts.listeners.len() {
+            this.accept_on(index)?;
+        }
+        this.watch_wake()?;
+        Ok(this)
+    }
+    fn accept_on(&mut self, index: usize) -> io::Result<()> {
+        let entry = ring::accept(self.parts.listeners[index].as_raw_fd());
+        self.ring.push(entry, Target::Accept(index as u32))
+    }
+    fn watch_wake(&mut self) -> io::Result<()> {
+        self.ring.push(ring::watch(self.parts.wake.as_raw_fd()), Target::Wake)
+    }
+
+    /// Turns until told to stop and drained; then makes everything durable.
+    pub(crate) fn run(mut self) -> io::Result<()> {
+        loop {
+            let wait = self.wait();
+            let mut events = std::mem::take(&mut self.events);
+            self.ring.turn(wait, &mut events)?;
+            let now = self.parts.clock.now();
+            for event in events.drain(..) {
+                self.on_event(now, event)?;
+            }
+            self.events = events;
+            self.work(now)?;
+            let Some(until) = self.draining else { continue };
+            if self.connections.is_empty() && self.parts.engine.pending() == 0 {
+                return self.parts.engine.back().close();
+            }
+            if now >= until {
+                let result = self.parts.engine.back().close();
+                // The kernel may still write into memory of ours, so it is never given back.
+                std::mem::forget(self);
+                return result;
+            }
+        }
+    }
+    /// How long to sleep. The clock is read once more here, because a wait is relative.
+    fn wait(&self) -> Wait {
+        let event = self.parts.engine.next_event();
+        let next = self.parts.engine.next_wakeup().into_iter().chain(self.draining).min();
+        let Some(next) = next else { return Wait::Forever };
+        let now = self.parts.clock.now();
+        let early = if event == Some(next) { SPIN } else { Nanos::ZERO };
+        let rest = next.since(now).saturating_sub(early);
+        if rest == Nanos::ZERO { Wait::Poll } else { Wait::For(rest) }
+    }
+
+    fn on_event(&mut self, now: Instant, event: Event) -> io::Result<()> {
+        match event.target {
+            Target::Accept(index) => {
+                if event.result >= 0 {
+                    // SAFETY: the kernel just made this descriptor for us, and nobody else has it.
+                    self.open(unsafe { OwnedFd::from_raw_fd(event.result) });
+                }
+                if !event.more && self.draining.is_none() {
+                    self.accept_on(index as usize)?;
+                }
+            }
+            Target::Receive(index) => {
+                let key = index as usize;
+                let connection = &mut self.connections[key];
+                connection.on_received(event.result);
+                if connection.broken {
+                    connection.give_up(self.parts.engine.ops());
+                }
+                self.parse(now, key);
+            }
+            Target::Send(index) => self.on_sent(index as usize, event.result)?,
+            Target::Back(data) => self.parts.engine.on_ring(data, event.result),
+            Target::Wake => {
+                wake::take(&self.parts.wake);
+                if !event.more {
+                    self.watch_wake()?;
+                }
+                while let Ok(message) = self.parts.messages.try_recv() {
+                    self.on_message(now, message);
+                }
+            }
+        }
+        Ok(())
+    }
+    fn open(&mut self, socket: OwnedFd) {
+        if self.draining.is_some() || self.connections.len() >= CONNECTIONS_MAX {
+            return;
+        }
+        prepare(socket.as_raw_fd());
+        let entry = self.connections.vacant_entry();
+        let key = entry.key();
+        entry.insert(Connection::new(socket, key));
+        self.touched.push(key);
+    }
+    fn parse(&mut self, now: Instant, key: usize) {
+        let connection = &mut self.connections[key];
+        let Parts { engine, .. } = &mut self.parts;
+        connection.parse(&mut Around { now, engine, exports: &self.exports });
+        if connection.stalled {
+            self.stalled.push(key);
+        }
+        self.touched.push(key);
+    }
+    fn on_message(&mut self, now: Instant, message: Message) {
+        // Whoever asked may have gone; then nobody needs the answer.
+        match message {
+            Message::Apply(plan, answer) => {
+                self.parts.engine.apply(now, &plan);
+                self.exports = self.parts.engine.exports();
+                let _ = answer.send(());
+            }
+            Message::Stats { reset, answer } => {
+                let engine = &mut self.parts.engine;
+                let mut snapshot = engine.snapshot(now, self.stats_since, self.busy_before);
+                snapshot.connections = self.connections.len();
+                let _ = answer.send(snapshot);
+                if reset {
+                    engine.reset_stats();
+                    self.stats_since = now;
+                    self.busy_before = engine.busy_time(now);
+                }
+            }
+            Message::Stop => self.drain(now),
+        }
+    }
+    /// From now on nothing is received; what is inside is answered.
+    fn drain(&mut self, now: Instant) {
+        self.draining.get_or_insert(now + DRAIN_MAX);
+        for (key, connection) in &mut self.connections {
+            connection.closing = true;
+            self.touched.push(key);
+        }
+    }
+
+    /// Lets the engine decide and answers what is finished, until nothing moves any more.
+    fn work(&mut self, now: Instant) -> io::Result<()> {
+        loop {
+            self.parts.engine.turn(now);
+            self.parts.engine.keep_lent();
+            while let Some(op) = self.parts.engine.next_finished() {
+                self.moved = true;
+                let key = op.owner as usize;
+                let base = self.parts.engine.base(op.volume);
+                self.connections[key].deliver(op, base, self.parts.engine.ops());
+                self.touched.push(key);
+            }
+            self.send_all()?;
+            if !std::mem::take(&mut self.moved) || self.stalled.is_empty() {
+                break;
+            }
+            let mut stalled = std::mem::take(&mut self.stalled);
+            for key in stalled.drain(..) {
+                if self.connections.contains(key) && self.connections[key].stalled {
+                    self.parse(now, key);
+                }
+            }
+        }
+        self.finish_turn()
+    }
+    fn send_all(&mut self) -> io::Result<()> {
+        self.touched.sort_unstable();
+        self.touched.dedup();
+        for index in 0..self.touched.len() {
+            let key = self.touched[index];
+            let connection = &mut self.connections[key];
+            if connection.broken || connection.out().is_flying() || connection.out().is_empty() {
+                continue;
+            }
+            let socket = connection.socket();
+            let sent = connection.out().send(socket, self.parts.engine.ops());
+            self.after_send(key, socket, sent)?;
+        }
+        Ok(())
+    }
+    fn after_send(&mut self, key: usize, socket: RawFd, sent: io::Result<Sent>) -> io::Result<()> {
+        let connection = &mut self.connections[key];
+        match sent {
+            Ok(Sent::All) => Ok(()),
+            Ok(Sent::Blocked) => {
+                let entry = connection.out().entry(socket);
+                self.ring.push(entry, Target::Send(key as u32))
+            }
+            Err(_) => {
+                connection.out().discard(self.parts.engine.ops());
+                connection.give_up(self.parts.engine.ops());
+                Ok(())
+            }
+        }
+    }
+    fn on_sent(&mut self, key: usize, result: i32) -> io::Result<()> {
+        let connection = &mut self.connections[key];
+        let socket = connection.socket();
+        let ops = self.parts.engine.ops();
+        let sent = match result {
+            result if result >= 0 && !connection.broken => {
+                connection.out().on_sent(result as usize, socket, ops)
+            }
+            result if matches!(-result, libc::EINTR | libc::EAGAIN) && !connection.broken => {
+                Ok(Sent::Blocked)
+            }
+            _ => Err(io::ErrorKind::BrokenPipe.into()),
+        };
+        self.touched.push(key);
+        self.moved = true;
+        self.after_send(key, socket, sent)
+    }
+    /// Forgets connections that are over, receives on the others, and queues the back end's entries.
+    fn finish_turn(&mut self) -> io::Result<()> {
+        let mut touched = std::mem::take(&mut self.touched);
+        touched.sort_unstable();
+        touched.dedup();
+        for key in touched.drain(..) {
+            let connection = &mut self.connections[key];
+            if connection.is_over() {
+                connection.out().discard(self.parts.engine.ops());
+                let connection = self.connections.remove(key);
+                if let Some(volume) = connection.volume {
+                    self.parts.engine.detach(volume);
+                }
+                self.stalled.retain(|stalled| *stalled != key);
+            } else if connection.wants_input() {
+                let entry: squeue::Entry = connection.receive_entry();
+                self.ring.push(entry, Target::Receive(key as u32))?;
+            } else if connection.closing && connection.is_idle() && connection.receiving {
+                connection.give_up(self.parts.engine.ops());
+            }
+        }
+        self.touched = touched;
+        if let Some(entries) = self.parts.engine.take_entries() {
+            for entry in entries.drain(..) {
+                let data = entry.get_user_data() as u32;
+                self.ring.push(entry, Target::Back(data))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Socket options: big batches fit, and small answers leave at once.
+fn prepare(socket: RawFd) {
+    let set = |level: i32, name: i32, value: i32| {
+        // SAFETY: an integer option on a descriptor of ours; a refusal changes nothing that matters.
+        unsafe {
+            let value = &raw const value;
+            libc::setsockopt(socket, level, name, value.cast(), size_of::<i32>() as u32)
+        }
+    };
+    const BYTES: i32 = 1 << 20;
+    set(libc::SOL_SOCKET, libc::SO_SNDBUF, BYTES);
+    set(libc::SOL_SOCKET, libc::SO_RCVBUF, BYTES);
+    // Fails on Unix sockets, which have no delay to turn off.
+    set(libc::IPPROTO_TCP, libc::TCP_NODELAY, 1);
+}

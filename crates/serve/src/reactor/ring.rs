@@ -1,0 +1,153 @@
+//! The ring: one io_uring that carries sockets, the back end's I/O and the wake-ups of a reactor.
+
+use std::io;
+use std::os::fd::RawFd;
+
+use io_uring::{IoUring, cqueue, opcode, squeue, types};
+use iofair_core::time::Nanos;
+
+/// Entries that may be queued before they are handed to the kernel.
+const ENTRIES: u32 = 512;
+/// Answers that fit before the kernel must buffer them.
+const ANSWERS: u32 = 4096;
+
+/// Whom an answer of the ring is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Target {
+    /// A listener has a new connection.
+    Accept(u32),
+    /// Bytes came in on a connection.
+    Receive(u32),
+    /// Bytes went out on a connection.
+    Send(u32),
+    /// The back end's entry.
+    Back(u32),
+    /// Another thread has a message.
+    Wake,
+}
+
+impl Target {
+    fn encode(self) -> u64 {
+        let (kind, index) = match self {
+            Self::Accept(index) => (0u64, index),
+            Self::Receive(index) => (1, index),
+            Self::Send(index) => (2, index),
+            Self::Back(index) => (3, index),
+            Self::Wake => (4, 0),
+        };
+        kind << 32 | u64::from(index)
+    }
+    fn decode(data: u64) -> Self {
+        let index = data as u32;
+        match data >> 32 {
+            0 => Self::Accept(index),
+            1 => Self::Receive(index),
+            2 => Self::Send(index),
+            3 => Self::Back(index),
+            _ => Self::Wake,
+        }
+    }
+}
+
+/// An answer of the ring.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Event {
+    pub(super) target: Target,
+    pub(super) result: i32,
+    /// Will the same entry answer again?
+    pub(super) more: bool,
+}
+
+/// How long to wait for an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Wait {
+    /// Not at all.
+    Poll,
+    /// At most so long.
+    For(Nanos),
+    /// Until something happens.
+    Forever,
+}
+
+pub(super) struct Ring {
+    ring: IoUring,
+}
+
+impl Ring {
+    /// A ring for the calling thread. Newer flags are left out where the kernel does not know them.
+    pub(super) fn new() -> io::Result<Self> {
+        let mut best = IoUring::builder();
+        best.setup_cqsize(ANSWERS).setup_clamp().setup_single_issuer().setup_submit_all();
+        best.setup_coop_taskrun().setup_taskrun_flag().setup_defer_taskrun();
+        let mut newest = best.clone();
+        newest.setup_no_sqarray();
+        let mut plain = IoUring::builder();
+        plain.setup_cqsize(ANSWERS).setup_clamp();
+        let tried = newest.build(ENTRIES).or_else(|_| best.build(ENTRIES));
+        let ring = tried.or_else(|_| plain.build(ENTRIES));
+        Ok(Self { ring: ring? })
+    }
+    /// Queues an entry.
+    pub(super) fn push(&mut self, entry: squeue::Entry, target: Target) -> io::Result<()> {
+        let entry = entry.user_data(target.encode());
+        loop {
+            // SAFETY: whatever the entry points to lives in the connection or the back end that made
+            // it, which stays in place until the entry's answer is seen.
+            if unsafe { self.ring.submission().push(&entry) }.is_ok() {
+                return Ok(());
+            }
+            self.submit()?;
+        }
+    }
+    fn submit(&mut self) -> io::Result<()> {
+        match self.ring.submit() {
+            Ok(_) => Ok(()),
+            Err(error) if is_transient(&error) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+    /// Hands queued entries to the kernel, waits, and appends the answers that are there.
+    pub(super) fn turn(&mut self, wait: Wait, events: &mut Vec<Event>) -> io::Result<()> {
+        let result = match wait {
+            Wait::Poll => self.ring.submit(),
+            Wait::Forever => self.ring.submit_and_wait(1),
+            Wait::For(time) => {
+                let (seconds, nanos) = (time.0 / 1_000_000_000, time.0 % 1_000_000_000);
+                let timespec = types::Timespec::new().sec(seconds).nsec(nanos as u32);
+                let arguments = types::SubmitArgs::new().timespec(&timespec);
+                self.ring.submitter().submit_with_args(1, &arguments)
+            }
+        };
+        match result {
+            Err(error) if !is_transient(&error) => return Err(error),
+            _ => {}
+        }
+        events.extend(self.ring.completion().map(|entry| Event {
+            target: Target::decode(entry.user_data()),
+            result: entry.result(),
+            more: cqueue::more(entry.flags()),
+        }));
+        Ok(())
+    }
+}
+
+/// A timeout, a signal, or a full queue of answers: all end with the answers being looked at.
+fn is_transient(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN))
+}
+
+/// Lets this thread's timers fire when they are due and not up to 50 us later.
+pub(super) fn sharpen_timers() {
+    // SAFETY: sets one number of the calling thread.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
+}
+
+/// An entry that answers whenever a descriptor becomes readable.
+pub(super) fn watch(file: RawFd) -> squeue::Entry {
+    opcode::PollAdd::new(types::Fd(file), libc::POLLIN as u32).multi(true).build()
+}
+
+/// An entry that accepts connections again and again.
+pub(super) fn accept(listener: RawFd) -> squeue::Entry {
+    opcode::AcceptMulti::new(types::Fd(listener)).flags(libc::SOCK_CLOEXEC).build()
+}

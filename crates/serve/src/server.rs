@@ -1,0 +1,297 @@
+//! A server: contracts in, a running reactor out.
+
+use std::fs;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Sender};
+use std::thread::JoinHandle;
+
+use iofair_config::contracts::{Back as BackSpec, Contracts, Listen};
+
+use crate::back::emulated::Emulated;
+use crate::back::memory::Memory;
+use crate::back::uring::Uring;
+use crate::back::{Back, store::Store};
+use crate::clock::Clock;
+use crate::engine::stats::Snapshot;
+use crate::engine::{Engine, Plan, PlannedVolume};
+use crate::error::ServeError;
+use crate::layout::Layout;
+use crate::reactor::{Message, Parts, Reactor, wake};
+
+/// Seed of an emulated drive's random streams: two runs of a server meet the same drive.
+const DRIVE_SEED: u64 = 1;
+
+/// A running server. Dropping it stops it.
+#[derive(Debug)]
+pub struct Server {
+    contracts: Contracts,
+    layout: Layout,
+    /// What admission counts on.
+    worst_case: Option<u64>,
+    capacity: Option<u64>,
+    description: String,
+    tcp: Option<SocketAddr>,
+    messages: Sender<Message>,
+    wake: OwnedFd,
+    reactor: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl Server {
+    /// Opens the back end, admits the contracts, listens.
+    pub fn start(contracts: Contracts) -> Result<Self, ServeError> {
+        let mut layout = match &contracts.drive.back {
+            BackSpec::File(path) if !is_device(path) => Layout::beside(path)?,
+            _ => Layout::default(),
+        };
+        layout.place(&contracts.volumes)?;
+        let back = open_back(&contracts, layout.end())?;
+        let capacity = match contracts.drive.back {
+            // A regular file grows with its volumes.
+            BackSpec::File(ref path) if !is_device(path) => None,
+            _ => Some(back.facts().capacity.bytes()),
+        };
+        let worst_case = contracts.drive.worst_case.or(back.worst_case_rate());
+        let plan = plan(&contracts, &layout, worst_case, capacity)?;
+        let description = back.describe();
+        let clock = Clock::start();
+        let mut engine = Engine::new(back, plan.stack.clone());
+        engine.apply(clock.now(), &plan);
+        layout.save()?;
+        let (listeners, tcp) = listen(&contracts.listen)?;
+        let watched = wake::new().map_err(ServeError::system("an eventfd"))?;
+        let wake = watched.try_clone().map_err(ServeError::system("an eventfd"))?;
+        let (messages, inbox) = mpsc::channel();
+        let parts = Parts { engine, clock, listeners, messages: inbox, wake: watched };
+        let reactor = spawn(parts)?;
+        let reactor = Some(reactor);
+        Ok(Self {
+            contracts,
+            layout,
+            worst_case,
+            capacity,
+            description,
+            tcp,
+            messages,
+            wake,
+            reactor,
+        })
+    }
+    /// The contracts in force.
+    pub fn contracts(&self) -> &Contracts {
+        &self.contracts
+    }
+    /// What holds the data, for people.
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+    /// The rate that admission counts on.
+    pub fn worst_case(&self) -> Option<u64> {
+        self.worst_case
+    }
+    /// The TCP address, with the port that was given out when 0 was asked.
+    pub fn tcp(&self) -> Option<SocketAddr> {
+        self.tcp
+    }
+    /// Has the reactor ended by itself? Then [`Self::stop`] says why.
+    pub fn is_over(&self) -> bool {
+        self.reactor.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Takes over new contracts: groups, volumes and the stack change under running connections. On
+    /// an error everything stays as it was.
+    pub fn reload(&mut self, contracts: Contracts) -> Result<(), ServeError> {
+        if contracts.drive.back != self.contracts.drive.back {
+            return Err(ServeError::Fixed("the drive's back end".into()));
+        }
+        if contracts.listen != self.contracts.listen {
+            return Err(ServeError::Fixed("where the server listens".into()));
+        }
+        // A rate that the old file wrote and the new one does not is the back end's own again.
+        let known = match (contracts.drive.worst_case, self.contracts.drive.worst_case) {
+            (None, None) => self.worst_case,
+            (written, _) => written,
+        };
+        let mut layout = self.layout.clone();
+        layout.place(&contracts.volumes)?;
+        let plan = plan(&contracts, &layout, known, self.capacity)?;
+        if let (None, BackSpec::File(path)) = (self.capacity, &contracts.drive.back) {
+            grow(path, layout.end())?;
+        }
+        layout.save()?;
+        let (answer, answered) = mpsc::channel();
+        self.send(Message::Apply(Box::new(plan), answer))?;
+        answered.recv().map_err(|_| ServeError::Gone)?;
+        (self.contracts, self.layout, self.worst_case) = (contracts, layout, known);
+        Ok(())
+    }
+    /// What passed since the start, or since the last call that asked for a reset.
+    pub fn stats(&self, reset: bool) -> Result<Snapshot, ServeError> {
+        let (answer, answered) = mpsc::channel();
+        self.send(Message::Stats { reset, answer })?;
+        answered.recv().map_err(|_| ServeError::Gone)
+    }
+    fn send(&self, message: Message) -> Result<(), ServeError> {
+        self.messages.send(message).map_err(|_| ServeError::Gone)?;
+        wake::signal(&self.wake);
+        Ok(())
+    }
+    /// Accepts nobody any more, answers all requests that came in, makes everything durable, and
+    /// removes the sockets.
+    pub fn stop(mut self) -> Result<(), ServeError> {
+        self.end()
+    }
+    fn end(&mut self) -> Result<(), ServeError> {
+        let Some(reactor) = self.reactor.take() else { return Ok(()) };
+        if let Some(path) = &self.contracts.listen.unix {
+            // Gone already is as good.
+            let _ = fs::remove_file(path);
+        }
+        // If the reactor ended by itself, joining it says why.
+        let _ = self.send(Message::Stop);
+        let ended = reactor.join();
+        ended.expect("a reactor that panics is a bug").map_err(ServeError::system("the reactor"))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Who wants to know calls `stop`.
+        let _ = self.end();
+    }
+}
+
+fn spawn(parts: Parts) -> Result<JoinHandle<io::Result<()>>, ServeError> {
+    let (ready, started) = mpsc::channel();
+    let run = move || match Reactor::new(parts) {
+        Ok(reactor) => {
+            // The starter waits for this, so it is there.
+            let _ = ready.send(Ok(()));
+            reactor.run()
+        }
+        Err(error) => {
+            let _ = ready.send(Err(error));
+            Ok(())
+        }
+    };
+    let thread = std::thread::Builder::new().name("reactor".into()).spawn(run);
+    let thread = thread.map_err(ServeError::system("a thread"))?;
+    let result = started.recv().map_err(|_| ServeError::Gone)?;
+    result.map_err(ServeError::system("io_uring (is it allowed here?)"))?;
+    Ok(thread)
+}
+
+fn plan(
+    contracts: &Contracts,
+    layout: &Layout,
+    worst_case: Option<u64>,
+    capacity: Option<u64>,
+) -> Result<Plan, ServeError> {
+    let asks = contracts.groups.iter().find(|group| group.contract.min.is_some());
+    if let (Some(group), None) = (asks, worst_case) {
+        let message = format!(
+            "group \"{}\" has a min, but nobody knows what this back end keeps at its worst: add \
+             worst_case = \"...MB/s\" to [drive]",
+            group.name
+        );
+        return Err(contracts.back_error(message).into());
+    }
+    if capacity.is_some_and(|capacity| layout.end() > capacity) {
+        contracts.check_capacity(capacity.unwrap_or(0))?;
+        let message = format!(
+            "the volumes need {} bytes with those that were removed but keep their place, and the \
+             drive has {}",
+            layout.end(),
+            capacity.unwrap_or(0)
+        );
+        return Err(contracts.back_error(message).into());
+    }
+    let groups = contracts.admitted(worst_case.unwrap_or(u64::MAX))?;
+    let volumes = contracts.volumes.iter().map(|volume| PlannedVolume {
+        name: volume.name.clone(),
+        group: volume.group.clone(),
+        base: layout.find(&volume.name).expect("every volume was just placed").base,
+        size: volume.size_bytes,
+        read_only: volume.read_only,
+    });
+    let volumes = volumes.collect();
+    Ok(Plan { stack: contracts.drive.stack.clone(), groups, volumes })
+}
+
+fn is_device(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
+}
+
+fn grow(path: &Path, bytes: u64) -> Result<(), ServeError> {
+    let grow = || {
+        let file = fs::OpenOptions::new().write(true).open(path)?;
+        if file.metadata()?.len() < bytes { file.set_len(bytes) } else { Ok(()) }
+    };
+    grow().map_err(ServeError::system(path.display().to_string()))
+}
+
+fn open_back(contracts: &Contracts, bytes: u64) -> Result<Box<dyn Back>, ServeError> {
+    match &contracts.drive.back {
+        BackSpec::Memory(size) => {
+            let memory = Memory::new((*size).max(bytes));
+            Ok(Box::new(memory.map_err(ServeError::system(format!("{size} bytes of memory")))?))
+        }
+        BackSpec::File(path) => {
+            let file = Uring::open(path, bytes);
+            Ok(Box::new(file.map_err(ServeError::system(path.display().to_string()))?))
+        }
+        BackSpec::Emulated(name) => open_emulated(contracts, name),
+    }
+}
+
+/// `PROFILE[:variant]`, over memory, or over a sparse file with `@PATH` behind it.
+fn open_emulated(contracts: &Contracts, written: &str) -> Result<Box<dyn Back>, ServeError> {
+    let (name, path) = match written.split_once('@') {
+        Some((name, path)) => (name, Some(PathBuf::from(path))),
+        None => (written, None),
+    };
+    let drive = iofair_drive::profile::load(name, DRIVE_SEED);
+    let drive = drive.map_err(|error| contracts.back_error(error.to_string()))?;
+    let bytes = drive.facts().capacity.bytes();
+    let store = match &path {
+        None => Store::anonymous(bytes),
+        Some(path) => fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .and_then(|file| Store::file(&file, bytes)),
+    };
+    let store = store.map_err(ServeError::system(format!("room for {written}")))?;
+    Ok(Box::new(Emulated::new(name, drive, store)))
+}
+
+fn listen(listen: &Listen) -> Result<(Vec<OwnedFd>, Option<SocketAddr>), ServeError> {
+    let (mut sockets, mut address) = (Vec::new(), None);
+    if let Some(path) = &listen.unix {
+        let what = || ServeError::system(path.display().to_string());
+        remove_stale(path).map_err(what())?;
+        sockets.push(UnixListener::bind(path).map_err(what())?.into());
+    }
+    if let Some(tcp) = listen.tcp {
+        let listener = TcpListener::bind(tcp).map_err(ServeError::system(tcp.to_string()))?;
+        address = listener.local_addr().ok();
+        sockets.push(listener.into());
+    }
+    Ok((sockets, address))
+}
+
+/// A socket that nobody listens on any more was left by a server that was killed.
+fn remove_stale(path: &Path) -> io::Result<()> {
+    let is_socket = fs::metadata(path).is_ok_and(|file| file.file_type().is_socket());
+    let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+    if is_socket && UnixStream::connect(path).err().is_some_and(refused) {
+        fs::remove_file(path)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,53 @@
+//! Signals as a queue: blocked everywhere, taken one by one by the thread that waits.
+
+use std::io;
+
+/// A signal that a server answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Signal {
+    /// SIGHUP: read the contracts again.
+    Reload,
+    /// SIGTERM or SIGINT: end.
+    Stop,
+}
+
+/// The signals of [`Signal`], blocked for this process.
+#[derive(Debug)]
+pub struct Signals {
+    set: libc::sigset_t,
+}
+
+impl Signals {
+    /// Blocks them in the calling thread and all that it starts; call it before any is started.
+    pub fn block() -> io::Result<Self> {
+        // SAFETY: all calls fill or read the local set.
+        unsafe {
+            let mut set: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&raw mut set);
+            for signal in [libc::SIGHUP, libc::SIGTERM, libc::SIGINT] {
+                libc::sigaddset(&raw mut set, signal);
+            }
+            match libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) {
+                0 => Ok(Self { set }),
+                error => Err(io::Error::from_raw_os_error(error)),
+            }
+        }
+    }
+    /// The next signal; `None` when none came for a second.
+    pub fn wait(&self) -> io::Result<Option<Signal>> {
+        let second = libc::timespec { tv_sec: 1, tv_nsec: 0 };
+        // SAFETY: reads the set and the local time; nothing is returned through the null pointer.
+        let signal = unsafe {
+            libc::sigtimedwait(&raw const self.set, std::ptr::null_mut(), &raw const second)
+        };
+        match signal {
+            libc::SIGHUP => Ok(Some(Signal::Reload)),
+            libc::SIGTERM | libc::SIGINT => Ok(Some(Signal::Stop)),
+            _ => {
+                let error = io::Error::last_os_error();
+                let quiet = matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR));
+                if quiet { Ok(None) } else { Err(error) }
+            }
+        }
+    }
+}
