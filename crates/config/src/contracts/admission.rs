@@ -2,7 +2,8 @@
 //!
 //! Top-level groups are admitted against the drive's worst case; groups inside another against what
 //! that one is guaranteed. A group without a minimum of its own is guaranteed what the groups inside
-//! it ask together, so nobody has to add up by hand.
+//! it ask together, so nobody has to add up by hand. Weights that already keep every minimum stay as
+//! they were written; only where they do not, [`admit`] makes new ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -67,7 +68,10 @@ impl Tree {
             .iter()
             .map(|path| (path.clone(), self.guaranteed(path), self.groups[path].weight))
             .collect();
-        let weights = admit(rate, &asking)?;
+        let weights = match suffice(rate, &asking) {
+            true => asking.iter().map(|(_, _, weight)| *weight).collect(),
+            false => admit(rate, &asking)?,
+        };
         for ((path, guaranteed, _), weight) in asking.into_iter().zip(weights) {
             self.groups.get_mut(&path).expect("listed from the same map").weight = weight;
             // Without a guarantee nobody inside asks for one either, so any rate admits them.
@@ -75,4 +79,14 @@ impl Tree {
         }
         Ok(())
     }
+}
+
+/// Do the weights as written give each group its minimum of `rate`?
+fn suffice(rate: u64, asking: &[(String, Option<u64>, u32)]) -> bool {
+    let total: u64 = asking.iter().map(|(_, _, weight)| u64::from(*weight)).sum();
+    let kept = |(_, min, weight): &(String, Option<u64>, u32)| {
+        let share = u128::from(rate) * u128::from(*weight);
+        u128::from(min.unwrap_or(0)) * u128::from(total) <= share
+    };
+    asking.iter().all(kept)
 }

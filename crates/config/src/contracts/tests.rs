@@ -166,6 +166,10 @@ fn admission_goes_level_by_level() {
     };
     let total = weight("batch") + weight("tenants");
     assert!(weight("tenants") * 160 / total >= 10, "{admitted:?}");
+    assert_eq!((weight("batch"), weight("tenants")), (100, 100), "they sufficed as written");
+    let tight = contracts.admitted(12_000_000).expect("10 of 12 MB/s fits");
+    let tight: Vec<u64> = tight.iter().map(|(_, c)| u64::from(c.weight)).collect();
+    assert!(tight[1] * 12 >= 10 * (tight[0] + tight[1]), "{tight:?}");
     let refusal = contracts.admitted(9_000_000).expect_err("10 of 9 MB/s does not fit");
     assert!(refusal.to_string().contains("tenants 10.00 MB/s"), "{refusal}");
 }
