@@ -6,6 +6,7 @@
 //! 0 done, 1 failed, 2 wrong usage or a bad file.
 
 mod completions;
+mod demo;
 mod failure;
 mod list;
 mod man;
@@ -32,6 +33,7 @@ struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
+  iofair demo                        the promise, live, in half a minute
   iofair run experiments             the published experiments, in virtual time
   iofair list policies               what can order and limit I/O, with all parameters
   iofair list policies bfq           one of them in full
@@ -40,6 +42,8 @@ Every command has --help with examples, and --json.";
 
 #[derive(Subcommand)]
 enum Command {
+    /// The promise, live: NBD clients on an emulated SSD, policy by policy.
+    Demo(demo::Args),
     /// Experiments in virtual time, beside what their sources claim.
     Run(run::Args),
     /// What there is: policies, experiments.
@@ -55,6 +59,7 @@ enum Command {
 fn dispatch(cli: &Cli) -> anyhow::Result<ExitCode> {
     let output = Output { json: cli.json };
     match &cli.command {
+        Command::Demo(args) => demo::run(args, &output),
         Command::Run(args) => run::run(args, &output),
         Command::List(args) => list::run(args, &output),
         Command::Serve(args) => serve::run(args, &output),

@@ -3,9 +3,12 @@
 use std::io::Write;
 
 use anyhow::Result;
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
-use comfy_table::{CellAlignment, ContentArrangement, Table};
+use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 use serde::Serialize;
+
+/// A line below the header and nothing else.
+const PLAIN: TableStyle =
+    TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
 /// How results are printed.
 pub(crate) struct Output {
@@ -37,7 +40,7 @@ pub(crate) fn write(text: &str) -> Result<()> {
 /// A table in our style; `right` are the columns of numbers.
 pub(crate) fn table(header: &[&str], rows: &[Vec<String>], right: &[usize]) -> String {
     let mut table = Table::new();
-    table.load_style(UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
+    table.load_style(PLAIN).set_content_arrangement(ContentArrangement::Dynamic);
     table.set_header(header.to_vec()).add_rows(rows);
     for index in right {
         if let Some(column) = table.column_mut(*index) {

@@ -61,7 +61,7 @@ fn unexplained(packages: &[Package], page: &str) -> Vec<String> {
     let rows: Vec<&str> = page.lines().filter(|line| line.starts_with('|')).collect();
     let named = |name: &str| {
         let mut first = rows.iter().filter_map(|row| row.split('|').nth(1));
-        first.any(|cell| cell.split(',').any(|word| word.trim() == name))
+        first.any(|cell| cell.split([',', ' ']).any(|word| word == name))
     };
     let lost = packages.iter().filter(|package| package.direct && !named(&package.name));
     lost.map(|p| format!("{}: no line in docs/dependencies.md", p.name)).collect()

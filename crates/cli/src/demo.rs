@@ -1,0 +1,212 @@
+//! `iofair demo`: the promise, live.
+//!
+//! Starts a server on an emulated drive and real NBD clients over a Unix socket, one stack of policies
+//! after the other, and shows what each did to the promise and to the drive. The verdicts are what the
+//! run showed: a policy that breaks the promise is said to break it.
+
+mod client;
+mod nbd;
+mod outcome;
+mod page;
+mod plan;
+mod terminal;
+mod watch;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use iofair_core::controller::Stack;
+use iofair_core::unit::{parse_rate, parse_time};
+
+use self::outcome::{Outcome, Sample, StackOutcome};
+use self::plan::Plan;
+use crate::failure::Usage;
+use crate::output::Output;
+
+/// What runs when nobody says: no control, the limits, the shares.
+const STACKS: [&str; 3] = ["none-none", "max-none", "prop-bfq"];
+/// More clients would measure this machine, not the policies.
+const CLIENTS_MAX: u64 = 64;
+
+/// What may be written after `demo`.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  iofair demo                         one random reader, promised 10 MB/s, and four sequential ones
+  iofair demo --clients 16            the survey's case: fifteen sequential readers
+  iofair demo --stack prop-bfq --stack max+prop-bfq
+  iofair demo --json > demo.json      the numbers, for a script
+
+The default is the first workload of \"I/O control may be slowing your storage down dramatically\" (2018)
+with the weights and limits of its Table 2; other numbers of clients have equal weights.")]
+pub(crate) struct Args {
+    /// Clients: the one with the promise and the sequential readers.
+    #[arg(long, default_value_t = plan::ARTICLE_CLIENTS as u64, value_name = "N",
+          value_parser = clap::value_parser!(u64).range(1..=CLIENTS_MAX))]
+    clients: u64,
+    /// Measured time of each stack.
+    #[arg(long, default_value = "6", value_name = "SECONDS")]
+    seconds: String,
+    /// Time before measuring, in which queues fill and policies learn.
+    #[arg(long, default_value = "2", value_name = "SECONDS")]
+    ramp: String,
+    /// A stack to run; may be repeated.
+    #[arg(long = "stack", value_name = "STACK", default_values = STACKS)]
+    stacks: Vec<String>,
+    /// The emulated drive.
+    #[arg(long, default_value = "plextor-px256m5s", value_name = "PROFILE")]
+    drive: String,
+    /// What the random reader is promised.
+    #[arg(long, default_value = "10MB/s", value_name = "RATE")]
+    promise: String,
+    /// Where the page goes.
+    #[arg(long, default_value = "demo.html", value_name = "FILE")]
+    html: PathBuf,
+}
+
+pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
+    for stack in &args.stacks {
+        Stack::parse(stack)?;
+    }
+    let socket = SocketDirectory::new()?;
+    let plan = Plan {
+        drive: args.drive.clone(),
+        clients: usize::try_from(args.clients).expect("its range is checked"),
+        promised: parse_rate(&args.promise)?,
+        ramp_seconds: seconds(&args.ramp)?,
+        seconds: seconds(&args.seconds)?,
+        socket: socket.path.join("demo.sock"),
+    };
+    let mut stacks = Vec::new();
+    for (i, stack) in args.stacks.iter().enumerate() {
+        let progress = Progress::new(output, &plan, stack, (i + 1, args.stacks.len()));
+        let run = watch::stack(&plan, stack, |sample| progress.glance(sample));
+        let run = run.with_context(|| format!("{stack} could not be run"))?;
+        progress.finish(&run, plan.promised);
+        stacks.push(run);
+    }
+    let outcome = Outcome {
+        drive: plan.drive,
+        clients: plan.clients,
+        seconds: plan.seconds,
+        promised_bytes_per_s: plan.promised,
+        stacks,
+    };
+    let next = next_commands(args);
+    std::fs::write(&args.html, page::page(&outcome, &next))
+        .with_context(|| format!("cannot write {}", args.html.display()))?;
+    output.print(&outcome, || {
+        let mut text = terminal::report(&outcome);
+        text += &format!("\n  page: {}\n", args.html.display());
+        for command in next {
+            text += &format!("  next: {command}\n");
+        }
+        text
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What to try after this run.
+fn next_commands(args: &Args) -> Vec<String> {
+    let mut next = Vec::new();
+    if args.clients <= plan::ARTICLE_CLIENTS as u64 {
+        next.push("iofair demo --clients 16".to_string());
+    } else {
+        next.push("iofair demo --stack prop-bfq --seconds 20".to_string());
+    }
+    next.push("iofair serve demo/contracts.toml".to_string());
+    next
+}
+
+/// Reads a time, taken as seconds when it has no unit; a tenth of a second to an hour.
+fn seconds(text: &str) -> Result<f64> {
+    let plain = !text.is_empty() && text.chars().all(|c| c.is_ascii_digit() || c == '.');
+    let time = if plain { parse_time(&format!("{text}s")) } else { parse_time(text) }?;
+    let seconds = time.0 as f64 / 1e9;
+    if !(0.1..=3600.0).contains(&seconds) {
+        return Err(Usage(format!("\"{text}\": allowed is 0.1 s to an hour")).into());
+    }
+    Ok(seconds)
+}
+
+/// A directory for the socket, gone when the demo is.
+struct SocketDirectory {
+    path: PathBuf,
+}
+
+impl SocketDirectory {
+    fn new() -> Result<Self> {
+        let name = format!("iofair-demo-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path)
+            .with_context(|| format!("cannot make a directory for the socket: {}", show(&path)))?;
+        Ok(Self { path })
+    }
+}
+impl Drop for SocketDirectory {
+    fn drop(&mut self) {
+        // Nothing better can be done with a failure here than to leave an empty directory behind.
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+fn show(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// One line on standard error that follows a run.
+struct Progress {
+    bar: ProgressBar,
+    quiet: bool,
+    stack: String,
+}
+
+impl Progress {
+    fn new(output: &Output, plan: &Plan, stack: &str, (this, all): (usize, usize)) -> Self {
+        let milliseconds = (plan.ramp_seconds + plan.seconds) * 1000.0;
+        let bar = ProgressBar::new(milliseconds as u64);
+        bar.set_draw_target(ProgressDrawTarget::stderr());
+        let style = ProgressStyle::with_template("  {prefix} {bar:24} {msg}");
+        bar.set_style(style.expect("the template is a constant").progress_chars("━╸─"));
+        bar.set_prefix(format!("[{this}/{all}] {stack:<12}"));
+        bar.set_message("starting");
+        bar.enable_steady_tick(Duration::from_millis(200));
+        if bar.is_hidden() {
+            eprintln!("  [{this}/{all}] {stack}: {:.0} s", milliseconds / 1000.0);
+        }
+        Self { bar, quiet: output.json, stack: stack.to_string() }
+    }
+    fn glance(&self, sample: &Sample) {
+        self.bar.set_position((sample.seconds * 1000.0) as u64);
+        self.bar.set_message(format!(
+            "target {:>6.1} MB/s   all together {:>6.0} MB/s",
+            sample.target_bytes_per_s as f64 / 1e6,
+            sample.total_bytes_per_s as f64 / 1e6
+        ));
+    }
+    fn finish(&self, run: &StackOutcome, promised: u64) {
+        let hidden = self.bar.is_hidden();
+        self.bar.finish_and_clear();
+        if !(self.quiet && hidden) {
+            eprintln!("  {:<14} {}", self.stack, run.verdict(promised));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: times are read with and without unit, within bounds. Method: examples of each.
+    #[test]
+    fn times_are_read_with_and_without_unit() {
+        assert!((seconds("6").expect("plain") - 6.0).abs() < 1e-9);
+        assert!((seconds("1.5").expect("plain") - 1.5).abs() < 1e-9);
+        assert!((seconds("500ms").expect("with unit") - 0.5).abs() < 1e-9);
+        for bad in ["", "0", "2h", "1d", "99999", "-1"] {
+            assert!(seconds(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! A small NBD client for the demo: blocking, pipelined, reads only.
+//!
+//! It is written from the protocol's description, not from our server, so that the demo's clients talk to
+//! the server as anybody's would.
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+const GREETING_MAGIC: u64 = 0x4e42_444d_4147_4943;
+const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
+const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
+const REQUEST_MAGIC: u32 = 0x2560_9513;
+const REPLY_MAGIC: u32 = 0x6744_6698;
+/// Fixed newstyle, and no padding of zeroes.
+const CLIENT_FLAGS: u32 = 3;
+const OPTION_GO: u32 = 7;
+const REPLY_ACK: u32 = 1;
+const REPLY_INFO: u32 = 3;
+const REPLY_ERROR: u32 = 1 << 31;
+const INFO_EXPORT: u16 = 0;
+const COMMAND_READ: u16 = 0;
+const COMMAND_DISCONNECT: u16 = 2;
+/// An answer that takes longer than this will not come: the slowest drive answers within seconds.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Longest answer to an option that is read: longer ones are a server gone wrong.
+const OPTION_REPLY_MAX: usize = 4096;
+
+/// One connection to one export.
+pub(crate) struct Client {
+    stream: UnixStream,
+    /// Size of the export in bytes.
+    pub(crate) size: u64,
+    /// Reads on their way: cookie and length, in the order of sending.
+    outstanding: Vec<(u64, u32)>,
+    next_cookie: u64,
+    buffer: Vec<u8>,
+}
+
+fn broken(what: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what.into())
+}
+
+fn read_array<const N: usize>(stream: &mut impl Read) -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    stream.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+fn read_u16(stream: &mut impl Read) -> io::Result<u16> {
+    Ok(u16::from_be_bytes(read_array(stream)?))
+}
+fn read_u32(stream: &mut impl Read) -> io::Result<u32> {
+    Ok(u32::from_be_bytes(read_array(stream)?))
+}
+fn read_u64(stream: &mut impl Read) -> io::Result<u64> {
+    Ok(u64::from_be_bytes(read_array(stream)?))
+}
+
+impl Client {
+    /// Connects to an export of the server behind a Unix socket.
+    pub(crate) fn connect(socket: &Path, export: &str) -> io::Result<Self> {
+        let mut stream = UnixStream::connect(socket)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        if read_u64(&mut stream)? != GREETING_MAGIC || read_u64(&mut stream)? != OPTION_MAGIC {
+            return Err(broken("no NBD server of the new style"));
+        }
+        read_u16(&mut stream)?;
+        stream.write_all(&go(export))?;
+        let size = answer_to_go(&mut stream)?;
+        Ok(Self { stream, size, outstanding: Vec::new(), next_cookie: 0, buffer: Vec::new() })
+    }
+    /// Sends a read without waiting; returns its cookie.
+    pub(crate) fn send_read(&mut self, offset: u64, length: u32) -> io::Result<u64> {
+        let cookie = self.next_cookie;
+        self.next_cookie += 1;
+        self.stream.write_all(&command(COMMAND_READ, cookie, offset, length))?;
+        self.outstanding.push((cookie, length));
+        Ok(cookie)
+    }
+    /// Waits for the next answer, whichever read it belongs to; returns its cookie and its data.
+    pub(crate) fn receive(&mut self) -> io::Result<(u64, &[u8])> {
+        if read_u32(&mut self.stream)? != REPLY_MAGIC {
+            return Err(broken("an answer without its magic number"));
+        }
+        let error = read_u32(&mut self.stream)?;
+        let cookie = read_u64(&mut self.stream)?;
+        let place = self.outstanding.iter().position(|(sent, _)| *sent == cookie);
+        let place = place.ok_or_else(|| broken(format!("an answer to nothing: {cookie}")))?;
+        let (_, length) = self.outstanding.remove(place);
+        if error != 0 {
+            return Err(io::Error::from_raw_os_error(i32::try_from(error).unwrap_or(i32::MAX)));
+        }
+        self.buffer.resize(length as usize, 0);
+        self.stream.read_exact(&mut self.buffer)?;
+        Ok((cookie, &self.buffer))
+    }
+    /// Reads on their way.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.outstanding.len()
+    }
+    /// Says goodbye; all answers must be in.
+    pub(crate) fn disconnect(mut self) -> io::Result<()> {
+        let cookie = self.next_cookie;
+        self.stream.write_all(&command(COMMAND_DISCONNECT, cookie, 0, 0))
+    }
+}
+
+/// Our flags and "go to this export".
+fn go(export: &str) -> Vec<u8> {
+    let name = export.as_bytes();
+    let name_length = u32::try_from(name.len()).expect("export names are short");
+    let mut bytes = CLIENT_FLAGS.to_be_bytes().to_vec();
+    bytes.extend(OPTION_MAGIC.to_be_bytes());
+    bytes.extend(OPTION_GO.to_be_bytes());
+    bytes.extend((name_length + 6).to_be_bytes());
+    bytes.extend(name_length.to_be_bytes());
+    bytes.extend(name);
+    // No particular information asked for.
+    bytes.extend(0u16.to_be_bytes());
+    bytes
+}
+
+/// The size of the export, once the server agrees.
+fn answer_to_go(stream: &mut impl Read) -> io::Result<u64> {
+    let mut size = None;
+    loop {
+        if read_u64(stream)? != OPTION_REPLY_MAGIC || read_u32(stream)? != OPTION_GO {
+            return Err(broken("an answer to an option that was not sent"));
+        }
+        let kind = read_u32(stream)?;
+        let length = read_u32(stream)? as usize;
+        if length > OPTION_REPLY_MAX {
+            return Err(broken(format!("an answer of {length} bytes to an option")));
+        }
+        let mut data = vec![0; length];
+        stream.read_exact(&mut data)?;
+        match kind {
+            REPLY_ACK => return size.ok_or_else(|| broken("an export without a size")),
+            REPLY_INFO if data.len() >= 10 && data[..2] == INFO_EXPORT.to_be_bytes() => {
+                size = Some(read_u64(&mut &data[2..])?);
+            }
+            REPLY_INFO => {}
+            kind if kind & REPLY_ERROR != 0 => {
+                let why = String::from_utf8_lossy(&data).into_owned();
+                return Err(broken(format!("the server refused ({kind:#x}): {why}")));
+            }
+            kind => return Err(broken(format!("an unknown answer to an option: {kind}"))),
+        }
+    }
+}
+
+fn command(kind: u16, cookie: u64, offset: u64, length: u32) -> [u8; 28] {
+    let mut bytes = [0; 28];
+    bytes[..4].copy_from_slice(&REQUEST_MAGIC.to_be_bytes());
+    bytes[6..8].copy_from_slice(&kind.to_be_bytes());
+    bytes[8..16].copy_from_slice(&cookie.to_be_bytes());
+    bytes[16..24].copy_from_slice(&offset.to_be_bytes());
+    bytes[24..].copy_from_slice(&length.to_be_bytes());
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: the bytes are the protocol's. Method: a read and a GO taken apart by hand.
+    #[test]
+    fn bytes_are_the_protocols() {
+        let read = command(COMMAND_READ, 7, 0x1000, 4096);
+        assert_eq!(read[..8], [0x25, 0x60, 0x95, 0x13, 0, 0, 0, 0]);
+        assert_eq!((read[15], read[22], read[26]), (7, 0x10, 0x10));
+        let go = go("ab");
+        assert_eq!(&go[4..12], b"IHAVEOPT");
+        assert_eq!(go[12..], [0, 0, 0, 7, 0, 0, 0, 8, 0, 0, 0, 2, b'a', b'b', 0, 0]);
+    }
+
+    fn reply(kind: u32, data: &[u8]) -> Vec<u8> {
+        let mut bytes = OPTION_REPLY_MAGIC.to_be_bytes().to_vec();
+        bytes.extend(OPTION_GO.to_be_bytes());
+        bytes.extend(kind.to_be_bytes());
+        bytes.extend((data.len() as u32).to_be_bytes());
+        bytes.extend(data);
+        bytes
+    }
+
+    /// Goal: a server's answers are understood and nonsense is refused. Method: made-up answers.
+    #[test]
+    fn answers_are_understood() {
+        let mut export = vec![0, 0];
+        export.extend(123_456u64.to_be_bytes());
+        export.extend([0, 1]);
+        let name = [0, 1, b'x'];
+        let good = [reply(REPLY_INFO, &name), reply(REPLY_INFO, &export), reply(REPLY_ACK, &[])];
+        assert_eq!(answer_to_go(&mut &good.concat()[..]).expect("a good answer"), 123_456);
+        let refused = reply(REPLY_ERROR | 6, b"no such export");
+        let error = answer_to_go(&mut &refused[..]).expect_err("refused").to_string();
+        assert!(error.contains("no such export"), "{error}");
+        assert!(answer_to_go(&mut &reply(REPLY_ACK, &[])[..]).is_err());
+        assert!(answer_to_go(&mut &reply(99, &[])[..]).is_err());
+        assert!(answer_to_go(&mut &b"HTTP/1.1 400 Bad Request"[..]).is_err());
+    }
+}

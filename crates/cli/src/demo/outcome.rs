@@ -1,0 +1,185 @@
+//! What the demo found: numbers, the verdict, and the JSON of both.
+
+use serde::Serialize;
+
+use super::client::{Got, Work};
+
+/// A promise counts as kept from here on, in percent: a limit of exactly 10 MB/s, measured over a few
+/// seconds, reads a little less.
+pub(crate) const KEPT_PERCENT: u64 = 95;
+
+/// The whole demo.
+#[derive(Serialize)]
+pub(crate) struct Outcome {
+    pub(crate) drive: String,
+    /// Target and readers together.
+    pub(crate) clients: usize,
+    /// Measured time of each stack.
+    pub(crate) seconds: f64,
+    /// What the target was promised.
+    pub(crate) promised_bytes_per_s: u64,
+    pub(crate) stacks: Vec<StackOutcome>,
+}
+
+/// One stack.
+#[derive(Serialize)]
+pub(crate) struct StackOutcome {
+    pub(crate) stack: String,
+    pub(crate) target: ClientOutcome,
+    pub(crate) total: Total,
+    /// Part of the measured time in which the drive had a command, 0 to 1.
+    pub(crate) drive_utilisation: f64,
+    pub(crate) promise_kept: bool,
+    /// The others.
+    pub(crate) readers: Vec<ClientOutcome>,
+    /// What it looked like while it ran.
+    pub(crate) samples: Vec<Sample>,
+}
+
+/// All clients together.
+#[derive(Serialize)]
+pub(crate) struct Total {
+    pub(crate) bytes_per_s: u64,
+    pub(crate) iops: u64,
+}
+
+/// One client, as it saw itself.
+#[derive(Clone, Serialize)]
+pub(crate) struct ClientOutcome {
+    pub(crate) name: String,
+    pub(crate) bytes_per_s: u64,
+    pub(crate) iops: u64,
+    pub(crate) latency_ns: Latency,
+}
+
+/// From sending a read to having its data.
+#[derive(Clone, Serialize)]
+pub(crate) struct Latency {
+    pub(crate) mean: u64,
+    pub(crate) p50: u64,
+    pub(crate) p99: u64,
+    pub(crate) p999: u64,
+    pub(crate) max: u64,
+}
+
+/// A glance at a run under way; ramp included.
+#[derive(Clone, Copy, Serialize)]
+pub(crate) struct Sample {
+    /// Since the clients started.
+    pub(crate) seconds: f64,
+    pub(crate) target_bytes_per_s: u64,
+    pub(crate) total_bytes_per_s: u64,
+}
+
+impl ClientOutcome {
+    pub(crate) fn new(name: &str, got: &Got, seconds: f64) -> Self {
+        let latency = &got.latency;
+        Self {
+            name: name.to_string(),
+            bytes_per_s: per_second(got.bytes, seconds),
+            iops: per_second(latency.count(), seconds),
+            latency_ns: Latency {
+                mean: latency.mean(),
+                p50: latency.quantile(500_000),
+                p99: latency.quantile(990_000),
+                p999: latency.quantile(999_000),
+                max: latency.max(),
+            },
+        }
+    }
+}
+
+/// A count a second, rounded.
+pub(crate) fn per_second(count: u64, seconds: f64) -> u64 {
+    (count as f64 / seconds.max(1e-9)).round() as u64
+}
+
+impl StackOutcome {
+    /// From what the clients got, the target first.
+    pub(crate) fn new(stack: &str, clients: Vec<(String, Work, Got)>, run: &Measured) -> Self {
+        let outcomes =
+            clients.iter().map(|(name, _, got)| ClientOutcome::new(name, got, run.seconds));
+        let mut outcomes: Vec<ClientOutcome> = outcomes.collect();
+        let total = Total {
+            bytes_per_s: outcomes.iter().map(|client| client.bytes_per_s).sum(),
+            iops: outcomes.iter().map(|client| client.iops).sum(),
+        };
+        let target = outcomes.remove(0);
+        Self {
+            stack: stack.to_string(),
+            promise_kept: is_kept(target.bytes_per_s, run.promised),
+            target,
+            total,
+            drive_utilisation: run.utilisation,
+            readers: outcomes,
+            samples: run.samples.clone(),
+        }
+    }
+    /// One sentence: what this stack did to the promise and to the drive.
+    pub(crate) fn verdict(&self, promised: u64) -> String {
+        let mb = |rate: u64| rate as f64 / 1e6;
+        let got = mb(self.target.bytes_per_s);
+        let word = if self.promise_kept { "kept" } else { "BROKEN" };
+        format!(
+            "promise {word}: {got:.1} of {:.0} MB/s (p99 {}), all clients together {:.0} MB/s",
+            mb(promised),
+            milliseconds(self.target.latency_ns.p99),
+            mb(self.total.bytes_per_s),
+        )
+    }
+}
+
+/// How a run was measured.
+pub(crate) struct Measured {
+    pub(crate) seconds: f64,
+    pub(crate) utilisation: f64,
+    pub(crate) promised: u64,
+    pub(crate) samples: Vec<Sample>,
+}
+
+fn is_kept(got: u64, promised: u64) -> bool {
+    u128::from(got) * 100 >= u128::from(promised) * u128::from(KEPT_PERCENT)
+}
+
+/// A latency for people.
+pub(crate) fn milliseconds(nanos: u64) -> String {
+    let ms = nanos as f64 / 1e6;
+    match ms {
+        ms if ms < 10.0 => format!("{ms:.2} ms"),
+        ms if ms < 100.0 => format!("{ms:.1} ms"),
+        ms => format!("{ms:.0} ms"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: the verdict is what was measured, within the stated slack. Method: both sides of it.
+    #[test]
+    fn verdicts_follow_the_numbers() {
+        assert!(is_kept(9_500_000, 10_000_000));
+        assert!(!is_kept(9_499_999, 10_000_000));
+        assert!(is_kept(0, 0));
+    }
+
+    /// Goal: the JSON has the documented core. Method: a made-up run.
+    #[test]
+    fn json_has_the_documented_core() {
+        let mut got = Got { bytes: 20_000_000, ..Got::default() };
+        got.latency.record(1_000_000);
+        let measured =
+            Measured { seconds: 2.0, utilisation: 0.5, promised: 10_000_000, samples: vec![] };
+        let clients = vec![
+            ("target".to_string(), Work::Random, got),
+            ("reader-1".to_string(), Work::Sequential, Got::default()),
+        ];
+        let stack = StackOutcome::new("none-none", clients, &measured);
+        let json = serde_json::to_value(&stack).expect("it is plain data");
+        assert_eq!(json["stack"], "none-none");
+        assert_eq!(json["target"]["bytes_per_s"], 10_000_000);
+        assert_eq!(json["total"]["bytes_per_s"], 10_000_000);
+        assert_eq!(json["promise_kept"], true);
+        assert!(stack.verdict(10_000_000).contains("promise kept: 10.0 of 10 MB/s"));
+    }
+}

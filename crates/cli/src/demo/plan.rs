@@ -1,0 +1,150 @@
+//! What the demo runs: the first workload of the article of 2018, or the survey's of 2019, as a contract
+//! file with one volume a client.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use iofair_core::controller::Stack;
+
+use super::client::Work;
+
+/// Clients of the article: one target and four readers.
+pub(crate) const ARTICLE_CLIENTS: usize = 5;
+/// Table 2: weights of the target and of each reader.
+const ARTICLE_WEIGHTS: (u32, u32) = (300, 100);
+/// The survey gives everybody the same.
+const EQUAL_WEIGHT: u32 = 100;
+/// Table 2: the ceiling of each reader under `max`, in bytes a second; the target's is its promise.
+const READER_MAX: u64 = 15_000_000;
+/// The suite's files are at most this long.
+const VOLUME_SIZE: &str = "500MiB";
+
+/// One client of the plan.
+pub(crate) struct PlannedClient {
+    pub(crate) name: String,
+    pub(crate) work: Work,
+}
+
+/// Everything that the runs of all stacks have in common.
+pub(crate) struct Plan {
+    pub(crate) drive: String,
+    /// Target and readers together, at least one.
+    pub(crate) clients: usize,
+    /// What the target is promised, bytes a second.
+    pub(crate) promised: u64,
+    pub(crate) ramp_seconds: f64,
+    pub(crate) seconds: f64,
+    pub(crate) socket: PathBuf,
+}
+
+impl Plan {
+    /// The target first, then the readers.
+    pub(crate) fn roster(&self) -> Vec<PlannedClient> {
+        let target = PlannedClient { name: "target".into(), work: Work::Random };
+        let reader = |i| PlannedClient { name: format!("reader-{i}"), work: Work::Sequential };
+        std::iter::once(target).chain((1..self.clients).map(reader)).collect()
+    }
+    /// The contract file of a run with this stack.
+    pub(crate) fn contracts(&self, stack: &str, socket: &Path) -> String {
+        let weights = match self.clients {
+            ARTICLE_CLIENTS => ARTICLE_WEIGHTS,
+            _ => (EQUAL_WEIGHT, EQUAL_WEIGHT),
+        };
+        let mut text = format!(
+            "[drive]\nback = \"emulated:{}\"\nstack = \"{stack}\"\n\n[listen]\nunix = {:?}\n",
+            self.drive,
+            socket.display().to_string()
+        );
+        if let Some(scheduler) = wants_low_latency_off(stack) {
+            let _ = write!(text, "\n[drive.policy.\"{scheduler}\"]\nlow_latency = false\n");
+        }
+        for client in self.roster() {
+            let name = &client.name;
+            let promised = self.promised;
+            let _ = match client.work {
+                Work::Random => write!(
+                    text,
+                    "\n[[group]]\nname = \"{name}\"\nmin = \"{promised}B/s\"\nweight = {}\n\
+                     max = \"{promised}B/s\"\n",
+                    weights.0
+                ),
+                Work::Sequential => write!(
+                    text,
+                    "\n[[group]]\nname = \"{name}\"\nweight = {}\nmax = \"{READER_MAX}B/s\"\n",
+                    weights.1
+                ),
+            };
+            let _ = write!(
+                text,
+                "[[volume]]\nname = \"{name}\"\ngroup = \"{name}\"\nsize = \"{VOLUME_SIZE}\"\n"
+            );
+        }
+        text
+    }
+}
+
+/// The scheduler of a stack whose weight raising must be off to see the shares as promised, which is
+/// how the article and the survey ran it.
+fn wants_low_latency_off(stack: &str) -> Option<&'static str> {
+    let row = Stack::parse(stack).ok()?.scheduler.row;
+    row.parameters.iter().any(|p| p.name == "low_latency").then_some(row.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iofair_config::contracts::Contracts;
+
+    fn plan(clients: usize) -> Plan {
+        Plan {
+            drive: "plextor-px256m5s".into(),
+            clients,
+            promised: 10_000_000,
+            ramp_seconds: 1.0,
+            seconds: 1.0,
+            socket: PathBuf::from("demo.sock"),
+        }
+    }
+
+    fn read(clients: usize) -> Contracts {
+        let text = plan(clients).contracts("none-none", Path::new("demo.sock"));
+        Contracts::parse("demo", &text).expect("the demo's own contracts are good")
+    }
+
+    /// Goal: the contracts are the article's and the survey's. Method: weights and limits of both.
+    #[test]
+    fn contracts_are_those_of_the_sources() {
+        let article = read(5);
+        let weights: Vec<u32> = article.groups.iter().map(|g| g.contract.weight).collect();
+        assert_eq!(weights, [300, 100, 100, 100, 100]);
+        assert_eq!(article.groups[0].contract.min, Some(10_000_000));
+        assert_eq!(article.groups[1].contract.max.bytes_per_s, [Some(15_000_000); 2]);
+        let bfq = plan(5).contracts("prop-bfq-4.18", Path::new("demo.sock"));
+        let bfq = Contracts::parse("demo", &bfq).expect("good with any scheduler");
+        assert!(!bfq.drive.stack.scheduler.values.bool("low_latency"));
+        let survey = read(16);
+        assert_eq!(survey.volumes.len(), 16);
+        assert!(survey.groups.iter().all(|g| g.contract.weight == 100));
+        // Both are admitted as written on a drive of 160 MB/s.
+        for (contracts, target) in [(article, 300), (survey, 100)] {
+            let admitted = contracts.admitted(160_000_000).expect("10 of 160 MB/s fits");
+            let found = admitted.iter().find(|(name, _)| name == "target").expect("the target");
+            assert_eq!(found.1.weight, target);
+        }
+    }
+
+    /// Goal: the file that people can serve themselves is the demo's first workload. Method: compare
+    /// what both say, whatever the comments.
+    #[test]
+    fn the_file_beside_the_demo_says_the_same() {
+        let text = include_str!("../../../../demo/contracts.toml");
+        let file = Contracts::parse("demo/contracts.toml", text).expect("a good file");
+        let names = |c: &Contracts| c.groups.iter().map(|g| g.name.clone()).collect::<Vec<_>>();
+        let contracts =
+            |c: &Contracts| c.groups.iter().map(|g| g.contract.clone()).collect::<Vec<_>>();
+        let demo = read(5);
+        assert_eq!((names(&file), contracts(&file)), (names(&demo), contracts(&demo)));
+        assert_eq!(file.drive.back, demo.drive.back);
+        assert!(text.contains("low_latency = false"), "as in every run of the demo");
+    }
+}

@@ -1,0 +1,118 @@
+//! One stack under load: starts the server and the clients, watches, measures, stops.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use iofair_config::contracts::Contracts;
+use iofair_core::time::Instant;
+use iofair_serve::Server;
+
+use super::client::{self, Got, Phase, Shared, Work};
+use super::outcome::{Measured, Sample, StackOutcome, per_second};
+use super::plan::Plan;
+
+/// Between two looks at the counters.
+const GLANCE: Duration = Duration::from_millis(250);
+
+struct Running {
+    name: String,
+    work: Work,
+    live: Arc<AtomicU64>,
+    thread: JoinHandle<std::io::Result<Got>>,
+}
+
+/// Runs one stack; `glance` sees every sample as it comes.
+pub(crate) fn stack(
+    plan: &Plan,
+    stack: &str,
+    mut glance: impl FnMut(&Sample),
+) -> Result<StackOutcome> {
+    let text = plan.contracts(stack, &plan.socket);
+    let contracts = Contracts::parse("the demo's contracts", &text)?;
+    let server = Server::start(contracts).context("the server did not start")?;
+    let shared = Arc::new(Shared::new());
+    let clients = start(plan, &plan.socket, &shared)?;
+
+    let mut samples = Vec::new();
+    let mut watch = |until: f64| watch(&shared, &clients, until, &mut samples, &mut glance);
+    watch(plan.ramp_seconds)?;
+    server.stats(true).context("the server gave no numbers")?;
+    let began = shared.clock.now();
+    shared.enter(Phase::Measure);
+    watch(plan.ramp_seconds + plan.seconds)?;
+    shared.enter(Phase::Stop);
+    let seconds = seconds(shared.clock.now(), began);
+    let drive = server.stats(false).context("the server gave no numbers")?;
+    let utilisation = drive.utilisation_ppm() as f64 / 1e6;
+
+    let mut finished = Vec::new();
+    for client in clients {
+        let got = client.thread.join().map_err(|_| anyhow!("client {} panicked", client.name))?;
+        let got = got.with_context(|| format!("client {} failed", client.name))?;
+        finished.push((client.name, client.work, got));
+    }
+    server.stop().context("the server did not stop well")?;
+    let measured = Measured { seconds, utilisation, promised: plan.promised, samples };
+    Ok(StackOutcome::new(stack, finished, &measured))
+}
+
+fn seconds(now: Instant, began: Instant) -> f64 {
+    now.since(began).0 as f64 / 1e9
+}
+
+/// Starts the clients, as the article does: the others first, then the target. The target comes first in
+/// what is returned.
+fn start(plan: &Plan, socket: &Path, shared: &Arc<Shared>) -> Result<Vec<Running>> {
+    let mut running = Vec::new();
+    for client in plan.roster().into_iter().rev() {
+        let live = Arc::new(AtomicU64::new(0));
+        let (name, work, socket) = (client.name.clone(), client.work, socket.to_path_buf());
+        let (shared, counter) = (Arc::clone(shared), Arc::clone(&live));
+        let thread = thread::Builder::new()
+            .name(name.clone())
+            .spawn(move || client::run(&socket, &name, work, &shared, &counter))
+            .context("no thread for a client")?;
+        running.push(Running { name: client.name, work, live, thread });
+    }
+    running.reverse();
+    Ok(running)
+}
+
+/// Looks at the counters until `until` seconds after the start, or a client ends too early.
+fn watch(
+    shared: &Shared,
+    clients: &[Running],
+    until: f64,
+    samples: &mut Vec<Sample>,
+    glance: &mut impl FnMut(&Sample),
+) -> Result<()> {
+    let read = || -> Vec<u64> { clients.iter().map(|c| c.live.load(Ordering::Relaxed)).collect() };
+    let (mut before, mut then) = (read(), shared.clock.now());
+    loop {
+        let left = until - seconds(shared.clock.now(), Instant::ZERO);
+        if left <= 0.0 {
+            return Ok(());
+        }
+        thread::sleep(GLANCE.min(Duration::from_secs_f64(left)));
+        let (after, now) = (read(), shared.clock.now());
+        let passed = seconds(now, then);
+        let rates = after.iter().zip(&before).map(|(a, b)| per_second(a - b, passed));
+        let rates: Vec<u64> = rates.collect();
+        let sample = Sample {
+            seconds: seconds(now, Instant::ZERO),
+            target_bytes_per_s: rates[0],
+            total_bytes_per_s: rates.iter().sum(),
+        };
+        glance(&sample);
+        samples.push(sample);
+        (before, then) = (after, now);
+        if clients.iter().any(|client| client.thread.is_finished()) {
+            shared.enter(Phase::Stop);
+            return Ok(());
+        }
+    }
+}
