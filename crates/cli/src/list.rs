@@ -6,6 +6,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use iofair_core::params::{Kind, Values};
 use iofair_core::policy::{self, REGISTRY, Role, Row};
+use iofair_drive::profile;
+use iofair_lab::experiment::file::ClientFile;
 use serde::Serialize;
 
 use crate::failure::Usage;
@@ -16,6 +18,8 @@ use crate::output::{Output, table};
 #[command(after_help = "Examples:
   iofair list policies                throttles and schedulers
   iofair list policies bfq            one in full: every parameter, its default and range
+  iofair list drives                  emulated drives and their variants
+  iofair list drives samsung-970-pro  every number of a profile with its source
   iofair list experiments --json      experiments under ./experiments, for a script")]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -29,6 +33,13 @@ enum What {
         /// Show these in full.
         names: Vec<String>,
     },
+    /// Profiles of drives that can be emulated; NAME:VARIANT is another reading of the same drive.
+    Drives {
+        /// Show every number of these, with its source.
+        names: Vec<String>,
+    },
+    /// What a client of an experiment may do, and the keys that say so.
+    Clients,
     /// Experiment files.
     Experiments {
         /// Where to look.
@@ -40,6 +51,8 @@ enum What {
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     match &args.what {
         What::Policies { names } => policies(names, output)?,
+        What::Drives { names } => drives(names, output)?,
+        What::Clients => clients(output)?,
         What::Experiments { directory } => experiments(directory, output)?,
     }
     Ok(ExitCode::SUCCESS)
@@ -146,6 +159,69 @@ fn policies(names: &[String], output: &Output) -> Result<()> {
 }
 
 #[derive(Serialize)]
+struct DriveInfo {
+    name: String,
+    title: String,
+    numbers: Vec<profile::Sourced>,
+}
+
+impl DriveInfo {
+    fn page(&self) -> String {
+        let rows = self.numbers.iter().map(|number| {
+            let free = if number.free { "a guess" } else { "" };
+            vec![number.key.clone(), number.value.clone(), free.into(), number.source.clone()]
+        });
+        let header = ["number", "value", "", "source"];
+        format!(
+            "{}: {}\n{}",
+            self.name,
+            self.title,
+            table(&header, &rows.collect::<Vec<_>>(), &[1])
+        )
+    }
+}
+
+fn drives(names: &[String], output: &Output) -> Result<()> {
+    if names.is_empty() {
+        let listed = profile::list();
+        return output.print(&listed, || {
+            let rows = listed.iter().map(|drive| vec![drive.name.clone(), drive.about.clone()]);
+            table(&["drive", "what it is"], &rows.collect::<Vec<_>>(), &[])
+        });
+    }
+    let mut infos = Vec::new();
+    for name in names {
+        let profile = profile::read(name).map_err(|error| Usage(error.to_string()))?;
+        let profile::Profile { name, title, numbers, .. } = profile;
+        infos.push(DriveInfo { name, title, numbers });
+    }
+    output.print(&infos, || infos.iter().map(DriveInfo::page).collect::<Vec<_>>().join("\n"))
+}
+
+#[derive(Serialize)]
+struct ClientInfo {
+    jobs: Vec<String>,
+    keys: Vec<String>,
+}
+
+/// The format itself is asked: an error about a key or a word says what is allowed.
+fn clients(output: &Output) -> Result<()> {
+    let allowed = |text: &str| {
+        let refused = iofair_config::parse::<ClientFile>("", text).err();
+        let words = refused.and_then(|error| error.allowed).unwrap_or_default();
+        words.split(", ").map(str::to_string).collect::<Vec<_>>()
+    };
+    let info = ClientInfo { jobs: allowed("job = '?'"), keys: allowed("'?' = 0") };
+    output.print(&info, || {
+        format!(
+            "A client of an experiment ([[client]] in its file):\n  job = {}\nand any of these keys:\n  {}\n",
+            info.jobs.join(" | "),
+            info.keys.join(", ")
+        )
+    })
+}
+
+#[derive(Serialize)]
 struct ExperimentInfo {
     path: String,
     title: String,
@@ -188,4 +264,18 @@ pub(crate) fn collect_toml(directory: &Path, paths: &mut Vec<PathBuf>) -> std::i
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: what is listed is what the format knows. Method: one job and one key of each kind.
+    #[test]
+    fn clients_are_what_the_format_knows() {
+        let error = iofair_config::parse::<ClientFile>("", "job = '?'").expect_err("no such job");
+        assert!(error.allowed.is_some_and(|words| words.contains("randread")));
+        let error = iofair_config::parse::<ClientFile>("", "'?' = 0").expect_err("no such key");
+        assert!(error.allowed.is_some_and(|words| words.contains("buffered")));
+    }
 }

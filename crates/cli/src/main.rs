@@ -46,7 +46,7 @@ enum Command {
     Demo(demo::Args),
     /// Experiments in virtual time, beside what their sources claim.
     Run(run::Args),
-    /// What there is: policies, experiments.
+    /// What there is: policies, drives, clients, experiments.
     List(list::Args),
     /// Serve volumes under contracts, over NBD.
     Serve(serve::Args),
