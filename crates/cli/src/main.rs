@@ -34,6 +34,7 @@ struct Cli {
 const EXAMPLES: &str = "\
 Examples:
   iofair demo                        the promise, live, in half a minute
+  iofair serve demo/contracts.toml   volumes under contracts, over NBD
   iofair run experiments             the published experiments, in virtual time
   iofair list policies               what can order and limit I/O, with all parameters
   iofair list policies bfq           one of them in full
@@ -44,12 +45,12 @@ Every command has --help with examples, and --json.";
 enum Command {
     /// The promise, live: NBD clients on an emulated SSD, policy by policy.
     Demo(demo::Args),
+    /// Serve volumes under contracts, over NBD.
+    Serve(serve::Args),
     /// Experiments in virtual time, beside what their sources claim.
     Run(run::Args),
     /// What there is: policies, drives, clients, experiments.
     List(list::Args),
-    /// Serve volumes under contracts, over NBD.
-    Serve(serve::Args),
     /// Completions for a shell.
     Completions(completions::Args),
     /// Manual pages.
@@ -60,9 +61,9 @@ fn dispatch(cli: &Cli) -> anyhow::Result<ExitCode> {
     let output = Output { json: cli.json };
     match &cli.command {
         Command::Demo(args) => demo::run(args, &output),
+        Command::Serve(args) => serve::run(args, &output),
         Command::Run(args) => run::run(args, &output),
         Command::List(args) => list::run(args, &output),
-        Command::Serve(args) => serve::run(args, &output),
         Command::Completions(args) => completions::run(args, &output),
         Command::Man(args) => man::run(args, &output),
     }
