@@ -143,7 +143,8 @@ struct Slot {
     /// What this slot itself was submitted with, whatever was merged into it since.
     own_start: Sectors,
     own_length: Sectors,
-    /// Links of the one [`crate::parts::fifo::Fifo`] that this request may be in.
+    /// Links of the one [`crate::parts::fifo::Fifo`] that this request may be in; when not alive, the
+    /// next free slot.
     fifo_next: u32,
     fifo_prev: u32,
     /// The chain of parts in sector order: its first and last (valid in the chain's owner), and the
@@ -171,19 +172,26 @@ pub struct Part {
 }
 
 /// All live requests. Grows to the largest number ever alive at once and allocates nothing after.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Requests {
     slots: Vec<Slot>,
-    free: Vec<u32>,
+    /// The first free slot; the others follow by their `fifo_next`.
+    free: u32,
     live: usize,
     /// Requests that held a tag and were merged into others since the controller last asked.
     absorbed: u32,
 }
 
+impl Default for Requests {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Requests {
     /// An empty pool.
-    pub fn new() -> Self {
-        Self::default()
+    pub const fn new() -> Self {
+        Self { slots: Vec::new(), free: NIL, live: 0, absorbed: 0 }
     }
     /// Live requests, merged parts included.
     pub fn len(&self) -> usize {
@@ -196,9 +204,10 @@ impl Requests {
     /// Takes a request in.
     pub fn insert(&mut self, request: Request) -> RequestId {
         self.live += 1;
-        let index = self.free.pop().unwrap_or_else(|| {
-            u32::try_from(self.slots.len()).expect("the queue limit is far below 2^32")
-        });
+        let index = match self.free {
+            NIL => u32::try_from(self.slots.len()).expect("the queue limit is far below 2^32"),
+            free => free,
+        };
         let slot = Slot {
             own_start: request.start,
             own_length: request.length,
@@ -213,7 +222,10 @@ impl Requests {
             place: NIL,
         };
         match self.slots.get_mut(index as usize) {
-            Some(free) => *free = slot,
+            Some(free) => {
+                self.free = free.fifo_next;
+                *free = slot;
+            }
             None => self.slots.push(slot),
         }
         RequestId(index)
@@ -292,7 +304,7 @@ impl Requests {
             assert!(slot.live, "request {next} ended twice");
             slot.live = false;
             self.live -= 1;
-            self.free.push(next);
+            slot.fifo_next = core::mem::replace(&mut self.free, next);
             next = slot.next_part;
             each(&slot.request, slot.part());
         }

@@ -82,7 +82,8 @@ struct Node<K, V: Summary> {
 #[derive(Debug)]
 pub struct Arena<K, V: Summary> {
     nodes: Vec<Node<K, V>>,
-    free: Vec<u32>,
+    /// The first free node; the others follow by their `right`.
+    free: u32,
     births: u32,
 }
 
@@ -95,7 +96,7 @@ impl<K: Ord + Copy, V: Summary + Copy> Default for Arena<K, V> {
 impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
     /// No nodes yet.
     pub const fn new() -> Self {
-        Self { nodes: Vec::new(), free: Vec::new(), births: 0 }
+        Self { nodes: Vec::new(), free: NIL, births: 0 }
     }
     /// The key of a node.
     pub fn key(&self, node: NodeId) -> K {
@@ -176,8 +177,9 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
         }
         tree.len -= 1;
         self.renew_upwards(parent);
-        self.free.push(index);
-        self.nodes[index as usize].value
+        let node = &mut self.nodes[index as usize];
+        node.right = core::mem::replace(&mut self.free, index);
+        node.value
     }
     /// The node of the smallest key.
     pub fn first(&self, tree: &Tree) -> Option<NodeId> {
@@ -253,7 +255,9 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
             left: NIL,
             right: NIL,
         };
-        if let Some(index) = self.free.pop() {
+        if self.free != NIL {
+            let index = self.free;
+            self.free = self.nodes[index as usize].right;
             self.nodes[index as usize] = node;
             return index;
         }
