@@ -106,10 +106,15 @@ fn measure(name: &str, groups: u32, size: &Size) -> Measured {
     let stack = Stack::parse(held.unwrap_or(name)).expect("made from the table");
     let region = Region::new(ALLOCATOR);
     let mut load = Load::new(stack, groups, iops);
-    let group_bytes = live_bytes(&region) / groups as usize;
+    load.fill_half();
+    let first_half = live_bytes(&region);
     let region = Region::new(ALLOCATOR);
-    load.fill();
-    let request_bytes = live_bytes(&region) / Load::outstanding(groups) as usize;
+    load.fill_half();
+    let second_half = live_bytes(&region);
+    // A policy may make a group's queue with its first request, so the second half is what requests
+    // take, and the first what groups take besides.
+    let request_bytes = second_half / (Load::outstanding(groups) as usize / 2);
+    let group_bytes = first_half.saturating_sub(second_half) / groups as usize;
     load.run(2 * u64::from(Load::outstanding(groups)) + size.requests);
     let region = Region::new(ALLOCATOR);
     let nanos = timed(size, |requests| load.run(requests));

@@ -24,6 +24,13 @@ pub(crate) enum Step {
         status: i32,
     },
     Advance(Nanos),
+    /// The drive answers, and after a while the client that waited goes on: behind the answered
+    /// sectors, or elsewhere. This is what policies that watch their clients learn from.
+    Reply {
+        pick: u64,
+        think: Nanos,
+        elsewhere: Option<Sectors>,
+    },
     AddGroup {
         parent: u64,
         contract: Contract,
@@ -79,7 +86,7 @@ pub(crate) fn setup(random: &mut Random) -> Setup {
 pub(crate) struct Generator<'a> {
     random: &'a mut Random,
     setup: &'a Setup,
-    weights: [u64; 11],
+    weights: [u64; 12],
     /// Where each client goes on.
     positions: [u64; 8],
 }
@@ -87,7 +94,7 @@ pub(crate) struct Generator<'a> {
 impl<'a> Generator<'a> {
     pub(crate) fn new(random: &'a mut Random, setup: &'a Setup) -> Self {
         // Indexed as the match in `step`; submissions and completions always happen.
-        let usual = [40, 12, 30, 25, 1, 3, 1, 2, 3, 1, 1];
+        let usual = [40, 12, 30, 25, 1, 3, 1, 2, 3, 1, 1, 40];
         let mut weights = usual;
         for weight in &mut weights[3..] {
             *weight *= random.pick(&[0, 1, 1, 3]);
@@ -121,7 +128,8 @@ impl<'a> Generator<'a> {
             7 => Step::AddClient { group: a, priority: self.priority() },
             8 => Step::UpdateClient { client: a, group: b, priority: self.priority() },
             9 => Step::RemoveClient { client: a },
-            _ => Step::Switch { stack: a },
+            10 => Step::Switch { stack: a },
+            _ => Step::Reply { pick: a, think: self.think(), elsewhere: self.elsewhere() },
         }
     }
     fn ask(&mut self, client: u64) -> Ask {
@@ -174,6 +182,13 @@ impl<'a> Generator<'a> {
     fn time(&mut self) -> Nanos {
         let longest = if self.random.one_in(10) { 20_000_000_000 } else { 20_000_000 };
         Nanos(self.random.scale(1, longest))
+    }
+    fn think(&mut self) -> Nanos {
+        Nanos(self.random.scale(1, 4_000_000))
+    }
+    fn elsewhere(&mut self) -> Option<Sectors> {
+        let capacity = self.setup.facts.capacity.0 - self.setup.facts.max_request.0;
+        self.random.one_in(4).then(|| Sectors(self.random.below(capacity)))
     }
     fn class(&mut self) -> Class {
         self.random.pick(&[Class::RealTime, Class::BestEffort, Class::BestEffort, Class::Idle])

@@ -3,10 +3,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use iofair_core::contract::Contract;
-use iofair_core::controller::{Controller, Dispatch, Plug, Setup, Stack, Submission};
+use iofair_core::controller::{Completion, Controller, Dispatch, Plug, Setup, Stack, Submission};
 use iofair_core::group::{ClientId, GroupId, Priority};
 use iofair_core::policy::Gauges;
-use iofair_core::request::Operation;
+use iofair_core::request::{Flags, Operation, Part};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
@@ -186,7 +186,12 @@ impl<'a> World<'a> {
         match step {
             Step::Submit(ask) => self.submit(ask)?,
             Step::Plug(asks) => self.plug(asks)?,
-            Step::Complete { pick, status } => return self.complete(*pick, *status),
+            Step::Complete { pick, status } => return self.complete(*pick, *status).map(|_| ()),
+            Step::Reply { pick, think, elsewhere } => {
+                let Some(done) = self.complete(*pick, 0)? else { return Ok(()) };
+                self.advance(self.now + *think)?;
+                self.go_on(&done, *elsewhere)?;
+            }
             Step::Advance(time) => return self.advance(self.now + *time),
             Step::AddGroup { parent, contract } => self.add_group(*parent, contract.clone()),
             Step::UpdateGroup { group, contract } => {
@@ -255,8 +260,11 @@ impl<'a> World<'a> {
     }
     fn submit(&mut self, ask: &Ask) -> Result<(), Broken> {
         let Some(submission) = self.submission(ask) else { return Ok(()) };
-        match self.engine.submit(self.now, submission) {
-            Ok(_) => self.accepted(&submission),
+        self.hand_in(&submission)
+    }
+    fn hand_in(&mut self, submission: &Submission) -> Result<(), Broken> {
+        match self.engine.submit(self.now, *submission) {
+            Ok(_) => self.accepted(submission),
             Err(_) => Ok(()),
         }
     }
@@ -273,9 +281,20 @@ impl<'a> World<'a> {
         gathered[..taken].iter().try_for_each(|submission| self.accepted(submission))
     }
 
-    fn complete(&mut self, pick: u64, status: i32) -> Result<(), Broken> {
+    /// The client of an answered request sends another like it.
+    fn go_on(&mut self, done: &Completion, elsewhere: Option<Sectors>) -> Result<(), Broken> {
+        let Part { client, start, length, .. } = done.part;
+        let next = start + length;
+        let fits = next + length <= self.case.setup.facts.capacity;
+        let start = elsewhere.unwrap_or(if fits { next } else { Sectors::ZERO });
+        self.tag += 1;
+        let (tag, operation, flags) = (self.tag, done.operation, Flags::NONE);
+        self.hand_in(&Submission { tag, client, operation, flags, start, length })
+    }
+    /// Answers one command; returns its first submission.
+    fn complete(&mut self, pick: u64, status: i32) -> Result<Option<Completion>, Broken> {
         if self.flying.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         let index = pick as usize % self.flying.len();
         let command = self.flying.swap_remove(index);
@@ -284,7 +303,8 @@ impl<'a> World<'a> {
         let tags = done.iter().map(|done| done.part.tag).collect();
         self.lines.push(Line::Answered { at: self.now, tags });
         self.see(&Event::Answered { done: &done, status })?;
-        self.settle()
+        self.settle()?;
+        Ok(done.first().copied())
     }
 
     /// Asks the engine until it has nothing for the drive.

@@ -66,14 +66,14 @@ impl Load {
         }
         this
     }
-    /// Requests outstanding in all: one a group, and at least enough to fill the drive twice.
+    /// Requests outstanding in all: two a group, and at least enough to fill the drive four times.
     pub(crate) fn outstanding(groups: u32) -> u32 {
-        groups * (2 * DEPTH).div_ceil(groups)
+        2 * groups * (2 * DEPTH).div_ceil(groups)
     }
-    /// Submits the first requests of every group.
-    pub(crate) fn fill(&mut self) {
+    /// Submits half of the outstanding requests, from every group alike; call it twice.
+    pub(crate) fn fill_half(&mut self) {
         let clients = core::mem::take(&mut self.clients);
-        for number in 0..Self::outstanding(clients.len() as u32) as usize {
+        for number in 0..Self::outstanding(clients.len() as u32) as usize / 2 {
             self.submit(clients[number % clients.len()]);
         }
         self.clients = clients;
