@@ -26,7 +26,8 @@ pub struct Entry {
 
 impl Summary for Entry {
     type Of = ();
-    fn summarise(&self, _left: Option<()>, _right: Option<()>) {}
+    fn alone(&self) {}
+    fn join(_one: (), _other: ()) {}
 }
 
 /// The tree nodes that any number of queues share, by first sector.

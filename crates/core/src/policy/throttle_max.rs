@@ -115,7 +115,8 @@ struct Entry(u32);
 
 impl Summary for Entry {
     type Of = ();
-    fn summarise(&self, _left: Option<()>, _right: Option<()>) {}
+    fn alone(&self) {}
+    fn join(_one: (), _other: ()) {}
 }
 
 /// One of the queues that a level serves in turns: a level's own requests of one direction, or those

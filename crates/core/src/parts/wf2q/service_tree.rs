@@ -51,9 +51,11 @@ pub(super) struct Waiting {
 impl Summary for Waiting {
     /// The smallest start in the subtree.
     type Of = Virtual;
-    fn summarise(&self, left: Option<Virtual>, right: Option<Virtual>) -> Virtual {
-        let least = left.map_or(self.start, |l| l.min(self.start));
-        right.map_or(least, |r| r.min(least))
+    fn alone(&self) -> Virtual {
+        self.start
+    }
+    fn join(one: Virtual, other: Virtual) -> Virtual {
+        one.min(other)
     }
 }
 
@@ -79,18 +81,16 @@ impl ServiceTree {
     /// The eligible entity with the smallest finish. `jump`: nobody is in service, so the virtual time
     /// moves up to the first moment at which somebody is eligible.
     pub(super) fn first_eligible(&mut self, nodes: &Nodes, jump: bool) -> Option<EntityId> {
-        let mut at = self.active.root()?;
-        let moment = self.now.max(nodes.summary(at));
-        if jump {
-            self.now = moment;
-        }
-        loop {
-            match nodes.left(at).filter(|left| nodes.summary(*left) <= moment) {
-                Some(left) => at = left,
-                None if nodes.value(at).start <= moment => return Some(nodes.value(at).id),
-                None => at = nodes.right(at).expect("the subtree has an eligible entity"),
+        let eligible = |moment| nodes.first_where(&self.active, |start| start <= moment);
+        let node = eligible(self.now).or_else(|| {
+            let moment = nodes.summary(&self.active)?;
+            let node = eligible(moment);
+            if jump {
+                self.now = moment;
             }
-        }
+            node
+        });
+        node.map(|node| nodes.value(node).id)
     }
     /// The remembered entity whose time has come to be forgotten, if there is one. One at a time, as
     /// the original, which keeps the cost of each call O(log n).

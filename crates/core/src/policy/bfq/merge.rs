@@ -27,7 +27,8 @@ pub(super) struct Positioned(QueueId);
 
 impl Summary for Positioned {
     type Of = ();
-    fn summarise(&self, _left: Option<()>, _right: Option<()>) {}
+    fn alone(&self) {}
+    fn join(_one: (), _other: ()) {}
 }
 
 /// What a client's queue was like before its merge.
