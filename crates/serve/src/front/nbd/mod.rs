@@ -7,4 +7,6 @@
 
 mod options;
 pub mod session;
+#[cfg(test)]
+mod tests;
 pub mod wire;

@@ -1,0 +1,131 @@
+//! What the tests share: a server in this process, a directory of its own, clients as processes.
+// Each test file uses its part of it; outside of test functions clippy does not know that these are tests.
+#![allow(dead_code, clippy::unwrap_used)]
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use iofair_config::contracts::Contracts;
+use iofair_serve::Server;
+
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// A directory that goes with its owner.
+pub(crate) struct Directory(pub(crate) PathBuf);
+
+impl Directory {
+    pub(crate) fn new() -> Self {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("iofair-test-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+    pub(crate) fn path(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+/// A running server and where its clients find it.
+pub(crate) struct Rig {
+    pub(crate) server: Server,
+    pub(crate) directory: Directory,
+}
+
+/// Contracts with one group `g` (with `contract` in it) and one volume `v`.
+pub(crate) fn contracts(directory: &Directory, back: &str, stack: &str, contract: &str) -> String {
+    let socket = directory.path("socket");
+    format!(
+        "[drive]\nback = '{back}'\nstack = '{stack}'\n\
+         [listen]\nunix = '{socket}'\ntcp = '127.0.0.1:0'\n\
+         [[group]]\nname = 'g'\n{contract}\n\
+         [[volume]]\nname = 'v'\ngroup = 'g'\nsize = '64MiB'\n"
+    )
+}
+
+pub(crate) fn parse(text: &str) -> Contracts {
+    Contracts::parse("test.toml", text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+impl Rig {
+    pub(crate) fn start(back: &str) -> Self {
+        Self::with(back, "none-none", "")
+    }
+    pub(crate) fn with(back: &str, stack: &str, contract: &str) -> Self {
+        let directory = Directory::new();
+        let back = match back {
+            "file" => format!("file:{}", directory.path("pool.img")),
+            back => back.to_string(),
+        };
+        let server = Server::start(parse(&contracts(&directory, &back, stack, contract)));
+        Self { server: server.unwrap_or_else(|error| panic!("{error}")), directory }
+    }
+    pub(crate) fn unix(&self, volume: &str) -> String {
+        format!("nbd+unix:///{volume}?socket={}", self.directory.path("socket"))
+    }
+    pub(crate) fn tcp(&self, volume: &str) -> String {
+        format!("nbd://{}/{volume}", self.server.tcp().unwrap())
+    }
+    /// A file of 64 MiB with half of it pseudo-random and a hole in the middle.
+    pub(crate) fn image(&self) -> String {
+        let path = self.directory.path("image");
+        let mut seed = 1u64;
+        let mut bytes = vec![0u8; 64 << 20];
+        for (index, word) in bytes.chunks_exact_mut(8).enumerate() {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            if !(2 << 20..6 << 20).contains(&index) {
+                word.copy_from_slice(&seed.to_ne_bytes());
+            }
+        }
+        fs::write(&path, bytes).unwrap();
+        path
+    }
+}
+
+/// Starts a program.
+pub(crate) fn begin(program: &str, arguments: &[&str]) -> Child {
+    let child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    child.unwrap_or_else(|error| panic!("{program} does not start: {error}"))
+}
+
+/// Runs a program to its good end.
+pub(crate) fn run(program: &str, arguments: &[&str]) -> String {
+    good(program, begin(program, arguments).wait_with_output().unwrap())
+}
+
+pub(crate) fn good(program: &str, output: Output) -> String {
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program}: {}\n{text}\n{errors}", output.status);
+    text
+}
+
+/// fio's nbd engine with the usual arguments and these.
+pub(crate) fn fio(uri: &str, arguments: &[&str]) -> Child {
+    let uri = format!("--uri={uri}");
+    let mut all = vec!["--name=job", "--ioengine=nbd", "--output-format=json", "--thread", &uri];
+    all.extend_from_slice(arguments);
+    begin("fio", &all)
+}
+
+/// The first job of fio's report.
+pub(crate) fn report(child: Child) -> serde_json::Value {
+    let text = good("fio", child.wait_with_output().unwrap());
+    let json = &text[text.find('{').unwrap()..];
+    let value: serde_json::Value = serde_json::from_str(json).unwrap();
+    assert_eq!(value["jobs"][0]["error"], 0, "{text}");
+    value["jobs"][0].clone()
+}
