@@ -100,8 +100,10 @@ impl<'a> Engine<'a> {
 
     /// When anything happens next.
     pub(crate) fn next_event(&self) -> Option<Instant> {
-        let due = [self.timers.next(), self.drive.next_event(), self.controller.next_wakeup()];
-        due.into_iter().flatten().min().map(|at| at.max(self.now))
+        let or_never = |at: Option<Instant>| at.unwrap_or(Instant::MAX);
+        let outside = or_never(self.timers.next()).min(or_never(self.drive.next_event()));
+        let at = outside.min(or_never(self.controller.next_wakeup()));
+        (at < Instant::MAX).then(|| at.max(self.now))
     }
 
     /// Wakes an actor later.
