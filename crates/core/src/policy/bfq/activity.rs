@@ -36,6 +36,8 @@ pub(super) struct Activity {
     levels: ByWeight,
     group_weights: ByWeight,
     groups: u32,
+    /// Groups with two such queues or more.
+    crowded: u32,
 }
 
 impl Activity {
@@ -44,6 +46,7 @@ impl Activity {
             levels: ByWeight::new(8),
             group_weights: ByWeight::new(WEIGHT_MAX as usize + 1),
             groups: 0,
+            crowded: 0,
         }
     }
     /// The smallest weight among unraised queues: the largest level.
@@ -67,7 +70,8 @@ impl Bfq {
             });
         let varied = activity.levels.distinct > 1 && !smallest;
         let groups = match settings.busy_groups {
-            0 => activity.group_weights.distinct > 1,
+            // As 4.18 has it: differing weights, or a group in which several take turns.
+            0 => activity.group_weights.distinct > 1 || activity.crowded > 0,
             enough => activity.groups >= enough,
         };
         varied || groups || self.busy_classes() > 1
@@ -101,12 +105,14 @@ impl Bfq {
             let state = &mut self.groups[group.index()];
             if pending {
                 state.pending += 1;
+                self.activity.crowded += u32::from(state.pending == 2);
                 if state.pending == 1 {
                     state.counted_weight = self.scheduler.weight(at);
                     self.activity.groups += 1;
                     self.activity.group_weights.add(state.counted_weight as usize);
                 }
             } else {
+                self.activity.crowded -= u32::from(state.pending == 2);
                 state.pending -= 1;
                 if state.pending == 0 {
                     self.activity.groups -= 1;

@@ -14,6 +14,7 @@ const DEFAULT_MAX: Sectors = Sectors(16 * 1024);
 /// The estimate counts once the average of budgets handed out (1/8 new, on a scale of 256) is above
 /// this, which takes eleven.
 const ASSIGNED_MIN: u64 = 194;
+const ASSIGNED_MAX: u64 = 256;
 /// The smallest budget, as a part of the largest.
 const MIN_PART: u64 = 32;
 /// Time charged to slots shorter than [`SPEED_MIN`] on flash; longer ones than [`SPEED_SURE`] show
@@ -77,6 +78,12 @@ impl Bfq {
     /// The limit before anything was measured.
     pub(super) fn first_limit(max_budget: Option<Sectors>) -> Sectors {
         max_budget.unwrap_or(DEFAULT_MAX)
+    }
+    /// The drive's peak is known from the start.
+    pub(super) fn know_peak(&mut self, bytes_per_s: u64) {
+        self.rate.know(bytes_per_s);
+        self.budgets_assigned = ASSIGNED_MAX;
+        self.follow_rate();
     }
     /// The peak rate changed.
     pub(super) fn follow_rate(&mut self) {

@@ -42,6 +42,11 @@
 //! A slow queue (seeky, or half the largest budget not reached after 20 ms) and one that times out with
 //! a third of its budget left are charged `max * time / timeout_sync`, if that is more.
 //!
+//! Time is charged by the estimate of the peak rate, so what the drive did before matters: a drive that
+//! never showed its peak charges seeky clients too little. `peak_rate` says what a drive is known to do.
+//! (2018 article, Figure 1, a random reader of weight 300 beside four sequential ones of 100: 88 MB/s in
+//! all with nothing known, 233 MB/s with 400 MB/s known; published 235.)
+//!
 //! **Two rows.** `bfq` is the algorithm after the series of 2018 to 2021 (Linux 5.14): injection,
 //! wakers, no waiting in symmetric scenarios by real counts, preemption by weight and class, stable
 //! merge. `bfq-4.18` is what the distributions of 2018 had: the same with these switched off, and with
@@ -167,7 +172,7 @@ impl Bfq {
     fn new(build: &Build<'_>) -> Self {
         let settings = settings::Settings::new(build.values);
         let rotational = build.facts.rotational;
-        Self {
+        let mut this = Self {
             settings,
             by_groups: build.groups,
             rotational,
@@ -198,7 +203,11 @@ impl Bfq {
             budgets_assigned: 0,
             budget_limit: Self::first_limit(settings.max_budget),
             last_completed: None,
+        };
+        if let Some(rate) = settings.peak_rate {
+            this.know_peak(rate);
         }
+        this
     }
 }
 

@@ -2,7 +2,7 @@
 //! and whether it queues commands by itself.
 
 use crate::time::{Instant, Nanos};
-use crate::unit::Sectors;
+use crate::unit::{SECTOR_BYTES, Sectors};
 
 use super::queue::is_seek;
 
@@ -62,6 +62,11 @@ impl PeakRate {
             last_completion: Instant::ZERO,
             last_position: Sectors::ZERO,
         }
+    }
+    /// The estimate that other work left behind.
+    pub(super) fn know(&mut self, bytes_per_s: u64) {
+        let rate = (bytes_per_s.min(1 << 40) << RATE_SHIFT) / (SECTOR_BYTES * 1_000_000);
+        self.rate = rate.clamp(1, RATE_MAX);
     }
     pub(super) fn rate(&self) -> u64 {
         self.rate

@@ -29,6 +29,11 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         (0, 1 << 31),
         "sectors that a queue may get in one slot; 0 derives them from the peak rate",
     ),
+    Parameter::rate(
+        "peak_rate",
+        0,
+        "what the drive is known to do, as after hours of work; 0 starts from a guess",
+    ),
     Parameter::bytes("back_seek_max", 16 << 20, "farthest way back of the head that counts as one"),
     Parameter::count(
         "back_seek_penalty",
@@ -56,7 +61,7 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         "busy_groups",
         1,
         (0, 1000),
-        "groups with requests that make sharing asymmetric; 0 looks at their weights instead",
+        "groups with requests that make sharing asymmetric; 0 looks at their weights and crowds",
     ),
     Parameter::bool(
         "spare_smallest_weight",
@@ -130,6 +135,8 @@ pub(super) struct Settings {
     pub(super) timeout: Nanos,
     /// Given by the user; `None` derives it.
     pub(super) max_budget: Option<Sectors>,
+    /// Bytes a second that the drive is known to do.
+    pub(super) peak_rate: Option<u64>,
     pub(super) seek: SeekRules,
     pub(super) fifo_expire_sync: Nanos,
     pub(super) fifo_expire_async: Nanos,
@@ -162,6 +169,7 @@ impl Settings {
             low_latency: values.bool("low_latency"),
             timeout: values.time("timeout_sync").max(Nanos::from_millis(1)),
             max_budget: max_budget.map(Sectors),
+            peak_rate: Some(values.count("peak_rate")).filter(|rate| *rate > 0),
             seek: SeekRules {
                 back_max: Sectors::from_bytes_ceil(values.count("back_seek_max")),
                 back_penalty: values.count("back_seek_penalty"),

@@ -39,6 +39,13 @@ fn only_asymmetric_sharing_waits() {
     assert_eq!(waits("prop-bfq", equal, Some([100, 100])), [true, true]);
     assert_eq!(waits("prop-bfq-4.18", equal, Some([100, 100])), [false, false]);
     assert_eq!(waits("prop-bfq-4.18", equal, Some([100, 300])), [true, true]);
+    // Two in one group take turns there, which 4.18 notices.
+    let mut world = World::new("prop-bfq-4.18", Drive::flash(), QUIET);
+    let group = world.group("both", 100);
+    world.add_to(group, level(4), Job::random_read());
+    world.add_to(group, level(4), Job::random_read());
+    world.run(Nanos::from_secs(1));
+    assert_eq!(world.waited_for(), [true, true]);
 }
 
 /// Goal: the limit of injection is learned: from nothing to one with the first time taken alone, up

@@ -247,6 +247,17 @@ fn clients_and_groups_go() {
     }
 }
 
+/// Goal: a known peak rate counts from the first slot on. Method: the gauges of an engine at rest.
+#[test]
+fn a_known_peak_rate_counts_at_once() {
+    let set = [("low_latency", "false"), ("peak_rate", "400MB/s")];
+    let world = World::new("prop-bfq", Drive::flash(), &set);
+    let rate = world.gauge("bfq_peak_rate_bytes_per_s");
+    assert!(rate <= 400_000_000 && 400_000_000 - rate < 10_000, "{rate}");
+    let budget = world.gauge("bfq_max_budget_bytes");
+    assert!(budget.abs_diff(50_000_000) < 10_000, "{budget}");
+}
+
 /// Goal: the largest budget follows the measured peak rate. Method: three seconds of sequential reads
 /// at 520 MB/s, of which 125 ms are 65 MB.
 #[test]
