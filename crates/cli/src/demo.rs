@@ -5,13 +5,14 @@
 //! run showed: a policy that breaks the promise is said to break it.
 
 mod client;
-mod nbd;
 mod outcome;
 mod page;
 mod plan;
 mod terminal;
 mod watch;
 
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -70,6 +71,9 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     for stack in &args.stacks {
         Stack::parse(stack)?;
     }
+    // Before anything runs: half a minute later would be late to say that it cannot be written.
+    let cannot_write = || format!("cannot write {}", args.html.display());
+    let mut html = File::create(&args.html).with_context(cannot_write)?;
     let socket = SocketDirectory::new()?;
     let plan = Plan {
         drive: args.drive.clone(),
@@ -95,8 +99,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         stacks,
     };
     let next = next_commands(args);
-    std::fs::write(&args.html, page::page(&outcome, &next))
-        .with_context(|| format!("cannot write {}", args.html.display()))?;
+    html.write_all(page::page(&outcome, &next).as_bytes()).with_context(cannot_write)?;
     output.print(&outcome, || {
         let mut text = terminal::report(&outcome);
         text += &format!("\n  page: {}\n", args.html.display());

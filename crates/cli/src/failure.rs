@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use iofair_config::ConfigError;
 use iofair_core::controller::StackError;
 use iofair_core::unit::UnitError;
+use iofair_serve::ServeError;
 
 /// Wrong usage that clap cannot know: an unknown policy, a directory without experiments.
 #[derive(Debug)]
@@ -46,6 +47,10 @@ fn code(error: &anyhow::Error) -> u8 {
                 || cause.is::<ConfigError>()
                 || cause.is::<StackError>()
                 || cause.is::<UnitError>()
+                || matches!(
+                    cause.downcast_ref(),
+                    Some(ServeError::Config(_) | ServeError::Refused(_))
+                )
         });
     if written { 2 } else { 1 }
 }

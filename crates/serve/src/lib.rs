@@ -8,6 +8,7 @@
 
 pub mod back;
 pub mod buffer;
+pub mod client;
 mod clock;
 pub mod engine;
 mod error;

@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use iofair_core::stats::histogram::Histogram;
 use iofair_core::time::Instant;
 use iofair_serve::Clock;
-
-use super::nbd::Client;
+use iofair_serve::client::Client;
 
 /// What the article's target reads: 4 KiB at random places, one at a time, direct.
 const RANDOM_BYTES: u32 = 4 << 10;

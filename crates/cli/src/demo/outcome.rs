@@ -8,6 +8,9 @@ use super::client::{Got, Work};
 /// seconds, reads a little less.
 pub(crate) const KEPT_PERCENT: u64 = 95;
 
+/// From this many waiting threads on, the numbers say as much of the machine as of the policies.
+const BUSY_MACHINE: f64 = 0.25;
+
 /// The whole demo.
 #[derive(Serialize)]
 pub(crate) struct Outcome {
@@ -29,6 +32,8 @@ pub(crate) struct StackOutcome {
     pub(crate) total: Total,
     /// Part of the measured time in which the drive had a command, 0 to 1.
     pub(crate) drive_utilisation: f64,
+    /// How many threads of server and clients waited for a processor, on average.
+    pub(crate) processor_wait: f64,
     pub(crate) promise_kept: bool,
     /// The others.
     pub(crate) readers: Vec<ClientOutcome>,
@@ -71,6 +76,21 @@ pub(crate) struct Sample {
     pub(crate) total_bytes_per_s: u64,
 }
 
+impl Outcome {
+    /// What a reader must know before believing the numbers: was the machine itself too busy?
+    pub(crate) fn warning(&self) -> Option<String> {
+        let waits = self.stacks.iter().map(|stack| stack.processor_wait);
+        let worst = waits.fold(0.0, f64::max);
+        (worst >= BUSY_MACHINE).then(|| {
+            format!(
+                "this machine was busy: up to {worst:.1} threads of server and clients waited for a \
+                 processor. A drive that waits for its clients looks idle; try again on a quiet machine, \
+                 or compare with iofair run experiments/article-2018/figure-1.toml, in virtual time"
+            )
+        })
+    }
+}
+
 impl ClientOutcome {
     pub(crate) fn new(name: &str, got: &Got, seconds: f64) -> Self {
         let latency = &got.latency;
@@ -111,6 +131,7 @@ impl StackOutcome {
             target,
             total,
             drive_utilisation: run.utilisation,
+            processor_wait: run.processor_wait,
             readers: outcomes,
             samples: run.samples.clone(),
         }
@@ -133,6 +154,7 @@ impl StackOutcome {
 pub(crate) struct Measured {
     pub(crate) seconds: f64,
     pub(crate) utilisation: f64,
+    pub(crate) processor_wait: f64,
     pub(crate) promised: u64,
     pub(crate) samples: Vec<Sample>,
 }
@@ -168,8 +190,13 @@ mod tests {
     fn json_has_the_documented_core() {
         let mut got = Got { bytes: 20_000_000, ..Got::default() };
         got.latency.record(1_000_000);
-        let measured =
-            Measured { seconds: 2.0, utilisation: 0.5, promised: 10_000_000, samples: vec![] };
+        let measured = Measured {
+            seconds: 2.0,
+            utilisation: 0.5,
+            processor_wait: 0.0,
+            promised: 10_000_000,
+            samples: vec![],
+        };
         let clients = vec![
             ("target".to_string(), Work::Random, got),
             ("reader-1".to_string(), Work::Sequential, Got::default()),

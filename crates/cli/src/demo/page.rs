@@ -56,6 +56,9 @@ pub(crate) fn page(outcome: &Outcome, next: &[String]) -> String {
             escape(&stack.stack)
         );
     }
+    if let Some(warning) = outcome.warning() {
+        let _ = writeln!(html, "<p><b>Note:</b> {}</p>", escape(&warning));
+    }
     html += "<div class=\"charts\">\n";
     let target = |s: &StackOutcome| {
         Bar::new(s, mb(s.target.bytes_per_s), format!("{:.1}", mb(s.target.bytes_per_s)))

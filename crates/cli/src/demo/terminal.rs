@@ -38,6 +38,9 @@ pub(crate) fn report(outcome: &Outcome) -> String {
         let verdict = stack.verdict(outcome.promised_bytes_per_s);
         text += &format!("  {name} {}\n", colour(stack).apply_to(verdict));
     }
+    if let Some(warning) = outcome.warning() {
+        text += &format!("\n  {} {warning}\n", style("note:").bold().yellow());
+    }
     text
 }
 

@@ -41,12 +41,13 @@ pub(crate) fn stack(
     let mut watch = |until: f64| watch(&shared, &clients, until, &mut samples, &mut glance);
     watch(plan.ramp_seconds)?;
     server.stats(true).context("the server gave no numbers")?;
-    let began = shared.clock.now();
+    let (began, waited) = (shared.clock.now(), processor_wait());
     shared.enter(Phase::Measure);
     watch(plan.ramp_seconds + plan.seconds)?;
     shared.enter(Phase::Stop);
     let seconds = seconds(shared.clock.now(), began);
     let drive = server.stats(false).context("the server gave no numbers")?;
+    let waited = processor_wait().saturating_sub(waited) as f64 / 1e9 / seconds;
     let utilisation = drive.utilisation_ppm() as f64 / 1e6;
 
     let mut finished = Vec::new();
@@ -56,7 +57,8 @@ pub(crate) fn stack(
         finished.push((client.name, client.work, got));
     }
     server.stop().context("the server did not stop well")?;
-    let measured = Measured { seconds, utilisation, promised: plan.promised, samples };
+    let measured =
+        Measured { seconds, utilisation, processor_wait: waited, promised: plan.promised, samples };
     Ok(StackOutcome::new(stack, finished, &measured))
 }
 
@@ -115,4 +117,15 @@ fn watch(
             return Ok(());
         }
     }
+}
+
+/// Nanoseconds that threads of this process have waited for a processor so far, those that ended left
+/// out; 0 where the kernel does not say.
+fn processor_wait() -> u64 {
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return 0 };
+    let waits = tasks.filter_map(|task| {
+        let text = std::fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
+        text.split(' ').nth(1)?.parse::<u64>().ok()
+    });
+    waits.sum()
 }

@@ -1,3 +1,5 @@
+//! The tree against a naive model, over random operations.
+
 use super::*;
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
-//! A small NBD client for the demo: blocking, pipelined, reads only.
+//! A small NBD client for demos: blocking, pipelined, reads only.
 //!
-//! It is written from the protocol's description, not from our server, so that the demo's clients talk to
-//! the server as anybody's would.
+//! It is written from the protocol's description and shares nothing with [`crate::front`], so that the
+//! clients of a demo talk to the server as anybody's would.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -28,10 +28,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const OPTION_REPLY_MAX: usize = 4096;
 
 /// One connection to one export.
-pub(crate) struct Client {
+#[derive(Debug)]
+pub struct Client {
     stream: UnixStream,
     /// Size of the export in bytes.
-    pub(crate) size: u64,
+    pub size: u64,
     /// Reads on their way: cookie and length, in the order of sending.
     outstanding: Vec<(u64, u32)>,
     next_cookie: u64,
@@ -59,7 +60,7 @@ fn read_u64(stream: &mut impl Read) -> io::Result<u64> {
 
 impl Client {
     /// Connects to an export of the server behind a Unix socket.
-    pub(crate) fn connect(socket: &Path, export: &str) -> io::Result<Self> {
+    pub fn connect(socket: &Path, export: &str) -> io::Result<Self> {
         let mut stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         if read_u64(&mut stream)? != GREETING_MAGIC || read_u64(&mut stream)? != OPTION_MAGIC {
@@ -71,7 +72,7 @@ impl Client {
         Ok(Self { stream, size, outstanding: Vec::new(), next_cookie: 0, buffer: Vec::new() })
     }
     /// Sends a read without waiting; returns its cookie.
-    pub(crate) fn send_read(&mut self, offset: u64, length: u32) -> io::Result<u64> {
+    pub fn send_read(&mut self, offset: u64, length: u32) -> io::Result<u64> {
         let cookie = self.next_cookie;
         self.next_cookie += 1;
         self.stream.write_all(&command(COMMAND_READ, cookie, offset, length))?;
@@ -79,7 +80,7 @@ impl Client {
         Ok(cookie)
     }
     /// Waits for the next answer, whichever read it belongs to; returns its cookie and its data.
-    pub(crate) fn receive(&mut self) -> io::Result<(u64, &[u8])> {
+    pub fn receive(&mut self) -> io::Result<(u64, &[u8])> {
         if read_u32(&mut self.stream)? != REPLY_MAGIC {
             return Err(broken("an answer without its magic number"));
         }
@@ -96,11 +97,11 @@ impl Client {
         Ok((cookie, &self.buffer))
     }
     /// Reads on their way.
-    pub(crate) fn in_flight(&self) -> usize {
+    pub fn in_flight(&self) -> usize {
         self.outstanding.len()
     }
     /// Says goodbye; all answers must be in.
-    pub(crate) fn disconnect(mut self) -> io::Result<()> {
+    pub fn disconnect(mut self) -> io::Result<()> {
         let cookie = self.next_cookie;
         self.stream.write_all(&command(COMMAND_DISCONNECT, cookie, 0, 0))
     }

@@ -1,0 +1,73 @@
+//! The program from outside: exit codes, JSON, the demo in miniature.
+
+use std::process::{Command, Output};
+
+fn iofair(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_iofair")).args(args).output().expect("the program starts")
+}
+
+fn json(args: &[&str]) -> serde_json::Value {
+    let output = iofair(args);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{args:?}: {errors}");
+    serde_json::from_slice(&output.stdout).expect("--json prints JSON")
+}
+
+/// Goal: the demo runs end to end and its JSON has the documented core. Method: a tenth of a second on
+/// two stacks; only shapes are looked at, never speeds.
+#[test]
+fn the_demo_runs_in_miniature() {
+    let page = std::env::temp_dir().join(format!("iofair-demo-{}.html", std::process::id()));
+    let name = page.to_str().expect("a plain path");
+    let mut args = vec!["demo", "--json", "--seconds", "0.2", "--ramp", "0.1", "--html", name];
+    args.extend(["--stack", "none-none", "--stack", "max-none", "--clients", "3"]);
+    let result = json(&args);
+    let stacks = result["stacks"].as_array().expect("a list of stacks");
+    assert_eq!(stacks.len(), 2);
+    for stack in stacks {
+        assert!(stack["stack"].is_string() && stack["promise_kept"].is_boolean());
+        let target = stack["target"]["bytes_per_s"].as_u64().expect("a rate");
+        assert!(stack["total"]["bytes_per_s"].as_u64().expect("a rate") >= target);
+        assert!(stack["target"]["latency_ns"]["p99"].is_u64());
+        assert_eq!(stack["readers"].as_array().expect("a list of readers").len(), 2);
+    }
+    let html = std::fs::read_to_string(&page).expect("the page is there");
+    assert!(html.contains("none-none") && html.ends_with("</html>\n"));
+    assert!(!html.contains("http://") && !html.contains("https://"), "pages work offline");
+    std::fs::remove_file(&page).expect("it can be removed");
+}
+
+/// Goal: what the user wrote wrong is exit code 2 with what is allowed. Method: one of each kind.
+#[test]
+fn mistakes_are_told_from_failures() {
+    let null = "/dev/null";
+    let mistakes: [(&[&str], &str); 7] = [
+        (&["demo", "--drive", "nothing", "--html", null], "plextor-px256m5s"),
+        (&["demo", "--stack", "none-nine"], "no scheduler \"nine\""),
+        (&["demo", "--clients", "0"], "1..=64"),
+        (&["demo", "--promise", "10MB"], "followed by /s"),
+        (&["list", "policies", "nothing"], "there are: none"),
+        (&["list", "drives", "nothing"], "plextor-px256m5s"),
+        (&["run", "no-such-file.toml"], "no-such-file.toml"),
+    ];
+    for (args, says) in mistakes {
+        let output = iofair(args);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {errors}");
+        assert!(errors.contains(says), "{args:?}: {errors}");
+    }
+    let failed = iofair(&["demo", "--html", "/no/such/directory/demo.html"]);
+    assert_eq!(failed.status.code(), Some(1));
+}
+
+/// Goal: every list is JSON for scripts. Method: one key of each.
+#[test]
+fn lists_are_json() {
+    assert!(json(&["list", "policies", "--json"])[0]["name"].is_string());
+    assert!(json(&["list", "drives", "--json"])[0]["name"].is_string());
+    let numbers = json(&["list", "drives", "plextor-px256m5s", "--json"]);
+    assert!(numbers[0]["numbers"][0]["source"].is_string());
+    assert!(json(&["list", "clients", "--json"])["jobs"][0].is_string());
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments");
+    assert!(json(&["list", "experiments", directory, "--json"])[0]["title"].is_string());
+}
