@@ -52,6 +52,7 @@ fn client(name: &str, pattern: Pattern) -> ClientSpec {
         job,
         file_size: Sectors::from_kib(500 << 10),
         start: Nanos::ZERO,
+        stop: None,
     }
 }
 

@@ -122,6 +122,8 @@ pub struct ClientSpec {
     pub file_size: Sectors,
     /// When it starts.
     pub start: Nanos,
+    /// When it makes no further call; `None`: never.
+    pub stop: Option<Nanos>,
 }
 
 /// Read or write, in order or anywhere.

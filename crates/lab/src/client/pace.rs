@@ -31,6 +31,7 @@ pub(crate) struct PacerSetup {
     pub(crate) rate: Option<u64>,
     pub(crate) on_off: Option<(Nanos, Nanos)>,
     pub(crate) start: Instant,
+    pub(crate) stop: Instant,
     pub(crate) ramp_end: Instant,
 }
 
@@ -39,6 +40,7 @@ pub(crate) struct PacerSetup {
 pub(crate) struct Pacer {
     rate: Option<Rate>,
     ramp_end: Instant,
+    stop: Instant,
     on_off: Option<(Nanos, Nanos)>,
     on_until: Instant,
     random: Random,
@@ -46,16 +48,17 @@ pub(crate) struct Pacer {
 
 impl Pacer {
     pub(crate) fn new(setup: PacerSetup, mut random: Random) -> Self {
-        let PacerSetup { rate, on_off, start, ramp_end } = setup;
+        let PacerSetup { rate, on_off, start, stop, ramp_end } = setup;
         let on_until = match on_off {
             Some((on, _)) => start + twice_at_most(&mut random, on),
             None => Instant::MAX,
         };
         let rate = rate.map(|bytes_per_s| Rate { bytes_per_s, epoch: start, issued: 0 });
-        Self { rate, ramp_end, on_off, on_until, random }
+        Self { rate, ramp_end, stop, on_off, on_until, random }
     }
 
-    /// The earliest start of a call of a process that is ready at `ready`.
+    /// The earliest start of a call of a process that is ready at `ready`; the end of time once it
+    /// stopped.
     pub(crate) fn next_start(&mut self, ready: Instant) -> Instant {
         let mut start = ready;
         if let Some(rate) = &mut self.rate {
@@ -69,7 +72,7 @@ impl Pacer {
             start += twice_at_most(&mut self.random, off);
             self.on_until = start + twice_at_most(&mut self.random, on).max(Nanos(1));
         }
-        start
+        if start < self.stop { start } else { Instant::MAX }
     }
 
     /// A call was started.
@@ -178,6 +181,7 @@ mod tests {
             rate,
             on_off,
             start: Instant(0),
+            stop: Instant::MAX,
             ramp_end: Instant::ZERO + Nanos::from_secs(1),
         };
         Pacer::new(setup, Random::new(1, 1))
@@ -226,6 +230,15 @@ mod tests {
         assert_eq!(pacer.next_start(late), late);
         pacer.issue(4096);
         assert_eq!(pacer.next_start(late), late + Nanos(quarter), "no catching up after the ramp");
+    }
+
+    /// Goal: who has stopped calls no more. Method: asked before and after.
+    #[test]
+    fn stopped_is_stopped() {
+        let mut pacer = pacer(None, None);
+        pacer.stop = Instant(1_000);
+        assert_eq!(pacer.next_start(Instant(999)), Instant(999));
+        assert_eq!(pacer.next_start(Instant(1_000)), Instant::MAX);
     }
 
     /// Goal: phases of work and rest have their means, and no call starts in a rest. Method: tiny

@@ -64,6 +64,8 @@ pub struct Variant {
     pub time: Nanos,
     /// Time before it.
     pub ramp: Nanos,
+    /// Time before that, in which a lone reader teaches the policies what the drive can do.
+    pub history: Nanos,
     /// The machine.
     pub host: Host,
     /// Groups, inactive ones included.
@@ -84,8 +86,8 @@ impl Experiment {
             tags: self.tags,
             host: it.host.clone(),
             groups: it.groups.clone(),
-            clients: it.clients.clone(),
-            ramp: it.ramp,
+            clients: it.clients_after_history(),
+            ramp: it.history + it.ramp,
             time: it.time,
             seed: self.seed.wrapping_add(u64::from(repeat)),
         }
@@ -360,6 +362,7 @@ fn finish(
         drive: drive.clone(),
         time: file.time.get_ref().0,
         ramp: file.ramp.0,
+        history: file.history.0,
         host: host_of(source, drive, &file.host)?,
         groups,
         clients,
@@ -369,6 +372,39 @@ fn finish(
 }
 
 impl Variant {
+    /// All clients, moved behind the history; its reader comes last, so that files lie where they do
+    /// without it.
+    fn clients_after_history(&self) -> Vec<ClientSpec> {
+        let mut clients = self.clients.clone();
+        if self.history == Nanos::ZERO {
+            return clients;
+        }
+        for client in &mut clients {
+            client.start += self.history;
+            client.stop = client.stop.map(|stop| stop + self.history);
+        }
+        clients.push(ClientSpec {
+            name: "history".to_string(),
+            processes: 1,
+            group: String::new(),
+            priority: Priority::default(),
+            job: Job {
+                pattern: Pattern::SequentialRead,
+                block: Sectors::from_kib(4),
+                buffered: true,
+                depth: 1,
+                rate: None,
+                fdatasync_every: 0,
+                on_off: None,
+                think: Nanos::ZERO,
+                sync_writes: true,
+            },
+            file_size: Sectors::from_kib(500 << 10),
+            start: Nanos::ZERO,
+            stop: Some(self.history),
+        });
+        clients
+    }
     fn with_times(mut self, variant: Option<&VariantFile>) -> Self {
         if let Some(variant) = variant {
             self.time = variant.time.map_or(self.time, |time| time.0);
@@ -469,6 +505,7 @@ fn client(
         },
         file_size: size,
         start: keys.start.map_or(Nanos::ZERO, |time| time.0),
+        stop: keys.stop.map(|time| time.0),
     })
 }
 

@@ -28,6 +28,10 @@ pub struct ExperimentFile {
     /// Time before it.
     #[serde(default)]
     pub ramp: Time,
+    /// How long a lone buffered sequential reader uses the drive before anything else starts: what a
+    /// policy has learned of the drive outlives a run.
+    #[serde(default)]
+    pub history: Time,
     /// Runs with seeds of their own.
     #[serde(default = "one")]
     pub repeats: u32,
@@ -196,6 +200,8 @@ pub struct ClientFile {
     pub size: Option<Bytes>,
     /// When it starts.
     pub start: Option<Time>,
+    /// When it makes no further call.
+    pub stop: Option<Time>,
     /// Do direct writes count as synchronous?
     pub sync_writes: Option<bool>,
     /// I/O class of the process (`ionice`).
@@ -231,6 +237,7 @@ impl ClientFile {
             think: a.think.or(b.think),
             size: a.size.or(b.size),
             start: a.start.or(b.start),
+            stop: a.stop.or(b.stop),
             sync_writes: a.sync_writes.or(b.sync_writes),
             class: a.class.or(b.class),
             level: a.level.or(b.level),

@@ -241,6 +241,7 @@ impl Builder<'_> {
             rate: spec.job.rate,
             on_off: spec.job.on_off,
             start: Instant::ZERO + spec.start,
+            stop: spec.stop.map_or(Instant::MAX, |stop| Instant::ZERO + stop),
             ramp_end,
         };
         Base {

@@ -108,6 +108,7 @@ fn client(name: &str, job: Job) -> ClientSpec {
         job,
         file_size: kib(500 << 10),
         start: Nanos::ZERO,
+        stop: None,
     }
 }
 
