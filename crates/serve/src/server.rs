@@ -1,14 +1,15 @@
 //! A server: contracts in, a running reactor out.
 
 use std::fs;
-use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::io::{self, Read};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use iofair_config::contracts::{Back as BackSpec, Contracts, Listen};
 
@@ -25,6 +26,9 @@ use crate::reactor::{Message, Parts, Reactor, wake};
 
 /// Seed of an emulated drive's random streams: two runs of a server meet the same drive.
 const DRIVE_SEED: u64 = 1;
+
+/// How long a server that lives may take to greet.
+const GREETING_MAX: Duration = Duration::from_secs(2);
 
 /// A running server. Dropping it stops it.
 #[derive(Debug)]
@@ -275,23 +279,39 @@ fn listen(listen: &Listen) -> Result<(Vec<OwnedFd>, Option<SocketAddr>), ServeEr
     let (mut sockets, mut address) = (Vec::new(), None);
     if let Some(path) = &listen.unix {
         let what = || ServeError::system(path.display().to_string());
-        remove_stale(path).map_err(what())?;
+        let is_socket = fs::metadata(path).is_ok_and(|file| file.file_type().is_socket());
+        if is_socket && is_dead(UnixStream::connect(path), UnixStream::set_read_timeout) {
+            fs::remove_file(path).map_err(what())?;
+        }
         sockets.push(UnixListener::bind(path).map_err(what())?.into());
     }
     if let Some(tcp) = listen.tcp {
-        let listener = TcpListener::bind(tcp).map_err(ServeError::system(tcp.to_string()))?;
+        let bound = TcpListener::bind(tcp).or_else(|error| {
+            let taken = error.kind() == io::ErrorKind::AddrInUse;
+            match taken && is_dead(TcpStream::connect(tcp), TcpStream::set_read_timeout) {
+                true => TcpListener::bind(tcp),
+                false => Err(error),
+            }
+        });
+        let listener = bound.map_err(ServeError::system(tcp.to_string()))?;
         address = listener.local_addr().ok();
         sockets.push(listener.into());
     }
     Ok((sockets, address))
 }
 
-/// A socket that nobody listens on any more was left by a server that was killed.
-fn remove_stale(path: &Path) -> io::Result<()> {
-    let is_socket = fs::metadata(path).is_ok_and(|file| file.file_type().is_socket());
-    let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
-    if is_socket && UnixStream::connect(path).err().is_some_and(refused) {
-        fs::remove_file(path)?;
+/// Was an address left by a server that was killed? Then it refuses, or the kernel, which may still be
+/// cleaning up after the server's ring, cuts the connection off. A living server greets.
+fn is_dead<S: Read>(
+    connected: io::Result<S>,
+    limit: impl FnOnce(&S, Option<Duration>) -> io::Result<()>,
+) -> bool {
+    match connected {
+        Err(error) => error.kind() == io::ErrorKind::ConnectionRefused,
+        Ok(mut stream) => {
+            let limited = limit(&stream, Some(GREETING_MAX)).is_ok();
+            let cut_off = |error: io::Error| error.kind() == io::ErrorKind::ConnectionReset;
+            limited && stream.read(&mut [0]).map_or_else(cut_off, |bytes| bytes == 0)
+        }
     }
-    Ok(())
 }

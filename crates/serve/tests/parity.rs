@@ -50,6 +50,7 @@ fn client(name: &str, group: &str, pattern: Pattern, block: u64) -> ClientSpec {
         job,
         file_size: Sectors::from_kib(1 << 20),
         start: Nanos::ZERO,
+        stop: None,
     }
 }
 

@@ -64,6 +64,8 @@ pub(crate) struct Reactor {
     /// Connections to look at before the turn ends; each at most once.
     touched: Vec<usize>,
     stalled: Vec<usize>,
+    /// Listeners that wait until a connection goes.
+    deaf: Vec<usize>,
     /// Something was sent or answered: who is stalled may try again.
     moved: bool,
     /// When the drain must end, once it has begun.
@@ -86,6 +88,7 @@ impl Reactor {
             events: Vec::new(),
             touched: Vec::new(),
             stalled: Vec::new(),
+            deaf: Vec::new(),
             moved: false,
             draining: None,
             stats_since: now,
@@ -147,7 +150,10 @@ impl Reactor {
                     // SAFETY: the kernel just made this descriptor for us, and nobody else has it.
                     self.open(unsafe { OwnedFd::from_raw_fd(event.result) });
                 }
-                if !event.more && self.draining.is_none() {
+                if event.result < 0 && !self.connections.is_empty() {
+                    // Out of descriptors: a connection that goes makes room.
+                    self.deaf.push(index as usize);
+                } else if !event.more && self.draining.is_none() {
                     self.accept_on(index as usize)?;
                 }
             }
@@ -218,6 +224,11 @@ impl Reactor {
     /// From now on nothing is received; what is inside is answered.
     fn drain(&mut self, now: Instant) {
         self.draining.get_or_insert(now + DRAIN_MAX);
+        for listener in &self.parts.listeners {
+            // The entry on the ring would keep the socket listening for a while after we are gone.
+            // SAFETY: a plain system call on a descriptor of ours.
+            unsafe { libc::shutdown(listener.as_raw_fd(), libc::SHUT_RDWR) };
+        }
         for (key, connection) in &mut self.connections {
             connection.closing = true;
             self.touched.push(key);
@@ -310,6 +321,9 @@ impl Reactor {
                     self.parts.engine.detach(volume);
                 }
                 self.stalled.retain(|stalled| *stalled != key);
+                while let Some(listener) = self.deaf.pop().filter(|_| self.draining.is_none()) {
+                    self.accept_on(listener)?;
+                }
             } else if connection.wants_input() {
                 let entry: squeue::Entry = connection.receive_entry();
                 self.ring.push(entry, Target::Receive(key as u32))?;
