@@ -63,12 +63,9 @@ impl<K: Copy, S: Copy> Page<K, S> {
     }
     /// Where a node or page is that is here.
     pub(super) fn position_of(&self, link: u32) -> usize {
-        // All of them, from behind: no guess when to stop, and old ones lose to the valid one.
-        let mut at = 0;
-        for i in (0..FANOUT).rev() {
-            at = if self.links[i] == link { i } else { at };
-        }
-        at
+        // A bit for each, all at once and without a guess; the valid one comes before old ones.
+        let bits = (0..FANOUT).fold(0, |bits, i| bits | (u32::from(self.links[i] == link) << i));
+        bits.trailing_zeros() as usize
     }
     /// The last page below whose bound passes, the first one if none does.
     pub(super) fn child_where(&self, passes: impl Fn(K) -> bool) -> usize {
