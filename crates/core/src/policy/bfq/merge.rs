@@ -164,8 +164,7 @@ impl Bfq {
         let kind = saved.raise.kind;
         if kind != Kind::No {
             if !self.queues[new].raise.is_raised() {
-                let raise = &mut self.queues[new].raise;
-                (raise.since, raise.length) = (saved.raise.since, saved.raise.length);
+                self.queues[new].raise.take_over(&saved.raise);
                 self.set_raise(new, kind);
             }
             self.set_raise(old, Kind::No);

@@ -89,6 +89,11 @@ impl Raise {
     pub(super) fn is_raised(&self) -> bool {
         self.kind != Kind::No
     }
+    /// Goes on with another queue's period.
+    pub(super) fn take_over(&mut self, from: &Self) {
+        (self.since, self.length) = (from.since, from.length);
+        (self.interrupted, self.served) = (from.interrupted, from.served);
+    }
     /// Has it been served since it became busy?
     pub(super) fn served_lately(&self) -> bool {
         self.served_since_backlogged > Sectors::ZERO
