@@ -128,9 +128,17 @@ fn wakers_are_found_and_injected() {
         world.read(c, (1 << 27) + i * 8, 256);
     }
     world.read(a, 8 * 100, 8);
-    let next = world.dispatch().expect("injected").start.0;
+    let next = world.serve(100).expect("injected").start.0;
     assert_eq!(next, 800);
     assert_eq!(world.count("inject: waker"), 1);
+    // When the waker goes, whoever gets its place is none.
+    world.controller.remove_client(world.now, a).expect("it has no request");
+    let d = world.hand(100);
+    world.read(b, 600_000, 8);
+    while world.serve(100).is_some_and(|sent| sent.start.0 != 600_000) {}
+    world.read(d, 8 * 200, 8);
+    world.dispatch();
+    assert_eq!(world.count("inject: waker"), 0);
 }
 
 /// Goal: a new client is raised for the time that an interactive start takes on the drive, and goes

@@ -192,6 +192,27 @@ fn classes_are_strict_but_nobody_starves() {
     assert!(all[usual] > 50 * all[idle] && all[idle] > 0, "{all:?}");
 }
 
+/// Goal: clients of the idle class do not keep the drive from each other: one request a turn. Method: two
+/// with a backlog each.
+#[test]
+fn idle_clients_take_single_turns() {
+    let mut world = World::new("none-bfq", Drive::flash(), FIXED);
+    let priority = Priority { class: Class::Idle, level: 4 };
+    // Of unlike levels, or they would be merged.
+    let other = Priority { level: 5, ..priority };
+    let clients = [priority, other].map(|priority| world.hand_in(GroupId::ROOT, priority));
+    for i in 0..4 {
+        for client in clients {
+            world.read(client, u64::from(client.0) * (1 << 27) + i * 8, 8);
+        }
+    }
+    let order: Vec<_> =
+        (0..8).map(|_| world.serve(100).expect("a backlog").start.0 >> 27).collect();
+    let runs: Vec<_> = order.chunk_by(|a, b| a == b).map(<[u64]>::len).collect();
+    assert!(runs.len() >= 5, "{order:?}");
+    assert!(world.count("expire: budget exhausted") >= 6);
+}
+
 /// Goal: where sharing is symmetric, buffered writes are charged three times their length, ten times in
 /// 4.18; where it is not, once. Method: a reader and a writer of equal weight.
 #[test]
