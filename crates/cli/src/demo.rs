@@ -29,6 +29,8 @@ use crate::output::Output;
 
 /// What runs when nobody says: no control, the limits, the shares.
 const STACKS: [&str; 3] = ["none-none", "max-none", "prop-bfq"];
+/// Clients of the article, as the command line counts them.
+const ARTICLE: u64 = plan::ARTICLE_CLIENTS as u64;
 /// More clients would measure this machine, not the policies.
 const CLIENTS_MAX: u64 = 64;
 
@@ -44,7 +46,7 @@ The default is the first workload of \"I/O control may be slowing your storage d
 with the weights and limits of its Table 2; other numbers of clients have equal weights.")]
 pub(crate) struct Args {
     /// Clients: the one with the promise and the sequential readers.
-    #[arg(long, default_value_t = plan::ARTICLE_CLIENTS as u64, value_name = "N",
+    #[arg(long, default_value_t = ARTICLE, value_name = "N",
           value_parser = clap::value_parser!(u64).range(1..=CLIENTS_MAX))]
     clients: u64,
     /// Measured time of each stack.
@@ -111,16 +113,14 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What to try after this run.
+/// What to try after this run, with the program as it was called.
 fn next_commands(args: &Args) -> Vec<String> {
-    let mut next = Vec::new();
-    if args.clients <= plan::ARTICLE_CLIENTS as u64 {
-        next.push("iofair demo --clients 16".to_string());
-    } else {
-        next.push("iofair demo --stack prop-bfq --seconds 20".to_string());
-    }
-    next.push("iofair serve demo/contracts.toml".to_string());
-    next
+    let program = std::env::args().next().unwrap_or_else(|| "iofair".into());
+    let other_demo = match args.clients {
+        ..=ARTICLE => "--clients 16",
+        _ => "--stack prop-bfq --seconds 20",
+    };
+    vec![format!("{program} demo {other_demo}"), format!("{program} serve demo/contracts.toml")]
 }
 
 /// Reads a time, taken as seconds when it has no unit; a tenth of a second to an hour.

@@ -141,7 +141,7 @@ fn bars(
             y + 17.0,
             escape(name),
             bar.colour,
-            LEFT + width + 6.0,
+            LEFT + width + 8.0,
             y + 17.0,
             escape(&bar.label)
         );
