@@ -28,7 +28,7 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum What {
-    /// Throttles and schedulers; a stack's name is <throttles>-<scheduler>.
+    /// Throttles and schedulers; a stack's name is THROTTLES-SCHEDULER.
     Policies {
         /// Show these in full.
         names: Vec<String>,

@@ -39,7 +39,7 @@ impl Time {
     }
 }
 
-/// Reads a text with one of the parsers of [`unit`].
+/// Reads a text with one of the parsers of [`mod@unit`].
 struct Text<T> {
     read: fn(&str) -> Result<T, UnitError>,
     expecting: &'static str,

@@ -2,7 +2,7 @@
 //!
 //! Three kinds: [`direct`] (one request or several for each call, no page cache; buffered random reads
 //! are the same, because nothing is read ahead for them), [`read_ahead`] (buffered sequential reads) and
-//! [`write`] (buffered writes). Each is a state machine that is woken by its timers ([`Process::on_timer`])
+//! [`mod@write`] (buffered writes). Each is a state machine that is woken by its timers ([`Process::on_timer`])
 //! and by the completions of its requests ([`Process::on_done`]).
 
 pub(crate) mod direct;
