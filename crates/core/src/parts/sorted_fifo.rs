@@ -184,9 +184,9 @@ impl SortedFifo {
         Merged { into: second, absorbed: Some(first) }
     }
     /// Puts a member whose first sector changed where it belongs.
-    fn resort(&mut self, sorted: &mut Sorted, requests: &mut Requests, id: RequestId) {
-        let entry = sorted.remove(&mut self.tree, node(requests, id));
-        self.insert_by_sector(sorted, requests, entry);
+    fn resort(&mut self, sorted: &mut Sorted, requests: &Requests, id: RequestId) {
+        let node = node(requests, id);
+        sorted.replace(&mut self.tree, node, requests[id].start, sorted.value(node));
     }
 
     /// Who should follow `id`, still a member, if it goes to the drive now: the better (see
