@@ -282,6 +282,10 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
     }
     fn new_page(&mut self, leaf: bool, key: K, summary: V::Of) -> u32 {
         if self.free_page == NIL {
+            if self.pages.len() == self.pages.capacity() {
+                // Many trees of two nodes make many pages; doubling would waste as many again.
+                self.pages.reserve_exact(self.pages.len() / 4 + 1);
+            }
             self.pages.push(Page::new(leaf, key, summary));
             return self.pages.len() as u32 - 1;
         }
