@@ -69,9 +69,22 @@ fn needs_clients_fio_verifies() {
     for back in BACKS {
         let rig = Rig::with(back, "none-mq-deadline", "");
         let sizes = ["--bsrange=512-64k", "--bs_unaligned=0", "--iodepth=16", "--numjobs=4"];
-        let common = ["--rw=randwrite", "--verify=crc32c", "--size=8m", "--offset_increment=16m"];
+        let common = [
+            "--verify_state_save=0",
+            "--rw=randwrite",
+            "--verify=crc32c",
+            "--size=8m",
+            "--offset_increment=16m",
+        ];
         report(fio(&rig.unix("v"), &[&common[..], &sizes].concat()));
-        let odd = ["--rw=randwrite", "--verify=crc32c", "--size=4m", "--bs=1000", "--iodepth=8"];
+        let odd = [
+            "--verify_state_save=0",
+            "--rw=randwrite",
+            "--verify=crc32c",
+            "--size=4m",
+            "--bs=1000",
+            "--iodepth=8",
+        ];
         report(fio(&rig.tcp("v"), &[&odd[..], &["--io_size=1m"]].concat()));
     }
 }
@@ -145,6 +158,7 @@ fn needs_clients_stopping_loses_nothing() {
             "--iodepth=8",
             "--verify=meta",
             "--do_verify=0",
+            "--verify_state_save=0",
             "--rate=16m",
             &format!("--write_iolog={log}"),
         ],

@@ -16,6 +16,13 @@ fn over_long(files: &[File], most: usize) -> Vec<String> {
     long.map(|(file, n)| format!("{}: {n} lines, allowed are {most}", file.path)).collect()
 }
 
+/// What programs and editors leave behind.
+fn droppings(files: &[File]) -> Vec<String> {
+    let endings = [".state", ".orig", ".rej", ".swp", ".log", ".img"];
+    let left = files.iter().filter(|file| endings.iter().any(|end| file.path.ends_with(end)));
+    left.map(|file| format!("{}: left behind by a program or an editor", file.path)).collect()
+}
+
 fn headless(files: &[File]) -> Vec<String> {
     let code = files.iter().filter(|file| file.is_rust());
     let headless = code.filter(|file| !file.text.starts_with("//!"));
@@ -86,6 +93,12 @@ fn files_are_short() {
     assert_none(&over_long(&files, LINES_MAX));
 }
 
+/// Goal: nothing that a program left behind is kept. Method: look at the ends of names.
+#[test]
+fn nothing_is_left_behind() {
+    assert_none(&droppings(&all()));
+}
+
 /// Goal: every file tells its story first. Method: look at its first line.
 #[test]
 fn files_begin_with_their_story() {
@@ -122,6 +135,7 @@ fn canaries() {
     caught(machine_paths, &format!("//! See {}\n", ["/wo", "rk/x"].concat()));
     caught(unnamed_needs, "#[test]\n#[ignore = \"slow\"]\nfn slow_one() {}\n");
     caught(unnamed_needs, "#[test]\n#[ignore = \"needs root: mounts\"]\nfn mounts() {}\n");
+    assert_eq!(droppings(&[File::canary("crates/serve/fio.state", "")]).len(), 1);
     let fine = "#[ignore = \"needs root: mounts\"]\nfn needs_root_mounts() {}\n";
     assert_none(&unnamed_needs(&[File::canary("a.rs", fine)]));
 }
