@@ -1,6 +1,8 @@
 //! Pieces that policies share. A piece moves here when a second policy wants it, not before.
 
+pub mod ewma;
 pub mod fifo;
+pub mod seeks;
 pub mod sorted_fifo;
 pub mod token_bucket;
 pub mod tree;

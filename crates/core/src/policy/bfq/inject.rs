@@ -4,12 +4,13 @@
 //! How much may be injected is learned a queue: the time from the arrival of a request that was
 //! waited for to its answer is compared with the time that it takes alone.
 
+use crate::parts::seeks::LARGE_ON_FLASH;
 use crate::policy::Context;
 use crate::request::RequestId;
 use crate::time::{Instant, Nanos};
 
 use super::Bfq;
-use super::queue::{LARGE_ON_FLASH, QueueId};
+use super::queue::QueueId;
 
 /// After the limit was lowered nothing is learned for so long.
 const LEARN_AFTER: Nanos = Nanos::from_millis(10);

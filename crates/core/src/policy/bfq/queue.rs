@@ -5,6 +5,8 @@ use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
 
 use crate::group::{Class, ClientId, GroupId, Priority};
+use crate::parts::ewma::ThinkTime;
+use crate::parts::seeks::SeekHistory;
 use crate::parts::sorted_fifo::SortedFifo;
 use crate::parts::tree::NodeId;
 use crate::parts::wf2q::EntityId;
@@ -25,24 +27,6 @@ pub(super) struct WeakQueue {
     birth: u64,
 }
 
-/// A moving average of the time between an answer and the next request (the kernel's triple, A0).
-#[derive(Clone, Copy, Default, Debug)]
-pub(super) struct ThinkTime {
-    samples: u64,
-    total: u64,
-}
-
-impl ThinkTime {
-    pub(super) fn add(&mut self, sample: Nanos) {
-        self.samples = (7 * self.samples + 256) / 8;
-        self.total = (7 * self.total + 256 * sample.0) / 8;
-    }
-    /// The mean, once three samples were taken.
-    pub(super) fn mean(&self) -> Option<Nanos> {
-        (self.samples > 80).then(|| Nanos((self.total + 128) / self.samples))
-    }
-}
-
 /// What is known of the way in which requests come; survives a merge and a split of its queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Habits {
@@ -53,9 +37,7 @@ pub(super) struct Habits {
     /// Since when, and how much of that time, it had nothing to do.
     observed_since: Instant,
     idle_time: Nanos,
-    /// One bit a request, newest lowest: was it far from the one before?
-    seek_history: u32,
-    last_position: Option<Sectors>,
+    seeks: SeekHistory,
     /// How much may be injected while it is waited for ([`super::inject`]).
     pub(super) inject_limit: u32,
     /// Time from arrival to answer when nothing is injected; zero: not known.
@@ -64,19 +46,10 @@ pub(super) struct Habits {
     pub(super) limit_lowered: Instant,
 }
 
-/// A request farther than this from the end of the one before it is a seek (8 * 100 sectors).
-const SEEK_DISTANCE: Sectors = Sectors(800);
-/// On flash a request this long is no seek wherever it lies, and too large to inject freely.
-pub(super) const LARGE_ON_FLASH: Sectors = Sectors(64);
 /// More seeks than this among the last 32 requests make a queue seeky.
 const SEEKY_ABOVE: u32 = 19;
 /// How far back [`Habits::io_bound`] looks.
 const OBSERVATION: Nanos = Nanos::from_millis(200);
-
-/// Is a request at `start` a seek for whoever was at `last`?
-pub(super) fn is_seek(rotational: bool, last: Sectors, start: Sectors, length: Sectors) -> bool {
-    last.distance(start) > SEEK_DISTANCE && (rotational || length < LARGE_ON_FLASH)
-}
 
 impl Habits {
     fn new(now: Instant, short_think: bool) -> Self {
@@ -87,8 +60,7 @@ impl Habits {
             observed_since: now,
             idle_time: Nanos::ZERO,
             // The first request is almost certainly a seek.
-            seek_history: 1,
-            last_position: None,
+            seeks: SeekHistory::new(true),
             inject_limit: 0,
             alone_time: Nanos::ZERO,
             limit_lowered: now,
@@ -96,19 +68,16 @@ impl Habits {
     }
     /// Takes over what was known before a merge; the way of the requests is that of now.
     pub(super) fn resume(&mut self, saved: &Self) {
-        let (seek_history, last_position) = (self.seek_history, self.last_position);
-        *self = Self { seek_history, last_position, ..*saved };
+        *self = Self { seeks: self.seeks, ..*saved };
     }
     pub(super) fn seeky(&self) -> bool {
-        self.seek_history.count_ones() > SEEKY_ABOVE
+        self.seeks.seeks() > SEEKY_ABOVE
     }
     pub(super) fn totally_seeky(&self) -> bool {
-        self.seek_history == u32::MAX
+        self.seeks.seeks() == u32::BITS
     }
     pub(super) fn note_position(&mut self, rotational: bool, start: Sectors, length: Sectors) {
-        let seek = self.last_position.is_some_and(|last| is_seek(rotational, last, start, length));
-        self.seek_history = (self.seek_history << 1) | u32::from(seek);
-        self.last_position = Some(start + length);
+        self.seeks.note(rotational, start, length);
     }
     /// A request comes; `idle_since`: when the last answer left the queue with nothing to do.
     pub(super) fn note_intensity(&mut self, now: Instant, idle_since: Option<Instant>, new: bool) {

@@ -1,10 +1,9 @@
 //! What the drive can do: its peak rate, from which budgets and the length of weight raising follow,
 //! and whether it queues commands by itself.
 
+use crate::parts::seeks::is_seek;
 use crate::time::{Instant, Nanos};
 use crate::unit::{SECTOR_BYTES, Sectors};
-
-use super::queue::is_seek;
 
 /// Binary digits after the point of a rate in sectors a microsecond.
 pub(super) const RATE_SHIFT: u32 = 16;
