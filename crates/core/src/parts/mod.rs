@@ -2,6 +2,9 @@
 
 pub mod ewma;
 pub mod fifo;
+pub mod habits;
+pub mod positions;
+pub mod priority_slice;
 pub mod seeks;
 pub mod sorted_fifo;
 pub mod token_bucket;

@@ -19,6 +19,9 @@ pub const CLOSE: Sectors = Sectors(8 * 1024);
 pub struct SeekDistance(Ewma);
 
 impl SeekDistance {
+    /// Nothing known yet.
+    pub const NEW: Self = Self(Ewma::NEW);
+
     /// A request begins so far from the end of the one before. A jump is bounded by what is known, so
     /// that "the first page after a long pause" does not spoil the average: by four times the mean and
     /// 1 GiB, and 64 MiB once two samples were taken.
@@ -39,8 +42,12 @@ impl SeekDistance {
     pub fn mean_so_far(&self) -> Option<Sectors> {
         self.0.mean_so_far().map(Sectors)
     }
-    /// Known to jump about (CFQ).
+    /// Seems to jump about, by the mean so far (CFQ).
     pub fn seeky(&self) -> bool {
+        self.mean_so_far().is_some_and(|mean| mean > CLOSE)
+    }
+    /// Is known to jump about: three samples say so.
+    pub fn known_seeky(&self) -> bool {
         self.mean().is_some_and(|mean| mean > CLOSE)
     }
     /// How far from it a position counts as near to it (CFQ 2.6.32): its mean, or [`CLOSE`] as long as
@@ -107,16 +114,19 @@ mod tests {
         assert_eq!(calm.mean(), Some(Sectors((bounded + 128) / 105)));
     }
 
-    /// Goal: seeky means a known mean above 8192 sectors, and the reach falls back to it. Method: two
-    /// samples say nothing, the third does.
+    /// Goal: seeky is a mean above 8192 sectors, known after three samples; until then the reach is 8192.
+    /// Method: a mean just above, sample by sample, and one just below.
     #[test]
-    fn seeky_once_known() {
+    fn seeky_above_the_threshold() {
         let mut distance = SeekDistance::default();
         for known in [false, false, true] {
-            distance.add(Sectors(10_000));
-            assert_eq!(distance.seeky(), known);
+            distance.add(Sectors(8_193));
+            assert_eq!((distance.seeky(), distance.known_seeky()), (true, known));
+            assert_eq!(distance.reach() > CLOSE, known);
         }
-        assert!(distance.reach() > CLOSE);
+        let mut near = SeekDistance::default();
+        (0..200).for_each(|_| near.add(Sectors(7_960)));
+        assert!(!near.seeky(), "{near:?}");
         assert_eq!(SeekDistance::default().reach(), CLOSE);
     }
 

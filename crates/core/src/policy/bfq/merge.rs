@@ -3,33 +3,21 @@
 //! makes at the same time, alike in priority, may be merged for good ("stable merge").
 
 use crate::group::{Class, ClientId};
-use crate::parts::tree::Summary;
+use crate::parts::positions::{Marker, nearest};
+use crate::parts::seeks::CLOSE;
 use crate::policy::Context;
 use crate::request::RequestId;
 use crate::time::Nanos;
-use crate::unit::Sectors;
 
 use super::Bfq;
 use super::queue::{Habits, QueueId};
 use super::raise::{BURST_INTERVAL, Kind, Raise};
 
-/// Requests no farther apart than this are near each other.
-const NEAR: Sectors = Sectors(8 * 1024);
 /// A queue is merged only so shortly after its first service of a backlogged period.
 const MERGE_WITHIN: Nanos = Nanos::from_millis(100);
 /// A candidate for a stable merge is replaced by a queue made later than this after it; on drives
 /// that need it, the merge waits for as long.
 const STABLE_AFTER: Nanos = Nanos::from_millis(600);
-
-/// A queue in the tree of positions of its group.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Positioned(QueueId);
-
-impl Summary for Positioned {
-    type Of = ();
-    fn alone(&self) {}
-    fn join(_one: (), _other: ()) {}
-}
 
 /// What a client's queue was like before its merge.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +46,7 @@ impl Bfq {
             return;
         }
         let tree = &mut self.groups[queue.group.index()].positions;
-        let node = self.positions.insert(tree, cx.requests[next].start, Positioned(id));
+        let node = self.positions.insert(tree, cx.requests[next].start, Marker(id.0));
         self.queues[id].position = Some(node);
     }
     pub(super) fn unplace(&mut self, id: QueueId) {
@@ -110,21 +98,15 @@ impl Bfq {
         }
         let start = cx.requests[request].start;
         let served = self.in_service.filter(|served| {
-            let near = self.in_service_position.distance(start) <= NEAR;
+            let near = self.in_service_position.distance(start) <= CLOSE;
             near && *served != id && self.may_cooperate(cx, id, *served)
         });
         if let Some(target) = served.and_then(|served| self.prepare_merge(id, served)) {
             return Some(target);
         }
         let tree = &self.groups[self.queues[id].group.index()].positions;
-        let at_or_after = self.positions.at_or_after(tree, start);
-        let before = self.positions.before(tree, start);
-        let near = [at_or_after, before].into_iter().flatten().filter_map(|node| {
-            let way = self.positions.key(node).distance(start);
-            let Positioned(other) = self.positions.value(node);
-            (way <= NEAR && other != id).then_some((way, other))
-        });
-        let (_, other) = near.min_by_key(|(way, _)| *way)?;
+        let near = nearest(&self.positions, tree, start, id.0).filter(|(way, _)| *way <= CLOSE);
+        let other = QueueId(near?.1);
         self.may_cooperate(cx, id, other).then_some(())?;
         self.prepare_merge(id, other)
     }

@@ -83,8 +83,8 @@ use alloc::vec::Vec;
 
 use super::{Build, Context, Gauges, Policy, Role, Row, TagClass};
 use crate::group::{Change, GroupId};
+use crate::parts::positions::Positions;
 use crate::parts::sorted_fifo::Sorted;
-use crate::parts::tree::Arena;
 use crate::parts::wf2q::Hierarchy;
 use crate::request::RequestId;
 use crate::time::Instant;
@@ -137,7 +137,7 @@ struct Bfq {
     groups: Vec<members::GroupState>,
     /// Requests by sector, and queues by the sector of their next request.
     sorted: Sorted,
-    positions: Arena<Sectors, merge::Positioned>,
+    positions: Positions,
     activity: activity::Activity,
     rate: rate::PeakRate,
     queueing: rate::Queueing,
@@ -184,7 +184,7 @@ impl Bfq {
             clients: Vec::new(),
             groups: Vec::new(),
             sorted: Sorted::new(),
-            positions: Arena::new(),
+            positions: Positions::new(),
             activity: activity::Activity::new(),
             rate: rate::PeakRate::new(rotational),
             queueing: rate::Queueing::new(settings.queueing_threshold),
