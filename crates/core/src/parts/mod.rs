@@ -3,6 +3,8 @@
 pub mod ewma;
 pub mod fifo;
 pub mod habits;
+pub mod levels;
+pub mod meter;
 pub mod positions;
 pub mod priority_slice;
 pub mod seeks;

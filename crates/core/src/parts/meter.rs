@@ -1,32 +1,37 @@
-//! What one group may still send in one direction: blk-throttle's slices, or a token bucket.
+//! What one group may still send in one direction: blk-throttle's slices, or a token bucket. The manual
+//! page of `throttle-max` has the equations.
 
 use crate::parts::token_bucket::TokenBucket;
 use crate::time::{Instant, Nanos};
 
 /// How rates are enforced; the same for all groups.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rule {
+pub struct Rule {
     /// Length of a slice in milliseconds.
-    pub(super) slice_ms: u64,
+    pub slice_ms: u64,
     /// Trim and change of limits as in Linux 7.0, not as in 4.18.
-    pub(super) linux_7: bool,
+    pub linux_7: bool,
+    /// A request too many for a slice asks again at the slice's end, since by then the limit may be
+    /// another; without it, when the present limit has room for it.
+    pub ask_each_slice: bool,
     /// What a token bucket saves up; zero means slices.
-    pub(super) burst: Nanos,
+    pub burst: Nanos,
 }
 
 /// Limits of one direction, in units a second, `None` where there is none: bytes, requests.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(super) struct Limit(pub(super) [Option<u64>; 2]);
+pub struct Limit(pub [Option<u64>; 2]);
 
 impl Limit {
-    pub(super) fn is_none(self) -> bool {
+    /// Is there none at all?
+    pub fn is_none(self) -> bool {
         self == Self::default()
     }
 }
 
 /// blk-throttle's account, on a clock of milliseconds.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Slice {
+pub struct Slice {
     start: u64,
     end: u64,
     /// Sent since `start`: bytes, requests. Negative: allowed before the limit changed and not used.
@@ -75,7 +80,10 @@ impl Slice {
             if after > allowed(rate, rounded) {
                 // When the slice begins in which it fits; the source asks again at each until then.
                 let fits = (after as u64).saturating_mul(1000).div_ceil(rate);
-                let until = fits.next_multiple_of(rule.slice_ms) - rule.slice_ms;
+                let until = match rule.ask_each_slice {
+                    true => rounded,
+                    false => fits.next_multiple_of(rule.slice_ms) - rule.slice_ms,
+                };
                 let one = if rule.linux_7 { 1000 / rate + 1 } else { 0 };
                 wait = wait.max(until - elapsed).max(one);
             }
@@ -132,13 +140,16 @@ fn scale(a: u64, b: u64, c: u64) -> u64 {
 
 /// The account of one group in one direction.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Meter {
+pub enum Meter {
+    /// blk-throttle's time slices.
     Slices(Slice),
+    /// Token buckets: bytes, requests.
     Buckets([Option<TokenBucket>; 2]),
 }
 
 impl Meter {
-    pub(super) fn new(now: Instant, rule: Rule, limit: Limit) -> Self {
+    /// An account that is opened now.
+    pub fn new(now: Instant, rule: Rule, limit: Limit) -> Self {
         if rule.burst == Nanos::ZERO {
             let mut slice = Slice::default();
             if !limit.is_none() {
@@ -150,7 +161,7 @@ impl Meter {
     }
     /// May a request of this cost (bytes, requests) go, or when is it worth asking again? `queued`: it
     /// has waited.
-    pub(super) fn wait(
+    pub fn wait(
         &mut self,
         now: Instant,
         rule: Rule,
@@ -175,7 +186,7 @@ impl Meter {
         }
     }
     /// A request goes.
-    pub(super) fn charge(&mut self, now: Instant, cost: [u64; 2]) {
+    pub fn charge(&mut self, now: Instant, cost: [u64; 2]) {
         match self {
             Self::Slices(slice) => {
                 for (sent, cost) in slice.sent.iter_mut().zip(cost) {
@@ -192,14 +203,14 @@ impl Meter {
         }
     }
     /// Gives up the credit of slices gone by; after each charge.
-    pub(super) fn trim(&mut self, now: Instant, rule: Rule, limit: Limit) {
+    pub fn trim(&mut self, now: Instant, rule: Rule, limit: Limit) {
         if let Self::Slices(slice) = self {
             slice.trim(now.0 / MS, rule, limit);
         }
     }
     /// A request comes up from a child that was metered by `child`: if no slice is under way, the new
     /// one starts when the child's did, since that is how long the request has been waiting.
-    pub(super) fn credit_from(&mut self, now: Instant, rule: Rule, child: &Self) {
+    pub fn credit_from(&mut self, now: Instant, rule: Rule, child: &Self) {
         let now = now.0 / MS;
         let (Self::Slices(slice), Self::Slices(child)) = (self, child) else { return };
         if slice.is_used(now) {
@@ -209,13 +220,7 @@ impl Meter {
         }
     }
     /// Other limits from now on.
-    pub(super) fn change(
-        &mut self,
-        now: Instant,
-        rule: Rule,
-        (old, new): (Limit, Limit),
-        queued: bool,
-    ) {
+    pub fn change(&mut self, now: Instant, rule: Rule, (old, new): (Limit, Limit), queued: bool) {
         match self {
             Self::Slices(slice) => slice.change(now.0 / MS, rule, old, queued),
             Self::Buckets(buckets) => {
