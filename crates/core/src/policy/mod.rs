@@ -13,6 +13,7 @@
 //! row.
 
 pub mod bfq;
+pub mod deadline;
 pub mod mq_deadline;
 pub mod none;
 pub mod noop;
@@ -176,8 +177,15 @@ pub struct Row {
 }
 
 /// Every policy there is.
-pub static REGISTRY: &[&Row] =
-    &[&none::ROW, &noop::ROW, &mq_deadline::ROW, &bfq::ROW, &bfq::ROW_4_18, &throttle_max::ROW];
+pub static REGISTRY: &[&Row] = &[
+    &none::ROW,
+    &noop::ROW,
+    &deadline::ROW,
+    &mq_deadline::ROW,
+    &bfq::ROW,
+    &bfq::ROW_4_18,
+    &throttle_max::ROW,
+];
 
 /// The row of this name or short name.
 pub fn find(name: &str) -> Option<&'static Row> {

@@ -21,6 +21,7 @@ use alloc::boxed::Box;
 use super::{Build, Context, Gauges, Policy, Role, Row, TagClass};
 use crate::group::Class;
 use crate::params::Parameter;
+use crate::parts::deadline_queue::batch_direction;
 use crate::parts::sorted_fifo::{Entry, MergeRules, Sorted, SortedFifo};
 use crate::request::{Direction, RequestId, Requests};
 use crate::time::{Instant, Nanos};
@@ -142,12 +143,8 @@ impl MqDeadline {
         {
             return Some(Choice { id, direction, continues: true, starved });
         }
-        let (direction, starved) = match queues.each_ref().map(SortedFifo::is_empty) {
-            [true, true] => return None,
-            [false, true] => (Direction::Read, starved),
-            [false, false] if starved < self.writes_starved => (Direction::Read, starved + 1),
-            _ => (Direction::Write, 0),
-        };
+        let waiting = queues.each_ref().map(|queue| !queue.is_empty());
+        let (direction, starved) = batch_direction(waiting, starved, self.writes_starved)?;
         let (oldest, arrived) = self.oldest(requests, level, direction);
         let in_time = now < arrived + self.expire[direction as usize];
         let id = next(direction).filter(|_| in_time).unwrap_or(oldest);
