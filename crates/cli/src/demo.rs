@@ -52,7 +52,10 @@ pub(crate) struct Args {
     /// Measured time of each stack.
     #[arg(long, default_value = "6", value_name = "SECONDS")]
     seconds: String,
-    /// Time before measuring, in which queues fill and policies learn.
+    /// Time that a sequential reader has alone first, from which BFQ learns the drive's peak rate.
+    #[arg(long, default_value = "2", value_name = "SECONDS")]
+    history: String,
+    /// Time of all clients together before measuring, in which queues fill.
     #[arg(long, default_value = "2", value_name = "SECONDS")]
     ramp: String,
     /// A stack to run; may be repeated.
@@ -81,6 +84,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         drive: args.drive.clone(),
         clients: usize::try_from(args.clients).expect("its range is checked"),
         promised: parse_rate(&args.promise)?,
+        history_seconds: seconds(&args.history)?,
         ramp_seconds: seconds(&args.ramp)?,
         seconds: seconds(&args.seconds)?,
         socket: socket.path.join("demo.sock"),
@@ -168,13 +172,13 @@ struct Progress {
 
 impl Progress {
     fn new(output: &Output, plan: &Plan, stack: &str, (this, all): (usize, usize)) -> Self {
-        let milliseconds = (plan.ramp_seconds + plan.seconds) * 1000.0;
+        let milliseconds = plan.all_seconds() * 1000.0;
         let bar = ProgressBar::new(milliseconds as u64);
         bar.set_draw_target(ProgressDrawTarget::stderr());
         let style = ProgressStyle::with_template("  {prefix} {bar:24} {msg}");
         bar.set_style(style.expect("the template is a constant").progress_chars("━╸─"));
         bar.set_prefix(format!("[{this}/{all}] {stack:<12}"));
-        bar.set_message("starting");
+        bar.set_message("one reader alone first");
         bar.enable_steady_tick(Duration::from_millis(200));
         if bar.is_hidden() {
             eprintln!("  [{this}/{all}] {stack}: {:.0} s", milliseconds / 1000.0);

@@ -20,7 +20,16 @@ fn the_demo_runs_in_miniature() {
     let page = std::env::temp_dir().join(format!("iofair-demo-{}.html", std::process::id()));
     let name = page.to_str().expect("a plain path");
     let mut args = vec!["demo", "--json", "--seconds", "0.2", "--ramp", "0.1", "--html", name];
-    args.extend(["--stack", "none-none", "--stack", "max-none", "--clients", "3"]);
+    args.extend([
+        "--history",
+        "0.1",
+        "--stack",
+        "none-none",
+        "--stack",
+        "max-none",
+        "--clients",
+        "3",
+    ]);
     let result = json(&args);
     let stacks = result["stacks"].as_array().expect("a list of stacks");
     assert_eq!(stacks.len(), 2);

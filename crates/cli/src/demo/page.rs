@@ -42,7 +42,8 @@ pub(crate) fn page(outcome: &Outcome, next: &[String]) -> String {
          <h1>Who gets the drive?</h1>\n\
          <p>One client reads 4 KiB at random and was promised <b>{promised:.0} MB/s</b>; {} read \
          sequentially, two windows of 256 KiB ahead. All are NBD clients of one server on an emulated \
-         {}; each stack ran for {:.0} s after a ramp.</p>\n",
+         {}; each stack ran for {:.0} s, after one reader had been alone (from \
+         which BFQ learns what the drive can do) and a ramp of all.</p>\n",
         readers(outcome.clients - 1),
         escape(&outcome.drive),
         outcome.seconds

@@ -20,6 +20,7 @@ const READER_MAX: u64 = 15_000_000;
 const VOLUME_SIZE: &str = "500MiB";
 
 /// One client of the plan.
+#[derive(Clone)]
 pub(crate) struct PlannedClient {
     pub(crate) name: String,
     pub(crate) work: Work,
@@ -32,12 +33,19 @@ pub(crate) struct Plan {
     pub(crate) clients: usize,
     /// What the target is promised, bytes a second.
     pub(crate) promised: u64,
+    /// How long one sequential reader is alone first, as before the sources' own runs: policies that
+    /// measure the drive (BFQ) know it then.
+    pub(crate) history_seconds: f64,
     pub(crate) ramp_seconds: f64,
     pub(crate) seconds: f64,
     pub(crate) socket: PathBuf,
 }
 
 impl Plan {
+    /// Of one stack, from its start to its end.
+    pub(crate) fn all_seconds(&self) -> f64 {
+        self.history_seconds + self.ramp_seconds + self.seconds
+    }
     /// The target first, then the readers.
     pub(crate) fn roster(&self) -> Vec<PlannedClient> {
         let target = PlannedClient { name: "target".into(), work: Work::Random };
@@ -100,6 +108,7 @@ mod tests {
             drive: "plextor-px256m5s".into(),
             clients,
             promised: 10_000_000,
+            history_seconds: 1.0,
             ramp_seconds: 1.0,
             seconds: 1.0,
             socket: PathBuf::from("demo.sock"),

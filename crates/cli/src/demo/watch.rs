@@ -1,6 +1,5 @@
 //! One stack under load: starts the server and the clients, watches, measures, stops.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
@@ -13,7 +12,7 @@ use iofair_serve::Server;
 
 use super::client::{self, Got, Phase, Shared, Work};
 use super::outcome::{Measured, Sample, StackOutcome, per_second};
-use super::plan::Plan;
+use super::plan::{Plan, PlannedClient};
 
 /// Between two looks at the counters.
 const GLANCE: Duration = Duration::from_millis(250);
@@ -35,27 +34,34 @@ pub(crate) fn stack(
     let contracts = Contracts::parse("the demo's contracts", &text)?;
     let server = Server::start(contracts).context("the server did not start")?;
     let shared = Arc::new(Shared::new());
-    let clients = start(plan, &plan.socket, &shared)?;
+    let roster = plan.roster();
+    let alone = PlannedClient { work: Work::Sequential, ..roster[roster.len() - 1].clone() };
+    let history = [start(plan, &alone, &shared)?];
+    watch(&shared, &history, plan.history_seconds, &mut Vec::new(), &mut glance)?;
+    shared.enter(Phase::Stop);
+    for client in history {
+        finish(client)?;
+    }
+    shared.enter(Phase::Ramp);
+    // As the article does: the others first, then the target.
+    let clients = roster.iter().rev().map(|client| start(plan, client, &shared));
+    let mut clients = clients.collect::<Result<Vec<_>>>()?;
+    clients.reverse();
 
     let mut samples = Vec::new();
     let mut watch = |until: f64| watch(&shared, &clients, until, &mut samples, &mut glance);
-    watch(plan.ramp_seconds)?;
+    watch(plan.history_seconds + plan.ramp_seconds)?;
     server.stats(true).context("the server gave no numbers")?;
     let (began, waited) = (shared.clock.now(), processor_wait());
     shared.enter(Phase::Measure);
-    watch(plan.ramp_seconds + plan.seconds)?;
+    watch(plan.all_seconds())?;
     shared.enter(Phase::Stop);
     let seconds = seconds(shared.clock.now(), began);
     let drive = server.stats(false).context("the server gave no numbers")?;
     let waited = processor_wait().saturating_sub(waited) as f64 / 1e9 / seconds;
     let utilisation = drive.utilisation_ppm() as f64 / 1e6;
 
-    let mut finished = Vec::new();
-    for client in clients {
-        let got = client.thread.join().map_err(|_| anyhow!("client {} panicked", client.name))?;
-        let got = got.with_context(|| format!("client {} failed", client.name))?;
-        finished.push((client.name, client.work, got));
-    }
+    let finished = clients.into_iter().map(finish).collect::<Result<Vec<_>>>()?;
     server.stop().context("the server did not stop well")?;
     let measured =
         Measured { seconds, utilisation, processor_wait: waited, promised: plan.promised, samples };
@@ -66,22 +72,23 @@ fn seconds(now: Instant, began: Instant) -> f64 {
     now.since(began).0 as f64 / 1e9
 }
 
-/// Starts the clients, as the article does: the others first, then the target. The target comes first in
-/// what is returned.
-fn start(plan: &Plan, socket: &Path, shared: &Arc<Shared>) -> Result<Vec<Running>> {
-    let mut running = Vec::new();
-    for client in plan.roster().into_iter().rev() {
-        let live = Arc::new(AtomicU64::new(0));
-        let (name, work, socket) = (client.name.clone(), client.work, socket.to_path_buf());
-        let (shared, counter) = (Arc::clone(shared), Arc::clone(&live));
-        let thread = thread::Builder::new()
-            .name(name.clone())
-            .spawn(move || client::run(&socket, &name, work, &shared, &counter))
-            .context("no thread for a client")?;
-        running.push(Running { name: client.name, work, live, thread });
-    }
-    running.reverse();
-    Ok(running)
+/// Starts one client.
+fn start(plan: &Plan, client: &PlannedClient, shared: &Arc<Shared>) -> Result<Running> {
+    let live = Arc::new(AtomicU64::new(0));
+    let (name, work, socket) = (client.name.clone(), client.work, plan.socket.clone());
+    let (shared, counter) = (Arc::clone(shared), Arc::clone(&live));
+    let thread = thread::Builder::new()
+        .name(name.clone())
+        .spawn(move || client::run(&socket, &name, work, &shared, &counter))
+        .context("no thread for a client")?;
+    Ok(Running { name: client.name.clone(), work, live, thread })
+}
+
+/// Waits for a client that was told to stop.
+fn finish(client: Running) -> Result<(String, Work, Got)> {
+    let got = client.thread.join().map_err(|_| anyhow!("client {} panicked", client.name))?;
+    let got = got.with_context(|| format!("client {} failed", client.name))?;
+    Ok((client.name, client.work, got))
 }
 
 /// Looks at the counters until `until` seconds after the start, or a client ends too early.
