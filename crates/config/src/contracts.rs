@@ -17,6 +17,7 @@
 //! min = "10MB/s"                      # guaranteed; admitted only if the drive can keep it
 //! weight = 300                        # 1 to 1000: share of what is left
 //! max = { read = "50MB/s", write = "50MB/s", read_iops = 5000 }   # or one rate for both
+//! low = { read = "10MB/s", latency = "100us", idle = "1ms" } # for throttle-low, instead of min
 //! latency = "2ms"
 //! class = "best-effort"               # realtime, best-effort, idle
 //!
@@ -47,7 +48,7 @@ use iofair_core::controller::Stack;
 use crate::{ConfigError, Source};
 
 // Experiments spell classes and ceilings the same way.
-pub use raw::{ClassName, Max};
+pub use raw::{ClassName, Low, Max};
 
 /// A contract file that passed every check which needs no drive.
 #[derive(Clone, Debug)]

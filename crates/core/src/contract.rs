@@ -40,11 +40,25 @@ impl Limits {
     }
 }
 
+/// Low limits of `throttle-low`: what a group gets at least while others want the drive too.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Low {
+    /// The limits; none at all: the contract's `min`, in both directions.
+    pub limits: Limits,
+    /// How much longer than usual a request of the group may take before that counts as bad; `None`:
+    /// the policy's parameter.
+    pub latency: Option<Nanos>,
+    /// Mean think time above which the group counts as idle; `None`: the policy's parameter.
+    pub idle: Option<Nanos>,
+}
+
 /// One group's contract.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Contract {
-    /// Guaranteed bytes a second; also the low limit of `throttle-low`.
+    /// Guaranteed bytes a second; also the low limit of `throttle-low` if `low` has none.
     pub min: Option<u64>,
+    /// Low limits.
+    pub low: Low,
     /// Share of what is left among siblings, [`WEIGHT_MIN`] to [`WEIGHT_MAX`].
     pub weight: u32,
     /// Ceilings.
@@ -59,10 +73,21 @@ impl Default for Contract {
     fn default() -> Self {
         Self {
             min: None,
+            low: Low::default(),
             weight: WEIGHT_DEFAULT,
             max: Limits::default(),
             latency: None,
             class: Class::default(),
+        }
+    }
+}
+
+impl Contract {
+    /// The low limits: those written, else the minimum in both directions.
+    pub fn low_limits(&self) -> Limits {
+        match self.min {
+            Some(min) if self.low.limits == Limits::default() => Limits::both(min),
+            _ => self.low.limits,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use iofair_core::contract::{Contract, Limits, Rate, WEIGHT_MAX, WEIGHT_MIN};
+use iofair_core::contract::{Contract, Limits, Low, Rate, WEIGHT_MAX, WEIGHT_MIN};
 use iofair_core::controller::{Stack, StackError};
 use iofair_core::params::ParameterError;
 use iofair_core::unit::{SECTOR_BYTES, parse_bytes};
@@ -197,12 +197,19 @@ fn contract(source: &Source, group: &raw::Group) -> Result<Contract, ConfigError
         check_max(limits, min)
             .map_err(|(message, allowed)| source.error(max.span(), message).allowed(allowed))?;
     }
+    let mut low = Low::default();
+    if let Some(written) = &group.low {
+        low = written.get_ref().0;
+        check_low(&low, min)
+            .map_err(|(message, allowed)| source.error(written.span(), message).allowed(allowed))?;
+    }
     if let Some(latency) = group.latency.as_ref().filter(|l| l.get_ref().nanos().0 == 0) {
         let message = "a latency of nothing";
         return Err(source.error(latency.span(), message).allowed("more than 0ms"));
     }
     Ok(Contract {
         min,
+        low,
         weight,
         max: limits,
         latency: group.latency.as_ref().map(|latency| latency.get_ref().nanos()),
@@ -227,6 +234,21 @@ fn check_max(limits: Limits, min: Option<u64>) -> Result<(), (String, String)> {
         }
         _ => Ok(()),
     }
+}
+
+/// What is wrong with low limits, and what is allowed.
+fn check_low(low: &Low, min: Option<u64>) -> Result<(), (&'static str, &'static str)> {
+    let mut all = low.limits.bytes_per_s.iter().chain(&low.limits.iops).flatten().peekable();
+    if all.peek().is_none() && min.is_none() {
+        return Err(("no limit in it", "read, write, read_iops, write_iops, or a min beside it"));
+    }
+    if all.any(|limit| *limit == 0) {
+        return Err(("a guarantee of nothing", "more than 0"));
+    }
+    if [low.latency, low.idle].iter().flatten().any(|time| time.0 == 0) {
+        return Err(("a threshold of nothing", "more than 0us"));
+    }
+    Ok(())
 }
 
 fn volumes(

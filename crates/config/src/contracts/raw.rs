@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::marker::PhantomData;
 
-use iofair_core::contract::{Limits, WEIGHT_DEFAULT};
+use iofair_core::contract::{self, Limits, WEIGHT_DEFAULT};
 use iofair_core::group::Class;
 use iofair_core::unit::parse_rate;
 use serde::Deserialize;
-use serde::de::{self, MapAccess, Visitor, value::MapAccessDeserializer};
+use serde::de::{self, Expected, MapAccess, Visitor, value::MapAccessDeserializer};
 
 use crate::Spanned;
 use crate::units::{Bytes, Rate, Scalar, Time};
@@ -52,6 +53,7 @@ pub(super) struct Group {
     #[serde(default = "default_weight")]
     pub(super) weight: Spanned<i64>,
     pub(super) max: Option<Spanned<Max>>,
+    pub(super) low: Option<Spanned<Low>>,
     pub(super) latency: Option<Spanned<Time>>,
     #[serde(default)]
     pub(super) class: ClassName,
@@ -100,6 +102,10 @@ impl ClassName {
 #[derive(Clone, Copy, Debug)]
 pub struct Max(pub Limits);
 
+/// One rate for both directions, or a table of limits and thresholds.
+#[derive(Clone, Copy, Debug)]
+pub struct Low(pub contract::Low);
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct MaxTable {
@@ -109,38 +115,73 @@ struct MaxTable {
     write_iops: Option<u64>,
 }
 
-struct MaxVisitor;
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LowTable {
+    read: Option<Rate>,
+    write: Option<Rate>,
+    read_iops: Option<u64>,
+    write_iops: Option<u64>,
+    latency: Option<Time>,
+    idle: Option<Time>,
+}
 
-impl<'de> Visitor<'de> for MaxVisitor {
-    type Value = Max;
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a rate such as \"10MB/s\", or a table { read, write, read_iops, write_iops }")
+impl From<Limits> for Max {
+    fn from(limits: Limits) -> Self {
+        Self(limits)
     }
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Max, E> {
-        let wrong = |_| E::custom(format_args!("\"{text}\" is not right, expected {}", Expected));
-        parse_rate(text).map(|rate| Max(Limits::both(rate))).map_err(wrong)
+}
+impl From<MaxTable> for Max {
+    fn from(table: MaxTable) -> Self {
+        let bytes_per_s = [table.read, table.write].map(|rate| rate.map(|rate| rate.0));
+        Self(Limits { bytes_per_s, iops: [table.read_iops, table.write_iops] })
     }
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Max, A::Error> {
-        let table = MaxTable::deserialize(MapAccessDeserializer::new(map))?;
-        let bytes = |rate: Option<Rate>| rate.map(|rate| rate.0);
-        Ok(Max(Limits {
-            bytes_per_s: [bytes(table.read), bytes(table.write)],
-            iops: [table.read_iops, table.write_iops],
-        }))
+}
+impl From<Limits> for Low {
+    fn from(limits: Limits) -> Self {
+        Self(contract::Low { limits, ..contract::Low::default() })
+    }
+}
+impl From<LowTable> for Low {
+    fn from(table: LowTable) -> Self {
+        let bytes_per_s = [table.read, table.write].map(|rate| rate.map(|rate| rate.0));
+        Self(contract::Low {
+            limits: Limits { bytes_per_s, iops: [table.read_iops, table.write_iops] },
+            latency: table.latency.map(|time| time.0),
+            idle: table.idle.map(|time| time.0),
+        })
     }
 }
 
-/// What [`MaxVisitor`] accepts, in words.
-struct Expected;
+/// Reads a rate or a table `T`; `0` says what keys the table may have.
+struct LimitsVisitor<V, T>(&'static str, PhantomData<(V, T)>);
 
-impl fmt::Display for Expected {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        MaxVisitor.expecting(f)
+impl<'de, V: From<Limits> + From<T>, T: Deserialize<'de>> Visitor<'de> for LimitsVisitor<V, T> {
+    type Value = V;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a rate such as \"10MB/s\", or a table {{ {} }}", self.0)
+    }
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<V, E> {
+        let rate = parse_rate(text).map_err(|_| {
+            let expected: &dyn Expected = &self;
+            E::custom(format_args!("\"{text}\" is not right, expected {expected}"))
+        })?;
+        Ok(Limits::both(rate).into())
+    }
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<V, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map)).map(V::from)
     }
 }
 
 impl<'de> Deserialize<'de> for Max {
     fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(MaxVisitor)
+        let keys = "read, write, read_iops, write_iops";
+        deserializer.deserialize_any(LimitsVisitor::<Self, MaxTable>(keys, PhantomData))
+    }
+}
+impl<'de> Deserialize<'de> for Low {
+    fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let keys = "read, write, read_iops, write_iops, latency, idle";
+        deserializer.deserialize_any(LimitsVisitor::<Self, LowTable>(keys, PhantomData))
     }
 }

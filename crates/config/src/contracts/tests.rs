@@ -1,6 +1,7 @@
 //! One bad file a rule: the line that is blamed and the words that say what is allowed.
 
 use super::*;
+use iofair_core::contract::Limits;
 use iofair_core::group::Class;
 use iofair_core::time::Nanos;
 
@@ -66,6 +67,38 @@ fn back_ends_are_read() {
     assert_eq!(back("emulated:plextor-px256m5s:b"), Back::Emulated("plextor-px256m5s:b".into()));
     assert_eq!(back("file:pool.img"), Back::File("pool.img".into()));
     assert_eq!(back("/dev/nvme0n1"), Back::File("/dev/nvme0n1".into()));
+}
+
+/// Goal: low limits are read in all their forms, stand back for nothing but themselves, and bad ones are
+/// refused. Method: one group a form.
+#[test]
+fn low_limits_are_read() {
+    let group = |keys: &str| {
+        let file =
+            "[drive]\nback = \"memory:1GiB\"\nstack = \"none-none\"\n[[group]]\nname = \"a\"\n";
+        let contracts = Contracts::parse("low.toml", &format!("{file}{keys}"))?;
+        Ok::<_, ConfigError>(contracts.groups[0].contract.clone())
+    };
+    let minimum = group("min = \"10MB/s\"").expect("a minimum");
+    assert_eq!(minimum.low_limits(), Limits::both(10_000_000), "without low limits the minimum");
+    let both = group("min = \"10MB/s\"\nlow = \"5MB/s\"").expect("one rate");
+    assert_eq!(both.low_limits(), Limits::both(5_000_000));
+    let table = r#"low = { read = "20MB/s", write_iops = 30, latency = "200us", idle = "3ms" }"#;
+    let table = group(table).expect("a table");
+    assert_eq!(table.low_limits().bytes_per_s, [Some(20_000_000), None]);
+    assert_eq!(table.low_limits().iops, [None, Some(30)]);
+    let thresholds = [200, 3000].map(|us| Some(Nanos::from_micros(us)));
+    assert_eq!([table.low.latency, table.low.idle], thresholds);
+    for (keys, allowed) in [
+        ("low = {}", "or a min beside it"),
+        ("low = \"5\"", "read_iops"),
+        ("low = { read_iops = 0 }", "more than 0"),
+        ("low = { read_iops = 1, idle = \"0ms\" }", "more than 0us"),
+    ] {
+        let error = group(keys).expect_err(keys);
+        assert_eq!(error.line(), 6, "{error}");
+        assert!(error.allowed.as_deref().unwrap_or_default().contains(allowed), "{error}");
+    }
 }
 
 /// A line of `GOOD` replaced by a bad one; the line number blamed (0: that of the replaced line), words

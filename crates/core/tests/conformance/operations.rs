@@ -2,7 +2,7 @@
 //! fails. Clients, groups and commands are named by numbers that the runner folds onto those that
 //! exist, so that a list stays runnable whatever is cut out of it.
 
-use iofair_core::contract::{Contract, Limits};
+use iofair_core::contract::{Contract, Limits, Low};
 use iofair_core::controller::{PLUG_MAX, Setup};
 use iofair_core::group::{Class, Priority};
 use iofair_core::policy::DriveFacts;
@@ -205,6 +205,15 @@ impl<'a> Generator<'a> {
         };
         let min = rate(50_000, 50_000_000);
         let latency = rate(10_000, 50_000_000).map(Nanos);
-        Contract { min, weight: random.scale(1, 1000) as u32, max, latency, class: self.class() }
+        let low = Low {
+            limits: Limits {
+                bytes_per_s: [rate(50_000, 50_000_000), rate(50_000, 50_000_000)],
+                iops: [rate(10, 10_000), rate(10, 10_000)],
+            },
+            latency: rate(1_000, 50_000_000).map(Nanos),
+            idle: rate(1_000, 50_000_000).map(Nanos),
+        };
+        let weight = random.scale(1, 1000) as u32;
+        Contract { min, low, weight, max, latency, class: self.class() }
     }
 }

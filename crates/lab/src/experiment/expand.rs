@@ -3,7 +3,7 @@
 
 use iofair_config::units::{Bytes, Time};
 use iofair_config::{ConfigError, Source, Spanned};
-use iofair_core::contract::{Contract, Limits, WEIGHT_MAX, WEIGHT_MIN};
+use iofair_core::contract::{Contract, Limits, Low, WEIGHT_MAX, WEIGHT_MIN};
 use iofair_core::controller::Stack;
 use iofair_core::group::Priority;
 use iofair_core::time::Nanos;
@@ -420,6 +420,7 @@ fn named_group(source: &Source, group: &GroupFile) -> Result<GroupSpec, ConfigEr
         min: group.min,
         weight: group.weight,
         max: group.max,
+        low: group.low,
         latency: group.latency,
         ..ClientFile::default()
     };
@@ -441,6 +442,7 @@ fn client_contract(source: &Source, keys: &ClientFile) -> Result<Contract, Confi
     }
     contract.min = keys.min.map(|rate| rate.0);
     contract.latency = keys.latency.map(|time| time.0);
+    contract.low = keys.low.map_or_else(Low::default, |low| low.0);
     contract.max = keys.max.map_or_else(Limits::default, |max| max.0);
     Ok(contract)
 }

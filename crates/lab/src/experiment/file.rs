@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use iofair_config::Spanned;
-use iofair_config::contracts::{ClassName, Max};
+use iofair_config::contracts::{ClassName, Low, Max};
 use iofair_config::units::{Bytes, Rate, Scalar, Time};
 use serde::Deserialize;
 
@@ -148,6 +148,8 @@ pub struct GroupFile {
     pub weight: Option<u32>,
     /// Ceiling.
     pub max: Option<Max>,
+    /// Low limit.
+    pub low: Option<Low>,
     /// Latency wanted.
     pub latency: Option<Time>,
     /// Class among its siblings.
@@ -214,6 +216,8 @@ pub struct ClientFile {
     pub weight: Option<u32>,
     /// The group's ceiling.
     pub max: Option<Max>,
+    /// The group's low limit.
+    pub low: Option<Low>,
     /// The group's latency.
     pub latency: Option<Time>,
 }
@@ -244,6 +248,7 @@ impl ClientFile {
             min: a.min.or(b.min),
             weight: a.weight.or(b.weight),
             max: a.max.or(b.max),
+            low: a.low.or(b.low),
             latency: a.latency.or(b.latency),
         }
     }
