@@ -2,7 +2,7 @@
 //!
 //! A contract is a guaranteed minimum, a share of what is left (`weight`), a ceiling (`max`), a latency
 //! and a class. [`admit`] checks the minimums of sibling groups against what the drive can do at its
-//! worst and turns them into weights (policies.md A20: `w_i` proportional to `r_i`, scaled to 1..1000).
+//! worst and turns them into weights (`w_i` proportional to `r_i`, scaled to 1..1000).
 
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -1,7 +1,7 @@
 //! The machines of the published experiments, as [`Host`] presets.
 //!
-//! Numbers that the measured rows identify come from drive-models.md (A.2 for the solid-state drives,
-//! B.2 for the disks). Where no row says anything, the field is marked "free": a plausible value
+//! Numbers that the measured rows identify are those whose residuals docs/drives.md
+//! prints. Where no row says anything, the field is marked "free": a plausible value
 //! that a reader may change.
 
 use iofair_core::time::Nanos;

@@ -43,7 +43,7 @@ pub struct GroupSpec {
 #[derive(Clone, Debug)]
 pub struct Host {
     /// From a completion to the same process' next direct or random request ("h" of
-    /// drive-models.md A, "host" of B).
+    /// docs/drives.md, the host rows).
     pub turnaround: Nanos,
     /// The same for writes ("hostw").
     pub turnaround_write: Nanos,
@@ -71,7 +71,7 @@ pub struct Host {
     pub layout: Layout,
 }
 
-/// In whose name dirty pages of buffered writers go to the drive (experiments.md 1.20).
+/// In whose name dirty pages of buffered writers go to the drive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Writeback {
     /// The flusher's own, in the root group, as with cgroup v1: neither limits nor weights of the
@@ -94,7 +94,7 @@ pub enum Layout {
     },
     /// ext3 of 2009: cold indirect blocks cost a read of their own; direct writes into holes are
     /// allocated in the order of writing, and the first touch of each 4 MiB piece costs one
-    /// synchronous random access (drive-models.md B, "HOST").
+    /// synchronous random access (docs/drives.md, the host rows).
     Ext3 {
         /// Thousandths of the drive before the first file.
         base_permille: u32,

@@ -4,7 +4,7 @@
 //! Many queues (one a client, one a direction) share the tree nodes of one [`Sorted`] arena; the arrival
 //! links lie in the pool. A queued request remembers its tree node in [`Requests::place`], so a policy
 //! that keeps its requests here must leave `place` alone. Whoever needs "at or after a position", the
-//! neighbours of a request, merging (policies.md A2 to A4) or the choice between two candidates by the
+//! neighbours of a request, merging or the choice between two candidates by the
 //! way of the head (A0: anticipatory, CFQ, BFQ) takes it from here.
 
 use core::cmp::Reverse;

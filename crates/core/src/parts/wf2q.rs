@@ -14,7 +14,7 @@
 //! Sources: Bennett and Zhang, "Hierarchical packet fair queueing algorithms" (1996), for WF2Q+ and its
 //! hierarchy; Checconi and Valente, "High throughput disk scheduling with fair bandwidth distribution"
 //! (2010), for budgets (B-WF2Q+); Linux `block/bfq-wf2q.c` for classes, the idle trees and the rules
-//! of back-shifting (policies.md A16). An entity lags its share by at most one budget of its own and one
+//! of back-shifting. An entity lags its share by at most one budget of its own and one
 //! of a competitor, and one request.
 //!
 //! How to use it (the owner is BFQ's policy, which decides budgets and when a queue expires):

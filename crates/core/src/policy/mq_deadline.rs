@@ -6,7 +6,7 @@
 //! `writes_starved` batches of reads at their cost; it starts where the direction's last one ended, or
 //! with the oldest request if that waited longer than `read_expire` or `write_expire`. The most
 //! urgent level goes first, and a level below gets nothing while one above has a request queued or at the
-//! drive; but a request that waited `prio_aging_expire` goes before all levels (policies.md A4: Linux
+//! drive; but a request that waited `prio_aging_expire` goes before all levels (Linux
 //! 7.0, `block/mq-deadline.c`).
 //!
 //! Everything but reads may use only `async_depth` tags.

@@ -1,7 +1,7 @@
 //! `none`: first come, first served.
 //!
 //! No scheduler at all: requests go to the drive in the order of their submission, as many as it
-//! takes, and the drive picks its own order among them (policies.md A1; the kernel's `none`). Merging
+//! takes, and the drive picks its own order among them (the kernel's `none`). Merging
 //! happens only in the plug.
 
 use alloc::boxed::Box;

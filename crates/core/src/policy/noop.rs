@@ -3,7 +3,7 @@
 //! Requests wait in the order of their arrival; one that touches a waiting one is merged into it. What
 //! leaves passes a *dispatch list* that is kept in the order of a head that sweeps one way: the requests
 //! at or after the boundary (the end of what went to the drive last) upwards, then those before it
-//! upwards, and never a read past a write or a write past a read (policies.md A2: Linux 2.6.32,
+//! upwards, and never a read past a write or a write past a read (Linux 2.6.32,
 //! `block/noop-iosched.c` and the dispatch sort of `block/elevator.c`).
 //!
 //! There a driver that takes one request at a time finds one request in the list, so the sort only acts

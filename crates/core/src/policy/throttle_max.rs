@@ -28,7 +28,7 @@
 //! at once. `burst`: not blk-throttle but token buckets of our own, exact to the nanosecond: that much
 //! time's worth of the rate may be saved up, everything else is spaced evenly.
 //!
-//! *Source.* Linux `block/blk-throttle.c`, 4.18 (RHEL 8) and 7.0 (policies.md A11). *Where we differ*: the
+//! *Source.* Linux `block/blk-throttle.c`, 4.18 (RHEL 8) and 7.0. *Where we differ*: the
 //! root group may have a ceiling too; requests that pass the top leave in the order of their release,
 //! not reads first; the kernel pauses after 32 requests of one level to let others have the lock, which
 //! changes no order and is left out; where the kernel asks at each slice whether a request fits its

@@ -1,9 +1,8 @@
 //! Where a block lies on the platters, and how long the arm takes to get there.
 //!
 //! Zones of equal cylinder count, more blocks a track outside than inside; a track's first block is
-//! skewed against its neighbour's so that a track crossing loses a head switch and no revolution
-//! (drive-models.md B.1, GEOMETRY and SEEK). All times in integer nanoseconds; angles are times within
-//! one revolution.
+//! skewed against its neighbour's so that a track crossing loses a head switch and no revolution.
+//! All times in integer nanoseconds; angles are times within one revolution.
 
 use iofair_core::time::{Instant, Nanos};
 

@@ -1,6 +1,6 @@
 //! A hard disk: one arm, queued commands, read-ahead by stream, and a write-back cache.
 //!
-//! The structure is the simplest that fits the measured disks (drive-models.md B.1): zoned geometry and
+//! The structure is the simplest that fits the measured disks (docs/drives.md has the residuals): zoned geometry and
 //! a seek curve; a command that comes too late loses a revolution; the head reads on only after it has
 //! seen a stream three times; the next command is chosen when the arm gets free, nearest first with
 //! ageing or in order; writes are answered from memory and put on the platters, nearest first, when no

@@ -1,5 +1,5 @@
 //! How much may be dirty, and how long a writer pauses: the kernel's `balance_dirty_pages` in brief
-//! (policies.md A22; the idea is in Wu, "IO-less dirty throttling", 2010).
+//! (Linux `mm/page-writeback.c`; the idea is in Wu, "IO-less dirty throttling", 2010).
 //!
 //! Below the middle of background and limit nobody pauses. Above it, with `setpoint` half-way from
 //! there to the limit,

@@ -2,7 +2,7 @@
 //!
 //! The file is read in windows. Touching the first page of window w requests window w + 1; then the
 //! process waits for w if it has not come yet, copies it out call by call, and touches w + 1. So two
-//! windows are in flight while it waits and one while it copies (drive-models.md A.1, HOST). At the
+//! windows are in flight while it waits and one while it copies. At the
 //! end of the file it begins anew with an empty cache, as fio's `loops` with `invalidate` does.
 //!
 //! The calls on a window that is there cost no event each: see [`super::pace::Batch`].

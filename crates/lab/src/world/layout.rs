@@ -3,7 +3,7 @@
 //! `Contiguous` files are one piece each, side by side. `Ext3` files have one indirect block before each
 //! 1024 data blocks; a cold one must be read before its data. Files that start as holes are allocated in
 //! the order of writing, and the first touch of each 4 MiB of such a file costs one random access
-//! (drive-models.md B, "HOST": the only file model that explains the published 4 KiB random writers).
+//! (the only file model that explains the published 4 KiB random writers).
 
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;

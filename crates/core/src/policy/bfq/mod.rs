@@ -54,7 +54,7 @@
 //!
 //! **Source.** Checconi and Valente, "High throughput disk scheduling with fair bandwidth
 //! distribution" (2010); Valente and Avanzini, "Evolution of the BFQ storage-I/O scheduler" (2015);
-//! Linux `block/bfq-iosched.c` and `Documentation/block/bfq-iosched.rst`; policies.md A0, A16, A17.
+//! Linux `block/bfq-iosched.c` and `Documentation/block/bfq-iosched.rst`.
 //!
 //! **Where we differ.** Times are nanoseconds, not ticks. The budget counts as known after eleven
 //! slots (the kernel's average of 194 on a scale of 256). A search for somebody to inject looks at 32

@@ -238,7 +238,7 @@ impl Queue {
     }
 }
 
-/// The weight of a priority level (policies.md A16).
+/// The weight of a priority level (Linux `block/bfq-wf2q.c`).
 pub(super) fn level_weight(level: u8) -> u32 {
     (8 - u32::from(level.min(7))) * 10
 }
