@@ -14,6 +14,7 @@
 
 pub mod bfq;
 pub mod deadline;
+pub mod ioband;
 pub mod mq_deadline;
 pub mod none;
 pub mod noop;
@@ -185,6 +186,8 @@ pub static REGISTRY: &[&Row] = &[
     &bfq::ROW,
     &bfq::ROW_4_18,
     &throttle_max::ROW,
+    &ioband::ROW,
+    &ioband::ROW_RANGE,
 ];
 
 /// The row of this name or short name.
