@@ -77,11 +77,8 @@ pub enum Writeback {
     /// The flusher's own, in the root group, as with cgroup v1: neither limits nor weights of the
     /// writers' groups act on buffered writes.
     Root,
-    /// The writer's, as with cgroup v2.
+    /// The writer's: cgroup v2, or a writer that starts the writeback itself (fsync, FADV_DONTNEED).
     Owner,
-    /// The writer's when the stack has a throttle, the flusher's otherwise: what the 2018 article's
-    /// text describes (limits hold for buffered writers, weights do not reach them).
-    OwnerIfThrottled,
 }
 
 /// How files lie on the drive.

@@ -541,7 +541,6 @@ fn host_of(source: &Source, drive: &str, file: &HostFile) -> Result<Host, Config
         None => host.writeback,
         Some(WritebackName::Root) => Writeback::Root,
         Some(WritebackName::Owner) => Writeback::Owner,
-        Some(WritebackName::OwnerIfThrottled) => Writeback::OwnerIfThrottled,
     };
     Ok(host)
 }

@@ -132,8 +132,6 @@ pub enum WritebackName {
     Root,
     /// The writer's (cgroup v2).
     Owner,
-    /// The writer's when the stack has a throttle.
-    OwnerIfThrottled,
 }
 
 /// A group of its own, besides those that clients bring.

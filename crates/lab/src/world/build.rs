@@ -176,15 +176,10 @@ impl Flushers {
         controller: &mut Controller,
     ) -> Result<Self, RunError> {
         let mut this = Self { clients: Vec::new(), groups: Vec::new() };
-        let by_owner = match scenario.host.writeback {
-            Writeback::Root => false,
-            Writeback::Owner => true,
-            Writeback::OwnerIfThrottled => !scenario.stack.throttles.is_empty(),
-        };
         for spec in specs.iter().filter(|spec| writes_buffered(spec.client)) {
-            let name = match by_owner {
-                true => spec.client.group.as_str(),
-                false => "",
+            let name = match scenario.host.writeback {
+                Writeback::Owner => spec.client.group.as_str(),
+                Writeback::Root => "",
             };
             if !this.groups.iter().any(|known| known == name) {
                 let group = find_group(controller, name)?;
