@@ -1,5 +1,6 @@
 //! Pieces that policies share. A piece moves here when a second policy wants it, not before.
 
+pub mod anticipatory;
 pub mod deadline_queue;
 pub mod ewma;
 pub mod fifo;

@@ -12,6 +12,7 @@
 //! Adding a policy is one file beside this one, whose `//!` is its manual page, its `mod` line, and its
 //! row.
 
+pub mod anticipatory;
 pub mod bfq;
 pub mod deadline;
 pub mod ioband;
@@ -182,6 +183,7 @@ pub static REGISTRY: &[&Row] = &[
     &none::ROW,
     &noop::ROW,
     &deadline::ROW,
+    &anticipatory::ROW,
     &mq_deadline::ROW,
     &bfq::ROW,
     &bfq::ROW_4_18,
