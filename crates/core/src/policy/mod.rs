@@ -21,6 +21,7 @@ pub mod none;
 pub mod noop;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod throttle_low;
 pub mod throttle_max;
 
 use alloc::boxed::Box;
@@ -187,6 +188,7 @@ pub static REGISTRY: &[&Row] = &[
     &mq_deadline::ROW,
     &bfq::ROW,
     &bfq::ROW_4_18,
+    &throttle_low::ROW,
     &throttle_max::ROW,
     &ioband::ROW,
     &ioband::ROW_RANGE,

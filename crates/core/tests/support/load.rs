@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use iofair_core::contract::{Contract, Limits};
+use iofair_core::contract::{Contract, Limits, Low};
 use iofair_core::controller::{Completion, Controller, Setup, Stack, Submission};
 use iofair_core::group::{ClientId, GroupId, Priority};
 use iofair_core::policy::DriveFacts;
@@ -33,8 +33,8 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// `groups` groups with one client each, nothing submitted yet. `iops` is each group's ceiling;
-    /// far above what the drive does, a throttle counts and never holds.
+    /// `groups` groups with one client each, nothing submitted yet. `iops` is each group's ceiling and
+    /// low limit; far above what the drive does, a throttle counts and never holds.
     pub(crate) fn new(stack: Stack, groups: u32, iops: u64) -> Self {
         let facts = DriveFacts {
             rotational: false,
@@ -56,7 +56,8 @@ impl Load {
             hash: 0xcbf2_9ce4_8422_2325,
         };
         let max = Limits { bytes_per_s: [Some(iops * LENGTH.bytes()); 2], iops: [Some(iops); 2] };
-        let contract = Contract { max, ..Contract::default() };
+        let low = Low { limits: max, ..Low::default() };
+        let contract = Contract { max, low, ..Contract::default() };
         for number in 0..groups {
             let name = format!("group-{number}");
             let (now, contract) = (this.now, contract.clone());
