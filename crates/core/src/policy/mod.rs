@@ -15,6 +15,7 @@
 pub mod anticipatory;
 pub mod bfq;
 pub mod deadline;
+pub mod io_throttle;
 pub mod ioband;
 pub mod mq_deadline;
 pub mod none;
@@ -192,6 +193,7 @@ pub static REGISTRY: &[&Row] = &[
     &throttle_max::ROW,
     &ioband::ROW,
     &ioband::ROW_RANGE,
+    &io_throttle::ROW,
 ];
 
 /// The row of this name or short name.
