@@ -38,7 +38,7 @@ docs: ## write the generated pages under docs/ anew
 
 bench: ## ratios against peers, measured in one run; writes docs/performance.md
 	@scripts/setup bench
-	cargo bench --workspace
+	IOFAIR_BENCH_PAGE="$(CURDIR)/docs/performance.md" cargo bench --locked --workspace --bench '*'
 
 reproduce: ## the published experiments, in virtual time; writes docs/reproduction.md
 	@scripts/setup demo

@@ -1,10 +1,14 @@
 //! The repository's own rules, as ordinary tests. Each rule looks at files and returns complaints; each
 //! has a canary, a made-up file that it must complain about.
 
+#[path = "tidy/bench.rs"]
+mod bench;
 #[path = "tidy/files.rs"]
 mod files;
 #[path = "tidy/licences.rs"]
 mod licences;
+#[path = "../../core/tests/support/page.rs"]
+mod page;
 #[path = "tidy/registry.rs"]
 mod registry;
 #[path = "tidy/rooms.rs"]

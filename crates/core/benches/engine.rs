@@ -3,13 +3,15 @@
 //! 100,000 active groups.
 //!
 //! `cargo bench -p iofair-core` prints a table, `-- --json` JSON, `-- NAME...` only these stacks. Times are
-//! the median and the fastest of many short rounds; the fastest, which a busy machine disturbs least, is also
-//! given as a ratio to two bare queues measured in the same run: a `VecDeque`, and a fair queue on a `BinaryHeap` (start-time fair queueing: no limits, no time, no
-//! merging, no accounting). Under `cargo test` it runs small and prints the hashes of the order of
-//! service, which say that the same work was done.
+//! the median of many short rounds, in processor time, because machines are shared; ratios compare the
+//! fastest rounds with two bare queues measured in the same run: a `VecDeque`, and a fair queue on a `BinaryHeap`
+//! (start-time fair queueing: no limits, no time, no merging, no accounting). Under `cargo test` it runs
+//! small. The hashes of the order of service say that the same work was done.
 
 #[path = "../tests/support/load.rs"]
 mod load;
+#[path = "../tests/support/page.rs"]
+mod page;
 #[path = "../tests/support/stacks.rs"]
 mod stacks;
 
@@ -17,8 +19,9 @@ use std::alloc::System;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::hint::black_box;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use cpu_time::ThreadTime;
 use iofair_core::controller::Stack;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -31,6 +34,18 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 const FAR: u64 = 1_000_000;
 /// A ceiling that always holds.
 const NEAR: u64 = 50;
+/// Rounds of one measurement end after this time, so that slow policies do not hold up the run.
+const TIME_MAX: Duration = Duration::from_millis(300);
+/// But not before so many.
+const ROUNDS_MIN: usize = 5;
+
+/// Aims in nanoseconds with 1,000 groups: a stack and its bound.
+const NANOS_AIMS: [(&str, f64); 3] =
+    [("none-none", 40.0), ("none-bfq", 250.0), ("prop-bfq", 250.0)];
+/// Aims for memory: bytes a group of `prop-bfq`, bytes a queued request, and all of 100,000 groups.
+const GROUP_AIM: usize = 4 << 10;
+const REQUEST_AIM: usize = 256;
+const ALL_AIM: usize = 1 << 30;
 
 /// How much to do.
 struct Size {
@@ -47,9 +62,7 @@ struct Measured {
     stack: String,
     groups: u32,
     nanos: Rounds,
-    queue: Rounds,
-    heap: Rounds,
-    allocations: f64,
+    allocations: u64,
     group_bytes: usize,
     request_bytes: usize,
     hash: u64,
@@ -65,11 +78,13 @@ struct Rounds {
 /// Times `rounds` rounds.
 fn timed(size: &Size, mut round: impl FnMut(u64)) -> Rounds {
     let one = |_| {
-        let start = Instant::now();
+        let start = ThreadTime::now();
         round(size.requests);
         start.elapsed().as_nanos() as f64 / size.requests as f64
     };
-    let mut rounds: Vec<f64> = (0..size.rounds).map(one).collect();
+    let began = Instant::now();
+    let more = |done: usize| done < ROUNDS_MIN || began.elapsed() < TIME_MAX;
+    let mut rounds: Vec<f64> = (0..size.rounds).take_while(|done| more(*done)).map(one).collect();
     rounds.sort_by(f64::total_cmp);
     Rounds { median: rounds[rounds.len() / 2], fastest: rounds[0] }
 }
@@ -120,21 +135,19 @@ fn measure(name: &str, groups: u32, size: &Size) -> Measured {
     let request_bytes = second_half / (Load::outstanding(groups) as usize / 2);
     let group_bytes = first_half.saturating_sub(second_half) / groups as usize;
     load.run(2 * u64::from(Load::outstanding(groups)) + size.requests);
-    let region = Region::new(ALLOCATOR);
+    let hash = load.hash;
     let nanos = timed(size, |requests| load.run(requests));
+    let region = Region::new(ALLOCATOR);
+    load.run(size.requests);
     let change = region.change();
-    // The list of rounds is the one allocation that is ours.
-    let allocations = (change.allocations + change.reallocations).saturating_sub(1);
     Measured {
         stack: name.to_string(),
         groups,
         nanos,
-        queue: bare_queue(groups, size),
-        heap: fair_heap(groups, size),
-        allocations: allocations as f64 / (size.rounds as u64 * size.requests) as f64,
+        allocations: (change.allocations + change.reallocations) as u64,
         group_bytes,
         request_bytes,
-        hash: load.hash,
+        hash,
     }
 }
 
@@ -147,56 +160,91 @@ fn names() -> Vec<String> {
     names
 }
 
-fn print_table(rows: &[Measured]) {
-    println!(
-        "{:<24} {:>7} {:>7} {:>7} {:>8} {:>7} {:>9} {:>8} {:>9}  {:<16}",
-        "stack",
-        "groups",
-        "ns",
-        "fastest",
-        "x queue",
-        "x heap",
-        "allocs",
-        "B/group",
-        "B/request",
-        "hash"
-    );
-    for row in rows {
-        println!(
-            "{:<24} {:>7} {:>7.1} {:>7.1} {:>8.1} {:>7.2} {:>9.6} {:>8} {:>9}  {:016x}",
-            row.stack,
-            row.groups,
-            row.nanos.median,
-            row.nanos.fastest,
-            row.nanos.fastest / row.queue.fastest,
-            row.nanos.fastest / row.heap.fastest,
-            row.allocations,
-            row.group_bytes,
-            row.request_bytes,
-            row.hash
-        );
+/// What bare queues take, by number of groups: a queue and a fair heap.
+type Bare = Vec<[Rounds; 2]>;
+
+/// The section of the page: a row a stack, then the aims.
+fn report(rows: &[Vec<Measured>], bare: &Bare, size: &Size) -> String {
+    let most = size.groups[size.groups.len() - 1];
+    let grouped = size.groups.iter().map(|groups| format!("ns, {groups}"));
+    let ratio = format!("x heap, {most}");
+    let mut head = vec!["stack".to_owned()];
+    head.extend(grouped);
+    head.extend([&*ratio, "allocations", "B a group", "B a request"].map(String::from));
+    let line = |row: &Vec<Measured>| {
+        let last = &row[row.len() - 1];
+        let heap = bare[bare.len() - 1][1];
+        let mut cells = vec![last.stack.clone()];
+        cells.extend(row.iter().map(|one| format!("{:.0}", one.nanos.median)));
+        cells.push(format!("{:.2}", last.nanos.fastest / heap.fastest));
+        cells.push(row.iter().map(|one| one.allocations).sum::<u64>().to_string());
+        cells.extend([last.group_bytes.to_string(), last.request_bytes.to_string()]);
+        cells
+    };
+    let mut lines: Vec<_> = rows.iter().map(line).collect();
+    for (kind, name) in ["(a bare `VecDeque`)", "(a bare fair heap)"].iter().enumerate() {
+        let mut cells = vec![(*name).to_owned()];
+        cells.extend(bare.iter().map(|both| format!("{:.1}", both[kind].median)));
+        cells.resize(head.len(), String::new());
+        lines.push(cells);
     }
+    let head: Vec<&str> = head.iter().map(String::as_str).collect();
+    let hash = rows.iter().flatten().fold(0, |hash: u64, row| hash.rotate_left(1) ^ row.hash);
+    let (table, aims) = (page::table(&head, &lines), page::table(page::AIMS, &aims(rows, size)));
+    format!("{table}\nHash of all orders of service: {hash:016x}.\n\n{aims}")
 }
 
-fn print_json(rows: &[Measured]) {
-    let line = |row: &Measured| {
+fn aims(rows: &[Vec<Measured>], size: &Size) -> Vec<Vec<String>> {
+    let mut aims = Vec::new();
+    let all = || rows.iter().flatten();
+    for (stack, bound) in NANOS_AIMS {
+        for row in all().filter(|row| row.stack == stack && row.groups == 1_000) {
+            let nanos = row.nanos.median;
+            let what = format!("`{stack}` with 1,000 groups: under {bound} ns");
+            aims.push(page::aim(what, format!("{nanos:.0} ns"), nanos < bound));
+        }
+    }
+    let allocations: u64 = all().map(|row| row.allocations).sum();
+    let found = format!("{allocations} in {} requests a row", size.requests);
+    aims.push(page::aim("no allocation a request once warm", found, allocations == 0));
+    let most = size.groups[size.groups.len() - 1];
+    for row in all().filter(|row| row.stack == "prop-bfq" && row.groups == most) {
+        let bytes = row.group_bytes;
+        let what = format!("`prop-bfq`: under {GROUP_AIM} B a group, of {most}");
+        aims.push(page::aim(what, format!("{bytes} B"), bytes < GROUP_AIM));
+        let outstanding = Load::outstanding(most);
+        let all = bytes * most as usize + row.request_bytes * outstanding as usize;
+        let what = format!("`prop-bfq`: {most} groups with {outstanding} requests under 1 GiB");
+        aims.push(page::aim(what, format!("{} MiB", all >> 20), all < ALL_AIM));
+    }
+    let large = all().filter(|row| row.groups == most);
+    if let Some(row) = large.max_by_key(|row| row.request_bytes) {
+        let (stack, bytes) = (&row.stack, row.request_bytes);
+        let what = format!("under {REQUEST_AIM} B a queued request, with {most} groups");
+        aims.push(page::aim(what, format!("{bytes} B (`{stack}`)"), bytes <= REQUEST_AIM));
+    }
+    aims
+}
+
+fn print_json(rows: &[Vec<Measured>], bare: &Bare) {
+    let line = |(row, bare): (&Measured, &[Rounds; 2])| {
         format!(
             "{{\"stack\":\"{}\",\"groups\":{},\"nanos\":{:.1},\"nanos_min\":{:.1},\
-             \"queue_nanos_min\":{:.1},\"heap_nanos_min\":{:.1},\"allocations\":{},\"group_bytes\":{},\"request_bytes\":{},\
-             \"hash\":\"{:016x}\"}}",
+             \"queue_nanos_min\":{:.1},\"heap_nanos_min\":{:.1},\"allocations\":{},\
+             \"group_bytes\":{},\"request_bytes\":{},\"hash\":\"{:016x}\"}}",
             row.stack,
             row.groups,
             row.nanos.median,
             row.nanos.fastest,
-            row.queue.fastest,
-            row.heap.fastest,
+            bare[0].fastest,
+            bare[1].fastest,
             row.allocations,
             row.group_bytes,
             row.request_bytes,
             row.hash
         )
     };
-    let lines: Vec<_> = rows.iter().map(line).collect();
+    let lines: Vec<_> = rows.iter().flat_map(|row| row.iter().zip(bare).map(line)).collect();
     println!("{{\"engine\":[\n{}\n]}}", lines.join(",\n"));
 }
 
@@ -204,14 +252,21 @@ fn main() {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let size = if arguments.iter().any(|a| a == "--bench") { FULL } else { SMALL };
     let wanted: Vec<_> = arguments.iter().filter(|a| !a.starts_with('-')).collect();
+    let both = |groups: &u32| [bare_queue(*groups, &size), fair_heap(*groups, &size)];
+    let bare: Bare = size.groups.iter().map(both).collect();
     let mut rows = Vec::new();
     for name in names() {
         if wanted.is_empty() || wanted.iter().any(|wanted| **wanted == name) {
-            rows.extend(size.groups.iter().map(|groups| measure(&name, *groups, &size)));
+            eprintln!("engine: {name}");
+            let by_groups = size.groups.iter().map(|groups| measure(&name, *groups, &size));
+            rows.push(by_groups.collect::<Vec<_>>());
         }
     }
-    match arguments.iter().any(|a| a == "--json") {
-        true => print_json(&rows),
-        false => print_table(&rows),
+    if arguments.iter().any(|a| a == "--json") {
+        print_json(&rows, &bare);
+    } else if wanted.is_empty() {
+        page::publish("engine", &report(&rows, &bare, &size));
+    } else {
+        println!("{}", report(&rows, &bare, &size));
     }
 }

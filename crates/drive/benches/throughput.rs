@@ -1,11 +1,13 @@
 //! How many commands a second of processor time the models simulate.
 //!
-//! `cargo bench -p iofair-drive` prints commands a second, and pages, for each load, and a hash of all
+//! `cargo bench -p iofair-drive` prints a table: commands a second for each load, and a hash of all
 //! answers, which is the same on every machine. Without `--bench` (as `cargo test` calls it) each load
 //! runs small.
 
-use std::time::Instant as Clock;
+#[path = "../../core/tests/support/page.rs"]
+mod page;
 
+use cpu_time::ThreadTime;
 use iofair_core::request::{Flags, Operation};
 use iofair_core::time::Instant;
 use iofair_core::unit::Sectors;
@@ -50,7 +52,7 @@ fn measure(load: &Load, count: u64) -> (f64, u64) {
         let command = Command { id, operation: load.operation, flags: Flags::NONE, start, length };
         drive.submit(now, command);
     };
-    let began = Clock::now();
+    let began = ThreadTime::now();
     let (mut done, mut hash) = (Vec::new(), 0u64);
     for id in 0..load.depth {
         submit(&mut *drive, Instant::ZERO, id);
@@ -70,7 +72,7 @@ fn measure(load: &Load, count: u64) -> (f64, u64) {
 
 fn main() {
     let full = std::env::args().any(|argument| argument == "--bench");
-    let mut combined = 0u64;
+    let (mut combined, mut rows) = (0u64, Vec::new());
     for load in LOADS {
         let pages = load.kib.div_ceil(8);
         let count = if full { 4_000_000 / pages } else { 2_000 / pages };
@@ -82,14 +84,14 @@ fn main() {
         }
         seconds.sort_by(f64::total_cmp);
         let median = seconds[seconds.len() / 2];
-        println!(
-            "{:18} {:28} {:7.3} M commands/s {:8.1} ns a command {:9.0} MiB simulated a second",
-            load.drive,
-            load.name,
-            count as f64 / median / 1e6,
-            median * 1e9 / count as f64,
-            count as f64 * load.kib as f64 / 1024.0 / median,
-        );
+        rows.push(vec![
+            format!("{}, {}", load.drive, load.name),
+            format!("{:.2}", count as f64 / median / 1e6),
+            format!("{:.0}", median * 1e9 / count as f64),
+            format!("{:.0}", count as f64 * load.kib as f64 / median / f64::from(1 << 20)),
+        ]);
     }
-    println!("hash of all answers {combined:016x}");
+    let head = ["drive, load", "million commands/s", "ns a command", "GiB simulated/s"];
+    let table = page::table(&head, &rows);
+    page::publish("drives", &format!("{table}\nHash of all answers: {combined:016x}.\n"));
 }

@@ -1,14 +1,20 @@
 //! How fast the lab is: simulated I/Os a second on one core, for the workloads of the 2018 article's
-//! Figure 1 on the PLEXTOR, for each stack.
+//! Figure 1 on the PLEXTOR, for every stack that the table of policies gives.
 //!
 //! `cargo bench -p iofair-lab` prints a table, `-- --json` JSON, `-- NAME...` only these stacks. An I/O is a
 //! call as its process made it; drive requests a second stand beside it, because a sequential call of
-//! 4 KiB is a 64th of a request. Times are the fastest of five runs. Allocations are counted over the whole run, building it included.
-//! Under `cargo test` it runs small; the hashes say that the same work was done.
+//! 4 KiB is a 64th of a request. Times are processor time, the fastest of a few runs. Allocations are counted over the
+//! whole run, building it included. Under `cargo test` it runs small; the hashes say that the same work
+//! was done.
+
+#[path = "../../core/tests/support/page.rs"]
+mod page;
+#[path = "../../core/tests/support/stacks.rs"]
+mod stacks;
 
 use std::alloc::System;
-use std::time::Instant;
 
+use cpu_time::ThreadTime;
 use iofair_core::contract::{Contract, Limits};
 use iofair_core::controller::Stack;
 use iofair_core::group::Priority;
@@ -22,7 +28,10 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-const STACKS: &[&str] = &["none-none", "max-none", "prop-bfq-4.18", "prop-bfq"];
+/// Aims: simulated I/Os a second, and the resident size of the process in MiB.
+const IOS_AIM: f64 = 2e6;
+const RESIDENT_AIM: u64 = 100;
+
 /// Target and interferers.
 const WORKLOADS: &[(&str, Pattern, Pattern)] = &[
     ("random beside readers", Pattern::RandomRead, Pattern::SequentialRead),
@@ -83,7 +92,7 @@ fn figure_1(stack: Stack, target: Pattern, interferer: Pattern, seconds: u64) ->
 
 /// One line of the table.
 struct Measured {
-    stack: &'static str,
+    stack: String,
     workload: &'static str,
     /// Of the whole run: calls are counted after the ramp, requests before too.
     calls_per_s: f64,
@@ -91,20 +100,18 @@ struct Measured {
     virtual_per_real: f64,
     allocations_per_request: f64,
     peak_kib: usize,
-    target_kb_per_s: u64,
-    total_mib_per_s: u64,
     hash: u64,
 }
 
 /// A run and its seconds.
 fn timed(scenario: &Scenario) -> (Outcome, f64) {
-    let start = Instant::now();
+    let start = ThreadTime::now();
     let outcome = simulate(scenario).expect("a good scenario");
     (outcome, start.elapsed().as_secs_f64())
 }
 
-fn measure(stack: &'static str, row: (&'static str, Pattern, Pattern), full: bool) -> Measured {
-    let (seconds, rounds) = if full { (20, 5) } else { (1, 1) };
+fn measure(stack: &str, row: (&'static str, Pattern, Pattern), full: bool) -> Measured {
+    let (seconds, rounds) = if full { (20, 3) } else { (1, 1) };
     let (workload, target, interferer) = row;
     let parsed = Stack::parse(stack).expect("checked before");
     let scenario = figure_1(parsed, target, interferer, seconds);
@@ -116,44 +123,58 @@ fn measure(stack: &'static str, row: (&'static str, Pattern, Pattern), full: boo
     let simulated = (scenario.ramp + scenario.time).0 as f64 / 1e9;
     let measured = outcome.time.0 as f64 / 1e9;
     let requests = outcome.simulated_requests as f64;
-    let drive = outcome.drive;
     Measured {
-        stack,
+        stack: stack.to_owned(),
         workload,
         calls_per_s: calls as f64 / measured * simulated / real,
         requests_per_s: requests / real,
         virtual_per_real: simulated / real,
         allocations_per_request: (change.allocations + change.reallocations) as f64 / requests,
         peak_kib: change.bytes_allocated / 1024,
-        target_kb_per_s: outcome.clients[INTERFERERS].bytes / 1024 / seconds,
-        total_mib_per_s: ((drive.read_bytes + drive.written_bytes) >> 20) / seconds,
         hash: outcome.trace_hash,
     }
 }
 
-fn print_table(rows: &[Measured]) {
-    println!(
-        "{:<14} {:<26} {:>11} {:>11} {:>7} {:>9} {:>7} {:>8} {:>6}  hash",
-        "stack", "workload", "I/Os /s", "requests /s", "x real", "allocs", "KiB", "target", "total"
-    );
-    for row in rows {
-        println!(
-            "{:<14} {:<26} {:>11.0} {:>11.0} {:>7.0} {:>9.5} {:>7} {:>8} {:>6}  {:016x}",
-            row.stack,
-            row.workload,
-            row.calls_per_s,
-            row.requests_per_s,
-            row.virtual_per_real,
-            row.allocations_per_request,
-            row.peak_kib,
-            row.target_kb_per_s,
-            row.total_mib_per_s,
-            row.hash
-        );
-    }
+/// The section of the page: a row a stack, then the aims.
+fn report(rows: &[Vec<Measured>]) -> String {
+    let line =
+        |row: &Vec<Measured>| {
+            let mut cells = vec![row[0].stack.clone()];
+            cells.extend(row.iter().map(|one| {
+                format!("{:.1} ({:.2})", one.calls_per_s / 1e6, one.requests_per_s / 1e6)
+            }));
+            let slowest = row.iter().map(|one| one.virtual_per_real).fold(f64::INFINITY, f64::min);
+            let most = row.iter().map(|one| one.allocations_per_request).fold(0.0, f64::max);
+            cells.extend([format!("{slowest:.0}"), format!("{most:.3}")]);
+            cells
+        };
+    let lines: Vec<_> = rows.iter().map(line).collect();
+    let mut head = vec!["stack"];
+    head.extend(rows[0].iter().map(|one| one.workload));
+    head.extend(["x real time", "allocations a request"]);
+    let all = || rows.iter().flatten();
+    let hash = all().fold(0, |hash: u64, row| hash.rotate_left(1) ^ row.hash);
+    let slowest = all().min_by(|a, b| a.calls_per_s.total_cmp(&b.calls_per_s));
+    let slowest = slowest.expect("there are rows");
+    let [peak, _] = page::resident_kib("self").map(|kib| kib >> 10);
+    let found = format!("{:.1} million (`{}`)", slowest.calls_per_s / 1e6, slowest.stack);
+    let aims = [
+        page::aim(
+            "Figure 1: 2 million simulated I/Os a second on a core, slowest row",
+            found,
+            slowest.calls_per_s >= IOS_AIM,
+        ),
+        page::aim(
+            format!("Figure 1: under {RESIDENT_AIM} MiB resident, all runs in one process"),
+            format!("{peak} MiB at most"),
+            peak < RESIDENT_AIM,
+        ),
+    ];
+    let (table, aims) = (page::table(&head, &lines), page::table(page::AIMS, &aims));
+    format!("{table}\nHash of all runs: {hash:016x}.\n\n{aims}")
 }
 
-fn print_json(rows: &[Measured]) {
+fn print_json(rows: &[Vec<Measured>]) {
     let line = |row: &Measured| {
         format!(
             "{{\"stack\":\"{}\",\"workload\":\"{}\",\"ios_per_s\":{:.0},\"requests_per_s\":{:.0},\
@@ -169,7 +190,7 @@ fn print_json(rows: &[Measured]) {
             row.hash
         )
     };
-    let lines: Vec<_> = rows.iter().map(line).collect();
+    let lines: Vec<_> = rows.iter().flatten().map(line).collect();
     println!("{{\"lab\":[\n{}\n]}}", lines.join(",\n"));
 }
 
@@ -177,14 +198,23 @@ fn main() {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let full = arguments.iter().any(|a| a == "--bench");
     let wanted: Vec<_> = arguments.iter().filter(|a| !a.starts_with('-')).collect();
+    let mut names = stacks::schedulers();
+    names.extend(stacks::throttles().iter().map(|throttle| format!("{throttle}-none")));
+    let workloads = if full { WORKLOADS } else { &WORKLOADS[..1] };
     let mut rows = Vec::new();
-    for stack in STACKS.iter().filter(|name| Stack::parse(name).is_ok()) {
-        if wanted.is_empty() || wanted.iter().any(|wanted| wanted == stack) {
-            rows.extend(WORKLOADS.iter().map(|row| measure(stack, *row, full)));
+    for stack in &names {
+        if wanted.is_empty() || wanted.contains(&stack) {
+            eprintln!("lab: {stack}");
+            let of = |row: &(&'static str, Pattern, Pattern)| measure(stack, *row, full);
+            rows.push(workloads.iter().map(of).collect::<Vec<_>>());
         }
     }
-    match arguments.iter().any(|a| a == "--json") {
-        true => print_json(&rows),
-        false => print_table(&rows),
+    assert!(!rows.is_empty(), "no such stack: {wanted:?}");
+    if arguments.iter().any(|a| a == "--json") {
+        print_json(&rows);
+    } else if wanted.is_empty() {
+        page::publish("lab", &report(&rows));
+    } else {
+        println!("{}", report(&rows));
     }
 }
