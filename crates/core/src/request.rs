@@ -322,6 +322,9 @@ impl Requests {
         let slot = &mut self.slots[id.0 as usize];
         (&mut slot.fifo_prev, &mut slot.fifo_next)
     }
+    pub(crate) fn fifo_prev(&self, id: RequestId) -> u32 {
+        self.slots[id.0 as usize].fifo_prev
+    }
     pub(crate) fn fifo_next(&self, id: RequestId) -> u32 {
         self.slots[id.0 as usize].fifo_next
     }

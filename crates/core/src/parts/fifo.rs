@@ -36,6 +36,10 @@ impl Fifo {
     pub const fn front(&self) -> Option<RequestId> {
         if self.head == NIL { None } else { Some(RequestId(self.head)) }
     }
+    /// The one that came last.
+    pub const fn back(&self) -> Option<RequestId> {
+        if self.tail == NIL { None } else { Some(RequestId(self.tail)) }
+    }
     /// Enters at the end.
     pub fn push_back(&mut self, requests: &mut Requests, id: RequestId) {
         let (prev, next) = requests.fifo_links(id);
@@ -78,6 +82,13 @@ impl Fifo {
             after => *requests.fifo_links(RequestId(after)).0 = before,
         }
         self.len -= 1;
+    }
+    /// The member that came before `id`.
+    pub fn previous(&self, requests: &Requests, id: RequestId) -> Option<RequestId> {
+        match requests.fifo_prev(id) {
+            NIL => None,
+            previous => Some(RequestId(previous)),
+        }
     }
     /// The member that came after `id`.
     pub fn next(&self, requests: &Requests, id: RequestId) -> Option<RequestId> {

@@ -17,6 +17,7 @@ pub mod bfq;
 pub mod deadline;
 pub mod io_throttle;
 pub mod ioband;
+pub mod kyber;
 pub mod mq_deadline;
 pub mod none;
 pub mod noop;
@@ -187,6 +188,7 @@ pub static REGISTRY: &[&Row] = &[
     &deadline::ROW,
     &anticipatory::ROW,
     &mq_deadline::ROW,
+    &kyber::ROW,
     &bfq::ROW,
     &bfq::ROW_4_18,
     &throttle_low::ROW,
