@@ -76,10 +76,6 @@ impl Habits {
     pub const fn idle_window(&self) -> bool {
         self.idle_window
     }
-    /// Nobody is left who could send another request.
-    pub fn close_window(&mut self) {
-        self.idle_window = false;
-    }
     /// For how long it is waited for at most.
     pub fn wait(&self, slice_idle: Nanos) -> Nanos {
         if self.distance.known_seeky() { slice_idle.min(SHORT) } else { slice_idle }

@@ -5,6 +5,7 @@ pub mod deadline_queue;
 pub mod ewma;
 pub mod fifo;
 pub mod habits;
+pub mod hw_tag;
 pub mod levels;
 pub mod meter;
 pub mod positions;

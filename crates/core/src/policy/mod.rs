@@ -14,6 +14,7 @@
 
 pub mod anticipatory;
 pub mod bfq;
+pub mod cfq;
 pub mod deadline;
 pub mod io_throttle;
 pub mod ioband;
@@ -191,6 +192,7 @@ pub static REGISTRY: &[&Row] = &[
     &kyber::ROW,
     &bfq::ROW,
     &bfq::ROW_4_18,
+    &cfq::ROW,
     &throttle_low::ROW,
     &throttle_max::ROW,
     &ioband::ROW,

@@ -1,0 +1,128 @@
+//! A request comes: what it says of its process, and whether its queue preempts the active one.
+
+use crate::group::Class;
+use crate::parts::sorted_fifo::{Entry, MergeRules, choose};
+use crate::policy::Context;
+use crate::request::{Flags, RequestId, Requests};
+use crate::unit::Sectors;
+
+use super::Cfq;
+use super::queue::QueueId;
+
+/// A longer request than one page needs no time to be merged with others.
+const PAGE: Sectors = Sectors(8);
+
+impl Cfq {
+    pub(super) fn on_submit(&mut self, cx: &mut Context<'_>, id: RequestId) {
+        self.check_wait(cx);
+        self.holds = false;
+        let queue = self.queue_for(cx, id);
+        self.enter(cx, queue, id);
+        self.observe_arrival(cx, queue, id);
+        if self.active == Some(queue) {
+            self.stop_waiting_for(cx, queue, id);
+        } else if let Some(rule) = self.preempts(cx, queue, id) {
+            self.preempt(cx, queue, rule);
+        }
+    }
+    fn enter(&mut self, cx: &mut Context<'_>, id: QueueId, request: RequestId) {
+        let entry = Entry { id: request, arrived: cx.now };
+        self.queues[id].list.insert(&mut self.sorted, cx.requests, entry);
+        self.queues[id].metadata += u32::from(cx.requests[request].flags.has(Flags::METADATA));
+        self.queued += 1;
+        self.remember_owner(request, id);
+        self.become_busy(cx.now, id);
+        self.prefer(cx.requests, id, request);
+    }
+    /// Makes a queued request the next one if it is better placed.
+    fn prefer(&mut self, requests: &Requests, id: QueueId, request: RequestId) {
+        let queue = &mut self.queues[id];
+        queue.next = Some(match queue.next {
+            Some(next) if next != request => {
+                choose(requests, (next, request), self.last_position, &self.settings.seek)
+            }
+            _ => request,
+        });
+        self.place(requests, id);
+    }
+    fn observe_arrival(&mut self, cx: &Context<'_>, id: QueueId, request: RequestId) {
+        if !self.queues[id].sync {
+            return;
+        }
+        let rules = self.settings.wait_rules(self.hw_tag.queues());
+        let (start, length) = (cx.requests[request].start, cx.requests[request].length);
+        self.queues[id].habits.on_request(cx.now, start, length, &rules);
+        self.note_seekiness(cx.now, id);
+    }
+    /// The active queue gets a request.
+    fn stop_waiting_for(&mut self, cx: &Context<'_>, id: QueueId, request: RequestId) {
+        let others = self.order.busy() > 1;
+        let queue = &mut self.queues[id];
+        if core::mem::take(&mut queue.waiting) {
+            self.wait_until = None;
+            // The original leaves a small request of the only queue until the submitter unplugs, which
+            // is at once, and lets it out even if the slice is over by then.
+            queue.must_dispatch = cx.requests[request].length <= PAGE && !others;
+        }
+    }
+
+    /// Does a request of another queue end the active slice, and by which rule?
+    fn preempts(&self, cx: &Context<'_>, id: QueueId, request: RequestId) -> Option<&'static str> {
+        let (queue, active) = (&self.queues[id], &self.queues[self.active?]);
+        let request = &cx.requests[request];
+        let real_time = |class| class == Class::RealTime;
+        if active.slice_used(cx.now) {
+            return Some("preempt: the active slice is over");
+        }
+        if queue.is_idle_class() {
+            return None;
+        }
+        if active.is_idle_class() {
+            return Some("preempt: the active queue is of the idle class");
+        }
+        if queue.sync && !active.sync {
+            return Some("preempt: synchronous over buffered writes");
+        }
+        if request.flags.has(Flags::METADATA) && active.metadata == 0 {
+            return Some("preempt: metadata");
+        }
+        if real_time(queue.priority.class) && !real_time(active.priority.class) {
+            return Some("preempt: real time");
+        }
+        let as_good = active.waiting && active.habits.is_close(self.last_position, request.start);
+        as_good.then_some("preempt: close to what is waited for")
+    }
+    fn preempt(&mut self, cx: &mut Context<'_>, id: QueueId, rule: &'static str) {
+        let subject = self.subject(id);
+        cx.decide(subject, rule, [self.order.busy() as u64, 0]);
+        self.expire(cx, rule, true);
+        self.put_first(cx.now, id);
+    }
+
+    /// Merges an incoming request into one that its client's queue holds.
+    pub(super) fn on_try_merge(&mut self, cx: &mut Context<'_>, id: RequestId) -> bool {
+        let Some(queue_id) = self.existing_queue_for(cx, id) else { return false };
+        let rules = MergeRules { front: true, max: cx.facts.max_request };
+        let queue = &mut self.queues[queue_id];
+        let merged = queue.list.try_merge(&mut self.sorted, cx.requests, id, rules);
+        let Some(merged) = merged else { return false };
+        self.holds = false;
+        if let Some(absorbed) = merged.absorbed {
+            self.queued -= 1;
+            queue.metadata -= u32::from(cx.requests[absorbed].flags.has(Flags::METADATA));
+            if queue.next == Some(absorbed) {
+                queue.next = Some(merged.into);
+            }
+        }
+        self.prefer(cx.requests, queue_id, merged.into);
+        true
+    }
+
+    /// The kernel has as many requests for buffered writes as for the rest; here they may use half.
+    pub(super) fn tags_for(class: crate::policy::TagClass, tags: u32) -> u32 {
+        match class {
+            crate::policy::TagClass::Async => (tags / 2).max(1),
+            _ => tags,
+        }
+    }
+}

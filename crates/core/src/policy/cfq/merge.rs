@@ -1,0 +1,125 @@
+//! Cooperation: processes that work close together, one request here and one there, would each be waited
+//! for in vain.
+//!
+//! When the active queue is empty and another one of its level would go on close to where the head is,
+//! that one is served at once. In 2.6.32 the two are also *merged*: the process with the smaller company
+//! sends its next requests to the other's queue, until that queue was seeky for a second and is split
+//! again. In 2.6.31 it is only jumped to, once, and then not again before its turn came in order.
+
+use crate::group::ClientId;
+use crate::parts::positions::{Marker, nearest};
+use crate::policy::Context;
+use crate::request::Requests;
+use crate::time::{Instant, Nanos};
+use crate::trace::Subject;
+
+use super::Cfq;
+use super::queue::QueueId;
+
+/// A shared queue that was seeky for longer is split (`CFQQ_COOP_TOUT`).
+const SPLIT_AFTER: Nanos = Nanos::from_secs(1);
+
+impl Cfq {
+    /// Puts a queue where its next request is.
+    pub(super) fn place(&mut self, requests: &Requests, id: QueueId) {
+        self.unplace(id);
+        let queue = &self.queues[id];
+        let Some(next) = queue.next.filter(|_| !queue.is_idle_class()) else { return };
+        let tree = &mut self.position_trees[usize::from(queue.level())];
+        let node = self.positions.insert(tree, requests[next].start, Marker(id.0));
+        self.queues[id].position = Some(node);
+    }
+    pub(super) fn unplace(&mut self, id: QueueId) {
+        let queue = &mut self.queues[id];
+        let level = queue.level();
+        if let Some(node) = queue.position.take() {
+            self.positions.remove(&mut self.position_trees[usize::from(level)], node);
+        }
+    }
+
+    /// Who would go on close to where the active queue was.
+    pub(super) fn close_cooperator(&self, active: QueueId) -> Option<QueueId> {
+        let queue = &self.queues[active];
+        if !queue.sync || queue.habits.seeky() {
+            return None;
+        }
+        let tree = &self.position_trees[usize::from(queue.level())];
+        let (distance, other) = nearest(&self.positions, tree, self.last_position, active.0)?;
+        let close = distance <= queue.habits.distance.reach();
+        let other = Some(QueueId(other)).filter(|_| close)?;
+        let theirs = &self.queues[other];
+        let free = self.settings.queue_merge || !theirs.jumped_to;
+        (theirs.sync && !theirs.habits.seeky() && free).then_some(other)
+    }
+    /// The service goes from one queue to a close one.
+    pub(super) fn follow_cooperator(&mut self, cx: &mut Context<'_>, from: QueueId, to: QueueId) {
+        if !self.settings.queue_merge {
+            self.queues[to].jumped_to = true;
+        } else if self.queues[from].merge_into.is_none() {
+            self.plan_merge(cx, from, to);
+        }
+    }
+    /// Two queues shall be one: whose processes are fewer go to the other's.
+    fn plan_merge(&mut self, cx: &mut Context<'_>, from: QueueId, mut to: QueueId) {
+        while let Some(further) = self.queues[to].merge_into {
+            if further == from {
+                return;
+            }
+            to = further;
+        }
+        let (ours, theirs) = (self.queues[from].owners, self.queues[to].owners);
+        if to == from || ours == 0 || theirs == 0 {
+            return;
+        }
+        let (from, to) = if theirs >= ours { (from, to) } else { (to, from) };
+        self.queues[from].merge_into = Some(to);
+        self.queues[to].merging += 1;
+        cx.decide(self.subject(from), "merge: will share", [u64::from(to.0), 0]);
+    }
+
+    /// A request of a client is about to enter its queue: the one that it shares, or shares no more.
+    pub(super) fn cooperate(
+        &mut self,
+        cx: &mut Context<'_>,
+        client: ClientId,
+        mut id: QueueId,
+    ) -> QueueId {
+        let queue = &mut self.queues[id];
+        let split = queue.shared && queue.seeky_since.is_some_and(|at| at + SPLIT_AFTER < cx.now);
+        if split {
+            cx.decide(Subject::Client(client), "merge: split", [u64::from(id.0), 0]);
+            if queue.owners > 1 {
+                return self.split_off(cx, client, id);
+            }
+            (queue.seeky_since, queue.shared, queue.client) = (None, false, Some(client));
+        }
+        if let Some(target) = self.queues[id].merge_into {
+            cx.decide(Subject::Client(client), "merge: shares", [u64::from(target.0), 0]);
+            self.clients[client.index()] = Some(target);
+            let shared = &mut self.queues[target];
+            (shared.shared, shared.client) = (true, None);
+            shared.owners += 1;
+            self.disown(cx, id, client);
+            id = target;
+        }
+        id
+    }
+    fn split_off(&mut self, cx: &mut Context<'_>, client: ClientId, id: QueueId) -> QueueId {
+        let think = self.queues[id].habits.think;
+        let priority = cx.groups.client(client).priority;
+        let own = self.make_client_queue(cx, client, priority);
+        // How it thinks is known of a process, where it reads only of a queue.
+        self.queues[own].habits.think = think;
+        self.disown(cx, id, client);
+        own
+    }
+    /// Since when a shared queue is seeky.
+    pub(super) fn note_seekiness(&mut self, now: Instant, id: QueueId) {
+        let queue = &mut self.queues[id];
+        if !queue.habits.seeky() {
+            queue.seeky_since = None;
+        } else if queue.shared {
+            queue.seeky_since.get_or_insert(now);
+        }
+    }
+}
