@@ -128,6 +128,7 @@ fn kind(kind: Kind) -> &'static str {
     match kind {
         Kind::Bool => "bool",
         Kind::Count => "count",
+        Kind::Percent => "percent",
         Kind::Time => "time",
         Kind::Bytes => "bytes",
         Kind::Rate => "rate",

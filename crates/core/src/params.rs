@@ -14,6 +14,8 @@ pub enum Kind {
     Bool,
     /// A plain number.
     Count,
+    /// A percentage with up to two decimals; the value is in hundredths.
+    Percent,
     /// A time; the value is in nanoseconds.
     Time,
     /// A size; the value is in bytes.
@@ -77,6 +79,9 @@ impl Parameter {
                 _ => return Err(refuse("true or false".to_string())),
             },
             Kind::Count => text.parse().map_err(|_| refuse("a whole number".to_string()))?,
+            Kind::Percent => {
+                unit::parse_percent(text).map_err(|e| refuse(e.allowed.to_string()))?
+            }
             Kind::Time => unit::parse_time(text).map_err(|e| refuse(e.allowed.to_string()))?.0,
             Kind::Bytes => unit::parse_bytes(text).map_err(|e| refuse(e.allowed.to_string()))?,
             Kind::Rate => unit::parse_rate(text).map_err(|e| refuse(e.allowed.to_string()))?,
@@ -92,6 +97,7 @@ impl Parameter {
         match self.kind {
             Kind::Bool => (value != 0).to_string(),
             Kind::Count => value.to_string(),
+            Kind::Percent => alloc::format!("{}.{:02}", value / 100, value % 100),
             Kind::Time => Nanos(value).to_string(),
             Kind::Bytes if value >= 1024 && value.is_multiple_of(1024) => {
                 alloc::format!("{}KiB", value / 1024)

@@ -107,6 +107,10 @@ pub struct Request {
     pub priority: Priority,
     /// When it was submitted to the engine.
     pub submitted: Instant,
+    /// When it had passed all throttles and asked for a tag; [`Instant::MAX`] before.
+    pub asked_tag: Instant,
+    /// When it got its tag; [`Instant::MAX`] before.
+    pub got_tag: Instant,
     /// When it was handed to the drive; [`Instant::MAX`] before.
     pub dispatched: Instant,
     /// Submission order over the whole engine; breaks every tie.

@@ -95,6 +95,8 @@ const SIZE_ALLOWED: &str =
 const RATE_ALLOWED: &str = "a rate such as \"10MB/s\" or \"400KiB/s\" (a size followed by /s)";
 const TIME_UNITS: &[(&str, u64)] =
     &[("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000), ("m", 60_000_000_000)];
+const PERCENT_UNITS: &[(&str, u64)] = &[("", 100), ("%", 100)];
+const PERCENT_ALLOWED: &str = "a percentage such as \"95\" or \"99.9%\"";
 const TIME_ALLOWED: &str = "a time such as \"8ms\" or \"1.5s\" (ns, us, ms, s, m)";
 
 /// Reads a size in bytes, such as `4KiB`; fractions of a byte are dropped.
@@ -113,6 +115,11 @@ pub fn parse_rate(text: &str) -> Result<u64, UnitError> {
 /// Reads a time, such as `8ms`.
 pub fn parse_time(text: &str) -> Result<Nanos, UnitError> {
     scaled(text, text, TIME_UNITS, TIME_ALLOWED).map(Nanos)
+}
+
+/// Reads a percentage in hundredths, such as `99.9`; what is finer is dropped.
+pub fn parse_percent(text: &str) -> Result<u64, UnitError> {
+    scaled(text, text, PERCENT_UNITS, PERCENT_ALLOWED)
 }
 
 fn scaled(
@@ -149,6 +156,7 @@ mod tests {
         assert_eq!(parse_rate("10MB/s"), Ok(10_000_000));
         assert_eq!(parse_time("8ms"), Ok(Nanos::from_millis(8)));
         assert_eq!(parse_time("0.5s"), Ok(Nanos::from_millis(500)));
+        assert_eq!((parse_percent("95"), parse_percent("99.95%")), (Ok(9500), Ok(9995)));
     }
 
     /// Goal: nonsense is refused and the message says what is allowed. Method: one bad text a rule.

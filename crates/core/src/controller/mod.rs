@@ -284,6 +284,8 @@ impl Controller {
             group: known.group,
             priority: known.priority,
             submitted: now,
+            asked_tag: Instant::MAX,
+            got_tag: Instant::MAX,
             dispatched: Instant::MAX,
             sequence: self.sequence,
             epoch,
@@ -323,7 +325,9 @@ impl Controller {
             }
             return;
         }
+        cx.requests[id].asked_tag = now;
         if self.tags.take_or_wait(cx.requests, &*self.scheduler, id) {
+            cx.requests[id].got_tag = now;
             self.scheduler.submit(&mut cx, id);
         } else {
             self.note(now, id, EventKind::WaitsForTag);
@@ -340,6 +344,7 @@ impl Controller {
         while self.tags.has_waiters() {
             let next = self.tags.next_waiter(&mut self.requests, &*self.scheduler);
             let Some(id) = next else { break };
+            self.requests[id].got_tag = now;
             self.scheduler.submit(&mut context!(self, now), id);
         }
     }

@@ -288,6 +288,8 @@ mod tests {
                 group: GroupId::ROOT,
                 priority: Priority::default(),
                 submitted: Instant::ZERO,
+                asked_tag: Instant::MAX,
+                got_tag: Instant::MAX,
                 dispatched: Instant::MAX,
                 sequence: self.made,
                 epoch: 0,

@@ -16,6 +16,7 @@ pub mod anticipatory;
 pub mod bfq;
 pub mod cfq;
 pub mod deadline;
+pub mod io_cost;
 pub mod io_throttle;
 pub mod ioband;
 pub mod kyber;
@@ -198,6 +199,7 @@ pub static REGISTRY: &[&Row] = &[
     &ioband::ROW,
     &ioband::ROW_RANGE,
     &io_throttle::ROW,
+    &io_cost::ROW,
 ];
 
 /// The row of this name or short name.

@@ -53,6 +53,8 @@ impl World {
             group: GroupId::ROOT,
             priority: Priority::default(),
             submitted: self.now,
+            asked_tag: Instant::MAX,
+            got_tag: Instant::MAX,
             dispatched: Instant::MAX,
             sequence: self.made,
             epoch: 0,

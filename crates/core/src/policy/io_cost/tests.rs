@@ -1,0 +1,8 @@
+//! The published rules by hand, then whole worlds: a virtual clock, a drive of fixed latency, clients that
+//! keep requests outstanding or send at a rate.
+
+mod debts;
+mod feedback;
+mod numbers;
+mod sharing;
+mod world;
