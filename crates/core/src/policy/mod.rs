@@ -192,6 +192,7 @@ pub static REGISTRY: &[&Row] = &[
     &mq_deadline::ROW,
     &kyber::ROW,
     &bfq::ROW,
+    &bfq::ROW_4_20,
     &bfq::ROW_4_18,
     &cfq::ROW,
     &throttle_low::ROW,

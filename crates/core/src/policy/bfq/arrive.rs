@@ -9,6 +9,7 @@ use super::Bfq;
 use super::budget::Expiry;
 use super::queue::QueueId;
 use super::raise::IDLE_MIN;
+use super::settings::Injection;
 
 impl Bfq {
     pub(super) fn on_submit(&mut self, cx: &mut Context<'_>, id: RequestId) {
@@ -63,7 +64,7 @@ impl Bfq {
             if self.settings.wakers {
                 self.check_waker(cx, id);
             }
-            if self.settings.injection {
+            if self.settings.injection == Injection::Learned {
                 self.sample_arrival(now, id);
             }
         }

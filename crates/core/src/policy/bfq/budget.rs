@@ -97,12 +97,11 @@ impl Bfq {
         if queue.sync || queue.raise.is_raised() {
             return length;
         }
-        let factor = self.settings.async_charge;
-        if self.settings.async_charge_always {
-            let beside_raised = 1 + u64::from(self.raised_busy > 0);
-            return Sectors(length.0 * factor * beside_raised);
+        if !self.settings.async_charge_always && self.is_asymmetric(Some(id)) {
+            return length;
         }
-        if self.is_asymmetric(Some(id)) { length } else { Sectors(length.0 * factor) }
+        let twice = self.settings.async_charge_twice && self.raised_busy > 0;
+        Sectors(length.0 * self.settings.async_charge * (1 + u64::from(twice)))
     }
     /// The cost of a queue's next request; zero without one.
     pub(super) fn next_cost(&self, cx: &Context<'_>, id: QueueId) -> Sectors {
@@ -126,6 +125,7 @@ impl Bfq {
         };
         queue.budget_timeout = Some(now + self.settings.timeout * stretch);
         self.slot_started = now;
+        self.injected = Sectors::ZERO;
     }
     pub(super) fn budget_timed_out(&self, now: Instant, id: QueueId) -> bool {
         self.queues[id].budget_timeout.is_none_or(|timeout| timeout <= now)

@@ -2,7 +2,14 @@
 //! wakers, queues whose answers make others go on.
 //!
 //! How much may be injected is learned a queue: the time from the arrival of a request that was
-//! waited for to its answer is compared with the time that it takes alone.
+//! waited for to its answer is compared with the time that it takes alone. With `inject_coefficient`
+//! nothing is learned, and the drive's load does not count: what a queue received in its slot says how
+//! much others may.
+//!
+//! ```text
+//! learned          requests in the drive < limit of the queue
+//! by service       sectors injected in the slot * coefficient < sectors received * 10
+//! ```
 
 use crate::parts::seeks::LARGE_ON_FLASH;
 use crate::policy::Context;
@@ -11,6 +18,7 @@ use crate::time::{Instant, Nanos};
 
 use super::Bfq;
 use super::queue::QueueId;
+use super::settings::Injection;
 
 /// After the limit was lowered nothing is learned for so long.
 const LEARN_AFTER: Nanos = Nanos::from_millis(10);
@@ -112,8 +120,12 @@ impl Bfq {
 
     /// Whose request to send while the queue in service is waited for.
     pub(super) fn choose_injected(&mut self, cx: &mut Context<'_>, id: QueueId) -> Option<QueueId> {
-        if !self.settings.injection {
-            return None;
+        match self.settings.injection {
+            Injection::Never => return None,
+            Injection::ByService(coefficient) => {
+                return self.inject_by_service(cx, id, coefficient);
+            }
+            Injection::Learned => (),
         }
         let queue = &self.queues[id];
         let can = |other: &QueueId| self.queues[*other].busy && self.next_fits(cx, *other);
@@ -136,6 +148,30 @@ impl Bfq {
         cx.decide(self.subject(chosen), rule, [u64::from(self.in_driver), 0]);
         Some(chosen)
     }
+    /// The rule of 4.20: whoever became active last and has budget for its next request, while the
+    /// waited-for queue, if it is one that random requests keep slow, had its part.
+    fn inject_by_service(
+        &self,
+        cx: &mut Context<'_>,
+        id: QueueId,
+        coefficient: u64,
+    ) -> Option<QueueId> {
+        let queue = &self.queues[id];
+        let injectable =
+            queue.habits.seeky() && !queue.raise.is_raised() && self.is_queueing_flash();
+        let received = self.scheduler.service(queue.entity);
+        if !injectable || self.injected.0 * coefficient >= received.0 * 10 {
+            return None;
+        }
+        let chosen = self.active().find(|other| self.next_fits(cx, *other))?;
+        cx.decide(self.subject(chosen), "inject: by service", [self.injected.0, received.0]);
+        Some(chosen)
+    }
+    /// Active queues that are not in service, the newest first, as many as a search looks at.
+    fn active(&self) -> impl Iterator<Item = QueueId> + '_ {
+        let older = |id: &QueueId| self.queues[*id].older;
+        core::iter::successors(self.queues.newest(), older).take(SEARCH_MAX)
+    }
     /// The asynchronous queue that the client of a queue uses, if the client's write is next there.
     fn own_async(&self, cx: &Context<'_>, id: QueueId) -> Option<QueueId> {
         let client = self.queues[id].client?;
@@ -156,23 +192,15 @@ impl Bfq {
         if self.in_driver >= limit {
             return None;
         }
-        let mut at = self.queues.newest();
-        for _ in 0..SEARCH_MAX {
-            let other = at?;
-            let candidate = &self.queues[other];
-            at = candidate.older;
-            let Some(next) = candidate.next else { continue };
-            if !(always || candidate.raise.is_raised()) || !self.next_fits(cx, other) {
-                continue;
-            }
-            let large = !self.rotational && cx.requests[next].length >= LARGE_ON_FLASH;
-            let limit = if large { limit.min(1) } else { limit };
-            if self.in_driver < limit {
-                self.sample.injected = true;
-                return Some(other);
-            }
-        }
-        None
+        let found = self.active().find(|other| {
+            let candidate = &self.queues[*other];
+            let allowed = always || candidate.raise.is_raised();
+            let large = |next| !self.rotational && cx.requests[next].length >= LARGE_ON_FLASH;
+            let limit = if candidate.next.is_some_and(large) { limit.min(1) } else { limit };
+            allowed && self.in_driver < limit && self.next_fits(cx, *other)
+        });
+        self.sample.injected |= found.is_some();
+        found
     }
 
     /// A request comes to an empty queue: did another queue's answer bring it about?

@@ -83,6 +83,8 @@ impl Bfq {
         if serves {
             self.sample_dispatch(request);
             self.in_service_position = start + length;
+        } else {
+            self.injected += cost;
         }
         if self.rate.on_dispatch(cx.now, self.in_driver, start, length) {
             self.follow_rate();

@@ -1,4 +1,4 @@
-//! The parameters of BFQ, and what stock 4.18 sets differently.
+//! The parameters of BFQ, and what Linux 4.18 and 4.20 set differently.
 
 use crate::params::{Parameter, Values};
 use crate::parts::sorted_fifo::SeekRules;
@@ -54,7 +54,13 @@ pub(super) static PARAMETERS: &[Parameter] = &[
     Parameter::bool(
         "injection",
         true,
-        "serve others while an empty queue is waited for, within learned limits",
+        "serve others while an empty queue is waited for, within limits",
+    ),
+    Parameter::count(
+        "inject_coefficient",
+        0,
+        (0, 1000),
+        "inject while injected * this < received * 10, for seeky queues on flash; 0 learns limits",
     ),
     Parameter::bool("wakers", true, "detect who waits for whom and inject the waker first"),
     Parameter::count(
@@ -82,7 +88,12 @@ pub(super) static PARAMETERS: &[Parameter] = &[
     Parameter::bool(
         "async_charge_always",
         false,
-        "charge buffered writes so also where sharing is asymmetric, twice beside raised queues",
+        "charge buffered writes so also where sharing is asymmetric",
+    ),
+    Parameter::bool(
+        "async_charge_twice",
+        false,
+        "charge buffered writes twice that beside raised queues",
     ),
     Parameter::bool(
         "merge_on_queueing_flash",
@@ -118,6 +129,7 @@ pub(super) static OVERRIDES_4_18: &[(&str, u64)] = &[
     ("preempt_lower", 0),
     ("async_charge", 10),
     ("async_charge_always", 1),
+    ("async_charge_twice", 1),
     ("merge_on_queueing_flash", 1),
     ("stable_merge", 0),
     ("idle_alone", 0),
@@ -125,6 +137,41 @@ pub(super) static OVERRIDES_4_18: &[(&str, u64)] = &[
     ("slice_idle_raised", 0),
     ("queueing_threshold", 4),
 ];
+
+/// BFQ of Linux 4.20.
+pub(super) static OVERRIDES_4_20: &[(&str, u64)] = &[
+    ("inject_coefficient", 1),
+    ("wakers", 0),
+    ("spare_smallest_weight", 0),
+    ("preempt_lower", 0),
+    ("async_charge_always", 1),
+    ("merge_on_queueing_flash", 1),
+    ("stable_merge", 0),
+    ("idle_alone", 0),
+    ("idle_raised_in_crowd", 0),
+    ("slice_idle_raised", 0),
+    ("queueing_threshold", 4),
+];
+
+/// What may be sent for others while an empty queue is waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Injection {
+    Never,
+    /// As 4.20 has it: so many tenths of it, at most as much as the queue received.
+    ByService(u64),
+    /// As many requests as the queue was found not to notice.
+    Learned,
+}
+
+impl Injection {
+    fn new(values: &Values) -> Self {
+        match (values.bool("injection"), values.count("inject_coefficient")) {
+            (false, _) => Self::Never,
+            (true, 0) => Self::Learned,
+            (true, coefficient) => Self::ByService(coefficient),
+        }
+    }
+}
 
 /// [`PARAMETERS`] as values.
 #[derive(Clone, Copy, Debug)]
@@ -140,13 +187,14 @@ pub(super) struct Settings {
     pub(super) seek: SeekRules,
     pub(super) fifo_expire_sync: Nanos,
     pub(super) fifo_expire_async: Nanos,
-    pub(super) injection: bool,
+    pub(super) injection: Injection,
     pub(super) wakers: bool,
     pub(super) busy_groups: u32,
     pub(super) spare_smallest_weight: bool,
     pub(super) preempt_lower: bool,
     pub(super) async_charge: u64,
     pub(super) async_charge_always: bool,
+    pub(super) async_charge_twice: bool,
     pub(super) merge_on_queueing_flash: bool,
     pub(super) stable_merge: bool,
     pub(super) idle_alone: bool,
@@ -177,13 +225,14 @@ impl Settings {
             },
             fifo_expire_sync: values.time("fifo_expire_sync"),
             fifo_expire_async: values.time("fifo_expire_async"),
-            injection: values.bool("injection"),
+            injection: Injection::new(values),
             wakers: values.bool("wakers"),
             busy_groups: values.count("busy_groups") as u32,
             spare_smallest_weight: values.bool("spare_smallest_weight"),
             preempt_lower: values.bool("preempt_lower"),
             async_charge: values.count("async_charge"),
             async_charge_always: values.bool("async_charge_always"),
+            async_charge_twice: values.bool("async_charge_twice"),
             merge_on_queueing_flash: values.bool("merge_on_queueing_flash"),
             stable_merge: values.bool("stable_merge"),
             idle_alone: values.bool("idle_alone"),

@@ -1,5 +1,6 @@
 //! What BFQ promises, driven through the controller: exact slots by hand, shares by a small drive.
 
+mod by_service;
 mod favour;
 mod members;
 mod shares;

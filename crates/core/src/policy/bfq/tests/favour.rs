@@ -13,7 +13,8 @@ fn level(level: u8) -> Priority {
 }
 
 /// Goal: flash that queues is waited on only where sharing is asymmetric: different weights (the
-/// smallest spared), classes, groups; 4.18 counts weights of groups, not groups, and spares nobody.
+/// smallest spared), classes, groups; 4.18 counts weights of groups, not groups, and spares nobody;
+/// 4.20 counts groups.
 /// Method: two random readers; who is waited for in the second second.
 #[test]
 fn only_asymmetric_sharing_waits() {
@@ -37,6 +38,7 @@ fn only_asymmetric_sharing_waits() {
     let classes = [Priority { class: Class::RealTime, level: 4 }, level(4)];
     assert!(waits("none-bfq", classes, None)[0]);
     assert_eq!(waits("prop-bfq", equal, Some([100, 100])), [true, true]);
+    assert!(waits("prop-bfq-4.20", equal, Some([100, 100])).contains(&true));
     assert_eq!(waits("prop-bfq-4.18", equal, Some([100, 100])), [false, false]);
     assert_eq!(waits("prop-bfq-4.18", equal, Some([100, 300])), [true, true]);
     // Two in one group take turns there, which 4.18 notices.
@@ -92,7 +94,8 @@ fn the_limit_of_injection_is_learned() {
 /// Goal: 4.18 injects nothing, and so an equal wait is a loss. Method: decisions of two readers.
 #[test]
 fn stock_does_not_inject() {
-    for (stack, injects) in [("prop-bfq", true), ("prop-bfq-4.18", false)] {
+    for (stack, injects) in [("prop-bfq", true), ("prop-bfq-4.20", true), ("prop-bfq-4.18", false)]
+    {
         let mut world = World::new(stack, Drive::flash(), QUIET);
         world.add(100, Job::random_read());
         world.add(300, Job::random_read());

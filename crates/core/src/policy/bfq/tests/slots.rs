@@ -214,7 +214,7 @@ fn idle_clients_take_single_turns() {
 }
 
 /// Goal: where sharing is symmetric, buffered writes are charged three times their length, ten times in
-/// 4.18; where it is not, once. Method: a reader and a writer of equal weight.
+/// 4.18; where it is not, once, but three times in 4.20. Method: a reader and a writer of equal weight.
 #[test]
 fn buffered_writes_are_charged_more() {
     let ratio = |stack: &str, groups: bool| {
@@ -238,6 +238,8 @@ fn buffered_writes_are_charged_more() {
     assert!((900..1100).contains(&stock), "{stock}");
     let groups = ratio("prop-bfq", true);
     assert!((90..115).contains(&groups), "{groups}");
+    let always = ratio("prop-bfq-4.20", true);
+    assert!((270..330).contains(&always), "{always}");
 }
 
 /// Goal: a buffered write is no reason to wait, and goes to a queue of its group. Method: one write,
