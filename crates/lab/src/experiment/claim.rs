@@ -264,7 +264,7 @@ impl Resolver<'_> {
         }
         let unit = match kind {
             Kind::Ratio | Kind::Order => "",
-            _ => places[0].quantity.unit(),
+            _ => places[0].quantity.unit(self.experiment.units),
         };
         let (published, low, high) = self.band(kind, unit)?;
         Ok(Some(Claim {

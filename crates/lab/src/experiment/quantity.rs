@@ -20,6 +20,27 @@ pub enum Units {
     /// As the S suite prints: a client's rate is fio's KiB/s divided by 1000, the total is iostat's
     /// MiB/s. Both are called MB/s by the sources.
     Suite,
+    /// KiB a second, everywhere, as fio prints.
+    Kib,
+}
+
+impl Units {
+    /// What the source calls its unit of rates.
+    pub const fn rate(self) -> &'static str {
+        match self {
+            Self::Si | Self::Suite => "MB/s",
+            Self::Kib => "KiB/s",
+        }
+    }
+    /// Bytes in one.
+    fn bytes(self, subject: &Subject) -> f64 {
+        match (self, subject) {
+            (Self::Si, _) => 1e6,
+            (Self::Suite, Subject::Total) => 1024.0 * 1024.0,
+            (Self::Suite, Subject::Client(_)) => 1024.0 * 1000.0,
+            (Self::Kib, _) => 1024.0,
+        }
+    }
 }
 
 /// Whose number.
@@ -80,9 +101,9 @@ impl Quantity {
         Self { subject: Subject::Client(client.to_owned()), metric }
     }
     /// The unit in which [`Self::read`] gives it.
-    pub const fn unit(&self) -> &'static str {
+    pub const fn unit(&self, units: Units) -> &'static str {
         match self.metric {
-            Metric::Rate => "MB/s",
+            Metric::Rate => units.rate(),
             Metric::Iops => "IOPS",
             Metric::Busy => "%",
             Metric::Mean | Metric::P50 | Metric::P99 | Metric::P999 | Metric::Max => "ms",
@@ -95,8 +116,7 @@ impl Quantity {
             let drive = &outcome.drive;
             let bytes = (drive.read_bytes + drive.written_bytes) as f64;
             return match self.metric {
-                Metric::Rate if units == Units::Suite => bytes / seconds / (1024.0 * 1024.0),
-                Metric::Rate => bytes / seconds / 1e6,
+                Metric::Rate => bytes / seconds / units.bytes(&self.subject),
                 Metric::Iops => drive.commands as f64 / seconds,
                 Metric::Busy => drive.busy.0 as f64 / outcome.time.0 as f64 * 100.0,
                 latency => latency_ms(latency, &merged(outcome, |_| true)),
@@ -106,8 +126,7 @@ impl Quantity {
         match self.metric {
             Metric::Rate => {
                 let bytes = mine().map(|c| c.bytes).sum::<u64>() as f64;
-                let unit = if units == Units::Suite { 1024.0 * 1000.0 } else { 1e6 };
-                bytes / seconds / unit
+                bytes / seconds / units.bytes(&self.subject)
             }
             Metric::Iops => mine().map(|c| c.calls).sum::<u64>() as f64 / seconds,
             latency => latency_ms(latency, &merged(outcome, |c| is_process_of(c, name))),
@@ -199,7 +218,7 @@ pub fn parse_value(text: &str, unit: &'static str) -> Result<f64, String> {
     let text = text.trim();
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let scale = match (unit, text[split..].trim()) {
-        ("MB/s", "MB/s") | ("IOPS", "IOPS") | ("%", "%") | ("ms", "ms") => 1.0,
+        (unit, given) if unit == given => 1.0,
         ("ms", "s") => 1e3,
         ("ms", "us") => 1e-3,
         _ => return Err(format!("\"{text}\" is not a number of {unit}, such as \"10{unit}\"")),

@@ -76,15 +76,19 @@ fn experiment(html: &mut String, index: usize, summary: &Summary) {
     }
     legend(html, &stacks, summary);
     html.push_str("<div class=\"charts\">");
-    let focus = &summary.focus;
+    let (focus, unit) = (&summary.focus, summary.rate_unit);
     let of_focus = |row: &Row| row.focus;
     chart(
         html,
-        &format!("{focus}: rate"),
+        (&format!("{focus}: rate"), unit),
         &groups(summary, &stacks, of_focus, |s| *s == Subject::Client(focus.clone())),
     );
     let of_total = |row: &Row| Some(row.total);
-    chart(html, "total: rate", &groups(summary, &stacks, of_total, |s| *s == Subject::Total));
+    chart(
+        html,
+        ("total: rate", unit),
+        &groups(summary, &stacks, of_total, |s| *s == Subject::Total),
+    );
     html.push_str("</div>\n");
     claims(html, summary);
     numbers(html, summary, &stacks);
@@ -92,11 +96,11 @@ fn experiment(html: &mut String, index: usize, summary: &Summary) {
     html.push_str("</section>\n");
 }
 
-fn chart(html: &mut String, title: &str, groups: &[Group]) {
+fn chart(html: &mut String, (title, unit): (&str, &str), groups: &[Group]) {
     if groups.iter().all(|group| group.bars.is_empty()) {
         return;
     }
-    let svg = bars(title, "MB/s", groups);
+    let svg = bars(title, unit, groups);
     let _ = write!(html, "<div><h3>{}</h3>{svg}</div>", escape(title));
 }
 
@@ -155,10 +159,11 @@ fn groups(
         let claims = || summary.claims.iter().filter(mine);
         let published_value = claims().find_map(|claim| claim.published);
         let mut tip = format!(
-            "{} {}: {} MB/s",
+            "{} {}: {} {}",
             row.variant,
             row.stack,
-            with_confidence(it.mean, it.confidence_95)
+            with_confidence(it.mean, it.confidence_95),
+            summary.rate_unit
         );
         if let Some(value) = published_value {
             let _ = write!(tip, ", published {}", published(value));
@@ -227,13 +232,14 @@ fn claims(html: &mut String, summary: &Summary) {
 
 fn numbers(html: &mut String, summary: &Summary, stacks: &[&str]) {
     let (focus, variants) = (escape(&summary.focus), summary.has_variants());
+    let unit = summary.rate_unit;
     let variant_title = if variants { "<th>variant</th>" } else { "" };
     let open = if summary.claims.is_empty() { " open" } else { "" };
     let _ = writeln!(
         html,
         "<details{open}><summary>All numbers</summary><div class=\"scroll\"><table><tr>\
-         {variant_title}<th>stack</th><th class=\"n\">{focus} MB/s</th><th class=\"n\">others MB/s\
-         </th><th class=\"n\">total MB/s</th><th class=\"n\">{focus} mean ms</th>\
+         {variant_title}<th>stack</th><th class=\"n\">{focus} {unit}</th>\
+         <th class=\"n\">others {unit}</th><th class=\"n\">total {unit}</th><th class=\"n\">{focus} mean ms</th>\
          <th class=\"n\">p50</th><th class=\"n\">p99</th><th class=\"n\">drive busy %</th></tr>"
     );
     let mut last = None;

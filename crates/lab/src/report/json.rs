@@ -135,7 +135,7 @@ fn statistics(results: &Results) -> Vec<Number<'_>> {
                 variant: &variant.name,
                 stack,
                 of: quantity.to_string(),
-                unit: quantity.unit(),
+                unit: quantity.unit(experiment.units),
                 statistics: results.statistics(v, s, quantity),
             }));
         }

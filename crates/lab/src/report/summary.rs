@@ -21,6 +21,8 @@ pub struct Summary {
     pub conditions: String,
     /// The client that the experiment is about.
     pub focus: String,
+    /// What rates are counted in, as the source calls it.
+    pub rate_unit: &'static str,
     /// One row a variant and stack, in order.
     pub rows: Vec<Row>,
     /// One row a claim, in order.
@@ -143,6 +145,7 @@ pub fn summarize(results: &Results) -> Summary {
         note: experiment.note.clone(),
         conditions: conditions(experiment),
         focus,
+        rate_unit: experiment.units.rate(),
         rows,
         claims: claims.collect(),
         claims_left_out: experiment.claims_left_out,
@@ -159,6 +162,7 @@ fn conditions(experiment: &Experiment) -> String {
     }
     let units = match experiment.units {
         Units::Si => "MB = 10^6 B",
+        Units::Kib => "KiB/s as fio prints",
         Units::Suite => "MB/s as the S suite prints: clients KiB/s / 1000, total MiB/s",
     };
     let (seed, repeats) = (experiment.seed, u64::from(experiment.repeats));

@@ -61,12 +61,12 @@ fn new_table(titles: Vec<String>, left: usize) -> Table {
 
 fn rates(summary: &Summary) -> Table {
     let variants = summary.has_variants();
-    let focus = &summary.focus;
+    let (focus, unit) = (&summary.focus, summary.rate_unit);
     let mut titles = vec![
         "stack".to_owned(),
-        format!("{focus} MB/s"),
-        "others MB/s".to_owned(),
-        "total MB/s".to_owned(),
+        format!("{focus} {unit}"),
+        format!("others {unit}"),
+        format!("total {unit}"),
         format!("{focus} mean ms"),
         "p50".to_owned(),
         "p99".to_owned(),
