@@ -17,6 +17,7 @@ pub mod bfq;
 pub mod cfq;
 pub mod deadline;
 pub mod io_cost;
+pub mod io_latency;
 pub mod io_throttle;
 pub mod ioband;
 pub mod kyber;
@@ -195,6 +196,7 @@ pub static REGISTRY: &[&Row] = &[
     &bfq::ROW_4_20,
     &bfq::ROW_4_18,
     &cfq::ROW,
+    &io_latency::ROW,
     &throttle_low::ROW,
     &throttle_max::ROW,
     &ioband::ROW,
