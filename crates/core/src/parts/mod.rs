@@ -8,6 +8,7 @@ pub mod habits;
 pub mod hw_tag;
 pub mod levels;
 pub mod meter;
+pub mod noop_queue;
 pub mod positions;
 pub mod priority_slice;
 pub mod seeks;

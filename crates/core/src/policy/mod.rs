@@ -16,6 +16,7 @@ pub mod anticipatory;
 pub mod bfq;
 pub mod cfq;
 pub mod deadline;
+pub mod fair;
 pub mod io_cost;
 pub mod io_latency;
 pub mod io_throttle;
@@ -196,6 +197,10 @@ pub static REGISTRY: &[&Row] = &[
     &bfq::ROW_4_20,
     &bfq::ROW_4_18,
     &cfq::ROW,
+    &fair::ROW_NOOP,
+    &fair::ROW_DEADLINE,
+    &fair::ROW_ANTICIPATORY,
+    &fair::ROW_CFQ,
     &io_latency::ROW,
     &throttle_low::ROW,
     &throttle_max::ROW,

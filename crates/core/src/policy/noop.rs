@@ -13,12 +13,12 @@
 //! submitter's affair.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 
 use super::{Build, Context, Gauges, Policy, Role, Row};
 use crate::params::Parameter;
-use crate::parts::sorted_fifo::{Entry, MergeRules, Sorted, SortedFifo};
-use crate::request::{RequestId, Requests};
+use crate::parts::noop_queue::NoopQueue;
+use crate::parts::sorted_fifo::{Entry, MergeRules, Sorted};
+use crate::request::RequestId;
 use crate::unit::Sectors;
 
 /// Its row in the table.
@@ -41,48 +41,15 @@ const PARAMETERS: &[Parameter] = &[Parameter::count(
 )];
 
 fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
-    let batch = build.values.count("dispatch_batch") as usize;
-    Box::new(Noop {
-        batch,
-        sorted: Sorted::new(),
-        queue: SortedFifo::new(),
-        list: VecDeque::with_capacity(batch),
-        boundary: Sectors::ZERO,
-    })
+    let queue = NoopQueue::new(build.values.count("dispatch_batch") as usize);
+    Box::new(Noop { sorted: Sorted::new(), queue, boundary: Sectors::ZERO })
 }
 
 struct Noop {
-    batch: usize,
     sorted: Sorted,
-    queue: SortedFifo,
-    /// The dispatch list, at most `batch` long.
-    list: VecDeque<RequestId>,
+    queue: NoopQueue,
     /// Where the drive's head is thought to be.
     boundary: Sectors,
-}
-
-impl Noop {
-    fn refill(&mut self, requests: &mut Requests) {
-        while self.list.len() < self.batch
-            && let Some(id) = self.queue.oldest()
-        {
-            self.queue.remove(&mut self.sorted, requests, id);
-            let place = self.place(requests, id);
-            self.list.insert(place, id);
-        }
-    }
-    /// Where a request belongs in the dispatch list: among the last requests of its direction.
-    fn place(&self, requests: &Requests, id: RequestId) -> usize {
-        let direction = requests[id].operation.direction();
-        let order = |id| {
-            let start = requests[id].start;
-            (start < self.boundary, start)
-        };
-        let passes = |other: &RequestId| {
-            requests[*other].operation.direction() == direction && order(id) < order(*other)
-        };
-        self.list.len() - self.list.iter().rev().take_while(|other| passes(other)).count()
-    }
 }
 
 impl Policy for Noop {
@@ -92,18 +59,15 @@ impl Policy for Noop {
     }
     fn try_merge(&mut self, cx: &mut Context<'_>, id: RequestId) -> bool {
         let rules = MergeRules { front: true, max: cx.facts.max_request };
-        self.queue.try_merge(&mut self.sorted, cx.requests, id, rules).is_some()
+        self.queue.try_merge(&mut self.sorted, cx.requests, id, rules)
     }
     fn dispatch(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
-        if self.list.is_empty() {
-            self.refill(cx.requests);
-        }
-        let id = self.list.pop_front()?;
+        let id = self.queue.dispatch(&mut self.sorted, cx.requests, self.boundary)?;
         self.boundary = cx.requests[id].end();
         Some(id)
     }
     fn observe(&self, gauges: &mut dyn Gauges) {
-        gauges.gauge("noop_queued_requests", (self.queue.len() + self.list.len()) as u64);
+        gauges.gauge("noop_queued_requests", self.queue.len() as u64);
     }
 }
 

@@ -1,0 +1,83 @@
+//! `anticipatory`: batches, and a short wait for the process that was served last, inside each group on
+//! its own. What is known of processes is known to all groups.
+
+use crate::group::Change;
+use crate::parts::anticipatory::{AnticipatoryQueue, AnticipatoryRules, Shared};
+use crate::parts::sorted_fifo::{Entry, MergeRules};
+use crate::policy::{Build, Context};
+use crate::request::RequestId;
+use crate::time::Instant;
+use crate::unit::Sectors;
+
+use super::{Birth, Leaf, Situation};
+
+pub(in super::super) struct Anticipatory {
+    rules: AnticipatoryRules,
+    shared: Shared,
+}
+
+impl Leaf for Anticipatory {
+    type Queue = AnticipatoryQueue;
+    const QUEUE_A_CLIENT: bool = false;
+
+    fn new(build: &Build<'_>) -> Self {
+        let time = |name| build.values.time(name);
+        let rules = AnticipatoryRules {
+            fifo_expire: [time("read_expire"), time("write_expire")],
+            batch_expire: [time("read_batch_expire"), time("write_batch_expire")],
+            antic_expire: time("antic_expire"),
+            merges: MergeRules { front: true, max: build.facts.max_request },
+        };
+        Self { rules, shared: Shared::default() }
+    }
+    fn new_queue(&self, _: &Birth) -> AnticipatoryQueue {
+        AnticipatoryQueue::new(self.rules)
+    }
+    fn queued(&self, queue: &AnticipatoryQueue) -> usize {
+        queue.len()
+    }
+    fn insert(
+        &mut self,
+        cx: &mut Context<'_>,
+        queue: &mut AnticipatoryQueue,
+        id: RequestId,
+        _: Sectors,
+    ) {
+        queue.insert(&mut self.shared, cx.requests, Entry { id, arrived: cx.now });
+    }
+    fn try_merge(
+        &mut self,
+        cx: &mut Context<'_>,
+        queue: &mut AnticipatoryQueue,
+        id: RequestId,
+        _: Sectors,
+    ) -> bool {
+        queue.try_merge(&mut self.shared, cx.requests, id)
+    }
+    fn dispatch(
+        &mut self,
+        cx: &mut Context<'_>,
+        queue: &mut AnticipatoryQueue,
+        _: &Situation,
+    ) -> Option<RequestId> {
+        queue.dispatch(&mut self.shared, cx.requests, cx.now)
+    }
+    fn complete(&mut self, cx: &mut Context<'_>, queue: &mut AnticipatoryQueue, id: RequestId) {
+        queue.complete(&mut self.shared, cx.requests, id, cx.now);
+    }
+    fn begin_turn(&mut self, cx: &Context<'_>, queue: &mut AnticipatoryQueue) {
+        queue.enter(cx.now);
+    }
+    fn end_turn(&mut self, cx: &Context<'_>, queue: &mut AnticipatoryQueue) {
+        queue.leave(cx.now);
+    }
+    fn change(&mut self, change: Change) {
+        self.shared.processes.change(change);
+    }
+    fn anticipates(&self, queue: &AnticipatoryQueue, now: Instant) -> bool {
+        queue.is_anticipating() && queue.next_wakeup().is_none_or(|until| until > now)
+    }
+    fn next_wakeup(&self, queue: &AnticipatoryQueue) -> Option<Instant> {
+        queue.next_wakeup()
+    }
+}
