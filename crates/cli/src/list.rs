@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use iofair_core::controller::{NAMED, Named};
 use iofair_core::params::{Kind, Values};
 use iofair_core::policy::{self, REGISTRY, Role, Row};
 use iofair_drive::profile;
@@ -18,6 +19,7 @@ use crate::output::{Output, table};
 #[command(after_help = "Examples:
   iofair list policies                throttles and schedulers
   iofair list policies bfq            one in full: every parameter, its default and range
+  iofair list stacks                  solutions that have a name of their own
   iofair list drives                  emulated drives and their variants
   iofair list drives samsung-970-pro  every number of a profile with its source
   iofair list experiments --json      experiments under ./experiments, for a script")]
@@ -33,6 +35,8 @@ enum What {
         /// Show these in full.
         names: Vec<String>,
     },
+    /// Stacks with a name of their own, for a contract file's or an experiment's `stack`.
+    Stacks,
     /// Profiles of drives that can be emulated; NAME:VARIANT is another reading of the same drive.
     Drives {
         /// Show every number of these, with its source.
@@ -51,6 +55,7 @@ enum What {
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     match &args.what {
         What::Policies { names } => policies(names, output)?,
+        What::Stacks => stacks(output)?,
         What::Drives { names } => drives(names, output)?,
         What::Clients => clients(output)?,
         What::Experiments { directory } => experiments(directory, output)?,
@@ -156,6 +161,26 @@ fn policies(names: &[String], output: &Output) -> Result<()> {
         });
         let header = ["policy", "in a stack", "role", "parameters", "what it does"];
         table(&header, &rows.collect::<Vec<Vec<_>>>(), &[3])
+    })
+}
+
+#[derive(Serialize)]
+struct StackInfo {
+    name: &'static str,
+    stack: &'static str,
+    admits_minimums: bool,
+    summary: &'static str,
+}
+
+fn stacks(output: &Output) -> Result<()> {
+    let info = |named: &Named| {
+        let Named { name, stack, admits, summary } = *named;
+        StackInfo { name, stack, admits_minimums: admits, summary }
+    };
+    let infos: Vec<_> = NAMED.iter().map(info).collect();
+    output.print(&infos, || {
+        let rows = infos.iter().map(|i| [i.name, i.stack, i.summary].map(str::to_string).into());
+        table(&["name", "stack", "what it does"], &rows.collect::<Vec<Vec<_>>>(), &[])
     })
 }
 

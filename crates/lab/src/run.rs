@@ -1,5 +1,6 @@
 //! Running a scenario.
 
+use iofair_core::contract::Refusal;
 use iofair_core::group::GroupError;
 use iofair_core::unit::Sectors;
 use iofair_drive::Drive;
@@ -19,6 +20,9 @@ pub enum RunError {
     /// The groups do not make a tree.
     #[error(transparent)]
     Group(#[from] GroupError),
+    /// The drive cannot keep the minimums.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
     /// A client names a group that is not there.
     #[error("there is no group \"{0}\"")]
     NoGroup(String),

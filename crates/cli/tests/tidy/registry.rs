@@ -4,6 +4,7 @@
 
 use std::fmt::Write;
 
+use iofair_core::controller::NAMED;
 use iofair_core::params::Values;
 use iofair_core::policy::{REGISTRY, Role, Row};
 
@@ -57,6 +58,11 @@ fn page(files: &[File], rows: &[&Row]) -> String {
     for row in rows {
         let _ =
             writeln!(page, "| {} | `{}` | {} | {} |", row.name, row.short, role(row), row.summary);
+    }
+    page += "\nSolutions that have a name of their own (`iofair list stacks`):\n\n\
+             | name | stack | what it does |\n|---|---|---|\n";
+    for named in NAMED {
+        let _ = writeln!(page, "| `{}` | `{}` | {} |", named.name, named.stack, named.summary);
     }
     for row in rows {
         let _ = write!(page, "\n## {}\n\n{}", row.name, manual(files, row.file));

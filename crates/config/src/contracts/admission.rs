@@ -9,19 +9,28 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use iofair_core::contract::{Contract, Refusal, WEIGHT_MAX, admit};
 
-use super::{Contracts, Group};
+use super::Contracts;
 
 /// A group's path and its contract with the weight that keeps its minimum.
 pub type Admitted = Vec<(String, Contract)>;
 
+/// Every group, parents first (those that only exist as part of a path too), with the weight that keeps
+/// every minimum on a drive that gives `worst_case` bytes a second at its worst; or why the promises
+/// cannot be kept.
+pub fn admitted<'a>(
+    groups: impl IntoIterator<Item = (&'a str, &'a Contract)>,
+    worst_case: u64,
+) -> Result<Admitted, Refusal> {
+    let mut tree = Tree::new(groups);
+    tree.admit_below("", worst_case)?;
+    Ok(tree.groups.into_iter().collect())
+}
+
 impl Contracts {
-    /// Every group, parents first (those that only exist as part of a path too), with the weight that
-    /// keeps every minimum on a drive that gives `worst_case` bytes a second at its worst; or why the
-    /// promises cannot be kept.
+    /// [`admitted`] for the groups of the file.
     pub fn admitted(&self, worst_case: u64) -> Result<Admitted, Refusal> {
-        let mut tree = Tree::new(&self.groups);
-        tree.admit_below("", worst_case)?;
-        Ok(tree.groups.into_iter().collect())
+        let groups = self.groups.iter().map(|group| (group.name.as_str(), &group.contract));
+        admitted(groups, worst_case)
     }
 }
 
@@ -31,13 +40,13 @@ struct Tree {
 }
 
 impl Tree {
-    fn new(written: &[Group]) -> Self {
+    fn new<'a>(written: impl IntoIterator<Item = (&'a str, &'a Contract)>) -> Self {
         let mut groups: BTreeMap<String, Contract> = BTreeMap::new();
-        for group in written {
-            for (slash, _) in group.name.match_indices('/') {
-                groups.entry(group.name[..slash].to_string()).or_default();
+        for (name, contract) in written {
+            for (slash, _) in name.match_indices('/') {
+                groups.entry(name[..slash].to_string()).or_default();
             }
-            groups.insert(group.name.clone(), group.contract.clone());
+            groups.insert(name.to_string(), contract.clone());
         }
         Self { groups }
     }

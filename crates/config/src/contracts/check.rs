@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use iofair_core::contract::{Contract, Limits, Low, Rate, WEIGHT_MAX, WEIGHT_MIN};
-use iofair_core::controller::{Stack, StackError};
+use iofair_core::controller::{NAMED, Stack, StackError};
 use iofair_core::params::ParameterError;
 use iofair_core::unit::{SECTOR_BYTES, parse_bytes};
 
@@ -74,7 +74,9 @@ fn stack_error(mut at: ConfigError, error: &StackError) -> ConfigError {
     match error {
         StackError::Shape(given) => {
             at.message = format!("\"{given}\" is no stack");
-            at.allowed("<policy>-<scheduler>, as in \"max+prop-bfq\" or \"none-none\"")
+            let named: Vec<_> = NAMED.iter().map(|named| format!("\"{}\"", named.name)).collect();
+            let shape = "<policy>-<scheduler>, as in \"max+prop-bfq\" or \"none-none\"";
+            at.allowed(format!("{shape}; {}", named.join(", ")))
         }
         StackError::Throttle { given, known } => {
             at.message = format!("there is no policy \"{given}\"");

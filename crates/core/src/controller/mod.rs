@@ -23,7 +23,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 pub use plug::{PLUG_MAX, Plug};
-pub use stack::{Stack, StackError, Stage};
+pub use stack::{NAMED, Named, Stack, StackError, Stage};
 
 use crate::group::{ClientId, Groups};
 use crate::parts::fifo::Fifo;

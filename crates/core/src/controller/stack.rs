@@ -2,7 +2,7 @@
 //!
 //! Names follow the literature, `<policy>-<scheduler>`: `none-none`, `max-none`, `prop-bfq`,
 //! `none-bfq`, `max+prop-bfq`. `prop` asks the scheduler to share by the groups' weights; `none` as
-//! policy leaves the groups out.
+//! policy leaves the groups out. Whole solutions of a source have names of their own ([`NAMED`]).
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -20,6 +20,34 @@ pub struct Stage {
     pub values: Values,
 }
 
+/// A stack under a name of its own: a source's whole solution.
+pub struct Named {
+    /// The name.
+    pub name: &'static str,
+    /// The stack.
+    pub stack: &'static str,
+    /// Do minimums become weights, and are too many of them refused?
+    pub admits: bool,
+    /// One line for lists.
+    pub summary: &'static str,
+}
+
+/// Every one there is; both are from the survey of I/O-control solutions of 2019.
+pub static NAMED: &[Named] = &[
+    Named {
+        name: "complete",
+        stack: "max+prop-bfq",
+        admits: true,
+        summary: "minimum, high average and maximum: minimums are admitted and become weights",
+    },
+    Named {
+        name: "dedicated",
+        stack: "none-none",
+        admits: false,
+        summary: "no control, so few clients a drive that none is overtaken for long",
+    },
+];
+
 /// Throttles, then a scheduler.
 #[derive(Clone)]
 pub struct Stack {
@@ -30,6 +58,9 @@ pub struct Stack {
     pub scheduler: Stage,
     /// Does the scheduler share between groups?
     pub groups: bool,
+    /// Do minimums become weights ([`crate::contract::admit`]), and are too many refused? Done by whoever makes
+    /// the groups.
+    pub admits: bool,
 }
 
 impl fmt::Debug for Stack {
@@ -79,7 +110,9 @@ impl fmt::Display for StackError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Shape(given) => {
-                write!(f, "\"{given}\" is no stack: write <policy>-<scheduler>, as in max+prop-bfq")
+                let named: Vec<&str> = NAMED.iter().map(|named| named.name).collect();
+                let shape = "write <policy>-<scheduler>, as in max+prop-bfq";
+                write!(f, "\"{given}\" is no stack: {shape}, or {}", named.join(", "))
             }
             Self::Throttle { given, known } => {
                 write!(f, "no policy \"{given}\"; there are: none, prop, {}", known.join(", "))
@@ -112,6 +145,14 @@ fn names(of: impl Fn(&Row) -> Option<&'static str>) -> Vec<&'static str> {
 impl Stack {
     /// Reads a stack's name.
     pub fn parse(name: &str) -> Result<Self, StackError> {
+        match NAMED.iter().find(|named| named.name == name) {
+            Some(Named { stack, admits, .. }) => {
+                Ok(Self { name: name.to_string(), admits: *admits, ..Self::parts(stack)? })
+            }
+            None => Self::parts(name),
+        }
+    }
+    fn parts(name: &str) -> Result<Self, StackError> {
         let Some((policies, scheduler)) = name.split_once('-') else {
             return Err(StackError::Shape(name.to_string()));
         };
@@ -139,7 +180,7 @@ impl Stack {
             return Err(StackError::NoGroups(row.name.to_string()));
         }
         let scheduler = Stage::new(row);
-        Ok(Self { name: name.to_string(), throttles, scheduler, groups })
+        Ok(Self { name: name.to_string(), throttles, scheduler, groups, admits: false })
     }
     /// Its name as given.
     pub fn name(&self) -> &str {
@@ -158,5 +199,28 @@ impl Stack {
             known.push(entry.row.name);
         }
         Err(StackError::Stage { given: stage.to_string(), known })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a named stack is the stack it stands for, under its own name. Method: all of them.
+    #[test]
+    fn named_stacks_are_what_they_stand_for() {
+        for named in NAMED {
+            let (own, plain) = (Stack::parse(named.name), Stack::parse(named.stack));
+            let (own, plain) = (own.expect("named"), plain.expect("made of rows"));
+            let rows = |stack: &Stack| {
+                let throttles = stack.throttles.iter().map(|stage| stage.row.name);
+                throttles.chain([stack.scheduler.row.name]).collect::<Vec<_>>()
+            };
+            assert_eq!((rows(&own), own.groups), (rows(&plain), plain.groups));
+            assert_eq!((own.name(), own.admits), (named.name, named.admits));
+            assert!(!plain.admits);
+        }
+        let error = Stack::parse("completed").expect_err("no such stack").to_string();
+        assert!(error.contains("complete, dedicated"), "{error}");
     }
 }

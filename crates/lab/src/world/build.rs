@@ -1,5 +1,7 @@
 //! From a scenario to a world: groups, clients, files, flushers, processes.
 
+use iofair_config::contracts::admission::admitted;
+use iofair_core::contract::Contract;
 use iofair_core::controller::{Controller, Setup};
 use iofair_core::group::{ClientId, GroupId, Priority};
 use iofair_core::time::Instant;
@@ -53,8 +55,8 @@ pub(crate) fn build<'a>(
         trace: observer.trace_events(),
     };
     let mut controller = Controller::new(setup, scenario.stack.clone());
-    for group in &scenario.groups {
-        controller.add_group(Instant::ZERO, &group.name, group.contract.clone())?;
+    for (name, contract) in groups(scenario, drive.worst_case_rate())? {
+        controller.add_group(Instant::ZERO, &name, contract)?;
     }
     let specs = expand(scenario);
     let wanted: Vec<Wanted> = specs.iter().map(|spec| wanted(spec.client)).collect();
@@ -96,6 +98,15 @@ pub(crate) fn build<'a>(
         }
     }
     Ok(World::new(engine, cache, processes, scenario))
+}
+
+/// Groups with their contracts; with the weights that keep their minimums if the stack admits them.
+fn groups(scenario: &Scenario, worst_case: u64) -> Result<Vec<(String, Contract)>, RunError> {
+    let written = scenario.groups.iter().map(|group| (group.name.as_str(), &group.contract));
+    if scenario.stack.admits {
+        return Ok(admitted(written, worst_case)?);
+    }
+    Ok(written.map(|(name, contract)| (name.to_string(), contract.clone())).collect())
 }
 
 /// One process of a client.

@@ -480,3 +480,33 @@ fn ceilings_of_buffered_writers_follow_the_writeback() {
     assert!(rate(Writeback::Root) > 95_000_000);
     assert!(rate(Writeback::Owner).abs_diff(10_000_000) < 500_000);
 }
+
+/// Goal: under `complete` minimums become weights, and too many are refused; under the stack it stands for
+/// weights are as written. Method: minimums of 3:1 on a drive that counts on 1 MB/s and gives ten.
+#[test]
+fn complete_admits_minimums() {
+    let run = |stack: &str, minimums: [u64; 2]| {
+        let member = |name: &str| {
+            let job = Job { depth: 8, ..job(Pattern::RandomRead, 4, false) };
+            ClientSpec { group: name.to_owned(), ..client(name, job) }
+        };
+        let mut run = scenario(vec![member("a"), member("b")], Nanos::from_secs(4));
+        run.stack = Stack::parse(stack).unwrap();
+        run.stack.set("bfq", "low_latency", "false").unwrap();
+        run.ramp = Nanos::from_secs(1);
+        let group = |(name, min): (&str, u64)| {
+            let contract = Contract { min: Some(min), ..Contract::default() };
+            GroupSpec { name: name.to_owned(), contract }
+        };
+        run.groups = ["a", "b"].into_iter().zip(minimums).map(group).collect();
+        simulate_on(&run, Box::new(Fixed::new(us(100), Some(10_000_000))), &mut Nobody)
+    };
+    for (stack, expected) in [("complete", 3.0), ("max+prop-bfq", 1.0)] {
+        let outcome = run(stack, [750_000, 250_000]).unwrap();
+        let [a, b] = [0, 1].map(|i| outcome.clients[i].bytes as f64);
+        assert!((a / b - expected).abs() < 0.1 * expected, "{stack}: {}", a / b);
+    }
+    let refusal = run("complete", [750_000, 260_000]).expect_err("1.01 of 1 MB/s does not fit");
+    assert!(refusal.to_string().contains("0.01 MB/s too much"), "{refusal}");
+    run("max+prop-bfq", [750_000, 260_000]).expect("nobody counts");
+}
