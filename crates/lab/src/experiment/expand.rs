@@ -11,9 +11,10 @@ use iofair_core::unit::Sectors;
 
 use super::Overrides;
 use super::claim::{self, Claim};
+use super::dedicated::Dedicated;
 use super::file::{
-    ClientFile, ExperimentFile, GroupFile, HostFile, JobFile, ParameterFile, SweepFile,
-    VariantFile, WritebackName,
+    ClientFile, DedicatedFile, ExperimentFile, GroupFile, HostFile, JobFile, ParameterFile,
+    SweepFile, VariantFile, WritebackName,
 };
 use super::quantity::Units;
 use crate::host;
@@ -51,6 +52,8 @@ pub struct Experiment {
     pub claims: Vec<Claim>,
     /// Claims left out because they speak of stacks that are not run.
     pub claims_left_out: usize,
+    /// How many clients a drive of their own may carry is asked.
+    pub dedicated: Option<Dedicated>,
 }
 
 /// One set of clients on one drive.
@@ -74,6 +77,8 @@ pub struct Variant {
     pub clients: Vec<ClientSpec>,
     /// Names of the clients that do I/O, in the file's order.
     pub subjects: Vec<String>,
+    /// The mix that this is a size of: the name of its variant, and how many clients.
+    pub mix: Option<(String, u32)>,
 }
 
 impl Experiment {
@@ -127,6 +132,7 @@ pub(super) fn expand(
         variants,
         claims: Vec::new(),
         claims_left_out: 0,
+        dedicated: file.dedicated.as_ref().map(Dedicated::new),
     };
     let (claims, left_out) = claim::resolve(source, file, &experiment)?;
     (experiment.claims, experiment.claims_left_out) = (claims, left_out);
@@ -219,6 +225,7 @@ struct Draft<'a> {
     name: String,
     variant: Option<&'a VariantFile>,
     clients: Vec<ClientFile>,
+    mix: Option<(String, u32)>,
 }
 
 fn variants(source: &Source, file: &ExperimentFile) -> Result<Vec<Variant>, ConfigError> {
@@ -239,7 +246,8 @@ fn variants(source: &Source, file: &ExperimentFile) -> Result<Vec<Variant>, Conf
         }
         names.push(name.get_ref().as_str());
     }
-    let plain = Draft { name: String::new(), variant: None, clients: file.client.clone() };
+    let clients = file.client.clone();
+    let plain = Draft { name: String::new(), variant: None, clients, mix: None };
     let mut drafts = vec![plain.clone()];
     if !file.variant.is_empty() {
         drafts.clear();
@@ -272,6 +280,10 @@ fn variants(source: &Source, file: &ExperimentFile) -> Result<Vec<Variant>, Conf
         }
         drafts = next;
     }
+    if let Some(dedicated) = &file.dedicated {
+        let index = index_of(source, &names, &dedicated.fill)?;
+        drafts = sizes(source, dedicated, index, &drafts)?;
+    }
     if drafts.len() > VARIANTS_MAX {
         let message = format!("{} variants; at most {VARIANTS_MAX} in a file", drafts.len());
         return Err(ConfigError::whole_file(source.path(), message));
@@ -283,6 +295,39 @@ fn variants(source: &Source, file: &ExperimentFile) -> Result<Vec<Variant>, Conf
         }
     }
     drafts.iter().map(|draft| finish(source, file, draft)).collect()
+}
+
+/// Each draft with every number of clients from one on, the client at `fill` making up for what the others
+/// lack.
+fn sizes<'a>(
+    source: &Source,
+    dedicated: &DedicatedFile,
+    fill: usize,
+    drafts: &[Draft<'a>],
+) -> Result<Vec<Draft<'a>>, ConfigError> {
+    let most = *dedicated.clients.get_ref();
+    if most == 0 || most > COUNT_MAX {
+        let message = format!("{most} clients");
+        let error = source.error(dedicated.clients.span(), message);
+        return Err(error.allowed(format!("1 to {COUNT_MAX}")));
+    }
+    let mut all = Vec::new();
+    for draft in drafts {
+        let active = |keys: &&ClientFile| keys.inactive != Some(true);
+        let others = draft.clients.iter().enumerate().filter(|(index, _)| *index != fill);
+        let others = others.map(|(_, keys)| keys).filter(active);
+        let others: u32 = others.map(|keys| keys.count.unwrap_or(1)).sum();
+        for clients in others.max(1)..=most {
+            let mut draft = draft.clone();
+            let (space, plural) = (if draft.name.is_empty() { "" } else { ", " }, clients > 1);
+            draft.mix = Some((draft.name.clone(), clients));
+            let word = if plural { "clients" } else { "client" };
+            draft.name = format!("{}{space}{clients} {word}", draft.name);
+            draft.clients[fill].count = Some(clients - others);
+            all.push(draft);
+        }
+    }
+    Ok(all)
 }
 
 fn index_of(
@@ -367,6 +412,7 @@ fn finish(
         groups,
         clients,
         subjects,
+        mix: draft.mix.clone(),
     }
     .with_times(draft.variant))
 }

@@ -65,6 +65,8 @@ pub struct ExperimentFile {
     /// One key through several values.
     #[serde(default)]
     pub sweep: Vec<SweepFile>,
+    /// How many clients a drive of their own may carry.
+    pub dedicated: Option<DedicatedFile>,
     /// What the source claims.
     #[serde(default)]
     pub expect: Vec<ExpectFile>,
@@ -281,6 +283,21 @@ pub struct SweepFile {
     pub values: Vec<Spanned<toml::Value>>,
     /// Name of each variant, `{}` standing for the value; `key={}` when absent.
     pub label: Option<String>,
+}
+
+/// Every variant becomes a mix of the clients of one drive, run with 1, 2, ... of them: how many may
+/// share a drive before a promise is broken in any mix?
+#[derive(Clone, Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct DedicatedFile {
+    /// What every client must get, whatever the others do.
+    pub promise: Rate,
+    /// Time that 99 of 100 calls may take.
+    pub latency: Option<Time>,
+    /// Clients in all.
+    pub clients: Spanned<u32>,
+    /// The client whose `count` fills a drive up, after those of the others.
+    pub fill: Spanned<String>,
 }
 
 /// One or several of something.

@@ -2,6 +2,7 @@
 //! and a report. The format is described in `docs/experiments.md`.
 
 pub mod claim;
+pub mod dedicated;
 pub mod expand;
 pub mod file;
 pub mod quantity;
@@ -17,6 +18,7 @@ use iofair_config::{ConfigError, Source};
 use iofair_core::time::Nanos;
 
 pub use claim::{Claim, Kind, Place, Verdict};
+pub use dedicated::{Dedicated, Sizing};
 pub use expand::{Experiment, Variant};
 pub use quantity::{Metric, Quantity, Subject, Units};
 pub use runner::{Results, Runner, run};

@@ -74,6 +74,9 @@ fn experiment(html: &mut String, index: usize, summary: &Summary) {
     if !summary.note.is_empty() {
         let _ = writeln!(html, "<p>{}</p>", escape(&summary.note));
     }
+    for sizing in &summary.sizings {
+        let _ = writeln!(html, "<p>{}</p>", escape(sizing));
+    }
     legend(html, &stacks, summary);
     html.push_str("<div class=\"charts\">");
     let (focus, unit) = (&summary.focus, summary.rate_unit);

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::summary::{ClaimRow, summarize};
+use crate::experiment::dedicated::{self, Sizing};
 use crate::experiment::{Metric, Quantity, Results, Statistics, Subject, Units};
 use crate::outcome::{ClientOutcome, Outcome};
 
@@ -18,6 +19,8 @@ struct Experiment<'a> {
     runs: Vec<Run<'a>>,
     statistics: Vec<Number<'a>>,
     expect: &'a [ClaimRow],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    dedicated: Vec<Sizing>,
 }
 
 #[derive(Serialize)]
@@ -158,6 +161,7 @@ pub fn json_of_one(results: &Results) -> String {
         runs: runs(results),
         statistics: statistics(results),
         expect: &summary.claims,
+        dedicated: dedicated::sizings(results),
     });
     text.expect("plain numbers and texts always serialize") + "\n"
 }

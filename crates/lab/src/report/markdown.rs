@@ -94,6 +94,9 @@ fn section(text: &mut String, summary: &Summary) {
     if !summary.note.is_empty() {
         text.push_str(&format!("{}\n\n", escape(summary.note.trim())));
     }
+    for sizing in &summary.sizings {
+        text.push_str(&format!("{}\n\n", escape(sizing)));
+    }
     let variants = summary.has_variants();
     let (title, rule) = if variants { ("| variant ", "|---") } else { ("", "") };
     text.push_str(&format!("{title}| claim | published | ours | band | verdict | reference |\n"));

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::experiment::dedicated;
 use crate::experiment::{
     Experiment, Metric, Quantity, Results, Statistics, Subject, Units, Verdict,
 };
@@ -29,6 +30,8 @@ pub struct Summary {
     pub claims: Vec<ClaimRow>,
     /// Claims not judged because their stacks were not run.
     pub claims_left_out: usize,
+    /// How many clients a drive of their own may carry, in a sentence for each stack.
+    pub sizings: Vec<String>,
 }
 
 /// The numbers of one variant on one stack.
@@ -102,6 +105,12 @@ fn focus(experiment: &Experiment) -> String {
     target.or_else(|| subjects.next()).cloned().unwrap_or_default()
 }
 
+fn sizing_texts(results: &Results) -> Vec<String> {
+    let Some(dedicated) = results.experiment.dedicated else { return Vec::new() };
+    let sizings = dedicated::sizings(results);
+    sizings.iter().map(|sizing| sizing.text(dedicated.promise)).collect()
+}
+
 /// Computes what the reports print.
 pub fn summarize(results: &Results) -> Summary {
     let experiment = &results.experiment;
@@ -149,6 +158,7 @@ pub fn summarize(results: &Results) -> Summary {
         rows,
         claims: claims.collect(),
         claims_left_out: experiment.claims_left_out,
+        sizings: sizing_texts(results),
     }
 }
 

@@ -19,6 +19,9 @@ pub fn table(summary: &Summary) -> String {
     }
     text.push('\n');
     push(&mut text, &rates(summary));
+    for sizing in &summary.sizings {
+        text.push_str(&format!("  {sizing}\n"));
+    }
     if !summary.claims.is_empty() {
         text.push('\n');
         push(&mut text, &claims(summary));
