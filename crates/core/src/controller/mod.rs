@@ -291,14 +291,19 @@ impl Controller {
             epoch,
         });
         self.note(now, id, EventKind::Submitted);
+        if is_flush {
+            // Now, and not when it leaves the plug: it does not cover what the plug gathered after it.
+            self.flushes.submit(&mut self.requests, id);
+        }
         Ok(id)
     }
 
-    /// Sends an admitted request on its way.
+    /// Sends an admitted request on its way; a flush is on its way already.
     fn start(&mut self, now: Instant, id: RequestId) {
         if self.requests[id].operation == Operation::Flush {
-            self.flushes.submit(&mut self.requests, id);
-        } else if self.next_stack.is_some() {
+            return;
+        }
+        if self.next_stack.is_some() {
             self.frozen.push_back(&mut self.requests, id);
         } else {
             self.inside += 1;
