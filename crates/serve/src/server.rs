@@ -272,7 +272,8 @@ fn open_emulated(contracts: &Contracts, written: &str) -> Result<Box<dyn Back>, 
             .and_then(|file| Store::file(&file, bytes)),
     };
     let store = store.map_err(ServeError::system(format!("room for {written}")))?;
-    Ok(Box::new(Emulated::new(name, drive, store)))
+    let place = path.map_or("memory".into(), |path| path.display().to_string());
+    Ok(Box::new(Emulated::new(&format!("{name} over {place}"), drive, store)))
 }
 
 fn listen(listen: &Listen) -> Result<(Vec<OwnedFd>, Option<SocketAddr>), ServeError> {

@@ -3,13 +3,16 @@
 //!
 //! Data moves when a command starts, the answer waits for the model. Answers are never early; how late
 //! they are is up to the reactor, which spins through the last microseconds before
-//! [`Back::next_event`].
+//! [`Back::next_event`]. Over a file, what must be durable (a flush, a write with FUA) is answered after
+//! `fdatasync` as well: the host's drive may be slower than the model, and then the promise counts.
 
 use std::io;
+use std::os::fd::AsRawFd;
 
+use io_uring::{opcode, squeue, types};
 use iofair_core::controller::Dispatch;
 use iofair_core::policy::DriveFacts;
-use iofair_core::request::RequestId;
+use iofair_core::request::{Operation, RequestId};
 use iofair_core::time::{Instant, Nanos};
 use iofair_drive::{Command, Done, Drive};
 
@@ -23,13 +26,34 @@ pub struct Emulated {
     store: Store,
     name: String,
     done: Vec<Done>,
+    /// Commands in the model that are not answered before the file is durable.
+    durable: Vec<RequestId>,
+    entries: Vec<squeue::Entry>,
 }
 
 impl Emulated {
-    /// Puts a model in front of a store of (at least) the drive's size.
+    /// Puts a model in front of a store of (at least) the drive's size; the name is for people.
     pub fn new(name: &str, drive: Box<dyn Drive + Send>, store: Store) -> Self {
         assert!(store.bytes() >= drive.facts().capacity.bytes(), "a store smaller than its drive");
-        Self { drive, store, name: name.to_string(), done: Vec::new() }
+        let name = name.to_string();
+        Self { drive, store, name, done: Vec::new(), durable: Vec::new(), entries: Vec::new() }
+    }
+    /// The model is done with a command: it is answered, or waits for the file.
+    fn finish(&mut self, done: Done, answers: &mut Vec<Answer>) {
+        let (id, status) = (RequestId(done.id), done.status);
+        let durable = self.durable.iter().position(|other| *other == id);
+        let file = durable.and_then(|place| {
+            self.durable.swap_remove(place);
+            self.store.backing()
+        });
+        match file {
+            Some(file) if status == 0 => {
+                let sync = opcode::Fsync::new(types::Fd(file.as_raw_fd()));
+                let sync = sync.flags(types::FsyncFlags::DATASYNC).build();
+                self.entries.push(sync.user_data(u64::from(id.0)));
+            }
+            _ => answers.push(Answer { id, status }),
+        }
     }
 }
 
@@ -43,6 +67,10 @@ impl Back for Emulated {
     fn start(&mut self, job: &Job<'_>, ops: &mut Ops, _: &mut Vec<Answer>) {
         memory::apply(&mut self.store, job, ops);
         let Dispatch { id, operation, flags, start, length } = job.dispatch;
+        let fua = job.parts.iter().any(|part| ops[part.tag as usize].hints.fua);
+        if self.store.backing().is_some() && (fua || operation == Operation::Flush) {
+            self.durable.push(id);
+        }
         self.drive.submit(job.now, Command { id: id.0, operation, flags, start, length });
     }
     fn next_event(&self) -> Option<Instant> {
@@ -50,8 +78,15 @@ impl Back for Emulated {
     }
     fn advance(&mut self, now: Instant, answers: &mut Vec<Answer>) {
         self.drive.advance(now, &mut self.done);
-        let answer = |done: Done| Answer { id: RequestId(done.id), status: done.status };
-        answers.extend(self.done.drain(..).map(answer));
+        let mut all = std::mem::take(&mut self.done);
+        all.drain(..).for_each(|done| self.finish(done, answers));
+        self.done = all;
+    }
+    fn take_entries(&mut self) -> Option<&mut Vec<squeue::Entry>> {
+        Some(&mut self.entries)
+    }
+    fn on_ring(&mut self, user_data: u32, result: i32, _: &mut Ops, answers: &mut Vec<Answer>) {
+        answers.push(Answer { id: RequestId(user_data), status: -result.min(0) });
     }
     fn extents(&mut self, offset: u64, length: u64, limit: usize) -> Vec<Extent> {
         self.store.extents(offset, length, limit)
@@ -69,6 +104,46 @@ impl Back for Emulated {
         self.store.sync()
     }
     fn describe(&self) -> String {
-        format!("an emulated {} over memory", self.name)
+        format!("an emulated {}", self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use iofair_core::time::Nanos;
+
+    use super::*;
+    use crate::back::testing::{Call, Scene};
+
+    /// Goal: over a file, flushes and writes with FUA are answered after the model and after `fdatasync`,
+    /// and other writes after the model alone. Method: the kernel is played by the test.
+    #[test]
+    fn durable_is_answered_after_the_file() {
+        let path = std::env::temp_dir().join(format!("iofair-durable-{}", std::process::id()));
+        let drive = iofair_drive::profile::load("samsung-970-pro", 1).unwrap();
+        let bytes = drive.facts().capacity.bytes();
+        let mut options = std::fs::OpenOptions::new();
+        let file = options.read(true).write(true).create_new(true).open(&path).unwrap();
+        std::fs::remove_file(path).unwrap();
+        let store = Store::file(&file, bytes).unwrap();
+        let mut scene = Scene::new(Emulated::new("drive", drive, store), bytes);
+        for (durable, result) in [(false, 0), (true, 0), (true, -libc::EIO)] {
+            for flush in [false, true] {
+                if flush && !durable {
+                    continue;
+                }
+                let cookie = if flush { scene.flush() } else { scene.write(0, 4096, durable) };
+                assert!(scene.turn().is_empty() && scene.finished().is_empty(), "the model first");
+                scene.pass(Nanos::from_secs(1));
+                let asked = scene.turn();
+                if durable {
+                    assert_eq!((asked.len(), scene.finished().len()), (1, 0), "then the file");
+                    assert_eq!(asked[0].call, Call::DataSync);
+                    scene.answer(asked[0], result);
+                    scene.turn();
+                }
+                assert_eq!(scene.finished(), [(cookie, -result)]);
+            }
+        }
     }
 }

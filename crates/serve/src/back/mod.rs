@@ -5,6 +5,8 @@
 pub mod emulated;
 pub mod memory;
 pub mod store;
+#[cfg(test)]
+mod testing;
 pub mod uring;
 
 use io_uring::squeue;

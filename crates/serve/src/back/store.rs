@@ -22,7 +22,8 @@ pub struct Store {
     base: *mut u8,
     bytes: u64,
     written: Vec<u64>,
-    shared: bool,
+    /// What it is a mapping of.
+    file: Option<File>,
 }
 
 // SAFETY: the store owns its mapping alone.
@@ -40,7 +41,7 @@ impl Store {
         file.set_len(bytes)?;
         let mut store = Self::map(bytes, libc::MAP_SHARED, file.as_raw_fd())?;
         store.written.fill(u64::MAX);
-        store.shared = true;
+        store.file = Some(file.try_clone()?);
         Ok(store)
     }
     fn map(bytes: u64, flags: i32, file: i32) -> io::Result<Self> {
@@ -52,11 +53,15 @@ impl Store {
             return Err(io::Error::last_os_error());
         }
         let words = bytes.div_ceil(CHUNK).div_ceil(64) as usize;
-        Ok(Self { base: base.cast(), bytes, written: vec![0; words], shared: false })
+        Ok(Self { base: base.cast(), bytes, written: vec![0; words], file: None })
     }
     /// Its size.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+    /// The file behind it, if there is one.
+    pub(super) fn backing(&self) -> Option<&File> {
+        self.file.as_ref()
     }
     fn check(&self, offset: u64, length: u64) {
         assert!(offset + length <= self.bytes, "{length} bytes at {offset} of {}", self.bytes);
@@ -90,7 +95,7 @@ impl Store {
         }
         self.fill_zero(offset, first - offset);
         self.fill_zero(last, end - last);
-        let advice = if self.shared { libc::MADV_REMOVE } else { libc::MADV_DONTNEED };
+        let advice = if self.file.is_some() { libc::MADV_REMOVE } else { libc::MADV_DONTNEED };
         // SAFETY: whole pages inside the mapping; both kinds of advice leave zeroes behind.
         let gone = unsafe { libc::madvise(self.at(first).cast(), (last - first) as usize, advice) };
         if gone != 0 {
@@ -124,14 +129,7 @@ impl Store {
     }
     /// Makes writes durable where there is a file.
     pub fn sync(&self) -> io::Result<()> {
-        if !self.shared {
-            return Ok(());
-        }
-        // SAFETY: exactly the mapping.
-        match unsafe { libc::msync(self.base.cast(), self.bytes as usize, libc::MS_SYNC) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
+        self.file.as_ref().map_or(Ok(()), File::sync_data)
     }
 }
 

@@ -1,0 +1,114 @@
+//! For tests of back ends: an engine over one, and a kernel played by the test, which sees every entry for
+//! the ring and answers when it wants to.
+
+use io_uring::squeue::Entry;
+use iofair_core::contract::Contract;
+use iofair_core::controller::Stack;
+use iofair_core::request::Operation;
+use iofair_core::time::{Instant, Nanos};
+
+use super::Back;
+use crate::buffer::{Data, Span};
+use crate::engine::op::{Hints, NewOp};
+use crate::engine::{Engine, Plan, PlannedVolume};
+
+/// What an entry asks of the kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Call {
+    Read,
+    Write { durable: bool },
+    Allocate,
+    DataSync,
+    Other(u8),
+}
+
+/// An entry that waits for its answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Asked {
+    pub(super) call: Call,
+    pub(super) offset: u64,
+    data: u32,
+}
+
+impl Asked {
+    fn new(entry: &Entry) -> Self {
+        // The kernel's numbers for READV, WRITEV, FSYNC and FALLOCATE, and struct io_uring_sqe.
+        const FSYNC_DATASYNC: u32 = 1;
+        assert_eq!(size_of::<Entry>(), 64);
+        // SAFETY: an entry is the kernel's plain structure of 64 bytes (`repr(C)`, just checked).
+        let bytes = unsafe { std::ptr::from_ref(entry).cast::<[u8; 64]>().read() };
+        let word = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap());
+        let (flags, low, high) = (word(28), u64::from(word(8)), u64::from(word(12)));
+        let call = match bytes[0] {
+            1 => Call::Read,
+            2 => Call::Write { durable: flags == libc::RWF_DSYNC as u32 },
+            3 if flags == FSYNC_DATASYNC => Call::DataSync,
+            17 => Call::Allocate,
+            other => Call::Other(other),
+        };
+        Self { call, offset: high << 32 | low, data: word(32) }
+    }
+}
+
+/// An engine over a back end, with one volume that is all of it.
+pub(super) struct Scene {
+    engine: Engine,
+    now: Instant,
+    payload: Vec<u8>,
+    next: u64,
+}
+
+impl Scene {
+    pub(super) fn new(back: impl Back + 'static, bytes: u64) -> Self {
+        let stack = Stack::parse("none-none").unwrap();
+        let mut engine = Engine::new(Box::new(back), stack.clone());
+        let (name, group) = ("v".to_string(), "g".to_string());
+        let volume = PlannedVolume { name, group, base: 0, size: bytes, read_only: false };
+        let groups = vec![("g".to_string(), Contract::default())];
+        engine.apply(Instant::ZERO, &Plan { stack, groups, volumes: vec![volume] });
+        Self { engine, now: Instant::ZERO, payload: vec![7; 1 << 20], next: 0 }
+    }
+    /// Gives the engine a request, to be decided on with the next [`Self::turn`]; returns its number.
+    pub(super) fn submit(&mut self, operation: Operation, at: (u64, u32), hints: Hints) -> u64 {
+        let (cookie, (offset, length)) = (self.next, at);
+        self.next += 1;
+        let data = match operation {
+            Operation::Write => Data::Lent(Span::new(&self.payload[..length as usize])),
+            _ => Data::None,
+        };
+        let (owner, volume) = (0, 0);
+        let new = NewOp { owner, cookie, volume, operation, hints, offset, length, data };
+        assert!(self.engine.submit(self.now, new).is_ok());
+        cookie
+    }
+    pub(super) fn write(&mut self, offset: u64, length: u32, fua: bool) -> u64 {
+        self.submit(Operation::Write, (offset, length), Hints { fua, ..Hints::default() })
+    }
+    pub(super) fn flush(&mut self) -> u64 {
+        self.submit(Operation::Flush, (0, 0), Hints::default())
+    }
+    /// Lets happen what can, and returns what the kernel is asked since the last turn.
+    pub(super) fn turn(&mut self) -> Vec<Asked> {
+        self.engine.turn(self.now);
+        self.engine.keep_lent();
+        let entries = self.engine.take_entries();
+        entries.map_or(Vec::new(), |all| all.drain(..).map(|one| Asked::new(&one)).collect())
+    }
+    /// Time passes.
+    pub(super) fn pass(&mut self, time: Nanos) {
+        self.now += time;
+    }
+    /// The kernel answers.
+    pub(super) fn answer(&mut self, asked: Asked, result: i32) {
+        self.engine.on_ring(asked.data, result);
+    }
+    /// Requests that would be answered now: number and error.
+    pub(super) fn finished(&mut self) -> Vec<(u64, i32)> {
+        let mut all = Vec::new();
+        while let Some(op) = self.engine.next_finished() {
+            all.push((op.cookie, op.status));
+            self.engine.ops().release(op.data);
+        }
+        all
+    }
+}
