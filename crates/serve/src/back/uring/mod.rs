@@ -173,3 +173,6 @@ impl Back for Uring {
         self.pool.describe()
     }
 }
+
+#[cfg(test)]
+mod tests;

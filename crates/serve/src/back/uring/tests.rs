@@ -1,0 +1,169 @@
+//! What is answered when, with a kernel played by the test.
+
+use iofair_core::request::Operation;
+
+use super::*;
+use crate::back::testing::{Asked, Call, Scene};
+use crate::engine::op::Hints;
+
+const BYTES: u64 = 64 << 20;
+const DURABLE: Call = Call::Write { durable: true };
+const PLAIN: Call = Call::Write { durable: false };
+
+/// A scene over a file that has no name any more.
+fn scene(name: &str) -> Scene {
+    let path = std::env::temp_dir().join(format!("iofair-{name}-{}", std::process::id()));
+    let scene = Scene::new(Uring::open(&path, BYTES).unwrap(), BYTES);
+    std::fs::remove_file(path).unwrap();
+    scene
+}
+
+/// The only entry of a turn.
+fn one(asked: Vec<Asked>) -> Asked {
+    assert_eq!(asked.len(), 1, "{asked:?}");
+    asked[0]
+}
+
+/// Goal: a write with FUA is durable before its answer. Method: aligned and not; the kernel writes a
+/// part, and only when the rest of it, durable too, is written is the write answered. A plain write is not
+/// made durable.
+#[test]
+fn fua_writes_are_answered_when_durable() {
+    let mut scene = scene("fua");
+    for (offset, length) in [(8192, 8192), (100_001, 3000)] {
+        let cookie = scene.write(offset, length, true);
+        let first = one(scene.turn());
+        assert_eq!((first.call, first.offset), (DURABLE, offset));
+        assert!(scene.turn().is_empty() && scene.finished().is_empty(), "answered too early");
+        scene.answer(first, 1024);
+        let rest = one(scene.turn());
+        assert_eq!((rest.call, rest.offset), (DURABLE, offset + 1024));
+        assert!(scene.finished().is_empty(), "answered with a part of it");
+        scene.answer(rest, length as i32 - 1024);
+        scene.turn();
+        assert_eq!(scene.finished(), [(cookie, 0)]);
+        scene.write(offset, length, false);
+        let plain = one(scene.turn());
+        assert_eq!(plain.call, PLAIN);
+        scene.answer(plain, length as i32);
+        scene.turn();
+        assert_eq!(scene.finished().len(), 1);
+    }
+}
+
+/// Goal: a write with FUA stays durable when it is merged with one without. Method: neighbours in one
+/// batch, either of them with FUA; none of the bytes with FUA may go by a plain write.
+#[test]
+fn merged_fua_writes_stay_durable() {
+    for fua in [[true, false], [false, true]] {
+        let mut scene = scene("merged");
+        for (number, fua) in fua.into_iter().enumerate() {
+            scene.write(number as u64 * 4096, 4096, fua);
+        }
+        let asked = scene.turn();
+        match asked.len() {
+            1 => assert_eq!(asked[0].call, DURABLE),
+            _ => asked.iter().zip(fua).for_each(|(asked, fua)| {
+                assert_eq!(asked.call, Call::Write { durable: fua });
+            }),
+        }
+    }
+}
+
+/// Goal: trims and zeroes with FUA are durable before their answer, also where the file system cannot
+/// make zeroes and they are written. Method: the kernel allocates, then syncs; or refuses to allocate.
+#[test]
+fn fua_zeroes_are_answered_when_durable() {
+    let fua = Hints { fua: true, ..Hints::default() };
+    for operation in [Operation::WriteZeroes, Operation::Discard] {
+        let mut scene = scene("zeroes");
+        let cookie = scene.submit(operation, (0, 1 << 20), fua);
+        let asked = one(scene.turn());
+        assert_eq!(asked.call, Call::Allocate);
+        scene.answer(asked, 0);
+        let asked = one(scene.turn());
+        assert_eq!((asked.call, scene.finished().len()), (Call::DataSync, 0));
+        scene.answer(asked, 0);
+        scene.turn();
+        assert_eq!(scene.finished(), [(cookie, 0)]);
+    }
+    let mut scene = scene("written-zeroes");
+    let cookie = scene.submit(Operation::WriteZeroes, (0, 1 << 20), fua);
+    let asked = one(scene.turn());
+    scene.answer(asked, -libc::EOPNOTSUPP);
+    let asked = one(scene.turn());
+    assert_eq!((asked.call, scene.finished().len()), (DURABLE, 0));
+    scene.answer(asked, 1 << 20);
+    scene.turn();
+    assert_eq!(scene.finished(), [(cookie, 0)]);
+}
+
+/// Goal: a flush is answered after the writes before it and after `fdatasync`, in this order. Method:
+/// two writes that the kernel finishes in the wrong order, a flush between them and a later write; the
+/// sync must come after both, and its error is the flush's.
+#[test]
+fn flushes_cover_the_writes_before_them() {
+    for status in [0, libc::EIO] {
+        let mut scene = scene("flush");
+        let (first, second) = (scene.write(0, 4096, false), scene.write(1 << 20, 4096, false));
+        let writes = scene.turn();
+        assert_eq!(writes.iter().map(|asked| asked.call).collect::<Vec<_>>(), [PLAIN, PLAIN]);
+        let flush = scene.flush();
+        let later = scene.write(2 << 20, 4096, false);
+        let others: Vec<Asked> = scene.turn();
+        assert!(others.iter().all(|asked| asked.call == PLAIN), "synced too early: {others:?}");
+        scene.answer(writes[1], 4096);
+        let mut others = [others, scene.turn()].concat();
+        assert!(others.iter().all(|asked| asked.call == PLAIN), "synced too early: {others:?}");
+        assert_eq!(scene.finished(), [(second, 0)]);
+        scene.answer(writes[0], 4096);
+        others.extend(scene.turn());
+        assert_eq!(scene.finished(), [(first, 0)]);
+        let sync = others.iter().find(|asked| asked.call == Call::DataSync);
+        scene.answer(*sync.expect("both writes are done"), -status);
+        others.extend(scene.turn());
+        assert_eq!(scene.finished(), [(flush, status)]);
+        let last = others.iter().find(|asked| asked.call == PLAIN);
+        scene.answer(*last.expect("the later write goes on"), 4096);
+        scene.turn();
+        assert_eq!(scene.finished(), [(later, 0)]);
+    }
+}
+
+/// Goal: what the kernel refuses is told, and what it does in part goes on; neither is tried for ever.
+/// Method: errors, interruptions and short counts for a read and a write.
+#[test]
+fn errors_and_short_counts() {
+    let mut scene = scene("errors");
+    for operation in [Operation::Read, Operation::Write] {
+        for (result, status) in [
+            (-libc::EIO, libc::EIO),
+            (-libc::ENOSPC, libc::ENOSPC),
+            // Nothing done and no error: the file ends here.
+            (0, libc::EIO),
+        ] {
+            for before in [None, Some(-libc::EINTR), Some(512)] {
+                let cookie = scene.submit(operation, (4096, 4096), Hints::default());
+                let mut asked = one(scene.turn());
+                if let Some(before) = before {
+                    scene.answer(asked, before);
+                    asked = one(scene.turn());
+                    assert_eq!(asked.offset, 4096 + before.max(0) as u64);
+                }
+                scene.answer(asked, result);
+                scene.turn();
+                assert_eq!(scene.finished(), [(cookie, status)]);
+            }
+        }
+        let cookie = scene.submit(operation, (0, 4096), Hints::default());
+        let mut asked = scene.turn();
+        let mut rounds = 0;
+        while let Some(again) = asked.pop() {
+            rounds += 1;
+            assert!(rounds < 10_000, "tried for ever");
+            scene.answer(again, -libc::EINTR);
+            asked = scene.turn();
+        }
+        assert_eq!(scene.finished(), [(cookie, libc::EINTR)]);
+    }
+}

@@ -1,0 +1,212 @@
+//! NBD as bytes on a socket, written from the protocol's description: for tests that must see every
+//! answer by itself. And a workload that knows what has to be stored.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+pub(crate) const READ: u16 = 0;
+pub(crate) const WRITE: u16 = 1;
+pub(crate) const FLUSH: u16 = 3;
+/// Durable before the answer.
+pub(crate) const FUA: u16 = 1;
+/// A server that says nothing for so long hangs, and the test fails.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// What a workload reads and writes at once.
+pub(crate) const BLOCK: usize = 4096;
+
+/// An answer; no data unless it was a read that went well.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) cookie: u64,
+    pub(crate) error: u32,
+    pub(crate) data: Vec<u8>,
+}
+
+/// One connection, with simple replies.
+pub(crate) struct Wire {
+    pub(crate) stream: UnixStream,
+    /// Bytes that the answers bring, by cookie.
+    expected: BTreeMap<u64, usize>,
+    next: u64,
+}
+
+impl Wire {
+    /// Chooses volume `v` behind a socket.
+    pub(crate) fn connect(socket: &str) -> Self {
+        let mut stream = UnixStream::connect(socket).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.read_exact(&mut [0; 18]).unwrap();
+        // Fixed newstyle without zeroes, then EXPORT_NAME.
+        let hello = [&3u32.to_be_bytes()[..], b"IHAVEOPT", &[0, 0, 0, 1, 0, 0, 0, 1], b"v"];
+        stream.write_all(&hello.concat()).unwrap();
+        stream.read_exact(&mut [0; 10]).unwrap();
+        Self { stream, expected: BTreeMap::new(), next: 0 }
+    }
+    /// A request as it is sent; its cookie is the number of requests before it.
+    pub(crate) fn request(&mut self, kind: u16, flags: u16, offset: u64, length: u32) -> Vec<u8> {
+        let cookie = self.next;
+        self.next += 1;
+        self.expected.insert(cookie, if kind == READ { length as usize } else { 0 });
+        let mut bytes = 0x2560_9513u32.to_be_bytes().to_vec();
+        bytes.extend(flags.to_be_bytes());
+        bytes.extend(kind.to_be_bytes());
+        bytes.extend(cookie.to_be_bytes());
+        bytes.extend(offset.to_be_bytes());
+        bytes.extend(length.to_be_bytes());
+        bytes
+    }
+    pub(crate) fn send_read(&mut self, offset: u64, length: u32) -> io::Result<u64> {
+        let bytes = self.request(READ, 0, offset, length);
+        self.stream.write_all(&bytes)?;
+        Ok(self.next - 1)
+    }
+    pub(crate) fn send_write(&mut self, flags: u16, offset: u64, data: &[u8]) -> io::Result<u64> {
+        let mut bytes = self.request(WRITE, flags, offset, data.len() as u32);
+        bytes.extend(data);
+        self.stream.write_all(&bytes)?;
+        Ok(self.next - 1)
+    }
+    pub(crate) fn send_flush(&mut self) -> io::Result<u64> {
+        let bytes = self.request(FLUSH, 0, 0, 0);
+        self.stream.write_all(&bytes)?;
+        Ok(self.next - 1)
+    }
+    /// The next answer, whichever request it belongs to; an error when the server is gone.
+    pub(crate) fn receive(&mut self) -> io::Result<Answer> {
+        let mut head = [0; 16];
+        self.stream.read_exact(&mut head)?;
+        let word = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().unwrap());
+        assert_eq!(word(0), 0x6744_6698, "an answer begins with its magic number");
+        let cookie = u64::from(word(8)) << 32 | u64::from(word(12));
+        let length = self.expected.remove(&cookie).expect("every request is answered once");
+        let mut data = vec![0; if word(4) == 0 { length } else { 0 }];
+        self.stream.read_exact(&mut data)?;
+        Ok(Answer { cookie, error: word(4), data })
+    }
+    /// Requests without an answer.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.expected.len()
+    }
+    /// One read and its answer.
+    pub(crate) fn read(&mut self, offset: u64, length: u32) -> Answer {
+        let cookie = self.send_read(offset, length).unwrap();
+        let answer = self.receive().unwrap();
+        assert_eq!(answer.cookie, cookie);
+        answer
+    }
+    /// One write and the error that it was answered with.
+    pub(crate) fn write(&mut self, flags: u16, offset: u64, data: &[u8]) -> u32 {
+        let cookie = self.send_write(flags, offset, data).unwrap();
+        let answer = self.receive().unwrap();
+        assert_eq!(answer.cookie, cookie);
+        answer.error
+    }
+}
+
+/// Versions of a block that were sent and answered; version 0 is zeroes.
+#[derive(Clone, Copy, Default)]
+struct Block {
+    sent: u32,
+    answered: u32,
+    busy: bool,
+}
+
+/// Random reads and writes, at most one at a time a block, so that it is known what each read has to
+/// find, and what must be there if everything stops.
+pub(crate) struct Workload {
+    pub(crate) wire: Wire,
+    first: u64,
+    blocks: Vec<Block>,
+    /// The block and the version of each request on its way.
+    flying: BTreeMap<u64, (usize, u32)>,
+    random: u64,
+}
+
+impl Workload {
+    /// So many blocks from block `first` of volume `v` on, which are zeroes.
+    pub(crate) fn new(socket: &str, first: u64, blocks: usize) -> Self {
+        let wire = Wire::connect(socket);
+        let blocks = vec![Block::default(); blocks];
+        Self { wire, first, blocks, flying: BTreeMap::new(), random: first + 1 }
+    }
+    fn random(&mut self, below: usize) -> usize {
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (self.random >> 33) as usize % below
+    }
+    fn offset(&self, block: usize) -> u64 {
+        (self.first + block as u64) * BLOCK as u64
+    }
+    /// What a version of a block holds.
+    fn contents(&self, block: usize, version: u32) -> Vec<u8> {
+        if version == 0 {
+            return vec![0; BLOCK];
+        }
+        let seed = (self.first + block as u64) << 32 | u64::from(version);
+        let word = |i: u64| (seed ^ i << 20).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+        (0..BLOCK as u64 / 8).flat_map(|i| word(i).to_ne_bytes()).collect()
+    }
+    /// Sends one more request, or waits for an answer if `depth` are on their way.
+    pub(crate) fn step(&mut self, depth: usize) -> io::Result<()> {
+        let block = self.random(self.blocks.len());
+        if self.flying.len() >= depth || self.blocks[block].busy {
+            return self.receive();
+        }
+        let offset = self.offset(block);
+        let state = self.blocks[block];
+        if self.random(3) == 0 {
+            let cookie = self.wire.send_read(offset, BLOCK as u32)?;
+            self.flying.insert(cookie, (block, state.answered));
+        } else {
+            let version = state.sent + 1;
+            let flags = if self.random(8) == 0 { FUA } else { 0 };
+            let data = self.contents(block, version);
+            // Counts as sent even if the server goes in the middle of it.
+            self.blocks[block].sent = version;
+            let cookie = self.wire.send_write(flags, offset, &data)?;
+            self.flying.insert(cookie, (block, version));
+        }
+        self.blocks[block].busy = true;
+        Ok(())
+    }
+    fn receive(&mut self) -> io::Result<()> {
+        let answer = self.wire.receive()?;
+        let (block, version) = self.flying.remove(&answer.cookie).unwrap();
+        assert_eq!(answer.error, 0);
+        if !answer.data.is_empty() {
+            assert!(answer.data == self.contents(block, version), "block {block} read back");
+        }
+        let state = &mut self.blocks[block];
+        (state.answered, state.busy) = (version, false);
+        Ok(())
+    }
+    /// So many requests and all their answers.
+    pub(crate) fn run(&mut self, requests: usize, depth: usize) {
+        for _ in 0..requests {
+            self.step(depth).unwrap();
+        }
+        while !self.flying.is_empty() {
+            self.receive().unwrap();
+        }
+    }
+    /// Takes what answers are still to come; the server is going.
+    pub(crate) fn drain(&mut self) {
+        while !self.flying.is_empty() && self.receive().is_ok() {}
+    }
+    /// Blocks that were answered with something new in them.
+    pub(crate) fn written(&self) -> usize {
+        self.blocks.iter().filter(|block| block.answered > 0).count()
+    }
+    /// Compares the whole volume: every block holds what was answered last, or what was sent after
+    /// that and never answered.
+    pub(crate) fn verify(&self, volume: &[u8]) {
+        for (number, block) in self.blocks.iter().enumerate() {
+            let at = self.offset(number) as usize;
+            let found = &volume[at..at + BLOCK];
+            let fine = |version| found == self.contents(number, version);
+            let Block { sent, answered, .. } = *block;
+            assert!(fine(answered) || fine(sent), "block {number}: neither {answered} nor {sent}");
+        }
+    }
+}
