@@ -29,6 +29,7 @@ pub mod noop;
 pub(crate) mod testing;
 pub mod throttle_low;
 pub mod throttle_max;
+pub mod wbt;
 
 use alloc::boxed::Box;
 
@@ -208,6 +209,7 @@ pub static REGISTRY: &[&Row] = &[
     &ioband::ROW_RANGE,
     &io_throttle::ROW,
     &io_cost::ROW,
+    &wbt::ROW,
 ];
 
 /// The row of this name or short name.
