@@ -38,6 +38,15 @@ impl Step {
     }
 }
 
+/// How windows are judged; the same for all groups.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rule {
+    /// Too many misses make a window bad, not the mean.
+    pub(super) by_percentile: bool,
+    /// As RHEL's 4.18 and 4.19: each window on its own.
+    pub(super) linux_4_18: bool,
+}
+
 /// Answers of a window.
 #[derive(Clone, Copy, Default, Debug)]
 struct Answers {
@@ -99,7 +108,7 @@ impl Children {
 #[derive(Debug)]
 pub(super) struct Level {
     pub(super) parent: GroupId,
-    by_percentile: bool,
+    rule: Rule,
     /// Zero is none.
     pub(super) target: Nanos,
     window: Nanos,
@@ -122,10 +131,10 @@ pub(super) struct Level {
 }
 
 impl Level {
-    pub(super) fn new(now: Instant, parent: GroupId, cookie: i64, by_percentile: bool) -> Self {
+    pub(super) fn new(now: Instant, parent: GroupId, cookie: i64, rule: Rule) -> Self {
         Self {
             parent,
-            by_percentile,
+            rule,
             target: Nanos::ZERO,
             window: WINDOW_MIN,
             window_start: now,
@@ -179,7 +188,7 @@ impl Level {
         true
     }
     fn is_good(&self, answers: &Answers) -> bool {
-        match self.by_percentile {
+        match self.rule.by_percentile {
             true => answers.missed < (answers.count / 10).max(1),
             false => answers.sum / answers.count.max(1) <= self.target,
         }
@@ -197,12 +206,16 @@ impl Level {
         if is_good && siblings.cookie == START {
             return None;
         }
+        if self.rule.linux_4_18 {
+            self.gathered = Answers::default();
+        }
         self.gathered.count += answers.count;
         self.gathered.missed += answers.missed;
         self.gathered.sum += answers.sum;
         siblings.samples = siblings.samples - self.samples + self.gathered.count;
         self.samples = self.gathered.count;
-        if siblings.last_step.is_some_and(|last| now.since(last) < STEP_EVERY) {
+        let is_early = siblings.last_step.is_some_and(|last| now.since(last) < STEP_EVERY);
+        if is_early && (!self.rule.linux_4_18 || siblings.target <= self.target) {
             return None;
         }
         let mut step = None;
@@ -213,7 +226,10 @@ impl Level {
             if siblings.culprit == Some(me) {
                 step = Some(Step::Up);
             }
-        } else if siblings.target == Nanos::ZERO || siblings.target >= self.target {
+        } else if self.rule.linux_4_18
+            || siblings.target == Nanos::ZERO
+            || siblings.target >= self.target
+        {
             if siblings.culprit.is_none() || siblings.target > self.target {
                 (siblings.target, siblings.culprit) = (self.target, Some(me));
             }
@@ -250,7 +266,8 @@ impl Level {
         if self.target == Nanos::ZERO {
             return false;
         }
-        let few = (siblings.samples * SPARED_PERCENT / 100).max(1);
+        let least = if self.rule.linux_4_18 { 0 } else { 1 };
+        let few = (siblings.samples * SPARED_PERCENT / 100).max(least);
         siblings.target == Nanos::ZERO || self.target <= siblings.target || self.samples <= few
     }
     fn grow(&mut self, depth: i64) {

@@ -8,7 +8,7 @@
 //!
 //! *Windows.* 16 targets long, from 100 ms to 1 s, and over with the first answer after that. Good is: on
 //! flash less than a tenth of the answers (or one, of less than twenty) took the target or longer; with a
-//! moving head (or without `percentile`) the mean is at most the target. Time counts from submission, the
+//! moving head the mean is at most the target. Time counts from submission, the
 //! wait in here included; groups above count their children's requests too, each against its own target.
 //!
 //! *Scaling.* Each parent holds for its children a `cookie`, how far below its start (1,000,000) the
@@ -32,12 +32,14 @@
 //! delay; and a client that sent anything while `use_delay` is above zero sleeps for that delay, at
 //! most 250 ms, once it is answered. What was slept for is taken off each second.
 //!
-//! *Parameter.* `percentile`: the rule for flash since 5.0; without it the mean everywhere, as in 4.19 and
-//! RHEL's 4.18.
+//! *Parameter.* `linux_4_18`: the rules of the first kernels that had it. The mean counts everywhere; each
+//! window is judged on its own, where today's gather answers from one possible step to the next and want
+//! the window and all of these to be good; any group with a target that misses it is a reason for a step
+//! down, and one with a lower target than the culprit's needs not wait 500 ms.
 //!
-//! *Source.* Linux `block/blk-iolatency.c` and the delays of `block/blk-cgroup.c`, 7.0; J. Bacik's patches
-//! of July 2018. *Where we differ*: `qd` is the drive's depth, as before 5.12, not `nr_requests`; the
-//! return to user space, where clients sleep, is taken to be the answer, and whoever sends
+//! *Source.* Linux `block/blk-iolatency.c`, 7.0 and RHEL's 4.18, and the delays of `block/blk-cgroup.c`;
+//! J. Bacik's patches of July 2018. *Where we differ*: `qd` is the drive's depth, as in 4.18, where 7.0
+//! takes `nr_requests`; the return to user space, where clients sleep, is taken to be the answer, and whoever sends
 //! asynchronous writes is taken for a flusher, which never returns there; requests that merge with one
 //! before them pass here first, while the kernel merges before it throttles.
 
@@ -57,7 +59,7 @@ use crate::request::{Flags, RequestId};
 use crate::time::{Instant, Nanos};
 use crate::trace::{EventKind, Subject};
 use delay::Sleepers;
-use level::{Level, START, Step, UNLIMITED};
+use level::{Level, Rule, START, Step, UNLIMITED};
 
 /// Its row in the table.
 pub static ROW: Row = Row {
@@ -72,9 +74,9 @@ pub static ROW: Row = Row {
 };
 
 const PARAMETERS: &[Parameter] = &[Parameter::bool(
-    "percentile",
-    true,
-    "flash: a tenth of the answers must not miss the target; false: the mean",
+    "linux_4_18",
+    false,
+    "the rules of 4.18 and 4.19: the mean of each window, on flash too",
 )];
 
 /// From a request to the timer that looks for culprits to forget.
@@ -82,7 +84,10 @@ const TIMER: Nanos = Nanos::from_secs(1);
 
 fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
     Box::new(IoLatency {
-        by_percentile: build.values.bool("percentile") && !build.facts.rotational,
+        rule: Rule {
+            by_percentile: !build.facts.rotational && !build.values.bool("linux_4_18"),
+            linux_4_18: build.values.bool("linux_4_18"),
+        },
         depth: i64::from(build.facts.depth.max(1)),
         levels: Vec::new(),
         targets: 0,
@@ -95,7 +100,7 @@ fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
 }
 
 struct IoLatency {
-    by_percentile: bool,
+    rule: Rule,
     /// Of the drive.
     depth: i64,
     /// By group.
@@ -203,10 +208,10 @@ impl IoLatency {
         let group = cx.groups.group(id);
         let parent = group.parent.unwrap_or(GroupId::ROOT);
         while self.levels.len() <= id.index() {
-            self.levels.push(Level::new(cx.now, GroupId::ROOT, START, self.by_percentile));
+            self.levels.push(Level::new(cx.now, GroupId::ROOT, START, self.rule));
         }
         let cookie = self.levels[parent.index()].children.cookie;
-        self.levels[id.index()] = Level::new(cx.now, parent, cookie, self.by_percentile);
+        self.levels[id.index()] = Level::new(cx.now, parent, cookie, self.rule);
         let target = group.contract.latency;
         self.set_target(cx, id, target);
     }

@@ -25,12 +25,15 @@ fn at(n: u64) -> Instant {
 
 /// A group with a target of 1 ms, by the rule for flash or by the mean.
 fn level(by_percentile: bool) -> Level {
-    let mut level = Level::new(Instant::ZERO, GroupId::ROOT, START, by_percentile);
+    level_of(Rule { by_percentile, linux_4_18: false })
+}
+fn level_of(rule: Rule) -> Level {
+    let mut level = Level::new(Instant::ZERO, GroupId::ROOT, START, rule);
     level.set_target(ms(1));
     level
 }
 fn children() -> Children {
-    Level::new(Instant::ZERO, GroupId::ROOT, START, true).children
+    level(true).children
 }
 /// A window of so many good and bad answers ends now.
 fn window(level: &mut Level, siblings: &mut Children, now: u64, answers: [u64; 2]) -> Option<Step> {
@@ -109,6 +112,30 @@ fn steps_down_and_up() {
     assert_eq!(window(&mut culprit, &mut siblings, 2300, [9, 0]), None, "no longer the culprit");
 }
 
+/// Goal: 4.18 judges each window on its own, steps down for any miss, and sooner for a lower target.
+/// Method: where today's rules say otherwise.
+#[test]
+fn windows_of_4_18() {
+    for (linux_4_18, steps) in [
+        (false, [Some(Step::Down), Some(Step::Up), None, None]),
+        (true, [Some(Step::Down), None, Some(Step::Down), Some(Step::Down)]),
+    ] {
+        let rule = Rule { by_percentile: false, linux_4_18 };
+        let (mut culprit, mut siblings) = (level_of(rule), children());
+        let mut got = Vec::new();
+        got.push(window(&mut culprit, &mut siblings, 1000, [0, 5]));
+        assert_eq!(window(&mut culprit, &mut siblings, 1400, [4, 0]), None, "too early");
+        got.push(window(&mut culprit, &mut siblings, 1500, [1, 0])); // Five since the last step.
+        let (mut higher, mut lower) = (level_of(rule), level_of(rule));
+        higher.set_target(ms(2));
+        got.push(window(&mut higher, &mut siblings, 2100, [0, 9]));
+        lower.set_target(ms(1) / 2);
+        let last = if linux_4_18 { 2200 } else { 1900 };
+        got.push(window(&mut lower, &mut siblings, last, [0, 9]));
+        assert_eq!(got, steps, "4.18: {linux_4_18}");
+    }
+}
+
 /// Goal: the cookie goes down by quarters to the depth, then by one to twice the depth, and up by
 /// sixteenths, or by one beyond the depth. Method: count.
 #[test]
@@ -133,7 +160,8 @@ fn the_cookie_has_a_bottom() {
 /// Method: follow a cookie by hand.
 #[test]
 fn depths_follow_the_cookie() {
-    let mut victim = Level::new(Instant::ZERO, GroupId::ROOT, START, true);
+    let mut victim = level(true);
+    victim.set_target(Nanos::ZERO);
     let mut siblings = children();
     let follow = |siblings: &Children, victim: &mut Level| {
         victim.follow(siblings, QD);
@@ -168,7 +196,7 @@ fn some_are_spared() {
     for (target, answers, spared) in
         [(1, 50, true), (2, 50, false), (2, 5, true), (2, 6, false), (0, 0, false)]
     {
-        let mut peer = Level::new(Instant::ZERO, GroupId::ROOT, START, true);
+        let mut peer = level(true);
         peer.set_target(ms(target));
         let mut seen = siblings;
         window(&mut peer, &mut seen, 1001, [answers, 0]);
