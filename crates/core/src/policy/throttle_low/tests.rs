@@ -346,6 +346,39 @@ fn share(latency: u64, idle: u64) -> Share {
     share
 }
 
+/// Goal: a group's last overflow is that of its direction where it is longest ago, or a later one of a
+/// group above that has low limits; never is long ago, and a direction without limit does not count.
+/// Method: a chain of groups, overflows set by hand.
+#[test]
+fn overflows_of_groups_above_count_if_later() {
+    let rule = Rule { slice_ms: 20, linux_7: false, ask_each_slice: true, burst: Nanos::ZERO };
+    let mut low = ThrottleLow {
+        levels: Levels::new(rule, Nanos::MAX, Device::new(20, false)),
+        latency: Nanos::from_micros(100),
+        idle: Nanos::from_micros(1000),
+        ceilings: false,
+        stale: false,
+        walk: Vec::new(),
+        refuser: TOP,
+    };
+    let thresholds = [low.latency, low.idle];
+    let chain = [bytes(0, 0), bytes(9 * MB, 0), bytes(0, 0), bytes(MB, MB)];
+    for (index, limits) in chain.into_iter().enumerate() {
+        let settings = Settings::new(Limits::default(), limits, thresholds);
+        low.levels.add(at(0), index + 1, index, Share::new(settings));
+    }
+    let mut last = |leaf: [u64; 2], plain: [u64; 2], above: [u64; 2]| {
+        for (level, overflow) in [(4, leaf), (3, plain), (2, above)] {
+            low.levels.account_mut(level).overflow = overflow;
+        }
+        low.last_overflow(1000, 4)
+    };
+    assert_eq!(last([500, 0], [0, 0], [0, 0]), 0, "never written");
+    assert_eq!(last([500, 400], [0, 0], [300, 0]), 400, "the earlier one of its own");
+    assert_eq!(last([500, 400], [900, 900], [0, 0]), 400, "no low limit says nothing");
+    assert_eq!(last([500, 400], [0, 0], [600, 0]), 600, "the group above had enough later");
+}
+
 /// Goal: each of the reasons to count as idle. Method: one by one, from a group that is not.
 #[test]
 fn reasons_to_be_idle() {
