@@ -16,7 +16,9 @@
 //!
 //! With both limits the longer sleep counts. The leaky bucket forgives the request that finds it empty, and
 //! everything that was not used: it never lets a burst through. A bucket of tokens does. A sleep of less than a
-//! tick is not slept; others end on a tick.
+//! tick is not slept; others end on a tick. What a sleep is too long by, the leaky bucket forgets as soon as it
+//! is empty: it stays under its limit where requests are small or the limit is near what the drive does, and
+//! tokens do not (50 MiB/s on a disk of 66: 47.9 and 51.0; Lunde, mail of 22 June 2008).
 //!
 //! *Sleep.* A sleeping process sends nothing else, in whatever direction. Other processes of its group go on: each
 //! adds to the group's account and sleeps longer, so that they take turns of a kind. Buffered writes come from

@@ -307,6 +307,28 @@ fn who_sleeps_and_who_does_not() {
     assert_eq!(rig.go().len(), 28);
 }
 
+/// Goal: sleepers wake only when nothing of their group is blocked any more. Method: 4 tokens, half of them the
+/// root's: two reads go, 24 are blocked, the rest is slept over. An epoch gives 2 + 4 * 2 / (4 - 2) = 6; the next
+/// ones 2 + 2 * 2 / (4 - 1) = 3. After 20 requests the group's turn is over: the conductor looks for another, finds
+/// none with tokens, and makes one more epoch.
+#[test]
+fn sleepers_wait_until_all_are_gone() {
+    let mut rig = Rig::new("ioband-none", &[("token", "4")]);
+    let client = rig.weighted("a", 100);
+    rig.send(client, READ, 40);
+    assert_eq!(rig.go().len(), 2);
+    for (gone, blocked, asleep) in [(6, 18, 1), (3, 15, 1), (3, 12, 1), (3, 9, 1), (6, 3, 1)] {
+        rig.answer();
+        assert_eq!(rig.go().len(), gone);
+        let is = (rig.gauge("blocked_requests"), rig.gauge("sleeping_clients"));
+        assert_eq!(is, (blocked, asleep));
+    }
+    rig.answer();
+    assert_eq!(rig.go().len(), 3);
+    // 40 - 2 - 24 woke, and had no token: all of them are blocked now.
+    assert_eq!((rig.gauge("blocked_requests"), rig.gauge("sleeping_clients")), (14, 0));
+}
+
 /// Goal: metadata passes when so told. Method: a group deep in debt sends data, then metadata.
 #[test]
 fn urgent_metadata() {
@@ -363,6 +385,24 @@ fn a_maximum_to_the_request() {
     assert_eq!(rig.go().len(), 1, "the first begins the new period and is not counted in it");
     rig.answer();
     assert_eq!(rig.go().len(), 245);
+}
+
+/// Goal: a group whose turn is over has one request blocked, then a new turn. Method: 100 ms for a group that was
+/// promised nothing.
+#[test]
+fn a_turn_ends() {
+    let mut rig = Rig::new("rangebw-none", &[]);
+    let client = rig.client("a", band(None, None));
+    for (at, sent, gone) in [(0, 3, 3), (100, 3, 3), (101, 3, 1)] {
+        rig.now = Instant::ZERO + ms(at);
+        rig.send(client, READ, sent);
+        assert_eq!(rig.go().len() as u64, gone, "{at} ms");
+    }
+    assert_eq!((rig.gauge("blocked_requests"), rig.gauge("sleeping_clients")), (1, 1));
+    rig.answer();
+    assert_eq!(rig.go().len(), 2);
+    rig.send(client, READ, 1);
+    assert_eq!(rig.go().len(), 1);
 }
 
 /// Goal: minimums come first, then turns, but only among blocked requests; who was promised nothing starves.
