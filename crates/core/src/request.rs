@@ -230,7 +230,13 @@ impl Requests {
                 self.free = free.fifo_next;
                 *free = slot;
             }
-            None => self.slots.push(slot),
+            None => {
+                if self.slots.len() == self.slots.capacity() {
+                    // By a quarter: doubling would leave up to half of a large pool unused.
+                    self.slots.reserve_exact(self.slots.len() / 4 + 16);
+                }
+                self.slots.push(slot);
+            }
         }
         RequestId(index)
     }

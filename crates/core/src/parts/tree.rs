@@ -7,8 +7,9 @@
 //!
 //! A B+ tree: a node lies in a leaf page, and pages above lead to it. A treap, which this was before,
 //! follows a pointer to another cache line for each bit of the rank and guesses wrong at every other
-//! one; here that is once a page. A tree of one node has no page at all. Pages that get sparse are
-//! joined with a neighbour if it has room and otherwise left as they are, until empty (Johnson and
+//! one; here that is once a page. A tree of one node has no page at all, and two nodes know each
+//! other instead (a page for each of 100,000 clients with two requests would be 20 MB). Pages that get
+//! sparse are joined with a neighbour if it has room and otherwise left as they are, until empty (Johnson and
 //! Shasha 1993): nothing is ever moved between neighbours to even them out.
 //!
 //! Nothing is allocated once as many nodes and pages as now have been in use at once; pages for a usual
@@ -21,6 +22,9 @@ use alloc::vec::Vec;
 use page::{FANOUT, Page};
 
 const NIL: u32 = u32::MAX;
+/// In a node's `page`: it is one of two, and what follows is the other; and it is the second.
+const PAIR: u32 = 1 << 31;
+const SECOND: u32 = 1 << 30;
 /// A page of at most so many entries looks for a neighbour to be joined with.
 const SPARSE: usize = FANOUT / 4;
 /// Neighbours are joined if they have at most so many entries together: the next one must not split them.
@@ -53,7 +57,7 @@ pub struct NodeId(pub u32);
 /// One tree in an [`Arena`]; belongs to the arena that it was filled from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tree {
-    /// The only node, or the topmost page if there are more.
+    /// The first of at most two nodes, or the topmost page if there are more.
     root: u32,
     len: u32,
 }
@@ -83,8 +87,18 @@ impl Tree {
 struct Node<K, V> {
     key: K,
     value: V,
-    /// The leaf that holds it; [`NIL`] if it is alone in its tree.
+    /// The leaf that holds it; the other node if there are two; [`NIL`] if it is alone in its tree.
     page: u32,
+}
+
+/// Where a node lies.
+enum Place {
+    /// It is the only one of its tree.
+    Alone,
+    /// There is one other.
+    Pair { other: NodeId, second: bool },
+    /// In a leaf.
+    Page(u32),
 }
 
 /// The nodes and pages of any number of trees.
@@ -118,14 +132,18 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
         match tree.len {
             0 => None,
             1 => Some(self.nodes[tree.root as usize].value.alone()),
+            2 => {
+                let (first, second) = (tree.root as usize, self.second(tree) as usize);
+                Some(V::join(self.nodes[first].value.alone(), self.nodes[second].value.alone()))
+            }
             _ => Some(self.page(tree.root).summary(V::join)),
         }
     }
     /// The first node in key order whose own summary passes; a joined summary must pass if, and only
     /// if, one of those that it was joined from does.
     pub fn first_where(&self, tree: &Tree, passes: impl Fn(V::Of) -> bool) -> Option<NodeId> {
-        if tree.len < 2 {
-            return Self::only(tree).filter(|node| passes(self.value(*node).alone()));
+        if tree.len < 3 {
+            return self.few(tree).find(|node| passes(self.value(*node).alone()));
         }
         let mut at = tree.root;
         loop {
@@ -138,8 +156,8 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
     }
     /// The node of the smallest key.
     pub fn first(&self, tree: &Tree) -> Option<NodeId> {
-        if tree.len < 2 {
-            return Self::only(tree);
+        if tree.len < 3 {
+            return (tree.len > 0).then_some(NodeId(tree.root));
         }
         let mut page = self.page(tree.root);
         while !page.leaf {
@@ -149,8 +167,8 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
     }
     /// The node of the largest key.
     pub fn last(&self, tree: &Tree) -> Option<NodeId> {
-        if tree.len < 2 {
-            return Self::only(tree);
+        if tree.len < 3 {
+            return self.few(tree).last();
         }
         let mut page = self.page(tree.root);
         while !page.leaf {
@@ -160,26 +178,34 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
     }
     /// The next node in key order.
     pub fn next(&self, node: NodeId) -> Option<NodeId> {
-        let page = self.page_of(node)?;
+        let page = match self.place_of(node) {
+            Place::Alone => return None,
+            Place::Pair { other, second } => return (!second).then_some(other),
+            Place::Page(page) => self.page(page),
+        };
         self.entry_or_next(page, page.position_of(node.0) + 1)
     }
     /// The previous node in key order.
     pub fn previous(&self, node: NodeId) -> Option<NodeId> {
-        let page = self.page_of(node)?;
+        let page = match self.place_of(node) {
+            Place::Alone => return None,
+            Place::Pair { other, second } => return second.then_some(other),
+            Place::Page(page) => self.page(page),
+        };
         self.entry_before(page, page.position_of(node.0))
     }
     /// The first node whose key is at least `key`.
     pub fn at_or_after(&self, tree: &Tree, key: K) -> Option<NodeId> {
-        if tree.len < 2 {
-            return Self::only(tree).filter(|node| self.key(*node) >= key);
+        if tree.len < 3 {
+            return self.few(tree).find(|node| self.key(*node) >= key);
         }
         let page = self.leaf_before(tree, key);
         self.entry_or_next(page, page.keys().partition_point(|other| *other < key))
     }
     /// The last node whose key is below `key`.
     pub fn before(&self, tree: &Tree, key: K) -> Option<NodeId> {
-        if tree.len < 2 {
-            return Self::only(tree).filter(|node| self.key(*node) < key);
+        if tree.len < 3 {
+            return self.few(tree).filter(|node| self.key(*node) < key).last();
         }
         let page = self.leaf_before(tree, key);
         self.entry_before(page, page.keys().partition_point(|other| *other < key))
@@ -188,13 +214,24 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
     fn page(&self, index: u32) -> &Page<K, V::Of> {
         &self.pages[index as usize]
     }
-    fn page_of(&self, node: NodeId) -> Option<&Page<K, V::Of>> {
-        let page = self.nodes[node.0 as usize].page;
-        (page != NIL).then(|| self.page(page))
+    fn place_of(&self, node: NodeId) -> Place {
+        match self.nodes[node.0 as usize].page {
+            NIL => Place::Alone,
+            page if page & PAIR == 0 => Place::Page(page),
+            pair => {
+                let other = NodeId(pair & !(PAIR | SECOND));
+                Place::Pair { other, second: pair & SECOND != 0 }
+            }
+        }
     }
-    /// The node of a tree that has at most one.
-    fn only(tree: &Tree) -> Option<NodeId> {
-        (tree.len == 1).then_some(NodeId(tree.root))
+    /// The second node of a tree that has two.
+    fn second(&self, tree: &Tree) -> u32 {
+        self.nodes[tree.root as usize].page & !PAIR
+    }
+    /// The nodes of a tree that has at most two.
+    fn few(&self, tree: &Tree) -> impl Iterator<Item = NodeId> {
+        let first = (tree.len > 0).then_some(NodeId(tree.root));
+        first.into_iter().chain((tree.len > 1).then(|| NodeId(self.second(tree))))
     }
     fn entry_or_next(&self, page: &Page<K, V::Of>, at: usize) -> Option<NodeId> {
         if at < page.len() {
@@ -237,6 +274,10 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
                 *free = node;
             }
             None => {
+                if self.nodes.len() == self.nodes.capacity() {
+                    // By a quarter: doubling would leave up to half of a large arena unused.
+                    self.nodes.reserve_exact(self.nodes.len() / 4 + 16);
+                }
                 self.nodes.push(node);
                 self.set_pages_aside();
             }
@@ -255,8 +296,12 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
     pub fn replace(&mut self, tree: &mut Tree, node: NodeId, key: K, value: V) {
         let entry = &mut self.nodes[node.0 as usize];
         (entry.key, entry.value) = (key, value);
-        let page = entry.page;
-        if page != NIL {
+        let place = self.place_of(node);
+        if let Place::Pair { .. } = place {
+            self.leave(tree, node.0);
+            self.enter(tree, node.0);
+        }
+        if let Place::Page(page) = place {
             let leaf = &mut self.pages[page as usize];
             let at = leaf.position_of(node.0);
             let after_previous =
@@ -313,10 +358,19 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
             return;
         }
         if tree.len == 2 {
-            let first = &self.nodes[tree.root as usize];
-            let (key, summary) = (first.key, first.value.alone());
-            let leaf = self.new_page(true, key, summary);
-            self.put(leaf, 0, (key, summary, tree.root));
+            let before = self.nodes[node as usize].key < self.nodes[tree.root as usize].key;
+            let (first, second) = if before { (node, tree.root) } else { (tree.root, node) };
+            return self.pair(tree, first, second);
+        }
+        if tree.len == 3 {
+            let entry = |node: u32| {
+                let Node { key, value, .. } = &self.nodes[node as usize];
+                (*key, value.alone(), node)
+            };
+            let (first, second) = (entry(tree.root), entry(self.second(tree)));
+            let leaf = self.new_page(true, first.0, first.1);
+            self.put(leaf, 0, first);
+            self.put(leaf, 1, second);
             tree.root = leaf;
         }
         let Node { key, value, .. } = self.nodes[node as usize];
@@ -330,6 +384,12 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
         }
         let position = self.page(at).keys().partition_point(|other| *other <= key);
         self.put_or_split(tree, at, position, (key, summary, node));
+    }
+    /// Makes two nodes all of a tree.
+    fn pair(&mut self, tree: &mut Tree, first: u32, second: u32) {
+        tree.root = first;
+        self.nodes[first as usize].page = PAIR | second;
+        self.nodes[second as usize].page = PAIR | SECOND | first;
     }
     fn put(&mut self, page: u32, at: usize, entry: (K, V::Of, u32)) {
         self.pages[page as usize].insert(at, entry);
@@ -396,19 +456,28 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
 
     fn leave(&mut self, tree: &mut Tree, node: u32) {
         tree.len -= 1;
-        let page = core::mem::replace(&mut self.nodes[node as usize].page, NIL);
-        if page == NIL {
-            tree.root = NIL;
-            return;
-        }
-        let leaf = &mut self.pages[page as usize];
-        leaf.remove(leaf.position_of(node));
-        self.settle(tree, page);
-        if tree.len == 1 {
-            let leaf = tree.root;
-            tree.root = self.page(leaf).links[0];
-            self.nodes[tree.root as usize].page = NIL;
-            self.release(leaf);
+        let place = self.place_of(NodeId(node));
+        self.nodes[node as usize].page = NIL;
+        match place {
+            Place::Alone => tree.root = NIL,
+            Place::Pair { other, .. } => {
+                tree.root = other.0;
+                self.nodes[other.0 as usize].page = NIL;
+            }
+            Place::Page(page) => {
+                let leaf = &mut self.pages[page as usize];
+                leaf.remove(leaf.position_of(node));
+                self.settle(tree, page);
+                if tree.len == 2 {
+                    let page = tree.root;
+                    let leaf = self.page(page);
+                    // Sparse neighbours were joined.
+                    assert!(leaf.leaf && leaf.len() == 2, "two nodes lie in one leaf");
+                    let [first, second] = [leaf.links[0], leaf.links[1]];
+                    self.pair(tree, first, second);
+                    self.release(page);
+                }
+            }
         }
     }
     /// A page changed: takes it away if it is empty, joins it with a neighbour if it is sparse, and
