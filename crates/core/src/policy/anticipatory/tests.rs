@@ -308,3 +308,25 @@ fn merged_requests_are_counted_once() {
     rig.read(a, 124);
     answer(&mut rig, 124);
 }
+
+/// Goal: when the next request by the way of the head is merged away, the whole or its upper neighbour is next, whichever
+/// is nearer. Method: head at 308, next at 316; the gap before it closes, from one and from two requests further back.
+#[test]
+fn what_is_next_survives_a_merge() {
+    let near = [vec![300, 308, 316], vec![330]];
+    let far = [vec![330], vec![292, 300, 308, 316]];
+    for (waiting, served) in [
+        (&[300, 316, 330][..], &near),
+        (&[316, 300, 330][..], &near),
+        (&[292, 300, 316, 330][..], &far),
+        (&[316, 292, 300, 330][..], &far),
+    ] {
+        let mut rig = rig(&[]);
+        let a = rig.client();
+        rig.read(a, 300);
+        answer(&mut rig, 300);
+        rig.reads(a, waiting);
+        rig.read(a, 308);
+        assert_eq!(rig.served_parts(), *served, "{waiting:?}");
+    }
+}
