@@ -330,3 +330,22 @@ fn what_is_next_survives_a_merge() {
         assert_eq!(rig.served_parts(), *served, "{waiting:?}");
     }
 }
+
+/// Goal: the time of a batch of reads counts from its last read with no write waiting. Method: two seconds of reads alone; then
+/// a write and reads, on both sides of the end.
+#[test]
+fn reads_alone_have_no_end() {
+    for (after, first) in [(500, 5000), (501, 9_000_000)] {
+        let mut rig = rig(&[("antic_expire", "0s")]);
+        let (a, b) = (rig.client(), rig.client());
+        for i in 0..=20 {
+            rig.now = ms(100 * i);
+            rig.read(a, 100 * i);
+            answer(&mut rig, 100 * i);
+        }
+        rig.write(b, 9_000_000);
+        rig.read(a, 5000);
+        rig.now += Nanos::from_millis(after);
+        assert_eq!(rig.dispatch().map(|(_, start)| start), Some(first));
+    }
+}
