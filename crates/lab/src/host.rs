@@ -58,7 +58,7 @@ pub fn host_2018() -> Host {
         writeback_request: Sectors::from_kib(256),
         // fio reopens its file for each loop and drops the cache (FADV_DONTNEED), which makes the writer
         // itself start the writeback: its group pays, under cgroup v1 too.
-        writeback: Writeback::Owner,
+        writeback: Writeback::Writer,
         layout: Layout::Contiguous { base_permille: 0 },
     }
 }
@@ -106,6 +106,9 @@ pub fn host_2009() -> Host {
         read_ahead: Sectors::from_kib(128),
         read_ahead_request: Sectors::from_kib(128),
         memory: 2 << 30,
+        // No source says how pages found their owners; IO controller V10 charged them to who made them dirty,
+        // and one thread of pdflush wrote them.
+        writeback: Writeback::Owner,
         layout: Layout::Ext3 { base_permille: 20, cold_percent: 50, sparse_writes: true },
         ..host_2018()
     }

@@ -65,20 +65,25 @@ pub struct Host {
     pub dirty_percent: u32,
     /// Longest single request that the flusher and `fdatasync` send.
     pub writeback_request: Sectors,
-    /// In whose name the flusher writes.
+    /// Who writes dirty pages, in whose name.
     pub writeback: Writeback,
     /// How files lie on the drive.
     pub layout: Layout,
 }
 
-/// In whose name dirty pages of buffered writers go to the drive.
+/// Who writes the dirty pages of buffered writers to the drive, and in whose name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Writeback {
-    /// The flusher's own, in the root group, as with cgroup v1: neither limits nor weights of the
-    /// writers' groups act on buffered writes.
+    /// One flusher in its own name, in the root group, as with cgroup v1: neither limits nor weights of
+    /// the writers' groups act on buffered writes.
     Root,
-    /// The writer's: cgroup v2, or a writer that starts the writeback itself (fsync, FADV_DONTNEED).
+    /// One flusher that takes file after file, a chunk of each, whoever made them dirty; only the
+    /// requests are charged to the writer's group (the page tracking of 2009, cgroup v2). A group
+    /// whose requests are held up holds up the flusher, and with it everybody's pages.
     Owner,
+    /// The writers start the writeback themselves (`FADV_DONTNEED`): each group's pages go out by
+    /// themselves, beside the others'.
+    Writer,
 }
 
 /// How files lie on the drive.

@@ -6,7 +6,6 @@
 
 use std::collections::VecDeque;
 
-use iofair_core::group::ClientId;
 use iofair_core::request::{Flags, Operation};
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
@@ -22,7 +21,8 @@ const EXPIRE: Nanos = Nanos::from_secs(30);
 /// One flusher.
 #[derive(Debug)]
 pub(crate) struct Flusher {
-    client: ClientId,
+    /// Requests under way at most.
+    depth: u32,
     /// Dirty files, the next one first.
     pub(super) queue: VecDeque<usize>,
     /// What is left of the present turn.
@@ -31,15 +31,15 @@ pub(crate) struct Flusher {
 }
 
 impl Flusher {
-    pub(super) fn new(client: ClientId) -> Self {
-        Self { client, queue: VecDeque::new(), chunk_left: Sectors::ZERO, under_way: 0 }
+    pub(super) fn new(depth: u32) -> Self {
+        Self { depth, queue: VecDeque::new(), chunk_left: Sectors::ZERO, under_way: 0 }
     }
 }
 
 impl Cache {
     /// A flusher looks whether something is to be done. Call after pages became dirty.
     pub(crate) fn write_back(&mut self, file: usize, engine: &mut Engine<'_>) {
-        self.flush_domain(self.files[file].domain, engine);
+        self.flush_domain(self.files[file].setup.domain, engine);
     }
     /// A flusher's periodic look.
     pub(crate) fn on_timer(&mut self, actor: u32, engine: &mut Engine<'_>) {
@@ -60,7 +60,7 @@ impl Cache {
         let token = self.token(index);
         let domain = &mut self.domains[index];
         let (throttle, flusher) = (&mut domain.throttle, &mut domain.flusher);
-        while flusher.under_way < self.setup.depth {
+        while flusher.under_way < flusher.depth {
             let Some(file) = flusher.queue.front() else { return };
             let file = &mut self.files[*file];
             let expired = file.dirty_since + EXPIRE <= engine.now;
@@ -76,10 +76,10 @@ impl Cache {
                 flusher.chunk_left = Sectors(flusher.chunk_left.0.saturating_sub(length.0));
                 let range = FileRange {
                     token,
-                    client: flusher.client,
+                    client: file.setup.client,
                     operation: Operation::Write,
                     flags: Flags::NONE,
-                    file: file.file,
+                    file: file.setup.file,
                     offset,
                     length,
                     longest: self.setup.longest,

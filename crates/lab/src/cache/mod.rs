@@ -1,8 +1,8 @@
 //! The page cache's dirty half: who made what dirty, when writers must pause, and who writes it back.
 //!
-//! A *domain* is a set of dirty files with one flusher: all files when the flusher writes in its own
-//! name, one a group of writers when it writes in theirs ([`crate::scenario::Writeback`]). Dirty limits
-//! are shared between domains in equal parts.
+//! A *domain* is a set of dirty files with one flusher and limits of its own: all files of the host when
+//! it has one flusher, those of one group when writers start their writeback themselves
+//! ([`crate::scenario::Writeback`]). In whose name a page is written is a property of its file.
 
 mod dirty;
 mod flusher;
@@ -21,24 +21,38 @@ use pages::DirtyPages;
 /// What a page cache is made of.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CacheSetup {
+    /// Longest request of the flusher.
+    pub(crate) longest: Sectors,
+    /// Actor number of the first flusher.
+    pub(crate) first_actor: u32,
+}
+
+/// What a domain is made of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DomainSetup {
     /// Bytes that may be dirty before the flusher starts.
     pub(crate) background: u64,
     /// Bytes that may be dirty before writers wait.
     pub(crate) limit: u64,
-    /// Longest request of the flusher.
-    pub(crate) longest: Sectors,
-    /// Requests that a flusher has under way at most: it sleeps where it finds no tag.
+    /// Requests that the flusher has under way at most: it sleeps where it finds no tag.
     pub(crate) depth: u32,
-    /// Actor number of the first flusher.
-    pub(crate) first_actor: u32,
+}
+
+/// A buffered writer's file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FileSetup {
+    /// Its place among the files of the drive.
+    pub(crate) file: usize,
+    pub(crate) size: Sectors,
+    pub(crate) domain: usize,
+    /// In whose name the flusher writes it.
+    pub(crate) client: ClientId,
 }
 
 /// One buffered writer's file.
 #[derive(Debug)]
 struct CachedFile {
-    /// Its place among the files of the drive.
-    file: usize,
-    domain: usize,
+    setup: FileSetup,
     pages: DirtyPages,
     /// When it became dirty.
     dirty_since: Instant,
@@ -61,20 +75,18 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// A cache with one flusher for each of `flushers`, which may be none.
-    pub(crate) fn new(setup: CacheSetup, flushers: &[ClientId]) -> Self {
-        let share = flushers.len().max(1) as u64;
-        let domain = |client: &ClientId| Domain {
-            throttle: Throttle::new(setup.background / share, setup.limit / share),
-            flusher: Flusher::new(*client),
+    /// A cache with one flusher a domain; there may be none.
+    pub(crate) fn new(setup: CacheSetup, domains: &[DomainSetup]) -> Self {
+        let domain = |domain: &DomainSetup| Domain {
+            throttle: Throttle::new(domain.background, domain.limit),
+            flusher: Flusher::new(domain.depth),
         };
-        Self { setup, files: Vec::new(), domains: flushers.iter().map(domain).collect() }
+        Self { setup, files: Vec::new(), domains: domains.iter().map(domain).collect() }
     }
-    /// A writer's file, `file` among the drive's files; its number here.
-    pub(crate) fn add_file(&mut self, file: usize, size: Sectors, domain: usize) -> usize {
-        let pages = DirtyPages::new(size);
-        let dirty_since = Instant::MAX;
-        self.files.push(CachedFile { file, domain, pages, dirty_since, queued: false });
+    /// A writer's file; its number here.
+    pub(crate) fn add_file(&mut self, setup: FileSetup) -> usize {
+        let pages = DirtyPages::new(setup.size);
+        self.files.push(CachedFile { setup, pages, dirty_since: Instant::MAX, queued: false });
         self.files.len() - 1
     }
     /// The first timer of every flusher.
@@ -87,10 +99,10 @@ impl Cache {
         Token { actor: self.setup.first_actor + domain as u32, slot: 0 }
     }
     fn throttle(&self, file: usize) -> &Throttle {
-        &self.domains[self.files[file].domain].throttle
+        &self.domains[self.files[file].setup.domain].throttle
     }
     fn throttle_mut(&mut self, file: usize) -> &mut Throttle {
-        &mut self.domains[self.files[file].domain].throttle
+        &mut self.domains[self.files[file].setup.domain].throttle
     }
 
     /// Bytes that a writer copies between two looks at the limits.
@@ -108,7 +120,7 @@ impl Cache {
             cached.dirty_since = now;
         }
         let new = cached.pages.mark(offset, length);
-        let domain = &mut self.domains[cached.domain];
+        let domain = &mut self.domains[cached.setup.domain];
         domain.throttle.dirtied(new);
         if !cached.queued {
             cached.queued = true;

@@ -372,6 +372,10 @@ fn finish(
     draft: &Draft<'_>,
 ) -> Result<Variant, ConfigError> {
     let drive = draft.variant.and_then(|v| v.drive.as_ref()).unwrap_or(&file.drive).get_ref();
+    let host = match draft.variant {
+        Some(variant) => variant.host.or(&file.host),
+        None => file.host.clone(),
+    };
     let mut groups = Vec::new();
     for group in &file.group {
         groups.push(named_group(source, group)?);
@@ -408,7 +412,7 @@ fn finish(
         time: file.time.get_ref().0,
         ramp: file.ramp.0,
         history: file.history.0,
-        host: host_of(source, drive, &file.host)?,
+        host: host_of(source, drive, &host)?,
         groups,
         clients,
         subjects,
@@ -587,6 +591,7 @@ fn host_of(source: &Source, drive: &str, file: &HostFile) -> Result<Host, Config
         None => host.writeback,
         Some(WritebackName::Root) => Writeback::Root,
         Some(WritebackName::Owner) => Writeback::Owner,
+        Some(WritebackName::Writer) => Writeback::Writer,
     };
     Ok(host)
 }

@@ -122,18 +122,42 @@ pub struct HostFile {
     pub dirty_percent: Option<u32>,
     /// Longest request of the flusher.
     pub writeback_request: Option<Bytes>,
-    /// In whose name the flusher writes.
+    /// Who writes dirty pages, in whose name.
     pub writeback: Option<WritebackName>,
 }
 
-/// In whose name the flusher writes.
+impl HostFile {
+    /// These keys, and those of `base` where there is none here.
+    pub fn or(&self, base: &Self) -> Self {
+        let (a, b) = (self.clone(), base.clone());
+        Self {
+            preset: a.preset.or(b.preset),
+            turnaround: a.turnaround.or(b.turnaround),
+            turnaround_write: a.turnaround_write.or(b.turnaround_write),
+            turnaround_spread: a.turnaround_spread.or(b.turnaround_spread),
+            consume_window: a.consume_window.or(b.consume_window),
+            produce_window: a.produce_window.or(b.produce_window),
+            read_ahead: a.read_ahead.or(b.read_ahead),
+            read_ahead_request: a.read_ahead_request.or(b.read_ahead_request),
+            memory: a.memory.or(b.memory),
+            dirty_background_percent: a.dirty_background_percent.or(b.dirty_background_percent),
+            dirty_percent: a.dirty_percent.or(b.dirty_percent),
+            writeback_request: a.writeback_request.or(b.writeback_request),
+            writeback: a.writeback.or(b.writeback),
+        }
+    }
+}
+
+/// Who writes dirty pages, in whose name.
 #[derive(Clone, Copy, Deserialize, Debug)]
 #[serde(rename_all = "kebab-case")]
 pub enum WritebackName {
-    /// Its own, in the root group (cgroup v1).
+    /// One flusher, in the root group (cgroup v1).
     Root,
-    /// The writer's (cgroup v2).
+    /// One flusher, charging the writer (cgroup v2).
     Owner,
+    /// The writers themselves, side by side.
+    Writer,
 }
 
 /// A group of its own, besides those that clients bring.
@@ -266,6 +290,9 @@ pub struct VariantFile {
     pub time: Option<Time>,
     /// Another ramp.
     pub ramp: Option<Time>,
+    /// Keys of the host.
+    #[serde(default)]
+    pub host: HostFile,
     /// Keys of clients, by client.
     #[serde(default)]
     pub client: BTreeMap<Spanned<String>, ClientFile>,

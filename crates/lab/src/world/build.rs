@@ -3,7 +3,7 @@
 use iofair_config::contracts::admission::admitted;
 use iofair_core::contract::Contract;
 use iofair_core::controller::{Controller, Setup};
-use iofair_core::group::{ClientId, GroupId, Priority};
+use iofair_core::group::{ClientId, GroupId};
 use iofair_core::time::Instant;
 use iofair_core::unit::Sectors;
 use iofair_drive::Drive;
@@ -12,8 +12,9 @@ use iofair_drive::random::Random;
 use super::World;
 use super::engine::{Engine, Parts};
 use super::layout::{self, Wanted};
+use super::writeback::{Flushers, Flushing};
 use crate::cache::pages::PAGE;
-use crate::cache::{Cache, CacheSetup};
+use crate::cache::{Cache, CacheSetup, FileSetup};
 use crate::client::direct::Direct;
 use crate::client::pace::{Pacer, PacerSetup};
 use crate::client::read_ahead::{ReadAhead, ReadAheadSetup};
@@ -22,7 +23,7 @@ use crate::client::write::{Write, WriteSetup};
 use crate::client::{Base, Kind, Process};
 use crate::observe::Observer;
 use crate::run::RunError;
-use crate::scenario::{ClientSpec, Pattern, Scenario, Writeback};
+use crate::scenario::{ClientSpec, Pattern, Scenario};
 use crate::sim::Token;
 
 /// Requests that may be inside the engine: far above what closed loops and flushers can send, so that
@@ -35,7 +36,7 @@ const DEPTH_MAX: u32 = 1 << 16;
 const STREAM_FIRST: u64 = 1;
 
 /// Does a client write through the page cache?
-fn writes_buffered(client: &ClientSpec) -> bool {
+pub(super) fn writes_buffered(client: &ClientSpec) -> bool {
     client.job.buffered && client.job.pattern.writes()
 }
 
@@ -69,21 +70,16 @@ pub(crate) fn build<'a>(
     }
     let flushers = Flushers::new(scenario, &specs, &mut controller)?;
     let longest = scenario.host.writeback_request.min(facts.max_request);
-    let percent = |percent: u32| scenario.host.memory / 100 * u64::from(percent);
-    let cache_setup = CacheSetup {
-        background: percent(scenario.host.dirty_background_percent),
-        limit: percent(scenario.host.dirty_percent),
-        longest,
-        depth: setup.tags,
-        first_actor: specs.len() as u32,
-    };
-    let mut cache = Cache::new(cache_setup, &flushers.clients);
+    let cache_setup = CacheSetup { longest, first_actor: specs.len() as u32 };
+    let domains = flushers.domains(&scenario.host, setup.tags);
+    let mut cache = Cache::new(cache_setup, &domains);
     let mut processes = Vec::with_capacity(specs.len());
     for (index, spec) in specs.iter().enumerate() {
         let builder = Builder { scenario, index, spec, longest_read: facts.max_request };
-        let domain = flushers.domain_of(spec.client);
-        let file = writes_buffered(spec.client)
-            .then(|| cache.add_file(index, spec.client.file_size, domain));
+        let file = flushers.of[index].map(|Flushing { domain, client }| {
+            let size = spec.client.file_size;
+            cache.add_file(FileSetup { file: index, size, domain, client })
+        });
         processes.push(builder.process(clients[index], file, longest));
     }
     observer.on_start(&setup, &controller);
@@ -110,8 +106,8 @@ fn groups(scenario: &Scenario, worst_case: u64) -> Result<Vec<(String, Contract)
 }
 
 /// One process of a client.
-struct Spec<'a> {
-    client: &'a ClientSpec,
+pub(super) struct Spec<'a> {
+    pub(super) client: &'a ClientSpec,
     name: String,
 }
 
@@ -134,7 +130,7 @@ fn wanted(client: &ClientSpec) -> Wanted {
     Wanted { size: client.file_size, hole }
 }
 
-fn find_group(controller: &Controller, name: &str) -> Result<GroupId, RunError> {
+pub(super) fn find_group(controller: &Controller, name: &str) -> Result<GroupId, RunError> {
     let missing = || RunError::NoGroup(name.to_string());
     controller.groups().find(name).ok_or_else(missing)
 }
@@ -171,39 +167,6 @@ fn check(scenario: &Scenario) -> Result<(), RunError> {
         }
     }
     Ok(())
-}
-
-/// The flushers of the page cache and whose files each writes.
-struct Flushers {
-    clients: Vec<ClientId>,
-    /// Group of each flusher's files; empty when there is one flusher for all.
-    groups: Vec<String>,
-}
-
-impl Flushers {
-    fn new(
-        scenario: &Scenario,
-        specs: &[Spec<'_>],
-        controller: &mut Controller,
-    ) -> Result<Self, RunError> {
-        let mut this = Self { clients: Vec::new(), groups: Vec::new() };
-        for spec in specs.iter().filter(|spec| writes_buffered(spec.client)) {
-            let name = match scenario.host.writeback {
-                Writeback::Owner => spec.client.group.as_str(),
-                Writeback::Root => "",
-            };
-            if !this.groups.iter().any(|known| known == name) {
-                let group = find_group(controller, name)?;
-                let client = controller.add_client(Instant::ZERO, group, Priority::default())?;
-                this.clients.push(client);
-                this.groups.push(name.to_string());
-            }
-        }
-        Ok(this)
-    }
-    fn domain_of(&self, client: &ClientSpec) -> usize {
-        self.groups.iter().position(|name| *name == client.group).unwrap_or(0)
-    }
 }
 
 /// Makes one process.

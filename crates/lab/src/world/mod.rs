@@ -15,6 +15,7 @@ pub(crate) mod engine;
 pub(crate) mod layout;
 #[cfg(test)]
 mod tests;
+mod writeback;
 
 use iofair_core::controller::Completion;
 use iofair_core::time::Instant;

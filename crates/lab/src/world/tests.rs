@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use iofair_core::contract::{Contract, Limits};
-use iofair_core::controller::Stack;
+use iofair_core::controller::{Dispatch, Stack, Submission};
 use iofair_core::group::Priority;
 use iofair_core::policy::DriveFacts;
 use iofair_core::time::{Instant, Nanos};
@@ -14,8 +14,8 @@ use iofair_drive::{Command, Done, Drive};
 
 use super::*;
 use crate::host;
-use crate::observe::{Nobody, Recorder, Step};
-use crate::run::{RunError, simulate, simulate_on};
+use crate::observe::{Nobody, Observer, Recorder, Step};
+use crate::run::{RunError, simulate, simulate_on, simulate_with};
 use crate::scenario::{ClientSpec, GroupSpec, Host, Job, Pattern, Writeback};
 
 /// Answers every command a fixed time after it was given; bytes can cost time too, one command after
@@ -479,6 +479,71 @@ fn ceilings_of_buffered_writers_follow_the_writeback() {
     };
     assert!(rate(Writeback::Root) > 95_000_000);
     assert!(rate(Writeback::Owner).abs_diff(10_000_000) < 500_000);
+    assert!(rate(Writeback::Writer).abs_diff(10_000_000) < 500_000);
+}
+
+/// Goal: one flusher that writes in owners' names gives equal rates to writers of weights 1000 and 500,
+/// because the heavier one's queue runs empty; flushers of their own keep the weights. Method: the disk of
+/// 2009 under CFQ's fair layer; the share, and the longest time in which the heavier has nothing queued.
+#[test]
+fn one_flusher_blurs_the_weights() {
+    let run = |writeback| {
+        let writer = |name: &str| {
+            let writing = client(name, job(Pattern::SequentialWrite, 64, true));
+            ClientSpec { group: name.to_owned(), file_size: kib(2 << 20), ..writing }
+        };
+        let mut run = scenario(vec![writer("heavy"), writer("light")], Nanos::from_secs(20));
+        run.drive = "sata-7200-2009".to_owned();
+        run.stack = Stack::parse("prop-fair-cfq").unwrap();
+        run.ramp = Nanos::from_secs(20);
+        run.tags = Some(128);
+        run.host = Host { writeback, ..host::host_2009() };
+        let group = |name: &str, weight| GroupSpec {
+            name: name.to_owned(),
+            contract: Contract { weight, ..Contract::default() },
+        };
+        run.groups = vec![group("heavy", 1000), group("light", 500)];
+        let from = Instant::ZERO + run.ramp;
+        // 2 % of 160 GB lie before the first file.
+        let border = Sectors::from_kib(3_125_000 + (2 << 20) + (4 << 10));
+        let (empty_since, longest) = (from, Nanos::ZERO);
+        let mut gaps = Gaps { border, from, waiting: 0, empty_since, longest };
+        let outcome = simulate_with(&run, &mut gaps).unwrap();
+        (outcome.clients[0].bytes * 100 / outcome.clients[1].bytes, gaps.longest)
+    };
+    let (share, gap) = run(Writeback::Owner);
+    println!("one flusher: {share} %, empty for {gap:?}");
+    assert!((80..125).contains(&share), "{share} %");
+    assert!(gap >= Nanos::from_millis(200), "{gap:?}");
+    let (share, gap) = run(Writeback::Writer);
+    println!("two flushers: {share} %, empty for {gap:?}");
+    assert!((160..240).contains(&share), "{share} %");
+}
+
+/// Watches the queue of the file that lies below `border`.
+struct Gaps {
+    border: Sectors,
+    from: Instant,
+    waiting: u64,
+    empty_since: Instant,
+    longest: Nanos,
+}
+
+impl Observer for Gaps {
+    fn on_submit(&mut self, now: Instant, submission: &Submission) {
+        if submission.start < self.border {
+            if self.waiting == 0 && now > self.from {
+                self.longest = self.longest.max(now.since(self.empty_since.max(self.from)));
+            }
+            self.waiting += submission.length.0;
+        }
+    }
+    fn on_dispatch(&mut self, now: Instant, dispatch: &Dispatch) {
+        if dispatch.start < self.border {
+            self.waiting -= dispatch.length.0;
+            self.empty_since = now;
+        }
+    }
 }
 
 /// Goal: under `complete` minimums become weights, and too many are refused; under the stack it stands for
