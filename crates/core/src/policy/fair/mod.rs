@@ -19,8 +19,8 @@
 //! **A turn.** A slice is 100 ms, 40 ms for buffered writes, a fifth more or less for each priority level
 //! away from 4: at most 180 ms. It runs from the first answer on. The turn ends when the slice is used,
 //! when the queue is empty and not worth waiting for, or when another preempts. It costs the time used, at
-//! most the slice, for else a queue whose last request was slow would miss a round; with `fairness` all
-//! of it, and the next turn begins when the drive has answered everything.
+//! most the slice, for else a queue whose last request was slow would miss a round; with `fairness` it
+//! lasts, and costs, until the drive has answered everything.
 //!
 //! **Waiting.** An empty queue with an idle window (`cfq`: it thinks shortly and, if the drive queues
 //! commands, does not seek) is waited for, `slice_idle`. A queue without one whose group would leave the

@@ -145,7 +145,9 @@ impl<L: Leaf> Fair<L> {
             return Step::Holds;
         }
         if turn.is_over(cx.now) {
-            return match empty && answers_come && self.keeps_place(turn.queue) {
+            // With `fairness` what the drive still does for it is its time too.
+            let holds = self.settings.fairness || (empty && self.keeps_place(turn.queue));
+            return match answers_come && holds {
                 true => Step::Holds,
                 false => Step::Ends("expire: slice used"),
             };
