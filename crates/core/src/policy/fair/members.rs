@@ -50,6 +50,8 @@ fn put<T: Default>(all: &mut Vec<T>, index: usize, value: T) {
 #[derive(Clone, Copy)]
 enum Home {
     Client(ClientId),
+    /// One of its own: the client went to another group while the request was on its way here.
+    Stray(ClientId, GroupId),
     Shared(GroupId, usize),
 }
 
@@ -66,7 +68,12 @@ impl<L: Leaf> Fair<L> {
         let request = &cx.requests[id];
         let sync = request.is_sync();
         if L::QUEUE_A_CLIENT && sync {
-            return Home::Client(request.client);
+            let now_in = self.group_in_force(cx.groups.client(request.client).group);
+            let group = self.group_in_force(request.group);
+            return match group == now_in {
+                true => Home::Client(request.client),
+                false => Home::Stray(request.client, group),
+            };
         }
         let in_root = self.settings.async_in_root && !sync;
         let group = if in_root { GroupId::ROOT } else { self.group_in_force(request.group) };
@@ -75,6 +82,7 @@ impl<L: Leaf> Fair<L> {
     fn queue_at(&self, home: Home) -> Option<QueueId> {
         match home {
             Home::Client(client) => self.clients[client.index()],
+            Home::Stray(..) => None,
             Home::Shared(group, index) => self.groups[group.index()].shared[index],
         }
     }
@@ -82,7 +90,8 @@ impl<L: Leaf> Fair<L> {
     pub(super) fn existing_queue_for(&self, cx: &Context<'_>, id: RequestId) -> Option<QueueId> {
         self.queue_at(self.home(cx, id))
     }
-    /// The queue that a request enters, made if need be.
+    /// The queue that a request enters, made if need be. All requests of a queue are of its group, so no
+    /// queue outlives its group.
     pub(super) fn queue_for(&mut self, cx: &Context<'_>, id: RequestId) -> QueueId {
         let home = self.home(cx, id);
         if let Some(queue) = self.queue_at(home) {
@@ -94,6 +103,12 @@ impl<L: Leaf> Fair<L> {
                 let group = self.group_in_force(known.group);
                 let queue = self.make_queue(cx, group, known.priority, Some(client));
                 self.clients[client.index()] = Some(queue);
+                queue
+            }
+            Home::Stray(client, group) => {
+                let priority = cx.requests[id].priority;
+                let queue = self.make_queue(cx, group, priority, Some(client));
+                self.queues[queue].orphan = true;
                 queue
             }
             Home::Shared(group, index) => {

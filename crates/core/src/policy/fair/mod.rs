@@ -164,6 +164,8 @@ struct Fair<L: Leaf> {
     turn: Option<Turn>,
     /// Nothing was to be sent when last asked, and nothing happened since.
     holds: bool,
+    /// When that was.
+    asked: Instant,
     busy_queues: u32,
     /// Requests that the drive has: buffered writes, and what is waited for.
     in_driver: [u32; 2],
@@ -185,6 +187,7 @@ impl<L: Leaf> Fair<L> {
             groups: Vec::new(),
             turn: None,
             holds: false,
+            asked: Instant::ZERO,
             busy_queues: 0,
             in_driver: [0; 2],
             head: Sectors::ZERO,

@@ -82,6 +82,7 @@ impl<L: Leaf> Fair<L> {
         if self.leaf_wakeup().is_some_and(|at| at <= cx.now) {
             self.holds = false;
         }
+        self.asked = cx.now;
         // Asked again though nothing happened: the answer stays, whatever the time.
         if self.holds {
             return None;
@@ -289,9 +290,12 @@ impl<L: Leaf> Fair<L> {
             slice_left: turn.left(now),
         }
     }
+    /// When the leaf wants to be asked again. It may not have been heard when that time came, because its
+    /// queue holds for another reason: then there is nothing to wait for but that.
     pub(super) fn leaf_wakeup(&self) -> Option<Instant> {
         let turn = self.turn.as_ref()?;
-        self.leaf.next_wakeup(&self.queues[turn.queue].content)
+        let wakeup = self.leaf.next_wakeup(&self.queues[turn.queue].content);
+        wakeup.filter(|at| *at > self.asked)
     }
 
     /// The turn ends: it is charged, and the queue waits for the next one, or leaves.

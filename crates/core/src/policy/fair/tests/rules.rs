@@ -3,7 +3,7 @@
 use std::vec::Vec;
 
 use super::world::World;
-use crate::contract::Contract;
+use crate::contract::{Contract, Limits};
 use crate::group::{Class, ClientId, GroupId, Priority};
 use crate::time::Nanos;
 
@@ -326,4 +326,41 @@ fn a_client_moves_between_groups() {
     world.read(b, FAR);
     let served: Vec<_> = (0..3).map(|_| world.serve(1)).collect();
     assert_eq!(served, [Some(0), Some(FAR), Some(8)]);
+}
+
+/// Goal: what a throttle still held when its client moved is served in the group that sent it, and no queue
+/// outlives its group. Method: a request held back over two moves; the group in between is removed.
+#[test]
+fn a_late_request_belongs_to_the_group_that_sent_it() {
+    let mut world = World::new("max+prop-fair-cfq", &[("group_idle", "0s"), ("slice_idle", "0s")]);
+    let slow = Limits { iops: [Some(10), None], ..Limits::default() };
+    let groups = ["a", "b", "c"].map(|path| world.group(path, 100));
+    let contract = Contract { max: slow, ..Contract::default() };
+    world.controller.update_group(world.now, groups[0], contract).expect("there");
+    let client = world.client(groups[0]);
+    let other = world.client(groups[2]);
+    (0..4).for_each(|number| world.read(client, number * 1000));
+    let mut move_to = |world: &mut World, group| {
+        let moved = world.controller.update_client(world.now, client, group, Priority::default());
+        moved.expect("the group is there");
+    };
+    move_to(&mut world, groups[1]);
+    let mut served = 0;
+    while served < 3 {
+        match world.serve(1) {
+            Some(_) => served += 1,
+            None => world.wait(world.wakes_in().expect("the throttle holds one")),
+        }
+    }
+    world.read(other, FAR);
+    assert_eq!(world.serve(1), Some(FAR));
+    world.wait(world.wakes_in().expect("the throttle holds one"));
+    world.read(other, FAR);
+    let last = world.dispatch().expect("two wait");
+    move_to(&mut world, groups[2]);
+    world.controller.remove_group(world.now, groups[1]).expect("it holds nothing");
+    world.complete(last);
+    assert!(world.serve(1).is_some());
+    assert_eq!(world.controller.pending(), 0);
+    world.controller.remove_group(world.now, groups[0]).expect("it holds nothing");
 }
