@@ -340,7 +340,7 @@ fn a_late_request_belongs_to_the_group_that_sent_it() {
     let client = world.client(groups[0]);
     let other = world.client(groups[2]);
     (0..4).for_each(|number| world.read(client, number * 1000));
-    let mut move_to = |world: &mut World, group| {
+    let move_to = |world: &mut World, group| {
         let moved = world.controller.update_client(world.now, client, group, Priority::default());
         moved.expect("the group is there");
     };
