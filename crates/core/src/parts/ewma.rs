@@ -10,7 +10,7 @@
 //! 256, because of the rounding: in the long run the mean is 2.8 % too high, as in the kernel.)
 //! Anticipatory, CFQ and BFQ all have it (Linux 2.6.32 `block/as-iosched.c`, `cfq-iosched.c`).
 
-use crate::time::Nanos;
+use crate::time::{Instant, Nanos};
 
 /// A mean of more than this weight of samples counts as known.
 const TRUSTED: u64 = 80;
@@ -69,6 +69,33 @@ impl ThinkTime {
     /// The mean, from the first sample on.
     pub fn mean_so_far(&self) -> Option<Nanos> {
         self.0.mean_so_far().map(Nanos)
+    }
+}
+
+/// Think time with the answer that it is counted from: of a queue, of several, of a group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pauses {
+    /// From an answer to the next request.
+    pub think: ThinkTime,
+    last_answer: Instant,
+}
+
+impl Pauses {
+    /// From now on.
+    pub const fn new(now: Instant) -> Self {
+        Self { think: ThinkTime::NEW, last_answer: now }
+    }
+    /// A request comes; a pause counts as twice `wait`, the time that it would be waited for, at most.
+    pub fn on_request(&mut self, now: Instant, wait: Nanos) {
+        self.think.add(now.since(self.last_answer).min(wait * 2));
+    }
+    /// A request was answered.
+    pub fn on_answer(&mut self, now: Instant) {
+        self.last_answer = now;
+    }
+    /// Are the pauses known to be longer than this?
+    pub fn longer_than(&self, wait: Nanos) -> bool {
+        self.think.mean().is_some_and(|mean| mean > wait)
     }
 }
 

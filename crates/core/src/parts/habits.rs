@@ -9,7 +9,7 @@
 //! Source: Linux 2.6.31 and 2.6.32 `block/cfq-iosched.c`; the last CFQ uses [`super::seeks::SeekHistory`]
 //! instead of the mean distance.
 
-use super::ewma::ThinkTime;
+use super::ewma::Pauses;
 use super::seeks::SeekDistance;
 use crate::time::{Instant, Nanos};
 use crate::unit::Sectors;
@@ -21,11 +21,10 @@ pub const SHORT: Nanos = Nanos::from_millis(2);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Habits {
     /// From an answer to the next request.
-    pub think: ThinkTime,
+    pub pauses: Pauses,
     /// From the end of a request to the start of the next.
     pub distance: SeekDistance,
     last_position: Option<Sectors>,
-    last_answer: Instant,
     idle_window: bool,
 }
 
@@ -42,35 +41,30 @@ impl Habits {
     /// Of a queue made now; it has an idle window until its habits say otherwise.
     pub const fn new(now: Instant) -> Self {
         Self {
-            think: ThinkTime::NEW,
+            pauses: Pauses::new(now),
             distance: SeekDistance::NEW,
             last_position: None,
-            last_answer: now,
             idle_window: true,
         }
     }
     /// A request comes. The first one, and one that comes while others are on their way, count as well.
     pub fn on_request(&mut self, now: Instant, start: Sectors, length: Sectors, rules: &WaitRules) {
-        self.note_think(now, rules.slice_idle);
+        self.pauses.on_request(now, rules.slice_idle);
         let distance = self.last_position.map_or(Sectors::ZERO, |last| last.distance(start));
         self.distance.add(distance);
         self.last_position = Some(start + length);
         self.judge(rules);
     }
-    /// Think time alone; bounded by twice `slice_idle`.
-    fn note_think(&mut self, now: Instant, slice_idle: Nanos) {
-        self.think.add(now.since(self.last_answer).min(slice_idle * 2));
-    }
     fn judge(&mut self, rules: &WaitRules) {
         if rules.slice_idle == Nanos::ZERO || (rules.spurn_seeky && self.seeky()) {
             self.idle_window = false;
-        } else if let Some(mean) = self.think.mean() {
+        } else if let Some(mean) = self.pauses.think.mean() {
             self.idle_window = mean <= self.wait(rules.slice_idle);
         }
     }
     /// One of its requests was answered.
     pub fn on_answer(&mut self, now: Instant) {
-        self.last_answer = now;
+        self.pauses.on_answer(now);
     }
     /// Is it worth being waited for?
     pub const fn idle_window(&self) -> bool {
@@ -82,7 +76,7 @@ impl Habits {
     }
     /// Its next request will come too late for a slice of which so much is left.
     pub fn thinks_longer_than(&self, left: Nanos) -> bool {
-        self.think.mean().is_some_and(|mean| mean > left)
+        self.pauses.longer_than(left)
     }
     /// Does it jump about?
     pub fn seeky(&self) -> bool {
@@ -147,7 +141,7 @@ mod tests {
         let mut habits = after(Nanos::from_micros(100), 8, &RULES);
         let mut now = Instant(60_000_000_000);
         habits.on_request(now, Sectors(160), Sectors(8), &RULES);
-        assert!(habits.think.mean().expect("known") < Nanos::from_millis(3));
+        assert!(habits.pauses.think.mean().expect("known") < Nanos::from_millis(3));
         (0..2).for_each(|_| {
             habits.on_answer(now);
             now += Nanos::from_micros(100);

@@ -7,6 +7,7 @@
 //!
 //! Source: Linux `block/cfq-iosched.c`, `CFQ_SLICE_SCALE` 5 and `slice_async_rq` 2.
 
+use crate::group::{Class, Priority};
 use crate::time::Nanos;
 
 /// Lowest level.
@@ -46,6 +47,19 @@ impl PrioritySlices {
 /// Buffered writes that a queue of this level may send in one slice while others wait.
 pub fn async_requests(base: u64, level: u8) -> u64 {
     2 * (base + base * u64::from(LEVEL_MAX - level.min(LEVEL_MAX)))
+}
+
+/// Shared queues for buffered writes: eight levels of two classes, and one for the idle class.
+pub const SHARED: usize = 17;
+
+/// Which of the [`SHARED`] queues buffered writes of this priority go to.
+pub fn shared_index(priority: Priority) -> usize {
+    let level = usize::from(priority.level.min(LEVEL_MAX));
+    match priority.class {
+        Class::RealTime => level,
+        Class::BestEffort => 8 + level,
+        Class::Idle => 16,
+    }
 }
 
 #[cfg(test)]

@@ -82,8 +82,19 @@ impl SeekHistory {
     /// A request comes.
     pub fn note(&mut self, rotational: bool, start: Sectors, length: Sectors) {
         let seek = self.last.is_some_and(|last| is_seek(rotational, last, start, length));
+        self.push(seek, start + length);
+    }
+    /// A request comes, as the last CFQ sees it: on flash a short one is a seek wherever it lies.
+    pub fn note_cfq(&mut self, rotational: bool, start: Sectors, length: Sectors) {
+        let seek = match rotational {
+            true => self.last.is_some_and(|last| last.distance(start) > SEEK),
+            false => length < LARGE_ON_FLASH,
+        };
+        self.push(seek, start + length);
+    }
+    fn push(&mut self, seek: bool, end: Sectors) {
         self.bits = (self.bits << 1) | u32::from(seek);
-        self.last = Some(start + length);
+        self.last = Some(end);
     }
     /// Seeks among the last 32 requests.
     pub const fn seeks(&self) -> u32 {
@@ -141,6 +152,11 @@ mod tests {
             history.note(rotational, Sectors(start), Sectors(length));
             assert_eq!(history.seeks(), seeks, "{start} {length} {rotational}");
         }
+        let mut flash = SeekHistory::default();
+        [63, 64, 8]
+            .into_iter()
+            .for_each(|length| flash.note_cfq(false, Sectors(0), Sectors(length)));
+        assert_eq!(flash.seeks(), 2);
         let mut history = SeekHistory::new(true);
         assert_eq!(history.seeks(), 1);
         (0..32).for_each(|i| history.note(true, Sectors(8 * i), Sectors(8)));

@@ -15,6 +15,7 @@
 pub mod anticipatory;
 pub mod bfq;
 pub mod cfq;
+pub mod cfq_group;
 pub mod deadline;
 pub mod fair;
 pub mod io_cost;
@@ -198,6 +199,7 @@ pub static REGISTRY: &[&Row] = &[
     &bfq::ROW_4_20,
     &bfq::ROW_4_18,
     &cfq::ROW,
+    &cfq_group::ROW,
     &fair::ROW_NOOP,
     &fair::ROW_DEADLINE,
     &fair::ROW_ANTICIPATORY,

@@ -1,6 +1,8 @@
 //! A rig for tests of policies by worked examples: a stack, clients, a clock set by hand, and a drive
 //! that answers at once. Requests are 8 sectors long and known by their first sector.
 
+pub(crate) mod apart;
+
 use std::format;
 use std::vec::Vec;
 

@@ -1,7 +1,8 @@
 //! Who shares the drive, as the policy sees it: clients with their queues, groups with their shared
 //! queues for buffered writes, and the lives of all of them.
 
-use crate::group::{Change, Class, ClientId, GroupId, Priority};
+use crate::group::{Change, ClientId, GroupId, Priority};
+use crate::parts::priority_slice::{SHARED, shared_index};
 use crate::parts::tree::Tree;
 use crate::parts::wf2q::EntityId;
 use crate::policy::Context;
@@ -12,9 +13,6 @@ use super::Bfq;
 use super::budget::Expiry;
 use super::merge::Saved;
 use super::queue::{Birth, Queue, QueueId, WeakQueue, level_weight};
-
-/// Shared queues of a group: eight levels of two classes, and one for the idle class.
-const ASYNC_QUEUES: usize = 17;
 
 /// What is kept of a client.
 #[derive(Debug, Default)]
@@ -33,7 +31,7 @@ pub(super) struct ClientState {
 #[derive(Debug)]
 pub(super) struct GroupState {
     pub(super) entity: EntityId,
-    writes: [Option<QueueId>; ASYNC_QUEUES],
+    writes: [Option<QueueId>; SHARED],
     /// Queues with something to do, here and below.
     pub(super) pending: u32,
     pub(super) counted_weight: u32,
@@ -46,21 +44,12 @@ impl GroupState {
     fn new(entity: EntityId) -> Self {
         Self {
             entity,
-            writes: [None; ASYNC_QUEUES],
+            writes: [None; SHARED],
             pending: 0,
             counted_weight: 0,
             positions: Tree::new(),
             last_created: None,
         }
-    }
-}
-
-fn async_index(priority: Priority) -> usize {
-    let level = usize::from(priority.level.min(7));
-    match priority.class {
-        Class::RealTime => level,
-        Class::BestEffort => 8 + level,
-        Class::Idle => 16,
     }
 }
 
@@ -105,7 +94,7 @@ impl Bfq {
             return Some(self.queues[queue].merge_into.unwrap_or(queue));
         }
         let group = self.group_in_force(request.group);
-        self.groups[group.index()].writes[async_index(request.priority)]
+        self.groups[group.index()].writes[shared_index(request.priority)]
     }
     /// The queue that a request enters, made if need be.
     pub(super) fn queue_for(&mut self, cx: &mut Context<'_>, id: RequestId) -> QueueId {
@@ -124,7 +113,7 @@ impl Bfq {
             return self.merge_stably(cx, client, queue);
         }
         let group = self.group_in_force(group);
-        let index = async_index(priority);
+        let index = shared_index(priority);
         let queue = match self.groups[group.index()].writes[index] {
             Some(queue) => queue,
             None => {
@@ -238,7 +227,7 @@ impl Bfq {
         }
     }
     fn remove_group(&mut self, cx: &mut Context<'_>, id: GroupId) {
-        for index in 0..ASYNC_QUEUES {
+        for index in 0..SHARED {
             if let Some(queue) = self.groups[id.index()].writes[index].take() {
                 if self.in_service == Some(queue) {
                     self.expire(cx, queue, Expiry::NoMoreRequests.now());

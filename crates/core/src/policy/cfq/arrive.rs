@@ -1,9 +1,9 @@
 //! A request comes: what it says of its process, and whether its queue preempts the active one.
 
 use crate::group::Class;
-use crate::parts::sorted_fifo::{Entry, MergeRules, choose};
+use crate::parts::sorted_fifo::{Entry, MergeRules};
 use crate::policy::Context;
-use crate::request::{Flags, RequestId, Requests};
+use crate::request::{Flags, RequestId};
 use crate::unit::Sectors;
 
 use super::Cfq;
@@ -17,33 +17,18 @@ impl Cfq {
         self.check_wait(cx);
         self.holds = false;
         let queue = self.queue_for(cx, id);
-        self.enter(cx, queue, id);
+        let entry = Entry { id, arrived: cx.now };
+        self.queues[queue].backlog.insert(&mut self.sorted, cx.requests, entry, &self.head);
+        self.queued += 1;
+        self.remember_owner(id, queue);
+        self.become_busy(cx.now, queue);
+        self.place(cx.requests, queue);
         self.observe_arrival(cx, queue, id);
         if self.active == Some(queue) {
             self.stop_waiting_for(cx, queue, id);
         } else if let Some(rule) = self.preempts(cx, queue, id) {
             self.preempt(cx, queue, rule);
         }
-    }
-    fn enter(&mut self, cx: &mut Context<'_>, id: QueueId, request: RequestId) {
-        let entry = Entry { id: request, arrived: cx.now };
-        self.queues[id].list.insert(&mut self.sorted, cx.requests, entry);
-        self.queues[id].metadata += u32::from(cx.requests[request].flags.has(Flags::METADATA));
-        self.queued += 1;
-        self.remember_owner(request, id);
-        self.become_busy(cx.now, id);
-        self.prefer(cx.requests, id, request);
-    }
-    /// Makes a queued request the next one if it is better placed.
-    fn prefer(&mut self, requests: &Requests, id: QueueId, request: RequestId) {
-        let queue = &mut self.queues[id];
-        queue.next = Some(match queue.next {
-            Some(next) if next != request => {
-                choose(requests, (next, request), self.last_position, &self.settings.seek)
-            }
-            _ => request,
-        });
-        self.place(requests, id);
     }
     fn observe_arrival(&mut self, cx: &Context<'_>, id: QueueId, request: RequestId) {
         if !self.queues[id].sync {
@@ -83,13 +68,13 @@ impl Cfq {
         if queue.sync && !active.sync {
             return Some("preempt: synchronous over buffered writes");
         }
-        if request.flags.has(Flags::METADATA) && active.metadata == 0 {
+        if request.flags.has(Flags::METADATA) && active.backlog.metadata() == 0 {
             return Some("preempt: metadata");
         }
         if real_time(queue.priority.class) && !real_time(active.priority.class) {
             return Some("preempt: real time");
         }
-        let as_good = active.waiting && active.habits.is_close(self.last_position, request.start);
+        let as_good = active.waiting && active.habits.is_close(self.head.at, request.start);
         as_good.then_some("preempt: close to what is waited for")
     }
     fn preempt(&mut self, cx: &mut Context<'_>, id: QueueId, rule: &'static str) {
@@ -103,18 +88,12 @@ impl Cfq {
     pub(super) fn on_try_merge(&mut self, cx: &mut Context<'_>, id: RequestId) -> bool {
         let Some(queue_id) = self.existing_queue_for(cx, id) else { return false };
         let rules = MergeRules { front: true, max: cx.facts.max_request };
-        let queue = &mut self.queues[queue_id];
-        let merged = queue.list.try_merge(&mut self.sorted, cx.requests, id, rules);
-        let Some(merged) = merged else { return false };
+        let backlog = &mut self.queues[queue_id].backlog;
+        let fewer = backlog.try_merge(&mut self.sorted, cx.requests, (id, rules), &self.head);
+        let Some(fewer) = fewer else { return false };
         self.holds = false;
-        if let Some(absorbed) = merged.absorbed {
-            self.queued -= 1;
-            queue.metadata -= u32::from(cx.requests[absorbed].flags.has(Flags::METADATA));
-            if queue.next == Some(absorbed) {
-                queue.next = Some(merged.into);
-            }
-        }
-        self.prefer(cx.requests, queue_id, merged.into);
+        self.queued -= fewer;
+        self.place(cx.requests, queue_id);
         true
     }
 

@@ -1,6 +1,7 @@
 //! Whose requests go to which queue, and the lives of clients and queues.
 
-use crate::group::{Change, Class, ClientId, Priority};
+use crate::group::{Change, ClientId, Priority};
+use crate::parts::priority_slice::shared_index;
 use crate::policy::Context;
 use crate::request::RequestId;
 use crate::trace::Subject;
@@ -8,21 +9,9 @@ use crate::trace::Subject;
 use super::Cfq;
 use super::queue::{Queue, QueueId};
 
-/// Shared queues for buffered writes: eight levels of two classes, and one for the idle class.
-pub(super) const ASYNC_QUEUES: usize = 17;
-
-fn async_index(priority: Priority) -> usize {
-    let level = usize::from(priority.level.min(7));
-    match priority.class {
-        Class::RealTime => level,
-        Class::BestEffort => 8 + level,
-        Class::Idle => 16,
-    }
-}
-
 impl Cfq {
     pub(super) fn subject(&self, id: QueueId) -> Subject {
-        self.queues[id].client.map_or(Subject::Drive, Subject::Client)
+        self.queues[id].sharing.client.map_or(Subject::Drive, Subject::Client)
     }
     pub(super) fn remember_owner(&mut self, request: RequestId, id: QueueId) {
         let index = request.0 as usize;
@@ -40,7 +29,7 @@ impl Cfq {
         let request = &cx.requests[id];
         match request.is_sync() {
             true => self.clients[request.client.index()],
-            false => self.writes[async_index(request.priority)],
+            false => self.writes[shared_index(request.priority)],
         }
     }
     /// The queue that a request enters, made if need be.
@@ -48,11 +37,8 @@ impl Cfq {
         let request = &cx.requests[id];
         let (client, priority) = (request.client, request.priority);
         if !request.is_sync() {
-            let index = async_index(priority);
-            if self.writes[index].is_none() {
-                self.writes[index] = Some(self.queues.insert(Queue::new(cx.now, priority, None)));
-            }
-            return self.writes[index].expect("made above");
+            let (place, queues) = (&mut self.writes[shared_index(priority)], &mut self.queues);
+            return *place.get_or_insert_with(|| queues.insert(Queue::new(cx.now, priority, None)));
         }
         let queue = match self.clients[client.index()] {
             Some(queue) => self.cooperate(cx, client, queue),
@@ -74,7 +60,7 @@ impl Cfq {
     /// A changed priority counts from the next request on; a shared queue keeps its own.
     fn follow_priority(&mut self, id: QueueId, priority: Priority) {
         let queue = &mut self.queues[id];
-        if queue.shared || queue.priority == priority {
+        if queue.sharing.shared || queue.priority == priority {
             return;
         }
         self.unplace(id);
@@ -101,11 +87,7 @@ impl Cfq {
     }
     /// A client does not use this queue any more.
     pub(super) fn disown(&mut self, cx: &mut Context<'_>, id: QueueId, client: ClientId) {
-        let queue = &mut self.queues[id];
-        queue.owners -= 1;
-        if queue.client == Some(client) {
-            queue.client = None;
-        }
+        self.queues[id].sharing.leave(client);
         self.release_if_unused(cx, id);
     }
     /// Ends a queue that nobody uses any more.
@@ -116,10 +98,10 @@ impl Cfq {
                 self.expire(cx, "slice: nobody uses the queue any more", false);
             }
             self.unplace(id);
-            next = self.queues[id].merge_into.take();
+            next = self.queues[id].sharing.merge_into.take();
             self.queues.remove(id);
             if let Some(target) = next {
-                self.queues[target].merging -= 1;
+                self.queues[target].sharing.merging -= 1;
             }
         }
     }

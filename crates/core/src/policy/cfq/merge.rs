@@ -8,6 +8,8 @@
 
 use crate::group::ClientId;
 use crate::parts::positions::{Marker, nearest};
+use crate::parts::sharing::plan_merge;
+use crate::parts::slots::SlotId;
 use crate::policy::Context;
 use crate::request::Requests;
 use crate::time::{Instant, Nanos};
@@ -24,7 +26,7 @@ impl Cfq {
     pub(super) fn place(&mut self, requests: &Requests, id: QueueId) {
         self.unplace(id);
         let queue = &self.queues[id];
-        let Some(next) = queue.next.filter(|_| !queue.is_idle_class()) else { return };
+        let Some(next) = queue.backlog.next().filter(|_| !queue.is_idle_class()) else { return };
         let tree = &mut self.position_trees[usize::from(queue.level())];
         let node = self.positions.insert(tree, requests[next].start, Marker(id.0));
         self.queues[id].position = Some(node);
@@ -44,9 +46,9 @@ impl Cfq {
             return None;
         }
         let tree = &self.position_trees[usize::from(queue.level())];
-        let (distance, other) = nearest(&self.positions, tree, self.last_position, active.0)?;
+        let (distance, other) = nearest(&self.positions, tree, self.head.at, active.0)?;
         let close = distance <= queue.habits.distance.reach();
-        let other = Some(QueueId(other)).filter(|_| close)?;
+        let other = Some(SlotId(other)).filter(|_| close)?;
         let theirs = &self.queues[other];
         let free = self.settings.queue_merge || !theirs.jumped_to;
         (theirs.sync && !theirs.habits.seeky() && free).then_some(other)
@@ -55,26 +57,9 @@ impl Cfq {
     pub(super) fn follow_cooperator(&mut self, cx: &mut Context<'_>, from: QueueId, to: QueueId) {
         if !self.settings.queue_merge {
             self.queues[to].jumped_to = true;
-        } else if self.queues[from].merge_into.is_none() {
-            self.plan_merge(cx, from, to);
+        } else if let Some((from, to)) = plan_merge(&mut self.queues, from, to) {
+            cx.decide(self.subject(from), "merge: will share", [u64::from(to.0), 0]);
         }
-    }
-    /// Two queues shall be one: whose processes are fewer go to the other's.
-    fn plan_merge(&mut self, cx: &mut Context<'_>, from: QueueId, mut to: QueueId) {
-        while let Some(further) = self.queues[to].merge_into {
-            if further == from {
-                return;
-            }
-            to = further;
-        }
-        let (ours, theirs) = (self.queues[from].owners, self.queues[to].owners);
-        if to == from || ours == 0 || theirs == 0 {
-            return;
-        }
-        let (from, to) = if theirs >= ours { (from, to) } else { (to, from) };
-        self.queues[from].merge_into = Some(to);
-        self.queues[to].merging += 1;
-        cx.decide(self.subject(from), "merge: will share", [u64::from(to.0), 0]);
     }
 
     /// A request of a client is about to enter its queue: the one that it shares, or shares no more.
@@ -85,31 +70,31 @@ impl Cfq {
         mut id: QueueId,
     ) -> QueueId {
         let queue = &mut self.queues[id];
-        let split = queue.shared && queue.seeky_since.is_some_and(|at| at + SPLIT_AFTER < cx.now);
+        let split =
+            queue.sharing.shared && queue.seeky_since.is_some_and(|at| at + SPLIT_AFTER < cx.now);
         if split {
             cx.decide(Subject::Client(client), "merge: split", [u64::from(id.0), 0]);
-            if queue.owners > 1 {
+            if queue.sharing.owners > 1 {
                 return self.split_off(cx, client, id);
             }
-            (queue.seeky_since, queue.shared, queue.client) = (None, false, Some(client));
+            queue.seeky_since = None;
+            queue.sharing.split(client);
         }
-        if let Some(target) = self.queues[id].merge_into {
+        if let Some(target) = self.queues[id].sharing.merge_into {
             cx.decide(Subject::Client(client), "merge: shares", [u64::from(target.0), 0]);
             self.clients[client.index()] = Some(target);
-            let shared = &mut self.queues[target];
-            (shared.shared, shared.client) = (true, None);
-            shared.owners += 1;
+            self.queues[target].sharing.join();
             self.disown(cx, id, client);
             id = target;
         }
         id
     }
     fn split_off(&mut self, cx: &mut Context<'_>, client: ClientId, id: QueueId) -> QueueId {
-        let think = self.queues[id].habits.think;
+        let think = self.queues[id].habits.pauses.think;
         let priority = cx.groups.client(client).priority;
         let own = self.make_client_queue(cx, client, priority);
         // How it thinks is known of a process, where it reads only of a queue.
-        self.queues[own].habits.think = think;
+        self.queues[own].habits.pauses.think = think;
         self.disown(cx, id, client);
         own
     }
@@ -118,7 +103,7 @@ impl Cfq {
         let queue = &mut self.queues[id];
         if !queue.habits.seeky() {
             queue.seeky_since = None;
-        } else if queue.shared {
+        } else if queue.sharing.shared {
             queue.seeky_since.get_or_insert(now);
         }
     }

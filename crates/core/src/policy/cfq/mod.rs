@@ -67,15 +67,18 @@ use alloc::vec::Vec;
 
 use super::{Build, Context, Gauges, Policy, Role, Row, TagClass};
 use crate::group::Change;
+use crate::parts::backlog::Head;
 use crate::parts::hw_tag::HwTag;
 use crate::parts::positions::Positions;
+use crate::parts::priority_slice::SHARED;
+use crate::parts::slots::Slots;
 use crate::parts::sorted_fifo::Sorted;
 use crate::parts::tree::Tree;
 use crate::request::RequestId;
 use crate::time::Instant;
 use crate::unit::Sectors;
 
-use queue::{QueueId, Queues};
+use queue::{Queue, QueueId};
 
 /// Its row in the table.
 pub static ROW: Row = Row {
@@ -90,13 +93,14 @@ pub static ROW: Row = Row {
 };
 
 fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
+    let settings = settings::Settings::new(build.values);
     Box::new(Cfq {
-        settings: settings::Settings::new(build.values),
+        settings,
         rotational: build.facts.rotational,
-        queues: Queues::default(),
+        queues: Slots::default(),
         owners: Vec::new(),
         clients: Vec::new(),
-        writes: [None; members::ASYNC_QUEUES],
+        writes: [None; SHARED],
         sorted: Sorted::new(),
         order: order::Order::default(),
         positions: Positions::new(),
@@ -107,7 +111,7 @@ fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
         holds: false,
         in_driver: [0; 2],
         queued: 0,
-        last_position: Sectors::ZERO,
+        head: Head { at: Sectors::ZERO, rules: settings.seek },
         last_sync_answer: Instant::ZERO,
     })
 }
@@ -116,13 +120,13 @@ fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
 struct Cfq {
     settings: settings::Settings,
     rotational: bool,
-    queues: Queues,
+    queues: Slots<Queue>,
     /// Each live request's queue, by its slot.
     owners: Vec<QueueId>,
     /// Each client's queue for what it waits for.
     clients: Vec<Option<QueueId>>,
     /// Queues for buffered writes.
-    writes: [Option<QueueId>; members::ASYNC_QUEUES],
+    writes: [Option<QueueId>; SHARED],
     /// Requests by sector.
     sorted: Sorted,
     order: order::Order,
@@ -140,8 +144,7 @@ struct Cfq {
     in_driver: [u32; 2],
     /// Requests that we hold.
     queued: u32,
-    /// Where the last request sent ends.
-    last_position: Sectors,
+    head: Head,
     last_sync_answer: Instant,
 }
 

@@ -3,6 +3,7 @@
 
 use crate::group::Class;
 use crate::parts::positions::Marker;
+use crate::parts::slots::SlotId;
 use crate::parts::tree::{Arena, Tree};
 use crate::time::{Instant, Nanos};
 
@@ -40,7 +41,7 @@ impl Order {
         self.tree.is_empty()
     }
     pub(super) fn first(&self) -> Option<QueueId> {
-        self.arena.first(&self.tree).map(|node| QueueId(self.arena.value(node).0))
+        self.arena.first(&self.tree).map(|node| SlotId(self.arena.value(node).0))
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::parts::hw_tag::Load;
 use crate::parts::priority_slice::async_requests;
 use crate::policy::Context;
-use crate::request::{Flags, RequestId};
+use crate::request::RequestId;
 
 use super::Cfq;
 use super::queue::QueueId;
@@ -62,7 +62,8 @@ impl Cfq {
         let queue = &mut self.queues[id];
         // The slice begins with its first answer.
         (queue.slice_new, queue.slice_sent) = (true, 0);
-        (queue.waiting, queue.must_dispatch, queue.fifo_checked) = (false, false, false);
+        (queue.waiting, queue.must_dispatch) = (false, false);
+        queue.backlog.begin_slice();
         self.wait_until = None;
         self.active = Some(id);
         cx.decide(self.subject(id), "slice: begins", [self.order.busy() as u64, 0]);
@@ -116,13 +117,23 @@ impl Cfq {
     }
 
     fn send(&mut self, cx: &mut Context<'_>, id: QueueId) -> RequestId {
-        let request = self.take_out(cx, id);
         let queue = &mut self.queues[id];
+        let expire = match queue.sync {
+            true => self.settings.fifo_expire_sync,
+            false => self.settings.fifo_expire_async,
+        };
+        let (sorted, rules) = (&mut self.sorted, &self.head.rules);
+        let request = queue.backlog.take(sorted, cx.requests, (cx.now, expire), rules);
         queue.dispatched += 1;
         queue.slice_sent += 1;
         queue.must_dispatch = false;
         self.in_driver[if queue.sync { SYNC } else { ASYNC }] += 1;
-        self.last_position = cx.requests[request].end();
+        self.queued -= 1;
+        self.head.at = cx.requests[request].end();
+        self.place(cx.requests, id);
+        if self.queues[id].is_empty() {
+            self.become_idle(id);
+        }
         let queue = &self.queues[id];
         let writes = async_requests(self.settings.slice_async_rq, queue.level());
         let enough = !queue.sync && queue.slice_sent >= writes;
@@ -131,31 +142,6 @@ impl Cfq {
         }
         request
     }
-    /// Takes the request that goes to the drive out of its queue, and finds the one that follows it.
-    fn take_out(&mut self, cx: &mut Context<'_>, id: QueueId) -> RequestId {
-        let queue = &mut self.queues[id];
-        // Age is looked at once a slice, and else the head goes its way.
-        let look = !core::mem::replace(&mut queue.fifo_checked, true);
-        let expire = match queue.sync {
-            true => self.settings.fifo_expire_sync,
-            false => self.settings.fifo_expire_async,
-        };
-        let expired = queue.list.oldest().filter(|oldest| {
-            look && queue.list.arrived(&self.sorted, cx.requests, *oldest) + expire <= cx.now
-        });
-        let request = expired.or(queue.next).expect("a queue is chosen for its next request");
-        let seek = &self.settings.seek;
-        queue.next = queue.list.next_request(&self.sorted, cx.requests, request, seek);
-        queue.list.remove(&mut self.sorted, cx.requests, request);
-        queue.metadata -= u32::from(cx.requests[request].flags.has(Flags::METADATA));
-        self.queued -= 1;
-        self.place(cx.requests, id);
-        if self.queues[id].is_empty() {
-            self.become_idle(id);
-        }
-        request
-    }
-
     pub(super) fn on_complete(&mut self, cx: &mut Context<'_>, request: RequestId) {
         self.check_wait(cx);
         self.holds = false;
@@ -193,7 +179,7 @@ impl Cfq {
         self.hw_tag.sample(&Load {
             in_driver: self.in_driver[SYNC] + self.in_driver[ASYNC],
             queued: self.queued,
-            active_waited_for: active.map(|queue| queue.dispatched + queue.list.len() as u32),
+            active_waited_for: active.map(|queue| queue.dispatched + queue.backlog.len() as u32),
         });
     }
 }

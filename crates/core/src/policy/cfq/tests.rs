@@ -4,5 +4,4 @@ mod cooperation;
 mod preemption;
 mod slices;
 mod waiting;
-mod world;
 mod writes;

@@ -1,7 +1,7 @@
 //! Processes that work close together.
 
-use super::world::World;
 use crate::group::Priority;
+use crate::policy::testing::apart::World;
 
 /// Two clients that read one file in turns: the one 8 sectors, the other the next 8.
 fn interleave(world: &mut World, rounds: u64) -> (usize, usize) {
@@ -27,7 +27,7 @@ fn interleave(world: &mut World, rounds: u64) -> (usize, usize) {
 /// some rounds no wait in vain is seen any more.
 #[test]
 fn close_queues_are_merged() {
-    let mut world = World::new(&[]);
+    let mut world = World::new("none-cfq", &[]);
     interleave(&mut world, 10);
     let decisions = world.decisions();
     let position = |rule| decisions.iter().position(|(name, _)| *name == rule);
@@ -41,7 +41,7 @@ fn close_queues_are_merged() {
 /// above.
 #[test]
 fn close_queues_are_jumped_to() {
-    let mut world = World::new(&[("queue_merge", "false"), ("low_latency", "false")]);
+    let mut world = World::new("none-cfq", &[("queue_merge", "false"), ("low_latency", "false")]);
     interleave(&mut world, 10);
     let decisions = world.decisions();
     let count = |rule| decisions.iter().filter(|(name, _)| *name == rule).count();
@@ -53,7 +53,7 @@ fn close_queues_are_jumped_to() {
 /// another level.
 #[test]
 fn levels_do_not_cooperate() {
-    let mut world = World::new(&[]);
+    let mut world = World::new("none-cfq", &[]);
     let (one, other) = (world.usual(), world.usual());
     let group = world.rig.controller.groups().client(world.client(other)).group;
     let priority = Priority { level: 5, ..Priority::default() };
@@ -70,7 +70,7 @@ fn levels_do_not_cooperate() {
 /// sends to a queue of its own again.
 #[test]
 fn seeky_shared_queues_are_split() {
-    let mut world = World::new(&[]);
+    let mut world = World::new("none-cfq", &[]);
     let (one, other) = interleave(&mut world, 10);
     world.decisions();
     for round in 0..60 {

@@ -1,12 +1,12 @@
 //! Who may end another queue's slice.
 
-use super::world::World;
 use crate::group::Class;
+use crate::policy::testing::apart::World;
 use crate::request::{Flags, Operation};
 
 /// The active queue has ten reads and one answer, and its slice is not over; then another one sends.
 fn against(active: (Class, Operation), sender: (Class, Operation, Flags)) -> Option<&'static str> {
-    let mut world = World::new(&[]);
+    let mut world = World::new("none-cfq", &[]);
     let (one, other) = (world.add(active.0, 4), world.add(sender.0, 4));
     (0..10).for_each(|_| world.send(one, active.1, Flags::NONE));
     assert_eq!(world.serve(1000), Some(one));
@@ -43,7 +43,7 @@ fn rules_of_preemption() {
 #[test]
 fn idle_class_gives_way() {
     for (class, expected) in [(Class::BestEffort, true), (Class::Idle, false)] {
-        let mut world = World::new(&[]);
+        let mut world = World::new("none-cfq", &[]);
         let (idle, other) = (world.add(Class::Idle, 4), world.add(class, 4));
         world.reads(idle, 3);
         let (_, id) = world.dispatch().expect("free");
@@ -57,7 +57,7 @@ fn idle_class_gives_way() {
 /// Goal: metadata does not preempt where the active queue has some too. Method: both send it.
 #[test]
 fn metadata_does_not_preempt_metadata() {
-    let mut world = World::new(&[]);
+    let mut world = World::new("none-cfq", &[]);
     let (one, other) = (world.usual(), world.usual());
     world.reads(one, 2);
     assert_eq!(world.serve(1000), Some(one));
@@ -70,7 +70,7 @@ fn metadata_does_not_preempt_metadata() {
 /// Goal: a slice that is over is no protection. Method: an arrival 101 ms into it.
 #[test]
 fn a_used_slice_is_preempted() {
-    let mut world = World::new(&[]);
+    let mut world = World::new("none-cfq", &[]);
     let (one, other) = (world.usual(), world.usual());
     world.reads(one, 10);
     assert_eq!(world.serve(1000), Some(one));
@@ -86,7 +86,7 @@ fn a_used_slice_is_preempted() {
 #[test]
 fn a_close_request_ends_a_wait() {
     for (distance, expected) in [(8192, true), (8193, false)] {
-        let mut world = World::new(&[]);
+        let mut world = World::new("none-cfq", &[]);
         let (one, other) = (world.usual(), world.usual());
         world.read(one);
         assert_eq!(world.serve(1000), Some(one));
@@ -101,7 +101,7 @@ fn a_close_request_ends_a_wait() {
 /// queues; the first is preempted after a millisecond of its 100.
 #[test]
 fn preempted_keep_the_rest() {
-    let mut world = World::new(&[("fifo_expire_sync", "1m")]);
+    let mut world = World::new("none-cfq", &[("fifo_expire_sync", "1m")]);
     let (one, two) = (world.usual(), world.usual());
     let urgent = world.add(Class::RealTime, 4);
     world.reads(one, 10);

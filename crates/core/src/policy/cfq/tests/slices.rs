@@ -1,13 +1,14 @@
 //! How long a slice lasts, who comes next, and how much the drive gets of a queue.
 
-use super::world::World;
 use crate::group::{Class, Priority};
+use crate::policy::testing::apart::World;
 
 /// Goal: slices last as the level says, from their first answer on. Method: three levels with plenty
 /// queued, a millisecond a request; the answer at the slice's end is the last one.
 #[test]
 fn slices_follow_levels() {
-    let mut world = World::with(&[("fifo_expire_sync", "1m")], |setup| setup.queue_limit = 2048);
+    let mut world =
+        World::with("none-cfq", &[("fifo_expire_sync", "1m")], |setup| setup.queue_limit = 2048);
     for level in [0, 4, 7] {
         let client = world.add(Class::BestEffort, level);
         world.reads(client, 600);
@@ -25,7 +26,7 @@ fn slices_follow_levels() {
 /// that are never empty.
 #[test]
 fn time_is_shared_as_slices_are() {
-    let mut world = World::new(&[("fifo_expire_sync", "1m")]);
+    let mut world = World::new("none-cfq", &[("fifo_expire_sync", "1m")]);
     let (high, low) = (world.add(Class::BestEffort, 0), world.add(Class::BestEffort, 7));
     [high, low].into_iter().for_each(|client| world.reads(client, 300));
     let mut served = [0u32; 2];
@@ -41,7 +42,7 @@ fn time_is_shared_as_slices_are() {
 /// Goal: classes go before keys. Method: idle came first, then best effort, then real time.
 #[test]
 fn classes_go_first() {
-    let mut world = World::new(&[("slice_idle", "0s")]);
+    let mut world = World::new("none-cfq", &[("slice_idle", "0s")]);
     let idle = world.add(Class::Idle, 4);
     let usual = world.usual();
     let urgent = world.add(Class::RealTime, 7);
@@ -55,15 +56,15 @@ fn classes_go_first() {
 /// only one, and one of the idle class. Method: bursts without an answer.
 #[test]
 fn depth_is_bounded() {
-    let mut world = World::new(&[]);
+    let mut world = World::new("none-cfq", &[]);
     let first = world.usual();
     world.reads(first, 20);
     assert_eq!(world.burst().len(), 16);
-    let mut world = World::new(&[]);
+    let mut world = World::new("none-cfq", &[]);
     let (first, second) = (world.usual(), world.usual());
     [first, second].into_iter().for_each(|client| world.reads(client, 20));
     assert_eq!(world.burst().len(), 4);
-    let mut world = World::new(&[]);
+    let mut world = World::new("none-cfq", &[]);
     let idle = world.add(Class::Idle, 4);
     world.reads(idle, 3);
     assert_eq!(world.burst().len(), 1);
@@ -72,7 +73,7 @@ fn depth_is_bounded() {
 /// Goal: a queue of the idle class gives way after each request. Method: two of them, served in turn.
 #[test]
 fn idle_class_takes_turns() {
-    let mut world = World::new(&[]);
+    let mut world = World::new("none-cfq", &[]);
     let (one, other) = (world.add(Class::Idle, 4), world.add(Class::Idle, 4));
     [one, other].into_iter().for_each(|client| world.reads(client, 3));
     let order = [one, other, one, other, one, other];
@@ -83,7 +84,7 @@ fn idle_class_takes_turns() {
 /// slice is over its 100 ms by 400, so the others come five times before it.
 #[test]
 fn overrun_is_charged() {
-    let mut world = World::new(&[("fifo_expire_sync", "1m"), ("quantum", "1")]);
+    let mut world = World::new("none-cfq", &[("fifo_expire_sync", "1m"), ("quantum", "1")]);
     let clients = [world.usual(), world.usual(), world.usual()];
     clients.into_iter().for_each(|client| world.reads(client, 330));
     // The slice begins with the first answer; the second one takes 500 ms.
@@ -97,7 +98,7 @@ fn overrun_is_charged() {
 /// Goal: an old request goes first, but only once a slice. Method: two old ones behind the head's way.
 #[test]
 fn age_is_looked_at_once_a_slice() {
-    let mut world = World::new(&[]);
+    let mut world = World::new("none-cfq", &[]);
     let first = world.usual();
     for sector in [5_000_000, 6_000_000] {
         world.seek(first, sector);
@@ -114,7 +115,7 @@ fn age_is_looked_at_once_a_slice() {
         world.rig.complete(id);
     }
     assert_eq!(sectors, [5_000_000, 6_000_000, 8, 16, 24]);
-    let mut young = World::new(&[]);
+    let mut young = World::new("none-cfq", &[]);
     let first = young.usual();
     for sector in [5_000_000, 8] {
         young.seek(first, sector);
@@ -127,7 +128,7 @@ fn age_is_looked_at_once_a_slice() {
 /// while it holds requests.
 #[test]
 fn another_level_counts_from_the_next_request() {
-    let mut world = World::new(&[("fifo_expire_sync", "1m")]);
+    let mut world = World::new("none-cfq", &[("fifo_expire_sync", "1m")]);
     let (first, second) = (world.add(Class::BestEffort, 7), world.usual());
     [first, second].into_iter().for_each(|client| world.reads(client, 300));
     let group = world.rig.controller.groups().client(world.client(first)).group;

@@ -1,14 +1,14 @@
 //! Who is waited for, for how long, and who is not.
 
-use super::world::World;
 use crate::parts::habits::SHORT;
+use crate::policy::testing::apart::World;
 use crate::time::Nanos;
 
 /// Goal: an empty queue is waited for after its answer, 8 ms, and goes on in its slice. Method: a reader
 /// that sends one at a time, and one with plenty queued.
 #[test]
 fn a_reader_is_waited_for() {
-    let mut world = World::new(&[]);
+    let mut world = World::new("none-cfq", &[]);
     let (lone, other) = (world.usual(), world.usual());
     world.read(lone);
     world.reads(other, 10);
@@ -26,7 +26,7 @@ fn a_reader_is_waited_for() {
 /// Goal: while its request is in the drive the queue keeps the slice. Method: nothing else goes out.
 #[test]
 fn an_outstanding_request_keeps_the_slice() {
-    let mut world = World::new(&[]);
+    let mut world = World::new("none-cfq", &[]);
     let (lone, other) = (world.usual(), world.usual());
     world.read(lone);
     world.read(other);
@@ -42,7 +42,7 @@ fn an_outstanding_request_keeps_the_slice() {
 /// 12 ms and of 1 ms.
 #[test]
 fn long_thinkers_are_not_waited_for() {
-    let mut world = World::new(&[]);
+    let mut world = World::new("none-cfq", &[]);
     let (slow, other) = (world.usual(), world.usual());
     world.habit(slow, 12_000, 0);
     world.read(slow);
@@ -62,7 +62,7 @@ fn long_thinkers_are_not_waited_for() {
 #[test]
 fn seeky_queues_wait_short() {
     for (low_latency, wait) in [("true", Some(SHORT.as_micros())), ("false", None)] {
-        let mut world = World::new(&[("low_latency", low_latency)]);
+        let mut world = World::new("none-cfq", &[("low_latency", low_latency)]);
         let (seeky, other) = (world.usual(), world.usual());
         world.habit(seeky, 100, 100_000);
         world.read(seeky);
@@ -78,7 +78,7 @@ fn seeky_queues_wait_short() {
 /// waited for, so that fifty answers come while six are queued.
 #[test]
 fn hw_tag_is_detected() {
-    let mut world = World::new(&[("low_latency", "false"), ("quantum", "1")]);
+    let mut world = World::new("none-cfq", &[("low_latency", "false"), ("quantum", "1")]);
     let clients: std::vec::Vec<_> = (0..8).map(|_| world.usual()).collect();
     for client in &clients {
         world.habit(*client, 100, 100_000);
@@ -88,7 +88,11 @@ fn hw_tag_is_detected() {
         let (client, id) = world.dispatch().expect("none is waited for");
         world.wait(1000);
         world.rig.complete(id);
-        world.seek(client, super::world::OWN * client as u64 + world.rig.now.0 % 4_000_000 / 8 * 8);
+        world.seek(
+            client,
+            crate::policy::testing::apart::OWN * client as u64
+                + world.rig.now.0 % 4_000_000 / 8 * 8,
+        );
         world.read(client);
     }
     for _ in 0..8 {
@@ -109,7 +113,7 @@ fn hw_tag_is_detected() {
 fn no_wait_without_a_seek_to_save() {
     for (rotational, slice_idle) in [(false, "8ms"), (true, "0s")] {
         let set = [("slice_idle", slice_idle)];
-        let mut world = World::with(&set, |setup| setup.facts.rotational = rotational);
+        let mut world = World::with("none-cfq", &set, |setup| setup.facts.rotational = rotational);
         let (lone, other) = (world.usual(), world.usual());
         world.read(lone);
         world.read(other);
@@ -122,7 +126,7 @@ fn no_wait_without_a_seek_to_save() {
 /// slice has 3 ms left.
 #[test]
 fn no_wait_beyond_the_slice() {
-    let mut world = World::new(&[("slice_sync", "20ms")]);
+    let mut world = World::new("none-cfq", &[("slice_sync", "20ms")]);
     let (lone, other) = (world.usual(), world.usual());
     world.habit(lone, 5000, 0);
     world.wait(8000);
@@ -142,7 +146,7 @@ fn no_wait_beyond_the_slice() {
 /// 20 ms without a new slice.
 #[test]
 fn alone_the_slice_goes_on() {
-    let mut world = World::new(&[]);
+    let mut world = World::new("none-cfq", &[]);
     let lone = world.usual();
     world.read(lone);
     assert_eq!(world.serve(1000), Some(lone));
@@ -158,7 +162,7 @@ fn alone_the_slice_goes_on() {
 /// Goal: early, late and double wake-ups change nothing. Method: asked all the time, and too late.
 #[test]
 fn wake_ups_are_harmless() {
-    let mut world = World::new(&[]);
+    let mut world = World::new("none-cfq", &[]);
     let (lone, other) = (world.usual(), world.usual());
     world.read(lone);
     world.read(other);
@@ -174,7 +178,7 @@ fn wake_ups_are_harmless() {
 /// Goal: nobody waits for a client that is gone. Method: it is removed while it is waited for.
 #[test]
 fn a_removed_client_is_not_waited_for() {
-    let mut world = World::new(&[]);
+    let mut world = World::new("none-cfq", &[]);
     let (lone, other) = (world.usual(), world.usual());
     world.read(lone);
     world.read(other);

@@ -1,13 +1,13 @@
 //! Buffered writes: shared queues, few at a time, and never beside reads.
 
-use super::world::World;
 use crate::group::Class;
+use crate::policy::testing::apart::World;
 
 /// Goal: buffered writes of one class and level share a queue, whoever sends them. Method: two clients;
 /// the second one's go out in the same slice.
 #[test]
 fn writers_of_a_level_share_a_queue() {
-    let mut world = World::new(&[("low_latency", "false")]);
+    let mut world = World::new("none-cfq", &[("low_latency", "false")]);
     let (one, two) = (world.usual(), world.usual());
     let other = world.add(Class::BestEffort, 3);
     [one, two, other].into_iter().for_each(|client| world.writes(client, 4));
@@ -21,7 +21,8 @@ fn writers_of_a_level_share_a_queue() {
 /// and 7, a millisecond a request.
 #[test]
 fn writes_a_slice() {
-    let mut world = World::new(&[("low_latency", "false"), ("fifo_expire_async", "1m")]);
+    let mut world =
+        World::new("none-cfq", &[("low_latency", "false"), ("fifo_expire_async", "1m")]);
     for level in [0, 4, 7] {
         let client = world.add(Class::BestEffort, level);
         world.writes(client, 300);
@@ -37,7 +38,7 @@ fn writes_a_slice() {
 /// Method: one of each in the drive.
 #[test]
 fn kinds_do_not_mix_in_the_drive() {
-    let mut world = World::new(&[("low_latency", "false"), ("slice_idle", "8ms")]);
+    let mut world = World::new("none-cfq", &[("low_latency", "false"), ("slice_idle", "8ms")]);
     let (reader, writer) = (world.usual(), world.usual());
     world.writes(writer, 1);
     let (_, write) = world.dispatch().expect("free");
@@ -60,7 +61,7 @@ fn kinds_do_not_mix_in_the_drive() {
 #[test]
 fn writes_ramp_up_after_a_read() {
     for (after_millis, expected) in [(0, 1), (199, 1), (200, 2), (300, 3), (1000, 10)] {
-        let mut world = World::new(&[]);
+        let mut world = World::new("none-cfq", &[]);
         let (reader, writer) = (world.usual(), world.usual());
         world.wait(5_000_000);
         world.read(reader);
@@ -79,7 +80,7 @@ fn writes_ramp_up_after_a_read() {
 /// which a full half would let in only late.
 #[test]
 fn writes_use_half_of_the_tags() {
-    let mut world = World::with(&[], |setup| setup.tags = 8);
+    let mut world = World::with("none-cfq", &[], |setup| setup.tags = 8);
     let (reader, writer) = (world.usual(), world.usual());
     world.writes(writer, 30);
     assert_eq!(world.serve(10), Some(writer));
