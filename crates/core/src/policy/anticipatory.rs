@@ -50,7 +50,8 @@
 //! the drive was empty when the turn changed is the time measured as described.
 //!
 //! *Where we differ*: a client is a process, and one that is removed has exited. A request that goes out is at
-//! the drive, there is no list in between. Two requests of the same kind and first sector both wait (the
+//! the drive, there is no list in between. Buffered writes, which have as many requests of their own as all others
+//! have, may use half of the tags. Two requests of the same kind and first sector both wait (the
 //! original sends the first when the second comes). When a gap between two queued requests closes and
 //! one of them was next, the whole is compared with its upper neighbour. A waited-for process gets no tag
 //! beyond the limit.
@@ -60,7 +61,7 @@ mod tests;
 
 use alloc::boxed::Box;
 
-use super::{Build, Context, Gauges, Policy, Role, Row};
+use super::{Build, Context, Gauges, Policy, Role, Row, TagClass};
 use crate::group::Change;
 use crate::params::Parameter;
 use crate::parts::anticipatory::{AnticipatoryQueue, AnticipatoryRules, Kind, Shared};
@@ -142,6 +143,9 @@ impl Policy for Anticipatory {
     }
     fn change(&mut self, _: &mut Context<'_>, change: Change) {
         self.shared.processes.change(change);
+    }
+    fn tag_limit(&self, class: TagClass, tags: u32) -> u32 {
+        class.single_queue_limit(tags)
     }
     fn observe(&self, gauges: &mut dyn Gauges) {
         gauges.gauge("anticipatory_queued_sync", self.queue.queued(Kind::Sync) as u64);

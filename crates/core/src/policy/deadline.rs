@@ -9,6 +9,7 @@
 //! promise: it is looked at between batches only.
 //!
 //! Nothing is held back: no idling, no classes, no clients. Everything that is no read counts as a write.
+//! As in all kernels of one queue, buffered writes have as many requests as all others; here, half of the tags.
 //!
 //! *Source*: Linux 2.6.32, `block/deadline-iosched.c` and `Documentation/block/deadline-iosched.txt`.
 //! Stated there: all of the above and the defaults. Against `mq-deadline`: the batch follows a finger that
@@ -21,7 +22,7 @@
 
 use alloc::boxed::Box;
 
-use super::{Build, Context, Gauges, Policy, Role, Row};
+use super::{Build, Context, Gauges, Policy, Role, Row, TagClass};
 use crate::params::Parameter;
 use crate::parts::deadline_queue::{DeadlineQueue, DeadlineRules};
 use crate::parts::sorted_fifo::{Entry, MergeRules, Sorted};
@@ -79,6 +80,9 @@ impl Policy for Deadline {
     fn dispatch(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
         self.queue.dispatch(&mut self.sorted, cx.requests, cx.now)
     }
+    fn tag_limit(&self, class: TagClass, tags: u32) -> u32 {
+        class.single_queue_limit(tags)
+    }
     fn observe(&self, gauges: &mut dyn Gauges) {
         gauges.gauge("deadline_queued_reads", self.queue.queued(Direction::Read) as u64);
         gauges.gauge("deadline_queued_writes", self.queue.queued(Direction::Write) as u64);
@@ -132,10 +136,10 @@ mod tests {
     fn batches_of_sixteen_and_starved_writes() {
         let mut rig = rig(&[]);
         let a = rig.client();
+        rig.writes(a, &[3000, 2000]);
         rig.read(a, 5000);
         (0..38).for_each(|i| rig.read(a, 6000 + 10 * i));
         rig.read(a, 10);
-        rig.writes(a, &[3000, 2000]);
         let served = rig.served();
         assert_eq!(served[0], 5000);
         assert_eq!(served[1..32], (0..31).map(|i| 6000 + 10 * i).collect::<vec::Vec<u64>>());
@@ -231,5 +235,15 @@ mod tests {
         assert_eq!(rig.serve(), Some(vec![100]), "the finger is on 216");
         rig.reads(a, &[200, 208]);
         assert_eq!(rig.serve(), Some(vec![400]), "and moved on when 216 grew in front");
+    }
+
+    /// Goal: buffered writes cannot take all requests. Method: more writes than there are tags, then a read.
+    #[test]
+    fn reads_find_a_request() {
+        let mut rig = rig(&[]);
+        let a = rig.client();
+        (0..70).for_each(|i| rig.write(a, 1000 * i));
+        rig.read(a, 500);
+        assert_eq!(rig.serve(), Some(vec![500]));
     }
 }

@@ -97,6 +97,12 @@ pub enum TagClass {
 impl TagClass {
     /// All of them; `class as usize` indexes an array of three.
     pub const ALL: [Self; 3] = [Self::SyncRead, Self::SyncWrite, Self::Async];
+
+    /// [`Policy::tag_limit`] of kernels with a single queue. They have as many requests for buffered writes
+    /// as for all others; here buffered writes may use half of the tags.
+    pub fn single_queue_limit(self, tags: u32) -> u32 {
+        if self == Self::Async { (tags / 2).max(1) } else { tags }
+    }
 }
 
 /// One stage of a stack.

@@ -349,3 +349,13 @@ fn reads_alone_have_no_end() {
         assert_eq!(rig.dispatch().map(|(_, start)| start), Some(first));
     }
 }
+
+/// Goal: buffered writes cannot take all requests. Method: more writes than there are tags, then a read.
+#[test]
+fn reads_find_a_request() {
+    let mut rig = rig(&[]);
+    let a = rig.client();
+    (0..70).for_each(|i| rig.write(a, 1000 * i));
+    rig.read(a, 500);
+    assert_eq!(rig.serve(), Some(vec![500]));
+}

@@ -96,12 +96,4 @@ impl Cfq {
         self.place(cx.requests, queue_id);
         true
     }
-
-    /// The kernel has as many requests for buffered writes as for the rest; here they may use half.
-    pub(super) fn tags_for(class: crate::policy::TagClass, tags: u32) -> u32 {
-        match class {
-            crate::policy::TagClass::Async => (tags / 2).max(1),
-            _ => tags,
-        }
-    }
 }

@@ -169,7 +169,7 @@ impl Policy for Cfq {
         self.on_change(cx, change);
     }
     fn tag_limit(&self, class: TagClass, tags: u32) -> u32 {
-        Self::tags_for(class, tags)
+        class.single_queue_limit(tags)
     }
     fn observe(&self, gauges: &mut dyn Gauges) {
         gauges.gauge("cfq_busy_queues", self.order.busy() as u64);
