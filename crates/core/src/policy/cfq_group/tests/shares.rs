@@ -168,6 +168,19 @@ fn a_turn_without_an_answer_costs_its_time() {
     assert_eq!(charged, [("group: charged", 1_000_000)]);
 }
 
+/// Goal: a group is not charged for what a slice took beyond its allocation. Method: the second request of a
+/// slice of 100 ms takes 500.
+#[test]
+fn overrun_is_not_charged_to_the_group() {
+    let mut world = World::new(STACK, &[LATE]);
+    let (one, other) = (world.usual(), world.usual());
+    [one, other].into_iter().for_each(|client| world.reads(client, 10));
+    assert_eq!(world.serve(1000), Some(one));
+    world.decisions();
+    assert_eq!(world.serve(500_000), Some(one));
+    assert!(world.decisions().contains(&("group: charged", 100_000_000)));
+}
+
 /// Goal: buffered writes get a small part of a group's time beside reads. Method: a reader and a writer
 /// that are never empty.
 #[test]
