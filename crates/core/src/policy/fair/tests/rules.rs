@@ -292,6 +292,8 @@ fn an_anticipating_queue_is_not_expired() {
         assert_eq!(world.serve(1), Some(0));
         assert!(world.dispatch().is_none(), "it waits for the near one");
         world.wait(MS * 4);
+        // Something happens, so that the layer looks again.
+        world.read(other, 3 * FAR);
         assert!(world.dispatch().is_none());
         assert!(rules(world.decisions("expire")).is_empty());
         world.read(near, 8);
