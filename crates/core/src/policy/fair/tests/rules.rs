@@ -139,11 +139,11 @@ fn a_turn_costs_at_most_its_slice() {
     }
 }
 
-/// Goal: with `fairness` the next queue starts when the drive has answered everything. Method: a request
-/// left at the drive over the end of a turn.
+/// Goal: with `fairness` the next queue starts when the drive has answered everything, and what it still
+/// did is charged. Method: a request left at the drive for 50 ms over the end of a turn of 5 ms.
 #[test]
 fn fairness_lets_the_drive_finish() {
-    for (fairness, overlaps) in [("false", true), ("true", false)] {
+    for (fairness, overlaps, cost) in [("false", true, 5), ("true", false, 55)] {
         let set = [("fairness", fairness), ("group_idle", "0s"), ("slice_sync", "5ms")];
         let (mut world, [a, b]) = two("prop-fair-noop", &set);
         for start in [0, 8, 16] {
@@ -156,8 +156,10 @@ fn fairness_lets_the_drive_finish() {
         world.wait(MS * 5);
         // The slice is over; the third request is left for another turn.
         assert_eq!(world.dispatch().is_some(), overlaps);
+        world.wait(MS * 50);
         world.complete(second);
         assert!(world.dispatch().is_some());
+        assert_eq!(world.decisions("expire")[0].1, cost * MS.0);
     }
 }
 
@@ -193,6 +195,21 @@ fn a_reader_preempts_a_writer_of_its_group() {
     world.read(reader, FAR);
     assert_eq!(world.serve(1), Some(FAR));
     assert_eq!(rules(world.decisions("preempt")), ["preempt: reader over writer"]);
+}
+
+/// Goal: who preempts goes before everybody in its group. Method: a read of metadata takes the drive from a
+/// reader while another one waits.
+#[test]
+fn who_preempts_is_next() {
+    let mut world = World::new("prop-fair-cfq", &[]);
+    let group = world.group("a", 100);
+    let [active, waiting, metadata] = [(); 3].map(|()| world.client(group));
+    world.read(active, 0);
+    world.read(active, 8);
+    world.read(waiting, 1000);
+    assert_eq!(world.serve(1), Some(0));
+    world.read_metadata(metadata, FAR);
+    assert_eq!(world.serve(1), Some(FAR));
 }
 
 /// Goal: late preemption: a reader that became backlogged while its group was not served goes before the

@@ -1,7 +1,7 @@
 //! Who gets how much, in a closed loop on a small disk.
 
 use super::world::World;
-use crate::group::{Class, GroupId};
+use crate::group::{Class, GroupId, Priority};
 use crate::time::Nanos;
 
 const ALL: [&str; 4] = ["fair-noop", "fair-deadline", "fair-anticipatory", "fair-cfq"];
@@ -85,6 +85,19 @@ fn groups_nest() {
     let near = |x: i64, y: i64| (x - y).abs() * 100 < 12 * y;
     assert!(near(a + b + own, 3 * root), "{a} {b} {own} {root}");
     assert!(near(b, 2 * a) && near(own, a), "{a} {b} {own} {root}");
+}
+
+/// Goal: in a group clients share by level as in CFQ, by the lengths of their slices: 180 ms to 100 ms to
+/// 40 ms. Method: three readers, in flat mode.
+#[test]
+fn levels_share_by_their_slices() {
+    let mut world = World::new("none-fair-cfq", &[]);
+    let of = |level| Priority { class: Class::BestEffort, level };
+    let readers = [0, 4, 7].map(|level| world.reader_of(GroupId::ROOT, of(level), false));
+    world.run(Nanos::from_secs(30));
+    let [high, usual, low] = readers.map(|reader| world.take(reader).0);
+    assert!((165..=195).contains(&(high * 100 / usual)), "{high} {usual} {low}");
+    assert!((400..=500).contains(&(high * 100 / low)), "{high} {usual} {low}");
 }
 
 /// Goal: a group of class idle gets what is left, one of class realtime all it wants. Method: three

@@ -76,7 +76,10 @@ impl World {
 /// By itself.
 impl World {
     pub(super) fn reader(&mut self, group: GroupId, random: bool) -> usize {
-        let client = self.client(group);
+        self.reader_of(group, Priority::default(), random)
+    }
+    pub(super) fn reader_of(&mut self, group: GroupId, of: Priority, random: bool) -> usize {
+        let client = self.client_of(group, of);
         self.actors.push(Actor {
             client,
             random,
