@@ -96,6 +96,14 @@ struct Level<A> {
     was_empty: bool,
 }
 
+impl<A> Level<A> {
+    /// Does anything that this direction's account counts wait?
+    fn queued(&self, rule: Rule, direction: usize) -> bool {
+        let other = &self.turns[1 - direction];
+        self.turns[direction].requests > 0 || (rule.joint && other.requests > 0)
+    }
+}
+
 /// The levels and all that they hold.
 pub struct Levels<A: Account> {
     rule: Rule,
@@ -162,10 +170,11 @@ impl<A: Account> Levels<A> {
         at: usize,
         old: [Limit; 2],
     ) {
-        for (direction, old) in old.into_iter().enumerate() {
+        let meters = if self.rule.joint { 1 } else { 2 };
+        for (direction, old) in old.into_iter().enumerate().take(meters) {
             let new = self.limit(now, at, direction);
             let level = &mut self.levels[at];
-            let queued = level.turns[direction].requests > 0;
+            let queued = level.queued(self.rule, direction);
             level.meters[direction].change(now, self.rule, (old, new), queued);
         }
         if self.holds(at) {
@@ -229,21 +238,21 @@ impl<A: Account> Levels<A> {
         cost: [u64; 2],
     ) -> Option<Instant> {
         let level = &mut self.levels[at];
-        let queued = level.turns[direction].requests > 0;
+        let queued = level.queued(self.rule, direction);
         let limit = level.account.limit(&mut self.state, now, direction);
-        level.meters[direction].wait(now, self.rule, limit, (cost, queued))
+        level.meters[self.rule.meter(direction)].wait(now, self.rule, limit, (cost, queued))
     }
     /// A request passes without having been held there.
     pub fn charge(&mut self, now: Instant, at: usize, direction: usize, cost: [u64; 2]) {
         let level = &mut self.levels[at];
-        level.meters[direction].charge(now, cost);
+        level.meters[self.rule.meter(direction)].charge(now, cost);
         level.account.charged(direction, cost);
         self.trim(now, at, direction);
     }
     fn trim(&mut self, now: Instant, at: usize, direction: usize) {
         let level = &mut self.levels[at];
         let limit = level.account.limit(&mut self.state, now, direction);
-        level.meters[direction].trim(now, self.rule, limit);
+        level.meters[self.rule.meter(direction)].trim(now, self.rule, limit);
     }
 }
 
@@ -427,15 +436,16 @@ impl<A: Account> Levels<A> {
     ) {
         let id = self.pop(requests, at, direction);
         let level = &mut self.levels[at];
-        level.meters[direction].charge(now, cost);
+        level.meters[self.rule.meter(direction)].charge(now, cost);
         level.account.charged(direction, cost);
         let parent = level.parent;
         if parent == TOP {
             self.passed.push_back(requests, id);
         } else {
             self.enqueue(requests, parent, at * 4 + direction * 2 + 1, id);
-            let child = self.levels[at].meters[direction];
-            self.levels[parent].meters[direction].credit_from(now, self.rule, &child);
+            let meter = self.rule.meter(direction);
+            let child = self.levels[at].meters[meter];
+            self.levels[parent].meters[meter].credit_from(now, self.rule, &child);
         }
         self.trim(now, at, direction);
     }

@@ -16,6 +16,15 @@ pub struct Rule {
     pub ask_each_slice: bool,
     /// What a token bucket saves up; zero means slices.
     pub burst: Nanos,
+    /// Reads and writes share one account.
+    pub joint: bool,
+}
+
+impl Rule {
+    /// The account of a direction.
+    pub(super) const fn meter(self, direction: usize) -> usize {
+        if self.joint { 0 } else { direction }
+    }
 }
 
 /// Limits of one direction, in units a second, `None` where there is none: bytes, requests.

@@ -13,6 +13,7 @@ pub mod noop_queue;
 pub mod positions;
 pub mod priority_slice;
 pub mod seeks;
+pub mod shares;
 pub mod sharing;
 pub mod slots;
 pub mod sorted_fifo;

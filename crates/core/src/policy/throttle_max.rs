@@ -80,6 +80,7 @@ fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
         slice_ms: build.values.time("slice").as_millis().max(1),
         linux_7: build.values.bool("linux_7"),
         ask_each_slice: false,
+        joint: false,
         burst: build.values.time("burst"),
     };
     Box::new(ThrottleMax { levels: Levels::new(rule, Nanos::MAX, ()), walk: Vec::new() })

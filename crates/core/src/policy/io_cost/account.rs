@@ -1,21 +1,11 @@
 //! One group's account: its own virtual time, its waiters, its debt.
 
-use crate::group::GroupId;
 use crate::parts::fifo::Fifo;
 use crate::parts::tree::{NodeId, Summary};
 use crate::time::{Instant, Nanos};
 use crate::unit::Sectors;
 
 use super::vrate::Virtual;
-
-/// The node of the tree of weights that stands for a group and everything in it.
-pub(super) const fn group_node(group: GroupId) -> u32 {
-    group.0 * 2
-}
-/// The leaf that stands for the group's own requests.
-pub(super) const fn own_node(group: usize) -> u32 {
-    group as u32 * 2 + 1
-}
 
 /// A group in the tree of timers.
 #[derive(Clone, Copy, Debug)]

@@ -1,9 +1,9 @@
 //! A request's way through: activation, what it costs its group, and waiting until the budget is there.
 
 use super::IoCost;
-use super::account::{Account, Entry, own_node};
-use super::hweight::{Share, WHOLE};
+use super::account::{Account, Entry};
 use super::vrate::Now;
+use crate::parts::shares::{Share, WHOLE, own_node};
 use crate::policy::Context;
 use crate::request::{Flags, RequestId};
 use crate::time::{Instant, Nanos};

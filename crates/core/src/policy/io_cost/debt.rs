@@ -6,9 +6,9 @@
 //! little to do.
 
 use super::IoCost;
-use super::account::own_node;
 use super::budget::{cost_at, device_time_at};
 use super::vrate::Now;
+use crate::parts::shares::own_node;
 use crate::policy::Context;
 use crate::time::{Instant, Nanos};
 

@@ -15,7 +15,7 @@
 //!
 //! A donor is a leaf, with d = b and b' = d'.
 
-use super::hweight::{Inner, NIL, WHOLE, Weights};
+use crate::parts::shares::{Inner, NIL, WHOLE, Weights};
 
 /// A leaf that gives.
 #[derive(Clone, Copy, Debug)]

@@ -44,14 +44,14 @@
 //! - Nanoseconds, not microseconds. Periods rest after one in which nothing was sent or answered, if
 //!   nobody waits, or if the clock cannot go faster and the first waiter's turn is all that can come.
 //!   The next event ends one long period (the kernel's go on, and the level with them).
-//! - Model parameters below 64 KiB/s or one request a second count as that; a `max` below `min` as
-//!   `min` (the kernel refuses it).
+//! - Model parameters below 1 MiB/s or 16 requests a second count as that, `max` is 10 % at least (the
+//!   kernel: 1 %), so that nobody waits for minutes; a `max` below `min` counts as `min` (the kernel
+//!   refuses it).
 
 mod account;
 mod budget;
 mod debt;
 mod donation;
-mod hweight;
 mod latency;
 mod model;
 mod period;
@@ -67,13 +67,13 @@ use super::{Build, Context, Gauges, Policy, Role, Row};
 use crate::contract::WEIGHT_DEFAULT;
 use crate::group::{Change, GroupId};
 use crate::parts::fifo::Fifo;
+use crate::parts::shares::{Weights, group_node};
 use crate::parts::tree::{Arena, Tree};
 use crate::request::RequestId;
 use crate::time::Instant;
-use account::{Account, Entry, group_node, own_node};
+use account::{Account, Entry};
 use debt::Forgiveness;
 use donation::Donor;
-use hweight::{NIL, Weights};
 use latency::Latency;
 use settings::Settings;
 use vrate::{Clock, WHOLE_RATE};
@@ -193,9 +193,8 @@ impl Policy for IoCost {
         match change {
             Change::GroupAdded(id) => {
                 let group = cx.groups.group(id);
-                let parent = group.parent.map_or(NIL, group_node);
-                self.weights.place(group_node(id), parent, group.contract.weight);
-                self.weights.place(own_node(id.index()), group_node(id), WEIGHT_DEFAULT);
+                let weights = [group.contract.weight, WEIGHT_DEFAULT];
+                self.weights.add_group(id, group.parent, weights);
                 while self.accounts.len() <= id.index() {
                     self.accounts.push(Account::new());
                 }

@@ -15,7 +15,7 @@ const PAGE_BYTES: u64 = 4096;
 const RANDOM_PAGES: u64 = 4096;
 /// Slowest drive that the model takes: slower parameters count as this. The kernel has no such bound;
 /// without it a request could wait for years.
-const SLOWEST: [u64; 3] = [64 << 10, 1, 1];
+const SLOWEST: [u64; 3] = [1 << 20, 16, 16];
 
 /// One direction of a drive as users state it: bytes, sequential and random 4 KiB requests a second.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,12 +1,12 @@
 //! A period's end: waiters and debts, donations, feedback, and the next period.
 
 use super::IoCost;
-use super::account::own_node;
 use super::budget::device_time_at;
 use super::donation::Donor;
-use super::hweight::{Share, WHOLE};
 use super::latency::Verdict;
 use super::vrate::Now;
+use crate::parts::shares::own_node;
+use crate::parts::shares::{Share, WHOLE};
 use crate::policy::Context;
 use crate::time::{Instant, Nanos};
 use crate::trace::Subject;

@@ -23,7 +23,12 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     ),
     Parameter::time("wlat", Nanos::ZERO, "latency wanted of writes; 0: that of the built-in set"),
     percent("min", PERCENT, RATE_RANGE, "slowest that the device's virtual clock may go"),
-    percent("max", 10_000 * PERCENT, RATE_RANGE, "fastest that the device's virtual clock may go"),
+    percent(
+        "max",
+        10_000 * PERCENT,
+        (10 * PERCENT, RATE_RANGE.1),
+        "fastest that the device's virtual clock may go",
+    ),
     Parameter::rate("rbps", 0, "sequential read rate; 0, here and below: that of the built-in set"),
     iops("rseqiops", "sequential 4 KiB reads a second"),
     iops("rrandiops", "random 4 KiB reads a second"),

@@ -106,7 +106,8 @@ fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
         Nanos::ZERO => 20,
         slice => slice.as_millis().max(SLICE_MIN_MS),
     };
-    let rule = Rule { slice_ms, linux_7: false, ask_each_slice: true, burst: Nanos::ZERO };
+    let rule =
+        Rule { slice_ms, linux_7: false, ask_each_slice: true, burst: Nanos::ZERO, joint: false };
     // The limits may change while a request waits, so nobody sleeps longer than this.
     let sleep_max = Nanos::from_millis(8 * slice_ms);
     Box::new(ThrottleLow {

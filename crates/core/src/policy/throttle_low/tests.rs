@@ -351,7 +351,13 @@ fn share(latency: u64, idle: u64) -> Share {
 /// Method: a chain of groups, overflows set by hand.
 #[test]
 fn overflows_of_groups_above_count_if_later() {
-    let rule = Rule { slice_ms: 20, linux_7: false, ask_each_slice: true, burst: Nanos::ZERO };
+    let rule = Rule {
+        slice_ms: 20,
+        linux_7: false,
+        ask_each_slice: true,
+        burst: Nanos::ZERO,
+        joint: false,
+    };
     let mut low = ThrottleLow {
         levels: Levels::new(rule, Nanos::MAX, Device::new(20, false)),
         latency: Nanos::from_micros(100),

@@ -3,9 +3,9 @@
 use std::vec::Vec;
 
 use super::super::donation::Donor;
-use super::super::hweight::{NIL, WHOLE, Weights};
 use super::world::{MS, Work, World, near};
 use crate::contract::Contract;
+use crate::parts::shares::{NIL, WHOLE, Weights};
 use crate::time::Nanos;
 
 /// The tree of the source's own example: A (100) with A0 and A1 (100 each), B (300).

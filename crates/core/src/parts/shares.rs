@@ -1,54 +1,75 @@
 //! Shares: the tree of weights, and what each group's part of the whole is.
 //!
+//! A group is two nodes: one for all of it ([`group_node`]), and a leaf inside for its own requests
+//! ([`own_node`]), which counts as one more group beside those inside.
+//!
 //! A node has a weight while something under it is active. What a leaf *may* use is its `active` weight;
 //! what it leaves itself after giving some away is `inuse`. The *share* of a node is the product, from
 //! the root down, of its weight over the sum of its siblings'. It is remembered until any weight changes.
 
 use alloc::vec::Vec;
 
+use crate::group::GroupId;
+
 /// A share of everything.
-pub(super) const WHOLE: u64 = 1 << 16;
+pub const WHOLE: u64 = 1 << 16;
 /// "No node above": the root.
-pub(super) const NIL: u32 = u32::MAX;
+pub const NIL: u32 = u32::MAX;
+
+/// The node that stands for a group and everything in it.
+pub const fn group_node(group: GroupId) -> u32 {
+    group.0 * 2
+}
+/// The leaf that stands for the group's own requests.
+pub const fn own_node(group: usize) -> u32 {
+    group as u32 * 2 + 1
+}
 
 /// Part of the whole, in [`WHOLE`]ths, at least one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Share {
+pub struct Share {
     /// By the weights of all that are active.
-    pub(super) active: u64,
+    pub active: u64,
     /// By what is left after donations.
-    pub(super) inuse: u64,
+    pub inuse: u64,
 }
 
-/// What the computation of donations keeps about an inner node (see `donation.rs`).
+/// What the computation of donations keeps about an inner node (io-cost's `donation.rs`).
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Inner {
-    pub(super) walked: bool,
+pub struct Inner {
+    /// Met already.
+    pub walked: bool,
     /// Share by weights.
-    pub(super) share: u64,
+    pub share: u64,
     /// Share of the donors below, before and after.
-    pub(super) donating: u64,
-    pub(super) after: u64,
+    pub donating: u64,
+    /// See `donating`.
+    pub after: u64,
     /// Share after donations.
-    pub(super) inuse: u64,
+    pub inuse: u64,
     /// Sum of the weights below, adjusted.
-    pub(super) adjusted: u64,
+    pub adjusted: u64,
 }
 
+/// A node.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Node {
-    pub(super) parent: u32,
+pub struct Node {
+    /// The node above, or [`NIL`].
+    pub parent: u32,
     /// As configured, in [`WHOLE`]ths.
-    pub(super) weight: u64,
-    pub(super) active: u64,
-    pub(super) inuse: u64,
+    pub weight: u64,
+    /// What it may use; zero while nothing is active there.
+    pub active: u64,
+    /// What is left of it to itself.
+    pub inuse: u64,
     /// Sums over the nodes directly below.
-    pub(super) active_sum: u64,
+    pub active_sum: u64,
     inuse_sum: u64,
     share: Share,
     /// When `share` was right.
     generation: u64,
-    pub(super) inner: Inner,
+    /// For io-cost.
+    pub inner: Inner,
 }
 
 const UNUSED: Node = Node {
@@ -65,15 +86,21 @@ const UNUSED: Node = Node {
 
 /// The tree.
 #[derive(Debug, Default)]
-pub(super) struct Weights {
-    pub(super) nodes: Vec<Node>,
+pub struct Weights {
+    pub(crate) nodes: Vec<Node>,
     generation: u64,
-    pub(super) walk: Vec<u32>,
+    pub(crate) walk: Vec<u32>,
 }
 
 impl Weights {
+    /// A group is there now; its own requests weigh `own`.
+    pub fn add_group(&mut self, group: GroupId, parent: Option<GroupId>, weights: [u32; 2]) {
+        let [weight, own] = weights;
+        self.place(group_node(group), parent.map_or(NIL, group_node), weight);
+        self.place(own_node(group.index()), group_node(group), own);
+    }
     /// A new node (in the place of one that is gone) with this weight.
-    pub(super) fn place(&mut self, node: u32, parent: u32, weight: u32) {
+    pub fn place(&mut self, node: u32, parent: u32, weight: u32) {
         while self.nodes.len() <= node as usize {
             self.nodes.push(UNUSED);
         }
@@ -81,11 +108,12 @@ impl Weights {
         let weight = u64::from(weight) * WHOLE;
         self.nodes[node as usize] = Node { parent, weight, ..UNUSED };
     }
-    pub(super) fn node(&self, node: u32) -> &Node {
+    /// A node that is there.
+    pub fn node(&self, node: u32) -> &Node {
         &self.nodes[node as usize]
     }
     /// Another weight from now on.
-    pub(super) fn set_weight(&mut self, node: u32, weight: u32) {
+    pub fn set_weight(&mut self, node: u32, weight: u32) {
         let weight = u64::from(weight) * WHOLE;
         let n = &mut self.nodes[node as usize];
         n.weight = weight;
@@ -95,7 +123,7 @@ impl Weights {
         }
     }
     /// Sets a node's two weights and all sums above it. Zero: it is not active.
-    pub(super) fn propagate(&mut self, node: u32, active: u64, inuse: u64) {
+    pub fn propagate(&mut self, node: u32, active: u64, inuse: u64) {
         let (mut at, mut active) = (node, active);
         let n = self.node(node);
         let mut inuse = match n.active_sum {
@@ -122,7 +150,7 @@ impl Weights {
         }
     }
     /// A node's part of the whole.
-    pub(super) fn share(&mut self, node: u32) -> Share {
+    pub fn share(&mut self, node: u32) -> Share {
         let Share { active, inuse } = self.find_share(node);
         Share { active: active.max(1), inuse: inuse.max(1) }
     }
@@ -142,7 +170,7 @@ impl Weights {
         share
     }
     /// The part of the whole that a leaf would have if it gave nothing away while others go on giving.
-    pub(super) fn share_max(&self, leaf: u32) -> u64 {
+    pub fn share_max(&self, leaf: u32) -> u64 {
         let (mut at, mut share) = (leaf, WHOLE);
         let mut inuse = self.node(leaf).active;
         loop {
