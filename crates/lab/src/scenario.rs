@@ -95,8 +95,8 @@ pub enum Layout {
         base_permille: u32,
     },
     /// ext3 of 2009: cold indirect blocks cost a read of their own; direct writes into holes are
-    /// allocated in the order of writing, and the first touch of each 4 MiB piece costs one
-    /// synchronous random access (docs/drives.md, the host rows).
+    /// allocated in the order of writing, the first touch of each 4 MiB piece costs one synchronous
+    /// random access, and only one is under way a process (docs/drives.md, the host rows).
     Ext3 {
         /// Thousandths of the drive before the first file.
         base_permille: u32,

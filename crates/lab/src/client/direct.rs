@@ -38,6 +38,15 @@ struct Slot {
     parts: u32,
 }
 
+/// What a process of direct calls needs to know of its host.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DirectSetup {
+    /// Longest request.
+    pub(crate) longest: Sectors,
+    /// Calls under way at once.
+    pub(crate) depth: u32,
+}
+
 /// A process of direct calls.
 #[derive(Debug)]
 pub(crate) struct Direct {
@@ -50,18 +59,23 @@ pub(crate) struct Direct {
 }
 
 impl Direct {
-    pub(crate) fn new(base: &Base, longest: Sectors) -> Self {
+    pub(crate) fn new(base: &Base, setup: DirectSetup) -> Self {
         let writes = base.job.pattern.writes();
         let slot =
             Slot { stage: Stage::Resting, started: Instant::ZERO, offset: Sectors::ZERO, parts: 0 };
         Self {
-            slots: vec![slot; base.job.depth.max(1) as usize],
+            slots: vec![slot; setup.depth as usize],
             operation: if writes { Operation::Write } else { Operation::Read },
             flags: if writes && base.job.sync_writes { Flags::SYNC } else { Flags::NONE },
-            longest,
+            longest: setup.longest,
             cpu_free: Instant::ZERO,
             since_sync: 0,
         }
+    }
+
+    /// Calls under way at once.
+    pub(crate) fn depth(&self) -> u32 {
+        self.slots.len() as u32
     }
 
     /// Takes up the slot's next call, now or when it may.

@@ -141,7 +141,7 @@ impl Process {
     /// Timers to start with: one a slot.
     pub(crate) fn slots(&self) -> u32 {
         match &self.kind {
-            Kind::Direct(_) => self.base.job.depth.max(1),
+            Kind::Direct(direct) => direct.depth(),
             _ => 1,
         }
     }

@@ -15,7 +15,7 @@ use super::layout::{self, Wanted};
 use super::writeback::{Flushers, Flushing};
 use crate::cache::pages::PAGE;
 use crate::cache::{Cache, CacheSetup, FileSetup};
-use crate::client::direct::Direct;
+use crate::client::direct::{Direct, DirectSetup};
 use crate::client::pace::{Pacer, PacerSetup};
 use crate::client::read_ahead::{ReadAhead, ReadAheadSetup};
 use crate::client::tally::Tally;
@@ -75,7 +75,13 @@ pub(crate) fn build<'a>(
     let mut cache = Cache::new(cache_setup, &domains);
     let mut processes = Vec::with_capacity(specs.len());
     for (index, spec) in specs.iter().enumerate() {
-        let builder = Builder { scenario, index, spec, longest_read: facts.max_request };
+        let builder = Builder {
+            scenario,
+            index,
+            spec,
+            longest_read: facts.max_request,
+            hole: files[index].is_hole(),
+        };
         let file = flushers.of[index].map(|Flushing { domain, client }| {
             let size = spec.client.file_size;
             cache.add_file(FileSetup { file: index, size, domain, client })
@@ -175,6 +181,8 @@ struct Builder<'a> {
     index: usize,
     spec: &'a Spec<'a>,
     longest_read: Sectors,
+    /// Does its file start as a hole?
+    hole: bool,
 }
 
 impl Builder<'_> {
@@ -195,7 +203,13 @@ impl Builder<'_> {
                 };
                 Kind::ReadAhead(ReadAhead::new(&base, setup))
             }
-            None => Kind::Direct(Direct::new(&base, self.longest_read)),
+            None => {
+                // A direct write into a hole of ext3 falls back to a buffered write with wait, so the
+                // submitting call itself waits.
+                let depth = if self.hole { 1 } else { job.depth.max(1) };
+                let setup = DirectSetup { longest: self.longest_read, depth };
+                Kind::Direct(Direct::new(&base, setup))
+            }
         };
         let group = self.spec.client.group.clone();
         Process { name: self.spec.name.clone(), group, base, kind }

@@ -16,7 +16,7 @@ use super::*;
 use crate::host;
 use crate::observe::{Nobody, Observer, Recorder, Step};
 use crate::run::{RunError, simulate, simulate_on, simulate_with};
-use crate::scenario::{ClientSpec, GroupSpec, Host, Job, Pattern, Writeback};
+use crate::scenario::{ClientSpec, GroupSpec, Host, Job, Layout, Pattern, Writeback};
 
 /// Answers every command a fixed time after it was given; bytes can cost time too, one command after
 /// the other.
@@ -171,6 +171,30 @@ fn depth_by_hand() {
     let outcome = run_fixed(&scenario(vec![client("a", deep)], us(250)), us(100));
     // Sent at 10, 20, 30, 40; answered at 110 to 140, sent again 10 us later, answered at 220 to 250.
     assert_eq!(outcome.clients[0].calls, 8);
+}
+
+/// Goal: asynchronous writes into holes are not: the call waits. Method: depth 4 into a file that is
+/// there, and into one that starts as a hole.
+#[test]
+fn writes_into_holes_wait() {
+    let under_way = |sparse_writes| {
+        let deep = Job { depth: 4, ..job(Pattern::RandomWrite, 64, false) };
+        let mut run = scenario(vec![client("a", deep)], us(5_000));
+        run.host.layout = Layout::Ext3 { base_permille: 20, cold_percent: 0, sparse_writes };
+        let mut recorder = Recorder::default();
+        simulate_on(&run, Box::new(Fixed::new(us(500), None)), &mut recorder).unwrap();
+        let change = |step: &Step| match step {
+            Step::Submit(..) => 1,
+            Step::Answer(..) => -1,
+            Step::Dispatch(..) => 0,
+        };
+        let counts = recorder.steps.iter().scan(0, |sum, step| {
+            *sum += change(step);
+            Some(*sum)
+        });
+        counts.max().expect("something was sent")
+    };
+    assert_eq!((under_way(false), under_way(true)), (4, 1));
 }
 
 /// Goal: read-ahead as described: two windows in flight while waiting, one while copying. Method:
