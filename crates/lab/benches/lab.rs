@@ -52,12 +52,14 @@ fn client(name: &str, pattern: Pattern) -> ClientSpec {
         on_off: None,
         think: Nanos::ZERO,
         sync_writes: true,
+        metadata: false,
     };
     ClientSpec {
         name: name.to_owned(),
         processes: 1,
         group: name.to_owned(),
         priority: Priority::default(),
+        guest: false,
         job,
         file_size: Sectors::from_kib(500 << 10),
         start: Nanos::ZERO,

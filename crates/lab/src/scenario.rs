@@ -118,6 +118,9 @@ pub struct ClientSpec {
     pub group: String,
     /// Class and level.
     pub priority: Priority,
+    /// Does each process run in a virtual machine of its own? What it writes then goes through the
+    /// guest's page cache and comes from there as direct writes of the machine's one process.
+    pub guest: bool,
     /// What it does.
     pub job: Job,
     /// Size of its private file.
@@ -162,4 +165,6 @@ pub struct Job {
     pub think: Nanos,
     /// Do direct writes count as synchronous? (They do since 2.6.30.)
     pub sync_writes: bool,
+    /// Are its files the file system's own?
+    pub metadata: bool,
 }

@@ -41,12 +41,14 @@ fn client(name: &str, group: &str, pattern: Pattern, block: u64) -> ClientSpec {
         on_off: None,
         think: Nanos::ZERO,
         sync_writes: true,
+        metadata: false,
     };
     ClientSpec {
         name: name.into(),
         processes: 1,
         group: group.into(),
         priority: Priority::default(),
+        guest: false,
         job,
         file_size: Sectors::from_kib(1 << 20),
         start: Nanos::ZERO,

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use iofair_core::request::{Flags, Operation};
+use iofair_core::request::Operation;
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
 
@@ -78,7 +78,7 @@ impl Cache {
                     token,
                     client: file.setup.client,
                     operation: Operation::Write,
-                    flags: Flags::NONE,
+                    flags: file.setup.flags,
                     file: file.setup.file,
                     offset,
                     length,

@@ -9,6 +9,7 @@ mod flusher;
 pub(crate) mod pages;
 
 use iofair_core::group::ClientId;
+use iofair_core::request::Flags;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
@@ -47,6 +48,8 @@ pub(crate) struct FileSetup {
     pub(crate) domain: usize,
     /// In whose name the flusher writes it.
     pub(crate) client: ClientId,
+    /// What its requests carry.
+    pub(crate) flags: Flags,
 }
 
 /// One buffered writer's file.

@@ -66,7 +66,10 @@ impl Direct {
         Self {
             slots: vec![slot; setup.depth as usize],
             operation: if writes { Operation::Write } else { Operation::Read },
-            flags: if writes && base.job.sync_writes { Flags::SYNC } else { Flags::NONE },
+            flags: match writes && base.job.sync_writes {
+                true => base.flags().with(Flags::SYNC),
+                false => base.flags(),
+            },
             longest: setup.longest,
             cpu_free: Instant::ZERO,
             since_sync: 0,

@@ -58,6 +58,10 @@ impl Base {
     fn wake(&self, engine: &mut Engine<'_>, at: Instant, slot: u32) {
         engine.wake(at, self.token(slot));
     }
+    /// What all its requests carry.
+    fn flags(&self) -> Flags {
+        if self.job.metadata { Flags::METADATA } else { Flags::NONE }
+    }
     /// Processor time before a request.
     fn draw_turnaround(&mut self) -> Nanos {
         match self.turnaround_spread {

@@ -115,7 +115,8 @@ impl ReadAhead {
             let length = self.setup.window.min(self.file - offset);
             let slot = (window % 2) as u32;
             let ahead = if window == present { Flags::NONE } else { Flags::READ_AHEAD };
-            let range = Range { slot, operation: Operation::Read, flags: ahead, offset, length };
+            let (operation, flags) = (Operation::Read, base.flags().with(ahead));
+            let range = Range { slot, operation, flags, offset, length };
             self.pending[slot as usize] = base.send(engine, range, self.setup.longest);
             self.requested += 1;
         }

@@ -148,7 +148,8 @@ impl Write {
         (self.state, self.sync_started) = (State::Syncing, engine.now);
         while let Some((offset, length)) = cache.take_dirty(self.setup.file, self.setup.longest) {
             let (slot, operation) = (DATA, Operation::Write);
-            let range = Range { slot, operation, flags: Flags::SYNC, offset, length };
+            let flags = base.flags().with(Flags::SYNC);
+            let range = Range { slot, operation, flags, offset, length };
             base.send(engine, range, self.setup.longest);
         }
         base.flush(engine, FLUSH);

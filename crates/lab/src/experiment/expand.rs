@@ -438,6 +438,7 @@ impl Variant {
             processes: 1,
             group: String::new(),
             priority: Priority::default(),
+            guest: false,
             job: Job {
                 pattern: Pattern::SequentialRead,
                 block: Sectors::from_kib(4),
@@ -448,6 +449,7 @@ impl Variant {
                 on_off: None,
                 think: Nanos::ZERO,
                 sync_writes: true,
+                metadata: false,
             },
             file_size: Sectors::from_kib(500 << 10),
             start: Nanos::ZERO,
@@ -517,6 +519,8 @@ fn client(
         Some("`depth` is 0")
     } else if depth > 1 && buffered {
         Some("a `depth` above 1 needs `buffered = false`")
+    } else if keys.guest == Some(true) && !buffered {
+        Some("`guest` needs `buffered = true`")
     } else if level > 7 {
         Some("`level` is 0 to 7")
     } else if keys.rate.is_some_and(|rate| rate.0 == 0) {
@@ -544,6 +548,7 @@ fn client(
         processes: 1,
         group,
         priority: Priority { class, level },
+        guest: keys.guest.unwrap_or(false),
         job: Job {
             pattern,
             block,
@@ -554,6 +559,7 @@ fn client(
             on_off: keys.on_off.map(|(on, off)| (on.0, off.0)),
             think: keys.think.map_or(Nanos::ZERO, |time| time.0),
             sync_writes: keys.sync_writes.unwrap_or(true),
+            metadata: keys.metadata.unwrap_or(false),
         },
         file_size: size,
         start: keys.start.map_or(Nanos::ZERO, |time| time.0),

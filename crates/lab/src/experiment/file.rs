@@ -216,6 +216,8 @@ pub struct ClientFile {
     pub depth: Option<u32>,
     /// Most bytes a second.
     pub rate: Option<Rate>,
+    /// In a virtual machine of its own?
+    pub guest: Option<bool>,
     /// `fdatasync` after so many writes.
     pub fdatasync: Option<u32>,
     /// Mean times of work and of rest.
@@ -230,6 +232,8 @@ pub struct ClientFile {
     pub stop: Option<Time>,
     /// Do direct writes count as synchronous?
     pub sync_writes: Option<bool>,
+    /// Do its requests count as the file system's own?
+    pub metadata: Option<bool>,
     /// I/O class of the process (`ionice`).
     pub class: Option<ClassName>,
     /// Level in the class, 0 to 7.
@@ -260,6 +264,7 @@ impl ClientFile {
             buffered: a.buffered.or(b.buffered),
             depth: a.depth.or(b.depth),
             rate: a.rate.or(b.rate),
+            guest: a.guest.or(b.guest),
             fdatasync: a.fdatasync.or(b.fdatasync),
             on_off: a.on_off.or(b.on_off),
             think: a.think.or(b.think),
@@ -267,6 +272,7 @@ impl ClientFile {
             start: a.start.or(b.start),
             stop: a.stop.or(b.stop),
             sync_writes: a.sync_writes.or(b.sync_writes),
+            metadata: a.metadata.or(b.metadata),
             class: a.class.or(b.class),
             level: a.level.or(b.level),
             min: a.min.or(b.min),

@@ -68,7 +68,7 @@ pub(crate) fn build<'a>(
         let group = find_group(&controller, &spec.client.group)?;
         clients.push(controller.add_client(Instant::ZERO, group, spec.client.priority)?);
     }
-    let flushers = Flushers::new(scenario, &specs, &mut controller)?;
+    let flushers = Flushers::new(scenario, &specs, &clients, &mut controller)?;
     let longest = scenario.host.writeback_request.min(facts.max_request);
     let cache_setup = CacheSetup { longest, first_actor: specs.len() as u32 };
     let domains = flushers.domains(&scenario.host, setup.tags);
@@ -82,9 +82,9 @@ pub(crate) fn build<'a>(
             longest_read: facts.max_request,
             hole: files[index].is_hole(),
         };
-        let file = flushers.of[index].map(|Flushing { domain, client }| {
+        let file = flushers.of[index].map(|Flushing { domain, client, flags }| {
             let size = spec.client.file_size;
-            cache.add_file(FileSetup { file: index, size, domain, client })
+            cache.add_file(FileSetup { file: index, size, domain, client, flags })
         });
         processes.push(builder.process(clients[index], file, longest));
     }
@@ -164,6 +164,9 @@ fn check(scenario: &Scenario) -> Result<(), RunError> {
         }
         if job.depth > 1 && job.buffered {
             return refuse("several calls at once need direct access");
+        }
+        if client.guest && !job.buffered {
+            return refuse("what a guest does goes through its page cache");
         }
         if job.rate == Some(0) {
             return refuse("a rate is at least 1 byte a second");

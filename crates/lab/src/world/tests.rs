@@ -7,6 +7,7 @@ use iofair_core::contract::{Contract, Limits};
 use iofair_core::controller::{Dispatch, Stack, Submission};
 use iofair_core::group::Priority;
 use iofair_core::policy::DriveFacts;
+use iofair_core::request::{Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 use iofair_drive::random::Random;
@@ -96,6 +97,7 @@ fn job(pattern: Pattern, block_kib: u64, buffered: bool) -> Job {
         on_off: None,
         think: Nanos::ZERO,
         sync_writes: true,
+        metadata: false,
     }
 }
 
@@ -105,6 +107,7 @@ fn client(name: &str, job: Job) -> ClientSpec {
         processes: 1,
         group: String::new(),
         priority: Priority::default(),
+        guest: false,
         job,
         file_size: kib(500 << 10),
         start: Nanos::ZERO,
@@ -542,6 +545,56 @@ fn one_flusher_blurs_the_weights() {
     let (share, gap) = run(Writeback::Writer);
     println!("two flushers: {share} %, empty for {gap:?}");
     assert!((160..240).contains(&share), "{share} %");
+}
+
+/// Goal: what guests write through their page caches reaches the host in their own name, so weights act.
+/// Method: two with weights 1000 and 500 on the disk of 2009, under deadline's fair layer.
+#[test]
+fn guests_keep_their_weights() {
+    let guest = |name: &str| {
+        let writing = client(name, job(Pattern::SequentialWrite, 64, true));
+        ClientSpec { group: name.to_owned(), guest: true, ..writing }
+    };
+    let mut run = scenario(vec![guest("heavy"), guest("light")], Nanos::from_secs(20));
+    run.drive = "sata-7200-2009".to_owned();
+    run.stack = Stack::parse("prop-fair-deadline").unwrap();
+    run.stack.set("fair-deadline", "fairness", "1").unwrap();
+    run.ramp = Nanos::from_secs(10);
+    run.tags = Some(128);
+    run.host = host::host_2009();
+    let group = |name: &str, weight| GroupSpec {
+        name: name.to_owned(),
+        contract: Contract { weight, ..Contract::default() },
+    };
+    run.groups = vec![group("heavy", 1000), group("light", 500)];
+    let outcome = simulate(&run).unwrap();
+    let share = outcome.clients[0].bytes * 100 / outcome.clients[1].bytes;
+    println!("guests: {share} %");
+    assert!((160..=240).contains(&share), "{share} %");
+    run.clients[0].job.buffered = false;
+    assert!(matches!(simulate(&run), Err(RunError::Job { .. })), "a guest has a page cache");
+}
+
+/// Goal: metadata is marked as such, whatever the way to the drive. Method: every kind of job.
+#[test]
+fn metadata_is_marked() {
+    for pattern in [Pattern::SequentialRead, Pattern::RandomRead, Pattern::SequentialWrite] {
+        for (buffered, every) in [(false, 0), (true, 0), (true, 1)] {
+            let own = Job { metadata: true, fdatasync_every: every, ..job(pattern, 4, buffered) };
+            let mut run = scenario(vec![client("a", own)], Nanos::from_millis(100));
+            run.host.memory = 64 << 20;
+            let mut recorder = Recorder::default();
+            simulate_on(&run, Box::new(Fixed::new(us(500), None)), &mut recorder).unwrap();
+            let marked = |step: &Step| match step {
+                Step::Submit(_, sent) => {
+                    sent.operation == Operation::Flush || sent.flags.has(Flags::METADATA)
+                }
+                _ => true,
+            };
+            assert!(recorder.steps.len() > 10, "{pattern:?} {buffered}");
+            assert!(recorder.steps.iter().all(marked), "{pattern:?} {buffered} {every}");
+        }
+    }
 }
 
 /// Watches the queue of the file that lies below `border`.

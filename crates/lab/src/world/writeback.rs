@@ -3,6 +3,7 @@
 
 use iofair_core::controller::Controller;
 use iofair_core::group::{ClientId, Priority};
+use iofair_core::request::Flags;
 use iofair_core::time::Instant;
 
 use super::build::{Spec, find_group, writes_buffered};
@@ -16,63 +17,102 @@ pub(super) struct Flushing {
     pub(super) domain: usize,
     /// In whose name.
     pub(super) client: ClientId,
+    /// What its requests carry.
+    pub(super) flags: Flags,
+}
+
+/// Memory of a virtual machine; our choice, no source says.
+const GUEST_MEMORY: u64 = 512 << 20;
+/// Requests that a virtual machine has under way: the threads of QEMU's asynchronous I/O
+/// (`posix-aio-compat.c` of QEMU 0.11).
+const GUEST_DEPTH: u32 = 64;
+
+/// Whose files a flusher writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Domain<'a> {
+    /// Everybody's on the host.
+    Host,
+    /// Those of one group.
+    Group(&'a str),
+    /// Those of one virtual machine, by its process.
+    Guest(usize),
 }
 
 /// The flushers of a run.
-pub(super) struct Flushers {
+pub(super) struct Flushers<'a> {
     /// Process by process; `None` for those that make nothing dirty.
     pub(super) of: Vec<Option<Flushing>>,
-    /// How many there are.
-    count: usize,
+    domains: Vec<Domain<'a>>,
 }
 
-impl Flushers {
+impl<'a> Flushers<'a> {
+    /// `clients` are those of the processes.
     pub(super) fn new(
         scenario: &Scenario,
-        specs: &[Spec<'_>],
+        specs: &[Spec<'a>],
+        clients: &[ClientId],
         controller: &mut Controller,
     ) -> Result<Self, RunError> {
-        let mut this = Self { of: Vec::with_capacity(specs.len()), count: 0 };
+        let mut this = Self { of: Vec::with_capacity(specs.len()), domains: Vec::new() };
+        let writeback = scenario.host.writeback;
         // One client a group that pays.
         let mut paying: Vec<(&str, ClientId)> = Vec::new();
-        for spec in specs {
+        for (index, spec) in specs.iter().enumerate() {
             if !writes_buffered(spec.client) {
                 this.of.push(None);
                 continue;
             }
-            let name = match scenario.host.writeback {
-                Writeback::Owner | Writeback::Writer => spec.client.group.as_str(),
-                Writeback::Root => "",
+            let flags = match spec.client.job.metadata {
+                true => Flags::METADATA,
+                false => Flags::NONE,
             };
-            let known = paying.iter().position(|(known, _)| *known == name);
-            let place = match known {
-                Some(place) => place,
+            if spec.client.guest {
+                let domain = this.domain(Domain::Guest(index));
+                let flags = flags.with(Flags::SYNC);
+                this.of.push(Some(Flushing { domain, client: clients[index], flags }));
+                continue;
+            }
+            let group = spec.client.group.as_str();
+            let (payer, domain) = match writeback {
+                Writeback::Root => ("", Domain::Host),
+                Writeback::Owner => (group, Domain::Host),
+                Writeback::Writer => (group, Domain::Group(group)),
+            };
+            let client = match paying.iter().find(|(known, _)| *known == payer) {
+                Some((_, client)) => *client,
                 None => {
-                    let group = find_group(controller, name)?;
-                    let priority = Priority::default();
-                    let client = controller.add_client(Instant::ZERO, group, priority)?;
-                    paying.push((name, client));
-                    paying.len() - 1
+                    let id = find_group(controller, payer)?;
+                    let client = controller.add_client(Instant::ZERO, id, Priority::default())?;
+                    paying.push((payer, client));
+                    client
                 }
             };
-            let domain = match scenario.host.writeback {
-                Writeback::Writer => place,
-                Writeback::Root | Writeback::Owner => 0,
-            };
-            this.count = this.count.max(domain + 1);
-            this.of.push(Some(Flushing { domain, client: paying[place].1 }));
+            let domain = this.domain(domain);
+            this.of.push(Some(Flushing { domain, client, flags }));
         }
         Ok(this)
     }
+    fn domain(&mut self, wanted: Domain<'a>) -> usize {
+        let known = self.domains.iter().position(|domain| *domain == wanted);
+        known.unwrap_or_else(|| {
+            self.domains.push(wanted);
+            self.domains.len() - 1
+        })
+    }
 
-    /// What the cache needs to know of each: dirty limits are shared in equal parts.
+    /// What the cache needs to know of each: the host's dirty limits are shared in equal parts.
     pub(super) fn domains(&self, host: &Host, tags: u32) -> Vec<DomainSetup> {
-        let share = |percent: u32| host.memory / 100 * u64::from(percent) / self.count as u64;
-        let domain = |_| DomainSetup {
-            background: share(host.dirty_background_percent),
-            limit: share(host.dirty_percent),
-            depth: tags,
+        let is_guest = |domain: &Domain<'_>| matches!(domain, Domain::Guest(_));
+        let on_host = self.domains.iter().filter(|domain| !is_guest(domain)).count() as u64;
+        let setup = |domain| {
+            let (memory, depth, among) = match is_guest(domain) {
+                true => (GUEST_MEMORY, GUEST_DEPTH, 1),
+                false => (host.memory, tags, on_host),
+            };
+            let share = |percent: u32| memory / 100 * u64::from(percent) / among;
+            let background = share(host.dirty_background_percent);
+            DomainSetup { background, limit: share(host.dirty_percent), depth }
         };
-        (0..self.count).map(domain).collect()
+        self.domains.iter().map(setup).collect()
     }
 }
