@@ -60,6 +60,7 @@ pub fn host_2018() -> Host {
         // itself start the writeback: its group pays, under cgroup v1 too.
         writeback: Writeback::Writer,
         layout: Layout::Contiguous { base_permille: 0 },
+        journal: None,
     }
 }
 

@@ -69,6 +69,17 @@ pub struct Host {
     pub writeback: Writeback,
     /// How files lie on the drive.
     pub layout: Layout,
+    /// The file system's journal, if `fdatasync` waits for one.
+    pub journal: Option<JournalSpec>,
+}
+
+/// A journal that every `fdatasync` waits for, because files grow or change.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct JournalSpec {
+    /// Group of its process; empty is the root.
+    pub group: String,
+    /// Does it send flushes around its commit record?
+    pub barrier: bool,
 }
 
 /// Who writes the dirty pages of buffered writers to the drive, and in whose name.

@@ -101,6 +101,11 @@ impl Cache {
     fn token(&self, domain: usize) -> Token {
         Token { actor: self.setup.first_actor + domain as u32, slot: 0 }
     }
+    /// Is this actor one of the flushers?
+    pub(crate) fn is_flusher(&self, actor: u32) -> bool {
+        let first = self.setup.first_actor;
+        (first..first + self.domains.len() as u32).contains(&actor)
+    }
     fn throttle(&self, file: usize) -> &Throttle {
         &self.domains[self.files[file].setup.domain].throttle
     }

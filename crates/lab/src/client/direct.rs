@@ -107,6 +107,7 @@ impl Direct {
                 }
             }
             Stage::AfterPrelude => self.send(base, engine, slot),
+            Stage::Syncing => self.synced(base, engine, slot),
             stage => unreachable!("no timer is set in stage {stage:?}"),
         }
     }
@@ -133,6 +134,13 @@ impl Direct {
         (call.stage, call.parts) = (Stage::Data, parts);
     }
 
+    /// `fdatasync` returns.
+    fn synced(&mut self, base: &mut Base, engine: &mut Engine<'_>, slot: u32) {
+        let now = engine.now;
+        base.tally.count_sync(now, now.since(self.slots[slot as usize].started));
+        self.begin(base, engine, now + base.job.think, slot);
+    }
+
     pub(crate) fn on_done(&mut self, base: &mut Base, engine: &mut Engine<'_>, slot: u32) {
         let now = engine.now;
         let call = &mut self.slots[slot as usize];
@@ -155,15 +163,15 @@ impl Direct {
                 if every > 0 && self.since_sync >= every {
                     self.since_sync = 0;
                     (call.stage, call.started, call.parts) = (Stage::Syncing, now, 1);
-                    base.flush(engine, slot);
+                    match engine.journaled {
+                        true => engine.commits.push(base.token(slot)),
+                        false => base.flush(engine, slot),
+                    }
                 } else {
                     self.begin(base, engine, now + base.job.think, slot);
                 }
             }
-            Stage::Syncing => {
-                base.tally.count_sync(now, now.since(call.started));
-                self.begin(base, engine, now + base.job.think, slot);
-            }
+            Stage::Syncing => self.synced(base, engine, slot),
             stage => unreachable!("no request is under way in stage {stage:?}"),
         }
     }

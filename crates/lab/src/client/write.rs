@@ -52,6 +52,8 @@ pub(crate) struct Write {
     waited: Nanos,
     since_sync: u32,
     sync_started: Instant,
+    /// Writes of the present `fdatasync` that are not answered.
+    data_under_way: u32,
 }
 
 impl Write {
@@ -64,6 +66,7 @@ impl Write {
             waited: Nanos::ZERO,
             since_sync: 0,
             sync_started: Instant::ZERO,
+            data_under_way: 0,
         }
     }
 
@@ -72,7 +75,8 @@ impl Write {
             State::Ready => self.start(base, engine, cache),
             State::Copying => self.balance(base, engine, cache),
             State::Paused => self.finish_batch(base, engine, cache),
-            State::Syncing => unreachable!("fdatasync sets no timer"),
+            // The journal has committed.
+            State::Syncing => self.synced(base, engine),
         }
     }
 
@@ -142,7 +146,8 @@ impl Write {
         base.wake(engine, now + base.job.think, 0);
     }
 
-    /// `fdatasync`: the engine holds the flush until the writes before it are answered.
+    /// `fdatasync`: the engine holds the flush until the writes before it are answered; a journal is asked
+    /// when they are.
     fn sync(&mut self, base: &mut Base, engine: &mut Engine<'_>, cache: &mut Cache) {
         self.since_sync = 0;
         (self.state, self.sync_started) = (State::Syncing, engine.now);
@@ -150,9 +155,23 @@ impl Write {
             let (slot, operation) = (DATA, Operation::Write);
             let flags = base.flags().with(Flags::SYNC);
             let range = Range { slot, operation, flags, offset, length };
-            base.send(engine, range, self.setup.longest);
+            self.data_under_way += base.send(engine, range, self.setup.longest);
         }
-        base.flush(engine, FLUSH);
+        match engine.journaled {
+            true => self.ask_journal(base, engine),
+            false => base.flush(engine, FLUSH),
+        }
+    }
+    fn ask_journal(&self, base: &Base, engine: &mut Engine<'_>) {
+        if self.data_under_way == 0 {
+            engine.commits.push(base.token(FLUSH));
+        }
+    }
+    fn synced(&mut self, base: &mut Base, engine: &mut Engine<'_>) {
+        let now = engine.now;
+        base.tally.count_sync(now, now.since(self.sync_started));
+        self.state = State::Ready;
+        base.wake(engine, now + base.job.think, 0);
     }
 
     pub(crate) fn on_done(
@@ -163,11 +182,13 @@ impl Write {
         done: Answered,
     ) {
         if done.slot == DATA {
-            return cache.written(self.setup.file, done.length);
+            cache.written(self.setup.file, done.length);
+            self.data_under_way -= 1;
+            if engine.journaled {
+                self.ask_journal(base, engine);
+            }
+            return;
         }
-        let now = engine.now;
-        base.tally.count_sync(now, now.since(self.sync_started));
-        self.state = State::Ready;
-        base.wake(engine, now + base.job.think, 0);
+        self.synced(base, engine);
     }
 }

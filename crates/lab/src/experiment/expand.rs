@@ -18,7 +18,9 @@ use super::file::{
 };
 use super::quantity::Units;
 use crate::host;
-use crate::scenario::{ClientSpec, GroupSpec, Host, Job, Pattern, Scenario, Writeback};
+use crate::scenario::{
+    ClientSpec, GroupSpec, Host, Job, JournalSpec, Pattern, Scenario, Writeback,
+};
 
 /// Most processes of one client: a guard against a slip of the pen, well above any source's.
 const COUNT_MAX: u32 = 100_000;
@@ -599,5 +601,9 @@ fn host_of(source: &Source, drive: &str, file: &HostFile) -> Result<Host, Config
         Some(WritebackName::Owner) => Writeback::Owner,
         Some(WritebackName::Writer) => Writeback::Writer,
     };
+    if file.journal == Some(true) {
+        let group = file.journal_group.clone().unwrap_or_default();
+        host.journal = Some(JournalSpec { group, barrier: file.barrier.unwrap_or(true) });
+    }
     Ok(host)
 }

@@ -124,6 +124,12 @@ pub struct HostFile {
     pub writeback_request: Option<Bytes>,
     /// Who writes dirty pages, in whose name.
     pub writeback: Option<WritebackName>,
+    /// Does `fdatasync` wait for a journal's commit?
+    pub journal: Option<bool>,
+    /// Group of the journal's process; the root when absent.
+    pub journal_group: Option<String>,
+    /// Does the journal send flushes around its commit record?
+    pub barrier: Option<bool>,
 }
 
 impl HostFile {
@@ -144,6 +150,9 @@ impl HostFile {
             dirty_percent: a.dirty_percent.or(b.dirty_percent),
             writeback_request: a.writeback_request.or(b.writeback_request),
             writeback: a.writeback.or(b.writeback),
+            journal: a.journal.or(b.journal),
+            journal_group: a.journal_group.or(b.journal_group),
+            barrier: a.barrier.or(b.barrier),
         }
     }
 }

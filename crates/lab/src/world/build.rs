@@ -3,7 +3,7 @@
 use iofair_config::contracts::admission::admitted;
 use iofair_core::contract::Contract;
 use iofair_core::controller::{Controller, Setup};
-use iofair_core::group::{ClientId, GroupId};
+use iofair_core::group::{ClientId, GroupId, Priority};
 use iofair_core::time::Instant;
 use iofair_core::unit::Sectors;
 use iofair_drive::Drive;
@@ -11,6 +11,7 @@ use iofair_drive::random::Random;
 
 use super::World;
 use super::engine::{Engine, Parts};
+use super::journal::{self, Journal, JournalSetup};
 use super::layout::{self, Wanted};
 use super::writeback::{Flushers, Flushing};
 use crate::cache::pages::PAGE;
@@ -23,7 +24,7 @@ use crate::client::write::{Write, WriteSetup};
 use crate::client::{Base, Kind, Process};
 use crate::observe::Observer;
 use crate::run::RunError;
-use crate::scenario::{ClientSpec, Pattern, Scenario};
+use crate::scenario::{ClientSpec, JournalSpec, Pattern, Scenario};
 use crate::sim::Token;
 
 /// Requests that may be inside the engine: far above what closed loops and flushers can send, so that
@@ -69,6 +70,16 @@ pub(crate) fn build<'a>(
         clients.push(controller.add_client(Instant::ZERO, group, spec.client.priority)?);
     }
     let flushers = Flushers::new(scenario, &specs, &clients, &mut controller)?;
+    let journal = match &scenario.host.journal {
+        Some(JournalSpec { group, barrier }) => {
+            let group = find_group(&controller, group)?;
+            let client = controller.add_client(Instant::ZERO, group, Priority::default())?;
+            let actor = (specs.len() + flushers.count()) as u32;
+            let start = journal::place(facts.capacity);
+            Some(Journal::new(JournalSetup { actor, client, start, barrier: *barrier }))
+        }
+        None => None,
+    };
     let longest = scenario.host.writeback_request.min(facts.max_request);
     let cache_setup = CacheSetup { longest, first_actor: specs.len() as u32 };
     let domains = flushers.domains(&scenario.host, setup.tags);
@@ -99,7 +110,10 @@ pub(crate) fn build<'a>(
             engine.wake(Instant::ZERO + spec.client.start, token);
         }
     }
-    Ok(World::new(engine, cache, processes, scenario))
+    engine.journaled = journal.is_some();
+    let mut world = World::new(engine, cache, processes, scenario);
+    world.journal = journal;
+    Ok(world)
 }
 
 /// Groups with their contracts; with the weights that keep their minimums if the stack admits them.
@@ -171,8 +185,9 @@ fn check(scenario: &Scenario) -> Result<(), RunError> {
         if job.rate == Some(0) {
             return refuse("a rate is at least 1 byte a second");
         }
-        if writes_buffered(client) && job.block.0 % PAGE != 0 {
-            return refuse("blocks of buffered writes are whole pages of 4KiB");
+        let pages = job.block.0.is_multiple_of(PAGE) || PAGE.is_multiple_of(job.block.0);
+        if writes_buffered(client) && !pages {
+            return refuse("blocks of buffered writes are whole pages of 4KiB, or fit into one");
         }
     }
     Ok(())

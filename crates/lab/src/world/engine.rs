@@ -41,6 +41,10 @@ pub(crate) struct Engine<'a> {
     pub(crate) controller: Controller,
     /// The drive's files, in the order of the processes.
     pub(crate) files: Vec<File>,
+    /// Is there a journal that `fdatasync` waits for?
+    pub(crate) journaled: bool,
+    /// Who asked it for a commit since it last looked; woken when it is done.
+    pub(crate) commits: Vec<Token>,
     drive: Box<dyn Drive + Send>,
     observer: &'a mut dyn Observer,
     traced: bool,
@@ -84,6 +88,8 @@ impl<'a> Engine<'a> {
             timers: Timers::new(),
             controller,
             files,
+            journaled: false,
+            commits: Vec::new(),
             drive,
             traced: observer.trace_events() > 0,
             observer,

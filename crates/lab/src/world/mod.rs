@@ -12,6 +12,7 @@
 
 mod build;
 pub(crate) mod engine;
+pub(crate) mod journal;
 pub(crate) mod layout;
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,7 @@ use crate::outcome::{ClientOutcome, Outcome};
 use crate::scenario::Scenario;
 use crate::sim::Token;
 use engine::Engine;
+use journal::Journal;
 
 pub(crate) use build::build;
 
@@ -39,6 +41,7 @@ pub(crate) struct World<'a> {
     pub(crate) engine: Engine<'a>,
     pub(crate) cache: Cache,
     pub(crate) processes: Vec<Process>,
+    journal: Option<Journal>,
     completions: Vec<Completion>,
     ramp_end: Instant,
     end: Instant,
@@ -58,6 +61,7 @@ impl<'a> World<'a> {
             engine,
             cache,
             processes,
+            journal: None,
             completions: Vec::new(),
             ramp_end,
             end: ramp_end + scenario.time,
@@ -97,6 +101,9 @@ impl<'a> World<'a> {
         while let Some(token) = self.engine.timers.pop_due(at) {
             self.wake(token);
         }
+        if let Some(journal) = &mut self.journal {
+            journal.collect(&mut self.engine);
+        }
         self.engine.pump();
         true
     }
@@ -117,7 +124,13 @@ impl<'a> World<'a> {
             Some(process) => {
                 process.on_done(&mut self.engine, &mut self.cache, Answered { slot, length });
             }
-            None => self.cache.on_done(actor, length, &mut self.engine),
+            None if self.cache.is_flusher(actor) => {
+                self.cache.on_done(actor, length, &mut self.engine);
+            }
+            None => {
+                let journal = self.journal.as_mut().expect("the last actor is the journal");
+                journal.on_done(&mut self.engine);
+            }
         }
     }
 

@@ -17,7 +17,7 @@ use super::*;
 use crate::host;
 use crate::observe::{Nobody, Observer, Recorder, Step};
 use crate::run::{RunError, simulate, simulate_on, simulate_with};
-use crate::scenario::{ClientSpec, GroupSpec, Host, Job, Layout, Pattern, Writeback};
+use crate::scenario::{ClientSpec, GroupSpec, Host, Job, JournalSpec, Layout, Pattern, Writeback};
 
 /// Answers every command a fixed time after it was given; bytes can cost time too, one command after
 /// the other.
@@ -271,6 +271,37 @@ fn fdatasync_by_hand() {
     assert_eq!(four.clients.len(), 4);
     assert_eq!(four.clients[3].name, "a.3");
     assert_eq!(four.drive.commands, 50, "ten rounds of four writes and one flush");
+}
+
+/// Goal: `fdatasync` waits for its data, then for the journal's blocks and record, with flushes around the
+/// record if there are barriers; who asks during a commit shares the next one. Method: 100 us each,
+/// buffered and direct, one process and four, blocks of a page and less.
+#[test]
+fn journals_by_hand() {
+    let run = |buffered, barrier, processes, block: u64| {
+        let mut syncing = Job { fdatasync_every: 1, ..job(Pattern::SequentialWrite, 4, buffered) };
+        syncing.block = Sectors(block);
+        let writers = ClientSpec { processes, ..client("a", syncing) };
+        let mut run = scenario(vec![writers], us(3_199));
+        run.host.produce_window = Nanos::ZERO;
+        run.host.journal = Some(JournalSpec { group: String::new(), barrier });
+        run_fixed(&run, us(100))
+    };
+    // 10 us turnaround, data, blocks, record: 310 us a round.
+    let one = run(true, false, 1, 8);
+    let sync = &one.clients[0].sync_latency;
+    assert_eq!((sync.count(), sync.min(), sync.max()), (10, 300_000, 300_000));
+    // A page of data, a descriptor, the file's metadata, the record.
+    assert_eq!(one.drive.written_bytes, 10 * 4 * 4096);
+    let small = run(true, false, 1, 1);
+    assert_eq!((small.clients[0].bytes, small.drive.written_bytes), (11 * 512, 10 * 4 * 4096));
+    let flushed = run(true, true, 1, 8);
+    assert_eq!(flushed.clients[0].sync_latency.max(), 500_000);
+    let direct = run(false, false, 1, 8);
+    assert_eq!(direct.clients[0].sync_latency.max(), 200_000);
+    let four = run(true, false, 4, 8);
+    assert!(four.clients.iter().all(|client| client.sync_latency.count() >= 6), "{four:?}");
+    assert!(four.clients.iter().all(|client| client.sync_latency.max() <= 500_000));
 }
 
 /// Goal: the same for direct writes, every third one. Method: count flushes.

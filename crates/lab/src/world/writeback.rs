@@ -92,6 +92,10 @@ impl<'a> Flushers<'a> {
         }
         Ok(this)
     }
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.domains.len()
+    }
     fn domain(&mut self, wanted: Domain<'a>) -> usize {
         let known = self.domains.iter().position(|domain| *domain == wanted);
         known.unwrap_or_else(|| {
