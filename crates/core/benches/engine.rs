@@ -249,20 +249,19 @@ fn print_json(rows: &[Vec<Measured>], bare: &Bare) {
 }
 
 fn main() {
-    let arguments: Vec<_> = std::env::args().skip(1).collect();
-    let size = if arguments.iter().any(|a| a == "--bench") { FULL } else { SMALL };
-    let wanted: Vec<_> = arguments.iter().filter(|a| !a.starts_with('-')).collect();
+    let (full, wanted) = page::arguments();
+    let size = if full { FULL } else { SMALL };
     let both = |groups: &u32| [bare_queue(*groups, &size), fair_heap(*groups, &size)];
     let bare: Bare = size.groups.iter().map(both).collect();
     let mut rows = Vec::new();
     for name in names() {
-        if wanted.is_empty() || wanted.iter().any(|wanted| **wanted == name) {
+        if wanted.is_empty() || wanted.iter().any(|wanted| *wanted == name) {
             eprintln!("engine: {name}");
             let by_groups = size.groups.iter().map(|groups| measure(&name, *groups, &size));
             rows.push(by_groups.collect::<Vec<_>>());
         }
     }
-    if arguments.iter().any(|a| a == "--json") {
+    if std::env::args().any(|argument| argument == "--json") {
         print_json(&rows, &bare);
     } else if wanted.is_empty() {
         page::publish("engine", &report(&rows, &bare, &size));

@@ -197,22 +197,20 @@ fn print_json(rows: &[Vec<Measured>]) {
 }
 
 fn main() {
-    let arguments: Vec<_> = std::env::args().skip(1).collect();
-    let full = arguments.iter().any(|a| a == "--bench");
-    let wanted: Vec<_> = arguments.iter().filter(|a| !a.starts_with('-')).collect();
+    let (full, wanted) = page::arguments();
     let mut names = stacks::schedulers();
     names.extend(stacks::throttles().iter().map(|throttle| format!("{throttle}-none")));
     let workloads = if full { WORKLOADS } else { &WORKLOADS[..1] };
     let mut rows = Vec::new();
     for stack in &names {
-        if wanted.is_empty() || wanted.contains(&stack) {
+        if wanted.is_empty() || wanted.contains(stack) {
             eprintln!("lab: {stack}");
             let of = |row: &(&'static str, Pattern, Pattern)| measure(stack, *row, full);
             rows.push(workloads.iter().map(of).collect::<Vec<_>>());
         }
     }
     assert!(!rows.is_empty(), "no such stack: {wanted:?}");
-    if arguments.iter().any(|a| a == "--json") {
+    if std::env::args().any(|argument| argument == "--json") {
         print_json(&rows);
     } else if wanted.is_empty() {
         page::publish("lab", &report(&rows));

@@ -83,3 +83,12 @@ fn machine() -> String {
     let version = release.trim().split('-').next().unwrap_or_default();
     format!("{cores} cores of {model}, Linux {version}.")
 }
+
+/// What stands on the command line: a full run (`cargo bench`) or a smoke (`cargo test`), and the names
+/// of the rows wanted, all when empty. In a smoke the words are the test runner's own (`--skip NAME`).
+pub(crate) fn arguments() -> (bool, Vec<String>) {
+    let all: Vec<String> = std::env::args().skip(1).collect();
+    let full = all.iter().any(|argument| argument == "--bench");
+    let names = all.into_iter().filter(|argument| full && !argument.starts_with('-'));
+    (full, names.collect())
+}
