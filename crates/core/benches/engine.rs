@@ -255,7 +255,7 @@ fn main() {
     let bare: Bare = size.groups.iter().map(both).collect();
     let mut rows = Vec::new();
     for name in names() {
-        if wanted.is_empty() || wanted.iter().any(|wanted| *wanted == name) {
+        if wanted.is_empty() || wanted.contains(&name) {
             eprintln!("engine: {name}");
             let by_groups = size.groups.iter().map(|groups| measure(&name, *groups, &size));
             rows.push(by_groups.collect::<Vec<_>>());
