@@ -184,6 +184,8 @@ pub struct Requests {
     live: usize,
     /// Requests that held a tag and were merged into others since the controller last asked.
     absorbed: u32,
+    /// The last merge's winner, and the last request with a tag that was merged away.
+    last_merge: (RequestId, RequestId),
 }
 
 impl Default for Requests {
@@ -195,7 +197,8 @@ impl Default for Requests {
 impl Requests {
     /// An empty pool.
     pub const fn new() -> Self {
-        Self { slots: Vec::new(), free: NIL, live: 0, absorbed: 0 }
+        let last_merge = (RequestId(NIL), RequestId(NIL));
+        Self { slots: Vec::new(), free: NIL, live: 0, absorbed: 0, last_merge }
     }
     /// Live requests, merged parts included.
     pub fn len(&self) -> usize {
@@ -273,6 +276,7 @@ impl Requests {
     /// Appends `other` to `into`: `other` starts where `into` ends.
     pub fn merge_back(&mut self, into: RequestId, other: RequestId) {
         let (first, last, length) = self.chain(other);
+        self.last_merge.0 = into;
         let head = &mut self.slots[into.0 as usize];
         let tail = head.last_part;
         head.request.length += length;
@@ -283,6 +287,7 @@ impl Requests {
     /// its place in every queue that is not ordered by sector stays right.
     pub fn merge_front(&mut self, into: RequestId, other: RequestId) {
         let (first, last, length) = self.chain(other);
+        self.last_merge.0 = into;
         let head = &mut self.slots[into.0 as usize];
         head.request.start -= length;
         head.request.length += length;
@@ -291,7 +296,10 @@ impl Requests {
     }
     fn chain(&mut self, id: RequestId) -> (u32, u32, Sectors) {
         let slot = &mut self.slots[id.0 as usize];
-        self.absorbed += u32::from(core::mem::take(&mut slot.tagged));
+        if core::mem::take(&mut slot.tagged) {
+            self.absorbed += 1;
+            self.last_merge.1 = id;
+        }
         (slot.first_part, slot.last_part, slot.request.length)
     }
     /// The pieces of a request in sector order; just itself when nothing was merged.
@@ -327,6 +335,10 @@ impl Requests {
     /// Tags of requests that were merged into others since the last call: they are free again.
     pub(crate) fn take_absorbed(&mut self) -> u32 {
         core::mem::take(&mut self.absorbed)
+    }
+    /// The winner of the last merge, and the last request with a tag that was merged away.
+    pub(crate) fn last_merge(&self) -> (RequestId, RequestId) {
+        self.last_merge
     }
     pub(crate) fn fifo_links(&mut self, id: RequestId) -> (&mut u32, &mut u32) {
         let slot = &mut self.slots[id.0 as usize];

@@ -53,15 +53,23 @@ pub enum EventKind {
         /// The stage.
         stage: u8,
     },
-    /// It waits for a tag.
-    WaitsForTag,
+    /// It waits for a tag: as many are in use as its class may use, or others waited before it.
+    WaitsForTag {
+        /// Tags in use.
+        used: u32,
+        /// Tags in use at which its class gets none.
+        limit: u32,
+    },
+    /// The tag that it waited for is there; it enters the scheduler.
+    GotTag,
     /// It went to the drive.
     Dispatched,
     /// The drive answered.
     Completed,
     /// A policy's own decision: which rule, and up to two numbers that the rule explains.
     Decision {
-        /// The rule, in the policy's words.
+        /// The rule, in the policy's words. `{}` in it stands for the next of the numbers, and `{ns}`,
+        /// `{bytes}`, `{group}`, `{client}` for one that is a time, a size, or somebody's id.
         rule: &'static str,
         /// Its numbers.
         values: [u64; 2],

@@ -323,8 +323,11 @@ impl Controller {
             self.inside -= 1;
             let client = self.requests[id].client;
             self.per_client[client.index()].merged += 1;
+            let (into, absorbed) = self.requests.last_merge();
+            self.note(now, id, EventKind::Merged { into });
             // A merge can close the gap between two queued requests, which then become one.
             for _ in 0..self.requests.take_absorbed() {
+                self.note(now, absorbed, EventKind::Merged { into });
                 self.tags.release();
                 self.inside -= 1;
             }
@@ -335,7 +338,8 @@ impl Controller {
             cx.requests[id].got_tag = now;
             self.scheduler.submit(&mut cx, id);
         } else {
-            self.note(now, id, EventKind::WaitsForTag);
+            let (used, limit) = self.tags.room(&*self.scheduler, &self.requests[id]);
+            self.note(now, id, EventKind::WaitsForTag { used, limit });
         }
     }
 
@@ -350,6 +354,7 @@ impl Controller {
             let next = self.tags.next_waiter(&mut self.requests, &*self.scheduler);
             let Some(id) = next else { break };
             self.requests[id].got_tag = now;
+            self.note(now, id, EventKind::GotTag);
             self.scheduler.submit(&mut context!(self, now), id);
         }
     }
@@ -394,6 +399,10 @@ impl Controller {
         let answer = |part| Completion { part, operation, dispatched, completed: now, status };
         if operation == Operation::Flush {
             while let Some(flush) = self.flushes.pop_done(&mut self.requests) {
+                if flush != id {
+                    // The command stood for this one too.
+                    self.note(now, flush, EventKind::Completed);
+                }
                 self.requests.remove_parts(flush, |_, part| done.push(answer(part)));
             }
             return;

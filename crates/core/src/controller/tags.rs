@@ -73,6 +73,10 @@ impl Tags {
         requests.set_tagged(id);
         Some(id)
     }
+    /// Tags in use, and how many in use are too many for this request's class.
+    pub(super) fn room(&self, scheduler: &dyn Policy, request: &Request) -> (u32, u32) {
+        (self.used, self.limit(scheduler, class(request)))
+    }
     pub(super) fn has_waiters(&self) -> bool {
         self.waiters > 0
     }
@@ -85,7 +89,9 @@ impl Tags {
         self.has_waiters() && TagClass::ALL.into_iter().any(may)
     }
     fn has_room(&self, scheduler: &dyn Policy, class: TagClass) -> bool {
-        let limit = scheduler.tag_limit(class, self.total).clamp(1, self.total);
-        self.used < limit
+        self.used < self.limit(scheduler, class)
+    }
+    fn limit(&self, scheduler: &dyn Policy, class: TagClass) -> u32 {
+        scheduler.tag_limit(class, self.total).clamp(1, self.total)
     }
 }
