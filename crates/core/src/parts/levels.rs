@@ -32,6 +32,11 @@ pub const fn level_of(group: GroupId) -> usize {
     group.index() + 1
 }
 
+/// The group of a level, as a number of a decision; not of the top.
+pub const fn group_of(at: usize) -> u64 {
+    (at - 1) as u64
+}
+
 /// What a request costs: bytes, requests. A discard counts as one sector.
 pub fn cost(requests: &Requests, id: RequestId) -> [u64; 2] {
     let request = &requests[id];

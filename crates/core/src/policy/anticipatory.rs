@@ -128,10 +128,18 @@ impl Policy for Anticipatory {
             && let Some(watched) = self.queue.watched()
         {
             let until = self.queue.next_wakeup().map_or(0, |until| until.since(cx.now).0);
-            cx.decide(Subject::Client(watched.client), "is waited for", [held, until]);
+            cx.decide(
+                Subject::Client(watched.client),
+                "is waited for while {} wait, for {ns}",
+                [held, until],
+            );
         }
         if !before.1 && after.1 {
-            cx.decide(Subject::Drive, "drains between batches", [held, cx.in_flight.into()]);
+            cx.decide(
+                Subject::Drive,
+                "drains between batches: {} wait, {} in the drive",
+                [held, cx.in_flight.into()],
+            );
         }
         id
     }

@@ -28,6 +28,7 @@ use crate::parts::deadline_queue::{DeadlineQueue, DeadlineRules};
 use crate::parts::sorted_fifo::{Entry, MergeRules, Sorted};
 use crate::request::{Direction, RequestId};
 use crate::time::Nanos;
+use crate::trace::Subject;
 
 /// Its row in the table.
 pub static ROW: Row = Row {
@@ -78,7 +79,13 @@ impl Policy for Deadline {
         self.queue.try_merge(&mut self.sorted, cx.requests, id)
     }
     fn dispatch(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
-        self.queue.dispatch(&mut self.sorted, cx.requests, cx.now)
+        let before = self.queue.starved();
+        let id = self.queue.dispatch(&mut self.sorted, cx.requests, cx.now);
+        if self.queue.starved() > before {
+            let rule = "a batch of reads goes first; writes were passed over {} times";
+            cx.decide(Subject::Drive, rule, [self.queue.starved().into(), 0]);
+        }
+        id
     }
     fn tag_limit(&self, class: TagClass, tags: u32) -> u32 {
         class.single_queue_limit(tags)

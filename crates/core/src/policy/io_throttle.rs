@@ -290,7 +290,7 @@ impl IoThrottle {
         let subject = Subject::Request { id, sequence };
         cx.decide(
             subject,
-            "over the limit: sleeps for nanoseconds, with others asleep",
+            "over the limit: sleeps {ns}; {} sleep now",
             [until.since(cx.now).0, self.asleep],
         );
     }

@@ -77,7 +77,8 @@ const MEASURED: usize = 3;
 const TOKENS_MAX: [u32; DOMAINS] = [256, 128, 64, 16];
 const BATCH: [u32; DOMAINS] = [16, 8, 1, 1];
 /// What a change of tokens is called in the trace.
-const RESIZED: [&str; MEASURED] = ["tokens of reads", "tokens of writes", "tokens of discards"];
+const RESIZED: [&str; MEASURED] =
+    ["tokens of reads: {} to {}", "tokens of writes: {} to {}", "tokens of discards: {} to {}"];
 /// How long answers are gathered.
 const WINDOW: Nanos = Nanos::from_millis(100);
 /// Part of the tags for all but synchronous requests.
@@ -138,7 +139,7 @@ impl Kyber {
             if domain.blocked.replace(id) != Some(id) {
                 let subject = Subject::Request { id, sequence: cx.requests[id].sequence };
                 let values = [domain.tokens.into(), domain.queue.len() as u64];
-                cx.decide(subject, "no token of its domain", values);
+                cx.decide(subject, "no token of its domain: it has {}, and {} wait", values);
             }
             return None;
         }

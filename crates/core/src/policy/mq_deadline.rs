@@ -189,6 +189,10 @@ impl MqDeadline {
     }
     fn give(&mut self, cx: &mut Context<'_>, level: usize, choice: &Choice) -> RequestId {
         let Choice { id, direction, continues, starved } = *choice;
+        if starved > self.starved {
+            let rule = "a batch of reads goes first; writes were passed over {} times";
+            cx.decide(Subject::Drive, rule, [starved.into(), 0]);
+        }
         self.batched = if continues { self.batched + 1 } else { 1 };
         (self.direction, self.starved) = (direction, starved);
         let level = &mut self.levels[level];

@@ -44,7 +44,7 @@ use super::{Build, Context, Gauges, Policy, Role, Row};
 use crate::contract::Limits;
 use crate::group::{Change, GroupId, Groups};
 use crate::params::{Kind, Parameter};
-use crate::parts::levels::{Account, Levels, TOP, cost, level_of};
+use crate::parts::levels::{Account, Levels, TOP, cost, group_of, level_of};
 use crate::parts::meter::{Limit, Rule};
 use crate::request::RequestId;
 use crate::time::{Instant, Nanos};
@@ -127,8 +127,8 @@ impl Policy for ThrottleMax {
                 self.levels.hold(cx.now, cx.requests, (at, from), id);
                 let sequence = cx.requests[id].sequence;
                 let subject = Subject::Request { id, sequence };
-                let values = [at as u64, self.levels.held()];
-                cx.decide(subject, "over the ceiling of level", values);
+                let values = [group_of(at), self.levels.held()];
+                cx.decide(subject, "over the ceiling of {group}; {} held now", values);
                 return;
             }
             self.levels.charge(cx.now, at, direction, cost);

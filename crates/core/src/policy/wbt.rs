@@ -303,7 +303,7 @@ impl Wbt {
     fn step_up(&mut self, cx: &mut Context<'_>, now: Instant) {
         if self.depth.up() {
             self.unknown = 0;
-            self.tell(cx, "more depth for writeback");
+            self.tell(cx, "more depth for writeback: {}; fastest read {ns}");
             self.wake(cx.requests, now, Lane::Writes);
             self.wake(cx.requests, now, Lane::Discards);
         }
@@ -311,7 +311,7 @@ impl Wbt {
     fn step_down(&mut self, cx: &mut Context<'_>, hard: bool) {
         if self.depth.down(hard) {
             self.unknown = 0;
-            self.tell(cx, "less depth for writeback");
+            self.tell(cx, "less depth for writeback: {}; fastest read {ns}");
         }
     }
     fn tell(&self, cx: &mut Context<'_>, rule: &'static str) {
@@ -343,7 +343,7 @@ impl Policy for Wbt {
         let subject = Subject::Request { id, sequence: request.sequence };
         let values =
             [self.limit(cx.now, request).into(), self.lanes[lane as usize].in_flight.into()];
-        cx.decide(subject, "over the depth of writeback", values);
+        cx.decide(subject, "over the depth of writeback: {}, with {} in flight", values);
         self.lanes[lane as usize].waiting.push_back(cx.requests, id);
     }
     fn dispatch(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {

@@ -51,11 +51,11 @@ impl Expiry {
     }
     fn rule(self) -> &'static str {
         match self {
-            Self::TooIdle => "expire: too idle",
-            Self::BudgetTimeout => "expire: budget timeout",
-            Self::BudgetExhausted => "expire: budget exhausted",
-            Self::NoMoreRequests => "expire: no more requests",
-            Self::Preempted => "expire: preempted",
+            Self::TooIdle => "expire: too idle; {} of {} sectors used",
+            Self::BudgetTimeout => "expire: budget timeout; {} of {} sectors used",
+            Self::BudgetExhausted => "expire: budget exhausted; {} of {} sectors used",
+            Self::NoMoreRequests => "expire: no more requests; {} of {} sectors used",
+            Self::Preempted => "expire: preempted; {} of {} sectors used",
         }
     }
 }

@@ -71,6 +71,16 @@ impl Bfq {
         let queue = &self.queues[id];
         queue.client.map_or(Subject::Group(queue.group), Subject::Client)
     }
+    /// A slot begins.
+    pub(super) fn tell_slot(&self, cx: &mut Context<'_>, id: QueueId) {
+        let budget = self.scheduler.budget_left(self.queues[id].entity).0;
+        let busy = self.scheduler.busy_queues_total() as u64;
+        cx.decide(
+            self.subject(id),
+            "slot: begins; {} sectors of budget, {} queues busy",
+            [budget, busy],
+        );
+    }
     /// The group that counts: itself, or the root when groups are left out.
     fn group_in_force(&self, group: GroupId) -> GroupId {
         if self.by_groups { group } else { GroupId::ROOT }

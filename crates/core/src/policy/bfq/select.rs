@@ -44,6 +44,7 @@ impl Bfq {
             self.in_service = Some(id);
             self.queues.unlist(id);
             self.start_slot(cx.now, id);
+            self.tell_slot(cx, id);
             match self.stay(cx, id) {
                 Ok(chosen) => return chosen,
                 Err(reason) => self.expire(cx, id, reason.now()),

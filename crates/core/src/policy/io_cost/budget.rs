@@ -128,10 +128,18 @@ impl IoCost {
         } else if urgent {
             self.incur_debt(group, now, device_time);
             self.passed.push_back(cx.requests, id);
-            cx.decide(subject, "metadata goes on debt", [self.accounts[group].debt, group as u64]);
+            cx.decide(
+                subject,
+                "metadata goes on debt: {} owed",
+                [self.accounts[group].debt, group as u64],
+            );
         } else {
             let share = self.share(group).inuse;
-            cx.decide(subject, "over budget: share of 65536, device time", [share, device_time]);
+            cx.decide(
+                subject,
+                "over budget: its group has {} of 65536, its device time is {}",
+                [share, device_time],
+            );
             self.hold(cx, id, device_time);
         }
     }

@@ -64,7 +64,11 @@ impl IoCost {
         self.forgive(cx, now, seen.used, debtors);
         self.periods += 1;
         let rate = self.clock.base_rate();
-        cx.decide(Subject::Drive, "period: rate, groups short", [rate, seen.shortages.into()]);
+        cx.decide(
+            Subject::Drive,
+            "period ends: rate {}, {} groups ran short",
+            [rate, seen.shortages.into()],
+        );
         if self.active.is_empty() {
             (self.running, self.period_end, self.busy_level) = (false, None, 0);
             self.clock.forget_error();

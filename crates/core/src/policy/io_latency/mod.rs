@@ -122,7 +122,11 @@ impl Policy for IoLatency {
         self.catch_up(cx);
         if self.targets == 0 {
             self.passed.push_back(cx.requests, id);
-        } else if !self.sleepers.hold(cx.requests, id) {
+        } else if self.sleepers.hold(cx.requests, id) {
+            let subject = Subject::Request { id, sequence: cx.requests[id].sequence };
+            let rule = "its client sleeps, to make up for what a sibling misses; {} sleep now";
+            cx.decide(subject, rule, [self.sleepers.len() as u64, 0]);
+        } else {
             self.enter(cx, id);
         }
     }
@@ -277,7 +281,7 @@ impl IoLatency {
                 self.held += 1;
                 let values = [u64::from(at.0), level.depth as u64];
                 let subject = Subject::Request { id, sequence };
-                cx.decide(subject, "as many in flight as the group may have", values);
+                cx.decide(subject, "as many in flight as {group} may have: {}", values);
                 return;
             }
             level.in_flight += 1;
@@ -312,7 +316,7 @@ impl IoLatency {
         let level = &mut self.levels[at.index()];
         if level.follow(&children, self.depth) {
             let values = [level.depth.min(self.depth) as u64, level.use_delay];
-            cx.decide(Subject::Group(at), "follows its siblings' culprit: depth now", values);
+            cx.decide(Subject::Group(at), "follows its siblings' culprit: depth now {}", values);
             self.wake_all(cx, at);
         }
     }

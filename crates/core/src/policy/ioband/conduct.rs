@@ -47,7 +47,7 @@ impl Ioband {
                 let subject = Subject::Request { id, sequence };
                 cx.decide(
                     subject,
-                    "its submitter sleeps: requests blocked, sleepers",
+                    "its submitter sleeps: {} requests blocked, {} asleep",
                     [blocked, self.asleep],
                 );
                 return;
@@ -107,7 +107,7 @@ impl Ioband {
         let subject = Subject::Request { id, sequence };
         cx.decide(
             subject,
-            "blocked: no tokens, no room, or others before it; blocked, below",
+            "blocked: no tokens, no room, or others before it; {} blocked, {} below",
             [blocked, issued],
         );
     }

@@ -59,7 +59,7 @@ use super::{Build, Context, Gauges, Policy, Role, Row};
 use crate::contract::Limits;
 use crate::group::{Change, GroupId, Groups};
 use crate::params::{Kind, Parameter};
-use crate::parts::levels::{Levels, TOP, cost, level_of};
+use crate::parts::levels::{Levels, TOP, cost, group_of, level_of};
 use crate::parts::meter::Rule;
 use crate::request::RequestId;
 use crate::time::{Instant, Nanos};
@@ -171,10 +171,10 @@ impl Policy for ThrottleLow {
             self.levels.hold(cx.now, cx.requests, (at, from), id);
             let subject = Subject::Request { id, sequence: cx.requests[id].sequence };
             let rule = match self.levels.state.is_low {
-                true => "LOW: over the low limit of level",
-                false => "MAX: over the limit of level",
+                true => "LOW: over the low limit of {group}; {} held now",
+                false => "MAX: over the limit of {group}; {} held now",
             };
-            cx.decide(subject, rule, [at as u64, self.levels.held()]);
+            cx.decide(subject, rule, [group_of(at), self.levels.held()]);
             return;
         }
         self.levels.pass(cx.requests, id);
@@ -399,7 +399,11 @@ impl ThrottleLow {
         let now = cx.now;
         let device = &mut self.levels.state;
         (device.is_low, device.upgraded, device.scale) = (false, jiffies(now), 0);
-        cx.decide(Subject::Drive, "all have enough or are idle: MAX", [self.levels.held(), 0]);
+        cx.decide(
+            Subject::Drive,
+            "all have enough or are idle: MAX; {} held now",
+            [self.levels.held(), 0],
+        );
         self.levels.ask_all_again(now);
         while let Some(at) = self.levels.due(now) {
             self.levels.serve(now, cx.requests, at);
@@ -425,7 +429,7 @@ impl ThrottleLow {
             let subject = Subject::Group(GroupId(at as u32 - 1));
             let rule = match scale {
                 0 => "below its low limit and not idle: LOW",
-                _ => "below its low limit and not idle: scale halved",
+                _ => "below its low limit and not idle: scale halved to {}",
             };
             cx.decide(subject, rule, [scale, self.levels.held()]);
         }

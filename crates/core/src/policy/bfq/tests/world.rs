@@ -298,7 +298,9 @@ impl World {
         use crate::trace::{EventKind::Decision, Subject::Client};
         let mut waited = alloc::vec![false; self.actors.len()];
         for event in self.controller.trace().drain() {
-            if let (Client(id), Decision { rule: "idle: wait", .. }) = (event.subject, event.kind) {
+            if let (Client(id), Decision { rule, .. }) = (event.subject, event.kind)
+                && rule.starts_with("idle: wait")
+            {
                 waited[id.index()] = true;
             }
         }
