@@ -8,6 +8,7 @@
 mod cache;
 mod client;
 pub mod experiment;
+pub mod explain;
 pub mod host;
 pub mod observe;
 pub mod outcome;

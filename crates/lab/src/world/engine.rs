@@ -125,6 +125,16 @@ impl<'a> Engine<'a> {
         let result = self.controller.submit(self.now, submission);
         result.expect("files lie on the drive and the queue limit is above what clients can send");
         self.stirred = true;
+        self.hand_on_trace();
+    }
+
+    /// Hands the engine's events to the observer, so often that its ring never fills.
+    fn hand_on_trace(&mut self) {
+        if self.traced {
+            for event in self.controller.trace().drain() {
+                self.observer.on_event(&event);
+            }
+        }
     }
 
     /// Sends a range of a file in as many requests as its place and `longest` need; their number.
@@ -161,6 +171,7 @@ impl<'a> Engine<'a> {
             self.controller.complete(self.now, id, answer.status, done);
             self.stirred = true;
         }
+        self.hand_on_trace();
         self.completed += done.len() as u64;
     }
 
@@ -191,13 +202,10 @@ impl<'a> Engine<'a> {
                 length: dispatch.length,
             };
             self.drive.submit(self.now, command);
+            self.hand_on_trace();
         }
         self.observer.on_hold(self.now);
-        if self.traced {
-            for event in self.controller.trace().drain() {
-                self.observer.on_event(&event);
-            }
-        }
+        self.hand_on_trace();
     }
 
     /// Asks everybody although nobody is due, as a careless owner might.

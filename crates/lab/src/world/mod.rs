@@ -15,7 +15,7 @@ pub(crate) mod engine;
 pub(crate) mod journal;
 pub(crate) mod layout;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod writeback;
 
 use iofair_core::controller::Completion;

@@ -21,18 +21,18 @@ use crate::scenario::{ClientSpec, GroupSpec, Host, Job, JournalSpec, Layout, Pat
 
 /// Answers every command a fixed time after it was given; bytes can cost time too, one command after
 /// the other.
-struct Fixed {
+pub(crate) struct Fixed {
     latency: Nanos,
     bytes_per_s: Option<u64>,
     free: Instant,
     queue: VecDeque<Done>,
     busy: Nanos,
     busy_since: Instant,
-    facts: DriveFacts,
+    pub(crate) facts: DriveFacts,
 }
 
 impl Fixed {
-    fn new(latency: Nanos, bytes_per_s: Option<u64>) -> Self {
+    pub(crate) fn new(latency: Nanos, bytes_per_s: Option<u64>) -> Self {
         let facts = DriveFacts {
             rotational: false,
             depth: 32,
@@ -79,14 +79,14 @@ impl Drive for Fixed {
     }
 }
 
-fn us(n: u64) -> Nanos {
+pub(crate) fn us(n: u64) -> Nanos {
     Nanos::from_micros(n)
 }
-fn kib(n: u64) -> Sectors {
+pub(crate) fn kib(n: u64) -> Sectors {
     Sectors::from_kib(n)
 }
 
-fn job(pattern: Pattern, block_kib: u64, buffered: bool) -> Job {
+pub(crate) fn job(pattern: Pattern, block_kib: u64, buffered: bool) -> Job {
     Job {
         pattern,
         block: kib(block_kib),
@@ -101,7 +101,7 @@ fn job(pattern: Pattern, block_kib: u64, buffered: bool) -> Job {
     }
 }
 
-fn client(name: &str, job: Job) -> ClientSpec {
+pub(crate) fn client(name: &str, job: Job) -> ClientSpec {
     ClientSpec {
         name: name.to_owned(),
         processes: 1,
@@ -127,7 +127,7 @@ fn plain_host() -> Host {
     }
 }
 
-fn scenario(clients: Vec<ClientSpec>, time: Nanos) -> Scenario {
+pub(crate) fn scenario(clients: Vec<ClientSpec>, time: Nanos) -> Scenario {
     Scenario {
         drive: "plextor-px256m5s".to_owned(),
         stack: Stack::parse("none-none").unwrap(),

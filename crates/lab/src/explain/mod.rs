@@ -1,0 +1,25 @@
+//! Why did this request wait? A run watched with its trace on, in two passes.
+//!
+//! [`Survey`] watches a whole run: who waited where, by which rules, and which requests waited longest.
+//! [`Stories`] watches the same run again, which is the same to the nanosecond, and tells what happened to
+//! a few requests, known by their submission sequence. Neither keeps more than it prints: the engine's
+//! events are looked at as they come and forgotten.
+//!
+//! Places where a request can be: each throttle, waiting for a tag, queued in the scheduler, a flush
+//! waiting for its client's writes (or for the flush before it), and the drive.
+
+mod names;
+mod pool;
+mod rule;
+mod story;
+mod survey;
+#[cfg(test)]
+mod tests;
+mod text;
+
+pub use story::{Line, Stories, Story};
+pub use survey::{RuleCount, Slow, Summary, Survey, Wait};
+pub use text::{stories as stories_text, summary as summary_text};
+
+/// Events kept between two looks at the trace: more than one call of the engine makes.
+const TRACE_EVENTS: usize = 1 << 17;

@@ -1,0 +1,111 @@
+//! A survey and stories as text.
+
+use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
+use iofair_core::time::Nanos;
+
+use super::rule::size;
+use super::{Story, Summary};
+
+/// A line below the header and nothing else.
+const STYLE: TableStyle =
+    TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
+/// So many rules are printed; JSON has them all.
+const RULES_MAX: usize = 12;
+
+fn table(header: &[&str], rows: Vec<Vec<String>>, left: &[usize]) -> String {
+    let mut table = Table::new();
+    table.load_style(STYLE).set_header(header.to_vec()).add_rows(rows);
+    for index in (0..header.len()).filter(|index| !left.contains(index)) {
+        let column = table.column_mut(index).expect("the header made this column");
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let text = table.trim_fmt();
+    text.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+fn time(ns: u64) -> String {
+    if ns == 0 { "-".to_owned() } else { Nanos(ns).to_string() }
+}
+
+/// Who waited where, the rules, the slowest.
+pub fn summary(of: &Summary) -> String {
+    let unanswered = match of.unanswered {
+        0 => String::new(),
+        some => format!(", {some} of them unanswered at the end"),
+    };
+    let mut text = format!("{} requests, {} measured{unanswered}\n", of.requests, of.counted);
+    let rows = of.waits.iter().map(|wait| {
+        let waited = format!("{} of {}", wait.waited, wait.requests);
+        let [mean, p99, max] = [wait.mean_ns, wait.p99_ns, wait.max_ns].map(time);
+        vec![wait.client.clone(), wait.place.clone(), waited, mean, p99, max]
+    });
+    let header = ["client", "where", "requests", "mean", "p99", "max"];
+    text += &format!("\nWho waited where\n{}", table(&header, rows.collect(), &[0, 1]));
+    let rows = of.rules.iter().take(RULES_MAX).map(|rule| {
+        let place = rule.place.clone().unwrap_or_default();
+        vec![
+            rule.about.clone(),
+            place,
+            rule.rule.clone(),
+            rule.times.to_string(),
+            time(rule.held_ns),
+        ]
+    });
+    let rows: Vec<_> = rows.collect();
+    if !rows.is_empty() {
+        let header = ["about", "where", "rule", "times", "held in all"];
+        text += &format!("\nBy which rules\n{}", table(&header, rows, &[0, 1, 2]));
+        if of.rules.len() > RULES_MAX {
+            text += &format!("(and {} more: --json)\n", of.rules.len() - RULES_MAX);
+        }
+    }
+    if of.slowest.is_empty() {
+        return text;
+    }
+    let used: Vec<usize> = (0..of.places.len())
+        .filter(|place| of.slowest.iter().any(|slow| slow.waits_ns[*place] > 0))
+        .collect();
+    let mut header = vec!["request", "client", "what", "submitted at", "in all"];
+    header.extend(used.iter().map(|place| of.places[*place].as_str()));
+    let rows = of.slowest.iter().map(|slow| {
+        let open = if slow.answered { "" } else { " and on" };
+        let what = format!("{} {}", slow.operation, size(slow.bytes));
+        let total = time(slow.total_ns) + open;
+        let mut row = vec![slow.request.to_string(), slow.client.clone(), what];
+        row.extend([time(slow.submitted_ns), total]);
+        row.extend(used.iter().map(|place| time(slow.waits_ns[*place])));
+        row
+    });
+    text + &format!("\nThe slowest\n{}", table(&header, rows.collect(), &[1, 2]))
+}
+
+/// Step by step.
+pub fn stories(of: &[Story]) -> String {
+    let texts: Vec<String> = of.iter().map(story).collect();
+    texts.join("\n")
+}
+
+fn story(of: &Story) -> String {
+    let group = match of.group.strip_prefix("group ") {
+        Some(name) if name == of.client => String::new(),
+        _ => format!(" in {}", of.group),
+    };
+    let what = match of.bytes {
+        0 => of.operation.to_owned(),
+        bytes => format!("{} of {} at sector {}", of.operation, size(bytes), of.start_sector),
+    };
+    let open = if of.answered { "" } else { ", unanswered" };
+    let mut text = format!(
+        "request {}, {} from {}{group}, submitted at {}: {}{open}\nwhy: {}\n",
+        of.request,
+        what,
+        of.client,
+        Nanos(of.submitted_ns),
+        Nanos(of.total_ns),
+        of.why,
+    );
+    for line in &of.lines {
+        text += &format!("{:>12}  {}\n", format!("+{}", Nanos(line.after_ns)), line.what);
+    }
+    text
+}
