@@ -7,6 +7,7 @@
 
 mod completions;
 mod demo;
+mod explain;
 mod failure;
 mod list;
 mod man;
@@ -36,6 +37,7 @@ Examples:
   iofair demo                        the promise, live, in half a minute
   iofair serve demo/contracts.toml   volumes under contracts, over NBD
   iofair run experiments             the published experiments, in virtual time
+  iofair explain figure-1.toml       why requests waited there, by which rules
   iofair list policies               what can order and limit I/O, with all parameters
   iofair list policies bfq           one of them in full
 
@@ -49,6 +51,8 @@ enum Command {
     Serve(serve::Args),
     /// Experiments in virtual time, beside what their sources claim.
     Run(run::Args),
+    /// Why a request of such a run waited, and who waited where.
+    Explain(explain::Args),
     /// What there is: policies, drives, clients, experiments.
     List(list::Args),
     /// Completions for a shell.
@@ -63,6 +67,7 @@ fn dispatch(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Demo(args) => demo::run(args, &output),
         Command::Serve(args) => serve::run(args, &output),
         Command::Run(args) => run::run(args, &output),
+        Command::Explain(args) => explain::run(args, &output),
         Command::List(args) => list::run(args, &output),
         Command::Completions(args) => completions::run(args, &output),
         Command::Man(args) => man::run(args, &output),

@@ -50,7 +50,22 @@ fn the_demo_runs_in_miniature() {
 #[test]
 fn mistakes_are_told_from_failures() {
     let null = "/dev/null";
-    let mistakes: [(&[&str], &str); 7] = [
+    let figure =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/article-2018/figure-1.toml");
+    let short = ["--time", "10ms", "--ramp", "0s"];
+    let explain = |more: &[&'static str]| [&["explain", figure], &short[..], more].concat();
+    let explained = [
+        explain(&["--variant", "none"]),
+        explain(&["--stack", "none-nine"]),
+        explain(&["--client", "nobody"]),
+        explain(&["--request", "0"]),
+    ];
+    let [variant, stack, client, request] = &explained;
+    let mistakes: [(&[&str], &str); 11] = [
+        (variant, "no variant \"none\"; there are: \"random target, readers\""),
+        (stack, "no scheduler \"nine\""),
+        (client, "no client \"nobody\"; there are: "),
+        (request, "no request 0; there were "),
         (&["demo", "--drive", "nothing", "--html", null], "plextor-px256m5s"),
         (&["demo", "--stack", "none-nine"], "no scheduler \"nine\""),
         (&["demo", "--clients", "0"], "1..=64"),
@@ -79,4 +94,22 @@ fn lists_are_json() {
     assert!(json(&["list", "clients", "--json"])["jobs"][0].is_string());
     let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments");
     assert!(json(&["list", "experiments", directory, "--json"])[0]["title"].is_string());
+}
+
+/// Goal: what is explained is JSON too: a summary, or stories. Method: a short run, both ways.
+#[test]
+fn explanations_are_json() {
+    let figure =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/article-2018/figure-1.toml");
+    let short = ["explain", figure, "--time", "100ms", "--ramp", "0s", "--json"];
+    let summary = json(&short);
+    assert!(summary["summary"]["waits"][0]["mean_ns"].is_u64(), "{summary}");
+    let slowest = &summary["summary"]["slowest"][0];
+    let told = json(&[&short[..], &["--slowest"]].concat());
+    let story = &told["stories"][0];
+    assert_eq!(
+        (&story["request"], &story["total_ns"]),
+        (&slowest["request"], &slowest["total_ns"])
+    );
+    assert!(story["why"].is_string() && story["lines"][0]["after_ns"].is_u64());
 }

@@ -1,0 +1,187 @@
+//! `iofair explain`: why did this request wait? One run of an experiment, watched.
+//!
+//! Runs are the same each time, so nothing is recorded: a first run finds who waited where and which
+//! requests waited longest, a second one tells the story of some.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, anyhow};
+use iofair_core::time::Nanos;
+use iofair_core::unit::{self, UnitError};
+use iofair_lab::experiment::{self, Experiment, Overrides};
+use iofair_lab::explain::{Slow, Stories, Story, Summary, Survey, stories_text, summary_text};
+use iofair_lab::scenario::Scenario;
+use serde::Serialize;
+
+use crate::failure::Usage;
+use crate::output::Output;
+
+/// Most stories at once: they are printed to be read.
+const STORIES_MAX: u32 = 1_000;
+/// Slowest requests in a summary.
+const SLOWEST: u32 = 10;
+
+/// What may be written after `explain`.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  iofair explain figure-1.toml --stack max-none         who waited where, by which rules
+  iofair explain figure-1.toml --request 4711           the story of one request
+  iofair explain figure-1.toml --client target --slowest 3
+                                                        the stories of a client's three slowest
+  iofair explain figure-1.toml --variant 'random target, 4 readers' --repeat 2 --json
+
+Each run is the same again, so the numbers of requests stay; see docs/explain.md.")]
+pub(crate) struct Args {
+    /// An experiment file.
+    #[arg(value_name = "EXPERIMENT")]
+    path: PathBuf,
+    /// The variant; by default the first one.
+    #[arg(long)]
+    variant: Option<String>,
+    /// The stack, one of the file's or another; by default the file's first.
+    #[arg(long)]
+    stack: Option<String>,
+    /// The repeat, from 1.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: u32,
+    /// Tell the story of the request with this number: the first one submitted is 1.
+    #[arg(long, value_name = "NUMBER", conflicts_with_all = ["slowest", "client"])]
+    request: Vec<u64>,
+    /// Only this client, or this process of it.
+    #[arg(long)]
+    client: Option<String>,
+    /// Tell the stories of so many of the slowest requests.
+    #[arg(long, value_name = "COUNT", num_args = 0..=1, default_missing_value = "1",
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(STORIES_MAX)))]
+    slowest: Option<u32>,
+    /// Time measured, such as 2s.
+    #[arg(long, value_parser = time)]
+    time: Option<Nanos>,
+    /// Time before it, such as 500ms.
+    #[arg(long, value_parser = time)]
+    ramp: Option<Nanos>,
+}
+
+fn time(text: &str) -> Result<Nanos, UnitError> {
+    unit::parse_time(text)
+}
+
+/// Which run it was.
+#[derive(Serialize)]
+struct Run<'a> {
+    experiment: &'a str,
+    variant: &'a str,
+    stack: &'a str,
+    repeat: u32,
+    seed: u64,
+    drive: &'a str,
+}
+
+#[derive(Serialize)]
+struct Explained<'a> {
+    run: Run<'a>,
+    summary: Option<&'a Summary>,
+    stories: &'a [Story],
+}
+
+pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
+    let overrides = Overrides {
+        stacks: args.stack.clone().map(|stack| vec![stack]),
+        time: args.time,
+        ramp: args.ramp,
+        ..Overrides::default()
+    };
+    let experiment = experiment::read(&args.path, &overrides)?;
+    let variant = variant(args, &experiment)?;
+    let scenario = experiment.scenario(variant, 0, args.repeat - 1);
+    check_client(args, &scenario)?;
+    let (summary, wanted) = match args.request.as_slice() {
+        [] => {
+            let summary = survey(args, &scenario)?;
+            let chosen = summary.slowest.iter().take(args.slowest.unwrap_or(0) as usize);
+            let wanted: Vec<u64> = chosen.map(|slow: &Slow| slow.request).collect();
+            (Some(summary), wanted)
+        }
+        requests => (None, requests.to_vec()),
+    };
+    let stories = if wanted.is_empty() { Vec::new() } else { tell(&scenario, &wanted)? };
+    let run = Run {
+        experiment: &experiment.name,
+        variant: &experiment.variants[variant].name,
+        stack: &experiment.stacks[0].0,
+        repeat: args.repeat,
+        seed: scenario.seed,
+        drive: &scenario.drive,
+    };
+    let summary = summary.as_ref().filter(|_| args.slowest.is_none());
+    output.print(&Explained { run, summary, stories: &stories }, || {
+        let told = summary.map_or_else(|| stories_text(&stories), summary_text);
+        format!("{}\n\n{told}", heading(&experiment, variant, &scenario))
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn heading(experiment: &Experiment, variant: usize, scenario: &Scenario) -> String {
+    let name = match experiment.variants[variant].name.as_str() {
+        "" => String::new(),
+        name => format!(" [{name}]"),
+    };
+    let (stack, seed) = (&experiment.stacks[0].0, scenario.seed);
+    let (ramp, time) = (scenario.ramp, scenario.time);
+    let drive = &scenario.drive;
+    format!("{}{name} {stack} on {drive}, seed {seed}, {time} after {ramp}", experiment.name)
+}
+
+fn variant(args: &Args, experiment: &Experiment) -> Result<usize> {
+    let Some(wanted) = &args.variant else { return Ok(0) };
+    let names = || experiment.variants.iter().map(|variant| variant.name.as_str());
+    names().position(|name| name == wanted).ok_or_else(|| {
+        let known: Vec<String> = names().map(|name| format!("\"{name}\"")).collect();
+        Usage(format!("no variant \"{wanted}\"; there are: {}", known.join(", "))).into()
+    })
+}
+
+fn check_client(args: &Args, scenario: &Scenario) -> Result<()> {
+    let Some(wanted) = &args.client else { return Ok(()) };
+    let known = Survey::clients(scenario);
+    let (family, number) = wanted.rsplit_once('.').unwrap_or((wanted, ""));
+    let is_process = !number.is_empty() && known.iter().any(|name| name == family);
+    if known.contains(wanted) || is_process || family.starts_with("flusher") {
+        return Ok(());
+    }
+    let known = known.join(", ");
+    Err(Usage(format!("no client \"{wanted}\"; there are: {known}")).into())
+}
+
+fn survey(args: &Args, scenario: &Scenario) -> Result<Summary> {
+    let slowest = args.slowest.unwrap_or(SLOWEST) as usize;
+    let mut survey = Survey::new(scenario, args.client.as_deref(), slowest);
+    watch(scenario, &mut survey)?;
+    let summary = survey.finish();
+    match (summary.counted, &args.client) {
+        (0, Some(client)) => {
+            Err(Usage(format!("\"{client}\" sent no request that was measured")).into())
+        }
+        _ => Ok(summary),
+    }
+}
+
+fn tell(scenario: &Scenario, wanted: &[u64]) -> Result<Vec<Story>> {
+    let mut stories = Stories::new(scenario, wanted);
+    watch(scenario, &mut stories)?;
+    let (mut told, submitted) = stories.finish();
+    let missing = wanted.iter().find(|number| told.iter().all(|story| story.request != **number));
+    if let Some(number) = missing {
+        let message = format!("no request {number}; there were {submitted}, from 1");
+        return Err(Usage(message).into());
+    }
+    // In the order asked for, which is the slowest first.
+    told.sort_by_key(|story| wanted.iter().position(|number| *number == story.request));
+    Ok(told)
+}
+
+fn watch(scenario: &Scenario, observer: &mut dyn iofair_lab::observe::Observer) -> Result<()> {
+    let outcome = iofair_lab::simulate_with(scenario, observer);
+    outcome.map(|_| ()).map_err(|error| anyhow!(Usage(error.to_string())))
+}
