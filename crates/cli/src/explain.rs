@@ -11,7 +11,7 @@ use iofair_core::time::Nanos;
 use iofair_core::unit::{self, UnitError};
 use iofair_lab::experiment::{self, Experiment, Overrides};
 use iofair_lab::explain::{Slow, Stories, Story, Summary, Survey, stories_text, summary_text};
-use iofair_lab::scenario::Scenario;
+use iofair_lab::scenario::{Control, Scenario};
 use serde::Serialize;
 
 use crate::failure::Usage;
@@ -96,6 +96,10 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     let variant = variant(args, &experiment)?;
     let scenario = experiment.scenario(variant, 0, args.repeat - 1);
     check_client(args, &scenario)?;
+    if scenario.stripe.is_some_and(|stripe| stripe.control == Control::Leaf) {
+        let message = "a stripe controlled at its leaves has several engines: explain tells of one";
+        return Err(Usage(message.to_owned()).into());
+    }
     let (summary, wanted) = match args.request.as_slice() {
         [] => {
             let summary = survey(args, &scenario)?;

@@ -9,6 +9,7 @@ pub mod hdd;
 pub mod profile;
 pub mod random;
 pub mod ssd;
+pub mod stripe;
 
 use iofair_core::policy::DriveFacts;
 use iofair_core::request::{Flags, Operation};

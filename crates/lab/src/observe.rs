@@ -1,5 +1,7 @@
 //! Watching a run from outside: progress, every step between world and engine, the engine's trace.
 //!
+//! A stripe controlled at its leaves has several engines, whose requests share ids.
+//!
 //! An observer changes nothing. [`Recorder`] keeps the list of steps, which a server's reactor with a
 //! scripted clock can be made to repeat.
 

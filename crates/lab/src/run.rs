@@ -5,11 +5,15 @@ use iofair_core::group::GroupError;
 use iofair_core::unit::Sectors;
 use iofair_drive::Drive;
 use iofair_drive::profile::{self, ProfileError};
+use iofair_drive::stripe::Stripe;
 
 use crate::observe::{Nobody, Observer};
 use crate::outcome::Outcome;
-use crate::scenario::Scenario;
+use crate::scenario::{Control, Scenario};
 use crate::world;
+
+/// Most drives of a stripe: a guard against a slip of the pen.
+const STRIPE_MAX: u32 = 64;
 
 /// Why a scenario cannot be run.
 #[derive(Debug, thiserror::Error)]
@@ -63,17 +67,43 @@ pub fn simulate_with(
     scenario: &Scenario,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, RunError> {
-    let drive = profile::load(&scenario.drive, scenario.seed)?;
-    simulate_on(scenario, drive, observer)
+    let Some(stripe) = scenario.stripe else {
+        let drive = profile::load(&scenario.drive, scenario.seed)?;
+        return simulate_on(scenario, drive, observer);
+    };
+    let most = STRIPE_MAX;
+    if !(1..=most).contains(&stripe.geometry.drives) {
+        return Err(RunError::Host("a stripe has 1 to 64 drives"));
+    }
+    if stripe.geometry.chunk == Sectors::ZERO || !stripe.geometry.chunk.0.is_multiple_of(8) {
+        return Err(RunError::Host("chunks of a stripe are multiples of 4KiB"));
+    }
+    let seed = |drive: u32| scenario.seed.wrapping_add(u64::from(drive) << 32);
+    let load = |drive| profile::load(&scenario.drive, seed(drive));
+    let drives = (0..stripe.geometry.drives).map(load).collect::<Result<Vec<_>, _>>()?;
+    match stripe.control {
+        Control::Leaf => run(scenario, drives, observer),
+        Control::Logical => {
+            run(scenario, vec![Box::new(Stripe::new(stripe.geometry, drives))], observer)
+        }
+    }
 }
 
-/// The same on a drive that is given.
+/// The same on a drive that is given; a stripe is controlled as a whole then.
 pub fn simulate_on(
     scenario: &Scenario,
     drive: Box<dyn Drive + Send>,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, RunError> {
-    let mut world = world::build(scenario, drive, observer)?;
+    run(scenario, vec![drive], observer)
+}
+
+fn run(
+    scenario: &Scenario,
+    drives: Vec<Box<dyn Drive + Send>>,
+    observer: &mut dyn Observer,
+) -> Result<Outcome, RunError> {
+    let mut world = world::build(scenario, drives, observer)?;
     world.run();
     Ok(world.finish())
 }

@@ -6,6 +6,7 @@ use iofair_core::controller::Stack;
 use iofair_core::group::Priority;
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
+use iofair_drive::stripe::Geometry;
 
 /// One run.
 #[derive(Clone, Debug)]
@@ -16,6 +17,8 @@ pub struct Scenario {
     pub stack: Stack,
     /// Requests that scheduler and drive may have together; `None` is the kernel's rule.
     pub tags: Option<u32>,
+    /// Several of these drives as one; `None` is one drive.
+    pub stripe: Option<StripeSpec>,
     /// The machine between clients and engine.
     pub host: Host,
     /// Groups with their contracts, parents first or made with defaults.
@@ -28,6 +31,24 @@ pub struct Scenario {
     pub time: Nanos,
     /// Seed of every random stream of the run.
     pub seed: u64,
+}
+
+/// Equal drives as one, and where their I/O is controlled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StripeSpec {
+    /// How they are put together.
+    pub geometry: Geometry,
+    /// Where the stack is.
+    pub control: Control,
+}
+
+/// Where a stripe is controlled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Control {
+    /// One stack above the whole; the drives below take what comes.
+    Logical,
+    /// A stack above each drive, with the same groups and contracts.
+    Leaf,
 }
 
 /// A group.
@@ -132,6 +153,8 @@ pub struct ClientSpec {
     /// Does each process run in a virtual machine of its own? What it writes then goes through the
     /// guest's page cache and comes from there as direct writes of the machine's one process.
     pub guest: bool,
+    /// Its files lie on this drive of a stripe; `None`: wherever the next place is.
+    pub on_drive: Option<u32>,
     /// What it does.
     pub job: Job,
     /// Size of its private file.

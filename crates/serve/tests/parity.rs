@@ -49,6 +49,7 @@ fn client(name: &str, group: &str, pattern: Pattern, block: u64) -> ClientSpec {
         group: group.into(),
         priority: Priority::default(),
         guest: false,
+        on_drive: None,
         job,
         file_size: Sectors::from_kib(1 << 20),
         start: Nanos::ZERO,
@@ -69,6 +70,7 @@ fn scenario(stack: &str) -> Scenario {
         drive: DRIVE.into(),
         stack: Stack::parse(stack).unwrap(),
         tags: None,
+        stripe: None,
         host: host::for_drive(DRIVE),
         groups: vec![
             group("a", 300, None),

@@ -113,9 +113,7 @@ impl Direct {
     }
 
     fn send_prelude(&mut self, base: &Base, engine: &mut Engine<'_>, slot: u32, block: Sectors) {
-        let call = &mut self.slots[slot as usize];
-        (call.stage, call.parts) = (Stage::Prelude, 1);
-        engine.submit(Ask {
+        let parts = engine.submit(Ask {
             token: base.token(slot),
             client: base.client,
             operation: Operation::Read,
@@ -123,6 +121,8 @@ impl Direct {
             start: block,
             length: Sectors(BLOCK),
         });
+        let call = &mut self.slots[slot as usize];
+        (call.stage, call.parts) = (Stage::Prelude, parts);
     }
 
     fn send(&mut self, base: &mut Base, engine: &mut Engine<'_>, slot: u32) {
@@ -165,7 +165,7 @@ impl Direct {
                     (call.stage, call.started, call.parts) = (Stage::Syncing, now, 1);
                     match engine.journaled {
                         true => engine.commits.push(base.token(slot)),
-                        false => base.flush(engine, slot),
+                        false => call.parts = base.flush(engine, slot),
                     }
                 } else {
                     self.begin(base, engine, now + base.job.think, slot);

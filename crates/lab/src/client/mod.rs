@@ -87,8 +87,8 @@ impl Base {
         let (token, client, file) = (self.token(slot), self.client, self.actor as usize);
         engine.send(FileRange { token, client, operation, flags, file, offset, length, longest })
     }
-    /// Sends a flush.
-    fn flush(&self, engine: &mut Engine<'_>, slot: u32) {
+    /// Sends a flush, one a drive; their number.
+    fn flush(&self, engine: &mut Engine<'_>, slot: u32) -> u32 {
         engine.submit(Ask {
             token: self.token(slot),
             client: self.client,
@@ -96,7 +96,7 @@ impl Base {
             flags: Flags::NONE,
             start: Sectors::ZERO,
             length: Sectors::ZERO,
-        });
+        })
     }
 }
 

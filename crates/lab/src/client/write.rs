@@ -54,6 +54,7 @@ pub(crate) struct Write {
     sync_started: Instant,
     /// Writes of the present `fdatasync` that are not answered.
     data_under_way: u32,
+    flushes_under_way: u32,
 }
 
 impl Write {
@@ -67,6 +68,7 @@ impl Write {
             since_sync: 0,
             sync_started: Instant::ZERO,
             data_under_way: 0,
+            flushes_under_way: 0,
         }
     }
 
@@ -159,7 +161,7 @@ impl Write {
         }
         match engine.journaled {
             true => self.ask_journal(base, engine),
-            false => base.flush(engine, FLUSH),
+            false => self.flushes_under_way = base.flush(engine, FLUSH),
         }
     }
     fn ask_journal(&self, base: &Base, engine: &mut Engine<'_>) {
@@ -189,6 +191,9 @@ impl Write {
             }
             return;
         }
-        self.synced(base, engine);
+        self.flushes_under_way -= 1;
+        if self.flushes_under_way == 0 {
+            self.synced(base, engine);
+        }
     }
 }

@@ -1,7 +1,6 @@
 //! From a file to what is run: variants and sweeps multiplied out, processes counted out, stacks and
 //! host resolved. Every mistake that the parser cannot see is found here, with its place in the file.
 
-use iofair_config::units::{Bytes, Time};
 use iofair_config::{ConfigError, Source, Spanned};
 use iofair_core::contract::{Contract, Limits, Low, WEIGHT_MAX, WEIGHT_MIN};
 use iofair_core::controller::Stack;
@@ -13,14 +12,12 @@ use super::Overrides;
 use super::claim::{self, Claim};
 use super::dedicated::Dedicated;
 use super::file::{
-    ClientFile, DedicatedFile, ExperimentFile, GroupFile, HostFile, JobFile, ParameterFile,
-    SweepFile, VariantFile, WritebackName,
+    ClientFile, DedicatedFile, ExperimentFile, GroupFile, JobFile, ParameterFile, SweepFile,
+    VariantFile,
 };
+use super::machine::{host_of, stripe};
 use super::quantity::Units;
-use crate::host;
-use crate::scenario::{
-    ClientSpec, GroupSpec, Host, Job, JournalSpec, Pattern, Scenario, Writeback,
-};
+use crate::scenario::{ClientSpec, GroupSpec, Host, Job, Pattern, Scenario, StripeSpec};
 
 /// Most processes of one client: a guard against a slip of the pen, well above any source's.
 const COUNT_MAX: u32 = 100_000;
@@ -71,6 +68,8 @@ pub struct Variant {
     pub ramp: Nanos,
     /// Time before that, in which a lone reader teaches the policies what the drive can do.
     pub history: Nanos,
+    /// Several of these drives as one.
+    pub stripe: Option<StripeSpec>,
     /// The machine.
     pub host: Host,
     /// Groups, inactive ones included.
@@ -91,6 +90,7 @@ impl Experiment {
             drive: it.drive.clone(),
             stack: self.stacks[stack].1.clone(),
             tags: self.tags,
+            stripe: it.stripe,
             host: it.host.clone(),
             groups: it.groups.clone(),
             clients: it.clients_after_history(),
@@ -414,6 +414,7 @@ fn finish(
         time: file.time.get_ref().0,
         ramp: file.ramp.0,
         history: file.history.0,
+        stripe: draft.variant.and_then(|v| v.stripe.as_ref()).or(file.stripe.as_ref()).map(stripe),
         host: host_of(source, drive, &host)?,
         groups,
         clients,
@@ -441,6 +442,7 @@ impl Variant {
             group: String::new(),
             priority: Priority::default(),
             guest: false,
+            on_drive: None,
             job: Job {
                 pattern: Pattern::SequentialRead,
                 block: Sectors::from_kib(4),
@@ -551,6 +553,7 @@ fn client(
         group,
         priority: Priority { class, level },
         guest: keys.guest.unwrap_or(false),
+        on_drive: keys.on_drive,
         job: Job {
             pattern,
             block,
@@ -567,43 +570,4 @@ fn client(
         start: keys.start.map_or(Nanos::ZERO, |time| time.0),
         stop: keys.stop.map(|time| time.0),
     })
-}
-
-fn host_of(source: &Source, drive: &str, file: &HostFile) -> Result<Host, ConfigError> {
-    let mut host = match &file.preset {
-        None => host::for_drive(drive),
-        Some(name) => host::preset(name.get_ref()).ok_or_else(|| {
-            let known = host::PRESETS.iter().map(|(known, _)| *known);
-            let error = source.error(name.span(), format!("no host `{}`", name.get_ref()));
-            let allowed = known.clone().collect::<Vec<_>>().join(", ");
-            error.allowed(allowed).near(name.get_ref(), known)
-        })?,
-    };
-    let time = |to: &mut Nanos, from: Option<Time>| *to = from.map_or(*to, |time| time.0);
-    time(&mut host.turnaround, file.turnaround);
-    time(&mut host.turnaround_write, file.turnaround_write);
-    time(&mut host.consume_window, file.consume_window);
-    time(&mut host.produce_window, file.produce_window);
-    let size = |to: &mut Sectors, from: Option<Bytes>| {
-        *to = from.map_or(*to, |bytes| bytes.sectors_ceil());
-    };
-    size(&mut host.read_ahead, file.read_ahead);
-    size(&mut host.read_ahead_request, file.read_ahead_request);
-    size(&mut host.writeback_request, file.writeback_request);
-    let number = |to: &mut u32, from: Option<u32>| *to = from.unwrap_or(*to);
-    number(&mut host.turnaround_spread, file.turnaround_spread);
-    number(&mut host.dirty_background_percent, file.dirty_background_percent);
-    number(&mut host.dirty_percent, file.dirty_percent);
-    host.memory = file.memory.map_or(host.memory, |bytes| bytes.0);
-    host.writeback = match file.writeback {
-        None => host.writeback,
-        Some(WritebackName::Root) => Writeback::Root,
-        Some(WritebackName::Owner) => Writeback::Owner,
-        Some(WritebackName::Writer) => Writeback::Writer,
-    };
-    if file.journal == Some(true) {
-        let group = file.journal_group.clone().unwrap_or_default();
-        host.journal = Some(JournalSpec { group, barrier: file.barrier.unwrap_or(true) });
-    }
-    Ok(host)
 }

@@ -45,6 +45,8 @@ pub struct ExperimentFile {
     pub stacks: Vec<Spanned<String>>,
     /// Requests that scheduler and drive may have together.
     pub tags: Option<u32>,
+    /// Several of these drives as one.
+    pub stripe: Option<Spanned<StripeFile>>,
     /// Policy parameters for every stack that has the policy: policy, parameter, value.
     #[serde(default)]
     pub policy: ParameterFile,
@@ -91,6 +93,28 @@ pub struct StackFile {
     /// Its parameters.
     #[serde(default)]
     pub policy: ParameterFile,
+}
+
+/// Equal drives as one.
+#[derive(Clone, Copy, Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct StripeFile {
+    /// How many.
+    pub drives: u32,
+    /// Contiguous bytes on each.
+    pub chunk: Bytes,
+    /// Where the stack is.
+    pub control: ControlName,
+}
+
+/// Where a stripe is controlled.
+#[derive(Clone, Copy, Deserialize, Debug)]
+#[serde(rename_all = "kebab-case")]
+pub enum ControlName {
+    /// Above the whole.
+    Logical,
+    /// Above each drive.
+    Leaf,
 }
 
 /// The machine: a preset, by default the one on which the drive's rows were measured, then single
@@ -227,6 +251,8 @@ pub struct ClientFile {
     pub rate: Option<Rate>,
     /// In a virtual machine of its own?
     pub guest: Option<bool>,
+    /// The drive of a stripe on which its files lie.
+    pub on_drive: Option<u32>,
     /// `fdatasync` after so many writes.
     pub fdatasync: Option<u32>,
     /// Mean times of work and of rest.
@@ -274,6 +300,7 @@ impl ClientFile {
             depth: a.depth.or(b.depth),
             rate: a.rate.or(b.rate),
             guest: a.guest.or(b.guest),
+            on_drive: a.on_drive.or(b.on_drive),
             fdatasync: a.fdatasync.or(b.fdatasync),
             on_off: a.on_off.or(b.on_off),
             think: a.think.or(b.think),
@@ -305,6 +332,8 @@ pub struct VariantFile {
     pub time: Option<Time>,
     /// Another ramp.
     pub ramp: Option<Time>,
+    /// Another stripe.
+    pub stripe: Option<Spanned<StripeFile>>,
     /// Keys of the host.
     #[serde(default)]
     pub host: HostFile,

@@ -5,6 +5,7 @@ pub mod claim;
 pub mod dedicated;
 pub mod expand;
 pub mod file;
+mod machine;
 pub mod quantity;
 pub mod runner;
 pub mod statistics;

@@ -8,8 +8,9 @@ use crate::scenario::Scenario;
 /// Names by id.
 #[derive(Default, Debug)]
 pub(super) struct Names {
-    /// Of each process; the flushers of the page cache come last.
+    /// Of each process, then of the flushers of the page cache, then of the journal.
     clients: Vec<String>,
+    journaled: bool,
     /// From each client's own group up to below the root.
     ancestries: Vec<Vec<GroupId>>,
     groups: Vec<String>,
@@ -35,9 +36,10 @@ impl Names {
                 many => clients.extend((0..many).map(|i| format!("{}.{i}", client.name))),
             }
         }
-        Self { clients, ..Self::default() }
+        let journaled = scenario.host.journal.is_some();
+        Self { clients, journaled, ..Self::default() }
     }
-    /// The controller has all groups and clients: processes first, then flushers.
+    /// The controller has all groups and clients: processes first, then flushers, then the journal.
     pub(super) fn learn(&mut self, controller: &Controller) {
         let groups = controller.groups();
         self.groups = vec![String::new(); groups.group_bound()];
@@ -52,6 +54,9 @@ impl Names {
             }
             let above = groups.ancestry(client.group).filter(|group| *group != GroupId::ROOT);
             self.ancestries.push(above.collect());
+        }
+        if let Some(last) = self.clients.last_mut().filter(|_| self.journaled) {
+            *last = "journal".to_string();
         }
         let stack = controller.stack();
         self.throttles = stack.throttles.len();

@@ -2,17 +2,18 @@
 
 use iofair_config::contracts::admission::admitted;
 use iofair_core::contract::Contract;
-use iofair_core::controller::{Controller, Setup};
-use iofair_core::group::{ClientId, GroupId, Priority};
+use iofair_core::controller::Setup;
+use iofair_core::group::{ClientId, Priority};
 use iofair_core::time::Instant;
 use iofair_core::unit::Sectors;
 use iofair_drive::Drive;
 use iofair_drive::random::Random;
 
 use super::World;
+use super::controllers::{self, Controllers};
 use super::engine::{Engine, Parts};
 use super::journal::{self, Journal, JournalSetup};
-use super::layout::{self, Wanted};
+use super::layout::{self, Ground, Wanted};
 use super::writeback::{Flushers, Flushing};
 use crate::cache::pages::PAGE;
 use crate::cache::{Cache, CacheSetup, FileSetup};
@@ -44,11 +45,14 @@ pub(super) fn writes_buffered(client: &ClientSpec) -> bool {
 /// Builds the world of a scenario.
 pub(crate) fn build<'a>(
     scenario: &Scenario,
-    drive: Box<dyn Drive + Send>,
+    drives: Vec<Box<dyn Drive + Send>>,
     observer: &'a mut dyn Observer,
 ) -> Result<World<'a>, RunError> {
     check(scenario)?;
-    let facts = drive.facts();
+    let facts = drives[0].facts();
+    let geometry = controllers::split(scenario);
+    let stripe = scenario.stripe.map(|stripe| stripe.geometry);
+    let capacity = geometry.map_or(facts.capacity, |it| it.capacity(facts.capacity));
     let kernel_tags = Setup::kernel_tags(&facts, scenario.stack.scheduler.row.name);
     let setup = Setup {
         facts,
@@ -56,33 +60,32 @@ pub(crate) fn build<'a>(
         queue_limit: QUEUE_LIMIT,
         trace: observer.trace_events(),
     };
-    let mut controller = Controller::new(setup, scenario.stack.clone());
-    for (name, contract) in groups(scenario, drive.worst_case_rate())? {
-        controller.add_group(Instant::ZERO, &name, contract)?;
+    let mut controllers = Controllers::new(setup, scenario, drives.len());
+    for (name, contract) in groups(scenario, drives[0].worst_case_rate())? {
+        controllers.add_group(&name, &contract)?;
     }
     let specs = expand(scenario);
     let wanted: Vec<Wanted> = specs.iter().map(|spec| wanted(spec.client)).collect();
-    let files = layout::lay_out(scenario.host.layout, facts.capacity, &wanted)
-        .ok_or(RunError::NoRoom { capacity: facts.capacity })?;
+    let ground = Ground { layout: scenario.host.layout, capacity, stripe };
+    let files = layout::lay_out(ground, &wanted).ok_or(RunError::NoRoom { capacity })?;
     let mut clients = Vec::with_capacity(specs.len());
     for spec in &specs {
-        let group = find_group(&controller, &spec.client.group)?;
-        clients.push(controller.add_client(Instant::ZERO, group, spec.client.priority)?);
+        let group = controllers.find(&spec.client.group)?;
+        clients.push(controllers.add_client(group, spec.client.priority)?);
     }
-    let flushers = Flushers::new(scenario, &specs, &clients, &mut controller)?;
+    let flushers = Flushers::new(scenario, &specs, &clients, &mut controllers)?;
     let journal = match &scenario.host.journal {
         Some(JournalSpec { group, barrier }) => {
-            let group = find_group(&controller, group)?;
-            let client = controller.add_client(Instant::ZERO, group, Priority::default())?;
+            let client = controllers.add_client(controllers.find(group)?, Priority::default())?;
             let actor = (specs.len() + flushers.count()) as u32;
-            let start = journal::place(facts.capacity);
+            let start = journal::place(capacity);
             Some(Journal::new(JournalSetup { actor, client, start, barrier: *barrier }))
         }
         None => None,
     };
     let longest = scenario.host.writeback_request.min(facts.max_request);
     let cache_setup = CacheSetup { longest, first_actor: specs.len() as u32 };
-    let domains = flushers.domains(&scenario.host, setup.tags);
+    let domains = flushers.domains(&scenario.host, setup.tags * drives.len() as u32);
     let mut cache = Cache::new(cache_setup, &domains);
     let mut processes = Vec::with_capacity(specs.len());
     for (index, spec) in specs.iter().enumerate() {
@@ -99,9 +102,10 @@ pub(crate) fn build<'a>(
         });
         processes.push(builder.process(clients[index], file, longest));
     }
-    observer.on_start(&setup, &controller);
+    observer.on_start(&setup, controllers.first());
     let measured_from = Instant::ZERO + scenario.ramp;
-    let parts = Parts { controller, drive, files, observer, measured_from };
+    let lanes = controllers.with(drives);
+    let parts = Parts { lanes, geometry, files, observer, measured_from };
     let mut engine = Engine::new(parts);
     cache.start(&mut engine);
     for (process, spec) in processes.iter().zip(&specs) {
@@ -147,12 +151,7 @@ fn expand(scenario: &Scenario) -> Vec<Spec<'_>> {
 
 fn wanted(client: &ClientSpec) -> Wanted {
     let hole = client.job.pattern == Pattern::RandomWrite && !client.job.buffered;
-    Wanted { size: client.file_size, hole }
-}
-
-pub(super) fn find_group(controller: &Controller, name: &str) -> Result<GroupId, RunError> {
-    let missing = || RunError::NoGroup(name.to_string());
-    controller.groups().find(name).ok_or_else(missing)
+    Wanted { size: client.file_size, hole, on_drive: client.on_drive }
 }
 
 /// Refuses what cannot be run.
@@ -178,6 +177,10 @@ fn check(scenario: &Scenario) -> Result<(), RunError> {
         }
         if job.depth > 1 && job.buffered {
             return refuse("several calls at once need direct access");
+        }
+        let drives = scenario.stripe.map_or(1, |stripe| stripe.geometry.drives);
+        if client.on_drive.is_some_and(|drive| drive >= drives) {
+            return refuse("there is no such drive in the stripe");
         }
         if client.guest && !job.buffered {
             return refuse("what a guest does goes through its page cache");

@@ -5,6 +5,7 @@ use iofair_core::group::ClientId;
 use iofair_core::request::{Flags, Operation, RequestId};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
+use iofair_drive::stripe::Geometry;
 use iofair_drive::{Command, Done, Drive};
 
 use crate::observe::Observer;
@@ -34,24 +35,49 @@ pub(crate) struct FileRange {
     pub(crate) longest: Sectors,
 }
 
+/// A controller and its drive. A stripe controlled at its leaves has several.
+pub(crate) struct Lane {
+    pub(crate) controller: Controller,
+    pub(crate) drive: Box<dyn Drive + Send>,
+    sent: Vec<Sent>,
+    /// Something went in or out since the controller was last asked for work.
+    stirred: bool,
+}
+
+impl Lane {
+    pub(crate) fn new(controller: Controller, drive: Box<dyn Drive + Send>) -> Self {
+        Self { controller, drive, sent: Vec::new(), stirred: false }
+    }
+    /// Hands the controller's events to the observer, so often that its ring never fills.
+    fn hand_on_trace(&mut self, traced: bool, observer: &mut dyn Observer) {
+        if traced {
+            for event in self.controller.trace().drain() {
+                observer.on_event(&event);
+            }
+        }
+    }
+    fn next_event(&self) -> Instant {
+        let or_never = |at: Option<Instant>| at.unwrap_or(Instant::MAX);
+        or_never(self.drive.next_event()).min(or_never(self.controller.next_wakeup()))
+    }
+}
+
 /// Clock, timers, engine and drive.
 pub(crate) struct Engine<'a> {
     pub(crate) now: Instant,
     pub(crate) timers: Timers,
-    pub(crate) controller: Controller,
+    lanes: Vec<Lane>,
+    /// How sectors of the whole lie on the lanes; `None` with one lane.
+    geometry: Option<Geometry>,
     /// The drive's files, in the order of the processes.
     pub(crate) files: Vec<File>,
     /// Is there a journal that `fdatasync` waits for?
     pub(crate) journaled: bool,
     /// Who asked it for a commit since it last looked; woken when it is done.
     pub(crate) commits: Vec<Token>,
-    drive: Box<dyn Drive + Send>,
     observer: &'a mut dyn Observer,
     traced: bool,
-    sent: Vec<Sent>,
     answered: Vec<Done>,
-    /// Something went in or out since the engine was last asked for work.
-    stirred: bool,
     measured_from: Instant,
     busy_before: Nanos,
     outcome: DriveOutcome,
@@ -61,8 +87,8 @@ pub(crate) struct Engine<'a> {
 
 /// What an [`Engine`] is made of.
 pub(crate) struct Parts<'a> {
-    pub(crate) controller: Controller,
-    pub(crate) drive: Box<dyn Drive + Send>,
+    pub(crate) lanes: Vec<Lane>,
+    pub(crate) geometry: Option<Geometry>,
     pub(crate) files: Vec<File>,
     pub(crate) observer: &'a mut dyn Observer,
     /// The end of the ramp.
@@ -82,20 +108,18 @@ pub(crate) struct Ask {
 
 impl<'a> Engine<'a> {
     pub(crate) fn new(parts: Parts<'a>) -> Self {
-        let Parts { controller, drive, files, observer, measured_from } = parts;
+        let Parts { lanes, geometry, files, observer, measured_from } = parts;
         Self {
             now: Instant::ZERO,
             timers: Timers::new(),
-            controller,
+            lanes,
+            geometry,
             files,
             journaled: false,
             commits: Vec::new(),
-            drive,
             traced: observer.trace_events() > 0,
             observer,
-            sent: Vec::new(),
             answered: Vec::new(),
-            stirred: false,
             measured_from,
             busy_before: Nanos::ZERO,
             outcome: DriveOutcome::default(),
@@ -106,9 +130,10 @@ impl<'a> Engine<'a> {
 
     /// When anything happens next.
     pub(crate) fn next_event(&self) -> Option<Instant> {
-        let or_never = |at: Option<Instant>| at.unwrap_or(Instant::MAX);
-        let outside = or_never(self.timers.next()).min(or_never(self.drive.next_event()));
-        let at = outside.min(or_never(self.controller.next_wakeup()));
+        let mut at = self.timers.next().unwrap_or(Instant::MAX);
+        for lane in &self.lanes {
+            at = at.min(lane.next_event());
+        }
         (at < Instant::MAX).then(|| at.max(self.now))
     }
 
@@ -117,24 +142,35 @@ impl<'a> Engine<'a> {
         self.timers.set(at, token);
     }
 
-    /// Sends a request into the engine.
-    pub(crate) fn submit(&mut self, ask: Ask) {
+    /// Sends a request into the engine; how many there are of it, one a drive that it concerns.
+    pub(crate) fn submit(&mut self, ask: Ask) -> u32 {
         let Ask { token, client, operation, flags, start, length } = ask;
-        let submission = Submission { tag: token.pack(), client, operation, flags, start, length };
-        self.observer.on_submit(self.now, &submission);
-        let result = self.controller.submit(self.now, submission);
-        result.expect("files lie on the drive and the queue limit is above what clients can send");
-        self.stirred = true;
-        self.hand_on_trace();
-    }
-
-    /// Hands the engine's events to the observer, so often that its ring never fills.
-    fn hand_on_trace(&mut self) {
-        if self.traced {
-            for event in self.controller.trace().drain() {
-                self.observer.on_event(&event);
+        let tag = token.pack();
+        let Some(geometry) = self.geometry else {
+            self.submit_to(0, Submission { tag, client, operation, flags, start, length });
+            return 1;
+        };
+        let mut parts = 0;
+        for lane in 0..geometry.drives {
+            let piece = match operation {
+                Operation::Flush => Some((start, length)),
+                _ => geometry.piece(lane, start, length),
+            };
+            if let Some((start, length)) = piece {
+                let submission = Submission { tag, client, operation, flags, start, length };
+                self.submit_to(lane as usize, submission);
+                parts += 1;
             }
         }
+        parts
+    }
+    fn submit_to(&mut self, lane: usize, submission: Submission) {
+        self.observer.on_submit(self.now, &submission);
+        let lane = &mut self.lanes[lane];
+        let result = lane.controller.submit(self.now, submission);
+        result.expect("files lie on the drive and the queue limit is above what clients can send");
+        lane.stirred = true;
+        lane.hand_on_trace(self.traced, self.observer);
     }
 
     /// Sends a range of a file in as many requests as its place and `longest` need; their number.
@@ -143,57 +179,66 @@ impl<'a> Engine<'a> {
         let (mut offset, mut length, mut parts) = (range.offset, range.length, 0);
         while length > Sectors::ZERO {
             let (start, piece) = self.files[file].place(offset, length.min(longest));
-            self.submit(Ask { token, client, operation, flags, start, length: piece });
+            parts += self.submit(Ask { token, client, operation, flags, start, length: piece });
             (offset, length) = (offset + piece, length - piece);
-            parts += 1;
         }
         parts
     }
 
-    /// Lets the drive come to the present, and appends what it finished to `done`.
+    /// Lets the drives come to the present, and appends what they finished to `done`.
     pub(crate) fn collect(&mut self, done: &mut Vec<Completion>) {
-        if self.drive.next_event().is_none_or(|at| at > self.now) {
-            return;
-        }
-        self.drive.advance(self.now, &mut self.answered);
-        for answer in self.answered.drain(..) {
-            let id = RequestId(answer.id);
-            self.observer.on_answer(self.now, id, answer.status);
-            let Sent { operation, bytes } = self.sent[answer.id as usize];
-            if self.now > self.measured_from {
-                self.outcome.commands += 1;
-                match operation {
-                    Operation::Read => self.outcome.read_bytes += bytes,
-                    Operation::Write => self.outcome.written_bytes += bytes,
-                    _ => {}
-                }
+        for lane in &mut self.lanes {
+            if lane.drive.next_event().is_none_or(|at| at > self.now) {
+                continue;
             }
-            self.controller.complete(self.now, id, answer.status, done);
-            self.stirred = true;
+            lane.drive.advance(self.now, &mut self.answered);
+            for answer in self.answered.drain(..) {
+                let id = RequestId(answer.id);
+                self.observer.on_answer(self.now, id, answer.status);
+                let Sent { operation, bytes } = lane.sent[answer.id as usize];
+                if self.now > self.measured_from {
+                    self.outcome.commands += 1;
+                    match operation {
+                        Operation::Read => self.outcome.read_bytes += bytes,
+                        Operation::Write => self.outcome.written_bytes += bytes,
+                        _ => {}
+                    }
+                }
+                lane.controller.complete(self.now, id, answer.status, done);
+                lane.stirred = true;
+            }
+            lane.hand_on_trace(self.traced, self.observer);
         }
-        self.hand_on_trace();
         self.completed += done.len() as u64;
     }
 
-    /// Moves what the engine lets go to the drive. Without cause it does nothing.
+    /// Moves what the engine lets go to the drives. Without cause it does nothing.
     pub(crate) fn pump(&mut self) {
-        let due = self.controller.next_wakeup().is_some_and(|at| at <= self.now);
-        if !self.stirred && !due {
+        for index in 0..self.lanes.len() {
+            self.pump_lane(index);
+        }
+    }
+    fn pump_lane(&mut self, index: usize) {
+        let lane = &mut self.lanes[index];
+        let due = lane.controller.next_wakeup().is_some_and(|at| at <= self.now);
+        if !lane.stirred && !due {
             return;
         }
-        self.stirred = false;
-        while let Some(dispatch) = self.controller.dispatch(self.now) {
+        lane.stirred = false;
+        while let Some(dispatch) = lane.controller.dispatch(self.now) {
             self.observer.on_dispatch(self.now, &dispatch);
-            let client = self.controller.parts(dispatch.id).next().map_or(0, |p| p.client.0);
-            for word in [self.now.0, u64::from(client), dispatch.start.0, dispatch.length.0] {
+            let client = lane.controller.parts(dispatch.id).next().map_or(0, |p| p.client.0);
+            // The number of the lane lies above every sector.
+            let start = dispatch.start.0 ^ (index as u64) << 56;
+            for word in [self.now.0, u64::from(client), start, dispatch.length.0] {
                 self.trace_hash = (self.trace_hash ^ word).wrapping_mul(FNV_PRIME).rotate_left(23);
             }
             let sent = Sent { operation: dispatch.operation, bytes: dispatch.length.bytes() };
-            let index = dispatch.id.0 as usize;
-            if index >= self.sent.len() {
-                self.sent.resize(index + 1, sent);
+            let slot = dispatch.id.0 as usize;
+            if slot >= lane.sent.len() {
+                lane.sent.resize(slot + 1, sent);
             }
-            self.sent[index] = sent;
+            lane.sent[slot] = sent;
             let command = Command {
                 id: dispatch.id.0,
                 operation: dispatch.operation,
@@ -201,20 +246,28 @@ impl<'a> Engine<'a> {
                 start: dispatch.start,
                 length: dispatch.length,
             };
-            self.drive.submit(self.now, command);
-            self.hand_on_trace();
+            lane.drive.submit(self.now, command);
+            lane.hand_on_trace(self.traced, self.observer);
         }
         self.observer.on_hold(self.now);
-        self.hand_on_trace();
+        lane.hand_on_trace(self.traced, self.observer);
     }
 
     /// Asks everybody although nobody is due, as a careless owner might.
     #[cfg(test)]
     pub(crate) fn poke(&mut self) {
-        self.drive.advance(self.now, &mut self.answered);
-        assert!(self.answered.is_empty(), "an answer before its time");
-        self.stirred = true;
+        for lane in &mut self.lanes {
+            lane.drive.advance(self.now, &mut self.answered);
+            assert!(self.answered.is_empty(), "an answer before its time");
+            lane.stirred = true;
+        }
         self.pump();
+    }
+
+    /// Time that the drives were busy, on average.
+    fn busy(&self) -> Nanos {
+        let sum: u64 = self.lanes.iter().map(|lane| lane.drive.busy().0).sum();
+        Nanos(sum / self.lanes.len() as u64)
     }
 
     /// Tells the observer how far the run is.
@@ -224,12 +277,12 @@ impl<'a> Engine<'a> {
 
     /// The ramp is over.
     pub(crate) fn end_ramp(&mut self) {
-        self.busy_before = self.drive.busy();
+        self.busy_before = self.busy();
     }
 
     /// What was measured at the drive, the hash of all dispatches, and the requests completed.
     pub(crate) fn finish(self) -> (DriveOutcome, u64, u64) {
-        let busy = self.drive.busy().saturating_sub(self.busy_before);
+        let busy = self.busy().saturating_sub(self.busy_before);
         (DriveOutcome { busy, ..self.outcome }, self.trace_hash, self.completed)
     }
 }

@@ -128,9 +128,8 @@ impl Journal {
             Operation::Flush => Flags::NONE,
             _ => Flags::SYNC.with(Flags::METADATA),
         };
-        self.under_way = 1;
         let token = Token { actor, slot: 0 };
-        engine.submit(Ask { token, client, operation, flags, start, length });
+        self.under_way = engine.submit(Ask { token, client, operation, flags, start, length });
     }
 }
 

@@ -8,6 +8,7 @@
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
 use iofair_drive::random::Random;
+use iofair_drive::stripe::Geometry;
 
 use crate::scenario::Layout;
 
@@ -53,6 +54,8 @@ pub(crate) struct File {
     base: Sectors,
     pub(crate) size: Sectors,
     kind: Kind,
+    /// On one drive of a stripe only; places are that drive's.
+    within: Option<(Geometry, u32)>,
 }
 
 impl File {
@@ -60,7 +63,7 @@ impl File {
     pub(crate) fn prelude(&mut self, offset: Sectors, random: &mut Random) -> Option<Sectors> {
         let piece = offset.0 / (PIECE * BLOCK);
         let base = self.base;
-        match &mut self.kind {
+        let block = match &mut self.kind {
             Kind::Indirect { cold: Some(warm) } => {
                 let block = base + Sectors(piece * (PIECE + 1) * BLOCK);
                 warm.insert(piece).then_some(block)
@@ -71,6 +74,17 @@ impl File {
                 touched.insert(piece).then(|| place(random))
             }
             _ => None,
+        };
+        block.map(|at| self.whole(at, Sectors(BLOCK)).0)
+    }
+    /// A place of the file in the whole of a stripe.
+    fn whole(&self, start: Sectors, length: Sectors) -> (Sectors, Sectors) {
+        match self.within {
+            Some((geometry, drive)) => {
+                let (at, run) = geometry.whole(drive, start);
+                (at, length.min(run))
+            }
+            None => (start, length),
         }
     }
     /// Is it filled in the order of writing?
@@ -79,6 +93,14 @@ impl File {
     }
     /// Place and length of the first contiguous part of a range of the file.
     pub(crate) fn place(&mut self, offset: Sectors, length: Sectors) -> (Sectors, Sectors) {
+        let (start, length) = self.place_there(offset, length);
+        let (at, run) = self.whole(start, length);
+        if let Kind::Hole { next, .. } = &mut self.kind {
+            *next += run.0;
+        }
+        (at, run)
+    }
+    fn place_there(&mut self, offset: Sectors, length: Sectors) -> (Sectors, Sectors) {
         match &mut self.kind {
             Kind::Plain => (self.base + offset, length),
             Kind::Indirect { .. } => {
@@ -91,9 +113,7 @@ impl File {
                 if *next + length.0 > self.size.0 {
                     *next = 0;
                 }
-                let start = self.base + Sectors(*next);
-                *next += length.0;
-                (start, length)
+                (self.base + Sectors(*next), length)
             }
         }
     }
@@ -106,10 +126,21 @@ pub(crate) struct Wanted {
     /// Does it start as a hole where the layout has holes? Random direct writers' files do; the rows
     /// of sequential ones cost what writing in place costs.
     pub(crate) hole: bool,
+    /// On this drive of a stripe only.
+    pub(crate) on_drive: Option<u32>,
+}
+
+/// What files are laid out on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ground {
+    pub(crate) layout: Layout,
+    pub(crate) capacity: Sectors,
+    pub(crate) stripe: Option<Geometry>,
 }
 
 /// Lays out files in order on a drive; `None` when they do not fit.
-pub(crate) fn lay_out(layout: Layout, capacity: Sectors, wanted: &[Wanted]) -> Option<Vec<File>> {
+pub(crate) fn lay_out(ground: Ground, wanted: &[Wanted]) -> Option<Vec<File>> {
+    let Ground { layout, capacity, stripe } = ground;
     let base_permille = match layout {
         Layout::Contiguous { base_permille } | Layout::Ext3 { base_permille, .. } => base_permille,
     };
@@ -133,12 +164,22 @@ pub(crate) fn lay_out(layout: Layout, capacity: Sectors, wanted: &[Wanted]) -> O
             }
         };
         let is_hole = matches!(kind, Kind::Hole { .. });
-        let end = next + if is_hole { size.0 } else { space };
+        let taken = if is_hole { space.max(size.0) } else { space };
+        let within = stripe.zip(file.on_drive);
+        let (base, end) = match within {
+            // Whole rows of the stripe, of which it uses the one drive's chunks.
+            Some((Geometry { drives, chunk }, _)) => {
+                let row = chunk.0 * u64::from(drives);
+                let first = next.div_ceil(row);
+                (first * chunk.0, (first + taken.div_ceil(chunk.0)) * row)
+            }
+            None => (next, next + if is_hole { size.0 } else { space }),
+        };
         if end > capacity.0 {
             return None;
         }
-        files.push(File { base: Sectors(next), size, kind });
-        next += space;
+        files.push(File { base: Sectors(base), size, kind, within });
+        next = if within.is_some() { end } else { next + space };
     }
     Some(files)
 }
@@ -148,7 +189,33 @@ mod tests {
     use super::*;
 
     fn wanted(kib: u64, hole: bool) -> Wanted {
-        Wanted { size: Sectors::from_kib(kib), hole }
+        Wanted { size: Sectors::from_kib(kib), hole, on_drive: None }
+    }
+
+    fn ground(layout: Layout, kib: u64) -> Ground {
+        Ground { layout, capacity: Sectors::from_kib(kib), stripe: None }
+    }
+
+    /// Goal: a file on one drive of a stripe uses that drive's chunks only. Method: two files on either
+    /// drive, every block, and what follows them.
+    #[test]
+    fn files_keep_to_their_drive() {
+        let geometry = Geometry { drives: 2, chunk: Sectors::from_kib(64) };
+        let layout = Layout::Contiguous { base_permille: 100 };
+        let stripe = Some(geometry);
+        let ground = Ground { stripe, ..ground(layout, 4096) };
+        let on = |drive| Wanted { on_drive: drive, ..wanted(256, false) };
+        let mut laid = lay_out(ground, &[on(Some(0)), on(Some(1)), on(None)]).expect("they fit");
+        let mut highest = Sectors::ZERO;
+        for drive in 0..2 {
+            for block in 0..64 {
+                let (at, run) = laid[drive as usize].place(Sectors(8 * block), Sectors(256));
+                assert!(run.0 > 0 && run.0 <= 128);
+                assert_eq!(geometry.piece(1 - drive, at, run), None, "{drive} {block}");
+                highest = highest.max(at);
+            }
+        }
+        assert!(laid[2].place(Sectors(0), Sectors(8)).0 > highest);
     }
 
     /// Goal: plain files lie side by side from the base on, and too many are refused. Method: three
@@ -157,12 +224,12 @@ mod tests {
     fn contiguous_files_lie_side_by_side() {
         let layout = Layout::Contiguous { base_permille: 100 };
         let files = [wanted(64, true), wanted(32, false)];
-        let mut laid = lay_out(layout, Sectors::from_kib(1000), &files).expect("they fit");
+        let mut laid = lay_out(ground(layout, 1000), &files).expect("they fit");
         let first = laid[0].place(Sectors(8), Sectors(16));
         assert_eq!(first, (Sectors::from_kib(100) + Sectors(8), Sectors(16)));
         let second = laid[1].place(Sectors(0), Sectors(8));
         assert_eq!(second.0, Sectors::from_kib(164));
-        assert!(lay_out(layout, Sectors::from_kib(100), &files).is_none());
+        assert!(lay_out(ground(layout, 100), &files).is_none());
     }
 
     /// Goal: ext3 has an indirect block before each 4 MiB, read once when cold. Method: two files,
@@ -171,7 +238,7 @@ mod tests {
     fn cold_indirect_blocks_are_read_once() {
         let layout = Layout::Ext3 { base_permille: 0, cold_percent: 50, sparse_writes: true };
         let files = [wanted(8192, false), wanted(8192, false)];
-        let mut laid = lay_out(layout, Sectors::from_kib(1 << 20), &files).expect("they fit");
+        let mut laid = lay_out(ground(layout, 1 << 20), &files).expect("they fit");
         let mut random = Random::new(1, 1);
         assert_eq!(laid[0].prelude(Sectors(0), &mut random), None, "the first file is warm");
         let border = Sectors(PIECE * BLOCK - 8);
@@ -182,7 +249,7 @@ mod tests {
         let second = Some(base + Sectors((PIECE + 1) * BLOCK));
         assert_eq!(laid[1].prelude(after, &mut random), second);
         assert_eq!(laid[1].prelude(after + Sectors(8), &mut random), None, "now it is warm");
-        let alone = lay_out(layout, Sectors::from_kib(1 << 20), &files[..1]).expect("it fits");
+        let alone = lay_out(ground(layout, 1 << 20), &files[..1]).expect("it fits");
         assert!(matches!(alone[0].kind, Kind::Indirect { cold: Some(_) }), "half of one is one");
     }
 
@@ -192,7 +259,7 @@ mod tests {
     fn holes_are_filled_in_order_of_writing() {
         let layout = Layout::Ext3 { base_permille: 0, cold_percent: 0, sparse_writes: true };
         let files = [wanted(8192, true), wanted(8192, true)];
-        let mut laid = lay_out(layout, Sectors::from_kib(1 << 20), &files).expect("they fit");
+        let mut laid = lay_out(ground(layout, 1 << 20), &files).expect("they fit");
         let mut random = Random::new(1, 1);
         let file = &mut laid[1];
         assert_eq!(file.base, Sectors(HOLE_SPACING));

@@ -11,6 +11,7 @@
 //! order: process number i has file i.
 
 mod build;
+mod controllers;
 pub(crate) mod engine;
 pub(crate) mod journal;
 pub(crate) mod layout;

@@ -11,13 +11,16 @@ use iofair_core::request::{Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 use iofair_drive::random::Random;
+use iofair_drive::stripe::Geometry;
 use iofair_drive::{Command, Done, Drive};
 
 use super::*;
 use crate::host;
 use crate::observe::{Nobody, Observer, Recorder, Step};
 use crate::run::{RunError, simulate, simulate_on, simulate_with};
-use crate::scenario::{ClientSpec, GroupSpec, Host, Job, JournalSpec, Layout, Pattern, Writeback};
+use crate::scenario::{
+    ClientSpec, Control, GroupSpec, Host, Job, JournalSpec, Layout, Pattern, StripeSpec, Writeback,
+};
 
 /// Answers every command a fixed time after it was given; bytes can cost time too, one command after
 /// the other.
@@ -108,6 +111,7 @@ pub(crate) fn client(name: &str, job: Job) -> ClientSpec {
         group: String::new(),
         priority: Priority::default(),
         guest: false,
+        on_drive: None,
         job,
         file_size: kib(500 << 10),
         start: Nanos::ZERO,
@@ -132,6 +136,7 @@ pub(crate) fn scenario(clients: Vec<ClientSpec>, time: Nanos) -> Scenario {
         drive: "plextor-px256m5s".to_owned(),
         stack: Stack::parse("none-none").unwrap(),
         tags: None,
+        stripe: None,
         host: plain_host(),
         groups: Vec::new(),
         clients,
@@ -366,7 +371,7 @@ fn dirty_pages_stay_below_the_limit() {
     run.host.memory = 320 << 20;
     let drive = Box::new(Fixed::new(us(100), Some(100_000_000)));
     let mut nobody = Nobody;
-    let mut world = build(&run, drive, &mut nobody).unwrap();
+    let mut world = build(&run, vec![drive], &mut nobody).unwrap();
     let mut peak = 0;
     while world.step() {
         peak = peak.max(world.cache.load());
@@ -412,7 +417,7 @@ fn careless_wake_ups_change_nothing() {
     let calm = simulate(&run).unwrap();
     let drive = iofair_drive::profile::load(&run.drive, run.seed).unwrap();
     let mut nobody = Nobody;
-    let mut world = build(&run, drive, &mut nobody).unwrap();
+    let mut world = build(&run, vec![drive], &mut nobody).unwrap();
     let mut random = Random::new(9, 9);
     let mut pokes = 0;
     loop {
@@ -604,6 +609,40 @@ fn guests_keep_their_weights() {
     assert!((160..=240).contains(&share), "{share} %");
     run.clients[0].job.buffered = false;
     assert!(matches!(simulate(&run), Err(RunError::Job { .. })), "a guest has a page cache");
+}
+
+/// Goal: on a stripe every kind of call is answered, flushes by all drives, whoever controls it; a reader that
+/// keeps to one drive leaves the other alone. Method: every job on two disks with a journal and without.
+#[test]
+fn stripes_answer_every_call() {
+    let geometry = Geometry { drives: 2, chunk: kib(64) };
+    for (control, journal) in
+        [(Control::Leaf, false), (Control::Logical, true), (Control::Leaf, true)]
+    {
+        let syncing = |pattern, buffered| Job { fdatasync_every: 2, ..job(pattern, 256, buffered) };
+        let clients = vec![
+            client("reader", job(Pattern::SequentialRead, 4, true)),
+            client("buffered", syncing(Pattern::SequentialWrite, true)),
+            client("direct", syncing(Pattern::RandomWrite, false)),
+        ];
+        let mut run = scenario(clients, Nanos::from_secs(2));
+        run.drive = "sata-7200-2009".to_owned();
+        run.host = host::host_2009();
+        run.host.journal = journal.then(|| JournalSpec { group: String::new(), barrier: true });
+        run.stripe = Some(StripeSpec { geometry, control });
+        let outcome = simulate(&run).unwrap();
+        for client in &outcome.clients {
+            assert!(client.calls > 4, "{control:?} {journal}: {client:?}");
+        }
+        assert!(outcome.clients[1].sync_latency.count() > 2, "{control:?} {journal}");
+        run.clients.truncate(1);
+        run.clients[0].on_drive = Some(1);
+        let alone = simulate(&run).unwrap();
+        let busy = alone.drive.busy.0 / 20_000_000;
+        assert!((25..=50).contains(&busy), "{control:?}: the mean of the two is {busy} %");
+        run.clients[0].on_drive = Some(2);
+        assert!(matches!(simulate(&run), Err(RunError::Job { .. })), "there is no third");
+    }
 }
 
 /// Goal: metadata is marked as such, whatever the way to the drive. Method: every kind of job.

@@ -1,12 +1,11 @@
 //! Who writes back whose pages: the domains of the page cache, and the client that each file's pages are
 //! charged to.
 
-use iofair_core::controller::Controller;
 use iofair_core::group::{ClientId, Priority};
 use iofair_core::request::Flags;
-use iofair_core::time::Instant;
 
-use super::build::{Spec, find_group, writes_buffered};
+use super::build::{Spec, writes_buffered};
+use super::controllers::Controllers;
 use crate::cache::DomainSetup;
 use crate::run::RunError;
 use crate::scenario::{Host, Scenario, Writeback};
@@ -51,7 +50,7 @@ impl<'a> Flushers<'a> {
         scenario: &Scenario,
         specs: &[Spec<'a>],
         clients: &[ClientId],
-        controller: &mut Controller,
+        controllers: &mut Controllers,
     ) -> Result<Self, RunError> {
         let mut this = Self { of: Vec::with_capacity(specs.len()), domains: Vec::new() };
         let writeback = scenario.host.writeback;
@@ -81,8 +80,8 @@ impl<'a> Flushers<'a> {
             let client = match paying.iter().find(|(known, _)| *known == payer) {
                 Some((_, client)) => *client,
                 None => {
-                    let id = find_group(controller, payer)?;
-                    let client = controller.add_client(Instant::ZERO, id, Priority::default())?;
+                    let group = controllers.find(payer)?;
+                    let client = controllers.add_client(group, Priority::default())?;
                     paying.push((payer, client));
                     client
                 }
