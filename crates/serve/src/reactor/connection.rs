@@ -5,33 +5,32 @@
 //! unsent (one request more than that when it is alone). Beyond, and when the engine's queue is full,
 //! it *stalls*: nothing more is received until something was answered and sent.
 
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use io_uring::{opcode, squeue, types};
 use iofair_core::request::Operation;
-use iofair_core::time::Instant;
 
+use super::door::{Around, Door, Life};
 use super::input::{INLINE_MAX, Input};
-use super::outbox::Outbox;
+use super::outbox::{Outbox, Sent};
+use super::ring::Event;
 use crate::buffer::{Buffer, Data, Span};
 use crate::engine::Engine;
 use crate::engine::op::{Hints, NewOp, Op, Ops};
-use crate::front::nbd::session::{Action, Ask, Command, Export, Session};
+use crate::front::nbd::session::{Action, Ask, Command, Session};
 use crate::front::nbd::wire::{self, errno, state};
 
 /// Requests that one connection may have inside.
-pub(super) const IN_FLIGHT_MAX: u32 = 256;
+const IN_FLIGHT_MAX: u32 = 256;
 /// Bytes of payload that one connection may have inside or unsent.
-pub(super) const HELD_MAX: usize = 64 << 20;
+const HELD_MAX: usize = 64 << 20;
 /// Extents in one answer to a block status request.
 const EXTENTS_MAX: usize = 1024;
 
-/// What a connection needs of the reactor to go on.
-pub(super) struct Around<'a> {
-    pub(super) now: Instant,
-    pub(super) engine: &'a mut Engine,
-    pub(super) exports: &'a [Export],
-}
+/// Slots of a connection's entries on the ring.
+const RECEIVE: u8 = 0;
+const SEND: u8 = 1;
 
 /// A long write whose payload is still coming.
 struct Payload {
@@ -48,20 +47,20 @@ pub(super) struct Connection {
     input: Input,
     out: Outbox,
     /// The volume that the client chose.
-    pub(super) volume: Option<usize>,
+    volume: Option<usize>,
     /// A command that waits for its payload or for room.
     waiting: Option<Command>,
     payload: Option<Payload>,
     in_flight: u32,
     held: usize,
     /// An entry of the ring is filling `input` (and `payload`).
-    pub(super) receiving: bool,
+    receiving: bool,
     /// Full: go on when something was answered.
-    pub(super) stalled: bool,
+    stalled: bool,
     /// Nothing more is read; goes when everything is answered and sent.
-    pub(super) closing: bool,
+    closing: bool,
     /// The socket failed: goes when everything is answered.
-    pub(super) broken: bool,
+    broken: bool,
     pieces: Box<[libc::iovec; 2]>,
     header: Box<libc::msghdr>,
 }
@@ -101,32 +100,21 @@ impl Connection {
             header: Box::new(unsafe { std::mem::zeroed() }),
         }
     }
-    pub(super) fn socket(&self) -> RawFd {
-        self.socket.as_raw_fd()
-    }
-    pub(super) fn out(&mut self) -> &mut Outbox {
-        &mut self.out
-    }
     /// May it be forgotten?
-    pub(super) fn is_over(&self) -> bool {
-        let sent = self.broken || self.out.is_empty();
-        (self.closing || self.broken)
-            && self.in_flight == 0
-            && !self.receiving
-            && sent
-            && !self.out.is_flying()
+    fn is_over(&self) -> bool {
+        (self.closing || self.broken) && !self.receiving && self.is_idle() && !self.out.is_flying()
     }
     /// Is nothing of it inside or unsent?
-    pub(super) fn is_idle(&self) -> bool {
+    fn is_idle(&self) -> bool {
         self.in_flight == 0 && (self.broken || self.out.is_empty())
     }
     /// Should the ring receive for it?
-    pub(super) fn wants_input(&self) -> bool {
+    fn wants_input(&self) -> bool {
         !self.receiving && !self.stalled && !self.closing && !self.broken
     }
 
     /// An entry that receives what comes next.
-    pub(super) fn receive_entry(&mut self) -> squeue::Entry {
+    fn receive_entry(&mut self) -> squeue::Entry {
         self.receiving = true;
         let socket = types::Fd(self.socket.as_raw_fd());
         let room = self.input.room();
@@ -144,7 +132,7 @@ impl Connection {
         opcode::RecvMsg::new(socket, &raw mut *self.header).build()
     }
     /// The ring received; `parse` comes next.
-    pub(super) fn on_received(&mut self, result: i32) {
+    fn on_received(&mut self, result: i32) {
         self.receiving = false;
         match result {
             0 => self.closing = true,
@@ -165,7 +153,7 @@ impl Connection {
     }
 
     /// Turns what was received into requests, as far as it goes.
-    pub(super) fn parse(&mut self, around: &mut Around<'_>) {
+    fn parse(&mut self, around: &mut Around<'_>) {
         self.stalled = false;
         while !self.closing && !self.broken {
             if let Some(payload) = self.payload.take_if(|p| p.got == p.command.length as usize) {
@@ -305,8 +293,62 @@ impl Connection {
         wire::block_status(self.out.text(), command.cookie, &told);
     }
 
-    /// Answers a finished request.
-    pub(super) fn deliver(&mut self, mut op: Op, base: u64, ops: &mut Ops) {
+    /// Lets go of all that is unsent: the socket is gone.
+    fn give_up(&mut self, ops: &mut Ops) {
+        self.broken = true;
+        if !self.out.is_flying() {
+            self.out.discard(ops);
+        }
+        // A receive that is under way ends with this, and only then may the socket be closed.
+        // SAFETY: a plain system call on a descriptor that this connection owns.
+        unsafe { libc::shutdown(self.socket.as_raw_fd(), libc::SHUT_RDWR) };
+    }
+    /// What follows an attempt to send.
+    fn after_send(&mut self, sent: io::Result<Sent>, around: &mut Around<'_>) -> io::Result<()> {
+        match sent {
+            Ok(Sent::All) => Ok(()),
+            Ok(Sent::Blocked) => {
+                let entry = self.out.entry(self.socket.as_raw_fd());
+                around.push(entry, SEND)
+            }
+            Err(_) => {
+                self.out.discard(around.engine.ops());
+                self.give_up(around.engine.ops());
+                Ok(())
+            }
+        }
+    }
+    fn on_sent(&mut self, result: i32, around: &mut Around<'_>) -> io::Result<()> {
+        let socket = self.socket.as_raw_fd();
+        let sent = match result {
+            result if result >= 0 && !self.broken => {
+                self.out.on_sent(result as usize, socket, around.engine.ops())
+            }
+            result if matches!(-result, libc::EINTR | libc::EAGAIN) && !self.broken => {
+                Ok(Sent::Blocked)
+            }
+            _ => Err(io::ErrorKind::BrokenPipe.into()),
+        };
+        self.after_send(sent, around)
+    }
+}
+
+impl Door for Connection {
+    fn on_ring(&mut self, slot: u8, event: Event, around: &mut Around<'_>) -> io::Result<()> {
+        if slot == SEND {
+            return self.on_sent(event.result, around);
+        }
+        self.on_received(event.result);
+        if self.broken {
+            self.give_up(around.engine.ops());
+        }
+        Ok(())
+    }
+    fn take_in(&mut self, around: &mut Around<'_>) -> bool {
+        self.parse(around);
+        !self.stalled
+    }
+    fn deliver(&mut self, mut op: Op, base: u64, ops: &mut Ops) {
         self.in_flight -= 1;
         let length = op.length as usize;
         self.held -= if carries(op.operation) { length } else { 0 };
@@ -329,15 +371,31 @@ impl Connection {
         }
         ops.release(data);
     }
-    /// Lets go of all that is unsent: the socket is gone.
-    pub(super) fn give_up(&mut self, ops: &mut Ops) {
-        self.broken = true;
-        if !self.out.is_flying() {
-            self.out.discard(ops);
+    fn answer(&mut self, around: &mut Around<'_>) -> io::Result<()> {
+        if self.broken || self.out.is_flying() || self.out.is_empty() {
+            return Ok(());
         }
-        // A receive that is under way ends with this, and only then may the socket be closed.
-        // SAFETY: a plain system call on a descriptor that this connection owns.
-        unsafe { libc::shutdown(self.socket.as_raw_fd(), libc::SHUT_RDWR) };
+        let sent = self.out.send(self.socket.as_raw_fd(), around.engine.ops());
+        self.after_send(sent, around)
+    }
+    fn settle(&mut self, around: &mut Around<'_>) -> io::Result<Life> {
+        if self.is_over() {
+            self.out.discard(around.engine.ops());
+            return Ok(Life::Over);
+        }
+        if self.wants_input() {
+            let entry = self.receive_entry();
+            around.push(entry, RECEIVE)?;
+        } else if self.closing && self.is_idle() && self.receiving {
+            self.give_up(around.engine.ops());
+        }
+        Ok(Life::On)
+    }
+    fn close(&mut self) {
+        self.closing = true;
+    }
+    fn volume(&self) -> Option<usize> {
+        self.volume
     }
 }
 

@@ -5,6 +5,7 @@
 //! wake-up, as the limit of the wait.
 
 mod connection;
+mod door;
 mod input;
 mod outbox;
 mod ring;
@@ -14,7 +15,6 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::mpsc::{Receiver, Sender};
 
-use io_uring::squeue;
 use iofair_core::time::{Instant, Nanos};
 use slab::Slab;
 
@@ -22,12 +22,12 @@ use crate::clock::Clock;
 use crate::engine::stats::Snapshot;
 use crate::engine::{Engine, Plan};
 use crate::front::nbd::session::Export;
-use connection::{Around, Connection};
-use outbox::Sent;
+use connection::Connection;
+use door::{Around, Door, Life};
 use ring::{Event, Ring, Target, Wait};
 
-/// Connections at once; more are closed as they come.
-const CONNECTIONS_MAX: usize = 4096;
+/// Doors at once; connections beyond are closed as they come.
+const DOORS_MAX: usize = 4096;
 /// A wait for the back end's own next event ends so early and spins through the rest: a sleeping
 /// thread comes back some 50 us late on a virtual machine, which is a whole read of an SSD.
 const SPIN: Nanos = Nanos::from_micros(60);
@@ -59,9 +59,9 @@ pub(crate) struct Reactor {
     parts: Parts,
     ring: Ring,
     exports: Vec<Export>,
-    connections: Slab<Connection>,
+    doors: Slab<Box<dyn Door>>,
     events: Vec<Event>,
-    /// Connections to look at before the turn ends; each at most once.
+    /// Doors to look at before the turn ends; each at most once.
     touched: Vec<usize>,
     stalled: Vec<usize>,
     /// Listeners that wait until a connection goes.
@@ -84,7 +84,7 @@ impl Reactor {
             parts,
             ring: Ring::new()?,
             exports,
-            connections: Slab::new(),
+            doors: Slab::new(),
             events: Vec::new(),
             touched: Vec::new(),
             stalled: Vec::new(),
@@ -121,7 +121,7 @@ impl Reactor {
             self.events = events;
             self.work(now)?;
             let Some(until) = self.draining else { continue };
-            if self.connections.is_empty() && self.parts.engine.pending() == 0 {
+            if self.doors.is_empty() && self.parts.engine.pending() == 0 {
                 return self.parts.engine.back().close();
             }
             if now >= until {
@@ -150,23 +150,20 @@ impl Reactor {
                     // SAFETY: the kernel just made this descriptor for us, and nobody else has it.
                     self.open(unsafe { OwnedFd::from_raw_fd(event.result) });
                 }
-                if event.result < 0 && !self.connections.is_empty() {
+                if event.result < 0 && !self.doors.is_empty() {
                     // Out of descriptors: a connection that goes makes room.
                     self.deaf.push(index as usize);
                 } else if !event.more && self.draining.is_none() {
                     self.accept_on(index as usize)?;
                 }
             }
-            Target::Receive(index) => {
-                let key = index as usize;
-                let connection = &mut self.connections[key];
-                connection.on_received(event.result);
-                if connection.broken {
-                    connection.give_up(self.parts.engine.ops());
-                }
-                self.parse(now, key);
+            Target::Door { key, slot } => {
+                let key = key as usize;
+                let (door, mut around) = self.look(now, key);
+                door.on_ring(slot, event, &mut around)?;
+                self.moved = true;
+                self.take_in(now, key);
             }
-            Target::Send(index) => self.on_sent(index as usize, event.result)?,
             Target::Back(data) => self.parts.engine.on_ring(data, event.result),
             Target::Wake => {
                 wake::take(&self.parts.wake);
@@ -181,20 +178,24 @@ impl Reactor {
         Ok(())
     }
     fn open(&mut self, socket: OwnedFd) {
-        if self.draining.is_some() || self.connections.len() >= CONNECTIONS_MAX {
+        if self.draining.is_some() || self.doors.len() >= DOORS_MAX {
             return;
         }
         prepare(socket.as_raw_fd());
-        let entry = self.connections.vacant_entry();
+        let entry = self.doors.vacant_entry();
         let key = entry.key();
-        entry.insert(Connection::new(socket, key));
+        entry.insert(Box::new(Connection::new(socket, key)));
         self.touched.push(key);
     }
-    fn parse(&mut self, now: Instant, key: usize) {
-        let connection = &mut self.connections[key];
-        let Parts { engine, .. } = &mut self.parts;
-        connection.parse(&mut Around { now, engine, exports: &self.exports });
-        if connection.stalled {
+    /// A door, and what it needs of the rest.
+    fn look(&mut self, now: Instant, key: usize) -> (&mut dyn Door, Around<'_>) {
+        let Self { doors, parts, exports, ring, .. } = self;
+        let around = Around { now, key, engine: &mut parts.engine, exports, ring };
+        (&mut *doors[key], around)
+    }
+    fn take_in(&mut self, now: Instant, key: usize) {
+        let (door, mut around) = self.look(now, key);
+        if !door.take_in(&mut around) {
             self.stalled.push(key);
         }
         self.touched.push(key);
@@ -210,7 +211,7 @@ impl Reactor {
             Message::Stats { reset, answer } => {
                 let engine = &mut self.parts.engine;
                 let mut snapshot = engine.snapshot(now, self.stats_since, self.busy_before);
-                snapshot.connections = self.connections.len();
+                snapshot.connections = self.doors.len();
                 let _ = answer.send(snapshot);
                 if reset {
                     engine.reset_stats();
@@ -229,8 +230,8 @@ impl Reactor {
             // SAFETY: a plain system call on a descriptor of ours.
             unsafe { libc::shutdown(listener.as_raw_fd(), libc::SHUT_RDWR) };
         }
-        for (key, connection) in &mut self.connections {
-            connection.closing = true;
+        for (key, door) in &mut self.doors {
+            door.close();
             self.touched.push(key);
         }
     }
@@ -244,91 +245,45 @@ impl Reactor {
                 self.moved = true;
                 let key = op.owner as usize;
                 let base = self.parts.engine.base(op.volume);
-                self.connections[key].deliver(op, base, self.parts.engine.ops());
+                self.doors[key].deliver(op, base, self.parts.engine.ops());
                 self.touched.push(key);
             }
-            self.send_all()?;
+            self.answer_all(now)?;
             if !std::mem::take(&mut self.moved) || self.stalled.is_empty() {
                 break;
             }
             let mut stalled = std::mem::take(&mut self.stalled);
-            for key in stalled.drain(..) {
-                if self.connections.contains(key) && self.connections[key].stalled {
-                    self.parse(now, key);
-                }
-            }
+            stalled.sort_unstable();
+            stalled.dedup();
+            stalled.drain(..).for_each(|key| self.take_in(now, key));
         }
-        self.finish_turn()
+        self.finish_turn(now)
     }
-    fn send_all(&mut self) -> io::Result<()> {
+    fn answer_all(&mut self, now: Instant) -> io::Result<()> {
         self.touched.sort_unstable();
         self.touched.dedup();
         for index in 0..self.touched.len() {
-            let key = self.touched[index];
-            let connection = &mut self.connections[key];
-            if connection.broken || connection.out().is_flying() || connection.out().is_empty() {
-                continue;
-            }
-            let socket = connection.socket();
-            let sent = connection.out().send(socket, self.parts.engine.ops());
-            self.after_send(key, socket, sent)?;
+            let (door, mut around) = self.look(now, self.touched[index]);
+            door.answer(&mut around)?;
         }
         Ok(())
     }
-    fn after_send(&mut self, key: usize, socket: RawFd, sent: io::Result<Sent>) -> io::Result<()> {
-        let connection = &mut self.connections[key];
-        match sent {
-            Ok(Sent::All) => Ok(()),
-            Ok(Sent::Blocked) => {
-                let entry = connection.out().entry(socket);
-                self.ring.push(entry, Target::Send(key as u32))
-            }
-            Err(_) => {
-                connection.out().discard(self.parts.engine.ops());
-                connection.give_up(self.parts.engine.ops());
-                Ok(())
-            }
-        }
-    }
-    fn on_sent(&mut self, key: usize, result: i32) -> io::Result<()> {
-        let connection = &mut self.connections[key];
-        let socket = connection.socket();
-        let ops = self.parts.engine.ops();
-        let sent = match result {
-            result if result >= 0 && !connection.broken => {
-                connection.out().on_sent(result as usize, socket, ops)
-            }
-            result if matches!(-result, libc::EINTR | libc::EAGAIN) && !connection.broken => {
-                Ok(Sent::Blocked)
-            }
-            _ => Err(io::ErrorKind::BrokenPipe.into()),
-        };
-        self.touched.push(key);
-        self.moved = true;
-        self.after_send(key, socket, sent)
-    }
-    /// Forgets connections that are over, receives on the others, and queues the back end's entries.
-    fn finish_turn(&mut self) -> io::Result<()> {
+    /// Forgets doors that are over, lets the others ask for more, and queues the back end's entries.
+    fn finish_turn(&mut self, now: Instant) -> io::Result<()> {
         let mut touched = std::mem::take(&mut self.touched);
         touched.sort_unstable();
         touched.dedup();
         for key in touched.drain(..) {
-            let connection = &mut self.connections[key];
-            if connection.is_over() {
-                connection.out().discard(self.parts.engine.ops());
-                let connection = self.connections.remove(key);
-                if let Some(volume) = connection.volume {
-                    self.parts.engine.detach(volume);
-                }
-                self.stalled.retain(|stalled| *stalled != key);
-                while let Some(listener) = self.deaf.pop().filter(|_| self.draining.is_none()) {
-                    self.accept_on(listener)?;
-                }
-            } else if connection.wants_input() {
-                let entry: squeue::Entry = connection.receive_entry();
-                self.ring.push(entry, Target::Receive(key as u32))?;
-            } else if connection.closing && connection.is_idle() && connection.receiving {
-                connection.give_up(self.parts.engine.ops());
+            let (door, mut around) = self.look(now, key);
+            if door.settle(&mut around)? == Life::On {
+                continue;
+            }
+            if let Some(volume) = self.doors.remove(key).volume() {
+                self.parts.engine.detach(volume);
+            }
+            self.stalled.retain(|stalled| *stalled != key);
+            while let Some(listener) = self.deaf.pop().filter(|_| self.draining.is_none()) {
+                self.accept_on(listener)?;
             }
         }
         self.touched = touched;

@@ -11,15 +11,16 @@ const ENTRIES: u32 = 512;
 /// Answers that fit before the kernel must buffer them.
 const ANSWERS: u32 = 4096;
 
+/// Kinds from here on are slots of doors.
+const DOOR: u16 = 16;
+
 /// Whom an answer of the ring is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Target {
     /// A listener has a new connection.
     Accept(u32),
-    /// Bytes came in on a connection.
-    Receive(u32),
-    /// Bytes went out on a connection.
-    Send(u32),
+    /// An entry of a door; the slot tells the door which.
+    Door { key: u32, slot: u8 },
     /// The back end's entry.
     Back(u32),
     /// Another thread has a message.
@@ -30,21 +31,19 @@ impl Target {
     fn encode(self) -> u64 {
         let (kind, index) = match self {
             Self::Accept(index) => (0u64, index),
-            Self::Receive(index) => (1, index),
-            Self::Send(index) => (2, index),
-            Self::Back(index) => (3, index),
-            Self::Wake => (4, 0),
+            Self::Back(index) => (1, index),
+            Self::Wake => (2, 0),
+            Self::Door { key, slot } => (u64::from(DOOR) + u64::from(slot), key),
         };
         kind << 32 | u64::from(index)
     }
     fn decode(data: u64) -> Self {
         let index = data as u32;
-        match data >> 32 {
+        match (data >> 32) as u16 {
             0 => Self::Accept(index),
-            1 => Self::Receive(index),
-            2 => Self::Send(index),
-            3 => Self::Back(index),
-            _ => Self::Wake,
+            1 => Self::Back(index),
+            2 => Self::Wake,
+            kind => Self::Door { key: index, slot: (kind - DOOR) as u8 },
         }
     }
 }
@@ -91,7 +90,7 @@ impl Ring {
     pub(super) fn push(&mut self, entry: squeue::Entry, target: Target) -> io::Result<()> {
         let entry = entry.user_data(target.encode());
         loop {
-            // SAFETY: whatever the entry points to lives in the connection or the back end that made
+            // SAFETY: whatever the entry points to lives in the door or the back end that made
             // it, which stays in place until the entry's answer is seen.
             if unsafe { self.ring.submission().push(&entry) }.is_ok() {
                 return Ok(());

@@ -1,0 +1,58 @@
+//! What every way in has in common: an NBD connection, a guest's disk, a mounted file.
+//!
+//! A door turns what its client asks into requests of the engine and answers them when they are
+//! finished. It owns the memory that its entries on the ring point to, until they are answered.
+
+use std::io;
+
+use io_uring::squeue;
+use iofair_core::time::Instant;
+
+use super::ring::{Event, Ring, Target};
+use crate::engine::Engine;
+use crate::engine::op::{Op, Ops};
+use crate::front::nbd::session::Export;
+
+/// What a door needs of the reactor to go on.
+pub(super) struct Around<'a> {
+    pub(super) now: Instant,
+    pub(super) key: usize,
+    pub(super) engine: &'a mut Engine,
+    pub(super) exports: &'a [Export],
+    pub(super) ring: &'a mut Ring,
+}
+
+impl Around<'_> {
+    /// Queues an entry of this door; its answer comes to [`Door::on_ring`] with the same slot.
+    pub(super) fn push(&mut self, entry: squeue::Entry, slot: u8) -> io::Result<()> {
+        self.ring.push(entry, Target::Door { key: self.key as u32, slot })
+    }
+}
+
+/// How a door stands at the end of a turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Life {
+    /// It goes on.
+    On,
+    /// It is closed, nothing of it is inside, unsent or on the ring: it may be forgotten.
+    Over,
+}
+
+/// A way in.
+pub(super) trait Door: Send {
+    /// The ring answered an entry. [`Self::take_in`] comes next.
+    fn on_ring(&mut self, slot: u8, event: Event, around: &mut Around<'_>) -> io::Result<()>;
+    /// Turns what came in into requests, as far as it goes. `false`: there is more, but no room for
+    /// it; it is called again when something was answered.
+    fn take_in(&mut self, around: &mut Around<'_>) -> bool;
+    /// Takes a finished request, whose volume begins at `base` on the drive.
+    fn deliver(&mut self, op: Op, base: u64, ops: &mut Ops);
+    /// Sends what is answered, as far as it goes without waiting.
+    fn answer(&mut self, around: &mut Around<'_>) -> io::Result<()>;
+    /// The end of a turn in which something happened: asks the ring for more, or says that it is over.
+    fn settle(&mut self, around: &mut Around<'_>) -> io::Result<Life>;
+    /// Takes nothing in from now on; what is inside is still answered.
+    fn close(&mut self);
+    /// The volume that its client uses, once chosen.
+    fn volume(&self) -> Option<usize>;
+}
