@@ -36,9 +36,10 @@ docs: ## write the generated pages under docs/ anew
 	IOFAIR_BLESS=1 cargo test --locked -p iofair --test tidy generated_pages
 	IOFAIR_BLESS=1 cargo test --locked -p iofair-drive --test calibration
 
-bench: ## ratios against peers, measured in one run; writes docs/performance.md
+bench: ## ratios against peers, measured in one run; writes docs/performance.md, and its numbers into docs/policies.md
 	@scripts/setup bench
 	IOFAIR_BENCH_PAGE="$(CURDIR)/docs/performance.md" cargo bench --locked --workspace --bench '*'
+	IOFAIR_BLESS=1 cargo test --locked -p iofair --test tidy generated_pages
 
 reproduce: ## the published experiments, in virtual time; writes docs/reproduction.md
 	@scripts/setup demo

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use iofair_core::controller::{NAMED, Named};
 use iofair_core::params::{Kind, Values};
-use iofair_core::policy::{self, REGISTRY, Role, Row};
+use iofair_core::policy::{self, Claim, REGISTRY, Role, Row};
 use iofair_drive::profile;
 use iofair_lab::experiment::file::ClientFile;
 use serde::Serialize;
@@ -70,7 +70,34 @@ struct PolicyInfo {
     role: &'static str,
     shares_between_groups: bool,
     summary: &'static str,
+    promises: Vec<Said>,
+    needs: &'static str,
+    fails: Vec<Said>,
     parameters: Vec<ParameterInfo>,
+}
+
+/// What a policy is said to do, and the experiment that shows it ("": the rules of its manual page do).
+#[derive(Serialize)]
+struct Said {
+    says: &'static str,
+    shown_by: &'static str,
+}
+
+impl Said {
+    fn new(claim: &Claim) -> Self {
+        Self { says: claim.says, shown_by: claim.shown_by }
+    }
+    /// A line of a policy's page, with the command that shows it.
+    fn line(&self, head: &str) -> String {
+        let shown = match self.shown_by.split_once(' ') {
+            Some((experiment, stack)) => {
+                format!(" [iofair run experiments/{experiment}.toml {stack}]")
+            }
+            None if self.shown_by.is_empty() => String::new(),
+            None => format!(" [iofair run experiments/{}.toml]", self.shown_by),
+        };
+        format!("{head:10}{}{shown}\n", self.says)
+    }
 }
 
 #[derive(Serialize)]
@@ -104,6 +131,9 @@ impl PolicyInfo {
             role,
             shares_between_groups,
             summary: row.summary,
+            promises: row.judgement.promises.iter().map(Said::new).collect(),
+            needs: row.judgement.needs,
+            fails: row.judgement.fails.iter().map(Said::new).collect(),
             parameters: parameters.collect(),
         }
     }
@@ -114,6 +144,10 @@ impl PolicyInfo {
         if self.short != self.name {
             page += &format!("In a stack's name: {}\n", self.short);
         }
+        page.extend(self.promises.iter().map(|promise| promise.line("Promises:")));
+        page += &format!("{:10}{}\n", "Needs:", self.needs);
+        page.extend(self.fails.iter().map(|fails| fails.line("Fails:")));
+        page += &format!("{:10}docs/performance.md\n", "Costs:");
         if self.parameters.is_empty() {
             return page + "It has no parameter.\n";
         }

@@ -3,6 +3,8 @@
 
 #[path = "tidy/bench.rs"]
 mod bench;
+#[path = "tidy/comparison.rs"]
+mod comparison;
 #[path = "tidy/explain.rs"]
 mod explain;
 #[path = "tidy/files.rs"]

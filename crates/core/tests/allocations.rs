@@ -9,7 +9,7 @@ mod stacks;
 use std::alloc::System;
 
 use iofair_core::controller::Stack;
-use iofair_core::policy::{Build, Context, Policy, Role, Row};
+use iofair_core::policy::{Build, Context, Judgement, Policy, Role, Row};
 use iofair_core::request::RequestId;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -86,6 +86,7 @@ static HOARDER: Row = Row {
     file: "none",
     parameters: &[],
     overrides: &[],
+    judgement: Judgement::NONE,
     build: |_: &Build<'_>| Box::new(Hoarder { all: Vec::new(), given: 0 }),
 };
 

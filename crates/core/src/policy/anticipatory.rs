@@ -39,7 +39,7 @@
 //! *Parameters* as named. Flash is waited for like a disk: the test for it was compiled out in 2.6.32.
 //!
 //! *Source*: Iyer and Druschel, "Anticipatory scheduling: a disk scheduling framework to overcome deceptive
-//! idleness in synchronous I/O", SOSP 2001, for the idea; all of the above from Linux 2.6.32,
+//! idleness in synchronous I/O", SOSP 2001, for the idea; all of the above is stated by Linux 2.6.32,
 //! `block/as-iosched.c` and `Documentation/block/as-iosched.txt`. Times of that file are in ticks; ours are
 //! those at 1000 ticks a second (`antic_expire` is HZ/150, the first number of writes an eighth of a second
 //! in ticks by ten: 12).
@@ -49,11 +49,11 @@
 //! tuning takes the batch's end for 500 ms later than it was, so that the number rather grows; only if
 //! the drive was empty when the turn changed is the time measured as described.
 //!
-//! *Where we differ*: a client is a process, and one that is removed has exited. A request that goes out is at
-//! the drive, there is no list in between. Buffered writes, which have as many requests of their own as all others
-//! have, may use half of the tags. Two requests of the same kind and first sector both wait (the
-//! original sends the first when the second comes). When a gap between two queued requests closes and
-//! one of them was next, the whole is compared with its upper neighbour. A waited-for process gets no tag
+//! *Our choice*, where we differ: a client is a process, and one that is removed has exited. A request that
+//! goes out is at the drive, there is no list in between. Buffered writes, which have as many requests of
+//! their own as all others have, may use half of the tags. Two requests of the same kind and first sector both
+//! wait (the original sends the first when the second comes). When a gap between two queued requests closes
+//! and one of them was next, the whole is compared with its upper neighbour. A waited-for process gets no tag
 //! beyond the limit.
 
 #[cfg(test)]
@@ -61,7 +61,7 @@ mod tests;
 
 use alloc::boxed::Box;
 
-use super::{Build, Context, Gauges, Policy, Role, Row, TagClass};
+use super::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row, TagClass};
 use crate::group::Change;
 use crate::params::Parameter;
 use crate::parts::anticipatory::{AnticipatoryQueue, AnticipatoryRules, Kind, Shared};
@@ -79,6 +79,26 @@ pub static ROW: Row = Row {
     file: "anticipatory.rs",
     parameters: PARAMETERS,
     overrides: &[],
+    judgement: Judgement {
+        promises: &[Claim {
+            says: "A process that reads on nearby is waited for and served on without a seek in \
+                between.",
+            shown_by: "io-controller-2009/every-scheduler",
+        }],
+        needs: "A head that moves, and readers that come back within `antic_expire`.",
+        fails: &[
+            Claim {
+                says: "On flash it waits as on a disk: of five random readers one gets 22 MB/s and \
+                    the other four 0.3 together, 22 of 106 MB/s in all.",
+                shown_by: "article-2018/figure-3 --stack none-anticipatory",
+            },
+            Claim {
+                says: "It knows no shares: a random reader beside eight sequential ones gets 13 \
+                    KiB/s where a group of equal weight gets 209.",
+                shown_by: "io-controller-2009/every-scheduler",
+            },
+        ],
+    },
     build,
 };
 

@@ -44,7 +44,7 @@ mod tests;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::{Build, Context, Gauges, Policy, Role, Row};
+use super::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row};
 use crate::contract::Limits;
 use crate::group::{Change, ClientId};
 use crate::params::{Kind, Parameter};
@@ -63,6 +63,26 @@ pub static ROW: Row = Row {
     file: "io_throttle.rs",
     parameters: PARAMETERS,
     overrides: &[],
+    judgement: Judgement {
+        promises: &[Claim {
+            says: "Nobody gets more than a limit, and nothing piles up: who is too fast sleeps where \
+                it submits.",
+            shown_by: "article-2018/figure-1 --stack iothrottle-none",
+        }],
+        needs: "Limits. Minimums only follow if the limits of all are within what the drive does in \
+            its worst mix.",
+        fails: &[
+            Claim {
+                says: "Sleeps end on a tick, so small requests stay far below the limit: five random \
+                    readers get 39 of the 67 MB/s allowed.",
+                shown_by: "article-2018/figure-3 --stack iothrottle-none",
+            },
+            Claim {
+                says: "What one leaves nobody else gets: 64 of 510 MB/s.",
+                shown_by: "article-2018/figure-1 --stack iothrottle-none",
+            },
+        ],
+    },
     build,
 };
 

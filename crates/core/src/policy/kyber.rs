@@ -10,8 +10,8 @@
 //! one that has a request and a token, in turns. All others than reads and synchronous writes may use only
 //! three quarters of the tags.
 //!
-//! *Tokens.* At most 256, 128, 64 and 16, at least 1; those of the fourth never change. Each answer is counted in
-//! eight buckets, a quarter of the target wide (`read_lat`, `write_lat`; 5 s for discards), twice: with the
+//! *Tokens.* At most 256, 128, 64 and 16, at least 1; those of the fourth never change. Each answer is counted
+//! in eight buckets, a quarter of the target wide (`read_lat`, `write_lat`; 5 s for discards), twice: with the
 //! time in the queue, and the drive's time alone. 100 ms after the first answer since the last time:
 //!
 //! ```text
@@ -23,15 +23,15 @@
 //! A percentile is taken from 500 samples, or fewer after a second, and uses them up. A domain that
 //! cannot tell `q` when there is congestion uses the last one that it knew, once.
 //!
-//! *Source*: Linux 7.0, `block/kyber-iosched.c` (Omar Sandoval; these rules since 4.20). Stated there: all of the
-//! above. An oddity kept: the second runs for both percentiles of a domain, and the drive's is taken first and
-//! starts it anew; so with fewer than 500 samples `q` is rarely told unless the domain has fallen silent.
+//! *Source*: Linux 7.0, `block/kyber-iosched.c` (Omar Sandoval; these rules since 4.20). Stated there: all of
+//! the above. An oddity kept: the second runs for both percentiles of a domain, and the drive's is taken first
+//! and starts it anew; so with fewer than 500 samples `q` is rarely told unless the domain has fallen silent.
 //!
-//! *Where we differ*: the kernel keeps a software queue a processor and empties them one by one; here it is one.
-//! As there, a request merges with one of the last eight of its domain that were not yet moved on to the drive's
-//! queue, which happens to all of them when a token is free. If tokens are taken away while all are in use,
-//! none is free until enough are back (the kernel's bitmap forgets those above its new end). Flushes never
-//! come here.
+//! *Our choice*, where we differ: the kernel keeps a software queue a processor and empties them one by one;
+//! here it is one. As there, a request merges with one of the last eight of its domain that were not yet moved
+//! on to the drive's queue, which happens to all of them when a token is free. If tokens are taken away while
+//! all are in use, none is free until enough are back (the kernel's bitmap forgets those above its new end).
+//! Flushes never come here.
 
 mod latency;
 #[cfg(test)]
@@ -40,7 +40,7 @@ mod tests;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::{Build, Context, Gauges, Policy, Role, Row, TagClass};
+use super::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row, TagClass};
 use crate::params::Parameter;
 use crate::parts::fifo::Fifo;
 use crate::request::{Operation, RequestId, Requests};
@@ -57,6 +57,25 @@ pub static ROW: Row = Row {
     file: "kyber.rs",
     parameters: PARAMETERS,
     overrides: &[],
+    judgement: Judgement {
+        promises: &[Claim {
+            says: "Reads and writes near a latency target each, by taking tokens from whoever can \
+                wait; at no loss of throughput.",
+            shown_by: "suite/throughput-sync",
+        }],
+        needs: "A drive that many requests reach at once, and writes as the cause of slow reads.",
+        fails: &[
+            Claim {
+                says: "All reads are one domain: a random reader beside four sequential ones gets \
+                    1.4 of 22.5 MB/s, as with `none`.",
+                shown_by: "article-2018/figure-1 --stack none-kyber",
+            },
+            Claim {
+                says: "Beside buffered writers the mean read takes 5.4 ms; its target is 2.",
+                shown_by: "article-2018/figure-1 --stack none-kyber",
+            },
+        ],
+    },
     build,
 };
 

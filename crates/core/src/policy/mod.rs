@@ -174,6 +174,30 @@ pub struct Build<'a> {
     pub groups: bool,
 }
 
+/// What is to be known of a policy before it is chosen. What it costs is measured, not written here.
+pub struct Judgement {
+    /// What it promises.
+    pub promises: &'static [Claim],
+    /// What it takes to keep that.
+    pub needs: &'static str,
+    /// Where it fails.
+    pub fails: &'static [Claim],
+}
+
+impl Judgement {
+    /// Of a policy that is in no table.
+    pub const NONE: Self = Self { promises: &[], needs: "", fails: &[] };
+}
+
+/// A sentence about a policy, and how to see that it is true.
+pub struct Claim {
+    /// The sentence.
+    pub says: &'static str,
+    /// An experiment (its file below `experiments/`, without `.toml`), followed by ` --stack NAME` if
+    /// the file does not run the policy by itself. Empty: it follows from the rules on the manual page.
+    pub shown_by: &'static str,
+}
+
 /// A row of the table of policies.
 pub struct Row {
     /// Its name in the literature.
@@ -190,6 +214,8 @@ pub struct Row {
     pub parameters: &'static [Parameter],
     /// Defaults in which a variant differs from `parameters`.
     pub overrides: &'static [(&'static str, u64)],
+    /// What to expect of it.
+    pub judgement: Judgement,
     /// Makes one.
     pub build: fn(&Build<'_>) -> Box<dyn Policy + Send>,
 }

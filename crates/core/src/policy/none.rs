@@ -1,12 +1,12 @@
 //! `none`: first come, first served.
 //!
-//! No scheduler at all: requests go to the drive in the order of their submission, as many as it
-//! takes, and the drive picks its own order among them (the kernel's `none`). Merging
-//! happens only in the plug.
+//! No scheduler at all: requests go to the drive in the order of their submission, as many as it takes, and
+//! the drive picks its own order among them. Merging happens only in the plug. All of this is stated by the
+//! source: the kernel's `none` (Linux 7.0, `block/blk-mq.c`).
 
 use alloc::boxed::Box;
 
-use super::{Build, Context, Gauges, Policy, Role, Row};
+use super::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row};
 use crate::parts::fifo::Fifo;
 use crate::request::RequestId;
 
@@ -19,6 +19,19 @@ pub static ROW: Row = Row {
     file: "none.rs",
     parameters: &[],
     overrides: &[],
+    judgement: Judgement {
+        promises: &[Claim {
+            says: "Nothing to anybody; every request is at the drive at once, and the drive does what \
+                it can.",
+            shown_by: "survey-2019/no-control",
+        }],
+        needs: "A drive that is fair by itself, or clients that are never greedy together.",
+        fails: &[Claim {
+            says: "A random reader beside 15 sequential ones gets 0.15 of the 22.5 MB/s that it \
+                    gets alone.",
+            shown_by: "survey-2019/no-control",
+        }],
+    },
     build,
 };
 

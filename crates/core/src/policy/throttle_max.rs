@@ -28,7 +28,8 @@
 //! at once. `burst`: not blk-throttle but token buckets of our own, exact to the nanosecond: that much
 //! time's worth of the rate may be saved up, everything else is spaced evenly.
 //!
-//! *Source.* Linux `block/blk-throttle.c`, 4.18 (RHEL 8) and 7.0. *Where we differ*: the
+//! *Source.* Linux `block/blk-throttle.c`, 4.18 (RHEL 8) and 7.0; stated there: all of the above. *Our
+//! choice*, where we differ: the
 //! root group may have a ceiling too; requests that pass the top leave in the order of their release,
 //! not reads first; the kernel pauses after 32 requests of one level to let others have the lock, which
 //! changes no order and is left out; where the kernel asks at each slice whether a request fits its
@@ -40,7 +41,7 @@ mod tests;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::{Build, Context, Gauges, Policy, Role, Row};
+use super::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row};
 use crate::contract::Limits;
 use crate::group::{Change, GroupId, Groups};
 use crate::params::{Kind, Parameter};
@@ -59,6 +60,19 @@ pub static ROW: Row = Row {
     file: "throttle_max.rs",
     parameters: PARAMETERS,
     overrides: &[],
+    judgement: Judgement {
+        promises: &[Claim {
+            says: "Nobody gets more than a ceiling.",
+            shown_by: "article-2018/figure-1",
+        }],
+        needs: "Ceilings. Minimums only follow if the ceilings of all are within what the drive does \
+            in its worst mix.",
+        fails: &[Claim {
+            says: "What one leaves nobody else gets: 67 of 510 MB/s with five of ten clients \
+                    active.",
+            shown_by: "article-2018/figure-1",
+        }],
+    },
     build,
 };
 

@@ -1,8 +1,8 @@
 //! `wbt`: writeback throttling; buffered writes go no deeper than reads can stand.
 //!
-//! *Idea.* The flusher writes as much at once as the drive takes, and a read that comes then waits behind all of it.
-//! So writeback may have only so many requests at the drive, and fewer as soon as even the fastest read of a
-//! while took too long (after CoDel, which drops packets by the smallest delay of a window).
+//! *Idea.* The flusher writes as much at once as the drive takes, and a read that comes then waits behind all
+//! of it. So writeback may have only so many requests at the drive, and fewer as soon as even the fastest read
+//! of a while took too long (after CoDel, which drops packets by the smallest delay of a window).
 //!
 //! *Window.* 100 ms, or `100 ms / sqrt(step + 1)` at `step > 0`; it begins with a write that is let go and
 //! is followed by another while writes are in flight or `step` is not 0. At its end:
@@ -25,26 +25,27 @@
 //! background = (depth + 3) / 4    others if a read was sent or answered within 100 ms; discards
 //! ```
 //!
-//! Writes and discards are counted apart. A write that finds the limit reached waits, and so does one that finds
-//! others waiting. Those that wait are let go, up to the limit, when none is left in flight, or so many answers
-//! have come that `background / 2` fit below `normal` again (discards: below `background`), and at each step up.
-//! With a write cache in the drive, and no writers waiting, only when none is left.
+//! Writes and discards are counted apart. A write that finds the limit reached waits, and so does one that
+//! finds others waiting. Those that wait are let go, up to the limit, when none is left in flight, or so many
+//! answers have come that `background / 2` fit below `normal` again (discards: below `background`), and at
+//! each step up. With a write cache in the drive, and no writers waiting, only when none is left.
 //!
-//! *Parameters.* `min_lat`: the target; 2 ms on flash, 75 ms with a moving head. `dirty_wait`: the kernel
-//! asks whether a writer was made to wait for the page cache within the last second (`balance_dirty_pages`). The
+//! *Parameters.* `min_lat`: the target; 2 ms on flash, 75 ms with a moving head. `dirty_wait`: the kernel asks
+//! whether a writer was made to wait for the page cache within the last second (`balance_dirty_pages`). The
 //! engine does not see that; on, which it is, means always when a write came within the last second, as with
-//! anybody who writes more than the drive takes; off means never. `write_cache`: has the drive one? `sync_writes`:
-//! are synchronous writes held too? The kernel holds those of an fsync and never direct ones; here both carry
-//! the same flag, so it is off.
+//! anybody who writes more than the drive takes; off means never. `write_cache`: has the drive one?
+//! `sync_writes`: are synchronous writes held too? The kernel holds those of an fsync and never direct ones;
+//! here both carry the same flag, so it is off.
 //!
-//! *Source*: Linux, `block/blk-wbt.c` and `block/blk-rq-qos.c` (Jens Axboe, 4.10; read as of 2025, 7.0). Stated there: all
-//! of the above but what is said of the parameters. BFQ switches it off.
+//! *Source*: Linux, `block/blk-wbt.c` and `block/blk-rq-qos.c` (Jens Axboe, 4.10; read as of 2025, 7.0).
+//! Stated there: all of the above but what is said of the parameters. BFQ switches it off.
 //!
-//! *Where we differ*: kswapd's writes are as others; "background" writeback (the flusher's, above its threshold) is
-//! not known from other writeback, so without `dirty_wait` it may have `normal`. The read that is
-//! watched on its way is the first let through since the last one was answered, not the first at the drive;
-//! its time counts from the drive. Requests are counted before they merge, those of the kernel after. A drive
-//! of depth 2 can step up to a depth of 1 and never back, as there, but an idle one is not watched for ever.
+//! *Our choice*, where we differ: kswapd's writes are as others; "background" writeback (the flusher's, above
+//! its threshold) is not known from other writeback, so without `dirty_wait` it may have `normal`. The read
+//! that is watched on its way is the first let through since the last one was answered, not the first at the
+//! drive; its time counts from the drive. Requests are counted before they merge, those of the kernel after. A
+//! drive of depth 2 can step up to a depth of 1 and never back, as there, but an idle one is not watched for
+//! ever.
 
 mod depth;
 #[cfg(test)]
@@ -53,7 +54,7 @@ mod tests;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::{Build, Context, DriveFacts, Gauges, Policy, Role, Row};
+use super::{Build, Claim, Context, DriveFacts, Gauges, Judgement, Policy, Role, Row};
 use crate::params::Parameter;
 use crate::parts::fifo::Fifo;
 use crate::request::{Flags, Operation, Request, RequestId, Requests};
@@ -70,6 +71,19 @@ pub static ROW: Row = Row {
     file: "wbt.rs",
     parameters: PARAMETERS,
     overrides: &[],
+    judgement: Judgement {
+        promises: &[Claim {
+            says: "Beside buffered writers even the fastest read of a while takes no longer than \
+                `min_lat`.",
+            shown_by: "article-2018/figure-1 --stack wbt-none",
+        }],
+        needs: "Buffered writes; a drive whose reads tell how busy it is.",
+        fails: &[Claim {
+            says: "Nothing else is held: beside 15 readers, or 15 writers that wait for their \
+                    data, a random reader is as slow as with `none`.",
+            shown_by: "comparison-2019/plextor --stack wbt-none",
+        }],
+    },
     build,
 };
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use iofair_core::params::Values;
-use iofair_core::policy::{Build, Context, Policy, Role, Row, find};
+use iofair_core::policy::{Build, Context, Judgement, Policy, Role, Row, find};
 use iofair_core::request::{Operation, RequestId};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
@@ -56,6 +56,7 @@ const fn row(name: &'static str, build: fn(&Build<'_>) -> Box<dyn Policy + Send>
         file: "none",
         parameters: &[],
         overrides: &[],
+        judgement: Judgement::NONE,
         build,
     }
 }

@@ -66,9 +66,9 @@
 //! **Source.** Checconi and Valente, "High throughput disk scheduling with fair bandwidth
 //! distribution" (2010); Valente and Avanzini, "Evolution of the BFQ storage-I/O scheduler" (2015);
 //! Linux `block/bfq-iosched.c` and `Documentation/block/bfq-iosched.rst`; for 4.20 as d0edc2473be9 and
-//! what belongs to it also are in the stable series 4.19.
+//! what belongs to it also are in the stable series 4.19. *Stated there*: all of the above.
 //!
-//! **Where we differ.** Times are nanoseconds, not ticks. The budget counts as known after eleven
+//! **Our choice**, where we differ. Times are nanoseconds, not ticks. The budget counts as known after eleven
 //! slots (the kernel's average of 194 on a scale of 256). A search for somebody to inject looks at 32
 //! queues, not at all. Think time is taken whenever a queue has nothing outstanding, waited for or not.
 //! A changed class counts at once for a queue that waits, and at the end of its slot for one in
@@ -94,7 +94,7 @@ mod tests;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::{Build, Context, Gauges, Policy, Role, Row, TagClass};
+use super::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row, TagClass};
 use crate::group::{Change, GroupId};
 use crate::parts::positions::Positions;
 use crate::parts::sorted_fifo::Sorted;
@@ -114,6 +114,38 @@ pub static ROW: Row = Row {
     file: "bfq/mod.rs",
     parameters: settings::PARAMETERS,
     overrides: &[],
+    judgement: Judgement {
+        promises: &[
+            Claim {
+                says: "A part of the service by weight for every group: a random reader with 300 of \
+                    700 of the weights gets 10.6 of 22.5 MB/s beside four sequential ones.",
+                shown_by: "article-2018/figure-1",
+            },
+            Claim {
+                says: "Nearly the latency of the idle drive for a client of the real-time class: \
+                    0.18 ms beside 15 readers.",
+                shown_by: "comparison-2019/plextor",
+            },
+        ],
+        needs: "Weights; to know what the drive does at its peak (`peak_rate`, or some seconds of \
+            work). Rates in MB/s need admission as well (`complete`).",
+        fails: &[
+            Claim {
+                says: "Injection costs shares: two readers of 1 MiB with weights 1000 and 100 get \
+                    2.6 : 1 in the mean of three seeds, with `bfq-4.18` 9.2 : 1.",
+                shown_by: "suite/fairness",
+            },
+            Claim {
+                says: "One queue at a time leaves much of an NVMe drive unused: 60 % of what eight \
+                    readers get from it without control.",
+                shown_by: "mails-2019/samsung-970-pro",
+            },
+            Claim {
+                says: "Beside buffered writers the same reader gets 3 MB/s, with `bfq-4.18` 17.",
+                shown_by: "article-2018/figure-1",
+            },
+        ],
+    },
     build,
 };
 
@@ -126,6 +158,26 @@ pub static ROW_4_20: Row = Row {
     file: "bfq/mod.rs",
     parameters: settings::PARAMETERS,
     overrides: settings::OVERRIDES_4_20,
+    judgement: Judgement {
+        promises: &[Claim {
+            says: "As `bfq-4.18`, and seeky readers no longer empty the drive: others are injected \
+                while one is waited for.",
+            shown_by: "article-2018/figure-3",
+        }],
+        needs: "As `bfq`; flash that queues commands.",
+        fails: &[
+            Claim {
+                says: "Only seeky queues are filled up: a sequential reader and four random ones \
+                    get 224 MB/s together, without control 431.",
+                shown_by: "article-2018/figure-3",
+            },
+            Claim {
+                says: "A weight is a part, not a rate: beside nine interferers the target gets 3.5 \
+                    of the 10 MB/s meant for it.",
+                shown_by: "article-2018/figure-4a",
+            },
+        ],
+    },
     build,
 };
 
@@ -138,6 +190,25 @@ pub static ROW_4_18: Row = Row {
     file: "bfq/mod.rs",
     parameters: settings::PARAMETERS,
     overrides: settings::OVERRIDES_4_18,
+    judgement: Judgement {
+        promises: &[Claim {
+            says: "Shares of sequential readers as their weights, 9.2 : 1 for 10 : 1.",
+            shown_by: "suite/fairness",
+        }],
+        needs: "As `bfq`; clients that read in order, or equal weights.",
+        fails: &[
+            Claim {
+                says: "Where weights differ it waits for each queue with an empty drive: five \
+                    random readers get 22 of 106 MB/s.",
+                shown_by: "article-2018/figure-3",
+            },
+            Claim {
+                says: "A weight is a part, not a rate: beside nine interferers the target gets 4.3 \
+                    of the 10 MB/s meant for it.",
+                shown_by: "article-2018/figure-4a",
+            },
+        ],
+    },
     build,
 };
 

@@ -40,10 +40,10 @@
 //! is `low_latency = false` and `queue_merge = false`.
 //!
 //! **Source.** Linux 2.6.32 `block/cfq-iosched.c`; `Documentation/block/cfq-iosched.txt`; the IO controller
-//! V10 (September 2009) for what it did. From memory, not from a text: that 2.6.31 jumps to a close queue
-//! only once before its turn.
+//! V10 (September 2009) for what it did. *Stated there*: all of the above. From memory, not from a text:
+//! that 2.6.31 jumps to a close queue only once before its turn.
 //!
-//! **Where we differ.** Times are nanoseconds, not ticks. Requests come as they come, so a small request of
+//! **Our choice**, where we differ. Times are nanoseconds, not ticks. Requests come as they come, so a small request of
 //! a waited-for queue goes out at once and not when its submitter unplugs. Think time is taken of
 //! synchronous requests only, and of a queue, not a process, while processes share one. Requests go to the
 //! drive one by one; there is no dispatch list to be sorted. A queue that its processes left is not waited
@@ -65,7 +65,7 @@ mod tests;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::{Build, Context, Gauges, Policy, Role, Row, TagClass};
+use super::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row, TagClass};
 use crate::group::Change;
 use crate::parts::backlog::Head;
 use crate::parts::hw_tag::HwTag;
@@ -89,6 +89,33 @@ pub static ROW: Row = Row {
     file: "cfq/mod.rs",
     parameters: settings::PARAMETERS,
     overrides: &[],
+    judgement: Judgement {
+        promises: &[
+            Claim {
+                says: "Each process a slice of the disk's time: sixteen sequential readers still \
+                    get 82 % of what one gets.",
+                shown_by: "io-controller-2009/cfq-sequential-readers",
+            },
+            Claim { says: "Its ioprio says how long the slice is.", shown_by: "" },
+        ],
+        needs: "A head that moves, and clients that read in order.",
+        fails: &[
+            Claim {
+                says: "Who seeks sends one request a round: a random reader beside 16 sequential \
+                    ones gets 29 of 473 KiB/s and waits for up to 1.8 s.",
+                shown_by: "io-controller-2009/test-2",
+            },
+            Claim {
+                says: "On flash it waits as well: five random readers get 24 of 106 MB/s.",
+                shown_by: "article-2018/figure-3 --stack none-cfq",
+            },
+            Claim {
+                says: "A writer that waits for another process's journal commit gets 0.06 MB/s, \
+                    with `noop` 1.0.",
+                shown_by: "mails-2019/journal",
+            },
+        ],
+    },
     build,
 };
 

@@ -78,7 +78,7 @@ mod turn;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::{Build, Context, Gauges, Policy, Role, Row};
+use super::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row};
 use crate::group::Change;
 use crate::request::RequestId;
 use crate::time::Instant;
@@ -104,6 +104,26 @@ pub static ROW_NOOP: Row = Row {
     file: "fair/mod.rs",
     parameters: &settings::NOOP,
     overrides: &[],
+    judgement: Judgement {
+        promises: &[Claim {
+            says: "Each group its part of the drive's time by weight: a random reader with 300 of \
+                700 of the weights gets 9.4 of 22.5 MB/s beside four sequential ones.",
+            shown_by: "article-2018/figure-1 --stack prop-fair-noop",
+        }],
+        needs: "A head that moves; weights; one stream in a group.",
+        fails: &[
+            Claim {
+                says: "Readers of one group seek against each other: 16 sequential ones get 0.3 \
+                    MB/s together, with `fair-cfq` 9.6.",
+                shown_by: "io-controller-2009/test-3 --stack prop-fair-noop",
+            },
+            Claim {
+                says: "Tags are not shared by group: beside four buffered writers a random reader \
+                    gets 0.02 MB/s, less than with `none`.",
+                shown_by: "article-2018/figure-1 --stack prop-fair-noop",
+            },
+        ],
+    },
     build: build::<Noop>,
 };
 
@@ -116,6 +136,32 @@ pub static ROW_DEADLINE: Row = Row {
     file: "fair/mod.rs",
     parameters: &settings::DEADLINE,
     overrides: &[],
+    judgement: Judgement {
+        promises: &[Claim {
+            says: "Each group its part of the drive's time by weight: a random reader with 300 of \
+                700 of the weights gets 9.4 of 22.5 MB/s beside four sequential ones.",
+            shown_by: "article-2018/figure-1 --stack prop-fair-deadline",
+        }],
+        needs: "A head that moves; weights; one stream in a group.",
+        fails: &[
+            Claim {
+                says: "Readers of one group seek against each other: 16 sequential ones get 0.3 \
+                    MB/s together, with `fair-cfq` 9.6.",
+                shown_by: "io-controller-2009/test-3 --stack prop-fair-deadline",
+            },
+            Claim {
+                says: "What the drive still holds of one group is served in the other's time: \
+                    guests that write with weights 1000 and 500 get 1.4 : 1; 2.1 : 1 with \
+                    `fairness`.",
+                shown_by: "io-controller-2009/test-4",
+            },
+            Claim {
+                says: "Tags are not shared by group: beside four buffered writers a random reader \
+                    gets 0.02 MB/s, less than with `none`.",
+                shown_by: "article-2018/figure-1 --stack prop-fair-deadline",
+            },
+        ],
+    },
     build: build::<Deadline>,
 };
 
@@ -128,6 +174,26 @@ pub static ROW_ANTICIPATORY: Row = Row {
     file: "fair/mod.rs",
     parameters: &settings::ANTICIPATORY,
     overrides: &[],
+    judgement: Judgement {
+        promises: &[Claim {
+            says: "Each group its part of the drive's time by weight, and readers of a group are \
+                served one after the other: eight read 11.6 MB/s together, with `fair-noop` \
+                0.35.",
+            shown_by: "io-controller-2009/every-scheduler",
+        }],
+        needs: "A head that moves; weights.",
+        fails: &[
+            Claim {
+                says: "Waiting empties flash: five random readers get 22 of 106 MB/s.",
+                shown_by: "article-2018/figure-3 --stack prop-fair-anticipatory",
+            },
+            Claim {
+                says: "Tags are not shared by group: beside four buffered writers a random reader \
+                    gets 0.02 MB/s, less than with `none`.",
+                shown_by: "article-2018/figure-1 --stack prop-fair-anticipatory",
+            },
+        ],
+    },
     build: build::<Anticipatory>,
 };
 
@@ -140,6 +206,30 @@ pub static ROW_CFQ: Row = Row {
     file: "fair/mod.rs",
     parameters: &settings::CFQ,
     overrides: &[],
+    judgement: Judgement {
+        promises: &[Claim {
+            says: "Each group its part of the disk's time by weight, 2 : 1 whether one reader or \
+                sixteen are in the other; flat it is `cfq`.",
+            shown_by: "io-controller-2009/test-3",
+        }],
+        needs: "A head that moves; weights.",
+        fails: &[
+            Claim {
+                says: "Buffered writers with weights 2 : 1 get the same: the flusher does not keep \
+                    the heavier queue filled.",
+                shown_by: "io-controller-2009/test-5",
+            },
+            Claim {
+                says: "Waiting empties flash: five random readers get 22 of 106 MB/s.",
+                shown_by: "article-2018/figure-3 --stack prop-fair-cfq",
+            },
+            Claim {
+                says: "Tags are not shared by group: beside four buffered writers a random reader \
+                    gets 0.02 MB/s, less than with `none`.",
+                shown_by: "article-2018/figure-1 --stack prop-fair-cfq",
+            },
+        ],
+    },
     build: build::<Cfq>,
 };
 

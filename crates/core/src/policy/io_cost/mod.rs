@@ -33,7 +33,8 @@
 //!
 //! *Source.* Linux 7.0 `block/blk-iocost.c`, `Documentation/admin-guide/cgroup-v2.rst`; Heo et al.,
 //! "IOCost: Block IO Control for Containers in Datacenters", ASPLOS 2022. The rule that no answer at
-//! all leaves the level as it is comes from a patch of 2026 by Jialin Wang. *Where we differ*:
+//! all leaves the level as it is comes from a patch of 2026 by Jialin Wang. Stated there: all of the
+//! above. *Our choice*, where we differ:
 //! - A group may have requests of its own beside groups inside: they count as one more group inside,
 //!   of weight 100. (The kernel forbids that, and lets pass what does it anyway.) The root group's
 //!   own requests pass freely, as in the kernel.
@@ -63,7 +64,7 @@ mod vrate;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::{Build, Context, Gauges, Policy, Role, Row};
+use super::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row};
 use crate::contract::WEIGHT_DEFAULT;
 use crate::group::{Change, GroupId};
 use crate::parts::fifo::Fifo;
@@ -87,6 +88,26 @@ pub static ROW: Row = Row {
     file: "io_cost/mod.rs",
     parameters: settings::PARAMETERS,
     overrides: &[],
+    judgement: Judgement {
+        promises: &[Claim {
+            says: "Device time by weight, what is unused lent, as much at once as the drive's latency \
+                allows.",
+            shown_by: "mails-2019/io-cost",
+        }],
+        needs: "A cost model and latency targets that fit the drive (`rpct`, `rlat` and so on).",
+        fails: &[
+            Claim {
+                says: "A target that is too easy does nothing and one that is too hard stops the \
+                    drive: 510 MB/s in all at 10 ms, 10 MB/s at 1 ms.",
+                shown_by: "mails-2019/io-cost",
+            },
+            Claim {
+                says: "Without targets only waits for tags count: readers of weights 1000 and 100 get \
+                    the same.",
+                shown_by: "suite/fairness",
+            },
+        ],
+    },
     build,
 };
 

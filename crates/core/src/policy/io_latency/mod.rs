@@ -37,11 +37,12 @@
 //! the window and all of these to be good; any group with a target that misses it is a reason for a step
 //! down, and one with a lower target than the culprit's needs not wait 500 ms.
 //!
-//! *Source.* Linux `block/blk-iolatency.c`, 7.0 and RHEL's 4.18, and the delays of `block/blk-cgroup.c`;
-//! J. Bacik's patches of July 2018. *Where we differ*: `qd` is the drive's depth, as in 4.18, where 7.0
-//! takes `nr_requests`; the return to user space, where clients sleep, is taken to be the answer, and whoever sends
-//! asynchronous writes is taken for a flusher, which never returns there; requests that merge with one
-//! before them pass here first, while the kernel merges before it throttles.
+//! *Source.* Linux `block/blk-iolatency.c`, 7.0 and RHEL's 4.18, and the delays of `block/blk-cgroup.c`; J.
+//! Bacik's patches of July 2018. Stated there: all of the above. *Our choice*, where we differ: `qd` is the
+//! drive's depth, as in 4.18, where 7.0 takes `nr_requests`; the return to user space, where clients sleep, is
+//! taken to be the answer, and whoever sends asynchronous writes is taken for a flusher, which never returns
+//! there; requests that merge with one before them pass here first, while the kernel merges before it
+//! throttles.
 
 mod delay;
 mod level;
@@ -51,7 +52,7 @@ mod tests;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::{Build, Context, Gauges, Policy, Role, Row};
+use super::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row};
 use crate::group::{Change, GroupId};
 use crate::params::Parameter;
 use crate::parts::fifo::Fifo;
@@ -70,6 +71,28 @@ pub static ROW: Row = Row {
     file: "io_latency/mod.rs",
     parameters: PARAMETERS,
     overrides: &[],
+    judgement: Judgement {
+        promises: &[Claim {
+            says: "A latency for a group, at the cost of siblings with a higher target or none: on \
+                a disk a random reader beside 15 sequential ones waits 215 ms in the mean of ten \
+                seconds, with `none` 337.",
+            shown_by: "comparison-2019/hitachi",
+        }],
+        needs: "Targets near what the drive can do; load that lasts: a step takes half a second or \
+            more.",
+        fails: &[
+            Claim {
+                says: "In two seconds it does not act yet: a random reader beside 15 sequential \
+                    ones waits 27.5 ms for each answer, as with `none`.",
+                shown_by: "comparison-2019/plextor",
+            },
+            Claim {
+                says: "It promises no bandwidth, and siblings of the same target are not kept \
+                    apart.",
+                shown_by: "",
+            },
+        ],
+    },
     build,
 };
 

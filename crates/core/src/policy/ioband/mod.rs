@@ -63,7 +63,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use super::{Build, Context, Gauges, Policy, Role, Row};
+use super::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row};
 use crate::group::{Change, ClientId, GroupId};
 use crate::params::Parameter;
 use crate::parts::fifo::Fifo;
@@ -82,6 +82,25 @@ pub static ROW: Row = Row {
     file: "ioband/mod.rs",
     parameters: PARAMETERS,
     overrides: &[],
+    judgement: Judgement {
+        promises: &[Claim {
+            says: "Bandwidth by weight above any scheduler, and nobody is waited for.",
+            shown_by: "io-controller-2009/test-3 --stack ioband-cfq",
+        }],
+        needs: "Groups that always have many requests waiting, as many clients or deep queues make.",
+        fails: &[
+            Claim {
+                says: "One reader at a time has nothing waiting, so others run ahead: one of weight \
+                    1000 gets 2 MB/s beside 16 of weight 500, which get 18.",
+                shown_by: "io-controller-2009/test-3 --stack ioband-cfq",
+            },
+            Claim {
+                says: "A random reader beside four sequential ones gets 1.4 of 22.5 MB/s, as with \
+                    `none`.",
+                shown_by: "article-2018/figure-1 --stack ioband-none",
+            },
+        ],
+    },
     build,
 };
 
@@ -94,6 +113,25 @@ pub static ROW_RANGE: Row = Row {
     file: "ioband/mod.rs",
     parameters: PARAMETERS,
     overrides: &[("range_bw", 1)],
+    judgement: Judgement {
+        promises: &[Claim {
+            says: "A minimum and a maximum a second; the maximum holds for readers.",
+            shown_by: "article-2018/figure-1 --stack rangebw-none",
+        }],
+        needs: "More than `io_limit` requests below, and no flusher.",
+        fails: &[
+            Claim {
+                says: "A maximum does not bind the flusher: four buffered writers with 15 MB/s each \
+                    write 380.",
+                shown_by: "article-2018/figure-1 --stack rangebw-none",
+            },
+            Claim {
+                says: "A minimum shows only while `io_limit` (192) requests are below or turns are \
+                    over; a few readers of one request each never get that far.",
+                shown_by: "",
+            },
+        ],
+    },
     build,
 };
 

@@ -54,7 +54,7 @@ mod tests;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::{Build, Context, Gauges, Policy, Role, Row};
+use super::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row};
 use crate::contract::WEIGHT_DEFAULT;
 use crate::group::{Change, ClientId, GroupId};
 use crate::params::{Kind, Parameter};
@@ -75,6 +75,26 @@ pub static ROW: Row = Row {
     file: "proportional/mod.rs",
     parameters: PARAMETERS,
     overrides: &[],
+    judgement: Judgement {
+        promises: &[Claim {
+            says: "A part by weight of what the drive was seen to do; shares that are not used go to \
+                others.",
+            shown_by: "controller-2015/benchmark",
+        }],
+        needs: "Groups that would take more than they get: a share is kept by running into its limit.",
+        fails: &[
+            Claim {
+                says: "Readers that wait for their answers never hit a limit: weights 200 and 800 get \
+                    the same.",
+                shown_by: "controller-2015/benchmark",
+            },
+            Claim {
+                says: "Writers take a reader's share: with weight 800 it reads 37 MB/s where 200 \
+                    write 1350.",
+                shown_by: "controller-2015/benchmark",
+            },
+        ],
+    },
     build,
 };
 

@@ -43,9 +43,10 @@
 //! contract's `max` holds as well, as in the kernel, where both are one policy; else use `max+low`.
 //!
 //! *Source.* Linux `block/blk-throttle.c` with `CONFIG_BLK_DEV_THROTTLING_LOW`, 4.12 to 4.18, read in RHEL's
-//! 4.18; S. Li's patches of January 2017. *Where we differ*: milliseconds for jiffies; a bio's time counts
-//! from its submission to the engine (4.18 from its arrival at blk-throttle); the root group has no low
-//! limit, as there, and no ceiling; 5.x, which does not count the wait, is not offered.
+//! 4.18; S. Li's patches of January 2017. Stated there: all of the above. *Our choice*, where we differ:
+//! milliseconds for jiffies; a bio's time counts from its submission to the engine (4.18 from its arrival at
+//! blk-throttle); the root group has no low limit, as there, and no ceiling; 5.x, which does not count the
+//! wait, is not offered.
 
 mod device;
 mod share;
@@ -55,7 +56,7 @@ mod tests;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::{Build, Context, Gauges, Policy, Role, Row};
+use super::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row};
 use crate::contract::Limits;
 use crate::group::{Change, GroupId, Groups};
 use crate::params::{Kind, Parameter};
@@ -76,6 +77,31 @@ pub static ROW: Row = Row {
     file: "throttle_low/mod.rs",
     parameters: PARAMETERS,
     overrides: &[],
+    judgement: Judgement {
+        promises: &[Claim {
+            says: "A minimum for each group, by holding everybody to theirs while one is missed.",
+            shown_by: "article-2018/figure-1",
+        }],
+        needs: "Minimums that the drive can give to all in its worst mix; both thresholds, `latency` \
+            and `idle`.",
+        fails: &[
+            Claim {
+                says: "While one is missed all are held: a random reader beside four sequential ones \
+                    keeps its 10 MB/s at 53 of 510 MB/s in all.",
+                shown_by: "article-2018/figure-1",
+            },
+            Claim {
+                says: "Beside four constant and five on/off interferers a random reader gets 6.7 of \
+                    its 10 MB/s.",
+                shown_by: "article-2018/figure-4a",
+            },
+            Claim {
+                says: "A group with minimums for reads and writes that only reads never fills its \
+                    writes: only idleness leads out of the low state.",
+                shown_by: "",
+            },
+        ],
+    },
     build,
 };
 

@@ -1,0 +1,156 @@
+//! The comparison of policies at the head of docs/policies.md: what each promises, needs, costs, and where
+//! it fails. The words stand in its row, what it costs in docs/performance.md. Rules: every row says all of it,
+//! and every experiment that it names exists and runs the policy.
+
+use std::fmt::Write;
+
+use iofair_core::controller::Stack;
+use iofair_core::policy::{Claim, Judgement, REGISTRY, Role, Row};
+
+use crate::files::{File, all, assert_none};
+
+const PERFORMANCE: &str = "docs/performance.md";
+
+/// The table, a row a policy.
+pub(crate) fn table(files: &[File], rows: &[&Row]) -> String {
+    let mut table = String::from(
+        "*Costs* are nanoseconds a request with 1,000 groups, of the engine as well \
+         ([performance.md](performance.md)); for a\nthrottle, with ceilings far off and with ceilings \
+         that always hold. The numbers of the other columns are those of the\nexperiment named \
+         (MB/s: KiB/s / 1000); `iofair run` shows them. *By its rules*: the policy's own page below tells why.\n\n\
+         | policy | promises | needs | costs | fails |\n|---|---|---|---|---|\n",
+    );
+    for row in rows {
+        let Judgement { promises, needs, fails } = &row.judgement;
+        let _ = writeln!(
+            table,
+            "| [{}](#{}) | {} | {needs} | {} | {} |",
+            row.name,
+            row.name.replace('.', ""),
+            sentences(promises),
+            cost(files, row),
+            sentences(fails)
+        );
+    }
+    table
+}
+
+fn sentences(claims: &[Claim]) -> String {
+    claims.iter().map(sentence).collect::<Vec<_>>().join("<br>")
+}
+
+/// A claim with a link to what shows it.
+fn sentence(claim: &Claim) -> String {
+    let (experiment, stack) = claim.shown_by.split_once(' ').unwrap_or((claim.shown_by, ""));
+    if experiment.is_empty() {
+        return format!("{} *(by its rules)*", claim.says);
+    }
+    let stack = if stack.is_empty() { String::new() } else { format!(", `{stack}`") };
+    format!("{} ([{experiment}](../experiments/{experiment}.toml){stack})", claim.says)
+}
+
+/// What the page of measurements says of a policy by itself.
+fn cost(files: &[File], row: &Row) -> String {
+    let name = match row.role {
+        Role::Throttle => [format!("{}-none", row.short), format!("{}-none held", row.short)],
+        Role::Scheduler { .. } => [format!("none-{}", row.name), format!("prop-{}", row.name)],
+    };
+    let page = files.iter().find(|file| file.path == PERFORMANCE).map_or("", |file| &file.text);
+    let cells =
+        |line: &str| line.split('|').map(|cell| cell.trim().to_string()).collect::<Vec<_>>();
+    let lines: Vec<_> = page.lines().map(cells).collect();
+    let column = lines.iter().find_map(|line| line.iter().position(|cell| cell == "ns, 1000"));
+    let Some(column) = column else { return "not measured".into() };
+    let found = name.iter().filter_map(|name| {
+        let line = lines.iter().find(|line| line.get(1) == Some(name))?;
+        Some(format!("`{name}`: {}", line.get(column)?))
+    });
+    let found: Vec<_> = found.collect();
+    if found.is_empty() { "not measured".into() } else { found.join("<br>") }
+}
+
+/// Rows of which something is not said.
+fn silent(rows: &[&Row]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for row in rows {
+        let Judgement { promises, needs, fails } = &row.judgement;
+        let said = fails.iter().chain(*promises).map(|claim| claim.says).chain([*needs]);
+        let sentences = said.filter(|said| said.len() > 10 && said.ends_with('.')).count();
+        if promises.is_empty() || fails.is_empty() || sentences != promises.len() + fails.len() + 1
+        {
+            complaints
+                .push(format!("{}: say what it promises, needs, and where it fails", row.name));
+        }
+    }
+    complaints
+}
+
+/// Claims whose experiment is not there or does not run the policy.
+fn unshown(files: &[File], rows: &[&Row]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for row in rows {
+        let Judgement { promises, fails, .. } = &row.judgement;
+        for claim in fails.iter().chain(*promises).filter(|claim| !claim.shown_by.is_empty()) {
+            if !shows(files, row, claim.shown_by) {
+                complaints.push(format!("{}: not shown by {}", row.name, claim.shown_by));
+            }
+        }
+    }
+    complaints
+}
+
+fn shows(files: &[File], row: &Row, shown_by: &str) -> bool {
+    let (experiment, asked) = shown_by.split_once(' ').unwrap_or((shown_by, ""));
+    let path = format!("experiments/{experiment}.toml");
+    let Some(file) = files.iter().find(|file| file.path == path) else { return false };
+    let runs = |name: &str| {
+        let Ok(stack) = Stack::parse(name) else { return false };
+        let mut stages = stack.throttles.iter().chain([&stack.scheduler]);
+        stages.any(|stage| stage.row.name == row.name)
+    };
+    match asked.strip_prefix("--stack ") {
+        Some(stack) => runs(stack),
+        None => asked.is_empty() && file.text.split('"').any(runs),
+    }
+}
+
+/// Goal: the comparison is whole. Method: every row says something in each column.
+#[test]
+fn every_policy_is_judged() {
+    assert_none(&silent(REGISTRY));
+}
+
+/// Goal: nothing is claimed that cannot be seen. Method: the experiments named against the files, and
+/// their stacks against the policy.
+#[test]
+fn every_claim_has_an_experiment_that_runs_the_policy() {
+    assert_none(&unshown(&all(), REGISTRY));
+}
+
+/// Goal: every rule of this file catches what it is for. Method: made-up rows and files.
+#[test]
+fn canaries() {
+    fn claims(shown_by: &'static str) -> &'static [Claim] {
+        Box::leak(Box::new([Claim { says: "It does so there.", shown_by }]))
+    }
+    fn judged(promises: &'static [Claim], needs: &'static str, fails: &'static [Claim]) -> Row {
+        let row = REGISTRY.iter().find(|row| row.name == "noop").expect("in the table");
+        Row { judgement: Judgement { promises, needs, fails }, ..**row }
+    }
+    assert_eq!(silent(&[&judged(claims(""), "", claims(""))]).len(), 1);
+    assert_eq!(silent(&[&judged(&[], "Something there.", claims(""))]).len(), 1);
+    assert_eq!(silent(&[&judged(claims(""), "Something there.", &[])]).len(), 1);
+    assert_none(&silent(&[&judged(claims(""), "Something there.", claims(""))]));
+    let files = [
+        File::canary("experiments/a/b.toml", "stacks = [\"none-none\", \"prop-bfq\"]"),
+        File::canary("experiments/a/c.toml", "stacks = [\"none-noop\"]"),
+        File::canary(PERFORMANCE, "| stack | ns, 1 | ns, 1000 |\n|--|--|\n| none-noop | 1 | 7 |\n"),
+    ];
+    for wrong in ["a/d", "a/b", "a/c --stack prop-bfq", "a/c none-noop"] {
+        assert_eq!(unshown(&files, &[&judged(claims(wrong), "", &[])]).len(), 1, "{wrong}");
+    }
+    for right in ["a/c", "a/b --stack none-noop", "a/b --stack max-noop"] {
+        assert_none(&unshown(&files, &[&judged(claims(right), "", &[])]));
+    }
+    assert_eq!(cost(&files, &judged(claims(""), "", &[])), "`none-noop`: 7");
+}
