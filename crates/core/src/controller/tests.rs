@@ -156,3 +156,44 @@ fn a_newcomer_takes_no_tag_before_a_waiter() {
     }
     assert_eq!(order, [5, 6, 7, 8, 9, 10]);
 }
+
+/// Goal: the trace tells of every way a request goes: waiting for a tag and getting it, merging, and a flush
+/// that shares another's command. Method: one tag, neighbours, two flushes.
+#[test]
+fn the_trace_tells_every_way() {
+    let setup = Setup { tags: 1, trace: 64, ..setup() };
+    let mut c = Controller::new(setup, Stack::parse("none-noop").expect("in the table"));
+    let client = c.add_client(Instant::ZERO, GroupId::ROOT, Priority::default()).expect("new");
+    for (tag, start) in [(1, 0), (2, 8), (3, 800)] {
+        c.submit(Instant(tag), request(client, tag, Operation::Read, start)).expect("accepted");
+    }
+    let first = c.dispatch(Instant(4)).expect("two in one");
+    assert_eq!(complete(&mut c, first.id), [1, 2]);
+    let second = c.dispatch(Instant(10)).expect("it has the tag now");
+    assert_eq!(complete(&mut c, second.id), [3]);
+    let mut events = |sequence: u64| -> Vec<EventKind> {
+        let about = |event: &crate::trace::Event| matches!(event.subject, Subject::Request { sequence: of, .. } if of == sequence);
+        let events: Vec<_> = c.trace().drain().collect();
+        for event in &events {
+            c.trace().push(event.at, event.subject, event.kind);
+        }
+        events.into_iter().filter(about).map(|event| event.kind).collect()
+    };
+    use EventKind::{Completed, Dispatched, Entered, GotTag, Merged, Submitted, WaitsForTag};
+    let entered = Entered { stage: 0 };
+    assert_eq!(events(1), [Submitted, entered, Dispatched, Completed]);
+    assert_eq!(events(2), [Submitted, entered, Merged { into: first.id }]);
+    let waits = WaitsForTag { used: 1, limit: 1 };
+    assert_eq!(events(3), [Submitted, entered, waits, GotTag, Dispatched, Completed]);
+    let flush = |c: &mut Controller, tag| {
+        c.submit(Instant(tag), request(client, tag, Operation::Flush, 0)).expect("accepted");
+    };
+    flush(&mut c, 4);
+    let running = c.dispatch(Instant(11)).expect("free");
+    (5..=6).for_each(|tag| flush(&mut c, tag));
+    assert_eq!(complete(&mut c, running.id), [4]);
+    let shared = c.dispatch(Instant(12)).expect("both");
+    assert_eq!(complete(&mut c, shared.id), [5, 6]);
+    let told: Vec<_> = c.trace().drain().map(|event| event.kind).collect();
+    assert_eq!(told[told.len() - 3..], [Dispatched, Completed, Completed]);
+}

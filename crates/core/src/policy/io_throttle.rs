@@ -212,8 +212,11 @@ impl Policy for IoThrottle {
         let sleeps = !behind.is_empty();
         behind.push_back(cx.requests, id);
         if !sleeps {
-            self.go_on(cx, client);
+            return self.go_on(cx, client);
         }
+        let subject = Subject::Request { id, sequence: cx.requests[id].sequence };
+        let before = behind.len() as u64 - 1;
+        cx.decide(subject, "its client sleeps already: {} before it", [before, 0]);
     }
 
     fn dispatch(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {

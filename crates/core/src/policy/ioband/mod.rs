@@ -69,6 +69,7 @@ use crate::params::Parameter;
 use crate::parts::fifo::Fifo;
 use crate::request::{Flags, RequestId};
 use crate::time::{Instant, Nanos};
+use crate::trace::Subject;
 use order::Standing;
 use range::Range;
 use weight::{Settings, Weight};
@@ -288,6 +289,10 @@ impl Policy for Ioband {
         behind.push_back(cx.requests, id);
         if behind.len() == 1 {
             self.go_on(cx, client);
+        } else {
+            let subject = Subject::Request { id, sequence: cx.requests[id].sequence };
+            let before = behind.len() as u64 - 1;
+            cx.decide(subject, "its submitter sleeps already: {} before it", [before, 0]);
         }
         self.wake(cx);
     }

@@ -7,6 +7,7 @@ use crate::parts::sorted_fifo::{Entry, MergeRules};
 use crate::policy::{Build, Context};
 use crate::request::RequestId;
 use crate::time::Instant;
+use crate::trace::Subject;
 use crate::unit::Sectors;
 
 use super::{Birth, Leaf, Situation};
@@ -60,7 +61,21 @@ impl Leaf for Anticipatory {
         queue: &mut AnticipatoryQueue,
         _: &Situation,
     ) -> Option<RequestId> {
-        queue.dispatch(&mut self.shared, cx.requests, cx.now)
+        let before = queue.is_anticipating();
+        let id = queue.dispatch(&mut self.shared, cx.requests, cx.now);
+        if !before
+            && queue.is_anticipating()
+            && let Some(watched) = queue.watched()
+        {
+            let until = queue.next_wakeup().map_or(0, |until| until.since(cx.now).0);
+            let values = [queue.len() as u64, until];
+            cx.decide(
+                Subject::Client(watched.client),
+                "is waited for while {} wait, for {ns}",
+                values,
+            );
+        }
+        id
     }
     fn complete(&mut self, cx: &mut Context<'_>, queue: &mut AnticipatoryQueue, id: RequestId) {
         queue.complete(&mut self.shared, cx.requests, id, cx.now);
