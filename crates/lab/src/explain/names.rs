@@ -52,8 +52,7 @@ impl Names {
                 let of = if group.is_empty() { String::new() } else { format!(" of {group}") };
                 self.clients.push(format!("flusher{of}"));
             }
-            let above = groups.ancestry(client.group).filter(|group| *group != GroupId::ROOT);
-            self.ancestries.push(above.collect());
+            self.ancestries.push(groups.ancestry(client.group).collect());
         }
         if let Some(last) = self.clients.last_mut().filter(|_| self.journaled) {
             *last = "journal".to_string();
@@ -72,7 +71,7 @@ impl Names {
     pub(super) fn client(&self, id: ClientId) -> &str {
         self.clients.get(id.index()).map_or("?", String::as_str)
     }
-    /// The groups that a client is in, its own first, without the root.
+    /// The groups that a client is in, its own first, the root last.
     pub(super) fn ancestry(&self, id: ClientId) -> &[GroupId] {
         self.ancestries.get(id.index()).map_or(&[], Vec::as_slice)
     }

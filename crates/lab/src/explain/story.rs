@@ -226,9 +226,10 @@ impl Stories {
         for watch in self.inside.iter_mut().filter(|watch| !watch.sent) {
             let about = match subject {
                 Subject::Client(id) if id == watch.client => "its client",
-                Subject::Group(id) if watch.groups.contains(&id) => {
-                    &format!("its {}", self.names.group(id))
-                }
+                Subject::Group(id) if watch.groups.contains(&id) => &match id {
+                    GroupId::ROOT => self.names.group(id),
+                    _ => format!("its {}", self.names.group(id)),
+                },
                 Subject::Drive => "the drive",
                 Subject::Client(id) => {
                     let other = watch.others.entry(id).or_default();

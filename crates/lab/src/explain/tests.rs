@@ -2,11 +2,12 @@
 
 use iofair_core::contract::{Contract, Limits};
 use iofair_core::controller::Stack;
+use iofair_core::policy::{REGISTRY, Role};
 
 use super::*;
 use crate::observe::{Nobody, Observer};
 use crate::run::simulate_on;
-use crate::scenario::{ClientSpec, GroupSpec, Job, Pattern, Scenario};
+use crate::scenario::{ClientSpec, GroupSpec, Job, Pattern, Scenario, Writeback};
 use crate::world::tests::{Fixed, client, job, scenario, us};
 
 /// Clients, each in a group of its own name, on a stack.
@@ -192,4 +193,72 @@ fn texts_have_their_parts() {
     }
     let text = stories_text(&[slowest_of(&run, 1, "a")]);
     assert!(text.contains("why: ") && text.contains("+0ns  enters max"), "{text}");
+}
+
+/// Goal: whatever a throttle holds, it says by which rule, from the first nanosecond. Method: every
+/// throttle with limits, shares and targets of all kinds on a slow drive; times held are those explained.
+#[test]
+fn throttles_explain_what_they_hold() {
+    let mut unexplained = Vec::new();
+    for row in REGISTRY.iter().filter(|row| row.role == Role::Throttle) {
+        let buffered = client("writer", job(Pattern::SequentialWrite, 4, true));
+        let clients = vec![direct("a", 16), direct("b", 16), direct("c", 1), buffered];
+        let mut run = world(&format!("{}-none", row.short), clients);
+        (run.time, run.host.memory) = (us(3_000_000), 64 << 20);
+        run.host.writeback = Writeback::Owner;
+        for group in &mut run.groups {
+            group.contract.max.iops = [Some(2_000), Some(2_000)];
+            group.contract.low.limits = Limits { iops: [Some(1_000), None], ..Limits::default() };
+            group.contract.weight = 50;
+        }
+        run.groups[2].contract.latency = Some(us(150));
+        let summary = survey(&run, 2);
+        let waits: u64 = summary.slowest.iter().map(|slow| slow.waits_ns[0]).sum();
+        let at = |rule: &&RuleCount| rule.place.as_deref() == Some(row.short);
+        let explained: u64 = summary.rules.iter().filter(at).map(|rule| rule.held_ns).sum();
+        assert!(waits > 0, "{} holds nothing here, so nothing is tested", row.name);
+        if waits != explained {
+            unexplained.push((row.short, waits, explained));
+        }
+    }
+    assert_eq!(unexplained, [], "held ns, explained ns");
+}
+
+/// Goal: a scheduler that leaves the drive empty while requests wait says so. Method: every scheduler, shared
+/// by weight where it can be, two random readers and one in order, on a drive that moves a head and has one slot.
+#[test]
+fn schedulers_explain_why_the_drive_is_empty() {
+    let (mut idle, mut silent) = (Vec::new(), Vec::new());
+    for row in REGISTRY {
+        let sharing = match row.role {
+            Role::Throttle => continue,
+            Role::Scheduler { groups } => {
+                if groups {
+                    "prop"
+                } else {
+                    "none"
+                }
+            }
+        };
+        let in_order = client("in-order", job(Pattern::SequentialRead, 4, false));
+        let clients = vec![in_order, direct("a", 1), direct("b", 1)];
+        let mut run = world(&format!("{sharing}-{}", row.name), clients);
+        run.groups[1].contract.weight = 300;
+        let mut survey = Survey::new(&run, None, 0);
+        let mut drive = Fixed::new(us(100), None);
+        (drive.facts.depth, drive.facts.rotational) = (1, true);
+        simulate_on(&run, Box::new(drive), &mut survey).expect("it runs");
+        let summary = survey.finish();
+        if !summary.waits.iter().any(|wait| wait.place.ends_with("drive empty")) {
+            continue;
+        }
+        idle.push(row.name);
+        let tells = |rule: &RuleCount| ["wait", "idle"].iter().any(|word| rule.rule.contains(word));
+        if !summary.rules.iter().any(tells) {
+            silent.push((row.name, summary.rules));
+        }
+    }
+    assert!(silent.is_empty(), "{silent:#?}");
+    assert!(idle.contains(&"bfq-4.18") && idle.contains(&"cfq"), "{idle:?}");
+    assert!(!idle.contains(&"none") && !idle.contains(&"deadline"), "{idle:?}");
 }
