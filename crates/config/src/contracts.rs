@@ -2,7 +2,8 @@
 //!
 //! ```toml
 //! [drive]
-//! back = "emulated:plextor-px256m5s"  # or "file:/srv/pool.img", "/dev/nvme0n1", "memory:4GiB"
+//! back = "emulated:plextor-px256m5s"  # or "file:/srv/pool.img", "/dev/nvme0n1", "memory:4GiB",
+//!                                     # or "directory:/srv/pool": a sparse file a volume
 //! stack = "max+prop-bfq"              # policies and scheduler; iofair list policies
 //! worst_case = "160MB/s"              # optional: what admission counts on, instead of the profile's
 //! [drive.policy.bfq]
@@ -26,6 +27,7 @@
 //! group = "tenants/alice"
 //! size = "10GiB"
 //! read_only = false
+//! path = "/dev/sdb1"                  # only with a directory: a file or device of its own
 //! ```
 //!
 //! `raw` is the file as serde sees it, `check` turns it into what is below, and [`admission`]
@@ -85,6 +87,8 @@ pub enum Back {
     File(PathBuf),
     /// Memory of so many bytes.
     Memory(u64),
+    /// A directory with a sparse file a volume.
+    Directory(PathBuf),
 }
 
 /// Where clients connect.
@@ -117,6 +121,8 @@ pub struct Volume {
     pub size_bytes: u64,
     /// Are writes refused?
     pub read_only: bool,
+    /// The file or block device that it has to itself; `None`: a place in what the drive's `back` names.
+    pub path: Option<PathBuf>,
     span: Range<usize>,
 }
 

@@ -30,6 +30,13 @@ pub enum ServeError {
         /// What is wrong.
         message: String,
     },
+    /// A volume cannot be what the contracts say.
+    Volume {
+        /// The volume.
+        name: String,
+        /// Why not.
+        message: String,
+    },
     /// The reactor has ended.
     Gone,
 }
@@ -38,6 +45,9 @@ impl ServeError {
     pub(crate) fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
         move |error| Self::System { what, error }
+    }
+    pub(crate) fn volume(name: &str, message: impl Into<String>) -> Self {
+        Self::Volume { name: name.to_string(), message: message.into() }
     }
 }
 
@@ -49,6 +59,7 @@ impl fmt::Display for ServeError {
             Self::System { what, error } => write!(f, "{what}: {error}"),
             Self::Fixed(what) => write!(f, "{what} cannot change while the server runs"),
             Self::Layout { path, message } => write!(f, "{}: {message}", path.display()),
+            Self::Volume { name, message } => write!(f, "volume \"{name}\": {message}"),
             Self::Gone => f.write_str("the server has ended"),
         }
     }

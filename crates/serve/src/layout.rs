@@ -4,6 +4,9 @@
 //! has a place keeps it, whatever happens to the file: beside a pool that is a regular file, `.volumes`
 //! remembers who lies where, so that reordering or removing a `[[volume]]` moves nobody's data. New
 //! volumes go to the first gap that holds them, or to the end.
+//!
+//! A volume may grow into the gap behind it. One that shrinks keeps its room: what it stored there never
+//! becomes another volume's. On a device nothing is remembered, so there only the last volume may change.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -31,16 +34,31 @@ impl Place {
     }
 }
 
+/// How a layout outlives its server.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+enum Memory {
+    /// Not at all, and neither does the data.
+    #[default]
+    None,
+    /// The order and the sizes of the volumes tell it.
+    Order,
+    /// In this file.
+    File(PathBuf),
+}
+
 /// Who lies where. Volumes that are not in the contracts any more keep their place, since their data
 /// is still there.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Layout {
     places: Vec<Place>,
-    /// Where it is remembered.
-    path: Option<PathBuf>,
+    memory: Memory,
 }
 
 impl Layout {
+    /// The layout of a device.
+    pub(crate) fn in_order() -> Self {
+        Self { places: Vec::new(), memory: Memory::Order }
+    }
     /// The layout of a pool that is this file.
     pub(crate) fn beside(pool: &Path) -> Result<Self, ServeError> {
         let mut name = pool.as_os_str().to_os_string();
@@ -52,20 +70,14 @@ impl Layout {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(ServeError::system(path.display().to_string())(error)),
         };
-        Ok(Self { places, path: Some(path) })
+        Ok(Self { places, memory: Memory::File(path) })
     }
-    /// Finds every volume's place; a new size for an old volume is refused.
+    /// Finds every volume's place.
     pub(crate) fn place(&mut self, volumes: &[Volume]) -> Result<(), ServeError> {
         for volume in volumes {
-            match self.find(&volume.name) {
-                Some(place) if place.size == volume.size_bytes => {}
-                Some(place) => {
-                    let Volume { name, size_bytes, .. } = volume;
-                    let size = place.size;
-                    return Err(ServeError::Fixed(format!(
-                        "the size of volume \"{name}\" ({size} bytes, not {size_bytes})"
-                    )));
-                }
+            let known = self.places.iter().position(|place| place.name == volume.name);
+            match known {
+                Some(index) => self.resize(index, volume)?,
                 None => {
                     let base = self.gap(volume.size_bytes);
                     let (name, size) = (volume.name.clone(), volume.size_bytes);
@@ -74,6 +86,26 @@ impl Layout {
                 }
             }
         }
+        Ok(())
+    }
+    fn resize(&mut self, index: usize, volume: &Volume) -> Result<(), ServeError> {
+        let place = &self.places[index];
+        let (base, size, new) = (place.base, place.size, volume.size_bytes);
+        let behind = self.places.get(index + 1).map(|next| next.base);
+        let refuse = |message: String| Err(ServeError::volume(&volume.name, message));
+        if self.memory == Memory::Order && behind.is_some() && new != size {
+            return refuse(format!(
+                "a size of {new} bytes, not {size}, would move the volumes behind it on the device"
+            ));
+        }
+        if let Some(behind) = behind.filter(|behind| new > behind - base) {
+            let room = behind - base;
+            return refuse(format!(
+                "it has room for {room} bytes before the next volume, not {new}"
+            ));
+        }
+        let keeps_room = self.memory != Memory::Order;
+        self.places[index].size = if keeps_room { new.max(size) } else { new };
         Ok(())
     }
     pub(crate) fn find(&self, name: &str) -> Option<&Place> {
@@ -95,7 +127,7 @@ impl Layout {
     }
     /// Remembers it on disk, all or nothing.
     pub(crate) fn save(&self) -> Result<(), ServeError> {
-        let Some(path) = &self.path else { return Ok(()) };
+        let Memory::File(path) = &self.memory else { return Ok(()) };
         let mut text = String::from("# Where volumes lie in the pool: first byte, bytes, name.\n");
         for Place { name, base, size } in &self.places {
             writeln!(text, "{base} {size} {name}").expect("writing to a string");
@@ -107,10 +139,17 @@ impl Layout {
         let write = || {
             fs::write(&fresh, &text)?;
             fs::File::open(&fresh)?.sync_all()?;
-            fs::rename(&fresh, path)
+            fs::rename(&fresh, path)?;
+            sync_parent(path)
         };
         write().map_err(ServeError::system(path.display().to_string()))
     }
+}
+
+/// Makes the entry of a file in its directory durable.
+pub(crate) fn sync_parent(path: &Path) -> io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    fs::File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 fn parse(text: &str) -> Result<Vec<Place>, String> {
@@ -148,7 +187,7 @@ mod tests {
         Contracts::parse("test.toml", &text).unwrap().volumes
     }
 
-    /// Goal: nobody's data moves, gaps are used, sizes stay. Method: remove, reorder, add, restart.
+    /// Goal: nobody's data moves and gaps are used. Method: remove, reorder, add, restart.
     #[test]
     fn places_are_kept() {
         let directory = std::env::temp_dir().join(format!("iofair-layout-{}", std::process::id()));
@@ -162,10 +201,33 @@ mod tests {
         let mut again = Layout::beside(&pool).unwrap();
         again.place(&volumes(&[("c", "1MiB"), ("d", "4KiB")])).unwrap();
         assert_eq!([base(&again, "c"), base(&again, "d")], [(1 << 20) + 4096, (2 << 20) + 4096]);
-        assert!(again.place(&volumes(&[("c", "2MiB")])).is_err());
+        let error = again.place(&volumes(&[("c", "2MiB")])).unwrap_err().to_string();
+        assert!(error.contains("room for 1048576 bytes"), "{error}");
         fs::write(directory.join("pool.img.volumes"), "0 4096 a\n100 5 b\n").unwrap();
         let error = Layout::beside(&pool).unwrap_err().to_string();
         assert!(error.contains("line 2: volumes overlap"), "{error}");
         fs::remove_dir_all(directory).unwrap();
+    }
+
+    /// Goal: a volume grows where nobody is behind it, and one that shrinks leaves its room to nobody; on a device
+    /// only the last one changes. Method: grow, shrink, add, grow again, in both kinds of layout.
+    #[test]
+    fn volumes_grow_into_gaps() {
+        let mut layout = Layout::default();
+        layout.place(&volumes(&[("a", "1MiB"), ("b", "1MiB")])).unwrap();
+        layout.place(&volumes(&[("b", "3MiB")])).unwrap();
+        assert_eq!(layout.end(), 4 << 20);
+        layout.place(&volumes(&[("a", "4KiB"), ("b", "4KiB")])).unwrap();
+        layout.place(&volumes(&[("c", "4KiB")])).unwrap();
+        assert_eq!(layout.find("c").unwrap().base, 4 << 20, "no byte of another volume's");
+        layout.place(&volumes(&[("a", "1MiB"), ("b", "3MiB")])).unwrap();
+        assert!(layout.place(&volumes(&[("a", "2MiB")])).is_err());
+        let mut device = Layout::in_order();
+        device.place(&volumes(&[("a", "1MiB"), ("b", "1MiB")])).unwrap();
+        for size in ["4KiB", "2MiB"] {
+            assert!(device.place(&volumes(&[("a", size)])).is_err(), "b would move");
+            device.place(&volumes(&[("a", "1MiB"), ("b", size)])).unwrap();
+        }
+        assert_eq!(device.end(), 3 << 20);
     }
 }

@@ -14,6 +14,7 @@ pub mod engine;
 mod error;
 pub mod front;
 mod layout;
+mod places;
 mod reactor;
 mod server;
 mod signals;

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Sender};
@@ -19,9 +19,10 @@ use crate::back::uring::Uring;
 use crate::back::{Back, store::Store};
 use crate::clock::Clock;
 use crate::engine::stats::Snapshot;
-use crate::engine::{Engine, Plan, PlannedVolume};
+use crate::engine::{Engine, Plan};
 use crate::error::ServeError;
-use crate::layout::Layout;
+use crate::layout::sync_parent;
+use crate::places::Places;
 use crate::reactor::{Message, Parts, Reactor, wake};
 
 /// Seed of an emulated drive's random streams: two runs of a server meet the same drive.
@@ -34,7 +35,7 @@ const GREETING_MAX: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct Server {
     contracts: Contracts,
-    layout: Layout,
+    places: Places,
     /// What admission counts on.
     worst_case: Option<u64>,
     capacity: Option<u64>,
@@ -48,34 +49,33 @@ pub struct Server {
 impl Server {
     /// Opens the back end, admits the contracts, listens.
     pub fn start(contracts: Contracts) -> Result<Self, ServeError> {
-        let mut layout = match &contracts.drive.back {
-            BackSpec::File(path) if !is_device(path) => Layout::beside(path)?,
-            _ => Layout::default(),
-        };
-        layout.place(&contracts.volumes)?;
-        let back = open_back(&contracts, layout.end())?;
+        let mut places = Places::open(&contracts)?;
+        places.place(&contracts.volumes)?;
+        let back = open_back(&contracts, places.end())?;
         let capacity = match contracts.drive.back {
-            // A regular file grows with its volumes.
+            // A regular file grows with its volumes, and so do files of their own.
             BackSpec::File(ref path) if !is_device(path) => None,
+            BackSpec::Directory(_) => None,
             _ => Some(back.facts().capacity.bytes()),
         };
         let worst_case = contracts.drive.worst_case.or(back.worst_case_rate());
-        let plan = plan(&contracts, &layout, worst_case, capacity)?;
+        let mut plan = admit(&contracts, &places, worst_case, capacity)?;
+        let made = places.make(&contracts)?;
+        plan.volumes = places.plan(&contracts.volumes);
         let description = back.describe();
         let clock = Clock::start();
         let mut engine = Engine::new(back, plan.stack.clone());
         engine.apply(clock.now(), &plan);
-        layout.save()?;
         let (listeners, tcp) = listen(&contracts.listen)?;
         let watched = wake::new().map_err(ServeError::system("an eventfd"))?;
         let wake = watched.try_clone().map_err(ServeError::system("an eventfd"))?;
         let (messages, inbox) = mpsc::channel();
         let parts = Parts { engine, clock, listeners, messages: inbox, wake: watched };
-        let reactor = spawn(parts)?;
-        let reactor = Some(reactor);
+        let reactor = Some(spawn(parts)?);
+        made.keep();
         Ok(Self {
             contracts,
-            layout,
+            places,
             worst_case,
             capacity,
             description,
@@ -107,8 +107,19 @@ impl Server {
     }
 
     /// Takes over new contracts: groups, volumes and the stack change under running connections. On
-    /// an error everything stays as it was.
+    /// an error everything stays as it was. A volume that is not there any more takes no new clients; those
+    /// that it has may stay until they leave, and its data stays.
     pub fn reload(&mut self, contracts: Contracts) -> Result<(), ServeError> {
+        self.reload_and_remove(contracts, &[])
+    }
+    /// [`Self::reload`], and for good with volumes of these names, which the new contracts have not any
+    /// more: what their clients asked is answered, then they are sent away, and the files go. Only files
+    /// `NAME.img` of a pool directory are removed.
+    pub fn reload_and_remove(
+        &mut self,
+        contracts: Contracts,
+        remove: &[String],
+    ) -> Result<(), ServeError> {
         if contracts.drive.back != self.contracts.drive.back {
             return Err(ServeError::Fixed("the drive's back end".into()));
         }
@@ -120,18 +131,20 @@ impl Server {
             (None, None) => self.worst_case,
             (written, _) => written,
         };
-        let mut layout = self.layout.clone();
-        layout.place(&contracts.volumes)?;
-        let plan = plan(&contracts, &layout, known, self.capacity)?;
-        if let (None, BackSpec::File(path)) = (self.capacity, &contracts.drive.back) {
-            grow(path, layout.end())?;
-        }
-        layout.save()?;
+        self.places.check_removal(&self.contracts.volumes, &contracts.volumes, remove)?;
+        let mut places = self.places.clone();
+        places.place(&contracts.volumes)?;
+        let mut plan = admit(&contracts, &places, known, self.capacity)?;
+        let made = places.make(&contracts)?;
+        plan.volumes = places.plan(&contracts.volumes);
+        plan.closed = remove.to_vec();
         let (answer, answered) = mpsc::channel();
         self.send(Message::Apply(Box::new(plan), answer))?;
-        answered.recv().map_err(|_| ServeError::Gone)?;
-        (self.contracts, self.layout, self.worst_case) = (contracts, layout, known);
-        Ok(())
+        answered.recv().map_err(|_| ServeError::Gone)??;
+        made.keep();
+        (self.places, self.worst_case) = (places, known);
+        let old = std::mem::replace(&mut self.contracts, contracts);
+        self.places.finish(&old.volumes, &self.contracts.volumes, remove)
     }
     /// What passed since the start, or since the last call that asked for a reset.
     pub fn stats(&self, reset: bool) -> Result<Snapshot, ServeError> {
@@ -189,9 +202,10 @@ fn spawn(parts: Parts) -> Result<JoinHandle<io::Result<()>>, ServeError> {
     Ok(thread)
 }
 
-fn plan(
+/// A plan without volumes, if the promises can be kept and the volumes fit.
+fn admit(
     contracts: &Contracts,
-    layout: &Layout,
+    places: &Places,
     worst_case: Option<u64>,
     capacity: Option<u64>,
 ) -> Result<Plan, ServeError> {
@@ -204,38 +218,23 @@ fn plan(
         );
         return Err(contracts.back_error(message).into());
     }
-    if capacity.is_some_and(|capacity| layout.end() > capacity) {
+    if capacity.is_some_and(|capacity| places.end() > capacity) {
         contracts.check_capacity(capacity.unwrap_or(0))?;
         let message = format!(
             "the volumes need {} bytes with those that were removed but keep their place, and the \
              drive has {}",
-            layout.end(),
+            places.end(),
             capacity.unwrap_or(0)
         );
         return Err(contracts.back_error(message).into());
     }
     let groups = contracts.admitted(worst_case.unwrap_or(u64::MAX))?;
-    let volumes = contracts.volumes.iter().map(|volume| PlannedVolume {
-        name: volume.name.clone(),
-        group: volume.group.clone(),
-        base: layout.find(&volume.name).expect("every volume was just placed").base,
-        size: volume.size_bytes,
-        read_only: volume.read_only,
-    });
-    let volumes = volumes.collect();
-    Ok(Plan { stack: contracts.drive.stack.clone(), groups, volumes })
+    let (volumes, closed) = (Vec::new(), Vec::new());
+    Ok(Plan { stack: contracts.drive.stack.clone(), groups, volumes, closed })
 }
 
 fn is_device(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
-}
-
-fn grow(path: &Path, bytes: u64) -> Result<(), ServeError> {
-    let grow = || {
-        let file = fs::OpenOptions::new().write(true).open(path)?;
-        if file.metadata()?.len() < bytes { file.set_len(bytes) } else { Ok(()) }
-    };
-    grow().map_err(ServeError::system(path.display().to_string()))
 }
 
 fn open_back(contracts: &Contracts, bytes: u64) -> Result<Box<dyn Back>, ServeError> {
@@ -247,6 +246,14 @@ fn open_back(contracts: &Contracts, bytes: u64) -> Result<Box<dyn Back>, ServeEr
         BackSpec::File(path) => {
             let file = Uring::open(path, bytes);
             Ok(Box::new(file.map_err(ServeError::system(path.display().to_string()))?))
+        }
+        BackSpec::Directory(path) => {
+            let what = || ServeError::system(path.display().to_string());
+            if !fs::exists(path).map_err(what())? {
+                let made = fs::DirBuilder::new().mode(0o700).create(path);
+                made.and_then(|()| sync_parent(path)).map_err(what())?;
+            }
+            Ok(Box::new(Uring::directory(path).map_err(what())?))
         }
         BackSpec::Emulated(name) => open_emulated(contracts, name),
     }

@@ -133,9 +133,11 @@ fn engine(stack: &str, watch: &Watch) -> Engine {
         base: 0,
         size: bytes,
         read_only: false,
+        storage: None,
     };
     let volumes = watch.clients.iter().enumerate().map(volume).collect();
-    engine.apply(Instant::ZERO, &Plan { stack, groups: watch.groups.clone(), volumes });
+    let (groups, closed) = (watch.groups.clone(), Vec::new());
+    engine.apply(Instant::ZERO, &Plan { stack, groups, volumes, closed });
     engine
 }
 

@@ -14,6 +14,8 @@ use crate::{ConfigError, Source, Spanned};
 
 /// Longest name of a volume, so that it fits any client's idea of an export name.
 const NAME_BYTES_MAX: usize = 255;
+/// Longest name of a volume that is a file `NAME.img`: file systems end at 255 bytes.
+const FILE_NAME_BYTES_MAX: usize = 251;
 
 pub(super) fn contracts(source: Source) -> Result<Contracts, ConfigError> {
     let file: raw::File = source.parse()?;
@@ -21,6 +23,7 @@ pub(super) fn contracts(source: Source) -> Result<Contracts, ConfigError> {
     let listen = listen(&source, &file.listen)?;
     let groups = groups(&source, &file.group)?;
     let volumes = volumes(&source, &file.volume, &groups)?;
+    paths(&source, &file.volume, &drive.back)?;
     let contracts = Contracts { drive, listen, groups, volumes, source };
     if let Back::Memory(bytes) = contracts.drive.back {
         contracts.check_capacity(bytes)?;
@@ -119,15 +122,18 @@ fn words(names: &[&str]) -> String {
 }
 
 fn back(source: &Source, written: &Spanned<String>) -> Result<Back, ConfigError> {
-    const ALLOWED: &str = "\"emulated:PROFILE\", \"file:PATH\", \"/dev/...\" or another absolute path, \"memory:SIZE\"";
+    const ALLOWED: &str = "\"emulated:PROFILE\", \"file:PATH\", \"/dev/...\" or another absolute path, \"directory:PATH\", \"memory:SIZE\"";
     let text = written.get_ref();
     let refuse = |message: String| Err(source.error(written.span(), message).allowed(ALLOWED));
     if text.starts_with('/') {
         return Ok(Back::File(PathBuf::from(text)));
     }
     match text.split_once(':') {
-        Some(("file" | "emulated", "")) => refuse(format!("\"{text}\" names nothing")),
+        Some(("file" | "emulated" | "directory", "")) => {
+            refuse(format!("\"{text}\" names nothing"))
+        }
         Some(("file", path)) => Ok(Back::File(PathBuf::from(path))),
+        Some(("directory", path)) => Ok(Back::Directory(PathBuf::from(path))),
         Some(("emulated", profile)) => Ok(Back::Emulated(profile.to_string())),
         Some(("memory", size)) => match parse_bytes(size) {
             Ok(bytes) if bytes >= SECTOR_BYTES => Ok(Back::Memory(bytes)),
@@ -292,8 +298,42 @@ fn volumes(
             group: group.clone(),
             size_bytes,
             read_only: volume.read_only,
+            path: volume.path.as_ref().map(|path| PathBuf::from(path.get_ref())),
             span: volume.name.span(),
         });
     }
     Ok(volumes)
+}
+
+/// A volume is a file `NAME.img` of the directory, or has a path of its own that nobody else has.
+fn paths(source: &Source, written: &[raw::Volume], back: &Back) -> Result<(), ConfigError> {
+    let in_directory = matches!(back, Back::Directory(_));
+    for (index, volume) in written.iter().enumerate() {
+        let Some(path) = &volume.path else {
+            let name = volume.name.get_ref();
+            if in_directory && name.len() > FILE_NAME_BYTES_MAX {
+                let message = format!("volume name of {} bytes as a file name", name.len());
+                let allowed = format!("at most {FILE_NAME_BYTES_MAX} bytes, or a path");
+                return Err(source.error(volume.name.span(), message).allowed(allowed));
+            }
+            continue;
+        };
+        let refuse = |message: &str, allowed: &str| {
+            Err(source.error(path.span(), message).allowed(allowed.to_string()))
+        };
+        if !in_directory {
+            let message = "a path of its own for a volume of a drive that volumes share";
+            return refuse(message, "path with back = \"directory:...\" only");
+        }
+        if path.get_ref().is_empty() {
+            return refuse("an empty path", "a file or a block device");
+        }
+        let twice = |other: &raw::Volume| {
+            other.path.as_ref().is_some_and(|other| other.get_ref() == path.get_ref())
+        };
+        if written[..index].iter().any(twice) {
+            return refuse("another volume has this path", "one volume a path");
+        }
+    }
+    Ok(())
 }

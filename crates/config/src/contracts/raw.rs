@@ -71,6 +71,7 @@ pub(super) struct Volume {
     pub(super) size: Spanned<Bytes>,
     #[serde(default)]
     pub(super) read_only: bool,
+    pub(super) path: Option<Spanned<String>>,
 }
 
 /// A scheduling class by its name.

@@ -67,6 +67,7 @@ fn back_ends_are_read() {
     assert_eq!(back("emulated:plextor-px256m5s:b"), Back::Emulated("plextor-px256m5s:b".into()));
     assert_eq!(back("file:pool.img"), Back::File("pool.img".into()));
     assert_eq!(back("/dev/nvme0n1"), Back::File("/dev/nvme0n1".into()));
+    assert_eq!(back("directory:/srv/pool"), Back::Directory("/srv/pool".into()));
 }
 
 /// Goal: low limits are read in all their forms, stand back for nothing but themselves, and bad ones are
@@ -138,6 +139,8 @@ const BAD: &[Bad] = &[
     Bad("back = \"memory:1GiB\"", "back = \"memory:big\"", 0, "\"big\"", "4KiB"),
     Bad("back = \"memory:1GiB\"", "back = \"memory:1B\"", 0, "less than a sector", "memory:"),
     Bad("back = \"memory:1GiB\"", "back = \"emulated:\"", 0, "names nothing", "emulated:PROFILE"),
+    Bad("back = \"memory:1GiB\"", "back = \"directory:\"", 0, "names nothing", "directory:PATH"),
+    Bad("read_only = true", "path = \"/dev/sdb1\"", 0, "of its own", "directory"),
     Bad("worst_case = \"160MB/s\"", "worst_case = \"0B/s\"", 0, "worst case", "more than 0"),
     Bad("worst_case = \"160MB/s\"", "policy.mux.x = 1", 0, "no policy `mux`", "none"),
     Bad("worst_case = \"160MB/s\"", "policy.none.x = 1", 0, "no parameter `x`", "none at all"),
@@ -158,6 +161,32 @@ fn bad_files_are_refused_with_line_and_what_is_allowed() {
         assert!(error.message.contains(message), "{bad}\n{error}");
         assert!(error.allowed.as_deref().unwrap_or_default().contains(allowed), "{bad}\n{error}");
         assert!(error.to_string().starts_with(&format!("bad.toml:{line}:")), "{error}");
+    }
+}
+
+/// Goal: in a directory a volume may have a path of its own, once, and names must suit a file. Method: one
+/// good and three bad files.
+#[test]
+fn volumes_of_a_directory() {
+    let read = |volumes: &str| {
+        let text =
+            "[drive]\nback = \"directory:pool\"\nstack = \"none-none\"\n[[group]]\nname = \"g\"\n";
+        Contracts::parse("directory.toml", &format!("{text}{volumes}"))
+    };
+    let volume = |name: &str, more: &str| {
+        format!("[[volume]]\nname = \"{name}\"\ngroup = \"g\"\nsize = \"1MiB\"\n{more}\n")
+    };
+    let (own, long) = ("path = \"/dev/sdb1\"", "n".repeat(252));
+    let good = read(&(volume("a", "") + &volume("b", own))).expect("a good file");
+    assert_eq!((&good.volumes[0].path, &good.volumes[1].path), (&None, &Some("/dev/sdb1".into())));
+    read(&volume(&long, own)).expect("no file of this name is made");
+    for (bad, message) in [
+        (volume("a", own) + &volume("b", own), "another volume has this path"),
+        (volume("a", "path = \"\""), "an empty path"),
+        (volume(&long, ""), "252 bytes as a file name"),
+    ] {
+        let error = read(&bad).expect_err(message);
+        assert!(error.message.contains(message), "{error}");
     }
 }
 

@@ -2,7 +2,9 @@
 //!
 //! A flush covers the writes that its client submitted before it. They may sit anywhere in the stack,
 //! so the flush is held until they are answered; writes submitted after it may pass. Flushes that are
-//! ready while another runs go out together as one command (the kernel's blk-flush does the same).
+//! ready while another runs go out together as one command (the kernel's blk-flush does the same). Where
+//! each client has a drive of its own beneath it (a file a volume), only its own flushes go together, and
+//! those of different clients run side by side.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -28,20 +30,43 @@ struct Covered {
     open: u32,
 }
 
-/// All flushes on their way.
+/// Flushes that go out together: those of all clients, or of one.
 #[derive(Default, Debug)]
-pub(super) struct Flushes {
-    clients: Vec<Covered>,
+struct Shared {
     ready: Fifo,
     running: Fifo,
 }
 
+/// All flushes on their way.
+#[derive(Default, Debug)]
+pub(super) struct Flushes {
+    clients: Vec<Covered>,
+    shared: Vec<Shared>,
+    /// Those of `shared` that are ready and do not run.
+    turns: VecDeque<usize>,
+    /// Does each client share with nobody?
+    separate: bool,
+}
+
 impl Flushes {
+    /// From now on a client's flush covers what this client wrote and nothing else.
+    pub(super) fn separate(&mut self) {
+        assert!(self.clients.is_empty(), "requests came already");
+        self.separate = true;
+    }
     fn client(&mut self, id: ClientId) -> &mut Covered {
         if id.index() >= self.clients.len() {
             self.clients.resize_with(id.index() + 1, Covered::default);
         }
         &mut self.clients[id.index()]
+    }
+    /// Whom a client shares its flushes with.
+    fn shared(&mut self, client: ClientId) -> (usize, &mut Shared) {
+        let index = if self.separate { client.index() } else { 0 };
+        if index >= self.shared.len() {
+            self.shared.resize_with(index + 1, Shared::default);
+        }
+        (index, &mut self.shared[index])
     }
     /// A write was submitted: the epoch to give back with [`Self::write_done`].
     pub(super) fn write_submitted(&mut self, client: ClientId) -> u32 {
@@ -69,23 +94,41 @@ impl Flushes {
     /// Makes the client's flushes ready whose writes are all answered.
     pub(super) fn release(&mut self, requests: &mut Requests, client: ClientId) {
         let covered = &mut self.clients[client.index()];
+        if covered.closed.front().is_none_or(|epoch| epoch.writes > 0) {
+            return;
+        }
+        let mut covered = core::mem::take(covered);
+        let (index, shared) = self.shared(client);
+        let waits = shared.ready.is_empty() && shared.running.is_empty();
         while covered.closed.front().is_some_and(|epoch| epoch.writes == 0) {
             let epoch = covered.closed.pop_front().expect("just looked at");
             covered.first_epoch = covered.first_epoch.wrapping_add(1);
-            self.ready.push_back(requests, epoch.flush);
+            shared.ready.push_back(requests, epoch.flush);
         }
+        if waits {
+            self.turns.push_back(index);
+        }
+        self.clients[client.index()] = covered;
     }
-    /// The command to send for all flushes that are ready, unless one runs already.
+    /// The command to send for flushes that are ready, unless one runs already.
     pub(super) fn dispatch(&mut self) -> Option<RequestId> {
-        if !self.running.is_empty() || self.ready.is_empty() {
-            return None;
-        }
-        self.running = core::mem::take(&mut self.ready);
-        self.running.front()
+        let shared = &mut self.shared[self.turns.pop_front()?];
+        shared.running = core::mem::take(&mut shared.ready);
+        shared.running.front()
     }
-    /// The running command was answered: the next of the flushes that it stands for.
-    pub(super) fn pop_done(&mut self, requests: &mut Requests) -> Option<RequestId> {
-        self.running.pop_front(requests)
+    /// The running command of this client was answered: the next of the flushes that it stands for. Call
+    /// it until it says `None`.
+    pub(super) fn pop_done(
+        &mut self,
+        requests: &mut Requests,
+        client: ClientId,
+    ) -> Option<RequestId> {
+        let (index, shared) = self.shared(client);
+        let done = shared.running.pop_front(requests);
+        if done.is_none() && !shared.ready.is_empty() {
+            self.turns.push_back(index);
+        }
+        done
     }
     /// Has this client no write and no flush on the way?
     pub(super) fn is_idle(&self, client: ClientId) -> bool {

@@ -200,6 +200,12 @@ impl Controller {
         this
     }
 
+    /// A client's flush is a command of its own, that says nothing of what others wrote: for drives where
+    /// each client has a file to itself. To be called before the first request.
+    pub fn separate_flushes(&mut self) {
+        self.flushes.separate();
+    }
+
     /// Takes a request in. Call [`Self::dispatch`] afterwards.
     pub fn submit(
         &mut self,
@@ -398,7 +404,8 @@ impl Controller {
         let (operation, dispatched) = (self.requests[id].operation, self.requests[id].dispatched);
         let answer = |part| Completion { part, operation, dispatched, completed: now, status };
         if operation == Operation::Flush {
-            while let Some(flush) = self.flushes.pop_done(&mut self.requests) {
+            let client = self.requests[id].client;
+            while let Some(flush) = self.flushes.pop_done(&mut self.requests, client) {
                 if flush != id {
                     // The command stood for this one too.
                     self.note(now, flush, EventKind::Completed);

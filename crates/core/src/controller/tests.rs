@@ -71,6 +71,31 @@ fn waiting_flushes_share_one_command() {
     assert_eq!(complete(&mut c, second.id), [2, 3]);
 }
 
+/// Goal: where each client has its own drive beneath it, a flush of one neither waits for another's nor covers
+/// it, and flushes of one client still share. Method: two clients; the first one's flush stays under way.
+#[test]
+fn separate_flushes_run_side_by_side() {
+    let (mut c, first) = controller();
+    c.separate_flushes();
+    let group = c.groups().find("a/b").expect("just made");
+    let second = c.add_client(Instant::ZERO, group, Priority::default()).expect("new");
+    let flush = |c: &mut Controller, client, tag| {
+        c.submit(Instant(tag), request(client, tag, Operation::Flush, 0)).expect("accepted");
+    };
+    flush(&mut c, first, 1);
+    let slow = c.dispatch(Instant(2)).expect("free");
+    for (client, tag) in [(first, 2), (second, 3), (first, 4), (second, 5)] {
+        flush(&mut c, client, tag);
+    }
+    let other = c.dispatch(Instant(6)).expect("the second client's");
+    assert_eq!(c.dispatch(Instant(6)), None, "the first client's wait for the one under way");
+    assert_eq!(complete(&mut c, other.id), [3, 5]);
+    assert_eq!(complete(&mut c, slow.id), [1]);
+    let last = c.dispatch(Instant(7)).expect("the rest of the first client's");
+    assert_eq!(complete(&mut c, last.id), [2, 4]);
+    assert_eq!((c.dispatch(Instant(8)), c.pending()), (None, 0));
+}
+
 /// Goal: a plug merges what is adjacent, and every piece is answered. Method: 3 + 1 reads.
 #[test]
 fn a_plug_merges_adjacent_requests() {

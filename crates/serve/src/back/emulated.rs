@@ -91,12 +91,6 @@ impl Back for Emulated {
     fn extents(&mut self, offset: u64, length: u64, limit: usize) -> Vec<Extent> {
         self.store.extents(offset, length, limit)
     }
-    fn grow(&mut self, bytes: u64) -> io::Result<()> {
-        if bytes <= self.store.bytes() {
-            return Ok(());
-        }
-        Err(io::Error::new(io::ErrorKind::StorageFull, "an emulated drive keeps its size"))
-    }
     fn busy(&self) -> Option<Nanos> {
         Some(self.drive.busy())
     }

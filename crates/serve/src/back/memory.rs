@@ -62,12 +62,6 @@ impl Back for Memory {
     fn extents(&mut self, offset: u64, length: u64, limit: usize) -> Vec<Extent> {
         self.store.extents(offset, length, limit)
     }
-    fn grow(&mut self, bytes: u64) -> io::Result<()> {
-        if bytes <= self.store.bytes() {
-            return Ok(());
-        }
-        Err(io::Error::new(io::ErrorKind::StorageFull, "memory back ends keep their size"))
-    }
     fn close(&mut self) -> io::Result<()> {
         Ok(())
     }

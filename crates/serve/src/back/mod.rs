@@ -15,6 +15,7 @@ use iofair_core::policy::DriveFacts;
 use iofair_core::request::{Part, RequestId};
 use iofair_core::time::{Instant, Nanos};
 
+use crate::engine::PlannedVolume;
 use crate::engine::op::Ops;
 
 /// A command that a back end has finished.
@@ -74,8 +75,18 @@ pub trait Back: Send {
     }
     /// What of a range is stored, at most `limit` pieces; adjacent pieces differ.
     fn extents(&mut self, offset: u64, length: u64, limit: usize) -> Vec<Extent>;
-    /// Makes room for so many bytes in all, if it can.
-    fn grow(&mut self, bytes: u64) -> std::io::Result<()>;
+    /// Has each volume something of its own to make durable? Then flushes of two volumes are two commands.
+    fn separate_flushes(&self) -> bool {
+        false
+    }
+    /// A volume came, or has a new size.
+    fn place(&mut self, volume: &PlannedVolume) {
+        let _ = volume;
+    }
+    /// A volume is gone, and all its requests are answered.
+    fn forget(&mut self, volume: &PlannedVolume) {
+        let _ = volume;
+    }
     /// Time in which it had a command, where it keeps count itself.
     fn busy(&self) -> Option<Nanos> {
         None

@@ -63,9 +63,13 @@ impl Scene {
         let stack = Stack::parse("none-none").unwrap();
         let mut engine = Engine::new(Box::new(back), stack.clone());
         let (name, group) = ("v".to_string(), "g".to_string());
-        let volume = PlannedVolume { name, group, base: 0, size: bytes, read_only: false };
+        let (base, size, read_only, storage) = (0, bytes, false, None);
+        let volume = PlannedVolume { name, group, base, size, read_only, storage };
         let groups = vec![("g".to_string(), Contract::default())];
-        engine.apply(Instant::ZERO, &Plan { stack, groups, volumes: vec![volume] });
+        engine.apply(
+            Instant::ZERO,
+            &Plan { stack, groups, volumes: vec![volume], closed: Vec::new() },
+        );
         Self { engine, now: Instant::ZERO, payload: vec![7; 1 << 20], next: 0 }
     }
     /// Gives the engine a request, to be decided on with the next [`Self::turn`]; returns its number.

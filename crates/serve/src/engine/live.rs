@@ -1,5 +1,7 @@
 //! Volumes and groups, and how they change while requests are on their way.
 
+use std::sync::Arc;
+
 use iofair_core::contract::Contract;
 use iofair_core::controller::{Stack, Stage};
 use iofair_core::group::{ClientId, GroupId, Priority};
@@ -9,6 +11,7 @@ use iofair_core::time::{Instant, Nanos};
 use super::Engine;
 use super::op::Op;
 use super::stats::{Snapshot, VolumeSnapshot, VolumeStats};
+use crate::back::uring::Storage;
 use crate::front::nbd::session::Export;
 
 /// What an engine shall be: every contract admitted, every volume placed.
@@ -20,10 +23,13 @@ pub struct Plan {
     pub groups: Vec<(String, Contract)>,
     /// Volumes.
     pub volumes: Vec<PlannedVolume>,
+    /// Names of volumes that are not there any more and whose clients are sent away; clients of other
+    /// volumes that are not there any more may stay until they leave.
+    pub closed: Vec<String>,
 }
 
 /// A volume and its place on the drive.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct PlannedVolume {
     /// Its name.
     pub name: String,
@@ -35,6 +41,8 @@ pub struct PlannedVolume {
     pub size: u64,
     /// Are writes refused?
     pub read_only: bool,
+    /// The file or device that is this volume alone, if there is one.
+    pub storage: Option<Arc<Storage>>,
 }
 
 /// A volume in service.
@@ -47,10 +55,16 @@ pub struct Volume {
     connections: u32,
     /// Not in the contracts any more: no new connection.
     retired: bool,
+    /// Its clients are sent away.
+    closed: bool,
     stats: VolumeStats,
 }
 
 impl Volume {
+    /// Is it the volume that a plan means? One that was deleted and made anew has the name, and another place.
+    fn is(&self, plan: &PlannedVolume) -> bool {
+        self.plan.name == plan.name && self.plan.base == plan.base
+    }
     /// Counts a finished request.
     pub(super) fn finished(&mut self, now: Instant, op: &Op) {
         self.stats.failed += u64::from(op.status != 0);
@@ -73,8 +87,20 @@ pub(super) struct Leaving {
 }
 
 impl Engine {
-    /// Makes groups, volumes and stack what the plan says. Requests on their way stay there.
-    pub fn apply(&mut self, now: Instant, plan: &Plan) {
+    /// The first volume that the plan makes shorter while a client has it open, if there is one: what that
+    /// client was told would not be true any more.
+    pub fn cuts(&self, plan: &Plan) -> Option<&str> {
+        let cut = |volume: &Volume| {
+            let new = plan.volumes.iter().find(|new| volume.is(new));
+            volume.connections > 0 && new.is_some_and(|new| new.size < volume.plan.size)
+        };
+        let first = self.volumes.iter().find(|(_, volume)| cut(volume));
+        first.map(|(_, volume)| volume.plan.name.as_str())
+    }
+    /// Makes groups, volumes and stack what the plan says. Requests on their way stay there. Returns the
+    /// volumes with a new size.
+    pub fn apply(&mut self, now: Instant, plan: &Plan) -> Vec<usize> {
+        let mut resized = Vec::new();
         if !same_stack(self.controller.stack(), &plan.stack) {
             self.controller.switch(now, plan.stack.clone());
         }
@@ -82,10 +108,12 @@ impl Engine {
             self.apply_group(now, path, contract);
         }
         for volume in &plan.volumes {
-            self.apply_volume(now, volume);
+            self.back.place(volume);
+            resized.extend(self.apply_volume(now, volume));
         }
         for (_, volume) in &mut self.volumes {
-            volume.retired = !plan.volumes.iter().any(|kept| kept.name == volume.plan.name);
+            volume.retired = !plan.volumes.iter().any(|kept| volume.is(kept));
+            volume.closed = volume.retired && plan.closed.contains(&volume.plan.name);
         }
         let known = |name: &str| plan.groups.iter().any(|(path, _)| path == name);
         let groups = self.controller.groups().iter();
@@ -96,6 +124,7 @@ impl Engine {
         self.leaving.groups = gone.into_iter().map(|(_, id)| id).collect();
         self.leaving.volumes = self.volumes.iter().any(|(_, volume)| volume.retired);
         self.settle(now);
+        resized
     }
     fn apply_group(&mut self, now: Instant, path: &str, contract: &Contract) {
         let changed = match self.controller.groups().find(path) {
@@ -105,18 +134,20 @@ impl Engine {
         };
         changed.expect("the plan's paths were checked, and the group was just found");
     }
-    fn apply_volume(&mut self, now: Instant, plan: &PlannedVolume) {
+    /// Returns the volume if it was there with another size.
+    fn apply_volume(&mut self, now: Instant, plan: &PlannedVolume) -> Option<usize> {
         let groups = self.controller.groups();
         let group = groups.find(&plan.group).expect("every volume's group is in the plan");
-        let known = self.volumes.iter_mut().find(|(_, volume)| volume.plan.name == plan.name);
-        if let Some((_, volume)) = known {
+        let known = self.volumes.iter_mut().find(|(_, volume)| volume.is(plan));
+        if let Some((key, volume)) = known {
             if volume.plan.group != plan.group {
                 let moved =
                     self.controller.update_client(now, volume.client, group, Priority::default());
                 moved.expect("a volume's client lives as long as the volume");
             }
+            let resized = volume.plan.size != plan.size;
             volume.plan = plan.clone();
-            return;
+            return resized.then_some(key);
         }
         let client = self.controller.add_client(now, group, Priority::default());
         self.volumes.insert(Volume {
@@ -125,18 +156,21 @@ impl Engine {
             base: plan.base,
             connections: 0,
             retired: false,
+            closed: false,
             stats: VolumeStats::default(),
         });
+        None
     }
 
     /// Lets go what is idle of volumes and groups that are not in the contracts any more.
     pub(super) fn settle(&mut self, now: Instant) {
         if self.leaving.volumes {
-            let leaving = &mut self.leaving.clients;
+            let (leaving, back) = (&mut self.leaving.clients, &mut self.back);
             self.volumes.retain(|_, volume| {
                 let goes = volume.retired && volume.connections == 0;
                 if goes {
                     leaving.push(volume.client);
+                    back.forget(&volume.plan);
                 }
                 !goes
             });
@@ -167,6 +201,14 @@ impl Engine {
     /// A client that chose a volume is gone, and all its requests are finished.
     pub fn detach(&mut self, volume: usize) {
         self.volumes[volume].connections -= 1;
+    }
+    /// Its size in bytes.
+    pub fn size(&self, volume: usize) -> u64 {
+        self.volumes[volume].plan.size
+    }
+    /// Are a volume's clients sent away?
+    pub fn is_closed(&self, volume: usize) -> bool {
+        self.volumes[volume].closed
     }
     /// The first byte of a volume on the drive.
     pub fn base(&self, volume: usize) -> u64 {

@@ -59,8 +59,12 @@ impl Engine {
         // The back end may grow while the engine runs; volumes are checked against its real size.
         let facts = iofair_core::policy::DriveFacts { capacity: Sectors(u64::MAX >> 10), ..facts };
         let setup = Setup { facts, tags, queue_limit: QUEUE_LIMIT, trace: 0 };
+        let mut controller = Controller::new(setup, stack);
+        if back.separate_flushes() {
+            controller.separate_flushes();
+        }
         Self {
-            controller: Controller::new(setup, stack),
+            controller,
             back,
             ops: Ops::default(),
             volumes: Slab::new(),

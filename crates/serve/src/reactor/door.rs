@@ -55,4 +55,10 @@ pub(super) trait Door: Send {
     fn close(&mut self);
     /// The volume that its client uses, once chosen.
     fn volume(&self) -> Option<usize>;
+    /// Its volume has a new size in bytes, from this turn on. A volume only becomes shorter while no door
+    /// has it, so what is inside stays within it. Clients of a door that cannot tell them see it when
+    /// they come again.
+    fn resized(&mut self, size: u64) {
+        let _ = size;
+    }
 }

@@ -21,6 +21,7 @@ use slab::Slab;
 use crate::clock::Clock;
 use crate::engine::stats::Snapshot;
 use crate::engine::{Engine, Plan};
+use crate::error::ServeError;
 use crate::front::nbd::session::Export;
 use connection::Connection;
 use door::{Around, Door, Life};
@@ -36,8 +37,8 @@ const DRAIN_MAX: Nanos = Nanos::from_secs(30);
 
 /// What other threads ask of a reactor.
 pub(crate) enum Message {
-    /// Take over new contracts.
-    Apply(Box<Plan>, Sender<()>),
+    /// Take over new contracts, or refuse them and change nothing.
+    Apply(Box<Plan>, Sender<Result<(), ServeError>>),
     /// What passed; and forget it, if so asked.
     Stats { reset: bool, answer: Sender<Snapshot> },
     /// Answer everything and end.
@@ -204,9 +205,7 @@ impl Reactor {
         // Whoever asked may have gone; then nobody needs the answer.
         match message {
             Message::Apply(plan, answer) => {
-                self.parts.engine.apply(now, &plan);
-                self.exports = self.parts.engine.exports();
-                let _ = answer.send(());
+                let _ = answer.send(self.apply(now, &plan));
             }
             Message::Stats { reset, answer } => {
                 let engine = &mut self.parts.engine;
@@ -221,6 +220,28 @@ impl Reactor {
             }
             Message::Stop => self.drain(now),
         }
+    }
+    /// Takes over new contracts. Doors of volumes with a new size are told, and those of volumes that are
+    /// closed take nothing in from now on.
+    fn apply(&mut self, now: Instant, plan: &Plan) -> Result<(), ServeError> {
+        let engine = &mut self.parts.engine;
+        if let Some(name) = engine.cuts(plan) {
+            let message = "clients have it open, and only a volume that nobody has open can shrink";
+            return Err(ServeError::volume(name, message));
+        }
+        let resized = engine.apply(now, plan);
+        self.exports = engine.exports();
+        for (key, door) in &mut self.doors {
+            let Some(volume) = door.volume() else { continue };
+            if resized.contains(&volume) {
+                door.resized(engine.size(volume));
+            }
+            if engine.is_closed(volume) {
+                door.close();
+            }
+            self.touched.push(key);
+        }
+        Ok(())
     }
     /// From now on nothing is received; what is inside is answered.
     fn drain(&mut self, now: Instant) {

@@ -27,6 +27,8 @@ pub(crate) struct Answer {
 /// One connection, with simple replies.
 pub(crate) struct Wire {
     pub(crate) stream: UnixStream,
+    /// The volume's size, as the server told it.
+    pub(crate) size: u64,
     /// Bytes that the answers bring, by cookie.
     expected: BTreeMap<u64, usize>,
     next: u64,
@@ -35,14 +37,21 @@ pub(crate) struct Wire {
 impl Wire {
     /// Chooses volume `v` behind a socket.
     pub(crate) fn connect(socket: &str) -> Self {
+        Self::connect_to(socket, "v").unwrap()
+    }
+    /// Chooses a volume behind a socket, if there is one.
+    pub(crate) fn connect_to(socket: &str, volume: &str) -> Option<Self> {
         let mut stream = UnixStream::connect(socket).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.read_exact(&mut [0; 18]).unwrap();
         // Fixed newstyle without zeroes, then EXPORT_NAME.
-        let hello = [&3u32.to_be_bytes()[..], b"IHAVEOPT", &[0, 0, 0, 1, 0, 0, 0, 1], b"v"];
-        stream.write_all(&hello.concat()).unwrap();
-        stream.read_exact(&mut [0; 10]).unwrap();
-        Self { stream, expected: BTreeMap::new(), next: 0 }
+        let length = (volume.len() as u32).to_be_bytes();
+        let hello = [&3u32.to_be_bytes()[..], b"IHAVEOPT", &[0, 0, 0, 1], &length];
+        stream.write_all(&[&hello.concat(), volume.as_bytes()].concat()).unwrap();
+        let mut told = [0; 10];
+        stream.read_exact(&mut told).ok()?;
+        let size = u64::from_be_bytes(told[..8].try_into().unwrap());
+        Some(Self { stream, size, expected: BTreeMap::new(), next: 0 })
     }
     /// A request as it is sent; its cookie is the number of requests before it.
     pub(crate) fn request(&mut self, kind: u16, flags: u16, offset: u64, length: u32) -> Vec<u8> {
@@ -127,7 +136,10 @@ pub(crate) struct Workload {
 impl Workload {
     /// So many blocks from block `first` of volume `v` on, which are zeroes.
     pub(crate) fn new(socket: &str, first: u64, blocks: usize) -> Self {
-        let wire = Wire::connect(socket);
+        Self::over(Wire::connect(socket), first, blocks)
+    }
+    /// The same through a connection that is there.
+    pub(crate) fn over(wire: Wire, first: u64, blocks: usize) -> Self {
         let blocks = vec![Block::default(); blocks];
         Self { wire, first, blocks, flying: BTreeMap::new(), random: first + 1 }
     }

@@ -1,7 +1,7 @@
 //! The file or block device itself: opened once for direct and once for buffered I/O.
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Seek, SeekFrom};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -11,9 +11,10 @@ use crate::back::Extent;
 /// Borders of direct I/O where the kernel does not tell them: every drive's blocks divide a page.
 const BLOCK_UNKNOWN: u64 = 4096;
 
-/// An opened pool.
+/// An opened file or block device. The reactor reads and writes it; whoever opened it may meanwhile make
+/// it longer or shorter, and tell the engine.
 #[derive(Debug)]
-pub(super) struct Pool {
+pub struct Storage {
     path: PathBuf,
     buffered: File,
     direct: Option<File>,
@@ -21,28 +22,32 @@ pub(super) struct Pool {
     bytes: u64,
     device: bool,
     rotational: bool,
+    identity: (u64, u64),
 }
 
-impl Pool {
-    pub(super) fn open(path: &Path, bytes: u64) -> io::Result<Self> {
+impl Storage {
+    /// Opens a pool and makes it at least so long; a file that is not there is made.
+    pub(crate) fn open(path: &Path, bytes: u64) -> io::Result<Self> {
         let device = fs::metadata(path).is_ok_and(|file| file.file_type().is_block_device());
         let mut options = OpenOptions::new();
-        options.read(true).write(true);
-        let buffered = options.clone().create(!device).truncate(false).open(path)?;
-        let direct = options.custom_flags(libc::O_DIRECT).open(path).ok();
+        options.read(true).write(true).create(!device).truncate(false).mode(0o600);
+        let buffered = options.open(path)?;
+        let direct = options.create(false).custom_flags(libc::O_DIRECT).open(path).ok();
         let block = direct.as_ref().map_or(1, direct_border);
         let metadata = buffered.metadata()?;
         let number = if device { metadata.rdev() } else { metadata.dev() };
         let mut this = Self {
             path: path.to_path_buf(),
-            bytes: if device { device_bytes(&buffered)? } else { metadata.len() },
+            bytes: 0,
             buffered,
             direct,
             block,
             device,
             rotational: is_rotational(number),
+            identity: if device { (metadata.rdev(), 0) } else { (metadata.dev(), metadata.ino()) },
         };
-        this.grow(bytes)?;
+        this.lengthen(bytes)?;
+        this.bytes = this.length()?;
         Ok(this)
     }
     pub(super) fn file(&self) -> &File {
@@ -62,23 +67,44 @@ impl Pool {
     pub(super) fn block(&self) -> u64 {
         self.block
     }
+    /// Its length when it was opened.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
     pub(super) fn rotational(&self) -> bool {
         self.rotational
     }
-    pub(super) fn grow(&mut self, bytes: u64) -> io::Result<()> {
-        if bytes <= self.bytes {
+    /// Two that are the same file or device are equal here, whatever their paths.
+    pub(crate) fn identity(&self) -> (u64, u64) {
+        self.identity
+    }
+    /// Its length now.
+    pub(crate) fn length(&self) -> io::Result<u64> {
+        if self.device {
+            return (&self.buffered).seek(SeekFrom::End(0));
+        }
+        Ok(self.buffered.metadata()?.len())
+    }
+    /// Makes a file at least so long, with zeroes at its end; a device must be so long.
+    pub(crate) fn lengthen(&self, bytes: u64) -> io::Result<()> {
+        let length = self.length()?;
+        if bytes <= length {
             return Ok(());
         }
         if self.device {
-            let message = format!("{} bytes asked of a device of {}", bytes, self.bytes);
+            let message = format!("{bytes} bytes asked of a device of {length}");
             return Err(io::Error::new(io::ErrorKind::StorageFull, message));
         }
         self.buffered.set_len(bytes)?;
-        self.bytes = bytes;
-        Ok(())
+        self.buffered.sync_all()
+    }
+    /// Makes a file at most so long; a device stays as it is.
+    pub(crate) fn shorten(&self, bytes: u64) -> io::Result<()> {
+        if self.device || self.length()? <= bytes {
+            return Ok(());
+        }
+        self.buffered.set_len(bytes)?;
+        self.buffered.sync_all()
     }
     /// What of a range is stored.
     pub(super) fn extents(&self, offset: u64, length: u64, limit: usize) -> Vec<Extent> {
@@ -135,14 +161,8 @@ fn direct_border(file: &File) -> u64 {
     }
 }
 
-fn device_bytes(file: &File) -> io::Result<u64> {
-    use std::io::{Seek, SeekFrom};
-    let mut file = file;
-    file.seek(SeekFrom::End(0))
-}
-
 /// Does a head move under this device (or under the device of this file)?
-fn is_rotational(device: u64) -> bool {
+pub(super) fn is_rotational(device: u64) -> bool {
     let (major, minor) = (libc::major(device), libc::minor(device));
     let base = format!("/sys/dev/block/{major}:{minor}");
     // A partition has its queue one level up.

@@ -5,14 +5,17 @@
 //! that touch the same pages ([`order`]). A merged command is one vectored read or write. A flush is
 //! `fdatasync`; a durable write is `RWF_DSYNC`; a trim punches a hole, and zeroes are made by the file
 //! system, or written where it cannot.
+//!
+//! It serves one file (or device) that volumes share, or one a volume ([`files`]).
 
 mod file;
+pub(crate) mod files;
 mod order;
 mod running;
 
 use std::io;
-use std::os::fd::AsRawFd;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use io_uring::{opcode, squeue, types};
 use iofair_core::policy::DriveFacts;
@@ -22,8 +25,10 @@ use slab::Slab;
 
 use super::{Answer, Back, Extent, Job};
 use crate::buffer::Data;
+use crate::engine::PlannedVolume;
 use crate::engine::op::{Op, Ops};
-use file::Pool;
+pub use file::Storage;
+use files::Files;
 use order::Order;
 use running::{Next, Running, Step};
 
@@ -32,10 +37,14 @@ const DEPTH: u32 = 128;
 /// Longest command (the kernel's usual `max_sectors_kb` of 1280, rounded down).
 const REQUEST_MAX: Sectors = Sectors::from_kib(1024);
 
-/// A file or a block device.
+/// Files and block devices.
 #[derive(Debug)]
 pub struct Uring {
-    pool: Pool,
+    files: Files,
+    /// The directory of the volumes' files, unless it is one file.
+    directory: Option<PathBuf>,
+    rotational: bool,
+    bytes: u64,
     running: Slab<Running>,
     order: Order,
     entries: Vec<squeue::Entry>,
@@ -48,22 +57,38 @@ pub struct Uring {
 impl Uring {
     /// Opens a pool and makes it at least so long; a file that is not there is made.
     pub fn open(path: &Path, bytes: u64) -> io::Result<Self> {
-        Ok(Self {
-            pool: Pool::open(path, bytes)?,
+        let storage = Storage::open(path, bytes)?;
+        let (rotational, bytes) = (storage.rotational(), storage.bytes());
+        Ok(Self { rotational, bytes, ..Self::over(Files::one(storage)) })
+    }
+    /// Volumes with a file each, which come with [`Back::place`]; most of them in this directory.
+    pub fn directory(path: &Path) -> io::Result<Self> {
+        let rotational = file::is_rotational(std::fs::metadata(path)?.dev());
+        let directory = Some(path.to_path_buf());
+        Ok(Self { directory, rotational, ..Self::over(Files::many()) })
+    }
+    fn over(files: Files) -> Self {
+        Self {
+            files,
+            directory: None,
+            rotational: false,
+            bytes: files::SLOTS_MAX * files::VOLUME_BYTES_MAX,
             running: Slab::new(),
             order: Order::default(),
             entries: Vec::new(),
             spare: Vec::new(),
             zeroes: Box::default(),
-        })
+        }
     }
     /// Describes a command without starting it.
     fn prepare(&mut self, job: &Job<'_>, ops: &mut Ops) -> Running {
         let mut running = self.spare.pop().unwrap_or_default();
         running.reset(job.dispatch.id, job.dispatch.operation);
-        let block = self.pool.block();
         for part in job.parts {
             let key = part.tag as usize;
+            let (file, _) = self.files.find(ops[key].offset);
+            running.file = file;
+            let block = self.files.storage(file).block();
             match ops[key].operation {
                 // Direct I/O wants payloads on page borders, which receive buffers know nothing of.
                 Operation::Write => ops.keep(key),
@@ -90,23 +115,24 @@ impl Uring {
     /// Queues the entry for the present step of a command.
     fn issue(&mut self, slot: usize) {
         let running = &mut self.running[slot];
-        let file = types::Fd(self.pool.descriptor(running.aligned));
+        let file = types::Fd(self.files.storage(running.file).descriptor(running.aligned));
+        let (_, offset) = self.files.find(running.offset);
         let entry = match running.step {
             Step::Data | Step::Zeroes => {
                 let (pieces, count) = running.rest();
                 let durable = if running.fua { libc::RWF_DSYNC } else { 0 };
                 match running.operation {
                     Operation::Read => {
-                        opcode::Readv::new(file, pieces, count).offset(running.offset).build()
+                        opcode::Readv::new(file, pieces, count).offset(offset).build()
                     }
                     _ => opcode::Writev::new(file, pieces, count)
-                        .offset(running.offset)
+                        .offset(offset)
                         .rw_flags(durable)
                         .build(),
                 }
             }
             Step::Allocate => opcode::Fallocate::new(file, running.left)
-                .offset(running.offset)
+                .offset(offset)
                 .mode(running.allocation_mode())
                 .build(),
             Step::Sync => opcode::Fsync::new(file).flags(types::FsyncFlags::DATASYNC).build(),
@@ -115,6 +141,7 @@ impl Uring {
     }
     fn finish(&mut self, slot: usize, status: i32, answers: &mut Vec<Answer>) {
         let running = self.running.remove(slot);
+        self.files.end(running.file);
         answers.push(Answer { id: running.id, status });
         self.spare.push(running);
         for free in self.order.finish(slot) {
@@ -126,10 +153,10 @@ impl Uring {
 impl Back for Uring {
     fn facts(&self) -> DriveFacts {
         DriveFacts {
-            rotational: self.pool.rotational(),
+            rotational: self.rotational,
             depth: DEPTH,
             max_request: REQUEST_MAX,
-            capacity: Sectors(self.pool.bytes() / 512),
+            capacity: Sectors(self.bytes / 512),
         }
     }
     fn start(&mut self, job: &Job<'_>, ops: &mut Ops, answers: &mut Vec<Answer>) {
@@ -137,11 +164,13 @@ impl Back for Uring {
         let (operation, aligned) = (running.operation, running.aligned);
         let (offset, length) = (running.offset, running.left);
         let nothing = length == 0 && operation != Operation::Flush;
+        self.files.begin(running.file);
+        let direct = self.files.storage(running.file).is_direct();
         let slot = self.running.insert(running);
         if nothing {
             return self.finish(slot, 0, answers);
         }
-        let alone = !aligned && self.pool.is_direct();
+        let alone = !aligned && direct;
         if operation == Operation::Flush || self.order.start(slot, offset, length, alone) {
             self.begin(slot);
         }
@@ -157,20 +186,37 @@ impl Back for Uring {
         }
     }
     fn extents(&mut self, offset: u64, length: u64, limit: usize) -> Vec<Extent> {
-        self.pool.extents(offset, length, limit)
+        let (file, offset) = self.files.find(offset);
+        self.files.storage(file).extents(offset, length, limit)
     }
-    fn grow(&mut self, bytes: u64) -> io::Result<()> {
-        self.pool.grow(bytes)
+    fn separate_flushes(&self) -> bool {
+        self.directory.is_some()
     }
-    fn close(&mut self) -> io::Result<()> {
-        // SAFETY: a plain system call on a descriptor of ours.
-        match unsafe { libc::fdatasync(self.pool.file().as_raw_fd()) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
+    fn place(&mut self, volume: &PlannedVolume) {
+        if let Some(storage) = &volume.storage {
+            self.files.place(volume.base, storage);
         }
     }
+    fn forget(&mut self, volume: &PlannedVolume) {
+        if volume.storage.is_some() {
+            self.files.forget(volume.base);
+        }
+    }
+    fn close(&mut self) -> io::Result<()> {
+        let mut result = Ok(());
+        for storage in self.files.all() {
+            let synced = storage.file().sync_data();
+            result = result.and(synced);
+        }
+        result
+    }
     fn describe(&self) -> String {
-        self.pool.describe()
+        match (&self.directory, self.files.all().next()) {
+            (Some(directory), _) => {
+                format!("directory {}, a file or device a volume", directory.display())
+            }
+            (None, only) => only.expect("it is one file").describe(),
+        }
     }
 }
 

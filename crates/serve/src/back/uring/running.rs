@@ -53,6 +53,8 @@ pub(super) struct Running {
     pub(super) id: RequestId,
     pub(super) operation: Operation,
     pub(super) step: Step,
+    /// The slot of its file.
+    pub(super) file: usize,
     pub(super) fua: bool,
     /// May go past the page cache.
     pub(super) aligned: bool,
@@ -77,6 +79,7 @@ impl Default for Running {
             id: RequestId(0),
             operation: Operation::Flush,
             step: Step::Sync,
+            file: 0,
             fua: false,
             aligned: true,
             hole: false,

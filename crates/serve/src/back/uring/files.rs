@@ -1,0 +1,103 @@
+//! Which file an address of the engine leads to.
+//!
+//! The engine knows one address space. A pool is one file that fills it; in a directory each volume has a
+//! file of its own, and its slot's number is the upper part of its addresses. Slots are so far apart that
+//! a volume may grow in place and that commands of two volumes never touch. A file stays as long as the
+//! kernel has a command on it, even if its volume is gone.
+
+use std::sync::Arc;
+
+use super::file::Storage;
+
+/// Bits of an address within a slot: 64 TiB a volume.
+const SLOT_BITS: u32 = 46;
+/// Most bytes that a volume in a file of its own may have.
+pub(crate) const VOLUME_BYTES_MAX: u64 = 1 << SLOT_BITS;
+/// Slots there are: the engine's addresses end at 2^63.
+pub(crate) const SLOTS_MAX: u64 = 1 << (63 - SLOT_BITS);
+
+/// The first address of a slot.
+pub(crate) const fn slot_base(slot: u64) -> u64 {
+    slot << SLOT_BITS
+}
+
+#[derive(Debug)]
+struct Slot {
+    storage: Arc<Storage>,
+    /// Commands that the kernel has, or will have.
+    running: u32,
+    /// Its volume is gone.
+    leaving: bool,
+}
+
+/// The files behind the engine's addresses.
+#[derive(Debug)]
+pub(super) struct Files {
+    slots: Vec<Option<Slot>>,
+    /// Bits of an address within a slot.
+    bits: u32,
+}
+
+impl Files {
+    /// One file that is everything.
+    pub(super) fn one(storage: Storage) -> Self {
+        let slot = Slot { storage: Arc::new(storage), running: 0, leaving: false };
+        Self { slots: vec![Some(slot)], bits: 63 }
+    }
+    /// A file a volume, none yet.
+    pub(super) fn many() -> Self {
+        Self { slots: Vec::new(), bits: SLOT_BITS }
+    }
+    /// The slot of an address, and where in its file the address lies.
+    pub(super) fn find(&self, address: u64) -> (usize, u64) {
+        let slot = (address >> self.bits) as usize;
+        (slot, address & ((1 << self.bits) - 1))
+    }
+    fn slot(&mut self, slot: usize) -> &mut Slot {
+        self.slots[slot].as_mut().expect("a volume with requests has its file")
+    }
+    pub(super) fn storage(&self, slot: usize) -> &Storage {
+        &self.slots[slot].as_ref().expect("a volume with requests has its file").storage
+    }
+    /// All that are there.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Storage> {
+        self.slots.iter().flatten().map(|slot| &*slot.storage)
+    }
+    /// A volume came whose addresses begin here.
+    pub(super) fn place(&mut self, base: u64, storage: &Arc<Storage>) {
+        let (index, _) = self.find(base);
+        if index >= self.slots.len() {
+            self.slots.resize_with(index + 1, || None);
+        }
+        match &mut self.slots[index] {
+            Some(slot) => {
+                assert!(Arc::ptr_eq(&slot.storage, storage), "two volumes in one slot");
+                slot.leaving = false;
+            }
+            empty => {
+                *empty = Some(Slot { storage: Arc::clone(storage), running: 0, leaving: false });
+            }
+        }
+    }
+    /// The volume whose addresses begin here is gone.
+    pub(super) fn forget(&mut self, base: u64) {
+        let (index, _) = self.find(base);
+        self.slot(index).leaving = true;
+        self.let_go(index);
+    }
+    fn let_go(&mut self, index: usize) {
+        let over = |slot: &mut Slot| slot.leaving && slot.running == 0;
+        // Closing may wait for the kernel to free the blocks of a file without a name; volumes are
+        // deleted rarely, and files with a name are closed at once.
+        self.slots[index].take_if(over);
+    }
+    /// A command on a slot begins.
+    pub(super) fn begin(&mut self, index: usize) {
+        self.slot(index).running += 1;
+    }
+    /// A command on a slot is over.
+    pub(super) fn end(&mut self, index: usize) {
+        self.slot(index).running -= 1;
+        self.let_go(index);
+    }
+}
