@@ -41,9 +41,10 @@ bench: ## ratios against peers, measured in one run; writes docs/performance.md,
 	IOFAIR_BENCH_PAGE="$(CURDIR)/docs/performance.md" cargo bench --locked --workspace --bench '*'
 	IOFAIR_BLESS=1 cargo test --locked -p iofair --test tidy generated_pages
 
-reproduce: ## the published experiments, in virtual time; writes docs/reproduction.md
+reproduce: ## the published experiments, in virtual time; writes docs/reproduction.md and a page with charts
 	@scripts/setup demo
-	cargo run --release --locked -p iofair -- run experiments --markdown docs/reproduction.md $(ARGS)
+	cargo run --release --locked -p iofair -- run experiments --markdown docs/reproduction.md --html reproduction.html $(ARGS)
+	@echo "wrote docs/reproduction.md and, with charts, $(CURDIR)/reproduction.html"
 
 clean: ## remove what was built
 	cargo clean
