@@ -91,6 +91,7 @@ fn figure_1(stack: Stack, target: Pattern, interferer: Pattern, seconds: u64) ->
         ramp: Nanos::from_millis(500 * seconds),
         time: Nanos::from_secs(seconds),
         seed: 1,
+        interval: None,
     }
 }
 

@@ -33,6 +33,18 @@ pub struct ClientOutcome {
     pub latency: Histogram,
     /// Time of each `fdatasync` in nanoseconds.
     pub sync_latency: Histogram,
+    /// Calls by when they ended, in intervals from the end of the ramp on; empty unless the scenario
+    /// asks for it.
+    pub series: Vec<Interval>,
+}
+
+/// The calls that ended in one interval.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Interval {
+    /// How many.
+    pub calls: u64,
+    /// Sum of their times in nanoseconds.
+    pub latency: u64,
 }
 
 /// What the drive did.

@@ -31,6 +31,8 @@ pub struct Scenario {
     pub time: Nanos,
     /// Seed of every random stream of the run.
     pub seed: u64,
+    /// Also keep what calls took in each interval of this length.
+    pub interval: Option<Nanos>,
 }
 
 /// Equal drives as one, and where their I/O is controlled.

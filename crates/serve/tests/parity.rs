@@ -86,6 +86,7 @@ fn scenario(stack: &str) -> Scenario {
         ramp: Nanos::ZERO,
         time: Nanos::from_millis(400),
         seed: SEED,
+        interval: None,
     }
 }
 

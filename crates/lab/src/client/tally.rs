@@ -4,6 +4,7 @@ use iofair_core::stats::histogram::Histogram;
 use iofair_core::time::{Instant, Nanos};
 
 use super::pace::Batch;
+use crate::outcome::Interval;
 
 /// Counts of one process.
 #[derive(Debug)]
@@ -14,13 +15,40 @@ pub(crate) struct Tally {
     pub(crate) calls: u64,
     pub(crate) latency: Histogram,
     pub(crate) sync_latency: Histogram,
+    pub(crate) series: Vec<Interval>,
+    interval: Option<Nanos>,
 }
 
 impl Tally {
     /// Counts what ends after `after` and not later than `until`.
     pub(crate) fn new(after: Instant, until: Instant) -> Self {
-        let (latency, sync_latency) = (Histogram::new(), Histogram::new());
-        Self { after, until, bytes: 0, calls: 0, latency, sync_latency }
+        let (latency, sync_latency, series) = (Histogram::new(), Histogram::new(), Vec::new());
+        Self { after, until, bytes: 0, calls: 0, latency, sync_latency, series, interval: None }
+    }
+    /// Also counts by intervals.
+    pub(crate) fn with_interval(mut self, interval: Option<Nanos>) -> Self {
+        if let Some(interval) = interval {
+            let intervals = self.until.since(self.after).0.div_ceil(interval.0.max(1));
+            self.series = vec![Interval::default(); intervals as usize];
+        }
+        Self { interval, ..self }
+    }
+    /// Calls of a batch that end in order, those after the first `from` up to `to`.
+    fn count_series(&mut self, batch: &Batch, from: u64, to: u64) {
+        let Some(interval) = self.interval else { return };
+        let mut counted = from;
+        while counted < to {
+            let index = self.index(batch.end(counted + 1), interval);
+            let border = self.after + interval * (index as u64 + 1);
+            let next = batch.ended_by(border).clamp(counted + 1, to);
+            self.series[index].calls += next - counted;
+            self.series[index].latency += (next - counted) * batch.cost().0;
+            counted = next;
+        }
+    }
+    /// An end at a border belongs to the interval before it, as the end of the run does.
+    fn index(&self, end: Instant, interval: Nanos) -> usize {
+        ((end.since(self.after).0 - 1) / interval.0) as usize
     }
     fn is_measured(&self, end: Instant) -> bool {
         end > self.after && end <= self.until
@@ -31,6 +59,11 @@ impl Tally {
             self.bytes += bytes;
             self.calls += 1;
             self.latency.record(latency.0);
+            if let Some(interval) = self.interval {
+                let index = self.index(end, interval);
+                self.series[index].calls += 1;
+                self.series[index].latency += latency.0;
+            }
         }
     }
     /// The first `calls` calls of a batch end as it says.
@@ -50,11 +83,49 @@ impl Tally {
         self.bytes += counted * batch.block();
         self.calls += counted;
         self.latency.record_many(batch.cost().0, counted);
+        self.count_series(batch, before, ended);
     }
     /// An `fdatasync` ended.
     pub(crate) fn count_sync(&mut self, end: Instant, latency: Nanos) {
         if self.is_measured(end) {
             self.sync_latency.record(latency.0);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pace::{Pacer, PacerSetup, Plan};
+    use super::*;
+    use iofair_drive::random::Random;
+
+    /// Goal: calls count in the interval in which they end, one at a time or as a batch. Method: calls at and
+    /// beside the borders of 1 ms, and a batch of 250 us a call over 2.5 ms from the ramp's end on.
+    #[test]
+    fn calls_count_where_they_end() {
+        let at = |us: u64| Instant::ZERO + Nanos::from_micros(us);
+        let tally = Tally::new(at(1_000), at(4_500));
+        let mut tally = tally.with_interval(Some(Nanos::from_millis(1)));
+        for us in [900, 1_000, 1_001, 2_000, 2_001, 4_500, 4_501] {
+            tally.count(at(us), 1, Nanos(7));
+        }
+        let counts = |tally: &Tally| tally.series.iter().map(|it| it.calls).collect::<Vec<_>>();
+        assert_eq!(counts(&tally), [2, 1, 0, 1]);
+        assert_eq!(tally.series[0].latency, 14);
+        let (start, stop) = (Instant::ZERO, Instant::MAX);
+        let setup = PacerSetup { rate: None, on_off: None, start, stop, ramp_end: at(1_000) };
+        let mut pacer = Pacer::new(setup, Random::new(1, 1));
+        let cost = Nanos::from_micros(250);
+        let batch = pacer.start_batch(Plan {
+            ready: at(500),
+            calls: 10,
+            block: 4096,
+            cost,
+            think: Nanos::ZERO,
+        });
+        tally.count_batch(&batch, 10);
+        // They end at 750, 1000, 1250, ... 3000 us.
+        assert_eq!(counts(&tally), [6, 5, 0, 1]);
+        assert_eq!(tally.series[1].latency, 7 + 4 * cost.0);
     }
 }

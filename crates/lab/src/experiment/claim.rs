@@ -40,6 +40,8 @@ pub enum Kind {
     Order,
     /// In the band, or only shown when there is none.
     Within,
+    /// When the first place's latency falls below a part of the second's, in the band.
+    FallsAt,
 }
 
 /// One published statement about this experiment.
@@ -59,6 +61,8 @@ pub struct Claim {
     pub low: Option<f64>,
     /// Upper end of the band, itself allowed.
     pub high: Option<f64>,
+    /// Below which part of the second place's a latency must fall.
+    pub part: f64,
     /// Must hold for the experiment to count as reproduced.
     pub hard: bool,
     /// Line of the source.
@@ -102,7 +106,8 @@ impl Claim {
                 // Not `f64::min`, which would pass over a quotient that is no number.
                 quotients.fold(f64::INFINITY, |least, q| if q >= least { least } else { q })
             }
-            Kind::AtLeast | Kind::AtMost | Kind::Within => values[0],
+            // The first value is the time already: see `Results::verdicts`.
+            Kind::AtLeast | Kind::AtMost | Kind::Within | Kind::FallsAt => values[0],
         };
         let holds = match self.kind {
             Kind::Order => got >= ORDER_STEP,
@@ -151,6 +156,7 @@ impl Resolver<'_> {
             KindFile::Ratio => Kind::Ratio,
             KindFile::Order => Kind::Order,
             KindFile::Within => Kind::Within,
+            KindFile::FallsAt => Kind::FallsAt,
         }
     }
     fn error(&self, span: Range<usize>, message: impl Into<String>) -> ConfigError {
@@ -240,11 +246,16 @@ impl Resolver<'_> {
         let (kind, expect) = (self.kind(), self.expect);
         let mut tables = Vec::new();
         match (kind, &expect.to, &expect.order) {
-            (Kind::Ratio, Some(to), None) => {
+            (Kind::FallsAt, ..) if self.experiment.interval.is_none() => {
+                return Err(self.kind_error("falls_at needs the file's `interval`"));
+            }
+            (Kind::Ratio | Kind::FallsAt, Some(to), None) => {
                 tables.push((PlaceTable::default(), expect.of.span()));
                 tables.push((to.get_ref().table(), to.span()));
             }
-            (Kind::Ratio, ..) => return Err(self.kind_error("a ratio needs `to`, no `order`")),
+            (Kind::Ratio | Kind::FallsAt, ..) => {
+                return Err(self.kind_error("this needs `to`, no `order`"));
+            }
             (Kind::Order, None, Some(order)) if order.get_ref().len() >= 2 => {
                 let places = order.get_ref().iter();
                 tables.extend(places.map(|place| (place.table(), order.span())));
@@ -262,11 +273,17 @@ impl Resolver<'_> {
                 None => return Ok(None),
             }
         }
+        if kind == Kind::FallsAt && places.iter().any(|place| !place.quantity.is_client_mean()) {
+            let error = self.error(expect.of.span(), "falls_at is about a client's mean latency");
+            return Err(error.allowed("such as \"target mean\""));
+        }
         let unit = match kind {
             Kind::Ratio | Kind::Order => "",
+            Kind::FallsAt => "s",
             _ => places[0].quantity.unit(self.experiment.units),
         };
         let (published, low, high) = self.band(kind, unit)?;
+        let part = self.part(kind)?;
         Ok(Some(Claim {
             kind,
             text: self.text(kind, &places),
@@ -275,10 +292,27 @@ impl Resolver<'_> {
             published,
             low,
             high,
+            part,
             hard: expect.hard,
             reference: expect.reference.clone(),
             why: expect.why.clone(),
         }))
+    }
+
+    /// What part of the other place's latency is fallen below; 1 where nothing is.
+    fn part(&self, kind: Kind) -> Result<f64, ConfigError> {
+        let part = match &self.expect.value {
+            Some(value) if kind == Kind::FallsAt => value,
+            _ if kind == Kind::FallsAt => {
+                return Err(self.kind_error("falls_at needs `value`, a part such as 0.7"));
+            }
+            _ => return Ok(1.0),
+        };
+        match part.get_ref() {
+            Number::Float(part) => Ok(*part),
+            Number::Integer(part) => Ok(*part as f64),
+            Number::Text(_) => Err(self.error(part.span(), "a part is a plain number")),
+        }
     }
 
     /// Published value, lower and upper end.
@@ -295,7 +329,8 @@ impl Resolver<'_> {
             value.map(Some).map_err(|message| self.error(number.span(), message))
         };
         let expect = self.expect;
-        let (published, value) = (read(&expect.published)?, read(&expect.value)?);
+        let published = read(&expect.published)?;
+        let value = if kind == Kind::FallsAt { None } else { read(&expect.value)? };
         let (mut low, mut high) = (read(&expect.low)?, read(&expect.high)?);
         if let Some(band) = &expect.band {
             let percent = band.get_ref().strip_suffix('%').and_then(|p| p.parse::<f64>().ok());
@@ -314,7 +349,7 @@ impl Resolver<'_> {
                 Err(self.kind_error("at_least and at_most need `value` and no band"))
             }
             (Kind::Order, None) if !banded && published.is_none() => Ok((None, None, None)),
-            (Kind::Ratio | Kind::Within, None) if banded || published.is_some() => {
+            (Kind::Ratio | Kind::Within | Kind::FallsAt, None) if banded || published.is_some() => {
                 Ok((published, low, high))
             }
             (Kind::Order, _) => Err(self.kind_error("an order has no numbers")),
@@ -347,6 +382,14 @@ impl Resolver<'_> {
                 if same_quantity { format!("{what}: {all}") } else { all }
             }
             Kind::AtLeast | Kind::AtMost | Kind::Within => format!("{what} of {}", name(first)),
+            Kind::FallsAt => {
+                let part = self.part(kind).unwrap_or(1.0);
+                format!(
+                    "{what} of {} falls below {part} of that of {}",
+                    name(first),
+                    full(&places[1])
+                )
+            }
         }
     }
 }

@@ -23,6 +23,8 @@ use crate::scenario::{ClientSpec, GroupSpec, Host, Job, Pattern, Scenario, Strip
 const COUNT_MAX: u32 = 100_000;
 /// Most variants of one file.
 const VARIANTS_MAX: usize = 1_000;
+/// Shortest interval of a series: a run of an hour then has a few million.
+const INTERVAL_MIN: Nanos = Nanos::from_millis(1);
 
 /// An experiment ready to run.
 #[derive(Clone, Debug)]
@@ -51,6 +53,8 @@ pub struct Experiment {
     pub claims: Vec<Claim>,
     /// Claims left out because they speak of stacks that are not run.
     pub claims_left_out: usize,
+    /// Latencies are also kept by intervals of this length.
+    pub interval: Option<Nanos>,
     /// How many clients a drive of their own may carry is asked.
     pub dedicated: Option<Dedicated>,
 }
@@ -97,6 +101,7 @@ impl Experiment {
             ramp: it.history + it.ramp,
             time: it.time,
             seed: self.seed.wrapping_add(u64::from(repeat)),
+            interval: self.interval,
         }
     }
     /// Runs in all.
@@ -121,6 +126,10 @@ pub(super) fn expand(
             return Err(source.error(file.time.span(), "no time at all").allowed("more than 0s"));
         }
     }
+    if let Some(interval) = file.interval.as_ref().filter(|it| it.get_ref().0 < INTERVAL_MIN) {
+        let error = source.error(interval.span(), "too short an interval");
+        return Err(error.allowed("1ms or more"));
+    }
     let mut experiment = Experiment {
         name: name.to_owned(),
         title: file.title.clone(),
@@ -134,6 +143,7 @@ pub(super) fn expand(
         variants,
         claims: Vec::new(),
         claims_left_out: 0,
+        interval: file.interval.as_ref().map(|time| time.get_ref().0),
         dedicated: file.dedicated.as_ref().map(Dedicated::new),
     };
     let (claims, left_out) = claim::resolve(source, file, &experiment)?;

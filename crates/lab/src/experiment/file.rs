@@ -32,6 +32,8 @@ pub struct ExperimentFile {
     /// policy has learned of the drive outlives a run.
     #[serde(default)]
     pub history: Time,
+    /// Also keep latencies by intervals of this length.
+    pub interval: Option<Spanned<Time>>,
     /// Runs with seeds of their own.
     #[serde(default = "one")]
     pub repeats: u32,
@@ -405,6 +407,8 @@ pub enum KindFile {
     Order,
     /// `of` lies in the band; without a band, only printed beside the published value.
     Within,
+    /// When `of`, a mean latency by intervals, falls below `value` times that at `to`, for good.
+    FallsAt,
 }
 
 /// Another place to read a quantity: a stack's name, or a table of what differs from the claim's own.
@@ -451,7 +455,7 @@ pub struct ExpectFile {
     pub stack: Option<Spanned<Several>>,
     /// The variant or variants; absent: all.
     pub variant: Option<Spanned<Several>>,
-    /// Bound of `at_least` and `at_most`.
+    /// Bound of `at_least` and `at_most`; part of the other place's for `falls_at`.
     pub value: Option<Spanned<Number>>,
     /// What the source prints.
     pub published: Option<Spanned<Number>>,
@@ -461,7 +465,7 @@ pub struct ExpectFile {
     pub low: Option<Spanned<Number>>,
     /// Upper end of the band.
     pub high: Option<Spanned<Number>>,
-    /// The other place of a ratio.
+    /// The other place of a ratio, or what a latency falls below.
     pub to: Option<Spanned<PlaceFile>>,
     /// The places of an order, smallest first.
     pub order: Option<Spanned<Vec<PlaceFile>>>,

@@ -100,6 +100,10 @@ impl Quantity {
     pub fn of(client: &str, metric: Metric) -> Self {
         Self { subject: Subject::Client(client.to_owned()), metric }
     }
+    /// Is it the mean latency of a client?
+    pub fn is_client_mean(&self) -> bool {
+        self.metric == Metric::Mean && self.subject != Subject::Total
+    }
     /// The unit in which [`Self::read`] gives it.
     pub const fn unit(&self, units: Units) -> &'static str {
         match self.metric {
@@ -220,7 +224,7 @@ pub fn parse_value(text: &str, unit: &'static str) -> Result<f64, String> {
     let scale = match (unit, text[split..].trim()) {
         (unit, given) if unit == given => 1.0,
         ("ms", "s") => 1e3,
-        ("ms", "us") => 1e-3,
+        ("ms", "us") | ("s", "ms") => 1e-3,
         _ => return Err(format!("\"{text}\" is not a number of {unit}, such as \"10{unit}\"")),
     };
     let number: f64 = text[..split].parse().map_err(|_| format!("\"{text}\" has no number"))?;
@@ -243,6 +247,7 @@ mod tests {
             calls: bytes / 4096,
             latency: latency.clone(),
             sync_latency: Histogram::new(),
+            series: Vec::new(),
         };
         let drive = DriveOutcome {
             read_bytes: 200 << 20,

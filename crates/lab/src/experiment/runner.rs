@@ -4,11 +4,11 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use super::claim::{Place, Verdict};
+use super::claim::{Kind, Place, Verdict};
 use super::expand::Experiment;
-use super::quantity::Quantity;
+use super::quantity::{Quantity, Subject, is_process_of};
 use super::statistics::Statistics;
-use crate::outcome::Outcome;
+use crate::outcome::{Interval, Outcome};
 use crate::scenario::Scenario;
 
 /// How runs are made and watched.
@@ -115,10 +115,43 @@ impl Results {
     pub fn value(&self, place: &Place) -> f64 {
         self.statistics(place.variant, place.stack, &place.quantity).mean
     }
+    /// Mean latencies in milliseconds by intervals, over all repeats together; `None` where no call ended.
+    pub fn series(&self, variant: usize, stack: usize, client: &str) -> Vec<Option<f64>> {
+        let mut sums: Vec<Interval> = Vec::new();
+        let outcomes = self.repeats(variant, stack).iter().flat_map(|outcome| &outcome.clients);
+        for outcome in outcomes.filter(|outcome| is_process_of(&outcome.name, client)) {
+            sums.resize(outcome.series.len().max(sums.len()), Interval::default());
+            for (sum, interval) in sums.iter_mut().zip(&outcome.series) {
+                sum.calls += interval.calls;
+                sum.latency += interval.latency;
+            }
+        }
+        let mean =
+            |it: &Interval| (it.calls > 0).then(|| it.latency as f64 / it.calls as f64 / 1e6);
+        sums.iter().map(mean).collect()
+    }
+    /// The seconds from which on a client's latency stays below `limit` ms; infinite when it never does.
+    fn falls_at(&self, place: &Place, limit: f64) -> f64 {
+        let (Subject::Client(name), Some(interval)) =
+            (&place.quantity.subject, self.experiment.interval)
+        else {
+            return f64::INFINITY;
+        };
+        let series = self.series(place.variant, place.stack, name);
+        let is_below = |mean: &Option<f64>| mean.is_some_and(|mean| mean < limit);
+        let above = series.iter().rposition(|mean| !is_below(mean)).map_or(0, |last| last + 1);
+        match above < series.len() {
+            true => above as f64 * interval.0 as f64 / 1e9,
+            false => f64::INFINITY,
+        }
+    }
     /// Our number and the verdict for each claim, in order.
     pub fn verdicts(&self) -> Vec<(f64, Verdict)> {
         let judge = |claim: &super::Claim| {
-            let values: Vec<f64> = claim.places.iter().map(|place| self.value(place)).collect();
+            let mut values: Vec<f64> = claim.places.iter().map(|place| self.value(place)).collect();
+            if claim.kind == Kind::FallsAt {
+                values[0] = self.falls_at(&claim.places[0], values[1] * claim.part);
+            }
             claim.judge(&values)
         };
         self.experiment.claims.iter().map(judge).collect()

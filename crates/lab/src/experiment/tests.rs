@@ -4,7 +4,7 @@ use iofair_core::stats::histogram::Histogram;
 use iofair_core::time::Nanos;
 
 use super::*;
-use crate::outcome::{ClientOutcome, DriveOutcome, Outcome};
+use crate::outcome::{ClientOutcome, DriveOutcome, Interval, Outcome};
 use crate::scenario::{Pattern, Scenario};
 
 pub(crate) const EXAMPLE: &str = r#"
@@ -81,6 +81,7 @@ pub(crate) fn simulate(scenario: &Scenario) -> Result<Outcome, String> {
             calls: 2_500 * seconds,
             latency,
             sync_latency: Histogram::new(),
+            series: Vec::new(),
         });
     }
     let drive = DriveOutcome {
@@ -248,6 +249,52 @@ fn false_claims_do_not_hold() {
     ];
     for (keys, verdict) in cases {
         assert_eq!(judge(keys).1, verdict, "{keys}");
+    }
+}
+
+/// Goal: the time from which on a latency stays low, over all repeats together. Method: a target that takes 9
+/// ms, once 1 ms, 9 ms again, and 1 ms from 2.5 s on; against one that always takes 9.
+#[test]
+fn a_latency_falls_for_good() {
+    let start = EXAMPLE.find("[[expect]]").expect("in the example");
+    let judge = |interval: &str, keys: &str| {
+        let text = format!(
+            "{interval}\n{}[[expect]]\nkind = 'falls_at'\nvariant = 'rand, N=1'\nstack = 'again'\n\
+             of = 'target mean'\npublished = '2.5s'\n{keys}",
+            &EXAMPLE[..start]
+        );
+        let experiment = parse("e.toml", &text, &Overrides::default())?;
+        let falls = |scenario: &Scenario| {
+            let mut outcome = simulate(scenario)?;
+            let low = |index| index == 3 || index >= 25;
+            let interval = |index| Interval {
+                calls: 2,
+                latency: if low(index) { 2_000_000 } else { 18_000_000 },
+            };
+            outcome.clients[0].series = (0..30).map(interval).collect();
+            outcome.clients[0].latency = Histogram::new();
+            outcome.clients[0].latency.record(9_000_000);
+            Ok(outcome)
+        };
+        let runner = Runner { jobs: 1, simulate: &falls, finished: &|_| {} };
+        let results = run(vec![experiment], &runner).expect("the simulator never fails").remove(0);
+        Ok::<_, ConfigError>(results.verdicts()[0])
+    };
+    let every = "interval = '100ms'";
+    let good = "value = 0.5\nto = 'none-none'\nlow = '2s'\nhigh = '3s'";
+    assert_eq!(judge(every, good).expect("good keys"), (2.5, Verdict::Holds));
+    let later = "value = 0.5\nto = 'none-none'\nlow = '2600ms'\nhigh = '3s'";
+    assert_eq!(judge(every, later).expect("good keys"), (2.5, Verdict::DoesNotHold));
+    let never = "value = 0.1\nto = 'none-none'\nlow = '0s'\nhigh = '3s'";
+    assert_eq!(judge(every, never).expect("good keys"), (f64::INFINITY, Verdict::DoesNotHold));
+    for (interval, keys) in [
+        ("", good),
+        ("interval = '10us'", good),
+        (every, "to = 'none-none'\nlow = '0s'"),
+        (every, "value = '1ms'\nto = 'none-none'\nlow = '0s'"),
+        (every, "value = 0.5\nlow = '0s'"),
+    ] {
+        assert!(judge(interval, keys).is_err(), "{interval} {keys}");
     }
 }
 

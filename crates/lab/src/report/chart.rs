@@ -31,8 +31,8 @@ pub(super) struct Group {
 }
 
 const HEIGHT: f64 = 230.0;
-const TOP: f64 = 18.0;
-const LEFT: f64 = 46.0;
+pub(super) const TOP: f64 = 18.0;
+pub(super) const LEFT: f64 = 46.0;
 const LINE: f64 = 14.0;
 
 /// Text that is safe inside an element or a quoted attribute.
@@ -41,7 +41,7 @@ pub(super) fn escape(text: &str) -> String {
 }
 
 /// The next of 1, 2, 5, 10, ... that is at least `value`.
-fn nice(value: f64) -> f64 {
+pub(super) fn nice(value: f64) -> f64 {
     let mut step = 1e-6;
     for factor in [2.0, 2.5, 2.0].iter().cycle().take(60) {
         if step >= value * 0.999_999 {
@@ -122,7 +122,7 @@ pub(super) fn bars(title: &str, unit: &str, groups: &[Group]) -> String {
     svg
 }
 
-fn open(title: &str, width: f64, height: f64) -> String {
+pub(super) fn open(title: &str, width: f64, height: f64) -> String {
     format!(
         "<svg viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" role=\"img\" \
          aria-label=\"{}\">",
@@ -130,7 +130,7 @@ fn open(title: &str, width: f64, height: f64) -> String {
     )
 }
 
-fn tick_label(value: f64) -> String {
+pub(super) fn tick_label(value: f64) -> String {
     let short = format!("{value:.3}");
     short.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
@@ -197,8 +197,8 @@ pub(super) struct Curve<'a> {
 
 const SHARES: [(f64, &str); 6] =
     [(0.0, "0"), (0.5, "50"), (0.9, "90"), (0.99, "99"), (0.999, "99.9"), (0.9999, "99.99 %")];
-const WIDE: f64 = 290.0;
-const HIGH: f64 = 170.0;
+pub(super) const WIDE: f64 = 290.0;
+pub(super) const HIGH: f64 = 170.0;
 
 /// Latencies by percentile: each further "nine" takes the same width, times are logarithmic.
 pub(super) fn percentiles(title: &str, curves: &[Curve<'_>]) -> String {

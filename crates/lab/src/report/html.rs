@@ -7,6 +7,7 @@ use super::chart::{Bar, COLOURS, Curve, Group, bars, escape, percentiles};
 use super::number::{band, number, published, with_confidence};
 use super::summary::{ClaimRow, Row, Summary};
 use super::table::got;
+use super::timeline::{Line, timeline};
 use crate::experiment::{Statistics, Subject, Verdict};
 
 /// The page of these experiments.
@@ -96,6 +97,7 @@ fn experiment(html: &mut String, index: usize, summary: &Summary) {
     claims(html, summary);
     numbers(html, summary, &stacks);
     latencies(html, summary, &stacks);
+    over_time(html, summary, &stacks);
     html.push_str("</section>\n");
 }
 
@@ -301,6 +303,27 @@ fn latencies(html: &mut String, summary: &Summary, stacks: &[&str]) {
             .collect();
         let title = if variant.is_empty() { &summary.focus } else { variant };
         let svg = percentiles(&format!("latency by percentile, {title}"), &curves);
+        let _ = write!(html, "<div><h3>{}</h3>{svg}</div>", escape(title));
+    }
+    html.push_str("</div></details>\n");
+}
+
+fn over_time(html: &mut String, summary: &Summary, stacks: &[&str]) {
+    let Some(seconds) = summary.interval else { return };
+    let _ = write!(
+        html,
+        "<details open><summary>Latency of {} over time</summary><div class=\"charts\">",
+        escape(&summary.focus)
+    );
+    for rows in summary.rows.chunk_by(|a, b| a.variant == b.variant) {
+        let lines = rows.iter().map(|row| Line {
+            name: &row.stack,
+            colour: colour(stacks, &row.stack),
+            points: &row.series,
+        });
+        let lines: Vec<_> = lines.collect();
+        let title = if rows[0].variant.is_empty() { &summary.focus } else { &rows[0].variant };
+        let svg = timeline(&format!("latency over time, {title}"), seconds, &lines);
         let _ = write!(html, "<div><h3>{}</h3>{svg}</div>", escape(title));
     }
     html.push_str("</div></details>\n");

@@ -9,6 +9,7 @@ mod markdown;
 mod number;
 mod summary;
 mod table;
+mod timeline;
 
 #[cfg(test)]
 mod tests;

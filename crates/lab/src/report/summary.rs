@@ -32,6 +32,8 @@ pub struct Summary {
     pub claims_left_out: usize,
     /// How many clients a drive of their own may carry, in a sentence for each stack.
     pub sizings: Vec<String>,
+    /// Seconds of an interval of [`Row::series`].
+    pub interval: Option<f64>,
 }
 
 /// The numbers of one variant on one stack.
@@ -57,6 +59,8 @@ pub struct Row {
     pub p99: Option<Statistics>,
     /// Latencies of the focus in all repeats: nanoseconds and share of calls not above, ascending.
     pub distribution: Vec<(u64, f64)>,
+    /// Mean latencies of the focus by intervals, ms; empty unless the file asks for them.
+    pub series: Vec<Option<f64>>,
 }
 
 /// A claim with its verdict.
@@ -159,6 +163,7 @@ pub fn summarize(results: &Results) -> Summary {
         claims: claims.collect(),
         claims_left_out: experiment.claims_left_out,
         sizings: sizing_texts(results),
+        interval: experiment.interval.map(|interval| interval.0 as f64 / 1e9),
     }
 }
 
@@ -208,6 +213,7 @@ fn row(results: &Results, variant: usize, stack: usize, focus: &str) -> Row {
         p50: mine(Metric::P50),
         p99: mine(Metric::P99),
         distribution: distribution(results, variant, stack, focus),
+        series: results.series(variant, stack, focus),
     }
 }
 

@@ -255,7 +255,8 @@ impl Builder<'_> {
             file_size: spec.file_size,
             pacer: Pacer::new(pacer, Random::new(*seed, stream + 1)),
             random: Random::new(*seed, stream),
-            tally: Tally::new(ramp_end, ramp_end + self.scenario.time),
+            tally: Tally::new(ramp_end, ramp_end + self.scenario.time)
+                .with_interval(self.scenario.interval),
             turnaround: match spec.job.pattern.writes() {
                 true => host.turnaround_write,
                 false => host.turnaround,

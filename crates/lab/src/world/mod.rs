@@ -155,6 +155,7 @@ impl<'a> World<'a> {
                 calls: tally.calls,
                 latency: tally.latency,
                 sync_latency: tally.sync_latency,
+                series: tally.series,
             }
         });
         Outcome { time, clients: clients.collect(), drive, trace_hash, simulated_requests }

@@ -143,6 +143,7 @@ pub(crate) fn scenario(clients: Vec<ClientSpec>, time: Nanos) -> Scenario {
         ramp: Nanos::ZERO,
         time,
         seed: 1,
+        interval: None,
     }
 }
 
