@@ -68,8 +68,8 @@ pub enum EventKind {
     Completed,
     /// A policy's own decision: which rule, and up to two numbers that the rule explains.
     Decision {
-        /// The rule, in the policy's words. `{}` in it stands for the next of the numbers, and `{ns}`,
-        /// `{bytes}`, `{group}`, `{client}` for one that is a time, a size, or somebody's id.
+        /// The rule, in the policy's words; a semicolon ends its name. `{}` in it stands for the next of the
+        /// numbers, and `{ns}`, `{bytes}`, `{group}`, `{client}` for one that is a time, a size, or somebody's id.
         rule: &'static str,
         /// Its numbers.
         values: [u64; 2],

@@ -14,6 +14,11 @@ use crate::request::{Flags, Operation, RequestId};
 use crate::time::Instant;
 use crate::unit::Sectors;
 
+/// A rule's name: what comes before its numbers.
+pub(crate) fn rule_name(rule: &'static str) -> &'static str {
+    rule.split_once(';').map_or(rule, |(name, _)| name)
+}
+
 pub(crate) struct Rig {
     pub(crate) controller: Controller,
     /// The present; move it by hand.

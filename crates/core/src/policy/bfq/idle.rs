@@ -71,7 +71,7 @@ impl Bfq {
         self.queues[id].waiting = true;
         self.wait_started = cx.now;
         self.wait_until = Some(cx.now + wait);
-        cx.decide(self.subject(id), "idle: wait {ns} for its next request", [wait.0, 0]);
+        cx.decide(self.subject(id), "idle: wait; {ns} for its next request", [wait.0, 0]);
     }
     pub(super) fn stop_waiting(&mut self, id: QueueId) {
         self.queues[id].waiting = false;

@@ -114,7 +114,11 @@ impl Bfq {
         self.sample.request = None;
         self.sample.injected = false;
         if limit != before {
-            cx.decide(self.subject(id), "inject: limit", [u64::from(limit), took.0]);
+            cx.decide(
+                self.subject(id),
+                "inject: limit; {} at once, its request took {ns}",
+                [u64::from(limit), took.0],
+            );
         }
     }
 
@@ -133,17 +137,17 @@ impl Bfq {
         let waker = || queue.waker.filter(can);
         let woken = || queue.woken_first.filter(can);
         let (chosen, rule) = if let Some(own) = own {
-            (own, "inject: own writes")
+            (own, "inject: own writes; {} in the drive")
         } else if let Some(waker) = waker() {
-            (waker, "inject: waker")
+            (waker, "inject: waker; {} in the drive")
         } else if let Some(woken) = woken() {
-            (woken, "inject: woken")
+            (woken, "inject: woken; {} in the drive")
         } else {
             let free =
                 !queue.raise.is_raised() || self.raised_busy > 1 || !queue.habits.short_think;
             let free = free && !self.idling_boosts_throughput(id);
             let found = if free { self.search_injected(cx, id) } else { None };
-            (found?, "inject: another")
+            (found?, "inject: another; {} in the drive")
         };
         cx.decide(self.subject(chosen), rule, [u64::from(self.in_driver), 0]);
         Some(chosen)
@@ -164,7 +168,11 @@ impl Bfq {
             return None;
         }
         let chosen = self.active().find(|other| self.next_fits(cx, *other))?;
-        cx.decide(self.subject(chosen), "inject: by service", [self.injected.0, received.0]);
+        cx.decide(
+            self.subject(chosen),
+            "inject: by service; {} sectors injected, {} its own",
+            [self.injected.0, received.0],
+        );
         Some(chosen)
     }
     /// Active queues that are not in service, the newest first, as many as a search looks at.

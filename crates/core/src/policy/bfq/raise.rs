@@ -169,7 +169,7 @@ impl Bfq {
         (queue.raise.length, queue.raise.since) = (Nanos::ZERO, cx.now);
         let served = queue.raise.served.0;
         self.set_raise(id, Kind::No);
-        cx.decide(self.subject(id), "raise: ends", [served, 0]);
+        cx.decide(self.subject(id), "raise: ends; {} sectors served", [served, 0]);
     }
     fn back_to_interactive(&mut self, cx: &mut Context<'_>, id: QueueId, since: Instant) {
         let length = self.interactive_period();
@@ -393,7 +393,7 @@ impl Bfq {
 fn rule(kind: Kind) -> &'static str {
     match kind {
         Kind::No => "raise: none",
-        Kind::Interactive => "raise: interactive",
-        Kind::SoftRealTime => "raise: soft real-time",
+        Kind::Interactive => "raise: interactive; for {ns}",
+        Kind::SoftRealTime => "raise: soft real-time; for {ns}",
     }
 }

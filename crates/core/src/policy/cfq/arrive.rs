@@ -80,7 +80,7 @@ impl Cfq {
     fn preempt(&mut self, cx: &mut Context<'_>, id: QueueId, rule: &'static str) {
         let subject = self.subject(id);
         cx.decide(subject, rule, [self.order.busy() as u64, 0]);
-        self.expire(cx, rule, true);
+        self.expire(cx, "slice: preempted; {} requests sent", true);
         self.put_first(cx.now, id);
     }
 

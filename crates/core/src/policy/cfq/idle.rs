@@ -20,7 +20,7 @@ impl Cfq {
         let wait = queue.habits.wait(self.settings.slice_idle);
         self.queues[id].waiting = true;
         self.wait_until = Some(cx.now + wait);
-        cx.decide(self.subject(id), "idle: wait", [wait.0, 0]);
+        cx.decide(self.subject(id), "idle: wait; {ns} for its next request", [wait.0, 0]);
     }
     /// The time of waiting may have passed.
     pub(super) fn check_wait(&mut self, cx: &mut Context<'_>) {
@@ -32,7 +32,7 @@ impl Cfq {
         let Some(active) = self.active else { return };
         // Somebody else must want the drive, or else the slice goes on.
         if self.queues[active].slice_used(cx.now) || !self.order.is_empty() {
-            self.expire(cx, "idle: in vain", false);
+            self.expire(cx, "idle: in vain; {} requests sent", false);
         }
     }
 }

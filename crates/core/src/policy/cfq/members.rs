@@ -95,7 +95,7 @@ impl Cfq {
         let mut next = Some(id);
         while let Some(id) = next.filter(|id| self.queues[*id].is_unused()) {
             if self.active == Some(id) {
-                self.expire(cx, "slice: nobody uses the queue any more", false);
+                self.expire(cx, "slice: nobody uses the queue any more; {} requests sent", false);
             }
             self.unplace(id);
             next = self.queues[id].sharing.merge_into.take();

@@ -33,7 +33,7 @@ impl Cfq {
         let Some(id) = self.active else { return self.activate_first(cx) };
         let queue = &self.queues[id];
         if queue.slice_used(cx.now) && !queue.must_dispatch {
-            self.expire(cx, "slice: over", false);
+            self.expire(cx, "slice: over; {} requests sent", false);
             return self.activate_first(cx);
         }
         if !queue.is_empty() {
@@ -41,14 +41,14 @@ impl Cfq {
         }
         if let Some(other) = self.close_cooperator(id) {
             self.follow_cooperator(cx, id, other);
-            self.expire(cx, "slice: another queue is close", false);
+            self.expire(cx, "slice: another queue is close; {} requests sent", false);
             self.activate(cx, other);
             return Some(other);
         }
         if self.wait_until.is_some() || (queue.dispatched > 0 && queue.idle_window()) {
             return None;
         }
-        self.expire(cx, "slice: nothing queued, not waited for", false);
+        self.expire(cx, "slice: nothing queued, not waited for; {} requests sent", false);
         self.activate_first(cx)
     }
     fn activate_first(&mut self, cx: &mut Context<'_>) -> Option<QueueId> {
@@ -66,7 +66,7 @@ impl Cfq {
         queue.backlog.begin_slice();
         self.wait_until = None;
         self.active = Some(id);
-        cx.decide(self.subject(id), "slice: begins", [self.order.busy() as u64, 0]);
+        cx.decide(self.subject(id), "slice: begins; {} queues busy", [self.order.busy() as u64, 0]);
     }
     /// Ends the active slice. `timed`: what is left of it, or was taken too much, counts.
     pub(super) fn expire(&mut self, cx: &mut Context<'_>, rule: &'static str, timed: bool) {
@@ -90,7 +90,7 @@ impl Cfq {
         } else if !queue.sync && self.in_driver[SYNC] > 0 {
             "hold: synchronous requests are in the drive"
         } else if queue.dispatched >= self.depth(cx, id) {
-            "hold: the drive has enough of this queue"
+            "hold: the drive has enough of this queue; {} requests"
         } else {
             return true;
         };
@@ -138,7 +138,7 @@ impl Cfq {
         let writes = async_requests(self.settings.slice_async_rq, queue.level());
         let enough = !queue.sync && queue.slice_sent >= writes;
         if self.order.busy() > 1 && (enough || queue.is_idle_class()) {
-            self.expire(cx, "slice: enough requests", false);
+            self.expire(cx, "slice: enough requests; {} requests sent", false);
         }
         request
     }
@@ -169,7 +169,7 @@ impl Cfq {
             queue.slice_end = cx.now + slice;
         }
         if queue.slice_used(cx.now) || queue.is_idle_class() {
-            self.expire(cx, "slice: over", true);
+            self.expire(cx, "slice: over; {} requests sent", true);
         } else if queue.is_empty() && queue.sync && self.close_cooperator(id).is_none() {
             self.try_wait(cx, id);
         }

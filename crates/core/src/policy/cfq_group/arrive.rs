@@ -114,7 +114,7 @@ impl CfqGroup {
     fn preempt(&mut self, cx: &mut Context<'_>, id: QueueId, rule: &'static str) {
         let before = self.active.map(|active| self.queues[active].workload());
         cx.decide(self.subject(id), rule, [u64::from(self.busy), 0]);
-        self.expire(cx, rule, true);
+        self.expire(cx, "slice: preempted; {} requests sent", true);
         let queue = &self.queues[id];
         if before != Some(queue.workload()) {
             // Else the group would go on with what is preempted.

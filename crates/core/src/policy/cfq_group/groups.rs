@@ -217,6 +217,10 @@ impl CfqGroup {
         let (class, workload) = (self.serving.class, self.serving.workload);
         group.saved = (left > Nanos::ZERO).then_some(Saved { left, class, workload });
         self.enter(group_id);
-        cx.decide(crate::trace::Subject::Group(group_id), "group: charged", [cost, fraction]);
+        let rule = match self.counts_requests() {
+            true => "group: charged; {} requests, its part is {} of 4096",
+            false => "group: charged; {ns}, its part is {} of 4096",
+        };
+        cx.decide(crate::trace::Subject::Group(group_id), rule, [cost, fraction]);
     }
 }

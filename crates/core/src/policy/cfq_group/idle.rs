@@ -59,7 +59,11 @@ impl CfqGroup {
         }
         self.queues[id].waiting = true;
         self.wait_until = Some(cx.now + wait);
-        let rule = if group_wait { "idle: wait for the group" } else { "idle: wait" };
+        let rule = if group_wait {
+            "idle: wait for the group; {ns} for its next request"
+        } else {
+            "idle: wait; {ns} for its next request"
+        };
         cx.decide(self.subject(id), rule, [wait.0, 0]);
     }
     /// The time of waiting may have passed.
@@ -73,7 +77,7 @@ impl CfqGroup {
             let queue = &mut self.queues[active];
             // Unless it had its time anyway, it is not worth waiting for as a deep one.
             queue.deep &= queue.slice_used(cx.now);
-            self.expire(cx, "idle: in vain", false);
+            self.expire(cx, "idle: in vain; {} requests sent", false);
         }
     }
 }

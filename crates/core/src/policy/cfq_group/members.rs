@@ -120,7 +120,7 @@ impl CfqGroup {
         for index in 0..SHARED {
             if let Some(queue) = self.groups[id.index()].writes[index].take() {
                 if self.active == Some(queue) {
-                    self.expire(cx, "slice: the group is gone", false);
+                    self.expire(cx, "slice: the group is gone; {} requests sent", false);
                 }
                 self.queues.remove(queue);
             }
@@ -148,7 +148,7 @@ impl CfqGroup {
         let mut next = Some(id);
         while let Some(id) = next.filter(|id| self.queues[*id].is_unused()) {
             if self.active == Some(id) {
-                self.expire(cx, "slice: nobody uses the queue any more", false);
+                self.expire(cx, "slice: nobody uses the queue any more; {} requests sent", false);
             }
             self.unplace(id);
             next = self.queues[id].sharing.merge_into.take();

@@ -139,9 +139,9 @@ impl CfqGroup {
         self.serving.until = Some(cx.now + slice);
         let subject = Subject::Group(self.serving.group);
         let rule = match self.serving.workload {
-            Workload::Async => "workload: buffered writes",
-            Workload::NoIdle => "workload: queues not waited for",
-            Workload::Sync => "workload: queues waited for",
+            Workload::Async => "workload: buffered writes; {ns} for all of them",
+            Workload::NoIdle => "workload: queues not waited for; {ns} for all of them",
+            Workload::Sync => "workload: queues waited for; {ns} for all of them",
         };
         cx.decide(subject, rule, [slice.0, 0]);
     }

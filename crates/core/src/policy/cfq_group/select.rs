@@ -35,7 +35,7 @@ impl CfqGroup {
         let queue = &self.queues[id];
         let over = queue.slice_used(cx.now) && !queue.must_dispatch;
         if queue.wait_busy && !queue.is_empty() {
-            self.expire(cx, "slice: over, and the group stays", false);
+            self.expire(cx, "slice: over, and the group stays; {} requests sent", false);
             return self.activate_next(cx);
         }
         if over {
@@ -51,7 +51,7 @@ impl CfqGroup {
             }
             if let Some(other) = self.close_cooperator(id) {
                 self.merge_later(cx, id, other);
-                self.expire(cx, "slice: another queue is close", false);
+                self.expire(cx, "slice: another queue is close; {} requests sent", false);
                 self.activate(cx, other);
                 return Some(other);
             }
@@ -68,7 +68,15 @@ impl CfqGroup {
         if group_waits && self.is_last_of_quick_group(id) {
             return None;
         }
-        self.expire(cx, if over { "slice: over" } else { "slice: nothing queued" }, false);
+        self.expire(
+            cx,
+            if over {
+                "slice: over; {} requests sent"
+            } else {
+                "slice: nothing queued; {} requests sent"
+            },
+            false,
+        );
         self.activate_next(cx)
     }
     /// A deep seeky queue that the drive serves faster than it sends is not waited for.
@@ -94,7 +102,7 @@ impl CfqGroup {
         queue.backlog.begin_slice();
         self.wait_until = None;
         self.active = Some(id);
-        cx.decide(self.subject(id), "slice: begins", [u64::from(self.busy), 0]);
+        cx.decide(self.subject(id), "slice: begins; {} queues busy", [u64::from(self.busy), 0]);
     }
     /// Ends the active slice. `timed`: what is left of it, or was taken too much, counts.
     pub(super) fn expire(&mut self, cx: &mut Context<'_>, rule: &'static str, timed: bool) {
@@ -127,7 +135,7 @@ impl CfqGroup {
         } else if !queue.sync && self.in_driver[SYNC] > 0 {
             "hold: synchronous requests are in the drive"
         } else if queue.dispatched >= self.depth(cx, id) {
-            "hold: the drive has enough of this queue"
+            "hold: the drive has enough of this queue; {} requests"
         } else {
             return true;
         };
@@ -180,7 +188,7 @@ impl CfqGroup {
         let writes = async_requests(self.settings.slice_async_rq, queue.level());
         let enough = !queue.sync && queue.slice_sent >= writes;
         if self.busy > 1 && (enough || queue.is_idle_class()) {
-            self.expire(cx, "slice: enough requests", false);
+            self.expire(cx, "slice: enough requests; {} requests sent", false);
         }
         request
     }
@@ -227,7 +235,7 @@ impl CfqGroup {
         }
         let queue = &self.queues[id];
         if queue.slice_used(now) || queue.is_idle_class() {
-            self.expire(cx, "slice: over", true);
+            self.expire(cx, "slice: over; {} requests sent", true);
         } else if queue.is_empty() && queue.sync && self.close_cooperator(id).is_none() {
             self.try_wait(cx, id);
         }

@@ -156,7 +156,7 @@ impl<L: Leaf> Fair<L> {
         self.queues[id].orphan = true;
         let waited = self.leaf.queued(&self.queues[id].content) == 0;
         if waited && self.turn.as_ref().is_some_and(|turn| turn.queue == id) {
-            self.expire(cx, "expire: nobody left");
+            self.expire(cx, "expire: nobody left; charged {ns} for {} requests");
         } else {
             self.end_if_unused(id);
         }

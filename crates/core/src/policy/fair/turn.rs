@@ -128,7 +128,11 @@ impl<L: Leaf> Fair<L> {
         };
         self.turn = Some(turn);
         self.leaf.begin_turn(cx, &mut self.queues[id].content);
-        cx.decide(self.subject(id), "turn: begins", [slice.0, u64::from(in_driver)]);
+        cx.decide(
+            self.subject(id),
+            "turn: begins; a slice of {ns}, {} others in the drive",
+            [slice.0, u64::from(in_driver)],
+        );
         Some(turn)
     }
     fn step(&mut self, cx: &mut Context<'_>, turn: &Turn) -> Step {
@@ -138,8 +142,10 @@ impl<L: Leaf> Fair<L> {
         if turn.waits_busy {
             return match (empty, turn.wait) {
                 (true, Some(_)) => Step::Holds,
-                (true, None) => Step::Ends("expire: waited in vain"),
-                (false, _) => Step::Ends("expire: busy again, slice used"),
+                (true, None) => Step::Ends("expire: waited in vain; charged {ns} for {} requests"),
+                (false, _) => {
+                    Step::Ends("expire: busy again, slice used; charged {ns} for {} requests")
+                }
             };
         }
         if self.leaf.anticipates(&queue.content, cx.now) {
@@ -150,7 +156,7 @@ impl<L: Leaf> Fair<L> {
             let holds = self.settings.fairness || (empty && self.keeps_place(turn.queue));
             return match answers_come && holds {
                 true => Step::Holds,
-                false => Step::Ends("expire: slice used"),
+                false => Step::Ends("expire: slice used; charged {ns} for {} requests"),
             };
         }
         if !empty {
@@ -162,7 +168,7 @@ impl<L: Leaf> Fair<L> {
             };
         }
         let waits = turn.wait.is_some() || (answers_come && self.is_worth_waiting(turn.queue));
-        if waits { Step::Holds } else { Step::Ends("expire: empty") }
+        if waits { Step::Holds } else { Step::Ends("expire: empty; charged {ns} for {} requests") }
     }
     fn sent(&mut self, cx: &mut Context<'_>, id: QueueId, request: RequestId) {
         let sync = usize::from(cx.requests[request].is_sync());
@@ -178,7 +184,7 @@ impl<L: Leaf> Fair<L> {
         let content = &self.queues[id].content;
         let enough = idle_class || self.leaf.has_had_enough(content, &situation);
         if enough && situation.busy_queues > 1 {
-            self.expire(cx, "expire: had enough");
+            self.expire(cx, "expire: had enough; charged {ns} for {} requests");
         }
     }
 
@@ -207,7 +213,7 @@ impl<L: Leaf> Fair<L> {
             return;
         }
         if queue.orphan {
-            self.expire(cx, "expire: nobody left");
+            self.expire(cx, "expire: nobody left; charged {ns} for {} requests");
             return;
         }
         let left = turn.left(cx.now);
@@ -216,7 +222,7 @@ impl<L: Leaf> Fair<L> {
         if too_late && self.keeps_place(turn.queue) {
             self.wait(cx, &turn, true);
         } else if over && !self.leaf.anticipates(&queue.content, cx.now) {
-            self.expire(cx, "expire: slice used");
+            self.expire(cx, "expire: slice used; charged {ns} for {} requests");
         } else if self.is_worth_waiting(turn.queue) {
             self.wait(cx, &turn, false);
         }
@@ -239,9 +245,13 @@ impl<L: Leaf> Fair<L> {
         // Once its slice is over it is only kept for its group's sake.
         let of = if busy { WaitOf::Group } else { of };
         let rule = match (busy, of) {
-            (true, _) => "wait: busy",
-            (false, WaitOf::Queue) => "wait: queue",
-            (false, WaitOf::Group) => "wait: group",
+            (true, _) => "wait: busy; {ns} more for its group, {ns} of the slice left",
+            (false, WaitOf::Queue) => {
+                "wait: queue; {ns} for its next request, {ns} of the slice left"
+            }
+            (false, WaitOf::Group) => {
+                "wait: group; {ns} for its next request, {ns} of the slice left"
+            }
         };
         cx.decide(self.subject(turn.queue), rule, [time.0, turn.left(cx.now).0]);
         if let Some(turn) = &mut self.turn {
@@ -254,7 +264,7 @@ impl<L: Leaf> Fair<L> {
         let wait = self.turn.as_ref().and_then(|turn| turn.wait);
         if wait.is_some_and(|wait| wait.until <= cx.now) {
             self.holds = false;
-            self.expire(cx, "expire: waited in vain");
+            self.expire(cx, "expire: waited in vain; charged {ns} for {} requests");
         }
     }
     /// Something came, or came elsewhere in the group: nothing to wait for any more.

@@ -2,6 +2,7 @@
 
 use super::IoCost;
 use super::account::{Account, Entry};
+use super::model::nanos;
 use super::vrate::Now;
 use crate::parts::shares::{Share, WHOLE, own_node};
 use crate::policy::Context;
@@ -130,15 +131,15 @@ impl IoCost {
             self.passed.push_back(cx.requests, id);
             cx.decide(
                 subject,
-                "metadata goes on debt: {} owed",
-                [self.accounts[group].debt, group as u64],
+                "metadata goes on debt: {ns} of the drive owed",
+                [nanos(self.accounts[group].debt), 0],
             );
         } else {
             let share = self.share(group).inuse;
             cx.decide(
                 subject,
-                "over budget: its group has {} of 65536, its device time is {}",
-                [share, device_time],
+                "over budget: its group's share is {} of 65536, it takes {ns} of the drive",
+                [share, nanos(device_time)],
             );
             self.hold(cx, id, device_time);
         }

@@ -7,6 +7,11 @@ use crate::unit::Sectors;
 
 /// Virtual time in a second of a drive that runs at 100 % (`VTIME_PER_SEC`).
 pub(super) const SECOND: u64 = 1 << 37;
+
+/// Virtual time as nanoseconds of a drive at 100 %, for people to read.
+pub(super) fn nanos(cost: u64) -> u64 {
+    u64::try_from(u128::from(cost) * 1_000_000_000 / u128::from(SECOND)).unwrap_or(u64::MAX)
+}
 /// Sectors in a page, the unit of size.
 const PAGE_SECTORS: u64 = 8;
 const PAGE_BYTES: u64 = 4096;

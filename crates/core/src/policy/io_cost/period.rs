@@ -4,6 +4,7 @@ use super::IoCost;
 use super::budget::device_time_at;
 use super::donation::Donor;
 use super::latency::Verdict;
+use super::model::SECOND;
 use super::vrate::Now;
 use crate::parts::shares::own_node;
 use crate::parts::shares::{Share, WHOLE};
@@ -66,8 +67,8 @@ impl IoCost {
         let rate = self.clock.base_rate();
         cx.decide(
             Subject::Drive,
-            "period ends: rate {}, {} groups ran short",
-            [rate, seen.shortages.into()],
+            "period ends: the clock runs at {} %, {} groups ran short",
+            [rate * 100_000_000 / SECOND, seen.shortages.into()],
         );
         if self.active.is_empty() {
             (self.running, self.period_end, self.busy_level) = (false, None, 0);

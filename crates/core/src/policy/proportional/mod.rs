@@ -422,7 +422,11 @@ impl Proportional {
         self.estimate.sample(cx.now);
         self.levels.state.capacity = self.estimate.capacity();
         let capacity = self.estimate.capacity().unwrap_or(0);
-        cx.decide(Subject::Drive, "period: capacity, groups", [capacity, self.active.len() as u64]);
+        cx.decide(
+            Subject::Drive,
+            "period: the drive is taken for {} units a second; {} groups active",
+            [capacity, self.active.len() as u64],
+        );
         self.levels.ask_all_again(cx.now);
         self.period_end = None;
         if core::mem::take(&mut self.happened) {

@@ -2,7 +2,7 @@
 
 use std::vec::Vec;
 
-use super::Rig;
+use super::{Rig, rule_name};
 use crate::contract::Contract;
 use crate::controller::Setup;
 use crate::group::{Class, ClientId, GroupId, Priority};
@@ -138,7 +138,7 @@ impl World {
     pub(crate) fn decisions(&mut self) -> Vec<(&'static str, u64)> {
         let events = self.rig.controller.trace().drain();
         let rules = events.filter_map(|event| match event.kind {
-            EventKind::Decision { rule, values } => Some((rule, values[0])),
+            EventKind::Decision { rule, values } => Some((rule_name(rule), values[0])),
             _ => None,
         });
         rules.collect()

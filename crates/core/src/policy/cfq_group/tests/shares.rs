@@ -74,7 +74,9 @@ fn idle_siblings_do_not_count() {
     let fractions = |world: &mut World| {
         let events = world.rig.controller.trace().drain();
         let charges = events.filter_map(|event| match event.kind {
-            crate::trace::EventKind::Decision { rule: "group: charged", values } => Some(values[1]),
+            crate::trace::EventKind::Decision { rule, values } => {
+                rule.starts_with("group: charged").then_some(values[1])
+            }
             _ => None,
         });
         charges.collect::<Vec<_>>()

@@ -6,6 +6,7 @@ use crate::contract::Contract;
 use crate::controller::{Controller, Dispatch, Setup, Stack, Submission};
 use crate::group::{Class, ClientId, GroupId, Priority};
 use crate::policy::DriveFacts;
+use crate::policy::testing::rule_name;
 use crate::request::{Flags, Operation};
 use crate::time::{Instant, Nanos};
 use crate::trace::EventKind;
@@ -195,7 +196,7 @@ impl World {
     pub(super) fn decisions(&mut self, prefix: &str) -> Vec<(&'static str, u64)> {
         let events = self.controller.trace().drain();
         let rules = events.filter_map(|event| match event.kind {
-            EventKind::Decision { rule, values } => Some((rule, values[0])),
+            EventKind::Decision { rule, values } => Some((rule_name(rule), values[0])),
             _ => None,
         });
         rules.filter(|(rule, _)| rule.starts_with(prefix)).collect()
