@@ -20,9 +20,10 @@ pub(super) fn with_values(rule: &str, values: [u64; 2], names: &Names) -> String
     })
 }
 
-/// The rule itself, when it held often, with different numbers.
+/// The rule's name, when it held often, with different numbers.
 pub(super) fn without_values(rule: &str) -> String {
-    fill(rule, |kind| {
+    let name = rule.split_once(';').map_or(rule, |(name, _)| name);
+    fill(name, |kind| {
         match kind {
             "ns" => "a while",
             "group" => "a group",
@@ -67,6 +68,7 @@ mod tests {
         assert_eq!(fill("waits {ns}, {} before it", [1_500, 3]), "waits 1.500us, 3 before it");
         assert_eq!(fill("{bytes} of {bytes}", [4096, 3 << 19]), "4 KiB of 1.5 MiB");
         assert_eq!(fill("a brace { alone", [1, 2]), "a brace { alone");
+        assert_eq!(without_values("over {group}; {} held"), "over a group");
         assert_eq!(without_values("waits {ns}, {} of {group}"), "waits a while, N of a group");
     }
 }

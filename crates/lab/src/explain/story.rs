@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use iofair_core::controller::{Controller, Setup, Submission};
 use iofair_core::group::{ClientId, GroupId};
-use iofair_core::request::RequestId;
+use iofair_core::request::{Flags, RequestId};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::{Event, EventKind, Subject};
 use serde::Serialize;
@@ -46,6 +46,8 @@ pub struct Story {
     pub group: String,
     /// `read`, `write`, ...
     pub operation: &'static str,
+    /// Does it read or write the file system's own data?
+    pub metadata: bool,
     /// Its first sector.
     pub start_sector: u64,
     /// Its size.
@@ -155,6 +157,7 @@ impl Stories {
             client: names.client(submission.client).to_owned(),
             group,
             operation: operation(submission.operation),
+            metadata: submission.flags.has(Flags::METADATA),
             start_sector: submission.start.0,
             bytes: submission.length.bytes(),
             submitted_ns: now,
@@ -273,12 +276,12 @@ impl Watch {
     fn move_to(&mut self, names: &Names, now: u64, place: usize) {
         for ((about, rule), told) in std::mem::take(&mut self.told) {
             if told.times > TOLD_MAX {
-                let (more, rule) = (told.times - TOLD_MAX, without_values(rule));
-                self.tell(
-                    names,
-                    told.last,
-                    format!("{about}: {rule}: {more} times more, here the last"),
-                );
+                let more = match told.times - TOLD_MAX {
+                    1 => "once more, here".to_owned(),
+                    more => format!("{more} times more, here the last"),
+                };
+                let rule = without_values(rule);
+                self.tell(names, told.last, format!("{about}: {rule}: {more}"));
             }
         }
         self.waits[self.place].0 += now - self.since;

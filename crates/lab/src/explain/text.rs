@@ -92,7 +92,11 @@ fn story(of: &Story) -> String {
     };
     let what = match of.bytes {
         0 => of.operation.to_owned(),
-        bytes => format!("{} of {} at sector {}", of.operation, size(bytes), of.start_sector),
+        bytes => {
+            let metadata = if of.metadata { " of metadata" } else { "" };
+            let size = size(bytes);
+            format!("{} of {size}{metadata} at sector {}", of.operation, of.start_sector)
+        }
     };
     let open = if of.answered { "" } else { ", unanswered" };
     let mut text = format!(
