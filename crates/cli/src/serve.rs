@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, anyhow};
 use iofair_config::contracts::Contracts;
 use iofair_core::contract::Rate;
+use iofair_serve::control::Control;
 use iofair_serve::{ServeError, Server, Signal, Signals};
 use serde::Serialize;
 
@@ -35,6 +36,8 @@ struct Ready {
     stack: String,
     unix: Option<PathBuf>,
     tcp: Option<String>,
+    control_unix: Option<PathBuf>,
+    control_tcp: Option<String>,
     volumes: Vec<String>,
 }
 
@@ -49,24 +52,24 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let signals = Signals::block().context("blocking signals")?;
-    let mut server = Server::start(contracts).map_err(told)?;
-    let ready = ready(&server);
-    output.print(&ready, || in_words(&ready, server.worst_case()))?;
-    while !server.is_over() {
+    let control = Control::start(&args.contracts, contracts).map_err(told)?;
+    let (ready, worst_case) =
+        control.server(|server| (ready(server, &control), server.worst_case())).map_err(told)?;
+    output.print(&ready, || in_words(&ready, worst_case))?;
+    while !control.is_over() {
         match signals.wait().context("waiting for signals")? {
             None => {}
-            Some(Signal::Reload) => reload(args, &mut server),
+            Some(Signal::Reload) => reload(args, &control),
             Some(Signal::Stop) => break,
         }
     }
-    server.stop().map_err(told)?;
+    control.stop().map_err(told)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Takes over the file as it is now, or says why not and goes on as before.
-fn reload(args: &Args, server: &mut Server) {
-    let fresh = Contracts::open(&args.contracts).map_err(ServeError::Config);
-    match fresh.and_then(|contracts| server.reload(contracts)) {
+fn reload(args: &Args, control: &Control) {
+    match control.reload() {
         Ok(()) => eprintln!("contracts taken over from {}", args.contracts.display()),
         Err(error) => eprintln!("contracts kept as they were: {error}"),
     }
@@ -81,7 +84,7 @@ fn told(error: ServeError) -> anyhow::Error {
     }
 }
 
-fn ready(server: &Server) -> Ready {
+fn ready(server: &Server, control: &Control) -> Ready {
     let contracts = server.contracts();
     Ready {
         ready: true,
@@ -89,6 +92,8 @@ fn ready(server: &Server) -> Ready {
         stack: contracts.drive.stack.name().to_string(),
         unix: contracts.listen.unix.clone(),
         tcp: server.tcp().map(|address| address.to_string()),
+        control_unix: contracts.control.unix.clone(),
+        control_tcp: control.tcp().map(|address| address.to_string()),
         volumes: contracts.volumes.iter().map(|volume| volume.name.clone()).collect(),
     }
 }
@@ -106,6 +111,12 @@ fn in_words(ready: &Ready, worst_case: Option<u64>) -> String {
         if let Some(tcp) = &ready.tcp {
             text += &format!("  nbd://{tcp}/{volume}\n");
         }
+    }
+    if let Some(unix) = &ready.control_unix {
+        text += &format!("  iofair ctl --socket {} status\n", unix.display());
+    }
+    if let Some(tcp) = &ready.control_tcp {
+        text += &format!("  http://{tcp}/metrics\n");
     }
     text
 }

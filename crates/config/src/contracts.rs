@@ -13,6 +13,10 @@
 //! unix = "/run/iofair/pool.sock"
 //! tcp = "127.0.0.1:10809"
 //!
+//! [control]                           # iofair ctl and metrics
+//! unix = "/run/iofair/control.sock"   # for its owner only
+//! tcp = "127.0.0.1:9090"              # only if asked: whoever reaches it may change everything
+//!
 //! [[group]]
 //! name = "tenants/alice"              # a path: groups nest
 //! min = "10MB/s"                      # guaranteed; admitted only if the drive can keep it
@@ -30,11 +34,12 @@
 //! path = "/dev/sdb1"                  # only with a directory: a file or device of its own
 //! ```
 //!
-//! `raw` is the file as serde sees it, `check` turns it into what is below, and [`admission`]
-//! turns minimums into weights.
+//! `raw` is the file as serde sees it, `check` turns it into what is below, [`admission`]
+//! turns minimums into weights, and [`edit`] changes a file as a person would.
 
 pub mod admission;
 mod check;
+pub mod edit;
 mod raw;
 
 #[cfg(test)]
@@ -59,6 +64,8 @@ pub struct Contracts {
     pub drive: Drive,
     /// Where clients connect.
     pub listen: Listen,
+    /// Where the running server is controlled.
+    pub control: Control,
     /// Groups in the order of the file.
     pub groups: Vec<Group>,
     /// Volumes in the order of the file; they lie on the drive one after the other.
@@ -100,6 +107,15 @@ pub struct Listen {
     pub tcp: Option<SocketAddr>,
 }
 
+/// Where a running server is controlled and its metrics are read.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Control {
+    /// Path of a Unix socket.
+    pub unix: Option<PathBuf>,
+    /// Address and port.
+    pub tcp: Option<SocketAddr>,
+}
+
 /// One group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Group {
@@ -134,6 +150,14 @@ impl Contracts {
     /// Reads and checks contracts that are already in memory; `path` is only for error messages.
     pub fn parse(path: &str, text: &str) -> Result<Self, ConfigError> {
         check::contracts(Source::new(path, text))
+    }
+    /// The text that they were read from.
+    pub fn text(&self) -> &str {
+        self.source.text()
+    }
+    /// The file's name as it was given.
+    pub fn path(&self) -> &str {
+        self.source.path()
     }
     /// An error about the drive's `back`, for whoever opens it.
     pub fn back_error(&self, message: impl Into<String>) -> ConfigError {

@@ -10,6 +10,7 @@ pub mod back;
 pub mod buffer;
 pub mod client;
 mod clock;
+pub mod control;
 pub mod engine;
 mod error;
 pub mod front;

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ use crate::engine::{Engine, Plan};
 use crate::error::ServeError;
 use crate::layout::sync_parent;
 use crate::places::Places;
+use crate::reactor::line::Line;
 use crate::reactor::{Message, Parts, Reactor, wake};
 
 /// Seed of an emulated drive's random streams: two runs of a server meet the same drive.
@@ -41,8 +42,7 @@ pub struct Server {
     capacity: Option<u64>,
     description: String,
     tcp: Option<SocketAddr>,
-    messages: Sender<Message>,
-    wake: OwnedFd,
+    line: Line,
     reactor: Option<JoinHandle<io::Result<()>>>,
 }
 
@@ -68,22 +68,12 @@ impl Server {
         engine.apply(clock.now(), &plan);
         let (listeners, tcp) = listen(&contracts.listen)?;
         let watched = wake::new().map_err(ServeError::system("an eventfd"))?;
-        let wake = watched.try_clone().map_err(ServeError::system("an eventfd"))?;
         let (messages, inbox) = mpsc::channel();
+        let line = Line::new(messages, &watched).map_err(ServeError::system("an eventfd"))?;
         let parts = Parts { engine, clock, listeners, messages: inbox, wake: watched };
         let reactor = Some(spawn(parts)?);
         made.keep();
-        Ok(Self {
-            contracts,
-            places,
-            worst_case,
-            capacity,
-            description,
-            tcp,
-            messages,
-            wake,
-            reactor,
-        })
+        Ok(Self { contracts, places, worst_case, capacity, description, tcp, line, reactor })
     }
     /// The contracts in force.
     pub fn contracts(&self) -> &Contracts {
@@ -126,6 +116,9 @@ impl Server {
         if contracts.listen != self.contracts.listen {
             return Err(ServeError::Fixed("where the server listens".into()));
         }
+        if contracts.control != self.contracts.control {
+            return Err(ServeError::Fixed("where the server is controlled".into()));
+        }
         // A rate that the old file wrote and the new one does not is the back end's own again.
         let known = match (contracts.drive.worst_case, self.contracts.drive.worst_case) {
             (None, None) => self.worst_case,
@@ -139,7 +132,7 @@ impl Server {
         plan.volumes = places.plan(&contracts.volumes);
         plan.closed = remove.to_vec();
         let (answer, answered) = mpsc::channel();
-        self.send(Message::Apply(Box::new(plan), answer))?;
+        self.line.send(Message::Apply(Box::new(plan), answer))?;
         answered.recv().map_err(|_| ServeError::Gone)??;
         made.keep();
         (self.places, self.worst_case) = (places, known);
@@ -149,13 +142,12 @@ impl Server {
     /// What passed since the start, or since the last call that asked for a reset.
     pub fn stats(&self, reset: bool) -> Result<Snapshot, ServeError> {
         let (answer, answered) = mpsc::channel();
-        self.send(Message::Stats { reset, answer })?;
+        self.line.send(Message::Stats { reset, answer })?;
         answered.recv().map_err(|_| ServeError::Gone)
     }
-    fn send(&self, message: Message) -> Result<(), ServeError> {
-        self.messages.send(message).map_err(|_| ServeError::Gone)?;
-        wake::signal(&self.wake);
-        Ok(())
+    /// The way to the reactor, for other threads.
+    pub(crate) fn line(&self) -> &Line {
+        &self.line
     }
     /// Accepts nobody any more, answers all requests that came in, makes everything durable, and
     /// removes the sockets.
@@ -169,7 +161,7 @@ impl Server {
             let _ = fs::remove_file(path);
         }
         // If the reactor ended by itself, joining it says why.
-        let _ = self.send(Message::Stop);
+        let _ = self.line.send(Message::Stop);
         let ended = reactor.join();
         ended.expect("a reactor that panics is a bug").map_err(ServeError::system("the reactor"))
     }

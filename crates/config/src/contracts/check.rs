@@ -9,7 +9,7 @@ use iofair_core::params::ParameterError;
 use iofair_core::unit::{SECTOR_BYTES, parse_bytes};
 
 use super::raw;
-use super::{Back, Contracts, Drive, Group, Listen, Volume};
+use super::{Back, Contracts, Control, Drive, Group, Listen, Volume};
 use crate::{ConfigError, Source, Spanned};
 
 /// Longest name of a volume, so that it fits any client's idea of an export name.
@@ -21,10 +21,11 @@ pub(super) fn contracts(source: Source) -> Result<Contracts, ConfigError> {
     let file: raw::File = source.parse()?;
     let drive = drive(&source, &file.drive)?;
     let listen = listen(&source, &file.listen)?;
+    let control = control(&source, &file.control)?;
     let groups = groups(&source, &file.group)?;
     let volumes = volumes(&source, &file.volume, &groups)?;
     paths(&source, &file.volume, &drive.back)?;
-    let contracts = Contracts { drive, listen, groups, volumes, source };
+    let contracts = Contracts { drive, listen, control, groups, volumes, source };
     if let Back::Memory(bytes) = contracts.drive.back {
         contracts.check_capacity(bytes)?;
     }
@@ -147,21 +148,36 @@ fn back(source: &Source, written: &Spanned<String>) -> Result<Back, ConfigError>
 }
 
 fn listen(source: &Source, written: &raw::Listen) -> Result<Listen, ConfigError> {
-    let mut listen = Listen::default();
-    if let Some(unix) = &written.unix {
-        if unix.get_ref().is_empty() {
-            return Err(source.error(unix.span(), "an empty path").allowed("a path for a socket"));
-        }
-        listen.unix = Some(PathBuf::from(unix.get_ref()));
+    let (unix, tcp) = (socket(source, &written.unix)?, address(source, &written.tcp)?);
+    Ok(Listen { unix, tcp })
+}
+
+fn control(source: &Source, written: &raw::Control) -> Result<Control, ConfigError> {
+    let (unix, tcp) = (socket(source, &written.unix)?, address(source, &written.tcp)?);
+    Ok(Control { unix, tcp })
+}
+
+fn socket(
+    source: &Source,
+    written: &Option<Spanned<String>>,
+) -> Result<Option<PathBuf>, ConfigError> {
+    let Some(path) = written else { return Ok(None) };
+    if path.get_ref().is_empty() {
+        return Err(source.error(path.span(), "an empty path").allowed("a path for a socket"));
     }
-    if let Some(tcp) = &written.tcp {
-        let address = tcp.get_ref().parse::<SocketAddr>().map_err(|_| {
-            let message = format!("\"{}\" is no address", tcp.get_ref());
-            source.error(tcp.span(), message).allowed("IP:PORT, as in \"127.0.0.1:10809\"")
-        })?;
-        listen.tcp = Some(address);
-    }
-    Ok(listen)
+    Ok(Some(PathBuf::from(path.get_ref())))
+}
+
+fn address(
+    source: &Source,
+    written: &Option<Spanned<String>>,
+) -> Result<Option<SocketAddr>, ConfigError> {
+    let Some(tcp) = written else { return Ok(None) };
+    let address = tcp.get_ref().parse::<SocketAddr>().map_err(|_| {
+        let message = format!("\"{}\" is no address", tcp.get_ref());
+        source.error(tcp.span(), message).allowed("IP:PORT, as in \"127.0.0.1:10809\"")
+    })?;
+    Ok(Some(address))
 }
 
 fn groups(source: &Source, written: &[raw::Group]) -> Result<Vec<Group>, ConfigError> {

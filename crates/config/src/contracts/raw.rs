@@ -20,6 +20,8 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) listen: Listen,
     #[serde(default)]
+    pub(super) control: Control,
+    #[serde(default)]
     pub(super) group: Vec<Group>,
     #[serde(default)]
     pub(super) volume: Vec<Volume>,
@@ -41,6 +43,13 @@ pub(super) struct Drive {
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Listen {
+    pub(super) unix: Option<Spanned<String>>,
+    pub(super) tcp: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Control {
     pub(super) unix: Option<Spanned<String>>,
     pub(super) tcp: Option<Spanned<String>>,
 }

@@ -44,6 +44,8 @@ pub struct Engine {
     answers: Vec<Answer>,
     completions: Vec<Completion>,
     parts: Vec<Part>,
+    /// Nothing is taken in.
+    paused: bool,
     /// Called with every dispatch; tests compare orders.
     observer: Option<Observer>,
 }
@@ -76,6 +78,7 @@ impl Engine {
             answers: Vec::new(),
             completions: Vec::new(),
             parts: Vec::new(),
+            paused: false,
             observer: None,
         }
     }
@@ -84,7 +87,15 @@ impl Engine {
         self.observer = Some(observer);
     }
 
-    /// Takes a request in, unless the queue is full: then it comes back, to be offered again after
+    /// Takes requests in no more, or again; what is inside goes its way.
+    pub fn pause(&mut self, paused: bool) {
+        self.paused = paused;
+    }
+    /// Are requests refused for now?
+    pub fn is_paused(&self) -> bool {
+        self.paused
+    }
+    /// Takes a request in, unless the queue is full (or paused): then it comes back, to be offered again after
     /// something was finished.
     // The refused request is as large as it came, and boxing it would cost every request.
     #[allow(clippy::result_large_err)]
@@ -97,7 +108,8 @@ impl Engine {
         };
         let longest = self.longest(operation).0;
         let pieces = (end - start).div_ceil(longest).max(1);
-        if self.controller.pending() + self.plug.len() + pieces as usize > QUEUE_LIMIT {
+        let full = self.controller.pending() + self.plug.len() + pieces as usize > QUEUE_LIMIT;
+        if full || self.paused {
             return Err(new);
         }
         let flags = flags(&new);

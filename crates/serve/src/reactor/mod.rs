@@ -7,6 +7,7 @@
 mod connection;
 mod door;
 mod input;
+pub(crate) mod line;
 mod outbox;
 mod ring;
 pub(crate) mod wake;
@@ -41,8 +42,19 @@ pub(crate) enum Message {
     Apply(Box<Plan>, Sender<Result<(), ServeError>>),
     /// What passed; and forget it, if so asked.
     Stats { reset: bool, answer: Sender<Snapshot> },
+    /// Show what there is; it is over quickly, since everybody waits meanwhile.
+    Look(Box<dyn FnOnce(&Seen<'_>) + Send>),
+    /// Take no request in any more; answered once nothing is inside.
+    Pause(Sender<()>),
+    /// Go on.
+    Resume,
     /// Answer everything and end.
     Stop,
+}
+
+/// What a look at a reactor sees.
+pub(crate) struct Seen<'a> {
+    pub(crate) engine: &'a Engine,
 }
 
 /// What a reactor is made of.
@@ -71,6 +83,10 @@ pub(crate) struct Reactor {
     moved: bool,
     /// When the drain must end, once it has begun.
     draining: Option<Instant>,
+    /// Connections that came while nobody is let in.
+    lobby: Vec<OwnedFd>,
+    /// Who waits until nothing is inside.
+    pausing: Vec<Sender<()>>,
     stats_since: Instant,
     busy_before: Nanos,
 }
@@ -92,6 +108,8 @@ impl Reactor {
             deaf: Vec::new(),
             moved: false,
             draining: None,
+            lobby: Vec::new(),
+            pausing: Vec::new(),
             stats_since: now,
             busy_before: Nanos::ZERO,
         };
@@ -121,6 +139,12 @@ impl Reactor {
             }
             self.events = events;
             self.work(now)?;
+            if !self.pausing.is_empty() && self.parts.engine.pending() == 0 {
+                for asked in self.pausing.drain(..) {
+                    // Whoever asked may have gone.
+                    let _ = asked.send(());
+                }
+            }
             let Some(until) = self.draining else { continue };
             if self.doors.is_empty() && self.parts.engine.pending() == 0 {
                 return self.parts.engine.back().close();
@@ -179,7 +203,11 @@ impl Reactor {
         Ok(())
     }
     fn open(&mut self, socket: OwnedFd) {
-        if self.draining.is_some() || self.doors.len() >= DOORS_MAX {
+        if self.draining.is_some() || self.doors.len() + self.lobby.len() >= DOORS_MAX {
+            return;
+        }
+        if self.parts.engine.is_paused() {
+            self.lobby.push(socket);
             return;
         }
         prepare(socket.as_raw_fd());
@@ -218,7 +246,27 @@ impl Reactor {
                     self.busy_before = engine.busy_time(now);
                 }
             }
-            Message::Stop => self.drain(now),
+            Message::Look(look) => {
+                look(&Seen { engine: &self.parts.engine });
+            }
+            Message::Pause(answer) => {
+                self.parts.engine.pause(true);
+                self.pausing.push(answer);
+            }
+            Message::Resume => self.resume(),
+            Message::Stop => {
+                self.resume();
+                self.drain(now);
+            }
+        }
+    }
+    /// Who came meanwhile is let in, and who stalled may try again.
+    fn resume(&mut self) {
+        self.parts.engine.pause(false);
+        self.pausing.clear();
+        self.moved = true;
+        for socket in std::mem::take(&mut self.lobby) {
+            self.open(socket);
         }
     }
     /// Takes over new contracts. Doors of volumes with a new size are told, and those of volumes that are

@@ -2,6 +2,8 @@
 // Each test file uses its part of it; outside of test functions clippy does not know that these are tests.
 #![allow(dead_code, clippy::unwrap_used)]
 
+pub(crate) mod controlled;
+pub(crate) mod schema;
 pub(crate) mod wire;
 
 use std::fs;

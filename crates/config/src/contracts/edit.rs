@@ -1,0 +1,302 @@
+//! Changes of a contract file, made as a person would make them: comments, order and spelling of all
+//! that does not change stay.
+//!
+//! A change gives a new text, and the text is checked like any other. So a change is refused with the
+//! same words as a file that a person got wrong: the place it would have, and what is allowed.
+
+use serde_json::{Map, Value as Json};
+use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike, Value};
+
+use super::Contracts;
+use crate::ConfigError;
+
+#[cfg(test)]
+mod tests;
+
+/// Keys of a group, a volume or a policy, spelled as in the file.
+pub type Keys = Map<String, Json>;
+
+/// What an edit is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A `[[group]]`.
+    Group,
+    /// A `[[volume]]`.
+    Volume,
+}
+
+/// How keys are taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum How {
+    /// The thing must be new.
+    Create,
+    /// They are all there is: keys that are not named go. The thing may be new.
+    Replace,
+    /// They change what is there: keys that are not named stay, `null` removes. The thing must be there.
+    Merge,
+}
+
+/// A change.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Edit {
+    /// Writes a group or volume.
+    Set {
+        /// Which kind.
+        kind: Kind,
+        /// Its name.
+        name: String,
+        /// What is written beside the name.
+        keys: Keys,
+        /// How.
+        how: How,
+    },
+    /// Removes a group or volume.
+    Remove {
+        /// Which kind.
+        kind: Kind,
+        /// Its name.
+        name: String,
+    },
+    /// Another stack.
+    Stack {
+        /// Its name.
+        name: String,
+        /// Parameters by policy; `None`: those of policies that the new stack has too stay.
+        policy: Option<Keys>,
+    },
+}
+
+/// Why a change was refused.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum EditError {
+    /// What it is about is not there.
+    Missing(ConfigError),
+    /// What it should make is there already.
+    Exists(ConfigError),
+    /// The file would be wrong.
+    Bad(ConfigError),
+}
+
+impl EditError {
+    /// What is wrong.
+    pub fn error(&self) -> &ConfigError {
+        match self {
+            Self::Missing(error) | Self::Exists(error) | Self::Bad(error) => error,
+        }
+    }
+}
+
+impl Kind {
+    /// Its key in the file, and what people call it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Group => "group",
+            Self::Volume => "volume",
+        }
+    }
+}
+
+impl Contracts {
+    /// These contracts with a change, checked; [`Contracts::text`] is the new file.
+    pub fn edited(&self, edit: &Edit) -> Result<Self, EditError> {
+        let path = self.path();
+        let document = self.text().parse::<DocumentMut>();
+        let mut document =
+            document.map_err(|e| EditError::Bad(ConfigError::whole_file(path, e.to_string())))?;
+        match edit {
+            Edit::Set { kind, name, keys, how } => {
+                set(&mut document, path, *kind, name).keys(keys, *how)?;
+            }
+            Edit::Remove { kind, name } => remove(&mut document, path, *kind, name)?,
+            Edit::Stack { name, policy } => stack(&mut document, name, policy.as_ref()),
+        }
+        Self::parse(path, &document.to_string()).map_err(EditError::Bad)
+    }
+    /// The file as plain values, for those who show it.
+    pub fn written(&self) -> Json {
+        toml::from_str(self.text()).expect("the text was read before")
+    }
+}
+
+/// The tables of one kind; a list written in one line becomes tables.
+fn tables(document: &mut DocumentMut, kind: Kind) -> &mut ArrayOfTables {
+    let item = document.entry(kind.word()).or_insert(Item::ArrayOfTables(ArrayOfTables::new()));
+    if !item.is_array_of_tables() {
+        let list = std::mem::take(item).into_array_of_tables().unwrap_or_default();
+        *item = Item::ArrayOfTables(list);
+    }
+    item.as_array_of_tables_mut().expect("it was just made one")
+}
+
+fn name_of(table: &Table) -> &str {
+    table.get("name").and_then(Item::as_str).unwrap_or_default()
+}
+
+fn missing(path: &str, kind: Kind, name: &str, list: &ArrayOfTables) -> EditError {
+    let known: Vec<&str> = list.iter().map(name_of).collect();
+    let word = kind.word();
+    let error = ConfigError::whole_file(path, format!("there is no {word} \"{name}\""));
+    let allowed = if known.is_empty() { "none is there".into() } else { known.join(", ") };
+    EditError::Missing(error.allowed(allowed).near(name, known))
+}
+
+/// Where keys go.
+struct Target<'a> {
+    path: &'a str,
+    kind: Kind,
+    name: &'a str,
+    list: &'a mut ArrayOfTables,
+}
+
+fn set<'a>(document: &'a mut DocumentMut, path: &'a str, kind: Kind, name: &'a str) -> Target<'a> {
+    Target { path, kind, name, list: tables(document, kind) }
+}
+
+impl Target<'_> {
+    fn keys(self, keys: &Keys, how: How) -> Result<(), EditError> {
+        let Self { path, kind, name, list } = self;
+        let bad = |message| Err(EditError::Bad(ConfigError::whole_file(path, message)));
+        match keys.get("name") {
+            Some(other) if other != name => {
+                return bad(format!("{} \"{name}\" cannot be called {other}", kind.word()));
+            }
+            _ => {}
+        }
+        let found = list.iter().position(|table| name_of(table) == name);
+        let index = match (found, how) {
+            (Some(_), How::Create) => {
+                let message = format!("{} \"{name}\" is there already", kind.word());
+                return Err(EditError::Exists(ConfigError::whole_file(path, message)));
+            }
+            (None, How::Merge) => return Err(missing(path, kind, name, list)),
+            (Some(index), _) => index,
+            (None, _) => {
+                let mut table = Table::new();
+                table.insert("name", toml_edit::value(name));
+                table.decor_mut().set_prefix("\n");
+                list.push(table);
+                list.len() - 1
+            }
+        };
+        let table = list.get_mut(index).expect("found or just made");
+        if how == How::Replace {
+            table.retain(|key, _| key == "name" || keys.contains_key(key));
+        }
+        for (key, value) in keys.iter().filter(|(key, _)| *key != "name") {
+            put(table, key, value, how == How::Merge);
+        }
+        Ok(())
+    }
+}
+
+fn remove(document: &mut DocumentMut, path: &str, kind: Kind, name: &str) -> Result<(), EditError> {
+    let list = tables(document, kind);
+    let Some(index) = list.iter().position(|table| name_of(table) == name) else {
+        return Err(missing(path, kind, name, list));
+    };
+    list.remove(index);
+    Ok(())
+}
+
+fn stack(document: &mut DocumentMut, name: &str, policy: Option<&Keys>) {
+    let drive = document.entry("drive").or_insert(toml_edit::table());
+    let Some(drive) = drive.as_table_like_mut() else { return };
+    put(drive, "stack", &Json::from(name), false);
+    match policy {
+        Some(policy) if policy.is_empty() => drop(drive.remove("policy")),
+        Some(policy) => put(drive, "policy", &Json::Object(policy.clone()), false),
+        None => {
+            let Ok(stack) = iofair_core::controller::Stack::parse(name) else { return };
+            let stages = || stack.throttles.iter().chain([&stack.scheduler]).map(|s| s.row);
+            let stays = |key: &str| stages().any(|row| row.name == key || row.short == key);
+            let Some(written) = drive.get_mut("policy").and_then(Item::as_table_like_mut) else {
+                return;
+            };
+            let keys: Vec<String> = written.iter().map(|(key, _)| key.to_string()).collect();
+            keys.iter().filter(|key| !stays(key)).for_each(|key| drop(written.remove(key)));
+            if written.is_empty() {
+                drive.remove("policy");
+            }
+        }
+    }
+}
+
+/// Writes one key; what is written the same already is not touched.
+fn put(table: &mut dyn TableLike, key: &str, json: &Json, merge: bool) {
+    if json.is_null() {
+        table.remove(key);
+        return;
+    }
+    let Some(item) = table.get_mut(key) else {
+        table.insert(key, Item::Value(value(json)));
+        return;
+    };
+    if let Json::Object(inner) = json {
+        if merge && item.is_str() {
+            split(item);
+        }
+        if let Some(written) = item.as_table_like_mut() {
+            if !merge {
+                let gone = written.iter().map(|(key, _)| key.to_string());
+                let gone: Vec<String> = gone.filter(|key| !inner.contains_key(key)).collect();
+                gone.iter().for_each(|key| drop(written.remove(key)));
+            }
+            inner.iter().for_each(|(key, json)| put(written, key, json, merge));
+            if written.is_empty() {
+                table.remove(key);
+            }
+            return;
+        }
+    }
+    let fresh = value(json);
+    match item.as_value_mut() {
+        Some(old) if same(old, &fresh) => {}
+        Some(old) => {
+            let decor = old.decor().clone();
+            *old = fresh;
+            *old.decor_mut() = decor;
+        }
+        None => *item = Item::Value(fresh),
+    }
+}
+
+/// One rate for both directions becomes one rate each, so that one of them can change.
+fn split(item: &mut Item) {
+    let rate = item.as_str().unwrap_or_default().to_string();
+    let mut table = InlineTable::new();
+    table.insert("read", rate.clone().into());
+    table.insert("write", rate.into());
+    let decor = item.as_value().map(|value| value.decor().clone());
+    *item = Item::Value(table.into());
+    if let (Some(value), Some(decor)) = (item.as_value_mut(), decor) {
+        *value.decor_mut() = decor;
+    }
+}
+
+fn same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::String(a), Value::String(b)) => a.value() == b.value(),
+        (Value::Integer(a), Value::Integer(b)) => a.value() == b.value(),
+        (Value::Boolean(a), Value::Boolean(b)) => a.value() == b.value(),
+        _ => false,
+    }
+}
+
+fn value(json: &Json) -> Value {
+    match json {
+        // Only inside a list; the check refuses lists.
+        Json::Null => "".into(),
+        Json::Bool(flag) => (*flag).into(),
+        Json::String(text) => text.as_str().into(),
+        Json::Number(number) => match number.as_i64() {
+            Some(whole) => whole.into(),
+            None => number.as_f64().unwrap_or(f64::MAX).into(),
+        },
+        Json::Array(list) => Value::Array(list.iter().map(value).collect::<Array>()),
+        Json::Object(keys) => {
+            let given = keys.iter().filter(|(_, json)| !json.is_null());
+            let pairs = given.map(|(key, json)| (key.as_str(), value(json)));
+            Value::InlineTable(pairs.collect::<InlineTable>())
+        }
+    }
+}

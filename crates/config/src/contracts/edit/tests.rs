@@ -1,0 +1,130 @@
+//! Each kind of change on one file with comments, and what is said about wrong ones.
+
+use super::*;
+use serde_json::json;
+
+const FILE: &str = r#"# our pool
+[drive]
+back = "memory:1GiB"  # enough
+stack = "prop-bfq"
+[drive.policy.bfq]
+slice_idle = "4ms"    # measured
+
+# the good customer
+[[group]]
+name = "tenants/alice"
+weight = 300          # paid for
+max = "50MB/s"
+
+[[group]]
+name = "batch"
+
+[[volume]]
+name = "alice-root"
+group = "tenants/alice"
+size = "512MiB"
+"#;
+
+fn keys(json: Json) -> Keys {
+    json.as_object().cloned().unwrap_or_default()
+}
+fn group(name: &str, json: Json, how: How) -> Edit {
+    Edit::Set { kind: Kind::Group, name: name.into(), keys: keys(json), how }
+}
+fn volume(name: &str, json: Json, how: How) -> Edit {
+    Edit::Set { kind: Kind::Volume, name: name.into(), keys: keys(json), how }
+}
+fn file() -> Contracts {
+    Contracts::parse("pool.toml", FILE).expect("a good file")
+}
+fn after(edit: &Edit) -> String {
+    file().edited(edit).unwrap_or_else(|error| panic!("{error:?}")).text().to_string()
+}
+
+/// Goal: a change touches its own words and nothing else. Method: one key, several, nested ones, none;
+/// the text is compared with the old one and the words replaced by hand.
+#[test]
+fn changes_keep_the_rest_as_it_was() {
+    let merge = |json| after(&group("tenants/alice", json, How::Merge));
+    assert_eq!(merge(json!({"weight": 500})), FILE.replace("300 ", "500 "));
+    assert_eq!(merge(json!({"weight": 300, "max": "50MB/s"})), FILE);
+    assert_eq!(merge(json!({"max": null})), FILE.replace("max = \"50MB/s\"\n", ""));
+    let split = "max = { read = \"20MB/s\", write = \"50MB/s\" }";
+    let split = FILE.replace("max = \"50MB/s\"", split);
+    assert_eq!(merge(json!({"max": {"read": "20MB/s"}})), split);
+    let more = merge(json!({"min": "1MB/s", "max": {"read_iops": 9, "write": null}}));
+    let contracts = Contracts::parse("more.toml", &more).expect("a good file");
+    let contract = &contracts.groups[0].contract;
+    assert_eq!((contract.min, contract.max.iops[0]), (Some(1_000_000), Some(9)));
+    assert_eq!(contract.max.bytes_per_s, [Some(50_000_000), None]);
+    let replace = after(&group("tenants/alice", json!({"weight": 7}), How::Replace));
+    assert_eq!(replace, FILE.replace("300 ", "7 ").replace("max = \"50MB/s\"\n", ""));
+}
+
+/// Goal: new things come after their like, removed ones go with their comment. Method: add and remove.
+#[test]
+fn things_come_and_go() {
+    let text = after(&group("new", json!({"min": "5MB/s", "class": "idle"}), How::Create));
+    let written =
+        "name = \"batch\"\n\n[[group]]\nname = \"new\"\nmin = \"5MB/s\"\nclass = \"idle\"";
+    let sorted = |text: &str| {
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort_unstable();
+        lines
+    };
+    assert_eq!(sorted(&text), sorted(&FILE.replace("name = \"batch\"", written)));
+    let contracts = Contracts::parse("new.toml", &text).expect("a good file");
+    assert_eq!(contracts.groups[2].name, "new");
+    let without = after(&Edit::Remove { kind: Kind::Group, name: "batch".into() });
+    assert_eq!(without, FILE.replace("[[group]]\nname = \"batch\"\n\n", ""));
+    let text = after(&volume("b", json!({"group": "batch", "size": "1MiB"}), How::Replace));
+    assert_eq!(Contracts::parse("b.toml", &text).expect("good").volumes[1].size_bytes, 1 << 20);
+    let text = after(&volume("alice-root", json!({"size": "600MiB"}), How::Merge));
+    assert_eq!(text, FILE.replace("512MiB", "600MiB"));
+    let inline = "group = [{ name = 'a' }]\n[drive]\nback = 'memory:1GiB'\nstack = 'none-none'\n";
+    let inline = Contracts::parse("inline.toml", inline).expect("a good file");
+    let edited = inline.edited(&group("b", json!({}), How::Create)).expect("a good change");
+    assert_eq!(edited.groups.len(), 2);
+}
+
+/// Goal: a new stack keeps the parameters that it understands, or takes those given. Method: away and
+/// back, with and without parameters.
+#[test]
+fn stacks_change_with_their_parameters() {
+    let stack = |name: &str, policy: Option<Json>| {
+        after(&Edit::Stack { name: name.into(), policy: policy.map(keys) })
+    };
+    assert_eq!(stack("max+prop-bfq", None), FILE.replace("prop-bfq", "max+prop-bfq"));
+    let none = stack("none-kyber", None);
+    assert!(!none.contains("slice_idle") && none.contains("# enough"), "{none}");
+    let given = stack("prop-bfq", Some(json!({"bfq": {"slice_idle": "2ms"}})));
+    assert_eq!(given, FILE.replace("4ms", "2ms"));
+    assert!(!stack("prop-bfq", Some(json!({}))).contains("slice_idle"));
+}
+
+/// Goal: wrong changes are refused with the words that a wrong file gets. Method: one of each kind.
+#[test]
+fn wrong_changes_are_refused() {
+    let refuse = |edit: Edit| file().edited(&edit).expect_err("a wrong change");
+    let error = refuse(group("batch", json!({"weight": 5000}), How::Merge));
+    let EditError::Bad(error) = error else { panic!("{error:?}") };
+    assert_eq!((error.line(), error.allowed.as_deref()), (16, Some("1 to 1000")));
+    assert!(error.to_string().contains("weight 5000 is out of range"), "{error}");
+    let error = refuse(group("batch", json!({"weigth": 1}), How::Merge));
+    assert_eq!(error.error().nearest.as_deref(), Some("weight"));
+    let error = refuse(group("bath", json!({}), How::Merge));
+    assert!(matches!(error, EditError::Missing(_)), "{error:?}");
+    assert_eq!(error.error().nearest.as_deref(), Some("batch"));
+    let error = refuse(group("batch", json!({}), How::Create));
+    assert!(matches!(error, EditError::Exists(_)), "{error:?}");
+    let error = refuse(group("batch", json!({"name": "other"}), How::Merge));
+    assert!(error.error().message.contains("cannot be called"), "{error:?}");
+    let error = refuse(group("batch", json!({"max": [1, null]}), How::Merge));
+    assert!(matches!(error, EditError::Bad(_)), "{error:?}");
+    let error = refuse(Edit::Remove { kind: Kind::Group, name: "tenants/alice".into() });
+    assert!(error.error().message.contains("no group \"tenants/alice\""), "{error:?}");
+    let error = refuse(Edit::Stack { name: "prop-none".into(), policy: None });
+    assert!(error.error().message.contains("cannot share"), "{error:?}");
+    let error = refuse(Edit::Remove { kind: Kind::Volume, name: "x".into() });
+    assert!(matches!(error, EditError::Missing(_)), "{error:?}");
+}

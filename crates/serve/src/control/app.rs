@@ -1,0 +1,434 @@
+//! What each call means. Knows no socket: a [`Call`] in, an [`Answer`] out.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use iofair_config::contracts::Contracts;
+use iofair_config::contracts::edit::{Edit, How, Keys, Kind};
+use serde::Serialize;
+use serde_json::{Value as Json, json};
+
+use super::file::{ContractFile, Pending, revision};
+use super::problem::Problem;
+use super::resources;
+use crate::clock::Clock;
+use crate::error::ServeError;
+use crate::server::Server;
+
+/// A drain that takes longer is called off: somebody's limit or a broken drive holds requests.
+const DRAIN_MAX: Duration = Duration::from_secs(30);
+
+/// The contract with clients.
+pub(super) const OPENAPI: &str = include_str!("../../../../docs/openapi.json");
+
+/// A request of a client.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(super) struct Call {
+    pub(super) method: String,
+    /// With its percent signs.
+    pub(super) path: String,
+    /// What followed the question mark.
+    pub(super) query: String,
+    /// The revision that the client knows, if it says so.
+    pub(super) if_match: Option<String>,
+    /// `If-None-Match: *`: only if it is new.
+    pub(super) only_new: bool,
+    /// A body, JSON by its own word.
+    pub(super) body: Option<Vec<u8>>,
+}
+
+/// What it gets.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) revision: Option<String>,
+    pub(super) kind: &'static str,
+    /// Methods that the path knows, when another was used.
+    pub(super) allow: Option<&'static str>,
+    pub(super) body: Vec<u8>,
+}
+
+impl Answer {
+    pub(super) fn json(status: u16, revision: Option<String>, body: &impl Serialize) -> Self {
+        let body = serde_json::to_vec(body).expect("our own structs are JSON");
+        Self { status, revision, kind: "application/json", allow: None, body }
+    }
+    pub(super) fn problem(problem: &Problem) -> Self {
+        Self::json(problem.status, None, &json!({ "error": problem }))
+    }
+}
+
+type Result<T, E = Problem> = std::result::Result<T, E>;
+
+/// How requests are treated at the moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Serving,
+    Draining,
+    Drained,
+}
+
+impl State {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Serving => "serving",
+            Self::Draining => "draining",
+            Self::Drained => "drained",
+        }
+    }
+}
+
+/// What changes, one change at a time.
+#[derive(Debug)]
+struct Served {
+    /// Gone once stopped.
+    server: Option<Server>,
+    revision: String,
+}
+
+/// The server and its file.
+#[derive(Debug)]
+pub(super) struct App {
+    file: ContractFile,
+    served: Mutex<Served>,
+    state: Mutex<State>,
+    over: AtomicBool,
+    clock: Clock,
+}
+
+/// A lock's content, even if a thread died with it: all that is in these is whole at any time.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Served {
+    fn server(&self) -> Result<&Server, ServeError> {
+        self.server.as_ref().ok_or(ServeError::Gone)
+    }
+}
+
+impl App {
+    pub(super) fn new(file: &Path, server: Server) -> Result<Self, ServeError> {
+        let told = file.display().to_string();
+        let file = ContractFile::new(file).map_err(ServeError::system(told))?;
+        let revision = revision(server.contracts().text());
+        Ok(Self {
+            file,
+            served: Mutex::new(Served { server: Some(server), revision }),
+            state: Mutex::new(State::Serving),
+            over: AtomicBool::new(false),
+            clock: Clock::start(),
+        })
+    }
+    pub(super) fn server<T>(&self, look: impl FnOnce(&Server) -> T) -> Result<T, ServeError> {
+        lock(&self.served).server().map(look)
+    }
+    pub(super) fn is_over(&self) -> bool {
+        let ended = || lock(&self.served).server.as_ref().is_none_or(Server::is_over);
+        self.over.load(Ordering::Relaxed) || ended()
+    }
+    pub(super) fn stop(&self) -> Result<(), ServeError> {
+        // Taken out first, so that nobody waits for the lock while the server drains.
+        let server = lock(&self.served).server.take();
+        server.map_or(Ok(()), Server::stop)
+    }
+    fn system(&self) -> impl FnOnce(std::io::Error) -> ServeError {
+        ServeError::system(self.file.path().display().to_string())
+    }
+
+    /// Takes over the file as it is now.
+    pub(super) fn reload(&self) -> Result<String, ServeError> {
+        let mut served = lock(&self.served);
+        let text = self.file.read().map_err(self.system())?;
+        let path = served.server()?.contracts().path().to_string();
+        let contracts = Contracts::parse(&path, &text)?;
+        served.server.as_mut().ok_or(ServeError::Gone)?.reload(contracts)?;
+        served.revision = revision(&text);
+        Ok(served.revision.clone())
+    }
+    /// Makes a change in the file and in the server, or in neither.
+    fn change(&self, call: &Call, edit: &Edit) -> Result<String> {
+        self.change_and_remove(call, edit, &[])
+    }
+    /// [`Self::change`]; the data of volumes that it takes out of the file goes, too.
+    fn change_and_remove(&self, call: &Call, edit: &Edit, remove: &[String]) -> Result<String> {
+        let mut served = lock(&self.served);
+        if let Some(wanted) = call.if_match.as_ref().filter(|wanted| **wanted != served.revision) {
+            let now = &served.revision;
+            let message = format!("the revision is {now} now, not {wanted}");
+            return Err(Problem::new(412, "changed-meanwhile", message)
+                .allowed("read again what you want to change, and change that"));
+        }
+        let before = served.server()?.contracts().clone();
+        if self.file.read().map_err(self.system())? != before.text() {
+            let file = self.file.path().display();
+            return Err(Problem::conflict(format!("{file} was edited and not taken over yet"))
+                .allowed("take it over first: POST /v1/reload, or SIGHUP"));
+        }
+        let after = before.edited(edit)?;
+        if after.text() == before.text() {
+            return Ok(served.revision.clone());
+        }
+        let fresh = revision(after.text());
+        let pending = self.file.prepare(after.text()).map_err(self.system())?;
+        let server = served.server.as_mut().ok_or(ServeError::Gone)?;
+        if remove.is_empty() {
+            server.reload(after)?;
+            if let Err(error) = self.commit(pending, before.text()) {
+                server.reload(before)?;
+                return Err(error);
+            }
+        } else {
+            // The file first: a server that starts over it must not miss data that is gone.
+            self.commit(pending, before.text())?;
+            if let Err(error) = server.reload_and_remove(after, remove) {
+                if server.contracts().text() == before.text() {
+                    let back = self.file.prepare(before.text()).map_err(self.system())?;
+                    self.commit(back, "")?;
+                }
+                return Err(error.into());
+            }
+        }
+        served.revision = fresh.clone();
+        Ok(fresh)
+    }
+}
+
+impl App {
+    /// The new text takes the file's place. An error only if it did not: then `before` is still there.
+    fn commit(&self, pending: Pending<'_>, before: &str) -> Result<()> {
+        match pending.commit().map_err(self.system()) {
+            Err(error) if self.file.read().is_ok_and(|text| text == before) => Err(error.into()),
+            // The new text is in its place; at most the directory could not be synced.
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Calls.
+impl App {
+    pub(super) fn answer(&self, call: &Call) -> Answer {
+        self.route(call).unwrap_or_else(|problem| Answer::problem(&problem))
+    }
+    fn route(&self, call: &Call) -> Result<Answer> {
+        let path = call.path.as_str();
+        let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+        let method = call.method.as_str();
+        match (parts.as_slice(), method) {
+            (["v1", "status"], "GET") => self.status(),
+            (["v1", "status"], _) => Ok(not_allowed("GET")),
+            (["v1", "openapi.json"], "GET") => Ok(self.openapi()),
+            (["v1", "openapi.json"], _) => Ok(not_allowed("GET")),
+            (["v1", "stack"], "GET") => self.stack(200),
+            (["v1", "stack"], "PUT") => self.put_stack(call),
+            (["v1", "stack"], _) => Ok(not_allowed("GET, PUT")),
+            (["v1", "groups"], "GET") => self.groups(),
+            (["v1", "volumes"], "GET") => self.volumes(),
+            (["v1", "groups" | "volumes"], _) => Ok(not_allowed("GET")),
+            (["v1", "groups", name @ ..], _) => self.one(call, Kind::Group, &unescape(name)?),
+            (["v1", "volumes", name @ ..], _) => self.one(call, Kind::Volume, &unescape(name)?),
+            (["v1", "drain"], "POST") => self.drain(call),
+            (["v1", "resume"], "POST") => self.resume(),
+            (["v1", "reload"], "POST") => {
+                let revision = self.reload()?;
+                Ok(Answer::json(200, Some(revision.clone()), &json!({ "revision": revision })))
+            }
+            (["v1", "drain" | "resume" | "reload"], _) => Ok(not_allowed("POST")),
+            _ => Err(Problem::missing(format!("there is nothing at {path}"))
+                .allowed("what /v1/openapi.json lists")),
+        }
+    }
+
+    fn status(&self) -> Result<Answer> {
+        let served = lock(&self.served);
+        let server = served.server()?;
+        let told = server.stats(false)?;
+        let in_flight = server.line().look(|seen| seen.engine.controller().in_flight())?;
+        let contracts = server.contracts();
+        let status = resources::Status {
+            revision: served.revision.clone(),
+            version: env!("CARGO_PKG_VERSION"),
+            state: lock(&self.state).word(),
+            file: self.file.path().to_path_buf(),
+            drive: server.description().to_string(),
+            stack: contracts.drive.stack.name().to_string(),
+            worst_case_bytes_per_second: server.worst_case(),
+            listen_unix: contracts.listen.unix.clone(),
+            listen_tcp: server.tcp().map(|address| address.to_string()),
+            uptime_seconds: self.clock.now().0 as f64 / 1e9,
+            groups: contracts.groups.len(),
+            volumes: contracts.volumes.len(),
+            connections: told.connections,
+            pending: told.pending,
+            in_flight,
+            utilisation: told.utilisation_ppm() as f64 / 1e6,
+        };
+        Ok(Answer::json(200, Some(status.revision.clone()), &status))
+    }
+    fn openapi(&self) -> Answer {
+        let body = OPENAPI.as_bytes().to_vec();
+        Answer { status: 200, revision: None, kind: "application/json", allow: None, body }
+    }
+    fn stack(&self, status: u16) -> Result<Answer> {
+        let served = lock(&self.served);
+        let stack = resources::stack(served.server()?.contracts());
+        let revision = served.revision.clone();
+        let body = json!({ "revision": revision, "stack": stack });
+        Ok(Answer::json(status, Some(revision), &body))
+    }
+    fn put_stack(&self, call: &Call) -> Result<Answer> {
+        let mut keys = keys(call)?;
+        let name = keys.remove("name").and_then(|name| name.as_str().map(str::to_owned));
+        let policy = keys.remove("policy");
+        let (Some(name), None) = (name, keys.keys().next()) else {
+            return Err(Problem::bad_request("a stack is its name and, if you like, parameters")
+                .allowed(
+                    "{\"name\": \"prop-bfq\", \"policy\": {\"bfq\": {\"slice_idle\": \"4ms\"}}}",
+                ));
+        };
+        let policy = match policy {
+            None | Some(Json::Null) => None,
+            Some(Json::Object(policy)) => Some(policy),
+            Some(_) => return Err(Problem::bad_request("`policy` holds one object a policy")),
+        };
+        self.change(call, &Edit::Stack { name, policy })?;
+        self.stack(200)
+    }
+    fn groups(&self) -> Result<Answer> {
+        let served = lock(&self.served);
+        let groups = resources::groups(served.server()?)?;
+        let revision = served.revision.clone();
+        let body = json!({ "revision": revision, "groups": groups });
+        Ok(Answer::json(200, Some(revision), &body))
+    }
+    fn volumes(&self) -> Result<Answer> {
+        let served = lock(&self.served);
+        let server = served.server()?;
+        let volumes = resources::volumes(server.contracts(), &server.stats(false)?);
+        let revision = served.revision.clone();
+        let body = json!({ "revision": revision, "volumes": volumes });
+        Ok(Answer::json(200, Some(revision), &body))
+    }
+
+    /// Everything about one group or volume.
+    fn one(&self, call: &Call, kind: Kind, name: &str) -> Result<Answer> {
+        let how = match call.method.as_str() {
+            "GET" => return self.show(200, kind, name),
+            "DELETE" => {
+                let data = match (kind, call.query.as_str()) {
+                    (_, "" | "data=keep") => Vec::new(),
+                    (Kind::Volume, "data=delete") => vec![name.to_string()],
+                    (_, other) => {
+                        return Err(Problem::bad_request(format!("\"{other}\" after the name"))
+                            .allowed("for a volume ?data=keep or ?data=delete"));
+                    }
+                };
+                let edit = Edit::Remove { kind, name: name.into() };
+                let revision = self.change_and_remove(call, &edit, &data)?;
+                let body = json!({ "revision": revision });
+                return Ok(Answer::json(200, Some(revision), &body));
+            }
+            "PUT" if call.only_new => How::Create,
+            "PUT" => How::Replace,
+            "PATCH" => How::Merge,
+            _ => return Ok(not_allowed("GET, PUT, PATCH, DELETE")),
+        };
+        let (name, keys) = (name.to_string(), keys(call)?);
+        self.change(call, &Edit::Set { kind, name: name.clone(), keys, how })?;
+        self.show(if how == How::Create { 201 } else { 200 }, kind, &name)
+    }
+    fn show(&self, status: u16, kind: Kind, name: &str) -> Result<Answer> {
+        let served = lock(&self.served);
+        let server = served.server()?;
+        let revision = served.revision.clone();
+        let missing = || Problem::missing(format!("there is no {} \"{name}\"", kind.word()));
+        let body = match kind {
+            Kind::Group => {
+                let mut groups = resources::groups(server)?.into_iter();
+                let group = groups.find(|group| group.name == name).ok_or_else(missing)?;
+                json!({ "revision": revision, "group": group })
+            }
+            Kind::Volume => {
+                let told = server.stats(false)?;
+                let mut volumes = resources::volumes(server.contracts(), &told).into_iter();
+                let volume = volumes.find(|volume| volume.name == name).ok_or_else(missing)?;
+                json!({ "revision": revision, "volume": volume })
+            }
+        };
+        Ok(Answer::json(status, Some(revision), &body))
+    }
+
+    /// Nobody new is let in, and everything inside is answered; then what the caller wants.
+    fn drain(&self, call: &Call) -> Result<Answer> {
+        let then = keys(call)?.remove("then").unwrap_or("hold".into());
+        if !["hold", "resume", "end"].iter().any(|word| then == *word) {
+            return Err(Problem::bad_request(format!("after a drain: {then}?"))
+                .allowed("{\"then\": \"hold\"}, \"resume\" or \"end\""));
+        }
+        let line = self.server(|server| server.line().clone())?;
+        {
+            let mut state = lock(&self.state);
+            if *state == State::Draining {
+                return Err(Problem::conflict("the server is draining already"));
+            }
+            *state = State::Draining;
+        }
+        let drained =
+            line.pause().and_then(|asked| crate::reactor::line::Line::paused(&asked, DRAIN_MAX));
+        if !matches!(drained, Ok(true)) {
+            *lock(&self.state) = State::Serving;
+            line.resume()?;
+            drained?;
+            let held = line.look(|seen| seen.engine.pending())?;
+            let message =
+                format!("{held} requests were not answered in {DRAIN_MAX:?}; serving again");
+            return Err(Problem::new(503, "not-drained", message));
+        }
+        if then == "resume" {
+            return self.resume();
+        }
+        *lock(&self.state) = State::Drained;
+        if then == "end" {
+            self.over.store(true, Ordering::Relaxed);
+        }
+        Ok(Answer::json(200, None, &json!({ "state": State::Drained.word() })))
+    }
+    fn resume(&self) -> Result<Answer> {
+        self.server(|server| server.line().resume())??;
+        *lock(&self.state) = State::Serving;
+        Ok(Answer::json(200, None, &json!({ "state": State::Serving.word() })))
+    }
+}
+
+fn not_allowed(allow: &'static str) -> Answer {
+    let problem = Problem::new(405, "method", "this path does not know that method").allowed(allow);
+    Answer { allow: Some(allow), ..Answer::problem(&problem) }
+}
+
+/// The object in a call's body.
+fn keys(call: &Call) -> Result<Keys> {
+    let Some(body) = &call.body else { return Ok(Keys::new()) };
+    match serde_json::from_slice(body) {
+        Ok(Json::Object(keys)) => Ok(keys),
+        Ok(_) => Err(Problem::bad_request("the body is no object")),
+        Err(error) => Err(Problem::bad_request(format!("the body is no JSON: {error}"))),
+    }
+}
+
+/// A name out of a path: its slashes may be escaped or not.
+fn unescape(parts: &[&str]) -> Result<String> {
+    let bad = || Problem::bad_request("a percent sign in the path is followed by two hex digits");
+    let mut bytes = Vec::new();
+    let whole = parts.join("/");
+    let mut rest = whole.bytes();
+    while let Some(byte) = rest.next() {
+        let escaped = |rest: &mut std::str::Bytes<'_>| {
+            let digit = |byte: u8| char::from(byte).to_digit(16);
+            Some((digit(rest.next()?)? * 16 + digit(rest.next()?)?) as u8)
+        };
+        bytes.push(if byte == b'%' { escaped(&mut rest).ok_or_else(bad)? } else { byte });
+    }
+    String::from_utf8(bytes).map_err(|_| Problem::bad_request("the path is no UTF-8"))
+}

@@ -1,0 +1,85 @@
+//! Control of a running server: HTTP with JSON over a Unix socket, and over TCP only if asked.
+//!
+//! **The contract file is the state.** A change is made in the file and in the running server, or in
+//! neither: the new text is written beside the file and synced, the server takes the new contracts over,
+//! and the text takes the file's place; if the last step fails, the server goes back. So a change survives
+//! a restart, and reading the file again finds what is in force.
+//!
+//! Changes come one after the other. Every answer carries the *revision* of the file that it speaks of (in
+//! `ETag`, too); a change that names one (`If-Match`) is refused if another was faster. A file that somebody
+//! edited by hand is not overwritten: its changes are to be taken over first (SIGHUP, `POST /v1/reload`).
+//!
+//! [`Control`] is what a program holds; `http` turns sockets into calls of `app`, which knows no socket;
+//! `resources` says how things look from outside, `docs/openapi.json` is the contract with clients.
+
+mod app;
+pub mod client;
+mod file;
+mod http;
+mod problem;
+mod resources;
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use iofair_config::contracts::Contracts;
+
+use crate::error::ServeError;
+use crate::server::Server;
+
+use app::App;
+use http::Http;
+
+/// A server under control of its contract file.
+#[derive(Debug)]
+pub struct Control {
+    app: Arc<App>,
+    /// Gone once stopped.
+    http: Option<Http>,
+}
+
+impl Control {
+    /// Starts what the file says, and listens where its `[control]` says.
+    pub fn start(file: &Path, contracts: Contracts) -> Result<Self, ServeError> {
+        let control = contracts.control.clone();
+        let server = Server::start(contracts)?;
+        let app = Arc::new(App::new(file, server)?);
+        let http = Http::start(&control, &app)?;
+        Ok(Self { app, http: Some(http) })
+    }
+    /// Looks at the server.
+    pub fn server<T>(&self, look: impl FnOnce(&Server) -> T) -> Result<T, ServeError> {
+        self.app.server(look)
+    }
+    /// The TCP address of the control socket, with the port that was given out when 0 was asked.
+    pub fn tcp(&self) -> Option<SocketAddr> {
+        self.http.as_ref().and_then(Http::tcp)
+    }
+    /// Takes over the file as it is now; on an error everything stays as it was.
+    pub fn reload(&self) -> Result<(), ServeError> {
+        self.app.reload().map(drop)
+    }
+    /// Has the server ended, or was it told to?
+    pub fn is_over(&self) -> bool {
+        self.app.is_over()
+    }
+    /// Answers all requests that came in, makes everything durable, and removes the sockets.
+    pub fn stop(mut self) -> Result<(), ServeError> {
+        self.end()
+    }
+    fn end(&mut self) -> Result<(), ServeError> {
+        let ended = self.app.stop();
+        if let Some(http) = self.http.take() {
+            http.stop();
+        }
+        ended
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        // Who wants to know calls `stop`.
+        let _ = self.end();
+    }
+}

@@ -1,0 +1,102 @@
+//! What is said when something is refused: the words that the contract file gets, as JSON.
+
+use iofair_config::ConfigError;
+use iofair_config::contracts::edit::EditError;
+use serde::Serialize;
+
+use crate::error::ServeError;
+
+/// Why a call was refused.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub(super) struct Problem {
+    #[serde(skip)]
+    pub(super) status: u16,
+    /// One word for programs.
+    kind: &'static str,
+    /// What is wrong.
+    pub(super) message: String,
+    /// What would have been accepted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) allowed: Option<String>,
+    /// The known word nearest to what was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nearest: Option<String>,
+    /// Where in the file it would have been wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    place: Option<Place>,
+    /// All of it for people.
+    text: String,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+struct Place {
+    file: String,
+    line: usize,
+    column: usize,
+    /// The line itself.
+    written: String,
+}
+
+impl Problem {
+    pub(super) fn new(status: u16, kind: &'static str, message: impl Into<String>) -> Self {
+        let message = message.into();
+        let text = message.clone();
+        Self { status, kind, message, allowed: None, nearest: None, place: None, text }
+    }
+    pub(super) fn allowed(mut self, what: impl Into<String>) -> Self {
+        let what = what.into();
+        self.text += &format!("\n  allowed: {what}");
+        self.allowed = Some(what);
+        self
+    }
+    /// The call itself cannot be understood.
+    pub(super) fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(400, "bad-request", message)
+    }
+    pub(super) fn missing(message: impl Into<String>) -> Self {
+        Self::new(404, "missing", message)
+    }
+    /// Somebody else was faster.
+    pub(super) fn conflict(message: impl Into<String>) -> Self {
+        Self::new(409, "conflict", message)
+    }
+    fn written(status: u16, kind: &'static str, error: &ConfigError) -> Self {
+        let place = error.place.as_ref().map(|place| Place {
+            file: error.path.clone(),
+            line: place.line,
+            column: place.column,
+            written: place.text.clone(),
+        });
+        Self {
+            status,
+            kind,
+            message: error.message.clone(),
+            allowed: error.allowed.clone(),
+            nearest: error.nearest.clone(),
+            place,
+            text: error.to_string(),
+        }
+    }
+}
+
+impl From<EditError> for Problem {
+    fn from(error: EditError) -> Self {
+        match &error {
+            EditError::Missing(error) => Self::written(404, "missing", error),
+            EditError::Exists(error) => Self::written(409, "exists", error),
+            EditError::Bad(error) => Self::written(422, "refused", error),
+        }
+    }
+}
+
+impl From<ServeError> for Problem {
+    fn from(error: ServeError) -> Self {
+        match &error {
+            ServeError::Config(error) => Self::written(422, "refused", error),
+            ServeError::Refused(_) => Self::new(422, "refused", error.to_string()),
+            ServeError::Fixed(_) => Self::new(422, "fixed", error.to_string()),
+            ServeError::Gone => Self::new(503, "ended", error.to_string()),
+            _ => Self::new(500, "system", error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! The way to a reactor from other threads: messages and a wake-up.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::Duration;
+
+use super::{Message, Seen, wake};
+use crate::error::ServeError;
+
+/// A way to a reactor; as many threads as want have one.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    messages: Sender<Message>,
+    wake: Arc<OwnedFd>,
+}
+
+impl Line {
+    pub(crate) fn new(messages: Sender<Message>, watched: &OwnedFd) -> io::Result<Self> {
+        Ok(Self { messages, wake: Arc::new(watched.try_clone()?) })
+    }
+    pub(crate) fn send(&self, message: Message) -> Result<(), ServeError> {
+        self.messages.send(message).map_err(|_| ServeError::Gone)?;
+        wake::signal(&self.wake);
+        Ok(())
+    }
+    /// Looks at the reactor, on its own thread, between two turns.
+    pub(crate) fn look<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Seen<'_>) -> T + Send + 'static,
+    ) -> Result<T, ServeError> {
+        let (answer, answered) = mpsc::channel();
+        // The asker waits for it, so it is there.
+        self.send(Message::Look(Box::new(move |seen| drop(answer.send(look(seen))))))?;
+        answered.recv().map_err(|_| ServeError::Gone)
+    }
+    /// Lets no request in any more. The receiver hears when nothing is inside.
+    pub(crate) fn pause(&self) -> Result<Receiver<()>, ServeError> {
+        let (answer, answered) = mpsc::channel();
+        self.send(Message::Pause(answer))?;
+        Ok(answered)
+    }
+    /// Lets requests in again.
+    pub(crate) fn resume(&self) -> Result<(), ServeError> {
+        self.send(Message::Resume)
+    }
+    /// Waits for the end of [`Self::pause`]: `false` when it takes longer than `limit`.
+    pub(crate) fn paused(answered: &Receiver<()>, limit: Duration) -> Result<bool, ServeError> {
+        match answered.recv_timeout(limit) {
+            Ok(()) => Ok(true),
+            Err(RecvTimeoutError::Timeout) => Ok(false),
+            Err(RecvTimeoutError::Disconnected) => Err(ServeError::Gone),
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! The control socket: what the OpenAPI file says against real answers, changes that survive, drains, and
+//! callers that are not welcome.
+#![allow(clippy::unwrap_used)]
+
+mod rig;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use iofair_serve::control::Control;
+use iofair_serve::control::client::{Ask, Reply, call};
+use rig::controlled::{Controlled, file};
+use rig::schema::complaints;
+use rig::wire::Wire;
+use rig::{Directory, parse};
+use serde_json::{Value as Json, json};
+
+/// Calls a path of the OpenAPI file and holds the answer against it.
+struct Checker {
+    document: Json,
+    seen: BTreeSet<String>,
+}
+
+impl Checker {
+    fn new() -> Self {
+        let text = include_str!("../../../docs/openapi.json");
+        Self { document: serde_json::from_str(text).unwrap(), seen: BTreeSet::new() }
+    }
+    fn check(&mut self, method: &str, template: &str, reply: &Reply) {
+        let (status, method) = (reply.status, method.to_lowercase());
+        let about = format!("{method} {template} {status}");
+        let path = &self.document["paths"][template];
+        let operation = match &path[&method] {
+            // A method that the path does not know: the others tell of it.
+            Json::Null => path.as_object().unwrap().values().find(|v| v.is_object()).unwrap(),
+            operation => operation,
+        };
+        let response = &operation["responses"][status.to_string()];
+        let body = String::from_utf8_lossy(&reply.body);
+        assert!(response.is_object(), "{about} is in no list: {body}");
+        let (kind, content) = response["content"].as_object().unwrap().iter().next().unwrap();
+        assert_eq!(&reply.content_type, kind, "{about}");
+        if kind == "application/json" {
+            let value = reply.json().unwrap();
+            let found = complaints(&self.document, &content["schema"], &value, "");
+            assert!(found.is_empty(), "{about}: {found:#?}\n{body}");
+        }
+        assert_eq!(response.get("headers").is_some(), reply.revision.is_some(), "{about}");
+        let known = if path[&method].is_null() { "other".into() } else { method };
+        self.seen.insert(format!("{known} {template} {status}"));
+    }
+    /// Everything that the file lists.
+    fn listed(&self) -> BTreeSet<String> {
+        let mut listed = BTreeSet::new();
+        for (template, methods) in self.document["paths"].as_object().unwrap() {
+            for (method, operation) in methods.as_object().unwrap() {
+                let statuses = operation.get("responses").and_then(Json::as_object);
+                for status in statuses.into_iter().flat_map(|all| all.keys()) {
+                    let method = if status == "405" { "other" } else { method };
+                    listed.insert(format!("{method} {template} {status}"));
+                }
+            }
+        }
+        listed
+    }
+}
+
+const GROUP: &str = "/v1/groups/{name}";
+const VOLUME: &str = "/v1/volumes/{name}";
+
+/// Calls that go well, in this order: method, template, name, body, status.
+fn good_calls() -> Vec<(&'static str, &'static str, &'static str, Option<Json>, u16)> {
+    let new = |json| Some(json);
+    vec![
+        ("GET", "/v1/status", "", None, 200),
+        ("GET", "/v1/openapi.json", "", None, 200),
+        ("GET", "/v1/groups", "", None, 200),
+        ("GET", GROUP, "tenants/alice", None, 200),
+        ("GET", GROUP, "tenants%2Falice", None, 200),
+        ("GET", GROUP, "tenants", None, 200),
+        ("PATCH", GROUP, "tenants/alice", new(json!({"weight": 500, "max": "50MB/s"})), 200),
+        ("PUT", GROUP, "tenants/bob", new(json!({"max": {"read_iops": 50}})), 200),
+        ("DELETE", GROUP, "tenants/bob", None, 200),
+        ("GET", "/v1/volumes", "", None, 200),
+        ("GET", VOLUME, "w", None, 200),
+        ("PUT", VOLUME, "x", new(json!({"group": "batch", "size": "1MiB"})), 200),
+        ("PATCH", VOLUME, "x", new(json!({"read_only": true})), 200),
+        ("DELETE", VOLUME, "x", None, 200),
+        ("GET", "/v1/stack", "", None, 200),
+        ("PUT", "/v1/stack", "", new(json!({"name": "none-kyber"})), 200),
+        ("POST", "/v1/drain", "", new(json!({"then": "resume"})), 200),
+        ("POST", "/v1/drain", "", None, 200),
+        ("POST", "/v1/resume", "", None, 200),
+        ("POST", "/v1/reload", "", None, 200),
+    ]
+}
+
+fn path(template: &str, name: &str) -> String {
+    template.replace("{name}", name)
+}
+
+/// Goal: every path, method and status of the OpenAPI file is what the server really answers, and the
+/// server serves the file. Method: calls that go well and calls that do not, each answer held against the
+/// schemas; at the end the list of what was seen is the list of what is documented.
+#[test]
+fn every_path_answers_as_the_openapi_file_says() {
+    let rig = Controlled::start();
+    let mut checker = Checker::new();
+    for (method, template, name, body, status) in good_calls() {
+        let reply = rig.ask(&Ask { body, ..Ask::new(method, &path(template, name)) });
+        let told = String::from_utf8_lossy(&reply.body);
+        assert_eq!(reply.status, status, "{method} {template} {name}: {told}");
+        checker.check(method, template, &reply);
+    }
+    assert_eq!(rig.get("/v1/openapi.json"), checker.document);
+    bad_calls(&rig, &mut checker);
+    let listed: BTreeSet<String> = checker.listed();
+    // Half a minute of a drain, and a server that has ended, are no matter of this test.
+    let unseen: Vec<_> = listed.difference(&checker.seen).filter(|s| !s.ends_with("503")).collect();
+    assert!(unseen.is_empty(), "documented and never seen: {unseen:#?}");
+}
+
+fn bad_calls(rig: &Controlled, checker: &mut Checker) {
+    let mut refused = |template: &str, ask: Ask, status: u16| {
+        let reply = rig.ask(&ask);
+        let told = String::from_utf8_lossy(&reply.body).into_owned();
+        assert_eq!(reply.status, status, "{} {}: {told}", ask.method, ask.path);
+        checker.check(&ask.method, template, &reply);
+    };
+    for (template, name, body) in [
+        (GROUP, "batch", json!({"weight": 50})),
+        (VOLUME, "w", json!({"group": "batch", "size": "1MiB", "read_only": true})),
+    ] {
+        let ask = |method: &str| Ask::new(method, &path(template, name));
+        for method in ["PUT", "PATCH"] {
+            let with = |body| ask(method).body(body);
+            refused(template, with(json!([1])), 400);
+            refused(template, with(json!({"colour": "red"})), 422);
+            let late = Ask { if_match: Some("0123456789abcdef".into()), ..with(body.clone()) };
+            refused(template, late, 412);
+        }
+        let nobody = path(template, "nobody");
+        for method in ["GET", "PATCH", "DELETE"] {
+            refused(template, Ask::new(method, &nobody).body(body.clone()), 404);
+        }
+        let late = Some("0123456789abcdef".into());
+        refused(template, Ask { if_match: late, ..ask("DELETE") }, 412);
+        refused(template, Ask::new("DELETE", &(path(template, name) + "?data=burn")), 400);
+        let new = |name: &str| Ask { only_new: true, ..Ask::new("PUT", &path(template, name)) };
+        refused(template, new(name).body(body.clone()), 409);
+        refused(template, new("fresh").body(body.clone()), 201);
+    }
+    // A group that a volume is in cannot go; the places of volumes in memory are fixed.
+    refused(GROUP, Ask::new("DELETE", "/v1/groups/batch"), 422);
+    refused(VOLUME, Ask::new("PATCH", "/v1/volumes/w").body(json!({"size": "2MiB"})), 422);
+    refused(VOLUME, Ask::new("DELETE", "/v1/volumes/w?data=delete"), 422);
+    let stack = |body| Ask::new("PUT", "/v1/stack").body(body);
+    refused("/v1/stack", stack(json!({"nome": "x"})), 400);
+    refused("/v1/stack", stack(json!({"name": "none-nobody"})), 422);
+    let late = Some("0123456789abcdef".into());
+    refused("/v1/stack", Ask { if_match: late, ..stack(json!({"name": "none-none"})) }, 412);
+    refused("/v1/drain", Ask::new("POST", "/v1/drain").body(json!({"then": "party"})), 400);
+    for template in ["status", "groups", "volumes", "stack", "openapi.json", "resume", "reload"] {
+        let template = format!("/v1/{template}");
+        refused(&template, Ask::new("OPTIONS", &template), 405);
+    }
+    edited_by_hand(rig, &mut refused);
+    drop(refused);
+    wrong_words(rig, checker);
+}
+
+/// A file that somebody edits is not overwritten.
+fn edited_by_hand(rig: &Controlled, refused: &mut impl FnMut(&str, Ask, u16)) {
+    let good = rig.text();
+    fs::write(rig.directory.path("contracts.toml"), good.clone() + "# mine\n").unwrap();
+    let weight = json!({"weight": 9});
+    refused(GROUP, Ask::new("PATCH", "/v1/groups/batch").body(weight.clone()), 409);
+    refused(GROUP, Ask::new("DELETE", "/v1/groups/batch"), 409);
+    refused(VOLUME, Ask::new("PATCH", "/v1/volumes/w").body(json!({"read_only": true})), 409);
+    refused(VOLUME, Ask::new("DELETE", "/v1/volumes/w"), 409);
+    refused("/v1/stack", Ask::new("PUT", "/v1/stack").body(json!({"name": "none-none"})), 409);
+    assert_eq!(rig.text(), good.clone() + "# mine\n");
+    refused("/v1/reload", Ask::new("POST", "/v1/reload"), 200);
+    refused(GROUP, Ask::new("PATCH", "/v1/groups/batch").body(weight), 200);
+    let mine = rig.text();
+    fs::write(rig.directory.path("contracts.toml"), "nonsense").unwrap();
+    refused("/v1/reload", Ask::new("POST", "/v1/reload"), 422);
+    fs::write(rig.directory.path("contracts.toml"), mine).unwrap();
+    // A volume in use by nobody goes, and then nothing keeps the server from one drain at a time.
+    refused(VOLUME, Ask::new("DELETE", "/v1/volumes/fresh"), 200);
+}
+
+/// Bodies that do not say what they are; a drain beside another.
+fn wrong_words(rig: &Controlled, checker: &mut Checker) {
+    let template = [GROUP, VOLUME, "/v1/stack", "/v1/drain"];
+    let methods: [&[&str]; 4] = [&["PUT", "PATCH"], &["PUT", "PATCH"], &["PUT"], &["POST"]];
+    for (template, methods) in template.into_iter().zip(methods) {
+        for method in methods {
+            let path = path(template, "w");
+            let head = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n");
+            let told = rig.raw(format!("{head}Content-Length: 2\r\n\r\n{{}}").as_bytes());
+            assert!(told.starts_with("HTTP/1.1 415"), "{told}");
+            let body = told.split("\r\n\r\n").nth(1).unwrap().as_bytes().to_vec();
+            let content_type = "application/json".to_string();
+            checker.check(
+                method,
+                template,
+                &Reply { status: 415, revision: None, content_type, body },
+            );
+        }
+    }
+    let mut wire = Wire::connect(&rig.directory.path("socket"));
+    let limit = json!({"max": {"write_iops": 1}});
+    let alice = Ask::new("PATCH", "/v1/groups/tenants/alice").body(limit);
+    assert_eq!(
+        rig.ask(&Ask::new("PUT", "/v1/stack").body(json!({"name": "max-none"}))).status,
+        200
+    );
+    assert_eq!(rig.ask(&alice).status, 200);
+    for at in 0..3 {
+        wire.send_write(0, at * 4096, &[1; 4096]).unwrap();
+    }
+    let address = rig.address();
+    let first = std::thread::spawn(move || call(&address, &Ask::new("POST", "/v1/drain")).unwrap());
+    while rig.get("/v1/status")["state"] == "serving" {
+        std::thread::yield_now();
+    }
+    // The slow ones take seconds, so the second caller comes in time.
+    let second = rig.ask(&Ask::new("POST", "/v1/drain"));
+    assert_eq!(second.status, 409);
+    checker.check("POST", "/v1/drain", &second);
+    let first = first.join().unwrap();
+    assert_eq!(first.status, 200);
+    (0..3).for_each(|_| assert_eq!(wire.receive().unwrap().error, 0));
+    assert_eq!(rig.get("/v1/status")["state"], "drained");
+    assert_eq!(rig.ask(&Ask::new("POST", "/v1/resume")).status, 200);
+}
+
+/// Goal: a change is in the file, in the server and in the next server, comments and all; a refused one
+/// is in neither, with the words that a bad file gets. Method: changes, looked for in the text, in the
+/// answers, and in a server started anew.
+#[test]
+fn changes_survive_and_refusals_leave_no_trace() {
+    let rig = Controlled::start();
+    let before = rig.text();
+    let revision = rig.get("/v1/status")["revision"].as_str().unwrap().to_string();
+    let alice = "/v1/groups/tenants/alice";
+    let change = |json: Json| rig.ask(&Ask::new("PATCH", alice).body(json));
+    let refused = change(json!({"weight": 5000})).json().unwrap();
+    let error = &refused["error"];
+    assert_eq!(error["kind"], "refused");
+    assert_eq!(error["allowed"], "1 to 1000");
+    assert_eq!((&error["place"]["line"], &error["place"]["column"]), (&json!(20), &json!(10)));
+    let text = error["text"].as_str().unwrap();
+    assert!(text.contains("contracts.toml:20:10: weight 5000 is out of range"), "{text}");
+    let promised = change(json!({"min": "200MB/s"})).json().unwrap();
+    let text = promised["error"]["text"].as_str().unwrap();
+    assert!(text.contains("too much (tenants 200.00 MB/s)"), "{text}");
+    assert_eq!(rig.text(), before);
+    assert_eq!(rig.get("/v1/status")["revision"], revision.as_str());
+
+    let good = change(json!({"weight": 700}));
+    assert_eq!((good.status, rig.text()), (200, before.replace("300 #", "700 #")));
+    let late = Ask { if_match: Some(revision), ..Ask::new("PATCH", alice) };
+    assert_eq!(rig.ask(&late.body(json!({"weight": 1}))).status, 412);
+    let seen = Ask { if_match: good.revision, ..Ask::new("PATCH", alice) };
+    assert_eq!(rig.ask(&seen.body(json!({"max": "40MB/s"}))).status, 200);
+    assert_eq!(
+        rig.ask(&Ask::new("PUT", "/v1/stack").body(json!({"name": "prop-bfq"}))).status,
+        200
+    );
+    let (group, text) = (rig.get(alice), rig.text());
+    assert_eq!(group["group"]["contract"]["max"], "40MB/s");
+    assert!(text.contains("# thrice") && text.contains("# as promised"), "{text}");
+    let Controlled { control, directory } = rig;
+    control.stop().unwrap();
+    assert!(!fs::exists(directory.path("control.sock")).unwrap(), "the socket is gone");
+    let again = Controlled::over(directory);
+    assert_eq!(again.get(alice), group);
+    assert_eq!(again.get("/v1/stack")["stack"]["name"], "prop-bfq");
+    assert_eq!(again.get("/v1/stack")["stack"]["stages"][0]["parameters"]["low_latency"], "false");
+}
+
+/// Goal: a drain answers what is inside, lets nobody in, and loses nobody who waits. Method: requests
+/// of an old and of a new connection during a drain are answered after it, and not before.
+#[test]
+fn a_drain_holds_everybody_and_loses_nobody() {
+    let rig = Controlled::start();
+    let socket = rig.directory.path("socket");
+    let mut old = Wire::connect(&socket);
+    assert_eq!(old.write(0, 0, &[7; 4096]), 0);
+    let drained = rig.ask(&Ask::new("POST", "/v1/drain").body(json!({"then": "hold"})));
+    assert_eq!(drained.json().unwrap()["state"], "drained");
+    old.send_read(0, 4096).unwrap();
+    let late = std::thread::spawn(move || Wire::connect(&socket).read(0, 4096).data);
+    // Whatever is turned meanwhile, nothing goes in.
+    for _ in 0..50 {
+        let status = rig.get("/v1/status");
+        assert_eq!((&status["pending"], &status["state"]), (&json!(0), &json!("drained")));
+    }
+    assert_eq!(rig.get("/v1/volumes/v")["volume"]["requests"], 1);
+    assert_eq!(rig.ask(&Ask::new("POST", "/v1/resume")).status, 200);
+    assert_eq!(old.receive().unwrap().data, [7; 4096]);
+    assert_eq!(late.join().unwrap(), [7; 4096]);
+    let end = rig.ask(&Ask::new("POST", "/v1/drain").body(json!({"then": "end"})));
+    assert!(end.is_good() && rig.control.is_over());
+    rig.control.stop().unwrap();
+}
+
+/// Goal: the socket is its owner's only, a living server's is not taken, a dead one's is. Method: modes,
+/// a second server, a socket that nobody listens to.
+#[test]
+fn the_socket_is_for_its_owner() {
+    let rig = Controlled::start();
+    let path = rig.directory.path("control.sock");
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let other = Directory::new();
+    let text = file(&other, "memory:64MiB").replace(&other.path("control.sock"), &path);
+    let place = other.path("contracts.toml");
+    fs::write(&place, &text).unwrap();
+    let second = Control::start(place.as_ref(), parse(&text)).unwrap_err();
+    assert!(second.to_string().contains("in use"), "{second}");
+    assert_eq!(rig.get("/v1/status")["state"], "serving");
+    rig.control.stop().unwrap();
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    let third = Control::start(place.as_ref(), parse(&text)).unwrap();
+    third.stop().unwrap();
+}
+
+/// Goal: web pages, long bodies, long heads and nonsense are refused, and the server lives. Method: one of
+/// each, on TCP too, which is there only because it was asked for.
+#[test]
+fn unwelcome_callers_are_refused() {
+    let directory = Directory::new();
+    let text = file(&directory, "memory:64MiB");
+    let text = text.replace("[control]\n", "[control]\ntcp = '127.0.0.1:0'\n");
+    fs::write(directory.path("contracts.toml"), text).unwrap();
+    let rig = Controlled::over(directory);
+    let head = "GET /v1/status HTTP/1.1\r\nHost: x\r\nConnection: close\r\n";
+    let page = rig.raw(format!("{head}Origin: http://evil.example\r\n\r\n").as_bytes());
+    assert!(page.starts_with("HTTP/1.1 403"), "{page}");
+    let long = rig.raw(format!("{head}X: {}\r\n\r\n", "a".repeat(1_000_000)).as_bytes());
+    assert!(long.is_empty() || long.starts_with("HTTP/1.1 431"), "{long}");
+    let put = head.replace("GET /v1/status", "PUT /v1/stack");
+    let body = format!("{put}Content-Length: 2000000\r\n\r\n{}", "1".repeat(2_000_000));
+    let large = rig.raw(body.as_bytes());
+    assert!(large.is_empty() || large.starts_with("HTTP/1.1 413"), "{large}");
+    for nonsense in [&b"\x16\x03\x01\x02\x00\x01\x00"[..], b"GET\r\n\r\n", &[0; 4096]] {
+        let told = rig.raw(nonsense);
+        assert!(told.is_empty() || told.starts_with("HTTP/1.1 400"), "{told}");
+    }
+    let bad = rig.ask(&Ask::new("GET", "/v1/groups/%zz"));
+    assert_eq!(bad.status, 400);
+    assert_eq!(rig.ask(&Ask::new("GET", "/etc/passwd")).status, 404);
+    let tcp = iofair_serve::control::client::Address::Tcp(rig.control.tcp().unwrap());
+    assert_eq!(call(&tcp, &Ask::new("GET", "/v1/status")).unwrap().status, 200);
+}
