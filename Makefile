@@ -34,12 +34,14 @@ lint: ## format, clippy, documentation, licences
 docs: ## write the generated pages under docs/ anew
 	@scripts/setup demo
 	IOFAIR_BLESS=1 cargo test --locked -p iofair --test tidy generated_pages
+	IOFAIR_BLESS=1 cargo test --locked -p iofair --test control the_page
 	IOFAIR_BLESS=1 cargo test --locked -p iofair-drive --test calibration
 
 bench: ## ratios against peers, measured in one run; writes docs/performance.md, and its numbers into docs/policies.md
 	@scripts/setup bench
 	IOFAIR_BENCH_PAGE="$(CURDIR)/docs/performance.md" cargo bench --locked --workspace --bench '*'
 	IOFAIR_BLESS=1 cargo test --locked -p iofair --test tidy generated_pages
+	IOFAIR_BLESS=1 cargo test --locked -p iofair --test control the_page
 
 reproduce: ## the published experiments, in virtual time; writes docs/reproduction.md and a page with charts
 	@scripts/setup demo

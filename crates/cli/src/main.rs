@@ -6,6 +6,7 @@
 //! 0 done, 1 failed, 2 wrong usage or a bad file.
 
 mod completions;
+mod ctl;
 mod demo;
 mod explain;
 mod failure;
@@ -36,6 +37,7 @@ const EXAMPLES: &str = "\
 Examples:
   iofair demo                        the promise, live, in half a minute
   iofair serve demo/contracts.toml   volumes under contracts, over NBD
+  iofair ctl status                  a running server: look at it, change it
   iofair run experiments             the published experiments, in virtual time
   iofair explain figure-1.toml       why requests waited there, by which rules
   iofair list policies               what can order and limit I/O, with all parameters
@@ -49,6 +51,8 @@ enum Command {
     Demo(demo::Args),
     /// Serve volumes under contracts, over NBD.
     Serve(serve::Args),
+    /// Look at a running server and change it.
+    Ctl(ctl::Args),
     /// Experiments in virtual time, beside what their sources claim.
     Run(run::Args),
     /// Why a request of such a run waited, and who waited where.
@@ -66,6 +70,7 @@ fn dispatch(cli: &Cli) -> anyhow::Result<ExitCode> {
     match &cli.command {
         Command::Demo(args) => demo::run(args, &output),
         Command::Serve(args) => serve::run(args, &output),
+        Command::Ctl(args) => ctl::run(args, &output),
         Command::Run(args) => run::run(args, &output),
         Command::Explain(args) => explain::run(args, &output),
         Command::List(args) => list::run(args, &output),

@@ -166,7 +166,6 @@ fn bad_calls(rig: &Controlled, checker: &mut Checker) {
         refused(&template, Ask::new("OPTIONS", &template), 405);
     }
     edited_by_hand(rig, &mut refused);
-    drop(refused);
     wrong_words(rig, checker);
 }
 

@@ -14,16 +14,16 @@ pub(super) struct Problem {
     /// One word for programs.
     kind: &'static str,
     /// What is wrong.
-    pub(super) message: String,
+    message: String,
     /// What would have been accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) allowed: Option<String>,
+    allowed: Option<Box<str>>,
     /// The known word nearest to what was written.
     #[serde(skip_serializing_if = "Option::is_none")]
-    nearest: Option<String>,
+    nearest: Option<Box<str>>,
     /// Where in the file it would have been wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
-    place: Option<Place>,
+    place: Option<Box<Place>>,
     /// All of it for people.
     text: String,
 }
@@ -46,7 +46,7 @@ impl Problem {
     pub(super) fn allowed(mut self, what: impl Into<String>) -> Self {
         let what = what.into();
         self.text += &format!("\n  allowed: {what}");
-        self.allowed = Some(what);
+        self.allowed = Some(what.into());
         self
     }
     /// The call itself cannot be understood.
@@ -61,18 +61,16 @@ impl Problem {
         Self::new(409, "conflict", message)
     }
     fn written(status: u16, kind: &'static str, error: &ConfigError) -> Self {
-        let place = error.place.as_ref().map(|place| Place {
-            file: error.path.clone(),
-            line: place.line,
-            column: place.column,
-            written: place.text.clone(),
+        let place = error.place.as_ref().map(|place| {
+            let (file, written) = (error.path.clone(), place.text.clone());
+            Box::new(Place { file, line: place.line, column: place.column, written })
         });
         Self {
             status,
             kind,
             message: error.message.clone(),
-            allowed: error.allowed.clone(),
-            nearest: error.nearest.clone(),
+            allowed: error.allowed.clone().map(Into::into),
+            nearest: error.nearest.clone().map(Into::into),
             place,
             text: error.to_string(),
         }
@@ -95,6 +93,7 @@ impl From<ServeError> for Problem {
             ServeError::Config(error) => Self::written(422, "refused", error),
             ServeError::Refused(_) => Self::new(422, "refused", error.to_string()),
             ServeError::Fixed(_) => Self::new(422, "fixed", error.to_string()),
+            ServeError::Volume { .. } => Self::new(422, "refused", error.to_string()),
             ServeError::Gone => Self::new(503, "ended", error.to_string()),
             _ => Self::new(500, "system", error.to_string()),
         }

@@ -82,11 +82,11 @@ mod tests {
         assert!(!order.start(2, 5000, 10, true), "waits for both");
         assert!(!order.start(3, 4096, 4096, false), "waits for the unaligned one");
         assert!(order.start(4, 8192, 4096, false), "other pages");
-        assert_eq!(order.finish(0), []);
-        assert_eq!(order.finish(1), [2]);
-        assert_eq!(order.finish(4), []);
-        assert_eq!(order.finish(2), [3]);
-        assert_eq!(order.finish(3), []);
+        assert_eq!(order.finish(0), [0usize; 0]);
+        assert_eq!(order.finish(1), [2usize]);
+        assert_eq!(order.finish(4), [0usize; 0]);
+        assert_eq!(order.finish(2), [3usize]);
+        assert_eq!(order.finish(3), [0usize; 0]);
         assert_eq!((order.running.len(), order.alone), (0, 0));
     }
 }

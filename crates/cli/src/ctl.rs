@@ -1,0 +1,237 @@
+//! `iofair ctl`: looks at a running server and changes it, over its control socket.
+
+mod address;
+mod show;
+mod words;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use iofair_serve::control::client::{Address, Ask, call};
+use serde_json::{Value as Json, json};
+
+use crate::failure::Usage;
+use crate::output::Output;
+
+/// What may be written after `ctl`.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  iofair ctl status
+  iofair ctl group set tenants/alice weight=300 max.read=50MB/s
+  iofair ctl group set tenants/alice max=none              without a ceiling again
+  iofair ctl volume create alice-data tenants/alice 10GiB
+  iofair ctl stack prop-bfq bfq.slice_idle=4ms             nobody is cut off
+  iofair ctl why tenants/alice                             what holds it back right now
+  iofair ctl --socket /run/iofair/control.sock status
+
+Changes are written into the contract file, so they survive a restart; comments stay.")]
+pub(crate) struct Args {
+    /// The server's control socket, or IP:PORT.
+    /// [default: $IOFAIR_SOCKET, else what the contract file's [control] says]
+    #[arg(long, global = true, value_name = "PATH")]
+    socket: Option<String>,
+    /// The contract file to find the socket in.
+    /// [default: ./contracts.toml, else /etc/iofair/contracts.toml]
+    #[arg(long, global = true, value_name = "FILE")]
+    contracts: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// The server as a whole.
+    Status,
+    /// Groups and their contracts.
+    #[command(subcommand)]
+    Group(Group),
+    /// Volumes.
+    #[command(subcommand)]
+    Volume(Volume),
+    /// The policies and their parameters; with a name: other policies.
+    Stack {
+        /// <policy>-<scheduler>, as in max+prop-bfq.
+        name: Option<String>,
+        /// Parameters, as in bfq.slice_idle=4ms; without any, those that fit the new stack stay.
+        #[arg(value_name = "POLICY.PARAMETER=VALUE")]
+        parameters: Vec<String>,
+    },
+    /// Lets nobody new in and answers all that is inside; then ends, resumes or holds.
+    Drain {
+        /// Go on at once: everything that was asked before is answered and durable where it had to be.
+        #[arg(long, conflicts_with = "hold")]
+        resume: bool,
+        /// Stay so until `iofair ctl resume`.
+        #[arg(long)]
+        hold: bool,
+    },
+    /// Ends a drain that holds.
+    Resume,
+    /// Takes over the contract file as it is now.
+    Reload,
+}
+
+#[derive(clap::Subcommand)]
+enum Group {
+    /// All groups, with what they get when all want the drive.
+    List,
+    /// Changes a group's contract, or makes a group.
+    Set {
+        /// Its path: groups nest.
+        name: String,
+        /// Keys as in the contract file: weight=300, max.read=50MB/s, latency=2ms; `none` removes.
+        #[arg(required = true, value_name = "KEY=VALUE")]
+        keys: Vec<String>,
+        /// Only if this is still the server's revision.
+        #[arg(long)]
+        revision: Option<String>,
+    },
+    /// Removes a group that no volume is in.
+    Remove {
+        /// Its path.
+        name: String,
+    },
+}
+
+#[derive(clap::Subcommand)]
+enum Volume {
+    /// All volumes.
+    List,
+    /// Makes a volume.
+    Create {
+        /// Name of the export.
+        name: String,
+        /// Path of its group.
+        group: String,
+        /// As in 10GiB.
+        size: String,
+        /// Other keys as in the contract file: read_only=true.
+        #[arg(value_name = "KEY=VALUE")]
+        keys: Vec<String>,
+    },
+    /// Gives a volume another size.
+    Resize {
+        /// Its name.
+        name: String,
+        /// As in 20GiB.
+        size: String,
+    },
+    /// Takes a volume away: nobody new may use it. Its data stays unless you say otherwise.
+    Remove {
+        /// Its name.
+        name: String,
+        /// Cut its clients off and delete its data, for good.
+        #[arg(long)]
+        delete_data: bool,
+    },
+}
+
+pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
+    let address = address::find(args.socket.as_deref(), args.contracts.as_deref())?;
+    let talk = Talk { address };
+    match &args.command {
+        Command::Status => {
+            let status = talk.ask(&Ask::new("GET", "/v1/status"))?;
+            output.print(&status, || show::status(&status))?;
+        }
+        Command::Group(group) => talk.group(group, output)?,
+        Command::Volume(volume) => talk.volume(volume, output)?,
+        Command::Stack { name, parameters } => {
+            let ask = match name {
+                None => Ask::new("GET", "/v1/stack"),
+                Some(name) => Ask::new("PUT", "/v1/stack").body(words::stack(name, parameters)?),
+            };
+            let stack = talk.ask(&ask)?;
+            output.print(&stack, || show::stack(&stack["stack"]))?;
+        }
+        Command::Drain { resume, hold } => {
+            let then = match (resume, hold) {
+                (true, _) => "resume",
+                (_, true) => "hold",
+                _ => "end",
+            };
+            let done = talk.ask(&Ask::new("POST", "/v1/drain").body(json!({ "then": then })))?;
+            output.print(&done, || format!("{}\n", show::word(&done["state"])))?;
+        }
+        Command::Resume => {
+            let done = talk.ask(&Ask::new("POST", "/v1/resume"))?;
+            output.print(&done, || format!("{}\n", show::word(&done["state"])))?;
+        }
+        Command::Reload => talk.revised(&Ask::new("POST", "/v1/reload"), output)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A server to talk to.
+struct Talk {
+    address: Address,
+}
+
+impl Talk {
+    fn ask(&self, ask: &Ask) -> Result<Json> {
+        let reply = call(&self.address, ask).with_context(|| match &self.address {
+            Address::Unix(path) => format!("no server answers at {}", path.display()),
+            Address::Tcp(address) => format!("no server answers at {address}"),
+        })?;
+        let json = reply.json().context("the server's answer is no JSON")?;
+        if reply.is_good() {
+            return Ok(json);
+        }
+        let text = show::word(&json["error"]["text"]);
+        // What the user wrote is told from what went wrong: 4xx and 5xx.
+        Err(if reply.status < 500 { Usage(text).into() } else { anyhow::anyhow!(text) })
+    }
+    /// A change of which only the revision is told.
+    fn revised(&self, ask: &Ask, output: &Output) -> Result<()> {
+        let done = self.ask(ask)?;
+        output.print(&done, || format!("done; revision {}\n", show::word(&done["revision"])))
+    }
+    fn group(&self, group: &Group, output: &Output) -> Result<()> {
+        match group {
+            Group::List => {
+                let groups = self.ask(&Ask::new("GET", "/v1/groups"))?;
+                output.print(&groups, || show::groups(&groups["groups"]))
+            }
+            Group::Set { name, keys, revision } => {
+                let path = words::path("groups", name);
+                let keys = words::keys(keys)?;
+                let seen = |ask: Ask| Ask { if_match: revision.clone(), ..ask };
+                let there = call(&self.address, &Ask::new("GET", &path));
+                // A group that only exists as a part of paths has no contract to change yet.
+                let there = there.ok().and_then(|reply| reply.json().ok());
+                let is_new = there.is_some_and(|json| json["group"]["contract"].is_null());
+                let ask = if is_new { "PUT" } else { "PATCH" };
+                let done = self.ask(&seen(Ask::new(ask, &path).body(keys)))?;
+                output.print(&done, || show::groups(&json!([done["group"]])))
+            }
+            Group::Remove { name } => {
+                self.revised(&Ask::new("DELETE", &words::path("groups", name)), output)
+            }
+        }
+    }
+    fn volume(&self, volume: &Volume, output: &Output) -> Result<()> {
+        let (name, ask) = match volume {
+            Volume::List => {
+                let volumes = self.ask(&Ask::new("GET", "/v1/volumes"))?;
+                return output.print(&volumes, || show::volumes(&volumes["volumes"]));
+            }
+            Volume::Create { name, group, size, keys } => {
+                let mut body = words::keys(keys)?;
+                body["group"] = json!(group);
+                body["size"] = json!(size);
+                (name, Ask { only_new: true, ..Ask::new("PUT", "").body(body) })
+            }
+            Volume::Resize { name, size } => {
+                (name, Ask::new("PATCH", "").body(json!({ "size": size })))
+            }
+            Volume::Remove { name, delete_data } => {
+                let data = if *delete_data { "?data=delete" } else { "" };
+                let path = words::path("volumes", name) + data;
+                return self.revised(&Ask::new("DELETE", &path), output);
+            }
+        };
+        let done = self.ask(&Ask { path: words::path("volumes", name), ..ask })?;
+        output.print(&done, || show::volumes(&json!([done["volume"]])))
+    }
+}

@@ -1,0 +1,125 @@
+//! Answers of the control socket for people.
+
+use serde_json::{Map, Value as Json};
+
+use crate::output::table;
+
+/// A text without its quotes; anything else as JSON, nothing as a dash.
+pub(crate) fn word(json: &Json) -> String {
+    match json {
+        Json::String(text) => text.clone(),
+        Json::Null => "-".to_string(),
+        other => other.to_string(),
+    }
+}
+
+fn list(json: &Json) -> &[Json] {
+    json.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn percent(json: &Json) -> String {
+    json.as_f64().map_or("-".into(), |part| format!("{:.1} %", part * 100.0))
+}
+
+fn rate(json: &Json) -> String {
+    let rate = json.as_u64().map(iofair_core::contract::Rate);
+    rate.map_or("-".into(), |rate| rate.to_string())
+}
+
+/// Bytes in the largest binary unit that is not below one.
+pub(crate) fn bytes(json: &Json) -> String {
+    let Some(count) = json.as_u64() else { return "-".into() };
+    let units = ["TiB", "GiB", "MiB", "KiB"];
+    let sizes = [40, 30, 20, 10].map(|bits| 1u64 << bits);
+    match units.iter().zip(sizes).find(|(_, size)| count >= *size) {
+        None => format!("{count} B"),
+        Some((unit, size)) if count % size == 0 => format!("{} {unit}", count / size),
+        Some((unit, size)) => format!("{:.1} {unit}", count as f64 / size as f64),
+    }
+}
+
+/// Keys as they are typed: `max.read=50MB/s`.
+fn keys(keys: &Map<String, Json>, without: &[&str]) -> String {
+    let shown = keys.iter().filter(|(key, _)| !without.contains(&key.as_str()));
+    let shown = shown.map(|(key, value)| match value {
+        Json::Object(inner) => {
+            let inner = inner.iter().map(|(name, value)| format!("{key}.{name}={}", word(value)));
+            inner.collect::<Vec<_>>().join(" ")
+        }
+        value => format!("{key}={}", word(value)),
+    });
+    shown.collect::<Vec<_>>().join(" ")
+}
+
+/// `iofair ctl status`.
+pub(crate) fn status(status: &Json) -> String {
+    let field = |name: &str| word(&status[name]);
+    let uptime = status["uptime_seconds"].as_f64().unwrap_or(0.0);
+    let mut text = format!("{}, {} on {}", field("state"), field("stack"), field("drive"));
+    if let Some(rate) = status["worst_case_bytes_per_second"].as_u64() {
+        text += &format!(", at worst {}", iofair_core::contract::Rate(rate));
+    }
+    text += &format!("\ncontracts    {}, revision {}\n", field("file"), field("revision"));
+    let listens = ["listen_unix", "listen_tcp"].map(|name| &status[name]);
+    let listens: Vec<String> = listens.into_iter().filter(|l| !l.is_null()).map(word).collect();
+    text += &format!("listens      {}\n", listens.join(", "));
+    text += &format!("running      {uptime:.0} s, version {}\n", field("version"));
+    text += &format!("holds        {} groups, {} volumes\n", field("groups"), field("volumes"));
+    text += &format!(
+        "now          {} connections, {} requests inside, {} at the drive; drive busy {} so far\n",
+        field("connections"),
+        field("pending"),
+        field("in_flight"),
+        percent(&status["utilisation"])
+    );
+    text
+}
+
+/// `iofair ctl group list`.
+pub(crate) fn groups(groups: &Json) -> String {
+    let row = |group: &Json| {
+        let contract = group["contract"].as_object();
+        vec![
+            word(&group["name"]),
+            rate(&group["in_force"]["min_bytes_per_second"]),
+            word(&group["in_force"]["weight"]),
+            percent(&group["in_force"]["share"]),
+            contract.map(|contract| keys(contract, &["min", "weight"])).unwrap_or_default(),
+            list(&group["volumes"]).iter().map(word).collect::<Vec<_>>().join(" "),
+        ]
+    };
+    let rows: Vec<Vec<String>> = list(groups).iter().map(row).collect();
+    table(&["group", "min", "weight", "share", "contract", "volumes"], &rows, &[1, 2, 3])
+}
+
+/// `iofair ctl volume list`.
+pub(crate) fn volumes(volumes: &Json) -> String {
+    let row = |volume: &Json| {
+        let settings = volume["settings"].as_object();
+        vec![
+            word(&volume["name"]),
+            word(&volume["settings"]["group"]),
+            bytes(&volume["size_bytes"]),
+            word(&volume["connections"]),
+            word(&volume["requests"]),
+            bytes(&volume["bytes"]),
+            word(&volume["failed"]),
+            settings.map(|keys_| keys(keys_, &["group", "size"])).unwrap_or_default(),
+        ]
+    };
+    let rows: Vec<Vec<String>> = list(volumes).iter().map(row).collect();
+    let head = ["volume", "group", "size", "clients", "requests", "bytes", "failed", "settings"];
+    table(&head, &rows, &[2, 3, 4, 5, 6])
+}
+
+/// `iofair ctl stack`.
+pub(crate) fn stack(stack: &Json) -> String {
+    let mut text = format!("{}\n", word(&stack["name"]));
+    for stage in list(&stack["stages"]) {
+        text += &format!("  {}\n", word(&stage["policy"]));
+        for (name, value) in stage["parameters"].as_object().into_iter().flatten() {
+            text += &format!("    {name} = {}\n", word(value));
+        }
+    }
+    text
+}

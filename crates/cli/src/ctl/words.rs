@@ -1,0 +1,90 @@
+//! Arguments as the control socket wants them: `max.read=50MB/s` is a key in an object.
+
+use anyhow::Result;
+use serde_json::{Map, Value as Json, json};
+
+use crate::failure::Usage;
+
+/// The path of one group or volume; slashes of its name are no slashes of the path.
+pub(crate) fn path(kind: &str, name: &str) -> String {
+    let mut path = format!("/v1/{kind}/");
+    for byte in name.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => path.push(byte.into()),
+            byte => path += &format!("%{byte:02X}"),
+        }
+    }
+    path
+}
+
+/// `KEY=VALUE` arguments as an object; dots nest, `none` removes.
+pub(crate) fn keys(arguments: &[String]) -> Result<Json> {
+    let mut keys = Json::Object(Map::new());
+    for argument in arguments {
+        let Some((key, value)) = argument.split_once('=').filter(|(key, _)| !key.is_empty()) else {
+            let message = format!("\"{argument}\" is not KEY=VALUE, as in weight=300");
+            return Err(Usage(message).into());
+        };
+        let mut place = &mut keys;
+        for part in key.split('.') {
+            if !place.is_object() {
+                return Err(Usage(format!("\"{key}\" is inside of a key given before")).into());
+            }
+            place = &mut place[part];
+            if place.is_null() {
+                *place = json!({});
+            }
+        }
+        *place = match value {
+            "none" => Json::Null,
+            "true" | "false" => json!(value == "true"),
+            value => value.parse::<i64>().map_or_else(|_| json!(value), |number| json!(number)),
+        };
+    }
+    Ok(keys)
+}
+
+/// A stack with parameters.
+pub(crate) fn stack(name: &str, parameters: &[String]) -> Result<Json> {
+    match parameters {
+        [] => Ok(json!({ "name": name })),
+        parameters => {
+            // A policy's own name may hold a dot (bfq-4.18), its parameters hold none.
+            let mut policy = Map::new();
+            for argument in parameters {
+                let split = argument.split_once('=');
+                let split = split.and_then(|(key, value)| Some((key.rsplit_once('.')?, value)));
+                let Some(((stage, parameter), value)) = split else {
+                    let message = format!("\"{argument}\" is not POLICY.PARAMETER=VALUE");
+                    return Err(Usage(message).into());
+                };
+                let stage = policy.entry(stage).or_insert_with(|| json!({}));
+                stage[parameter] = json!(value);
+            }
+            Ok(json!({ "name": name, "policy": policy }))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: what is typed becomes what the file would say. Method: each form once, and wrong ones.
+    #[test]
+    fn arguments_become_keys() {
+        let read = |list: &[&str]| {
+            let list: Vec<String> = list.iter().map(|text| text.to_string()).collect();
+            keys(&list)
+        };
+        let typed = ["weight=300", "max.read=5MB/s", "max.write=none", "class=idle", "a=true"];
+        let meant = json!({"weight": 300, "max": {"read": "5MB/s", "write": null},
+            "class": "idle", "a": true});
+        assert_eq!(read(&typed).unwrap(), meant);
+        assert!(read(&["weight"]).is_err() && read(&["=3"]).is_err());
+        assert!(read(&["max=5MB/s", "max.read=3MB/s"]).is_err());
+        assert_eq!(path("groups", "a/b c"), "/v1/groups/a%2Fb%20c");
+        let given = stack("none-bfq-4.18", &["bfq-4.18.slice_idle=2ms".to_string()]).unwrap();
+        assert_eq!(given["policy"]["bfq-4.18"]["slice_idle"], "2ms");
+    }
+}

@@ -1,0 +1,130 @@
+//! `iofair ctl` on a running server: the page about it, option by option.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_iofair");
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/control.md");
+const FENCE: &str = "\n```";
+
+/// A server in a directory of its own, which holds the page's contract file.
+struct Served {
+    child: Child,
+    directory: PathBuf,
+}
+
+impl Served {
+    fn start(name: &str, contracts: &str) -> Self {
+        let directory = std::env::temp_dir().join(format!("iofair-{name}-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join("contracts.toml"), contracts).unwrap();
+        let child = Self::serve(&directory);
+        Self { child, directory }
+    }
+    fn serve(directory: &Path) -> Child {
+        let mut program = Command::new(PROGRAM);
+        program.args(["serve", "contracts.toml"]).current_dir(directory);
+        let mut child = program.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.starts_with("serving"), "{line}");
+        child
+    }
+    fn run(&self, words: &[&str]) -> Output {
+        let mut program = Command::new(PROGRAM);
+        program.args(words).current_dir(&self.directory).env_remove("IOFAIR_SOCKET");
+        program.output().unwrap()
+    }
+    /// What a command of the page prints, good or bad, with what differs from run to run left out.
+    fn prints(&self, command: &str) -> String {
+        let output = self.run(&command.split(' ').collect::<Vec<_>>());
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8(text).unwrap();
+        let directory = self.directory.canonicalize().unwrap().display().to_string();
+        let text = text.replace(&directory, "/srv");
+        let steady = |line: &str| match line.split_once(' ') {
+            Some(("running", _)) => "running      ...".to_string(),
+            _ => line.trim_end().to_string(),
+        };
+        text.lines().map(steady).collect::<Vec<_>>().join("\n")
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // A test that failed may leave it running.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        fs::remove_dir_all(&self.directory).unwrap();
+    }
+}
+
+fn contracts(page: &str) -> &str {
+    let (_, rest) = page.split_once("```toml\n").expect("the page shows a contract file");
+    rest.split_once(FENCE).expect("it ends").0
+}
+
+/// The page with what its commands print now.
+fn with_answers(page: &str, served: &Served) -> String {
+    let mut pieces = page.split("```console\n");
+    let mut fresh = pieces.next().unwrap().to_string();
+    for piece in pieces {
+        let (block, after) = piece.split_once(FENCE).unwrap();
+        fresh += "```console";
+        for command in block.lines().filter_map(|line| line.strip_prefix("$ iofair ")) {
+            fresh += &format!("\n$ iofair {command}\n{}", served.prints(command));
+        }
+        fresh += &format!("{FENCE}{after}");
+    }
+    fresh
+}
+
+/// Goal: the page shows what its commands print. Method: run them, in order, on a server over the page's
+/// own contract file; IOFAIR_BLESS=1 writes what they print.
+#[test]
+fn the_page_shows_what_its_commands_print() {
+    let page = fs::read_to_string(PAGE).unwrap();
+    let served = Served::start("control-page", contracts(&page));
+    let fresh = with_answers(&page, &served);
+    if std::env::var_os("IOFAIR_BLESS").is_some() {
+        fs::write(PAGE, &fresh).unwrap();
+        return;
+    }
+    assert!(fresh.matches("$ iofair ctl").count() >= 10, "the page has lost its commands");
+    assert!(page == fresh, "docs/control.md is stale; run make docs\n{fresh}");
+}
+
+/// Goal: the server is found by option, environment and file; mistakes are 2 with a hint, a dead server is
+/// 1; the command ends it. Method: each once.
+#[test]
+fn the_server_is_found_and_mistakes_are_told() {
+    let page = fs::read_to_string(PAGE).unwrap();
+    let mut served = Served::start("control-find", contracts(&page));
+    let code = |words: &[&str]| {
+        let output = served.run(words);
+        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    assert_eq!(code(&["ctl", "--socket", "control.sock", "status", "--json"]).0, 0);
+    assert_eq!(code(&["ctl", "--contracts", "contracts.toml", "status"]).0, 0);
+    let mut there = Command::new(PROGRAM);
+    there.args(["ctl", "status"]).env("IOFAIR_SOCKET", served.directory.join("control.sock"));
+    assert!(there.current_dir("/").output().unwrap().status.success());
+    for (words, told) in [
+        (&["ctl", "group", "set", "batch", "weigth=3"][..], "did you mean `weight`?"),
+        (&["ctl", "group", "set", "batch", "weight"], "is not KEY=VALUE"),
+        (&["ctl", "group", "remove", "bathc"], "did you mean `batch`?"),
+        (&["ctl", "stack", "prop-none"], "cannot share between groups"),
+        (&["ctl", "volume", "create", "x", "batch", "1000B"], "whole sectors"),
+        (&["ctl", "--contracts", "nowhere.toml", "status"], "nowhere.toml"),
+    ] {
+        let (code, text) = code(words);
+        assert!(code == 2 && text.contains(told), "{words:?}: {code} {text}");
+    }
+    let (code, text) = code(&["ctl", "--socket", "nobody.sock", "status"]);
+    assert!(code == 1 && text.contains("no server answers at nobody.sock"), "{text}");
+    assert!(served.run(&["ctl", "drain"]).status.success());
+    assert_eq!(served.child.wait().unwrap().code(), Some(0));
+}
