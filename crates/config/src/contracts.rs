@@ -6,6 +6,8 @@
 //!                                     # or "directory:/srv/pool": a sparse file a volume
 //! stack = "max+prop-bfq"              # policies and scheduler; iofair list policies
 //! worst_case = "160MB/s"              # optional: what admission counts on, instead of the profile's
+//! timeout = "30s"                     # a command that takes longer is an error for its client
+//! drain = "30s"                       # at the end, a client that does not read is waited for so long
 //! [drive.policy.bfq]
 //! slice_idle = "4ms"                  # any parameter of a policy in the stack
 //!
@@ -40,6 +42,7 @@
 pub mod admission;
 mod check;
 pub mod edit;
+pub mod faults;
 mod raw;
 
 #[cfg(test)]
@@ -51,6 +54,7 @@ use std::path::{Path, PathBuf};
 
 use iofair_core::contract::Contract;
 use iofair_core::controller::Stack;
+use iofair_core::time::Nanos;
 
 use crate::{ConfigError, Source};
 
@@ -82,6 +86,14 @@ pub struct Drive {
     pub stack: Stack,
     /// What admission counts on, bytes a second; `None`: what the back end knows of itself.
     pub worst_case: Option<u64>,
+    /// How long a command may take.
+    pub timeout: Nanos,
+    /// How long the end may take.
+    pub drain: Nanos,
+    /// Does the back end fail on purpose?
+    pub faulty: bool,
+    /// How it does.
+    pub faults: faults::Faults,
     back_span: Range<usize>,
 }
 

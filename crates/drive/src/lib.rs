@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod calibration;
+pub mod fault;
 pub mod hdd;
 pub mod profile;
 pub mod random;

@@ -143,6 +143,14 @@ pub enum Data {
     Stored(Span),
 }
 
+impl Data {
+    /// Is it memory that lives as long as this server wants? Or else the client's own, or a part of the
+    /// input that is used again with the next turn.
+    pub fn is_ours(&self) -> bool {
+        matches!(self, Self::None | Self::Owned(_) | Self::Stored(_))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

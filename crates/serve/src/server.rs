@@ -14,12 +14,13 @@ use std::time::Duration;
 use iofair_config::contracts::{Back as BackSpec, Contracts, Listen};
 
 use crate::back::emulated::Emulated;
+use crate::back::faulty::Faulty;
 use crate::back::memory::Memory;
 use crate::back::uring::Uring;
 use crate::back::{Back, store::Store};
 use crate::clock::Clock;
 use crate::engine::stats::Snapshot;
-use crate::engine::{Engine, Plan};
+use crate::engine::{Engine, Patience, Plan};
 use crate::error::ServeError;
 use crate::layout::sync_parent;
 use crate::places::Places;
@@ -70,7 +71,8 @@ impl Server {
         let watched = wake::new().map_err(ServeError::system("an eventfd"))?;
         let (messages, inbox) = mpsc::channel();
         let line = Line::new(messages, &watched).map_err(ServeError::system("an eventfd"))?;
-        let parts = Parts { engine, clock, listeners, messages: inbox, wake: watched };
+        let drain = plan.patience.drain;
+        let parts = Parts { engine, clock, listeners, messages: inbox, wake: watched, drain };
         let reactor = Some(spawn(parts)?);
         made.keep();
         Ok(Self { contracts, places, worst_case, capacity, description, tcp, line, reactor })
@@ -110,7 +112,8 @@ impl Server {
         contracts: Contracts,
         remove: &[String],
     ) -> Result<(), ServeError> {
-        if contracts.drive.back != self.contracts.drive.back {
+        let same_back = contracts.drive.back == self.contracts.drive.back;
+        if !same_back || contracts.drive.faulty != self.contracts.drive.faulty {
             return Err(ServeError::Fixed("the drive's back end".into()));
         }
         if contracts.listen != self.contracts.listen {
@@ -222,14 +225,23 @@ fn admit(
     }
     let groups = contracts.admitted(worst_case.unwrap_or(u64::MAX))?;
     let (volumes, closed) = (Vec::new(), Vec::new());
-    Ok(Plan { stack: contracts.drive.stack.clone(), groups, volumes, closed })
+    let drive = &contracts.drive;
+    let patience = Patience { timeout: drive.timeout, drain: drive.drain };
+    let (stack, faults) = (drive.stack.clone(), drive.faults.clone());
+    Ok(Plan { stack, groups, volumes, closed, patience, faults })
 }
 
 fn is_device(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
 }
 
+/// The back end, with faults in front of it if they are asked for.
 fn open_back(contracts: &Contracts, bytes: u64) -> Result<Box<dyn Back>, ServeError> {
+    let back = open_sound_back(contracts, bytes)?;
+    Ok(if contracts.drive.faulty { Box::new(Faulty::new(back)) } else { back })
+}
+
+fn open_sound_back(contracts: &Contracts, bytes: u64) -> Result<Box<dyn Back>, ServeError> {
     match &contracts.drive.back {
         BackSpec::Memory(size) => {
             let memory = Memory::new((*size).max(bytes));

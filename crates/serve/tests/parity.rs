@@ -4,6 +4,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use iofair_config::contracts::faults::Faults;
 use iofair_core::contract::{Contract, Limits};
 use iofair_core::controller::{Controller, Dispatch, Setup, Stack, Submission};
 use iofair_core::group::{GroupId, Priority};
@@ -18,7 +19,7 @@ use iofair_lab::simulate_with;
 use iofair_serve::back::{emulated::Emulated, store::Store};
 use iofair_serve::buffer::{Data, Span};
 use iofair_serve::engine::op::{Hints, NewOp};
-use iofair_serve::engine::{Engine, Plan, PlannedVolume};
+use iofair_serve::engine::{Engine, Patience, Plan, PlannedVolume};
 
 const DRIVE: &str = "plextor-px256m5s";
 const SEED: u64 = 7;
@@ -138,7 +139,8 @@ fn engine(stack: &str, watch: &Watch) -> Engine {
     };
     let volumes = watch.clients.iter().enumerate().map(volume).collect();
     let (groups, closed) = (watch.groups.clone(), Vec::new());
-    engine.apply(Instant::ZERO, &Plan { stack, groups, volumes, closed });
+    let (patience, faults) = (Patience::default(), Faults::default());
+    engine.apply(Instant::ZERO, &Plan { stack, groups, volumes, closed, patience, faults });
     engine
 }
 

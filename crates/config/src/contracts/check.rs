@@ -6,12 +6,17 @@ use std::path::PathBuf;
 use iofair_core::contract::{Contract, Limits, Low, Rate, WEIGHT_MAX, WEIGHT_MIN};
 use iofair_core::controller::{NAMED, Stack, StackError};
 use iofair_core::params::ParameterError;
+use iofair_core::time::Nanos;
 use iofair_core::unit::{SECTOR_BYTES, parse_bytes};
 
+use super::faults::{self, Faults};
 use super::raw;
 use super::{Back, Contracts, Control, Drive, Group, Listen, Volume};
+use crate::units::Time;
 use crate::{ConfigError, Source, Spanned};
 
+/// How long a command may take, and the end of a server, unless the file says otherwise.
+const PATIENCE: Nanos = Nanos::from_secs(30);
 /// Longest name of a volume, so that it fits any client's idea of an export name.
 const NAME_BYTES_MAX: usize = 255;
 /// Longest name of a volume that is a file `NAME.img`: file systems end at 255 bytes.
@@ -19,12 +24,13 @@ const FILE_NAME_BYTES_MAX: usize = 251;
 
 pub(super) fn contracts(source: Source) -> Result<Contracts, ConfigError> {
     let file: raw::File = source.parse()?;
-    let drive = drive(&source, &file.drive)?;
+    let mut drive = drive(&source, &file.drive)?;
     let listen = listen(&source, &file.listen)?;
     let control = control(&source, &file.control)?;
     let groups = groups(&source, &file.group)?;
     let volumes = volumes(&source, &file.volume, &groups)?;
     paths(&source, &file.volume, &drive.back)?;
+    drive.faults = faults::faults(&source, file.drive.faults.as_ref(), drive.faulty, &volumes)?;
     let contracts = Contracts { drive, listen, control, groups, volumes, source };
     if let Back::Memory(bytes) = contracts.drive.back {
         contracts.check_capacity(bytes)?;
@@ -53,8 +59,19 @@ fn drive(source: &Source, written: &raw::Drive) -> Result<Drive, ConfigError> {
     if let Some(rate) = written.worst_case.as_ref().filter(|rate| rate.get_ref().0 == 0) {
         return Err(source.error(rate.span(), "a worst case of nothing").allowed("more than 0B/s"));
     }
+    let patience = |time: &Option<Spanned<Time>>| match time {
+        Some(time) if time.get_ref().nanos().0 == 0 => {
+            Err(source.error(time.span(), "no time at all").allowed("more than 0ms"))
+        }
+        time => Ok(time.as_ref().map_or(PATIENCE, |time| time.get_ref().nanos())),
+    };
+    let faulty = written.back.get_ref().starts_with(FAULTY);
     Ok(Drive {
         back: back(source, &written.back)?,
+        timeout: patience(&written.timeout)?,
+        drain: patience(&written.drain)?,
+        faulty,
+        faults: Faults::default(),
         stack,
         worst_case: written.worst_case.as_ref().map(|rate| rate.get_ref().0),
         back_span: written.back.span(),
@@ -122,9 +139,13 @@ fn words(names: &[&str]) -> String {
     seen.join(", ")
 }
 
+/// Before a back end that fails on purpose.
+const FAULTY: &str = "faulty:";
+
 fn back(source: &Source, written: &Spanned<String>) -> Result<Back, ConfigError> {
-    const ALLOWED: &str = "\"emulated:PROFILE\", \"file:PATH\", \"/dev/...\" or another absolute path, \"directory:PATH\", \"memory:SIZE\"";
+    const ALLOWED: &str = "\"emulated:PROFILE\", \"file:PATH\", \"/dev/...\" or another absolute path, \"directory:PATH\", \"memory:SIZE\", or \"faulty:\" and one of these";
     let text = written.get_ref();
+    let text = text.strip_prefix(FAULTY).unwrap_or(text);
     let refuse = |message: String| Err(source.error(written.span(), message).allowed(ALLOWED));
     if text.starts_with('/') {
         return Ok(Back::File(PathBuf::from(text)));

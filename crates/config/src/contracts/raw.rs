@@ -10,6 +10,7 @@ use iofair_core::unit::parse_rate;
 use serde::Deserialize;
 use serde::de::{self, Expected, MapAccess, Visitor, value::MapAccessDeserializer};
 
+use super::faults::RawFaults;
 use crate::Spanned;
 use crate::units::{Bytes, Rate, Scalar, Time};
 
@@ -36,6 +37,9 @@ pub(super) struct Drive {
     pub(super) back: Spanned<String>,
     pub(super) stack: Spanned<String>,
     pub(super) worst_case: Option<Spanned<Rate>>,
+    pub(super) timeout: Option<Spanned<Time>>,
+    pub(super) drain: Option<Spanned<Time>>,
+    pub(super) faults: Option<Spanned<RawFaults>>,
     #[serde(default)]
     pub(super) policy: Parameters,
 }

@@ -67,6 +67,7 @@ fn back_ends_are_read() {
     assert_eq!(back("emulated:plextor-px256m5s:b"), Back::Emulated("plextor-px256m5s:b".into()));
     assert_eq!(back("file:pool.img"), Back::File("pool.img".into()));
     assert_eq!(back("/dev/nvme0n1"), Back::File("/dev/nvme0n1".into()));
+    assert_eq!(back("faulty:file:pool.img"), Back::File("pool.img".into()));
     assert_eq!(back("directory:/srv/pool"), Back::Directory("/srv/pool".into()));
 }
 
@@ -142,6 +143,7 @@ const BAD: &[Bad] = &[
     Bad("back = \"memory:1GiB\"", "back = \"directory:\"", 0, "names nothing", "directory:PATH"),
     Bad("read_only = true", "path = \"/dev/sdb1\"", 0, "of its own", "directory"),
     Bad("worst_case = \"160MB/s\"", "worst_case = \"0B/s\"", 0, "worst case", "more than 0"),
+    Bad("worst_case = \"160MB/s\"", "timeout = \"0s\"", 0, "no time", "more than 0ms"),
     Bad("worst_case = \"160MB/s\"", "policy.mux.x = 1", 0, "no policy `mux`", "none"),
     Bad("worst_case = \"160MB/s\"", "policy.none.x = 1", 0, "no parameter `x`", "none at all"),
     Bad("tcp = \"127.0.0.1:10809\"", "tcp = \"localhost\"", 0, "is no address", "IP:PORT"),

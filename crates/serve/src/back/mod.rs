@@ -3,6 +3,7 @@
 //! A back end decides no order: it carries out what it is given, as soon as it can.
 
 pub mod emulated;
+pub mod faulty;
 pub mod memory;
 pub mod store;
 #[cfg(test)]
@@ -10,6 +11,7 @@ mod testing;
 pub mod uring;
 
 use io_uring::squeue;
+use iofair_config::contracts::faults::Faults;
 use iofair_core::controller::Dispatch;
 use iofair_core::policy::DriveFacts;
 use iofair_core::request::{Part, RequestId};
@@ -21,7 +23,7 @@ use crate::engine::op::Ops;
 /// A command that a back end has finished.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Answer {
-    /// The command.
+    /// The command, as its dispatch named it.
     pub id: RequestId,
     /// 0, or an error number of the operating system.
     pub status: i32,
@@ -31,7 +33,8 @@ pub struct Answer {
 pub struct Job<'a> {
     /// The present.
     pub now: Instant,
-    /// What the engine asks.
+    /// What the engine asks. The name in it is the engine's for this command: the name that the controller
+    /// gave may be used again while a late command is still under way.
     pub dispatch: Dispatch,
     /// The submissions that it stands for, in sector order; their tags are keys of [`Ops`].
     pub parts: &'a [Part],
@@ -83,7 +86,11 @@ pub trait Back: Send {
     fn place(&mut self, volume: &PlannedVolume) {
         let _ = volume;
     }
-    /// A volume is gone, and all its requests are answered.
+    /// Faults to make from now on, if it makes any.
+    fn set_faults(&mut self, faults: &Faults) {
+        let _ = faults;
+    }
+    /// A volume is gone, and all its requests are answered. Late commands may still be under way.
     fn forget(&mut self, volume: &PlannedVolume) {
         let _ = volume;
     }

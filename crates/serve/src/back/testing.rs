@@ -2,6 +2,7 @@
 //! the ring and answers when it wants to.
 
 use io_uring::squeue::Entry;
+use iofair_config::contracts::faults::Faults;
 use iofair_core::contract::Contract;
 use iofair_core::controller::Stack;
 use iofair_core::request::Operation;
@@ -10,7 +11,7 @@ use iofair_core::time::{Instant, Nanos};
 use super::Back;
 use crate::buffer::{Data, Span};
 use crate::engine::op::{Hints, NewOp};
-use crate::engine::{Engine, Plan, PlannedVolume};
+use crate::engine::{Engine, Patience, Plan, PlannedVolume};
 
 /// What an entry asks of the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,10 +67,10 @@ impl Scene {
         let (base, size, read_only, storage) = (0, bytes, false, None);
         let volume = PlannedVolume { name, group, base, size, read_only, storage };
         let groups = vec![("g".to_string(), Contract::default())];
-        engine.apply(
-            Instant::ZERO,
-            &Plan { stack, groups, volumes: vec![volume], closed: Vec::new() },
-        );
+        let (volumes, closed) = (vec![volume], Vec::new());
+        let (patience, faults) = (Patience::default(), Faults::default());
+        let plan = Plan { stack, groups, volumes, closed, patience, faults };
+        engine.apply(Instant::ZERO, &plan);
         Self { engine, now: Instant::ZERO, payload: vec![7; 1 << 20], next: 0 }
     }
     /// Gives the engine a request, to be decided on with the next [`Self::turn`]; returns its number.
@@ -97,6 +98,10 @@ impl Scene {
         self.engine.keep_lent();
         let entries = self.engine.take_entries();
         entries.map_or(Vec::new(), |all| all.drain(..).map(|one| Asked::new(&one)).collect())
+    }
+    /// What the engine is asked about itself.
+    pub(super) fn engine(&mut self) -> &mut Engine {
+        &mut self.engine
     }
     /// Time passes.
     pub(super) fn pass(&mut self, time: Nanos) {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use iofair_config::contracts::faults::Faults;
 use iofair_core::contract::Contract;
 use iofair_core::controller::{Stack, Stage};
 use iofair_core::group::{ClientId, GroupId, Priority};
@@ -13,6 +14,21 @@ use super::op::Op;
 use super::stats::{Snapshot, VolumeSnapshot, VolumeStats};
 use crate::back::uring::Storage;
 use crate::front::nbd::session::Export;
+
+/// How long things may take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Patience {
+    /// A command, before its client is told that it failed.
+    pub timeout: Nanos,
+    /// The end of a server, before clients that do not read are left alone.
+    pub drain: Nanos,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { timeout: Nanos::from_secs(30), drain: Nanos::from_secs(30) }
+    }
+}
 
 /// What an engine shall be: every contract admitted, every volume placed.
 #[derive(Clone, Debug)]
@@ -26,6 +42,10 @@ pub struct Plan {
     /// Names of volumes that are not there any more and whose clients are sent away; clients of other
     /// volumes that are not there any more may stay until they leave.
     pub closed: Vec<String>,
+    /// How long things may take.
+    pub patience: Patience,
+    /// Faults on purpose, for a back end that has some.
+    pub faults: Faults,
 }
 
 /// A volume and its place on the drive.
@@ -101,6 +121,8 @@ impl Engine {
     /// volumes with a new size.
     pub fn apply(&mut self, now: Instant, plan: &Plan) -> Vec<usize> {
         let mut resized = Vec::new();
+        self.commands.timeout = plan.patience.timeout;
+        self.back.set_faults(&plan.faults);
         if !same_stack(self.controller.stack(), &plan.stack) {
             self.controller.switch(now, plan.stack.clone());
         }

@@ -5,6 +5,7 @@
 //! what came in, [`Engine::turn`], [`Engine::keep_lent`] before receive buffers are reused, and takes
 //! what is finished with [`Engine::next_finished`].
 
+mod commands;
 mod live;
 pub mod op;
 pub mod stats;
@@ -12,12 +13,13 @@ pub mod stats;
 use std::collections::VecDeque;
 
 use iofair_core::controller::{Completion, Controller, Dispatch, Plug, Setup, Stack, Submission};
-use iofair_core::request::{Flags, Operation, Part};
+use iofair_core::request::{Flags, Operation, Part, RequestId};
 use iofair_core::time::Instant;
 use iofair_core::unit::{SECTOR_BYTES, Sectors};
 use slab::Slab;
 
-pub use live::{Plan, PlannedVolume, Volume};
+use commands::{Answered, Commands};
+pub use live::{Patience, Plan, PlannedVolume, Volume};
 use op::{NewOp, Op, Ops};
 
 use crate::back::{Answer, Back, Extent, Job};
@@ -31,6 +33,8 @@ const EMPTY_MAX: Sectors = Sectors::from_kib(32 << 10);
 /// The engine half of a reactor.
 pub struct Engine {
     controller: Controller,
+    /// Commands that the drive takes at once.
+    depth: u32,
     back: Box<dyn Back>,
     ops: Ops,
     volumes: Slab<Volume>,
@@ -40,6 +44,11 @@ pub struct Engine {
     /// Requests whose payload lies in a receive buffer.
     lent: Vec<usize>,
     finished: VecDeque<usize>,
+    commands: Commands,
+    /// Answers for requests that stay in `ops`, because a late command uses their memory.
+    early: VecDeque<Op>,
+    /// Such requests.
+    abandoned: usize,
     busy: stats::Busy,
     answers: Vec<Answer>,
     completions: Vec<Completion>,
@@ -61,12 +70,14 @@ impl Engine {
         // The back end may grow while the engine runs; volumes are checked against its real size.
         let facts = iofair_core::policy::DriveFacts { capacity: Sectors(u64::MAX >> 10), ..facts };
         let setup = Setup { facts, tags, queue_limit: QUEUE_LIMIT, trace: 0 };
+        let depth = facts.depth;
         let mut controller = Controller::new(setup, stack);
         if back.separate_flushes() {
             controller.separate_flushes();
         }
         Self {
             controller,
+            depth,
             back,
             ops: Ops::default(),
             volumes: Slab::new(),
@@ -74,6 +85,9 @@ impl Engine {
             plug: Plug::new(),
             lent: Vec::new(),
             finished: VecDeque::new(),
+            commands: Commands::new(Patience::default().timeout),
+            early: VecDeque::new(),
+            abandoned: 0,
             busy: stats::Busy::default(),
             answers: Vec::new(),
             completions: Vec::new(),
@@ -147,41 +161,96 @@ impl Engine {
             self.unplug(now);
         }
         self.back.advance(now, &mut self.answers);
+        self.complete(now);
+        self.expire(now);
         loop {
             self.complete(now);
-            while let Some(dispatch) = self.controller.dispatch(now) {
+            while self.has_slot()
+                && let Some(dispatch) = self.controller.dispatch(now)
+            {
                 self.start(now, dispatch);
             }
-            if self.answers.is_empty() {
+            if self.answers.is_empty() && self.completions.is_empty() {
                 break;
             }
         }
         self.busy.update(now, self.controller.in_flight() > 0);
         self.settle(now);
     }
+    /// May the controller be asked for a command? Late commands keep their slots at the drive. Once they have
+    /// all of them the drive is dead, and what comes is refused instead of waiting for ever.
+    fn has_slot(&self) -> bool {
+        let (late, depth) = (self.commands.late(), self.depth);
+        late >= depth || self.controller.in_flight() + late < depth
+    }
     fn start(&mut self, now: Instant, dispatch: Dispatch) {
         if let Some(observer) = &mut self.observer {
             observer(now, &dispatch);
         }
+        if self.commands.late() >= self.depth {
+            let (id, done) = (dispatch.id, &mut self.completions);
+            return self.controller.complete(now, id, libc::EIO, done);
+        }
         self.parts.clear();
         self.parts.extend(self.controller.parts(dispatch.id));
+        let key = self.commands.start(now, dispatch.id);
+        let dispatch = Dispatch { id: RequestId(key as u32), ..dispatch };
         let job = Job { now, dispatch, parts: &self.parts };
         self.back.start(&job, &mut self.ops, &mut self.answers);
     }
     fn complete(&mut self, now: Instant) {
-        for answer in self.answers.drain(..) {
-            self.controller.complete(now, answer.id, answer.status, &mut self.completions);
-        }
-        for completion in self.completions.drain(..) {
-            let key = completion.part.tag as usize;
-            let op = &mut self.ops[key];
-            if op.status == 0 {
-                op.status = completion.status;
+        let mut answers = std::mem::take(&mut self.answers);
+        for Answer { id, status } in answers.drain(..) {
+            match self.commands.answer(id.0 as usize) {
+                Answered::InTime(id) => {
+                    self.controller.complete(now, id, status, &mut self.completions);
+                }
+                Answered::Late(keys) => {
+                    keys.into_iter().for_each(|key| self.piece_done(now, key, status));
+                }
             }
-            op.left -= 1;
-            if op.left == 0 {
+        }
+        self.answers = answers;
+        let mut completions = std::mem::take(&mut self.completions);
+        for completion in completions.drain(..) {
+            self.piece_done(now, completion.part.tag as usize, completion.status);
+        }
+        self.completions = completions;
+    }
+    fn piece_done(&mut self, now: Instant, key: usize, status: i32) {
+        let op = &mut self.ops[key];
+        if op.status == 0 {
+            op.status = status;
+        }
+        op.left -= 1;
+        if op.left > 0 {
+            return;
+        }
+        if !op.abandoned {
+            self.volumes[op.volume].finished(now, op);
+            return self.finished.push_back(key);
+        }
+        let op = self.ops.remove(key);
+        self.ops.release(op.data);
+        self.abandoned -= 1;
+    }
+    /// Answers the requests of commands that the back end has had for too long. The controller is told that
+    /// they are over, so that nothing else waits for them.
+    fn expire(&mut self, now: Instant) {
+        while let Some((command, id)) = self.commands.take_late(now) {
+            self.controller.complete(now, id, libc::EIO, &mut self.completions);
+            for completion in self.completions.drain(..) {
+                let key = completion.part.tag as usize;
+                self.commands.keeps(command, key);
+                let op = &mut self.ops[key];
+                // A client's own memory cannot be taken back from the kernel, so that request waits on.
+                if op.abandoned || !op.data.is_ours() {
+                    continue;
+                }
+                (op.status, op.abandoned) = (libc::EIO, true);
+                self.abandoned += 1;
                 self.volumes[op.volume].finished(now, op);
-                self.finished.push_back(key);
+                self.early.push_back(op.answer_without_data());
             }
         }
     }
@@ -202,13 +271,17 @@ impl Engine {
     /// A finished request, to be answered. Call [`Self::keep_lent`] first.
     pub fn next_finished(&mut self) -> Option<Op> {
         debug_assert!(self.lent.is_empty(), "keys of lent payloads must not be reused");
+        if let Some(op) = self.early.pop_front() {
+            return Some(op);
+        }
         let key = self.finished.pop_front()?;
         Some(self.ops.remove(key))
     }
     /// When to call [`Self::turn`] again though nothing else happens.
     pub fn next_wakeup(&self) -> Option<Instant> {
-        let policies = self.controller.next_wakeup();
-        policies.into_iter().chain(self.back.next_event()).min()
+        let policies = self.controller.next_wakeup().filter(|_| self.has_slot());
+        let others = self.back.next_event().into_iter().chain(self.commands.next_late());
+        policies.into_iter().chain(others).min()
     }
     /// When the back end itself goes on; its instants matter to the microsecond.
     pub fn next_event(&self) -> Option<Instant> {
@@ -216,7 +289,11 @@ impl Engine {
     }
     /// Requests that are not finished.
     pub fn pending(&self) -> usize {
-        self.ops.len()
+        self.ops.len() - self.abandoned
+    }
+    /// Does the back end still have commands, and with them memory of ours?
+    pub fn is_stuck(&self) -> bool {
+        !self.commands.is_empty()
     }
     /// The buffers, for payloads that are received in pieces.
     pub fn ops(&mut self) -> &mut Ops {

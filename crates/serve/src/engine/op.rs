@@ -121,6 +121,8 @@ pub struct Op {
     pub status: i32,
     /// Pieces that were not answered yet.
     pub(super) left: u32,
+    /// Was it answered though a late command still uses its memory?
+    pub(super) abandoned: bool,
     /// When it came in.
     pub(super) submitted: Instant,
 }
@@ -142,6 +144,8 @@ impl Op {
     pub fn piece(&self, part: &Part) -> Piece {
         let start = part.start.bytes().max(self.offset);
         let end = (part.start + part.length).bytes().min(self.offset + u64::from(self.length));
+        // A flush has no bytes, and its part no place.
+        let end = end.max(start);
         Piece { offset: start, length: end - start, from: start - self.offset }
     }
     /// The payload of a piece.
@@ -174,8 +178,13 @@ impl Op {
             data,
             status,
             left,
+            abandoned: false,
             submitted,
         }
+    }
+    /// An answer for a request whose memory is still in use.
+    pub(super) fn answer_without_data(&self) -> Self {
+        Self { data: Data::None, left: 0, ..*self }
     }
 }
 

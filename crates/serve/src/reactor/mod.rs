@@ -33,8 +33,6 @@ const DOORS_MAX: usize = 4096;
 /// A wait for the back end's own next event ends so early and spins through the rest: a sleeping
 /// thread comes back some 50 us late on a virtual machine, which is a whole read of an SSD.
 const SPIN: Nanos = Nanos::from_micros(60);
-/// A drain that takes longer is cut: somebody does not read its answers.
-const DRAIN_MAX: Nanos = Nanos::from_secs(30);
 
 /// What other threads ask of a reactor.
 pub(crate) enum Message {
@@ -65,6 +63,8 @@ pub(crate) struct Parts {
     pub(crate) messages: Receiver<Message>,
     /// An eventfd: written after every message.
     pub(crate) wake: OwnedFd,
+    /// A drain that takes longer is cut: somebody does not read its answers.
+    pub(crate) drain: Nanos,
 }
 
 /// One reactor.
@@ -146,16 +146,30 @@ impl Reactor {
                 }
             }
             let Some(until) = self.draining else { continue };
-            if self.doors.is_empty() && self.parts.engine.pending() == 0 {
-                return self.parts.engine.back().close();
-            }
-            if now >= until {
-                let result = self.parts.engine.back().close();
-                // The kernel may still write into memory of ours, so it is never given back.
-                std::mem::forget(self);
-                return result;
+            let engine = &self.parts.engine;
+            let drained = self.doors.is_empty() && engine.pending() == 0 && !engine.is_stuck();
+            if drained || now >= until {
+                return self.end();
             }
         }
+    }
+    /// Makes everything durable.
+    fn end(mut self) -> io::Result<()> {
+        let engine = &mut self.parts.engine;
+        let mut result = Ok(());
+        if engine.is_stuck() {
+            // To ask such a drive for more could take for ever.
+            let message =
+                "the drive never answered some commands; what was not flushed may be lost";
+            result = Err(io::Error::new(io::ErrorKind::TimedOut, message));
+        } else {
+            result = result.and_then(|()| engine.back().close());
+        }
+        if engine.is_stuck() || !self.doors.is_empty() {
+            // The kernel may still write into memory of ours, so it is never given back.
+            std::mem::forget(self);
+        }
+        result
     }
     /// How long to sleep. The clock is read once more here, because a wait is relative.
     fn wait(&self) -> Wait {
@@ -278,6 +292,7 @@ impl Reactor {
             return Err(ServeError::volume(name, message));
         }
         let resized = engine.apply(now, plan);
+        self.parts.drain = plan.patience.drain;
         self.exports = engine.exports();
         for (key, door) in &mut self.doors {
             let Some(volume) = door.volume() else { continue };
@@ -293,7 +308,7 @@ impl Reactor {
     }
     /// From now on nothing is received; what is inside is answered.
     fn drain(&mut self, now: Instant) {
-        self.draining.get_or_insert(now + DRAIN_MAX);
+        self.draining.get_or_insert(now + self.parts.drain);
         for listener in &self.parts.listeners {
             // The entry on the ring would keep the socket listening for a while after we are gone.
             // SAFETY: a plain system call on a descriptor of ours.

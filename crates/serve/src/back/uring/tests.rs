@@ -1,6 +1,7 @@
 //! What is answered when, with a kernel played by the test.
 
 use iofair_core::request::Operation;
+use iofair_core::time::Nanos;
 
 use super::*;
 use crate::back::testing::{Asked, Call, Scene};
@@ -166,4 +167,78 @@ fn errors_and_short_counts() {
         }
         assert_eq!(scene.finished(), [(cookie, libc::EINTR)]);
     }
+}
+
+/// Goal: a command that the kernel does not answer is an error for its request after the timeout, once; its
+/// memory and its slot are kept until the kernel answers after all; others go on. Method: a read and a write
+/// that are answered late, a flush behind the write, requests between and after.
+#[test]
+fn late_commands_fail_and_keep_their_memory() {
+    let mut scene = scene("late");
+    for operation in [Operation::Read, Operation::Write] {
+        let cookie = scene.submit(operation, (0, 8192), Hints::default());
+        let stuck = one(scene.turn());
+        scene.pass(Nanos::from_secs(29));
+        let flush = scene.flush();
+        let other = scene.submit(Operation::Read, (1 << 20, 4096), Hints::default());
+        let asked = scene.turn();
+        scene.answer(*asked.iter().find(|asked| asked.call == Call::Read).unwrap(), 4096);
+        scene.turn();
+        assert_eq!(scene.finished(), [(other, 0)], "others go on");
+        let mut sync = asked.into_iter().find(|asked| asked.call == Call::DataSync);
+        assert_eq!(sync.is_some(), operation == Operation::Read, "a flush waits for writes");
+        scene.pass(Nanos::from_secs(1));
+        sync = scene.turn().pop().or(sync);
+        assert_eq!(scene.finished(), [(cookie, libc::EIO)]);
+        assert!(scene.engine().is_stuck() && scene.engine().pending() == 1, "only the flush waits");
+        scene.answer(sync.expect("nothing keeps the flush any more"), 0);
+        scene.turn();
+        assert_eq!((scene.finished(), scene.engine().pending()), (vec![(flush, 0)], 0));
+        let next = scene.submit(Operation::Read, (0, 8192), Hints::default());
+        let asked = one(scene.turn());
+        scene.answer(asked, 8192);
+        scene.turn();
+        assert_eq!(scene.finished(), [(next, 0)]);
+        assert_eq!(scene.engine().ops().len(), 1, "the memory is kept");
+        // In part, so that the rest is asked for: the late command goes on like any other.
+        scene.answer(stuck, 4096);
+        let rest = one(scene.turn());
+        assert_eq!(rest.offset, 4096);
+        scene.answer(rest, 4096);
+        scene.turn();
+        assert_eq!(scene.finished(), [], "nothing is answered twice");
+        assert!(!scene.engine().is_stuck() && scene.engine().ops().is_empty());
+    }
+}
+
+/// Goal: when late commands have every slot, what comes fails instead of waiting for ever, until one of them is
+/// answered. Method: as many reads as there are slots, and some.
+#[test]
+fn a_dead_drive_refuses() {
+    let mut scene = scene("dead");
+    let read = |scene: &mut Scene, i: u64| {
+        scene.submit(Operation::Read, (i << 16, 4096), Hints::default())
+    };
+    for i in 0..u64::from(DEPTH) + 5 {
+        read(&mut scene, i);
+    }
+    let stuck = scene.turn();
+    assert_eq!(stuck.len(), DEPTH as usize);
+    scene.pass(Nanos::from_secs(30));
+    assert!(scene.turn().is_empty(), "no slot is free");
+    let failed = scene.finished();
+    assert_eq!(failed.len(), DEPTH as usize + 5);
+    assert!(failed.iter().all(|(_, status)| *status == libc::EIO));
+    let cookie = read(&mut scene, 0);
+    assert!(scene.turn().is_empty());
+    assert_eq!(scene.finished(), [(cookie, libc::EIO)]);
+    scene.answer(stuck[0], 4096);
+    scene.turn();
+    let cookie = read(&mut scene, 0);
+    let asked = one(scene.turn());
+    read(&mut scene, 1);
+    assert!(scene.turn().is_empty(), "there is one slot");
+    scene.answer(asked, 4096);
+    assert_eq!(scene.turn().len(), 1);
+    assert_eq!(scene.finished(), [(cookie, 0)]);
 }

@@ -1,0 +1,208 @@
+//! A back end that fails on purpose, in front of a real one.
+//!
+//! Rules decide which command meets which fault (`iofair_drive::fault`). A command that fails or is never
+//! answered does not reach the real back end. A delayed one does, and its answer waits. A short one reaches
+//! a file, and the kernel's answer is halved to whole pages, so that the file goes on with the rest; where
+//! there is no half, or no file, it fails.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ops::Range;
+
+use io_uring::squeue;
+use iofair_config::contracts::faults::{Fault as Wanted, FaultRule, Faults, FaultyOperation};
+use iofair_core::controller::Dispatch;
+use iofair_core::policy::DriveFacts;
+use iofair_core::request::{Operation, RequestId};
+use iofair_core::time::{Instant, Nanos};
+use iofair_core::unit::{SECTOR_BYTES, Sectors};
+use iofair_drive::Command;
+use iofair_drive::fault::{self, Fault, Rule};
+
+use super::{Answer, Back, Extent, Job};
+use crate::engine::PlannedVolume;
+use crate::engine::op::Ops;
+
+/// A half of a command is whole pages.
+const PAGE: i32 = 4096;
+
+/// A back end that fails on purpose.
+pub struct Faulty {
+    inner: Box<dyn Back>,
+    wanted: Faults,
+    faults: fault::Faults,
+    /// Volumes by their first byte, with name and size.
+    volumes: Vec<(u64, String, u64)>,
+    /// Commands whose answers wait, with the instant that they wait for.
+    delayed: Vec<(RequestId, Instant)>,
+    /// Answers that wait, the next one on top: instant, command, status.
+    waiting: BinaryHeap<Reverse<(Instant, u32, i32)>>,
+    /// The inner back end's entries on the ring whose answers are halved.
+    halved: Vec<u32>,
+    answers: Vec<Answer>,
+}
+
+impl Faulty {
+    /// Puts faults in front of a back end; none yet.
+    pub fn new(inner: Box<dyn Back>) -> Self {
+        Self {
+            inner,
+            wanted: Faults::default(),
+            faults: fault::Faults::new(0),
+            volumes: Vec::new(),
+            delayed: Vec::new(),
+            waiting: BinaryHeap::new(),
+            halved: Vec::new(),
+            answers: Vec::new(),
+        }
+    }
+    fn set_rules(&mut self) {
+        let rules = self.wanted.rules.iter();
+        self.faults.set_rules(rules.flat_map(|wanted| self.rules(wanted)).collect());
+    }
+    /// One rule a volume that it is about.
+    fn rules(&self, wanted: &FaultRule) -> Vec<Rule> {
+        let operations: &[Operation] = match wanted.operation {
+            None => &[],
+            Some(FaultyOperation::Read) => &[Operation::Read],
+            Some(FaultyOperation::Write) => &[Operation::Write],
+            Some(FaultyOperation::Flush) => &[Operation::Flush],
+            Some(FaultyOperation::Discard) => &[Operation::Discard, Operation::WriteZeroes],
+        };
+        let fault = match wanted.fault {
+            Wanted::Eio => Fault::Status(libc::EIO),
+            Wanted::Enospc => Fault::Status(libc::ENOSPC),
+            Wanted::Short => Fault::Short,
+            Wanted::Never => Fault::Never,
+            Wanted::Delay(delay) => Fault::Delay(delay),
+        };
+        let chances = wanted.per_million;
+        let rule = |range: Range<u64>| {
+            let end = Sectors(range.end.div_ceil(SECTOR_BYTES));
+            let range = Sectors(range.start / SECTOR_BYTES)..end;
+            Rule { fault, operations, range, chances }
+        };
+        if wanted.volume.is_none() && wanted.range.is_none() {
+            return vec![rule(0..u64::MAX)];
+        }
+        let about = self
+            .volumes
+            .iter()
+            .filter(|(_, name, _)| wanted.volume.as_ref().is_none_or(|wanted| wanted == name));
+        let within = wanted.range.clone().unwrap_or(0..u64::MAX);
+        let ranges = about
+            .map(|(base, _, size)| base + within.start.min(*size)..base + within.end.min(*size));
+        ranges.filter(|range| !range.is_empty()).map(rule).collect()
+    }
+    /// Answers of the inner back end go on, or wait.
+    fn pass(&mut self, answers: &mut Vec<Answer>) {
+        for answer in self.answers.drain(..) {
+            let delayed = self.delayed.iter().position(|(id, _)| *id == answer.id);
+            match delayed.map(|index| self.delayed.swap_remove(index)) {
+                Some((id, due)) => self.waiting.push(Reverse((due, id.0, answer.status))),
+                None => answers.push(answer),
+            }
+        }
+    }
+    /// Starts a command whose kernel answer is halved, or fails it.
+    fn start_short(&mut self, job: &Job<'_>, ops: &mut Ops, answers: &mut Vec<Answer>) {
+        let data = matches!(job.dispatch.operation, Operation::Read | Operation::Write);
+        let before = self.inner.take_entries().filter(|_| data).map(|entries| entries.len());
+        let Some(before) = before else {
+            return answers.push(Answer { id: job.dispatch.id, status: libc::EIO });
+        };
+        self.inner.start(job, ops, &mut self.answers);
+        if let Some(entries) = self.inner.take_entries() {
+            let fresh = entries[before..].iter().map(|entry| entry.get_user_data() as u32);
+            self.halved.extend(fresh);
+        }
+    }
+}
+
+impl Back for Faulty {
+    fn facts(&self) -> DriveFacts {
+        self.inner.facts()
+    }
+    fn worst_case_rate(&self) -> Option<u64> {
+        self.inner.worst_case_rate()
+    }
+    fn start(&mut self, job: &Job<'_>, ops: &mut Ops, answers: &mut Vec<Answer>) {
+        let Dispatch { id, operation, flags, mut start, length } = job.dispatch;
+        if operation == Operation::Flush
+            && let Some(part) = job.parts.first()
+        {
+            start = Sectors(ops[part.tag as usize].offset / SECTOR_BYTES);
+        }
+        match self.faults.draw(&Command { id: id.0, operation, flags, start, length }) {
+            Some(Fault::Status(status)) => return answers.push(Answer { id, status }),
+            Some(Fault::Never) => return,
+            Some(Fault::Short) => self.start_short(job, ops, answers),
+            Some(Fault::Delay(delay)) => {
+                self.delayed.push((id, job.now + delay));
+                self.inner.start(job, ops, &mut self.answers);
+            }
+            None => self.inner.start(job, ops, &mut self.answers),
+        }
+        self.pass(answers);
+    }
+    fn next_event(&self) -> Option<Instant> {
+        let waiting = self.waiting.peek().map(|Reverse((due, _, _))| *due);
+        self.inner.next_event().into_iter().chain(waiting).min()
+    }
+    fn advance(&mut self, now: Instant, answers: &mut Vec<Answer>) {
+        self.inner.advance(now, &mut self.answers);
+        self.pass(answers);
+        while let Some(Reverse((due, id, status))) = self.waiting.peek().copied() {
+            if due > now {
+                break;
+            }
+            self.waiting.pop();
+            answers.push(Answer { id: RequestId(id), status });
+        }
+    }
+    fn take_entries(&mut self) -> Option<&mut Vec<squeue::Entry>> {
+        self.inner.take_entries()
+    }
+    fn on_ring(&mut self, user_data: u32, result: i32, ops: &mut Ops, answers: &mut Vec<Answer>) {
+        let halved = self.halved.iter().position(|other| *other == user_data);
+        let result = match halved.map(|index| self.halved.swap_remove(index)) {
+            Some(_) if result > 0 => result / 2 / PAGE * PAGE,
+            _ => result,
+        };
+        self.inner.on_ring(user_data, result, ops, &mut self.answers);
+        self.pass(answers);
+    }
+    fn extents(&mut self, offset: u64, length: u64, limit: usize) -> Vec<Extent> {
+        self.inner.extents(offset, length, limit)
+    }
+    fn separate_flushes(&self) -> bool {
+        self.inner.separate_flushes()
+    }
+    fn place(&mut self, volume: &PlannedVolume) {
+        self.volumes.retain(|(base, _, _)| *base != volume.base);
+        self.volumes.push((volume.base, volume.name.clone(), volume.size));
+        self.set_rules();
+        self.inner.place(volume);
+    }
+    fn set_faults(&mut self, faults: &Faults) {
+        if self.wanted != *faults {
+            self.wanted = faults.clone();
+            self.faults = fault::Faults::new(faults.seed);
+            self.set_rules();
+        }
+    }
+    fn forget(&mut self, volume: &PlannedVolume) {
+        self.volumes.retain(|(base, _, _)| *base != volume.base);
+        self.set_rules();
+        self.inner.forget(volume);
+    }
+    fn busy(&self) -> Option<Nanos> {
+        self.inner.busy()
+    }
+    fn close(&mut self) -> std::io::Result<()> {
+        self.inner.close()
+    }
+    fn describe(&self) -> String {
+        format!("{}, with faults on purpose", self.inner.describe())
+    }
+}

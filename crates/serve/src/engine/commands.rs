@@ -1,0 +1,140 @@
+//! Commands that the back end has, and those that it does not answer in time.
+//!
+//! A command that takes longer than the timeout is *late*: the engine answers its requests with an error,
+//! but the command keeps its slot at the drive and its memory until the back end answers after all, which
+//! may be never.
+
+use iofair_core::request::RequestId;
+use iofair_core::time::{Instant, Nanos};
+use slab::Slab;
+
+/// No command.
+const NIL: usize = usize::MAX;
+
+#[derive(Debug)]
+struct Command {
+    /// The controller's name for it.
+    request: RequestId,
+    started: Instant,
+    /// Neighbours in the order of starting; late ones have left it.
+    before: usize,
+    after: usize,
+    /// Requests whose memory it uses though the controller knows it no more.
+    late: Option<Vec<usize>>,
+}
+
+/// What an answer is for.
+#[derive(Debug)]
+pub(super) enum Answered {
+    /// A command of the controller.
+    InTime(RequestId),
+    /// A late one, and the requests that it stood for.
+    Late(Vec<usize>),
+}
+
+/// All commands that the back end has.
+#[derive(Debug)]
+pub(super) struct Commands {
+    live: Slab<Command>,
+    first: usize,
+    last: usize,
+    late: u32,
+    pub(super) timeout: Nanos,
+}
+
+impl Commands {
+    pub(super) fn new(timeout: Nanos) -> Self {
+        Self { live: Slab::new(), first: NIL, last: NIL, late: 0, timeout }
+    }
+    /// Late ones.
+    pub(super) fn late(&self) -> u32 {
+        self.late
+    }
+    /// Is there none?
+    pub(super) fn is_empty(&self) -> bool {
+        self.live.is_empty()
+    }
+    /// A command goes to the back end; returns the name that it has there.
+    pub(super) fn start(&mut self, now: Instant, request: RequestId) -> usize {
+        let (before, after) = (self.last, NIL);
+        let key = self.live.insert(Command { request, started: now, before, after, late: None });
+        match before {
+            NIL => self.first = key,
+            before => self.live[before].after = key,
+        }
+        self.last = key;
+        key
+    }
+    /// The back end answered.
+    pub(super) fn answer(&mut self, key: usize) -> Answered {
+        if self.live[key].late.is_none() {
+            self.unlink(key);
+        }
+        let Command { request, late, .. } = self.live.remove(key);
+        match late {
+            None => Answered::InTime(request),
+            Some(requests) => {
+                self.late -= 1;
+                Answered::Late(requests)
+            }
+        }
+    }
+    /// When the next command is late.
+    pub(super) fn next_late(&self) -> Option<Instant> {
+        self.live.get(self.first).map(|command| command.started + self.timeout)
+    }
+    /// The next command that is late by now.
+    pub(super) fn take_late(&mut self, now: Instant) -> Option<(usize, RequestId)> {
+        let key = self.first;
+        self.next_late().filter(|due| *due <= now)?;
+        self.unlink(key);
+        self.late += 1;
+        self.live[key].late = Some(Vec::new());
+        Some((key, self.live[key].request))
+    }
+    /// A late command uses the memory of this request.
+    pub(super) fn keeps(&mut self, key: usize, request: usize) {
+        self.live[key].late.get_or_insert_default().push(request);
+    }
+    fn unlink(&mut self, key: usize) {
+        let Command { before, after, .. } = self.live[key];
+        match before {
+            NIL => self.first = after,
+            before => self.live[before].after = after,
+        }
+        match after {
+            NIL => self.last = before,
+            after => self.live[after].before = before,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: commands are late in the order in which they started, unless they were answered, and a late one
+    /// stays until its answer. Method: four commands, one answered from each place of the queue.
+    #[test]
+    fn commands_are_late_in_their_order() {
+        let mut commands = Commands::new(Nanos(10));
+        let keys: Vec<usize> =
+            (0..4).map(|i| commands.start(Instant(i), RequestId(100 + i as u32))).collect();
+        assert!(matches!(commands.answer(keys[1]), Answered::InTime(RequestId(101))));
+        assert_eq!(commands.next_late(), Some(Instant(10)));
+        assert_eq!(commands.take_late(Instant(9)), None);
+        assert_eq!(commands.take_late(Instant(12)), Some((keys[0], RequestId(100))));
+        commands.keeps(keys[0], 7);
+        assert_eq!(commands.take_late(Instant(12)), Some((keys[2], RequestId(102))));
+        assert_eq!((commands.take_late(Instant(12)), commands.late()), (None, 2));
+        assert!(matches!(commands.answer(keys[3]), Answered::InTime(RequestId(103))));
+        assert_eq!(commands.next_late(), None);
+        match commands.answer(keys[0]) {
+            Answered::Late(requests) => assert_eq!(requests, [7]),
+            other => panic!("{other:?}"),
+        }
+        assert!(matches!(commands.answer(keys[2]), Answered::Late(_)) && commands.is_empty());
+        assert_eq!((commands.start(Instant(20), RequestId(1)), commands.late()), (keys[2], 0));
+        assert_eq!(commands.next_late(), Some(Instant(30)));
+    }
+}
