@@ -11,7 +11,7 @@
 //! [drive.policy.bfq]
 //! slice_idle = "4ms"                  # any parameter of a policy in the stack
 //!
-//! [listen]
+//! [listen]                            # TLS, limits and who may open what: see `listen`
 //! unix = "/run/iofair/pool.sock"
 //! tcp = "127.0.0.1:10809"
 //!
@@ -36,13 +36,14 @@
 //! path = "/dev/sdb1"                  # only with a directory: a file or device of its own
 //! ```
 //!
-//! `raw` is the file as serde sees it, `check` turns it into what is below, [`admission`]
-//! turns minimums into weights, and [`edit`] changes a file as a person would.
+//! `raw` is the file as serde sees it, `check` turns it into what is below, `listen` says who may open
+//! what, [`admission`] turns minimums into weights, and [`edit`] changes a file as a person would.
 
 pub mod admission;
 mod check;
 pub mod edit;
 pub mod faults;
+mod listen;
 mod raw;
 
 #[cfg(test)]
@@ -58,6 +59,7 @@ use iofair_core::time::Nanos;
 
 use crate::{ConfigError, Source};
 
+pub use listen::{Entry, Limits, Listen, Required, Tls, is_reserved, user};
 // Experiments spell classes and ceilings the same way.
 pub use raw::{ClassName, Low, Max};
 
@@ -110,15 +112,6 @@ pub enum Back {
     Directory(PathBuf),
 }
 
-/// Where clients connect.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Listen {
-    /// Path of a Unix socket.
-    pub unix: Option<PathBuf>,
-    /// Address and port.
-    pub tcp: Option<SocketAddr>,
-}
-
 /// Where a running server is controlled and its metrics are read.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Control {
@@ -135,6 +128,8 @@ pub struct Group {
     pub name: String,
     /// What it was promised, with the weight as written.
     pub contract: Contract,
+    /// Who may open the volumes of this group and below.
+    pub clients: Vec<String>,
     span: Range<usize>,
 }
 
@@ -151,6 +146,8 @@ pub struct Volume {
     pub read_only: bool,
     /// The file or block device that it has to itself; `None`: a place in what the drive's `back` names.
     pub path: Option<PathBuf>,
+    /// Who may open it.
+    pub entry: Entry,
     span: Range<usize>,
 }
 

@@ -37,6 +37,13 @@ pub enum ServeError {
         /// Why not.
         message: String,
     },
+    /// A file of certificates or keys cannot be used.
+    Tls {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        message: String,
+    },
     /// The reactor has ended.
     Gone,
 }
@@ -58,7 +65,9 @@ impl fmt::Display for ServeError {
             Self::Refused(refusal) => refusal.fmt(f),
             Self::System { what, error } => write!(f, "{what}: {error}"),
             Self::Fixed(what) => write!(f, "{what} cannot change while the server runs"),
-            Self::Layout { path, message } => write!(f, "{}: {message}", path.display()),
+            Self::Layout { path, message } | Self::Tls { path, message } => {
+                write!(f, "{}: {message}", path.display())
+            }
             Self::Volume { name, message } => write!(f, "volume \"{name}\": {message}"),
             Self::Gone => f.write_str("the server has ended"),
         }

@@ -17,8 +17,10 @@ pub mod front;
 mod layout;
 mod places;
 mod reactor;
+mod security;
 mod server;
 mod signals;
+mod socket;
 
 pub use clock::Clock;
 pub use engine::stats::{Snapshot, VolumeSnapshot, VolumeStats};

@@ -128,8 +128,8 @@ impl Places {
                     (slot_base(own.slot), own.storage.upgrade())
                 }
             };
-            let Volume { name, group, size_bytes, read_only, .. } = volume.clone();
-            PlannedVolume { name, group, base, size: size_bytes, read_only, storage }
+            let Volume { name, group, size_bytes, read_only, entry, .. } = volume.clone();
+            PlannedVolume { name, group, base, size: size_bytes, read_only, storage, entry }
         };
         volumes.iter().map(planned).collect()
     }

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
@@ -26,6 +26,8 @@ use crate::layout::sync_parent;
 use crate::places::Places;
 use crate::reactor::line::Line;
 use crate::reactor::{Message, Parts, Reactor, wake};
+use crate::security::Security;
+use crate::socket;
 
 /// Seed of an emulated drive's random streams: two runs of a server meet the same drive.
 const DRIVE_SEED: u64 = 1;
@@ -50,6 +52,7 @@ pub struct Server {
 impl Server {
     /// Opens the back end, admits the contracts, listens.
     pub fn start(contracts: Contracts) -> Result<Self, ServeError> {
+        let security = Security::load(contracts.listen.tls.as_ref())?;
         let mut places = Places::open(&contracts)?;
         places.place(&contracts.volumes)?;
         let back = open_back(&contracts, places.end())?;
@@ -72,7 +75,8 @@ impl Server {
         let (messages, inbox) = mpsc::channel();
         let line = Line::new(messages, &watched).map_err(ServeError::system("an eventfd"))?;
         let drain = plan.patience.drain;
-        let parts = Parts { engine, clock, listeners, messages: inbox, wake: watched, drain };
+        let wake = watched;
+        let parts = Parts { engine, clock, listeners, messages: inbox, wake, drain, security };
         let reactor = Some(spawn(parts)?);
         made.keep();
         Ok(Self { contracts, places, worst_case, capacity, description, tcp, line, reactor })
@@ -116,7 +120,8 @@ impl Server {
         if !same_back || contracts.drive.faulty != self.contracts.drive.faulty {
             return Err(ServeError::Fixed("the drive's back end".into()));
         }
-        if contracts.listen != self.contracts.listen {
+        let place = |listen: &Listen| (listen.unix.clone(), listen.mode, listen.tcp);
+        if place(&contracts.listen) != place(&self.contracts.listen) {
             return Err(ServeError::Fixed("where the server listens".into()));
         }
         if contracts.control != self.contracts.control {
@@ -127,6 +132,7 @@ impl Server {
             (None, None) => self.worst_case,
             (written, _) => written,
         };
+        let security = Security::load(contracts.listen.tls.as_ref())?;
         self.places.check_removal(&self.contracts.volumes, &contracts.volumes, remove)?;
         let mut places = self.places.clone();
         places.place(&contracts.volumes)?;
@@ -135,7 +141,7 @@ impl Server {
         plan.volumes = places.plan(&contracts.volumes);
         plan.closed = remove.to_vec();
         let (answer, answered) = mpsc::channel();
-        self.line.send(Message::Apply(Box::new(plan), answer))?;
+        self.line.send(Message::Apply(Box::new(plan), security, answer))?;
         answered.recv().map_err(|_| ServeError::Gone)??;
         made.keep();
         (self.places, self.worst_case) = (places, known);
@@ -295,7 +301,7 @@ fn listen(listen: &Listen) -> Result<(Vec<OwnedFd>, Option<SocketAddr>), ServeEr
         if is_socket && is_dead(UnixStream::connect(path), UnixStream::set_read_timeout) {
             fs::remove_file(path).map_err(what())?;
         }
-        sockets.push(UnixListener::bind(path).map_err(what())?.into());
+        sockets.push(socket::listen_unix(path, listen.mode).map_err(what())?);
     }
     if let Some(tcp) = listen.tcp {
         let bound = TcpListener::bind(tcp).or_else(|error| {

@@ -136,6 +136,7 @@ fn engine(stack: &str, watch: &Watch) -> Engine {
         size: bytes,
         read_only: false,
         storage: None,
+        entry: Default::default(),
     };
     let volumes = watch.clients.iter().enumerate().map(volume).collect();
     let (groups, closed) = (watch.groups.clone(), Vec::new());

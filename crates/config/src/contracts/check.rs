@@ -1,6 +1,5 @@
 //! From what was written to what is meant: every rule that the file's grammar cannot express.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use iofair_core::contract::{Contract, Limits, Low, Rate, WEIGHT_MAX, WEIGHT_MIN};
@@ -10,8 +9,7 @@ use iofair_core::time::Nanos;
 use iofair_core::unit::{SECTOR_BYTES, parse_bytes};
 
 use super::faults::{self, Faults};
-use super::raw;
-use super::{Back, Contracts, Control, Drive, Group, Listen, Volume};
+use super::{Back, Contracts, Control, Drive, Group, Listen, Volume, listen, raw};
 use crate::units::Time;
 use crate::{ConfigError, Source, Spanned};
 
@@ -25,13 +23,14 @@ const FILE_NAME_BYTES_MAX: usize = 251;
 pub(super) fn contracts(source: Source) -> Result<Contracts, ConfigError> {
     let file: raw::File = source.parse()?;
     let mut drive = drive(&source, &file.drive)?;
-    let listen = listen(&source, &file.listen)?;
+    let listen = listen::check(&source, &file.listen)?;
     let control = control(&source, &file.control)?;
-    let groups = groups(&source, &file.group)?;
+    let groups = groups(&source, &file.group, &listen)?;
     let volumes = volumes(&source, &file.volume, &groups)?;
     paths(&source, &file.volume, &drive.back)?;
     drive.faults = faults::faults(&source, file.drive.faults.as_ref(), drive.faulty, &volumes)?;
-    let contracts = Contracts { drive, listen, control, groups, volumes, source };
+    let mut contracts = Contracts { drive, listen, control, groups, volumes, source };
+    listen::name(&mut contracts);
     if let Back::Memory(bytes) = contracts.drive.back {
         contracts.check_capacity(bytes)?;
     }
@@ -168,40 +167,16 @@ fn back(source: &Source, written: &Spanned<String>) -> Result<Back, ConfigError>
     }
 }
 
-fn listen(source: &Source, written: &raw::Listen) -> Result<Listen, ConfigError> {
-    let (unix, tcp) = (socket(source, &written.unix)?, address(source, &written.tcp)?);
-    Ok(Listen { unix, tcp })
-}
-
 fn control(source: &Source, written: &raw::Control) -> Result<Control, ConfigError> {
-    let (unix, tcp) = (socket(source, &written.unix)?, address(source, &written.tcp)?);
-    Ok(Control { unix, tcp })
+    let unix = listen::socket(source, written.unix.as_ref())?;
+    Ok(Control { unix, tcp: listen::address(source, written.tcp.as_ref())? })
 }
 
-fn socket(
+fn groups(
     source: &Source,
-    written: &Option<Spanned<String>>,
-) -> Result<Option<PathBuf>, ConfigError> {
-    let Some(path) = written else { return Ok(None) };
-    if path.get_ref().is_empty() {
-        return Err(source.error(path.span(), "an empty path").allowed("a path for a socket"));
-    }
-    Ok(Some(PathBuf::from(path.get_ref())))
-}
-
-fn address(
-    source: &Source,
-    written: &Option<Spanned<String>>,
-) -> Result<Option<SocketAddr>, ConfigError> {
-    let Some(tcp) = written else { return Ok(None) };
-    let address = tcp.get_ref().parse::<SocketAddr>().map_err(|_| {
-        let message = format!("\"{}\" is no address", tcp.get_ref());
-        source.error(tcp.span(), message).allowed("IP:PORT, as in \"127.0.0.1:10809\"")
-    })?;
-    Ok(Some(address))
-}
-
-fn groups(source: &Source, written: &[raw::Group]) -> Result<Vec<Group>, ConfigError> {
+    written: &[raw::Group],
+    listen: &Listen,
+) -> Result<Vec<Group>, ConfigError> {
     let mut groups: Vec<Group> = Vec::new();
     for group in written {
         let name = group.name.get_ref();
@@ -218,6 +193,7 @@ fn groups(source: &Source, written: &[raw::Group]) -> Result<Vec<Group>, ConfigE
         groups.push(Group {
             name: name.clone(),
             contract: contract(source, group)?,
+            clients: listen::clients(source, &group.clients, listen)?,
             span: group.name.span(),
         });
     }
@@ -336,6 +312,7 @@ fn volumes(
             size_bytes,
             read_only: volume.read_only,
             path: volume.path.as_ref().map(|path| PathBuf::from(path.get_ref())),
+            entry: listen::entry(source, volume)?,
             span: volume.name.span(),
         });
     }

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde::de::{self, Expected, MapAccess, Visitor, value::MapAccessDeserializer};
 
 use super::faults::RawFaults;
+use super::listen;
 use crate::Spanned;
 use crate::units::{Bytes, Rate, Scalar, Time};
 
@@ -19,7 +20,7 @@ use crate::units::{Bytes, Rate, Scalar, Time};
 pub(super) struct File {
     pub(super) drive: Drive,
     #[serde(default)]
-    pub(super) listen: Listen,
+    pub(super) listen: listen::Written,
     #[serde(default)]
     pub(super) control: Control,
     #[serde(default)]
@@ -46,13 +47,6 @@ pub(super) struct Drive {
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Listen {
-    pub(super) unix: Option<Spanned<String>>,
-    pub(super) tcp: Option<Spanned<String>>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields)]
 pub(super) struct Control {
     pub(super) unix: Option<Spanned<String>>,
     pub(super) tcp: Option<Spanned<String>>,
@@ -70,6 +64,8 @@ pub(super) struct Group {
     pub(super) latency: Option<Spanned<Time>>,
     #[serde(default)]
     pub(super) class: ClassName,
+    #[serde(default)]
+    pub(super) clients: Vec<Spanned<String>>,
 }
 
 fn default_weight() -> Spanned<i64> {
@@ -85,6 +81,8 @@ pub(super) struct Volume {
     #[serde(default)]
     pub(super) read_only: bool,
     pub(super) path: Option<Spanned<String>>,
+    pub(super) listen: Option<listen::Way>,
+    pub(super) connections: Option<Spanned<i64>>,
 }
 
 /// A scheduling class by its name.

@@ -93,7 +93,9 @@ impl From<ServeError> for Problem {
             ServeError::Config(error) => Self::written(422, "refused", error),
             ServeError::Refused(_) => Self::new(422, "refused", error.to_string()),
             ServeError::Fixed(_) => Self::new(422, "fixed", error.to_string()),
-            ServeError::Volume { .. } => Self::new(422, "refused", error.to_string()),
+            ServeError::Volume { .. } | ServeError::Tls { .. } => {
+                Self::new(422, "refused", error.to_string())
+            }
             ServeError::Gone => Self::new(503, "ended", error.to_string()),
             _ => Self::new(500, "system", error.to_string()),
         }

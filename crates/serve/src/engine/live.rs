@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use iofair_config::contracts::Entry;
 use iofair_config::contracts::faults::Faults;
 use iofair_core::contract::Contract;
 use iofair_core::controller::{Stack, Stage};
@@ -63,6 +64,8 @@ pub struct PlannedVolume {
     pub read_only: bool,
     /// The file or device that is this volume alone, if there is one.
     pub storage: Option<Arc<Storage>>,
+    /// Who may open it.
+    pub entry: Entry,
 }
 
 /// A volume in service.
@@ -213,6 +216,8 @@ impl Engine {
             size: volume.plan.size,
             read_only: volume.plan.read_only,
             rotational,
+            entry: volume.plan.entry.clone(),
+            connections: volume.connections,
         };
         open.map(export).collect()
     }

@@ -1,3 +1,4 @@
 //! Front ends: how clients reach a volume. A front end is pure protocol; the reactor moves its bytes.
 
 pub mod nbd;
+pub mod tls;

@@ -4,12 +4,18 @@
 //! Bounded: a connection has at most [`IN_FLIGHT_MAX`] requests and [`HELD_MAX`] bytes inside or
 //! unsent (one request more than that when it is alone). Beyond, and when the engine's queue is full,
 //! it *stalls*: nothing more is received until something was answered and sent.
+//!
+//! Once the client has asked for TLS, its bytes pass through a [`Channel`] on both ways; handshakes run
+//! on the reactor too, a fraction of a millisecond each.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
 
 use io_uring::{opcode, squeue, types};
 use iofair_core::request::Operation;
+
+use rustls::server::ServerConfig;
 
 use super::door::{Around, Door, Life};
 use super::input::{INLINE_MAX, Input};
@@ -20,6 +26,9 @@ use crate::engine::Engine;
 use crate::engine::op::{Hints, NewOp, Op, Ops};
 use crate::front::nbd::session::{Action, Ask, Command, Session};
 use crate::front::nbd::wire::{self, errno, state};
+use crate::front::tls::{Channel, Stage};
+use crate::security::Security;
+use crate::socket;
 
 /// Requests that one connection may have inside.
 const IN_FLIGHT_MAX: u32 = 256;
@@ -44,6 +53,9 @@ pub(super) struct Connection {
     socket: OwnedFd,
     key: u64,
     session: Session,
+    /// What a channel is made of, if the client asks for one.
+    tls: Option<Arc<ServerConfig>>,
+    channel: Option<Box<Channel>>,
     input: Input,
     out: Outbox,
     /// The volume that the client chose.
@@ -57,10 +69,14 @@ pub(super) struct Connection {
     receiving: bool,
     /// Full: go on when something was answered.
     stalled: bool,
+    /// TLS says that nothing more comes than what is there.
+    ended: bool,
     /// Nothing more is read; goes when everything is answered and sent.
     closing: bool,
     /// The socket failed: goes when everything is answered.
     broken: bool,
+    /// TLS was told that nothing more will be said.
+    parted: bool,
     pieces: Box<[libc::iovec; 2]>,
     header: Box<libc::msghdr>,
 }
@@ -76,14 +92,17 @@ enum Begun {
 }
 
 impl Connection {
-    pub(super) fn new(socket: OwnedFd, key: usize) -> Self {
+    pub(super) fn new(socket: OwnedFd, key: usize, security: &Security) -> Self {
         let mut out = Outbox::new();
-        let session = Session::new(out.text());
+        let way = socket::way(&socket);
+        let session = Session::new(way, security.offer(way), out.text());
         let empty = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
         Self {
             socket,
             key: key as u64,
             session,
+            tls: security.config(),
+            channel: None,
             input: Input::new(),
             out,
             volume: None,
@@ -93,8 +112,10 @@ impl Connection {
             held: 0,
             receiving: false,
             stalled: false,
+            ended: false,
             closing: false,
             broken: false,
+            parted: false,
             pieces: Box::new([empty; 2]),
             // SAFETY: all zeroes is a valid, empty message header.
             header: Box::new(unsafe { std::mem::zeroed() }),
@@ -117,6 +138,10 @@ impl Connection {
     fn receive_entry(&mut self) -> squeue::Entry {
         self.receiving = true;
         let socket = types::Fd(self.socket.as_raw_fd());
+        if let Some(channel) = &mut self.channel {
+            let room = channel.room();
+            return opcode::Recv::new(socket, room.as_mut_ptr(), room.len() as u32).build();
+        }
         let room = self.input.room();
         let Some(payload) = &self.payload else {
             return opcode::Recv::new(socket, room.as_mut_ptr(), room.len() as u32).build();
@@ -140,6 +165,7 @@ impl Connection {
                 let again = matches!(-result, libc::EINTR | libc::EAGAIN);
                 self.broken |= !again;
             }
+            result if self.channel.is_some() => self.decrypt(result as usize),
             result => {
                 let mut count = result as usize;
                 if let Some(payload) = &mut self.payload {
@@ -149,6 +175,42 @@ impl Connection {
                 }
                 self.input.received(count);
             }
+        }
+    }
+
+    /// Takes the plaintext out of what was received.
+    fn decrypt(&mut self, count: usize) {
+        let Self { channel, input, payload, out, session, .. } = self;
+        let channel = channel.as_mut().expect("called only with one");
+        let shaking = !channel.is_established();
+        channel.received(count);
+        let take = |mut plain: &[u8]| {
+            if let Some(payload) = payload {
+                let missing = payload.command.length as usize - payload.got;
+                let (direct, rest) = plain.split_at(missing.min(plain.len()));
+                payload.buffer.fill(payload.got, Span::new(direct));
+                payload.got += direct.len();
+                plain = rest;
+            }
+            input.append(plain);
+        };
+        let stage = channel.open(take, out.sealed());
+        // On an error the client is told before it is cut off.
+        self.closing |= stage.is_err();
+        self.ended |= stage == Ok(Stage::Closed);
+        if shaking && channel.is_established() {
+            session.secured(channel.names());
+        }
+    }
+    /// The client wants TLS: what comes and goes from now on passes through a channel.
+    fn start_tls(&mut self) {
+        let config = self.tls.take().expect("it is offered only with its configuration");
+        match Channel::new(config) {
+            Ok(channel) => {
+                self.out.start_tls();
+                self.channel = Some(Box::new(channel));
+            }
+            Err(_) => self.closing = true,
         }
     }
 
@@ -183,8 +245,9 @@ impl Connection {
             match step.action {
                 Action::Continue => {}
                 Action::More(_) => return,
+                Action::StartTls => self.start_tls(),
                 Action::Attach(id) => {
-                    around.engine.attach(id as usize);
+                    around.attach(id);
                     self.volume = Some(id as usize);
                 }
                 Action::Command(command) => self.waiting = Some(command),
@@ -318,11 +381,22 @@ impl Connection {
             }
         }
     }
+    /// Sends what there is to send, unless the ring is at it.
+    fn send(&mut self, around: &mut Around<'_>) -> io::Result<()> {
+        if self.broken || self.out.is_flying() || self.out.is_empty() {
+            return Ok(());
+        }
+        let channel = self.channel.as_deref_mut();
+        let sent = self.out.send(self.socket.as_raw_fd(), channel, around.engine.ops());
+        self.after_send(sent, around)
+    }
     fn on_sent(&mut self, result: i32, around: &mut Around<'_>) -> io::Result<()> {
         let socket = self.socket.as_raw_fd();
         let sent = match result {
             result if result >= 0 && !self.broken => {
-                self.out.on_sent(result as usize, socket, around.engine.ops())
+                let sent = self.out.on_sent(result as usize, socket, around.engine.ops());
+                // What TLS has still to encrypt is sent at the end of the turn.
+                sent
             }
             result if matches!(-result, libc::EINTR | libc::EAGAIN) && !self.broken => {
                 Ok(Sent::Blocked)
@@ -346,6 +420,7 @@ impl Door for Connection {
     }
     fn take_in(&mut self, around: &mut Around<'_>) -> bool {
         self.parse(around);
+        self.closing |= self.ended && !self.stalled;
         !self.stalled
     }
     fn deliver(&mut self, mut op: Op, base: u64, ops: &mut Ops) {
@@ -372,11 +447,18 @@ impl Door for Connection {
         ops.release(data);
     }
     fn answer(&mut self, around: &mut Around<'_>) -> io::Result<()> {
-        if self.broken || self.out.is_flying() || self.out.is_empty() {
+        self.send(around)?;
+        if self.broken || !self.closing || !self.is_idle() || self.parted {
             return Ok(());
         }
-        let sent = self.out.send(self.socket.as_raw_fd(), around.engine.ops());
-        self.after_send(sent, around)
+        let Some(channel) = self.channel.as_mut().filter(|c| c.is_established()) else {
+            return Ok(());
+        };
+        self.parted = true;
+        if channel.finish(self.out.sealed()).is_err() {
+            self.give_up(around.engine.ops());
+        }
+        self.send(around)
     }
     fn settle(&mut self, around: &mut Around<'_>) -> io::Result<Life> {
         if self.is_over() {

@@ -18,11 +18,17 @@ pub(super) struct Around<'a> {
     pub(super) now: Instant,
     pub(super) key: usize,
     pub(super) engine: &'a mut Engine,
-    pub(super) exports: &'a [Export],
+    pub(super) exports: &'a mut [Export],
     pub(super) ring: &'a mut Ring,
 }
 
 impl Around<'_> {
+    /// The client chose an export.
+    pub(super) fn attach(&mut self, id: u32) {
+        self.engine.attach(id as usize);
+        let export = self.exports.iter_mut().find(|export| export.id == id);
+        export.expect("chosen among these").connections += 1;
+    }
     /// Queues an entry of this door; its answer comes to [`Door::on_ring`] with the same slot.
     pub(super) fn push(&mut self, entry: squeue::Entry, slot: u8) -> io::Result<()> {
         self.ring.push(entry, Target::Door { key: self.key as u32, slot })

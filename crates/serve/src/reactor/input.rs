@@ -46,6 +46,17 @@ impl Input {
         }
         &mut self.bytes[self.end..]
     }
+    /// Appends bytes that came by another way. Moves what is unread, so nobody may hold on to it.
+    pub(super) fn append(&mut self, bytes: &[u8]) {
+        if self.bytes.len() - self.end < bytes.len() {
+            self.bytes.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+            let needed = self.end + bytes.len();
+            self.bytes.resize(self.bytes.len().max(needed), 0);
+        }
+        self.bytes[self.end..self.end + bytes.len()].copy_from_slice(bytes);
+        self.end += bytes.len();
+    }
     /// So many bytes came.
     pub(super) fn received(&mut self, count: usize) {
         assert!(count <= self.bytes.len() - self.end, "more came than there was room for");

@@ -13,7 +13,7 @@ mod ring;
 pub(crate) mod wake;
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::mpsc::{Receiver, Sender};
 
 use iofair_core::time::{Instant, Nanos};
@@ -24,6 +24,8 @@ use crate::engine::stats::Snapshot;
 use crate::engine::{Engine, Plan};
 use crate::error::ServeError;
 use crate::front::nbd::session::Export;
+use crate::security::Security;
+use crate::socket;
 use connection::Connection;
 use door::{Around, Door, Life};
 use ring::{Event, Ring, Target, Wait};
@@ -37,7 +39,7 @@ const SPIN: Nanos = Nanos::from_micros(60);
 /// What other threads ask of a reactor.
 pub(crate) enum Message {
     /// Take over new contracts, or refuse them and change nothing.
-    Apply(Box<Plan>, Sender<Result<(), ServeError>>),
+    Apply(Box<Plan>, Security, Sender<Result<(), ServeError>>),
     /// What passed; and forget it, if so asked.
     Stats { reset: bool, answer: Sender<Snapshot> },
     /// Show what there is; it is over quickly, since everybody waits meanwhile.
@@ -65,6 +67,8 @@ pub(crate) struct Parts {
     pub(crate) wake: OwnedFd,
     /// A drain that takes longer is cut: somebody does not read its answers.
     pub(crate) drain: Nanos,
+    /// What NBD clients are offered.
+    pub(crate) security: Security,
 }
 
 /// One reactor.
@@ -224,10 +228,10 @@ impl Reactor {
             self.lobby.push(socket);
             return;
         }
-        prepare(socket.as_raw_fd());
+        socket::prepare(socket.as_raw_fd());
         let entry = self.doors.vacant_entry();
         let key = entry.key();
-        entry.insert(Box::new(Connection::new(socket, key)));
+        entry.insert(Box::new(Connection::new(socket, key, &self.parts.security)));
         self.touched.push(key);
     }
     /// A door, and what it needs of the rest.
@@ -246,8 +250,8 @@ impl Reactor {
     fn on_message(&mut self, now: Instant, message: Message) {
         // Whoever asked may have gone; then nobody needs the answer.
         match message {
-            Message::Apply(plan, answer) => {
-                let _ = answer.send(self.apply(now, &plan));
+            Message::Apply(plan, security, answer) => {
+                let _ = answer.send(self.apply(now, &plan, security));
             }
             Message::Stats { reset, answer } => {
                 let engine = &mut self.parts.engine;
@@ -285,7 +289,7 @@ impl Reactor {
     }
     /// Takes over new contracts. Doors of volumes with a new size are told, and those of volumes that are
     /// closed take nothing in from now on.
-    fn apply(&mut self, now: Instant, plan: &Plan) -> Result<(), ServeError> {
+    fn apply(&mut self, now: Instant, plan: &Plan, security: Security) -> Result<(), ServeError> {
         let engine = &mut self.parts.engine;
         if let Some(name) = engine.cuts(plan) {
             let message = "clients have it open, and only a volume that nobody has open can shrink";
@@ -294,6 +298,7 @@ impl Reactor {
         let resized = engine.apply(now, plan);
         self.parts.drain = plan.patience.drain;
         self.exports = engine.exports();
+        self.parts.security = security;
         for (key, door) in &mut self.doors {
             let Some(volume) = door.volume() else { continue };
             if resized.contains(&volume) {
@@ -364,6 +369,9 @@ impl Reactor {
             }
             if let Some(volume) = self.doors.remove(key).volume() {
                 self.parts.engine.detach(volume);
+                let export = self.exports.iter_mut().find(|export| export.id == volume as u32);
+                // A volume that was retired is no export any more.
+                export.into_iter().for_each(|export| export.connections -= 1);
             }
             self.stalled.retain(|stalled| *stalled != key);
             while let Some(listener) = self.deaf.pop().filter(|_| self.draining.is_none()) {
@@ -379,20 +387,4 @@ impl Reactor {
         }
         Ok(())
     }
-}
-
-/// Socket options: big batches fit, and small answers leave at once.
-fn prepare(socket: RawFd) {
-    let set = |level: i32, name: i32, value: i32| {
-        // SAFETY: an integer option on a descriptor of ours; a refusal changes nothing that matters.
-        unsafe {
-            let value = &raw const value;
-            libc::setsockopt(socket, level, name, value.cast(), size_of::<i32>() as u32)
-        }
-    };
-    const BYTES: i32 = 1 << 20;
-    set(libc::SOL_SOCKET, libc::SO_SNDBUF, BYTES);
-    set(libc::SOL_SOCKET, libc::SO_RCVBUF, BYTES);
-    // Fails on Unix sockets, which have no delay to turn off.
-    set(libc::IPPROTO_TCP, libc::TCP_NODELAY, 1);
 }

@@ -1,5 +1,5 @@
 //! What a connection has to send: replies of a whole turn leave in one call, headers and data side by
-//! side, data from where it lies.
+//! side, data from where it lies. Under TLS they are encrypted first, some [`SEALED_MAX`] at a time.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -8,7 +8,10 @@ use io_uring::{opcode, squeue, types};
 
 use crate::buffer::Data;
 use crate::engine::op::Ops;
+use crate::front::tls::{Channel, RECORD_MAX};
 
+/// Ciphertext that is made ahead of the socket.
+const SEALED_MAX: usize = 256 << 10;
 /// Pieces that one call may have (the kernel's IOV_MAX).
 const PIECES_MAX: usize = 1024;
 
@@ -30,6 +33,9 @@ struct Batch {
 }
 
 impl Batch {
+    fn is_empty(&self) -> bool {
+        self.segments.is_empty() && self.heads.is_empty()
+    }
     fn close_head(&mut self) {
         if self.mark < self.heads.len() {
             self.segments.push(Segment::Head { from: self.mark, to: self.heads.len() });
@@ -50,6 +56,13 @@ pub(super) enum Sent {
 /// A connection's replies: those being written, and those on their way into the socket.
 pub(super) struct Outbox {
     filling: Batch,
+    /// Under TLS: what is being encrypted, and how far that is.
+    sealing: Batch,
+    sealed_to: (usize, usize),
+    /// Under TLS: what goes before it, from TLS itself.
+    sealed: Vec<u8>,
+    /// Under TLS: plaintext of a record that is put together from small pieces.
+    record: Vec<u8>,
     flying: Batch,
     iovecs: Vec<libc::iovec>,
     /// The first piece that is not out yet.
@@ -68,6 +81,10 @@ impl Outbox {
         let header = Box::new(unsafe { std::mem::zeroed() });
         Self {
             filling: Batch::default(),
+            sealing: Batch::default(),
+            sealed_to: (0, 0),
+            sealed: Vec::new(),
+            record: Vec::new(),
             flying: Batch::default(),
             iovecs: Vec::new(),
             next: 0,
@@ -87,22 +104,59 @@ impl Outbox {
     }
     /// Bytes that wait.
     pub(super) fn unsent(&self) -> usize {
-        self.unsent + self.filling.heads.len()
+        self.unsent + self.filling.heads.len() + self.sealing.heads.len() + self.sealed.len()
     }
     /// Is everything out?
     pub(super) fn is_empty(&self) -> bool {
-        !self.is_flying() && self.filling.segments.is_empty() && self.filling.heads.is_empty()
+        !self.is_flying()
+            && self.filling.is_empty()
+            && self.sealing.is_empty()
+            && self.sealed.is_empty()
     }
     /// Is something under way that the ring will answer?
     pub(super) fn is_flying(&self) -> bool {
         self.next < self.iovecs.len()
     }
 
+    /// Where TLS itself writes what it has to say.
+    pub(super) fn sealed(&mut self) -> &mut Vec<u8> {
+        &mut self.sealed
+    }
+    /// From now on everything is encrypted, but not what was written so far.
+    pub(super) fn start_tls(&mut self) {
+        assert!(self.filling.segments.is_empty(), "no data before the handshake is over");
+        self.sealed.append(&mut self.filling.heads);
+    }
+
     /// Sends what was written, as far as the socket takes it. Not while the ring is at it.
-    pub(super) fn send(&mut self, socket: RawFd, ops: &mut Ops) -> io::Result<Sent> {
+    pub(super) fn send(
+        &mut self,
+        socket: RawFd,
+        mut channel: Option<&mut Channel>,
+        ops: &mut Ops,
+    ) -> io::Result<Sent> {
         assert!(!self.is_flying(), "two sends on one socket");
-        self.filling.close_head();
-        std::mem::swap(&mut self.filling, &mut self.flying);
+        loop {
+            match &mut channel {
+                None => std::mem::swap(&mut self.filling, &mut self.flying),
+                Some(channel) => self.seal(channel, ops).map_err(io::Error::other)?,
+            }
+            self.load();
+            if !self.is_flying() {
+                self.clear_flying(ops);
+                return Ok(Sent::All);
+            }
+            if self.go_on(socket, ops)? == Sent::Blocked {
+                return Ok(Sent::Blocked);
+            }
+            if self.is_empty() {
+                return Ok(Sent::All);
+            }
+        }
+    }
+    /// Makes pieces of what is to fly.
+    fn load(&mut self) {
+        self.flying.close_head();
         let heads = self.flying.heads.as_ptr();
         for segment in &self.flying.segments {
             let (base, length) = match segment {
@@ -110,17 +164,63 @@ impl Outbox {
                     self.unsent += to - from;
                     (heads.wrapping_add(*from), to - from)
                 }
-                Segment::Data(Data::Owned(buffer), length) => {
-                    (buffer.pointer().cast_const(), *length)
-                }
-                Segment::Data(Data::Stored(span) | Data::Lent(span), length) => {
-                    (span.pointer(), *length)
-                }
-                Segment::Data(Data::None, _) => continue,
+                Segment::Data(data, length) => match place(data) {
+                    Some(base) => (base, *length),
+                    None => continue,
+                },
             };
             self.iovecs.push(libc::iovec { iov_base: base.cast_mut().cast(), iov_len: length });
         }
-        self.go_on(socket, ops)
+    }
+    /// Encrypts what was written into what is to fly, up to a bound. What is encrypted is let go.
+    fn seal(&mut self, channel: &mut Channel, ops: &mut Ops) -> Result<(), rustls::Error> {
+        self.flying.heads.append(&mut self.sealed);
+        // Before the handshake is over there is nothing to say but what TLS says itself.
+        if !channel.is_established() {
+            return Ok(());
+        }
+        if self.sealing.is_empty() {
+            self.filling.close_head();
+            std::mem::swap(&mut self.filling, &mut self.sealing);
+        }
+        let out = &mut self.flying.heads;
+        while self.sealed_to.0 < self.sealing.segments.len() && out.len() < SEALED_MAX {
+            let (index, from) = self.sealed_to;
+            let Batch { heads, segments, .. } = &mut self.sealing;
+            let (bytes, is_data) = match &segments[index] {
+                Segment::Head { from, to } => (&heads[*from..*to], false),
+                // SAFETY: the segment keeps the data in place until it is released below.
+                Segment::Data(data, length) => (unsafe { bytes(data, *length) }, true),
+            };
+            let rest = &bytes[from..];
+            let step = rest.len().min(RECORD_MAX - self.record.len());
+            if self.record.is_empty() && step == RECORD_MAX {
+                channel.seal(&rest[..step], out)?;
+            } else {
+                self.record.extend_from_slice(&rest[..step]);
+            }
+            if self.record.len() == RECORD_MAX {
+                channel.seal(&self.record, out)?;
+                self.record.clear();
+            }
+            self.unsent -= if is_data { step } else { 0 };
+            self.sealed_to = (index, from + step);
+            if step == rest.len() {
+                self.sealed_to = (index + 1, 0);
+                if let Segment::Data(data, _) = &mut segments[index] {
+                    ops.release(std::mem::take(data));
+                }
+            }
+        }
+        if !self.record.is_empty() {
+            channel.seal(&self.record, out)?;
+            self.record.clear();
+        }
+        if self.sealed_to.0 == self.sealing.segments.len() {
+            self.sealed_to = (0, 0);
+            release(&mut self.sealing, ops);
+        }
+        Ok(())
     }
     fn go_on(&mut self, socket: RawFd, ops: &mut Ops) -> io::Result<Sent> {
         while self.is_flying() {
@@ -169,7 +269,7 @@ impl Outbox {
             self.clear_flying(ops);
         }
     }
-    /// The ring sent so many bytes; goes on with the rest.
+    /// The ring sent so many bytes; goes on with the rest of what flies.
     pub(super) fn on_sent(
         &mut self,
         sent: usize,
@@ -188,7 +288,32 @@ impl Outbox {
     pub(super) fn discard(&mut self, ops: &mut Ops) {
         self.clear_flying(ops);
         release(&mut self.filling, ops);
+        release(&mut self.sealing, ops);
+        self.sealed.clear();
+        self.sealed_to = (0, 0);
         self.unsent = 0;
+    }
+}
+
+/// Where data lies.
+fn place(data: &Data) -> Option<*const u8> {
+    match data {
+        Data::Owned(buffer) => Some(buffer.pointer().cast_const()),
+        Data::Stored(span) | Data::Lent(span) => Some(span.pointer()),
+        Data::None => None,
+    }
+}
+
+/// The first bytes of data.
+///
+/// # Safety
+///
+/// There are so many, they were written, and they stay for as long as the slice is used.
+unsafe fn bytes<'a>(data: &Data, length: usize) -> &'a [u8] {
+    match place(data) {
+        // SAFETY: by the contract of this function.
+        Some(base) => unsafe { std::slice::from_raw_parts(base, length) },
+        None => &[],
     }
 }
 

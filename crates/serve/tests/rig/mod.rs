@@ -3,6 +3,7 @@
 #![allow(dead_code, clippy::unwrap_used)]
 
 pub(crate) mod controlled;
+pub(crate) mod pki;
 pub(crate) mod schema;
 pub(crate) mod wire;
 
@@ -78,20 +79,24 @@ impl Rig {
     pub(crate) fn tcp(&self, volume: &str) -> String {
         format!("nbd://{}/{volume}", self.server.tcp().unwrap())
     }
-    /// A file of 64 MiB with half of it pseudo-random and a hole in the middle.
     pub(crate) fn image(&self) -> String {
-        let path = self.directory.path("image");
-        let mut seed = 1u64;
-        let mut bytes = vec![0u8; 64 << 20];
-        for (index, word) in bytes.chunks_exact_mut(8).enumerate() {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            if !(2 << 20..6 << 20).contains(&index) {
-                word.copy_from_slice(&seed.to_ne_bytes());
-            }
-        }
-        fs::write(&path, bytes).unwrap();
-        path
+        image(&self.directory)
     }
+}
+
+/// A file of 64 MiB with half of it pseudo-random and a hole in the middle.
+pub(crate) fn image(directory: &Directory) -> String {
+    let path = directory.path("image");
+    let mut seed = 1u64;
+    let mut bytes = vec![0u8; 64 << 20];
+    for (index, word) in bytes.chunks_exact_mut(8).enumerate() {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        if !(2 << 20..6 << 20).contains(&index) {
+            word.copy_from_slice(&seed.to_ne_bytes());
+        }
+    }
+    fs::write(&path, bytes).unwrap();
+    path
 }
 
 /// Starts a program.

@@ -12,7 +12,7 @@ pub(crate) const FLUSH: u16 = 3;
 /// Durable before the answer.
 pub(crate) const FUA: u16 = 1;
 /// A server that says nothing for so long hangs, and the test fails.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// What a workload reads and writes at once.
 pub(crate) const BLOCK: usize = 4096;
 
@@ -25,9 +25,13 @@ pub(crate) struct Answer {
     pub(crate) data: Vec<u8>,
 }
 
+/// Both ways of a connection, plain or encrypted.
+pub(crate) trait Stream: Read + Write + Send {}
+impl<S: Read + Write + Send> Stream for S {}
+
 /// One connection, with simple replies.
 pub(crate) struct Wire {
-    pub(crate) stream: UnixStream,
+    pub(crate) stream: Box<dyn Stream>,
     /// The volume's size, as the server told it.
     pub(crate) size: u64,
     /// Bytes that the answers bring, by cookie.
@@ -42,17 +46,22 @@ impl Wire {
     }
     /// Chooses a volume behind a socket, if there is one.
     pub(crate) fn connect_to(socket: &str, volume: &str) -> Option<Self> {
-        let mut stream = UnixStream::connect(socket).unwrap();
+        let stream = UnixStream::connect(socket).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.read_exact(&mut [0; 18]).unwrap();
-        // Fixed newstyle without zeroes, then EXPORT_NAME.
-        let length = (volume.len() as u32).to_be_bytes();
-        let hello = [&3u32.to_be_bytes()[..], b"IHAVEOPT", &[0, 0, 0, 1], &length];
-        stream.write_all(&[&hello.concat(), volume.as_bytes()].concat()).unwrap();
+        let mut options = Options::greet(stream).unwrap();
+        options.send(OPTION_EXPORT_NAME, volume.as_bytes()).unwrap();
+        Self::chosen(Box::new(options.stream)).ok()
+    }
+    /// Takes the answer to EXPORT_NAME.
+    pub(crate) fn chosen(mut stream: Box<dyn Stream>) -> io::Result<Self> {
         let mut told = [0; 10];
-        stream.read_exact(&mut told).ok()?;
+        stream.read_exact(&mut told)?;
         let size = u64::from_be_bytes(told[..8].try_into().unwrap());
-        Some(Self { stream, size, expected: BTreeMap::new(), next: 0 })
+        Ok(Self { size, ..Self::after_go(stream) })
+    }
+    /// A connection that has chosen its volume.
+    pub(crate) fn after_go(stream: Box<dyn Stream>) -> Self {
+        Self { stream, size: 0, expected: BTreeMap::new(), next: 0 }
     }
     /// A request as it is sent; its cookie is the number of requests before it.
     pub(crate) fn request(&mut self, kind: u16, flags: u16, offset: u64, length: u32) -> Vec<u8> {
@@ -112,6 +121,68 @@ impl Wire {
         let answer = self.receive().unwrap();
         assert_eq!(answer.cookie, cookie);
         answer.error
+    }
+}
+
+pub(crate) const OPTION_EXPORT_NAME: u32 = 1;
+pub(crate) const OPTION_LIST: u32 = 3;
+pub(crate) const OPTION_STARTTLS: u32 = 5;
+pub(crate) const OPTION_GO: u32 = 7;
+pub(crate) const REPLY_ACK: u32 = 1;
+
+/// A connection that has chosen nothing yet.
+pub(crate) struct Options<S> {
+    pub(crate) stream: S,
+}
+
+impl<S: Read + Write> Options<S> {
+    /// Takes the greeting; fixed newstyle without zeroes.
+    pub(crate) fn greet(mut stream: S) -> io::Result<Self> {
+        stream.read_exact(&mut [0; 18])?;
+        stream.write_all(&3u32.to_be_bytes())?;
+        Ok(Self { stream })
+    }
+    pub(crate) fn send(&mut self, kind: u32, data: &[u8]) -> io::Result<()> {
+        let length = (data.len() as u32).to_be_bytes();
+        self.stream.write_all(&[b"IHAVEOPT", &kind.to_be_bytes()[..], &length, data].concat())
+    }
+    /// The next answer: its kind and data.
+    pub(crate) fn receive(&mut self) -> io::Result<(u32, Vec<u8>)> {
+        let mut head = [0; 20];
+        self.stream.read_exact(&mut head)?;
+        let word = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().unwrap());
+        let mut data = vec![0; word(16) as usize];
+        self.stream.read_exact(&mut data)?;
+        Ok((word(12), data))
+    }
+    /// Sends an option and takes answers up to the one that ends it, which is returned.
+    pub(crate) fn ask(&mut self, kind: u32, data: &[u8]) -> io::Result<u32> {
+        self.send(kind, data)?;
+        loop {
+            let (kind, _) = self.receive()?;
+            if kind == REPLY_ACK || kind >> 31 == 1 {
+                return Ok(kind);
+            }
+        }
+    }
+    /// The answer to GO.
+    pub(crate) fn go(&mut self, name: &str) -> io::Result<u32> {
+        let length = (name.len() as u32).to_be_bytes();
+        self.ask(OPTION_GO, &[&length[..], name.as_bytes(), &[0; 2]].concat())
+    }
+    /// The names that are listed.
+    pub(crate) fn list(&mut self) -> io::Result<Vec<String>> {
+        self.send(OPTION_LIST, &[])?;
+        let mut names = Vec::new();
+        loop {
+            match self.receive()? {
+                (REPLY_ACK, _) => return Ok(names),
+                (kind, data) => {
+                    assert_eq!(kind, 2, "an export");
+                    names.push(String::from_utf8(data[4..].to_vec()).unwrap());
+                }
+            }
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! The handshake: what a client may ask before it chooses an export, and what it is told.
 
-use super::session::Export;
+use iofair_config::contracts::user;
+
+use super::session::{Export, Tls, Way};
 use super::wire::{
     BASE_ALLOCATION, BASE_ALLOCATION_ID, PAYLOAD_MAX, STRING_MAX, info, option, option_reply,
     reply, u16_at, u32_at,
@@ -11,19 +13,60 @@ const BLOCK_PREFERRED: u32 = 4096;
 /// Queries that one option may carry.
 const QUERIES_MAX: u32 = 64;
 
-/// What was agreed so far.
-#[derive(Debug, Default)]
+/// Who asks, and what was agreed so far.
+#[derive(Debug)]
 pub(super) struct Handshake {
+    way: Way,
+    tls: Tls,
+    /// Names that the client proved to have.
+    pub(super) names: Vec<String>,
     pub(super) no_zeroes: bool,
     pub(super) structured: bool,
     /// The export for which `base:allocation` was chosen.
     pub(super) allocation_of: Option<String>,
 }
 
+impl Handshake {
+    pub(super) fn new(way: Way, tls: Tls) -> Self {
+        let names = match way {
+            Way::Unix(id) => vec![user(id)],
+            Way::Tcp => Vec::new(),
+        };
+        Self { way, tls, names, no_zeroes: false, structured: false, allocation_of: None }
+    }
+    /// May the client know of an export?
+    fn may_see(&self, export: &Export) -> bool {
+        let entry = &export.entry;
+        let way = if self.way == Way::Tcp { entry.tcp } else { entry.unix };
+        let named = |names: &Vec<String>| self.names.iter().any(|name| names.contains(name));
+        way && entry.names.as_ref().is_none_or(named)
+    }
+    /// The export of this name; the empty name is the default export, the only one if there is just
+    /// one. What a client may not see is not there.
+    fn find<'a>(&self, exports: &'a [Export], name: &[u8]) -> Option<&'a Export> {
+        let mut seen = exports.iter().filter(|export| self.may_see(export));
+        match name {
+            [] => seen.next().filter(|_| seen.next().is_none()),
+            _ => seen.find(|export| export.name.as_bytes() == name),
+        }
+    }
+    /// Says that an export is not there, as far as this client may know.
+    fn unknown(&self, kind: u32, out: &mut Vec<u8>) {
+        match self.tls {
+            Tls::Offered => {
+                let message = b"there is no export of this name without TLS";
+                option_reply(out, kind, reply::ERR_TLS_REQD, message);
+            }
+            _ => option_reply(out, kind, reply::ERR_UNKNOWN, b"there is no export of this name"),
+        }
+    }
+}
+
 /// What an option leads to.
 pub(super) enum Answer<'a> {
     Next,
     Close,
+    StartTls,
     Attach(&'a Export),
 }
 
@@ -36,12 +79,17 @@ pub(super) fn answer<'a>(
     out: &mut Vec<u8>,
 ) -> Answer<'a> {
     match kind {
+        option::EXPORT_NAME if agreed.tls == Tls::Required => return Answer::Close,
         option::EXPORT_NAME => return export_name(agreed, data, exports, out),
         option::ABORT => {
             option_reply(out, kind, reply::ACK, &[]);
             return Answer::Close;
         }
-        option::LIST if data.is_empty() => list(exports, out),
+        option::STARTTLS => return start_tls(agreed, data, out),
+        _ if agreed.tls == Tls::Required => {
+            option_reply(out, kind, reply::ERR_TLS_REQD, b"this server talks TLS only");
+        }
+        option::LIST if data.is_empty() => list(agreed, exports, out),
         option::INFO | option::GO => return describe(agreed, kind, data, exports, out),
         option::STRUCTURED_REPLY if data.is_empty() => {
             agreed.structured = true;
@@ -53,20 +101,28 @@ pub(super) fn answer<'a>(
         option::LIST | option::STRUCTURED_REPLY => {
             option_reply(out, kind, reply::ERR_INVALID, b"this option carries no data");
         }
-        option::STARTTLS => {
-            option_reply(out, kind, reply::ERR_UNSUP, b"this server has no TLS");
-        }
         _ => option_reply(out, kind, reply::ERR_UNSUP, b"this option is not known here"),
     }
     Answer::Next
 }
 
-/// The export of this name; the empty name is the default export, the only one if there is just one.
-fn find<'a>(exports: &'a [Export], name: &[u8]) -> Option<&'a Export> {
-    match (name, exports) {
-        ([], [only]) => Some(only),
-        _ => exports.iter().find(|export| export.name.as_bytes() == name),
+fn start_tls<'a>(agreed: &mut Handshake, data: &[u8], out: &mut Vec<u8>) -> Answer<'a> {
+    let mut refuse = |kind, message: &str| {
+        option_reply(out, option::STARTTLS, kind, message.as_bytes());
+        Answer::Next
+    };
+    match agreed.tls {
+        Tls::Absent => return refuse(reply::ERR_UNSUP, "this server has no TLS"),
+        Tls::Running => return refuse(reply::ERR_INVALID, "TLS runs already"),
+        _ if !data.is_empty() => {
+            return refuse(reply::ERR_INVALID, "this option carries no data");
+        }
+        Tls::Offered | Tls::Required => {}
     }
+    option_reply(out, option::STARTTLS, reply::ACK, &[]);
+    // Whoever spoke before need not be who speaks from now on.
+    (agreed.tls, agreed.structured, agreed.allocation_of) = (Tls::Running, false, None);
+    Answer::StartTls
 }
 
 fn export_name<'a>(
@@ -76,7 +132,9 @@ fn export_name<'a>(
     out: &mut Vec<u8>,
 ) -> Answer<'a> {
     // The old option has no way to say no.
-    let Some(export) = find(exports, data) else { return Answer::Close };
+    let Some(export) = agreed.find(exports, data).filter(|export| !export.is_full()) else {
+        return Answer::Close;
+    };
     out.extend_from_slice(&export.size.to_be_bytes());
     out.extend_from_slice(&export.flags(agreed.structured).to_be_bytes());
     if !agreed.no_zeroes {
@@ -85,9 +143,9 @@ fn export_name<'a>(
     Answer::Attach(export)
 }
 
-fn list(exports: &[Export], out: &mut Vec<u8>) {
+fn list(agreed: &Handshake, exports: &[Export], out: &mut Vec<u8>) {
     let mut data = Vec::new();
-    for export in exports {
+    for export in exports.iter().filter(|export| agreed.may_see(export)) {
         data.clear();
         data.extend_from_slice(&(export.name.len() as u32).to_be_bytes());
         data.extend_from_slice(export.name.as_bytes());
@@ -123,10 +181,15 @@ fn describe<'a>(
         option_reply(out, kind, reply::ERR_INVALID, b"malformed");
         return Answer::Next;
     };
-    let Some(export) = find(exports, name) else {
-        option_reply(out, kind, reply::ERR_UNKNOWN, b"there is no export of this name");
+    let Some(export) = agreed.find(exports, name) else {
+        agreed.unknown(kind, out);
         return Answer::Next;
     };
+    if kind == option::GO && export.is_full() {
+        let message = b"this export has as many connections as it may have";
+        option_reply(out, kind, reply::ERR_POLICY, message);
+        return Answer::Next;
+    }
     let mut tell = |parts: &[&[u8]]| option_reply(out, kind, reply::INFO, &parts.concat());
     let flags = export.flags(agreed.structured);
     tell(&[&info::EXPORT.to_be_bytes(), &export.size.to_be_bytes(), &flags.to_be_bytes()]);
@@ -174,8 +237,8 @@ fn meta_context(
     let Some((name, found)) = parsed else {
         return option_reply(out, kind, reply::ERR_INVALID, b"malformed");
     };
-    let Some(export) = find(exports, name) else {
-        return option_reply(out, kind, reply::ERR_UNKNOWN, b"there is no export of this name");
+    let Some(export) = agreed.find(exports, name) else {
+        return agreed.unknown(kind, out);
     };
     if found {
         let id = if set { BASE_ALLOCATION_ID } else { 0 };

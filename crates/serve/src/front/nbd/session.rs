@@ -4,6 +4,8 @@
 //! what was appended to `out`, and carries commands out. A write's payload is not the session's: it
 //! follows the command, and its owner takes it off the input.
 
+use iofair_config::contracts::Entry;
+
 use super::options::{self, Handshake};
 use super::wire::{
     GREETING_MAGIC, OPTION_DATA_MAX, OPTION_HEADER, OPTION_MAGIC, PAYLOAD_MAX, REQUEST_HEADER,
@@ -29,16 +31,47 @@ pub struct Export {
     pub read_only: bool,
     /// Does a head move?
     pub rotational: bool,
+    /// Who may open it.
+    pub entry: Entry,
+    /// Connections to it now.
+    pub connections: u32,
+}
+
+/// How a client came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// Over a Unix socket, as this user.
+    Unix(u32),
+    /// Over TCP.
+    Tcp,
+}
+
+/// Is there TLS for this client?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tls {
+    /// No.
+    Absent,
+    /// If it wants to.
+    Offered,
+    /// It must.
+    Required,
+    /// It runs.
+    Running,
 }
 
 impl Export {
+    /// Has it as many connections as it may have?
+    pub fn is_full(&self) -> bool {
+        self.connections >= self.entry.connections
+    }
     /// Transmission flags.
     pub fn flags(&self, structured: bool) -> u16 {
         use transmission::{
             CAN_MULTI_CONN, HAS_FLAGS, READ_ONLY, ROTATIONAL, SEND_CACHE, SEND_DF, SEND_FAST_ZERO,
             SEND_FLUSH, SEND_FUA, SEND_TRIM, SEND_WRITE_ZEROES,
         };
-        let mut flags = HAS_FLAGS | SEND_FLUSH | SEND_FUA | CAN_MULTI_CONN | SEND_CACHE;
+        let mut flags = HAS_FLAGS | SEND_FLUSH | SEND_FUA | SEND_CACHE;
+        flags |= if self.entry.connections > 1 { CAN_MULTI_CONN } else { 0 };
         flags |=
             if self.read_only { READ_ONLY } else { SEND_TRIM | SEND_WRITE_ZEROES | SEND_FAST_ZERO };
         flags |= if structured { SEND_DF } else { 0 };
@@ -95,6 +128,9 @@ pub enum Action {
     Continue,
     /// Call again when so many bytes (or more) are there.
     More(usize),
+    /// Send what there is to send; all bytes after that, both ways, are TLS. Call
+    /// [`Session::secured`] when its handshake is over.
+    StartTls,
     /// A client chose the export with this id.
     Attach(u32),
     /// Carry this out, and answer it. A write's payload comes next.
@@ -139,12 +175,20 @@ pub struct Session {
 
 impl Session {
     /// A new connection: greets the client.
-    pub fn new(out: &mut Vec<u8>) -> Self {
+    pub fn new(way: Way, tls: Tls, out: &mut Vec<u8>) -> Self {
         out.extend_from_slice(&GREETING_MAGIC.to_be_bytes());
         out.extend_from_slice(&OPTION_MAGIC.to_be_bytes());
         let flags = handshake::FIXED_NEWSTYLE | handshake::NO_ZEROES;
         out.extend_from_slice(&flags.to_be_bytes());
-        Self { state: State::ClientFlags, skip: 0, handshake: Handshake::default() }
+        Self { state: State::ClientFlags, skip: 0, handshake: Handshake::new(way, tls) }
+    }
+    /// TLS runs, and the client showed a certificate with these names (or none).
+    pub fn secured(&mut self, names: Vec<String>) {
+        self.handshake.names.extend(names);
+    }
+    /// Has the client chosen an export?
+    pub fn is_attached(&self) -> bool {
+        matches!(self.state, State::Transmission(_))
     }
 
     /// Are structured replies agreed?
@@ -213,6 +257,9 @@ impl Session {
         match options::answer(&mut self.handshake, kind, data, exports, out) {
             options::Answer::Next => Step { consumed, action: Action::Continue },
             options::Answer::Close => self.close(consumed),
+            // A client waits for the answer; what came before it could be anybody's.
+            options::Answer::StartTls if input.len() > consumed => self.close(consumed),
+            options::Answer::StartTls => Step { consumed, action: Action::StartTls },
             options::Answer::Attach(export) => {
                 let (size, read_only) = (export.size, export.read_only);
                 let block_status = self.handshake.allocation_of.as_ref() == Some(&export.name);

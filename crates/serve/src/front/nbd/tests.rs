@@ -1,7 +1,9 @@
 //! The protocol, message by message and byte by byte. What whole clients make of it is in
 //! `tests/clients.rs`.
 
-use super::session::{Action, Ask, Command, Export, INPUT_MAX, Session};
+use iofair_config::contracts::Entry;
+
+use super::session::{Action, Ask, Command, Export, INPUT_MAX, Session, Tls, Way};
 use super::wire::{self, command, errno, flag, option, reply, transmission};
 
 fn exports() -> Vec<Export> {
@@ -11,6 +13,8 @@ fn exports() -> Vec<Export> {
         size,
         read_only,
         rotational: false,
+        entry: Entry::default(),
+        connections: 0,
     };
     vec![export(3, "disk", 1 << 30, false), export(7, "frozen", 4096, true)]
 }
@@ -60,7 +64,7 @@ struct Talk {
 impl Talk {
     fn new() -> Self {
         let mut out = Vec::new();
-        let session = Session::new(&mut out);
+        let session = Session::new(Way::Tcp, Tls::Absent, &mut out);
         assert_eq!(out.len(), 18, "the greeting");
         out.clear();
         Self { session, out, actions: Vec::new(), left: Vec::new(), owed: 0 }

@@ -66,8 +66,12 @@ pub mod reply {
     pub const META_CONTEXT: u32 = 4;
     /// Not known here.
     pub const ERR_UNSUP: u32 = 0x8000_0001;
+    /// Not allowed here.
+    pub const ERR_POLICY: u32 = 0x8000_0002;
     /// Malformed or out of order.
     pub const ERR_INVALID: u32 = 0x8000_0003;
+    /// Not without TLS.
+    pub const ERR_TLS_REQD: u32 = 0x8000_0005;
     /// No such export.
     pub const ERR_UNKNOWN: u32 = 0x8000_0006;
     /// Longer than this server reads.

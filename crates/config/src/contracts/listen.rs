@@ -1,0 +1,421 @@
+//! Where clients connect, and who may open what.
+//!
+//! ```toml
+//! [listen]
+//! unix = "/run/iofair/pool.sock"
+//! mode = "0660"                       # of the Unix socket; 0600 unless written
+//! tcp = "0.0.0.0:10809"
+//! connections = 1024                  # at once, over all volumes
+//! in_flight = 256                     # requests of one connection inside at once
+//! handshake = "10s"                   # a client that has chosen no volume by then is cut off
+//!
+//! [listen.tls]
+//! certificate = "server.pem"          # with the chain, if there is one
+//! key = "server-key.pem"
+//! clients = "ca.pem"                  # clients need a certificate that this CA signed
+//! required = true                     # or "tcp": only there; or false: whoever wants to
+//!
+//! [[group]]
+//! name = "tenants/alice"
+//! clients = ["alice", "uid:1000"]     # names of certificates, user ids over the Unix socket, or "*"
+//!
+//! [[volume]]
+//! name = "alice-root"
+//! listen = "unix"                     # or "tcp", "none"; both unless written
+//! connections = 16                    # at once to this volume
+//! ```
+//!
+//! As long as no group has `clients`, whoever may connect opens every volume. As soon as one has, a volume
+//! is open only to those whom its group names, or a group above it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use iofair_core::time::Nanos;
+use serde::Deserialize;
+
+use super::{Contracts, raw};
+use crate::units::Time;
+use crate::{ConfigError, Source, Spanned};
+
+/// Connections at once, and the most that may be written.
+const CONNECTIONS: u32 = 1024;
+const CONNECTIONS_MAX: u32 = 65_536;
+/// Requests of one connection at once, and the most that may be written.
+const IN_FLIGHT: u32 = 256;
+const IN_FLIGHT_MAX: u32 = 4096;
+/// A handshake over the slowest network is over in seconds.
+const HANDSHAKE: Nanos = Nanos::from_secs(10);
+/// Everybody who may connect.
+const EVERYBODY: &str = "*";
+/// What stands before a user id.
+const USER: &str = "uid:";
+
+/// Where clients connect.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Listen {
+    /// Path of a Unix socket.
+    pub unix: Option<PathBuf>,
+    /// Who may use the Unix socket, as a file's mode.
+    pub mode: u32,
+    /// Address and port.
+    pub tcp: Option<SocketAddr>,
+    /// Encryption, if offered.
+    pub tls: Option<Tls>,
+    /// What clients may take up.
+    pub limits: Limits,
+}
+
+impl Default for Listen {
+    fn default() -> Self {
+        let limits = Limits::default();
+        Self { unix: None, mode: 0o600, tcp: None, tls: None, limits }
+    }
+}
+
+/// What clients may take up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Connections at once.
+    pub connections: u32,
+    /// Requests of one connection inside at once.
+    pub in_flight: u32,
+    /// Time until a client must have chosen a volume.
+    pub handshake: Nanos,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { connections: CONNECTIONS, in_flight: IN_FLIGHT, handshake: HANDSHAKE }
+    }
+}
+
+/// Encryption: files in PEM.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Tls {
+    /// The server's certificate and what leads from it to its CA.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// The CA that signs clients; without it clients show no certificate.
+    pub clients: Option<PathBuf>,
+    /// Who must encrypt.
+    pub required: Required,
+}
+
+/// Who must encrypt.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Required {
+    /// Nobody.
+    Never,
+    /// Who comes over TCP.
+    Tcp,
+    /// Everybody.
+    Always,
+}
+
+/// Who may open a volume, and how.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// Names that open it; `None`: everybody who may connect.
+    pub names: Option<Vec<String>>,
+    /// Over the Unix socket?
+    pub unix: bool,
+    /// Over TCP?
+    pub tcp: bool,
+    /// Connections at once.
+    pub connections: u32,
+}
+
+impl Default for Entry {
+    fn default() -> Self {
+        Self { names: None, unix: true, tcp: true, connections: CONNECTIONS_MAX }
+    }
+}
+
+/// The name of a user over the Unix socket, as [`Entry::names`] has it.
+pub fn user(id: u32) -> String {
+    format!("{USER}{id}")
+}
+
+/// Could this name of a certificate be taken for something else than a certificate's name?
+pub fn is_reserved(name: &str) -> bool {
+    name == EVERYBODY || name.starts_with(USER)
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Written {
+    unix: Option<Spanned<String>>,
+    mode: Option<Spanned<String>>,
+    tcp: Option<Spanned<String>>,
+    tls: Option<WrittenTls>,
+    connections: Option<Spanned<i64>>,
+    in_flight: Option<Spanned<i64>>,
+    handshake: Option<Spanned<Time>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenTls {
+    certificate: Spanned<String>,
+    key: Spanned<String>,
+    clients: Option<Spanned<String>>,
+    required: Option<Spanned<WrittenRequired>>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum WrittenRequired {
+    Everybody(bool),
+    Way(String),
+}
+
+/// Which way a volume is open.
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Way {
+    Unix,
+    Tcp,
+    None,
+}
+
+pub(super) fn check(source: &Source, written: &Written) -> Result<Listen, ConfigError> {
+    let (unix, tcp) =
+        (socket(source, written.unix.as_ref())?, address(source, written.tcp.as_ref())?);
+    let mut listen = Listen { unix, tcp, ..Listen::default() };
+    if let Some(mode) = &written.mode {
+        let read = u32::from_str_radix(mode.get_ref(), 8).ok();
+        listen.mode = read.filter(|mode| mode & !0o666 == 0).ok_or_else(|| {
+            let message = format!("\"{}\" is no mode of a socket", mode.get_ref());
+            source.error(mode.span(), message).allowed("\"0600\" (its owner), \"0660\", \"0666\"")
+        })?;
+    }
+    listen.tls = written.tls.as_ref().map(|written| tls(source, written)).transpose()?;
+    let limits = &mut listen.limits;
+    limits.connections = count(source, written.connections.as_ref(), CONNECTIONS, CONNECTIONS_MAX)?;
+    limits.in_flight = count(source, written.in_flight.as_ref(), IN_FLIGHT, IN_FLIGHT_MAX)?;
+    if let Some(handshake) = &written.handshake {
+        limits.handshake = handshake.get_ref().nanos();
+        if limits.handshake == Nanos::ZERO {
+            let error = source.error(handshake.span(), "nobody shakes hands in no time");
+            return Err(error.allowed("more than 0s"));
+        }
+    }
+    Ok(listen)
+}
+
+/// Path of a socket.
+pub(super) fn socket(
+    source: &Source,
+    written: Option<&Spanned<String>>,
+) -> Result<Option<PathBuf>, ConfigError> {
+    written.map(|unix| path(source, unix, "a path for a socket")).transpose()
+}
+
+/// Address of a socket.
+pub(super) fn address(
+    source: &Source,
+    written: Option<&Spanned<String>>,
+) -> Result<Option<SocketAddr>, ConfigError> {
+    let Some(tcp) = written else { return Ok(None) };
+    let address = tcp.get_ref().parse::<SocketAddr>().map_err(|_| {
+        let message = format!("\"{}\" is no address", tcp.get_ref());
+        source.error(tcp.span(), message).allowed("IP:PORT, as in \"127.0.0.1:10809\"")
+    })?;
+    Ok(Some(address))
+}
+
+fn path(source: &Source, path: &Spanned<String>, what: &str) -> Result<PathBuf, ConfigError> {
+    if path.get_ref().is_empty() {
+        return Err(source.error(path.span(), "an empty path").allowed(what));
+    }
+    Ok(PathBuf::from(path.get_ref()))
+}
+
+fn count(
+    source: &Source,
+    written: Option<&Spanned<i64>>,
+    default: u32,
+    most: u32,
+) -> Result<u32, ConfigError> {
+    let Some(written) = written else { return Ok(default) };
+    let count = u32::try_from(*written.get_ref()).ok();
+    count.filter(|count| (1..=most).contains(count)).ok_or_else(|| {
+        let message = format!("{} is out of range", written.get_ref());
+        source.error(written.span(), message).allowed(format!("1 to {most}"))
+    })
+}
+
+fn tls(source: &Source, written: &WrittenTls) -> Result<Tls, ConfigError> {
+    const PEM: &str = "the path of a file in PEM";
+    let required = match &written.required {
+        None => Required::Always,
+        Some(required) => match required.get_ref() {
+            WrittenRequired::Everybody(true) => Required::Always,
+            WrittenRequired::Everybody(false) => Required::Never,
+            WrittenRequired::Way(way) if way == "tcp" => Required::Tcp,
+            WrittenRequired::Way(way) => {
+                let message = format!("`{way}` is none of the allowed words");
+                return Err(source.error(required.span(), message).allowed("true, \"tcp\", false"));
+            }
+        },
+    };
+    let clients = written.clients.as_ref().map(|clients| path(source, clients, PEM));
+    Ok(Tls {
+        certificate: path(source, &written.certificate, PEM)?,
+        key: path(source, &written.key, PEM)?,
+        clients: clients.transpose()?,
+        required,
+    })
+}
+
+/// The names that a group lets in.
+pub(super) fn clients(
+    source: &Source,
+    written: &[Spanned<String>],
+    listen: &Listen,
+) -> Result<Vec<String>, ConfigError> {
+    for client in written {
+        let name = client.get_ref();
+        let refuse = |message: String, allowed: &str| {
+            Err(source.error(client.span(), message).allowed(allowed))
+        };
+        if let Some(id) = name.strip_prefix(USER) {
+            // Exactly as `user` prints it, since names are compared as text.
+            if id.parse::<u32>().map(user).as_ref() != Ok(name) {
+                return refuse(format!("\"{id}\" is no user id"), "a number, as in \"uid:1000\"");
+            }
+        } else if name.is_empty() {
+            return refuse("an empty name".into(), "a name of a certificate, \"uid:N\", \"*\"");
+        } else if name != EVERYBODY && listen.tls.as_ref().is_none_or(|tls| tls.clients.is_none()) {
+            let message = format!("no client can show a certificate of \"{name}\"");
+            return refuse(message, "\"uid:N\", \"*\", or `clients` in [listen.tls]");
+        }
+    }
+    Ok(written.iter().map(|client| client.get_ref().clone()).collect())
+}
+
+/// What a volume says of its own; `names` come with the groups.
+pub(super) fn entry(source: &Source, written: &raw::Volume) -> Result<Entry, ConfigError> {
+    let connections = written.connections.as_ref();
+    Ok(Entry {
+        names: None,
+        unix: written.listen.is_none_or(|way| way == Way::Unix),
+        tcp: written.listen.is_none_or(|way| way == Way::Tcp),
+        connections: count(source, connections, CONNECTIONS_MAX, CONNECTIONS_MAX)?,
+    })
+}
+
+/// Gives every volume the names that open it.
+pub(super) fn name(contracts: &mut Contracts) {
+    let Contracts { groups, volumes, .. } = contracts;
+    if groups.iter().all(|group| group.clients.is_empty()) {
+        return;
+    }
+    for volume in volumes {
+        let above = |name: &str| {
+            let rest = volume.group.strip_prefix(name);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let named = groups.iter().filter(|group| above(&group.name));
+        let mut names: Vec<String> = named.flat_map(|group| group.clients.clone()).collect();
+        names.sort_unstable();
+        names.dedup();
+        let everybody = names.iter().any(|name| name == EVERYBODY);
+        volume.entry.names = (!everybody).then_some(names);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "[drive]\nback = 'memory:1GiB'\nstack = 'none-none'\n";
+    const TLS: &str = "[listen.tls]\ncertificate = 'c'\nkey = 'k'\nclients = 'ca'\n";
+
+    fn parse(text: &str) -> Result<Contracts, ConfigError> {
+        Contracts::parse("listen.toml", &format!("{HEAD}{text}"))
+    }
+
+    /// Goal: every key means what it says, and what is not written is tight. Method: a file with all of
+    /// them, one with none.
+    #[test]
+    fn keys_are_read() {
+        let keys = "[listen]\nunix = 's'\nmode = '0660'\ntcp = '127.0.0.1:1'\nconnections = 9\n\
+                    in_flight = 8\nhandshake = '7s'\n";
+        let listen = parse(&format!("{keys}{TLS}required = 'tcp'\n")).expect("good").listen;
+        let limits = Limits { connections: 9, in_flight: 8, handshake: Nanos::from_secs(7) };
+        assert_eq!((listen.mode, listen.limits), (0o660, limits));
+        let tls = listen.tls.expect("written");
+        assert_eq!((tls.required, tls.clients), (Required::Tcp, Some("ca".into())));
+        let listen = parse(TLS).expect("good").listen;
+        assert_eq!((listen.mode, listen.limits), (0o600, Limits::default()));
+        assert_eq!(listen.tls.expect("written").required, Required::Always);
+        let listen = parse(&format!("{TLS}required = false")).expect("good").listen;
+        assert_eq!(listen.tls.expect("written").required, Required::Never);
+    }
+
+    /// Goal: names of a group open what is below it, as soon as there are names nothing else does.
+    /// Method: a tree with names at two levels, one without any, and one for everybody.
+    #[test]
+    fn names_reach_down() {
+        let group = |name: &str, keys: &str| format!("[[group]]\nname = '{name}'\n{keys}\n");
+        let volume = |group: &str, keys: &str| {
+            let name = group.replace('/', "-");
+            format!("[[volume]]\nname = '{name}'\ngroup = '{group}'\nsize = '1MiB'\n{keys}\n")
+        };
+        let volumes = volume("a", "listen = 'unix'")
+            + &volume("a/b", "listen = 'tcp'\nconnections = 3")
+            + &volume("ab", "listen = 'none'")
+            + &volume("open", "");
+        let groups = |with: &str| {
+            let [one, two, all] = [("a", "'one'"), ("a/b", "'uid:0', 'two'"), ("open", "'*'")]
+                .map(|(name, names)| group(name, &with.replace("NAMES", names)));
+            one + &two + &all + &group("ab", "")
+        };
+        let entries = |text: &str| -> Vec<Entry> {
+            let contracts = parse(text).unwrap_or_else(|error| panic!("{error}"));
+            contracts.volumes.into_iter().map(|volume| volume.entry).collect()
+        };
+        let found = entries(&format!("{TLS}{}{volumes}", groups("clients = [NAMES]")));
+        let names = |index: usize| found[index].names.as_deref();
+        assert_eq!(names(0), Some(&["one".to_string()][..]));
+        assert_eq!(names(1), Some(&["one", "two", "uid:0"].map(String::from)[..]));
+        assert_eq!(names(2), Some(&[][..]), "not named: nobody");
+        assert_eq!(names(3), None, "everybody");
+        let ways: Vec<_> = found.iter().map(|entry| (entry.unix, entry.tcp)).collect();
+        assert_eq!(ways, [(true, false), (false, true), (false, false), (true, true)]);
+        assert_eq!([found[0].connections, found[1].connections], [CONNECTIONS_MAX, 3]);
+        let found = entries(&format!("{}{volumes}", groups("")));
+        assert!(found.iter().all(|entry| entry.names.is_none()), "no names: everybody");
+    }
+
+    /// Goal: bad values are refused in their line with what is allowed. Method: one a rule.
+    #[test]
+    fn bad_values_are_refused() {
+        let group = |client: &str| format!("[[group]]\nname = 'g'\nclients = ['{client}']\n");
+        let volume = "[[group]]\nname = 'g'\n[[volume]]\nname = 'v'\ngroup = 'g'\nsize = '1MiB'\n";
+        for (text, line, allowed) in [
+            ("[listen]\nmode = '0777'".to_string(), 5, "0660"),
+            ("[listen]\nmode = 'rw'".to_string(), 5, "0660"),
+            ("[listen]\nconnections = 0".to_string(), 5, "1 to 65536"),
+            ("[listen]\nin_flight = 5000".to_string(), 5, "1 to 4096"),
+            ("[listen]\nhandshake = '0s'".to_string(), 5, "more than 0s"),
+            ("[listen.tls]\nkey = 'k'".to_string(), 4, ""),
+            ("[listen.tls]\ncertificate = ''\nkey = 'k'".to_string(), 5, "PEM"),
+            (format!("{TLS}required = 'unix'"), 8, "\"tcp\""),
+            (group("alice"), 6, "[listen.tls]"),
+            (group("uid:x"), 6, "uid:1000"),
+            (group("uid:01"), 6, "uid:1000"),
+            (group(""), 6, "uid:N"),
+            (format!("{volume}listen = 'udp'"), 10, "unix, tcp, none"),
+            (format!("{volume}connections = -1"), 10, "1 to 65536"),
+        ] {
+            let error = parse(&text).expect_err(&text);
+            assert_eq!(error.line(), line, "{text}\n{error}");
+            let told = error.allowed.as_deref().unwrap_or_default().replace('`', "");
+            assert!(told.contains(allowed), "{text}\n{error}");
+        }
+    }
+}

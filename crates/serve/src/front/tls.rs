@@ -1,0 +1,256 @@
+//! TLS around any protocol: ciphertext in, plaintext out, and the other way, on no socket.
+//!
+//! The owner puts what its socket received into [`Channel::room`], calls [`Channel::open`] for the
+//! plaintext in it, and [`Channel::seal`] for what it wants to say. Both write what has to be sent at
+//! the end of a buffer of the owner's; handshake and alerts come out of `open` by themselves.
+//!
+//! Bounded: a channel keeps at most [`CIPHER_MAX`] bytes that came, and gives them out as plaintext at
+//! once; what it has to say by itself goes to the owner's buffer at once.
+
+use std::sync::Arc;
+
+use rustls::pki_types::CertificateDer;
+use rustls::server::{ServerConfig, ServerConnectionData, UnbufferedServerConnection};
+use rustls::unbuffered::{
+    ConnectionState, EncodeError, EncodeTlsData, EncryptError, UnbufferedStatus, WriteTraffic,
+};
+use webpki::EndEntityCert;
+
+use iofair_config::contracts::is_reserved;
+
+/// Ciphertext that is kept: some records, or one message of the handshake, which has up to 64 KiB.
+pub const CIPHER_MAX: usize = 128 << 10;
+/// Room for most handshakes; it doubles when a receive fills it.
+const CIPHER_MIN: usize = 4 << 10;
+/// Plaintext of one record.
+pub const RECORD_MAX: usize = 16 << 10;
+/// More than a record adds to its plaintext, with a change of keys before it.
+const RECORD_OVERHEAD: usize = 512;
+/// A certificate's names that are looked at.
+const NAMES_MAX: usize = 64;
+
+/// One connection's TLS.
+pub struct Channel {
+    connection: UnbufferedServerConnection,
+    cipher: Vec<u8>,
+    /// Bytes of `cipher` that came and are not used up.
+    filled: usize,
+    /// The last receive left no room.
+    full: bool,
+    established: bool,
+    failed: Option<rustls::Error>,
+}
+
+/// How a channel stands after it was looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stage {
+    /// The handshake goes on.
+    Handshake,
+    /// Both sides may talk.
+    Open,
+    /// The client says no more.
+    Closed,
+}
+
+impl Channel {
+    /// A channel whose client speaks next.
+    pub fn new(config: Arc<ServerConfig>) -> Result<Self, rustls::Error> {
+        let connection = UnbufferedServerConnection::new(config)?;
+        Ok(Self {
+            connection,
+            cipher: Vec::new(),
+            filled: 0,
+            full: false,
+            established: false,
+            failed: None,
+        })
+    }
+    /// Where the next bytes of the socket go; empty only when the client sends what is not TLS.
+    pub fn room(&mut self) -> &mut [u8] {
+        if self.full || self.filled == self.cipher.len() {
+            self.full = false;
+            let size = (2 * self.cipher.len()).clamp(CIPHER_MIN, CIPHER_MAX);
+            self.cipher.resize(size, 0);
+        }
+        &mut self.cipher[self.filled..]
+    }
+    /// So many bytes came.
+    pub fn received(&mut self, count: usize) {
+        assert!(count <= self.cipher.len() - self.filled, "more came than there was room for");
+        self.filled += count;
+        self.full = self.filled == self.cipher.len();
+    }
+    /// Decrypts all records that are complete and hands their plaintext to `plain`; what TLS itself has to
+    /// say goes to `out`, also when it fails.
+    pub fn open(
+        &mut self,
+        mut plain: impl FnMut(&[u8]),
+        out: &mut Vec<u8>,
+    ) -> Result<Stage, rustls::Error> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        loop {
+            let Self { connection, cipher, filled, .. } = self;
+            let UnbufferedStatus { mut discard, state } =
+                connection.process_tls_records(&mut cipher[..*filled]);
+            let mut stage = None;
+            match state {
+                Ok(ConnectionState::ReadTraffic(mut traffic)) => {
+                    while let Some(record) = traffic.next_record() {
+                        let record = record?;
+                        discard += record.discard;
+                        plain(record.payload);
+                    }
+                }
+                Ok(ConnectionState::EncodeTlsData(data)) => encode(data, out),
+                Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
+                Ok(ConnectionState::BlockedHandshake) => stage = Some(Stage::Handshake),
+                Ok(ConnectionState::WriteTraffic(_)) => stage = Some(Stage::Open),
+                // Early data is never offered.
+                Ok(_) => stage = Some(Stage::Closed),
+                Err(error) => {
+                    self.failed = Some(error.clone());
+                    self.tell(out);
+                    return Err(error);
+                }
+            }
+            cipher.copy_within(discard..*filled, 0);
+            *filled -= discard;
+            if let Some(stage) = stage {
+                self.established |= stage == Stage::Open;
+                return Ok(stage);
+            }
+        }
+    }
+    /// The alert with which it failed, if there is one.
+    fn tell(&mut self, out: &mut Vec<u8>) {
+        while self.connection.wants_write() {
+            // With something to say nothing is read, so what was wrong is not met again.
+            let status = self.connection.process_tls_records(&mut []);
+            let Ok(ConnectionState::EncodeTlsData(data)) = status.state else { return };
+            encode(data, out);
+        }
+    }
+    /// Encrypts at the end of `out`. Everything that came must have been opened before.
+    pub fn seal(&mut self, plain: &[u8], out: &mut Vec<u8>) -> Result<(), rustls::Error> {
+        self.speak(out, |traffic, room| traffic.encrypt(plain, room), plain.len())
+    }
+    /// Says that nothing more will be said.
+    pub fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), rustls::Error> {
+        self.speak(out, |traffic, room| traffic.queue_close_notify(room), 0)
+    }
+    fn speak(
+        &mut self,
+        out: &mut Vec<u8>,
+        mut say: impl FnMut(&mut Traffic<'_>, &mut [u8]) -> Result<usize, EncryptError>,
+        expected: usize,
+    ) -> Result<(), rustls::Error> {
+        // A change of keys must be told before what is encrypted with the new ones.
+        let stage = self.open(|_| unreachable!("opened before"), out)?;
+        let Self { connection, cipher, filled, .. } = self;
+        let status = connection.process_tls_records(&mut cipher[..*filled]);
+        let Ok(ConnectionState::WriteTraffic(mut traffic)) = status.state else {
+            return Err(rustls::Error::General(format!("nothing can be said now: {stage:?}")));
+        };
+        let records = expected.div_ceil(RECORD_MAX).max(1);
+        let expected = expected + records * RECORD_OVERHEAD;
+        let mut exhausted = false;
+        append(out, expected, |room| match say(&mut traffic, room) {
+            Err(EncryptError::InsufficientSize(size)) => Err(size.required_size),
+            result => {
+                exhausted = result.is_err();
+                Ok(result.unwrap_or(0))
+            }
+        });
+        if exhausted { Err(rustls::Error::EncryptError) } else { Ok(()) }
+    }
+    /// Is the handshake over?
+    pub fn is_established(&self) -> bool {
+        self.established
+    }
+    /// The names in the client's certificate, if it showed one.
+    pub fn names(&self) -> Vec<String> {
+        let certificates = self.connection.peer_certificates().unwrap_or_default();
+        certificates.first().map_or_else(Vec::new, names)
+    }
+}
+
+type Traffic<'a> = WriteTraffic<'a, ServerConnectionData>;
+
+fn encode(mut data: EncodeTlsData<'_, ServerConnectionData>, out: &mut Vec<u8>) {
+    append(out, 0, |room| match data.encode(room) {
+        Err(EncodeError::InsufficientSize(size)) => Err(size.required_size),
+        result => Ok(result.unwrap_or(0)),
+    });
+}
+
+/// Lets `write` write at the end of `out`, where it finds the room that is expected to do; it says how
+/// much it wrote or how much room it needs.
+fn append(
+    out: &mut Vec<u8>,
+    expected: usize,
+    mut write: impl FnMut(&mut [u8]) -> Result<usize, usize>,
+) {
+    let end = out.len();
+    out.resize(end + expected, 0);
+    let written = match write(&mut out[end..]) {
+        Ok(written) => written,
+        Err(needed) => {
+            out.resize(end + needed, 0);
+            write(&mut out[end..]).expect("it has the room that it asked for")
+        }
+    };
+    out.truncate(end + written);
+}
+
+/// The common names, DNS names and URIs of a certificate that was verified. A name that says it is
+/// something else (a user id) is left out.
+fn names(certificate: &CertificateDer<'_>) -> Vec<String> {
+    let Ok(certificate) = EndEntityCert::try_from(certificate) else { return Vec::new() };
+    let alternative = certificate.valid_dns_names().chain(certificate.valid_uri_names());
+    let mut names: Vec<String> = alternative.map(String::from).collect();
+    names.extend(common_names(certificate.subject()));
+    names.retain(|name| !is_reserved(name));
+    names.truncate(NAMES_MAX);
+    names
+}
+
+/// The common names of a subject: a list of sets of pairs (kind, text), in DER.
+fn common_names(mut subject: &[u8]) -> Vec<String> {
+    /// The object identifier 2.5.4.3.
+    const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
+    const IDENTIFIER: u8 = 0x06;
+    const SEQUENCE: u8 = 0x30;
+    const SET: u8 = 0x31;
+    /// UTF-8, printable, and the international alphabet: all of them are UTF-8 too.
+    const TEXTS: [u8; 3] = [0x0c, 0x13, 0x16];
+    let mut names = Vec::new();
+    while let Some((SET, mut set)) = element(&mut subject) {
+        while let Some((SEQUENCE, mut pair)) = element(&mut set) {
+            let (kind, value) = (element(&mut pair), element(&mut pair));
+            let (Some((IDENTIFIER, COMMON_NAME)), Some((tag, text))) = (kind, value) else {
+                continue;
+            };
+            let text = std::str::from_utf8(text).ok().filter(|_| TEXTS.contains(&tag));
+            names.extend(text.map(String::from));
+        }
+    }
+    names
+}
+
+/// Splits one element of DER off: its tag and its contents.
+fn element<'a>(data: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
+    let (&[tag, length], rest) = data.split_first_chunk()?;
+    let (length, rest) = match length {
+        0..=0x7f => (usize::from(length), rest),
+        0x81..=0x83 => {
+            let (bytes, rest) = rest.split_at_checked(usize::from(length & 0x7f))?;
+            (bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)), rest)
+        }
+        _ => return None,
+    };
+    let (contents, rest) = rest.split_at_checked(length)?;
+    *data = rest;
+    Some((tag, contents))
+}

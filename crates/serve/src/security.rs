@@ -1,0 +1,99 @@
+//! What TLS is made of: certificates and keys from files, read at the start and at every reload.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use iofair_config::contracts::{Required, Tls};
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{NoServerSessionStorage, ServerConfig, WebPkiClientVerifier};
+use rustls::{InconsistentKeys, RootCertStore};
+
+use crate::error::ServeError;
+use crate::front::nbd::session::{self, Way};
+
+/// Encryption as clients are offered it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Security {
+    offer: Option<(Arc<ServerConfig>, Required)>,
+}
+
+impl Security {
+    /// Reads the files.
+    pub(crate) fn load(tls: Option<&Tls>) -> Result<Self, ServeError> {
+        let offer = tls.map(|tls| Ok::<_, ServeError>((server_config(tls)?, tls.required)));
+        Ok(Self { offer: offer.transpose()? })
+    }
+    /// What a client that came this way is told.
+    pub(crate) fn offer(&self, way: Way) -> session::Tls {
+        match (&self.offer, way) {
+            (None, _) => session::Tls::Absent,
+            (Some((_, Required::Always)), _) | (Some((_, Required::Tcp)), Way::Tcp) => {
+                session::Tls::Required
+            }
+            _ => session::Tls::Offered,
+        }
+    }
+    /// Certificates, keys and rules for a new channel.
+    pub(crate) fn config(&self) -> Option<Arc<ServerConfig>> {
+        self.offer.as_ref().map(|(config, _)| config.clone())
+    }
+}
+
+fn server_config(tls: &Tls) -> Result<Arc<ServerConfig>, ServeError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let key = PrivateKeyDer::from_pem_file(&tls.key);
+    let key = key.map_err(|error| unread(&tls.key, "private key", &error))?;
+    let chain = certificates(&tls.certificate)?;
+    let builder = ServerConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .expect("the provider has the suites of its own versions");
+    let builder = match &tls.clients {
+        None => builder.with_no_client_auth(),
+        Some(path) => {
+            let mut roots = RootCertStore::empty();
+            for certificate in certificates(path)? {
+                roots.add(certificate).map_err(|error| refused(path, error.to_string()))?;
+            }
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            let verifier = verifier.build().map_err(|error| refused(path, error.to_string()))?;
+            builder.with_client_cert_verifier(verifier)
+        }
+    };
+    let mut config = builder.with_single_cert(chain, key).map_err(|error| match error {
+        rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
+            let certificate = tls.certificate.display();
+            refused(&tls.key, format!("not the key of the certificate in {certificate}"))
+        }
+        rustls::Error::InvalidCertificate(_) => refused(&tls.certificate, error.to_string()),
+        error => refused(&tls.key, error.to_string()),
+    })?;
+    // Every connection shows its certificate anew: a reload must not be outlived by old sessions.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(Arc::new(config))
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ServeError> {
+    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
+    let read: Vec<_> = read.map_err(|error| unread(path, "certificate", &error))?;
+    if read.is_empty() {
+        return Err(refused(path, "no certificate in it".into()));
+    }
+    Ok(read)
+}
+
+fn unread(path: &Path, what: &str, error: &pem::Error) -> ServeError {
+    refused(
+        path,
+        match error {
+            pem::Error::NoItemsFound => format!("no {what} in it"),
+            pem::Error::Io(error) => error.to_string(),
+            error => format!("not PEM: {error}"),
+        },
+    )
+}
+
+fn refused(path: &Path, message: String) -> ServeError {
+    ServeError::Tls { path: path.to_path_buf(), message }
+}
