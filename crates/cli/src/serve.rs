@@ -1,4 +1,4 @@
-//! `iofair serve`: volumes under contracts, over NBD, until a signal ends it.
+//! `iofair serve`: volumes under contracts, over NBD and vhost-user, until a signal ends it.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -39,12 +39,16 @@ struct Ready {
     control_unix: Option<PathBuf>,
     control_tcp: Option<String>,
     volumes: Vec<String>,
+    /// Volumes that are disks of virtual machines, and their sockets.
+    vhost: Vec<(String, PathBuf)>,
 }
 
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     let contracts = Contracts::open(&args.contracts)?;
-    if contracts.listen.unix.is_none() && contracts.listen.tcp.is_none() {
-        let message = "nobody could connect: add a [listen] table with `unix` or `tcp`";
+    let disks = contracts.volumes.iter().any(|volume| volume.vhost.is_some());
+    if contracts.listen.unix.is_none() && contracts.listen.tcp.is_none() && !disks {
+        let message = "nobody could connect: add a [listen] table with `unix` or `tcp`, or `vhost` to \
+                       a volume";
         return Err(Usage(format!("{}: {message}", args.contracts.display())).into());
     }
     if args.check {
@@ -95,6 +99,11 @@ fn ready(server: &Server, control: &Control) -> Ready {
         control_unix: contracts.control.unix.clone(),
         control_tcp: control.tcp().map(|address| address.to_string()),
         volumes: contracts.volumes.iter().map(|volume| volume.name.clone()).collect(),
+        vhost: contracts
+            .volumes
+            .iter()
+            .filter_map(|volume| Some((volume.name.clone(), volume.vhost.clone()?)))
+            .collect(),
     }
 }
 
@@ -117,6 +126,9 @@ fn in_words(ready: &Ready, worst_case: Option<u64>) -> String {
     }
     if let Some(tcp) = &ready.control_tcp {
         text += &format!("  http://{tcp}/metrics\n");
+    }
+    for (volume, path) in &ready.vhost {
+        text += &format!("  vhost-user-blk {} ({volume})\n", path.display());
     }
     text
 }

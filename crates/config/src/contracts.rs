@@ -34,6 +34,7 @@
 //! size = "10GiB"
 //! read_only = false
 //! path = "/dev/sdb1"                  # only with a directory: a file or device of its own
+//! vhost = "/run/iofair/alice.sock"    # optional: a vhost-user-blk socket, a disk for a virtual machine
 //! ```
 //!
 //! `raw` is the file as serde sees it, `check` turns it into what is below, `listen` says who may open
@@ -148,6 +149,8 @@ pub struct Volume {
     pub path: Option<PathBuf>,
     /// Who may open it.
     pub entry: Entry,
+    /// Path of its vhost-user-blk socket.
+    pub vhost: Option<PathBuf>,
     span: Range<usize>,
 }
 

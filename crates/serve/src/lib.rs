@@ -11,6 +11,7 @@ pub mod buffer;
 pub mod client;
 mod clock;
 pub mod control;
+mod disks;
 pub mod engine;
 mod error;
 pub mod front;

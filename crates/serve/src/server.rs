@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
@@ -19,6 +19,7 @@ use crate::back::memory::Memory;
 use crate::back::uring::Uring;
 use crate::back::{Back, store::Store};
 use crate::clock::Clock;
+use crate::disks::{Disks, Fresh};
 use crate::engine::stats::Snapshot;
 use crate::engine::{Engine, Patience, Plan};
 use crate::error::ServeError;
@@ -35,6 +36,9 @@ const DRIVE_SEED: u64 = 1;
 /// How long a server that lives may take to greet.
 const GREETING_MAX: Duration = Duration::from_secs(2);
 
+/// Who may connect to a virtual machine's disk: the owner of its socket.
+const DISK_MODE: u32 = 0o600;
+
 /// A running server. Dropping it stops it.
 #[derive(Debug)]
 pub struct Server {
@@ -47,6 +51,7 @@ pub struct Server {
     tcp: Option<SocketAddr>,
     line: Line,
     reactor: Option<JoinHandle<io::Result<()>>>,
+    disks: Disks,
 }
 
 impl Server {
@@ -71,6 +76,7 @@ impl Server {
         let mut engine = Engine::new(back, plan.stack.clone());
         engine.apply(clock.now(), &plan);
         let (listeners, tcp) = listen(&contracts.listen)?;
+        let sockets = Disks::default().prepare(&contracts.volumes, bind_disk)?;
         let watched = wake::new().map_err(ServeError::system("an eventfd"))?;
         let (messages, inbox) = mpsc::channel();
         let line = Line::new(messages, &watched).map_err(ServeError::system("an eventfd"))?;
@@ -79,7 +85,26 @@ impl Server {
         let parts = Parts { engine, clock, listeners, messages: inbox, wake, drain, security };
         let reactor = Some(spawn(parts)?);
         made.keep();
-        Ok(Self { contracts, places, worst_case, capacity, description, tcp, line, reactor })
+        let mut this = Self {
+            contracts,
+            places,
+            worst_case,
+            capacity,
+            description,
+            tcp,
+            line,
+            reactor,
+            disks: Disks::default(),
+        };
+        this.serve_disks(sockets, &[])?;
+        Ok(this)
+    }
+    fn serve_disks(&mut self, sockets: Fresh, closed: &[String]) -> Result<(), ServeError> {
+        let mut disks = std::mem::take(&mut self.disks);
+        disks.leave(&self.contracts.volumes, closed);
+        let served = disks.serve(sockets, |message| self.line.send(message));
+        self.disks = disks;
+        served
     }
     /// The contracts in force.
     pub fn contracts(&self) -> &Contracts {
@@ -137,6 +162,7 @@ impl Server {
         let mut places = self.places.clone();
         places.place(&contracts.volumes)?;
         let mut plan = admit(&contracts, &places, known, self.capacity)?;
+        let sockets = self.disks.prepare(&contracts.volumes, bind_disk)?;
         let made = places.make(&contracts)?;
         plan.volumes = places.plan(&contracts.volumes);
         plan.closed = remove.to_vec();
@@ -146,6 +172,7 @@ impl Server {
         made.keep();
         (self.places, self.worst_case) = (places, known);
         let old = std::mem::replace(&mut self.contracts, contracts);
+        self.serve_disks(sockets, remove)?;
         self.places.finish(&old.volumes, &self.contracts.volumes, remove)
     }
     /// What passed since the start, or since the last call that asked for a reset.
@@ -172,6 +199,7 @@ impl Server {
         // If the reactor ended by itself, joining it says why.
         let _ = self.line.send(Message::Stop);
         let ended = reactor.join();
+        self.disks = Disks::default();
         ended.expect("a reactor that panics is a bug").map_err(ServeError::system("the reactor"))
     }
 }
@@ -296,12 +324,7 @@ fn open_emulated(contracts: &Contracts, written: &str) -> Result<Box<dyn Back>, 
 fn listen(listen: &Listen) -> Result<(Vec<OwnedFd>, Option<SocketAddr>), ServeError> {
     let (mut sockets, mut address) = (Vec::new(), None);
     if let Some(path) = &listen.unix {
-        let what = || ServeError::system(path.display().to_string());
-        let is_socket = fs::metadata(path).is_ok_and(|file| file.file_type().is_socket());
-        if is_socket && is_dead(UnixStream::connect(path), UnixStream::set_read_timeout) {
-            fs::remove_file(path).map_err(what())?;
-        }
-        sockets.push(socket::listen_unix(path, listen.mode).map_err(what())?);
+        sockets.push(bind_unix(path, listen.mode)?);
     }
     if let Some(tcp) = listen.tcp {
         let bound = TcpListener::bind(tcp).or_else(|error| {
@@ -316,6 +339,21 @@ fn listen(listen: &Listen) -> Result<(Vec<OwnedFd>, Option<SocketAddr>), ServeEr
         sockets.push(listener.into());
     }
     Ok((sockets, address))
+}
+
+/// A Unix socket; one that a dead server left there is replaced.
+fn bind_unix(path: &Path, mode: u32) -> Result<OwnedFd, ServeError> {
+    let what = || ServeError::system(path.display().to_string());
+    let is_socket = fs::metadata(path).is_ok_and(|file| file.file_type().is_socket());
+    if is_socket && is_dead(UnixStream::connect(path), UnixStream::set_read_timeout) {
+        fs::remove_file(path).map_err(what())?;
+    }
+    socket::listen_unix(path, mode).map_err(what())
+}
+
+/// A vhost-user socket, for its owner only.
+fn bind_disk(path: &Path) -> Result<UnixListener, ServeError> {
+    bind_unix(path, DISK_MODE).map(UnixListener::from)
 }
 
 /// Was an address left by a server that was killed? Then it refuses, or the kernel, which may still be

@@ -29,6 +29,7 @@ pub(super) fn contracts(source: Source) -> Result<Contracts, ConfigError> {
     let volumes = volumes(&source, &file.volume, &groups)?;
     paths(&source, &file.volume, &drive.back)?;
     drive.faults = faults::faults(&source, file.drive.faults.as_ref(), drive.faulty, &volumes)?;
+    listen::sockets_differ(&source, &file)?;
     let mut contracts = Contracts { drive, listen, control, groups, volumes, source };
     listen::name(&mut contracts);
     if let Back::Memory(bytes) = contracts.drive.back {
@@ -313,6 +314,7 @@ fn volumes(
             read_only: volume.read_only,
             path: volume.path.as_ref().map(|path| PathBuf::from(path.get_ref())),
             entry: listen::entry(source, volume)?,
+            vhost: listen::socket(source, volume.vhost.as_ref())?,
             span: volume.name.span(),
         });
     }

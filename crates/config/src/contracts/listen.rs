@@ -213,6 +213,21 @@ pub(super) fn socket(
     written.map(|unix| path(source, unix, "a path for a socket")).transpose()
 }
 
+/// No two sockets may have the same path.
+pub(super) fn sockets_differ(source: &Source, file: &raw::File) -> Result<(), ConfigError> {
+    let vhost = file.volume.iter().filter_map(|volume| volume.vhost.as_ref());
+    let mut seen: Vec<&Spanned<String>> = Vec::new();
+    for path in file.listen.unix.iter().chain(&file.control.unix).chain(vhost) {
+        if let Some(first) = seen.iter().find(|first| first.get_ref() == path.get_ref()) {
+            let line = source.error(first.span(), "").line();
+            let message = format!("the socket \"{}\" is in line {line} too", path.get_ref());
+            return Err(source.error(path.span(), message).allowed("one path a socket"));
+        }
+        seen.push(path);
+    }
+    Ok(())
+}
+
 /// Address of a socket.
 pub(super) fn address(
     source: &Source,

@@ -83,6 +83,7 @@ pub(super) struct Volume {
     pub(super) path: Option<Spanned<String>>,
     pub(super) listen: Option<listen::Way>,
     pub(super) connections: Option<Spanned<i64>>,
+    pub(super) vhost: Option<Spanned<String>>,
 }
 
 /// A scheduling class by its name.

@@ -37,6 +37,7 @@ name = "scratch"
 group = "batch"
 size = "512MiB"
 read_only = true
+vhost = "scratch.sock"
 "#;
 
 /// Goal: a good file means what it says. Method: every key once.
@@ -55,6 +56,8 @@ fn a_good_file_is_read() {
     assert_eq!(contracts.groups[1].contract.max.bytes_per_s, [Some(15_000_000); 2]);
     assert!(contracts.volumes[1].read_only && !contracts.volumes[0].read_only);
     assert_eq!(contracts.volumes[0].size_bytes, 512 << 20);
+    let vhost = contracts.volumes.iter().map(|volume| volume.vhost.clone()).collect::<Vec<_>>();
+    assert_eq!(vhost, [None, Some(PathBuf::from("scratch.sock"))]);
 }
 
 /// Every back end that may be written.
@@ -148,6 +151,8 @@ const BAD: &[Bad] = &[
     Bad("worst_case = \"160MB/s\"", "policy.none.x = 1", 0, "no parameter `x`", "none at all"),
     Bad("tcp = \"127.0.0.1:10809\"", "tcp = \"localhost\"", 0, "is no address", "IP:PORT"),
     Bad("unix = \"pool.sock\"", "unix = \"\"", 0, "empty path", "socket"),
+    Bad("vhost = \"scratch.sock\"", "vhost = \"\"", 0, "empty path", "socket"),
+    Bad("vhost = \"scratch.sock\"", "vhost = \"pool.sock\"", 0, "in line 8 too", "one path"),
 ];
 
 /// Goal: each rule blames the right line and says what is allowed. Method: one bad file a rule.

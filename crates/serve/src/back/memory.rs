@@ -29,19 +29,22 @@ impl Memory {
     }
 }
 
-/// Carries a command out on a store. Reads get a span of the store.
+/// Carries a command out on a store. Reads get a span of the store, unless they said where they want
+/// their bytes.
 pub(super) fn apply(store: &mut Store, job: &Job<'_>, ops: &mut Ops) {
     for part in job.parts {
         let op = &mut ops[part.tag as usize];
-        if op.operation == Operation::Read {
+        if op.operation == Operation::Read && !matches!(op.data, Data::Scattered(_)) {
             op.data = Data::Stored(store.span(op.offset, u64::from(op.length)));
             continue;
         }
         let piece = op.piece(part);
+        let mut at = piece.offset;
         match op.operation {
-            Operation::Write => store.write(piece.offset, op.payload(piece)),
-            Operation::Discard | Operation::WriteZeroes => store.zero(piece.offset, piece.length),
-            Operation::Read | Operation::Flush => {}
+            Operation::Read => op.places(piece).for_each(|place| at = store.read(at, place)),
+            Operation::Write => op.places(piece).for_each(|place| at = store.write(at, place)),
+            Operation::Discard | Operation::WriteZeroes => store.zero(at, piece.length),
+            Operation::Flush => {}
         }
     }
 }

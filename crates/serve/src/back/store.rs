@@ -74,8 +74,16 @@ impl Store {
         self.check(offset, length);
         Span::raw(self.at(offset), length as usize)
     }
-    /// Writes bytes.
-    pub fn write(&mut self, offset: u64, from: Span) {
+    /// Reads bytes into a place that may be written; returns where they end.
+    pub fn read(&self, offset: u64, into: Span) -> u64 {
+        let from = self.span(offset, into.len() as u64);
+        // SAFETY: the source lies inside the mapping (just checked), the target may be written and is
+        // valid by the contract of Span, and `copy` allows them to overlap.
+        unsafe { ptr::copy(from.pointer(), into.pointer().cast_mut(), into.len()) };
+        offset + into.len() as u64
+    }
+    /// Writes bytes; returns where they end.
+    pub fn write(&mut self, offset: u64, from: Span) -> u64 {
         let length = from.len() as u64;
         self.check(offset, length);
         // SAFETY: the target lies inside the mapping (just checked), the source is valid by the
@@ -84,6 +92,7 @@ impl Store {
         for chunk in offset / CHUNK..(offset + length).div_ceil(CHUNK) {
             self.written[chunk as usize / 64] |= 1 << (chunk % 64);
         }
+        offset + length
     }
     /// Makes a range zero, giving its memory back where whole pages are covered.
     pub fn zero(&mut self, offset: u64, length: u64) {

@@ -10,7 +10,7 @@ use iofair_core::time::Instant;
 use iofair_core::unit::SECTOR_BYTES;
 use slab::Slab;
 
-use crate::buffer::{Data, Pool, Span};
+use crate::buffer::{Data, Places, Pool};
 
 /// All requests on their way, by the tag that the controller knows, and the buffers they use.
 #[derive(Debug, Default)]
@@ -46,8 +46,23 @@ impl Ops {
     }
     /// Gives the buffer behind a request's data back.
     pub fn release(&mut self, data: Data) {
-        if let Data::Owned(buffer) = data {
+        let buffer = match data {
+            Data::Owned(buffer) => Some(buffer),
+            Data::Scattered(scattered) => scattered.into_parts().1,
+            _ => None,
+        };
+        if let Some(buffer) = buffer {
             self.pool.give(buffer);
+        }
+    }
+    /// Scattered data of a request is read and written in one piece from now on.
+    pub(crate) fn bounce(&mut self, key: usize) {
+        let op = &mut self.live[key];
+        if let Data::Scattered(scattered) = &mut op.data
+            && !scattered.is_bounced()
+        {
+            let buffer = self.pool.take(op.length as usize);
+            scattered.bounce(buffer, op.operation == Operation::Write);
         }
     }
 }
@@ -148,16 +163,14 @@ impl Op {
         let end = end.max(start);
         Piece { offset: start, length: end - start, from: start - self.offset }
     }
-    /// The payload of a piece.
-    pub fn payload(&self, piece: Piece) -> Span {
+    /// Where the bytes of a piece are.
+    pub fn places(&self, piece: Piece) -> Places<'_> {
         let (from, length) = (piece.from as usize, piece.length as usize);
         match &self.data {
-            Data::Owned(buffer) => buffer.span(from, length),
-            Data::Lent(span) | Data::Stored(span) => {
-                assert!(from + length <= span.len(), "past the end of a payload");
-                Span::raw(span.pointer().wrapping_add(from), length)
-            }
-            Data::None => panic!("a write without payload"),
+            Data::Owned(buffer) => Places::one(buffer.span(0, buffer.capacity()), from, length),
+            Data::Lent(span) | Data::Stored(span) => Places::one(*span, from, length),
+            Data::Scattered(scattered) => scattered.places(from, length),
+            Data::None => panic!("a request without room for its data"),
         }
     }
     /// Does it begin and end on borders of `block` bytes?

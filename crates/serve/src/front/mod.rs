@@ -2,3 +2,4 @@
 
 pub mod nbd;
 pub mod tls;
+pub(crate) mod vhost;

@@ -33,6 +33,11 @@ impl Around<'_> {
     pub(super) fn push(&mut self, entry: squeue::Entry, slot: u8) -> io::Result<()> {
         self.ring.push(entry, Target::Door { key: self.key as u32, slot })
     }
+    /// Queues an entry that ends the one in `slot`; its own answer comes to the slot `answer`.
+    pub(super) fn cancel(&mut self, slot: u8, answer: u8) -> io::Result<()> {
+        let target = |slot| Target::Door { key: self.key as u32, slot };
+        self.ring.cancel(target(slot), target(answer))
+    }
 }
 
 /// How a door stands at the end of a turn.

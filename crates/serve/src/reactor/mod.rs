@@ -5,6 +5,7 @@
 //! wake-up, as the limit of the wait.
 
 mod connection;
+mod device;
 mod door;
 mod input;
 pub(crate) mod line;
@@ -24,9 +25,11 @@ use crate::engine::stats::Snapshot;
 use crate::engine::{Engine, Plan};
 use crate::error::ServeError;
 use crate::front::nbd::session::Export;
+use crate::front::vhost::command::Envelope;
 use crate::security::Security;
 use crate::socket;
 use connection::Connection;
+use device::Device;
 use door::{Around, Door, Life};
 use ring::{Event, Ring, Target, Wait};
 
@@ -48,6 +51,9 @@ pub(crate) enum Message {
     Pause(Sender<()>),
     /// Go on.
     Resume,
+    /// The volume of this name is a virtual machine's disk; commands for it come here, and the eventfd
+    /// is written after each.
+    Device { volume: String, commands: Receiver<Envelope>, wake: OwnedFd },
     /// Answer everything and end.
     Stop,
 }
@@ -272,6 +278,11 @@ impl Reactor {
                 self.pausing.push(answer);
             }
             Message::Resume => self.resume(),
+            Message::Device { volume, commands, wake } if self.draining.is_none() => {
+                let key = self.doors.insert(Box::new(Device::new(volume, commands, wake)));
+                self.touched.push(key);
+            }
+            Message::Device { .. } => {}
             Message::Stop => {
                 self.resume();
                 self.drain(now);

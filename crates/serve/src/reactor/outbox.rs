@@ -300,7 +300,8 @@ fn place(data: &Data) -> Option<*const u8> {
     match data {
         Data::Owned(buffer) => Some(buffer.pointer().cast_const()),
         Data::Stored(span) | Data::Lent(span) => Some(span.pointer()),
-        Data::None => None,
+        // No reply is made of a guest's own memory.
+        Data::None | Data::Scattered(_) => None,
     }
 }
 

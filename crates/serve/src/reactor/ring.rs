@@ -98,6 +98,10 @@ impl Ring {
             self.submit()?;
         }
     }
+    /// Queues an entry that ends the one of a target, whatever it waits for.
+    pub(super) fn cancel(&mut self, target: Target, answer: Target) -> io::Result<()> {
+        self.push(opcode::AsyncCancel::new(target.encode()).build(), answer)
+    }
     fn submit(&mut self) -> io::Result<()> {
         match self.ring.submit() {
             Ok(_) => Ok(()),

@@ -65,12 +65,21 @@ impl Rig {
         Self::with(back, "none-none", "")
     }
     pub(crate) fn with(back: &str, stack: &str, contract: &str) -> Self {
+        Self::build(back, |directory, back| contracts(directory, back, stack, contract))
+    }
+    /// The volume `v` has more keys.
+    pub(crate) fn start_with(back: &str, keys: impl Fn(&Directory) -> String) -> Self {
+        Self::build(back, |directory, back| {
+            contracts(directory, back, "none-none", "") + &keys(directory)
+        })
+    }
+    fn build(back: &str, contracts: impl Fn(&Directory, &str) -> String) -> Self {
         let directory = Directory::new();
         let back = match back {
             "file" => format!("file:{}", directory.path("pool.img")),
             back => back.to_string(),
         };
-        let server = Server::start(parse(&contracts(&directory, &back, stack, contract)));
+        let server = Server::start(parse(&contracts(&directory, &back)));
         Self { server: server.unwrap_or_else(|error| panic!("{error}")), directory }
     }
     pub(crate) fn unix(&self, volume: &str) -> String {

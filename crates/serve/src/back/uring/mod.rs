@@ -89,6 +89,12 @@ impl Uring {
             let (file, _) = self.files.find(ops[key].offset);
             running.file = file;
             let block = self.files.storage(file).block();
+            if self.files.storage(file).is_direct()
+                && let Data::Scattered(scattered) = &ops[key].data
+                && !scattered.is_aligned(block as usize)
+            {
+                ops.bounce(key);
+            }
             match ops[key].operation {
                 // Direct I/O wants payloads on page borders, which receive buffers know nothing of.
                 Operation::Write => ops.keep(key),

@@ -113,9 +113,10 @@ impl Running {
         (self.hole, self.fast) = (op.hints.hole, op.hints.fast);
         self.aligned &= (piece.offset | piece.length | piece.from).is_multiple_of(block);
         if matches!(self.operation, Operation::Read | Operation::Write) {
-            let span = op.payload(piece);
-            let iov_base = span.pointer().cast_mut().cast();
-            self.pieces.push(libc::iovec { iov_base, iov_len: span.len() });
+            self.pieces.extend(op.places(piece).map(|place| libc::iovec {
+                iov_base: place.pointer().cast_mut().cast(),
+                iov_len: place.len(),
+            }));
         }
     }
     /// The pieces for the next entry.

@@ -1,0 +1,97 @@
+//! The volumes that are disks of virtual machines: a socket each, which come and go with the contracts.
+
+use std::fs;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+
+use iofair_config::contracts::Volume;
+
+use crate::error::ServeError;
+use crate::front::vhost::control::{Control, Line};
+use crate::reactor::{Message, wake};
+
+/// A socket that is there but that nobody serves yet; goes with its owner.
+struct Bound {
+    volume: String,
+    path: PathBuf,
+    listener: Option<UnixListener>,
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        if self.listener.is_some() {
+            // Gone already is as good.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Sockets for volumes that had none.
+pub(crate) struct Fresh(Vec<Bound>);
+
+#[derive(Debug)]
+struct Disk {
+    volume: String,
+    path: PathBuf,
+    control: Control,
+}
+
+impl Disk {
+    fn is(&self, volume: &Volume) -> bool {
+        self.volume == volume.name && volume.vhost.as_ref() == Some(&self.path)
+    }
+}
+
+/// The sockets in service.
+#[derive(Debug, Default)]
+pub(crate) struct Disks(Vec<Disk>);
+
+impl Disks {
+    /// Makes the sockets that these volumes want and that are not there yet.
+    pub(crate) fn prepare(
+        &self,
+        volumes: &[Volume],
+        bind: impl Fn(&Path) -> Result<UnixListener, ServeError>,
+    ) -> Result<Fresh, ServeError> {
+        let new = volumes.iter().filter(|volume| !self.0.iter().any(|disk| disk.is(volume)));
+        let mut fresh = Vec::new();
+        for volume in new {
+            let Some(path) = &volume.vhost else { continue };
+            let listener = Some(bind(path)?);
+            fresh.push(Bound { volume: volume.name.clone(), path: path.clone(), listener });
+        }
+        Ok(Fresh(fresh))
+    }
+    /// Sockets that no volume wants any more let no further client come. The present ones stay as long as
+    /// they like, unless their volume is closed.
+    pub(crate) fn leave(&mut self, volumes: &[Volume], closed: &[String]) {
+        let stays = |disk: &Disk| volumes.iter().any(|volume| disk.is(volume));
+        let (kept, gone) = std::mem::take(&mut self.0).into_iter().partition(stays);
+        self.0 = kept;
+        for Disk { volume, mut control, .. } in gone {
+            control.close(closed.contains(&volume));
+        }
+    }
+    /// Serves new sockets.
+    pub(crate) fn serve(
+        &mut self,
+        mut fresh: Fresh,
+        send: impl Fn(Message) -> Result<(), ServeError>,
+    ) -> Result<(), ServeError> {
+        for bound in &mut fresh.0 {
+            let (commands, inbox) = mpsc::channel();
+            let watched = wake::new().map_err(ServeError::system("an eventfd"))?;
+            let wake = watched.try_clone().map_err(ServeError::system("an eventfd"))?;
+            let volume = bound.volume.clone();
+            send(Message::Device { volume: volume.clone(), commands: inbox, wake: watched })?;
+            let line = Line { volume: volume.clone(), commands, wake };
+            let listener = bound.listener.take().expect("each is served once");
+            let path = bound.path.clone();
+            let control = Control::open(path.clone(), listener, line);
+            let control = control.map_err(ServeError::system("a thread"))?;
+            self.0.push(Disk { volume, path, control });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,336 @@
+//! From a chain of descriptors to a request (VIRTIO 1.2, 2.7.5 and 5.2.6), whatever the driver wrote there.
+//!
+//! A request is a header of 16 bytes, data, and a status byte at the very end; how it is cut into
+//! descriptors is the driver's business. Each descriptor is read once. What is wrong but leaves a place
+//! for the status is answered with an error; what leaves none is a [`Flaw`], and the queue stops.
+
+use std::fmt;
+use std::ptr;
+
+use iofair_core::request::Operation;
+use virtio_queue::desc::split::Descriptor;
+use vm_memory::{Address, Bytes, GuestAddress, GuestMemoryBackend};
+
+use super::Memory;
+use super::config::{EMPTY_SECTORS_MAX, Facts, QUEUE_SIZE_MAX};
+use crate::buffer::Span;
+use crate::front::nbd::wire::PAYLOAD_MAX;
+
+/// Longest chain, with indirect tables: no driver may make one that is longer than its queue.
+const DESCRIPTORS_MAX: u16 = QUEUE_SIZE_MAX;
+const DESCRIPTOR: u64 = size_of::<Descriptor>() as u64;
+const HEADER: usize = 16;
+const SECTOR: u64 = 512;
+/// Bytes of the name that a driver may ask for.
+pub(crate) const ID_BYTES: usize = 20;
+
+/// Kinds of requests.
+mod kind {
+    pub(super) const READ: u32 = 0;
+    pub(super) const WRITE: u32 = 1;
+    pub(super) const FLUSH: u32 = 4;
+    pub(super) const GET_ID: u32 = 8;
+    pub(super) const DISCARD: u32 = 11;
+    pub(super) const WRITE_ZEROES: u32 = 13;
+}
+
+/// What the status byte says.
+pub(crate) mod status {
+    pub(crate) const OK: u8 = 0;
+    pub(crate) const IO_ERROR: u8 = 1;
+    pub(crate) const UNSUPPORTED: u8 = 2;
+}
+
+/// Why a queue cannot go on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Flaw {
+    /// A descriptor lies outside of its table or of the memory.
+    Table,
+    /// A chain never ends.
+    Endless,
+    /// A table of descriptors inside another, or of a bad length.
+    Indirect,
+    /// Something to read after something to write.
+    Order,
+    /// Nowhere to write a status to.
+    NoStatus,
+    /// A head outside of the table, or one that is inside already.
+    Head(u16),
+    /// The rings lie outside of the memory or have a bad size or place.
+    Rings,
+    /// More was made available than the queue holds.
+    Index,
+    /// The in-flight region does not suit the queue.
+    InFlight,
+}
+
+impl fmt::Display for Flaw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Table => f.write_str("a descriptor outside of its table or of the memory"),
+            Self::Endless => f.write_str("a chain of descriptors that does not end"),
+            Self::Indirect => f.write_str("a bad indirect table"),
+            Self::Order => f.write_str("a readable descriptor after a writable one"),
+            Self::NoStatus => f.write_str("a request without a place for its status"),
+            Self::Head(head) => write!(f, "head {head} is in use or outside of the table"),
+            Self::Rings => f.write_str("rings of a bad size, or outside of the memory"),
+            Self::Index => f.write_str("an index further than the queue is long"),
+            Self::InFlight => f.write_str("an in-flight region that does not suit the queue"),
+        }
+    }
+}
+
+/// A table of descriptors.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Table {
+    pub(crate) address: GuestAddress,
+    pub(crate) size: u16,
+}
+
+/// What the engine is to do, within the volume.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Command {
+    pub(crate) operation: Operation,
+    /// First byte in the volume.
+    pub(crate) offset: u64,
+    /// Bytes.
+    pub(crate) length: u32,
+    /// Zeroes: may the space be given back?
+    pub(crate) hole: bool,
+}
+
+impl Command {
+    /// Has it data?
+    pub(crate) fn carries(&self) -> bool {
+        matches!(self.operation, Operation::Read | Operation::Write)
+    }
+}
+
+/// What is asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ask {
+    /// For the engine; data lies in the spans.
+    Engine(Command),
+    /// The volume's name, into the spans.
+    Name,
+    /// Nothing that can be done: only this status.
+    Refuse(u8),
+}
+
+/// A request that can be answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    pub(crate) ask: Ask,
+    /// One byte of guest memory.
+    pub(crate) status: Span,
+}
+
+/// The descriptors of a chain, one after the other.
+struct Walk<'a> {
+    memory: &'a Memory,
+    table: Table,
+    next: Option<u16>,
+    left: u16,
+    indirect: bool,
+}
+
+impl Walk<'_> {
+    fn next(&mut self) -> Result<Option<Descriptor>, Flaw> {
+        while let Some(index) = self.next {
+            if index >= self.table.size {
+                return Err(Flaw::Table);
+            }
+            self.left = self.left.checked_sub(1).ok_or(Flaw::Endless)?;
+            let at = self.table.address.checked_add(u64::from(index) * DESCRIPTOR);
+            let at = at.ok_or(Flaw::Table)?;
+            let found: Descriptor = self.memory.read_obj(at).map_err(|_| Flaw::Table)?;
+            if !found.refers_to_indirect_table() {
+                self.next = found.has_next().then(|| found.next());
+                return Ok(Some(found));
+            }
+            let count = u64::from(found.len()) / DESCRIPTOR;
+            let whole = u64::from(found.len()).is_multiple_of(DESCRIPTOR);
+            if self.indirect || found.has_next() || !whole || count > DESCRIPTORS_MAX.into() {
+                return Err(Flaw::Indirect);
+            }
+            self.indirect = true;
+            self.table = Table { address: found.addr(), size: count as u16 };
+            self.next = Some(0);
+        }
+        Ok(None)
+    }
+}
+
+/// What a chain's descriptors bring together.
+struct Gathered<'a> {
+    header: [u8; HEADER],
+    header_bytes: usize,
+    spans: &'a mut Vec<Span>,
+    /// Bytes of data to be read and to be written, with the status.
+    readable: u64,
+    writable: u64,
+    /// The last byte to be written, if it is in memory.
+    status: Option<Span>,
+    /// Some descriptor is not in memory.
+    outside: bool,
+}
+
+impl Gathered<'_> {
+    fn add(&mut self, memory: &Memory, descriptor: Descriptor) -> Result<(), Flaw> {
+        let (length, writable) = (descriptor.len() as usize, descriptor.is_write_only());
+        if length == 0 {
+            return Ok(());
+        }
+        if writable {
+            self.writable += length as u64;
+        } else if self.writable > 0 {
+            return Err(Flaw::Order);
+        }
+        let mut last = None;
+        for slice in GuestMemoryBackend::get_slices(memory, descriptor.addr(), length) {
+            let Ok(slice) = slice else {
+                (self.outside, last) = (true, None);
+                break;
+            };
+            let mut span = Span::raw(slice.ptr_guard_mut().as_ptr(), slice.len());
+            last = Some(Span::raw(span.pointer().wrapping_add(span.len() - 1), 1));
+            if !writable {
+                span = self.take_header(span);
+                self.readable += span.len() as u64;
+            }
+            if !span.is_empty() {
+                self.spans.push(span);
+            }
+        }
+        if writable {
+            self.status = last;
+        }
+        Ok(())
+    }
+    /// Copies what is missing of the header; returns the rest.
+    fn take_header(&mut self, span: Span) -> Span {
+        let count = span.len().min(HEADER - self.header_bytes);
+        copy(span, &mut self.header[self.header_bytes..][..count]);
+        self.header_bytes += count;
+        Span::raw(span.pointer().wrapping_add(count), span.len() - count)
+    }
+    /// What is asked of a volume, once the status was taken off.
+    fn ask(&self, facts: Facts) -> Result<Ask, u8> {
+        if self.outside || self.header_bytes < HEADER {
+            return Err(status::IO_ERROR);
+        }
+        let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| self.header[at + i]));
+        let sector = u64::from(word(12)) << 32 | u64::from(word(8));
+        let engine = |operation, (offset, length), hole| {
+            Ask::Engine(Command { operation, offset, length, hole })
+        };
+        match word(0) {
+            kind::READ if self.readable == 0 => {
+                let range = range(facts, sector, self.writable, PAYLOAD_MAX.into())?;
+                Ok(engine(Operation::Read, range, false))
+            }
+            kind::WRITE if self.writable == 0 && !facts.read_only => {
+                let range = range(facts, sector, self.readable, PAYLOAD_MAX.into())?;
+                Ok(engine(Operation::Write, range, false))
+            }
+            kind::FLUSH => Ok(engine(Operation::Flush, (0, 0), false)),
+            kind::GET_ID if self.readable == 0 => Ok(Ask::Name),
+            kind @ (kind::DISCARD | kind::WRITE_ZEROES)
+                if self.writable == 0 && !facts.read_only =>
+            {
+                let (range, unmap) = self.segment(facts, kind)?;
+                let zeroes = kind == kind::WRITE_ZEROES;
+                let operation = if zeroes { Operation::WriteZeroes } else { Operation::Discard };
+                Ok(engine(operation, range, unmap))
+            }
+            kind::READ | kind::WRITE | kind::GET_ID | kind::DISCARD | kind::WRITE_ZEROES => {
+                Err(status::IO_ERROR)
+            }
+            _ => Err(status::UNSUPPORTED),
+        }
+    }
+    /// The one segment of a discard or of zeroes, and whether the space may go.
+    fn segment(&self, facts: Facts, kind: u32) -> Result<((u64, u32), bool), u8> {
+        const UNMAP: u32 = 1;
+        if self.readable != 16 {
+            return Err(status::IO_ERROR);
+        }
+        let (mut bytes, mut at) = ([0; 16], 0);
+        for span in &*self.spans {
+            copy(*span, &mut bytes[at..][..span.len()]);
+            at += span.len();
+        }
+        let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| bytes[at + i]));
+        let (sector, count) = (u64::from(word(4)) << 32 | u64::from(word(0)), word(8));
+        let flags = word(12);
+        if flags & !UNMAP != 0 || (flags != 0 && kind == kind::DISCARD) {
+            return Err(status::UNSUPPORTED);
+        }
+        let most = u64::from(EMPTY_SECTORS_MAX) * SECTOR;
+        Ok((range(facts, sector, u64::from(count) * SECTOR, most)?, flags != 0))
+    }
+}
+
+/// Bytes of a volume: the first one and how many.
+fn range(facts: Facts, sector: u64, length: u64, most: u64) -> Result<(u64, u32), u8> {
+    let offset = sector.checked_mul(SECTOR).ok_or(status::IO_ERROR)?;
+    let inside = offset <= facts.bytes && length <= facts.bytes - offset;
+    if !inside || length == 0 || length > most || !length.is_multiple_of(SECTOR) {
+        return Err(status::IO_ERROR);
+    }
+    Ok((offset, length as u32))
+}
+
+fn copy(from: Span, into: &mut [u8]) {
+    assert!(into.len() <= from.len(), "past the end of a span");
+    // SAFETY: the span lies in guest memory that stays mapped while a request is read, the target is
+    // ours and as long. The guest may write at the same time: then any bytes may come, all valid.
+    unsafe { ptr::copy(from.pointer(), into.as_mut_ptr(), into.len()) };
+}
+
+/// Reads the chain that begins at `head`. The places of its data are left in `spans`, which is empty
+/// before.
+pub(crate) fn parse(
+    memory: &Memory,
+    table: Table,
+    head: u16,
+    facts: Facts,
+    spans: &mut Vec<Span>,
+) -> Result<Request, Flaw> {
+    debug_assert!(spans.is_empty(), "spans of another request");
+    let (next, left) = (Some(head), DESCRIPTORS_MAX);
+    let mut walk = Walk { memory, table, next, left, indirect: false };
+    let mut gathered = Gathered {
+        header: [0; HEADER],
+        header_bytes: 0,
+        spans,
+        readable: 0,
+        writable: 0,
+        status: None,
+        outside: false,
+    };
+    while let Some(descriptor) = walk.next()? {
+        gathered.add(memory, descriptor)?;
+    }
+    let status = gathered.status.ok_or(Flaw::NoStatus)?;
+    gathered.writable -= 1;
+    if let Some(last) = gathered.spans.last_mut() {
+        *last = Span::raw(last.pointer(), last.len() - 1);
+        if last.is_empty() {
+            gathered.spans.pop();
+        }
+    }
+    let ask = gathered.ask(facts).unwrap_or_else(Ask::Refuse);
+    let data = match ask {
+        Ask::Engine(command) => command.carries(),
+        Ask::Name => true,
+        Ask::Refuse(_) => false,
+    };
+    if !data {
+        spans.clear();
+    }
+    Ok(Request { ask, status })
+}
+
+#[cfg(test)]
+mod tests;

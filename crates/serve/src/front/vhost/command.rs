@@ -1,0 +1,60 @@
+//! What the thread that speaks with a client asks of the device in the reactor.
+
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::Sender;
+
+use super::Memory;
+use super::config::Facts;
+use super::inflight::Region;
+use super::ring::Setup;
+
+/// What is asked. One at a time: each is answered before the next is sent.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// A client has come.
+    Hello,
+    /// What is the volume now?
+    Look,
+    /// The features that the driver took.
+    Features(u64),
+    /// The guest's memory from now on. Waits until nothing is inside.
+    Memory(Memory),
+    /// Where to note what is inside.
+    InFlight(Region),
+    /// A queue begins, or gets another kick.
+    Start { index: usize, setup: Setup, kick: OwnedFd },
+    /// How to call the driver.
+    Call { index: usize, file: Option<OwnedFd> },
+    /// How to tell the client that a queue is broken.
+    Trouble { index: usize, file: Option<OwnedFd> },
+    /// A queue may be looked at, or not.
+    Enable { index: usize, enabled: bool },
+    /// A queue ends. Waits until nothing of it is inside.
+    Stop { index: usize },
+    /// Where to tell the client that the configuration has changed.
+    Channel(OwnedFd),
+    /// The client has gone. Waits until nothing is inside.
+    Gone,
+    /// No client will come any more: the device ends.
+    End,
+}
+
+/// The answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Reply {
+    /// It is done.
+    Done,
+    /// The volume.
+    Facts(Facts),
+    /// The queue's next head.
+    Position(u16),
+    /// It cannot be done.
+    Refused(String),
+}
+
+/// A command and where its answer goes.
+#[derive(Debug)]
+pub(crate) struct Envelope {
+    pub(crate) command: Command,
+    pub(crate) reply: Sender<Reply>,
+}

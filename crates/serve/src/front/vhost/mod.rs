@@ -1,0 +1,20 @@
+//! vhost-user-blk: a volume as the disk of a virtual machine, whose memory this process maps.
+//!
+//! `control` speaks the protocol with the virtual machine monitor on a thread of its own, one a socket,
+//! and sends [`command`]s to the device in the reactor (`reactor/device.rs`), which turns the rings.
+//! Pure, over any memory: [`chain`] (descriptors to a request), [`ring`] (one virtqueue) and [`inflight`]
+//! (what survives this process); [`config`] is what a driver is told.
+//!
+//! Written after the OASIS Virtual I/O Device specification 1.2 (sections 2.7 and 5.2) and QEMU's
+//! "Vhost-user Protocol" (docs/interop/vhost-user.rst). Everything in guest memory is hostile and may
+//! change at any time: it is read once, checked, and what was read is used.
+
+pub(crate) mod chain;
+pub(crate) mod command;
+pub(crate) mod config;
+pub(crate) mod control;
+pub(crate) mod inflight;
+pub(crate) mod ring;
+
+/// The guest's memory, as far as it was shared with us.
+pub(crate) type Memory = vm_memory::GuestMemoryMmap<()>;

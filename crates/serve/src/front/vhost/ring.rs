@@ -1,0 +1,174 @@
+//! One virtqueue: heads come out in the order in which the driver made them available, each at most once
+//! until it is answered, and answers go in. With an in-flight region, what an earlier server had inside comes
+//! first.
+
+use std::sync::atomic::Ordering;
+
+use virtio_queue::{Queue, QueueOwnedT, QueueT};
+use vm_memory::{Bytes, GuestAddress};
+
+use super::Memory;
+use super::chain::{Flaw, Table};
+use super::config::QUEUE_SIZE_MAX;
+use super::inflight::InFlight;
+use crate::buffer::Span;
+
+/// Where a queue lies, as the client says.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Setup {
+    pub(crate) size: u16,
+    /// Guest addresses.
+    pub(crate) descriptors: u64,
+    pub(crate) available: u64,
+    pub(crate) used: u64,
+    /// The next head to take, where no in-flight region knows it.
+    pub(crate) base: u16,
+    pub(crate) event_idx: bool,
+}
+
+/// A request that is inside.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slot {
+    /// Where its status goes.
+    pub(crate) status: Span,
+    /// Bytes that it writes if it succeeds, without the status.
+    pub(crate) written: u32,
+}
+
+/// A head that was taken out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Taken {
+    pub(crate) head: u16,
+    /// An earlier server had it inside.
+    again: bool,
+}
+
+/// One virtqueue.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    queue: Queue,
+    slots: Box<[Option<Slot>]>,
+    inside: u16,
+    tracker: Option<InFlight>,
+    /// Heads to do again, the first one last.
+    again: Vec<u16>,
+}
+
+impl Ring {
+    /// A queue that lies in this memory.
+    pub(crate) fn new(
+        setup: &Setup,
+        memory: &Memory,
+        mut tracker: Option<InFlight>,
+    ) -> Result<Self, Flaw> {
+        let bad = |_| Flaw::Rings;
+        let mut queue = Queue::new(QUEUE_SIZE_MAX).map_err(bad)?;
+        queue.try_set_size(setup.size).map_err(bad)?;
+        queue.try_set_desc_table_address(GuestAddress(setup.descriptors)).map_err(bad)?;
+        queue.try_set_avail_ring_address(GuestAddress(setup.available)).map_err(bad)?;
+        queue.try_set_used_ring_address(GuestAddress(setup.used)).map_err(bad)?;
+        queue.set_event_idx(setup.event_idx);
+        queue.set_ready(true);
+        if !queue.is_valid(memory) {
+            return Err(Flaw::Rings);
+        }
+        let used = queue.used_idx(memory, Ordering::Acquire).map_err(bad)?.0;
+        let mut again = tracker.as_mut().map_or(Vec::new(), |tracker| tracker.recover(used));
+        // Every head that was taken is answered or inside.
+        let taken = used.wrapping_add(again.len() as u16);
+        queue.set_next_used(used);
+        queue.set_next_avail(if tracker.is_some() { taken } else { setup.base });
+        again.reverse();
+        let slots = vec![None; setup.size.into()].into_boxed_slice();
+        Ok(Self { queue, slots, inside: 0, tracker, again })
+    }
+    /// The table of its descriptors.
+    pub(crate) fn table(&self) -> Table {
+        Table { address: GuestAddress(self.queue.desc_table()), size: self.queue.size() }
+    }
+    /// Requests that are inside.
+    pub(crate) fn inside(&self) -> u16 {
+        self.inside
+    }
+    /// Its length.
+    pub(crate) fn size(&self) -> u16 {
+        self.queue.size()
+    }
+    /// The next head that would be taken.
+    pub(crate) fn position(&self) -> u16 {
+        self.queue.next_avail()
+    }
+
+    /// Takes the next head out; it is to be begun, put back or answered at once.
+    pub(crate) fn take(&mut self, memory: &Memory) -> Result<Option<Taken>, Flaw> {
+        let (head, again) = match self.again.pop() {
+            Some(head) => (head, true),
+            None => {
+                let mut heads = self.queue.iter(memory).map_err(|_| Flaw::Index)?;
+                let Some(chain) = heads.next() else { return Ok(None) };
+                (chain.head_index(), false)
+            }
+        };
+        match self.slots.get(usize::from(head)) {
+            Some(None) => Ok(Some(Taken { head, again })),
+            _ => Err(Flaw::Head(head)),
+        }
+    }
+    /// There is no room for it: it comes again with the next call of [`Self::take`].
+    pub(crate) fn put_back(&mut self, taken: Taken) {
+        if taken.again {
+            self.again.push(taken.head);
+        } else {
+            self.queue.go_to_previous_position();
+        }
+    }
+    /// A request is inside from now on.
+    pub(crate) fn begin(&mut self, taken: Taken, slot: Slot) {
+        if let Some(tracker) = self.tracker.as_mut().filter(|_| !taken.again) {
+            tracker.begin(taken.head);
+        }
+        self.slots[usize::from(taken.head)] = Some(slot);
+        self.inside += 1;
+    }
+    /// A request is over: what was noted of it.
+    pub(crate) fn end(&mut self, head: u16) -> Slot {
+        self.inside -= 1;
+        self.slots[usize::from(head)].take().expect("only what was begun ends, and it ends once")
+    }
+    /// Shows an answer to the driver. The status must be written.
+    pub(crate) fn answer(&mut self, memory: &Memory, head: u16, written: u32) -> Result<(), Flaw> {
+        if let Some(tracker) = &mut self.tracker {
+            tracker.before_used(head);
+        }
+        self.queue.add_used(memory, head, written).map_err(|_| Flaw::Rings)?;
+        if let Some(tracker) = &mut self.tracker {
+            tracker.after_used(head, self.queue.next_used());
+        }
+        Ok(())
+    }
+
+    /// Does the driver want to be called after the answers since the last time this was asked?
+    pub(crate) fn wants_call(&mut self, memory: &Memory) -> Result<bool, Flaw> {
+        const NO_INTERRUPT: u16 = 1;
+        let wanted = self.queue.needs_notification(memory).map_err(|_| Flaw::Rings)?;
+        if self.queue.event_idx_enabled() {
+            return Ok(wanted);
+        }
+        let flags = memory.load::<u16>(GuestAddress(self.queue.avail_ring()), Ordering::Relaxed);
+        Ok(u16::from_le(flags.map_err(|_| Flaw::Rings)?) & NO_INTERRUPT == 0)
+    }
+    /// Asks for no kicks: it is being looked at.
+    pub(crate) fn hush(&mut self, memory: &Memory) -> Result<(), Flaw> {
+        self.queue.disable_notification(memory).map_err(|_| Flaw::Rings)
+    }
+    /// Asks for a kick when there is more. `true`: there is more already.
+    pub(crate) fn listen(&mut self, memory: &Memory) -> Result<bool, Flaw> {
+        self.queue.enable_notification(memory).map_err(|_| Flaw::Rings)
+    }
+}
+
+/// Writes a status.
+pub(crate) fn write_status(status: Span, value: u8) {
+    // SAFETY: one byte of guest memory, which stays mapped as long as a request is inside.
+    unsafe { status.pointer().cast_mut().write_volatile(value) };
+}

@@ -1,0 +1,158 @@
+//! What the client's thread asks, carried out between turns.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use super::{Around, CALL, Device, Queue, TROUBLE};
+use crate::front::vhost::Memory;
+use crate::front::vhost::command::{Command, Envelope, Reply};
+use crate::front::vhost::config::{Facts, feature};
+use crate::front::vhost::inflight::InFlight;
+use crate::front::vhost::ring::{Ring, Setup};
+
+impl Device {
+    /// Carries a command out, at once or as soon as it may be.
+    pub(super) fn receive(
+        &mut self,
+        envelope: Envelope,
+        around: &mut Around<'_>,
+    ) -> io::Result<()> {
+        if Self::is_free(&self.queues, self.inside, &envelope) {
+            return self.carry_out(envelope, around);
+        }
+        // The client's thread waits for an answer before it sends more, so there is only one.
+        self.pending = Some(envelope);
+        Ok(())
+    }
+    /// May this command be carried out now?
+    pub(super) fn is_free(queues: &[Queue], inside: u32, envelope: &Envelope) -> bool {
+        match needs(&envelope.command) {
+            Needs::Nothing => true,
+            Needs::EmptyQueue(index) => {
+                queues[index].ring.as_ref().is_none_or(|ring| ring.inside() == 0)
+            }
+            Needs::EmptyDevice => inside == 0,
+        }
+    }
+    pub(super) fn carry_out(
+        &mut self,
+        envelope: Envelope,
+        around: &mut Around<'_>,
+    ) -> io::Result<()> {
+        // Nothing was taken in while it waited.
+        self.kicked = self.running();
+        (self.again, self.rewire) = (true, true);
+        let Envelope { command, reply } = envelope;
+        let answer = match command {
+            Command::Hello => self.hello(around),
+            Command::Look => Reply::Facts(self.facts),
+            Command::Features(features) => {
+                self.features = features;
+                Reply::Done
+            }
+            Command::Memory(memory) => {
+                self.memory = memory;
+                Reply::Done
+            }
+            Command::InFlight(region) => {
+                self.region = Some(region);
+                Reply::Done
+            }
+            Command::Start { index, setup, kick } => self.start(index, &setup, kick),
+            Command::Call { index, file } => {
+                self.queues[index].call.set(file);
+                // What was answered before there was anybody to call.
+                let mut wires = Self::wires(&mut self.flying, around);
+                self.queues[index].call.ring(CALL + index as u8, &mut wires)?;
+                Reply::Done
+            }
+            Command::Trouble { index, file } => {
+                self.queues[index].trouble.set(file);
+                Reply::Done
+            }
+            Command::Enable { index, enabled } => {
+                self.queues[index].enabled = enabled;
+                Reply::Done
+            }
+            Command::Stop { index } => {
+                let queue = &mut self.queues[index];
+                queue.kick.set(None);
+                let ring = queue.ring.take();
+                ring.map_or(Reply::Done, |ring| Reply::Position(ring.position()))
+            }
+            Command::Channel(channel) => {
+                self.channel = Some(channel);
+                Reply::Done
+            }
+            Command::Gone => {
+                self.forget(around)?;
+                Reply::Done
+            }
+            Command::End => {
+                self.over = true;
+                Reply::Done
+            }
+        };
+        // Who asked may have gone; then nobody needs the answer.
+        let _ = reply.send(answer);
+        Ok(())
+    }
+
+    fn hello(&mut self, around: &mut Around<'_>) -> Reply {
+        let found = around.exports.iter().find(|export| export.name == self.name);
+        let Some(export) = found.filter(|_| !self.closing) else {
+            return Reply::Refused("there is no such volume any more".into());
+        };
+        self.facts = Facts { bytes: export.size, read_only: export.read_only };
+        self.volume = Some(export.id as usize);
+        around.engine.attach(export.id as usize);
+        Reply::Done
+    }
+    /// A queue begins; if it runs already, it only gets another kick.
+    fn start(&mut self, index: usize, setup: &Setup, kick: OwnedFd) -> Reply {
+        let queue = &mut self.queues[index];
+        if queue.ring.is_none() {
+            let part = |region| InFlight::new(region, index as u16, setup.size);
+            let tracker = self.region.as_ref().map(part).transpose();
+            match tracker.and_then(|tracker| Ring::new(setup, &self.memory, tracker)) {
+                Ok(ring) => (queue.ring, queue.dead) = (Some(ring), false),
+                Err(flaw) => return Reply::Refused(format!("queue {index}: {flaw}")),
+            }
+            // Without protocol features a client cannot enable queues.
+            queue.enabled |= self.features & feature::PROTOCOL == 0;
+        }
+        queue.kick.set(Some(kick));
+        Reply::Done
+    }
+    /// The client has gone, and nothing is inside.
+    fn forget(&mut self, around: &mut Around<'_>) -> io::Result<()> {
+        let mut wires = Self::wires(&mut self.flying, around);
+        for (index, queue) in self.queues.iter_mut().enumerate() {
+            (queue.ring, queue.enabled, queue.dead) = (None, false, false);
+            queue.kick.set(None);
+            queue.call.give_up(CALL + index as u8, &mut wires)?;
+            queue.trouble.give_up(TROUBLE + index as u8, &mut wires)?;
+        }
+        (self.memory, self.region, self.channel) = (Memory::new(), None, None);
+        (self.features, self.kicked, self.answered, self.broken) = (0, 0, 0, 0);
+        if let Some(volume) = self.volume.take() {
+            around.engine.detach(volume);
+        }
+        Ok(())
+    }
+}
+
+/// What must be empty before a command is carried out.
+enum Needs {
+    Nothing,
+    EmptyQueue(usize),
+    EmptyDevice,
+}
+
+fn needs(command: &Command) -> Needs {
+    match command {
+        Command::Memory(_) | Command::Gone | Command::End => Needs::EmptyDevice,
+        Command::Stop { index } => Needs::EmptyQueue(*index),
+        _ => Needs::Nothing,
+    }
+}

@@ -1,0 +1,441 @@
+//! A virtual machine's disk as a door: queues in guest memory become requests of the engine, finished
+//! requests become answers there.
+//!
+//! A kick is looked at once: the queue is emptied, and what was answered in the turn is told with one call,
+//! if the driver wants one. Payloads are never copied here; they go between guest memory and the back
+//! end. The device lives as long as its volume has a socket; clients come and go, one at a time, and are
+//! spoken with by a thread of their own (`front/vhost/control.rs`), whose [`Command`]s are carried out
+//! between turns. What unmaps or stops something waits until nothing there is inside, and meanwhile nothing
+//! further is taken in.
+//!
+//! Bounded: a device has at most [`INSIDE_MAX`] requests and [`HELD_MAX`] bytes inside (one request more
+//! than that when it is alone), a queue one a descriptor, and a turn takes in at most one queue length of
+//! each queue.
+
+mod commands;
+mod eventfd;
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::mpsc::Receiver;
+
+use io_uring::{opcode, squeue};
+use iofair_core::request::Operation;
+
+use super::door::{Around, Door, Life};
+use super::ring::{self, Event};
+use super::wake;
+use crate::buffer::{Data, Scattered, Span};
+use crate::engine::op::{Hints, NewOp, Op, Ops};
+use crate::front::vhost::Memory;
+use crate::front::vhost::chain::{self, Ask, Command, Flaw, ID_BYTES, status};
+use crate::front::vhost::command::Envelope;
+use crate::front::vhost::config::{Facts, QUEUES_MAX, feature};
+use crate::front::vhost::control::{tell, tell_of_change};
+use crate::front::vhost::inflight::Region;
+use crate::front::vhost::ring::{Ring, Slot, Taken, write_status};
+use eventfd::{Call, Kick};
+
+/// Requests that one device may have inside.
+const INSIDE_MAX: u32 = 1024;
+/// Bytes of payload that one device may have inside: what a back end may have to copy.
+const HELD_MAX: usize = 64 << 20;
+
+/// Slots of a device's entries on the ring: one a queue of the first three, then one each.
+const KICK: u8 = 0;
+const CALL: u8 = QUEUES_MAX as u8;
+const TROUBLE: u8 = 2 * QUEUES_MAX as u8;
+const COMMANDS: u8 = 250;
+const AGAIN: u8 = 251;
+const CANCEL: u8 = 252;
+
+const _: () = assert!(3 * QUEUES_MAX <= COMMANDS as usize && QUEUES_MAX <= u64::BITS as usize);
+
+/// One virtqueue and how its owner is rung.
+#[derive(Default)]
+struct Queue {
+    ring: Option<Ring>,
+    enabled: bool,
+    /// It broke, and waits to be set up anew.
+    dead: bool,
+    kick: Kick,
+    call: Call,
+    trouble: Call,
+}
+
+/// How far emptying a queue came.
+enum Emptied {
+    /// Nothing is left; a kick tells of more.
+    Yes,
+    /// Enough for one turn.
+    Enough,
+    /// There is no room for more.
+    Full,
+}
+
+/// A request that was just read from a queue.
+struct Found {
+    index: usize,
+    taken: Taken,
+    command: Command,
+    status: Span,
+    spans: Vec<Span>,
+}
+
+/// One disk.
+pub(super) struct Device {
+    /// The volume.
+    name: String,
+    /// Its key, while a client is here.
+    volume: Option<usize>,
+    facts: Facts,
+    features: u64,
+    memory: Memory,
+    region: Option<Region>,
+    queues: Vec<Queue>,
+    /// Queues to look at, and queues with answers to tell of, a bit each.
+    kicked: u64,
+    answered: u64,
+    /// Queues that just broke.
+    broken: u64,
+    inside: u32,
+    held: usize,
+    commands: Receiver<Envelope>,
+    /// The eventfd that is written after every command.
+    wake: OwnedFd,
+    watching: bool,
+    /// A command that waits until nothing is inside.
+    pending: Option<Envelope>,
+    channel: Option<OwnedFd>,
+    /// Look at the queues again in the next turn.
+    again: bool,
+    /// Some eventfd is to be watched or left.
+    rewire: bool,
+    /// Lists of places, kept for their memory.
+    spare: Vec<Vec<Span>>,
+    /// Entries on the ring that are not answered for good.
+    flying: u32,
+    closing: bool,
+    over: bool,
+}
+
+/// The ring, as the device uses it: what is on it is counted.
+struct Wires<'a, 'b> {
+    flying: &'a mut u32,
+    around: &'a mut Around<'b>,
+}
+
+impl Wires<'_, '_> {
+    fn push(&mut self, entry: squeue::Entry, slot: u8) -> io::Result<()> {
+        *self.flying += 1;
+        self.around.push(entry, slot)
+    }
+    /// Ends an entry that may never be answered by itself.
+    fn cancel(&mut self, slot: u8) -> io::Result<()> {
+        *self.flying += 1;
+        self.around.cancel(slot, CANCEL)
+    }
+}
+
+fn bits(mut set: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let index = set.trailing_zeros() as usize;
+        set &= set.wrapping_sub(1);
+        (index < 64).then_some(index)
+    })
+}
+
+impl Device {
+    /// The disk of this volume.
+    pub(super) fn new(name: String, commands: Receiver<Envelope>, wake: OwnedFd) -> Self {
+        let mut queues = Vec::new();
+        queues.resize_with(QUEUES_MAX, Queue::default);
+        Self {
+            name,
+            volume: None,
+            facts: Facts::default(),
+            features: 0,
+            memory: Memory::new(),
+            region: None,
+            queues,
+            kicked: 0,
+            answered: 0,
+            broken: 0,
+            inside: 0,
+            held: 0,
+            commands,
+            wake,
+            watching: false,
+            pending: None,
+            channel: None,
+            again: false,
+            rewire: true,
+            spare: Vec::new(),
+            flying: 0,
+            closing: false,
+            over: false,
+        }
+    }
+
+    /// Turns what the driver made available in a queue into requests.
+    fn empty(&mut self, index: usize, around: &mut Around<'_>) -> Result<Emptied, Flaw> {
+        for count in 0.. {
+            let Queue { ring: Some(ring), enabled: true, dead: false, .. } =
+                &mut self.queues[index]
+            else {
+                return Ok(Emptied::Yes);
+            };
+            if count == 0 {
+                ring.hush(&self.memory)?;
+            } else if count > ring.size() {
+                break;
+            }
+            let Some(taken) = ring.take(&self.memory)? else {
+                if ring.listen(&self.memory)? {
+                    continue;
+                }
+                return Ok(Emptied::Yes);
+            };
+            let mut spans = self.spare.pop().unwrap_or_default();
+            let (table, head) = (ring.table(), taken.head);
+            let chain::Request { ask, status } =
+                chain::parse(&self.memory, table, head, self.facts, &mut spans)?;
+            let (value, written) = match ask {
+                Ask::Engine(command) => {
+                    if !self.enter(Found { index, taken, command, status, spans }, around) {
+                        return Ok(Emptied::Full);
+                    }
+                    continue;
+                }
+                Ask::Name => (status::OK, self.write_name(&spans)),
+                Ask::Refuse(value) => (value, 0),
+            };
+            self.keep(spans);
+            write_status(status, value);
+            self.show(index, head, written + 1)?;
+        }
+        Ok(Emptied::Enough)
+    }
+    /// Gives a request to the engine; `false` if there is no room, and then it is as if it had never
+    /// been looked at.
+    fn enter(&mut self, found: Found, around: &mut Around<'_>) -> bool {
+        let Found { index, taken, command, status, spans } = found;
+        let Command { operation, offset, length, hole } = command;
+        let volume = self.volume.expect("queues run only while a client is here");
+        let carries = command.carries();
+        let bytes = if carries { length as usize } else { 0 };
+        let full = self.held > 0 && self.held + bytes > HELD_MAX;
+        let mut refused = None;
+        if full || self.inside >= INSIDE_MAX {
+            refused = Some(spans);
+        } else {
+            // A driver that cannot flush trusts in every write.
+            let modifies = matches!(operation, Operation::Write | Operation::WriteZeroes);
+            let fua = modifies && self.features & feature::FLUSH == 0;
+            let hints = Hints { hole, fua, ..Hints::default() };
+            let data = if carries { Data::Scattered(Scattered::new(spans)) } else { Data::None };
+            let cookie = (index as u64) << 16 | u64::from(taken.head);
+            let owner = around.key as u64;
+            let new = NewOp { owner, cookie, volume, operation, hints, offset, length, data };
+            if let Err(new) = around.engine.submit(around.now, new) {
+                refused = Some(match new.data {
+                    Data::Scattered(scattered) => scattered.into_parts().0,
+                    _ => Vec::new(),
+                });
+            }
+        }
+        let ring = self.queues[index].ring.as_mut().expect("the request came from it");
+        if let Some(spans) = refused {
+            ring.put_back(taken);
+            self.keep(spans);
+            return false;
+        }
+        let written = if operation == Operation::Read { length } else { 0 };
+        ring.begin(taken, Slot { status, written });
+        self.inside += 1;
+        self.held += bytes;
+        true
+    }
+    /// The volume's name for the driver; returns its bytes.
+    fn write_name(&self, spans: &[Span]) -> u32 {
+        let mut name = [0; ID_BYTES];
+        let known = self.name.len().min(ID_BYTES);
+        name[..known].copy_from_slice(&self.name.as_bytes()[..known]);
+        let room = spans.iter().map(Span::len).sum::<usize>().min(ID_BYTES);
+        Scattered::new(spans.to_vec()).fill(Span::new(&name[..room]));
+        room as u32
+    }
+    /// Keeps a list of places for the next request.
+    fn keep(&mut self, mut spans: Vec<Span>) {
+        spans.clear();
+        self.spare.push(spans);
+    }
+    /// Shows an answer to the driver; the call comes at the end of the turn.
+    fn show(&mut self, index: usize, head: u16, written: u32) -> Result<(), Flaw> {
+        self.answered |= 1 << index;
+        let ring = self.queues[index].ring.as_mut().expect("queues with something inside stay");
+        ring.answer(&self.memory, head, written)
+    }
+    /// A queue cannot go on: it is not looked at any more, until the client sets it up anew.
+    fn stop(&mut self, index: usize, flaw: Flaw) {
+        tell(&self.name, &format!("queue {index} stops: {flaw}"));
+        self.queues[index].dead = true;
+        self.broken |= 1 << index;
+    }
+    /// Are there no queues that could have something inside?
+    fn running(&self) -> u64 {
+        let queues = self.queues.iter().enumerate();
+        queues.filter(|(_, queue)| queue.ring.is_some()).map(|(index, _)| 1 << index).sum()
+    }
+    fn wires<'a, 'b>(flying: &'a mut u32, around: &'a mut Around<'b>) -> Wires<'a, 'b> {
+        Wires { flying, around }
+    }
+    /// Watches what is to be watched, and nothing else.
+    fn settle_wires(&mut self, ending: bool, around: &mut Around<'_>) -> io::Result<()> {
+        let mut wires = Self::wires(&mut self.flying, around);
+        if self.watching == ending {
+            self.watching = !ending;
+            match ending {
+                true => wires.cancel(COMMANDS)?,
+                false => wires.push(ring::watch(self.wake.as_raw_fd()), COMMANDS)?,
+            }
+        }
+        for (index, queue) in self.queues.iter_mut().enumerate() {
+            if ending {
+                queue.kick.set(None);
+                queue.call.give_up(CALL + index as u8, &mut wires)?;
+                queue.trouble.give_up(TROUBLE + index as u8, &mut wires)?;
+            }
+            queue.kick.settle(KICK + index as u8, &mut wires)?;
+        }
+        Ok(())
+    }
+    /// Calls drivers about what was answered.
+    fn call(&mut self, around: &mut Around<'_>) -> io::Result<()> {
+        for index in bits(std::mem::take(&mut self.answered)) {
+            let queue = &mut self.queues[index];
+            let Some(ring) = &mut queue.ring else { continue };
+            match ring.wants_call(&self.memory) {
+                Ok(false) => {}
+                Ok(true) => {
+                    let mut wires = Self::wires(&mut self.flying, around);
+                    queue.call.ring(CALL + index as u8, &mut wires)?;
+                }
+                Err(flaw) => self.stop(index, flaw),
+            }
+        }
+        for index in bits(std::mem::take(&mut self.broken)) {
+            let mut wires = Self::wires(&mut self.flying, around);
+            self.queues[index].trouble.ring(TROUBLE + index as u8, &mut wires)?;
+        }
+        Ok(())
+    }
+}
+
+impl Door for Device {
+    fn on_ring(&mut self, slot: u8, event: Event, around: &mut Around<'_>) -> io::Result<()> {
+        self.flying -= u32::from(!event.more);
+        let index = usize::from(slot) % QUEUES_MAX;
+        let mut wires = Self::wires(&mut self.flying, around);
+        match slot {
+            COMMANDS => {
+                self.watching &= event.more;
+                self.rewire = true;
+                wake::take(&self.wake);
+                while let Ok(envelope) = self.commands.try_recv() {
+                    self.receive(envelope, around)?;
+                }
+            }
+            AGAIN | CANCEL => {}
+            slot if slot < CALL => {
+                self.kicked |= 1 << index;
+                if !event.more {
+                    self.queues[index].kick.on_end();
+                    self.rewire = true;
+                }
+            }
+            slot if slot < TROUBLE => self.queues[index].call.on_rung(slot, &mut wires)?,
+            slot => self.queues[index].trouble.on_rung(slot, &mut wires)?,
+        }
+        Ok(())
+    }
+    fn take_in(&mut self, around: &mut Around<'_>) -> bool {
+        if self.pending.is_some() || self.closing {
+            return true;
+        }
+        let mut full = false;
+        for index in bits(std::mem::take(&mut self.kicked)) {
+            match self.empty(index, around) {
+                Ok(Emptied::Yes) => {}
+                Ok(Emptied::Enough) => {
+                    self.kicked |= 1 << index;
+                    self.again = true;
+                }
+                Ok(Emptied::Full) => {
+                    self.kicked |= 1 << index;
+                    full = true;
+                }
+                Err(flaw) => self.stop(index, flaw),
+            }
+        }
+        !full
+    }
+    fn deliver(&mut self, mut op: Op, _: u64, ops: &mut Ops) {
+        let (index, head) = ((op.cookie >> 16) as usize, op.cookie as u16);
+        self.inside -= 1;
+        if matches!(op.operation, Operation::Read | Operation::Write) {
+            self.held -= op.length as usize;
+        }
+        if let Data::Scattered(scattered) = std::mem::take(&mut op.data) {
+            if op.operation == Operation::Read && op.status == 0 {
+                scattered.spread();
+            }
+            let (spans, bounce) = scattered.into_parts();
+            if let Some(buffer) = bounce {
+                ops.pool.give(buffer);
+            }
+            self.keep(spans);
+        }
+        let ring = self.queues[index].ring.as_mut().expect("queues with something inside stay");
+        let slot = ring.end(head);
+        let (value, written) = match op.status {
+            0 => (status::OK, slot.written + 1),
+            libc::EOPNOTSUPP => (status::UNSUPPORTED, 1),
+            _ => (status::IO_ERROR, 1),
+        };
+        write_status(slot.status, value);
+        if let Err(flaw) = self.show(index, head, written) {
+            self.stop(index, flaw);
+        }
+    }
+    fn answer(&mut self, around: &mut Around<'_>) -> io::Result<()> {
+        self.call(around)?;
+        match self.pending.take_if(|envelope| Self::is_free(&self.queues, self.inside, envelope)) {
+            Some(envelope) => self.carry_out(envelope, around),
+            None => Ok(()),
+        }
+    }
+    fn settle(&mut self, around: &mut Around<'_>) -> io::Result<Life> {
+        let ending = self.over || (self.closing && self.inside == 0);
+        if ending || std::mem::take(&mut self.rewire) {
+            self.settle_wires(ending, around)?;
+        }
+        if std::mem::take(&mut self.again) && !ending {
+            let entry = opcode::Nop::new().build();
+            Self::wires(&mut self.flying, around).push(entry, AGAIN)?;
+        }
+        Ok(if ending && self.flying == 0 { Life::Over } else { Life::On })
+    }
+    fn close(&mut self) {
+        self.closing = true;
+    }
+    fn volume(&self) -> Option<usize> {
+        self.volume
+    }
+    fn resized(&mut self, size: u64) {
+        self.facts.bytes = size;
+        if let Some(channel) = &self.channel {
+            tell_of_change(channel);
+        }
+    }
+}
