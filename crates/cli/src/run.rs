@@ -23,6 +23,8 @@ use crate::output::{Output, write};
   iofair run experiments --html results.html             everything, on one page
   iofair run figure-1.toml --stack prop-bfq --repeats 1  a quick look at one stack
   iofair run figure-1.toml --json > figure-1.json        every run, for a script
+  iofair run experiments/suite/bandwidth-latency.toml --set client.interferer.job=write --set client.interferer.count=7
+                                                         a template with other values
 
 The seeds are printed; the same file and seed give the same bytes on any machine.")]
 pub(crate) struct Args {
@@ -44,6 +46,9 @@ pub(crate) struct Args {
     /// Seed of the first repeat.
     #[arg(long)]
     seed: Option<u64>,
+    /// Set a key of the file, such as client.target.count=4 or policy.bfq.slice_idle=0s.
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
     /// Runs at once; by default one a core.
     #[arg(long, short)]
     jobs: Option<NonZeroUsize>,
@@ -113,6 +118,7 @@ fn read(args: &Args) -> Result<Vec<Experiment>> {
         time: args.time,
         ramp: args.ramp,
         seed: args.seed,
+        settings: args.set.clone(),
     };
     let read = |file: &PathBuf| Ok(experiment::read(file, &overrides)?);
     files.iter().map(read).collect()

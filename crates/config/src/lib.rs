@@ -24,6 +24,7 @@
 
 pub mod contracts;
 mod error;
+mod set;
 mod source;
 pub mod units;
 

@@ -29,6 +29,7 @@ fn run(name: &str, stacks: &[&str], jobs: usize) -> Results {
         time: Some(Nanos::from_millis(400)),
         ramp: Some(Nanos::from_millis(200)),
         seed: None,
+        settings: Vec::new(),
     };
     let experiment = experiment::read(Path::new(&path), &overrides);
     let experiment = experiment.unwrap_or_else(|error| panic!("{error}"));

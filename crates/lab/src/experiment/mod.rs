@@ -38,6 +38,8 @@ pub struct Overrides {
     pub ramp: Option<Nanos>,
     /// Another first seed.
     pub seed: Option<u64>,
+    /// Keys of the file set to other values, `path=value`.
+    pub settings: Vec<String>,
 }
 
 /// Reads an experiment that is already in memory; `path` names it in errors.
@@ -51,7 +53,14 @@ pub fn read(path: &Path, overrides: &Overrides) -> Result<Experiment, ConfigErro
 }
 
 fn resolve(source: &Source, overrides: &Overrides) -> Result<Experiment, ConfigError> {
-    let file = source.parse()?;
+    // As it is written first: what is wrong there has its place there.
+    let mut file = source.parse()?;
+    let changed;
+    let mut source = source;
+    if !overrides.settings.is_empty() {
+        changed = source.with_settings(&overrides.settings)?;
+        (source, file) = (&changed, changed.parse()?);
+    }
     let name = source.path().strip_suffix(".toml").unwrap_or(source.path());
     let name = name.rsplit_once("experiments/").map_or(name, |(_, rest)| rest);
     expand::expand(source, name, &file, overrides)

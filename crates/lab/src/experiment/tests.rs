@@ -151,11 +151,13 @@ fn overrides_replace_what_the_file_says() {
         time: Some(Nanos::from_millis(500)),
         ramp: Some(Nanos::ZERO),
         seed: Some(40),
+        settings: vec!["client.target.block=8KiB".into(), "tags=9".into()],
     };
     let experiment = parse("e.toml", EXAMPLE, &overrides).expect("a good file");
     let scenario = experiment.scenario(3, 0, 0);
     assert_eq!((scenario.seed, scenario.time), (40, Nanos::from_millis(500)));
     assert_eq!((experiment.runs(), experiment.claims_left_out), (4, 1));
+    assert_eq!((scenario.clients[0].job.block.bytes(), scenario.tags), (8 << 10, Some(9)));
     let unknown = Overrides { stacks: Some(vec!["no-such".into()]), ..overrides };
     assert!(parse("e.toml", EXAMPLE, &unknown).is_err());
 }
