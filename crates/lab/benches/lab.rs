@@ -21,7 +21,7 @@ use iofair_core::group::Priority;
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
 use iofair_lab::outcome::Outcome;
-use iofair_lab::scenario::{ClientSpec, GroupSpec, Job, Pattern, Scenario};
+use iofair_lab::scenario::{ClientSpec, GroupSpec, Job, Manner, Pattern, Scenario};
 use iofair_lab::{host, simulate};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -60,6 +60,7 @@ fn client(name: &str, pattern: Pattern) -> ClientSpec {
         group: name.to_owned(),
         priority: Priority::default(),
         guest: false,
+        manner: Manner::Plain,
         on_drive: None,
         job,
         file_size: Sectors::from_kib(500 << 10),

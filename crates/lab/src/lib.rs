@@ -12,6 +12,7 @@ pub mod explain;
 pub mod host;
 pub mod observe;
 pub mod outcome;
+pub mod recording;
 pub mod report;
 mod run;
 pub mod scenario;

@@ -1,12 +1,16 @@
 //! What one run is made of: a drive, a stack, a host, groups and clients. Plain data; nothing here
 //! knows how it was written down or how it is run.
 
+use std::sync::Arc;
+
 use iofair_core::contract::Contract;
 use iofair_core::controller::Stack;
 use iofair_core::group::Priority;
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
 use iofair_drive::stripe::Geometry;
+
+use crate::recording::Recording;
 
 /// One run.
 #[derive(Clone, Debug)]
@@ -159,12 +163,34 @@ pub struct ClientSpec {
     pub on_drive: Option<u32>,
     /// What it does.
     pub job: Job,
+    /// How it goes about it.
+    pub manner: Manner,
     /// Size of its private file.
     pub file_size: Sectors,
     /// When it starts.
     pub start: Nanos,
     /// When it makes no further call; `None`: never.
     pub stop: Option<Nanos>,
+}
+
+/// How a client goes about its job.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub enum Manner {
+    /// As the job says.
+    #[default]
+    Plain,
+    /// As one of several processes that go through one file together, each taking every so manyth block:
+    /// the file is that of the process `index` places before.
+    Interleaved {
+        /// Its place among them.
+        index: u32,
+        /// How many they are.
+        of: u32,
+    },
+    /// What it reads it writes to another file, through the page cache.
+    Copy,
+    /// What a program read at its start-up; a call is a start-up.
+    Startup(Arc<Recording>),
 }
 
 /// Read or write, in order or anywhere.

@@ -14,7 +14,7 @@ use iofair_core::unit::Sectors;
 use iofair_drive::profile;
 use iofair_lab::host;
 use iofair_lab::observe::{Observer, Recorder, Step};
-use iofair_lab::scenario::{ClientSpec, GroupSpec, Job, Pattern, Scenario};
+use iofair_lab::scenario::{ClientSpec, GroupSpec, Job, Manner, Pattern, Scenario};
 use iofair_lab::simulate_with;
 use iofair_serve::back::{emulated::Emulated, store::Store};
 use iofair_serve::buffer::{Data, Span};
@@ -50,6 +50,7 @@ fn client(name: &str, group: &str, pattern: Pattern, block: u64) -> ClientSpec {
         group: group.into(),
         priority: Priority::default(),
         guest: false,
+        manner: Manner::Plain,
         on_drive: None,
         job,
         file_size: Sectors::from_kib(1 << 20),

@@ -85,8 +85,7 @@ impl Direct {
     fn begin(&mut self, base: &mut Base, engine: &mut Engine<'_>, ready: Instant, slot: u32) {
         let start = base.pacer.next_start(ready.max(self.cpu_free));
         base.pacer.issue(base.job.block.bytes());
-        let hole =
-            if engine.files[base.actor as usize].is_hole() { HOLE_COST } else { Nanos::ZERO };
+        let hole = if engine.files[base.file].is_hole() { HOLE_COST } else { Nanos::ZERO };
         let send = start + base.draw_turnaround() + hole;
         self.cpu_free = send;
         let call = &mut self.slots[slot as usize];
@@ -100,7 +99,7 @@ impl Direct {
             Stage::Starting => {
                 let offset = base.next_offset();
                 self.slots[slot as usize].offset = offset;
-                let file = &mut engine.files[base.actor as usize];
+                let file = &mut engine.files[base.file];
                 match file.prelude(offset, &mut base.random) {
                     Some(block) => self.send_prelude(base, engine, slot, block),
                     None => self.send(base, engine, slot),
@@ -149,7 +148,7 @@ impl Direct {
             return;
         }
         match call.stage {
-            Stage::Prelude if engine.files[base.actor as usize].is_hole() => {
+            Stage::Prelude if engine.files[base.file].is_hole() => {
                 self.send(base, engine, slot);
             }
             Stage::Prelude => {

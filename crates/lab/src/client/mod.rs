@@ -1,14 +1,19 @@
 //! Processes: what each does between its calls, and what it sees of them.
 //!
-//! Three kinds: [`direct`] (one request or several for each call, no page cache; buffered random reads
-//! are the same, because nothing is read ahead for them), [`read_ahead`] (buffered sequential reads) and
-//! [`mod@write`] (buffered writes). Each is a state machine that is woken by its timers ([`Process::on_timer`])
-//! and by the completions of its requests ([`Process::on_done`]).
+//! The kinds: [`direct`] (one request or several for each call, no page cache; buffered random reads
+//! are the same, because nothing is read ahead for them), [`read_ahead`] (buffered sequential reads),
+//! [`mod@write`] (buffered writes), [`copy`] (the two together) and [`startup`] (a recorded start-up). Each is a
+//! state machine that is woken by its timers ([`Process::on_timer`]) and by the completions of its requests
+//! ([`Process::on_done`]).
 
+pub(crate) mod copy;
 pub(crate) mod direct;
 pub(crate) mod pace;
 pub(crate) mod read_ahead;
+pub(crate) mod startup;
 pub(crate) mod tally;
+#[cfg(test)]
+mod tests;
 pub(crate) mod write;
 
 use iofair_core::group::ClientId;
@@ -39,6 +44,8 @@ impl Pattern {
 pub(crate) struct Base {
     pub(crate) actor: u32,
     pub(crate) client: ClientId,
+    /// Its file's place among the drive's files.
+    pub(crate) file: usize,
     pub(crate) job: Job,
     /// Of its file.
     pub(crate) file_size: Sectors,
@@ -49,6 +56,8 @@ pub(crate) struct Base {
     pub(crate) turnaround_spread: u32,
     /// Next offset of a sequential pattern.
     pub(crate) position: Sectors,
+    /// Its place among processes that read one file together, and their number.
+    pub(crate) interleaved: (u64, u64),
 }
 
 impl Base {
@@ -76,15 +85,17 @@ impl Base {
             return Sectors(self.random.below(self.file_size.0 / block) * block);
         }
         let offset = self.position;
-        let next = offset.0 + block;
+        let (index, of) = self.interleaved;
+        let next = offset.0 + block * of;
         // A rest of the file that is shorter than a block is never reached.
-        self.position = Sectors(if next + block > self.file_size.0 { 0 } else { next });
+        let ends = next + block > self.file_size.0;
+        self.position = Sectors(if ends { block * index } else { next });
         offset
     }
     /// Sends a range of the file, in as many requests as its place and `longest` need; their number.
     fn send(&self, engine: &mut Engine<'_>, range: Range, longest: Sectors) -> u32 {
         let Range { slot, operation, flags, offset, length } = range;
-        let (token, client, file) = (self.token(slot), self.client, self.actor as usize);
+        let (token, client, file) = (self.token(slot), self.client, self.file);
         engine.send(FileRange { token, client, operation, flags, file, offset, length, longest })
     }
     /// Sends a flush, one a drive; their number.
@@ -123,6 +134,8 @@ pub(crate) enum Kind {
     Direct(direct::Direct),
     ReadAhead(read_ahead::ReadAhead),
     Write(write::Write),
+    Copy(copy::Copy),
+    Startup(startup::Startup),
 }
 
 impl Process {
@@ -132,6 +145,8 @@ impl Process {
             Kind::Direct(direct) => direct.on_timer(&mut self.base, engine, slot),
             Kind::ReadAhead(reader) => reader.on_timer(&mut self.base, engine),
             Kind::Write(writer) => writer.on_timer(&mut self.base, engine, cache),
+            Kind::Copy(copy) => copy.on_timer(&mut self.base, engine, cache),
+            Kind::Startup(startup) => startup.on_timer(&mut self.base, engine),
         }
     }
     /// One of its requests is answered.
@@ -140,6 +155,8 @@ impl Process {
             Kind::Direct(direct) => direct.on_done(&mut self.base, engine, done.slot),
             Kind::ReadAhead(reader) => reader.on_done(&mut self.base, engine, done.slot),
             Kind::Write(writer) => writer.on_done(&mut self.base, engine, cache, done),
+            Kind::Copy(copy) => copy.on_done(&mut self.base, engine, cache, done.slot),
+            Kind::Startup(startup) => startup.on_done(&mut self.base, engine, done.slot),
         }
     }
     /// Timers to start with: one a slot.

@@ -17,7 +17,7 @@ use crate::world::engine::Engine;
 const DATA: u32 = 0;
 const FLUSH: u32 = 1;
 /// How long a writer sleeps that finds no room at all below the dirty limit.
-const NO_ROOM_SLEEP: Nanos = Nanos::from_millis(10);
+pub(crate) const NO_ROOM_SLEEP: Nanos = Nanos::from_millis(10);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {

@@ -12,12 +12,12 @@ use super::Overrides;
 use super::claim::{self, Claim};
 use super::dedicated::Dedicated;
 use super::file::{
-    ClientFile, DedicatedFile, ExperimentFile, GroupFile, JobFile, ParameterFile, SweepFile,
-    VariantFile,
+    ClientFile, DedicatedFile, ExperimentFile, GroupFile, ParameterFile, SweepFile, VariantFile,
 };
 use super::machine::{host_of, stripe};
+use super::manner;
 use super::quantity::Units;
-use crate::scenario::{ClientSpec, GroupSpec, Host, Job, Pattern, Scenario, StripeSpec};
+use crate::scenario::{ClientSpec, GroupSpec, Host, Job, Manner, Pattern, Scenario, StripeSpec};
 
 /// Most processes of one client: a guard against a slip of the pen, well above any source's.
 const COUNT_MAX: u32 = 100_000;
@@ -411,7 +411,9 @@ fn finish(
                 groups.push(GroupSpec { name: group.clone(), contract: contract.clone() });
             }
             if keys.inactive != Some(true) {
-                clients.push(client(source, keys, process, group)?);
+                let mut spec = client(source, keys, process, group)?;
+                manner::apply(source, keys, (index, count), &mut spec)?;
+                clients.push(spec);
             }
         }
         if keys.inactive != Some(true) && count > 0 {
@@ -452,6 +454,7 @@ impl Variant {
             group: String::new(),
             priority: Priority::default(),
             guest: false,
+            manner: Manner::Plain,
             on_drive: None,
             job: Job {
                 pattern: Pattern::SequentialRead,
@@ -522,7 +525,7 @@ fn client(
     let at = keys.name.as_ref().expect("checked before").span();
     let Some(job) = keys.job else {
         let message = format!("client `{name}` has no `job`");
-        return Err(source.error(at, message).allowed("read, write, randread, randwrite"));
+        return Err(source.error(at, message).allowed(manner::JOBS));
     };
     let block = keys.block.map_or(Sectors::from_kib(4), |bytes| bytes.sectors_ceil());
     let (depth, buffered) = (keys.depth.unwrap_or(1), keys.buffered.unwrap_or(true));
@@ -545,12 +548,7 @@ fn client(
     if let Some(message) = refused {
         return Err(source.error(at, format!("client `{name}`: {message}")));
     }
-    let pattern = match job {
-        JobFile::Read => Pattern::SequentialRead,
-        JobFile::Write => Pattern::SequentialWrite,
-        JobFile::Randread => Pattern::RandomRead,
-        JobFile::Randwrite => Pattern::RandomWrite,
-    };
+    let pattern = manner::pattern(job);
     let size = keys.size.map_or(Sectors::from_kib(500 << 10), |bytes| bytes.sectors_ceil());
     if size < block {
         let message = format!("client `{name}`: a file smaller than one block");
@@ -563,6 +561,7 @@ fn client(
         group,
         priority: Priority { class, level },
         guest: keys.guest.unwrap_or(false),
+        manner: Manner::Plain,
         on_drive: keys.on_drive,
         job: Job {
             pattern,

@@ -227,6 +227,10 @@ pub enum JobFile {
     Randread,
     /// Random writes.
     Randwrite,
+    /// Reads a file and writes another.
+    Copy,
+    /// What a program reads at its start-up.
+    Startup,
 }
 
 /// A client, or changes to one (in a variant or a sweep, where `name` is absent).
@@ -255,6 +259,10 @@ pub struct ClientFile {
     pub guest: Option<bool>,
     /// The drive of a stripe on which its files lie.
     pub on_drive: Option<u32>,
+    /// Do its processes go through one file together, block by block?
+    pub interleaved: Option<bool>,
+    /// The program that starts.
+    pub program: Option<String>,
     /// `fdatasync` after so many writes.
     pub fdatasync: Option<u32>,
     /// Mean times of work and of rest.
@@ -303,6 +311,8 @@ impl ClientFile {
             rate: a.rate.or(b.rate),
             guest: a.guest.or(b.guest),
             on_drive: a.on_drive.or(b.on_drive),
+            interleaved: a.interleaved.or(b.interleaved),
+            program: a.program.or(b.program),
             fdatasync: a.fdatasync.or(b.fdatasync),
             on_off: a.on_off.or(b.on_off),
             think: a.think.or(b.think),

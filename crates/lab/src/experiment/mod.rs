@@ -6,6 +6,7 @@ pub mod dedicated;
 pub mod expand;
 pub mod file;
 mod machine;
+mod manner;
 pub mod quantity;
 pub mod runner;
 pub mod statistics;

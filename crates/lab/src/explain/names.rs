@@ -3,12 +3,12 @@
 use iofair_core::controller::Controller;
 use iofair_core::group::{ClientId, GroupId};
 
-use crate::scenario::Scenario;
+use crate::scenario::{Manner, Scenario};
 
 /// Names by id.
 #[derive(Default, Debug)]
 pub(super) struct Names {
-    /// Of each process, then of the flushers of the page cache, then of the journal.
+    /// Of each process, of further threads, of the flushers of the page cache, of the journal.
     clients: Vec<String>,
     journaled: bool,
     /// From each client's own group up to below the root.
@@ -34,6 +34,12 @@ impl Names {
             match client.processes {
                 1 => clients.push(client.name.clone()),
                 many => clients.extend((0..many).map(|i| format!("{}.{i}", client.name))),
+            }
+        }
+        // Threads of start-ups come after all processes.
+        for client in &scenario.clients {
+            if let Manner::Startup(recording) = &client.manner {
+                clients.extend((1..recording.threads).map(|_| client.name.clone()));
             }
         }
         let journaled = scenario.host.journal.is_some();

@@ -13,19 +13,21 @@ use super::World;
 use super::controllers::{self, Controllers};
 use super::engine::{Engine, Parts};
 use super::journal::{self, Journal, JournalSetup};
-use super::layout::{self, Ground, Wanted};
+use super::layout::{self, File, Ground, Wanted};
 use super::writeback::{Flushers, Flushing};
 use crate::cache::pages::PAGE;
 use crate::cache::{Cache, CacheSetup, FileSetup};
+use crate::client::copy::{Copy, CopySetup};
 use crate::client::direct::{Direct, DirectSetup};
 use crate::client::pace::{Pacer, PacerSetup};
 use crate::client::read_ahead::{ReadAhead, ReadAheadSetup};
+use crate::client::startup::{Startup, StartupSetup};
 use crate::client::tally::Tally;
 use crate::client::write::{Write, WriteSetup};
 use crate::client::{Base, Kind, Process};
 use crate::observe::Observer;
 use crate::run::RunError;
-use crate::scenario::{ClientSpec, JournalSpec, Pattern, Scenario};
+use crate::scenario::{ClientSpec, JournalSpec, Manner, Pattern, Scenario};
 use crate::sim::Token;
 
 /// Requests that may be inside the engine: far above what closed loops and flushers can send, so that
@@ -39,7 +41,7 @@ const STREAM_FIRST: u64 = 1;
 
 /// Does a client write through the page cache?
 pub(super) fn writes_buffered(client: &ClientSpec) -> bool {
-    client.job.buffered && client.job.pattern.writes()
+    client.manner == Manner::Copy || (client.job.buffered && client.job.pattern.writes())
 }
 
 /// Builds the world of a scenario.
@@ -65,24 +67,18 @@ pub(crate) fn build<'a>(
         controllers.add_group(&name, &contract)?;
     }
     let specs = expand(scenario);
-    let wanted: Vec<Wanted> = specs.iter().map(|spec| wanted(spec.client)).collect();
     let ground = Ground { layout: scenario.host.layout, capacity, stripe };
-    let files = layout::lay_out(ground, &wanted).ok_or(RunError::NoRoom { capacity })?;
+    let files = files(&specs, ground)?;
+    let mut copies = specs.len()..files.len();
     let mut clients = Vec::with_capacity(specs.len());
     for spec in &specs {
         let group = controllers.find(&spec.client.group)?;
         clients.push(controllers.add_client(group, spec.client.priority)?);
     }
+    let threads = threads(&specs, &clients, &mut controllers)?;
     let flushers = Flushers::new(scenario, &specs, &clients, &mut controllers)?;
-    let journal = match &scenario.host.journal {
-        Some(JournalSpec { group, barrier }) => {
-            let client = controllers.add_client(controllers.find(group)?, Priority::default())?;
-            let actor = (specs.len() + flushers.count()) as u32;
-            let start = journal::place(capacity);
-            Some(Journal::new(JournalSetup { actor, client, start, barrier: *barrier }))
-        }
-        None => None,
-    };
+    let actor = (specs.len() + flushers.count()) as u32;
+    let journal = journal(scenario, &mut controllers, (actor, capacity))?;
     let longest = scenario.host.writeback_request.min(facts.max_request);
     let cache_setup = CacheSetup { longest, first_actor: specs.len() as u32 };
     let domains = flushers.domains(&scenario.host, setup.tags * drives.len() as u32);
@@ -95,10 +91,15 @@ pub(crate) fn build<'a>(
             spec,
             longest_read: facts.max_request,
             hole: files[index].is_hole(),
+            threads: &threads[index],
         };
         let file = flushers.of[index].map(|Flushing { domain, client, flags }| {
             let size = spec.client.file_size;
-            cache.add_file(FileSetup { file: index, size, domain, client, flags })
+            let file = match spec.client.manner {
+                Manner::Copy => copies.next().expect("as many files as copies"),
+                _ => index,
+            };
+            cache.add_file(FileSetup { file, size, domain, client, flags })
         });
         processes.push(builder.process(clients[index], file, longest));
     }
@@ -149,9 +150,49 @@ fn expand(scenario: &Scenario) -> Vec<Spec<'_>> {
     specs
 }
 
+/// The journal's process, with the last actor's number.
+fn journal(
+    scenario: &Scenario,
+    controllers: &mut Controllers,
+    (actor, capacity): (u32, Sectors),
+) -> Result<Option<Journal>, RunError> {
+    let Some(JournalSpec { group, barrier }) = &scenario.host.journal else { return Ok(None) };
+    let client = controllers.add_client(controllers.find(group)?, Priority::default())?;
+    let start = journal::place(capacity);
+    Ok(Some(Journal::new(JournalSetup { actor, client, start, barrier: *barrier })))
+}
+
+/// The clients of each process' threads: the first thread of a start-up is the process itself, the others are
+/// clients of their own.
+fn threads(
+    specs: &[Spec<'_>],
+    clients: &[ClientId],
+    controllers: &mut Controllers,
+) -> Result<Vec<Vec<ClientId>>, RunError> {
+    let mut all: Vec<Vec<ClientId>> = clients.iter().map(|client| vec![*client]).collect();
+    for (Spec { client, .. }, threads) in specs.iter().zip(&mut all) {
+        if let Manner::Startup(recording) = &client.manner {
+            let group = controllers.find(&client.group)?;
+            for _ in 1..recording.threads {
+                threads.push(controllers.add_client(group, client.priority)?);
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// The files of all processes, and behind all that was there before those that copies are written to.
+fn files(specs: &[Spec<'_>], ground: Ground) -> Result<Vec<File>, RunError> {
+    let copies = specs.iter().filter(|spec| spec.client.manner == Manner::Copy);
+    let wanted: Vec<Wanted> = specs.iter().chain(copies).map(|spec| wanted(spec.client)).collect();
+    layout::lay_out(ground, &wanted).ok_or(RunError::NoRoom { capacity: ground.capacity })
+}
+
 fn wanted(client: &ClientSpec) -> Wanted {
     let hole = client.job.pattern == Pattern::RandomWrite && !client.job.buffered;
-    Wanted { size: client.file_size, hole, on_drive: client.on_drive }
+    let shares = matches!(client.manner, Manner::Interleaved { index: 1.., .. });
+    let size = if shares { Sectors::ZERO } else { client.file_size };
+    Wanted { size, hole, on_drive: client.on_drive }
 }
 
 /// Refuses what cannot be run.
@@ -204,6 +245,8 @@ struct Builder<'a> {
     longest_read: Sectors,
     /// Does its file start as a hole?
     hole: bool,
+    /// The client of each thread.
+    threads: &'a [ClientId],
 }
 
 impl Builder<'_> {
@@ -211,20 +254,29 @@ impl Builder<'_> {
         let base = self.base(client);
         let host = &self.scenario.host;
         let job = &self.spec.client.job;
-        let kind = match file {
-            Some(file) => {
+        let read = ReadAheadSetup {
+            window: host.read_ahead,
+            longest: host.read_ahead_request.min(self.longest_read),
+            consume_window: host.consume_window,
+        };
+        let kind = match (&self.spec.client.manner, file) {
+            (Manner::Startup(recording), _) => {
+                let (recording, clients) = (recording.clone(), self.threads.to_vec());
+                let longest = self.longest_read;
+                Kind::Startup(Startup::new(StartupSetup { recording, clients, longest }))
+            }
+            (Manner::Copy, Some(target)) => {
+                let produce_window = host.produce_window;
+                Kind::Copy(Copy::new(CopySetup { read, produce_window, target }))
+            }
+            (_, Some(file)) => {
                 let produce_window = host.produce_window;
                 Kind::Write(Write::new(WriteSetup { produce_window, longest, file }))
             }
-            None if job.buffered && job.pattern.is_sequential() => {
-                let setup = ReadAheadSetup {
-                    window: host.read_ahead,
-                    longest: host.read_ahead_request.min(self.longest_read),
-                    consume_window: host.consume_window,
-                };
-                Kind::ReadAhead(ReadAhead::new(&base, setup))
+            (_, None) if job.buffered && job.pattern.is_sequential() => {
+                Kind::ReadAhead(ReadAhead::new(&base, read))
             }
-            None => {
+            (_, None) => {
                 // A direct write into a hole of ext3 falls back to a buffered write with wait, so the
                 // submitting call itself waits.
                 let depth = if self.hole { 1 } else { job.depth.max(1) };
@@ -248,9 +300,14 @@ impl Builder<'_> {
             stop: spec.stop.map_or(Instant::MAX, |stop| Instant::ZERO + stop),
             ramp_end,
         };
+        let interleaved = match spec.manner {
+            Manner::Interleaved { index, of } => (u64::from(index), u64::from(of)),
+            _ => (0, 1),
+        };
         Base {
             actor: self.index as u32,
             client,
+            file: self.index - interleaved.0 as usize,
             job: spec.job.clone(),
             file_size: spec.file_size,
             pacer: Pacer::new(pacer, Random::new(*seed, stream + 1)),
@@ -262,7 +319,8 @@ impl Builder<'_> {
                 false => host.turnaround,
             },
             turnaround_spread: host.turnaround_spread,
-            position: Sectors::ZERO,
+            position: Sectors(spec.job.block.0 * interleaved.0),
+            interleaved,
         }
     }
 }

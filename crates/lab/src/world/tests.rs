@@ -19,7 +19,8 @@ use crate::host;
 use crate::observe::{Nobody, Observer, Recorder, Step};
 use crate::run::{RunError, simulate, simulate_on, simulate_with};
 use crate::scenario::{
-    ClientSpec, Control, GroupSpec, Host, Job, JournalSpec, Layout, Pattern, StripeSpec, Writeback,
+    ClientSpec, Control, GroupSpec, Host, Job, JournalSpec, Layout, Manner, Pattern, StripeSpec,
+    Writeback,
 };
 
 /// Answers every command a fixed time after it was given; bytes can cost time too, one command after
@@ -111,6 +112,7 @@ pub(crate) fn client(name: &str, job: Job) -> ClientSpec {
         group: String::new(),
         priority: Priority::default(),
         guest: false,
+        manner: Manner::Plain,
         on_drive: None,
         job,
         file_size: kib(500 << 10),

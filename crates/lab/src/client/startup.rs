@@ -1,0 +1,166 @@
+//! A program's start-up, replayed as the S suite's `replay-startup-io` replays it: the recorded reads one after
+//! the other, direct, each by its thread.
+//!
+//! A read ahead is sent and the next read follows. One that the thread waits for is sent when the thread's reads
+//! ahead are answered, and the next one follows when it is answered itself. The pauses of the recording are left out,
+//! as its authors leave them out; what remains between two reads is the host's turnaround. Each thread is a client
+//! of its own for the policies, and has a file of its own.
+//!
+//! A start-up is one call: its latency is the time that the start-up took.
+
+use std::sync::Arc;
+
+use iofair_core::group::ClientId;
+use iofair_core::request::Operation;
+use iofair_core::time::Instant;
+use iofair_core::unit::Sectors;
+
+use super::Base;
+use crate::recording::{FILE, Recording, Step};
+use crate::world::engine::{Engine, FileRange};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// The timer says when to start.
+    Resting,
+    /// The timer says when to send the next read.
+    Sending,
+    /// The thread's reads ahead must come before it may send the one that it waits for.
+    Draining,
+    /// The read that the thread waits for is under way.
+    Waiting,
+}
+
+/// What a start-up needs to know besides.
+#[derive(Clone, Debug)]
+pub(crate) struct StartupSetup {
+    pub(crate) recording: Arc<Recording>,
+    /// As which client each thread reads.
+    pub(crate) clients: Vec<ClientId>,
+    /// Longest request.
+    pub(crate) longest: Sectors,
+}
+
+/// A process that starts a program again and again.
+#[derive(Debug)]
+pub(crate) struct Startup {
+    setup: StartupSetup,
+    state: State,
+    started: Instant,
+    next: usize,
+    /// Thread by thread: reads under way, and where the last one ended.
+    under_way: Vec<u32>,
+    positions: Vec<Sectors>,
+}
+
+impl Startup {
+    pub(crate) fn new(setup: StartupSetup) -> Self {
+        let threads = setup.recording.threads;
+        let (under_way, positions) = (vec![0; threads], vec![Sectors::ZERO; threads]);
+        let (state, started) = (State::Resting, Instant::ZERO);
+        Self { setup, state, started, next: 0, under_way, positions }
+    }
+
+    fn step(&self) -> Step {
+        self.setup.recording.steps[self.next]
+    }
+    /// The last read is waited for, whatever it was.
+    fn waits(&self) -> bool {
+        !self.step().ahead || self.next + 1 == self.setup.recording.steps.len()
+    }
+
+    pub(crate) fn on_timer(&mut self, base: &mut Base, engine: &mut Engine<'_>) {
+        match self.state {
+            State::Resting => self.start(base, engine),
+            State::Sending => self.send(base, engine),
+            state => unreachable!("no timer is set in state {state:?}"),
+        }
+    }
+
+    fn start(&mut self, base: &mut Base, engine: &mut Engine<'_>) {
+        let start = base.pacer.next_start(engine.now);
+        if start > engine.now {
+            return base.wake(engine, start, 0);
+        }
+        base.pacer.issue(self.setup.recording.bytes());
+        (self.started, self.next) = (engine.now, 0);
+        self.positions.fill(Sectors::ZERO);
+        self.prepare(base, engine);
+    }
+
+    /// Processor time before the next read.
+    fn prepare(&mut self, base: &mut Base, engine: &mut Engine<'_>) {
+        self.state = State::Sending;
+        let at = engine.now + base.draw_turnaround();
+        base.wake(engine, at, 0);
+    }
+
+    fn send(&mut self, base: &mut Base, engine: &mut Engine<'_>) {
+        let Step { thread, length, .. } = self.step();
+        let waits = self.waits();
+        if waits && self.under_way[thread] > 0 {
+            self.state = State::Draining;
+            return;
+        }
+        let offset = self.place(base);
+        let parts = engine.send(FileRange {
+            token: base.token(thread as u32),
+            client: self.setup.clients[thread],
+            operation: Operation::Read,
+            flags: base.flags(),
+            file: base.file,
+            offset: self.setup.recording.base(thread) + offset,
+            length,
+            longest: self.setup.longest,
+        });
+        self.under_way[thread] += parts;
+        if waits {
+            self.state = State::Waiting;
+        } else {
+            self.next += 1;
+            self.prepare(base, engine);
+        }
+    }
+
+    /// Where in its thread's file the next read goes.
+    fn place(&mut self, base: &mut Base) -> Sectors {
+        let Step { thread, sequential, length, .. } = self.step();
+        let last = FILE - length;
+        let offset = match (sequential, self.positions[thread]) {
+            (true, position) if position < last => position,
+            (true, _) => Sectors::ZERO,
+            (false, _) => Sectors(base.random.below(last.0)),
+        };
+        self.positions[thread] = offset + length;
+        offset
+    }
+
+    pub(crate) fn on_done(&mut self, base: &mut Base, engine: &mut Engine<'_>, slot: u32) {
+        let thread = slot as usize;
+        self.under_way[thread] -= 1;
+        let concerned =
+            self.next < self.setup.recording.steps.len() && thread == self.step().thread;
+        if !concerned || self.under_way[thread] > 0 {
+            return;
+        }
+        match self.state {
+            State::Draining => self.prepare(base, engine),
+            State::Waiting => {
+                self.next += 1;
+                match self.next < self.setup.recording.steps.len() {
+                    true => self.prepare(base, engine),
+                    false => self.finish(base, engine),
+                }
+            }
+            // Reads ahead of a start-up that is over, or of a thread that goes on.
+            State::Resting | State::Sending => {}
+        }
+    }
+
+    fn finish(&mut self, base: &mut Base, engine: &mut Engine<'_>) {
+        let now = engine.now;
+        base.tally.count(now, self.setup.recording.bytes(), now.since(self.started));
+        self.state = State::Resting;
+        base.wake(engine, now + base.job.think, 0);
+    }
+}

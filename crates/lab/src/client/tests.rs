@@ -1,0 +1,114 @@
+//! Copies, start-ups and processes that share a file, on a drive whose every answer takes the same time,
+//! with times computed by hand.
+
+use std::sync::Arc;
+
+use iofair_core::request::Operation;
+use iofair_core::time::Nanos;
+
+use crate::host;
+use crate::observe::{Recorder, Step};
+use crate::outcome::Outcome;
+use crate::recording;
+use crate::run::simulate_on;
+use crate::scenario::{ClientSpec, Host, Manner, Pattern, Scenario};
+use crate::world::tests::{Fixed, client, job, kib, scenario, us};
+
+/// 10 us a call, 640 us for 256 KiB from the cache, 320 us into it.
+fn run(clients: Vec<ClientSpec>, time: Nanos, rate: Option<u64>) -> (Outcome, Vec<Step>) {
+    let host = Host {
+        turnaround: us(10),
+        turnaround_spread: 0,
+        consume_window: us(640),
+        produce_window: us(320),
+        memory: 32 << 20,
+        ..host::host_2018()
+    };
+    let scenario = Scenario { host, ..scenario(clients, time) };
+    let mut recorder = Recorder::default();
+    let drive = Box::new(Fixed::new(us(100), rate));
+    let outcome = simulate_on(&scenario, drive, &mut recorder).expect("it runs");
+    (outcome, recorder.steps)
+}
+
+/// Times, clients and KiB from the drive's beginning of what was sent.
+fn sent(steps: &[Step], operation: Operation) -> Vec<(u64, u32, u64)> {
+    let one = |step: &Step| match step {
+        Step::Submit(at, it) if it.operation == operation => {
+            Some((at.0 / 1_000, it.client.0, it.start.bytes() >> 10))
+        }
+        _ => None,
+    };
+    steps.iter().filter_map(one).collect()
+}
+
+/// Goal: a start-up waits where the recording waits, and nowhere else. Method: four reads of two threads. The
+/// first is answered at 110 us; two reads ahead follow at 120 and 130; the last, at 140, finds one of its thread's
+/// under way until 220, goes at 230 and ends the start-up at 330.
+#[test]
+fn a_start_up_waits_as_recorded() {
+    let text = "title = ''\nsource = ''\nsteps = '0r8w 0s8a 1r8a 0s8w'";
+    let recording = recording::parse("x", text).expect("a good recording");
+    let mut spec = client("start", job(Pattern::RandomRead, 4, true));
+    spec.file_size = recording.file_size();
+    spec.job.think = us(70);
+    spec.manner = Manner::Startup(Arc::new(recording));
+    let (outcome, steps) = run(vec![spec], us(1_200), None);
+    let started = &outcome.clients[0];
+    assert_eq!((started.calls, started.bytes), (3, 3 * 4 * 4096));
+    assert_eq!((started.latency.mean(), started.latency.max()), (330_000, 330_000));
+    let reads = sent(&steps, Operation::Read);
+    let times: Vec<_> = reads.iter().map(|read| read.0).collect();
+    assert_eq!(times[..8], [10, 120, 130, 230, 410, 520, 530, 630]);
+    let threads: Vec<_> = reads.iter().map(|read| read.1).collect();
+    assert!(threads[0] == threads[1] && threads[1] == threads[3] && threads[2] != threads[0]);
+    assert_eq!((reads[1].2, reads[3].2), (reads[0].2 + 4, reads[0].2 + 8), "behind each other");
+    assert!(reads[2].2 >= 20_000_000 >> 10, "the second thread has a file of its own");
+}
+
+/// Goal: a copy reads ahead, takes its processor time, and what it read is written elsewhere. Method: windows of
+/// 256 KiB that take 960 us, after the first 100 us of waiting; then a drive of 100 MB/s that has to carry both.
+#[test]
+fn a_copy_reads_and_writes() {
+    let copy = || {
+        let mut spec = client("copy", job(Pattern::SequentialRead, 64, true));
+        spec.manner = Manner::Copy;
+        spec
+    };
+    let (outcome, steps) = run(vec![copy()], us(100 + 960 * 4), None);
+    assert_eq!(outcome.clients[0].calls, 4);
+    assert_eq!(outcome.clients[0].latency.max(), 1_060_000);
+    let reads = sent(&steps, Operation::Read);
+    let read = |(at, window): (u64, u64)| (at, reads[0].1, 256 * window);
+    assert_eq!(reads, [(0, 0), (0, 1), (1_060, 2), (2_020, 3), (2_980, 4), (3_940, 5)].map(read));
+    let second = Nanos::from_secs(1);
+    let (outcome, steps) = run(vec![copy(), copy()], second, Some(100_000_000));
+    let copied: u64 = outcome.clients.iter().map(|client| client.bytes).sum();
+    assert!((45_000_000..57_000_000).contains(&copied), "{copied}");
+    let written = outcome.drive.written_bytes;
+    assert!(written <= copied && copied - written <= (32 << 20) / 5, "{copied} {written}");
+    let writes = sent(&steps, Operation::Write);
+    assert!(!writes.is_empty() && writes.iter().all(|write| write.2 >= 1_000 << 10));
+}
+
+/// Goal: processes that share a file take its blocks in turn, and begin anew at its end. Method: two of them over a
+/// file of five blocks.
+#[test]
+fn interleaved_processes_share_a_file() {
+    let process = |index| {
+        let mut spec = client("reader", job(Pattern::SequentialRead, 16, false));
+        spec.manner = Manner::Interleaved { index, of: 2 };
+        spec.file_size = kib(80);
+        spec
+    };
+    let (outcome, steps) = run(vec![process(0), process(1)], us(550), None);
+    assert_eq!(outcome.clients[0].calls, 5);
+    let places = |client: u32| {
+        let reads = sent(&steps, Operation::Read);
+        let mine = reads.iter().filter(|read| read.1 == client).map(|read| read.2);
+        mine.take(4).collect::<Vec<_>>()
+    };
+    let first = sent(&steps, Operation::Read)[0].1;
+    assert_eq!(places(first), [0, 32, 64, 0]);
+    assert_eq!(places(first + 1), [16, 48, 16, 48]);
+}
