@@ -38,6 +38,7 @@ struct Ready {
     tcp: Option<String>,
     control_unix: Option<PathBuf>,
     control_tcp: Option<String>,
+    mount: Option<PathBuf>,
     volumes: Vec<String>,
     /// Volumes that are disks of virtual machines, and their sockets.
     vhost: Vec<(String, PathBuf)>,
@@ -45,10 +46,11 @@ struct Ready {
 
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     let contracts = Contracts::open(&args.contracts)?;
+    let listens = contracts.listen.unix.is_some() || contracts.listen.tcp.is_some();
     let disks = contracts.volumes.iter().any(|volume| volume.vhost.is_some());
-    if contracts.listen.unix.is_none() && contracts.listen.tcp.is_none() && !disks {
-        let message = "nobody could connect: add a [listen] table with `unix` or `tcp`, or `vhost` to \
-                       a volume";
+    if !listens && !disks && contracts.mount.is_none() {
+        let message = "nobody could connect: add a [listen] table with `unix` or `tcp`, a [fuse] table, \
+                       or `vhost` to a volume";
         return Err(Usage(format!("{}: {message}", args.contracts.display())).into());
     }
     if args.check {
@@ -98,6 +100,7 @@ fn ready(server: &Server, control: &Control) -> Ready {
         tcp: server.tcp().map(|address| address.to_string()),
         control_unix: contracts.control.unix.clone(),
         control_tcp: control.tcp().map(|address| address.to_string()),
+        mount: contracts.mount.clone(),
         volumes: contracts.volumes.iter().map(|volume| volume.name.clone()).collect(),
         vhost: contracts
             .volumes
@@ -114,6 +117,9 @@ fn in_words(ready: &Ready, worst_case: Option<u64>) -> String {
     }
     text.push('\n');
     for volume in &ready.volumes {
+        if let Some(mount) = &ready.mount {
+            text += &format!("  {}\n", mount.join(volume).display());
+        }
         if let Some(unix) = &ready.unix {
             text += &format!("  nbd+unix:///{volume}?socket={}\n", unix.display());
         }

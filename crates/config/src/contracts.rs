@@ -19,6 +19,9 @@
 //! unix = "/run/iofair/control.sock"   # for its owner only
 //! tcp = "127.0.0.1:9090"              # only if asked: whoever reaches it may change everything
 //!
+//! [fuse]
+//! mount = "/run/iofair/volumes"       # a directory with a file a volume
+//!
 //! [[group]]
 //! name = "tenants/alice"              # a path: groups nest
 //! min = "10MB/s"                      # guaranteed; admitted only if the drive can keep it
@@ -73,6 +76,8 @@ pub struct Contracts {
     pub listen: Listen,
     /// Where the running server is controlled.
     pub control: Control,
+    /// The directory that is mounted with a file a volume, if there is one.
+    pub mount: Option<PathBuf>,
     /// Groups in the order of the file.
     pub groups: Vec<Group>,
     /// Volumes in the order of the file; they lie on the drive one after the other.

@@ -183,6 +183,10 @@ impl Buffer {
         let Some(pointer) = NonNull::new(pointer) else { handle_alloc_error(layout) };
         Self { pointer, class }
     }
+    /// One of at least so many bytes, at most [`PAYLOAD_MAX`] and two pages, from no pool.
+    pub(crate) fn of(bytes: usize) -> Self {
+        Self::new(class(bytes))
+    }
     /// Bytes that it holds.
     pub fn capacity(&self) -> usize {
         ALIGN << self.class
@@ -212,6 +216,12 @@ impl Drop for Buffer {
     }
 }
 
+/// The class of buffers that hold so many bytes.
+fn class(bytes: usize) -> usize {
+    assert!(bytes <= PAYLOAD_MAX as usize + 2 * ALIGN, "a payload of {bytes} bytes");
+    bytes.div_ceil(ALIGN).max(1).next_power_of_two().trailing_zeros() as usize
+}
+
 /// Free buffers by class.
 #[derive(Debug, Default)]
 pub struct Pool {
@@ -222,8 +232,7 @@ pub struct Pool {
 impl Pool {
     /// A buffer of at least so many bytes, at most [`PAYLOAD_MAX`] and two pages.
     pub fn take(&mut self, bytes: usize) -> Buffer {
-        assert!(bytes <= PAYLOAD_MAX as usize + 2 * ALIGN, "a payload of {bytes} bytes");
-        let class = bytes.div_ceil(ALIGN).max(1).next_power_of_two().trailing_zeros() as usize;
+        let class = class(bytes);
         match self.free[class].pop() {
             Some(buffer) => {
                 self.kept -= buffer.capacity();

@@ -23,6 +23,7 @@ use crate::disks::{Disks, Fresh};
 use crate::engine::stats::Snapshot;
 use crate::engine::{Engine, Patience, Plan};
 use crate::error::ServeError;
+use crate::front::fuse::Mounted;
 use crate::layout::sync_parent;
 use crate::places::Places;
 use crate::reactor::line::Line;
@@ -52,6 +53,8 @@ pub struct Server {
     line: Line,
     reactor: Option<JoinHandle<io::Result<()>>>,
     disks: Disks,
+    /// Volumes as files of a directory.
+    mounted: Option<Mounted>,
 }
 
 impl Server {
@@ -95,8 +98,14 @@ impl Server {
             line,
             reactor,
             disks: Disks::default(),
+            mounted: None,
         };
+        // If one of these fails, dropping the server ends the reactor.
         this.serve_disks(sockets, &[])?;
+        if let Some(path) = &this.contracts.mount {
+            let mounted = Mounted::new(path, &this.contracts.volumes, this.line.clone())?;
+            this.mounted = Some(mounted);
+        }
         Ok(this)
     }
     fn serve_disks(&mut self, sockets: Fresh, closed: &[String]) -> Result<(), ServeError> {
@@ -152,6 +161,9 @@ impl Server {
         if contracts.control != self.contracts.control {
             return Err(ServeError::Fixed("where the server is controlled".into()));
         }
+        if contracts.mount != self.contracts.mount {
+            return Err(ServeError::Fixed("where the server mounts its volumes".into()));
+        }
         // A rate that the old file wrote and the new one does not is the back end's own again.
         let known = match (contracts.drive.worst_case, self.contracts.drive.worst_case) {
             (None, None) => self.worst_case,
@@ -172,6 +184,9 @@ impl Server {
         made.keep();
         (self.places, self.worst_case) = (places, known);
         let old = std::mem::replace(&mut self.contracts, contracts);
+        if let Some(mounted) = &self.mounted {
+            mounted.update(&self.contracts.volumes);
+        }
         self.serve_disks(sockets, remove)?;
         self.places.finish(&old.volumes, &self.contracts.volumes, remove)
     }
@@ -200,6 +215,8 @@ impl Server {
         let _ = self.line.send(Message::Stop);
         let ended = reactor.join();
         self.disks = Disks::default();
+        // Now, when everything that was asked through it is answered.
+        self.mounted = None;
         ended.expect("a reactor that panics is a bug").map_err(ServeError::system("the reactor"))
     }
 }

@@ -25,12 +25,18 @@ pub(super) fn contracts(source: Source) -> Result<Contracts, ConfigError> {
     let mut drive = drive(&source, &file.drive)?;
     let listen = listen::check(&source, &file.listen)?;
     let control = control(&source, &file.control)?;
+    let mount = match &file.fuse.mount {
+        Some(path) if path.get_ref().is_empty() => {
+            return Err(source.error(path.span(), "an empty path").allowed("a directory"));
+        }
+        path => path.as_ref().map(|path| PathBuf::from(path.get_ref())),
+    };
     let groups = groups(&source, &file.group, &listen)?;
     let volumes = volumes(&source, &file.volume, &groups)?;
     paths(&source, &file.volume, &drive.back)?;
     drive.faults = faults::faults(&source, file.drive.faults.as_ref(), drive.faulty, &volumes)?;
     listen::sockets_differ(&source, &file)?;
-    let mut contracts = Contracts { drive, listen, control, groups, volumes, source };
+    let mut contracts = Contracts { drive, listen, control, mount, groups, volumes, source };
     listen::name(&mut contracts);
     if let Back::Memory(bytes) = contracts.drive.back {
         contracts.check_capacity(bytes)?;

@@ -24,9 +24,17 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) control: Control,
     #[serde(default)]
+    pub(super) fuse: Fuse,
+    #[serde(default)]
     pub(super) group: Vec<Group>,
     #[serde(default)]
     pub(super) volume: Vec<Volume>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Fuse {
+    pub(super) mount: Option<Spanned<String>>,
 }
 
 /// Policy name, then parameter name, then value.

@@ -150,6 +150,7 @@ const BAD: &[Bad] = &[
     Bad("worst_case = \"160MB/s\"", "policy.mux.x = 1", 0, "no policy `mux`", "none"),
     Bad("worst_case = \"160MB/s\"", "policy.none.x = 1", 0, "no parameter `x`", "none at all"),
     Bad("tcp = \"127.0.0.1:10809\"", "tcp = \"localhost\"", 0, "is no address", "IP:PORT"),
+    Bad("[listen]", "[fuse]\nmount = \"\"\n[listen]", 8, "empty path", "a directory"),
     Bad("unix = \"pool.sock\"", "unix = \"\"", 0, "empty path", "socket"),
     Bad("vhost = \"scratch.sock\"", "vhost = \"\"", 0, "empty path", "socket"),
     Bad("vhost = \"scratch.sock\"", "vhost = \"pool.sock\"", 0, "in line 8 too", "one path"),

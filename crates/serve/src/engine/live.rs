@@ -229,6 +229,10 @@ impl Engine {
     pub fn detach(&mut self, volume: usize) {
         self.volumes[volume].connections -= 1;
     }
+    /// Clients that have it open, through whatever door.
+    pub fn connections(&self, volume: usize) -> u32 {
+        self.volumes[volume].connections
+    }
     /// Its size in bytes.
     pub fn size(&self, volume: usize) -> u64 {
         self.volumes[volume].plan.size

@@ -26,8 +26,18 @@ impl Around<'_> {
     /// The client chose an export.
     pub(super) fn attach(&mut self, id: u32) {
         self.engine.attach(id as usize);
-        let export = self.exports.iter_mut().find(|export| export.id == id);
-        export.expect("chosen among these").connections += 1;
+        self.count(id);
+    }
+    /// The client has left the export, and nothing of it is inside.
+    pub(super) fn detach(&mut self, id: u32) {
+        self.engine.detach(id as usize);
+        self.count(id);
+    }
+    fn count(&mut self, id: u32) {
+        // A volume that was retired is no export any more.
+        if let Some(export) = self.exports.iter_mut().find(|export| export.id == id) {
+            export.connections = self.engine.connections(id as usize);
+        }
     }
     /// Queues an entry of this door; its answer comes to [`Door::on_ring`] with the same slot.
     pub(super) fn push(&mut self, entry: squeue::Entry, slot: u8) -> io::Result<()> {

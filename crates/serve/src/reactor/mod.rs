@@ -7,6 +7,7 @@
 mod connection;
 mod device;
 mod door;
+mod file;
 mod input;
 pub(crate) mod line;
 mod outbox;
@@ -24,6 +25,7 @@ use crate::clock::Clock;
 use crate::engine::stats::Snapshot;
 use crate::engine::{Engine, Plan};
 use crate::error::ServeError;
+use crate::front::fuse::Opening;
 use crate::front::nbd::session::Export;
 use crate::front::vhost::command::Envelope;
 use crate::security::Security;
@@ -31,6 +33,7 @@ use crate::socket;
 use connection::Connection;
 use device::Device;
 use door::{Around, Door, Life};
+use file::File;
 use ring::{Event, Ring, Target, Wait};
 
 /// Doors at once; connections beyond are closed as they come.
@@ -47,6 +50,8 @@ pub(crate) enum Message {
     Stats { reset: bool, answer: Sender<Snapshot> },
     /// Show what there is; it is over quickly, since everybody waits meanwhile.
     Look(Box<dyn FnOnce(&Seen<'_>) + Send>),
+    /// Open a file of the mounted directory.
+    File(Opening),
     /// Take no request in any more; answered once nothing is inside.
     Pause(Sender<()>),
     /// Go on.
@@ -273,6 +278,7 @@ impl Reactor {
             Message::Look(look) => {
                 look(&Seen { engine: &self.parts.engine });
             }
+            Message::File(opening) => self.open_file(now, opening),
             Message::Pause(answer) => {
                 self.parts.engine.pause(true);
                 self.pausing.push(answer);
@@ -288,6 +294,21 @@ impl Reactor {
                 self.drain(now);
             }
         }
+    }
+    fn open_file(&mut self, now: Instant, opening: Opening) {
+        let export = self.exports.iter().find(|export| export.name == opening.volume);
+        let full = self.draining.is_some() || self.doors.len() >= DOORS_MAX;
+        let Some(export) = export.filter(|_| !full) else {
+            opening.answer(Err(libc::ESTALE));
+            return;
+        };
+        let (calls, wake) = opening.answer(Ok(()));
+        let id = export.id;
+        let entry = self.doors.vacant_entry();
+        let key = entry.key();
+        entry.insert(Box::new(File::new(key, export, calls, wake)));
+        self.look(now, key).1.attach(id);
+        self.touched.push(key);
     }
     /// Who came meanwhile is let in, and who stalled may try again.
     fn resume(&mut self) {
@@ -378,12 +399,10 @@ impl Reactor {
             if door.settle(&mut around)? == Life::On {
                 continue;
             }
-            if let Some(volume) = self.doors.remove(key).volume() {
-                self.parts.engine.detach(volume);
-                let export = self.exports.iter_mut().find(|export| export.id == volume as u32);
-                // A volume that was retired is no export any more.
-                export.into_iter().for_each(|export| export.connections -= 1);
+            if let Some(volume) = door.volume() {
+                around.detach(volume as u32);
             }
+            self.doors.remove(key);
             self.stalled.retain(|stalled| *stalled != key);
             while let Some(listener) = self.deaf.pop().filter(|_| self.draining.is_none()) {
                 self.accept_on(listener)?;

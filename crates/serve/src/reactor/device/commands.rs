@@ -104,8 +104,9 @@ impl Device {
             return Reply::Refused("there is no such volume any more".into());
         };
         self.facts = Facts { bytes: export.size, read_only: export.read_only };
-        self.volume = Some(export.id as usize);
-        around.engine.attach(export.id as usize);
+        let id = export.id;
+        self.volume = Some(id as usize);
+        around.attach(id);
         Reply::Done
     }
     /// A queue begins; if it runs already, it only gets another kick.
@@ -136,7 +137,7 @@ impl Device {
         (self.memory, self.region, self.channel) = (Memory::new(), None, None);
         (self.features, self.kicked, self.answered, self.broken) = (0, 0, 0, 0);
         if let Some(volume) = self.volume.take() {
-            around.engine.detach(volume);
+            around.detach(volume as u32);
         }
         Ok(())
     }

@@ -1,0 +1,381 @@
+//! Volumes as files of a mounted directory, for hosts without a driver for anything better: `losetup
+//! --direct-io=on` makes a block device of such a file.
+//!
+//! The kernel's requests are read by a thread of the session's own. What needs no drive (names, sizes) it
+//! answers itself. Every open file is a door of the reactor (`reactor/file.rs`), to which it sends calls, and
+//! which answers the kernel directly. Nothing is cached: files are opened for direct I/O, sizes are asked
+//! anew each time. A file behaves like a block device: it cannot be truncated, and a write past its end
+//! finds no space.
+
+mod mount;
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, SystemTime};
+
+use fuser::{
+    BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
+    INodeNo, InitFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, ReplyAttr, ReplyData,
+    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow,
+    WriteFlags,
+};
+use iofair_config::contracts::Volume;
+
+use crate::buffer::{Buffer, Span};
+use crate::reactor::line::Line;
+use crate::reactor::{Message, wake};
+
+pub(crate) use mount::Mounted;
+
+/// Longest read or write that the kernel sends: its own limit.
+const TRANSFER_MAX: u32 = 1 << 20;
+/// Requests that the kernel has on the way at once, of those that nobody waits for: as many as a loop device
+/// or an asynchronous client wants.
+const BACKGROUND_MAX: u16 = 256;
+/// Nothing is remembered by the kernel.
+const FRESH: Duration = Duration::ZERO;
+
+/// What an open file is asked.
+#[derive(Debug)]
+pub(crate) enum Call {
+    /// Bytes.
+    Read { offset: u64, length: u32, reply: ReplyData },
+    /// To keep bytes, durably if so asked.
+    Write { offset: u64, buffer: Buffer, length: u32, durable: bool, reply: ReplyWrite },
+    /// To make what was written durable.
+    Sync { reply: ReplyEmpty },
+    /// To make a range zero; with a hole if it may be one.
+    Zero { offset: u64, length: u64, hole: bool, reply: ReplyEmpty },
+    /// Nothing any more.
+    Close,
+}
+
+/// A file that somebody opens.
+#[derive(Debug)]
+pub(crate) struct Opening {
+    /// The volume.
+    pub(crate) volume: String,
+    /// Its calls come here, and the eventfd is written after each.
+    pub(crate) calls: Receiver<Call>,
+    pub(crate) wake: OwnedFd,
+    handle: FileHandle,
+    reply: ReplyOpen,
+}
+
+impl Opening {
+    /// Tells whether it is open.
+    pub(crate) fn answer(self, opened: Result<(), i32>) -> (Receiver<Call>, OwnedFd) {
+        let flags = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
+        match opened {
+            Ok(()) => self.reply.opened(self.handle, flags),
+            Err(error) => self.reply.error(Errno::from_i32(error)),
+        }
+        (self.calls, self.wake)
+    }
+}
+
+/// A volume as a file.
+#[derive(Clone, Debug)]
+struct File {
+    inode: u64,
+    size: u64,
+    read_only: bool,
+    /// When it came, or got its size.
+    changed: SystemTime,
+}
+
+/// The files by name, shared with whoever changes the contracts.
+#[derive(Clone, Debug)]
+pub(crate) struct Files(Arc<Mutex<Table>>);
+
+#[derive(Debug)]
+struct Table {
+    files: BTreeMap<String, File>,
+    next_inode: u64,
+    owner: (u32, u32),
+}
+
+impl Files {
+    pub(crate) fn new(volumes: &[Volume]) -> Self {
+        // SAFETY: two plain system calls without arguments, which cannot fail.
+        let owner = unsafe { (libc::geteuid(), libc::getegid()) };
+        let table = Table { files: BTreeMap::new(), next_inode: INodeNo::ROOT.0 + 1, owner };
+        let this = Self(Arc::new(Mutex::new(table)));
+        this.update(volumes);
+        this
+    }
+    /// From now on there are these volumes.
+    pub(crate) fn update(&self, volumes: &[Volume]) {
+        let mut table = self.table();
+        table.files.retain(|name, _| volumes.iter().any(|volume| volume.name == *name));
+        for Volume { name, size_bytes, read_only, .. } in volumes {
+            let (size, read_only, changed) = (*size_bytes, *read_only, SystemTime::now());
+            match table.files.get_mut(name) {
+                Some(file) if file.size == size && file.read_only == read_only => {}
+                Some(file) => *file = File { inode: file.inode, size, read_only, changed },
+                None => {
+                    let inode = table.next_inode;
+                    table.next_inode += 1;
+                    table.files.insert(name.clone(), File { inode, size, read_only, changed });
+                }
+            }
+        }
+    }
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().expect("nobody panics with it")
+    }
+}
+
+impl Table {
+    fn find(&self, inode: INodeNo) -> Option<(&String, &File)> {
+        self.files.iter().find(|(_, file)| file.inode == inode.0)
+    }
+    fn attributes(&self, inode: INodeNo) -> Option<FileAttr> {
+        let is_root = inode == INodeNo::ROOT;
+        let file = self.find(inode).map(|(_, file)| file);
+        let (size, read_only, time) = match file {
+            Some(file) => (file.size, file.read_only, file.changed),
+            None if is_root => (0, true, SystemTime::UNIX_EPOCH),
+            None => return None,
+        };
+        let perm = match (is_root, read_only) {
+            (true, _) => 0o500,
+            (false, true) => 0o400,
+            (false, false) => 0o600,
+        };
+        Some(FileAttr {
+            ino: inode,
+            size,
+            blocks: size / 512,
+            atime: time,
+            mtime: time,
+            ctime: time,
+            crtime: time,
+            kind: if is_root { FileType::Directory } else { FileType::RegularFile },
+            perm,
+            nlink: if is_root { 2 } else { 1 },
+            uid: self.owner.0,
+            gid: self.owner.1,
+            rdev: 0,
+            blksize: 4096,
+            flags: 0,
+        })
+    }
+}
+
+/// How calls reach an open file.
+#[derive(Debug)]
+struct Handle {
+    calls: Sender<Call>,
+    wake: OwnedFd,
+}
+
+/// What the session's thread knows.
+#[derive(Debug)]
+struct Volumes {
+    files: Files,
+    line: Line,
+    handles: Mutex<BTreeMap<u64, Handle>>,
+    /// Numbers of handles are never used again, so that a late call meets no other file.
+    next_handle: AtomicU64,
+}
+
+impl Volumes {
+    fn new(files: Files, line: Line) -> Self {
+        let (handles, next_handle) = (Mutex::default(), AtomicU64::new(1));
+        Self { files, line, handles, next_handle }
+    }
+    /// Sends a call to an open file. If its door is gone, dropping the call answers with an error.
+    fn call(&self, handle: FileHandle, call: Call) {
+        let handles = self.handles.lock().expect("nobody panics with it");
+        if let Some(handle) = handles.get(&handle.0)
+            && handle.calls.send(call).is_ok()
+        {
+            wake::signal(&handle.wake);
+        }
+    }
+    fn reply_attributes(&self, inode: INodeNo, reply: ReplyAttr) {
+        let attributes = self.files.table().attributes(inode);
+        match attributes {
+            Some(attributes) => reply.attr(&FRESH, &attributes),
+            None => reply.error(Errno::ESTALE),
+        }
+    }
+    /// A new handle for a file, and its door's end of it.
+    fn handle(&self) -> io::Result<(FileHandle, Receiver<Call>, OwnedFd)> {
+        let wake = wake::new()?;
+        let watched = wake.try_clone()?;
+        let (calls, inbox) = mpsc::channel();
+        let mut handles = self.handles.lock().expect("nobody panics with it");
+        let number = self.next_handle.fetch_add(1, Ordering::Relaxed);
+        handles.insert(number, Handle { calls, wake });
+        Ok((FileHandle(number), inbox, watched))
+    }
+}
+
+impl Filesystem for Volumes {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        // What this kernel does not know it does without.
+        for wanted in [InitFlags::FUSE_ASYNC_DIO, InitFlags::FUSE_ASYNC_READ] {
+            let _ = config.add_capabilities(wanted);
+        }
+        let _ = config.set_max_write(TRANSFER_MAX);
+        let _ = config.set_max_background(BACKGROUND_MAX);
+        Ok(())
+    }
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let table = self.files.table();
+        let file = name.to_str().filter(|_| parent == INodeNo::ROOT);
+        let file = file.and_then(|name| table.files.get(name));
+        match file.and_then(|file| table.attributes(INodeNo(file.inode))) {
+            Some(attributes) => reply.entry(&FRESH, &attributes, Generation(0)),
+            None => reply.error(Errno::ENOENT),
+        }
+    }
+    fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        self.reply_attributes(inode, reply);
+    }
+    fn setattr(
+        &self,
+        _: &Request,
+        inode: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        _size: Option<u64>,
+        _: Option<TimeOrNow>,
+        _: Option<TimeOrNow>,
+        _: Option<SystemTime>,
+        _: Option<FileHandle>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        if mode.is_some() || uid.is_some() || gid.is_some() {
+            return reply.error(Errno::EPERM);
+        }
+        // A new size is no error, so that programs may open it as they open a file to be written anew; it
+        // has no effect either, as on a block device.
+        self.reply_attributes(inode, reply);
+    }
+    fn open(&self, _: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let found = self.files.table().find(inode).map(|(name, file)| (name.clone(), file.clone()));
+        let Some((volume, file)) = found else { return reply.error(Errno::ESTALE) };
+        if file.read_only && flags.acc_mode() != OpenAccMode::O_RDONLY {
+            return reply.error(Errno::EROFS);
+        }
+        let Ok((handle, calls, wake)) = self.handle() else { return reply.error(Errno::ENFILE) };
+        // If the reactor is gone, dropping the reply is an error for whoever opens.
+        let _ = self.line.send(Message::File(Opening { volume, calls, wake, handle, reply }));
+    }
+    fn release(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        _: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.call(handle, Call::Close);
+        self.handles.lock().expect("nobody panics with it").remove(&handle.0);
+        reply.ok();
+    }
+    fn read(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        self.call(handle, Call::Read { offset, length: size.min(TRANSFER_MAX), reply });
+    }
+    fn write(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _: WriteFlags,
+        flags: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let data = &data[..data.len().min(TRANSFER_MAX as usize)];
+        let mut buffer = Buffer::of(data.len());
+        buffer.fill(0, Span::new(data));
+        let durable = flags.0 & libc::O_DSYNC != 0;
+        let length = data.len() as u32;
+        self.call(handle, Call::Write { offset, buffer, length, durable, reply });
+    }
+    /// Somebody closed a descriptor; only `fsync` makes durable.
+    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        reply.ok();
+    }
+    fn fsync(&self, _: &Request, _: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
+        self.call(handle, Call::Sync { reply });
+    }
+    fn fallocate(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        let hole = match mode & !libc::FALLOC_FL_KEEP_SIZE {
+            libc::FALLOC_FL_PUNCH_HOLE => true,
+            libc::FALLOC_FL_ZERO_RANGE => false,
+            _ => return reply.error(Errno::EOPNOTSUPP),
+        };
+        self.call(handle, Call::Zero { offset, length, hole, reply });
+    }
+    fn readdir(
+        &self,
+        _: &Request,
+        inode: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        if inode != INodeNo::ROOT {
+            return reply.error(Errno::ENOTDIR);
+        }
+        let table = self.files.table();
+        let dots = [(".", INodeNo::ROOT.0, 1), ("..", INodeNo::ROOT.0, 2)].into_iter();
+        // Inodes only grow and are never used again: a place in the list by inode outlives changes.
+        let mut files: Vec<(&str, u64, u64)> =
+            table.files.iter().map(|(name, file)| (&**name, file.inode, file.inode + 1)).collect();
+        files.sort_unstable_by_key(|(_, _, place)| *place);
+        for (name, inode, place) in dots.chain(files).filter(|(_, _, place)| *place > offset) {
+            let kind = match inode == INodeNo::ROOT.0 {
+                true => FileType::Directory,
+                false => FileType::RegularFile,
+            };
+            if reply.add(INodeNo(inode), place, kind, name) {
+                break;
+            }
+        }
+        reply.ok();
+    }
+    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
+        let table = self.files.table();
+        let blocks = table.files.values().map(|file| file.size / 512).sum();
+        reply.statfs(blocks, 0, 0, table.files.len() as u64, 0, 512, 255, 512);
+    }
+}

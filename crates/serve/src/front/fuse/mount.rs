@@ -1,0 +1,121 @@
+//! The mount itself: made at the start, gone at the end.
+//!
+//! A server that was killed leaves a mount that answers "not connected"; the next one clears it away. A
+//! mount that is still in use at the end (a loop device, an open file) is cut off from the server and taken
+//! out of the tree: nobody waits for a server that is gone.
+
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use fuser::{BackgroundSession, Config, MountOption, Session};
+use iofair_config::contracts::Volume;
+
+use super::{Files, Volumes};
+use crate::error::ServeError;
+use crate::reactor::line::Line;
+
+/// Mode of the directory, if it is made.
+const DIRECTORY_MODE: u32 = 0o700;
+
+/// Volumes as files, mounted.
+#[derive(Debug)]
+pub(crate) struct Mounted {
+    files: Files,
+    path: PathBuf,
+    session: Option<BackgroundSession>,
+}
+
+impl Mounted {
+    /// Mounts a directory with these volumes; their calls go down the line.
+    pub(crate) fn new(path: &Path, volumes: &[Volume], line: Line) -> Result<Self, ServeError> {
+        let what = || ServeError::system(format!("mounting {}", path.display()));
+        clear(path).map_err(what())?;
+        let files = Files::new(volumes);
+        let volumes = Volumes::new(files.clone(), line);
+        let mut config = Config::default();
+        config.mount_options = vec![
+            MountOption::FSName("iofair".into()),
+            MountOption::Subtype("iofair".into()),
+            MountOption::DefaultPermissions,
+            MountOption::NoDev,
+            MountOption::NoSuid,
+            MountOption::NoExec,
+        ];
+        let session = Session::new(volumes, path, &config).and_then(Session::spawn);
+        let session = Some(session.map_err(what())?);
+        Ok(Self { files, path: path.to_path_buf(), session })
+    }
+    /// From now on there are these volumes.
+    pub(crate) fn update(&self, volumes: &[Volume]) {
+        self.files.update(volumes);
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let Some(session) = self.session.take() else { return };
+        let busy = match unmount(&self.path, 0) {
+            Ok(()) => false,
+            // Not ours to unmount by ourselves; the session knows a helper.
+            Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
+                let _ = session.umount_and_join();
+                return;
+            }
+            Err(_) => true,
+        };
+        if busy {
+            // It says that it is busy, but the connection is cut, and who uses it learns that.
+            let _ = unmount(&self.path, libc::MNT_FORCE);
+            let _ = unmount(&self.path, libc::MNT_DETACH);
+        }
+        // Without a connection the thread ends by itself.
+        let _ = session.guard.join();
+    }
+}
+
+fn unmount(path: &Path, flags: i32) -> io::Result<()> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: a plain system call with a path that outlives it.
+    match unsafe { libc::umount2(path.as_ptr(), flags) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Makes the directory, or clears away what a dead server left mounted there.
+fn clear(path: &Path) -> io::Result<()> {
+    match fs::metadata(path) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => {
+            unmount(path, libc::MNT_DETACH).or_else(|error| {
+                let helped = Command::new("fusermount3").args(["-u", "-z"]).arg(path).status();
+                if helped.is_ok_and(|status| status.success()) { Ok(()) } else { Err(error) }
+            })
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            fs::DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path)
+        }
+        Err(error) => Err(error),
+        Ok(_) if is_ours(path)? => {
+            let message = "another server has mounted its volumes there";
+            Err(io::Error::new(io::ErrorKind::AddrInUse, message))
+        }
+        Ok(_) => Ok(()),
+    }
+}
+
+/// Has a server that lives mounted its volumes there?
+fn is_ours(path: &Path) -> io::Result<bool> {
+    let path = path.canonicalize()?;
+    let mounts = fs::read_to_string("/proc/self/mounts")?;
+    // The kernel writes a space in a path as \040.
+    let place = path.to_string_lossy().replace(' ', "\\040");
+    Ok(mounts.lines().any(|line| {
+        let mut words = line.split(' ');
+        words.next() == Some("iofair") && words.next() == Some(&*place)
+    }))
+}

@@ -1,0 +1,215 @@
+//! An open file of the mounted directory as a door: the kernel's calls become requests of the engine.
+//!
+//! The kernel itself bounds what is inside: its requests are answered one by one, and it sends no more of
+//! them than it has room for.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::mpsc::Receiver;
+
+use fuser::{Errno, ReplyData, ReplyEmpty, ReplyWrite};
+use io_uring::{opcode, types};
+use iofair_core::request::Operation;
+use slab::Slab;
+
+use super::door::{Around, Door, Life};
+use super::ring::Event;
+use super::wake;
+use crate::buffer::Data;
+use crate::engine::op::{Hints, NewOp, Op, Ops};
+use crate::front::fuse::Call;
+use crate::front::nbd::session::Export;
+
+/// Longest piece of a range of zeroes: a request counts its bytes in 32 bits.
+const ZEROES_MAX: u64 = 1 << 30;
+
+/// The slot of the entry that watches for calls.
+const CALLS: u8 = 0;
+
+/// How the kernel is answered.
+#[derive(Debug)]
+enum Reply {
+    Read(ReplyData),
+    Write(ReplyWrite, u32),
+    Empty(ReplyEmpty),
+}
+
+impl Reply {
+    fn error(self, status: i32) {
+        let error = Errno::from_i32(status);
+        match self {
+            Self::Read(reply) => reply.error(error),
+            Self::Write(reply, _) => reply.error(error),
+            Self::Empty(reply) => reply.error(error),
+        }
+    }
+}
+
+/// A call that is inside.
+#[derive(Debug)]
+struct Inside {
+    reply: Reply,
+    /// Requests that it became and that are not finished.
+    left: u32,
+    status: i32,
+}
+
+/// One open file.
+pub(super) struct File {
+    key: u64,
+    volume: usize,
+    size: u64,
+    calls: Receiver<Call>,
+    wake: OwnedFd,
+    watching: bool,
+    inside: Slab<Inside>,
+    /// Requests that the engine had no room for.
+    waiting: VecDeque<NewOp>,
+    closing: bool,
+}
+
+impl File {
+    /// A file on this volume.
+    pub(super) fn new(key: usize, export: &Export, calls: Receiver<Call>, wake: OwnedFd) -> Self {
+        Self {
+            key: key as u64,
+            volume: export.id as usize,
+            size: export.size,
+            calls,
+            wake,
+            watching: false,
+            inside: Slab::new(),
+            waiting: VecDeque::new(),
+            closing: false,
+        }
+    }
+    fn begin(&mut self, call: Call) {
+        match call {
+            Call::Read { offset, length, reply } => {
+                let length = u64::from(length).min(self.size.saturating_sub(offset)) as u32;
+                if length == 0 {
+                    return reply.data(&[]);
+                }
+                let ask = (Operation::Read, Hints::default());
+                self.ask(ask, offset..offset + u64::from(length), Data::None, Reply::Read(reply));
+            }
+            Call::Write { offset, buffer, length, durable, reply } => {
+                let length = u64::from(length).min(self.size.saturating_sub(offset));
+                if length == 0 {
+                    return reply.error(Errno::ENOSPC);
+                }
+                let ask = (Operation::Write, Hints { fua: durable, ..Hints::default() });
+                let reply = Reply::Write(reply, length as u32);
+                self.ask(ask, offset..offset + length, Data::Owned(buffer), reply);
+            }
+            Call::Sync { reply } => {
+                let ask = (Operation::Flush, Hints::default());
+                self.ask(ask, 0..0, Data::None, Reply::Empty(reply));
+            }
+            Call::Zero { offset, length, hole, reply } => {
+                let end = offset.saturating_add(length).min(self.size);
+                if offset >= end {
+                    return reply.ok();
+                }
+                let ask = (Operation::WriteZeroes, Hints { hole, ..Hints::default() });
+                self.ask(ask, offset..end, Data::None, Reply::Empty(reply));
+            }
+            Call::Close => self.closing = true,
+        }
+    }
+    /// Cuts a call into requests; only zeroes are so long that there are several.
+    fn ask(
+        &mut self,
+        (operation, hints): (Operation, Hints),
+        range: std::ops::Range<u64>,
+        mut data: Data,
+        reply: Reply,
+    ) {
+        let pieces = (range.end - range.start).div_ceil(ZEROES_MAX).max(1) as u32;
+        let cookie = self.inside.insert(Inside { reply, left: pieces, status: 0 }) as u64;
+        let (owner, volume) = (self.key, self.volume);
+        for piece in 0..u64::from(pieces) {
+            let offset = range.start + piece * ZEROES_MAX;
+            let length = (range.end - offset).min(ZEROES_MAX) as u32;
+            let data = std::mem::take(&mut data);
+            let new = NewOp { owner, cookie, volume, operation, hints, offset, length, data };
+            self.waiting.push_back(new);
+        }
+    }
+}
+
+impl Door for File {
+    fn on_ring(&mut self, _: u8, _: Event, _: &mut Around<'_>) -> io::Result<()> {
+        self.watching = false;
+        wake::take(&self.wake);
+        Ok(())
+    }
+    fn take_in(&mut self, around: &mut Around<'_>) -> bool {
+        loop {
+            while let Some(new) = self.waiting.pop_front() {
+                if let Err(new) = around.engine.submit(around.now, new) {
+                    self.waiting.push_front(new);
+                    return false;
+                }
+            }
+            if self.closing {
+                return true;
+            }
+            let Ok(call) = self.calls.try_recv() else { return true };
+            self.begin(call);
+        }
+    }
+    fn deliver(&mut self, op: Op, _: u64, ops: &mut Ops) {
+        let key = op.cookie as usize;
+        let inside = &mut self.inside[key];
+        inside.left -= 1;
+        if inside.status == 0 {
+            inside.status = op.status;
+        }
+        if inside.left == 0 {
+            let Inside { reply, status, .. } = self.inside.remove(key);
+            match reply {
+                reply if status != 0 => reply.error(status),
+                Reply::Read(reply) => {
+                    let span = match &op.data {
+                        Data::Owned(buffer) => buffer.span(0, op.length as usize),
+                        Data::Stored(span) => *span,
+                        _ => unreachable!("a read that went well has data"),
+                    };
+                    // SAFETY: the request owns the buffer, or the back end keeps the bytes, and nobody
+                    // writes them before the next turn.
+                    reply.data(unsafe { std::slice::from_raw_parts(span.pointer(), span.len()) });
+                }
+                Reply::Write(reply, length) => reply.written(length),
+                Reply::Empty(reply) => reply.ok(),
+            }
+        }
+        ops.release(op.data);
+    }
+    fn answer(&mut self, _: &mut Around<'_>) -> io::Result<()> {
+        Ok(())
+    }
+    fn settle(&mut self, around: &mut Around<'_>) -> io::Result<Life> {
+        if !self.closing && !self.watching {
+            self.watching = true;
+            let file = types::Fd(self.wake.as_raw_fd());
+            return around
+                .push(opcode::PollAdd::new(file, libc::POLLIN as u32).build(), CALLS)
+                .map(|()| Life::On);
+        }
+        let idle = self.inside.is_empty() && !self.watching;
+        Ok(if self.closing && idle { Life::Over } else { Life::On })
+    }
+    fn close(&mut self) {
+        self.closing = true;
+        // Whoever watches wakes, and does not watch again.
+        wake::signal(&self.wake);
+    }
+    fn volume(&self) -> Option<usize> {
+        Some(self.volume)
+    }
+    fn resized(&mut self, size: u64) {
+        self.size = size;
+    }
+}

@@ -1,0 +1,280 @@
+//! Volumes as files of a mounted directory: the files themselves, and a block device on one of them.
+#![allow(clippy::unwrap_used, unsafe_code)]
+
+mod rig;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+use iofair_serve::Server;
+use rig::wire::Wire;
+use rig::{Directory, parse, run};
+
+const MIB: u64 = 1 << 20;
+
+/// A server with a mounted directory.
+struct Scene {
+    server: Option<Server>,
+    directory: Directory,
+    back: String,
+}
+
+impl Scene {
+    fn start(back: &str, volumes: &[(&str, u64, bool)]) -> Self {
+        let directory = Directory::new();
+        let back = match back {
+            "directory" => format!("directory:{}", directory.path("pool")),
+            back => back.to_string(),
+        };
+        let mut this = Self { server: None, directory, back };
+        let server = Server::start(parse(&this.text(volumes)));
+        this.server = Some(server.unwrap_or_else(|error| panic!("{error}")));
+        this
+    }
+    /// Contracts with these volumes: name, MiB, read-only.
+    fn text(&self, volumes: &[(&str, u64, bool)]) -> String {
+        let mut text = format!(
+            "[drive]\nback = '{}'\nstack = 'prop-bfq'\n[fuse]\nmount = '{}'\n\
+             [listen]\nunix = '{}'\n[[group]]\nname = 'g'\n",
+            self.back,
+            self.directory.path("mnt"),
+            self.directory.path("socket")
+        );
+        for (name, size, read_only) in volumes {
+            text += &format!("[[volume]]\nname = '{name}'\ngroup = 'g'\nsize = '{size}MiB'\n");
+            text += &format!("read_only = {read_only}\n");
+        }
+        text
+    }
+    fn change(&mut self, volumes: &[(&str, u64, bool)], remove: &[String]) -> Result<(), String> {
+        let contracts = parse(&self.text(volumes));
+        let server = self.server.as_mut().unwrap();
+        server.reload_and_remove(contracts, remove).map_err(|error| error.to_string())
+    }
+    fn file(&self, volume: &str) -> String {
+        self.directory.path(&format!("mnt/{volume}"))
+    }
+    fn open(&self, volume: &str) -> io::Result<File> {
+        OpenOptions::new().read(true).write(true).open(self.file(volume))
+    }
+    fn connect(&self, volume: &str) -> Wire {
+        Wire::connect_to(&self.directory.path("socket"), volume).unwrap()
+    }
+    fn listed(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.directory.path("mnt")).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.collect();
+        names.sort_unstable();
+        names
+    }
+    fn is_mounted(&self) -> bool {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        mounts.contains(&self.directory.path("mnt"))
+    }
+    fn stop(&mut self) {
+        self.server.take().unwrap().stop().unwrap();
+        assert!(!self.is_mounted(), "nothing is left mounted");
+    }
+}
+
+fn kind(result: io::Result<usize>) -> Option<i32> {
+    result.unwrap_err().raw_os_error()
+}
+
+/// Goal: a file is the volume: every byte at its place, aligned or not, the same through NBD; borders, holes,
+/// durability, sizes and permissions as they should be. Method: one of each, on every kind of back end.
+#[test]
+#[ignore = "needs root: mount"]
+fn needs_root_a_file_is_the_volume() {
+    for back in ["memory:64MiB", "directory", "emulated:samsung-970-pro"] {
+        let mut scene = Scene::start(back, &[("a", 16, false), ("b", 1, true)]);
+        assert_eq!(scene.listed(), ["a", "b"]);
+        let metadata = fs::metadata(scene.file("a")).unwrap();
+        assert_eq!((metadata.len(), metadata.mode() & 0o777), (16 * MIB, 0o600));
+        assert_eq!(fs::metadata(scene.file("b")).unwrap().mode() & 0o777, 0o400);
+        assert!(fs::metadata(scene.file("c")).is_err());
+        let error = scene.open("b").unwrap_err().raw_os_error();
+        assert_eq!(error, Some(libc::EROFS));
+        let mut image = Vec::new();
+        File::open(scene.file("b")).unwrap().read_to_end(&mut image).unwrap();
+        assert!(image.len() as u64 == MIB && image.iter().all(|byte| *byte == 0), "{back}");
+
+        let file = scene.open("a").unwrap();
+        let data: Vec<u8> = (0..3 * MIB + 77).map(|i| (i * 7 >> 3) as u8).collect();
+        file.write_all_at(&data, 12_345).unwrap();
+        file.sync_all().unwrap();
+        let mut found = vec![0; data.len()];
+        file.read_exact_at(&mut found, 12_345).unwrap();
+        assert!(found == data, "{back}");
+        let mut wire = scene.connect("a");
+        assert_eq!(wire.read(12_345, MIB as u32).data, data[..MIB as usize]);
+        assert_eq!(wire.write(0, 8 * MIB, &[5; 70_000]), 0);
+        file.read_exact_at(&mut found[..70_000], 8 * MIB).unwrap();
+        assert_eq!(found[..70_000], [5; 70_000]);
+
+        assert_eq!(file.read_at(&mut found, 16 * MIB).unwrap(), 0, "the end");
+        assert_eq!(file.read_at(&mut found[..8192], 16 * MIB - 4096).unwrap(), 4096);
+        assert_eq!(kind(file.write_at(&[1; 10], 16 * MIB)), Some(libc::ENOSPC));
+        assert_eq!(file.write_at(&[1; 8192], 16 * MIB - 4096).unwrap(), 4096, "as much as fits");
+        file.set_len(0).unwrap();
+        assert_eq!(file.metadata().unwrap().len(), 16 * MIB, "like a block device");
+        let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        // SAFETY: a plain system call on a descriptor of ours.
+        let punched = unsafe { libc::fallocate(file.as_raw_fd(), mode, 8_388_608, 65_536) };
+        assert_eq!(punched, 0);
+        assert_eq!(wire.read(8 * MIB, 70_000).data[65_535..65_537], [0, 5]);
+        drop((file, wire));
+        scene.stop();
+    }
+}
+
+/// Goal: volumes that come, go and change are files that do; an open file keeps a volume from shrinking, and
+/// learns that its volume was removed. Method: change contracts under an open file.
+#[test]
+#[ignore = "needs root: mount"]
+fn needs_root_files_follow_the_contracts() {
+    let mut scene = Scene::start("directory", &[("a", 4, false)]);
+    let file = scene.open("a").unwrap();
+    scene.change(&[("a", 8, false), ("b", 1, false)], &[]).unwrap();
+    assert_eq!(scene.listed(), ["a", "b"]);
+    assert_eq!(file.metadata().unwrap().len(), 8 * MIB);
+    file.write_all_at(&[3; 4096], 8 * MIB - 4096).unwrap();
+    let error = scene.change(&[("a", 4, false)], &[]).unwrap_err();
+    assert!(error.contains("clients have it open"), "{error}");
+    let other = scene.open("b").unwrap();
+    scene.change(&[("a", 8, false)], &["b".to_string()]).unwrap();
+    assert_eq!(scene.listed(), ["a"]);
+    assert!(other.write_at(&[1; 512], 0).is_err(), "its volume is gone");
+    scene.change(&[("a", 8, false), ("b", 1, false)], &[]).unwrap();
+    assert!(other.write_at(&[1; 512], 0).is_err(), "and the new one is another");
+    scene.open("b").unwrap().write_all_at(&[1; 512], 0).unwrap();
+    let mut last = [0; 4096];
+    file.read_exact_at(&mut last, 8 * MIB - 4096).unwrap();
+    assert_eq!(last, [3; 4096]);
+    drop((file, other));
+    scene.stop();
+}
+
+/// Goal: many requests at once through the file keep every byte, and both doors see the same. Method: fio writes
+/// and verifies through the file, then verifies through NBD what the file wrote.
+#[test]
+#[ignore = "needs root: mount, fio"]
+fn needs_root_fio_verifies_a_file() {
+    let mut scene = Scene::start("directory", &[("a", 64, false)]);
+    let name = format!("--filename={}", scene.file("a"));
+    let job = ["--name=x", "--bsrange=512-64k", "--size=64m", "--verify=crc32c", "--randseed=7"];
+    let random = ["--rw=randwrite", "--iodepth=32", "--verify_fatal=1", "--output-format=terse"];
+    let all = [&job[..], &random, &["--ioengine=io_uring", "--direct=1", &name]].concat();
+    run("fio", &all);
+    let uri = format!("--uri=nbd+unix:///a?socket={}", scene.directory.path("socket"));
+    let only = ["--ioengine=nbd", "--thread", "--verify_only=1", &uri];
+    run("fio", &[&job[..], &random, &only].concat());
+    scene.stop();
+}
+
+/// A loop device that goes with its owner.
+struct Looped(String);
+
+impl Looped {
+    fn over(file: &str) -> Self {
+        Self(run("losetup", &["-f", "--show", "--direct-io=on", file]).trim().to_string())
+    }
+}
+
+impl Drop for Looped {
+    fn drop(&mut self) {
+        run("losetup", &["-d", &self.0]);
+    }
+}
+
+/// A mounted file system that goes with its owner.
+struct Mount<'a>(&'a str);
+
+impl Drop for Mount<'_> {
+    fn drop(&mut self) {
+        run("umount", &[self.0]);
+    }
+}
+
+/// Goal: a file system lives on a loop device over a file, trims reach the volume, and the device grows with the
+/// volume. Method: mkfs, mount, write, trim, fsck, grow, mount again, compare; fio verifies the device itself.
+#[test]
+#[ignore = "needs root: mount, loop device, fio"]
+fn needs_root_a_block_device_over_a_file() {
+    let mut scene = Scene::start("directory", &[("a", 64, false)]);
+    let looped = Looped::over(&scene.file("a"));
+    let device = &*looped.0;
+    let name = format!("--filename={device}");
+    run(
+        "fio",
+        &[
+            "--name=x",
+            "--rw=randwrite",
+            "--bs=4k",
+            "--size=16m",
+            "--verify=crc32c",
+            "--ioengine=io_uring",
+            "--direct=1",
+            "--iodepth=32",
+            "--verify_fatal=1",
+            &name,
+        ],
+    );
+    run("mkfs.ext4", &["-q", device]);
+    let mounted = scene.directory.path("mounted");
+    fs::create_dir(&mounted).unwrap();
+    let data: Vec<u8> = (0..20 * MIB).map(|i| (i >> 9) as u8 ^ (i as u8)).collect();
+    let image = format!("{}/a.img", scene.directory.path("pool"));
+    let used = || fs::metadata(&image).unwrap().blocks() * 512;
+    {
+        run("mount", &[device, &mounted]);
+        let _mount = Mount(&mounted);
+        fs::write(format!("{mounted}/data"), &data).unwrap();
+        fs::write(format!("{mounted}/more"), &data).unwrap();
+        run("sync", &["-f", &mounted]);
+        let full = used();
+        fs::remove_file(format!("{mounted}/more")).unwrap();
+        run("sync", &["-f", &mounted]);
+        run("fstrim", &[&mounted]);
+        assert!(used() + 10 * MIB < full, "{} after {full}", used());
+    }
+    run("fsck.ext4", &["-f", "-n", device]);
+    scene.change(&[("a", 96, false)], &[]).unwrap();
+    assert_eq!(fs::metadata(scene.file("a")).unwrap().len(), 96 * MIB);
+    run("losetup", &["-c", device]);
+    assert_eq!(run("blockdev", &["--getsize64", device]).trim(), (96 * MIB).to_string());
+    run("e2fsck", &["-f", "-p", device]);
+    run("resize2fs", &[device]);
+    {
+        run("mount", &[device, &mounted]);
+        let _mount = Mount(&mounted);
+        assert!(fs::read(format!("{mounted}/data")).unwrap() == data);
+    }
+    run("fsck.ext4", &["-f", "-n", device]);
+    let device_bytes = fs::read(device).unwrap();
+    let mut wire = scene.connect("a");
+    for (number, piece) in device_bytes.chunks(8 * MIB as usize).enumerate() {
+        let told = wire.read(number as u64 * 8 * MIB, piece.len() as u32);
+        assert!(told.data == piece, "NBD tells the same");
+    }
+    drop(looped);
+    scene.stop();
+}
+
+/// Goal: a server can end while its files are in use, and the users learn it. Method: an open file and a loop
+/// device.
+#[test]
+#[ignore = "needs root: mount, loop device"]
+fn needs_root_the_end_waits_for_no_user() {
+    let mut scene = Scene::start("memory:16MiB", &[("a", 16, false)]);
+    let file = scene.open("a").unwrap();
+    file.write_all_at(&[1; 4096], 0).unwrap();
+    let looped = Looped::over(&scene.file("a"));
+    scene.stop();
+    let mut bytes = [0; 4096];
+    assert!(file.read_at(&mut bytes, 0).is_err());
+    drop((file, looped));
+    fs::remove_dir(scene.directory.path("mnt")).unwrap();
+}
