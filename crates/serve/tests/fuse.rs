@@ -102,7 +102,7 @@ fn needs_root_a_file_is_the_volume() {
         assert!(image.len() as u64 == MIB && image.iter().all(|byte| *byte == 0), "{back}");
 
         let file = scene.open("a").unwrap();
-        let data: Vec<u8> = (0..3 * MIB + 77).map(|i| (i * 7 >> 3) as u8).collect();
+        let data: Vec<u8> = (0..3 * MIB + 77).map(|i| ((i * 7) >> 3) as u8).collect();
         file.write_all_at(&data, 12_345).unwrap();
         file.sync_all().unwrap();
         let mut found = vec![0; data.len()];
