@@ -71,6 +71,8 @@ impl Flags {
     pub const NO_MERGE: Self = Self(8);
     /// Read-ahead: nobody waits for it yet.
     pub const READ_AHEAD: Self = Self(16);
+    /// Nothing follows that is worth waiting for: a scheduler does not idle after this one.
+    pub const NO_IDLE: Self = Self(32);
 
     /// These and `other`.
     pub const fn with(self, other: Self) -> Self {

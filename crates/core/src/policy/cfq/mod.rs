@@ -12,7 +12,8 @@
 //!
 //! A queue that runs empty is *waited for* (`slice_idle`), since its process will most likely go on
 //! right there: that is what makes readers fast and shares fair. Not waited for are those whose process
-//! thinks too long, and seeky ones beyond 2 ms. While a drive queues commands and `low_latency` is off,
+//! thinks too long, those whose last request says that nothing follows (`NO_IDLE`), and seeky ones beyond
+//! 2 ms. While a drive queues commands and `low_latency` is off,
 //! seeky ones are not waited for at all, so that a random reader sends one request a round: 36 KiB/s
 //! beside one sequential reader in the tests of the IO controller, 10 beside four.
 //!

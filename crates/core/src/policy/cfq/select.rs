@@ -3,7 +3,7 @@
 use crate::parts::hw_tag::Load;
 use crate::parts::priority_slice::async_requests;
 use crate::policy::Context;
-use crate::request::RequestId;
+use crate::request::{Flags, RequestId};
 
 use super::Cfq;
 use super::queue::QueueId;
@@ -158,11 +158,12 @@ impl Cfq {
             self.in_driver[ASYNC] -= 1;
         }
         if self.active == Some(id) {
-            self.answered_in_slice(cx, id);
+            self.answered_in_slice(cx, id, request);
         }
         self.release_if_unused(cx, id);
     }
-    fn answered_in_slice(&mut self, cx: &mut Context<'_>, id: QueueId) {
+    fn answered_in_slice(&mut self, cx: &mut Context<'_>, id: QueueId, request: RequestId) {
+        let may_wait = !cx.requests[request].flags.has(Flags::NO_IDLE);
         let queue = &mut self.queues[id];
         if core::mem::take(&mut queue.slice_new) {
             let slice = self.settings.slices.slice(queue.sync, queue.level());
@@ -170,7 +171,8 @@ impl Cfq {
         }
         if queue.slice_used(cx.now) || queue.is_idle_class() {
             self.expire(cx, "slice: over; {} requests sent", true);
-        } else if queue.is_empty() && queue.sync && self.close_cooperator(id).is_none() {
+        } else if queue.is_empty() && queue.sync && self.close_cooperator(id).is_none() && may_wait
+        {
             self.try_wait(cx, id);
         }
     }

@@ -56,7 +56,7 @@ impl<L: Leaf> Fair<L> {
             return (class_a < class_b).then_some("preempt: class");
         }
         let same_group = new.group == active.group;
-        let cost = turn.cost(cx.now, self.settings.fairness);
+        let cost = turn.cost(cx.now, &self.settings);
         let may = same_group || self.service.is_due_before(a, b, cost);
         if !may || !new.sync {
             return None;

@@ -5,7 +5,7 @@ use crate::parts::priority_slice::PrioritySlices;
 use crate::time::Nanos;
 
 /// The layer's own; every row begins with them.
-const LAYER: [Parameter; 5] = [
+const LAYER: [Parameter; 6] = [
     Parameter::time(
         "group_idle",
         Nanos::from_millis(8),
@@ -27,6 +27,11 @@ const LAYER: [Parameter; 5] = [
         false,
         "buffered writes belong to the root group, not to the group that wrote",
     ),
+    Parameter::time(
+        "tick",
+        Nanos::from_millis(4),
+        "the clock tick of the kernel: a turn costs at least one",
+    ),
 ];
 
 /// The layer's parameters, then a leaf's.
@@ -41,14 +46,14 @@ const fn with<const L: usize, const N: usize>(leaf: [Parameter; L]) -> [Paramete
     all
 }
 
-pub(super) static NOOP: [Parameter; 6] = with([Parameter::count(
+pub(super) static NOOP: [Parameter; 7] = with([Parameter::count(
     "dispatch_batch",
     1,
     (1, 128),
     "requests moved at once to the dispatch list, which is sorted one way",
 )]);
 
-pub(super) static DEADLINE: [Parameter; 10] = with([
+pub(super) static DEADLINE: [Parameter; 11] = with([
     Parameter::time(
         "read_expire",
         Nanos::from_millis(500),
@@ -60,7 +65,7 @@ pub(super) static DEADLINE: [Parameter; 10] = with([
     Parameter::bool("front_merges", true, "merge in front of requests, not only behind"),
 ]);
 
-pub(super) static ANTICIPATORY: [Parameter; 10] = with([
+pub(super) static ANTICIPATORY: [Parameter; 11] = with([
     Parameter::time(
         "read_expire",
         Nanos::from_millis(125),
@@ -72,7 +77,7 @@ pub(super) static ANTICIPATORY: [Parameter; 10] = with([
     Parameter::time("antic_expire", Nanos::from_millis(6), "longest wait; 0: never wait"),
 ]);
 
-pub(super) static CFQ: [Parameter; 12] = with([
+pub(super) static CFQ: [Parameter; 13] = with([
     Parameter::time(
         "slice_idle",
         Nanos::from_millis(8),
@@ -116,6 +121,7 @@ pub(super) struct Settings {
     pub(super) fairness: bool,
     pub(super) slices: PrioritySlices,
     pub(super) async_in_root: bool,
+    pub(super) tick: Nanos,
 }
 
 impl Settings {
@@ -129,6 +135,7 @@ impl Settings {
             fairness: values.bool("fairness"),
             slices,
             async_in_root: values.bool("async_in_root"),
+            tick: values.time("tick"),
         }
     }
 }

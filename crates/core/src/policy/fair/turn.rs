@@ -3,15 +3,13 @@
 
 use crate::group::{Class, GroupId};
 use crate::policy::Context;
-use crate::request::RequestId;
+use crate::request::{Flags, RequestId};
 use crate::time::{Instant, Nanos};
 
 use super::Fair;
 use super::leaf::{Leaf, Situation};
 use super::queue::QueueId;
-
-/// The least that a turn is charged: the clock tick of the kernels of 2009 (HZ 1000).
-const TICK: Nanos = Nanos::from_millis(1);
+use super::settings::Settings;
 
 /// The drive belongs to one queue.
 #[derive(Clone, Copy, Debug)]
@@ -60,12 +58,13 @@ impl Turn {
     }
     /// What it costs if it ends now: from the first answer on; the way to it counts only if nothing
     /// followed.
-    pub(super) fn cost(&self, now: Instant, fairness: bool) -> Nanos {
+    pub(super) fn cost(&self, now: Instant, settings: &Settings) -> Nanos {
+        let tick = settings.tick;
         let used = match self.used(now) {
-            used if used < TICK => now.since(self.began).max(TICK),
+            used if used < tick => now.since(self.began).max(tick),
             used => used,
         };
-        if fairness { used } else { used.min(self.slice.max(TICK)) }
+        if settings.fairness { used } else { used.min(self.slice.max(tick)) }
     }
 }
 
@@ -199,14 +198,15 @@ impl<L: Leaf> Fair<L> {
         match &mut self.turn {
             Some(turn) if turn.queue == id => {
                 turn.runs_since.get_or_insert(cx.now);
-                self.answered(cx);
+                self.answered(cx, request);
             }
             _ => self.end_if_unused(id),
         }
     }
     /// The queue in service got an answer: is it waited for, or is its turn over?
-    fn answered(&mut self, cx: &mut Context<'_>) {
+    fn answered(&mut self, cx: &mut Context<'_>, request: RequestId) {
         let Some(turn) = self.turn else { return };
+        let no_idle = cx.requests[request].flags.has(Flags::NO_IDLE);
         let queue = &self.queues[turn.queue];
         let empty = self.leaf.queued(&queue.content) == 0;
         if !empty || queue.dispatched > 0 || turn.wait.is_some() {
@@ -218,12 +218,15 @@ impl<L: Leaf> Fair<L> {
         }
         let left = turn.left(cx.now);
         let over = left == Nanos::ZERO;
-        let too_late = left <= TICK || self.leaf.thinks_longer_than(&queue.content, left);
+        let too_late =
+            left <= self.settings.tick || self.leaf.thinks_longer_than(&queue.content, left);
         if too_late && self.keeps_place(turn.queue) {
             self.wait(cx, &turn, true);
         } else if over && !self.leaf.anticipates(&queue.content, cx.now) {
             self.expire(cx, "expire: slice used; charged {ns} for {} requests");
-        } else if self.is_worth_waiting(turn.queue) {
+        } else if self.is_worth_waiting(turn.queue)
+            && (!no_idle || self.group_would_leave(turn.queue))
+        {
             self.wait(cx, &turn, false);
         }
     }
@@ -312,7 +315,7 @@ impl<L: Leaf> Fair<L> {
     pub(super) fn expire(&mut self, cx: &mut Context<'_>, rule: &'static str) {
         let Some(turn) = self.turn.take() else { return };
         self.holds = false;
-        let cost = turn.cost(cx.now, self.settings.fairness);
+        let cost = turn.cost(cx.now, &self.settings);
         cx.decide(self.subject(turn.queue), rule, [cost.0, u64::from(turn.sent)]);
         let queue = &mut self.queues[turn.queue];
         self.leaf.end_turn(cx, &mut queue.content);

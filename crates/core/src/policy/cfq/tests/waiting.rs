@@ -2,6 +2,7 @@
 
 use crate::parts::habits::SHORT;
 use crate::policy::testing::apart::World;
+use crate::request::{Flags, Operation};
 use crate::time::Nanos;
 
 /// Goal: an empty queue is waited for after its answer, 8 ms, and goes on in its slice. Method: a reader
@@ -21,6 +22,20 @@ fn a_reader_is_waited_for() {
     world.wait(8000);
     assert_eq!(world.serve(1000), Some(other));
     assert!(world.decided("idle: in vain"));
+}
+
+/// Goal: nobody idles after a request whose sender says that nothing follows. Method: the same reader with
+/// and without the flag.
+#[test]
+fn no_idle_is_heeded() {
+    for (flags, wait) in [(Flags::NONE, Some(8000)), (Flags::NO_IDLE, None)] {
+        let mut world = World::new("none-cfq", &[]);
+        let (lone, other) = (world.usual(), world.usual());
+        world.send(lone, Operation::Read, flags);
+        world.reads(other, 1);
+        assert_eq!(world.serve(1000), Some(lone));
+        assert_eq!((world.wakes_in(), world.dispatch().is_none()), (wait, wait.is_some()));
+    }
 }
 
 /// Goal: while its request is in the drive the queue keeps the slice. Method: nothing else goes out.

@@ -5,6 +5,7 @@ use std::vec::Vec;
 use super::world::World;
 use crate::contract::{Contract, Limits};
 use crate::group::{Class, ClientId, GroupId, Priority};
+use crate::request::{Flags, Operation};
 use crate::time::Nanos;
 
 const MS: Nanos = Nanos::from_millis(1);
@@ -69,6 +70,28 @@ fn an_emptying_group_is_waited_for() {
     world.read(b, FAR);
     assert_eq!(world.serve(1), Some(0));
     assert_eq!(world.serve(1), Some(FAR));
+}
+
+/// Goal: nobody idles after a request whose sender says that nothing follows, but the last queue of a group
+/// keeps its group's place. Method: such a request of one client in a group, of one of two, and in the root.
+#[test]
+fn no_idle_is_heeded_but_for_the_group() {
+    let answer = |world: &mut World, client, waits: &[&str]| {
+        world.submit(client, (0, 0), Operation::Read, Flags::NO_MERGE.with(Flags::NO_IDLE));
+        assert_eq!(world.serve(1), Some(0));
+        assert_eq!(rules(world.decisions("wait")), waits);
+    };
+    let (mut world, [a, _]) = two("prop-fair-cfq", &[]);
+    answer(&mut world, a, &["wait: queue"]);
+    let mut world = World::new("prop-fair-cfq", &[]);
+    let group = world.group("a", 100);
+    let (a, beside) = (world.client(group), world.client(group));
+    world.submit(a, (0, 0), Operation::Read, Flags::NO_MERGE.with(Flags::NO_IDLE));
+    world.read(beside, FAR);
+    assert_eq!((world.serve(1), world.serve(1)), (Some(0), Some(FAR)));
+    let (mut world, _) = two("prop-fair-cfq", &[]);
+    let root = world.client(GroupId::ROOT);
+    answer(&mut world, root, &[]);
 }
 
 /// Goal: tasks in the root are in no group that could leave. Method: one reads, nobody waits.

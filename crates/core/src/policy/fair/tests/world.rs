@@ -48,6 +48,7 @@ impl World {
         let setup = Setup { facts, tags: 128, queue_limit: 1024, trace: 1 << 16 };
         let mut stack = Stack::parse(stack).expect("in the table");
         let name = stack.scheduler.row.name;
+        stack.set(name, "tick", "1ms").expect("in the policy's table");
         for (parameter, text) in set {
             stack.set(name, parameter, text).expect("in the policy's table");
         }
@@ -144,7 +145,13 @@ impl World {
             self.busy = Some((now + time, dispatch));
         }
     }
-    fn submit(&mut self, client: ClientId, (tag, start): (u64, u64), op: Operation, flags: Flags) {
+    pub(super) fn submit(
+        &mut self,
+        client: ClientId,
+        (tag, start): (u64, u64),
+        op: Operation,
+        flags: Flags,
+    ) {
         let (start, length) = (Sectors(start), Sectors(8));
         let submission = Submission { tag, client, operation: op, flags, start, length };
         self.controller.submit(self.now, submission).expect("within the limit");
