@@ -45,6 +45,9 @@ pub(crate) struct DirectSetup {
     pub(crate) longest: Sectors,
     /// Calls under way at once.
     pub(crate) depth: u32,
+    /// Does it write into a hole? Linux writes its pages as `fsync` does, and tells the scheduler not to
+    /// idle after them (`WRITE_SYNC_PLUG`); other direct writes are idled after (`WRITE_ODIRECT`).
+    pub(crate) hole: bool,
 }
 
 /// A process of direct calls.
@@ -67,6 +70,7 @@ impl Direct {
             slots: vec![slot; setup.depth as usize],
             operation: if writes { Operation::Write } else { Operation::Read },
             flags: match writes && base.job.sync_writes {
+                true if setup.hole => base.flags().with(Flags::SYNC).with(Flags::NO_IDLE),
                 true => base.flags().with(Flags::SYNC),
                 false => base.flags(),
             },
@@ -116,7 +120,8 @@ impl Direct {
             token: base.token(slot),
             client: base.client,
             operation: Operation::Read,
-            flags: Flags::METADATA,
+            // Linux marks inodes and directories as metadata, but no indirect blocks.
+            flags: Flags::NONE,
             start: block,
             length: Sectors(BLOCK),
         });

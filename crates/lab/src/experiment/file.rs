@@ -132,6 +132,8 @@ pub struct HostFile {
     pub turnaround_write: Option<Time>,
     /// Percent of spread of both.
     pub turnaround_spread: Option<u32>,
+    /// Percent of ext3 files whose indirect blocks must be read first.
+    pub cold_percent: Option<u32>,
     /// Time a reader spends on 256 KiB of page cache.
     pub consume_window: Option<Time>,
     /// Time a writer spends on them.
@@ -167,6 +169,7 @@ impl HostFile {
             turnaround: a.turnaround.or(b.turnaround),
             turnaround_write: a.turnaround_write.or(b.turnaround_write),
             turnaround_spread: a.turnaround_spread.or(b.turnaround_spread),
+            cold_percent: a.cold_percent.or(b.cold_percent),
             consume_window: a.consume_window.or(b.consume_window),
             produce_window: a.produce_window.or(b.produce_window),
             read_ahead: a.read_ahead.or(b.read_ahead),

@@ -8,7 +8,7 @@ use iofair_drive::stripe::Geometry;
 
 use super::file::{ControlName, HostFile, StripeFile, WritebackName};
 use crate::host;
-use crate::scenario::{Control, Host, JournalSpec, StripeSpec, Writeback};
+use crate::scenario::{Control, Host, JournalSpec, Layout, StripeSpec, Writeback};
 
 pub(super) fn stripe(file: &Spanned<StripeFile>) -> StripeSpec {
     let file = file.get_ref();
@@ -45,6 +45,9 @@ pub(super) fn host_of(source: &Source, drive: &str, file: &HostFile) -> Result<H
     number(&mut host.turnaround_spread, file.turnaround_spread);
     number(&mut host.dirty_background_percent, file.dirty_background_percent);
     number(&mut host.dirty_percent, file.dirty_percent);
+    if let Layout::Ext3 { cold_percent, .. } = &mut host.layout {
+        number(cold_percent, file.cold_percent);
+    }
     host.memory = file.memory.map_or(host.memory, |bytes| bytes.0);
     host.writeback = match file.writeback {
         None => host.writeback,

@@ -280,7 +280,7 @@ impl Builder<'_> {
                 // A direct write into a hole of ext3 falls back to a buffered write with wait, so the
                 // submitting call itself waits.
                 let depth = if self.hole { 1 } else { job.depth.max(1) };
-                let setup = DirectSetup { longest: self.longest_read, depth };
+                let setup = DirectSetup { longest: self.longest_read, depth, hole: self.hole };
                 Kind::Direct(Direct::new(&base, setup))
             }
         };
