@@ -43,16 +43,14 @@ pub(super) struct ReadCache {
     ahead: u64,
     prefetch: Option<Prefetch>,
     clock: u64,
-    /// When a prefetch last answered a read.
-    pub(super) last_used: Option<Instant>,
 }
 
 /// A read may start so many blocks beyond what has been read and still wait for the head to get there.
-const REACH: u64 = 8;
+pub(super) const REACH: u64 = 8;
 
 impl ReadCache {
     pub(super) fn new(count: usize, ahead: u64) -> Self {
-        Self { segments: Vec::new(), count, ahead, prefetch: None, clock: 0, last_used: None }
+        Self { segments: Vec::new(), count, ahead, prefetch: None, clock: 0 }
     }
     /// When the blocks will all be in memory, if they are or the head is on its way to them.
     pub(super) fn hit(&mut self, now: Instant, start: u64, end: u64) -> Option<Instant> {
@@ -84,7 +82,6 @@ impl ReadCache {
             self.prefetch = Some(Prefetch { from, since, limit, ..prefetch });
         }
         self.touch(index);
-        self.last_used = Some(now);
         Some(ready)
     }
     fn touch(&mut self, index: usize) {
@@ -101,10 +98,23 @@ impl ReadCache {
             segment.start = segment.start.max(segment.end.saturating_sub(2 * self.ahead));
         }
     }
+    /// The block that the head, reading on, has got to.
+    pub(super) fn reading_at(&self, now: Instant) -> Option<u64> {
+        self.prefetch.map(|prefetch| prefetch.reached(now))
+    }
     /// Another operation takes the arm: the head stops reading on. Returns the block it got to.
     pub(super) fn stop(&mut self, now: Instant) -> Option<u64> {
         self.grow(now);
         self.prefetch.take().map(|prefetch| prefetch.reached(now))
+    }
+    /// The media will give blocks from `start` on: unless they go on where a segment ends, one is made
+    /// free for them now.
+    pub(super) fn make_room(&mut self, start: u64) {
+        let continued = self.segments.iter().any(|s| s.start <= start && start <= s.end);
+        if !continued && self.segments.len() == self.count {
+            let oldest = (0..self.count).min_by_key(|i| self.segments[*i].used);
+            self.segments.swap_remove(oldest.expect("there is at least one segment"));
+        }
     }
     /// The media gave these blocks; with `on` the head reads on from there.
     pub(super) fn filled(&mut self, now: Instant, start: u64, end: u64, on: Option<Nanos>) {
@@ -115,10 +125,6 @@ impl ReadCache {
                 index
             }
             None => {
-                if self.segments.len() == self.count {
-                    let oldest = (0..self.count).min_by_key(|i| self.segments[*i].used);
-                    self.segments.swap_remove(oldest.expect("there is at least one segment"));
-                }
                 self.segments.push(Segment { start, end, used: 0 });
                 self.segments.len() - 1
             }
@@ -177,10 +183,10 @@ impl WriteCache {
         self.blocks -= end - start;
         end
     }
-    /// Starts of runs on each side of a block, `most` a side, nearest first on each side.
-    pub(super) fn near(&self, block: u64, most: usize) -> impl Iterator<Item = u64> + '_ {
+    /// Runs on each side of a block, start and end, `most` a side, nearest first on each side.
+    pub(super) fn near(&self, block: u64, most: usize) -> impl Iterator<Item = (u64, u64)> + '_ {
         let below = self.runs.range(..block).rev().take(most);
-        below.chain(self.runs.range(block..).take(most)).map(|(start, _)| *start)
+        below.chain(self.runs.range(block..).take(most)).map(|(start, end)| (*start, *end))
     }
 }
 
@@ -197,10 +203,10 @@ mod tests {
         }
         assert_eq!(cache.blocks(), 13);
         assert!(cache.holds(10, 22) && !cache.holds(21, 23));
-        assert_eq!(cache.near(15, 8).collect::<Vec<_>>(), [10, 40]);
+        assert_eq!(cache.near(15, 8).collect::<Vec<_>>(), [(10, 22), (40, 41)]);
         assert_eq!(cache.take(10, 4), 14);
         assert_eq!(cache.blocks(), 9);
-        assert_eq!(cache.near(0, 8).collect::<Vec<_>>(), [14, 40]);
+        assert_eq!(cache.near(0, 8).collect::<Vec<_>>(), [(14, 22), (40, 41)]);
     }
 
     /// Goal: a growing segment answers reads when the head gets there, and stops at its limit.

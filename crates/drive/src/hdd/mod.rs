@@ -3,8 +3,8 @@
 //! The structure is the simplest that fits the measured disks (docs/drives.md has the residuals): zoned geometry and
 //! a seek curve; a command that comes too late loses a revolution; the head reads on only after it has
 //! seen a stream three times; the next command is chosen when the arm gets free, nearest first with
-//! ageing or in order; writes are answered from memory and put on the platters, nearest first, when no
-//! read waits.
+//! ageing or in order; writes are answered from memory, which one processor does between reads and
+//! destages, and are put on the platters, nearest first, when the host is silent or memory fills up.
 
 mod cache;
 mod geometry;
@@ -21,7 +21,7 @@ use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
 use crate::{Command, Done, Drive};
-use cache::{ReadCache, WriteCache};
+use cache::{REACH, ReadCache, WriteCache};
 use geometry::{BLOCK_BYTES, BLOCK_SECTORS, Geometry, Place};
 pub use parameters::{Mechanics, Order, Parameters, Table};
 
@@ -31,8 +31,12 @@ const BEYOND_THE_END: i32 = 5;
 const DESTAGE_MAX: u64 = 256;
 /// Dirty runs looked at on each side of the head.
 const DESTAGE_CHOICE: usize = 48;
-/// No destage so soon after read-ahead was of use.
-const PREFETCH_RESPECT: Nanos = Nanos::from_millis(2);
+/// No destage so soon after a command, or after the answer to one: the host may go on. Between 1 and 20 ms
+/// the rows of the random writers are the same; those of the journal need more than the 8 ms for which
+/// schedulers idle.
+const QUIET: Nanos = Nanos::from_millis(20);
+/// Of a hundred parts of the cache: above the first the disk destages before all else, until the second.
+const DRAIN: (u64, u64) = (90, 50);
 /// The stream counter's range and steps, and from where on the head reads on.
 const STREAM_MAX: i32 = 3;
 const STREAM_MIN: i32 = -1;
@@ -82,7 +86,12 @@ pub struct Hdd {
     head: u64,
     stream: i32,
     last_read_end: u64,
+    /// The cache was nearly full and is emptied before all else.
     draining: bool,
+    /// When the host last sent a command or got an answer.
+    last_heard: Instant,
+    /// The head reads on for a command that is not answered before this.
+    promised: Instant,
     /// A time at which destaging may start again though nothing else happens.
     recheck: Option<Instant>,
     busy_since: Option<Instant>,
@@ -115,6 +124,8 @@ impl Hdd {
             stream: 0,
             last_read_end: u64::MAX,
             draining: false,
+            last_heard: Instant::ZERO,
+            promised: Instant::ZERO,
             recheck: None,
             busy_since: None,
             busy_total: Nanos::ZERO,
@@ -173,6 +184,7 @@ impl Hdd {
         self.count_stream(start, end);
         let overhead = self.parameters.overhead_read;
         let done = ready + overhead + self.bus(end - start);
+        self.promised = self.promised.max(ready);
         self.answer(done, waiting.command);
         true
     }
@@ -187,12 +199,9 @@ impl Hdd {
             let waiting = self.writes.pop_front().expect("just looked at");
             self.write_cache.insert(start, end);
             self.read_cache.invalidate(start, end);
-            let overhead = self.parameters.overhead_write;
-            let mut done = now + overhead + self.bus(end - start);
-            // One processor: it does not turn to the write before the read on the arm is over.
-            if let Some(Busy { work: Work::Read(_), until, .. }) = self.busy {
-                done = Instant(done.0.max(until.0));
-            }
+            // One processor: it does not turn to the write before the work on the arm is over.
+            let begin = self.busy.map_or(now, |busy| busy.until);
+            let done = begin + self.parameters.overhead_write + self.bus(end - start);
             self.answer(done, waiting.command);
         }
     }
@@ -203,7 +212,12 @@ impl Hdd {
         self.accept_writes(now);
         while self.busy.is_none() {
             self.finish_flush(now);
-            if let Some(index) = self.choose_command(now) {
+            let drains = self.drains();
+            if self.keeps_to_a_stream(now) {
+                self.recheck = Some(self.promised);
+                return;
+            }
+            if let Some(index) = self.choose_command(now).filter(|_| !drains) {
                 let waiting = self.reads.remove(index).expect("chosen from the queue");
                 let is_read = waiting.command.operation == Operation::Read;
                 if !(is_read && self.read_from_memory(now, waiting)) {
@@ -223,9 +237,26 @@ impl Hdd {
         self.flush_answered = true;
         self.answer(now + self.parameters.flush, flush.command);
     }
+    /// With many commands at once those that go on where the head is come before all others.
+    fn streams_first(&self, now: Instant) -> bool {
+        let oldest = self.reads.front();
+        let aged = oldest.is_some_and(|it| now.since(it.arrived) > self.parameters.age);
+        self.outstanding > self.parameters.streams_above && !aged
+    }
+    /// The head is reading on for a command: nobody else gets the arm before it has got there.
+    fn keeps_to_a_stream(&self, now: Instant) -> bool {
+        self.promised > now && self.flush.is_none() && self.streams_first(now)
+    }
     fn choose_command(&self, now: Instant) -> Option<usize> {
         let oldest = self.reads.front()?;
         let aged = now.since(oldest.arrived) > self.parameters.age;
+        if self.streams_first(now) {
+            let at = self.read_cache.reading_at(now).unwrap_or(self.head);
+            let goes_on = |it: &Waiting| (at..=at + REACH).contains(&blocks_of(&it.command).0);
+            if let Some(index) = self.reads.iter().position(goes_on) {
+                return Some(index);
+            }
+        }
         if self.parameters.order == Order::Fcfs || aged {
             return Some(0);
         }
@@ -243,6 +274,7 @@ impl Hdd {
             self.read_cache.invalidate(start, end);
         } else {
             self.count_stream(start, end);
+            self.read_cache.make_room(start);
         }
         let begin = now + self.parameters.overhead_read;
         let place = self.geometry.place(start);
@@ -257,33 +289,35 @@ impl Hdd {
             self.head = block;
         }
     }
+    /// Does it empty its cache before all else?
+    fn drains(&mut self) -> bool {
+        let dirty = self.write_cache.blocks() * 100;
+        let room = self.parameters.write_cache;
+        self.draining = match self.draining {
+            false => dirty > room * DRAIN.0 || !self.writes.is_empty(),
+            true => dirty > room * DRAIN.1,
+        };
+        self.draining
+    }
     fn start_destage(&mut self, now: Instant) -> bool {
         if self.write_cache.is_empty() {
-            self.draining = false;
             return false;
         }
-        let (dirty, room) = (self.write_cache.blocks(), self.parameters.write_cache);
-        if dirty * 10 > room * 9 {
-            self.draining = true;
-        } else if dirty * 2 < room {
-            self.draining = false;
-        }
-        let quiet = self.read_cache.last_used.map(|used| used + PREFETCH_RESPECT);
-        if let Some(quiet) = quiet.filter(|q| *q > now && !self.draining && self.flush.is_none()) {
-            self.recheck = Some(quiet);
+        let quiet = self.last_heard + QUIET;
+        if (self.outstanding > 0 || quiet > now) && !self.draining && self.flush.is_none() {
+            self.recheck = Some(quiet).filter(|at| *at > now);
             return false;
         }
         self.stop_reading_on(now);
         let from = self.place_of_head();
-        let by_distance = self.flush.is_some() && !self.parameters.flush_by_rotation;
-        let cost = |start: &u64| {
-            if by_distance {
-                return start.abs_diff(self.head);
-            }
-            self.geometry.position(now, from, self.geometry.place(*start), true).0
+        let flushes = self.flush.is_some();
+        let cost = |(start, end): &(u64, u64)| {
+            let way = self.geometry.position(now, from, self.geometry.place(*start), true).0;
+            // A flush has to write all; else what frees most memory for the way comes first.
+            if flushes { way } else { way / (end - start).min(DESTAGE_MAX) }
         };
         let near = self.write_cache.near(self.head, DESTAGE_CHOICE);
-        let start = near.min_by_key(cost).expect("the cache is not empty");
+        let (start, _) = near.min_by_key(cost).expect("the cache is not empty");
         let end = self.write_cache.take(start, DESTAGE_MAX);
         let place = self.geometry.place(start);
         let until = now
@@ -311,6 +345,7 @@ impl Hdd {
     fn answered(&mut self, answer: Done, done: &mut Vec<Done>) {
         let Done { id, at, .. } = answer;
         self.outstanding -= 1;
+        self.last_heard = at;
         done.push(answer);
         if self.outstanding == 0 {
             let since = self.busy_since.take().expect("busy while a command is outstanding");
@@ -343,6 +378,7 @@ impl Drive for Hdd {
         }
         self.outstanding += 1;
         self.busy_since.get_or_insert(now);
+        self.last_heard = now;
         self.take(now, waiting);
         self.start_next(now);
     }

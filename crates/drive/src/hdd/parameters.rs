@@ -12,7 +12,7 @@ use crate::profile::{Common, Invalid, Number, Rate, Size, Time};
 pub enum Order {
     /// In order of arrival.
     Fcfs,
-    /// The nearest block, unless the oldest command has waited longer than `age`.
+    /// The nearest block.
     Sstf,
 }
 
@@ -56,7 +56,9 @@ pub struct Parameters {
     pub bus: u64,
     /// How the next command is chosen.
     pub order: Order,
-    /// See [`Order::Sstf`].
+    /// With more commands than this at once, those that go on where the head is come before all others ...
+    pub streams_above: u32,
+    /// ... as nearer ones do under [`Order::Sstf`], until the oldest command has waited this long.
     pub age: Nanos,
     /// Read-ahead segments.
     pub segments: usize,
@@ -64,8 +66,6 @@ pub struct Parameters {
     pub read_ahead: u64,
     /// Write cache in 4 KiB blocks.
     pub write_cache: u64,
-    /// A flush writes the run that seek and rotation reach first, not the nearest one.
-    pub flush_by_rotation: bool,
     /// Time of a flush beside what it writes.
     pub flush: Nanos,
     /// Longest command in bytes.
@@ -84,11 +84,11 @@ pub struct Table {
     pub overhead_write: Number<Time>,
     pub bus: Number<Rate>,
     pub order: Number<Order>,
+    pub streams_above: Number<u32>,
     pub age: Number<Time>,
     pub segments: Number<usize>,
     pub read_ahead: Number<Size>,
     pub write_cache: Number<Size>,
-    pub flush_by_rotation: Number<bool>,
     pub flush: Number<Time>,
     pub heads: Number<u64>,
     pub revolution: Number<Time>,
@@ -123,11 +123,11 @@ impl Table {
             overhead_write: self.overhead_write.value.0,
             bus: self.bus.value.0,
             order: self.order.value,
+            streams_above: self.streams_above.value,
             age: self.age.value.0,
             segments: self.segments.value,
             read_ahead: self.read_ahead.value.0 / BLOCK_BYTES,
             write_cache: self.write_cache.value.0 / BLOCK_BYTES,
-            flush_by_rotation: self.flush_by_rotation.value,
             flush: self.flush.value.0,
             max_request: common.max_request,
             worst_case: common.worst_case,

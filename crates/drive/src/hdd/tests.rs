@@ -64,7 +64,7 @@ fn the_oldest_is_not_forgotten() {
     let mut disk = disk("sata-7200-2009");
     let mut random = Random::new(5, 1);
     disk.submit(Instant(0), command(0, Operation::Read, 8, 8));
-    disk.submit(Instant(1), command(1, Operation::Read, 200_000_000, 8));
+    disk.submit(Instant(1), command(1, Operation::Read, 100_000_000, 8));
     disk.submit(Instant(2), command(2, Operation::Read, 4_000, 8));
     let (mut id, mut done, mut far) = (3, Vec::new(), None);
     while far.is_none() {
@@ -95,10 +95,72 @@ fn the_cache_fills_and_a_flush_empties_it() {
     disk.submit(Instant(0), command(24, Operation::Flush, 0, 0));
     disk.submit(Instant(0), command(25, Operation::Read, 0, 8));
     let times: BTreeMap<u32, u64> = rest(&mut disk).into_iter().collect();
-    assert!((0..16).all(|id| times[&id] < 5_000), "{times:?}");
+    assert!((0..15).all(|id| times[&id] < 5_000), "nine tenths of 8 MiB: {times:?}");
+    assert!(times[&15] > 8_000, "then the platters come first: {times:?}");
     assert!(times[&23] > 30_000, "the last write waits for room: {times:?}");
     assert!(times[&24] > 24 * 6_550, "12 MiB at 80 MB/s: {times:?}");
     assert!(times[&25] > times[&24], "nothing passes a flush: {times:?}");
+}
+
+/// Goal: dirty blocks stay in memory while the host is not silent, are then written, and a write that comes
+/// meanwhile waits, for there is one processor. Method: one write; writes 15 ms and 21 ms later.
+#[test]
+fn a_silent_host_lets_the_disk_write() {
+    for (later, waits) in [(15_000, false), (21_000, true)] {
+        let mut disk = disk("sata-7200-2009");
+        disk.submit(Instant(0), command(1, Operation::Write, 1_000, 8));
+        let mut done = Vec::new();
+        let at = Instant(later * 1_000);
+        disk.advance(at, &mut done);
+        disk.submit(at, command(2, Operation::Write, 9_000_000, 8));
+        let answered = rest(&mut disk)[0].1;
+        assert_eq!(answered - later > 1_000, waits, "{later}: {answered}");
+    }
+}
+
+/// Goal: when the cache is nearly full it is emptied by half before anything is read, and a write that does
+/// not fit is no dead end. Method: 15 writes of 512 KiB in a row and a read; then 24 of them at once.
+#[test]
+fn a_full_cache_comes_before_reads() {
+    let mut disk = disk("sata-7200-2009");
+    for id in 0..15 {
+        disk.submit(Instant(0), command(id, Operation::Write, u64::from(id) * 1_024, 1_024));
+    }
+    disk.submit(Instant(0), command(15, Operation::Read, 9_000_000, 8));
+    let times: BTreeMap<u32, u64> = rest(&mut disk).into_iter().collect();
+    assert!(times[&15] > 4 * 13_100, "3.5 MiB at 80 MB/s come first: {times:?}");
+}
+
+/// Goal: with many commands at once, one that goes on where the head is goes before all others, until the
+/// oldest is too old; with few all go in order. Method: a stream two commands deep beside 14 and 20 far ones.
+#[test]
+fn streams_starve_others_only_in_a_deep_queue() {
+    for (others, starved) in [(14, false), (20, true)] {
+        let mut disk = disk("hitachi-hts727550a9e364");
+        let stream = |id: u32, n: u64| command(id, Operation::Read, n * 256, 256);
+        disk.submit(Instant(0), stream(0, 0));
+        disk.submit(Instant(0), stream(1, 1));
+        for far in 0..others {
+            disk.submit(
+                Instant(0),
+                command(2 + far, Operation::Read, 1_000_000 * u64::from(far + 1), 8),
+            );
+        }
+        let (mut done, mut next, mut first) = (Vec::new(), 2, None);
+        while first.is_none() {
+            disk.advance(disk.next_event().expect("never idle"), &mut done);
+            for answer in std::mem::take(&mut done) {
+                if answer.id >= 2 && answer.id < 2 + others {
+                    first = first.or(Some(answer.at.0 / 1_000_000));
+                } else {
+                    disk.submit(answer.at, stream(1_000 + next as u32, next));
+                    next += 1;
+                }
+            }
+        }
+        let first = first.expect("the loop ends with it");
+        assert_eq!(first >= 4_500, starved, "{others} others: the first after {first} ms");
+    }
 }
 
 /// Goal: what lies beyond the end is refused. Method: the last block, and one further.
