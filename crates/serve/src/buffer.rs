@@ -274,6 +274,15 @@ impl Data {
     }
 }
 
+/// Gives memory that was freed back to the system, where the allocator keeps it otherwise.
+pub(crate) fn give_back() {
+    // SAFETY: only what nobody uses is given back.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,9 +1,10 @@
-//! What TLS is made of: certificates and keys from files, read at the start and at every reload.
+//! What clients are offered and allowed: TLS, made of certificates and keys from files that are read at
+//! the start and at every reload, and limits.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use iofair_config::contracts::{Required, Tls};
+use iofair_config::contracts::{Limits, Listen, Required, Tls};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, ServerConfig, WebPkiClientVerifier};
@@ -12,17 +13,19 @@ use rustls::{InconsistentKeys, RootCertStore};
 use crate::error::ServeError;
 use crate::front::nbd::session::{self, Way};
 
-/// Encryption as clients are offered it.
-#[derive(Clone, Debug, Default)]
+/// What clients are offered and allowed.
+#[derive(Clone, Debug)]
 pub(crate) struct Security {
+    pub(crate) limits: Limits,
     offer: Option<(Arc<ServerConfig>, Required)>,
 }
 
 impl Security {
     /// Reads the files.
-    pub(crate) fn load(tls: Option<&Tls>) -> Result<Self, ServeError> {
-        let offer = tls.map(|tls| Ok::<_, ServeError>((server_config(tls)?, tls.required)));
-        Ok(Self { offer: offer.transpose()? })
+    pub(crate) fn load(listen: &Listen) -> Result<Self, ServeError> {
+        let offer =
+            listen.tls.as_ref().map(|tls| Ok::<_, ServeError>((server_config(tls)?, tls.required)));
+        Ok(Self { limits: listen.limits, offer: offer.transpose()? })
     }
     /// What a client that came this way is told.
     pub(crate) fn offer(&self, way: Way) -> session::Tls {

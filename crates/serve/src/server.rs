@@ -60,7 +60,8 @@ pub struct Server {
 impl Server {
     /// Opens the back end, admits the contracts, listens.
     pub fn start(contracts: Contracts) -> Result<Self, ServeError> {
-        let security = Security::load(contracts.listen.tls.as_ref())?;
+        socket::raise_limit();
+        let security = Security::load(&contracts.listen)?;
         let mut places = Places::open(&contracts)?;
         places.place(&contracts.volumes)?;
         let back = open_back(&contracts, places.end())?;
@@ -169,7 +170,7 @@ impl Server {
             (None, None) => self.worst_case,
             (written, _) => written,
         };
-        let security = Security::load(contracts.listen.tls.as_ref())?;
+        let security = Security::load(&contracts.listen)?;
         self.places.check_removal(&self.contracts.volumes, &contracts.volumes, remove)?;
         let mut places = self.places.clone();
         places.place(&contracts.volumes)?;

@@ -52,6 +52,19 @@ pub(crate) fn listen_unix(path: &Path, mode: u32) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
+/// Lets this process have as many descriptors as it ever may: the usual limit would end connections at
+/// a thousand.
+pub(crate) fn raise_limit() {
+    // SAFETY: reads and writes two numbers; a refusal leaves the limit as it is, which accepting bears.
+    unsafe {
+        let mut limit: libc::rlimit = mem::zeroed();
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        }
+    }
+}
+
 /// How a client came.
 pub(crate) fn way(socket: &OwnedFd) -> Way {
     let domain: Option<libc::c_int> = option(socket, libc::SO_DOMAIN);

@@ -7,6 +7,7 @@
 //! tcp = "0.0.0.0:10809"
 //! connections = 1024                  # at once, over all volumes
 //! in_flight = 256                     # requests of one connection inside at once
+//! memory = "1GiB"                     # that requests of all clients may take up beyond a small share each
 //! handshake = "10s"                   # a client that has chosen no volume by then is cut off
 //!
 //! [listen.tls]
@@ -35,7 +36,7 @@ use iofair_core::time::Nanos;
 use serde::Deserialize;
 
 use super::{Contracts, raw};
-use crate::units::Time;
+use crate::units::{Bytes, Time};
 use crate::{ConfigError, Source, Spanned};
 
 /// Connections at once, and the most that may be written.
@@ -44,6 +45,9 @@ const CONNECTIONS_MAX: u32 = 65_536;
 /// Requests of one connection at once, and the most that may be written.
 const IN_FLIGHT: u32 = 256;
 const IN_FLIGHT_MAX: u32 = 4096;
+/// Memory for requests, and the least that may be written: two of the longest requests.
+const MEMORY: u64 = 1 << 30;
+const MEMORY_MIN: u64 = 64 << 20;
 /// A handshake over the slowest network is over in seconds.
 const HANDSHAKE: Nanos = Nanos::from_secs(10);
 /// Everybody who may connect.
@@ -80,13 +84,20 @@ pub struct Limits {
     pub connections: u32,
     /// Requests of one connection inside at once.
     pub in_flight: u32,
+    /// Bytes that requests of all connections may take up, beyond a small share each.
+    pub memory_bytes: u64,
     /// Time until a client must have chosen a volume.
     pub handshake: Nanos,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { connections: CONNECTIONS, in_flight: IN_FLIGHT, handshake: HANDSHAKE }
+        Self {
+            connections: CONNECTIONS,
+            in_flight: IN_FLIGHT,
+            memory_bytes: MEMORY,
+            handshake: HANDSHAKE,
+        }
     }
 }
 
@@ -152,6 +163,7 @@ pub(super) struct Written {
     tls: Option<WrittenTls>,
     connections: Option<Spanned<i64>>,
     in_flight: Option<Spanned<i64>>,
+    memory: Option<Spanned<Bytes>>,
     handshake: Option<Spanned<Time>>,
 }
 
@@ -195,6 +207,13 @@ pub(super) fn check(source: &Source, written: &Written) -> Result<Listen, Config
     let limits = &mut listen.limits;
     limits.connections = count(source, written.connections.as_ref(), CONNECTIONS, CONNECTIONS_MAX)?;
     limits.in_flight = count(source, written.in_flight.as_ref(), IN_FLIGHT, IN_FLIGHT_MAX)?;
+    if let Some(memory) = &written.memory {
+        limits.memory_bytes = memory.get_ref().0;
+        if limits.memory_bytes < MEMORY_MIN {
+            let error = source.error(memory.span(), "less than two of the longest requests");
+            return Err(error.allowed("at least 64MiB"));
+        }
+    }
     if let Some(handshake) = &written.handshake {
         limits.handshake = handshake.get_ref().nanos();
         if limits.handshake == Nanos::ZERO {
@@ -358,9 +377,10 @@ mod tests {
     #[test]
     fn keys_are_read() {
         let keys = "[listen]\nunix = 's'\nmode = '0660'\ntcp = '127.0.0.1:1'\nconnections = 9\n\
-                    in_flight = 8\nhandshake = '7s'\n";
+                    in_flight = 8\nmemory = '64MiB'\nhandshake = '7s'\n";
         let listen = parse(&format!("{keys}{TLS}required = 'tcp'\n")).expect("good").listen;
-        let limits = Limits { connections: 9, in_flight: 8, handshake: Nanos::from_secs(7) };
+        let (memory_bytes, handshake) = (64 << 20, Nanos::from_secs(7));
+        let limits = Limits { connections: 9, in_flight: 8, memory_bytes, handshake };
         assert_eq!((listen.mode, listen.limits), (0o660, limits));
         let tls = listen.tls.expect("written");
         assert_eq!((tls.required, tls.clients), (Required::Tcp, Some("ca".into())));
@@ -416,6 +436,7 @@ mod tests {
             ("[listen]\nmode = 'rw'".to_string(), 5, "0660"),
             ("[listen]\nconnections = 0".to_string(), 5, "1 to 65536"),
             ("[listen]\nin_flight = 5000".to_string(), 5, "1 to 4096"),
+            ("[listen]\nmemory = '1MiB'".to_string(), 5, "64MiB"),
             ("[listen]\nhandshake = '0s'".to_string(), 5, "more than 0s"),
             ("[listen.tls]\nkey = 'k'".to_string(), 4, ""),
             ("[listen.tls]\ncertificate = ''\nkey = 'k'".to_string(), 5, "PEM"),

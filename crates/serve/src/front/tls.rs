@@ -74,6 +74,16 @@ impl Channel {
         }
         &mut self.cipher[self.filled..]
     }
+    /// Has it more room than a quiet client needs?
+    pub fn is_large(&self) -> bool {
+        self.cipher.len() > CIPHER_MIN
+    }
+    /// Gives room back, unless part of a record lies in it.
+    pub fn shrink(&mut self) {
+        if self.filled == 0 {
+            self.cipher = Vec::new();
+        }
+    }
     /// So many bytes came.
     pub fn received(&mut self, count: usize) {
         assert!(count <= self.cipher.len() - self.filled, "more came than there was room for");

@@ -1,9 +1,10 @@
 //! One NBD connection: its socket's bytes become requests of the engine, finished requests become
 //! replies.
 //!
-//! Bounded: a connection has at most [`IN_FLIGHT_MAX`] requests and [`HELD_MAX`] bytes inside or
-//! unsent (one request more than that when it is alone). Beyond, and when the engine's queue is full,
-//! it *stalls*: nothing more is received until something was answered and sent.
+//! Bounded: a connection has at most as many requests inside as the contracts say, and [`HELD_MAX`] bytes
+//! inside or unsent; what all of them may hold together is in `budget`. Beyond, and when the engine's
+//! queue is full, it *stalls*: nothing more is received until something was answered and sent. A client
+//! that has not chosen a volume in time is cut off, and room that a quiet one does not need is given back.
 //!
 //! Once the client has asked for TLS, its bytes pass through a [`Channel`] on both ways; handshakes run
 //! on the reactor too, a fraction of a millisecond each.
@@ -14,9 +15,11 @@ use std::sync::Arc;
 
 use io_uring::{opcode, squeue, types};
 use iofair_core::request::Operation;
+use iofair_core::time::Instant;
 
 use rustls::server::ServerConfig;
 
+use super::budget::{Budget, OWN};
 use super::door::{Around, Door, Life};
 use super::input::{INLINE_MAX, Input};
 use super::outbox::{Outbox, Sent};
@@ -30,16 +33,19 @@ use crate::front::tls::{Channel, Stage};
 use crate::security::Security;
 use crate::socket;
 
-/// Requests that one connection may have inside.
-const IN_FLIGHT_MAX: u32 = 256;
 /// Bytes of payload that one connection may have inside or unsent.
 const HELD_MAX: usize = 64 << 20;
 /// Extents in one answer to a block status request.
 const EXTENTS_MAX: usize = 1024;
 
+/// Looks in a row at which a client that holds much must not have moved a byte, while others wait for
+/// memory, to be cut off: ten seconds.
+const STUCK_LOOKS: u32 = 10;
+
 /// Slots of a connection's entries on the ring.
 const RECEIVE: u8 = 0;
 const SEND: u8 = 1;
+const CANCEL: u8 = 2;
 
 /// A long write whose payload is still coming.
 struct Payload {
@@ -64,7 +70,15 @@ pub(super) struct Connection {
     waiting: Option<Command>,
     payload: Option<Payload>,
     in_flight: u32,
+    in_flight_max: u32,
     held: usize,
+    /// What the budget knows.
+    charged: usize,
+    /// When a volume must have been chosen.
+    deadline: Instant,
+    /// Something was received or sent since the last look; and looks since then.
+    moved: bool,
+    looks: u32,
     /// An entry of the ring is filling `input` (and `payload`).
     receiving: bool,
     /// Full: go on when something was answered.
@@ -92,7 +106,7 @@ enum Begun {
 }
 
 impl Connection {
-    pub(super) fn new(socket: OwnedFd, key: usize, security: &Security) -> Self {
+    pub(super) fn new(now: Instant, socket: OwnedFd, key: usize, security: &Security) -> Self {
         let mut out = Outbox::new();
         let way = socket::way(&socket);
         let session = Session::new(way, security.offer(way), out.text());
@@ -109,7 +123,12 @@ impl Connection {
             waiting: None,
             payload: None,
             in_flight: 0,
+            in_flight_max: security.limits.in_flight,
             held: 0,
+            charged: 0,
+            deadline: now + security.limits.handshake,
+            moved: false,
+            looks: 0,
             receiving: false,
             stalled: false,
             ended: false,
@@ -128,6 +147,17 @@ impl Connection {
     /// Is nothing of it inside or unsent?
     fn is_idle(&self) -> bool {
         self.in_flight == 0 && (self.broken || self.out.is_empty())
+    }
+    /// Bytes of payload that are inside, unsent or still coming.
+    fn holds(&self) -> usize {
+        let coming = self.payload.as_ref().map_or(0, |payload| payload.buffer.capacity());
+        self.held + self.out.unsent() + coming
+    }
+    /// Tells the budget what it holds now.
+    fn charge(&mut self, budget: &mut Budget) {
+        let holds = self.holds();
+        budget.charge(self.charged, holds);
+        self.charged = holds;
     }
     /// Should the ring receive for it?
     fn wants_input(&self) -> bool {
@@ -159,10 +189,14 @@ impl Connection {
     /// The ring received; `parse` comes next.
     fn on_received(&mut self, result: i32) {
         self.receiving = false;
+        self.moved |= result > 0;
         match result {
             0 => self.closing = true,
             result if result < 0 => {
-                let again = matches!(-result, libc::EINTR | libc::EAGAIN);
+                let again = matches!(-result, libc::EINTR | libc::EAGAIN | libc::ECANCELED);
+                if result == -libc::ECANCELED {
+                    self.shrink();
+                }
                 self.broken |= !again;
             }
             result if self.channel.is_some() => self.decrypt(result as usize),
@@ -236,7 +270,7 @@ impl Connection {
                 }
                 return;
             }
-            if self.held + self.out.unsent() > HELD_MAX {
+            if self.holds() > HELD_MAX {
                 self.stalled = true;
                 return;
             }
@@ -267,9 +301,13 @@ impl Connection {
     fn begin(&mut self, command: Command, around: &mut Around<'_>) -> Begun {
         let length = command.length as usize;
         let carries = matches!(command.ask, Ask::Read | Ask::Write | Ask::Cache);
-        let used = self.held + self.out.unsent();
+        let used = self.holds();
         let full = carries && used > 0 && used + length > HELD_MAX;
-        if full || self.in_flight >= IN_FLIGHT_MAX {
+        if full || self.in_flight >= self.in_flight_max {
+            return Begun::Stalled;
+        }
+        self.charge(around.budget);
+        if carries && !around.budget.allows(used, length) {
             return Begun::Stalled;
         }
         let mut data = Data::None;
@@ -390,8 +428,16 @@ impl Connection {
         let sent = self.out.send(self.socket.as_raw_fd(), channel, around.engine.ops());
         self.after_send(sent, around)
     }
+    /// Gives room back that a quiet client does not need. The ring must not be at it.
+    fn shrink(&mut self) {
+        self.input.shrink();
+        if let Some(channel) = &mut self.channel {
+            channel.shrink();
+        }
+    }
     fn on_sent(&mut self, result: i32, around: &mut Around<'_>) -> io::Result<()> {
         let socket = self.socket.as_raw_fd();
+        self.moved |= result > 0;
         let sent = match result {
             result if result >= 0 && !self.broken => {
                 let sent = self.out.on_sent(result as usize, socket, around.engine.ops());
@@ -409,8 +455,11 @@ impl Connection {
 
 impl Door for Connection {
     fn on_ring(&mut self, slot: u8, event: Event, around: &mut Around<'_>) -> io::Result<()> {
-        if slot == SEND {
-            return self.on_sent(event.result, around);
+        match slot {
+            SEND => return self.on_sent(event.result, around),
+            // What was to be cancelled says itself how it ended.
+            CANCEL => return Ok(()),
+            _ => {}
         }
         self.on_received(event.result);
         if self.broken {
@@ -463,8 +512,11 @@ impl Door for Connection {
     fn settle(&mut self, around: &mut Around<'_>) -> io::Result<Life> {
         if self.is_over() {
             self.out.discard(around.engine.ops());
+            self.payload = None;
+            self.charge(around.budget);
             return Ok(Life::Over);
         }
+        self.charge(around.budget);
         if self.wants_input() {
             let entry = self.receive_entry();
             around.push(entry, RECEIVE)?;
@@ -475,6 +527,27 @@ impl Door for Connection {
     }
     fn close(&mut self) {
         self.closing = true;
+    }
+    fn tend(&mut self, short: bool, around: &mut Around<'_>) -> io::Result<bool> {
+        if self.broken {
+            return Ok(false);
+        }
+        self.looks = if std::mem::take(&mut self.moved) { 0 } else { self.looks.saturating_add(1) };
+        let late = !self.session.is_attached() && around.now >= self.deadline;
+        // Who waits for the drive is not to blame.
+        let waits_for_client = self.payload.is_some() || self.out.is_flying();
+        let stuck = short && waits_for_client && self.looks >= STUCK_LOOKS && self.charged > OWN;
+        if late || stuck {
+            self.give_up(around.engine.ops());
+            return Ok(false);
+        }
+        let large = self.input.is_large() || self.channel.as_ref().is_some_and(|c| c.is_large());
+        let quiet = self.payload.is_none() && self.looks >= 2;
+        if large && quiet && self.receiving {
+            // Its answer gives the room back.
+            around.cancel(RECEIVE, CANCEL)?;
+        }
+        Ok(large || !self.session.is_attached() || waits_for_client)
     }
     fn volume(&self) -> Option<usize> {
         self.volume

@@ -8,6 +8,7 @@ use std::io;
 use io_uring::squeue;
 use iofair_core::time::Instant;
 
+use super::budget::Budget;
 use super::ring::{Event, Ring, Target};
 use crate::engine::Engine;
 use crate::engine::op::{Op, Ops};
@@ -20,6 +21,7 @@ pub(super) struct Around<'a> {
     pub(super) engine: &'a mut Engine,
     pub(super) exports: &'a mut [Export],
     pub(super) ring: &'a mut Ring,
+    pub(super) budget: &'a mut Budget,
 }
 
 impl Around<'_> {
@@ -74,6 +76,12 @@ pub(super) trait Door: Send {
     fn settle(&mut self, around: &mut Around<'_>) -> io::Result<Life>;
     /// Takes nothing in from now on; what is inside is still answered.
     fn close(&mut self);
+    /// A look at it about once a second, `short` when somebody waits for memory. `true`: it wants to be
+    /// looked at again though nothing happens.
+    fn tend(&mut self, short: bool, around: &mut Around<'_>) -> io::Result<bool> {
+        let _ = (short, around);
+        Ok(false)
+    }
     /// The volume that its client uses, once chosen.
     fn volume(&self) -> Option<usize>;
     /// Its volume has a new size in bytes, from this turn on. A volume only becomes shorter while no door

@@ -1,27 +1,42 @@
 //! What a connection has received and nobody has looked at yet.
 
-/// Bytes that one receive may bring: 32 writes of 4 KiB.
-const BYTES: usize = 160 << 10;
-/// A receive should find room for so much, or what is unread moves to the front first.
-const ROOM_MIN: usize = 96 << 10;
+/// Room that a connection begins with: handshakes and single requests.
+const BYTES_MIN: usize = 4 << 10;
+/// Most bytes that one receive may bring: 32 writes of 4 KiB.
+const BYTES_MAX: usize = 160 << 10;
 /// Payloads up to this length wait in the input until they are complete; longer ones get a buffer of
 /// their own that the socket fills directly.
 pub(super) const INLINE_MAX: usize = 32 << 10;
 
 // What a session may ask for at once, and an inline payload, fit.
-const _: () = assert!(crate::front::nbd::session::INPUT_MAX <= BYTES - ROOM_MIN);
-const _: () = assert!(INLINE_MAX <= BYTES - ROOM_MIN);
+const _: () = assert!(crate::front::nbd::session::INPUT_MAX <= BYTES_MAX / 2);
+const _: () = assert!(INLINE_MAX <= BYTES_MAX / 2);
 
-/// Received bytes.
+/// Received bytes. Its room doubles when a receive fills it, and whoever notices that nothing comes any
+/// more gives it back with [`Input::shrink`].
 pub(super) struct Input {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
+    /// The last receive left no room.
+    full: bool,
 }
 
 impl Input {
     pub(super) fn new() -> Self {
-        Self { bytes: vec![0; BYTES], start: 0, end: 0 }
+        Self { bytes: Vec::new(), start: 0, end: 0, full: true }
+    }
+    /// Has it more room than a quiet connection needs?
+    pub(super) fn is_large(&self) -> bool {
+        self.bytes.len() > BYTES_MIN
+    }
+    /// Keeps what is unread and little more. The ring must not be at it.
+    pub(super) fn shrink(&mut self) {
+        self.bytes.drain(..self.start);
+        (self.start, self.end) = (0, self.end - self.start);
+        self.bytes.truncate(self.end);
+        self.bytes.shrink_to_fit();
+        self.full = true;
     }
     /// What was not consumed yet.
     pub(super) fn unread(&self) -> &[u8] {
@@ -38,11 +53,18 @@ impl Input {
     }
     /// Where the next bytes go. Moves what is unread, so nobody may hold on to it.
     pub(super) fn room(&mut self) -> &mut [u8] {
-        if self.start == self.end {
+        let unread = self.end - self.start;
+        if self.full {
+            self.full = false;
+            let size = (2 * self.bytes.len()).clamp(BYTES_MIN, BYTES_MAX);
+            // What is unread has room for as much again, or it could never become complete.
+            self.bytes.resize(size.max(2 * unread), 0);
+        }
+        if unread == 0 {
             self.clear();
-        } else if self.bytes.len() - self.end < ROOM_MIN {
+        } else if self.bytes.len() - self.end < self.bytes.len() / 2 {
             self.bytes.copy_within(self.start..self.end, 0);
-            (self.start, self.end) = (0, self.end - self.start);
+            (self.start, self.end) = (0, unread);
         }
         &mut self.bytes[self.end..]
     }
@@ -61,5 +83,6 @@ impl Input {
     pub(super) fn received(&mut self, count: usize) {
         assert!(count <= self.bytes.len() - self.end, "more came than there was room for");
         self.end += count;
+        self.full = self.end == self.bytes.len();
     }
 }

@@ -4,6 +4,7 @@
 //! engine decide; answer what is finished; send; receive again. The only timer is the engine's next
 //! wake-up, as the limit of the wait.
 
+mod budget;
 mod connection;
 mod device;
 mod door;
@@ -30,14 +31,19 @@ use crate::front::nbd::session::Export;
 use crate::front::vhost::command::Envelope;
 use crate::security::Security;
 use crate::socket;
+use budget::Budget;
 use connection::Connection;
 use device::Device;
 use door::{Around, Door, Life};
 use file::File;
 use ring::{Event, Ring, Target, Wait};
 
-/// Doors at once; connections beyond are closed as they come.
-const DOORS_MAX: usize = 4096;
+/// Doors at once, whatever the contracts allow: keys of doors are small numbers.
+const DOORS_MAX: usize = 1 << 17;
+/// Time between looks at all doors, while one of them wants to be looked at.
+const TEND: Nanos = Nanos::from_secs(1);
+/// Looks after which freed memory goes back to the system though some connections are still busy.
+const LOOKS_MAX: u32 = 60;
 /// A wait for the back end's own next event ends so early and spins through the rest: a sleeping
 /// thread comes back some 50 us late on a virtual machine, which is a whole read of an SSD.
 const SPIN: Nanos = Nanos::from_micros(60);
@@ -92,6 +98,11 @@ pub(crate) struct Reactor {
     /// Doors to look at before the turn ends; each at most once.
     touched: Vec<usize>,
     stalled: Vec<usize>,
+    budget: Budget,
+    /// When all doors are looked at next; `None`: when something happened.
+    tend: Option<Instant>,
+    /// Looks in a row.
+    looks: u32,
     /// Listeners that wait until a connection goes.
     deaf: Vec<usize>,
     /// Something was sent or answered: who is stalled may try again.
@@ -112,6 +123,7 @@ impl Reactor {
         ring::sharpen_timers();
         let exports = parts.engine.exports();
         let now = parts.clock.now();
+        let memory = parts.security.limits.memory_bytes;
         let mut this = Self {
             parts,
             ring: Ring::new()?,
@@ -120,6 +132,9 @@ impl Reactor {
             events: Vec::new(),
             touched: Vec::new(),
             stalled: Vec::new(),
+            budget: Budget::new(memory),
+            tend: None,
+            looks: 0,
             deaf: Vec::new(),
             moved: false,
             draining: None,
@@ -153,6 +168,7 @@ impl Reactor {
                 self.on_event(now, event)?;
             }
             self.events = events;
+            self.tend(now)?;
             self.work(now)?;
             if !self.pausing.is_empty() && self.parts.engine.pending() == 0 {
                 for asked in self.pausing.drain(..) {
@@ -189,7 +205,8 @@ impl Reactor {
     /// How long to sleep. The clock is read once more here, because a wait is relative.
     fn wait(&self) -> Wait {
         let event = self.parts.engine.next_event();
-        let next = self.parts.engine.next_wakeup().into_iter().chain(self.draining).min();
+        let others = self.draining.into_iter().chain(self.tend);
+        let next = self.parts.engine.next_wakeup().into_iter().chain(others).min();
         let Some(next) = next else { return Wait::Forever };
         let now = self.parts.clock.now();
         let early = if event == Some(next) { SPIN } else { Nanos::ZERO };
@@ -202,7 +219,7 @@ impl Reactor {
             Target::Accept(index) => {
                 if event.result >= 0 {
                     // SAFETY: the kernel just made this descriptor for us, and nobody else has it.
-                    self.open(unsafe { OwnedFd::from_raw_fd(event.result) });
+                    self.open(now, unsafe { OwnedFd::from_raw_fd(event.result) });
                 }
                 if event.result < 0 && !self.doors.is_empty() {
                     // Out of descriptors: a connection that goes makes room.
@@ -231,8 +248,9 @@ impl Reactor {
         }
         Ok(())
     }
-    fn open(&mut self, socket: OwnedFd) {
-        if self.draining.is_some() || self.doors.len() + self.lobby.len() >= DOORS_MAX {
+    fn open(&mut self, now: Instant, socket: OwnedFd) {
+        let most = (self.parts.security.limits.connections as usize).min(DOORS_MAX);
+        if self.draining.is_some() || self.doors.len() + self.lobby.len() >= most {
             return;
         }
         if self.parts.engine.is_paused() {
@@ -242,13 +260,39 @@ impl Reactor {
         socket::prepare(socket.as_raw_fd());
         let entry = self.doors.vacant_entry();
         let key = entry.key();
-        entry.insert(Box::new(Connection::new(socket, key, &self.parts.security)));
+        entry.insert(Box::new(Connection::new(now, socket, key, &self.parts.security)));
         self.touched.push(key);
+    }
+    /// Looks at all doors, when it is time.
+    fn tend(&mut self, now: Instant) -> io::Result<()> {
+        if self.tend.is_none() && !self.touched.is_empty() {
+            self.tend = Some(now + TEND);
+        }
+        if self.tend.is_none_or(|tend| now < tend) {
+            return Ok(());
+        }
+        let short = self.budget.take_short();
+        let keys: Vec<usize> = self.doors.iter().map(|(key, _)| key).collect();
+        let mut again = false;
+        for key in keys {
+            let (door, mut around) = self.look(now, key);
+            again |= door.tend(short, &mut around)?;
+            self.touched.push(key);
+        }
+        // Who waits for memory asks again, so that the next look knows that it is short.
+        self.moved = true;
+        self.tend = again.then_some(now + TEND);
+        self.looks += 1;
+        if (!again && self.looks > 2) || self.looks >= LOOKS_MAX {
+            self.looks = 0;
+            crate::buffer::give_back();
+        }
+        Ok(())
     }
     /// A door, and what it needs of the rest.
     fn look(&mut self, now: Instant, key: usize) -> (&mut dyn Door, Around<'_>) {
-        let Self { doors, parts, exports, ring, .. } = self;
-        let around = Around { now, key, engine: &mut parts.engine, exports, ring };
+        let Self { doors, parts, exports, ring, budget, .. } = self;
+        let around = Around { now, key, engine: &mut parts.engine, exports, ring, budget };
         (&mut *doors[key], around)
     }
     fn take_in(&mut self, now: Instant, key: usize) {
@@ -283,14 +327,14 @@ impl Reactor {
                 self.parts.engine.pause(true);
                 self.pausing.push(answer);
             }
-            Message::Resume => self.resume(),
+            Message::Resume => self.resume(now),
             Message::Device { volume, commands, wake } if self.draining.is_none() => {
                 let key = self.doors.insert(Box::new(Device::new(volume, commands, wake)));
                 self.touched.push(key);
             }
             Message::Device { .. } => {}
             Message::Stop => {
-                self.resume();
+                self.resume(now);
                 self.drain(now);
             }
         }
@@ -311,12 +355,12 @@ impl Reactor {
         self.touched.push(key);
     }
     /// Who came meanwhile is let in, and who stalled may try again.
-    fn resume(&mut self) {
+    fn resume(&mut self, now: Instant) {
         self.parts.engine.pause(false);
         self.pausing.clear();
         self.moved = true;
         for socket in std::mem::take(&mut self.lobby) {
-            self.open(socket);
+            self.open(now, socket);
         }
     }
     /// Takes over new contracts. Doors of volumes with a new size are told, and those of volumes that are
@@ -330,6 +374,7 @@ impl Reactor {
         let resized = engine.apply(now, plan);
         self.parts.drain = plan.patience.drain;
         self.exports = engine.exports();
+        self.budget.resize(security.limits.memory_bytes);
         self.parts.security = security;
         for (key, door) in &mut self.doors {
             let Some(volume) = door.volume() else { continue };

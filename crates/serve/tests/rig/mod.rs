@@ -4,6 +4,7 @@
 
 pub(crate) mod controlled;
 pub(crate) mod pki;
+pub(crate) mod scene;
 pub(crate) mod schema;
 pub(crate) mod wire;
 

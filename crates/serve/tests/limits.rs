@@ -1,0 +1,169 @@
+//! What clients may take up: connections, requests, time (and memory in `memory.rs`). And clients that mean no good: none of
+//! them may end the server, take another client's turn, or grow memory beyond what `docs/nbd.md` states.
+#![allow(clippy::unwrap_used)]
+
+mod rig;
+
+use std::io::{Read, Write};
+use std::thread;
+
+use rig::scene::Scene;
+use rig::wire::{BLOCK, OPTION_LIST, Options, READ, REPLY_ACK, WRITE, Wire, Workload};
+
+/// Connections of the large tests.
+const MANY: usize = 1_000;
+
+/// The end of a connection that the server cut, whatever it said before.
+fn is_cut(stream: &mut impl Read) {
+    // A reset is an end too; only silence would be wrong, and fails by itself.
+    let error = stream.read_to_end(&mut Vec::new()).err();
+    assert!(error.is_none_or(|error| error.kind() != std::io::ErrorKind::WouldBlock));
+}
+
+/// Goal: who has not chosen a volume in time goes, who has stays. Method: clients that stop at every
+/// stage of the handshake, one that sends a byte now and then, one with a volume.
+#[test]
+fn handshakes_have_an_end() {
+    let scene = Scene::start("handshake = '1s'", "");
+    let mut chosen = scene.wire();
+    let silent = scene.raw();
+    let mut half = scene.raw();
+    half.write_all(&[0, 0]).unwrap();
+    let mut option = Options::greet(scene.raw()).unwrap();
+    option.stream.write_all(b"IHAVEOPT\0\0\0\x07\0\0\x10\0abc").unwrap();
+    let listing = Options::greet(scene.raw()).unwrap();
+    let mut drip = scene.raw();
+    let dripping = thread::spawn(move || {
+        let bytes = [&3u32.to_be_bytes()[..], &b"IHAVEOPT\0\0\0\x07\0\0\x20\0".repeat(1_000)];
+        for byte in bytes.concat() {
+            if drip.write_all(&[byte]).is_err() {
+                break;
+            }
+            // The greeting at first; later nothing, or the end.
+            drip.set_read_timeout(Some(std::time::Duration::from_millis(20))).unwrap();
+            let _ = drip.read(&mut [0; 64]);
+        }
+    });
+    for mut stream in [silent, half, option.stream, listing.stream] {
+        is_cut(&mut stream);
+    }
+    dripping.join().unwrap();
+    scene.until(|told| told.connections == 1);
+    assert_eq!(chosen.write(0, 0, &[1; 4096]), 0);
+}
+
+/// Goal: connections have a bound, and one that goes makes room. Method: one more than allowed.
+#[test]
+fn connections_have_a_bound() {
+    let scene = Scene::start("connections = 8", "");
+    let mut open: Vec<Wire> = (0..8).map(|_| scene.wire()).collect();
+    for _ in 0..20 {
+        assert_eq!(scene.raw().read(&mut [0]).unwrap_or(0), 0, "closed without a word");
+    }
+    assert_eq!(open[7].write(0, 0, &[1; 4096]), 0);
+    open.truncate(7);
+    scene.until(|told| told.connections == 7);
+    assert_eq!(scene.wire().write(0, 0, &[1; 4096]), 0);
+}
+
+/// Goal: requests inside have a bound, and all are answered all the same. Method: a throttle holds them,
+/// while many more are sent than one connection may have inside.
+#[test]
+fn requests_in_flight_have_a_bound() {
+    let scene = Scene::start("in_flight = 4", "max = { read_iops = 400 }");
+    let mut wire = scene.wire();
+    for number in 0..200 {
+        wire.send_read(number * 4096, 4096).unwrap();
+    }
+    for _ in 0..200 {
+        assert!(scene.server.stats(false).unwrap().pending <= 4);
+        assert_eq!(wire.receive().unwrap().data.len(), 4096);
+    }
+}
+
+/// Goal: garbage, floods and absurd lengths end a connection or are refused, and harm nobody. Method: one
+/// client a kind, many times, beside a workload that must get all its bytes.
+#[test]
+fn hostile_clients_harm_nobody() {
+    let scene = Scene::start("handshake = '2s'", "");
+    let socket = scene.socket();
+    let good = thread::spawn(move || {
+        let mut workload = Workload::new(&socket, 0, 512);
+        workload.run(20_000, 8);
+        workload
+    });
+    let mut seed = 1u64;
+    let mut noise = |length: usize| -> Vec<u8> {
+        let mut next = || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 33) as u8
+        };
+        (0..length).map(|_| next()).collect()
+    };
+    for round in 0..30 {
+        // Noise from the first byte on, and after the greeting.
+        let mut stream = scene.raw();
+        let _ = stream.write_all(&noise(10_000));
+        is_cut(&mut stream);
+        let mut options = Options::greet(scene.raw()).unwrap();
+        let _ = options.stream.write_all(&[&b"IHAVEOPT"[..], &noise(50_000)].concat());
+        drop(options);
+        // More options than anybody needs, none of whose answers is read.
+        let mut options = Options::greet(scene.raw()).unwrap();
+        let _ = options.stream.write_all(&b"IHAVEOPT\0\0\0\x03\0\0\0\0".repeat(5_000));
+        is_cut(&mut options.stream);
+        // An option longer than everything.
+        let mut options = Options::greet(scene.raw()).unwrap();
+        options.stream.write_all(b"IHAVEOPT\0\0\0\x07\xff\xff\xff\xff").unwrap();
+        assert_eq!(options.receive().unwrap().0, 0x8000_0009, "too big");
+        drop(options);
+        // Commands: noise, and lengths and places beyond all bounds.
+        let mut wire = scene.wire();
+        let _ = wire.stream.write_all(&noise(5_000));
+        is_cut(&mut wire.stream);
+        let mut wire = scene.wire();
+        for (offset, length) in
+            [(u64::MAX, u32::MAX), (0, u32::MAX), (u64::MAX - 1, 4), (1 << 63, 0)]
+        {
+            let read = wire.send_read(offset, length).unwrap();
+            let answer = wire.receive().unwrap();
+            assert!(answer.cookie == read && answer.error != 0, "{answer:?}");
+        }
+        // A write that says more than it brings, and ends in the middle.
+        let half = wire.request(WRITE, 0, 32 << 20, 16 << 20);
+        wire.stream.write_all(&[half, noise(round * 20_000)].concat()).unwrap();
+        drop(wire);
+        // Requests whose answers nobody will read.
+        let mut wire = scene.wire();
+        let reads: Vec<u8> =
+            (0..64).flat_map(|i| wire.request(READ, 0, i << 16, 1 << 16)).collect();
+        wire.stream.write_all(&reads).unwrap();
+        drop(wire);
+    }
+    let good = good.join().unwrap();
+    assert!(good.written() > 100);
+    drop(good);
+    scene.until(|told| told.connections == 0 && told.pending == 0);
+    let mut last = Options::greet(scene.raw()).unwrap();
+    assert_eq!(last.list().unwrap(), ["v"]);
+    assert_eq!(last.ask(OPTION_LIST, b"x").unwrap() >> 31, 1);
+    assert_eq!(last.go("v").unwrap(), REPLY_ACK);
+    scene.server.stop().unwrap();
+}
+
+/// Goal: what a good client gets does not depend on how many others there are. Method: bytes that it
+/// moves while a thousand others hold connections, half of them in the middle of a request.
+#[test]
+fn half_open_connections_starve_nobody() {
+    let scene = Scene::start("connections = 2000", "");
+    let mut half: Vec<Wire> = (0..MANY).map(|_| scene.wire()).collect();
+    for wire in half.iter_mut().step_by(2) {
+        let request = wire.request(WRITE, 0, 48 << 20, 1 << 16);
+        wire.stream.write_all(&[&request[..], &[1; 100]].concat()).unwrap();
+    }
+    let before = scene.server.stats(true).unwrap().volumes[0].stats.bytes;
+    let mut good = Workload::new(&scene.socket(), 0, 512);
+    good.run(10_000, 16);
+    let after = scene.server.stats(false).unwrap().volumes[0].stats.bytes;
+    assert!(before.iter().sum::<u64>() == 0 && after.iter().sum::<u64>() > 4_000 * BLOCK as u64);
+}

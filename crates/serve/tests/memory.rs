@@ -1,0 +1,86 @@
+//! What a thousand connections cost, idle and at their worst. One test, because it looks at the whole
+//! process.
+#![allow(clippy::unwrap_used)]
+
+#[path = "../../core/tests/support/page.rs"]
+mod page;
+mod rig;
+
+use std::thread;
+
+use rig::scene::Scene;
+use rig::wire::{PATIENCE, READ, WRITE, Wire, Workload};
+
+const MIB: usize = 1 << 20;
+const MANY: usize = 1_000;
+
+/// Megabytes that this process, clients and server, has in memory.
+fn resident() -> usize {
+    page::resident_kib("self")[1] as usize / 1024
+}
+
+/// Goal: memory stays within what `docs/nbd.md` states, with a thousand connections. Method: idle ones, then
+/// ones that read nothing of what they ask for.
+#[test]
+fn a_thousand_connections_stay_within_bounds() {
+    idle_connections_cost_little();
+    clients_that_do_not_read_are_bounded();
+}
+
+/// A thousand idle connections cost little, and what they took while they were busy comes back: each writes 1 MiB at once, then says nothing; resident size before, after, and once quiet.
+fn idle_connections_cost_little() {
+    let scene = Scene::start("connections = 2000", "");
+    let mut warm = scene.wire();
+    warm.write(0, 0, &vec![1; 8 * MIB]);
+    let before = resident();
+    let mut idle: Vec<Wire> = (0..MANY).map(|_| scene.wire()).collect();
+    assert_eq!(scene.server.stats(false).unwrap().connections, MANY + 1);
+    let connected = resident().saturating_sub(before);
+    assert!(connected <= 24, "{connected} MiB for {MANY} connections");
+    let block = vec![7; 4096];
+    for wire in &mut idle {
+        let writes =
+            (0..32).map(|at| [wire.request(WRITE, 0, at << 12, 4096), block.clone()].concat());
+        let writes = writes.collect::<Vec<_>>().concat();
+        wire.stream.write_all(&writes).unwrap();
+        (0..32).for_each(|_| assert_eq!(wire.receive().unwrap().error, 0));
+    }
+    let busy = resident().saturating_sub(before);
+    let since = std::time::Instant::now();
+    while resident().saturating_sub(before) > 40 {
+        assert!(since.elapsed() < PATIENCE, "{busy} MiB, and {} later", resident() - before);
+        thread::yield_now();
+    }
+    assert_eq!(idle[500].read(0, 4096).data, block);
+    drop(idle);
+    scene.until(|told| told.connections == 1);
+}
+
+/// A thousand clients that ask for much and read nothing hold no more memory than is stated, starve
+/// nobody, and those in the way are cut off once somebody needs their memory: they ask for
+/// 16 GiB; a neighbour's requests go on, small ones at once and large ones in the end.
+fn clients_that_do_not_read_are_bounded() {
+    const BUDGET: usize = 64;
+    let scene = Scene::start(&format!("connections = 2000\nmemory = '{BUDGET}MiB'"), "");
+    let mut good = Workload::new(&scene.socket(), 0, 256);
+    good.run(500, 8);
+    let before = resident();
+    let mut deaf: Vec<Wire> = (0..MANY).map(|_| scene.wire()).collect();
+    for wire in &mut deaf {
+        let reads: Vec<u8> =
+            (0..16).flat_map(|i| wire.request(READ, 0, i << 20, MIB as u32)).collect();
+        wire.stream.write_all(&reads).unwrap();
+    }
+    good.run(2_000, 8);
+    let grown = resident().saturating_sub(before);
+    // 128 KiB of payload and as much around it for each, and freed buffers that are kept.
+    let bound = BUDGET + MANY / 4 + 32;
+    assert!(grown < bound, "{grown} MiB held, {bound} stated");
+    let large = good.wire.read(32 << 20, 16 * MIB as u32);
+    assert_eq!((large.error, large.data.len()), (0, 16 * MIB));
+    let grown = resident().saturating_sub(before);
+    assert!(grown < bound + 32, "{grown} MiB held, {bound} stated");
+    drop(deaf);
+    scene.until(|told| told.connections == 1 && told.pending == 0);
+    good.run(500, 8);
+}
