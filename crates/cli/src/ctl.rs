@@ -57,6 +57,11 @@ enum Command {
         #[arg(value_name = "POLICY.PARAMETER=VALUE")]
         parameters: Vec<String>,
     },
+    /// What holds a group back right now, and which rule.
+    Why {
+        /// Its path.
+        group: String,
+    },
     /// Lets nobody new in and answers all that is inside; then ends, resumes or holds.
     Drain {
         /// Go on at once: everything that was asked before is answered and durable where it had to be.
@@ -144,6 +149,10 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
             };
             let stack = talk.ask(&ask)?;
             output.print(&stack, || show::stack(&stack["stack"]))?;
+        }
+        Command::Why { group } => {
+            let why = talk.ask(&Ask::new("GET", &(words::path("groups", group) + "/why")))?;
+            output.print(&why, || show::why(&why))?;
         }
         Command::Drain { resume, hold } => {
             let then = match (resume, hold) {

@@ -117,9 +117,16 @@ pub struct Request {
     pub dispatched: Instant,
     /// Submission order over the whole engine; breaks every tie.
     pub sequence: u64,
+    /// The stage that has it: throttles count from 0, then the scheduler; or one of the two below.
+    pub stage: u8,
     /// Writes: which of its client's flushes covers it (see `controller/flush.rs`).
     pub(crate) epoch: u32,
 }
+
+/// [`Request::stage`] of a request that no stage has got yet.
+pub const NO_STAGE: u8 = u8::MAX;
+/// [`Request::stage`] of a request that was merged into another one.
+pub const MERGED: u8 = u8::MAX - 1;
 
 impl Request {
     /// The sector after the last one.
@@ -249,6 +256,12 @@ impl Requests {
     pub fn iter(&self) -> impl Iterator<Item = &Request> {
         self.slots.iter().filter(|slot| slot.live).map(|slot| &slot.request)
     }
+    /// All live requests that were not merged into others, with their ids.
+    pub fn heads(&self) -> impl Iterator<Item = (RequestId, &Request)> {
+        let slots = self.slots.iter().enumerate().filter(|(_, slot)| slot.live);
+        let all = slots.map(|(index, slot)| (RequestId(index as u32), &slot.request));
+        all.filter(|(_, request)| request.stage != MERGED)
+    }
     /// Is this slot in use?
     pub fn is_live(&self, id: RequestId) -> bool {
         self.slots.get(id.0 as usize).is_some_and(|slot| slot.live)
@@ -298,6 +311,7 @@ impl Requests {
     }
     fn chain(&mut self, id: RequestId) -> (u32, u32, Sectors) {
         let slot = &mut self.slots[id.0 as usize];
+        slot.request.stage = MERGED;
         if core::mem::take(&mut slot.tagged) {
             self.absorbed += 1;
             self.last_merge.1 = id;

@@ -4,6 +4,8 @@
 //! [`Trace::lost`] counts them.
 
 use alloc::collections::VecDeque;
+use alloc::string::String;
+use alloc::vec::Vec;
 
 use crate::group::{ClientId, GroupId};
 use crate::request::RequestId;
@@ -76,18 +78,61 @@ pub enum EventKind {
     },
 }
 
+/// A policy's decision, remembered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Decision {
+    /// When.
+    pub at: Instant,
+    /// The rule.
+    pub rule: &'static str,
+    /// Its numbers.
+    pub values: [u64; 2],
+    /// Of which request, by its submission sequence; 0 when it was not about one.
+    sequence: u64,
+}
+
+/// The last decision about each request, client, group and the drive.
+#[derive(Debug, Default)]
+struct Memory {
+    requests: Vec<Option<Decision>>,
+    clients: Vec<Option<Decision>>,
+    groups: Vec<Option<Decision>>,
+    drive: Option<Decision>,
+}
+
+impl Memory {
+    fn keep(&mut self, subject: Subject, decision: Decision) {
+        match subject {
+            Subject::Request { id, sequence } => {
+                put(&mut self.requests, id.0 as usize, Decision { sequence, ..decision });
+            }
+            Subject::Client(id) => put(&mut self.clients, id.index(), decision),
+            Subject::Group(id) => put(&mut self.groups, id.index(), decision),
+            Subject::Drive => self.drive = Some(decision),
+        }
+    }
+}
+
+fn put(list: &mut Vec<Option<Decision>>, index: usize, decision: Decision) {
+    if index >= list.len() {
+        list.resize(index + 1, None);
+    }
+    list[index] = Some(decision);
+}
+
 /// A bounded ring of events.
 #[derive(Debug, Default)]
 pub struct Trace {
     capacity: usize,
     events: VecDeque<Event>,
     lost: u64,
+    memory: Option<Memory>,
 }
 
 impl Trace {
     /// A ring of `capacity` events; 0 turns tracing off.
     pub fn new(capacity: usize) -> Self {
-        Self { capacity, events: VecDeque::with_capacity(capacity), lost: 0 }
+        Self { capacity, events: VecDeque::with_capacity(capacity), lost: 0, memory: None }
     }
     /// Is anybody listening?
     pub fn is_on(&self) -> bool {
@@ -95,6 +140,9 @@ impl Trace {
     }
     /// Records an event.
     pub fn push(&mut self, at: Instant, subject: Subject, kind: EventKind) {
+        if let (Some(memory), EventKind::Decision { rule, values }) = (&mut self.memory, kind) {
+            memory.keep(subject, Decision { at, rule, values, sequence: 0 });
+        }
         if self.capacity == 0 {
             return;
         }
@@ -104,6 +152,24 @@ impl Trace {
         }
         self.events.push_back(Event { at, subject, kind });
     }
+    /// From now on the last decision about everybody is remembered, however small the ring is. Memory grows
+    /// with the most requests, clients and groups that there are at once.
+    pub fn remember(&mut self) {
+        self.memory.get_or_insert_default();
+    }
+    /// The last decision about something, if it is remembered.
+    pub fn last(&self, subject: Subject) -> Option<Decision> {
+        let memory = self.memory.as_ref()?;
+        match subject {
+            Subject::Request { id, sequence } => {
+                let last = memory.requests.get(id.0 as usize).copied().flatten();
+                last.filter(|last| last.sequence == sequence)
+            }
+            Subject::Client(id) => memory.clients.get(id.index()).copied().flatten(),
+            Subject::Group(id) => memory.groups.get(id.index()).copied().flatten(),
+            Subject::Drive => memory.drive,
+        }
+    }
     /// Takes the events out, oldest first.
     pub fn drain(&mut self) -> impl Iterator<Item = Event> + '_ {
         self.events.drain(..)
@@ -112,4 +178,18 @@ impl Trace {
     pub fn lost(&self) -> u64 {
         self.lost
     }
+}
+
+/// A rule with its numbers put in: `put` is told what stands between two braces (`ns`, `bytes`, `group`,
+/// `client` or nothing), once a pair.
+pub fn rule_in_words(rule: &str, mut put: impl FnMut(&str) -> String) -> String {
+    let mut text = String::new();
+    let mut rest = rule;
+    while let Some((before, after)) = rest.split_once('{') {
+        let Some((kind, after)) = after.split_once('}') else { break };
+        text += before;
+        text += &put(kind);
+        rest = after;
+    }
+    text + rest
 }

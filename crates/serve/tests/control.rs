@@ -79,6 +79,9 @@ fn good_calls() -> Vec<(&'static str, &'static str, &'static str, Option<Json>, 
         ("GET", GROUP, "tenants/alice", None, 200),
         ("GET", GROUP, "tenants%2Falice", None, 200),
         ("GET", GROUP, "tenants", None, 200),
+        ("GET", "/v1/groups/{name}/why", "tenants", None, 200),
+        ("GET", "/v1/live", "", None, 200),
+        ("GET", "/metrics", "", None, 200),
         ("PATCH", GROUP, "tenants/alice", new(json!({"weight": 500, "max": "50MB/s"})), 200),
         ("PUT", GROUP, "tenants/bob", new(json!({"max": {"read_iops": 50}})), 200),
         ("DELETE", GROUP, "tenants/bob", None, 200),
@@ -155,13 +158,18 @@ fn bad_calls(rig: &Controlled, checker: &mut Checker) {
     refused(GROUP, Ask::new("DELETE", "/v1/groups/batch"), 422);
     refused(VOLUME, Ask::new("PATCH", "/v1/volumes/w").body(json!({"size": "2MiB"})), 422);
     refused(VOLUME, Ask::new("DELETE", "/v1/volumes/w?data=delete"), 422);
+    refused("/v1/groups/{name}/why", Ask::new("GET", "/v1/groups/nobody/why"), 404);
+    refused("/v1/groups/{name}/why", Ask::new("PUT", "/v1/groups/batch/why"), 405);
+    refused("/metrics", Ask::new("POST", "/metrics"), 405);
     let stack = |body| Ask::new("PUT", "/v1/stack").body(body);
     refused("/v1/stack", stack(json!({"nome": "x"})), 400);
     refused("/v1/stack", stack(json!({"name": "none-nobody"})), 422);
     let late = Some("0123456789abcdef".into());
     refused("/v1/stack", Ask { if_match: late, ..stack(json!({"name": "none-none"})) }, 412);
     refused("/v1/drain", Ask::new("POST", "/v1/drain").body(json!({"then": "party"})), 400);
-    for template in ["status", "groups", "volumes", "stack", "openapi.json", "resume", "reload"] {
+    for template in
+        ["status", "live", "groups", "volumes", "stack", "openapi.json", "resume", "reload"]
+    {
         let template = format!("/v1/{template}");
         refused(&template, Ask::new("OPTIONS", &template), 405);
     }

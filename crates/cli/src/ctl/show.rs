@@ -123,3 +123,16 @@ pub(crate) fn stack(stack: &Json) -> String {
     }
     text
 }
+
+/// `iofair ctl why`.
+pub(crate) fn why(why: &Json) -> String {
+    let mut text = format!("{}\n", word(&why["answer"]));
+    for wait in list(&why["waits"]).iter().skip(1) {
+        text += &format!("  also: {}\n", word(&wait["text"]));
+    }
+    for wait in list(&why["waits"]) {
+        let oldest = wait["oldest_seconds"].as_f64().unwrap_or(0.0) * 1e3;
+        text += &format!("  the oldest is in {} for {oldest:.1} ms\n", word(&wait["place"]));
+    }
+    text
+}

@@ -17,6 +17,7 @@ mod stack;
 mod tags;
 #[cfg(test)]
 mod tests;
+mod why;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -24,11 +25,12 @@ use core::fmt;
 
 pub use plug::{PLUG_MAX, Plug};
 pub use stack::{NAMED, Named, Stack, StackError, Stage};
+pub use why::{Held, Place};
 
 use crate::group::{ClientId, Groups};
 use crate::parts::fifo::Fifo;
 use crate::policy::{Context, DriveFacts, Gauges, Policy};
-use crate::request::{Flags, Operation, Part, Request, RequestId, Requests};
+use crate::request::{Flags, NO_STAGE, Operation, Part, Request, RequestId, Requests};
 use crate::stats::counters::Counters;
 use crate::time::Instant;
 use crate::trace::{EventKind, Subject, Trace};
@@ -128,6 +130,8 @@ pub struct Completion {
     pub part: Part,
     /// What it asked.
     pub operation: Operation,
+    /// When the last throttle let it (or the request it was merged into) go.
+    pub released: Instant,
     /// When it (or the request it was merged into) went to the drive.
     pub dispatched: Instant,
     /// When the drive answered.
@@ -294,6 +298,7 @@ impl Controller {
             got_tag: Instant::MAX,
             dispatched: Instant::MAX,
             sequence: self.sequence,
+            stage: NO_STAGE,
             epoch,
         });
         self.note(now, id, EventKind::Submitted);
@@ -320,11 +325,13 @@ impl Controller {
     /// Hands a request to a stage: throttles count from 0, then comes the scheduler.
     fn enter(&mut self, now: Instant, stage: usize, id: RequestId) {
         self.note(now, id, EventKind::Entered { stage: stage as u8 });
+        self.requests[id].stage = stage as u8;
         if let Some(throttle) = self.throttles.get_mut(stage) {
             throttle.submit(&mut context!(self, now), id);
             return;
         }
         let mut cx = context!(self, now);
+        cx.requests[id].asked_tag = now;
         if self.scheduler.try_merge(&mut cx, id) {
             self.inside -= 1;
             let client = self.requests[id].client;
@@ -339,7 +346,6 @@ impl Controller {
             }
             return;
         }
-        cx.requests[id].asked_tag = now;
         if self.tags.take_or_wait(cx.requests, &*self.scheduler, id) {
             cx.requests[id].got_tag = now;
             self.scheduler.submit(&mut cx, id);
@@ -402,7 +408,12 @@ impl Controller {
         self.in_flight -= 1;
         self.note(now, id, EventKind::Completed);
         let (operation, dispatched) = (self.requests[id].operation, self.requests[id].dispatched);
-        let answer = |part| Completion { part, operation, dispatched, completed: now, status };
+        let asked = self.requests[id].asked_tag;
+        let answer = |part: Part, asked_tag: Instant| {
+            // Merged before the throttles: it came with the request that took it in. A flush meets none.
+            let released = if asked_tag == Instant::MAX { asked } else { asked_tag };
+            Completion { part, operation, released, dispatched, completed: now, status }
+        };
         if operation == Operation::Flush {
             let client = self.requests[id].client;
             while let Some(flush) = self.flushes.pop_done(&mut self.requests, client) {
@@ -410,7 +421,8 @@ impl Controller {
                     // The command stood for this one too.
                     self.note(now, flush, EventKind::Completed);
                 }
-                self.requests.remove_parts(flush, |_, part| done.push(answer(part)));
+                self.requests
+                    .remove_parts(flush, |_, part| done.push(answer(part, part.submitted)));
             }
             return;
         }
@@ -429,7 +441,7 @@ impl Controller {
             if operation.modifies() {
                 flushes.write_done(request.client, request.epoch);
             }
-            done.push(answer(part));
+            done.push(answer(part, request.asked_tag));
         });
         if operation.modifies() {
             for completion in &done[first..] {
@@ -461,6 +473,10 @@ impl Controller {
     /// The stack in force.
     pub fn stack(&self) -> &Stack {
         &self.stack
+    }
+    /// What is known of the drive.
+    pub fn facts(&self) -> &DriveFacts {
+        &self.setup.facts
     }
     /// Commands that the drive has now.
     pub fn in_flight(&self) -> u32 {

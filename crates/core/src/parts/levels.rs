@@ -218,6 +218,16 @@ impl<A: Account> Levels<A> {
     pub fn holds(&self, at: usize) -> bool {
         self.queued(at, 0) + self.queued(at, 1) > 0
     }
+    /// When the first level at or above `at` that holds requests may send one.
+    pub fn ready(&self, mut at: usize) -> Option<Instant> {
+        while at != TOP {
+            if let Some(place) = self.levels[at].place {
+                return Some(self.nodes.key(place));
+            }
+            at = self.levels[at].parent;
+        }
+        None
+    }
     /// Requests held in all.
     pub fn held(&self) -> u64 {
         self.held

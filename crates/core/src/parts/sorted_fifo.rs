@@ -292,6 +292,7 @@ mod tests {
                 got_tag: Instant::MAX,
                 dispatched: Instant::MAX,
                 sequence: self.made,
+                stage: 0,
                 epoch: 0,
             })
         }

@@ -84,6 +84,17 @@ pub trait Gauges {
     fn gauge(&mut self, name: &'static str, value: u64);
 }
 
+/// What a policy knows about a request that it holds.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Standing {
+    /// When it is worth asking for it again.
+    pub until: Option<Instant>,
+    /// Whose turn it is, where there are turns.
+    pub serves: Option<Subject>,
+    /// Until when the drive is kept free for their next request.
+    pub idles_until: Option<Instant>,
+}
+
 /// Which part of the tags a request draws on; the scheduler may limit each ([`Policy::tag_limit`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TagClass {
@@ -137,6 +148,12 @@ pub trait Policy {
     /// Groups or clients changed. A new policy is told of all that exist, the root group first.
     fn change(&mut self, cx: &mut Context<'_>, change: Change) {
         let _ = (cx, change);
+    }
+
+    /// For those who ask why: what the policy knows now about a request that it holds.
+    fn standing(&self, requests: &Requests, id: RequestId) -> Standing {
+        let _ = (requests, id);
+        Standing::default()
     }
 
     /// Schedulers: how many of `tags` may be in use for a request of this class to still get one.

@@ -41,13 +41,13 @@ mod tests;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row};
+use super::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row, Standing};
 use crate::contract::Limits;
 use crate::group::{Change, GroupId, Groups};
 use crate::params::{Kind, Parameter};
 use crate::parts::levels::{Account, Levels, TOP, cost, group_of, level_of};
 use crate::parts::meter::{Limit, Rule};
-use crate::request::RequestId;
+use crate::request::{RequestId, Requests};
 use crate::time::{Instant, Nanos};
 use crate::trace::Subject;
 
@@ -174,6 +174,11 @@ impl Policy for ThrottleMax {
             }
             _ => {}
         }
+    }
+
+    fn standing(&self, requests: &Requests, id: RequestId) -> Standing {
+        let until = self.levels.ready(level_of(requests[id].group));
+        Standing { until, ..Standing::default() }
     }
 
     fn observe(&self, gauges: &mut dyn Gauges) {

@@ -2,13 +2,14 @@
 
 use iofair_core::group::{ClientId, GroupId};
 use iofair_core::time::Nanos;
+use iofair_core::trace::rule_in_words;
 
 use super::names::Names;
 
 /// Puts the numbers where the rule says; a rule without braces stands as it is.
 pub(super) fn with_values(rule: &str, values: [u64; 2], names: &Names) -> String {
     let mut values = values.into_iter();
-    fill(rule, |kind| {
+    rule_in_words(rule, |kind| {
         let value = values.next().unwrap_or(0);
         match kind {
             "ns" => Nanos(value).to_string(),
@@ -23,7 +24,7 @@ pub(super) fn with_values(rule: &str, values: [u64; 2], names: &Names) -> String
 /// The rule's name, when it held often, with different numbers.
 pub(super) fn without_values(rule: &str) -> String {
     let name = rule.split_once(';').map_or(rule, |(name, _)| name);
-    fill(name, |kind| {
+    rule_in_words(name, |kind| {
         match kind {
             "ns" => "a while",
             "group" => "a group",
@@ -32,18 +33,6 @@ pub(super) fn without_values(rule: &str) -> String {
         }
         .to_string()
     })
-}
-
-fn fill(rule: &str, mut put: impl FnMut(&str) -> String) -> String {
-    let mut text = String::new();
-    let mut rest = rule;
-    while let Some((before, after)) = rest.split_once('{') {
-        let Some((kind, after)) = after.split_once('}') else { break };
-        text += before;
-        text += &put(kind);
-        rest = after;
-    }
-    text + rest
 }
 
 /// Bytes as people write them, in binary units while that is exact and decimal ones else.

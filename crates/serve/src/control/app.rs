@@ -11,10 +11,14 @@ use serde::Serialize;
 use serde_json::{Value as Json, json};
 
 use super::file::{ContractFile, Pending, revision};
+use super::live::{self, Live};
+use super::metrics;
 use super::problem::Problem;
 use super::resources;
+use super::why;
 use crate::clock::Clock;
 use crate::error::ServeError;
+use crate::reactor::line::Line;
 use crate::server::Server;
 
 /// A drain that takes longer is called off: somebody's limit or a broken drive holds requests.
@@ -227,6 +231,13 @@ impl App {
             (["v1", "groups"], "GET") => self.groups(),
             (["v1", "volumes"], "GET") => self.volumes(),
             (["v1", "groups" | "volumes"], _) => Ok(not_allowed("GET")),
+            (["v1", "groups", name @ .., "why"], "GET") if !name.is_empty() => {
+                self.why(&unescape(name)?)
+            }
+            (["v1", "groups", name @ .., "why"], _) if !name.is_empty() => Ok(not_allowed("GET")),
+            (["v1", "live"], "GET") => self.live(),
+            (["metrics"], "GET") => self.metrics(),
+            (["v1", "live"] | ["metrics"], _) => Ok(not_allowed("GET")),
             (["v1", "groups", name @ ..], _) => self.one(call, Kind::Group, &unescape(name)?),
             (["v1", "volumes", name @ ..], _) => self.one(call, Kind::Volume, &unescape(name)?),
             (["v1", "drain"], "POST") => self.drain(call),
@@ -360,6 +371,32 @@ impl App {
         Ok(Answer::json(status, Some(revision), &body))
     }
 
+    /// The reactor and the revision; the lock is not held while the reactor is asked.
+    fn line(&self) -> Result<(Line, String)> {
+        let served = lock(&self.served);
+        Ok((served.server()?.line().clone(), served.revision.clone()))
+    }
+    fn why(&self, name: &str) -> Result<Answer> {
+        let (line, revision) = self.line()?;
+        let group = name.to_string();
+        let why = line.look(move |seen| why::why(seen, &group))?;
+        let missing = || Problem::missing(format!("there is no group \"{name}\""));
+        let mut why = why.ok_or_else(missing)?;
+        why.revision = revision;
+        Ok(Answer::json(200, Some(why.revision.clone()), &why))
+    }
+    fn live(&self) -> Result<Answer> {
+        let (line, revision) = self.line()?;
+        let mut live = Live::new(&line.look(|seen| live::gather(seen, true))?);
+        live.revision = revision;
+        Ok(Answer::json(200, Some(live.revision.clone()), &live))
+    }
+    fn metrics(&self) -> Result<Answer> {
+        let moment = self.line()?.0.look(|seen| live::gather(seen, false))?;
+        let body = metrics::page(&moment).into_bytes();
+        Ok(Answer { status: 200, revision: None, kind: metrics::KIND, allow: None, body })
+    }
+
     /// Nobody new is let in, and everything inside is answered; then what the caller wants.
     fn drain(&self, call: &Call) -> Result<Answer> {
         let then = keys(call)?.remove("then").unwrap_or("hold".into());
@@ -367,7 +404,7 @@ impl App {
             return Err(Problem::bad_request(format!("after a drain: {then}?"))
                 .allowed("{\"then\": \"hold\"}, \"resume\" or \"end\""));
         }
-        let line = self.server(|server| server.line().clone())?;
+        let (line, _) = self.line()?;
         {
             let mut state = lock(&self.state);
             if *state == State::Draining {
@@ -375,8 +412,7 @@ impl App {
             }
             *state = State::Draining;
         }
-        let drained =
-            line.pause().and_then(|asked| crate::reactor::line::Line::paused(&asked, DRAIN_MAX));
+        let drained = line.pause().and_then(|asked| Line::paused(&asked, DRAIN_MAX));
         if !matches!(drained, Ok(true)) {
             *lock(&self.state) = State::Serving;
             line.resume()?;

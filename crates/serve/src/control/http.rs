@@ -7,7 +7,7 @@ use std::convert::Infallible;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,6 +28,7 @@ use tokio::sync::{Notify, Semaphore};
 use super::app::{Answer, App, Call};
 use super::problem::Problem;
 use crate::error::ServeError;
+use crate::socket::listen_unix;
 
 /// Connections at once; more wait to be accepted.
 const CONNECTIONS_MAX: usize = 64;
@@ -102,22 +103,15 @@ impl Http {
     }
 }
 
-/// A socket for its owner only. It is born under another name, so that it never stands open.
+/// A socket for its owner only, in place of one that nobody listens to any more.
 fn bind(path: &Path) -> io::Result<UnixListener> {
     let is_socket = fs::metadata(path).is_ok_and(|file| file.file_type().is_socket());
-    if is_socket && UnixStream::connect(path).is_ok() {
-        return Err(io::ErrorKind::AddrInUse.into());
+    if is_socket && UnixStream::connect(path).is_err() {
+        fs::remove_file(path)?;
     }
-    if !is_socket && path.exists() {
-        return Err(io::ErrorKind::AlreadyExists.into());
-    }
-    let mut born = path.as_os_str().to_os_string();
-    born.push(format!(".{}", std::process::id()));
-    let born = PathBuf::from(born);
-    let listener = UnixListener::bind(&born)?;
-    fs::set_permissions(&born, fs::Permissions::from_mode(0o600))?;
-    fs::rename(&born, path)?;
-    Ok(listener)
+    let listener = std::os::unix::net::UnixListener::from(listen_unix(path, 0o600)?);
+    listener.set_nonblocking(true)?;
+    UnixListener::from_std(listener)
 }
 
 fn serve(runtime: Runtime, doors: Vec<Door>, app: &Arc<App>, stop: &Notify) {

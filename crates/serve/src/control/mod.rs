@@ -16,8 +16,11 @@ mod app;
 pub mod client;
 mod file;
 mod http;
+mod live;
+mod metrics;
 mod problem;
 mod resources;
+mod why;
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -13,6 +13,7 @@ use iofair_core::time::{Instant, Nanos};
 use super::Engine;
 use super::op::Op;
 use super::stats::{Snapshot, VolumeSnapshot, VolumeStats};
+use super::tally::GroupTally;
 use crate::back::uring::Storage;
 use crate::front::nbd::session::Export;
 
@@ -73,6 +74,8 @@ pub struct PlannedVolume {
 pub struct Volume {
     plan: PlannedVolume,
     pub(super) client: ClientId,
+    /// The group of its plan.
+    pub(super) group: GroupId,
     pub(super) base: u64,
     /// Connections that chose it.
     connections: u32,
@@ -153,7 +156,9 @@ impl Engine {
     }
     fn apply_group(&mut self, now: Instant, path: &str, contract: &Contract) {
         let changed = match self.controller.groups().find(path) {
-            None => self.controller.add_group(now, path, contract.clone()).map(|_| ()),
+            None => self.controller.add_group(now, path, contract.clone()).map(|id| {
+                self.tallies.add(id, self.controller.groups());
+            }),
             Some(id) if self.controller.groups().group(id).contract == *contract => Ok(()),
             Some(id) => self.controller.update_group(now, id, contract.clone()),
         };
@@ -170,6 +175,7 @@ impl Engine {
                     self.controller.update_client(now, volume.client, group, Priority::default());
                 moved.expect("a volume's client lives as long as the volume");
             }
+            volume.group = group;
             let resized = volume.plan.size != plan.size;
             volume.plan = plan.clone();
             return resized.then_some(key);
@@ -178,6 +184,7 @@ impl Engine {
         self.volumes.insert(Volume {
             plan: plan.clone(),
             client: client.expect("the group was just found"),
+            group,
             base: plan.base,
             connections: 0,
             retired: false,
@@ -206,6 +213,23 @@ impl Engine {
         self.leaving.groups.retain(|id| controller.remove_group(now, *id).is_err());
     }
 
+    /// Every volume in service: name, group, connections, numbers.
+    pub(crate) fn volumes(&self) -> impl Iterator<Item = (&str, &str, u32, &VolumeStats)> {
+        self.volumes.iter().map(|(_, volume)| {
+            let Volume { plan, connections, stats, .. } = volume;
+            (plan.name.as_str(), plan.group.as_str(), *connections, stats)
+        })
+    }
+    /// The name of the volume that is this client of the controller.
+    pub(crate) fn volume_of(&self, client: ClientId) -> Option<&str> {
+        let mut volumes = self.volumes.iter().map(|(_, volume)| volume);
+        let found = volumes.find(|volume| volume.client == client);
+        found.map(|volume| volume.plan.name.as_str())
+    }
+    /// What a group got.
+    pub(crate) fn tally(&self, group: GroupId) -> &GroupTally {
+        self.tallies.get(group)
+    }
     /// The volumes as clients see them.
     pub fn exports(&self) -> Vec<Export> {
         let rotational = self.back.facts().rotational;

@@ -9,10 +9,12 @@ mod commands;
 mod live;
 pub mod op;
 pub mod stats;
+pub mod tally;
 
 use std::collections::VecDeque;
 
 use iofair_core::controller::{Completion, Controller, Dispatch, Plug, Setup, Stack, Submission};
+use iofair_core::group::GroupId;
 use iofair_core::request::{Flags, Operation, Part, RequestId};
 use iofair_core::time::Instant;
 use iofair_core::unit::{SECTOR_BYTES, Sectors};
@@ -50,6 +52,7 @@ pub struct Engine {
     /// Such requests.
     abandoned: usize,
     busy: stats::Busy,
+    tallies: tally::Tallies,
     answers: Vec<Answer>,
     completions: Vec<Completion>,
     parts: Vec<Part>,
@@ -75,6 +78,9 @@ impl Engine {
         if back.separate_flushes() {
             controller.separate_flushes();
         }
+        controller.remember_decisions();
+        let mut tallies = tally::Tallies::default();
+        tallies.add(GroupId::ROOT, controller.groups());
         Self {
             controller,
             depth,
@@ -89,6 +95,7 @@ impl Engine {
             early: VecDeque::new(),
             abandoned: 0,
             busy: stats::Busy::default(),
+            tallies,
             answers: Vec::new(),
             completions: Vec::new(),
             parts: Vec::new(),
@@ -116,6 +123,7 @@ impl Engine {
     pub fn submit(&mut self, now: Instant, new: NewOp) -> Result<(), NewOp> {
         let volume = &self.volumes[new.volume];
         let (client, offset, operation) = (volume.client, volume.base + new.offset, new.operation);
+        let group = volume.group;
         let (start, end) = match operation {
             Operation::Flush => (0, 0),
             _ => op::sectors(offset, new.length),
@@ -128,7 +136,8 @@ impl Engine {
         }
         let flags = flags(&new);
         let lent = matches!(new.data, Data::Lent(_));
-        let key = self.ops.insert(Op::new(now, new, offset, pieces as u32));
+        let key = self.ops.insert(Op { group, ..Op::new(now, new, offset, pieces as u32) });
+        self.tallies.came_in(now, group);
         if lent {
             self.lent.push(key);
         }
@@ -175,6 +184,7 @@ impl Engine {
             }
         }
         self.busy.update(now, self.controller.in_flight() > 0);
+        self.turn_second(now);
         self.settle(now);
     }
     /// May the controller be asked for a command? Late commands keep their slots at the drive. Once they have
@@ -213,7 +223,9 @@ impl Engine {
         self.answers = answers;
         let mut completions = std::mem::take(&mut self.completions);
         for completion in completions.drain(..) {
-            self.piece_done(now, completion.part.tag as usize, completion.status);
+            let key = completion.part.tag as usize;
+            self.tallies.piece(self.ops[key].group, &completion);
+            self.piece_done(now, key, completion.status);
         }
         self.completions = completions;
     }
@@ -228,6 +240,7 @@ impl Engine {
         }
         if !op.abandoned {
             self.volumes[op.volume].finished(now, op);
+            self.tallies.finished(now, op);
             return self.finished.push_back(key);
         }
         let op = self.ops.remove(key);
@@ -250,6 +263,7 @@ impl Engine {
                 (op.status, op.abandoned) = (libc::EIO, true);
                 self.abandoned += 1;
                 self.volumes[op.volume].finished(now, op);
+                self.tallies.finished(now, op);
                 self.early.push_back(op.answer_without_data());
             }
         }
@@ -281,7 +295,13 @@ impl Engine {
     pub fn next_wakeup(&self) -> Option<Instant> {
         let policies = self.controller.next_wakeup().filter(|_| self.has_slot());
         let others = self.back.next_event().into_iter().chain(self.commands.next_late());
-        policies.into_iter().chain(others).min()
+        // Nobody is promised anything while nobody asks.
+        let second = (self.pending() > 0).then(|| self.tallies.next_second());
+        policies.into_iter().chain(others).chain(second).min()
+    }
+    /// Begins another second of what is counted, if this one is over.
+    pub(crate) fn turn_second(&mut self, now: Instant) {
+        self.tallies.turn(now, self.controller.groups());
     }
     /// When the back end itself goes on; its instants matter to the microsecond.
     pub fn next_event(&self) -> Option<Instant> {

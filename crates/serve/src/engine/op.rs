@@ -5,6 +5,7 @@
 
 use std::ops::{Index, IndexMut};
 
+use iofair_core::group::GroupId;
 use iofair_core::request::{Operation, Part};
 use iofair_core::time::Instant;
 use iofair_core::unit::SECTOR_BYTES;
@@ -134,6 +135,8 @@ pub struct Op {
     pub data: Data,
     /// 0, or the error number of the first piece that failed.
     pub status: i32,
+    /// The volume's group when it came in.
+    pub(super) group: GroupId,
     /// Pieces that were not answered yet.
     pub(super) left: u32,
     /// Was it answered though a late command still uses its memory?
@@ -190,6 +193,7 @@ impl Op {
             length,
             data,
             status,
+            group: GroupId::ROOT,
             left,
             abandoned: false,
             submitted,

@@ -71,7 +71,10 @@ pub(crate) enum Message {
 
 /// What a look at a reactor sees.
 pub(crate) struct Seen<'a> {
+    pub(crate) now: Instant,
     pub(crate) engine: &'a Engine,
+    /// Doors that are open.
+    pub(crate) connections: usize,
 }
 
 /// What a reactor is made of.
@@ -320,7 +323,10 @@ impl Reactor {
                 }
             }
             Message::Look(look) => {
-                look(&Seen { engine: &self.parts.engine });
+                let connections = self.doors.len();
+                let engine = &mut self.parts.engine;
+                engine.turn_second(now);
+                look(&Seen { now, engine, connections });
             }
             Message::File(opening) => self.open_file(now, opening),
             Message::Pause(answer) => {

@@ -57,6 +57,7 @@ impl World {
             got_tag: Instant::MAX,
             dispatched: Instant::MAX,
             sequence: self.made,
+            stage: 0,
             epoch: 0,
         });
         let entry = Entry { id, arrived: self.now };

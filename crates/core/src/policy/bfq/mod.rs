@@ -94,12 +94,12 @@ mod tests;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row, TagClass};
+use super::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row, Standing, TagClass};
 use crate::group::{Change, GroupId};
 use crate::parts::positions::Positions;
 use crate::parts::sorted_fifo::Sorted;
 use crate::parts::wf2q::Hierarchy;
-use crate::request::RequestId;
+use crate::request::{RequestId, Requests};
 use crate::time::Instant;
 use crate::unit::Sectors;
 
@@ -333,6 +333,10 @@ impl Policy for Bfq {
     }
     fn tag_limit(&self, class: TagClass, tags: u32) -> u32 {
         self.tags_for(class, tags)
+    }
+    fn standing(&self, _requests: &Requests, _id: RequestId) -> Standing {
+        let serves = self.in_service.map(|id| self.subject(id));
+        Standing { until: None, serves, idles_until: self.wait_until }
     }
     fn observe(&self, gauges: &mut dyn Gauges) {
         gauges.gauge("bfq_peak_rate_bytes_per_s", self.rate.bytes_per_s());

@@ -66,7 +66,7 @@ mod tests;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row, TagClass};
+use super::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row, Standing, TagClass};
 use crate::group::Change;
 use crate::parts::backlog::Head;
 use crate::parts::hw_tag::HwTag;
@@ -75,7 +75,7 @@ use crate::parts::priority_slice::SHARED;
 use crate::parts::slots::Slots;
 use crate::parts::sorted_fifo::Sorted;
 use crate::parts::tree::Tree;
-use crate::request::RequestId;
+use crate::request::{RequestId, Requests};
 use crate::time::Instant;
 use crate::unit::Sectors;
 
@@ -198,6 +198,10 @@ impl Policy for Cfq {
     }
     fn tag_limit(&self, class: TagClass, tags: u32) -> u32 {
         class.single_queue_limit(tags)
+    }
+    fn standing(&self, _requests: &Requests, _id: RequestId) -> Standing {
+        let serves = self.active.map(|id| self.subject(id));
+        Standing { until: None, serves, idles_until: self.wait_until }
     }
     fn observe(&self, gauges: &mut dyn Gauges) {
         gauges.gauge("cfq_busy_queues", self.order.busy() as u64);

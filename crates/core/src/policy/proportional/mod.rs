@@ -54,14 +54,14 @@ mod tests;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row};
+use super::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row, Standing};
 use crate::contract::WEIGHT_DEFAULT;
 use crate::group::{Change, ClientId, GroupId};
 use crate::params::{Kind, Parameter};
 use crate::parts::levels::{Account, Levels, TOP, cost, level_of};
 use crate::parts::meter::{Limit, Rule};
 use crate::parts::shares::{WHOLE, Weights, group_node, own_node};
-use crate::request::RequestId;
+use crate::request::{RequestId, Requests};
 use crate::time::{Instant, Nanos};
 use crate::trace::Subject;
 use estimate::{Estimate, Follow};
@@ -335,6 +335,11 @@ impl Policy for Proportional {
             Change::ClientAdded(id) | Change::ClientUpdated(id) => self.count_client(cx, id),
             Change::ClientRemoved(_) => {}
         }
+    }
+
+    fn standing(&self, requests: &Requests, id: RequestId) -> Standing {
+        let until = self.levels.ready(level_of(requests[id].group));
+        Standing { until, ..Standing::default() }
     }
 
     fn observe(&self, gauges: &mut dyn Gauges) {

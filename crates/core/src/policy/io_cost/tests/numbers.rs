@@ -29,6 +29,7 @@ fn request(operation: Operation, start: u64, sectors: u64) -> Request {
         got_tag: Instant::MAX,
         dispatched: Instant::MAX,
         sequence: 0,
+        stage: 0,
         epoch: 0,
     }
 }

@@ -1,0 +1,90 @@
+//! What holds each request right now, for those who ask while it waits.
+//!
+//! Looks only: at the pool of requests, at what the policies know of those that they hold
+//! ([`Policy::standing`](crate::policy::Policy::standing)), and at the last decision about each, if the
+//! trace remembers ([`Trace::remember`](crate::trace::Trace::remember)).
+
+use super::Controller;
+use crate::policy::Standing;
+use crate::request::{NO_STAGE, Operation, Request, RequestId};
+use crate::time::Instant;
+use crate::trace::{Decision, Subject};
+
+/// Where a request is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Place {
+    /// The stack is being switched: it waits until the old one is empty.
+    Switch,
+    /// A throttle has it; they count from 0.
+    Throttle(usize),
+    /// It waits for a tag.
+    Tag,
+    /// The scheduler has it.
+    Scheduler,
+    /// A flush that waits for its client's writes, or for the flush before it.
+    Flush,
+    /// The drive has it.
+    Drive,
+}
+
+/// A request inside, and what is known of it.
+#[derive(Clone, Debug)]
+pub struct Held<'a> {
+    /// The request.
+    pub request: &'a Request,
+    /// Submissions that it stands for.
+    pub parts: usize,
+    /// Where it is.
+    pub place: Place,
+    /// Since when; for a throttle behind another one since its submission.
+    pub since: Instant,
+    /// What the policy that has it knows.
+    pub standing: Standing,
+    /// The last decision about this very request.
+    pub decision: Option<Decision>,
+}
+
+impl Controller {
+    /// From now on the last decisions are remembered, for [`Self::held`].
+    pub fn remember_decisions(&mut self) {
+        self.trace.remember();
+    }
+    /// The last decision about a client, a group or the drive, if decisions are remembered.
+    pub fn last_decision(&self, subject: Subject) -> Option<Decision> {
+        self.trace.last(subject)
+    }
+    /// Requests inside, those that `wanted` says; merged ones with the request that took them in.
+    pub fn held(&self, wanted: impl Fn(&Request) -> bool) -> impl Iterator<Item = Held<'_>> {
+        let heads = self.requests.heads().filter(move |(_, request)| wanted(request));
+        heads.map(|(id, request)| self.holds(id, request))
+    }
+    fn holds<'a>(&'a self, id: RequestId, request: &'a Request) -> Held<'a> {
+        let (place, since) = place(request);
+        let standing = match place {
+            Place::Throttle(stage) => self.throttles[stage].standing(&self.requests, id),
+            Place::Scheduler => self.scheduler.standing(&self.requests, id),
+            _ => Standing::default(),
+        };
+        let subject = Subject::Request { id, sequence: request.sequence };
+        let decision = self.trace.last(subject);
+        let parts = self.requests.parts(id).count();
+        Held { request, parts, place, since, standing, decision }
+    }
+}
+
+fn place(request: &Request) -> (Place, Instant) {
+    let reached = |at: Instant| at != Instant::MAX;
+    if reached(request.dispatched) {
+        (Place::Drive, request.dispatched)
+    } else if request.operation == Operation::Flush {
+        (Place::Flush, request.submitted)
+    } else if reached(request.got_tag) {
+        (Place::Scheduler, request.got_tag)
+    } else if reached(request.asked_tag) {
+        (Place::Tag, request.asked_tag)
+    } else if request.stage == NO_STAGE {
+        (Place::Switch, request.submitted)
+    } else {
+        (Place::Throttle(usize::from(request.stage)), request.submitted)
+    }
+}

@@ -1,0 +1,104 @@
+//! What the live engine costs a request: nanoseconds of processor time from `submit` to the finished
+//! request, over memory that answers at once, and allocations. With counting, since that is always on.
+//!
+//! `cargo bench -p iofair-serve --bench engine` prints the median and the fastest of many rounds; under
+//! `cargo test` it runs small and checks that nothing is allocated once warm.
+
+use std::alloc::System;
+
+use cpu_time::ThreadTime;
+use iofair_config::contracts::faults::Faults;
+use iofair_core::contract::Contract;
+use iofair_core::controller::Stack;
+use iofair_core::request::Operation;
+use iofair_core::time::{Instant, Nanos};
+use iofair_serve::back::memory::Memory;
+use iofair_serve::buffer::Data;
+use iofair_serve::engine::op::{Hints, NewOp};
+use iofair_serve::engine::{Engine, Patience, Plan, PlannedVolume};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+const GROUPS: usize = 16;
+const DEPTH: u64 = 32;
+const SIZE: u64 = 1 << 20;
+
+/// An engine with a volume a group, two levels deep.
+fn engine(stack: &str) -> Engine {
+    let memory = Memory::new(SIZE * GROUPS as u64).expect("16 MiB");
+    let mut stack = Stack::parse(stack).expect("made of rows");
+    // Nobody thinks here, so nobody is waited for: that would be the model's time and not ours.
+    let _ = stack.set("bfq", "slice_idle", "0ms");
+    let mut engine = Engine::new(Box::new(memory), stack.clone());
+    let path = |number: usize| format!("tenants/{number}");
+    let mut groups = vec![("tenants".to_string(), Contract::default())];
+    groups.extend((0..GROUPS).map(|number| (path(number), Contract::default())));
+    let volume = |number: usize| PlannedVolume {
+        name: number.to_string(),
+        group: path(number),
+        base: number as u64 * SIZE,
+        size: SIZE,
+        read_only: false,
+        storage: None,
+        entry: Default::default(),
+    };
+    let volumes = (0..GROUPS).map(volume).collect();
+    let (closed, patience, faults) = (Vec::new(), Patience::default(), Faults::default());
+    engine.apply(Instant::ZERO, &Plan { stack, groups, volumes, closed, patience, faults });
+    engine
+}
+
+/// Requests of every group in turn, at most `DEPTH` inside.
+fn run(engine: &mut Engine, now: &mut Instant, requests: u64) {
+    let hints = Hints { prefetch: true, ..Hints::default() };
+    let mut number = 0;
+    while number < requests {
+        while engine.pending() < DEPTH as usize {
+            let volume = number as usize % GROUPS;
+            let offset = number.wrapping_mul(0x9e37_79b9) % (SIZE / 4096) * 4096;
+            let (operation, data) = (Operation::Read, Data::None);
+            let (owner, cookie, length) = (0, number, 4096);
+            let op = NewOp { owner, cookie, volume, operation, hints, offset, length, data };
+            engine.submit(*now, op).expect("the queue has room");
+            number += 1;
+        }
+        *now += Nanos::from_micros(10);
+        engine.turn(*now);
+        engine.keep_lent();
+        while let Some(op) = engine.next_finished() {
+            assert_eq!(op.status, 0);
+            engine.ops().release(op.data);
+        }
+    }
+}
+
+fn main() {
+    let full = std::env::args().any(|argument| argument == "--bench");
+    let (rounds, requests) = if full { (61, 64_000) } else { (2, 640) };
+    for stack in ["none-none", "max-none", "prop-bfq"] {
+        let (mut engine, mut now) = (engine(stack), Instant::ZERO);
+        run(&mut engine, &mut now, requests);
+        let mut times: Vec<f64> = (0..rounds)
+            .map(|_| {
+                let start = ThreadTime::now();
+                run(&mut engine, &mut now, requests);
+                start.elapsed().as_nanos() as f64 / requests as f64
+            })
+            .collect();
+        times.sort_by(f64::total_cmp);
+        let region = Region::new(ALLOCATOR);
+        run(&mut engine, &mut now, requests);
+        let change = region.change();
+        let allocations = change.allocations + change.reallocations;
+        assert_eq!(allocations, 0, "{stack} allocates for each request");
+        if full {
+            println!(
+                "{stack:10} {:6.1} ns a request, fastest {:.1}, {allocations} allocations",
+                times[times.len() / 2],
+                times[0]
+            );
+        }
+    }
+}

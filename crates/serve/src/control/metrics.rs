@@ -1,0 +1,187 @@
+//! The server's numbers as Prometheus reads them: text format 0.0.4.
+//!
+//! Names and labels are a contract with dashboards: `packaging/grafana/iofair.json` uses them, and a test
+//! looks for every one that it uses.
+
+use std::fmt::{Display, Write as _};
+
+use super::live::{GroupMoment, Moment, VolumeMoment, bounds, seconds};
+use crate::engine::tally::{Step, Times};
+
+/// What the text is.
+pub(super) const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+const DIRECTIONS: [&str; 2] = ["read", "write"];
+
+/// The text as it grows.
+struct Page(String);
+
+/// Labels of a line: names and values.
+type Labels<'a> = &'a [(&'a str, &'a str)];
+
+impl Page {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}")
+            .expect("writing to a string");
+    }
+    fn line(&mut self, name: &str, labels: Labels<'_>, value: impl Display) {
+        self.0 += name;
+        for (index, (label, text)) in labels.iter().enumerate() {
+            let before = if index == 0 { '{' } else { ',' };
+            let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            write!(self.0, "{before}{label}=\"{text}\"").expect("writing to a string");
+        }
+        let close = if labels.is_empty() { "" } else { "}" };
+        writeln!(self.0, "{close} {value}").expect("writing to a string");
+    }
+    fn one(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
+        self.family(name, kind, help);
+        self.line(name, &[], value);
+    }
+}
+
+/// The page.
+pub(super) fn page(moment: &Moment) -> String {
+    let mut page = Page(String::new());
+    server(&mut page, moment);
+    groups(&mut page, &moment.groups[1..]);
+    times(&mut page, &moment.groups[1..]);
+    volumes(&mut page, moment);
+    page.0
+}
+
+fn server(page: &mut Page, moment: &Moment) {
+    let labels = [("version", env!("CARGO_PKG_VERSION")), ("stack", moment.stack.as_str())];
+    page.family("iofair_info", "gauge", "What runs: always 1.");
+    page.line("iofair_info", &labels, 1);
+    let (counter, gauge) = ("counter", "gauge");
+    page.one("iofair_uptime_seconds", gauge, "Since the start.", seconds(moment.uptime));
+    page.one("iofair_connections", gauge, "Clients connected.", moment.connections);
+    page.one("iofair_requests_inside", gauge, "Requests not answered yet.", moment.inside);
+    let help = "Commands that the drive has.";
+    page.one("iofair_drive_commands", gauge, help, moment.commands);
+    let help = "Commands that the drive takes at once.";
+    page.one("iofair_drive_depth", gauge, help, moment.depth);
+    let help = "Time in which the drive had a command.";
+    page.one("iofair_drive_busy_seconds_total", counter, help, seconds(moment.drive_busy));
+    let help = "Processor time of the thread that turns sockets, engine and drive.";
+    page.one("iofair_reactor_busy_seconds_total", counter, help, seconds(moment.reactor_busy));
+    page.family(
+        "iofair_policy",
+        gauge,
+        "Numbers of the policies in force, in the unit of their name.",
+    );
+    for (name, value) in &moment.gauges {
+        page.line("iofair_policy", &[("gauge", name)], value);
+    }
+}
+
+fn groups(page: &mut Page, groups: &[GroupMoment]) {
+    let mut by_direction = |name: &str, help: &str, of: fn(&GroupMoment) -> [u64; 2]| {
+        page.family(name, "counter", help);
+        for group in groups {
+            for (direction, value) in DIRECTIONS.iter().zip(of(group)) {
+                page.line(name, &[("group", &group.name), ("direction", direction)], value);
+            }
+        }
+    };
+    let help = "Requests answered, of volumes directly in the group.";
+    by_direction("iofair_group_requests_total", help, |group| group.tally.requests);
+    let help = "Bytes answered, of volumes directly in the group.";
+    by_direction("iofair_group_bytes_total", help, |group| group.tally.bytes);
+    let mut each = |name: &str, kind: &str, help: &str, of: fn(&GroupMoment) -> Option<f64>| {
+        page.family(name, kind, help);
+        for group in groups {
+            if let Some(value) = of(group) {
+                page.line(name, &[("group", &group.name)], value);
+            }
+        }
+    };
+    let help = "Flushes answered, of volumes directly in the group.";
+    each("iofair_group_flushes_total", "counter", help, |g| Some(g.tally.flushes as f64));
+    let help = "Requests that failed, of volumes directly in the group.";
+    each("iofair_group_failures_total", "counter", help, |g| Some(g.tally.failed as f64));
+    let help = "Requests not answered yet, of the group and those in it.";
+    each("iofair_group_requests_inside", "gauge", help, |g| Some(g.tally.inside as f64));
+    let help = "Bytes in the last second, of the group and those in it.";
+    each("iofair_group_bytes_per_second", "gauge", help, |g| Some(g.tally.last.rate() as f64));
+    let help = "Guaranteed bytes a second.";
+    each("iofair_group_minimum_bytes_per_second", "gauge", help, |g| g.min.map(|min| min as f64));
+    let help = "Weight in force.";
+    each("iofair_group_weight", "gauge", help, |g| Some(f64::from(g.weight)));
+    let help =
+        "Part of the drive that the weights give it, among those who wanted it in the last second.";
+    each("iofair_group_share_promised", "gauge", help, |g| Some(g.promised));
+    let help = "Part of all bytes of the last second that it got.";
+    each("iofair_group_share_got", "gauge", help, |g| Some(g.got));
+    let help = "Seconds in which it wanted more, and got less than its minimum.";
+    let broken = |g: &GroupMoment| Some(g.tally.broken_seconds as f64);
+    each("iofair_group_broken_promise_seconds_total", "counter", help, broken);
+}
+
+/// A histogram a group, step and direction that anything was counted in.
+fn times(page: &mut Page, groups: &[GroupMoment]) {
+    const NAME: &str = "iofair_group_step_seconds";
+    let help = "Where requests spent their time: held by throttles, queued in the scheduler, at the drive.";
+    page.family(NAME, "histogram", help);
+    for group in groups {
+        for step in Step::ALL {
+            for (direction, times) in DIRECTIONS.iter().zip(&group.tally.times[step as usize]) {
+                if times.count() > 0 {
+                    histogram(page, NAME, (&group.name, step.word(), direction), times);
+                }
+            }
+        }
+    }
+}
+
+fn histogram(
+    page: &mut Page,
+    name: &str,
+    (group, step, direction): (&str, &str, &str),
+    times: &Times,
+) {
+    let labels = [("group", group), ("step", step), ("direction", direction)];
+    let mut total = 0;
+    let bucket = format!("{name}_bucket");
+    for (bound, count) in bounds().zip(times.counts) {
+        total += count;
+        let le = bound.to_string();
+        page.line(&bucket, &[&labels[..], &[("le", le.as_str())]].concat(), total);
+    }
+    let count = times.count();
+    page.line(&bucket, &[&labels[..], &[("le", "+Inf")]].concat(), count);
+    page.line(&format!("{name}_sum"), &labels, times.sum as f64 / 1e9);
+    page.line(&format!("{name}_count"), &labels, count);
+}
+
+/// A number of a volume.
+type Of<T> = fn(&VolumeMoment) -> T;
+
+fn volumes(page: &mut Page, moment: &Moment) {
+    let mut by_direction = |name: &str, help: &str, of: Of<[u64; 2]>| {
+        page.family(name, "counter", help);
+        for volume in &moment.volumes {
+            let (own, group) = (volume.name.as_str(), volume.group.as_str());
+            for (direction, value) in DIRECTIONS.iter().zip(of(volume)) {
+                let labels = [("volume", own), ("group", group), ("direction", direction)];
+                page.line(name, &labels, value);
+            }
+        }
+    };
+    by_direction("iofair_volume_requests_total", "Requests answered.", |volume| volume.requests);
+    by_direction("iofair_volume_bytes_total", "Bytes answered.", |volume| volume.bytes);
+    let mut each = |name: &str, kind: &str, help: &str, of: Of<u64>| {
+        page.family(name, kind, help);
+        for volume in &moment.volumes {
+            let labels = [("volume", volume.name.as_str()), ("group", volume.group.as_str())];
+            page.line(name, &labels, of(volume));
+        }
+    };
+    each("iofair_volume_flushes_total", "counter", "Flushes answered.", |volume| volume.flushes);
+    each("iofair_volume_failures_total", "counter", "Requests that failed.", |volume| {
+        volume.failed
+    });
+    let connections: Of<u64> = |volume| volume.connections.into();
+    each("iofair_volume_connections", "gauge", "Clients connected.", connections);
+}

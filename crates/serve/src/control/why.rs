@@ -1,0 +1,312 @@
+//! What holds a group back right now, and which rule: looked up on the reactor's thread, told in words.
+
+use std::collections::BTreeMap;
+
+use iofair_core::contract::{Limits, Rate};
+use iofair_core::controller::{Held, Place};
+use iofair_core::group::GroupId;
+use iofair_core::request::Direction;
+use iofair_core::time::{Instant, Nanos};
+use iofair_core::trace::{Decision, Subject, rule_in_words};
+use serde::Serialize;
+
+use crate::engine::Engine;
+use crate::reactor::Seen;
+
+/// What holds a group back.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub(super) struct Why {
+    pub(super) revision: String,
+    group: String,
+    /// In one line: what matters most.
+    pub(super) answer: String,
+    /// Requests inside, of the group and of those in it.
+    requests: usize,
+    /// Commands that the drive has, of everybody, and how many it takes.
+    drive_commands: u32,
+    drive_depth: u32,
+    /// Where the requests are; what matters most comes first.
+    waits: Vec<Wait>,
+}
+
+/// The requests at one place.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+struct Wait {
+    /// A throttle's short name, `switch`, `tag`, the scheduler's name, `flush`, or `drive`.
+    place: String,
+    requests: usize,
+    /// How long the oldest has been there.
+    oldest_seconds: f64,
+    /// The rule that the policy gave last, with its numbers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule: Option<String>,
+    /// In how long the next one may go, if the policy knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    until_seconds: Option<f64>,
+    /// Whose turn it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    serves: Option<String>,
+    /// All of it for people.
+    text: String,
+}
+
+/// What was seen at one place.
+struct Seat {
+    requests: usize,
+    oldest: Instant,
+    until: Option<Instant>,
+    serves: Option<Subject>,
+    idles_until: Option<Instant>,
+    /// The newest decision about one of the requests, and its direction.
+    decision: Option<(Decision, Direction)>,
+    group: GroupId,
+}
+
+/// The answer for a group; `None` if there is no such group.
+pub(super) fn why(seen: &Seen<'_>, group: &str) -> Option<Why> {
+    let controller = seen.engine.controller();
+    let groups = controller.groups();
+    let own = groups.find(group)?;
+    let mut seats = Seats::new();
+    let inside = |of: GroupId| groups.ancestry(of).any(|above| above == own);
+    for held in controller.held(|request| inside(request.group)) {
+        take_seat(&mut seats, &held);
+    }
+    Some(Scene { seen, own }.why(&seats))
+}
+
+/// The answer for every group that has requests of its own inside, by one look at all requests.
+pub(super) fn everybody(seen: &Seen<'_>) -> Vec<(GroupId, Why)> {
+    let mut groups: BTreeMap<GroupId, Seats> = BTreeMap::new();
+    for held in seen.engine.controller().held(|_| true) {
+        take_seat(groups.entry(held.request.group).or_default(), &held);
+    }
+    groups.into_iter().map(|(own, seats)| (own, Scene { seen, own }.why(&seats))).collect()
+}
+
+const fn weight(place: Place) -> u32 {
+    match place {
+        Place::Switch => 0,
+        Place::Throttle(_) => 1,
+        Place::Tag => 2,
+        Place::Scheduler => 3,
+        Place::Flush => 4,
+        Place::Drive => 5,
+    }
+}
+
+fn take_seat(seats: &mut Seats, held: &Held<'_>) {
+    let seat = seats.entry(held.place).or_insert(Seat {
+        requests: 0,
+        oldest: held.since,
+        until: None,
+        serves: held.standing.serves,
+        idles_until: held.standing.idles_until,
+        decision: None,
+        group: held.request.group,
+    });
+    seat.requests += held.parts;
+    seat.oldest = seat.oldest.min(held.since);
+    seat.until = seat.until.into_iter().chain(held.standing.until).min();
+    let newer = |new: &Decision| seat.decision.is_none_or(|(old, _)| old.at <= new.at);
+    if let Some(decision) = held.decision.filter(newer) {
+        seat.decision = Some((decision, held.request.operation.direction()));
+    }
+}
+
+type Seats = BTreeMap<Place, Seat>;
+
+struct Scene<'a> {
+    seen: &'a Seen<'a>,
+    own: GroupId,
+}
+
+impl Scene<'_> {
+    fn engine(&self) -> &Engine {
+        self.seen.engine
+    }
+    fn why(&self, seats: &Seats) -> Why {
+        let controller = self.engine().controller();
+        // The drive is no obstacle, and what waits for a turn matters less than what waits before it.
+        let mut places: Vec<(&Place, &Seat)> = seats.iter().collect();
+        places.sort_by_key(|(place, _)| weight(**place));
+        let waits: Vec<Wait> =
+            places.into_iter().map(|(place, seat)| self.wait(*place, seat)).collect();
+        let answer = match waits.first() {
+            None => "nothing waits: no request of the group is inside".to_string(),
+            Some(first) => first.text.clone(),
+        };
+        Why {
+            revision: String::new(),
+            group: controller.groups().group(self.own).name.clone(),
+            answer,
+            requests: waits.iter().map(|wait| wait.requests).sum(),
+            drive_commands: controller.in_flight(),
+            drive_depth: controller.facts().depth,
+            waits,
+        }
+    }
+    fn wait(&self, place: Place, seat: &Seat) -> Wait {
+        let now = self.seen.now;
+        let stack = self.engine().controller().stack();
+        let name = match place {
+            Place::Switch => "switch",
+            Place::Throttle(stage) => stack.throttles[stage].row.short,
+            Place::Tag => "tag",
+            Place::Scheduler => stack.scheduler.row.name,
+            Place::Flush => "flush",
+            Place::Drive => "drive",
+        };
+        // What was decided about a request on its way here is no reason to be here.
+        let decides = matches!(place, Place::Throttle(_) | Place::Scheduler);
+        let rule = seat
+            .decision
+            .filter(|_| decides)
+            .map(|(decision, direction)| self.rule(&decision, direction, place, seat.group));
+        let until = seat.until.map(|until| until.since(now));
+        let serves = seat.serves.map(|subject| self.subject(subject));
+        let text = self.text(place, name, seat, (&rule, &serves, until));
+        Wait {
+            place: name.to_string(),
+            requests: seat.requests,
+            oldest_seconds: seconds(now.since(seat.oldest)),
+            rule,
+            until_seconds: until.map(seconds),
+            serves,
+            text,
+        }
+    }
+    fn text(
+        &self,
+        place: Place,
+        name: &str,
+        seat: &Seat,
+        (rule, serves, until): (&Option<String>, &Option<String>, Option<Nanos>),
+    ) -> String {
+        let controller = self.engine().controller();
+        let count = match seat.requests {
+            1 => "1 request".to_string(),
+            more => format!("{more} requests"),
+        };
+        let rule = rule.as_ref().map(|rule| format!(": {rule}")).unwrap_or_default();
+        let (waits, are) = if seat.requests == 1 { ("waits", "is") } else { ("wait", "are") };
+        let (commands, depth) = (controller.in_flight(), controller.facts().depth);
+        match place {
+            Place::Switch => {
+                format!("{count} {waits} for the new stack: the old one finishes what it has")
+            }
+            Place::Throttle(_) => {
+                let until = until.map(|rest| format!(" for another {}", brief(rest)));
+                format!("throttle {name} holds {count}{}{rule}", until.unwrap_or_default())
+            }
+            Place::Tag => format!(
+                "{count} {waits} for a tag: the scheduler and the drive have as many requests as they may"
+            ),
+            Place::Scheduler => {
+                let full = if commands >= depth {
+                    format!("; the drive is full with {commands} commands")
+                } else {
+                    String::new()
+                };
+                let Some(serves) = serves else {
+                    return format!("{count} {are} queued in {name}{rule}{full}");
+                };
+                if seat.serves.is_some_and(|subject| self.is_own(subject)) {
+                    return format!("it is its turn in {name}: {count} {are} queued{full}");
+                }
+                let idles = seat.idles_until.map(|until| {
+                    let rest = brief(until.since(self.seen.now));
+                    format!(", idling another {rest} for its next request")
+                });
+                let idles = idles.unwrap_or_default();
+                format!("{count} {waits} for a turn: {name} serves {serves}{idles}{full}")
+            }
+            Place::Flush => {
+                format!("{count} {waits} to flush: earlier writes are not answered yet")
+            }
+            Place::Drive => {
+                format!(
+                    "nothing waits: {count} {are} at the drive, which has {commands} of {depth}"
+                )
+            }
+        }
+    }
+    /// Is this the group asked about, or something in it?
+    fn is_own(&self, subject: Subject) -> bool {
+        let groups = self.engine().controller().groups();
+        let group = match subject {
+            Subject::Client(id) => groups.try_client(id).map(|client| client.group),
+            Subject::Group(id) => Some(id),
+            Subject::Request { .. } | Subject::Drive => None,
+        };
+        group.is_some_and(|group| groups.ancestry(group).any(|above| above == self.own))
+    }
+    fn group(&self, id: GroupId) -> String {
+        let groups = self.engine().controller().groups();
+        match groups.try_group(id).map(|group| group.name.as_str()) {
+            None => "a group".to_string(),
+            Some("") => "the root group".to_string(),
+            Some(name) => format!("group {name}"),
+        }
+    }
+    fn subject(&self, subject: Subject) -> String {
+        match subject {
+            Subject::Client(id) => {
+                let volume = self.engine().volume_of(id).unwrap_or("?");
+                let groups = self.engine().controller().groups();
+                let group = groups.try_client(id).map(|client| self.group(client.group));
+                format!("volume {volume} of {}", group.unwrap_or_default())
+            }
+            Subject::Group(id) => self.group(id),
+            Subject::Request { .. } | Subject::Drive => "somebody else".to_string(),
+        }
+    }
+    /// A rule with its numbers; for a ceiling what the ceiling is, too.
+    fn rule(&self, decision: &Decision, direction: Direction, place: Place, of: GroupId) -> String {
+        let mut values = decision.values.into_iter();
+        let is_ceiling = matches!(place, Place::Throttle(stage)
+            if self.engine().controller().stack().throttles[stage].row.name == "throttle-max");
+        rule_in_words(decision.rule, |kind| {
+            let value = values.next().unwrap_or(0);
+            match kind {
+                "ns" => Nanos(value).to_string(),
+                "bytes" => format!("{value} bytes"),
+                "group" if is_ceiling => {
+                    let id = GroupId(value as u32);
+                    let groups = self.engine().controller().groups();
+                    let limits = groups.try_group(id).map(|group| group.contract.max);
+                    format!(
+                        "{} ({})",
+                        self.group(id),
+                        ceiling(limits.unwrap_or_default(), direction)
+                    )
+                }
+                "group" => self.group(GroupId(value as u32)),
+                "client" => self.group(of),
+                _ => value.to_string(),
+            }
+        })
+    }
+}
+
+/// `10.00 MB/s and 50 reads a second`.
+fn ceiling(limits: Limits, direction: Direction) -> String {
+    let index = direction as usize;
+    let what = ["reads", "writes"][index];
+    let rate = limits.bytes_per_s[index].map(|rate| format!("{what} at {}", Rate(rate)));
+    let iops = limits.iops[index].map(|iops| format!("{iops} {what} a second"));
+    rate.into_iter().chain(iops).collect::<Vec<_>>().join(" and ")
+}
+
+fn seconds(time: Nanos) -> f64 {
+    time.0 as f64 / 1e9
+}
+
+/// To the microsecond, or to three digits when it is long.
+fn brief(time: Nanos) -> String {
+    match time.0 {
+        0..1_000_000 => format!("{} us", time.as_micros()),
+        1_000_000..1_000_000_000 => format!("{:.1} ms", time.0 as f64 / 1e6),
+        _ => format!("{:.1} s", seconds(time)),
+    }
+}

@@ -1,0 +1,289 @@
+//! What each group got, second by second, and where its requests spent their time.
+//!
+//! Counted on every request, so it is plain arithmetic on memory that is there: no allocation, no division,
+//! no loop but the one up the tree of groups. Everything else is worked out when somebody asks.
+//!
+//! *A broken promise.* A second counts as broken for a group with a minimum when requests of the group
+//! (or of groups in it) were inside for nine tenths of it, and less than the minimum was answered.
+
+use iofair_core::controller::Completion;
+use iofair_core::group::{GroupId, Groups};
+use iofair_core::request::Operation;
+use iofair_core::time::{Instant, Nanos};
+
+use super::op::Op;
+
+/// How many times a second.
+const SECOND: Nanos = Nanos::from_secs(1);
+
+/// Buckets of a histogram of times.
+pub const BUCKETS: usize = 22;
+/// The first bucket holds times of up to 2 to the power of this, in nanoseconds (8 us).
+const FIRST_BITS: u32 = 13;
+
+/// Where a request spends its time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// Held by throttles; flushes have none.
+    Held,
+    /// In the scheduler, the wait for a tag included.
+    Queued,
+    /// At the drive.
+    Drive,
+}
+
+impl Step {
+    /// All of them, in order; `step as usize` indexes an array of three.
+    pub const ALL: [Self; 3] = [Self::Held, Self::Queued, Self::Drive];
+    /// Its name.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Held => "held",
+            Self::Queued => "queued",
+            Self::Drive => "drive",
+        }
+    }
+}
+
+/// Times, counted by powers of two; the last bucket holds all that are longer than the ones before.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Times {
+    /// How many fell into each bucket.
+    pub counts: [u64; BUCKETS],
+    /// All added up, in nanoseconds.
+    pub sum: u64,
+}
+
+impl Times {
+    fn record(&mut self, time: Nanos) {
+        let bits = u64::BITS - time.0.saturating_sub(1).leading_zeros();
+        let bucket = (bits.saturating_sub(FIRST_BITS) as usize).min(BUCKETS - 1);
+        self.counts[bucket] += 1;
+        self.sum = self.sum.wrapping_add(time.0);
+    }
+    /// The longest time in a bucket, in nanoseconds; `None` for the last one.
+    pub const fn bound(bucket: usize) -> Option<u64> {
+        if bucket + 1 < BUCKETS { Some(1 << (FIRST_BITS as usize + bucket)) } else { None }
+    }
+    /// Times counted.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+}
+
+/// What one group got. Arrays are indexed by [`Direction`](iofair_core::request::Direction); trims and zeroes count as writes.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct GroupTally {
+    /// Requests of volumes directly in it that were answered.
+    pub requests: [u64; 2],
+    /// Their bytes.
+    pub bytes: [u64; 2],
+    /// Flushes of volumes directly in it.
+    pub flushes: u64,
+    /// Requests of volumes directly in it that failed.
+    pub failed: u64,
+    /// Times of their pieces, by [`Step`] and direction; a flush counts as a write.
+    pub times: [[Times; 2]; 3],
+    /// Requests inside, of groups in it too.
+    pub inside: u64,
+    /// Seconds in which its minimum was wanted and not reached.
+    pub broken_seconds: u64,
+    /// The last whole second, groups in it included.
+    pub last: Second,
+    present: Second,
+    /// When the first of what is inside came in, or the second began.
+    busy_since: Instant,
+    parent: u32,
+}
+
+/// A second, or the interval between two looks when nobody asked anything.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Second {
+    /// Bytes answered.
+    pub bytes: u64,
+    /// Time in which requests were inside.
+    pub busy: Nanos,
+    /// How long it was.
+    pub length: Nanos,
+}
+
+impl Second {
+    /// Did the group want the drive all the time?
+    fn wanted(&self) -> bool {
+        u128::from(self.busy.0) * 10 >= u128::from(self.length.0) * 9
+    }
+    /// Bytes a second.
+    pub fn rate(&self) -> u64 {
+        let rate = u128::from(self.bytes) * 1_000_000_000 / u128::from(self.length.0.max(1));
+        u64::try_from(rate).unwrap_or(u64::MAX)
+    }
+}
+
+const NONE: u32 = u32::MAX;
+
+/// All groups, by id.
+#[derive(Debug, Default)]
+pub(super) struct Tallies {
+    groups: Vec<GroupTally>,
+    began: Instant,
+}
+
+impl Tallies {
+    /// A group is there now, new or under an id that another one had.
+    pub(super) fn add(&mut self, id: GroupId, groups: &Groups) {
+        if id.index() >= self.groups.len() {
+            self.groups.resize(id.index() + 1, GroupTally::default());
+        }
+        let parent = groups.group(id).parent.map_or(NONE, |parent| parent.0);
+        self.groups[id.index()] = GroupTally { parent, ..GroupTally::default() };
+    }
+    pub(super) fn get(&self, id: GroupId) -> &GroupTally {
+        &self.groups[id.index()]
+    }
+    /// A request of the group came in.
+    pub(super) fn came_in(&mut self, now: Instant, group: GroupId) {
+        let mut at = group.0;
+        while let Some(tally) = self.groups.get_mut(at as usize) {
+            if tally.inside == 0 {
+                tally.busy_since = now;
+            }
+            tally.inside += 1;
+            at = tally.parent;
+        }
+    }
+    /// A request was answered.
+    pub(super) fn finished(&mut self, now: Instant, op: &Op) {
+        let is_flush = op.operation == Operation::Flush;
+        let bytes = if is_flush { 0 } else { u64::from(op.length) };
+        let tally = &mut self.groups[op.group.index()];
+        tally.failed += u64::from(op.status != 0);
+        if is_flush {
+            tally.flushes += 1;
+        } else {
+            let direction = op.operation.direction() as usize;
+            tally.requests[direction] += 1;
+            tally.bytes[direction] += bytes;
+        }
+        self.answered(now, op.group, bytes);
+    }
+    fn answered(&mut self, now: Instant, group: GroupId, bytes: u64) {
+        let mut at = group.0;
+        while let Some(tally) = self.groups.get_mut(at as usize) {
+            tally.inside -= 1;
+            tally.present.bytes += bytes;
+            if tally.inside == 0 {
+                tally.present.busy += now.since(tally.busy_since);
+            }
+            at = tally.parent;
+        }
+    }
+    /// A piece of one of its requests was answered by the drive.
+    pub(super) fn piece(&mut self, group: GroupId, done: &Completion) {
+        let times = &mut self.groups[group.index()].times;
+        let direction = done.operation.direction() as usize;
+        times[Step::Held as usize][direction].record(done.released.since(done.part.submitted));
+        times[Step::Queued as usize][direction].record(done.dispatched.since(done.released));
+        times[Step::Drive as usize][direction].record(done.completed.since(done.dispatched));
+    }
+
+    /// When the present second is over.
+    pub(super) fn next_second(&self) -> Instant {
+        self.began + SECOND
+    }
+    /// Begins another second, if this one is over.
+    pub(super) fn turn(&mut self, now: Instant, groups: &Groups) {
+        if now < self.next_second() {
+            return;
+        }
+        let length = now.since(self.began);
+        self.began = now;
+        for (id, group) in groups.iter() {
+            let tally = &mut self.groups[id.index()];
+            if tally.inside > 0 {
+                tally.present.busy += now.since(tally.busy_since);
+                tally.busy_since = now;
+            }
+            tally.last = Second { length, ..std::mem::take(&mut tally.present) };
+            let Some(min) = group.contract.min else { continue };
+            if tally.last.wanted() && tally.last.rate() < min {
+                // A turn that came late stands for all the seconds since the last one.
+                tally.broken_seconds += length.0 / SECOND.0;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iofair_core::contract::Contract;
+    use iofair_core::controller::{Controller, Setup, Stack};
+    use iofair_core::policy::DriveFacts;
+    use iofair_core::unit::Sectors;
+
+    fn at(millis: u64) -> Instant {
+        Instant::ZERO + Nanos::from_millis(millis)
+    }
+
+    /// A controller with `a`, which is promised a megabyte a second, and `a/b` in it.
+    fn scene() -> (Controller, Tallies, [GroupId; 2]) {
+        let (max_request, capacity) = (Sectors(8), Sectors(1 << 20));
+        let facts = DriveFacts { rotational: false, depth: 1, max_request, capacity };
+        let setup = Setup { facts, tags: 1, queue_limit: 1, trace: 0 };
+        let mut controller = Controller::new(setup, Stack::parse("none-none").unwrap());
+        let promised = Contract { min: Some(1_000_000), ..Contract::default() };
+        let a = controller.add_group(at(0), "a", promised).unwrap();
+        let b = controller.add_group(at(0), "a/b", Contract::default()).unwrap();
+        let mut tallies = Tallies::default();
+        for (id, _) in controller.groups().iter() {
+            tallies.add(id, controller.groups());
+        }
+        (controller, tallies, [a, b])
+    }
+
+    /// Goal: a promise counts as broken only when more was wanted and less was got, for groups above too.
+    /// Method: seconds with too little, with enough, with too little because nobody asked, and a late turn.
+    #[test]
+    fn broken_promises_are_counted() {
+        let (controller, mut tallies, [a, b]) = scene();
+        let broken = |tallies: &Tallies| [a, b].map(|id| tallies.get(id).broken_seconds);
+        tallies.came_in(at(10), b);
+        tallies.answered(at(990), b, 900_000);
+        tallies.came_in(at(995), b);
+        tallies.turn(at(999), controller.groups());
+        assert_eq!(broken(&tallies), [0, 0], "the second is not over");
+        tallies.turn(at(1000), controller.groups());
+        assert_eq!(broken(&tallies), [1, 0], "0.9 MB of the one promised, and it wanted more");
+        tallies.answered(at(1500), b, 1_000_000);
+        tallies.came_in(at(1500), b);
+        tallies.turn(at(2000), controller.groups());
+        assert_eq!(broken(&tallies), [1, 0], "kept");
+        tallies.answered(at(2100), b, 1000);
+        tallies.turn(at(3000), controller.groups());
+        assert_eq!(broken(&tallies), [1, 0], "it wanted nothing more");
+        tallies.came_in(at(3000), b);
+        tallies.turn(at(6500), controller.groups());
+        assert_eq!(broken(&tallies), [4, 0], "three whole seconds without anything");
+        assert_eq!(tallies.get(a).inside, 1);
+        assert_eq!(tallies.get(GroupId::ROOT).last.busy, Nanos::from_millis(3500));
+    }
+
+    /// Goal: every time falls into the bucket whose bound it does not exceed. Method: bounds and their
+    /// neighbours.
+    #[test]
+    fn times_fall_into_their_buckets() {
+        for bucket in 0..BUCKETS {
+            let mut times = Times::default();
+            let bound = Times::bound(bucket).unwrap_or(u64::MAX);
+            times.record(Nanos(bound));
+            assert_eq!(times.counts[bucket], 1, "{bound}");
+            if Times::bound(bucket).is_some() {
+                times.record(Nanos(bound + 1));
+                assert_eq!(times.counts[bucket + 1], 1, "{bound} and one");
+            }
+        }
+        let mut nothing = Times::default();
+        nothing.record(Nanos::ZERO);
+        assert_eq!((nothing.counts[0], nothing.count(), nothing.sum), (1, 1, 0));
+    }
+}

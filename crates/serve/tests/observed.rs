@@ -1,0 +1,183 @@
+//! What the server tells of itself: metrics, why, the dashboard.
+#![allow(clippy::unwrap_used)]
+
+#[path = "rig/prometheus.rs"]
+mod prometheus;
+mod rig;
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use iofair_serve::control::client::Ask;
+use prometheus::Page;
+use rig::controlled::Controlled;
+use rig::wire::{Wire, Workload};
+use serde_json::{Value as Json, json};
+
+const DASHBOARD: &str = include_str!("../../../packaging/grafana/iofair.json");
+
+fn page(rig: &Controlled) -> Page {
+    let reply = rig.ask(&Ask::new("GET", "/metrics"));
+    assert_eq!(reply.content_type, "text/plain; version=0.0.4; charset=utf-8");
+    Page::parse(&String::from_utf8(reply.body).unwrap())
+}
+
+fn change(rig: &Controlled, path: &str, json: Json) {
+    let method = if path == "/v1/stack" { "PUT" } else { "PATCH" };
+    let reply = rig.ask(&Ask::new(method, path).body(json));
+    assert!(reply.is_good(), "{}", String::from_utf8_lossy(&reply.body));
+}
+
+/// Goal: the metrics are good Prometheus text and say what happened. Method: a strict parser; requests that
+/// are counted by hand, with one that fails; a group whose name needs escapes.
+#[test]
+fn metrics_say_what_happened() {
+    let rig = Controlled::start();
+    let odd = "/v1/groups/odd%22%5Cname";
+    assert!(rig.ask(&Ask::new("PUT", odd).body(json!({}))).is_good());
+    let mut wire = Wire::connect(&rig.directory.path("socket"));
+    for number in 0..10 {
+        assert_eq!(wire.write(0, number * 4096, &[1; 4096]), 0);
+        assert_eq!(wire.read(number * 4096, 8192).error, 0);
+    }
+    wire.send_flush().unwrap();
+    assert_eq!(wire.receive().unwrap().error, 0);
+    let page = page(&rig);
+    let alice =
+        |direction: &'static str| vec![("group", "tenants/alice"), ("direction", direction)];
+    assert_eq!(page.value("iofair_group_requests_total", &alice("read")), 10.0);
+    assert_eq!(page.value("iofair_group_bytes_total", &alice("read")), 81_920.0);
+    assert_eq!(page.value("iofair_group_bytes_total", &alice("write")), 40_960.0);
+    assert_eq!(page.value("iofair_group_flushes_total", &[("group", "tenants/alice")]), 1.0);
+    let of = |group| [("group", group)];
+    assert_eq!(page.value("iofair_group_minimum_bytes_per_second", &of("tenants/alice")), 1e7);
+    assert_eq!(page.value("iofair_group_weight", &of("odd\"\\name")), 100.0);
+    assert_eq!(
+        page.value("iofair_volume_connections", &[("volume", "v"), ("group", "tenants/alice")]),
+        1.0
+    );
+    assert_eq!(page.value("iofair_connections", &[]), 1.0);
+    for step in ["held", "queued", "drive"] {
+        let labels = [&alice("read")[..], &[("step", step)]].concat();
+        assert_eq!(page.value("iofair_group_step_seconds_count", &labels), 10.0, "{step}");
+    }
+    assert!(page.value("iofair_reactor_busy_seconds_total", &[]) > 0.0);
+    // What only grows grows, and a histogram's buckets do so from left to right.
+    Workload::new(&rig.directory.path("socket"), 64, 64).run(2_000, 8);
+    let later = self::page(&rig);
+    page.compare_counters(&later);
+    assert!(later.value("iofair_group_requests_total", &alice("read")) > 100.0);
+}
+
+/// Goal: every query of the dashboard uses metrics that are exported, with labels that they have, and
+/// every metric is on it or known not to be. Method: take the names out of its expressions.
+#[test]
+fn the_dashboard_shows_what_is_exported() {
+    let rig = Controlled::start();
+    Workload::new(&rig.directory.path("socket"), 0, 64).run(200, 8);
+    let page = page(&rig);
+    let dashboard: Json = serde_json::from_str(DASHBOARD).unwrap();
+    let mut used = BTreeSet::new();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
+    let variables = dashboard["templating"]["list"].as_array().unwrap().iter();
+    let queries = targets.map(|target| &target["expr"]).chain(variables.map(|v| &v["query"]));
+    for query in queries.map(|query| query.as_str().unwrap()) {
+        for (name, labels) in prometheus::selectors(query) {
+            page.check_use(&name, &labels, query);
+            used.insert(prometheus::family(&name).to_string());
+        }
+    }
+    let exported: BTreeSet<String> = page.families().map(str::to_owned).collect();
+    let unseen: Vec<_> = exported.difference(&used).collect();
+    assert!(unseen.is_empty(), "exported and on no panel: {unseen:?}");
+    assert!(panels.len() >= 8, "the dashboard has lost its panels");
+}
+
+fn why(rig: &Controlled, group: &str) -> Json {
+    rig.get(&format!("/v1/groups/{group}/why"))
+}
+
+/// Goal: `why` names the throttle, its rule and ceiling and when it ends; and says so when nothing waits.
+/// Method: a ceiling of so few requests that some must wait, asked while they do, for the group and for the
+/// one above it.
+#[test]
+fn why_names_the_throttle_and_its_rule() {
+    let rig = Controlled::start();
+    assert_eq!(why(&rig, "batch")["answer"], "nothing waits: no request of the group is inside");
+    change(&rig, "/v1/groups/tenants/alice", json!({"max": {"read_iops": 2}}));
+    let mut wire = Wire::connect(&rig.directory.path("socket"));
+    for number in 0..5 {
+        wire.send_read(number * 4096, 4096).unwrap();
+    }
+    let held = |group: &str| loop {
+        let told = why(&rig, group);
+        if told["waits"][0]["place"] == "max" {
+            return told;
+        }
+    };
+    for group in ["tenants/alice", "tenants"] {
+        let told = held(group);
+        let answer = told["answer"].as_str().unwrap();
+        assert!(
+            answer.starts_with("throttle max holds ") && answer.contains(" for another "),
+            "{told}"
+        );
+        let rule = "over the ceiling of group tenants/alice (2 reads a second)";
+        assert!(answer.contains(rule), "{answer}");
+        assert!(told["waits"][0]["until_seconds"].as_f64().unwrap() <= 1.0, "{told}");
+    }
+    assert!(why(&rig, "batch")["waits"].as_array().unwrap().is_empty());
+    let live = rig.get("/v1/live");
+    let alice = live["groups"].as_array().unwrap().iter().find(|g| g["name"] == "tenants/alice");
+    let alice = alice.unwrap();
+    assert!(alice["why"].as_str().unwrap().starts_with("throttle max holds"), "{alice}");
+    // Without the ceiling they go, nobody has to come again.
+    change(&rig, "/v1/groups/tenants/alice", json!({"max": null}));
+    (0..5).for_each(|_| assert_eq!(wire.receive().unwrap().error, 0));
+}
+
+/// Reads here and there with 16 requests at once, until told to stop.
+fn read_on(socket: &str, volume: &str, done: &AtomicBool) {
+    let mut wire = Wire::connect_to(socket, volume).unwrap();
+    let blocks = wire.size / 4096;
+    let mut next = 1u64;
+    while !done.load(Ordering::Relaxed) || wire.in_flight() > 0 {
+        while wire.in_flight() < 16 && !done.load(Ordering::Relaxed) {
+            next = next.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            wire.send_read((next >> 33) % blocks * 4096, 4096).unwrap();
+        }
+        if wire.in_flight() > 0 {
+            assert_eq!(wire.receive().unwrap().error, 0);
+        }
+    }
+}
+
+/// Goal: `why` says whose turn it is. Method: two volumes on an emulated disk with BFQ, each with many
+/// requests all the time; the lighter group is asked until it has to wait for the heavier one.
+#[test]
+fn why_names_whose_turn_it_is() {
+    let directory = rig::Directory::new();
+    let text = rig::controlled::file(&directory, "emulated:hitachi-hts727550a9e364");
+    std::fs::write(directory.path("contracts.toml"), text.replace("min = '10MB/s'\n", "")).unwrap();
+    let rig = Controlled::over(directory);
+    let (socket, done) = (rig.directory.path("socket"), AtomicBool::new(false));
+    let told = thread::scope(|scope| {
+        for volume in ["v", "w"] {
+            let (socket, done) = (&socket, &done);
+            scope.spawn(move || read_on(socket, volume, done));
+        }
+        let told = loop {
+            let told = why(&rig, "batch");
+            if told["answer"].as_str().unwrap().contains("for a turn") {
+                break told;
+            }
+        };
+        done.store(true, Ordering::Relaxed);
+        told
+    });
+    let answer = told["answer"].as_str().unwrap();
+    assert!(answer.contains("bfq serves volume v of group tenants/alice"), "{answer}");
+    assert_eq!(told["waits"][0]["place"], "bfq");
+}
