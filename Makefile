@@ -23,9 +23,10 @@ test: ## every test that this machine can run
 # Seeds a stack: make fuzz SEEDS=100000
 SEEDS ?= 5000
 
-fuzz: ## the engine's law over many more seeds than `make test` draws
+fuzz: ## the engine's law over many more seeds than `make test` draws; then the targets of fuzz/ (nightly)
 	@scripts/setup demo
 	IOFAIR_SEEDS=$(SEEDS) cargo test --release --locked -p iofair-core --test conformance
+	@scripts/fuzz
 
 lint: ## format, clippy, documentation, licences
 	@scripts/setup lint

@@ -1,0 +1,93 @@
+//! The harnesses of `fuzz/` over their corpus, and over mutations of it: what `make fuzz` does for hours,
+//! in a second and on any compiler.
+#![allow(clippy::unwrap_used)]
+
+#[path = "../../../fuzz/harness/contracts.rs"]
+mod contracts;
+#[path = "../../../fuzz/harness/nbd.rs"]
+mod nbd;
+#[path = "../../../fuzz/harness/operations.rs"]
+mod operations;
+
+use std::fs;
+use std::panic::catch_unwind;
+
+/// Inputs a target.
+const ROUNDS: usize = 3_000;
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (self.0 >> 33) as usize % bound.max(1)
+    }
+}
+
+fn corpus(target: &str) -> Vec<Vec<u8>> {
+    let directory = format!("../../fuzz/corpus/{target}");
+    let mut paths: Vec<_> =
+        fs::read_dir(directory).unwrap().map(|file| file.unwrap().path()).collect();
+    paths.sort();
+    assert!(paths.len() >= 3, "{target}: seeds are missing");
+    paths.iter().map(|path| fs::read(path).unwrap()).collect()
+}
+
+/// Runs the seeds, then seeds with bytes changed, doubled, left out or exchanged for those of another.
+fn run(target: &str, harness: fn(&[u8])) {
+    let seeds = corpus(target);
+    let mut random = Random(1);
+    let check = |input: &[u8]| {
+        if catch_unwind(|| harness(input)).is_err() {
+            panic!("{target} fails on {input:02x?}");
+        }
+    };
+    seeds.iter().for_each(|seed| check(seed));
+    for _ in 0..ROUNDS {
+        let mut input = seeds[random.below(seeds.len())].clone();
+        for _ in 0..=random.below(6) {
+            let (at, byte) = (random.below(input.len()), random.below(256) as u8);
+            match random.below(5) {
+                0 if !input.is_empty() => input[at] = byte,
+                1 if !input.is_empty() => input[at] ^= 1 << (byte & 7),
+                2 => input.truncate(at.max(1)),
+                3 => {
+                    let other = &seeds[random.below(seeds.len())];
+                    let from = random.below(other.len());
+                    input.truncate(at);
+                    input.extend_from_slice(&other[from..]);
+                }
+                _ => {
+                    let repeated = input[at..].to_vec();
+                    input.extend_from_slice(&repeated[..repeated.len().min(512)]);
+                }
+            }
+        }
+        check(&input);
+    }
+}
+
+/// Goal: no bytes break the handshake's rules. Method: see the top of the file.
+#[test]
+fn handshakes() {
+    run("handshake", nbd::handshake);
+}
+
+/// Goal: no bytes break the rules of commands.
+/// Method: see the top of the file.
+#[test]
+fn transmissions() {
+    run("transmission", nbd::transmission);
+}
+
+/// Goal: no text breaks the reader of contract files. Method: see the top of the file.
+#[test]
+fn contract_files() {
+    run("contracts", contracts::contracts);
+}
+
+/// Goal: no list of operations loses or doubles a request. Method: see the top of the file.
+#[test]
+fn operation_lists() {
+    run("operations", operations::operations);
+}

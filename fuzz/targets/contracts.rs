@@ -1,0 +1,5 @@
+#![no_main]
+#[path = "../harness/contracts.rs"]
+mod contracts;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| contracts::contracts(data));

@@ -1,0 +1,5 @@
+#![no_main]
+#[path = "../harness/nbd.rs"]
+mod nbd;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| nbd::transmission(data));
