@@ -7,7 +7,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz lint docs bench reproduce clean
+.PHONY: help demo test fuzz soak lint docs bench reproduce clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -27,6 +27,13 @@ fuzz: ## the engine's law over many more seeds than `make test` draws; then the 
 	@scripts/setup demo
 	IOFAIR_SEEDS=$(SEEDS) cargo test --release --locked -p iofair-core --test conformance
 	@scripts/fuzz
+
+# Kills a back end: make soak KILLS=1000
+KILLS ?= 300
+
+soak: ## servers killed under verified load, hundreds of times
+	@scripts/setup demo
+	IOFAIR_KILLS=$(KILLS) cargo test --release --locked -p iofair --test crash -- --nocapture
 
 lint: ## format, clippy, documentation, licences
 	@scripts/setup lint

@@ -1,57 +1,18 @@
 //! `docs/nbd.md`: what the page tells an operator to type works as it is written.
 #![allow(clippy::unwrap_used)]
 
+mod script;
+
 use std::fs;
 use std::net::TcpListener;
-use std::path::Path;
-use std::process::Command;
 
-const PAGE: &str = "../../docs/nbd.md";
-
-/// Blocks of one kind, in order.
-fn blocks(page: &str, kind: &str) -> Vec<String> {
-    let fence = format!("```{kind}\n");
-    let pieces = page.split(&fence).skip(1);
-    pieces.map(|piece| piece.split_once("```").unwrap().0.to_string()).collect()
-}
-
-/// Goal: every command of the page does what is said around it. Method: all of them in one shell, in a
-/// directory of its own, with the page's own contracts; those with `!` must fail. A free port takes the
-/// place of the usual one.
+/// Goal: every command of the page does what is said around it. Method: all of them, with the page's own
+/// contracts. A free port takes the place of the usual one.
 #[test]
 #[ignore = "needs clients: nbdinfo, nbdcopy, qemu-img, openssl"]
 fn needs_clients_the_page_about_nbd_is_true() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let page = fs::read_to_string(PAGE).unwrap().replace("10809", &port.to_string());
-    let directory = std::env::temp_dir().join(format!("iofair-page-{}", std::process::id()));
-    fs::create_dir_all(&directory).unwrap();
-    let contracts = blocks(&page, "toml").into_iter().find(|text| text.contains("[drive]"));
-    fs::write(directory.join("contracts.toml"), contracts.unwrap()).unwrap();
-    let mut script = String::from("set -m\ntrap 'kill %1 2>/dev/null' EXIT\n");
-    let mut commands = 0;
-    for line in blocks(&page, "console").iter().flat_map(|block| block.lines()) {
-        let command = line.strip_prefix("$ ").unwrap_or_else(|| panic!("no command: {line}"));
-        commands += 1;
-        match command.strip_suffix(" &") {
-            // The first line that it says comes when clients may.
-            Some(server) => {
-                script += &format!("mkfifo said; {server} >said & read -r line <said\n");
-            }
-            None => script += &format!("{command} || {{ echo 'failed: {line}' >&2; exit 1; }}\n"),
-        }
-    }
+    let page = fs::read_to_string("../../docs/nbd.md").unwrap();
+    let commands = script::run("nbd", &page.replace("10809", &port.to_string()));
     assert!(commands > 12, "the page has lost its commands");
-    script += "kill -0 %1 && kill -TERM %1 && wait %1\n";
-    let program = Path::new(env!("CARGO_BIN_EXE_iofair"));
-    let path =
-        format!("{}:{}", program.parent().unwrap().display(), std::env::var("PATH").unwrap());
-    let output = Command::new("bash")
-        .args(["-c", &script])
-        .env("PATH", path)
-        .current_dir(&directory)
-        .output()
-        .unwrap();
-    fs::remove_dir_all(&directory).unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{script}\n{told}");
 }

@@ -1,4 +1,5 @@
-//! The only clock: monotonic nanoseconds since the server's start, read once per turn of a reactor.
+//! The only clock: monotonic nanoseconds since the server's start, read once per turn of a reactor. And the
+//! time of day, for people who look at files.
 
 use iofair_core::time::{Instant, Nanos};
 
@@ -24,4 +25,12 @@ pub(crate) fn thread_time() -> Nanos {
     // SAFETY: fills the local; the clock is one that every thread has.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+/// The time of day.
+pub(crate) type WallTime = std::time::SystemTime;
+
+/// The time of day, now.
+pub(crate) fn wall() -> WallTime {
+    WallTime::now()
 }

@@ -104,11 +104,9 @@ impl Places {
     pub(crate) fn make(&mut self, contracts: &Contracts) -> Result<Made, ServeError> {
         match self {
             Self::Shared(layout) => {
-                if let Back::File(path) = &contracts.drive.back
-                    && path.exists()
-                {
-                    let lengthen = || Storage::open(path, layout.end());
-                    lengthen().map_err(ServeError::system(path.display().to_string()))?;
+                if let Back::File(path) = &contracts.drive.back {
+                    lengthen(path, layout.end())
+                        .map_err(ServeError::system(path.display().to_string()))?;
                 }
                 layout.save()?;
                 Ok(Made::default())
@@ -223,27 +221,32 @@ impl Directory {
                     storage.lengthen(volume.size_bytes).map_err(what())?;
                     storage
                 }
-                None => Arc::new(create(&own.path, volume, &mut made.created).map_err(what())?),
+                None => {
+                    self.refuse_twin(own)?;
+                    Arc::new(create(&own.path, volume, &mut made.created).map_err(what())?)
+                }
             };
-            let twin = |other: &&Own| {
-                let other_storage = other.storage.upgrade();
-                other.slot != own.slot
-                    && other_storage.is_some_and(|twin| twin.identity() == storage.identity())
-            };
-            if let Some(twin) = self.own.iter().find(twin) {
-                let message = format!(
-                    "{} is volume \"{}\" already, which may still have clients",
-                    own.path.display(),
-                    twin.name
-                );
-                return Err(ServeError::volume(&volume.name, message));
-            }
             let slot = own.slot;
             let place = self.own.iter_mut().find(|own| own.slot == slot).expect("just found");
             place.storage = Arc::downgrade(&storage);
             made.opened.push(storage);
         }
         Ok(made)
+    }
+    /// Is what a volume would lie on another one's already, by whatever path?
+    fn refuse_twin(&self, own: &Own) -> Result<(), ServeError> {
+        let Ok(metadata) = fs::metadata(&own.path) else { return Ok(()) };
+        let identity = Storage::identity_of(&metadata);
+        let twin = |other: &&Own| {
+            other.storage.upgrade().is_some_and(|storage| storage.identity() == identity)
+        };
+        let Some(twin) = self.own.iter().find(twin) else { return Ok(()) };
+        let message = format!(
+            "{} is volume \"{}\" already, which may still have clients",
+            own.path.display(),
+            twin.name
+        );
+        Err(ServeError::volume(&own.name, message))
     }
     fn remove(&mut self, name: &str) -> Result<(), ServeError> {
         for own in self.own.iter_mut().filter(|own| own.name == name) {
@@ -266,6 +269,19 @@ fn create(path: &Path, volume: &Volume, created: &mut Vec<PathBuf>) -> io::Resul
         sync_parent(path)?;
     }
     Ok(storage)
+}
+
+/// Makes a pool's file at least so long, past the back end that has it open.
+fn lengthen(path: &Path, bytes: u64) -> io::Result<()> {
+    if is_device(path) || !fs::exists(path)? {
+        return Ok(());
+    }
+    let file = fs::OpenOptions::new().write(true).open(path)?;
+    if file.metadata()?.len() >= bytes {
+        return Ok(());
+    }
+    file.set_len(bytes)?;
+    file.sync_all()
 }
 
 fn is_device(path: &Path) -> bool {

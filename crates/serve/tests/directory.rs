@@ -174,6 +174,23 @@ fn refused_changes_leave_nothing_behind() {
     assert!(fs::exists(&own).unwrap());
 }
 
+/// Goal: two servers never have one volume. Method: a second server over the same directory, and over another
+/// name of one of its files; then after the first has stopped.
+#[test]
+fn a_volume_has_one_server() {
+    let scene = Scene::start(&[("a", "1MiB", "")]);
+    let second = Directory::new();
+    let path = format!("path = '{}'", scene.file("a"));
+    let other = contracts(&second, &second.path("pool"), &[("b", "1MiB", &path)]);
+    for text in [contracts(&second, &scene.pool, &[("a", "1MiB", "")]), other.clone()] {
+        let error = Server::start(parse(&text)).unwrap_err().to_string();
+        assert!(error.contains("another server has it"), "{error}");
+    }
+    assert_eq!(scene.connect("a").unwrap().write(FUA, 0, &[1; 4096]), 0);
+    scene.server.stop().unwrap();
+    Server::start(parse(&other)).unwrap().stop().unwrap();
+}
+
 /// Goal: one volume in one pool file grows where there is room, without a restart. Method: grow the last of
 /// two; the first one has no room.
 #[test]

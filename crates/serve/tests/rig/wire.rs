@@ -46,11 +46,15 @@ impl Wire {
     }
     /// Chooses a volume behind a socket, if there is one.
     pub(crate) fn connect_to(socket: &str, volume: &str) -> Option<Self> {
-        let stream = UnixStream::connect(socket).unwrap();
+        Self::dial(socket, volume).ok()
+    }
+    /// The same, with the reason if it fails.
+    pub(crate) fn dial(socket: &str, volume: &str) -> io::Result<Self> {
+        let stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let mut options = Options::greet(stream).unwrap();
-        options.send(OPTION_EXPORT_NAME, volume.as_bytes()).unwrap();
-        Self::chosen(Box::new(options.stream)).ok()
+        let mut options = Options::greet(stream)?;
+        options.send(OPTION_EXPORT_NAME, volume.as_bytes())?;
+        Self::chosen(Box::new(options.stream))
     }
     /// Takes the answer to EXPORT_NAME.
     pub(crate) fn chosen(mut stream: Box<dyn Stream>) -> io::Result<Self> {
@@ -186,6 +190,9 @@ impl<S: Read + Write> Options<S> {
     }
 }
 
+/// In the place of a block: a flush.
+const FLUSH_BLOCK: usize = usize::MAX;
+
 /// Versions of a block that were sent and answered; version 0 is zeroes.
 #[derive(Clone, Copy, Default)]
 struct Block {
@@ -208,6 +215,7 @@ pub(crate) struct Workload {
     /// May requests fail with this error? How many did.
     pub(crate) forgiven: Option<u32>,
     pub(crate) failed: usize,
+    answers: u64,
 }
 
 impl Workload {
@@ -219,7 +227,7 @@ impl Workload {
     pub(crate) fn over(wire: Wire, first: u64, blocks: usize) -> Self {
         let blocks = vec![Block::default(); blocks];
         let (flying, random) = (BTreeMap::new(), first + 1);
-        Self { wire, first, blocks, flying, random, forgiven: None, failed: 0 }
+        Self { wire, first, blocks, flying, random, forgiven: None, failed: 0, answers: 0 }
     }
     fn random(&mut self, below: usize) -> usize {
         self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -245,6 +253,11 @@ impl Workload {
         }
         let offset = self.offset(block);
         let state = self.blocks[block];
+        if self.random(64) == 0 {
+            let cookie = self.wire.send_flush()?;
+            self.flying.insert(cookie, (FLUSH_BLOCK, 0));
+            return Ok(());
+        }
         if self.random(3) == 0 {
             let cookie = self.wire.send_read(offset, BLOCK as u32)?;
             self.flying.insert(cookie, (block, state.answered));
@@ -263,6 +276,11 @@ impl Workload {
     fn receive(&mut self) -> io::Result<()> {
         let answer = self.wire.receive()?;
         let (block, version) = self.flying.remove(&answer.cookie).unwrap();
+        self.answers += 1;
+        if block == FLUSH_BLOCK {
+            assert!(answer.error == 0 || Some(answer.error) == self.forgiven);
+            return Ok(());
+        }
         let is_read = answer.read;
         if answer.error != 0 {
             assert_eq!(Some(answer.error), self.forgiven);
@@ -296,6 +314,33 @@ impl Workload {
     pub(crate) fn written(&self) -> usize {
         self.blocks.iter().filter(|block| block.answered > 0).count()
     }
+    /// Goes on through a new connection after the server died: what was never answered happened or did not,
+    /// and what was answered did. Reads everything to find out.
+    pub(crate) fn reconnect(&mut self, wire: Wire) -> io::Result<()> {
+        let mut wire = wire;
+        let (first, bytes) = (self.offset(0), self.blocks.len() * BLOCK);
+        let cookie = wire.send_read(first, bytes as u32)?;
+        let answer = wire.receive()?;
+        assert_eq!((answer.cookie, answer.error), (cookie, 0));
+        let mut volume = vec![0; first as usize];
+        volume.extend(answer.data);
+        self.verify(&volume);
+        for number in 0..self.blocks.len() {
+            let at = self.offset(number) as usize;
+            let sent = self.blocks[number].sent;
+            if volume[at..at + BLOCK] == self.contents(number, sent) {
+                self.blocks[number].answered = sent;
+            }
+            self.blocks[number].busy = false;
+        }
+        self.flying.clear();
+        self.wire = wire;
+        Ok(())
+    }
+    /// Requests that were answered.
+    pub(crate) fn answers(&self) -> u64 {
+        self.answers
+    }
     /// Compares the whole volume: every block holds what was answered last, or what was sent after
     /// that and never answered.
     pub(crate) fn verify(&self, volume: &[u8]) {
@@ -304,7 +349,9 @@ impl Workload {
             let found = &volume[at..at + BLOCK];
             let fine = |version| found == self.contents(number, version);
             let Block { sent, answered, .. } = *block;
-            assert!(fine(answered) || fine(sent), "block {number}: neither {answered} nor {sent}");
+            let under_way = self.flying.values().any(|flying| *flying == (number, sent));
+            let good = fine(answered) || (under_way && fine(sent));
+            assert!(good, "block {number}: neither {answered} nor {sent} ({under_way})");
         }
     }
 }

@@ -5,9 +5,14 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use crate::back::Extent;
 
+/// How long a server waits for one that was killed to be really gone.
+const LOCK_MAX: Duration = Duration::from_secs(2);
 /// Borders of direct I/O where the kernel does not tell them: every drive's blocks divide a page.
 const BLOCK_UNKNOWN: u64 = 4096;
 
@@ -44,11 +49,30 @@ impl Storage {
             block,
             device,
             rotational: is_rotational(number),
-            identity: if device { (metadata.rdev(), 0) } else { (metadata.dev(), metadata.ino()) },
+            identity: Self::identity_of(&metadata),
         };
+        this.lock()?;
         this.lengthen(bytes)?;
         this.bytes = this.length()?;
         Ok(this)
+    }
+    /// Takes it for this server alone. What a killed server had under way holds on to its locks until the
+    /// drive has answered: so nothing of it can come after what clients write from now on.
+    fn lock(&self) -> io::Result<()> {
+        if let Err(error) = flock(&self.buffered, libc::LOCK_EX | libc::LOCK_NB) {
+            if error.raw_os_error() != Some(libc::EWOULDBLOCK) {
+                // Its file system knows no locks.
+                return Ok(());
+            }
+            // The thread waits on if nobody waits for it any more, and then gives the lock back.
+            let (file, (done, waited)) = (self.buffered.try_clone()?, mpsc::channel());
+            thread::spawn(move || done.send(flock(&file, libc::LOCK_EX)));
+            let refused = |_| io::Error::new(io::ErrorKind::ResourceBusy, "another server has it");
+            waited.recv_timeout(LOCK_MAX).map_err(refused)??;
+        }
+        // Shared from now on, since both descriptors keep the next server out.
+        let files = [Some(&self.buffered), self.direct.as_ref()];
+        files.into_iter().flatten().try_for_each(|file| flock(file, libc::LOCK_SH))
     }
     pub(super) fn file(&self) -> &File {
         &self.buffered
@@ -73,6 +97,13 @@ impl Storage {
     }
     pub(super) fn rotational(&self) -> bool {
         self.rotational
+    }
+    /// The identity that a file or device has once it is opened.
+    pub(crate) fn identity_of(metadata: &fs::Metadata) -> (u64, u64) {
+        match metadata.file_type().is_block_device() {
+            true => (metadata.rdev(), 0),
+            false => (metadata.dev(), metadata.ino()),
+        }
     }
     /// Two that are the same file or device are equal here, whatever their paths.
     pub(crate) fn identity(&self) -> (u64, u64) {
@@ -142,6 +173,14 @@ impl Storage {
             None => "through the page cache (its file system refuses direct I/O)",
         };
         format!("{kind} {}, {how}", self.path.display())
+    }
+}
+
+fn flock(file: &File, how: i32) -> io::Result<()> {
+    // SAFETY: a plain system call on a descriptor that is open.
+    match unsafe { libc::flock(file.as_raw_fd(), how) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

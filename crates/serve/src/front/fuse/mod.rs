@@ -16,7 +16,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use fuser::{
     BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
@@ -27,6 +27,7 @@ use fuser::{
 use iofair_config::contracts::Volume;
 
 use crate::buffer::{Buffer, Span};
+use crate::clock::{WallTime, wall};
 use crate::reactor::line::Line;
 use crate::reactor::{Message, wake};
 
@@ -86,7 +87,7 @@ struct File {
     size: u64,
     read_only: bool,
     /// When it came, or got its size.
-    changed: SystemTime,
+    changed: WallTime,
 }
 
 /// The files by name, shared with whoever changes the contracts.
@@ -114,7 +115,7 @@ impl Files {
         let mut table = self.table();
         table.files.retain(|name, _| volumes.iter().any(|volume| volume.name == *name));
         for Volume { name, size_bytes, read_only, .. } in volumes {
-            let (size, read_only, changed) = (*size_bytes, *read_only, SystemTime::now());
+            let (size, read_only, changed) = (*size_bytes, *read_only, wall());
             match table.files.get_mut(name) {
                 Some(file) if file.size == size && file.read_only == read_only => {}
                 Some(file) => *file = File { inode: file.inode, size, read_only, changed },
@@ -140,7 +141,7 @@ impl Table {
         let file = self.find(inode).map(|(_, file)| file);
         let (size, read_only, time) = match file {
             Some(file) => (file.size, file.read_only, file.changed),
-            None if is_root => (0, true, SystemTime::UNIX_EPOCH),
+            None if is_root => (0, true, WallTime::UNIX_EPOCH),
             None => return None,
         };
         let perm = match (is_root, read_only) {
@@ -250,11 +251,11 @@ impl Filesystem for Volumes {
         _size: Option<u64>,
         _: Option<TimeOrNow>,
         _: Option<TimeOrNow>,
-        _: Option<SystemTime>,
+        _: Option<WallTime>,
         _: Option<FileHandle>,
-        _: Option<SystemTime>,
-        _: Option<SystemTime>,
-        _: Option<SystemTime>,
+        _: Option<WallTime>,
+        _: Option<WallTime>,
+        _: Option<WallTime>,
         _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {

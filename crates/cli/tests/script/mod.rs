@@ -1,0 +1,52 @@
+//! Runs a page of the documentation: what it tells an operator to type works as it is written.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// Blocks of one kind, in order.
+fn blocks(page: &str, kind: &str) -> Vec<String> {
+    let fence = format!("```{kind}\n");
+    let pieces = page.split(&fence).skip(1);
+    pieces.map(|piece| piece.split_once("```").unwrap().0.to_string()).collect()
+}
+
+/// Runs all commands of a page in one shell, in a directory of its own, with the page's first contracts that
+/// name a drive; those with `!` must fail. Returns how many there were.
+pub(crate) fn run(name: &str, page: &str) -> usize {
+    let directory = std::env::temp_dir().join(format!("iofair-page-{name}-{}", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    let contracts = blocks(page, "toml").into_iter().find(|text| text.contains("\nback = "));
+    fs::write(directory.join("contracts.toml"), contracts.unwrap()).unwrap();
+    let mut script = String::from("set -m\ntrap 'kill %1 2>/dev/null' EXIT\n");
+    let mut commands = 0;
+    for line in blocks(page, "console").iter().flat_map(|block| block.lines()) {
+        let command = line.strip_prefix("$ ").unwrap_or_else(|| panic!("no command: {line}"));
+        commands += 1;
+        match command.strip_suffix(" &") {
+            // The first line that it says comes when clients may.
+            Some(server) => {
+                script += &format!("mkfifo said; {server} >said & read -r line <said\n");
+            }
+            None => {
+                let quoted = line.replace('\'', "'\\''");
+                script += &format!("{command} || {{ echo 'failed: {quoted}' >&2; exit 1; }}\n");
+            }
+        }
+    }
+    script += "kill -0 %1 && kill -TERM %1 && wait %1\n";
+    let program = Path::new(env!("CARGO_BIN_EXE_iofair"));
+    let path =
+        format!("{}:{}", program.parent().unwrap().display(), std::env::var("PATH").unwrap());
+    let output = Command::new("bash")
+        .args(["-c", &script])
+        .env("PATH", path)
+        .current_dir(&directory)
+        .output()
+        .unwrap();
+    fs::remove_dir_all(&directory).unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{script}\n{told}");
+    commands
+}
