@@ -570,8 +570,8 @@ fn one_flusher_blurs_the_weights() {
         };
         run.groups = vec![group("heavy", 1000), group("light", 500)];
         let from = Instant::ZERO + run.ramp;
-        // 2 % of 80 GB lie before the first file.
-        let border = Sectors::from_kib(1_562_500 + (2 << 20) + (4 << 10));
+        // 2 % of 160 GB lie before the first file.
+        let border = Sectors::from_kib(3_125_000 + (2 << 20) + (4 << 10));
         let (empty_since, longest) = (from, Nanos::ZERO);
         let mut gaps = Gaps { border, from, waiting: 0, empty_since, longest };
         let outcome = simulate_with(&run, &mut gaps).unwrap();
