@@ -25,8 +25,6 @@ const MEBIBYTES: u64 = 256;
 const ROUNDS: usize = 3;
 /// Seconds a measurement.
 const SECONDS: u32 = 2;
-/// Clock ticks a second in `/proc`, on every Linux that we know.
-const TICKS: f64 = 100.0;
 /// Clients that are connected and idle, for the resident size, and reads that each did before.
 const IDLE_CLIENTS: usize = 16;
 const IDLE_READS: u64 = 64;
@@ -215,9 +213,10 @@ fn median(samples: &[Sample]) -> Sample {
 }
 
 fn sample(contender: &Contender, arguments: &[String]) -> Sample {
-    let before = ticks(&contender.child);
+    let process = contender.child.id().to_string();
+    let before = page::processor_us(&process);
     let report = fio(contender, arguments);
-    let cpu_us = (ticks(&contender.child) - before) as f64 / TICKS * 1e6;
+    let cpu_us = page::processor_us(&process) - before;
     let job = &report["jobs"][0];
     let side = if job["read"]["total_ios"] == 0 { &job["write"] } else { &job["read"] };
     let percentile = |name: &str| side["lat_ns"]["percentile"][name].as_f64().unwrap() / 1e3;
@@ -241,14 +240,6 @@ fn fio(contender: &Contender, arguments: &[String]) -> Value {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}: {errors}{text}", contender.name);
     serde_json::from_str(&text[text.find('{').unwrap()..]).unwrap()
-}
-
-/// User and system time of a process so far.
-fn ticks(child: &Child) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
-    // The name of the program stands in brackets and may hold spaces; numbers follow it.
-    let numbers: Vec<&str> = text[text.rfind(')').unwrap()..].split(' ').collect();
-    numbers[12].parse::<u64>().unwrap() + numbers[13].parse::<u64>().unwrap()
 }
 
 fn print_json(contenders: &[Contender], results: &[Vec<Sample>], resident: &[f64]) {

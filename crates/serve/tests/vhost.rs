@@ -6,17 +6,17 @@
 mod disk;
 #[path = "rig/guest.rs"]
 mod guest;
+#[path = "rig/process.rs"]
+mod process;
 mod rig;
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Child, Command, Stdio};
 
 use disk::{Disk, all_features};
 use guest::{BLOCK, Guest, INDIRECT, NEXT, SIZE, SLOTS, WRITE, ready};
-use iofair_config::contracts::Contracts;
-use iofair_serve::{Server, Signals};
+use iofair_serve::Server;
 use rig::{Directory, Rig, parse};
 use virtio_driver::{VirtioBlkFeatureFlags, VirtioFeatureFlags};
 
@@ -312,19 +312,7 @@ fn slow(directory: &Directory) -> String {
 /// Not a test: the process that [`a_killed_server_loses_and_doubles_nothing`] kills.
 #[test]
 fn server_to_be_killed() {
-    let Ok(path) = std::env::var("IOFAIR_TEST_CONTRACTS") else { return };
-    let signals = Signals::block().unwrap();
-    let _server = Server::start(Contracts::open(path.as_ref()).unwrap()).unwrap();
-    while signals.wait().unwrap().is_none() {}
-}
-
-fn start(directory: &Directory) -> Child {
-    Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "server_to_be_killed"])
-        .env("IOFAIR_TEST_CONTRACTS", directory.path("contracts.toml"))
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap()
+    process::serve_if_asked();
 }
 
 /// What a guest has outstanding: by queue and head, the block and what is written there.
@@ -340,7 +328,7 @@ fn fill(guest: &mut Guest, outstanding: &mut Outstanding, next: &mut u64) {
             *next += 1;
             // Blocks come again only after all slots have come round several times.
             let block = *next % 1024;
-            let version = (*next % 3 > 0).then_some(*next);
+            let version = (!next.is_multiple_of(3)).then_some(*next);
             let data = version.map(|version| pattern(version, BLOCK));
             let head = guest.prepare(queue, slot, block, data.as_deref());
             outstanding.insert((queue, head), (block, version));
@@ -356,13 +344,14 @@ fn fill(guest: &mut Guest, outstanding: &mut Outstanding, next: &mut u64) {
 #[test]
 fn a_killed_server_loses_and_doubles_nothing() {
     let directory = Directory::new();
-    std::fs::write(directory.path("contracts.toml"), slow(&directory)).unwrap();
+    let contracts = directory.path("contracts.toml");
+    std::fs::write(&contracts, slow(&directory)).unwrap();
     let path = directory.path("disk");
     let mut guest = Guest::new(2);
     let (mut outstanding, mut next) = (Outstanding::new(), 0);
     let mut written: BTreeMap<u64, u64> = BTreeMap::new();
     for life in 0..8 {
-        let mut server = start(&directory);
+        let mut server = process::start(&contracts);
         guest.connect(&path);
         guest.start();
         let last = life == 7;
