@@ -1,3 +1,5 @@
+//! cargo-fuzz's way into the harness of the same name.
+
 #![no_main]
 #[path = "../harness/nbd.rs"]
 mod nbd;
