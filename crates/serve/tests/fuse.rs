@@ -164,7 +164,14 @@ fn needs_root_files_follow_the_contracts() {
 fn needs_root_fio_verifies_a_file() {
     let mut scene = Scene::start("directory", &[("a", 64, false)]);
     let name = format!("--filename={}", scene.file("a"));
-    let job = ["--name=x", "--bsrange=512-64k", "--size=64m", "--verify=crc32c", "--randseed=7"];
+    let job = [
+        "--name=x",
+        "--bsrange=512-64k",
+        "--size=64m",
+        "--verify=crc32c",
+        "--randseed=7",
+        "--verify_state_save=0",
+    ];
     let random = ["--rw=randwrite", "--iodepth=32", "--verify_fatal=1", "--output-format=terse"];
     let all = [&job[..], &random, &["--ioengine=io_uring", "--direct=1", &name]].concat();
     run("fio", &all);
@@ -215,6 +222,7 @@ fn needs_root_a_block_device_over_a_file() {
             "--bs=4k",
             "--size=16m",
             "--verify=crc32c",
+            "--verify_state_save=0",
             "--ioengine=io_uring",
             "--direct=1",
             "--iodepth=32",
