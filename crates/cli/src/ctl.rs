@@ -1,8 +1,8 @@
 //! `iofair ctl`: looks at a running server and changes it, over its control socket.
 
-mod address;
+pub(crate) mod address;
 mod show;
-mod words;
+pub(crate) mod words;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -15,6 +15,7 @@ mod man;
 mod output;
 mod run;
 mod serve;
+mod top;
 
 use std::process::ExitCode;
 
@@ -53,6 +54,8 @@ enum Command {
     Serve(serve::Args),
     /// Look at a running server and change it.
     Ctl(ctl::Args),
+    /// A running server, live: promised against got, who is held and why.
+    Top(top::Args),
     /// Experiments in virtual time, beside what their sources claim.
     Run(run::Args),
     /// Why a request of such a run waited, and who waited where.
@@ -71,6 +74,7 @@ fn dispatch(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Demo(args) => demo::run(args, &output),
         Command::Serve(args) => serve::run(args, &output),
         Command::Ctl(args) => ctl::run(args, &output),
+        Command::Top(args) => top::run(args, &output),
         Command::Run(args) => run::run(args, &output),
         Command::Explain(args) => explain::run(args, &output),
         Command::List(args) => list::run(args, &output),

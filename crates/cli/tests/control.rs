@@ -47,6 +47,8 @@ impl Served {
         let text = text.replace(&directory, "/srv");
         let steady = |line: &str| match line.split_once(' ') {
             Some(("running", _)) => "running      ...".to_string(),
+            Some(("iofair", _)) => line.split(", up ").next().unwrap_or_default().to_string(),
+            Some(("drive", _)) => line.split("busy").next().unwrap_or_default().trim().to_string(),
             _ => line.trim_end().to_string(),
         };
         text.lines().map(steady).collect::<Vec<_>>().join("\n")

@@ -1,0 +1,150 @@
+//! `iofair top`: a running server, live: who is promised what, who gets what, who is held and why.
+//!
+//! `numbers` turns two looks at the server into rows, `view` holds what the user chose and answers keys,
+//! `draw` paints a frame. Only this file knows the terminal and the server.
+
+mod draw;
+mod numbers;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use iofair_core::time::Nanos;
+use iofair_serve::Clock;
+use iofair_serve::control::client::{Address, Ask, call};
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use ratatui::{DefaultTerminal, Terminal};
+use serde_json::json;
+
+use crate::ctl::{address, words};
+use crate::output::{Output, write};
+use numbers::Look;
+use view::{Action, View};
+
+/// What may be written after `top`.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Keys: up and down choose a group, left and right fold it, + and - change its weight, e types
+one in, s sorts (name, share, rate, wait), w shows why groups wait, q ends.
+
+Examples:
+  iofair top
+  iofair top --socket /run/iofair/control.sock
+  iofair top --once                      one picture as text, for a note or a script"
+)]
+pub(crate) struct Args {
+    /// The server's control socket, or IP:PORT.
+    /// [default: $IOFAIR_SOCKET, else what the contract file's [control] says]
+    #[arg(long, value_name = "PATH")]
+    socket: Option<String>,
+    /// The contract file to find the socket in.
+    /// [default: ./contracts.toml, else /etc/iofair/contracts.toml]
+    #[arg(long, value_name = "FILE")]
+    contracts: Option<PathBuf>,
+    /// Print one picture as text and end.
+    #[arg(long)]
+    once: bool,
+    /// Seconds between two looks.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    every: u64,
+    /// Size of the picture of --once.
+    #[arg(long, default_value = "80x24", value_name = "COLUMNSxLINES", requires = "once")]
+    size: String,
+}
+
+pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
+    let address = address::find(args.socket.as_deref(), args.contracts.as_deref())?;
+    let first = look(&address)?;
+    if output.json {
+        output.print(&first, String::new)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut view = View::new(first);
+    if args.once {
+        write(&picture(&view, size(&args.size)?)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut terminal = ratatui::try_init().context("the terminal")?;
+    let ended = live(&mut terminal, &mut view, &address, Nanos::from_secs(args.every));
+    ratatui::restore();
+    ended.map(|()| ExitCode::SUCCESS)
+}
+
+fn size(text: &str) -> Result<(u16, u16)> {
+    let parsed = text.split_once('x').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+    let sensible = parsed.filter(|(columns, lines)| *columns > 0 && *lines > 0);
+    let message = || format!("\"{text}\" is no size, as in 80x24");
+    sensible.ok_or_else(|| crate::failure::Usage(message()).into())
+}
+
+/// What the server says now.
+fn look(address: &Address) -> Result<Look> {
+    let reply = call(address, &Ask::new("GET", "/v1/live")).context("no server answers")?;
+    serde_json::from_slice(&reply.body).context("the server's answer")
+}
+
+/// One frame as text.
+fn picture(view: &View, (columns, lines): (u16, u16)) -> Result<String> {
+    let mut terminal = Terminal::new(TestBackend::new(columns, lines))?;
+    terminal.draw(|frame| draw::frame(frame, view))?;
+    let buffer = terminal.backend().buffer();
+    let line = |y: u16| {
+        let cells = (0..columns).map(|x| buffer[(x, y)].symbol());
+        cells.collect::<String>().trim_end().to_string()
+    };
+    let text = (0..lines).map(line).collect::<Vec<_>>().join("\n");
+    Ok(text.trim_end().to_string() + "\n")
+}
+
+fn live(
+    terminal: &mut DefaultTerminal,
+    view: &mut View,
+    address: &Address,
+    every: Nanos,
+) -> Result<()> {
+    let clock = Clock::start();
+    let mut next = clock.now() + every;
+    loop {
+        terminal.draw(|frame| draw::frame(frame, view))?;
+        let rest = Duration::from_nanos(next.since(clock.now()).0);
+        if event::poll(rest)? {
+            let Event::Key(key) = event::read()? else { continue };
+            if key.kind == KeyEventKind::Release {
+                continue;
+            }
+            match view.on_key(key) {
+                Action::None => {}
+                Action::Quit => return Ok(()),
+                Action::Weight { group, weight } => {
+                    let told = set_weight(address, &group, weight);
+                    view.say(told.unwrap_or_else(|error| format!("{error:#}")));
+                    next = clock.now();
+                }
+            }
+        } else {
+            next = clock.now() + every;
+            match look(address) {
+                Ok(fresh) => view.update(fresh),
+                // It may come back: the last numbers stay, and the reason stands below.
+                Err(error) => view.say(format!("{error:#}")),
+            }
+        }
+    }
+}
+
+fn set_weight(address: &Address, group: &str, weight: u32) -> io::Result<String> {
+    let path = words::path("groups", group);
+    let reply = call(address, &Ask::new("PATCH", &path).body(json!({ "weight": weight })))?;
+    if reply.is_good() {
+        return Ok(format!("{group}: weight {weight}, written into the contract file"));
+    }
+    let json = reply.json()?;
+    Ok(json["error"]["message"].as_str().unwrap_or("refused").to_string())
+}
