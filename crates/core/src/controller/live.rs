@@ -130,6 +130,10 @@ impl Controller {
             self.per_client.resize(id.index() + 1, Counters::default());
         }
         self.per_client[id.index()] = Counters::default();
+        self.tags.add_client(id);
+        for held in &mut self.held {
+            held.resize(self.per_client.len(), 0);
+        }
         self.tell(now, Change::ClientAdded(id));
         Ok(id)
     }
@@ -172,6 +176,7 @@ impl Controller {
         }
         self.stack = self.next_stack.take().expect("just looked at");
         (self.throttles, self.scheduler) = build(&self.setup, &self.stack);
+        self.held = alloc::vec![alloc::vec![0; self.per_client.len()]; self.throttles.len()];
         self.tell_everything(now);
         while let Some(id) = self.frozen.pop_front(&mut self.requests) {
             self.inside += 1;

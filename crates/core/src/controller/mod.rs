@@ -35,6 +35,7 @@ use crate::stats::counters::Counters;
 use crate::time::Instant;
 use crate::trace::{EventKind, Subject, Trace};
 use crate::unit::Sectors;
+use tags::Sender;
 
 /// What a controller is built with.
 #[derive(Clone, Copy, Debug)]
@@ -149,6 +150,8 @@ pub struct Controller {
     throttles: Vec<Box<dyn Policy + Send>>,
     scheduler: Box<dyn Policy + Send>,
     tags: tags::Tags,
+    /// By throttle and client: requests that it holds.
+    held: Vec<Vec<u32>>,
     flushes: flush::Flushes,
     trace: Trace,
     in_flight: u32,
@@ -184,6 +187,7 @@ impl Controller {
         let (throttles, scheduler) = live::build(&setup, &stack);
         let mut this = Self {
             setup,
+            held: alloc::vec![Vec::new(); stack.throttles.len()],
             stack,
             groups: Groups::new(),
             requests: Requests::new(),
@@ -327,9 +331,11 @@ impl Controller {
         self.note(now, id, EventKind::Entered { stage: stage as u8 });
         self.requests[id].stage = stage as u8;
         if let Some(throttle) = self.throttles.get_mut(stage) {
+            self.held[stage][self.requests[id].client.index()] += 1;
             throttle.submit(&mut context!(self, now), id);
             return;
         }
+        let sender = self.sender(now, id);
         let mut cx = context!(self, now);
         cx.requests[id].asked_tag = now;
         if self.scheduler.try_merge(&mut cx, id) {
@@ -346,7 +352,7 @@ impl Controller {
             }
             return;
         }
-        if self.tags.take_or_wait(cx.requests, &*self.scheduler, id) {
+        if self.tags.take_or_wait(now, cx.requests, &*self.scheduler, (sender, id)) {
             cx.requests[id].got_tag = now;
             self.scheduler.submit(&mut cx, id);
         } else {
@@ -355,15 +361,33 @@ impl Controller {
         }
     }
 
+    /// Who sends a request to the scheduler: its client, or the worker of a throttle that had put it aside.
+    fn sender(&self, now: Instant, id: RequestId) -> Sender {
+        let Request { client, submitted, .. } = self.requests[id];
+        match self.throttles.last() {
+            Some(throttle) if submitted < now && !throttle.is_asleep(client, 1) => Sender::Worker,
+            _ => Sender::Client(client),
+        }
+    }
+
+    /// Would the kernel make the process sleep that sends in this client's name: over a tag, or in a throttle?
+    /// An owner that can hold back should send no more for this client then; nothing is lost if it does.
+    pub fn is_asleep(&self, client: ClientId) -> bool {
+        let index = client.index();
+        let mut throttles = self.throttles.iter().zip(&self.held);
+        self.tags.is_asleep(client) || throttles.any(|(it, held)| it.is_asleep(client, held[index]))
+    }
+
     /// Lets throttles give on what they may, and sleepers take freed tags.
     fn pump(&mut self, now: Instant) {
         for stage in 0..self.throttles.len() {
             while let Some(id) = self.throttles[stage].dispatch(&mut context!(self, now)) {
+                self.held[stage][self.requests[id].client.index()] -= 1;
                 self.enter(now, stage + 1, id);
             }
         }
         while self.tags.has_waiters() {
-            let next = self.tags.next_waiter(&mut self.requests, &*self.scheduler);
+            let next = self.tags.next_waiter(now, &mut self.requests, &*self.scheduler);
             let Some(id) = next else { break };
             self.requests[id].got_tag = now;
             self.note(now, id, EventKind::GotTag);

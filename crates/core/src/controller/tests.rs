@@ -222,3 +222,60 @@ fn the_trace_tells_every_way() {
     let told: Vec<_> = c.trace().drain().map(|event| event.kind).collect();
     assert_eq!(told[told.len() - 3..], [Dispatched, Completed, Completed]);
 }
+
+/// Goal: a client waits for a tag over one request at a time, so that a pile of one client's is overtaken by
+/// another's; and it sleeps as long as it waits. Method: all tags taken, five requests of one client, one of
+/// another.
+#[test]
+fn sleepers_are_clients_and_not_requests() {
+    let (mut c, first) = controller();
+    let group = c.groups().client(first).group;
+    let second = c.add_client(Instant::ZERO, group, Priority::default()).expect("new");
+    for tag in 0..14 {
+        let client = if tag == 13 { second } else { first };
+        c.submit(Instant(tag), request(client, tag, Operation::Read, tag * 100)).expect("accepted");
+    }
+    assert!(c.is_asleep(first) && c.is_asleep(second));
+    let mut order = Vec::new();
+    while c.pending() > 0 {
+        let sent = c.dispatch(Instant(20)).expect("there is work and the drive is free");
+        order.extend(complete(&mut c, sent.id));
+        assert_eq!(c.is_asleep(second), !order.contains(&2));
+    }
+    // Eight tags; request 8 slept first, then 13, and the rest of the first client behind both.
+    assert_eq!(order, [0, 1, 2, 3, 4, 5, 6, 7, 8, 13, 9, 10, 11, 12]);
+}
+
+/// Goal: what a throttle puts aside makes nobody sleep, and one worker sends it. Method: a limit of one request
+/// a slice, then many tags' worth let go at once.
+#[test]
+fn held_requests_make_nobody_sleep_and_come_as_one() {
+    let mut setup = setup();
+    setup.tags = 2;
+    let mut c = Controller::new(setup, Stack::parse("max-none").expect("in the table"));
+    let mut contract = Contract::default();
+    contract.max.bytes_per_s = [Some(8192 * 10); 2];
+    let slow = c.add_group(Instant::ZERO, "slow", contract).expect("new");
+    let slow = c.add_client(Instant::ZERO, slow, Priority::default()).expect("new");
+    let free = c.add_group(Instant::ZERO, "free", Contract::default()).expect("new");
+    let free = c.add_client(Instant::ZERO, free, Priority::default()).expect("new");
+    for tag in 0..12 {
+        c.submit(Instant(0), request(slow, tag, Operation::Write, tag * 100)).expect("accepted");
+    }
+    let taken = [c.dispatch(Instant(0)), c.dispatch(Instant(0))].map(|sent| sent.expect("passes"));
+    assert_eq!(c.dispatch(Instant(0)), None);
+    assert!(!c.is_asleep(slow), "ten are held, and it may go on");
+    let mut later = Instant::ZERO + crate::time::Nanos::from_secs(10);
+    while c.next_wakeup().is_some_and(|at| at <= later) {
+        assert_eq!(c.dispatch(later), None, "there is no tag");
+    }
+    c.submit(later, request(free, 99, Operation::Read, 9_000)).expect("accepted");
+    let mut order: Vec<u64> =
+        taken.into_iter().flat_map(|sent| complete(&mut c, sent.id)).collect();
+    while c.pending() > 0 {
+        let sent = c.dispatch(later);
+        order.extend(sent.map(|sent| complete(&mut c, sent.id)).into_iter().flatten());
+        later = c.next_wakeup().map_or(later, |at| at.max(later));
+    }
+    assert_eq!(order, [0, 1, 2, 99, 3, 4, 5, 6, 7, 8, 9, 10, 11], "the reader passes the pile");
+}

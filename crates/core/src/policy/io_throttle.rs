@@ -239,6 +239,10 @@ impl Policy for IoThrottle {
         self.out.pop_front(cx.requests)
     }
 
+    fn is_asleep(&self, client: ClientId, _held: u32) -> bool {
+        !self.clients[client.index()].is_empty()
+    }
+
     fn next_wakeup(&self) -> Option<Instant> {
         self.nodes.first(&self.deadlines).map(|node| self.nodes.key(node).0)
     }

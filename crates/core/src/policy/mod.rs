@@ -35,7 +35,7 @@ pub mod wbt;
 
 use alloc::boxed::Box;
 
-use crate::group::{Change, Groups};
+use crate::group::{Change, ClientId, Groups};
 use crate::params::{Parameter, Values};
 use crate::request::{RequestId, Requests};
 use crate::time::Instant;
@@ -160,6 +160,14 @@ pub trait Policy {
     fn tag_limit(&self, class: TagClass, tags: u32) -> u32 {
         let _ = class;
         tags
+    }
+
+    /// Throttles: does the process sleep that sends in this client's name, of which `held` requests are in here?
+    /// So it is where the kernel makes submitters wait. Where it puts requests aside and a worker of its own
+    /// sends them, nobody sleeps.
+    fn is_asleep(&self, client: ClientId, held: u32) -> bool {
+        let _ = client;
+        held > 0
     }
 
     /// Numbers to watch.

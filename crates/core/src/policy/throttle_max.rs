@@ -43,7 +43,7 @@ use alloc::vec::Vec;
 
 use super::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row, Standing};
 use crate::contract::Limits;
-use crate::group::{Change, GroupId, Groups};
+use crate::group::{Change, ClientId, GroupId, Groups};
 use crate::params::{Kind, Parameter};
 use crate::parts::levels::{Account, Levels, TOP, cost, group_of, level_of};
 use crate::parts::meter::{Limit, Rule};
@@ -159,6 +159,11 @@ impl Policy for ThrottleMax {
             }
         }
         self.levels.pop_passed(cx.requests)
+    }
+
+    /// Held requests are put aside; a worker sends them.
+    fn is_asleep(&self, _client: ClientId, _held: u32) -> bool {
+        false
     }
 
     fn next_wakeup(&self) -> Option<Instant> {

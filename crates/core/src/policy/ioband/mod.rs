@@ -321,6 +321,10 @@ impl Policy for Ioband {
         }
     }
 
+    fn is_asleep(&self, client: ClientId, _held: u32) -> bool {
+        !self.clients[client.index()].is_empty()
+    }
+
     fn next_wakeup(&self) -> Option<Instant> {
         let timer = match &self.rule {
             Rule::Weight(_) => None,

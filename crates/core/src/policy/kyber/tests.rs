@@ -82,10 +82,10 @@ fn domains_take_turns() {
 #[test]
 fn buffered_writes_get_three_quarters_of_the_tags() {
     let mut rig = rig();
-    let a = rig.client();
+    let (a, b) = (rig.client(), rig.client());
     (0..70).for_each(|i| rig.write(a, 1000 * i));
     assert_eq!(gauge(&rig, "kyber_queued_requests"), 48);
-    (0..20).for_each(|i| rig.read(a, 1_000_000 + 1000 * i));
+    (0..20).for_each(|i| rig.read(b, 1_000_000 + 1000 * i));
     assert_eq!(gauge(&rig, "kyber_queued_requests"), 64);
 }
 

@@ -308,6 +308,11 @@ impl Policy for Proportional {
         self.groups[cx.requests[id].group.index()].inside -= requests;
     }
 
+    /// Held requests are put aside; a worker sends them.
+    fn is_asleep(&self, _client: ClientId, _held: u32) -> bool {
+        false
+    }
+
     fn next_wakeup(&self) -> Option<Instant> {
         self.period_end.into_iter().chain(self.levels.next_wakeup()).min()
     }

@@ -58,7 +58,7 @@ use alloc::vec::Vec;
 
 use super::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row, Standing};
 use crate::contract::Limits;
-use crate::group::{Change, GroupId, Groups};
+use crate::group::{Change, ClientId, GroupId, Groups};
 use crate::params::{Kind, Parameter};
 use crate::parts::levels::{Levels, TOP, cost, group_of, level_of};
 use crate::parts::meter::Rule;
@@ -236,6 +236,11 @@ impl Policy for ThrottleLow {
         }
         let took = micros(cx.now).saturating_sub(micros(request.dispatched));
         self.levels.state.measure(request.operation, request.length, took);
+    }
+
+    /// Held requests are put aside; a worker sends them.
+    fn is_asleep(&self, _client: ClientId, _held: u32) -> bool {
+        false
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
