@@ -123,7 +123,8 @@ impl Bfq {
     }
     fn preempts(&self, id: QueueId, served: QueueId, deserves: bool) -> bool {
         let (queue, other) = (&self.queues[id], &self.queues[served]);
-        if deserves && queue.raise.coefficient() >= other.raise.coefficient() {
+        let least = other.raise.coefficient() + u32::from(!self.settings.preempt_equal);
+        if deserves && queue.raise.coefficient() >= least {
             return true;
         }
         let lower = self.settings.preempt_lower;

@@ -61,7 +61,8 @@
 //!
 //! (the 1 is `inject_coefficient`: up to nine tenths are injected). Beyond that it differs from 4.18 in
 //! that any group with requests makes sharing asymmetric (2d29c9f89fcd), and that buffered writes are
-//! charged three times their length, whoever is raised (4.19, "reduce write overcharge").
+//! charged three times their length, whoever is raised (4.19, "reduce write overcharge"). In both a queue that is
+//! back in time preempts only one that is raised less (5.2 and later: or as much).
 //!
 //! **Source.** Checconi and Valente, "High throughput disk scheduling with fair bandwidth
 //! distribution" (2010); Valente and Avanzini, "Evolution of the BFQ storage-I/O scheduler" (2015);
