@@ -54,8 +54,8 @@ pub fn host_2018() -> Host {
         memory: 8 << 30,
         dirty_background_percent: 10,
         dirty_percent: 20,
-        // Free: the size of every write row that the drive models were fitted to.
-        writeback_request: Sectors::from_kib(256),
+        // A bio holds 256 pages (BIO_MAX_PAGES).
+        writeback_request: Sectors::from_kib(1024),
         // fio reopens its file for each loop and drops the cache (FADV_DONTNEED), which makes the writer
         // itself start the writeback: its group pays, under cgroup v1 too.
         writeback: Writeback::Writer,
@@ -107,6 +107,8 @@ pub fn host_2009() -> Host {
         read_ahead: Sectors::from_kib(128),
         read_ahead_request: Sectors::from_kib(128),
         memory: 2 << 30,
+        // Free: between one page and max_sectors_kb of that time, 512.
+        writeback_request: Sectors::from_kib(256),
         // No source says how pages found their owners; IO controller V10 charged them to who made them dirty,
         // and one thread of pdflush wrote them.
         writeback: Writeback::Owner,

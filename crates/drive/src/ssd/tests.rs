@@ -143,7 +143,8 @@ fn deep_queue_overtaking() {
 /// Method: 4 MB against a cache of 1 MB.
 #[test]
 fn cache_holds_back_writers() {
-    let mut drive = exact(PLEXTOR);
+    let write_cache = 1_000_000;
+    let mut drive = Ssd::new(Parameters { write_cache, ..exact(PLEXTOR).parameters }, 1);
     for id in 0..16 {
         drive.submit(Instant::ZERO, command(id, Operation::Write, (u64::from(id) * 256, 256)));
     }

@@ -1,11 +1,14 @@
 //! The flusher: writes dirty pages back in chunks of 4 MiB or more, the longest dirty file first.
 //!
 //! It works while more than the background limit is dirty, or a file has been dirty for 30 s (looked at
-//! each 5 s). It has as many requests under way as there are tags, because that is where the kernel's
-//! flusher sleeps.
+//! each 5 s). It stops where the kernel's flusher sleeps: when a request of it waits for a tag, or in a
+//! throttle that makes its submitters wait. A throttle that puts requests aside takes them without end, so
+//! that only the dirty limits bound what is piled up there. The threads of a virtual machine sleep each on
+//! its own: its flusher only has so many requests under way.
 
 use std::collections::VecDeque;
 
+use iofair_core::group::ClientId;
 use iofair_core::request::Operation;
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
@@ -21,8 +24,12 @@ const EXPIRE: Nanos = Nanos::from_secs(30);
 /// One flusher.
 #[derive(Debug)]
 pub(crate) struct Flusher {
-    /// Requests under way at most.
-    depth: u32,
+    /// Requests under way at most, of who has a thread for each; others sleep.
+    threads: Option<u32>,
+    /// In whose name it last sent something.
+    sender: Option<ClientId>,
+    /// It stopped because it sleeps.
+    pub(super) is_asleep: bool,
     /// Dirty files, the next one first.
     pub(super) queue: VecDeque<usize>,
     /// What is left of the present turn.
@@ -31,8 +38,19 @@ pub(crate) struct Flusher {
 }
 
 impl Flusher {
-    pub(super) fn new(depth: u32) -> Self {
-        Self { depth, queue: VecDeque::new(), chunk_left: Sectors::ZERO, under_way: 0 }
+    pub(super) fn new(threads: Option<u32>) -> Self {
+        let queue = VecDeque::new();
+        Self {
+            threads,
+            sender: None,
+            is_asleep: false,
+            queue,
+            chunk_left: Sectors::ZERO,
+            under_way: 0,
+        }
+    }
+    fn has_thread(&self) -> bool {
+        self.threads.is_none_or(|threads| self.under_way < threads)
     }
 }
 
@@ -56,13 +74,27 @@ impl Cache {
         self.flush_domain(domain, engine);
     }
 
+    /// Sleeping flushers look whether they can go on.
+    pub(crate) fn go_on(&mut self, engine: &mut Engine<'_>) {
+        for domain in 0..self.domains.len() {
+            if core::mem::take(&mut self.domains[domain].flusher.is_asleep) {
+                self.flush_domain(domain, engine);
+            }
+        }
+    }
+
     fn flush_domain(&mut self, index: usize, engine: &mut Engine<'_>) {
         let token = self.token(index);
         let domain = &mut self.domains[index];
         let (throttle, flusher) = (&mut domain.throttle, &mut domain.flusher);
-        while flusher.under_way < flusher.depth {
+        while flusher.has_thread() {
             let Some(file) = flusher.queue.front() else { return };
             let file = &mut self.files[*file];
+            flusher.is_asleep =
+                flusher.threads.is_none() && flusher.sender.is_some_and(|it| engine.is_asleep(it));
+            if flusher.is_asleep {
+                return;
+            }
             let expired = file.dirty_since + EXPIRE <= engine.now;
             if !expired && !throttle.is_above_background() {
                 return;
@@ -84,7 +116,11 @@ impl Cache {
                     length,
                     longest: self.setup.longest,
                 };
+                flusher.sender = Some(file.setup.client);
                 flusher.under_way += engine.send(range);
+                if flusher.threads.is_none() {
+                    engine.pump();
+                }
             }
             let turn_over = flusher.chunk_left == Sectors::ZERO || file.pages.count() == 0;
             if turn_over {

@@ -35,8 +35,9 @@ pub(crate) struct DomainSetup {
     pub(crate) background: u64,
     /// Bytes that may be dirty before writers wait.
     pub(crate) limit: u64,
-    /// Requests that the flusher has under way at most: it sleeps where it finds no tag.
-    pub(crate) depth: u32,
+    /// Requests that the flusher has under way at most if it is a crowd of threads; one thread sleeps where
+    /// it finds no tag.
+    pub(crate) threads: Option<u32>,
 }
 
 /// A buffered writer's file.
@@ -82,7 +83,7 @@ impl Cache {
     pub(crate) fn new(setup: CacheSetup, domains: &[DomainSetup]) -> Self {
         let domain = |domain: &DomainSetup| Domain {
             throttle: Throttle::new(domain.background, domain.limit),
-            flusher: Flusher::new(domain.depth),
+            flusher: Flusher::new(domain.threads),
         };
         Self { setup, files: Vec::new(), domains: domains.iter().map(domain).collect() }
     }

@@ -81,7 +81,7 @@ pub(crate) fn build<'a>(
     let journal = journal(scenario, &mut controllers, (actor, capacity))?;
     let longest = scenario.host.writeback_request.min(facts.max_request);
     let cache_setup = CacheSetup { longest, first_actor: specs.len() as u32 };
-    let domains = flushers.domains(&scenario.host, setup.tags * drives.len() as u32);
+    let domains = flushers.domains(&scenario.host);
     let mut cache = Cache::new(cache_setup, &domains);
     let mut processes = Vec::with_capacity(specs.len());
     for (index, spec) in specs.iter().enumerate() {

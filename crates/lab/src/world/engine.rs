@@ -185,6 +185,11 @@ impl<'a> Engine<'a> {
         parts
     }
 
+    /// Would the process sleep now that sends in this client's name?
+    pub(crate) fn is_asleep(&self, client: ClientId) -> bool {
+        self.lanes.iter().any(|lane| lane.controller.is_asleep(client))
+    }
+
     /// Lets the drives come to the present, and appends what they finished to `done`.
     pub(crate) fn collect(&mut self, done: &mut Vec<Completion>) {
         for lane in &mut self.lanes {

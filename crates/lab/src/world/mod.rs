@@ -106,6 +106,7 @@ impl<'a> World<'a> {
             journal.collect(&mut self.engine);
         }
         self.engine.pump();
+        self.cache.go_on(&mut self.engine);
         true
     }
 

@@ -24,7 +24,7 @@ pub(super) struct Flushing {
 const GUEST_MEMORY: u64 = 512 << 20;
 /// Requests that a virtual machine has under way: the threads of QEMU's asynchronous I/O
 /// (`posix-aio-compat.c` of QEMU 0.11).
-const GUEST_DEPTH: u32 = 64;
+const GUEST_THREADS: u32 = 64;
 
 /// Whose files a flusher writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -104,17 +104,17 @@ impl<'a> Flushers<'a> {
     }
 
     /// What the cache needs to know of each: the host's dirty limits are shared in equal parts.
-    pub(super) fn domains(&self, host: &Host, tags: u32) -> Vec<DomainSetup> {
+    pub(super) fn domains(&self, host: &Host) -> Vec<DomainSetup> {
         let is_guest = |domain: &Domain<'_>| matches!(domain, Domain::Guest(_));
         let on_host = self.domains.iter().filter(|domain| !is_guest(domain)).count() as u64;
         let setup = |domain| {
-            let (memory, depth, among) = match is_guest(domain) {
-                true => (GUEST_MEMORY, GUEST_DEPTH, 1),
-                false => (host.memory, tags, on_host),
+            let (memory, threads, among) = match is_guest(domain) {
+                true => (GUEST_MEMORY, Some(GUEST_THREADS), 1),
+                false => (host.memory, None, on_host),
             };
             let share = |percent: u32| memory / 100 * u64::from(percent) / among;
             let background = share(host.dirty_background_percent);
-            DomainSetup { background, limit: share(host.dirty_percent), depth }
+            DomainSetup { background, limit: share(host.dirty_percent), threads }
         };
         self.domains.iter().map(setup).collect()
     }
