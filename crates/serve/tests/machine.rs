@@ -119,23 +119,13 @@ fn contracts(directory: &Directory) -> String {
     path
 }
 
-/// A server that goes with its owner.
-struct Serving(Child);
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
-}
-
 /// Goal: a real kernel's driver likes the disk: its size and name, a file system with files that are right after
 /// it was mounted anew, a raw copy, and discards. Method: a script in the guest.
 #[test]
 #[ignore = "needs guest: qemu-system-x86_64, busybox, target/guest (scripts/guest)"]
 fn needs_guest_a_file_system_on_the_disk() {
     let directory = Directory::new();
-    let _server = Serving(process::start(&contracts(&directory)));
+    let _server = process::start(&contracts(&directory));
     let script = "
         test $(cat /sys/block/vda/size) = 131072
         test $(cat /sys/block/vda/serial) = alice-root
@@ -171,7 +161,7 @@ fn needs_guest_a_file_system_on_the_disk() {
 fn needs_guest_a_killed_server_comes_back() {
     let directory = Directory::new();
     let contracts = contracts(&directory);
-    let mut server = Serving(process::start(&contracts));
+    let mut server = process::start(&contracts);
     let script = "
         dd if=/dev/urandom of=/raw bs=1M count=4 2>/dev/null
         for round in 1 2 3 4; do
@@ -187,7 +177,7 @@ fn needs_guest_a_killed_server_comes_back() {
     for round in 1..=3 {
         machine.wait_for(&format!("ROUND {round}"));
         drop(server);
-        server = Serving(process::start(&contracts));
+        server = process::start(&contracts);
     }
     machine.passes();
 }

@@ -19,12 +19,23 @@ pub(crate) fn serve_if_asked() {
     while signals.wait().unwrap().is_none() {}
 }
 
+/// A server that is killed with its owner.
+pub(crate) struct Serving(Child);
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        // As hard as it goes.
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
 /// Starts a server with the contracts in this file; clients wait for its sockets.
-pub(crate) fn start(contracts: &str) -> Child {
-    Command::new(std::env::current_exe().unwrap())
+pub(crate) fn start(contracts: &str) -> Serving {
+    let child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", ROLE])
         .env(CONTRACTS, contracts)
         .stdout(Stdio::null())
-        .spawn()
-        .unwrap()
+        .spawn();
+    Serving(child.unwrap())
 }
