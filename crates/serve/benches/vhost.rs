@@ -222,6 +222,18 @@ impl Run<'_> {
         };
         submitted.unwrap();
     }
+    /// Waits for what is outstanding: the peer does not always outlive a client that leaves before.
+    fn drain(&mut self) {
+        let mut left = self.begun.len();
+        while left > 0 {
+            let queues = self.disk.queues.iter_mut();
+            let done: usize = queues.map(|queue| queue.completions().count()).sum();
+            left -= done;
+            if done == 0 {
+                self.sleep();
+            }
+        }
+    }
     fn turn(&mut self, latencies: Option<&mut Vec<u32>>) {
         let mut done = Vec::new();
         for queue in &mut self.disk.queues {
@@ -281,6 +293,7 @@ fn sample(contender: &Contender, load: &Load) -> Sample {
         run.turn(Some(&mut latencies));
     }
     let (time, cpu) = (begun.elapsed(), page::processor_us(&process) - before);
+    run.drain();
     latencies.sort_unstable();
     let at = |share: usize| f64::from(latencies[latencies.len() * share / 100]) / 1e3;
     Sample {
