@@ -28,7 +28,7 @@ use crate::output::Output;
 Changes are written into the contract file, so they survive a restart; comments stay.")]
 pub(crate) struct Args {
     /// The server's control socket, or IP:PORT.
-    /// [default: $IOFAIR_SOCKET, else what the contract file's [control] says]
+    /// [default: $IOFAIR_SOCKET, else the control table of the contract file]
     #[arg(long, global = true, value_name = "PATH")]
     socket: Option<String>,
     /// The contract file to find the socket in.
@@ -51,7 +51,7 @@ enum Command {
     Volume(Volume),
     /// The policies and their parameters; with a name: other policies.
     Stack {
-        /// <policy>-<scheduler>, as in max+prop-bfq.
+        /// POLICY-SCHEDULER, as in max+prop-bfq.
         name: Option<String>,
         /// Parameters, as in bfq.slice_idle=4ms; without any, those that fit the new stack stay.
         #[arg(value_name = "POLICY.PARAMETER=VALUE")]

@@ -41,7 +41,7 @@ Examples:
 )]
 pub(crate) struct Args {
     /// The server's control socket, or IP:PORT.
-    /// [default: $IOFAIR_SOCKET, else what the contract file's [control] says]
+    /// [default: $IOFAIR_SOCKET, else the control table of the contract file]
     #[arg(long, value_name = "PATH")]
     socket: Option<String>,
     /// The contract file to find the socket in.
