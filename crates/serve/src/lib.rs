@@ -26,5 +26,7 @@ mod socket;
 pub use clock::Clock;
 pub use engine::stats::{Snapshot, VolumeSnapshot, VolumeStats};
 pub use error::ServeError;
+#[doc(hidden)]
+pub use front::vhost::hostile::hostile as hostile_driver;
 pub use server::Server;
 pub use signals::{Signal, Signals};

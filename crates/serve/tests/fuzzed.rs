@@ -4,6 +4,8 @@
 
 #[path = "../../../fuzz/harness/contracts.rs"]
 mod contracts;
+#[path = "../../../fuzz/harness/control.rs"]
+mod control;
 #[path = "../../../fuzz/harness/nbd.rs"]
 mod nbd;
 #[path = "../../../fuzz/harness/operations.rs"]
@@ -12,8 +14,9 @@ mod operations;
 use std::fs;
 use std::panic::catch_unwind;
 
-/// Inputs a target.
+/// Inputs a target, and for one that starts a server with each.
 const ROUNDS: usize = 3_000;
+const ROUNDS_WITH_SERVERS: usize = 150;
 
 struct Random(u64);
 
@@ -34,7 +37,7 @@ fn corpus(target: &str) -> Vec<Vec<u8>> {
 }
 
 /// Runs the seeds, then seeds with bytes changed, doubled, left out or exchanged for those of another.
-fn run(target: &str, harness: fn(&[u8])) {
+fn run(target: &str, rounds: usize, harness: fn(&[u8])) {
     let seeds = corpus(target);
     let mut random = Random(1);
     let check = |input: &[u8]| {
@@ -43,7 +46,7 @@ fn run(target: &str, harness: fn(&[u8])) {
         }
     };
     seeds.iter().for_each(|seed| check(seed));
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds {
         let mut input = seeds[random.below(seeds.len())].clone();
         for _ in 0..=random.below(6) {
             let (at, byte) = (random.below(input.len()), random.below(256) as u8);
@@ -70,24 +73,37 @@ fn run(target: &str, harness: fn(&[u8])) {
 /// Goal: no bytes break the handshake's rules. Method: see the top of the file.
 #[test]
 fn handshakes() {
-    run("handshake", nbd::handshake);
+    run("handshake", ROUNDS, nbd::handshake);
 }
 
 /// Goal: no bytes break the rules of commands.
 /// Method: see the top of the file.
 #[test]
 fn transmissions() {
-    run("transmission", nbd::transmission);
+    run("transmission", ROUNDS, nbd::transmission);
 }
 
 /// Goal: no text breaks the reader of contract files. Method: see the top of the file.
 #[test]
 fn contract_files() {
-    run("contracts", contracts::contracts);
+    run("contracts", ROUNDS, contracts::contracts);
 }
 
 /// Goal: no list of operations loses or doubles a request. Method: see the top of the file.
 #[test]
 fn operation_lists() {
-    run("operations", operations::operations);
+    run("operations", ROUNDS, operations::operations);
+}
+
+/// Goal: nothing said on the control socket breaks the server or parts it from its file.
+/// Method: see the top of the file.
+#[test]
+fn control_sockets() {
+    run("control", ROUNDS_WITH_SERVERS, control::control);
+}
+
+/// Goal: nothing in a guest's memory breaks its queue's rules. Method: see the top of the file.
+#[test]
+fn virtqueues() {
+    run("virtqueue", 10 * ROUNDS, iofair_serve::hostile_driver);
 }

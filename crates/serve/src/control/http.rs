@@ -156,6 +156,8 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: S,
     });
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(HEAD_MAX);
+    // Who has said everything may still listen.
+    http.half_close(true);
     // A client that goes or sends nonsense has been answered as well as can be.
     let _ = http.serve_connection(TokioIo::new(stream), service).await;
 }

@@ -13,6 +13,7 @@ pub(crate) mod chain;
 pub(crate) mod command;
 pub(crate) mod config;
 pub(crate) mod control;
+pub(crate) mod hostile;
 pub(crate) mod inflight;
 pub(crate) mod ring;
 
