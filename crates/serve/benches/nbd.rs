@@ -1,22 +1,26 @@
 //! NBD throughput and the server's own cost beside other servers, in one run with one client.
 //!
-//! `cargo bench -p iofair-serve` prints tables, `-- --json` JSON. Every server keeps its data in memory;
-//! fio's nbd engine drives each in turn, again and again in alternation, and the medians count, because
-//! machines are shared. Servers run as processes of their own, so that what they cost is theirs alone:
-//! user and system time and resident size from `/proc`. A server that is not installed is left out, and
-//! named. Under `cargo test` it does nothing but say so: it needs those servers and two minutes.
+//! `cargo bench -p iofair-serve --bench nbd` prints tables, `-- --json` JSON. Every server keeps its data in
+//! memory, and fio's nbd engine drives each in turn. Costs are user and system time and resident size from
+//! `/proc`. The last server only answers: it looks at nothing, decides nothing and reads from nowhere, so
+//! that what a socket alone costs is in the table too. Then two of ours share an emulated drive between
+//! four groups, one with a policy and one without. Under `cargo test` it does nothing but say so: it needs
+//! those servers and three minutes.
 #![allow(clippy::unwrap_used)]
 
+mod bare;
 #[path = "../../core/tests/support/page.rs"]
 mod page;
+mod peers;
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 
 use iofair_config::contracts::Contracts;
 use iofair_serve::client::Client;
 use iofair_serve::{Server, Signals};
+use peers::{Contender, Sample, own};
 use serde_json::{Value, json};
 
 /// Size of the volume: fits any test machine, does not fit any cache.
@@ -24,130 +28,136 @@ const MEBIBYTES: u64 = 256;
 /// Rounds of alternation; medians of odd numbers are values that were measured.
 const ROUNDS: usize = 3;
 /// Seconds a measurement.
-const SECONDS: u32 = 2;
+const SECONDS: u32 = 1;
 /// Clients that are connected and idle, for the resident size, and reads that each did before.
 const IDLE_CLIENTS: usize = 16;
 const IDLE_READS: u64 = 64;
 /// Aims: IOPS and processor time beside the faster peer, resident size with idle clients in MiB.
 const IOPS_AIM: f64 = 1.0;
-const CPU_AIM: f64 = 0.6;
+const CPU_AIM: f64 = 0.5;
 const RESIDENT_AIM: f64 = 64.0;
+/// The server that only answers is no peer: it keeps nothing.
+const BARE: &str = "(bare socket)";
+/// Where the drive is the limit: groups, each with a client, the drive, the stacks, and the part of the
+/// one's throughput that the other must reach.
+const GROUPS: usize = 4;
+const DRIVE: &str = "plextor-px256m5s";
+const STACKS: [&str; 2] = ["prop-bfq", "none-none"];
+const STACK_AIM: f64 = 0.97;
 
-/// What the client does: name, direction, depth, connections.
-const LOADS: [(&str, &str, u32, u32); 6] = [
-    ("QD1 read", "randread", 1, 1),
-    ("QD1 write", "randwrite", 1, 1),
-    ("QD32 read", "randread", 32, 1),
-    ("QD32 write", "randwrite", 32, 1),
-    ("4 x QD32 read", "randread", 32, 4),
-    ("4 x QD32 write", "randwrite", 32, 4),
+/// What the client does: name, direction, block, depth, connections.
+const LOADS: [(&str, &str, &str, u32, u32); 8] = [
+    ("QD1 read", "randread", "4k", 1, 1),
+    ("QD1 write", "randwrite", "4k", 1, 1),
+    ("QD32 read", "randread", "4k", 32, 1),
+    ("QD32 write", "randwrite", "4k", 32, 1),
+    ("4 x QD32 read", "randread", "4k", 32, 4),
+    ("4 x QD32 write", "randwrite", "4k", 32, 4),
+    ("1 MiB read", "read", "1m", 4, 1),
+    ("1 MiB write", "write", "1m", 4, 1),
 ];
-
-/// One measurement.
-#[derive(Clone, Copy)]
-struct Sample {
-    iops: f64,
-    p50_us: f64,
-    p99_us: f64,
-    /// The server's processor time.
-    cpu_us: f64,
-}
-
-/// A server under test; ends with its owner.
-struct Contender {
-    name: &'static str,
-    child: Child,
-    socket: PathBuf,
-}
-
-impl Drop for Contender {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+/// The same for the groups, a connection each.
+const SHARED: [(&str, &str, &str, u32); 3] = [
+    ("4 groups, QD32 read", "randread", "4k", 32),
+    ("4 groups, QD8 read", "randread", "4k", 8),
+    ("4 groups, 1 MiB read", "read", "1m", 4),
+];
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let [role, socket] = &arguments[..]
-        && role == "--serve"
-    {
-        return serve(Path::new(socket));
+    match &arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["--serve", socket] => return serve(&in_memory(socket)),
+        ["--share", socket, stack] => return serve(&shared(socket, stack)),
+        ["--bare", socket] => return bare::serve(Path::new(socket), MEBIBYTES << 20),
+        _ => {}
     }
     if !arguments.iter().any(|argument| argument == "--bench") {
-        println!("nbd: run it with cargo bench; it needs fio and half a minute");
+        println!("nbd: run it with cargo bench; it needs fio and three minutes");
         return;
     }
     let directory = std::env::temp_dir().join(format!("iofair-bench-{}", std::process::id()));
     fs::create_dir_all(&directory).unwrap();
     let contenders = contenders(&directory);
     let resident: Vec<f64> = contenders.iter().map(resident).collect();
-    let results = measure(&contenders);
+    let loads = LOADS.map(|load| load.0);
+    let results = peers::alternate(&contenders, &loads, ROUNDS, sample);
+    let rows = peers::rows_json(&contenders, &loads, &results);
+    let text = report(&contenders, &results, &resident);
+    drop(contenders);
+    let (stacks, together) = (stacks(&directory), SHARED.map(|load| load.0));
+    let shares = peers::alternate(&stacks, &together, ROUNDS, sample_shared);
     fs::remove_dir_all(directory).unwrap();
     if arguments.iter().any(|argument| argument == "--json") {
-        print_json(&contenders, &results, &resident);
+        let shared = peers::rows_json(&stacks, &together, &shares);
+        let all = json!({ "nbd": rows, "shared": shared, "resident_mib": resident });
+        println!("{}", serde_json::to_string_pretty(&all).unwrap());
     } else {
-        page::publish("nbd", &report(&contenders, &results, &resident));
+        page::publish("nbd", &format!("{text}\n{}", report_shared(&stacks, &shares)));
     }
 }
 
-/// Our server, as the program runs it, until it is killed.
-fn serve(socket: &Path) {
-    let text = format!(
+fn in_memory(socket: &str) -> String {
+    format!(
         "[drive]\nback = 'memory:{MEBIBYTES}MiB'\nstack = 'none-none'\n\
-         [listen]\nunix = '{}'\n[[group]]\nname = 'g'\n\
-         [[volume]]\nname = 'v'\ngroup = 'g'\nsize = '{MEBIBYTES}MiB'\n",
-        socket.display()
+         [listen]\nunix = '{socket}'\n[[group]]\nname = 'g'\n\
+         [[volume]]\nname = 'v'\ngroup = 'g'\nsize = '{MEBIBYTES}MiB'\n"
+    )
+}
+
+/// A drive that is emulated in real time, shared by groups with a volume each.
+fn shared(socket: &str, stack: &str) -> String {
+    let groups = (0..GROUPS).map(|group| {
+        format!(
+            "[[group]]\nname = 'g{group}'\n\
+             [[volume]]\nname = 'v{group}'\ngroup = 'g{group}'\nsize = '{MEBIBYTES}MiB'\n"
+        )
+    });
+    let head = format!(
+        "[drive]\nback = 'emulated:{DRIVE}'\nstack = '{stack}'\n\
+         [listen]\nunix = '{socket}'\n"
     );
+    head + &groups.collect::<String>()
+}
+
+/// Our server, as the program runs it, until it is killed.
+fn serve(text: &str) {
     let signals = Signals::block().unwrap();
-    let _server = Server::start(Contracts::parse("bench", &text).unwrap()).unwrap();
+    let _server = Server::start(Contracts::parse("bench", text).unwrap()).unwrap();
     while signals.wait().unwrap().is_none() {}
 }
 
 fn contenders(directory: &Path) -> Vec<Contender> {
     let image = Path::new("/dev/shm").join(format!("iofair-bench-{}", std::process::id()));
     fs::File::create(&image).unwrap().set_len(MEBIBYTES << 20).unwrap();
-    let (size, text) = (format!("{MEBIBYTES}M"), |path: &Path| path.display().to_string());
-    let own = text(&std::env::current_exe().unwrap());
-    let image_name = text(&image);
-    let commands: [(&'static str, Vec<&str>); 3] = [
-        ("iofair", vec![&own, "--serve", "SOCKET"]),
-        ("nbdkit memory", vec!["nbdkit", "-f", "-U", "SOCKET", "memory", &size]),
+    let words = |line: String| line.split(' ').map(String::from).collect::<Vec<_>>();
+    let file = image.display();
+    let commands = vec![
+        ("iofair", own(&["--serve", "SOCKET"])),
+        ("nbdkit memory", words(format!("nbdkit -f -U SOCKET memory {MEBIBYTES}M"))),
+        ("qemu-nbd", words(format!("qemu-nbd -t -e 32 -f raw --aio=io_uring -k SOCKET {file}"))),
         (
-            "qemu-nbd",
-            ["qemu-nbd", "-t", "-e", "32", "-f", "raw", "--aio=io_uring", "-k", "SOCKET"]
-                .into_iter()
-                .chain([image_name.as_str()])
-                .collect(),
+            "qemu-storage-daemon",
+            words(format!(
+                "qemu-storage-daemon --blockdev driver=file,node-name=d,filename={file},\
+                 aio=io_uring --nbd-server addr.type=unix,addr.path=SOCKET,max-connections=32 \
+                 --export type=nbd,id=e,node-name=d,name=,writable=on"
+            )),
         ),
+        (BARE, own(&["--bare", "SOCKET"])),
     ];
-    let mut started = Vec::new();
-    for (name, command) in commands {
-        let socket = directory.join(started.len().to_string());
-        let place = text(&socket);
-        let words = command.iter().map(|word| if *word == "SOCKET" { &*place } else { *word });
-        let child = Command::new(command[0])
-            .args(words.skip(1))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        match child {
-            Ok(child) => started.push(Contender { name, child, socket }),
-            Err(error) => eprintln!("left out: {name} ({}: {error})", command[0]),
-        }
-    }
-    for contender in &mut started {
-        // A socket may be there before anybody listens.
-        while Client::connect(&contender.socket, "").is_err() {
-            let ended = contender.child.try_wait().unwrap();
-            assert!(ended.is_none(), "{} does not serve: {ended:?}", contender.name);
-            std::thread::yield_now();
-        }
-    }
+    let started = peers::start(directory, commands, answers(""));
     // Who has opened it keeps it.
     fs::remove_file(image).unwrap();
     started
+}
+
+fn stacks(directory: &Path) -> Vec<Contender> {
+    let commands = STACKS.map(|stack| (stack, own(&["--share", "SOCKET", stack])));
+    peers::start(directory, commands.into(), answers("v0"))
+}
+
+fn answers(export: &str) -> impl Fn(&Path) -> bool {
+    move |socket| Client::connect(socket, export).is_ok()
 }
 
 /// Mebibytes that a server has in memory with idle clients, before anything was written.
@@ -169,54 +179,51 @@ fn resident(contender: &Contender) -> f64 {
     now as f64 / 1024.0
 }
 
-/// Medians, by load and contender.
-fn measure(contenders: &[Contender]) -> Vec<Vec<Sample>> {
-    let fill = ["--rw=write", "--bs=1m", "--iodepth=4"];
-    for contender in contenders {
-        fio(contender, &fill.map(String::from));
+/// One measurement of a load of [`LOADS`].
+fn sample(contender: &Contender, load: usize) -> Sample {
+    let (_, rw, block, depth, connections) = LOADS[load];
+    if load == 0 {
+        let fill = ["--name=x", "--rw=write", "--bs=1m", "--iodepth=4"];
+        fio(contender, &fill.map(String::from), &uri(contender, ""));
     }
-    let by_load = LOADS.iter().map(|(name, rw, depth, connections)| {
-        let arguments = [
-            format!("--rw={rw}"),
-            "--bs=4k".into(),
-            format!("--iodepth={depth}"),
-            format!("--numjobs={connections}"),
-            "--time_based".into(),
-            format!("--runtime={SECONDS}"),
-            "--norandommap".into(),
-            "--randrepeat=0".into(),
-        ];
-        let mut samples = vec![Vec::new(); contenders.len()];
-        for round in 0..ROUNDS {
-            for (of, contender) in contenders.iter().enumerate() {
-                eprintln!("{name}, round {} of {ROUNDS}: {}", round + 1, contender.name);
-                samples[of].push(sample(contender, &arguments));
-            }
-        }
-        samples.iter().map(|samples| median(samples)).collect()
-    });
-    by_load.collect()
+    let arguments = arguments(rw, block, depth, connections);
+    measured(contender, &arguments, &uri(contender, ""))
 }
 
-fn median(samples: &[Sample]) -> Sample {
-    let of = |value: fn(&Sample) -> f64| {
-        let mut values: Vec<f64> = samples.iter().map(value).collect();
-        values.sort_by(f64::total_cmp);
-        values[values.len() / 2]
-    };
-    Sample {
-        iops: of(|s| s.iops),
-        p50_us: of(|s| s.p50_us),
-        p99_us: of(|s| s.p99_us),
-        cpu_us: of(|s| s.cpu_us),
+/// The same, of [`SHARED`]: a job a group.
+fn sample_shared(contender: &Contender, load: usize) -> Sample {
+    let (_, rw, block, depth) = SHARED[load];
+    let mut all = arguments(rw, block, depth, 1);
+    // The first job is named with the options; the others follow.
+    for group in 1..GROUPS {
+        all.push(uri(contender, &format!("v{}", group - 1)));
+        all.extend(arguments(rw, block, depth, 1));
     }
+    measured(contender, &all, &uri(contender, &format!("v{}", GROUPS - 1)))
 }
 
-fn sample(contender: &Contender, arguments: &[String]) -> Sample {
-    let process = contender.child.id().to_string();
-    let before = page::processor_us(&process);
-    let report = fio(contender, arguments);
-    let cpu_us = page::processor_us(&process) - before;
+fn arguments(rw: &str, block: &str, depth: u32, connections: u32) -> Vec<String> {
+    vec![
+        "--name=x".into(),
+        format!("--rw={rw}"),
+        format!("--bs={block}"),
+        format!("--iodepth={depth}"),
+        format!("--numjobs={connections}"),
+        "--time_based".into(),
+        format!("--runtime={SECONDS}"),
+        "--norandommap".into(),
+        "--randrepeat=0".into(),
+    ]
+}
+
+fn uri(contender: &Contender, export: &str) -> String {
+    format!("--uri=nbd+unix:///{export}?socket={}", contender.socket.display())
+}
+
+fn measured(contender: &Contender, arguments: &[String], last: &str) -> Sample {
+    let before = contender.processor_us();
+    let report = fio(contender, arguments, last);
+    let cpu_us = contender.processor_us() - before;
     let job = &report["jobs"][0];
     let side = if job["read"]["total_ios"] == 0 { &job["write"] } else { &job["read"] };
     let percentile = |name: &str| side["lat_ns"]["percentile"][name].as_f64().unwrap() / 1e3;
@@ -228,12 +235,17 @@ fn sample(contender: &Contender, arguments: &[String]) -> Sample {
     }
 }
 
-fn fio(contender: &Contender, arguments: &[String]) -> Value {
+fn fio(contender: &Contender, arguments: &[String], last: &str) -> Value {
+    let size = format!("--size={MEBIBYTES}m");
+    let jobs = arguments.iter().flat_map(|word| {
+        let more = ["--ioengine=nbd", "--thread", "--group_reporting", size.as_str()];
+        let more = if word == "--name=x" { more.to_vec() } else { Vec::new() };
+        std::iter::once(word.as_str()).chain(more)
+    });
     let output = Command::new("fio")
-        .args(["--name=x", "--ioengine=nbd", "--thread", "--group_reporting"])
-        .args(["--output-format=json", "--lat_percentiles=1", &format!("--size={MEBIBYTES}m")])
-        .arg(format!("--uri=nbd+unix:///?socket={}", contender.socket.display()))
-        .args(arguments)
+        .args(["--output-format=json", "--lat_percentiles=1"])
+        .args(jobs)
+        .arg(last)
         .output();
     let output = output.expect("fio is what measures: install it");
     let text = String::from_utf8_lossy(&output.stdout);
@@ -242,57 +254,16 @@ fn fio(contender: &Contender, arguments: &[String]) -> Value {
     serde_json::from_str(&text[text.find('{').unwrap()..]).unwrap()
 }
 
-fn print_json(contenders: &[Contender], results: &[Vec<Sample>], resident: &[f64]) {
-    let rows = LOADS.iter().zip(results).flat_map(|((load, ..), samples)| {
-        contenders.iter().zip(samples).map(move |(contender, sample)| {
-            json!({
-                "load": load, "server": contender.name, "iops": sample.iops.round(),
-                "p50_us": sample.p50_us, "p99_us": sample.p99_us,
-                "cpu_us_per_request": sample.cpu_us,
-            })
-        })
-    });
-    let rows: Vec<Value> = rows.collect();
-    let idle: Vec<Value> = contenders
-        .iter()
-        .zip(resident)
-        .map(|(contender, mib)| json!({ "server": contender.name, "resident_mib": mib }))
-        .collect();
-    let all = json!({ "nbd": rows, "idle_clients": IDLE_CLIENTS, "idle": idle });
-    println!("{}", serde_json::to_string_pretty(&all).unwrap());
-}
-
 /// The section of the page: what was measured at each load, then the aims.
 fn report(contenders: &[Contender], results: &[Vec<Sample>], resident: &[f64]) -> String {
-    let (mut rows, mut aims) = (Vec::new(), Vec::new());
-    for ((load, ..), samples) in LOADS.iter().zip(results) {
-        let ours = samples[0];
-        for (contender, sample) in contenders.iter().zip(samples) {
-            let Sample { iops, p50_us, p99_us, cpu_us } = sample;
-            rows.push(vec![
-                format!("{load}, {}", contender.name),
-                format!("{iops:.0}"),
-                format!("{:.2}", ours.iops / iops),
-                format!("{p50_us:.0}"),
-                format!("{p99_us:.0}"),
-                format!("{cpu_us:.2}"),
-                format!("{:.2}", ours.cpu_us / cpu_us),
-            ]);
-        }
-        let Some(peer) = samples[1..].iter().max_by(|a, b| a.iops.total_cmp(&b.iops)) else {
-            continue;
-        };
-        let (iops, cpu) = (ours.iops / peer.iops, ours.cpu_us / peer.cpu_us);
-        aims.push(page::aim(
-            format!("{load}: IOPS at least {IOPS_AIM} of the faster peer's"),
-            format!("{iops:.2}"),
-            iops >= IOPS_AIM,
-        ));
-        aims.push(page::aim(
-            format!("{load}: the server's CPU a request at most {CPU_AIM} of that peer's"),
-            format!("{cpu:.2}"),
-            cpu <= CPU_AIM,
-        ));
+    let loads = LOADS.map(|load| load.0);
+    let mut aims = Vec::new();
+    for (load, samples) in loads.iter().zip(results) {
+        let all = contenders.iter().zip(samples);
+        let peers = all.skip(1).filter(|(contender, _)| contender.name != BARE);
+        let best = peers.max_by(|(_, a), (_, b)| a.iops.total_cmp(&b.iops));
+        let Some((_, peer)) = best else { continue };
+        aims.extend(peers::aims(load, samples[0], *peer, [IOPS_AIM, CPU_AIM]));
     }
     let idle = contenders.iter().zip(resident);
     let idle = idle.map(|(contender, mib)| format!("{} {mib:.1} MiB", contender.name));
@@ -303,11 +274,30 @@ fn report(contenders: &[Contender], results: &[Vec<Sample>], resident: &[f64]) -
         format!("{mib:.1} MiB"),
         mib < RESIDENT_AIM,
     ));
-    let head = ["4 KiB, server", "IOPS", "ours is x", "p50 us", "p99 us", "CPU us", "ours is x"];
     format!(
         "{}\nResident with {IDLE_CLIENTS} clients connected and idle, each after {IDLE_READS} reads: \
          {idle}.\n\n{}",
-        page::table(&head, &rows),
+        peers::table(contenders, &loads, results),
+        page::table(page::AIMS, &aims)
+    )
+}
+
+fn report_shared(stacks: &[Contender], results: &[Vec<Sample>]) -> String {
+    let loads = SHARED.map(|load| load.0);
+    let beside = loads.iter().zip(results);
+    let aims: Vec<_> = beside
+        .map(|(load, samples)| {
+            let part = samples[0].iops / samples[1].iops;
+            let what = format!(
+                "{load}: `{}` at least {STACK_AIM} of `{}`, when the drive is the limit",
+                STACKS[0], STACKS[1]
+            );
+            page::aim(what, format!("{part:.3}"), part >= STACK_AIM)
+        })
+        .collect();
+    format!(
+        "An emulated {DRIVE}, shared by {GROUPS} groups with a client each:\n\n{}\n{}",
+        peers::table(stacks, &loads, results),
         page::table(page::AIMS, &aims)
     )
 }

@@ -12,18 +12,19 @@
 mod disk;
 #[path = "../../core/tests/support/page.rs"]
 mod page;
+mod peers;
 
 use std::fs;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use disk::Disk;
 use iofair_config::contracts::Contracts;
 use iofair_serve::{Server, Signals};
-use serde_json::{Value, json};
+use peers::{Contender, Sample, own};
+use serde_json::json;
 
 /// Size of the volume: fits any test machine, does not fit any cache.
 const MEBIBYTES: u64 = 256;
@@ -65,31 +66,6 @@ const LOADS: [Load; 8] = [
     stream("1 MiB write", true),
 ];
 
-/// One measurement.
-#[derive(Clone, Copy)]
-struct Sample {
-    iops: f64,
-    p50_us: f64,
-    p99_us: f64,
-    /// The server's processor time.
-    cpu_us: f64,
-}
-
-/// A server under test; ends with its owner.
-struct Contender {
-    name: &'static str,
-    child: Child,
-    socket: String,
-}
-
-impl Drop for Contender {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if let [role, socket] = &arguments[..]
@@ -104,12 +80,15 @@ fn main() {
     let directory = std::env::temp_dir().join(format!("iofair-vhost-{}", std::process::id()));
     fs::create_dir_all(&directory).unwrap();
     let contenders = contenders(&directory);
-    let results = measure(&contenders);
+    let loads = LOADS.each_ref().map(|load| load.name);
+    let run = |contender: &Contender, load: usize| sample(contender, &LOADS[load]);
+    let results = peers::alternate(&contenders, &loads, ROUNDS, run);
     fs::remove_dir_all(directory).unwrap();
     if arguments.iter().any(|argument| argument == "--json") {
-        print_json(&contenders, &results);
+        let rows = peers::rows_json(&contenders, &loads, &results);
+        println!("{}", serde_json::to_string_pretty(&json!({ "vhost": rows })).unwrap());
     } else {
-        page::publish("vhost", &report(&contenders, &results));
+        page::publish("vhost", &report(&contenders, &loads, &results));
     }
 }
 
@@ -127,7 +106,6 @@ fn serve(socket: &str) {
 fn contenders(directory: &Path) -> Vec<Contender> {
     let image = Path::new("/dev/shm").join(format!("iofair-vhost-{}", std::process::id()));
     fs::File::create(&image).unwrap().set_len(MEBIBYTES << 20).unwrap();
-    let own = std::env::current_exe().unwrap().display().to_string();
     let file = format!("driver=file,node-name=d,filename={},aio=io_uring", image.display());
     let nothing = format!("driver=null-co,node-name=d,size={}", MEBIBYTES << 20);
     let export = "type=vhost-user-blk,id=e,node-name=d,writable=on,num-queues=4,\
@@ -135,65 +113,16 @@ fn contenders(directory: &Path) -> Vec<Contender> {
     let daemon = |drive: String| {
         ["qemu-storage-daemon", "--blockdev", &drive, "--export", export].map(String::from).to_vec()
     };
-    let commands = [
-        ("iofair", vec![own, "--serve".into(), "SOCKET".into()]),
+    let commands = vec![
+        ("iofair", own(&["--serve", "SOCKET"])),
         ("qsd, file in memory", daemon(file)),
         ("qsd, no data", daemon(nothing)),
     ];
-    let mut started = Vec::new();
-    for (name, command) in commands {
-        let socket = directory.join(started.len().to_string()).display().to_string();
-        let words = command.iter().map(|word| word.replace("SOCKET", &socket));
-        let child = Command::new(&command[0])
-            .args(words.skip(1))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        match child {
-            Ok(child) => started.push(Contender { name, child, socket }),
-            Err(error) => eprintln!("left out: {name} ({}: {error})", command[0]),
-        }
-    }
-    for contender in &mut started {
-        // A socket may be there before anybody listens.
-        while UnixStream::connect(&contender.socket).is_err() {
-            let ended = contender.child.try_wait().unwrap();
-            assert!(ended.is_none(), "{} does not serve: {ended:?}", contender.name);
-            std::thread::yield_now();
-        }
-    }
+    let answers = |socket: &Path| UnixStream::connect(socket).is_ok();
+    let started = peers::start(directory, commands, answers);
     // Who has opened it keeps it.
     fs::remove_file(image).unwrap();
     started
-}
-
-/// Medians, by load and contender.
-fn measure(contenders: &[Contender]) -> Vec<Vec<Sample>> {
-    let by_load = LOADS.iter().map(|load| {
-        let mut samples = vec![Vec::new(); contenders.len()];
-        for round in 0..ROUNDS {
-            for (of, contender) in contenders.iter().enumerate() {
-                eprintln!("{}, round {} of {ROUNDS}: {}", load.name, round + 1, contender.name);
-                samples[of].push(sample(contender, load));
-            }
-        }
-        samples.iter().map(|samples| median(samples)).collect()
-    });
-    by_load.collect()
-}
-
-fn median(samples: &[Sample]) -> Sample {
-    let of = |value: fn(&Sample) -> f64| {
-        let mut values: Vec<f64> = samples.iter().map(value).collect();
-        values.sort_by(f64::total_cmp);
-        values[values.len() / 2]
-    };
-    Sample {
-        iops: of(|s| s.iops),
-        p50_us: of(|s| s.p50_us),
-        p99_us: of(|s| s.p99_us),
-        cpu_us: of(|s| s.cpu_us),
-    }
 }
 
 /// One client's run.
@@ -271,7 +200,7 @@ impl Run<'_> {
 }
 
 fn sample(contender: &Contender, load: &Load) -> Sample {
-    let disk = Disk::connect(&contender.socket, load.queues, 128);
+    let disk = Disk::connect(&contender.socket.display().to_string(), load.queues, 128);
     for queue in 0..load.queues {
         // As virtual machine monitors make them.
         let file = disk.transport.get_completion_fd(queue).as_raw_fd();
@@ -287,12 +216,11 @@ fn sample(contender: &Contender, load: &Load) -> Sample {
     while ramp.elapsed() < RAMP {
         run.turn(None);
     }
-    let process = contender.child.id().to_string();
-    let (begun, before) = (Instant::now(), page::processor_us(&process));
+    let (begun, before) = (Instant::now(), contender.processor_us());
     while begun.elapsed() < TIME {
         run.turn(Some(&mut latencies));
     }
-    let (time, cpu) = (begun.elapsed(), page::processor_us(&process) - before);
+    let (time, cpu) = (begun.elapsed(), contender.processor_us() - before);
     run.drain();
     latencies.sort_unstable();
     let at = |share: usize| f64::from(latencies[latencies.len() * share / 100]) / 1e3;
@@ -304,51 +232,13 @@ fn sample(contender: &Contender, load: &Load) -> Sample {
     }
 }
 
-fn print_json(contenders: &[Contender], results: &[Vec<Sample>]) {
-    let rows = LOADS.iter().zip(results).flat_map(|(load, samples)| {
-        contenders.iter().zip(samples).map(move |(contender, sample)| {
-            json!({
-                "load": load.name, "server": contender.name, "iops": sample.iops.round(),
-                "p50_us": sample.p50_us, "p99_us": sample.p99_us,
-                "cpu_us_per_request": sample.cpu_us,
-            })
-        })
-    });
-    let rows: Vec<Value> = rows.collect();
-    println!("{}", serde_json::to_string_pretty(&json!({ "vhost": rows })).unwrap());
-}
-
 /// The section of the page: what was measured at each load, then the aims.
-fn report(contenders: &[Contender], results: &[Vec<Sample>]) -> String {
-    let (mut rows, mut aims) = (Vec::new(), Vec::new());
-    for (Load { name, .. }, samples) in LOADS.iter().zip(results) {
-        let ours = samples[0];
-        for (contender, sample) in contenders.iter().zip(samples) {
-            let Sample { iops, p50_us, p99_us, cpu_us } = sample;
-            rows.push(vec![
-                format!("{name}, {}", contender.name),
-                format!("{iops:.0}"),
-                format!("{:.2}", ours.iops / iops),
-                format!("{p50_us:.0}"),
-                format!("{p99_us:.0}"),
-                format!("{cpu_us:.2}"),
-                format!("{:.2}", ours.cpu_us / cpu_us),
-            ]);
-        }
-        // The one that moves data, as ours does.
-        let Some(peer) = samples.get(1) else { continue };
-        let (iops, cpu) = (ours.iops / peer.iops, ours.cpu_us / peer.cpu_us);
-        aims.push(page::aim(
-            format!("{name}: IOPS at least {IOPS_AIM} of the peer's"),
-            format!("{iops:.2}"),
-            iops >= IOPS_AIM,
-        ));
-        aims.push(page::aim(
-            format!("{name}: the server's CPU a request at most {CPU_AIM} of the peer's"),
-            format!("{cpu:.2}"),
-            cpu <= CPU_AIM,
-        ));
-    }
-    let head = ["server", "IOPS", "ours is x", "p50 us", "p99 us", "CPU us", "ours is x"];
-    format!("{}\n{}", page::table(&head, &rows), page::table(page::AIMS, &aims))
+fn report(contenders: &[Contender], loads: &[&str], results: &[Vec<Sample>]) -> String {
+    // The second one moves data, as ours does.
+    let beside = loads.iter().zip(results).filter(|(_, samples)| samples.len() > 1);
+    let aims: Vec<_> = beside
+        .flat_map(|(load, samples)| peers::aims(load, samples[0], samples[1], [IOPS_AIM, CPU_AIM]))
+        .collect();
+    let table = peers::table(contenders, loads, results);
+    format!("{table}\n{}", page::table(page::AIMS, &aims))
 }
