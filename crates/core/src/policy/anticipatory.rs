@@ -61,12 +61,12 @@ mod tests;
 
 use alloc::boxed::Box;
 
-use super::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row, TagClass};
+use super::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row, Standing, TagClass};
 use crate::group::Change;
 use crate::params::Parameter;
 use crate::parts::anticipatory::{AnticipatoryQueue, AnticipatoryRules, Kind, Shared};
 use crate::parts::sorted_fifo::{Entry, MergeRules};
-use crate::request::RequestId;
+use crate::request::{RequestId, Requests};
 use crate::time::{Instant, Nanos};
 use crate::trace::Subject;
 
@@ -174,6 +174,12 @@ impl Policy for Anticipatory {
     }
     fn tag_limit(&self, class: TagClass, tags: u32) -> u32 {
         class.single_queue_limit(tags)
+    }
+    fn standing(&self, _requests: &Requests, _id: RequestId) -> Standing {
+        let idles_until = self.queue.next_wakeup().filter(|_| self.queue.is_anticipating());
+        let watched = self.queue.watched().filter(|_| idles_until.is_some());
+        let serves = watched.map(|process| Subject::Client(process.client));
+        Standing { until: None, serves, idles_until }
     }
     fn observe(&self, gauges: &mut dyn Gauges) {
         gauges.gauge("anticipatory_queued_sync", self.queue.queued(Kind::Sync) as u64);

@@ -70,7 +70,7 @@ mod tests;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row, TagClass};
+use super::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row, Standing, TagClass};
 use crate::group::{Change, Class, GroupId};
 use crate::parts::backlog::Head;
 use crate::parts::hw_tag::HwTag;
@@ -78,7 +78,7 @@ use crate::parts::positions::Positions;
 use crate::parts::slots::Slots;
 use crate::parts::sorted_fifo::Sorted;
 use crate::parts::tree::Tree;
-use crate::request::RequestId;
+use crate::request::{RequestId, Requests};
 use crate::time::{Instant, Nanos};
 use crate::unit::Sectors;
 
@@ -234,6 +234,10 @@ impl Policy for CfqGroup {
     fn tag_limit(&self, class: TagClass, tags: u32) -> u32 {
         // As in `cfq`: separate limits for buffered writes and the rest in the original.
         if class == TagClass::Async { (tags / 2).max(1) } else { tags }
+    }
+    fn standing(&self, _requests: &Requests, _id: RequestId) -> Standing {
+        let serves = self.active.map(|id| self.subject(id));
+        Standing { until: None, serves, idles_until: self.wait_until }
     }
     fn observe(&self, gauges: &mut dyn Gauges) {
         gauges.gauge("cfq_busy_queues", u64::from(self.busy));

@@ -82,9 +82,9 @@ mod turn;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row};
+use super::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row, Standing};
 use crate::group::Change;
-use crate::request::RequestId;
+use crate::request::{RequestId, Requests};
 use crate::time::Instant;
 use crate::unit::Sectors;
 
@@ -308,6 +308,10 @@ impl<L: Leaf> Policy for Fair<L> {
     }
     fn change(&mut self, cx: &mut Context<'_>, change: Change) {
         self.on_change(cx, change);
+    }
+    fn standing(&self, _requests: &Requests, _id: RequestId) -> Standing {
+        let serves = self.turn.as_ref().map(|turn| self.subject(turn.queue));
+        Standing { until: None, serves, idles_until: self.next_wakeup() }
     }
     fn observe(&self, gauges: &mut dyn Gauges) {
         gauges.gauge("fair_busy_queues", u64::from(self.busy_queues));
