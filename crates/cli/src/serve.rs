@@ -7,6 +7,7 @@ use anyhow::{Context, Result, anyhow};
 use iofair_config::contracts::Contracts;
 use iofair_core::contract::Rate;
 use iofair_serve::control::Control;
+use iofair_serve::supervisor::{self, Passed, Stage};
 use iofair_serve::{ServeError, Server, Signal, Signals};
 use serde::Serialize;
 
@@ -46,9 +47,10 @@ struct Ready {
 
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     let contracts = Contracts::open(&args.contracts)?;
+    let passed = Passed::from_environment().map_err(told)?;
     let listens = contracts.listen.unix.is_some() || contracts.listen.tcp.is_some();
     let disks = contracts.volumes.iter().any(|volume| volume.vhost.is_some());
-    if !listens && !disks && contracts.mount.is_none() {
+    if !listens && !disks && contracts.mount.is_none() && !passed.has_nbd() {
         let message = "nobody could connect: add a [listen] table with `unix` or `tcp`, a [fuse] table, \
                        or `vhost` to a volume";
         return Err(Usage(format!("{}: {message}", args.contracts.display())).into());
@@ -58,10 +60,13 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let signals = Signals::block().context("blocking signals")?;
-    let control = Control::start(&args.contracts, contracts).map_err(told)?;
+    let control = Control::start_under(&args.contracts, contracts, passed).map_err(told)?;
     let (ready, worst_case) =
         control.server(|server| (ready(server, &control), server.worst_case())).map_err(told)?;
     output.print(&ready, || in_words(&ready, worst_case))?;
+    let (count, drive, stack) = (ready.volumes.len(), &ready.drive, &ready.stack);
+    let status = format!("serving {drive} with {stack}; volumes: {count}");
+    supervisor::tell(Stage::Ready, &status);
     while !control.is_over() {
         match signals.wait().context("waiting for signals")? {
             None => {}
@@ -69,16 +74,20 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
             Some(Signal::Stop) => break,
         }
     }
+    supervisor::tell(Stage::Stopping, "answering what is inside");
     control.stop().map_err(told)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Takes over the file as it is now, or says why not and goes on as before.
 fn reload(args: &Args, control: &Control) {
-    match control.reload() {
-        Ok(()) => eprintln!("contracts taken over from {}", args.contracts.display()),
-        Err(error) => eprintln!("contracts kept as they were: {error}"),
-    }
+    supervisor::tell(Stage::Reloading, "reading the contracts");
+    let status = match control.reload() {
+        Ok(()) => format!("contracts taken over from {}", args.contracts.display()),
+        Err(error) => format!("contracts kept as they were: {error}"),
+    };
+    eprintln!("{status}");
+    supervisor::tell(Stage::Ready, &status);
 }
 
 /// What the user wrote keeps its own error type, which decides the exit code.

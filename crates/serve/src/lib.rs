@@ -22,6 +22,7 @@ mod security;
 mod server;
 mod signals;
 mod socket;
+pub mod supervisor;
 
 pub use clock::Clock;
 pub use engine::stats::{Snapshot, VolumeSnapshot, VolumeStats};

@@ -27,9 +27,10 @@ use crate::front::fuse::Mounted;
 use crate::layout::sync_parent;
 use crate::places::Places;
 use crate::reactor::line::Line;
-use crate::reactor::{Message, Parts, Reactor, wake};
+use crate::reactor::{Listener, Message, Parts, Reactor, wake};
 use crate::security::Security;
 use crate::socket;
+use crate::supervisor::{self, Passed};
 
 /// Seed of an emulated drive's random streams: two runs of a server meet the same drive.
 const DRIVE_SEED: u64 = 1;
@@ -50,6 +51,8 @@ pub struct Server {
     capacity: Option<u64>,
     description: String,
     tcp: Option<SocketAddr>,
+    /// The socket that this server made, and removes.
+    bound: Option<PathBuf>,
     line: Line,
     reactor: Option<JoinHandle<io::Result<()>>>,
     disks: Disks,
@@ -60,6 +63,10 @@ pub struct Server {
 impl Server {
     /// Opens the back end, admits the contracts, listens.
     pub fn start(contracts: Contracts) -> Result<Self, ServeError> {
+        Self::start_under(contracts, Passed::default())
+    }
+    /// [`Self::start`] with what a service manager passed. Its control sockets are not looked at here.
+    pub fn start_under(contracts: Contracts, passed: Passed) -> Result<Self, ServeError> {
         socket::raise_limit();
         let security = Security::load(&contracts.listen)?;
         let mut places = Places::open(&contracts)?;
@@ -79,14 +86,16 @@ impl Server {
         let clock = Clock::start();
         let mut engine = Engine::new(back, plan.stack.clone());
         engine.apply(clock.now(), &plan);
-        let (listeners, tcp) = listen(&contracts.listen)?;
+        let Listening { listeners, tcp, bound } = listen(&contracts.listen, passed.nbd)?;
         let sockets = Disks::default().prepare(&contracts.volumes, bind_disk)?;
         let watched = wake::new().map_err(ServeError::system("an eventfd"))?;
         let (messages, inbox) = mpsc::channel();
         let line = Line::new(messages, &watched).map_err(ServeError::system("an eventfd"))?;
         let drain = plan.patience.drain;
         let wake = watched;
-        let parts = Parts { engine, clock, listeners, messages: inbox, wake, drain, security };
+        let watchdog = passed.watchdog;
+        let parts =
+            Parts { engine, clock, listeners, messages: inbox, wake, drain, security, watchdog };
         let reactor = Some(spawn(parts)?);
         made.keep();
         let mut this = Self {
@@ -96,6 +105,7 @@ impl Server {
             capacity,
             description,
             tcp,
+            bound,
             line,
             reactor,
             disks: Disks::default(),
@@ -208,7 +218,7 @@ impl Server {
     }
     fn end(&mut self) -> Result<(), ServeError> {
         let Some(reactor) = self.reactor.take() else { return Ok(()) };
-        if let Some(path) = &self.contracts.listen.unix {
+        if let Some(path) = &self.bound {
             // Gone already is as good.
             let _ = fs::remove_file(path);
         }
@@ -339,24 +349,57 @@ fn open_emulated(contracts: &Contracts, written: &str) -> Result<Box<dyn Back>, 
     Ok(Box::new(Emulated::new(&format!("{name} over {place}"), drive, store)))
 }
 
-fn listen(listen: &Listen) -> Result<(Vec<OwnedFd>, Option<SocketAddr>), ServeError> {
-    let (mut sockets, mut address) = (Vec::new(), None);
+/// Where a server listens.
+struct Listening {
+    listeners: Vec<Listener>,
+    tcp: Option<SocketAddr>,
+    /// The path of a socket that is our own.
+    bound: Option<PathBuf>,
+}
+
+/// Listens where the contracts say, on a socket that was passed if it is bound there, and on all others
+/// that were passed.
+fn listen(listen: &Listen, mut passed: Vec<supervisor::Socket>) -> Result<Listening, ServeError> {
+    let (mut listeners, mut tcp, mut bound) = (Vec::new(), None, None);
+    let mut add = |file, stays| listeners.push(Listener { file, stays });
     if let Some(path) = &listen.unix {
-        sockets.push(bind_unix(path, listen.mode)?);
-    }
-    if let Some(tcp) = listen.tcp {
-        let bound = TcpListener::bind(tcp).or_else(|error| {
-            let taken = error.kind() == io::ErrorKind::AddrInUse;
-            match taken && is_dead(TcpStream::connect(tcp), TcpStream::set_read_timeout) {
-                true => TcpListener::bind(tcp),
-                false => Err(error),
+        match supervisor::take_unix(&mut passed, path) {
+            Some(socket) => add(socket.file, true),
+            None => {
+                add(bind_unix(path, listen.mode)?, false);
+                bound = Some(path.clone());
             }
-        });
-        let listener = bound.map_err(ServeError::system(tcp.to_string()))?;
-        address = listener.local_addr().ok();
-        sockets.push(listener.into());
+        }
     }
-    Ok((sockets, address))
+    if let Some(address) = listen.tcp {
+        match supervisor::take_tcp(&mut passed, address) {
+            Some(socket) => {
+                tcp = socket.tcp();
+                add(socket.file, true);
+            }
+            None => {
+                let listener = bind_tcp(address)?;
+                tcp = listener.local_addr().ok();
+                add(listener.into(), false);
+            }
+        }
+    }
+    for socket in passed {
+        tcp = tcp.or(socket.tcp());
+        add(socket.file, true);
+    }
+    Ok(Listening { listeners, tcp, bound })
+}
+
+fn bind_tcp(address: SocketAddr) -> Result<TcpListener, ServeError> {
+    let bound = TcpListener::bind(address).or_else(|error| {
+        let taken = error.kind() == io::ErrorKind::AddrInUse;
+        match taken && is_dead(TcpStream::connect(address), TcpStream::set_read_timeout) {
+            true => TcpListener::bind(address),
+            false => Err(error),
+        }
+    });
+    bound.map_err(ServeError::system(address.to_string()))
 }
 
 /// A Unix socket; one that a dead server left there is replaced.

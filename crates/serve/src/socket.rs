@@ -65,6 +65,27 @@ pub(crate) fn raise_limit() {
     }
 }
 
+/// Kinds of sockets that clients reach.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Family {
+    Unix,
+    Internet,
+}
+
+/// The kind of a listening stream socket; an error for anything else.
+pub(crate) fn listening(socket: &OwnedFd) -> io::Result<Family> {
+    let is = |name: libc::c_int, wanted: libc::c_int| option(socket, name) == Some(wanted);
+    let listens = is(libc::SO_TYPE, libc::SOCK_STREAM) && is(libc::SO_ACCEPTCONN, 1);
+    match option::<libc::c_int>(socket, libc::SO_DOMAIN) {
+        Some(libc::AF_UNIX) if listens => Ok(Family::Unix),
+        Some(libc::AF_INET | libc::AF_INET6) if listens => Ok(Family::Internet),
+        _ => {
+            let message = "one is no listening stream socket (Accept= must be no)";
+            Err(io::Error::new(io::ErrorKind::InvalidInput, message))
+        }
+    }
+}
+
 /// How a client came.
 pub(crate) fn way(socket: &OwnedFd) -> Way {
     let domain: Option<libc::c_int> = option(socket, libc::SO_DOMAIN);

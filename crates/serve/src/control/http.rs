@@ -29,6 +29,7 @@ use super::app::{Answer, App, Call};
 use super::problem::Problem;
 use crate::error::ServeError;
 use crate::socket::listen_unix;
+use crate::supervisor;
 
 /// Connections at once; more wait to be accepted.
 const CONNECTIONS_MAX: usize = 64;
@@ -56,12 +57,29 @@ enum Door {
     Tcp(TcpListener),
 }
 
+impl Door {
+    fn adopt(socket: supervisor::Socket) -> io::Result<Self> {
+        if socket.is_unix() {
+            let listener = std::os::unix::net::UnixListener::from(socket.file);
+            listener.set_nonblocking(true)?;
+            return UnixListener::from_std(listener).map(Self::Unix);
+        }
+        let listener = std::net::TcpListener::from(socket.file);
+        listener.set_nonblocking(true)?;
+        TcpListener::from_std(listener).map(Self::Tcp)
+    }
+}
+
 impl Http {
     /// Listens where `place` says; without a place there is nothing to do.
-    pub(super) fn start(place: &Place, app: &Arc<App>) -> Result<Self, ServeError> {
+    pub(super) fn start(
+        place: &Place,
+        passed: Vec<supervisor::Socket>,
+        app: &Arc<App>,
+    ) -> Result<Self, ServeError> {
         let stop = Arc::new(Notify::new());
-        let mut this = Self { stop, thread: None, unix: place.unix.clone(), tcp: None };
-        if place.unix.is_none() && place.tcp.is_none() {
+        let mut this = Self { stop, thread: None, unix: None, tcp: None };
+        if place.unix.is_none() && place.tcp.is_none() && passed.is_empty() {
             return Ok(this);
         }
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -70,22 +88,50 @@ impl Http {
             .thread_name("control-call")
             .build()
             .map_err(ServeError::system("a runtime"))?;
-        let mut doors = Vec::new();
-        if let Some(path) = &place.unix {
-            let door = runtime.block_on(async { bind(path) });
-            doors.push(Door::Unix(door.map_err(ServeError::system(path.display().to_string()))?));
-        }
-        if let Some(address) = place.tcp {
-            let door = runtime.block_on(TcpListener::bind(address));
-            let door = door.map_err(ServeError::system(address.to_string()))?;
-            this.tcp = door.local_addr().ok();
-            doors.push(Door::Tcp(door));
-        }
+        let doors = runtime.block_on(async { this.listen(place, passed) })?;
         let (app, stop) = (app.clone(), this.stop.clone());
         let run = move || serve(runtime, doors, &app, &stop);
         let thread = std::thread::Builder::new().name("control".into()).spawn(run);
         this.thread = Some(thread.map_err(ServeError::system("a thread"))?);
         Ok(this)
+    }
+    /// Listens where `place` says, on a socket that was passed if it is bound there, and on all others that
+    /// were passed. To be called inside the runtime.
+    fn listen(
+        &mut self,
+        place: &Place,
+        mut passed: Vec<supervisor::Socket>,
+    ) -> Result<Vec<Door>, ServeError> {
+        let mut doors = Vec::new();
+        let mut given = Vec::new();
+        if let Some(path) = &place.unix {
+            match supervisor::take_unix(&mut passed, path) {
+                Some(socket) => given.push(socket),
+                None => {
+                    let door =
+                        bind(path).map_err(ServeError::system(path.display().to_string()))?;
+                    doors.push(Door::Unix(door));
+                    self.unix = Some(path.clone());
+                }
+            }
+        }
+        if let Some(address) = place.tcp {
+            match supervisor::take_tcp(&mut passed, address) {
+                Some(socket) => given.push(socket),
+                None => {
+                    let door =
+                        bind_tcp(address).map_err(ServeError::system(address.to_string()))?;
+                    self.tcp = door.local_addr().ok();
+                    doors.push(Door::Tcp(door));
+                }
+            }
+        }
+        for socket in given.into_iter().chain(passed) {
+            self.tcp = self.tcp.or(socket.tcp());
+            let door = Door::adopt(socket);
+            doors.push(door.map_err(ServeError::system("a control socket that was passed"))?);
+        }
+        Ok(doors)
     }
     pub(super) fn tcp(&self) -> Option<SocketAddr> {
         self.tcp
@@ -112,6 +158,12 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     let listener = std::os::unix::net::UnixListener::from(listen_unix(path, 0o600)?);
     listener.set_nonblocking(true)?;
     UnixListener::from_std(listener)
+}
+
+fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
+    let listener = std::net::TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    TcpListener::from_std(listener)
 }
 
 fn serve(runtime: Runtime, doors: Vec<Door>, app: &Arc<App>, stop: &Notify) {

@@ -30,6 +30,7 @@ use iofair_config::contracts::Contracts;
 
 use crate::error::ServeError;
 use crate::server::Server;
+use crate::supervisor::Passed;
 
 use app::App;
 use http::Http;
@@ -45,10 +46,19 @@ pub struct Control {
 impl Control {
     /// Starts what the file says, and listens where its `[control]` says.
     pub fn start(file: &Path, contracts: Contracts) -> Result<Self, ServeError> {
+        Self::start_under(file, contracts, Passed::default())
+    }
+    /// [`Self::start`] with what a service manager passed.
+    pub fn start_under(
+        file: &Path,
+        contracts: Contracts,
+        mut passed: Passed,
+    ) -> Result<Self, ServeError> {
         let control = contracts.control.clone();
-        let server = Server::start(contracts)?;
+        let sockets = std::mem::take(&mut passed.control);
+        let server = Server::start_under(contracts, passed)?;
         let app = Arc::new(App::new(file, server)?);
-        let http = Http::start(&control, &app)?;
+        let http = Http::start(&control, sockets, &app)?;
         Ok(Self { app, http: Some(http) })
     }
     /// Looks at the server.

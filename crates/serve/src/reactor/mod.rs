@@ -31,6 +31,7 @@ use crate::front::nbd::session::Export;
 use crate::front::vhost::command::Envelope;
 use crate::security::Security;
 use crate::socket;
+use crate::supervisor::Watchdog;
 use budget::Budget;
 use connection::Connection;
 use device::Device;
@@ -77,11 +78,18 @@ pub(crate) struct Seen<'a> {
     pub(crate) connections: usize,
 }
 
+/// A listening socket.
+pub(crate) struct Listener {
+    pub(crate) file: OwnedFd,
+    /// It was there before us and stays when we go.
+    pub(crate) stays: bool,
+}
+
 /// What a reactor is made of.
 pub(crate) struct Parts {
     pub(crate) engine: Engine,
     pub(crate) clock: Clock,
-    pub(crate) listeners: Vec<OwnedFd>,
+    pub(crate) listeners: Vec<Listener>,
     pub(crate) messages: Receiver<Message>,
     /// An eventfd: written after every message.
     pub(crate) wake: OwnedFd,
@@ -89,6 +97,8 @@ pub(crate) struct Parts {
     pub(crate) drain: Nanos,
     /// What NBD clients are offered.
     pub(crate) security: Security,
+    /// Whom it shows that it turns.
+    pub(crate) watchdog: Option<Watchdog>,
 }
 
 /// One reactor.
@@ -106,6 +116,8 @@ pub(crate) struct Reactor {
     tend: Option<Instant>,
     /// Looks in a row.
     looks: u32,
+    /// When the watchdog is fed next, if there is one.
+    feed: Option<Instant>,
     /// Listeners that wait until a connection goes.
     deaf: Vec<usize>,
     /// Something was sent or answered: who is stalled may try again.
@@ -127,6 +139,7 @@ impl Reactor {
         let exports = parts.engine.exports();
         let now = parts.clock.now();
         let memory = parts.security.limits.memory_bytes;
+        let feed = parts.watchdog.is_some().then_some(now);
         let mut this = Self {
             parts,
             ring: Ring::new()?,
@@ -138,6 +151,7 @@ impl Reactor {
             budget: Budget::new(memory),
             tend: None,
             looks: 0,
+            feed,
             deaf: Vec::new(),
             moved: false,
             draining: None,
@@ -153,7 +167,7 @@ impl Reactor {
         Ok(this)
     }
     fn accept_on(&mut self, index: usize) -> io::Result<()> {
-        let entry = ring::accept(self.parts.listeners[index].as_raw_fd());
+        let entry = ring::accept(self.parts.listeners[index].file.as_raw_fd());
         self.ring.push(entry, Target::Accept(index as u32))
     }
     fn watch_wake(&mut self) -> io::Result<()> {
@@ -171,6 +185,7 @@ impl Reactor {
                 self.on_event(now, event)?;
             }
             self.events = events;
+            self.feed(now);
             self.tend(now)?;
             self.work(now)?;
             if !self.pausing.is_empty() && self.parts.engine.pending() == 0 {
@@ -208,7 +223,7 @@ impl Reactor {
     /// How long to sleep. The clock is read once more here, because a wait is relative.
     fn wait(&self) -> Wait {
         let event = self.parts.engine.next_event();
-        let others = self.draining.into_iter().chain(self.tend);
+        let others = self.draining.into_iter().chain(self.tend).chain(self.feed);
         let next = self.parts.engine.next_wakeup().into_iter().chain(others).min();
         let Some(next) = next else { return Wait::Forever };
         let now = self.parts.clock.now();
@@ -239,13 +254,14 @@ impl Reactor {
                 self.take_in(now, key);
             }
             Target::Back(data) => self.parts.engine.on_ring(data, event.result),
+            Target::Nobody => {}
             Target::Wake => {
                 wake::take(&self.parts.wake);
                 if !event.more {
                     self.watch_wake()?;
                 }
                 while let Ok(message) = self.parts.messages.try_recv() {
-                    self.on_message(now, message);
+                    self.on_message(now, message)?;
                 }
             }
         }
@@ -265,6 +281,15 @@ impl Reactor {
         let key = entry.key();
         entry.insert(Box::new(Connection::new(now, socket, key, &self.parts.security)));
         self.touched.push(key);
+    }
+    /// Shows the watchdog that the reactor turns, when it is time.
+    fn feed(&mut self, now: Instant) {
+        if let (Some(watchdog), true) =
+            (&self.parts.watchdog, self.feed.is_some_and(|due| now >= due))
+        {
+            watchdog.feed();
+            self.feed = Some(now + watchdog.every);
+        }
     }
     /// Looks at all doors, when it is time.
     fn tend(&mut self, now: Instant) -> io::Result<()> {
@@ -305,7 +330,7 @@ impl Reactor {
         }
         self.touched.push(key);
     }
-    fn on_message(&mut self, now: Instant, message: Message) {
+    fn on_message(&mut self, now: Instant, message: Message) -> io::Result<()> {
         // Whoever asked may have gone; then nobody needs the answer.
         match message {
             Message::Apply(plan, security, answer) => {
@@ -341,9 +366,10 @@ impl Reactor {
             Message::Device { .. } => {}
             Message::Stop => {
                 self.resume(now);
-                self.drain(now);
+                self.drain(now)?;
             }
         }
+        Ok(())
     }
     fn open_file(&mut self, now: Instant, opening: Opening) {
         let export = self.exports.iter().find(|export| export.name == opening.volume);
@@ -395,17 +421,23 @@ impl Reactor {
         Ok(())
     }
     /// From now on nothing is received; what is inside is answered.
-    fn drain(&mut self, now: Instant) {
+    fn drain(&mut self, now: Instant) -> io::Result<()> {
         self.draining.get_or_insert(now + self.parts.drain);
-        for listener in &self.parts.listeners {
+        for (index, listener) in self.parts.listeners.iter().enumerate() {
+            if listener.stays {
+                // Who connects from now on is the next server's.
+                self.ring.cancel(Target::Accept(index as u32), Target::Nobody)?;
+                continue;
+            }
             // The entry on the ring would keep the socket listening for a while after we are gone.
             // SAFETY: a plain system call on a descriptor of ours.
-            unsafe { libc::shutdown(listener.as_raw_fd(), libc::SHUT_RDWR) };
+            unsafe { libc::shutdown(listener.file.as_raw_fd(), libc::SHUT_RDWR) };
         }
         for (key, door) in &mut self.doors {
             door.close();
             self.touched.push(key);
         }
+        Ok(())
     }
 
     /// Lets the engine decide and answers what is finished, until nothing moves any more.

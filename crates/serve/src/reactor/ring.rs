@@ -25,6 +25,8 @@ pub(super) enum Target {
     Back(u32),
     /// Another thread has a message.
     Wake,
+    /// Nobody: the answer says nothing that anybody wants to know.
+    Nobody,
 }
 
 impl Target {
@@ -33,6 +35,7 @@ impl Target {
             Self::Accept(index) => (0u64, index),
             Self::Back(index) => (1, index),
             Self::Wake => (2, 0),
+            Self::Nobody => (3, 0),
             Self::Door { key, slot } => (u64::from(DOOR) + u64::from(slot), key),
         };
         kind << 32 | u64::from(index)
@@ -43,6 +46,7 @@ impl Target {
             0 => Self::Accept(index),
             1 => Self::Back(index),
             2 => Self::Wake,
+            3 => Self::Nobody,
             kind => Self::Door { key: index, slot: (kind - DOOR) as u8 },
         }
     }

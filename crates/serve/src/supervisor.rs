@@ -1,0 +1,233 @@
+//! What a service manager, systemd, gives a server and hears from it: listening sockets that are there before the
+//! server is, READY and its like, and a watchdog.
+//!
+//! Sockets come with names: `nbd` and `control`. One that is bound where the contracts say to listen is used in
+//! place of a new one; another is served besides. They stay the manager's: a server that ends leaves them
+//! listening, and who connects meanwhile is served by the next one.
+//!
+//! The reactor itself feeds the watchdog, once a turn when it is due. So what is noticed is a reactor that no
+//! longer turns, not a process that is no longer there.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr as UnixAddress, UnixDatagram, UnixListener};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use iofair_core::time::Nanos;
+use sd_notify::NotifyState;
+
+use crate::error::ServeError;
+use crate::socket::{Family, listening};
+
+/// Names that a socket may have.
+const NAMES: &str = "nbd, control (FileDescriptorName= in the socket's unit)";
+
+/// Where a socket is bound.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Place {
+    Unix(Option<PathBuf>),
+    Tcp(SocketAddr),
+}
+
+/// A listening socket that was there before the server.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    pub(crate) file: OwnedFd,
+    place: Place,
+}
+
+impl Socket {
+    fn new(file: OwnedFd) -> io::Result<Self> {
+        let place = match listening(&file)? {
+            Family::Unix => {
+                let listener = UnixListener::from(file.try_clone()?);
+                Place::Unix(listener.local_addr()?.as_pathname().map(Path::to_path_buf))
+            }
+            Family::Internet => Place::Tcp(TcpListener::from(file.try_clone()?).local_addr()?),
+        };
+        Ok(Self { file, place })
+    }
+    /// Its TCP address, if it has one.
+    pub(crate) fn tcp(&self) -> Option<SocketAddr> {
+        match self.place {
+            Place::Tcp(address) => Some(address),
+            Place::Unix(_) => None,
+        }
+    }
+    pub(crate) fn is_unix(&self) -> bool {
+        matches!(self.place, Place::Unix(_))
+    }
+}
+
+/// Takes the socket that is bound to this path out of those that were passed.
+pub(crate) fn take_unix(sockets: &mut Vec<Socket>, path: &Path) -> Option<Socket> {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    let bound = |socket: &Socket| match &socket.place {
+        Place::Unix(Some(place)) => place == path || real(place) == real(path),
+        _ => false,
+    };
+    sockets.iter().position(bound).map(|index| sockets.remove(index))
+}
+
+/// Takes the socket that is bound to this address out of those that were passed.
+pub(crate) fn take_tcp(sockets: &mut Vec<Socket>, address: SocketAddr) -> Option<Socket> {
+    let bound = |socket: &Socket| socket.tcp() == Some(address);
+    sockets.iter().position(bound).map(|index| sockets.remove(index))
+}
+
+/// What a service manager passed.
+#[derive(Debug, Default)]
+pub struct Passed {
+    pub(crate) nbd: Vec<Socket>,
+    pub(crate) control: Vec<Socket>,
+    pub(crate) watchdog: Option<Watchdog>,
+}
+
+impl Passed {
+    /// What the environment says: `LISTEN_FDS`, `LISTEN_FDNAMES`, `WATCHDOG_USEC`, `NOTIFY_SOCKET`.
+    pub fn from_environment() -> Result<Self, ServeError> {
+        let what = || ServeError::system("the sockets that were passed");
+        let mut this = Self { watchdog: Watchdog::from_environment()?, ..Self::default() };
+        for (file, name) in sd_notify::listen_fds_with_names().map_err(what())? {
+            // SAFETY: it is open, since it was just marked to be closed by exec, and the environment
+            // keeps it so: nobody in this process closes it.
+            let file = unsafe { BorrowedFd::borrow_raw(file) };
+            let socket = file.try_clone_to_owned().and_then(Socket::new).map_err(what())?;
+            match name.as_str() {
+                "nbd" => this.nbd.push(socket),
+                "control" => this.control.push(socket),
+                _ => return Err(what()(unknown(&name))),
+            }
+        }
+        Ok(this)
+    }
+    /// May clients come over one of them?
+    pub fn has_nbd(&self) -> bool {
+        !self.nbd.is_empty()
+    }
+}
+
+fn unknown(name: &str) -> io::Error {
+    let message = format!("one is named \"{name}\"; allowed: {NAMES}");
+    io::Error::new(io::ErrorKind::InvalidInput, message)
+}
+
+/// A manager that takes a silent server for dead.
+#[derive(Debug)]
+pub struct Watchdog {
+    socket: UnixDatagram,
+    /// It is fed so often: twice in the time that it waits.
+    pub(crate) every: Nanos,
+}
+
+impl Watchdog {
+    fn from_environment() -> Result<Option<Self>, ServeError> {
+        let what = || ServeError::system("the watchdog's socket");
+        let place = std::env::var_os("NOTIFY_SOCKET");
+        // Zero is no time that anybody could keep.
+        let patience = sd_notify::watchdog_enabled().filter(|patience| !patience.is_zero());
+        let (Some(patience), Some(place)) = (patience, place) else { return Ok(None) };
+        let address = match place.as_bytes() {
+            [b'@', name @ ..] => UnixAddress::from_abstract_name(name),
+            _ => UnixAddress::from_pathname(&place),
+        };
+        let socket = UnixDatagram::unbound().map_err(what())?;
+        socket.connect_addr(&address.map_err(what())?).map_err(what())?;
+        Self::new(socket, patience).map(Some).map_err(what())
+    }
+    /// Feeds who reads the other end of `socket` and waits no longer than `patience`.
+    fn new(socket: UnixDatagram, patience: Duration) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        let every = u64::try_from(patience.as_nanos() / 2).unwrap_or(u64::MAX);
+        Ok(Self { socket, every: Nanos(every.max(1)) })
+    }
+    pub(crate) fn feed(&self) {
+        // A manager that is too busy to read must not hold up the reactor; it is fed again soon.
+        let _ = self.socket.send(b"WATCHDOG=1\n");
+    }
+}
+
+/// What a manager hears of a server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stage {
+    /// Clients may come.
+    Ready,
+    /// The contracts are read again; [`Stage::Ready`] follows.
+    Reloading,
+    /// What is inside is being answered.
+    Stopping,
+}
+
+/// Tells the manager, if there is one. That it cannot be told is no reason to stop serving.
+pub fn tell(stage: Stage, status: &str) {
+    // The manager shows one line.
+    let status = status.lines().next().unwrap_or_default();
+    let state = match stage {
+        Stage::Ready => NotifyState::Ready,
+        Stage::Reloading => NotifyState::Reloading,
+        Stage::Stopping => NotifyState::Stopping,
+    };
+    let mut states = vec![state, NotifyState::Status(status)];
+    if stage == Stage::Reloading {
+        states.extend(NotifyState::monotonic_usec_now());
+    }
+    let _ = sd_notify::notify(&states);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use iofair_config::contracts::Contracts;
+
+    use super::*;
+    use crate::reactor::Message;
+    use crate::server::Server;
+
+    /// Goal: the reactor feeds the watchdog while it turns, idle or not, and not while it is stuck. Method: a
+    /// watchdog of 10 ms; three meals; then a look that does not return until told, in which none comes.
+    #[test]
+    fn a_stuck_reactor_does_not_feed() {
+        let directory = std::env::temp_dir().join(format!("iofair-fed-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let text = format!(
+            "[drive]\nback = 'memory:1MiB'\nstack = 'none-none'\n[listen]\nunix = '{}'\n\
+             [[group]]\nname = 'g'\n[[volume]]\nname = 'v'\ngroup = 'g'\nsize = '1MiB'\n",
+            directory.join("socket").display()
+        );
+        let (ours, theirs) = UnixDatagram::pair().unwrap();
+        let patience = Duration::from_millis(10);
+        let watchdog = Some(Watchdog::new(theirs, patience).unwrap());
+        let passed = Passed { watchdog, ..Passed::default() };
+        let server = Server::start_under(Contracts::parse("a.toml", &text).unwrap(), passed);
+        let server = server.unwrap();
+        let mut meal = [0; 32];
+        let mut fed = || ours.recv(&mut meal).map(|bytes| meal[..bytes].to_vec());
+        for _ in 0..3 {
+            assert_eq!(fed().unwrap(), b"WATCHDOG=1\n");
+        }
+        let (release, released) = mpsc::channel::<()>();
+        let (stuck, is_stuck) = mpsc::channel();
+        let block = move || {
+            stuck.send(()).unwrap();
+            // Until the other end goes.
+            let _ = released.recv();
+        };
+        server.line().send(Message::Look(Box::new(move |_| block()))).unwrap();
+        is_stuck.recv().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        while fed().is_ok() {}
+        ours.set_nonblocking(false).unwrap();
+        ours.set_read_timeout(Some(5 * patience)).unwrap();
+        assert!(fed().is_err(), "a stuck reactor fed the watchdog");
+        drop(release);
+        ours.set_read_timeout(None).unwrap();
+        assert_eq!(fed().unwrap(), b"WATCHDOG=1\n");
+        server.stop().unwrap();
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+}
