@@ -2,7 +2,8 @@
 //!
 //! Deterministic: no wall clock, no thread inside a run, no hash-map iteration, no socket. One
 //! [`scenario::Scenario`] with one seed gives one [`outcome::Outcome`], on any machine. [`simulate`] does
-//! it; [`simulate_with`] lets an [`observe::Observer`] watch.
+//! it; [`simulate_with`] lets an [`observe::Observer`] watch. [`outside::run_outside`] puts the same clients over a
+//! drive that is elsewhere, in its time.
 #![forbid(unsafe_code)]
 
 mod cache;
@@ -12,6 +13,7 @@ pub mod explain;
 pub mod host;
 pub mod observe;
 pub mod outcome;
+pub mod outside;
 pub mod recording;
 pub mod report;
 mod run;

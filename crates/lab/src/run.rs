@@ -41,6 +41,9 @@ pub enum RunError {
     /// The host cannot be.
     #[error("host: {0}")]
     Host(&'static str),
+    /// Elsewhere something went wrong, or cannot be.
+    #[error("{0}")]
+    Outside(String),
     /// Nobody, or a crowd.
     #[error("{given} processes: a run has at least 1 and at most {most}")]
     Processes {

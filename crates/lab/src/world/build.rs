@@ -14,6 +14,7 @@ use super::controllers::{self, Controllers};
 use super::engine::{Engine, Parts};
 use super::journal::{self, Journal, JournalSetup};
 use super::layout::{self, File, Ground, Wanted};
+use super::roster::Everybody;
 use super::writeback::{Flushers, Flushing};
 use crate::cache::pages::PAGE;
 use crate::cache::{Cache, CacheSetup, FileSetup};
@@ -26,6 +27,7 @@ use crate::client::tally::Tally;
 use crate::client::write::{Write, WriteSetup};
 use crate::client::{Base, Kind, Process};
 use crate::observe::Observer;
+use crate::outside::Outside;
 use crate::run::RunError;
 use crate::scenario::{ClientSpec, JournalSpec, Manner, Pattern, Scenario};
 use crate::sim::Token;
@@ -50,6 +52,26 @@ pub(crate) fn build<'a>(
     drives: Vec<Box<dyn Drive + Send>>,
     observer: &'a mut dyn Observer,
 ) -> Result<World<'a>, RunError> {
+    build_over(scenario, drives, observer, None)
+}
+
+/// The same over a drive that is elsewhere. The one given here, and the controller, are only asked what they are: the
+/// controller counts out groups and clients.
+pub(crate) fn build_outside<'a>(
+    scenario: &Scenario,
+    drive: Box<dyn Drive + Send>,
+    observer: &'a mut dyn Observer,
+    outside: &'a mut dyn Outside,
+) -> Result<World<'a>, RunError> {
+    build_over(scenario, vec![drive], observer, Some(outside))
+}
+
+fn build_over<'a>(
+    scenario: &Scenario,
+    drives: Vec<Box<dyn Drive + Send>>,
+    observer: &'a mut dyn Observer,
+    mut outside: Option<&'a mut dyn Outside>,
+) -> Result<World<'a>, RunError> {
     check(scenario)?;
     let facts = drives[0].facts();
     let geometry = controllers::split(scenario);
@@ -69,7 +91,6 @@ pub(crate) fn build<'a>(
     let specs = expand(scenario);
     let ground = Ground { layout: scenario.host.layout, capacity, stripe };
     let files = files(&specs, ground)?;
-    let mut copies = specs.len()..files.len();
     let mut clients = Vec::with_capacity(specs.len());
     for spec in &specs {
         let group = controllers.find(&spec.client.group)?;
@@ -81,32 +102,22 @@ pub(crate) fn build<'a>(
     let journal = journal(scenario, &mut controllers, (actor, capacity))?;
     let longest = scenario.host.writeback_request.min(facts.max_request);
     let cache_setup = CacheSetup { longest, first_actor: specs.len() as u32 };
-    let domains = flushers.domains(&scenario.host);
-    let mut cache = Cache::new(cache_setup, &domains);
-    let mut processes = Vec::with_capacity(specs.len());
-    for (index, spec) in specs.iter().enumerate() {
-        let builder = Builder {
-            scenario,
-            index,
-            spec,
-            longest_read: facts.max_request,
-            hole: files[index].is_hole(),
-            threads: &threads[index],
-        };
-        let file = flushers.of[index].map(|Flushing { domain, client, flags }| {
-            let size = spec.client.file_size;
-            let file = match spec.client.manner {
-                Manner::Copy => copies.next().expect("as many files as copies"),
-                _ => index,
-            };
-            cache.add_file(FileSetup { file, size, domain, client, flags })
-        });
-        processes.push(builder.process(clients[index], file, longest));
-    }
-    observer.on_start(&setup, controllers.first());
+    let mut cache = Cache::new(cache_setup, &flushers.domains(&scenario.host));
+    let crew = Crew { scenario, specs: &specs, files: &files, longest, threads: &threads };
+    let processes = crew.processes(facts.max_request, &flushers, &mut cache);
+    let everybody = Everybody { controllers: &controllers, crew: &crew, flushers: &flushers };
+    let lanes = match &mut outside {
+        Some(outside) => {
+            outside.open(everybody.roster(setup.tags)).map_err(RunError::Outside)?;
+            Vec::new()
+        }
+        None => {
+            observer.on_start(&setup, controllers.first());
+            controllers.with(drives)
+        }
+    };
     let measured_from = Instant::ZERO + scenario.ramp;
-    let lanes = controllers.with(drives);
-    let parts = Parts { lanes, geometry, files, observer, measured_from };
+    let parts = Parts { lanes, outside, geometry, files, observer, measured_from };
     let mut engine = Engine::new(parts);
     cache.start(&mut engine);
     for (process, spec) in processes.iter().zip(&specs) {
@@ -119,6 +130,50 @@ pub(crate) fn build<'a>(
     let mut world = World::new(engine, cache, processes, scenario);
     world.journal = journal;
     Ok(world)
+}
+
+/// What all processes are made of.
+pub(super) struct Crew<'a> {
+    scenario: &'a Scenario,
+    pub(super) specs: &'a [Spec<'a>],
+    pub(super) files: &'a [File],
+    /// Longest request of writers.
+    longest: Sectors,
+    /// Process by process, the client of each thread.
+    pub(super) threads: &'a [Vec<ClientId>],
+}
+
+impl Crew<'_> {
+    /// Makes them, and their files in the page cache.
+    fn processes(
+        &self,
+        longest_read: Sectors,
+        flushers: &Flushers<'_>,
+        cache: &mut Cache,
+    ) -> Vec<Process> {
+        let mut copies = self.specs.len()..self.files.len();
+        let mut processes = Vec::with_capacity(self.specs.len());
+        for (index, spec) in self.specs.iter().enumerate() {
+            let builder = Builder {
+                scenario: self.scenario,
+                index,
+                spec,
+                longest_read,
+                hole: self.files[index].is_hole(),
+                threads: &self.threads[index],
+            };
+            let file = flushers.of[index].map(|Flushing { domain, client, flags }| {
+                let size = spec.client.file_size;
+                let file = match spec.client.manner {
+                    Manner::Copy => copies.next().expect("as many files as copies"),
+                    _ => index,
+                };
+                cache.add_file(FileSetup { file, size, domain, client, flags })
+            });
+            processes.push(builder.process(self.threads[index][0], file, self.longest));
+        }
+        processes
+    }
 }
 
 /// Groups with their contracts; with the weights that keep their minimums if the stack admits them.

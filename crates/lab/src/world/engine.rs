@@ -1,4 +1,5 @@
-//! The middle of the world: clock, timers, engine and drive, and what is measured at the drive.
+//! The middle of the world: clock, timers, engine and drive, and what is measured at the drive. Engine and drive may
+//! also be outside: then requests go there, and time comes from there.
 
 use iofair_core::controller::{Completion, Controller, Submission};
 use iofair_core::group::ClientId;
@@ -10,6 +11,7 @@ use iofair_drive::{Command, Done, Drive};
 
 use crate::observe::Observer;
 use crate::outcome::DriveOutcome;
+use crate::outside::{Outside, Reply};
 use crate::sim::{Timers, Token};
 use crate::world::layout::File;
 
@@ -62,11 +64,20 @@ impl Lane {
     }
 }
 
+/// An answered request, as its actor knows it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answer {
+    pub(crate) token: Token,
+    pub(crate) length: Sectors,
+}
+
 /// Clock, timers, engine and drive.
 pub(crate) struct Engine<'a> {
     pub(crate) now: Instant,
     pub(crate) timers: Timers,
+    /// None when the engine is outside.
     lanes: Vec<Lane>,
+    outside: Option<&'a mut dyn Outside>,
     /// How sectors of the whole lie on the lanes; `None` with one lane.
     geometry: Option<Geometry>,
     /// The drive's files, in the order of the processes.
@@ -78,6 +89,8 @@ pub(crate) struct Engine<'a> {
     observer: &'a mut dyn Observer,
     traced: bool,
     answered: Vec<Done>,
+    completions: Vec<Completion>,
+    replies: Vec<Reply>,
     measured_from: Instant,
     busy_before: Nanos,
     outcome: DriveOutcome,
@@ -88,6 +101,7 @@ pub(crate) struct Engine<'a> {
 /// What an [`Engine`] is made of.
 pub(crate) struct Parts<'a> {
     pub(crate) lanes: Vec<Lane>,
+    pub(crate) outside: Option<&'a mut dyn Outside>,
     pub(crate) geometry: Option<Geometry>,
     pub(crate) files: Vec<File>,
     pub(crate) observer: &'a mut dyn Observer,
@@ -108,11 +122,12 @@ pub(crate) struct Ask {
 
 impl<'a> Engine<'a> {
     pub(crate) fn new(parts: Parts<'a>) -> Self {
-        let Parts { lanes, geometry, files, observer, measured_from } = parts;
+        let Parts { lanes, outside, geometry, files, observer, measured_from } = parts;
         Self {
             now: Instant::ZERO,
             timers: Timers::new(),
             lanes,
+            outside,
             geometry,
             files,
             journaled: false,
@@ -120,6 +135,8 @@ impl<'a> Engine<'a> {
             traced: observer.trace_events() > 0,
             observer,
             answered: Vec::new(),
+            completions: Vec::new(),
+            replies: Vec::new(),
             measured_from,
             busy_before: Nanos::ZERO,
             outcome: DriveOutcome::default(),
@@ -166,6 +183,9 @@ impl<'a> Engine<'a> {
     }
     fn submit_to(&mut self, lane: usize, submission: Submission) {
         self.observer.on_submit(self.now, &submission);
+        if let Some(outside) = &mut self.outside {
+            return outside.submit(&submission);
+        }
         let lane = &mut self.lanes[lane];
         let result = lane.controller.submit(self.now, submission);
         result.expect("files lie on the drive and the queue limit is above what clients can send");
@@ -187,38 +207,66 @@ impl<'a> Engine<'a> {
 
     /// Would the process sleep now that sends in this client's name?
     pub(crate) fn is_asleep(&self, client: ClientId) -> bool {
+        if let Some(outside) = &self.outside {
+            return outside.is_asleep(client);
+        }
         self.lanes.iter().any(|lane| lane.controller.is_asleep(client))
     }
 
-    /// Lets the drives come to the present, and appends what they finished to `done`.
-    pub(crate) fn collect(&mut self, done: &mut Vec<Completion>) {
-        for lane in &mut self.lanes {
-            if lane.drive.next_event().is_none_or(|at| at > self.now) {
-                continue;
-            }
-            lane.drive.advance(self.now, &mut self.answered);
-            for answer in self.answered.drain(..) {
-                let id = RequestId(answer.id);
-                self.observer.on_answer(self.now, id, answer.status);
-                let Sent { operation, bytes } = lane.sent[answer.id as usize];
-                if self.now > self.measured_from {
-                    self.outcome.commands += 1;
-                    match operation {
-                        Operation::Read => self.outcome.read_bytes += bytes,
-                        Operation::Write => self.outcome.written_bytes += bytes,
-                        _ => {}
-                    }
-                }
-                lane.controller.complete(self.now, id, answer.status, done);
-                lane.stirred = true;
-            }
-            lane.hand_on_trace(self.traced, self.observer);
+    /// Waits, where time passes outside, until `until` or an answer; the time then. `None`: it is over.
+    pub(crate) fn wait(&mut self, until: Instant) -> Option<Instant> {
+        let outside = self.outside.as_mut().expect("in virtual time nobody waits");
+        outside.wait(until).map(|now| now.max(self.now))
+    }
+
+    /// Lets the drives come to the present, and appends what was answered to `done`.
+    pub(crate) fn collect(&mut self, done: &mut Vec<Answer>) {
+        let before = done.len();
+        if let Some(outside) = &mut self.outside {
+            outside.collect(&mut self.replies);
+            let replies = self.replies.drain(..);
+            let answer = |it: Reply| Answer { token: Token::unpack(it.tag), length: it.length };
+            done.extend(replies.map(answer));
         }
-        self.completed += done.len() as u64;
+        for index in 0..self.lanes.len() {
+            self.collect_lane(index, done);
+        }
+        self.completed += (done.len() - before) as u64;
+    }
+    fn collect_lane(&mut self, index: usize, done: &mut Vec<Answer>) {
+        let lane = &mut self.lanes[index];
+        if lane.drive.next_event().is_none_or(|at| at > self.now) {
+            return;
+        }
+        lane.drive.advance(self.now, &mut self.answered);
+        for answer in self.answered.drain(..) {
+            let id = RequestId(answer.id);
+            self.observer.on_answer(self.now, id, answer.status);
+            let Sent { operation, bytes } = lane.sent[answer.id as usize];
+            if self.now > self.measured_from {
+                self.outcome.commands += 1;
+                match operation {
+                    Operation::Read => self.outcome.read_bytes += bytes,
+                    Operation::Write => self.outcome.written_bytes += bytes,
+                    _ => {}
+                }
+            }
+            lane.controller.complete(self.now, id, answer.status, &mut self.completions);
+            lane.stirred = true;
+        }
+        done.extend(self.completions.drain(..).map(|completion| {
+            assert_eq!(completion.status, 0, "model drives answer without errors");
+            let Completion { part, .. } = completion;
+            Answer { token: Token::unpack(part.tag), length: part.length }
+        }));
+        lane.hand_on_trace(self.traced, self.observer);
     }
 
     /// Moves what the engine lets go to the drives. Without cause it does nothing.
     pub(crate) fn pump(&mut self) {
+        if let Some(outside) = &mut self.outside {
+            return outside.send();
+        }
         for index in 0..self.lanes.len() {
             self.pump_lane(index);
         }
@@ -272,7 +320,7 @@ impl<'a> Engine<'a> {
     /// Time that the drives were busy, on average.
     fn busy(&self) -> Nanos {
         let sum: u64 = self.lanes.iter().map(|lane| lane.drive.busy().0).sum();
-        Nanos(sum / self.lanes.len() as u64)
+        Nanos(sum / (self.lanes.len() as u64).max(1))
     }
 
     /// Tells the observer how far the run is.
@@ -282,11 +330,17 @@ impl<'a> Engine<'a> {
 
     /// The ramp is over.
     pub(crate) fn end_ramp(&mut self) {
+        if let Some(outside) = &mut self.outside {
+            outside.end_ramp();
+        }
         self.busy_before = self.busy();
     }
 
     /// What was measured at the drive, the hash of all dispatches, and the requests completed.
-    pub(crate) fn finish(self) -> (DriveOutcome, u64, u64) {
+    pub(crate) fn finish(mut self) -> (DriveOutcome, u64, u64) {
+        if let Some(outside) = &mut self.outside {
+            return (outside.measured(), self.trace_hash, self.completed);
+        }
         let busy = self.busy().saturating_sub(self.busy_before);
         (DriveOutcome { busy, ..self.outcome }, self.trace_hash, self.completed)
     }

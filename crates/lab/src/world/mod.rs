@@ -7,7 +7,8 @@
 //! ```
 //!
 //! [`World::step`] jumps to the next event: first the drive answers, then completions reach their
-//! processes, then timers fire, then the engine is asked for commands. Files belong to the processes in
+//! processes, then timers fire, then the engine is asked for commands. [`World::run_outside`] does the same at the
+//! instants at which a drive outside answers. Files belong to the processes in
 //! order: process number i has file i.
 
 mod build;
@@ -15,11 +16,11 @@ mod controllers;
 pub(crate) mod engine;
 pub(crate) mod journal;
 pub(crate) mod layout;
+mod roster;
 #[cfg(test)]
 pub(crate) mod tests;
 mod writeback;
 
-use iofair_core::controller::Completion;
 use iofair_core::time::Instant;
 
 use crate::cache::Cache;
@@ -27,10 +28,10 @@ use crate::client::{Answered, Process};
 use crate::outcome::{ClientOutcome, Outcome};
 use crate::scenario::Scenario;
 use crate::sim::Token;
-use engine::Engine;
+use engine::{Answer, Engine};
 use journal::Journal;
 
-pub(crate) use build::build;
+pub(crate) use build::{build, build_outside};
 
 /// Steps without progress in time after which a run is declared stuck: more than any real burst.
 const STEPS_AT_ONCE_MAX: u32 = 10_000_000;
@@ -43,7 +44,7 @@ pub(crate) struct World<'a> {
     pub(crate) cache: Cache,
     pub(crate) processes: Vec<Process>,
     journal: Option<Journal>,
-    completions: Vec<Completion>,
+    answers: Vec<Answer>,
     ramp_end: Instant,
     end: Instant,
     ramp_over: bool,
@@ -63,7 +64,7 @@ impl<'a> World<'a> {
             cache,
             processes,
             journal: None,
-            completions: Vec::new(),
+            answers: Vec::new(),
             ramp_end,
             end: ramp_end + scenario.time,
             ramp_over: false,
@@ -92,13 +93,30 @@ impl<'a> World<'a> {
         };
         self.steps_at_once = if at > self.engine.now { 0 } else { self.steps_at_once + 1 };
         assert!(self.steps_at_once < STEPS_AT_ONCE_MAX, "time stands still at {at:?}");
-        self.advance_to(at);
-        let mut completions = std::mem::take(&mut self.completions);
-        self.engine.collect(&mut completions);
-        for completion in completions.drain(..) {
-            self.deliver(&completion);
+        self.step_at(at);
+        true
+    }
+    /// Runs to the end in the time of where the drive is; `false` when that was over earlier.
+    pub(crate) fn run_outside(&mut self) -> bool {
+        loop {
+            let next = self.engine.next_event().unwrap_or(self.end).min(self.end);
+            let Some(now) = self.engine.wait(next) else { return false };
+            self.step_at(now.min(self.end));
+            if now >= self.end {
+                return true;
+            }
         }
-        self.completions = completions;
+    }
+
+    /// Everything that happens at one instant.
+    fn step_at(&mut self, at: Instant) {
+        self.advance_to(at);
+        let mut answers = std::mem::take(&mut self.answers);
+        self.engine.collect(&mut answers);
+        for answer in answers.drain(..) {
+            self.deliver(answer);
+        }
+        self.answers = answers;
         while let Some(token) = self.engine.timers.pop_due(at) {
             self.wake(token);
         }
@@ -107,7 +125,6 @@ impl<'a> World<'a> {
         }
         self.engine.pump();
         self.cache.go_on(&mut self.engine);
-        true
     }
 
     fn advance_to(&mut self, at: Instant) {
@@ -118,10 +135,7 @@ impl<'a> World<'a> {
         self.engine.now = at;
     }
 
-    fn deliver(&mut self, completion: &Completion) {
-        assert_eq!(completion.status, 0, "model drives answer without errors");
-        let Token { actor, slot } = Token::unpack(completion.part.tag);
-        let length = completion.part.length;
+    fn deliver(&mut self, Answer { token: Token { actor, slot }, length }: Answer) {
         match self.processes.get_mut(actor as usize) {
             Some(process) => {
                 process.on_done(&mut self.engine, &mut self.cache, Answered { slot, length });

@@ -1,0 +1,63 @@
+//! The clients of a run as somebody outside must know them.
+
+use iofair_core::group::{ClientId, GroupId};
+use iofair_core::request::Flags;
+
+use super::build::{Crew, Spec};
+use super::controllers::Controllers;
+use super::layout::File;
+use super::writeback::Flushers;
+use crate::outside::{Member, Roster};
+use crate::scenario::Manner;
+
+/// Everybody whom the controllers were told of.
+pub(super) struct Everybody<'a> {
+    pub(super) controllers: &'a Controllers,
+    pub(super) crew: &'a Crew<'a>,
+    pub(super) flushers: &'a Flushers<'a>,
+}
+
+impl Everybody<'_> {
+    /// Who they are, and what their requests carry.
+    pub(super) fn roster(&self, tags: u32) -> Roster {
+        let controller = self.controllers.first();
+        let groups = controller.groups();
+        let named = groups.iter().filter(|(id, _)| *id != GroupId::ROOT);
+        let named = named.map(|(_, group)| (group.name.clone(), group.contract.clone())).collect();
+        // The journal's requests bear this; everybody else is told below.
+        let journal = Flags::SYNC.with(Flags::METADATA);
+        let member = |(_, client): (ClientId, &iofair_core::group::Client)| Member {
+            group: groups.group(client.group).name.clone(),
+            priority: client.priority,
+            reads: journal,
+            writes: journal,
+        };
+        let mut members: Vec<Member> = groups.iter_clients().map(member).collect();
+        for flushing in self.flushers.of.iter().flatten() {
+            let member = &mut members[flushing.client.index()];
+            (member.reads, member.writes) = (Flags::NONE, flushing.flags);
+        }
+        let Crew { specs, threads, files, .. } = self.crew;
+        for ((spec, threads), file) in specs.iter().zip(*threads).zip(*files) {
+            let (reads, writes) = carried(spec, file);
+            for thread in threads {
+                let member = &mut members[thread.index()];
+                (member.reads, member.writes) = (reads, writes);
+            }
+        }
+        Roster { stack: controller.stack().clone(), tags, groups: named, members }
+    }
+}
+
+/// What a process' own reads and writes carry; as `client` sends them.
+fn carried(Spec { client, .. }: &Spec<'_>, file: &File) -> (Flags, Flags) {
+    let job = &client.job;
+    let reads = if job.metadata { Flags::METADATA } else { Flags::NONE };
+    let direct = job.pattern.writes() && !job.buffered && client.manner != Manner::Copy;
+    let writes = match direct {
+        true if !job.sync_writes => reads,
+        true if file.is_hole() => reads.with(Flags::SYNC).with(Flags::NO_IDLE),
+        _ => reads.with(Flags::SYNC),
+    };
+    (reads, writes)
+}
