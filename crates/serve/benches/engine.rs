@@ -43,6 +43,7 @@ fn engine(stack: &str) -> Engine {
         read_only: false,
         storage: None,
         entry: Default::default(),
+        stamp: Default::default(),
     };
     let volumes = (0..GROUPS).map(volume).collect();
     let (closed, patience, faults) = (Vec::new(), Patience::default(), Faults::default());

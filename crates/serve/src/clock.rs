@@ -27,6 +27,12 @@ pub(crate) fn thread_time() -> Nanos {
     Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
+/// Lets this thread's timers fire when they are due and not up to 50 us later.
+pub(crate) fn sharpen_timers() {
+    // SAFETY: sets one number of the calling thread.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
+}
+
 /// The time of day.
 pub(crate) type WallTime = std::time::SystemTime;
 

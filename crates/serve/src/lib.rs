@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 pub mod back;
+mod bare;
 pub mod buffer;
 pub mod client;
 mod clock;
@@ -24,6 +25,7 @@ mod signals;
 mod socket;
 pub mod supervisor;
 
+pub use bare::Bare;
 pub use clock::Clock;
 pub use engine::stats::{Snapshot, VolumeSnapshot, VolumeStats};
 pub use error::ServeError;

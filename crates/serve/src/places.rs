@@ -13,7 +13,7 @@ use iofair_config::contracts::{Back, Contracts, Volume};
 
 use crate::back::uring::Storage;
 use crate::back::uring::files::{SLOTS_MAX, VOLUME_BYTES_MAX, slot_base};
-use crate::engine::PlannedVolume;
+use crate::engine::{PlannedVolume, Stamp};
 use crate::error::ServeError;
 use crate::layout::{Layout, sync_parent};
 
@@ -127,7 +127,8 @@ impl Places {
                 }
             };
             let Volume { name, group, size_bytes, read_only, entry, .. } = volume.clone();
-            PlannedVolume { name, group, base, size: size_bytes, read_only, storage, entry }
+            let (size, stamp) = (size_bytes, Stamp::default());
+            PlannedVolume { name, group, base, size, read_only, storage, entry, stamp }
         };
         volumes.iter().map(planned).collect()
     }

@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use iofair_config::contracts::{Back as BackSpec, Contracts, Listen};
+use iofair_core::time::Nanos;
 
 use crate::back::emulated::Emulated;
 use crate::back::faulty::Faulty;
@@ -88,15 +89,11 @@ impl Server {
         engine.apply(clock.now(), &plan);
         let Listening { listeners, tcp, bound } = listen(&contracts.listen, passed.nbd)?;
         let sockets = Disks::default().prepare(&contracts.volumes, bind_disk)?;
-        let watched = wake::new().map_err(ServeError::system("an eventfd"))?;
-        let (messages, inbox) = mpsc::channel();
-        let line = Line::new(messages, &watched).map_err(ServeError::system("an eventfd"))?;
         let drain = plan.patience.drain;
-        let wake = watched;
         let watchdog = passed.watchdog;
-        let parts =
-            Parts { engine, clock, listeners, messages: inbox, wake, drain, security, watchdog };
-        let reactor = Some(spawn(parts)?);
+        let launch = Launch { engine, clock, listeners, drain, security, watchdog };
+        let (line, reactor) = launch.reactor()?;
+        let reactor = Some(reactor);
         made.keep();
         let mut this = Self {
             contracts,
@@ -203,9 +200,7 @@ impl Server {
     }
     /// What passed since the start, or since the last call that asked for a reset.
     pub fn stats(&self, reset: bool) -> Result<Snapshot, ServeError> {
-        let (answer, answered) = mpsc::channel();
-        self.line.send(Message::Stats { reset, answer })?;
-        answered.recv().map_err(|_| ServeError::Gone)
+        ask(&self.line, reset)
     }
     /// The way to the reactor, for other threads.
     pub(crate) fn line(&self) -> &Line {
@@ -236,6 +231,36 @@ impl Drop for Server {
     fn drop(&mut self) {
         // Who wants to know calls `stop`.
         let _ = self.end();
+    }
+}
+
+/// Asks a reactor for its numbers.
+pub(crate) fn ask(line: &Line, reset: bool) -> Result<Snapshot, ServeError> {
+    let (answer, answered) = mpsc::channel();
+    line.send(Message::Stats { reset, answer })?;
+    answered.recv().map_err(|_| ServeError::Gone)
+}
+
+/// What a reactor is launched with.
+pub(crate) struct Launch {
+    pub(crate) engine: Engine,
+    pub(crate) clock: Clock,
+    pub(crate) listeners: Vec<OwnedFd>,
+    pub(crate) drain: Nanos,
+    pub(crate) security: Security,
+    pub(crate) watchdog: Option<Watchdog>,
+}
+
+impl Launch {
+    /// A reactor on a thread of its own, and the way to it.
+    pub(crate) fn reactor(self) -> Result<(Line, JoinHandle<io::Result<()>>), ServeError> {
+        let Self { engine, clock, listeners, drain, security, watchdog } = self;
+        let wake = wake::new().map_err(ServeError::system("an eventfd"))?;
+        let (messages, inbox) = mpsc::channel();
+        let line = Line::new(messages, &wake).map_err(ServeError::system("an eventfd"))?;
+        let parts =
+            Parts { engine, clock, listeners, messages: inbox, wake, drain, security, watchdog };
+        Ok((line, spawn(parts)?))
     }
 }
 

@@ -138,6 +138,7 @@ fn engine(stack: &str, watch: &Watch) -> Engine {
         read_only: false,
         storage: None,
         entry: Default::default(),
+        stamp: Default::default(),
     };
     let volumes = watch.clients.iter().enumerate().map(volume).collect();
     let (groups, closed) = (watch.groups.clone(), Vec::new());

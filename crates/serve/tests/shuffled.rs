@@ -186,6 +186,7 @@ fn world(stack: &str, max: Option<u64>) -> World {
         read_only: false,
         storage: None,
         entry: Default::default(),
+        stamp: Default::default(),
     };
     let (groups, volumes) = (vec![("g".to_string(), contract)], vec![volume]);
     let (closed, patience, faults) = (Vec::new(), Patience::default(), Faults::default());

@@ -15,12 +15,20 @@ use crate::buffer::Span;
 const CHUNK: u64 = 32 << 10;
 /// Freed memory is given back in whole pages.
 const PAGE: u64 = 4096;
+/// Memory of a store that forgets: it stays in the processor's caches.
+const FOLD: u64 = 1 << 20;
+/// And the longest span of it besides: longer than any request.
+const SPAN_MAX: u64 = 64 << 20;
 
 /// A mapping, private to this process or shared with a file.
 #[derive(Debug)]
 pub struct Store {
     base: *mut u8,
     bytes: u64,
+    /// Bytes that are mapped.
+    mapped: usize,
+    /// All addresses are taken modulo this.
+    fold: u64,
     written: Vec<u64>,
     /// What it is a mapping of.
     file: Option<File>,
@@ -34,6 +42,14 @@ impl Store {
     pub fn anonymous(bytes: u64) -> io::Result<Self> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         Self::map(bytes, flags, -1)
+    }
+    /// So many bytes that forget what was written: for clients that only look at the time. They take no more memory
+    /// than the longest request.
+    pub fn forgetful(bytes: u64) -> io::Result<Self> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let mut store = Self::map(FOLD + SPAN_MAX, flags, -1)?;
+        (store.bytes, store.fold, store.written) = (bytes, FOLD, Vec::new());
+        Ok(store)
     }
     /// The contents of a file, which is made at least so long. All of it counts as written.
     pub fn file(file: &File, bytes: u64) -> io::Result<Self> {
@@ -53,7 +69,8 @@ impl Store {
             return Err(io::Error::last_os_error());
         }
         let words = bytes.div_ceil(CHUNK).div_ceil(64) as usize;
-        Ok(Self { base: base.cast(), bytes, written: vec![0; words], file: None })
+        let (base, mapped, fold, written) = (base.cast(), length, u64::MAX, vec![0; words]);
+        Ok(Self { base, bytes, mapped, fold, written, file: None })
     }
     /// Its size.
     pub fn bytes(&self) -> u64 {
@@ -65,9 +82,13 @@ impl Store {
     }
     fn check(&self, offset: u64, length: u64) {
         assert!(offset + length <= self.bytes, "{length} bytes at {offset} of {}", self.bytes);
+        assert!(!self.forgets() || length <= SPAN_MAX, "{length} bytes at once");
     }
     fn at(&self, offset: u64) -> *mut u8 {
-        self.base.wrapping_add(offset as usize)
+        self.base.wrapping_add((offset % self.fold) as usize)
+    }
+    fn forgets(&self) -> bool {
+        self.fold == FOLD
     }
     /// A part of it; valid as long as the store.
     pub fn span(&self, offset: u64, length: u64) -> Span {
@@ -89,6 +110,9 @@ impl Store {
         // SAFETY: the target lies inside the mapping (just checked), the source is valid by the
         // contract of Span, and `copy` allows them to overlap.
         unsafe { ptr::copy(from.pointer(), self.at(offset), from.len()) };
+        if self.forgets() {
+            return offset + length;
+        }
         for chunk in offset / CHUNK..(offset + length).div_ceil(CHUNK) {
             self.written[chunk as usize / 64] |= 1 << (chunk % 64);
         }
@@ -96,6 +120,9 @@ impl Store {
     }
     /// Makes a range zero, giving its memory back where whole pages are covered.
     pub fn zero(&mut self, offset: u64, length: u64) {
+        if self.forgets() {
+            return;
+        }
         self.check(offset, length);
         let end = offset + length;
         let (first, last) = (offset.next_multiple_of(PAGE), end / PAGE * PAGE);
@@ -120,6 +147,9 @@ impl Store {
     }
     /// What of a range was written, at most `limit` pieces.
     pub fn extents(&self, offset: u64, length: u64, limit: usize) -> Vec<Extent> {
+        if self.forgets() {
+            return vec![Extent { length, hole: false }];
+        }
         let mut extents: Vec<Extent> = Vec::new();
         let (mut at, end) = (offset, offset + length);
         while at < end {
@@ -144,9 +174,8 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        let length = (self.bytes as usize).max(PAGE as usize);
         // SAFETY: mapped in `map` with this length; nobody uses spans of it after the reactor is gone.
-        unsafe { libc::munmap(self.base.cast(), length) };
+        unsafe { libc::munmap(self.base.cast(), self.mapped) };
     }
 }
 
@@ -175,5 +204,20 @@ mod tests {
         assert_eq!(bytes(&store, 99_008, 4), [0, 0, 9, 9]);
         assert!(bytes(&store, 10, 99_000).iter().all(|b| *b == 0));
         assert_eq!(store.extents(0, 1 << 20, 1), [Extent { length: CHUNK, hole: false }]);
+    }
+
+    /// Goal: a store that forgets has any size and every span that fits into a request. Method: spans at both ends
+    /// of a large one, written from end to end.
+    #[test]
+    fn a_store_may_forget() {
+        let mut store = Store::forgetful(1 << 40).unwrap();
+        let length = 4 << 20;
+        for offset in [0, FOLD - 1, (1 << 40) - length] {
+            let end = store.write(offset, Span::new(&vec![7; length as usize]));
+            assert_eq!(end, offset + length);
+            assert_eq!(bytes(&store, offset, length), vec![7; length as usize]);
+        }
+        store.zero(0, 1 << 30);
+        assert_eq!(store.extents(5, 10, 1), [Extent { length: 10, hole: false }]);
     }
 }

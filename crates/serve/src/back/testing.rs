@@ -65,8 +65,8 @@ impl Scene {
         let mut engine = Engine::new(Box::new(back), stack.clone());
         let (name, group) = ("v".to_string(), "g".to_string());
         let (base, size, read_only, storage) = (0, bytes, false, None);
-        let entry = Default::default();
-        let volume = PlannedVolume { name, group, base, size, read_only, storage, entry };
+        let (entry, stamp) = Default::default();
+        let volume = PlannedVolume { name, group, base, size, read_only, storage, entry, stamp };
         let groups = vec![("g".to_string(), Contract::default())];
         let (volumes, closed) = (vec![volume], Vec::new());
         let (patience, faults) = (Patience::default(), Faults::default());

@@ -7,7 +7,7 @@ use iofair_config::contracts::faults::Faults;
 use iofair_core::contract::Contract;
 use iofair_core::controller::{Stack, Stage};
 use iofair_core::group::{ClientId, GroupId, Priority};
-use iofair_core::request::Operation;
+use iofair_core::request::{Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
 
 use super::Engine;
@@ -67,6 +67,25 @@ pub struct PlannedVolume {
     pub storage: Option<Arc<Storage>>,
     /// Who may open it.
     pub entry: Entry,
+    /// What its requests bear.
+    pub stamp: Stamp,
+}
+
+/// What all requests of a volume bear, which no protocol says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stamp {
+    /// Class and level inside the group.
+    pub priority: Priority,
+    /// Flags of its reads.
+    pub reads: Flags,
+    /// Flags of all else. Clients wait for their writes, so these are synchronous unless somebody knows better.
+    pub writes: Flags,
+}
+
+impl Default for Stamp {
+    fn default() -> Self {
+        Self { priority: Priority::default(), reads: Flags::SYNC, writes: Flags::SYNC }
+    }
 }
 
 /// A volume in service.
@@ -90,6 +109,10 @@ impl Volume {
     /// Is it the volume that a plan means? One that was deleted and made anew has the name, and another place.
     fn is(&self, plan: &PlannedVolume) -> bool {
         self.plan.name == plan.name && self.plan.base == plan.base
+    }
+    /// What its requests bear.
+    pub(super) fn stamp(&self) -> &Stamp {
+        &self.plan.stamp
     }
     /// Counts a finished request.
     pub(super) fn finished(&mut self, now: Instant, op: &Op) {
@@ -170,9 +193,9 @@ impl Engine {
         let group = groups.find(&plan.group).expect("every volume's group is in the plan");
         let known = self.volumes.iter_mut().find(|(_, volume)| volume.is(plan));
         if let Some((key, volume)) = known {
-            if volume.plan.group != plan.group {
-                let moved =
-                    self.controller.update_client(now, volume.client, group, Priority::default());
+            if volume.plan.group != plan.group || volume.plan.stamp != plan.stamp {
+                let priority = plan.stamp.priority;
+                let moved = self.controller.update_client(now, volume.client, group, priority);
                 moved.expect("a volume's client lives as long as the volume");
             }
             volume.group = group;
@@ -180,7 +203,7 @@ impl Engine {
             volume.plan = plan.clone();
             return resized.then_some(key);
         }
-        let client = self.controller.add_client(now, group, Priority::default());
+        let client = self.controller.add_client(now, group, plan.stamp.priority);
         self.volumes.insert(Volume {
             plan: plan.clone(),
             client: client.expect("the group was just found"),

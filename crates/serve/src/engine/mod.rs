@@ -21,7 +21,7 @@ use iofair_core::unit::{SECTOR_BYTES, Sectors};
 use slab::Slab;
 
 use commands::{Answered, Commands};
-pub use live::{Patience, Plan, PlannedVolume, Volume};
+pub use live::{Patience, Plan, PlannedVolume, Stamp, Volume};
 use op::{NewOp, Op, Ops};
 
 use crate::back::{Answer, Back, Extent, Job};
@@ -68,8 +68,12 @@ pub type Observer = Box<dyn FnMut(Instant, &Dispatch) + Send>;
 impl Engine {
     /// An engine without volumes.
     pub fn new(back: Box<dyn Back>, stack: Stack) -> Self {
+        let tags = Setup::kernel_tags(&back.facts(), stack.scheduler.row.name);
+        Self::with_tags(back, stack, tags)
+    }
+    /// The same with so many requests that scheduler and drive may have together.
+    pub fn with_tags(back: Box<dyn Back>, stack: Stack, tags: u32) -> Self {
         let facts = back.facts();
-        let tags = Setup::kernel_tags(&facts, stack.scheduler.row.name);
         // The back end may grow while the engine runs; volumes are checked against its real size.
         let facts = iofair_core::policy::DriveFacts { capacity: Sectors(u64::MAX >> 10), ..facts };
         let setup = Setup { facts, tags, queue_limit: QUEUE_LIMIT, trace: 0 };
@@ -134,7 +138,7 @@ impl Engine {
         if full || self.paused {
             return Err(new);
         }
-        let flags = flags(&new);
+        let flags = flags(&new, volume.stamp());
         let lent = matches!(new.data, Data::Lent(_));
         let key = self.ops.insert(Op { group, ..Op::new(now, new, offset, pieces as u32) });
         self.tallies.came_in(now, group);
@@ -334,9 +338,12 @@ impl Engine {
     }
 }
 
-/// How the controller sees a request. Clients wait for their writes, so these are synchronous.
-fn flags(new: &NewOp) -> Flags {
-    let mut flags = Flags::SYNC;
+/// How the controller sees a request.
+fn flags(new: &NewOp, stamp: &Stamp) -> Flags {
+    let mut flags = match new.operation {
+        Operation::Read => stamp.reads,
+        _ => stamp.writes,
+    };
     if new.hints.fua {
         flags = flags.with(Flags::FUA);
     }

@@ -22,7 +22,7 @@ use std::sync::mpsc::{Receiver, Sender};
 use iofair_core::time::{Instant, Nanos};
 use slab::Slab;
 
-use crate::clock::Clock;
+use crate::clock::{self, Clock};
 use crate::engine::stats::Snapshot;
 use crate::engine::{Engine, Plan};
 use crate::error::ServeError;
@@ -135,7 +135,7 @@ pub(crate) struct Reactor {
 impl Reactor {
     /// Sets the ring up; to be called on the thread that will run it.
     pub(crate) fn new(parts: Parts) -> io::Result<Self> {
-        ring::sharpen_timers();
+        clock::sharpen_timers();
         let exports = parts.engine.exports();
         let now = parts.clock.now();
         let memory = parts.security.limits.memory_bytes;

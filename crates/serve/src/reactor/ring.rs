@@ -143,12 +143,6 @@ fn is_transient(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN))
 }
 
-/// Lets this thread's timers fire when they are due and not up to 50 us later.
-pub(super) fn sharpen_timers() {
-    // SAFETY: sets one number of the calling thread.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
-}
-
 /// An entry that answers whenever a descriptor becomes readable.
 pub(super) fn watch(file: RawFd) -> squeue::Entry {
     opcode::PollAdd::new(types::Fd(file), libc::POLLIN as u32).multi(true).build()

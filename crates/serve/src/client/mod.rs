@@ -1,7 +1,14 @@
-//! A small NBD client for demos: blocking, pipelined, reads only.
+//! Small NBD clients: [`Client`], one connection that is waited for, reads only; and [`Crowd`], many connections of one
+//! thread, for experiments.
 //!
-//! It is written from the protocol's description and shares nothing with [`crate::front`], so that the
-//! clients of a demo talk to the server as anybody's would.
+//! They are written from the protocol's description and share nothing with [`crate::front`], so that the
+//! clients of a demo or an experiment talk to the server as anybody's would.
+
+mod crowd;
+mod pipe;
+
+pub use crowd::{Answered, Crowd, Request};
+pub use pipe::Ask;
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -21,7 +28,9 @@ const REPLY_INFO: u32 = 3;
 const REPLY_ERROR: u32 = 1 << 31;
 const INFO_EXPORT: u16 = 0;
 const COMMAND_READ: u16 = 0;
+const COMMAND_WRITE: u16 = 1;
 const COMMAND_DISCONNECT: u16 = 2;
+const COMMAND_FLUSH: u16 = 3;
 /// An answer that takes longer than this will not come: the slowest drive answers within seconds.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Longest answer to an option that is read: longer ones are a server gone wrong.
@@ -61,14 +70,7 @@ fn read_u64(stream: &mut impl Read) -> io::Result<u64> {
 impl Client {
     /// Connects to an export of the server behind a Unix socket.
     pub fn connect(socket: &Path, export: &str) -> io::Result<Self> {
-        let mut stream = UnixStream::connect(socket)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        if read_u64(&mut stream)? != GREETING_MAGIC || read_u64(&mut stream)? != OPTION_MAGIC {
-            return Err(broken("no NBD server of the new style"));
-        }
-        read_u16(&mut stream)?;
-        stream.write_all(&go(export))?;
-        let size = answer_to_go(&mut stream)?;
+        let (stream, size) = dial(socket, export)?;
         Ok(Self { stream, size, outstanding: Vec::new(), next_cookie: 0, buffer: Vec::new() })
     }
     /// Sends a read without waiting; returns its cookie.
@@ -105,6 +107,19 @@ impl Client {
         let cookie = self.next_cookie;
         self.stream.write_all(&command(COMMAND_DISCONNECT, cookie, 0, 0))
     }
+}
+
+/// A connection that has chosen its export, and the size of that.
+fn dial(socket: &Path, export: &str) -> io::Result<(UnixStream, u64)> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    if read_u64(&mut stream)? != GREETING_MAGIC || read_u64(&mut stream)? != OPTION_MAGIC {
+        return Err(broken("no NBD server of the new style"));
+    }
+    read_u16(&mut stream)?;
+    stream.write_all(&go(export))?;
+    let size = answer_to_go(&mut stream)?;
+    Ok((stream, size))
 }
 
 /// Our flags and "go to this export".

@@ -1,0 +1,73 @@
+//! A server without contracts: a plan that a program made, whatever no contract file can say. Volumes may lie over
+//! each other, so that several clients share a drive whose layout they know themselves, and requests bear what the
+//! plan says. Everything below is the data plane of every server: sockets, NBD, reactor, engine.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+
+use iofair_config::contracts::{Limits, Listen};
+
+use crate::clock::Clock;
+use crate::engine::stats::Snapshot;
+use crate::engine::{Engine, Plan};
+use crate::error::ServeError;
+use crate::reactor::Message;
+use crate::reactor::line::Line;
+use crate::security::Security;
+use crate::server::{Launch, ask};
+use crate::socket;
+
+/// Who may connect: the program itself.
+const MODE: u32 = 0o600;
+
+/// A running server. Dropping it stops it.
+#[derive(Debug)]
+pub struct Bare {
+    socket: PathBuf,
+    line: Line,
+    reactor: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl Bare {
+    /// Listens on a Unix socket for clients of the plan's volumes, each with as many requests under way as it likes.
+    pub fn start(mut engine: Engine, plan: &Plan, socket: &Path) -> Result<Self, ServeError> {
+        socket::raise_limit();
+        let clock = Clock::start();
+        engine.apply(clock.now(), plan);
+        let (connections, in_flight, memory_bytes) = (u32::MAX, u32::MAX, u64::MAX);
+        let limits = Limits { connections, in_flight, memory_bytes, ..Limits::default() };
+        let security = Security::load(&Listen { limits, ..Listen::default() })?;
+        let bound = socket::listen_unix(socket, MODE);
+        let listeners = vec![bound.map_err(ServeError::system(socket.display().to_string()))?];
+        let drain = plan.patience.drain;
+        let (line, reactor) =
+            Launch { engine, clock, listeners, drain, security, watchdog: None }.reactor()?;
+        Ok(Self { socket: socket.to_path_buf(), line, reactor: Some(reactor) })
+    }
+    /// What passed since the start, or since the last call that asked for a reset.
+    pub fn stats(&self, reset: bool) -> Result<Snapshot, ServeError> {
+        ask(&self.line, reset)
+    }
+    /// Answers what came in and ends.
+    pub fn stop(mut self) -> Result<(), ServeError> {
+        self.end()
+    }
+    fn end(&mut self) -> Result<(), ServeError> {
+        let Some(reactor) = self.reactor.take() else { return Ok(()) };
+        // Gone already is as good.
+        let _ = fs::remove_file(&self.socket);
+        // If the reactor ended by itself, joining it says why.
+        let _ = self.line.send(Message::Stop);
+        let ended = reactor.join();
+        ended.expect("a reactor that panics is a bug").map_err(ServeError::system("the reactor"))
+    }
+}
+
+impl Drop for Bare {
+    fn drop(&mut self) {
+        // Who wants to know calls `stop`.
+        let _ = self.end();
+    }
+}
