@@ -7,6 +7,7 @@ pub mod expand;
 pub mod file;
 mod machine;
 mod manner;
+mod part;
 pub mod quantity;
 pub mod runner;
 pub mod statistics;

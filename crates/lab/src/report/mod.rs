@@ -1,6 +1,8 @@
 //! Reports of experiments: tables for people, JSON and CSV for programs, one page with charts, and
 //! the list of published numbers in `docs/reproduction.md`. All of them print one [`Summary`].
+//! [`beside()`] puts the results of two worlds side by side.
 
+mod beside;
 mod chart;
 mod csv;
 mod html;
@@ -14,6 +16,7 @@ mod timeline;
 #[cfg(test)]
 mod tests;
 
+pub use beside::{Beside, beside, beside_markdown, beside_table};
 pub use csv::csv;
 pub use html::page;
 pub use json::{json, json_of_one};
