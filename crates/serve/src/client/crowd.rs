@@ -83,6 +83,11 @@ impl Crowd {
             clock,
         })
     }
+    /// The epoch of its clock is now.
+    pub fn restart(&mut self) {
+        self.clock = Clock::start();
+        self.last_event = Instant::ZERO;
+    }
     /// Puts a request behind those that wait to be sent.
     pub fn push(&mut self, request: Request) {
         let Request { client, tag, ask, offset, length } = request;
