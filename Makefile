@@ -7,7 +7,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz soak lint docs bench reproduce clean
+.PHONY: help demo test fuzz soak lint docs bench reproduce live clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -55,6 +55,16 @@ reproduce: ## the published experiments, in virtual time; writes docs/reproducti
 	@scripts/setup demo
 	cargo run --release --locked -p iofair -- run experiments --markdown docs/reproduction.md --html reproduction.html $(ARGS)
 	@echo "wrote docs/reproduction.md and, with charts, $(CURDIR)/reproduction.html"
+
+# Experiments of docs/live.md; the first five minutes of real time are figure 1's.
+LIVE = article-2018/figure-1 article-2018/figure-3 comparison-2019/plextor comparison-2019/samsung-970-pro \
+	comparison-2019/hitachi
+
+live: ## experiments live, through real sockets, beside the lab; writes docs/live.md
+	@scripts/setup demo
+	cargo build --release --locked -p iofair
+	$$(chrt -f 20 true 2>/dev/null && echo chrt -f 20) "$${CARGO_TARGET_DIR:-target}/release/iofair" run --on serve \
+		$(LIVE:%=experiments/%.toml) --repeats 1 --markdown docs/live.md $(ARGS)
 
 clean: ## remove what was built
 	cargo clean

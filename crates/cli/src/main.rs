@@ -11,6 +11,7 @@ mod demo;
 mod explain;
 mod failure;
 mod list;
+mod live;
 mod man;
 mod output;
 mod run;
@@ -40,6 +41,7 @@ Examples:
   iofair serve demo/contracts.toml   volumes under contracts, over NBD
   iofair ctl status                  a running server: look at it, change it
   iofair run experiments             the published experiments, in virtual time
+  iofair run --on serve figure-1.toml the same live, beside the lab
   iofair explain figure-1.toml       why requests waited there, by which rules
   iofair list policies               what can order and limit I/O, with all parameters
   iofair list policies bfq           one of them in full
@@ -56,7 +58,7 @@ enum Command {
     Ctl(ctl::Args),
     /// A running server, live: promised against got, who is held and why.
     Top(top::Args),
-    /// Experiments in virtual time, beside what their sources claim.
+    /// Experiments in virtual time, beside what their sources claim; or live, beside the lab.
     Run(run::Args),
     /// Why a request of such a run waited, and who waited where.
     Explain(explain::Args),

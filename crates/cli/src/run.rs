@@ -1,4 +1,5 @@
-//! `iofair run`: experiments in virtual time, with what their sources claim beside what we get.
+//! `iofair run`: experiments in virtual time, with what their sources claim beside what we get; or live (see
+//! [`crate::live`]).
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,7 @@ use iofair_lab::scenario::Scenario;
 
 use crate::failure::Usage;
 use crate::list::collect_toml;
+use crate::live;
 use crate::output::{Output, write};
 
 /// What may be written after `run`.
@@ -25,12 +27,20 @@ use crate::output::{Output, write};
   iofair run figure-1.toml --json > figure-1.json        every run, for a script
   iofair run experiments/suite/bandwidth-latency.toml --set client.interferer.job=write --set client.interferer.count=7
                                                          a template with other values
+  iofair run --on serve figure-1.toml --repeats 1 --variant 'random target, readers'
+                                                         live, through real sockets, beside the lab
 
 The seeds are printed; the same file and seed give the same bytes on any machine.")]
 pub(crate) struct Args {
     /// Experiment files, or directories of them.
     #[arg(required = true)]
     paths: Vec<PathBuf>,
+    /// Where: in virtual time, or live on a server over the emulated drive, in real time.
+    #[arg(long, value_enum, default_value_t = World::Lab)]
+    on: World,
+    /// Only this variant; may be repeated.
+    #[arg(long, value_name = "NAME")]
+    variant: Vec<String>,
     /// Only these stacks; one that the file does not have is run too.
     #[arg(long, value_delimiter = ',')]
     stack: Vec<String>,
@@ -69,12 +79,31 @@ pub(crate) struct Args {
     strict: bool,
 }
 
+/// Where experiments run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum World {
+    /// In virtual time.
+    Lab,
+    /// Live.
+    Serve,
+}
+
 fn time(text: &str) -> Result<Nanos, UnitError> {
     unit::parse_time(text)
 }
 
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     let experiments = read(args)?;
+    if args.on == World::Serve {
+        if args.csv.is_some() || args.html.is_some() {
+            let message =
+                "--csv and --html are the lab's; with --on serve there are --markdown and --json";
+            return Err(Usage(message.into()).into());
+        }
+        let (jobs, markdown) = (jobs(args), args.markdown.as_deref());
+        let asked = live::Asked { quiet: args.quiet, jobs, markdown, strict: args.strict };
+        return live::run(&asked, experiments, output);
+    }
     let results = simulate(args, experiments)?;
     let summaries: Vec<_> = results.iter().map(report::summarize).collect();
     save(args.csv.as_deref(), || report::csv(&results))?;
@@ -120,7 +149,13 @@ fn read(args: &Args) -> Result<Vec<Experiment>> {
         seed: args.seed,
         settings: args.set.clone(),
     };
-    let read = |file: &PathBuf| Ok(experiment::read(file, &overrides)?);
+    let read = |file: &PathBuf| {
+        let mut experiment = experiment::read(file, &overrides)?;
+        if !args.variant.is_empty() {
+            experiment.keep_variants(&args.variant).map_err(Usage)?;
+        }
+        Ok(experiment)
+    };
     files.iter().map(read).collect()
 }
 
@@ -139,12 +174,15 @@ fn simulate(args: &Args, experiments: Vec<Experiment>) -> Result<Vec<Results>> {
         bar.inc(1);
     };
     let run = |scenario: &Scenario| iofair_lab::simulate(scenario).map_err(|e| e.to_string());
-    let jobs = args.jobs.or_else(|| std::thread::available_parallelism().ok());
-    let jobs = jobs.map_or(1, NonZeroUsize::get);
-    let runner = Runner { jobs, simulate: &run, finished: &finished };
+    let runner = Runner { jobs: jobs(args), simulate: &run, finished: &finished };
     let results = experiment::run(experiments, &runner);
     bar.finish_and_clear();
     results.map_err(|error| Usage(error).into())
+}
+
+fn jobs(args: &Args) -> usize {
+    let jobs = args.jobs.or_else(|| std::thread::available_parallelism().ok());
+    jobs.map_or(1, NonZeroUsize::get)
 }
 
 fn save(path: Option<&Path>, text: impl FnOnce() -> String) -> Result<()> {

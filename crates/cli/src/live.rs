@@ -1,0 +1,185 @@
+//! `iofair run --on serve`: experiments live, beside the lab.
+//!
+//! Each run starts a server (reactor, NBD over a Unix socket, engine) over the emulated drive and connects an NBD
+//! client for everybody who sends requests in the lab; what they send and when is decided by the lab's own processes,
+//! page cache and files (`iofair_lab::outside`). Runs take the time that their files say, one after the other.
+
+mod path;
+mod run;
+mod watch;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use iofair_core::time::Nanos;
+use iofair_core::unit::Sectors;
+use iofair_lab::experiment::{self, Experiment, Results, Runner};
+use iofair_lab::report::{Beside, beside, beside_markdown, beside_table};
+use iofair_lab::scenario::Scenario;
+use serde::Serialize;
+
+use self::watch::Watch;
+use crate::failure::Usage;
+use crate::output::Output;
+
+/// Longer than this is a slip of the pen: an experiment of ten repeats has an hour soon.
+const TIME_MAX: Nanos = Nanos::from_secs(2 * 3600);
+/// Processes of a run: each has a connection of its own.
+const CLIENTS_MAX: usize = 500;
+
+/// How `run` was asked.
+pub(crate) struct Asked<'a> {
+    /// Neither progress nor tables.
+    pub(crate) quiet: bool,
+    /// Runs of the lab at once.
+    pub(crate) jobs: usize,
+    /// Where the page goes.
+    pub(crate) markdown: Option<&'a Path>,
+    /// Fail when a hard claim does not hold live.
+    pub(crate) strict: bool,
+}
+
+/// The whole outcome, for scripts.
+#[derive(Serialize)]
+struct Told<'a> {
+    #[serde(flatten)]
+    here: &'a Here,
+    experiments: &'a [Beside],
+}
+
+/// Where it ran, and how well that kept up.
+#[derive(Serialize)]
+struct Here {
+    machine: String,
+    /// From client to engine and back.
+    path_ns: u64,
+    /// What one of a hundred wishes of clients to go on missed.
+    late_ns: u64,
+}
+
+impl Here {
+    fn text(&self) -> String {
+        let us = |nanos: u64| nanos as f64 / 1e3;
+        let (machine, path, late) = (&self.machine, us(self.path_ns), us(self.late_ns));
+        format!(
+            "Live on {machine}. The way from client to engine and back takes {path:.0} us; one of a hundred times at \
+             which a client wanted to go on was missed by {late:.0} us or more."
+        )
+    }
+}
+
+/// What stands above the numbers of a page.
+const HEAD: &str = include_str!("live/head.md");
+
+/// Runs experiments in both worlds.
+pub(crate) fn run(
+    asked: &Asked<'_>,
+    experiments: Vec<Experiment>,
+    output: &Output,
+) -> Result<ExitCode> {
+    experiments.iter().try_for_each(|it| check(it).map_err(Usage))?;
+    let time: u64 = experiments.iter().map(|it| it.simulated().0).sum();
+    if time > TIME_MAX.0 {
+        let (time, most) = (watch::duration(Nanos(time)), watch::duration(TIME_MAX));
+        return Err(Usage(format!(
+            "live this takes {time}, and {most} is the most: choose with --stack and --variant, shorten with --time, \
+             --ramp, --repeats and --set history=1s"
+        ))
+        .into());
+    }
+    let lab = |scenario: &Scenario| iofair_lab::simulate(scenario).map_err(|e| e.to_string());
+    let runner = Runner { jobs: asked.jobs, simulate: &lab, finished: &|_| {} };
+    let in_lab = experiment::run(experiments.clone(), &runner).map_err(Usage)?;
+    let watch = Watch::new(&experiments, asked.quiet)?;
+    let path = path::measure(&watch.socket("path")).context("the path could not be measured")?;
+    let simulate = |scenario: &Scenario| run::simulate(scenario, path, &watch);
+    let runner = Runner { jobs: 1, simulate: &simulate, finished: &|_| watch.finished() };
+    let live = experiment::run(experiments, &runner);
+    if watch.is_over() {
+        let done = watch.done();
+        return Err(anyhow::anyhow!("interrupted after {done}; nothing was written"));
+    }
+    let live = live.map_err(anyhow::Error::msg)?;
+    let here = Here { machine: machine(), path_ns: path.0, late_ns: watch.lateness().0 };
+    drop(watch);
+    let beside = |(lab, live): (&Results, &Results)| beside(lab, live, notes(live, path));
+    let all: Vec<Beside> = in_lab.iter().zip(&live).map(beside).collect();
+    if let Some(file) = asked.markdown {
+        let page = beside_markdown(&format!("{HEAD}{}\n\n", here.text()), &all);
+        std::fs::write(file, page).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    if output.json || !asked.quiet {
+        output.print(&Told { here: &here, experiments: &all }, || {
+            let tables: Vec<String> = all.iter().map(beside_table).collect();
+            format!("{}\n{}\n", tables.join("\n\n"), here.text())
+        })?;
+    }
+    let misses: usize = live.iter().map(Results::hard_misses).sum();
+    match asked.strict && misses > 0 {
+        true => Err(anyhow::anyhow!("live, {misses} hard claims do not hold")),
+        false => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// What cannot run live, with the key that asks for it.
+fn check(experiment: &Experiment) -> Result<(), String> {
+    for variant in &experiment.variants {
+        let refuse = |what: String| {
+            let (name, variant) = (&experiment.name, &variant.name);
+            let place =
+                if variant.is_empty() { name.clone() } else { format!("{name} [{variant}]") };
+            Err(format!("{place} cannot run live: {what}"))
+        };
+        if variant.stripe.is_some() {
+            return refuse("`stripe`, because a server has one drive".into());
+        }
+        if variant.clients.len() > CLIENTS_MAX {
+            let clients = variant.clients.len();
+            return refuse(format!(
+                "{clients} processes (`count`), because each has a connection of its own; at most {CLIENTS_MAX}"
+            ));
+        }
+        let job = |it: &&iofair_lab::scenario::ClientSpec| it.job.block > BLOCK_MAX;
+        if let Some(client) = variant.clients.iter().find(job) {
+            let (name, most) = (&client.name, BLOCK_MAX.bytes() >> 20);
+            return refuse(format!(
+                "`block` of client {name}, because calls have at most {most} MiB here"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Longest call: what an NBD server takes as one request.
+const BLOCK_MAX: Sectors = Sectors::from_kib(32 << 10);
+
+/// What a reader of live numbers should know besides.
+fn notes(live: &Results, path: Nanos) -> Vec<String> {
+    let mut hosts: Vec<Nanos> = Vec::new();
+    for variant in &live.experiment.variants {
+        if !hosts.contains(&variant.host.turnaround) {
+            hosts.push(variant.host.turnaround);
+        }
+    }
+    let left = |host: &Nanos| format!("{} of {host}", host.saturating_sub(path));
+    let left: Vec<String> = hosts.iter().map(left).collect();
+    let us = path.0 as f64 / 1e3;
+    vec![format!(
+        "the way from client to engine and back takes {us:.0} us here, and that is a part of the host's turnaround: \
+         left to wait are {}",
+        left.join(", ")
+    )]
+}
+
+/// What this ran on.
+fn machine() -> String {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let cpu = read("/proc/cpuinfo");
+    let model = cpu.lines().find(|line| line.starts_with("model name"));
+    let model = model.and_then(|line| line.split_once(": ")).map_or("unknown", |(_, name)| name);
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let release = read("/proc/sys/kernel/osrelease");
+    let version = release.trim().split('-').next().unwrap_or_default();
+    format!("{cores} cores of {model}, Linux {version}")
+}

@@ -1,0 +1,203 @@
+//! One run: a server over the emulated drive, and the lab's clients on its sockets.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use iofair_core::controller::Submission;
+use iofair_core::group::ClientId;
+use iofair_core::request::Operation;
+use iofair_core::time::{Instant, Nanos};
+use iofair_drive::profile;
+use iofair_lab::outcome::{DriveOutcome, Outcome};
+use iofair_lab::outside::{Outside, Reply, Roster, run_outside};
+use iofair_lab::scenario::Scenario;
+use iofair_serve::back::emulated::Emulated;
+use iofair_serve::back::store::Store;
+use iofair_serve::client::{Ask, Crowd, Request};
+use iofair_serve::engine::{Engine, Patience, Plan, PlannedVolume, Stamp};
+use iofair_serve::{Bare, Clock};
+
+use super::watch::Watch;
+
+/// Time between two looks at what else is to be done.
+const SLICE: Nanos = Nanos::from_millis(100);
+
+/// Runs a scenario live. `path` of the host's turnaround passes on the way.
+pub(super) fn simulate(scenario: &Scenario, path: Nanos, watch: &Watch) -> Result<Outcome, String> {
+    if watch.is_over() {
+        return Err("interrupted".into());
+    }
+    let mut scenario = scenario.clone();
+    let host = &mut scenario.host;
+    host.turnaround = host.turnaround.saturating_sub(path);
+    host.turnaround_write = host.turnaround_write.saturating_sub(path);
+    let drive = || profile::load(&scenario.drive, scenario.seed).map_err(|e| e.to_string());
+    let mut live = Live::new(&scenario, watch);
+    let outcome = run_outside(&scenario, drive()?, &mut live).map_err(|e| e.to_string())?;
+    live.end()?;
+    outcome.ok_or_else(|| "interrupted".to_owned())
+}
+
+/// What went to the drive.
+#[derive(Default)]
+struct Counts {
+    commands: AtomicU64,
+    read_bytes: AtomicU64,
+    written_bytes: AtomicU64,
+}
+
+/// A server and its clients.
+struct Live<'a> {
+    scenario: &'a Scenario,
+    watch: &'a Watch,
+    counts: Arc<Counts>,
+    running: Option<(Bare, Crowd)>,
+    /// More than this is not under way of one flusher.
+    tags: usize,
+    error: Option<String>,
+    now: Instant,
+}
+
+impl<'a> Live<'a> {
+    fn new(scenario: &'a Scenario, watch: &'a Watch) -> Self {
+        let (counts, now) = (Arc::default(), Instant::ZERO);
+        Self { scenario, watch, counts, running: None, tags: 1, error: None, now }
+    }
+    fn running(&mut self) -> &mut (Bare, Crowd) {
+        self.running.as_mut().expect("it was opened")
+    }
+    fn crowd(&mut self) -> &mut Crowd {
+        &mut self.running().1
+    }
+    fn start(&mut self, roster: Roster) -> anyhow::Result<(Bare, Crowd)> {
+        let drive = profile::load(&self.scenario.drive, self.scenario.seed)?;
+        let bytes = drive.facts().capacity.bytes();
+        let back = Emulated::new(&self.scenario.drive, drive, Store::forgetful(bytes)?);
+        let mut engine = Engine::with_tags(Box::new(back), roster.stack.clone(), roster.tags);
+        self.count(&mut engine);
+        let names: Vec<String> = (0..roster.members.len()).map(|n| format!("client-{n}")).collect();
+        let volumes = names.iter().zip(roster.members).map(|(name, member)| PlannedVolume {
+            name: name.clone(),
+            group: member.group,
+            // All of the drive: the lab's files say where they lie on it.
+            base: 0,
+            size: bytes,
+            read_only: false,
+            storage: None,
+            entry: Default::default(),
+            stamp: Stamp { priority: member.priority, reads: member.reads, writes: member.writes },
+        });
+        let plan = Plan {
+            stack: roster.stack,
+            groups: roster.groups,
+            volumes: volumes.collect(),
+            closed: Vec::new(),
+            patience: Patience { drain: Nanos::from_secs(5), ..Patience::default() },
+            faults: Default::default(),
+        };
+        let socket = self.watch.socket("run");
+        let server = Bare::start(engine, &plan, &socket)?;
+        let crowd = Crowd::connect(&socket, &names, Clock::start())?;
+        Ok((server, crowd))
+    }
+    /// Counts what goes to the drive, as the lab does.
+    fn count(&mut self, engine: &mut Engine) {
+        self.counts = Arc::default();
+        let counts = Arc::clone(&self.counts);
+        engine.observe_dispatches(Box::new(move |_, dispatch| {
+            counts.commands.fetch_add(1, Relaxed);
+            let bytes = dispatch.length.bytes();
+            match dispatch.operation {
+                Operation::Read => counts.read_bytes.fetch_add(bytes, Relaxed),
+                Operation::Write => counts.written_bytes.fetch_add(bytes, Relaxed),
+                _ => 0,
+            };
+        }));
+    }
+    /// Says goodbye; what went wrong, if something did.
+    fn end(mut self) -> Result<(), String> {
+        if let Some((server, crowd)) = self.running.take() {
+            drop(crowd);
+            server.stop().map_err(|error| error.to_string())?;
+        }
+        self.error.take().map_or(Ok(()), Err)
+    }
+}
+
+impl Outside for Live<'_> {
+    fn open(&mut self, roster: Roster) -> Result<(), String> {
+        self.tags = roster.tags as usize;
+        let mut running = self.start(roster).map_err(|error| format!("{error:#}"))?;
+        // The time of the run begins now.
+        running.1.restart();
+        self.running = Some(running);
+        Ok(())
+    }
+    fn wait(&mut self, until: Instant) -> Option<Instant> {
+        if self.watch.is_over() || self.error.is_some() {
+            return None;
+        }
+        let slice = until.min(self.now + SLICE);
+        match self.crowd().wait(slice) {
+            Ok(now) => {
+                self.watch.passed(now.since(self.now));
+                if now >= until {
+                    self.watch.late(now.since(until));
+                }
+                self.now = now;
+                Some(now)
+            }
+            Err(error) => {
+                self.error = Some(format!("a client lost its server: {error}"));
+                None
+            }
+        }
+    }
+    fn submit(&mut self, submission: &Submission) {
+        let Submission { tag, client, operation, start, length, .. } = *submission;
+        let ask = match operation {
+            Operation::Read => Ask::Read,
+            Operation::Flush => Ask::Flush,
+            _ => Ask::Write,
+        };
+        let length = u32::try_from(length.bytes()).expect("calls of at most 32 MiB");
+        let (client, offset) = (client.index(), start.bytes());
+        self.crowd().push(Request { client, tag, ask, offset, length });
+    }
+    fn send(&mut self) {
+        if let Err(error) = self.crowd().send() {
+            self.error.get_or_insert(format!("a client lost its server: {error}"));
+        }
+    }
+    fn collect(&mut self, replies: &mut Vec<Reply>) {
+        let mut failed = None;
+        for answered in self.crowd().answers() {
+            if answered.error != 0 {
+                failed = Some(format!("the server answered with error {}", answered.error));
+            }
+            let length = iofair_core::unit::Sectors::from_bytes_ceil(answered.length.into());
+            replies.push(Reply { tag: answered.tag, length });
+        }
+        self.error = self.error.take().or(failed);
+    }
+    fn is_asleep(&self, client: ClientId) -> bool {
+        let running = self.running.as_ref();
+        running.is_some_and(|(_, crowd)| crowd.in_flight(client.index()) >= self.tags)
+    }
+    fn end_ramp(&mut self) {
+        for count in [&self.counts.commands, &self.counts.read_bytes, &self.counts.written_bytes] {
+            count.store(0, Relaxed);
+        }
+        // If the server is gone, the next wait says so.
+        let _ = self.running().0.stats(true);
+    }
+    fn measured(&mut self) -> DriveOutcome {
+        let busy = self.running().0.stats(false).map_or(Nanos::ZERO, |told| told.busy);
+        DriveOutcome {
+            read_bytes: self.counts.read_bytes.load(Relaxed),
+            written_bytes: self.counts.written_bytes.load(Relaxed),
+            commands: self.counts.commands.load(Relaxed),
+            busy,
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Around live runs: a directory for sockets, how far it is, and Ctrl-C.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+use anyhow::{Context, Result};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use iofair_core::stats::histogram::Histogram;
+use iofair_core::time::Nanos;
+use iofair_lab::experiment::Experiment;
+use iofair_serve::Signals;
+
+/// Around live runs. Dropping it removes the directory.
+pub(super) struct Watch {
+    directory: PathBuf,
+    bar: ProgressBar,
+    quiet: bool,
+    /// Runs by name, in their order.
+    runs: Vec<String>,
+    finished: AtomicUsize,
+    /// Nanoseconds of runs that passed.
+    passed: AtomicU64,
+    over: Arc<AtomicBool>,
+    /// By how much clients missed the times at which they wanted to go on.
+    late: Mutex<Histogram>,
+}
+
+/// As people say it.
+pub(super) fn duration(time: Nanos) -> String {
+    let seconds = time.0.div_ceil(1_000_000_000);
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    match (hours, minutes) {
+        (0, 0) => format!("{seconds} s"),
+        (0, minutes) => format!("{minutes} min {seconds} s"),
+        (hours, minutes) => format!("{hours} h {minutes} min"),
+    }
+}
+
+fn names(experiment: &Experiment) -> Vec<String> {
+    let mut names = Vec::new();
+    for variant in &experiment.variants {
+        for (stack, _) in &experiment.stacks {
+            for repeat in 1..=experiment.repeats {
+                let again =
+                    if experiment.repeats > 1 { format!(" #{repeat}") } else { String::new() };
+                let variant = &variant.name;
+                let space = if variant.is_empty() { "" } else { ", " };
+                names.push(format!("{}{space}{variant}, {stack}{again}", experiment.name));
+            }
+        }
+    }
+    names
+}
+
+impl Watch {
+    /// Says how long it will take. Signals are taken from now on, so no thread may run that is not its own.
+    pub(super) fn new(experiments: &[Experiment], quiet: bool) -> Result<Self> {
+        let directory = std::env::temp_dir().join(format!("iofair-live-{}", std::process::id()));
+        std::fs::create_dir_all(&directory)
+            .with_context(|| format!("cannot make {} for sockets", directory.display()))?;
+        let runs: Vec<String> = experiments.iter().flat_map(names).collect();
+        let time = Nanos(experiments.iter().map(|it| it.simulated().0).sum());
+        let bar = ProgressBar::new(time.0 / 1_000_000);
+        bar.set_draw_target(match quiet {
+            true => ProgressDrawTarget::hidden(),
+            false => ProgressDrawTarget::stderr(),
+        });
+        let style = ProgressStyle::with_template("{wide_bar:.cyan/blue} {eta} left  {msg}");
+        bar.set_style(style.context("the progress bar's own template")?);
+        if !quiet {
+            let all = runs.len();
+            eprintln!("live: {all} runs in real time, {}; Ctrl-C ends them", duration(time));
+        }
+        let over = Arc::new(AtomicBool::new(false));
+        let (signals, told) = (Signals::block().context("signals")?, Arc::downgrade(&over));
+        let wait = move || {
+            // Until the watch is gone.
+            while let (Some(over), Ok(signal)) = (told.upgrade(), signals.wait()) {
+                over.fetch_or(signal.is_some(), Relaxed);
+            }
+        };
+        std::thread::Builder::new().name("signals".into()).spawn(wait).context("a thread")?;
+        let (finished, passed) = (AtomicUsize::new(0), AtomicU64::new(0));
+        let late = Mutex::new(Histogram::new());
+        let this = Self { directory, bar, quiet, runs, finished, passed, over, late };
+        this.announce();
+        Ok(this)
+    }
+    fn announce(&self) {
+        let number = self.finished.load(Relaxed);
+        let Some(run) = self.runs.get(number) else { return self.bar.finish_and_clear() };
+        self.bar.set_message(run.clone());
+        if self.bar.is_hidden() && !self.quiet {
+            eprintln!("  [{}/{}] {run}", number + 1, self.runs.len());
+        }
+    }
+    /// Where a socket of this name is.
+    pub(super) fn socket(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+    /// Real time passed in a run.
+    pub(super) fn passed(&self, time: Nanos) {
+        let nanos = self.passed.fetch_add(time.0, Relaxed) + time.0;
+        self.bar.set_position(nanos / 1_000_000);
+    }
+    /// A client went on so much later than it wanted to.
+    pub(super) fn late(&self, time: Nanos) {
+        self.late.lock().expect("nobody panics while it is locked").record(time.0);
+    }
+    /// What one of a hundred wishes to go on missed.
+    pub(super) fn lateness(&self) -> Nanos {
+        Nanos(self.late.lock().expect("nobody panics while it is locked").quantile(990_000))
+    }
+    /// A run is finished.
+    pub(super) fn finished(&self) {
+        self.finished.fetch_add(1, Relaxed);
+        if !self.is_over() {
+            self.announce();
+        }
+    }
+    /// Was it interrupted?
+    pub(super) fn is_over(&self) -> bool {
+        self.over.load(Relaxed)
+    }
+    /// How far it came, in words.
+    pub(super) fn done(&self) -> String {
+        format!("{} of {} runs", self.finished.load(Relaxed).saturating_sub(1), self.runs.len())
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+        // Nothing better can be done with a failure here than to leave an empty directory behind.
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: times are said as people say them. Method: one of each length.
+    #[test]
+    fn durations_are_words() {
+        let said = [0, 59, 61, 3_600, 7_260].map(|s| duration(Nanos::from_secs(s)));
+        assert_eq!(said, ["0 s", "59 s", "1 min 1 s", "1 h 0 min", "2 h 1 min"]);
+    }
+}
