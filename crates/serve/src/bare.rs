@@ -13,8 +13,8 @@ use crate::clock::Clock;
 use crate::engine::stats::Snapshot;
 use crate::engine::{Engine, Plan};
 use crate::error::ServeError;
-use crate::reactor::Message;
 use crate::reactor::line::Line;
+use crate::reactor::{Listener, Message};
 use crate::security::Security;
 use crate::server::{Launch, ask};
 use crate::socket;
@@ -40,7 +40,8 @@ impl Bare {
         let limits = Limits { connections, in_flight, memory_bytes, ..Limits::default() };
         let security = Security::load(&Listen { limits, ..Listen::default() })?;
         let bound = socket::listen_unix(socket, MODE);
-        let listeners = vec![bound.map_err(ServeError::system(socket.display().to_string()))?];
+        let file = bound.map_err(ServeError::system(socket.display().to_string()))?;
+        let listeners = vec![Listener { file, stays: false }];
         let drain = plan.patience.drain;
         let (line, reactor) =
             Launch { engine, clock, listeners, drain, security, watchdog: None }.reactor()?;

@@ -31,7 +31,7 @@ use crate::reactor::line::Line;
 use crate::reactor::{Listener, Message, Parts, Reactor, wake};
 use crate::security::Security;
 use crate::socket;
-use crate::supervisor::{self, Passed};
+use crate::supervisor::{self, Passed, Watchdog};
 
 /// Seed of an emulated drive's random streams: two runs of a server meet the same drive.
 const DRIVE_SEED: u64 = 1;
@@ -245,7 +245,7 @@ pub(crate) fn ask(line: &Line, reset: bool) -> Result<Snapshot, ServeError> {
 pub(crate) struct Launch {
     pub(crate) engine: Engine,
     pub(crate) clock: Clock,
-    pub(crate) listeners: Vec<OwnedFd>,
+    pub(crate) listeners: Vec<Listener>,
     pub(crate) drain: Nanos,
     pub(crate) security: Security,
     pub(crate) watchdog: Option<Watchdog>,
