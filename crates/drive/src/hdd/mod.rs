@@ -4,7 +4,8 @@
 //! a seek curve; a command that comes too late loses a revolution; the head reads on only after it has
 //! seen a stream three times; the next command is chosen when the arm gets free, nearest first with
 //! ageing or in order; writes are answered from memory, which one processor does between reads and
-//! destages, and are put on the platters, nearest first, when the host is silent or memory fills up.
+//! destages, and are put on the platters, nearest first, when the host is silent or memory fills up. Whatever
+//! else the arm would rather do, no command waits for it longer than its age allows.
 
 mod cache;
 mod geometry;
@@ -217,7 +218,8 @@ impl Hdd {
                 self.recheck = Some(self.promised);
                 return;
             }
-            if let Some(index) = self.choose_command(now).filter(|_| !drains) {
+            let waits = drains && !self.is_aged(now);
+            if let Some(index) = self.choose_command(now).filter(|_| !waits) {
                 let waiting = self.reads.remove(index).expect("chosen from the queue");
                 let is_read = waiting.command.operation == Operation::Read;
                 if !(is_read && self.read_from_memory(now, waiting)) {
@@ -237,19 +239,21 @@ impl Hdd {
         self.flush_answered = true;
         self.answer(now + self.parameters.flush, flush.command);
     }
+    /// The oldest command has waited so long that it goes before nearer ones, streams and destages.
+    fn is_aged(&self, now: Instant) -> bool {
+        let oldest = self.reads.front();
+        oldest.is_some_and(|it| now.since(it.arrived) > self.parameters.age)
+    }
     /// With many commands at once those that go on where the head is come before all others.
     fn streams_first(&self, now: Instant) -> bool {
-        let oldest = self.reads.front();
-        let aged = oldest.is_some_and(|it| now.since(it.arrived) > self.parameters.age);
-        self.outstanding > self.parameters.streams_above && !aged
+        self.outstanding > self.parameters.streams_above && !self.is_aged(now)
     }
     /// The head is reading on for a command: nobody else gets the arm before it has got there.
     fn keeps_to_a_stream(&self, now: Instant) -> bool {
         self.promised > now && self.flush.is_none() && self.streams_first(now)
     }
     fn choose_command(&self, now: Instant) -> Option<usize> {
-        let oldest = self.reads.front()?;
-        let aged = now.since(oldest.arrived) > self.parameters.age;
+        self.reads.front()?;
         if self.streams_first(now) {
             let at = self.read_cache.reading_at(now).unwrap_or(self.head);
             let goes_on = |it: &Waiting| (at..=at + REACH).contains(&blocks_of(&it.command).0);
@@ -257,7 +261,7 @@ impl Hdd {
                 return Some(index);
             }
         }
-        if self.parameters.order == Order::Fcfs || aged {
+        if self.parameters.order == Order::Fcfs || self.is_aged(now) {
             return Some(0);
         }
         let distance = |waiting: &Waiting| blocks_of(&waiting.command).0.abs_diff(self.head);

@@ -58,7 +58,8 @@ pub struct Parameters {
     pub order: Order,
     /// With more commands than this at once, those that go on where the head is come before all others ...
     pub streams_above: u32,
-    /// ... as nearer ones do under [`Order::Sstf`], until the oldest command has waited this long.
+    /// ... as nearer ones do under [`Order::Sstf`], and destages into a full cache, until the oldest command has
+    /// waited this long.
     pub age: Nanos,
     /// Read-ahead segments.
     pub segments: usize,

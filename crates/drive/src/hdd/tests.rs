@@ -131,6 +131,32 @@ fn a_full_cache_comes_before_reads() {
     assert!(times[&15] > 4 * 13_100, "3.5 MiB at 80 MB/s come first: {times:?}");
 }
 
+/// Goal: a host that never stops writing keeps the cache full, and a read still waits no longer than
+/// `age`. Method: 30 writes at once, each answered by the next one, and a read among them, on both disks.
+#[test]
+fn a_flood_of_writes_lets_an_old_read_through() {
+    for (name, age) in [("sata-7200-2009", 2_200), ("hitachi-hts727550a9e364", 4_500)] {
+        let mut disk = disk(name);
+        let write = |id: u32| command(id, Operation::Write, u64::from(id) * 1_024, 1_024);
+        (1..=30).for_each(|id| disk.submit(Instant(0), write(id)));
+        disk.submit(Instant(0), command(0, Operation::Read, 90_000_000, 8));
+        let (mut done, mut next, mut read) = (Vec::new(), 31, None);
+        while read.is_none() {
+            disk.advance(disk.next_event().expect("never idle"), &mut done);
+            for answer in std::mem::take(&mut done) {
+                if answer.id == 0 {
+                    read = Some(answer.at.0 / 1_000_000);
+                } else {
+                    disk.submit(answer.at, write(next));
+                    next += 1;
+                }
+            }
+        }
+        let read = read.expect("the loop ends with it");
+        assert!((age..age + 100).contains(&read), "{name}: the read after {read} ms");
+    }
+}
+
 /// Goal: with many commands at once, one that goes on where the head is goes before all others, until the
 /// oldest is too old; with few all go in order. Method: a stream two commands deep beside 14 and 20 far ones.
 #[test]
