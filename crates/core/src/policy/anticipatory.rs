@@ -94,7 +94,7 @@ pub static ROW: Row = Row {
             },
             Claim {
                 says: "It knows no shares: a random reader beside eight sequential ones gets 13 \
-                    KiB/s where a group of equal weight gets 209.",
+                    KiB/s where a group of equal weight gets 233.",
                 shown_by: "io-controller-2009/every-scheduler",
             },
         ],

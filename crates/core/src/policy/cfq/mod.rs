@@ -103,7 +103,7 @@ pub static ROW: Row = Row {
         fails: &[
             Claim {
                 says: "Who seeks sends one request a round: a random reader beside 16 sequential \
-                    ones gets 29 of 473 KiB/s and waits for up to 1.8 s.",
+                    ones gets 35 of 538 KiB/s and waits for up to 1.8 s.",
                 shown_by: "io-controller-2009/test-2",
             },
             Claim {
@@ -112,7 +112,7 @@ pub static ROW: Row = Row {
             },
             Claim {
                 says: "A writer that waits for another process's journal commit gets 0.06 MB/s, \
-                    with `noop` 1.0.",
+                    with `noop` 1.2.",
                 shown_by: "mails-2019/journal",
             },
         ],
