@@ -38,6 +38,7 @@
 //! read_only = false
 //! path = "/dev/sdb1"                  # only with a directory: a file or device of its own
 //! vhost = "/run/iofair/alice.sock"    # optional: a vhost-user-blk socket, a disk for a virtual machine
+//! ublk = 0                            # optional: a block device /dev/ublkb0 of this host; true: any number
 //! ```
 //!
 //! `raw` is the file as serde sees it, `check` turns it into what is below, `listen` says who may open
@@ -156,6 +157,16 @@ pub struct Volume {
     pub entry: Entry,
     /// Path of its vhost-user-blk socket.
     pub vhost: Option<PathBuf>,
+    /// The block device of this host that it is.
+    pub ublk: Option<Ublk>,
+    span: Range<usize>,
+}
+
+/// A block device of this host.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ublk {
+    /// The N of `/dev/ublkbN`; `None`: any.
+    pub number: Option<u32>,
     span: Range<usize>,
 }
 
@@ -179,6 +190,11 @@ impl Contracts {
     /// An error about the drive's `back`, for whoever opens it.
     pub fn back_error(&self, message: impl Into<String>) -> ConfigError {
         self.source.error(self.drive.back_span.clone(), message)
+    }
+    /// An error about a volume's `ublk`, for whoever makes block devices.
+    pub fn ublk_error(&self, volume: &Volume, message: impl Into<String>) -> ConfigError {
+        let span = volume.ublk.as_ref().map_or(&volume.span, |ublk| &ublk.span);
+        self.source.error(span.clone(), message)
     }
     /// Do the volumes fit on a drive of this size?
     pub fn check_capacity(&self, capacity_bytes: u64) -> Result<(), ConfigError> {

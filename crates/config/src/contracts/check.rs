@@ -9,7 +9,7 @@ use iofair_core::time::Nanos;
 use iofair_core::unit::{SECTOR_BYTES, parse_bytes};
 
 use super::faults::{self, Faults};
-use super::{Back, Contracts, Control, Drive, Group, Listen, Volume, listen, raw};
+use super::{Back, Contracts, Control, Drive, Group, Listen, Ublk, Volume, listen, raw};
 use crate::units::Time;
 use crate::{ConfigError, Source, Spanned};
 
@@ -19,6 +19,9 @@ const PATIENCE: Nanos = Nanos::from_secs(30);
 const NAME_BYTES_MAX: usize = 255;
 /// Longest name of a volume that is a file `NAME.img`: file systems end at 255 bytes.
 const FILE_NAME_BYTES_MAX: usize = 251;
+
+/// Block devices that the kernel's driver can number.
+const UBLK_DEVICES_MAX: u32 = 1 << 20;
 
 pub(super) fn contracts(source: Source) -> Result<Contracts, ConfigError> {
     let file: raw::File = source.parse()?;
@@ -321,10 +324,42 @@ fn volumes(
             path: volume.path.as_ref().map(|path| PathBuf::from(path.get_ref())),
             entry: listen::entry(source, volume)?,
             vhost: listen::socket(source, volume.vhost.as_ref())?,
+            ublk: ublk(source, volume.ublk.as_ref(), &volumes)?,
             span: volume.name.span(),
         });
     }
     Ok(volumes)
+}
+
+/// The block device of a volume, of which there is one a number.
+fn ublk(
+    source: &Source,
+    written: Option<&Spanned<raw::WrittenUblk>>,
+    before: &[Volume],
+) -> Result<Option<Ublk>, ConfigError> {
+    let Some(written) = written else { return Ok(None) };
+    let span = written.span();
+    let number = match *written.get_ref() {
+        raw::WrittenUblk::Any(true) => None,
+        raw::WrittenUblk::Any(false) => return Ok(None),
+        raw::WrittenUblk::Number(number) => {
+            let known = u32::try_from(number).ok().filter(|number| *number < UBLK_DEVICES_MAX);
+            let Some(number) = known else {
+                let message = format!("there is no /dev/ublkb{number}");
+                let allowed = format!("true for any number, or 0 to {}", UBLK_DEVICES_MAX - 1);
+                return Err(source.error(span, message).allowed(allowed));
+            };
+            Some(number)
+        }
+    };
+    let twin = |volume: &&Volume| {
+        number.is_some() && volume.ublk.as_ref().is_some_and(|other| other.number == number)
+    };
+    if let Some(twin) = before.iter().find(twin) {
+        let message = format!("volume \"{}\" is this block device already", twin.name);
+        return Err(source.error(span, message).allowed("one volume a number"));
+    }
+    Ok(Some(Ublk { number, span }))
 }
 
 /// A volume is a file `NAME.img` of the directory, or has a path of its own that nobody else has.

@@ -92,6 +92,16 @@ pub(super) struct Volume {
     pub(super) listen: Option<listen::Way>,
     pub(super) connections: Option<Spanned<i64>>,
     pub(super) vhost: Option<Spanned<String>>,
+    pub(super) ublk: Option<Spanned<WrittenUblk>>,
+}
+
+/// Any block device, none, or the one with this number.
+#[derive(Deserialize, Clone, Copy)]
+#[serde(expecting = "expected true, false or the N of /dev/ublkbN")]
+#[serde(untagged)]
+pub(super) enum WrittenUblk {
+    Any(bool),
+    Number(i64),
 }
 
 /// A scheduling class by its name.

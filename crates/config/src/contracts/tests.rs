@@ -31,6 +31,7 @@ max = "15MB/s"
 name = "alice-root"
 group = "tenants/alice"
 size = "512MiB"
+ublk = true
 
 [[volume]]
 name = "scratch"
@@ -38,6 +39,7 @@ group = "batch"
 size = "512MiB"
 read_only = true
 vhost = "scratch.sock"
+ublk = 3
 "#;
 
 /// Goal: a good file means what it says. Method: every key once.
@@ -58,6 +60,10 @@ fn a_good_file_is_read() {
     assert_eq!(contracts.volumes[0].size_bytes, 512 << 20);
     let vhost = contracts.volumes.iter().map(|volume| volume.vhost.clone()).collect::<Vec<_>>();
     assert_eq!(vhost, [None, Some(PathBuf::from("scratch.sock"))]);
+    let ublk = contracts.volumes.iter().map(|volume| volume.ublk.as_ref().unwrap().number);
+    assert_eq!(ublk.collect::<Vec<_>>(), [None, Some(3)]);
+    let told = contracts.ublk_error(&contracts.volumes[1], "no").to_string();
+    assert!(told.starts_with("good.toml:35:"), "{told}");
 }
 
 /// Every back end that may be written.
@@ -154,6 +160,9 @@ const BAD: &[Bad] = &[
     Bad("unix = \"pool.sock\"", "unix = \"\"", 0, "empty path", "socket"),
     Bad("vhost = \"scratch.sock\"", "vhost = \"\"", 0, "empty path", "socket"),
     Bad("vhost = \"scratch.sock\"", "vhost = \"pool.sock\"", 0, "in line 8 too", "one path"),
+    Bad("ublk = 3", "ublk = -1", 0, "no /dev/ublkb-1", "true for any number, or 0 to 1048575"),
+    Bad("ublk = 3", "ublk = 1048576", 0, "no /dev/ublkb1048576", "0 to 1048575"),
+    Bad("ublk = true", "ublk = 3", 35, "\"alice-root\" is this block device", "one volume"),
 ];
 
 /// Goal: each rule blames the right line and says what is allowed. Method: one bad file a rule.
@@ -219,7 +228,7 @@ fn volumes_must_fit_on_the_drive() {
     let contracts = Contracts::parse("good.toml", GOOD).expect("a good file");
     contracts.check_capacity(1 << 30).expect("both fit");
     let error = contracts.check_capacity(1 << 29).expect_err("only one fits");
-    assert_eq!(error.line(), 29, "{error}");
+    assert_eq!(error.line(), 30, "{error}");
 }
 
 /// Goal: weights after admission keep every minimum at every level. Method: a nested set whose
