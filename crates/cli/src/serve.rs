@@ -1,4 +1,4 @@
-//! `iofair serve`: volumes under contracts, over NBD and vhost-user, until a signal ends it.
+//! `iofair serve`: volumes under contracts, over NBD, vhost-user, ublk and FUSE, until a signal ends it.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -43,16 +43,19 @@ struct Ready {
     volumes: Vec<String>,
     /// Volumes that are disks of virtual machines, and their sockets.
     vhost: Vec<(String, PathBuf)>,
+    /// Volumes that are block devices of this host.
+    ublk: Vec<(String, PathBuf)>,
 }
 
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     let contracts = Contracts::open(&args.contracts)?;
     let passed = Passed::from_environment().map_err(told)?;
     let listens = contracts.listen.unix.is_some() || contracts.listen.tcp.is_some();
-    let disks = contracts.volumes.iter().any(|volume| volume.vhost.is_some());
+    let disks =
+        contracts.volumes.iter().any(|volume| volume.vhost.is_some() || volume.ublk.is_some());
     if !listens && !disks && contracts.mount.is_none() && !passed.has_nbd() {
         let message = "nobody could connect: add a [listen] table with `unix` or `tcp`, a [fuse] table, \
-                       or `vhost` to a volume";
+                       or `vhost` or `ublk` to a volume";
         return Err(Usage(format!("{}: {message}", args.contracts.display())).into());
     }
     if args.check {
@@ -116,6 +119,7 @@ fn ready(server: &Server, control: &Control) -> Ready {
             .iter()
             .filter_map(|volume| Some((volume.name.clone(), volume.vhost.clone()?)))
             .collect(),
+        ublk: server.blocks(),
     }
 }
 
@@ -144,6 +148,9 @@ fn in_words(ready: &Ready, worst_case: Option<u64>) -> String {
     }
     for (volume, path) in &ready.vhost {
         text += &format!("  vhost-user-blk {} ({volume})\n", path.display());
+    }
+    for (volume, path) in &ready.ublk {
+        text += &format!("  {} ({volume})\n", path.display());
     }
     text
 }

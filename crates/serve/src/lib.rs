@@ -8,6 +8,7 @@
 
 pub mod back;
 mod bare;
+mod blocks;
 pub mod buffer;
 pub mod client;
 mod clock;

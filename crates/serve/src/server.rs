@@ -19,6 +19,7 @@ use crate::back::faulty::Faulty;
 use crate::back::memory::Memory;
 use crate::back::uring::Uring;
 use crate::back::{Back, store::Store};
+use crate::blocks::Blocks;
 use crate::clock::Clock;
 use crate::disks::{Disks, Fresh};
 use crate::engine::stats::Snapshot;
@@ -57,6 +58,7 @@ pub struct Server {
     line: Line,
     reactor: Option<JoinHandle<io::Result<()>>>,
     disks: Disks,
+    blocks: Blocks,
     /// Volumes as files of a directory.
     mounted: Option<Mounted>,
 }
@@ -84,11 +86,13 @@ impl Server {
         let made = places.make(&contracts)?;
         plan.volumes = places.plan(&contracts.volumes);
         let description = back.describe();
+        let mut blocks = Blocks::new(back.facts().rotational);
         let clock = Clock::start();
         let mut engine = Engine::new(back, plan.stack.clone());
         engine.apply(clock.now(), &plan);
         let Listening { listeners, tcp, bound } = listen(&contracts.listen, passed.nbd)?;
         let sockets = Disks::default().prepare(&contracts.volumes, bind_disk)?;
+        let devices = blocks.prepare(&contracts)?;
         let drain = plan.patience.drain;
         let watchdog = passed.watchdog;
         let launch = Launch { engine, clock, listeners, drain, security, watchdog };
@@ -106,6 +110,7 @@ impl Server {
             line,
             reactor,
             disks: Disks::default(),
+            blocks,
             mounted: None,
         };
         // If one of these fails, dropping the server ends the reactor.
@@ -114,6 +119,8 @@ impl Server {
             let mounted = Mounted::new(path, &this.contracts.volumes, this.line.clone())?;
             this.mounted = Some(mounted);
         }
+        // Last: until here those who wait for a server that was killed may wait for the next one.
+        this.blocks.serve(devices, &this.line)?;
         Ok(this)
     }
     fn serve_disks(&mut self, sockets: Fresh, closed: &[String]) -> Result<(), ServeError> {
@@ -182,21 +189,38 @@ impl Server {
         let mut places = self.places.clone();
         places.place(&contracts.volumes)?;
         let mut plan = admit(&contracts, &places, known, self.capacity)?;
+        self.blocks.check(&contracts.volumes, remove)?;
         let sockets = self.disks.prepare(&contracts.volumes, bind_disk)?;
         let made = places.make(&contracts)?;
+        let devices = self.blocks.prepare(&contracts)?;
         plan.volumes = places.plan(&contracts.volumes);
         plan.closed = remove.to_vec();
-        let (answer, answered) = mpsc::channel();
-        self.line.send(Message::Apply(Box::new(plan), security, answer))?;
-        answered.recv().map_err(|_| ServeError::Gone)??;
+        if let Err(error) = self.apply(plan, security) {
+            return self.blocks.undo(devices, error);
+        }
         made.keep();
         (self.places, self.worst_case) = (places, known);
         let old = std::mem::replace(&mut self.contracts, contracts);
         if let Some(mounted) = &self.mounted {
             mounted.update(&self.contracts.volumes);
         }
+        self.blocks.follow(&self.contracts.volumes, remove, self.patience());
         self.serve_disks(sockets, remove)?;
+        self.blocks.serve(devices, &self.line)?;
         self.places.finish(&old.volumes, &self.contracts.volumes, remove)
+    }
+    fn apply(&self, plan: Plan, security: Security) -> Result<(), ServeError> {
+        let (answer, answered) = mpsc::channel();
+        self.line.send(Message::Apply(Box::new(plan), security, answer))?;
+        answered.recv().map_err(|_| ServeError::Gone)?
+    }
+    /// How long an end may take.
+    fn patience(&self) -> Duration {
+        Duration::from_nanos(self.contracts.drive.drain.0)
+    }
+    /// The volumes that are block devices of this host, and their paths.
+    pub fn blocks(&self) -> Vec<(String, PathBuf)> {
+        self.blocks.paths()
     }
     /// What passed since the start, or since the last call that asked for a reset.
     pub fn stats(&self, reset: bool) -> Result<Snapshot, ServeError> {
@@ -213,6 +237,10 @@ impl Server {
     }
     fn end(&mut self) -> Result<(), ServeError> {
         let Some(reactor) = self.reactor.take() else { return Ok(()) };
+        // A reactor that ended by itself answers nobody; then devices wait for the next server.
+        if !self.blocks.is_empty() && !reactor.is_finished() && self.line.resume().is_ok() {
+            self.blocks.end_all(self.patience());
+        }
         if let Some(path) = &self.bound {
             // Gone already is as good.
             let _ = fs::remove_file(path);

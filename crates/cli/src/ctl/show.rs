@@ -96,6 +96,11 @@ pub(crate) fn groups(groups: &Json) -> String {
 pub(crate) fn volumes(volumes: &Json) -> String {
     let row = |volume: &Json| {
         let settings = volume["settings"].as_object();
+        let mut settings =
+            settings.map(|keys_| keys(keys_, &["group", "size"])).unwrap_or_default();
+        if let Some(path) = volume["block_device"].as_str() {
+            settings += &format!(" ({path})");
+        }
         vec![
             word(&volume["name"]),
             word(&volume["settings"]["group"]),
@@ -104,7 +109,7 @@ pub(crate) fn volumes(volumes: &Json) -> String {
             word(&volume["requests"]),
             bytes(&volume["bytes"]),
             word(&volume["failed"]),
-            settings.map(|keys_| keys(keys_, &["group", "size"])).unwrap_or_default(),
+            settings,
         ]
     };
     let rows: Vec<Vec<String>> = list(volumes).iter().map(row).collect();

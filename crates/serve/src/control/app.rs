@@ -317,7 +317,7 @@ impl App {
     fn volumes(&self) -> Result<Answer> {
         let served = lock(&self.served);
         let server = served.server()?;
-        let volumes = resources::volumes(server.contracts(), &server.stats(false)?);
+        let volumes = resources::volumes(server, &server.stats(false)?);
         let revision = served.revision.clone();
         let body = json!({ "revision": revision, "volumes": volumes });
         Ok(Answer::json(200, Some(revision), &body))
@@ -363,7 +363,7 @@ impl App {
             }
             Kind::Volume => {
                 let told = server.stats(false)?;
-                let mut volumes = resources::volumes(server.contracts(), &told).into_iter();
+                let mut volumes = resources::volumes(server, &told).into_iter();
                 let volume = volumes.find(|volume| volume.name == name).ok_or_else(missing)?;
                 json!({ "revision": revision, "volume": volume })
             }

@@ -71,6 +71,9 @@ pub(super) struct Volume {
     requests: u64,
     bytes: u64,
     failed: u64,
+    /// Path of the block device that it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    block_device: Option<PathBuf>,
 }
 
 /// The stack.
@@ -136,7 +139,8 @@ fn shares(groups: &[(String, Contract)]) -> Vec<f64> {
 }
 
 /// All volumes, in the order of the file.
-pub(super) fn volumes(contracts: &Contracts, told: &Snapshot) -> Vec<Volume> {
+pub(super) fn volumes(server: &Server, told: &Snapshot) -> Vec<Volume> {
+    let (contracts, blocks) = (server.contracts(), server.blocks());
     let written_all = contracts.written();
     let volume = |volume: &iofair_config::contracts::Volume| {
         let live = told.volumes.iter().find(|live| live.name == volume.name);
@@ -149,6 +153,9 @@ pub(super) fn volumes(contracts: &Contracts, told: &Snapshot) -> Vec<Volume> {
             requests: of(|stats| stats.requests.iter().sum()),
             bytes: of(|stats| stats.bytes.iter().sum()),
             failed: of(|stats| stats.failed),
+            block_device: blocks
+                .iter()
+                .find_map(|(name, path)| (*name == volume.name).then(|| path.clone())),
         }
     };
     contracts.volumes.iter().map(volume).collect()

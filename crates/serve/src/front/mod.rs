@@ -3,4 +3,5 @@
 pub(crate) mod fuse;
 pub mod nbd;
 pub mod tls;
+pub(crate) mod ublk;
 pub(crate) mod vhost;

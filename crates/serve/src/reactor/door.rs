@@ -43,11 +43,20 @@ impl Around<'_> {
     }
     /// Queues an entry of this door; its answer comes to [`Door::on_ring`] with the same slot.
     pub(super) fn push(&mut self, entry: squeue::Entry, slot: u8) -> io::Result<()> {
-        self.ring.push(entry, Target::Door { key: self.key as u32, slot })
+        self.push_part(entry, slot, 0)
+    }
+    /// [`Self::push`] of one of many entries in this slot; the event's target has the part.
+    pub(super) fn push_part(
+        &mut self,
+        entry: squeue::Entry,
+        slot: u8,
+        part: u16,
+    ) -> io::Result<()> {
+        self.ring.push(entry, Target::Door { key: self.key as u32, slot, part })
     }
     /// Queues an entry that ends the one in `slot`; its own answer comes to the slot `answer`.
     pub(super) fn cancel(&mut self, slot: u8, answer: u8) -> io::Result<()> {
-        let target = |slot| Target::Door { key: self.key as u32, slot };
+        let target = |slot| Target::Door { key: self.key as u32, slot, part: 0 };
         self.ring.cancel(target(slot), target(answer))
     }
 }

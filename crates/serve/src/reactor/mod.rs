@@ -4,6 +4,7 @@
 //! engine decide; answer what is finished; send; receive again. The only timer is the engine's next
 //! wake-up, as the limit of the wait.
 
+mod block;
 mod budget;
 mod connection;
 mod device;
@@ -28,10 +29,12 @@ use crate::engine::{Engine, Plan};
 use crate::error::ServeError;
 use crate::front::fuse::Opening;
 use crate::front::nbd::session::Export;
+use crate::front::ublk::channel::Channel;
 use crate::front::vhost::command::Envelope;
 use crate::security::Security;
 use crate::socket;
 use crate::supervisor::Watchdog;
+use block::Block;
 use budget::Budget;
 use connection::Connection;
 use device::Device;
@@ -66,6 +69,9 @@ pub(crate) enum Message {
     /// The volume of this name is a virtual machine's disk; commands for it come here, and the eventfd
     /// is written after each.
     Device { volume: String, commands: Receiver<Envelope>, wake: OwnedFd },
+    /// The volume of this name is a block device; its requests come through the channel. Answered when the
+    /// ring waits for them.
+    Block { volume: String, channel: Channel, answer: Sender<Result<(), ServeError>> },
     /// Answer everything and end.
     Stop,
 }
@@ -246,7 +252,7 @@ impl Reactor {
                     self.accept_on(index as usize)?;
                 }
             }
-            Target::Door { key, slot } => {
+            Target::Door { key, slot, .. } => {
                 let key = key as usize;
                 let (door, mut around) = self.look(now, key);
                 door.on_ring(slot, event, &mut around)?;
@@ -364,6 +370,9 @@ impl Reactor {
                 self.touched.push(key);
             }
             Message::Device { .. } => {}
+            Message::Block { volume, channel, answer } => {
+                let _ = answer.send(self.open_block(now, &volume, channel));
+            }
             Message::Stop => {
                 self.resume(now);
                 self.drain(now)?;
@@ -385,6 +394,22 @@ impl Reactor {
         entry.insert(Box::new(File::new(key, export, calls, wake)));
         self.look(now, key).1.attach(id);
         self.touched.push(key);
+    }
+    fn open_block(
+        &mut self,
+        now: Instant,
+        volume: &str,
+        channel: Channel,
+    ) -> Result<(), ServeError> {
+        let export = self.exports.iter().find(|export| export.name == volume);
+        let full = self.draining.is_some() || self.doors.len() >= DOORS_MAX;
+        let Some(export) = export.filter(|_| !full) else { return Err(ServeError::Gone) };
+        let block = Block::new(export, channel);
+        let id = export.id;
+        let key = self.doors.insert(Box::new(block));
+        self.look(now, key).1.attach(id);
+        self.touched.push(key);
+        Ok(())
     }
     /// Who came meanwhile is let in, and who stalled may try again.
     fn resume(&mut self, now: Instant) {

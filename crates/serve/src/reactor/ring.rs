@@ -19,8 +19,8 @@ const DOOR: u16 = 16;
 pub(super) enum Target {
     /// A listener has a new connection.
     Accept(u32),
-    /// An entry of a door; the slot tells the door which.
-    Door { key: u32, slot: u8 },
+    /// An entry of a door; slot and part tell the door which.
+    Door { key: u32, slot: u8, part: u16 },
     /// The back end's entry.
     Back(u32),
     /// Another thread has a message.
@@ -31,23 +31,23 @@ pub(super) enum Target {
 
 impl Target {
     fn encode(self) -> u64 {
-        let (kind, index) = match self {
-            Self::Accept(index) => (0u64, index),
-            Self::Back(index) => (1, index),
-            Self::Wake => (2, 0),
-            Self::Nobody => (3, 0),
-            Self::Door { key, slot } => (u64::from(DOOR) + u64::from(slot), key),
+        let (part, kind, index) = match self {
+            Self::Accept(index) => (0, 0u64, index),
+            Self::Back(index) => (0, 1, index),
+            Self::Wake => (0, 2, 0),
+            Self::Nobody => (0, 3, 0),
+            Self::Door { key, slot, part } => (part, u64::from(DOOR) + u64::from(slot), key),
         };
-        kind << 32 | u64::from(index)
+        u64::from(part) << 48 | kind << 32 | u64::from(index)
     }
     fn decode(data: u64) -> Self {
-        let index = data as u32;
+        let (index, part) = (data as u32, (data >> 48) as u16);
         match (data >> 32) as u16 {
             0 => Self::Accept(index),
             1 => Self::Back(index),
             2 => Self::Wake,
             3 => Self::Nobody,
-            kind => Self::Door { key: index, slot: (kind - DOOR) as u8 },
+            kind => Self::Door { key: index, slot: (kind - DOOR) as u8, part },
         }
     }
 }

@@ -1,0 +1,342 @@
+//! The volumes that are block devices of this host (`front/ublk`): which there are, and how they come and go.
+//!
+//! A device goes with its volume, with the volume's `ublk`, and with the server when it is told to end: what its
+//! users have in their page caches is written first, then the device is gone, whoever has it open. When the
+//! server is killed the devices stay, their users wait, and the next server takes them over.
+//!
+//! All of it is done by whoever changes the contracts. The reactor serves meanwhile: a device comes, and goes
+//! orderly, only with a reactor that answers.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use iofair_config::contracts::{Back, Contracts, Ublk, Volume};
+
+use crate::error::ServeError;
+use crate::front::ublk::channel::Channel;
+use crate::front::ublk::control::{self, Control};
+use crate::front::ublk::takeover::{self, Driver, Taken, Wish};
+use crate::front::ublk::wire::{Facts, QUEUES_MAX, feature};
+use crate::reactor::Message;
+use crate::reactor::line::Line;
+
+/// A device in service.
+#[derive(Debug)]
+struct Live {
+    volume: String,
+    asked: Option<u32>,
+    device: u32,
+    bytes: u64,
+    read_only: bool,
+    features: u64,
+    /// It was there before this server.
+    again: bool,
+}
+
+impl Live {
+    fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/dev/ublkb{}", self.device))
+    }
+    fn is(&self, volume: &Volume) -> bool {
+        volume.name == self.volume && volume.ublk.is_some()
+    }
+}
+
+/// A device that is made or found, and not served yet.
+#[derive(Debug)]
+struct Ready {
+    volume: Volume,
+    taken: Taken,
+}
+
+/// Devices for volumes that had none.
+#[derive(Debug, Default)]
+pub(crate) struct Fresh(Vec<Ready>);
+
+/// The devices in service.
+#[derive(Debug, Default)]
+pub(crate) struct Blocks {
+    control: Option<Control>,
+    live: Vec<Live>,
+    rotational: bool,
+}
+
+impl Blocks {
+    /// No devices yet; the drive turns or not.
+    pub(crate) fn new(rotational: bool) -> Self {
+        Self { rotational, ..Self::default() }
+    }
+    /// Volumes and their devices.
+    pub(crate) fn paths(&self) -> Vec<(String, PathBuf)> {
+        self.live.iter().map(|live| (live.volume.clone(), live.path())).collect()
+    }
+    /// Makes or finds the devices that these contracts want and that are not there yet.
+    pub(crate) fn prepare(&mut self, contracts: &Contracts) -> Result<Fresh, ServeError> {
+        let mut fresh = Fresh::default();
+        let first = self.control.is_none();
+        for volume in &contracts.volumes {
+            let Some(ublk) = &volume.ublk else { continue };
+            let told = |message: String| ServeError::from(contracts.ublk_error(volume, message));
+            if let Some(live) = self.live.iter().find(|live| live.is(volume)) {
+                if (live.asked, live.read_only) != (ublk.number, volume.read_only) {
+                    let message = "a block device cannot become another one: take `ublk` out first";
+                    return self.undo(fresh, told(message.into()));
+                }
+                continue;
+            }
+            match self.make(contracts, volume, ublk) {
+                Ok(taken) => fresh.0.push(Ready { volume: volume.clone(), taken }),
+                Err(message) => return self.undo(fresh, told(message)),
+            }
+        }
+        if let (true, Some(control)) = (first, &mut self.control) {
+            let marks: Vec<u64> = fresh.0.iter().map(|ready| ready.taken.info.mark).collect();
+            let cleared = takeover::clear_others(control, mark(contracts, ""), &marks);
+            if let Err(error) = cleared {
+                let what = ServeError::system("clearing away block devices of a killed server");
+                return self.undo(fresh, what(error));
+            }
+        }
+        Ok(fresh)
+    }
+    fn make(
+        &mut self,
+        contracts: &Contracts,
+        volume: &Volume,
+        ublk: &Ublk,
+    ) -> Result<Taken, String> {
+        if self.control.is_none() {
+            self.control = Some(Control::open(Path::new(control::PATH))?);
+        }
+        let control = self.control.as_mut().expect("just opened");
+        let Volume { size_bytes: bytes, read_only, .. } = *volume;
+        let queues = thread::available_parallelism().map_or(1, |count| count.get() as u64);
+        let wish = Wish {
+            number: ublk.number,
+            mark: mark(contracts, &data(&contracts.drive.back, volume)),
+            facts: Facts { bytes, read_only, rotational: self.rotational },
+            queues: queues.min(u64::from(QUEUES_MAX)) as u16,
+            features: control.features(),
+            keeps: keeps(&contracts.drive.back),
+        };
+        takeover::take(control, &wish)
+    }
+    /// Devices that were made for nothing go again; those that were there wait on.
+    pub(crate) fn undo<T>(&mut self, fresh: Fresh, error: ServeError) -> Result<T, ServeError> {
+        for Ready { taken, .. } in fresh.0.iter().filter(|ready| !ready.taken.again) {
+            if let Some(control) = &mut self.control {
+                // What was wrong first is what matters.
+                let _ = control.delete(taken.info.device);
+            }
+        }
+        Err(error)
+    }
+    /// Would these contracts take a device away from somebody who has mounted it? Volumes that are to be
+    /// removed with their data are asked for by name, and go.
+    pub(crate) fn check(&self, volumes: &[Volume], remove: &[String]) -> Result<(), ServeError> {
+        let stays = |live: &Live| volumes.iter().any(|volume| live.is(volume));
+        let gone = self.live.iter().filter(|live| !stays(live) && !remove.contains(&live.volume));
+        for live in gone {
+            if is_claimed(&live.path()) {
+                let message = format!("{} is in use (mounted?)", live.path().display());
+                return Err(ServeError::volume(&live.volume, message));
+            }
+        }
+        Ok(())
+    }
+    /// Devices that no volume wants any more go, and those of volumes with a new size get it.
+    pub(crate) fn follow(&mut self, volumes: &[Volume], closed: &[String], limit: Duration) {
+        let stays = |live: &Live| volumes.iter().any(|volume| live.is(volume));
+        let (kept, gone) = std::mem::take(&mut self.live).into_iter().partition(stays);
+        self.live = kept;
+        for live in gone {
+            let flush = !closed.contains(&live.volume);
+            self.end(&live, flush, limit);
+        }
+        for live in &mut self.live {
+            let volume = volumes.iter().find(|volume| live.is(volume));
+            let bytes = volume.map_or(live.bytes, |volume| volume.size_bytes);
+            let control = self.control.as_mut().filter(|_| bytes != live.bytes);
+            let Some(control) = control else { continue };
+            let resized = match live.features & feature::UPDATE_SIZE {
+                0 => Err(io::ErrorKind::Unsupported.into()),
+                _ => control.resize(live.device, bytes),
+            };
+            match resized {
+                Ok(()) => live.bytes = bytes,
+                Err(error) => {
+                    tell(live, &format!("keeps its size of {} bytes: {error}", live.bytes))
+                }
+            }
+        }
+    }
+    /// Serves new devices. On an error those that were there before are left for the next server.
+    pub(crate) fn serve(&mut self, fresh: Fresh, line: &Line) -> Result<(), ServeError> {
+        let mut rest = fresh.0.into_iter();
+        while let Some(Ready { volume, taken }) = rest.next() {
+            let control = self.control.as_mut().expect("it made the device");
+            let device = taken.info.device;
+            if let Err(error) = begin(control, &volume.name, &taken, line) {
+                self.live.retain(|live| !live.again);
+                let more: Vec<Ready> =
+                    std::iter::once(Ready { volume, taken }).chain(rest).collect();
+                return self.undo(Fresh(more), error);
+            }
+            let Volume { name, size_bytes: bytes, read_only, ublk, .. } = volume;
+            let asked = ublk.and_then(|ublk| ublk.number);
+            let (features, again) = (taken.info.flags, taken.again);
+            self.live.push(Live { volume: name, asked, device, bytes, read_only, features, again });
+        }
+        Ok(())
+    }
+    /// The server ends: all devices go, while the reactor still answers.
+    pub(crate) fn end_all(&mut self, limit: Duration) {
+        for live in std::mem::take(&mut self.live) {
+            self.end(&live, true, limit);
+        }
+    }
+    /// Are there any?
+    pub(crate) fn is_empty(&self) -> bool {
+        self.live.is_empty()
+    }
+    fn end(&mut self, live: &Live, flush: bool, limit: Duration) {
+        let control = self.control.as_mut().expect("it made the device");
+        if flush && let Err(error) = write_caches(&live.path(), limit) {
+            tell(live, &format!("what is cached above it could not be written: {error}"));
+        }
+        let stopped = control.stop(live.device, limit);
+        match stopped.and_then(|()| control.delete(live.device)) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                tell(live, "is gone, but its number is taken until nobody has it open");
+            }
+            Err(error) => tell(live, &format!("could not be deleted: {error}")),
+        }
+    }
+}
+
+/// Gives a device to the reactor and lets it appear, or go on.
+fn begin(
+    control: &mut Control,
+    volume: &str,
+    taken: &Taken,
+    line: &Line,
+) -> Result<(), ServeError> {
+    let device = taken.info.device;
+    let what = |doing: &str| ServeError::system(format!("{doing} /dev/ublkb{device}"));
+    if taken.again {
+        control.start_recovery(device).map_err(what("taking over"))?;
+    }
+    let channel = Channel::open(&taken.info).map_err(what("opening the channel of"))?;
+    let (answer, answered) = mpsc::channel();
+    line.send(Message::Block { volume: volume.to_string(), channel, answer })?;
+    answered.recv().map_err(|_| ServeError::Gone)??;
+    control.start(device, taken.again).map_err(what("starting"))
+}
+
+fn tell(live: &Live, message: &str) {
+    eprintln!("volume \"{}\": {} {message}", live.volume, live.path().display());
+}
+
+/// Whose device it is, and of which data; of no volume: whose.
+fn mark(contracts: &Contracts, data: &str) -> u64 {
+    let path = whole(Path::new(contracts.path()));
+    takeover::mark(&path, data)
+}
+
+fn whole(path: &Path) -> String {
+    let whole = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    whole.display().to_string()
+}
+
+/// What holds a volume's data.
+fn data(back: &Back, volume: &Volume) -> String {
+    let place = match back {
+        Back::File(path) | Back::Directory(path) => whole(path),
+        Back::Memory(_) => "memory".into(),
+        Back::Emulated(name) => match name.split_once('@') {
+            Some((_, path)) => whole(Path::new(path)),
+            None => "memory".into(),
+        },
+    };
+    let own = volume.path.as_deref().map(whole).unwrap_or_default();
+    format!("{place}\n{own}\n{}", volume.name)
+}
+
+/// Are the data still there when a server has died?
+fn keeps(back: &Back) -> bool {
+    match back {
+        Back::File(_) | Back::Directory(_) => true,
+        Back::Memory(_) => false,
+        Back::Emulated(name) => name.contains('@'),
+    }
+}
+
+/// Has somebody a claim on a block device, as a mount has?
+fn is_claimed(path: &Path) -> bool {
+    let opened = OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(path);
+    opened.is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY))
+}
+
+/// Has what is cached above a block device written to it, that of a mounted file system, too.
+fn write_caches(path: &Path, limit: Duration) -> io::Result<()> {
+    /// `_IO(0x12, 97)`.
+    const BLKFLSBUF: libc::Ioctl = 0x1261;
+    let (done, waited) = mpsc::channel();
+    let path = path.to_path_buf();
+    let write = move || {
+        let written = File::open(path).and_then(|file| {
+            // SAFETY: an order without arguments for a descriptor of ours.
+            match unsafe { libc::ioctl(file.as_raw_fd(), BLKFLSBUF, 0) } {
+                0 => Ok(()),
+                _ => Err(io::Error::last_os_error()),
+            }
+        });
+        // Who waited may have lost patience.
+        let _ = done.send(written);
+    };
+    thread::Builder::new().name("writing caches".into()).spawn(write)?;
+    waited.recv_timeout(limit).map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn contracts(back: &str, ublk: &str) -> Contracts {
+        let text = format!(
+            "[drive]\nback = '{back}'\nstack = 'none-none'\n[[group]]\nname = 'g'\n\
+             [[volume]]\nname = 'v'\ngroup = 'g'\nsize = '1MiB'\nublk = {ublk}\n"
+        );
+        Contracts::parse("no-such-place/contracts.toml", &text).unwrap()
+    }
+
+    /// Goal: a device is known again for the same data only. Method: marks of contracts that differ in one thing.
+    #[test]
+    fn marks_tell_data_apart() {
+        let mark = |back: &str, ublk: &str| {
+            let contracts = contracts(back, ublk);
+            mark(&contracts, &data(&contracts.drive.back, &contracts.volumes[0]))
+        };
+        let first = mark("file:/no/pool.img", "true");
+        assert_eq!(first, mark("file:/no/pool.img", "5"), "its number does not matter");
+        for other in ["file:/no/other.img", "directory:/no/pool", "emulated:x@/no/other.img"] {
+            assert_ne!(first, mark(other, "true"), "{other}");
+        }
+    }
+
+    /// Goal: only what outlives a server is taken over after it. Method: every back end.
+    #[test]
+    fn memory_is_not_taken_over() {
+        let keeps = |back: &str| keeps(&contracts(back, "true").drive.back);
+        assert!(keeps("file:/no/pool.img") && keeps("directory:/no/pool"));
+        assert!(keeps("emulated:samsung-970-pro@/no/pool.img"));
+        assert!(!keeps("memory:1MiB") && !keeps("emulated:samsung-970-pro"));
+    }
+}

@@ -1,0 +1,194 @@
+//! `/dev/ublkcN`: the way of one device's requests.
+//!
+//! What a request is stands in memory that the driver shares, read-only; its payload is copied by reading or
+//! writing at a place of the channel that means the request. That never waits for anything, so it is done by
+//! a plain system call: on a ring it would be handed to a worker thread, since the driver does not promise
+//! the ring that it never waits.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::ptr::{self, NonNull};
+use std::thread;
+use std::time::Duration;
+
+use io_uring::{opcode, squeue, types};
+
+use super::wire::{COMMIT_AND_FETCH, Descriptor, FETCH, Info, Move, descriptors_at, payload_at};
+use crate::buffer::{Buffer, Span};
+
+/// Moments that a new device's node may take to appear.
+const APPEARS_MAX: u32 = 200;
+const MOMENT: Duration = Duration::from_millis(10);
+
+/// A queue's descriptors.
+#[derive(Debug)]
+struct Map {
+    pointer: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the map owns its pages alone, and reads of them are volatile.
+unsafe impl Send for Map {}
+
+impl Map {
+    fn new(file: &File, offset: u64, bytes: usize) -> io::Result<Self> {
+        let (kind, place) = (libc::MAP_SHARED | libc::MAP_POPULATE, ptr::null_mut());
+        // SAFETY: maps pages at a place that the kernel chooses.
+        let pointer = unsafe {
+            libc::mmap(place, bytes, libc::PROT_READ, kind, file.as_raw_fd(), offset as libc::off_t)
+        };
+        if pointer == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let pointer = NonNull::new(pointer.cast()).expect("the kernel maps nothing at zero");
+        Ok(Self { pointer, bytes })
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `new`, and nobody has a pointer into it any more.
+        unsafe { libc::munmap(self.pointer.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// A tag of a queue, as one number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Tag(pub(crate) u16);
+
+/// The way of one device's requests.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    file: File,
+    maps: Vec<Map>,
+    depth: u16,
+}
+
+impl Channel {
+    /// Opens a device that was checked.
+    pub(crate) fn open(info: &Info) -> io::Result<Self> {
+        let path = format!("/dev/ublkc{}", info.device);
+        let mut tries = 0;
+        let file = loop {
+            match OpenOptions::new().read(true).write(true).open(&path) {
+                // Its node is made by another program, or the last server is not gone yet.
+                Err(error) if tries < APPEARS_MAX && is_passing(&error) => {
+                    tries += 1;
+                    thread::sleep(MOMENT);
+                }
+                file => break file?,
+            }
+        };
+        // SAFETY: asks for one number.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+        let map = |queue| {
+            let (offset, bytes) = descriptors_at(queue, info.depth, page);
+            Map::new(&file, offset, bytes)
+        };
+        let maps = (0..info.queues).map(map).collect::<io::Result<_>>()?;
+        Ok(Self { file, maps, depth: info.depth })
+    }
+    /// All tags of all queues.
+    pub(crate) fn tags(&self) -> impl Iterator<Item = Tag> + use<> {
+        let tags = self.maps.len() as u32 * u32::from(self.depth);
+        (0..tags).map(|tag| Tag(tag as u16))
+    }
+    fn split(&self, tag: Tag) -> (u16, u16) {
+        (tag.0 / self.depth, tag.0 % self.depth)
+    }
+    /// What a tag's request is, as the driver has it now.
+    pub(crate) fn descriptor(&self, tag: Tag) -> Descriptor {
+        let (queue, tag) = self.split(tag);
+        let map = &self.maps[usize::from(queue)];
+        let at = usize::from(tag) * Descriptor::BYTES;
+        assert!(at + Descriptor::BYTES <= map.bytes, "a tag of the queue");
+        // SAFETY: inside the mapping (just checked), of bytes, which are always valid; the driver could
+        // write them, so they are copied once, and what was copied is used.
+        let bytes =
+            unsafe { map.pointer.add(at).cast::<[u8; Descriptor::BYTES]>().read_volatile() };
+        Descriptor::decode(&bytes)
+    }
+    fn entry(&self, number: u32, tag: Tag, result: i32) -> squeue::Entry {
+        let (queue, tag) = self.split(tag);
+        let file = types::Fd(self.file.as_raw_fd());
+        opcode::UringCmd16::new(file, number).cmd(Move { queue, tag, result }.encode()).build()
+    }
+    /// Asks for the first request of a tag.
+    pub(crate) fn fetch(&self, tag: Tag) -> squeue::Entry {
+        self.entry(FETCH, tag, 0)
+    }
+    /// Answers a tag's request and asks for the next.
+    pub(crate) fn commit(&self, tag: Tag, result: i32) -> squeue::Entry {
+        self.entry(COMMIT_AND_FETCH, tag, result)
+    }
+    /// Copies the payload of a write into a buffer.
+    pub(crate) fn take(&self, tag: Tag, into: &mut Buffer, length: usize) -> io::Result<()> {
+        assert!(length <= into.capacity(), "a buffer for the payload");
+        let at = self.payload(tag);
+        whole(length, |done| {
+            // SAFETY: writes into the rest of the buffer, which is not longer than its capacity.
+            unsafe {
+                let to = into.pointer().add(done).cast();
+                libc::pread(self.file.as_raw_fd(), to, length - done, at + done as libc::off_t)
+            }
+        })
+    }
+    /// Copies the result of a read where the driver wants it.
+    pub(crate) fn give(&self, tag: Tag, from: Span) -> io::Result<()> {
+        let at = self.payload(tag);
+        whole(from.len(), |done| {
+            // SAFETY: reads the rest of the span, which is valid by its contract.
+            unsafe {
+                let from_here = from.pointer().add(done).cast();
+                let rest = from.len() - done;
+                libc::pwrite(self.file.as_raw_fd(), from_here, rest, at + done as libc::off_t)
+            }
+        })
+    }
+    fn payload(&self, tag: Tag) -> libc::off_t {
+        let (queue, tag) = self.split(tag);
+        payload_at(queue, tag) as libc::off_t
+    }
+}
+
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EBUSY | libc::EACCES))
+}
+
+/// Copies until all is done; `step` copies on from so many bytes and returns how many more there are then.
+fn whole(length: usize, mut step: impl FnMut(usize) -> isize) -> io::Result<()> {
+    let mut done = 0;
+    while done < length {
+        match step(done) {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            count if count < 0 => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+            count => done += count as usize,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a payload is copied whole or not at all, however small the steps, and a driver that copies nothing ends
+    /// it. Method: steps of one byte, of nothing, and an error.
+    #[test]
+    fn payloads_are_copied_whole() {
+        let mut steps = Vec::new();
+        let copied = whole(3, |done| {
+            steps.push(done);
+            1
+        });
+        assert!(copied.is_ok() && steps == [0, 1, 2]);
+        assert_eq!(whole(3, |_| 0).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        assert!(whole(0, |_| panic!("nothing to copy")).is_ok());
+    }
+}

@@ -1,0 +1,209 @@
+//! A block device of this host as a door: what the driver hands over becomes requests of the engine.
+//!
+//! Every tag of every queue has an entry on the ring, which is answered when the tag has a request; committing its
+//! result is the same entry that asks for the next one. When the device is stopped, all entries are answered
+//! for the last time, and the door is over.
+//!
+//! Bounded: the driver sends no more than there are tags; of these at most [`HELD_MAX`] bytes are inside (one
+//! request more when it is alone), and the rest wait as they are, without memory.
+
+use std::collections::VecDeque;
+use std::io;
+
+use iofair_core::request::Operation;
+
+use super::door::{Around, Door, Life};
+use super::ring::{Event, Target};
+use crate::buffer::{Data, Span};
+use crate::engine::op::{NewOp, Op, Ops};
+use crate::front::nbd::session::Export;
+use crate::front::ublk::channel::{Channel, Tag};
+use crate::front::ublk::wire::{Command, Facts};
+
+/// Bytes of payload that one device may have inside.
+const HELD_MAX: usize = 64 << 20;
+
+/// `PR_SET_IO_FLUSHER` of `prctl(2)`.
+const SET_IO_FLUSHER: libc::c_int = 57;
+
+/// The slot of all entries; their part is the tag.
+const TAGS: u8 = 0;
+
+/// One device.
+pub(super) struct Block {
+    name: String,
+    volume: usize,
+    facts: Facts,
+    channel: Channel,
+    /// The ring waits for requests.
+    started: bool,
+    /// Tags with a request that was not looked at.
+    ready: VecDeque<Tag>,
+    /// A request that the engine had no room for.
+    waiting: Option<NewOp>,
+    /// Results to commit.
+    results: Vec<(Tag, i32)>,
+    inside: u32,
+    held: usize,
+    /// Entries on the ring.
+    flying: u32,
+    /// Nothing is carried out any more.
+    closing: bool,
+    /// Somebody was told that the driver refuses something.
+    told: bool,
+}
+
+impl Block {
+    /// The device of this volume.
+    pub(super) fn new(export: &Export, channel: Channel) -> Self {
+        let Export { size: bytes, read_only, rotational, .. } = *export;
+        // The block layer must not wait for this thread when it needs memory for this thread.
+        // SAFETY: sets one property of the calling thread; without the right to it, it stays as it is.
+        unsafe { libc::prctl(SET_IO_FLUSHER, 1, 0, 0, 0) };
+        Self {
+            name: export.name.clone(),
+            volume: export.id as usize,
+            facts: Facts { bytes, read_only, rotational },
+            channel,
+            started: false,
+            ready: VecDeque::new(),
+            waiting: None,
+            results: Vec::new(),
+            inside: 0,
+            held: 0,
+            flying: 0,
+            closing: false,
+            told: false,
+        }
+    }
+    /// Begins a tag's request; `false` if there is no room for it.
+    fn begin(&mut self, tag: Tag, around: &mut Around<'_>) -> bool {
+        let asked = self.channel.descriptor(tag).command(self.facts);
+        let command = match asked {
+            Ok(command) if !self.closing => command,
+            Ok(_) => return self.result(tag, -libc::EIO),
+            Err(error) => return self.result(tag, -error),
+        };
+        let bytes = command.carries() as usize;
+        if self.held > 0 && self.held + bytes > HELD_MAX {
+            return false;
+        }
+        let Command { operation, hints, offset, length } = command;
+        let mut data = Data::None;
+        if operation == Operation::Write {
+            let mut buffer = around.engine.ops().pool.take(bytes);
+            let taken = self.channel.take(tag, &mut buffer, bytes);
+            data = Data::Owned(buffer);
+            if taken.is_err() {
+                around.engine.ops().release(data);
+                return self.result(tag, -libc::EIO);
+            }
+        }
+        let (owner, cookie, volume) = (around.key as u64, u64::from(tag.0), self.volume);
+        self.inside += 1;
+        self.held += bytes;
+        let new = NewOp { owner, cookie, volume, operation, hints, offset, length, data };
+        self.submit(new, around)
+    }
+    fn submit(&mut self, new: NewOp, around: &mut Around<'_>) -> bool {
+        self.waiting = around.engine.submit(around.now, new).err();
+        self.waiting.is_none()
+    }
+    fn result(&mut self, tag: Tag, result: i32) -> bool {
+        self.results.push((tag, result));
+        true
+    }
+    /// Copies what was read where the driver wants it, and says what it is told.
+    fn give(&self, tag: Tag, op: &Op) -> i32 {
+        let span = match &op.data {
+            Data::Owned(buffer) => buffer.span(0, op.length as usize),
+            Data::Stored(span) => Span::raw(span.pointer(), span.len().min(op.length as usize)),
+            _ => unreachable!("a read that went well has data"),
+        };
+        match self.channel.give(tag, span) {
+            // At most the longest request.
+            Ok(()) => op.length as i32,
+            Err(_) => -libc::EIO,
+        }
+    }
+}
+
+impl Door for Block {
+    fn on_ring(&mut self, _: u8, event: Event, _: &mut Around<'_>) -> io::Result<()> {
+        let Target::Door { part, .. } = event.target else { unreachable!("an entry of a door") };
+        self.flying -= 1;
+        match event.result {
+            0 => self.ready.push_back(Tag(part)),
+            // The device is stopped.
+            error if error == -libc::ENODEV || error == -libc::ECANCELED => {}
+            error => {
+                if !std::mem::replace(&mut self.told, true) {
+                    let error = io::Error::from_raw_os_error(-error);
+                    eprintln!(
+                        "volume \"{}\": its block device refuses answers: {error}",
+                        self.name
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+    fn take_in(&mut self, around: &mut Around<'_>) -> bool {
+        if let Some(new) = self.waiting.take()
+            && !self.submit(new, around)
+        {
+            return false;
+        }
+        while let Some(tag) = self.ready.pop_front() {
+            if !self.begin(tag, around) {
+                if self.waiting.is_none() {
+                    self.ready.push_front(tag);
+                }
+                return false;
+            }
+        }
+        true
+    }
+    fn deliver(&mut self, op: Op, _: u64, ops: &mut Ops) {
+        let tag = Tag(op.cookie as u16);
+        self.inside -= 1;
+        let carries = matches!(op.operation, Operation::Read | Operation::Write);
+        if carries {
+            self.held -= op.length as usize;
+        }
+        let result = match (op.status, op.operation) {
+            (0, Operation::Read) => self.give(tag, &op),
+            (0, Operation::Write) => op.length as i32,
+            (0, _) => 0,
+            (status, _) => -status,
+        };
+        self.results.push((tag, result));
+        ops.release(op.data);
+    }
+    fn answer(&mut self, around: &mut Around<'_>) -> io::Result<()> {
+        for (tag, result) in self.results.drain(..) {
+            self.flying += 1;
+            around.push_part(self.channel.commit(tag, result), TAGS, tag.0)?;
+        }
+        Ok(())
+    }
+    fn settle(&mut self, around: &mut Around<'_>) -> io::Result<Life> {
+        if !std::mem::replace(&mut self.started, true) {
+            for tag in self.channel.tags() {
+                self.flying += 1;
+                around.push_part(self.channel.fetch(tag), TAGS, tag.0)?;
+            }
+        }
+        let idle = self.inside == 0 && self.ready.is_empty() && self.results.is_empty();
+        Ok(if self.flying == 0 && idle { Life::Over } else { Life::On })
+    }
+    fn close(&mut self) {
+        self.closing = true;
+    }
+    fn volume(&self) -> Option<usize> {
+        Some(self.volume)
+    }
+    fn resized(&mut self, size: u64) {
+        self.facts.bytes = size;
+    }
+}
