@@ -3,21 +3,16 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "rig/machine.rs"]
+mod machine;
 #[path = "rig/process.rs"]
 mod process;
 mod rig;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
 
+use machine::Machine;
 use rig::Directory;
-
-/// Where `scripts/guest` puts kernel and initramfs.
-fn made(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/guest").join(name)
-}
 
 /// What `docs/vhost.md` says, so that it stays true.
 const PAGE: &str = include_str!("../../../docs/vhost.md");
@@ -31,72 +26,10 @@ fn page_arguments() -> Vec<String> {
     command.split_whitespace().map(String::from).collect()
 }
 
-/// A guest that runs a script.
-struct Machine {
-    qemu: Child,
-    console: BufReader<ChildStdout>,
-    seen: String,
-}
-
-impl Drop for Machine {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.qemu.kill();
-        let _ = self.qemu.wait();
-    }
-}
-
-impl Machine {
-    /// Boots a guest with a disk on this socket.
-    fn boot(directory: &Directory, socket: &str, script: &str) -> Self {
-        let root = directory.0.join("root");
-        fs::create_dir_all(&root).unwrap();
-        fs::write(root.join("test"), script).unwrap();
-        let mut archive = Command::new("busybox")
-            .args(["cpio", "-o", "-H", "newc"])
-            .current_dir(&root)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        archive.stdin.take().unwrap().write_all(b"test\n").unwrap();
-        let archive = archive.wait_with_output().unwrap().stdout;
-        // The kernel unpacks archives that follow each other on borders of four bytes.
-        let mut initramfs = fs::read(made("initramfs")).unwrap();
-        initramfs.resize(initramfs.len().next_multiple_of(4), 0);
-        initramfs.extend(archive);
-        fs::write(directory.path("initramfs"), initramfs).unwrap();
-        let mut qemu = Command::new("qemu-system-x86_64")
-            .args(page_arguments().iter().map(|word| word.replace("alice.sock", socket)))
-            .args(["-nodefaults", "-no-reboot", "-display", "none", "-serial", "stdio"])
-            .args(["-append", "console=ttyS0 quiet panic=-1"])
-            .arg("-kernel")
-            .arg(made("vmlinuz"))
-            .args(["-initrd", &directory.path("initramfs")])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let console = BufReader::new(qemu.stdout.take().unwrap());
-        Self { qemu, console, seen: String::new() }
-    }
-    /// Reads the console until it says this.
-    fn wait_for(&mut self, words: &str) {
-        let mut line = Vec::new();
-        while !self.seen.contains(words) {
-            line.clear();
-            let bytes = self.console.read_until(b'\n', &mut line).unwrap();
-            self.seen += &String::from_utf8_lossy(&line);
-            assert!(bytes > 0 && !self.seen.contains("TEST FAILED"), "{words}?\n{}", self.seen);
-        }
-    }
-    /// The guest's own word that all went well, and the end of the machine.
-    fn passes(mut self) {
-        self.wait_for("TEST PASSED");
-        let ended = self.qemu.wait().unwrap();
-        assert!(ended.success(), "{ended}\n{}", self.seen);
-    }
+/// Boots a guest with a disk on this socket.
+fn boot(directory: &Directory, socket: &str, script: &str) -> Machine {
+    let arguments = page_arguments().into_iter().map(|word| word.replace("alice.sock", socket));
+    Machine::boot(&directory.0, arguments.collect(), script)
 }
 
 /// Not a test: the server of the tests below.
@@ -150,7 +83,7 @@ fn needs_guest_a_file_system_on_the_disk() {
         blkdiscard /dev/vda
         dd if=/dev/vda bs=1M count=64 iflag=direct 2>/dev/null | cmp -n 67108864 - /dev/zero
     ";
-    Machine::boot(&directory, &directory.path("disk"), script).passes();
+    boot(&directory, &directory.path("disk"), script).passes();
 }
 
 /// Goal: a guest outlives its server: what was on its way when the server was killed is done when the next one
@@ -173,7 +106,7 @@ fn needs_guest_a_killed_server_comes_back() {
             dd if=/dev/vda bs=16k skip=2048 count=256 iflag=direct 2>/dev/null | cmp - /raw
         done
     ";
-    let mut machine = Machine::boot(&directory, &directory.path("disk"), script);
+    let mut machine = boot(&directory, &directory.path("disk"), script);
     for round in 1..=3 {
         machine.wait_for(&format!("ROUND {round}"));
         drop(server);

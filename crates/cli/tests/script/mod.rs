@@ -12,22 +12,22 @@ fn blocks(page: &str, kind: &str) -> Vec<String> {
     pieces.map(|piece| piece.split_once("```").unwrap().0.to_string()).collect()
 }
 
-/// Runs all commands of a page in one shell, in a directory of its own, with the page's first contracts that
-/// name a drive; those with `!` must fail. Returns how many there were.
-pub(crate) fn run(name: &str, page: &str) -> usize {
-    let directory = std::env::temp_dir().join(format!("iofair-page-{name}-{}", std::process::id()));
-    fs::create_dir_all(&directory).unwrap();
-    let contracts = blocks(page, "toml").into_iter().find(|text| text.contains("\nback = "));
-    fs::write(directory.join("contracts.toml"), contracts.unwrap()).unwrap();
-    let mut script = String::from("set -m\ntrap 'kill %1 2>/dev/null' EXIT\n");
-    let mut commands = 0;
+/// The page's first contracts that name a drive.
+pub(crate) fn contracts(page: &str) -> String {
+    blocks(page, "toml").into_iter().find(|text| text.contains("\nback = ")).unwrap()
+}
+
+/// All commands of a page for a shell, and how many there are; the first one that fails ends it.
+pub(crate) fn commands_of(page: &str) -> (String, usize) {
+    let (mut script, mut commands) = (String::new(), 0);
     for line in blocks(page, "console").iter().flat_map(|block| block.lines()) {
         let command = line.strip_prefix("$ ").unwrap_or_else(|| panic!("no command: {line}"));
         commands += 1;
         match command.strip_suffix(" &") {
             // The first line that it says comes when clients may.
             Some(server) => {
-                script += &format!("mkfifo said; {server} >said & read -r line <said\n");
+                script +=
+                    &format!("rm -f said; mkfifo said; {server} >said & read -r line <said\n");
             }
             None => {
                 let quoted = line.replace('\'', "'\\''");
@@ -35,7 +35,20 @@ pub(crate) fn run(name: &str, page: &str) -> usize {
             }
         }
     }
-    script += "kill -0 %1 && kill -TERM %1 && wait %1\n";
+    (script, commands)
+}
+
+/// Runs all commands of a page in one shell, in a directory of its own, with the page's contracts; those with
+/// `!` must fail. Returns how many there were.
+#[allow(dead_code)] // Not every test file has a page that can run on this machine itself.
+pub(crate) fn run(name: &str, page: &str) -> usize {
+    let directory = std::env::temp_dir().join(format!("iofair-page-{name}-{}", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    fs::write(directory.join("contracts.toml"), contracts(page)).unwrap();
+    let (lines, commands) = commands_of(page);
+    let script = format!(
+        "set -m\ntrap 'kill %1 2>/dev/null' EXIT\n{lines}kill -0 %1 && kill -TERM %1 && wait %1\n"
+    );
     let program = Path::new(env!("CARGO_BIN_EXE_iofair"));
     let path =
         format!("{}:{}", program.parent().unwrap().display(), std::env::var("PATH").unwrap());

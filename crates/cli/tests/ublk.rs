@@ -1,0 +1,215 @@
+//! Volumes as block devices of the server's own host, and the kernel's NBD client: in a virtual machine, since
+//! both need drivers that few machines have loaded. `iofair` itself runs in there. `scripts/guest` makes what boots.
+#![allow(clippy::unwrap_used)]
+
+#[path = "../../serve/tests/rig/machine.rs"]
+mod machine;
+mod script;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use machine::Machine;
+
+/// A directory that goes with its owner.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("iofair-{name}-{}", std::process::id()));
+        fs::create_dir_all(path.join("root/tmp")).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+/// What every script begins with: contracts, and a function that starts a server and waits until it serves.
+const BEGIN: &str = "
+    cp /contracts.toml .
+    # The console has no size of its own.
+    stty cols 120 </dev/console
+    serve() {
+        rm -f said; mkfifo said
+        iofair serve contracts.toml >said & server=$!
+        read -r line <said
+    }
+    # Does the kernel complain of nothing?
+    sound() { if dmesg | grep -E 'WARNING|BUG|Oops|hung task|EXT4-fs error|I/O error'; then return 1; fi; }
+    # What a shell does not take for an end by itself.
+    not() { if \"$@\"; then echo \"it should have failed: $*\"; exit 1; fi; }
+";
+
+/// Runs a script in a machine with `iofair` and these contracts.
+fn run(name: &str, contracts: &str, script: &str) -> String {
+    let place = Place::new(name);
+    machine::bring(&place.0, Path::new(env!("CARGO_BIN_EXE_iofair")));
+    fs::write(place.0.join("root/contracts.toml"), contracts).unwrap();
+    let arguments = "-machine q35,accel=tcg -cpu max -smp 2 -m 512M";
+    let arguments = arguments.split(' ').map(String::from).collect();
+    Machine::boot(&place.0, arguments, &format!("{BEGIN}{script}")).passes()
+}
+
+/// Goal: every command of the page does what is said around it. Method: all of them in a virtual machine, with the
+/// page's own contracts; at the end the kernel has nothing to complain of.
+#[test]
+#[ignore = "needs guest: qemu-system-x86_64, busybox, strip, target/guest (scripts/guest)"]
+fn needs_guest_the_page_about_ublk_is_true() {
+    let page = fs::read_to_string("../../docs/ublk.md").unwrap();
+    let (lines, commands) = script::commands_of(&page);
+    assert!(commands > 18, "the page has lost its commands");
+    let script = format!("{lines}kill -TERM $(pidof iofair); wait $!; sound");
+    let seen = run("ublk-page", &script::contracts(&page), &script);
+    assert!(seen.contains("/dev/ublkb1"), "the list names the device\n{seen}");
+}
+
+const CONTRACTS: &str = r#"
+[drive]
+back = "directory:pool"
+stack = "prop-bfq"
+[listen]
+unix = "nbd.sock"
+tcp = "127.0.0.1:10809"
+[control]
+unix = "control.sock"
+[[group]]
+name = "g"
+[[volume]]
+name = "v"
+group = "g"
+size = "64MiB"
+ublk = 0
+[[volume]]
+name = "w"
+group = "g"
+size = "64MiB"
+ublk = true
+[[volume]]
+name = "n"
+group = "g"
+size = "64MiB"
+"#;
+
+/// Writers and readers on two devices without a pause, kills in the middle, and a stop with a mounted file system.
+const KILLED: &str = "
+    serve
+    test $(cat /sys/block/ublkb0/size) = 131072
+    test $(cat /sys/block/ublkb0/queue/logical_block_size) = 512
+    test $(cat /sys/block/ublkb0/queue/physical_block_size) = 4096
+    test $(cat /sys/block/ublkb0/queue/fua) = 1
+    test $(ls /sys/block/ublkb0/mq | wc -l) = 2
+    dd if=/dev/urandom of=/raw bs=1M count=4 2>/dev/null
+    for round in 1 2 3; do
+        dd if=/raw of=/dev/ublkb0 bs=4k oflag=direct conv=fsync 2>/dev/null & a=$!
+        dd if=/raw of=/dev/ublkb0 bs=16k seek=2048 oflag=direct 2>/dev/null & b=$!
+        dd if=/dev/ublkb1 of=/dev/null bs=4k count=1500 iflag=direct 2>/dev/null & c=$!
+        # Somewhere in the middle, when a quarter is written.
+        while ! dd if=/dev/ublkb0 bs=4k skip=$((round * 128)) count=1 iflag=direct 2>/dev/null |
+            cmp -s -n 4096 - /raw $((0)) $((round * 524288)); do :; done
+        kill -KILL $server
+        serve
+        wait $a; wait $b; wait $c
+        cmp -n 4194304 /raw /dev/ublkb0
+        dd if=/dev/ublkb0 bs=16k skip=2048 count=256 iflag=direct 2>/dev/null | cmp - /raw
+        blkdiscard /dev/ublkb0
+        dd if=/dev/ublkb0 bs=1M skip=31 count=6 iflag=direct 2>/dev/null | cmp -n 6291456 - /dev/zero
+    done
+    # A file system, and a file that is only in the page cache when its server is told to end.
+    mkfs.ext4 -q /dev/ublkb0
+    mount -t ext4 /dev/ublkb0 /mnt
+    cp /raw /mnt/a
+    sound
+    kill -TERM $server; wait $server
+    not test -e /dev/ublkb0; not test -e /dev/ublkb1; not test -e /dev/ublkc1
+    umount /mnt
+    serve
+    mount -t ext4 /dev/ublkb0 /mnt; cmp /raw /mnt/a; umount /mnt
+    fsck.ext4 -f -n /dev/ublkb0
+";
+
+/// What is taken over, and what is not.
+const TAKEN_OVER: &str = "
+    # A volume left the contracts while nobody served it: its device goes with the next server.
+    kill -KILL $server
+    sed -i s/ublk.=.true// contracts.toml
+    serve
+    test -e /dev/ublkb0; not test -e /dev/ublkb1
+    # Read-only; and another number for what a killed server left.
+    kill -KILL $server
+    sed -i 's/ublk = 0/ublk = 5/' contracts.toml
+    serve
+    test -e /dev/ublkb5; not test -e /dev/ublkb0
+    mount -t ext4 /dev/ublkb5 /mnt; cmp /raw /mnt/a; umount /mnt
+    kill -TERM $server; wait $server
+    sed -i 's/ublk = 5/ublk = 5\\nread_only = true/' contracts.toml
+    serve
+    test $(cat /sys/block/ublkb5/ro) = 1
+    not dd if=/raw of=/dev/ublkb5 bs=4k count=1
+    mount -t ext4 -o ro /dev/ublkb5 /mnt; cmp /raw /mnt/a; umount /mnt
+    kill -TERM $server; wait $server
+    # What lay in memory is not taken over.
+    sed -i 's/directory:pool/memory:256MiB/; s/read_only = true//' contracts.toml
+    serve
+    dd if=/raw of=/dev/ublkb5 bs=4k count=8 oflag=direct 2>/dev/null
+    kill -KILL $server
+    serve
+    dd if=/dev/ublkb5 bs=4k count=8 iflag=direct 2>/dev/null | cmp -n 32768 - /dev/zero
+    kill -TERM $server; wait $server
+    # Somebody else's device, and no driver at all.
+    serve
+    sed 's/name = \"v\"/name = \"other\"/; s/nbd.sock/n2.sock/; s/control.sock/c2.sock/; s/10809/10810/' \\
+        contracts.toml >other.toml
+    not iofair serve other.toml 2>said.txt
+    cat said.txt
+    grep -q 'other.toml:16:.*ublkb5 is there already, and is not this volume' said.txt
+    kill -TERM $server; wait $server
+    rmmod ublk_drv
+    not iofair serve contracts.toml 2>said.txt
+    cat said.txt
+    grep -q 'contracts.toml:16:.*there is no /dev/ublk-control here.*modprobe ublk_drv' said.txt
+";
+
+/// Goal: who reads and writes block devices outlives killed servers, and his data are right; nothing is taken over
+/// for other data; a stop with a mounted file system loses nothing and leaves nothing. Method: writers and readers
+/// on two devices without a pause, kills in the middle, then each of the rest.
+#[test]
+#[ignore = "needs guest: qemu-system-x86_64, busybox, strip, target/guest (scripts/guest)"]
+fn needs_guest_block_devices_outlive_killed_servers() {
+    run("ublk-kills", CONTRACTS, &format!("{KILLED}{TAKEN_OVER}"));
+}
+
+/// Goal: the kernel's own NBD client likes the server, over both kinds of socket, and finds everything again after
+/// the server was started anew. Method: a file system, unmounted and mounted around a restart.
+#[test]
+#[ignore = "needs guest: qemu-system-x86_64, busybox, strip, target/guest (scripts/guest)"]
+fn needs_guest_the_kernel_speaks_nbd() {
+    let script = "
+        serve
+        dd if=/dev/urandom of=/raw bs=1M count=8 2>/dev/null
+        nbd-client -N n -unix nbd.sock /dev/nbd0
+        test $(cat /sys/block/nbd0/size) = 131072
+        mkfs.ext4 -q /dev/nbd0
+        mount -t ext4 /dev/nbd0 /mnt
+        cp /raw /mnt/a
+        umount /mnt
+        nbd-client -d /dev/nbd0
+        kill -TERM $server; wait $server
+        serve
+        nbd-client -N n 127.0.0.1 /dev/nbd1
+        fsck.ext4 -f -n /dev/nbd1
+        mount -t ext4 /dev/nbd1 /mnt
+        cmp /raw /mnt/a
+        rm /mnt/a
+        umount /mnt
+        blkdiscard /dev/nbd1
+        dd if=/dev/nbd1 bs=1M iflag=direct count=12 2>/dev/null | cmp -n 12582912 - /dev/zero
+        nbd-client -d /dev/nbd1
+        sound
+        kill -TERM $server; wait $server
+    ";
+    run("nbd-kernel", CONTRACTS, script);
+}
