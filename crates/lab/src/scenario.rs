@@ -76,8 +76,10 @@ pub struct Host {
     pub turnaround_write: Nanos,
     /// Random spread of the turnarounds, in percent either way.
     pub turnaround_spread: u32,
-    /// Time a reader spends on 256 KiB that it finds in the page cache ("H").
+    /// Time a reader spends on 256 KiB that it finds in the page cache, in calls of 4 KiB ("H").
     pub consume_window: Nanos,
+    /// What of that does not depend on the number of calls.
+    pub consume_copy: Nanos,
     /// Time a buffered writer spends on 256 KiB that go into the page cache.
     pub produce_window: Nanos,
     /// Read-ahead window of a sequential reader.
@@ -98,6 +100,14 @@ pub struct Host {
     pub layout: Layout,
     /// The file system's journal, if `fdatasync` waits for one.
     pub journal: Option<JournalSpec>,
+}
+
+impl Host {
+    /// Time a reader that makes calls of this size spends on 256 KiB that it finds in the page cache.
+    pub fn consume_in_calls_of(&self, block: Sectors) -> Nanos {
+        let calls = self.consume_window.saturating_sub(self.consume_copy);
+        self.consume_copy + Nanos(calls.0 * Sectors::from_kib(4).0 / block.0.max(1))
+    }
 }
 
 /// A journal that every `fdatasync` waits for, because files grow or change.

@@ -159,6 +159,13 @@ impl Process {
             Kind::Startup(startup) => startup.on_done(&mut self.base, engine, done.slot),
         }
     }
+    /// What it got by the end of the run.
+    pub(crate) fn into_tally(mut self, end: Instant) -> Tally {
+        if let Kind::Startup(startup) = &self.kind {
+            startup.note_unfinished(&mut self.base.tally, end);
+        }
+        self.base.tally
+    }
     /// Timers to start with: one a slot.
     pub(crate) fn slots(&self) -> u32 {
         match &self.kind {

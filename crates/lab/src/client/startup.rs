@@ -6,7 +6,8 @@
 //! as its authors leave them out; what remains between two reads is the host's turnaround. Each thread is a client
 //! of its own for the policies, and has a file of its own.
 //!
-//! A start-up is one call: its latency is the time that the start-up took.
+//! A start-up is one call: its latency is the time that the start-up took. If none ends before the run does, the
+//! latency is what the one under way has taken until then, which is the least that it takes.
 
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use iofair_core::time::Instant;
 use iofair_core::unit::Sectors;
 
 use super::Base;
+use super::tally::Tally;
 use crate::recording::{FILE, Recording, Step};
 use crate::world::engine::{Engine, FileRange};
 
@@ -162,5 +164,12 @@ impl Startup {
         base.tally.count(now, self.setup.recording.bytes(), now.since(self.started));
         self.state = State::Resting;
         base.wake(engine, now + base.job.think, 0);
+    }
+
+    /// The run ends: a first start-up that is under way took at least until now.
+    pub(crate) fn note_unfinished(&self, tally: &mut Tally, end: Instant) {
+        if self.state != State::Resting && tally.calls == 0 {
+            tally.latency.record(end.since(self.started).0);
+        }
     }
 }

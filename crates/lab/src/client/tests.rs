@@ -20,6 +20,7 @@ fn run(clients: Vec<ClientSpec>, time: Nanos, rate: Option<u64>) -> (Outcome, Ve
         turnaround: us(10),
         turnaround_spread: 0,
         consume_window: us(640),
+        consume_copy: us(640),
         produce_window: us(320),
         memory: 32 << 20,
         ..host::host_2018()
@@ -64,6 +65,21 @@ fn a_start_up_waits_as_recorded() {
     assert!(threads[0] == threads[1] && threads[1] == threads[3] && threads[2] != threads[0]);
     assert_eq!((reads[1].2, reads[3].2), (reads[0].2 + 4, reads[0].2 + 8), "behind each other");
     assert!(reads[2].2 >= 20_000_000 >> 10, "the second thread has a file of its own");
+}
+
+/// Goal: a start-up that takes longer than the run is no fast one. Method: a run that ends 200 us after its start; no
+/// call ended, and the latency is at least that.
+#[test]
+fn an_unfinished_start_up_took_until_the_end() {
+    let text = "title = ''\nsource = ''\nsteps = '0r8w 0s8w 0r8w'";
+    let recording = recording::parse("x", text).expect("a good recording");
+    let mut spec = client("start", job(Pattern::RandomRead, 4, true));
+    spec.file_size = recording.file_size();
+    spec.manner = Manner::Startup(Arc::new(recording));
+    let (outcome, _) = run(vec![spec], us(200), None);
+    let started = &outcome.clients[0];
+    assert_eq!((started.calls, started.bytes), (0, 0));
+    assert_eq!((started.latency.count(), started.latency.max()), (1, 200_000));
 }
 
 /// Goal: a copy reads ahead, takes its processor time, and what it read is written elsewhere. Method: windows of

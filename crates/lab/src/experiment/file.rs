@@ -134,8 +134,10 @@ pub struct HostFile {
     pub turnaround_spread: Option<u32>,
     /// Percent of ext3 files whose indirect blocks must be read first.
     pub cold_percent: Option<u32>,
-    /// Time a reader spends on 256 KiB of page cache.
+    /// Time a reader spends on 256 KiB of page cache, in calls of 4 KiB.
     pub consume_window: Option<Time>,
+    /// What of that does not depend on the number of calls.
+    pub consume_copy: Option<Time>,
     /// Time a writer spends on them.
     pub produce_window: Option<Time>,
     /// Read-ahead window.
@@ -171,6 +173,7 @@ impl HostFile {
             turnaround_spread: a.turnaround_spread.or(b.turnaround_spread),
             cold_percent: a.cold_percent.or(b.cold_percent),
             consume_window: a.consume_window.or(b.consume_window),
+            consume_copy: a.consume_copy.or(b.consume_copy),
             produce_window: a.produce_window.or(b.produce_window),
             read_ahead: a.read_ahead.or(b.read_ahead),
             read_ahead_request: a.read_ahead_request.or(b.read_ahead_request),

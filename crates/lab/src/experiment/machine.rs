@@ -34,6 +34,7 @@ pub(super) fn host_of(source: &Source, drive: &str, file: &HostFile) -> Result<H
     time(&mut host.turnaround, file.turnaround);
     time(&mut host.turnaround_write, file.turnaround_write);
     time(&mut host.consume_window, file.consume_window);
+    time(&mut host.consume_copy, file.consume_copy);
     time(&mut host.produce_window, file.produce_window);
     let size = |to: &mut Sectors, from: Option<Bytes>| {
         *to = from.map_or(*to, |bytes| bytes.sectors_ceil());

@@ -309,10 +309,14 @@ impl Builder<'_> {
         let base = self.base(client);
         let host = &self.scenario.host;
         let job = &self.spec.client.job;
+        let consume = match self.spec.client.manner {
+            Manner::Copy => host.consume_window,
+            _ => host.consume_in_calls_of(job.block),
+        };
         let read = ReadAheadSetup {
             window: host.read_ahead,
             longest: host.read_ahead_request.min(self.longest_read),
-            consume_window: host.consume_window,
+            consume_window: consume,
         };
         let kind = match (&self.spec.client.manner, file) {
             (Manner::Startup(recording), _) => {

@@ -162,10 +162,11 @@ impl<'a> World<'a> {
         let time = self.end.since(self.ramp_end);
         let (drive, trace_hash, simulated_requests) = self.engine.finish();
         let clients = self.processes.into_iter().map(|process| {
-            let tally = process.base.tally;
+            let (name, group) = (process.name.clone(), process.group.clone());
+            let tally = process.into_tally(self.end);
             ClientOutcome {
-                name: process.name,
-                group: process.group,
+                name,
+                group,
                 bytes: tally.bytes,
                 calls: tally.calls,
                 latency: tally.latency,

@@ -128,6 +128,7 @@ fn plain_host() -> Host {
         turnaround_write: us(10),
         turnaround_spread: 0,
         consume_window: us(640),
+        consume_copy: us(640),
         produce_window: us(320),
         ..host::host_2018()
     }

@@ -132,8 +132,9 @@ pub static ROW: Row = Row {
             work). Rates in MB/s need admission as well (`complete`).",
         fails: &[
             Claim {
-                says: "Injection costs shares: two readers of 1 MiB with weights 1000 and 100 get \
-                    2.6 : 1 in the mean of three seeds, with `bfq-4.18` 9.2 : 1.",
+                says: "Injection costs the share of who leaves gaps: two readers that make calls of \
+                    4 KiB, with weights 1000 and 100, get 2.6 : 1 in the mean of three seeds, with \
+                    `bfq-4.18` 9.1 : 1.",
                 shown_by: "suite/fairness",
             },
             Claim {
@@ -173,7 +174,7 @@ pub static ROW_4_20: Row = Row {
                 shown_by: "article-2018/figure-3",
             },
             Claim {
-                says: "A weight is a part, not a rate: beside nine interferers the target gets 3.5 \
+                says: "A weight is a part, not a rate: beside nine interferers the target gets 4.6 \
                     of the 10 MB/s meant for it.",
                 shown_by: "article-2018/figure-4a",
             },
@@ -193,7 +194,7 @@ pub static ROW_4_18: Row = Row {
     overrides: settings::OVERRIDES_4_18,
     judgement: Judgement {
         promises: &[Claim {
-            says: "Shares of sequential readers as their weights, 9.2 : 1 for 10 : 1.",
+            says: "Shares of sequential readers as their weights, 9.4 : 1 for 10 : 1.",
             shown_by: "suite/fairness",
         }],
         needs: "As `bfq`; clients that read in order, or equal weights.",
@@ -204,7 +205,7 @@ pub static ROW_4_18: Row = Row {
                 shown_by: "article-2018/figure-3",
             },
             Claim {
-                says: "A weight is a part, not a rate: beside nine interferers the target gets 4.3 \
+                says: "A weight is a part, not a rate: beside nine interferers the target gets 4.6 \
                     of the 10 MB/s meant for it.",
                 shown_by: "article-2018/figure-4a",
             },

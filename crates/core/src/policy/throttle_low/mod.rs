@@ -91,7 +91,7 @@ pub static ROW: Row = Row {
                 shown_by: "article-2018/figure-1",
             },
             Claim {
-                says: "Beside four constant and five on/off interferers a random reader gets 6.7 of \
+                says: "Beside four constant and five on/off interferers a random reader gets 6.1 of \
                     its 10 MB/s.",
                 shown_by: "article-2018/figure-4a",
             },
