@@ -26,6 +26,9 @@ use crate::front::ublk::wire::{Facts, QUEUES_MAX, feature};
 use crate::reactor::Message;
 use crate::reactor::line::Line;
 
+/// Moments that a new device's channel may take to appear; two seconds.
+const APPEARS_MAX: u32 = 200;
+
 /// A device in service.
 #[derive(Debug)]
 struct Live {
@@ -233,7 +236,15 @@ fn begin(
     if taken.again {
         control.start_recovery(device).map_err(what("taking over"))?;
     }
-    let channel = Channel::open(&taken.info).map_err(what("opening the channel of"))?;
+    let mut channel = Channel::open(&taken.info);
+    for _ in 0..APPEARS_MAX {
+        if !channel.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+            break;
+        }
+        control.wait();
+        channel = Channel::open(&taken.info);
+    }
+    let channel = channel.map_err(what("opening the channel of"))?;
     let (answer, answered) = mpsc::channel();
     line.send(Message::Block { volume: volume.to_string(), channel, answer })?;
     answered.recv().map_err(|_| ServeError::Gone)??;

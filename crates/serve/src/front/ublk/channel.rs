@@ -9,17 +9,11 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
-use std::thread;
-use std::time::Duration;
 
 use io_uring::{opcode, squeue, types};
 
 use super::wire::{COMMIT_AND_FETCH, Descriptor, FETCH, Info, Move, descriptors_at, payload_at};
 use crate::buffer::{Buffer, Span};
-
-/// Moments that a new device's node may take to appear.
-const APPEARS_MAX: u32 = 200;
-const MOMENT: Duration = Duration::from_millis(10);
 
 /// A queue's descriptors.
 #[derive(Debug)]
@@ -66,20 +60,14 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    /// Opens a device that was checked.
+    /// Opens a device that was checked. [`io::ErrorKind::WouldBlock`]: try again in a moment.
     pub(crate) fn open(info: &Info) -> io::Result<Self> {
-        let path = format!("/dev/ublkc{}", info.device);
-        let mut tries = 0;
-        let file = loop {
-            match OpenOptions::new().read(true).write(true).open(&path) {
-                // Its node is made by another program, or the last server is not gone yet.
-                Err(error) if tries < APPEARS_MAX && is_passing(&error) => {
-                    tries += 1;
-                    thread::sleep(MOMENT);
-                }
-                file => break file?,
-            }
-        };
+        let opened = OpenOptions::new().read(true).write(true).open(path(info));
+        let file = opened.map_err(|error| match error.raw_os_error() {
+            // Its node is made by another program, or the last server is not gone yet.
+            Some(libc::ENOENT | libc::EBUSY | libc::EACCES) => io::ErrorKind::WouldBlock.into(),
+            _ => error,
+        })?;
         // SAFETY: asks for one number.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
         let map = |queue| {
@@ -152,8 +140,8 @@ impl Channel {
     }
 }
 
-fn is_passing(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EBUSY | libc::EACCES))
+fn path(info: &Info) -> String {
+    format!("/dev/ublkc{}", info.device)
 }
 
 /// Copies until all is done; `step` copies on from so many bytes and returns how many more there are then.
