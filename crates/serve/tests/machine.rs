@@ -11,6 +11,8 @@ mod rig;
 
 use std::fs;
 
+use iofair_config::contracts::Contracts;
+use iofair_serve::{Server, Snapshot};
 use machine::Machine;
 use rig::Directory;
 
@@ -113,4 +115,83 @@ fn needs_guest_a_killed_server_comes_back() {
         server = process::start(&contracts);
     }
     machine.passes();
+}
+
+/// A disk so slow that guests in software emulation are faster: the one of 2009 at a fifth of its rate.
+fn slow_disk(directory: &Directory) -> String {
+    let known = include_str!("../../../profiles/drives/sata-7200-2009.toml");
+    let mut slow = known.to_string();
+    for (key, usual) in [("outer", "80MB/s"), ("inner", "40MB/s")] {
+        let old = format!("{key} = {{ value = \"{usual}\"");
+        assert!(slow.contains(&old), "the profile has changed: {key}");
+        slow = slow.replace(&old, &format!("{key} = {{ value = \"16MB/s\""));
+    }
+    let path = directory.path("slow.toml");
+    fs::write(&path, slow).unwrap();
+    path
+}
+
+/// Bytes that a volume has moved, of those of a snapshot.
+fn bytes(snapshot: &Snapshot, volume: &str) -> u64 {
+    let found = snapshot.volumes.iter().find(|one| one.name == volume);
+    found.unwrap().stats.bytes.iter().sum()
+}
+
+/// Goal: the fourth test of the IO controller's text (V10, 2009), live: of two guests that write through their page
+/// caches, the one with twice the weight gets twice the drive. Method: the text's own scheduler, as in
+/// `experiments/io-controller-2009/test-4.toml`; both write without end; once both caches are full and write back,
+/// what each moves in twelve of the heavier's seconds is counted by the server.
+#[test]
+#[ignore = "needs guest: qemu-system-x86_64, busybox, target/guest (scripts/guest)"]
+fn needs_guest_twice_the_weight_is_twice_the_drive() {
+    let directory = Directory::new();
+    let mut text = format!(
+        "[drive]\nback = 'emulated:{}'\nstack = 'prop-fair-deadline'\n\
+         [drive.policy.fair-deadline]\nfairness = true\n",
+        slow_disk(&directory)
+    );
+    let guests = [("heavy", 1000), ("light", 500)];
+    for (name, weight) in guests {
+        text += &format!(
+            "[[group]]\nname = '{name}'\nweight = {weight}\n[[volume]]\nname = '{name}'\n\
+             group = '{name}'\nsize = '1GiB'\nvhost = '{}'\n",
+            directory.path(name)
+        );
+    }
+    let server = Server::start(Contracts::parse("test.toml", &text).unwrap()).unwrap();
+    // A small cache is full soon, and all of it is on its way to the drive, which the kernel's own throttle of
+    // writeback would prevent. Both together have no more requests out than the server has tags, and these have
+    // the size of 2009.
+    let script = "
+        echo 67108864 > /proc/sys/vm/dirty_bytes
+        echo 1048576 > /proc/sys/vm/dirty_background_bytes
+        cd /sys/block/vda/queue
+        echo 0 > wbt_lat_usec; echo 15 > nr_requests; echo 256 > max_sectors_kb
+        while true; do dd if=/dev/zero of=/dev/vda bs=1M count=1000 2>/dev/null; done &
+        dirty() { awk '/^(Dirty|Writeback):/ { sum += $2 } END { print sum }' /proc/meminfo; }
+        while test $(dirty) -lt 32768; do sleep 1; done
+        echo CACHE FULL
+        n=0
+        while true; do sleep 1; n=$((n + 1)); echo SECOND $n.; done
+    ";
+    let places = guests.map(|_| Directory::new());
+    let mut machines = [0, 1].map(|one| boot(&places[one], &directory.path(guests[one].0), script));
+    machines.iter_mut().for_each(|machine| machine.wait_for("CACHE FULL"));
+    // Begin on a second, after the first rush.
+    let begin = machines[0].seen().matches("SECOND").count() + 4;
+    machines[0].wait_for(&format!("SECOND {begin}."));
+    server.stats(true).unwrap();
+    machines[0].wait_for(&format!("SECOND {}.", begin + 12));
+    let snapshot = server.stats(false).unwrap();
+    let [heavy, light] = guests.map(|(name, _)| bytes(&snapshot, name));
+    let ratio = heavy as f64 / light.max(1) as f64;
+    println!(
+        "{heavy} and {light} bytes, {ratio:.2} to 1; drive busy {} ppm",
+        snapshot.utilisation_ppm()
+    );
+    assert!((1.6..2.4).contains(&ratio), "{heavy} and {light} bytes, {ratio:.2} to 1");
+    assert!(
+        snapshot.utilisation_ppm() > 900_000,
+        "the drive was not what held them up: {snapshot:?}"
+    );
 }

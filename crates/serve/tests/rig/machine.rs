@@ -77,6 +77,10 @@ impl Machine {
             assert!(bytes > 0 && !failed, "{words}?\n{}", self.seen);
         }
     }
+    /// What it said up to the words that were waited for last.
+    pub(crate) fn seen(&self) -> &str {
+        &self.seen
+    }
     /// The guest's own word that all went well, and the end of the machine; returns what it said.
     pub(crate) fn passes(mut self) -> String {
         self.wait_for("TEST PASSED");
