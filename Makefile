@@ -7,7 +7,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz soak lint docs bench reproduce live clean
+.PHONY: help demo test fuzz soak lint docs bench reproduce live deb clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -65,6 +65,11 @@ live: ## experiments live, through real sockets, beside the lab; writes docs/liv
 	cargo build --release --locked -p iofair
 	$$(chrt -f 20 true 2>/dev/null && echo chrt -f 20) "$${CARGO_TARGET_DIR:-target}/release/iofair" run --on serve \
 		$(LIVE:%=experiments/%.toml) --repeats 1 --markdown docs/live.md $(ARGS)
+
+deb: ## a Debian package, in target/deb
+	@scripts/setup deb
+	cargo build --release --locked -p iofair
+	@scripts/deb "$${CARGO_TARGET_DIR:-target}/release/iofair" target/deb
 
 clean: ## remove what was built
 	cargo clean

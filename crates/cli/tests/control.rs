@@ -130,3 +130,19 @@ fn the_server_is_found_and_mistakes_are_told() {
     assert!(served.run(&["ctl", "drain"]).status.success());
     assert_eq!(served.child.wait().unwrap().code(), Some(0));
 }
+
+/// Goal: Prometheus' own checker has nothing to say about the metrics. Method: promtool reads them.
+#[test]
+#[ignore = "needs promtool, curl"]
+fn needs_promtool_the_metrics_are_as_they_should_be() {
+    let page = fs::read_to_string(PAGE).unwrap();
+    let served = Served::start("control-metrics", contracts(&page));
+    let read = "curl --silent --fail --unix-socket control.sock http://localhost/metrics | tee metrics \
+        | promtool check metrics";
+    let mut shell = Command::new("sh");
+    let output = shell.args(["-c", read]).current_dir(&served.directory).output().unwrap();
+    let told = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    assert!(output.status.success() && told.is_empty(), "{told}");
+    let metrics = fs::read_to_string(served.directory.join("metrics")).unwrap();
+    assert!(metrics.contains("iofair_group_weight{group=\"tenants/alice\"} 300"), "{metrics}");
+}

@@ -1,0 +1,212 @@
+//! What a package is made of: units, manual pages, completions, the package itself, and the page that tells an
+//! operator what to do with it.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_iofair");
+const PAGE: &str = include_str!("../../../docs/operate.md");
+
+fn top() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// A directory that goes with its owner.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("iofair-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+fn text(output: &Output) -> String {
+    let all = [&output.stdout[..], &output.stderr[..]].concat();
+    String::from_utf8_lossy(&all).into_owned()
+}
+
+/// Runs a program to its good end, and returns all that it said.
+fn run(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output();
+    let output = output.unwrap_or_else(|error| panic!("{program} does not start: {error}"));
+    assert!(output.status.success(), "{program} {arguments:?}: {}", text(&output));
+    text(&output)
+}
+
+/// The package, made of the program that is tested.
+fn package(directory: &Directory) -> String {
+    let mut made = Command::new(top().join("scripts/deb"));
+    made.arg(PROGRAM).arg(&directory.0).env("IOFAIR_DEB_FAST", "1");
+    let output = made.output().unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    String::from_utf8(output.stdout).unwrap().trim().to_string()
+}
+
+/// Goal: systemd finds nothing to complain about in the units, and little to attack in the service. Method:
+/// systemd-analyze, with the program that is tested in the place of the installed one.
+#[test]
+#[ignore = "needs systemd: systemd-analyze"]
+fn needs_systemd_the_units_are_sound() {
+    let directory = Directory::new("units");
+    let units = fs::read_dir(top().join("packaging/systemd")).unwrap();
+    let mut paths = Vec::new();
+    for unit in units.map(|unit| unit.unwrap().path()) {
+        let here = directory.path(unit.file_name().unwrap().to_str().unwrap());
+        let told = fs::read_to_string(&unit).unwrap().replace("/usr/bin/iofair", PROGRAM);
+        fs::write(&here, told).unwrap();
+        paths.push(here);
+    }
+    assert_eq!(paths.len(), 3);
+    let mut words = vec!["verify", "--man=no"];
+    words.extend(paths.iter().map(String::as_str));
+    assert_eq!(run("systemd-analyze", &words), "");
+    let service = directory.path("iofair.service");
+    // Of 100; a service that says nothing has 96.
+    run("systemd-analyze", &["security", "--offline=true", "--threshold=20", &service]);
+    let told = fs::read_to_string(&service).unwrap();
+    fs::write(&service, told.replace("ProtectSystem=strict", "ProtectSystm=strict")).unwrap();
+    assert_ne!(run("systemd-analyze", &["verify", "--man=no", &service]), "", "the canary");
+}
+
+/// Goal: the manual has a page for every command, and `man` likes them all. Method: all pages, read with warnings.
+#[test]
+#[ignore = "needs man"]
+fn needs_man_the_manual_reads_well() {
+    let directory = Directory::new("manual");
+    run(PROGRAM, &["man", "--directory", &directory.path("")]);
+    let mut pages = 0;
+    for page in fs::read_dir(&directory.0).unwrap() {
+        let page = page.unwrap().path().display().to_string();
+        let mut man = Command::new("man");
+        man.args(["--warnings", "-l", &page]).env("MANWIDTH", "80").env("LC_ALL", "C.UTF-8");
+        let output = man.output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{page}: {}", text(&output));
+        assert!(text(&output).contains("SYNOPSIS"), "{page}");
+        pages += 1;
+    }
+    assert!(pages > 20, "{pages} pages");
+}
+
+/// Goal: the completions complete. Method: bash is asked what may follow.
+#[test]
+fn bash_completes_commands() {
+    let script = run(PROGRAM, &["completions", "bash"]);
+    let directory = Directory::new("completions");
+    fs::write(directory.path("iofair"), script).unwrap();
+    run("bash", &["-n", &directory.path("iofair")]);
+    let asked = "source \"$0\"; COMP_WORDS=(iofair ctl vol); COMP_CWORD=2; \
+        _iofair iofair vol ctl; echo \"${COMPREPLY[@]}\"";
+    assert_eq!(run("bash", &["-c", asked, &directory.path("iofair")]), "volume\n");
+    for shell in ["zsh", "fish"] {
+        assert!(run(PROGRAM, &["completions", shell]).contains("iofair"));
+    }
+}
+
+/// Goal: lintian, which knows Debian's rules, finds no fault. Method: the package of the tested program; a test does
+/// not wait for compression, and no bug of Debian's asked for the package.
+#[test]
+#[ignore = "needs lintian"]
+fn needs_lintian_the_package_keeps_debians_rules() {
+    let directory = Directory::new("lintian");
+    let package = package(&directory);
+    let excused = "--suppress-tags=uses-no-compression-for-control-tarball,\
+        uses-no-compression-for-data-tarball,initial-upload-closes-no-bugs";
+    let root = "--allow-root";
+    run("lintian", &["--fail-on=error,warning", root, excused, &package]);
+}
+
+/// What is to be typed, and what lies between, for a shell.
+fn script(page: &str) -> String {
+    let mut script = String::from(include_str!("packaging/operator.sh"));
+    let mut lines = page.lines();
+    let mut commands = 0;
+    let mut named = String::new();
+    while let Some(line) = lines.next() {
+        if let Some(test) = line.strip_prefix("<!-- test: ") {
+            script += &format!("{}\n", test.trim_end_matches(" -->"));
+        } else if let Some(kind) = line.strip_prefix("```").filter(|kind| !kind.is_empty()) {
+            let block: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+            if kind == "console" {
+                commands += block.len();
+                for line in block {
+                    let command = line.strip_prefix("$ ").expect("every line is a command");
+                    script += &typed(command);
+                }
+            } else if named.starts_with('/') {
+                script += &format!("cat >{named} <<'IOFAIR'\n{}\nIOFAIR\n", block.join("\n"));
+            }
+        }
+        if let Some(before) = line.strip_suffix("`:") {
+            named = before.rsplit('`').next().unwrap_or_default().to_string();
+        } else if !line.is_empty() {
+            named.clear();
+        }
+    }
+    assert!(commands > 60, "the page has lost its commands");
+    script + "echo ALL DONE\n"
+}
+
+/// A command that says itself, and ends the script if it fails.
+fn typed(command: &str) -> String {
+    let quoted = command.replace('\'', "'\\''");
+    match command.strip_suffix('&') {
+        Some(_) => format!("echo '$ {quoted}'\n{command}\n"),
+        None => format!("echo '$ {quoted}'\n{command} || fails '{quoted}'\n"),
+    }
+}
+
+/// Goal: the page of operation is true from its first command to its last. Method: all of them, on a machine of its
+/// own with systemd, with the package of the tested program and two guests, which write and compare all the time:
+/// they go on after restart, upgrade and kill -9.
+#[test]
+#[ignore = "needs box: root, systemd, overlayfs, qemu, target/guest (scripts/guest), nbdinfo, fio, openssl, curl"]
+fn needs_box_the_page_about_operation_is_true() {
+    let directory = Directory::new("operate");
+    package(&directory);
+    for name in ["vmlinuz", "initramfs"] {
+        fs::copy(top().join("target/guest").join(name), directory.path(name)).unwrap();
+    }
+    fs::write(directory.path("script"), script(PAGE)).unwrap();
+    let ended = Command::new(top().join("scripts/box")).arg(&directory.0).arg("400").output();
+    let ended = ended.unwrap();
+    assert!(ended.status.success(), "{}", text(&ended));
+    assert!(text(&ended).ends_with("ALL DONE\n"), "{}", text(&ended));
+}
+
+/// Goal: what the page says of errors is what the program says. Method: each quoted message stands in the sources.
+#[test]
+fn errors_of_the_page_are_the_programs() {
+    let (_, table) = PAGE.split_once("| it says | it means |\n").unwrap();
+    let mut sources = String::new();
+    let mut places = vec![top().join("crates")];
+    while let Some(place) = places.pop() {
+        match fs::read_dir(&place) {
+            Ok(inside) => places.extend(inside.map(|entry| entry.unwrap().path())),
+            Err(_) if place.extension().is_some_and(|kind| kind == "rs") => {
+                sources += &fs::read_to_string(&place).unwrap().replace("\\\n", "");
+            }
+            Err(_) => {}
+        }
+    }
+    let sources = sources.split_whitespace().collect::<Vec<_>>().join(" ");
+    let rows = table.lines().skip(1).take_while(|line| line.starts_with('|'));
+    let ours = rows.filter(|row| !row.contains("QEMU: `"));
+    let said = ours.map(|row| row.split('`').nth(1).unwrap()).collect::<Vec<_>>();
+    assert!(said.len() >= 10);
+    for words in said {
+        assert!(sources.contains(words), "nobody says: {words}");
+    }
+}
