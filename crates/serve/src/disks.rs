@@ -73,6 +73,10 @@ impl Disks {
             control.close(closed.contains(&volume));
         }
     }
+    /// Lets no further client come; the present ones stay.
+    pub(crate) fn admit_nobody(&mut self) {
+        self.0.iter_mut().for_each(|disk| disk.control.admit_nobody());
+    }
     /// Serves new sockets.
     pub(crate) fn serve(
         &mut self,

@@ -245,6 +245,7 @@ impl Server {
             // Gone already is as good.
             let _ = fs::remove_file(path);
         }
+        self.disks.admit_nobody();
         // If the reactor ended by itself, joining it says why.
         let _ = self.line.send(Message::Stop);
         let ended = reactor.join();

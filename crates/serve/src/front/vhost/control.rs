@@ -78,6 +78,9 @@ pub(crate) struct Control {
     path: PathBuf,
     listener: Arc<UnixListener>,
     shared: Arc<Shared>,
+    /// Nobody can come any more.
+    deaf: bool,
+    /// And it was said what becomes of the present client.
     closed: bool,
 }
 
@@ -89,21 +92,28 @@ impl Control {
             let (listener, shared) = (listener.clone(), shared.clone());
             move || serve(&listener, &shared, &line)
         })?;
-        Ok(Self { path, listener, shared, closed: false })
+        Ok(Self { path, listener, shared, deaf: false, closed: false })
     }
-    /// Lets no further client come; the present one stays as long as it likes, or is sent away.
-    pub(crate) fn close(&mut self, client_too: bool) {
-        if std::mem::replace(&mut self.closed, true) {
+    /// Lets no further client come. Who knocks is refused at once, and not let in and dropped: QEMU before 9.1
+    /// never comes again when its server goes in the middle of the greeting.
+    pub(crate) fn admit_nobody(&mut self) {
+        if std::mem::replace(&mut self.deaf, true) {
             return;
         }
         // Gone already is as good.
         let _ = std::fs::remove_file(&self.path);
-        let mut state = self.shared.state();
-        state.closed = true;
+        self.shared.state().closed = true;
         self.shared.end.notify_all();
         // SAFETY: a plain system call on a descriptor of ours.
         unsafe { libc::shutdown(self.listener.as_raw_fd(), libc::SHUT_RDWR) };
-        if let Some(client) = state.client.take_if(|_| client_too) {
+    }
+    /// [`Self::admit_nobody`]; the present client stays as long as it likes, or is sent away.
+    pub(crate) fn close(&mut self, client_too: bool) {
+        self.admit_nobody();
+        if std::mem::replace(&mut self.closed, true) {
+            return;
+        }
+        if let Some(client) = self.shared.state().client.take_if(|_| client_too) {
             // A client that has gone already needs no shutdown.
             let _ = client.shutdown(Shutdown::Both);
         }
