@@ -43,8 +43,8 @@ impl Store {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         Self::map(bytes, flags, -1)
     }
-    /// So many bytes that forget what was written: for clients that only look at the time. They take no more memory
-    /// than the longest request.
+    /// So many bytes that forget what is written and read as anything: for clients that only look at the time. They
+    /// take no memory, and writes no time.
     pub fn forgetful(bytes: u64) -> io::Result<Self> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let mut store = Self::map(FOLD + SPAN_MAX, flags, -1)?;
@@ -107,12 +107,12 @@ impl Store {
     pub fn write(&mut self, offset: u64, from: Span) -> u64 {
         let length = from.len() as u64;
         self.check(offset, length);
-        // SAFETY: the target lies inside the mapping (just checked), the source is valid by the
-        // contract of Span, and `copy` allows them to overlap.
-        unsafe { ptr::copy(from.pointer(), self.at(offset), from.len()) };
         if self.forgets() {
             return offset + length;
         }
+        // SAFETY: the target lies inside the mapping (just checked), the source is valid by the
+        // contract of Span, and `copy` allows them to overlap.
+        unsafe { ptr::copy(from.pointer(), self.at(offset), from.len()) };
         for chunk in offset / CHUNK..(offset + length).div_ceil(CHUNK) {
             self.written[chunk as usize / 64] |= 1 << (chunk % 64);
         }
@@ -206,8 +206,8 @@ mod tests {
         assert_eq!(store.extents(0, 1 << 20, 1), [Extent { length: CHUNK, hole: false }]);
     }
 
-    /// Goal: a store that forgets has any size and every span that fits into a request. Method: spans at both ends
-    /// of a large one, written from end to end.
+    /// Goal: a store that forgets has any size and every span that fits into a request, and is full of data. Method:
+    /// spans at both ends of a large one.
     #[test]
     fn a_store_may_forget() {
         let mut store = Store::forgetful(1 << 40).unwrap();
@@ -215,7 +215,7 @@ mod tests {
         for offset in [0, FOLD - 1, (1 << 40) - length] {
             let end = store.write(offset, Span::new(&vec![7; length as usize]));
             assert_eq!(end, offset + length);
-            assert_eq!(bytes(&store, offset, length), vec![7; length as usize]);
+            assert_eq!(bytes(&store, offset, length).len() as u64, length);
         }
         store.zero(0, 1 << 30);
         assert_eq!(store.extents(5, 10, 1), [Extent { length: 10, hole: false }]);
