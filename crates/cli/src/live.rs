@@ -55,16 +55,19 @@ struct Here {
     /// From client to engine and back.
     path_ns: u64,
     /// What one of a hundred wishes of clients to go on missed.
-    late_ns: u64,
+    late_p99_ns: u64,
+    /// And the worst one.
+    late_max_ns: u64,
 }
 
 impl Here {
     fn text(&self) -> String {
         let us = |nanos: u64| nanos as f64 / 1e3;
-        let (machine, path, late) = (&self.machine, us(self.path_ns), us(self.late_ns));
+        let (machine, path) = (&self.machine, us(self.path_ns));
+        let (late, worst) = (us(self.late_p99_ns), us(self.late_max_ns) / 1e3);
         format!(
             "Live on {machine}. The way from client to engine and back takes {path:.0} us; one of a hundred times at \
-             which a client wanted to go on was missed by {late:.0} us or more."
+             which a client wanted to go on was missed by {late:.0} us or more, the worst by {worst:.0} ms."
         )
     }
 }
@@ -88,6 +91,9 @@ pub(crate) fn run(
         ))
         .into());
     }
+    if !asked.quiet {
+        eprintln!("the lab first, in virtual time");
+    }
     let lab = |scenario: &Scenario| iofair_lab::simulate(scenario).map_err(|e| e.to_string());
     let runner = Runner { jobs: asked.jobs, simulate: &lab, finished: &|_| {} };
     let in_lab = experiment::run(experiments.clone(), &runner).map_err(Usage)?;
@@ -101,7 +107,8 @@ pub(crate) fn run(
         return Err(anyhow::anyhow!("interrupted after {done}; nothing was written"));
     }
     let live = live.map_err(anyhow::Error::msg)?;
-    let here = Here { machine: machine(), path_ns: path.0, late_ns: watch.lateness().0 };
+    let [late_p99_ns, late_max_ns] = watch.lateness();
+    let here = Here { machine: machine(), path_ns: path.0, late_p99_ns, late_max_ns };
     drop(watch);
     let beside = |(lab, live): (&Results, &Results)| beside(lab, live, notes(live, path));
     let all: Vec<Beside> = in_lab.iter().zip(&live).map(beside).collect();

@@ -19,6 +19,10 @@ use iofair_serve::{Bare, Clock};
 
 use super::watch::Watch;
 
+/// Requests that a flusher has under way before it sleeps. In the lab it sleeps where it finds no tag, which nobody
+/// sees from outside, so here the queue is as good as endless. Ends show: beside four writers under `prop-bfq` the
+/// random reader of figure 1 gets 5.1, 4.8, 1.9 and 0.9 MB/s with 16, 64, 128 and 4,096, and 0.9 in the lab.
+const FLUSHER_MAX: usize = 4096;
 /// Time between two looks at what else is to be done.
 const SLICE: Nanos = Nanos::from_millis(100);
 
@@ -52,8 +56,6 @@ struct Live<'a> {
     watch: &'a Watch,
     counts: Arc<Counts>,
     running: Option<(Bare, Crowd)>,
-    /// More than this is not under way of one flusher.
-    tags: usize,
     error: Option<String>,
     now: Instant,
 }
@@ -61,7 +63,7 @@ struct Live<'a> {
 impl<'a> Live<'a> {
     fn new(scenario: &'a Scenario, watch: &'a Watch) -> Self {
         let (counts, now) = (Arc::default(), Instant::ZERO);
-        Self { scenario, watch, counts, running: None, tags: 1, error: None, now }
+        Self { scenario, watch, counts, running: None, error: None, now }
     }
     fn running(&mut self) -> &mut (Bare, Crowd) {
         self.running.as_mut().expect("it was opened")
@@ -126,7 +128,6 @@ impl<'a> Live<'a> {
 
 impl Outside for Live<'_> {
     fn open(&mut self, roster: Roster) -> Result<(), String> {
-        self.tags = roster.tags as usize;
         let mut running = self.start(roster).map_err(|error| format!("{error:#}"))?;
         // The time of the run begins now.
         running.1.restart();
@@ -182,7 +183,7 @@ impl Outside for Live<'_> {
     }
     fn is_asleep(&self, client: ClientId) -> bool {
         let running = self.running.as_ref();
-        running.is_some_and(|(_, crowd)| crowd.in_flight(client.index()) >= self.tags)
+        running.is_some_and(|(_, crowd)| crowd.in_flight(client.index()) >= FLUSHER_MAX)
     }
     fn end_ramp(&mut self) {
         for count in [&self.counts.commands, &self.counts.read_bytes, &self.counts.written_bytes] {

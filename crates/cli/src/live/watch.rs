@@ -108,9 +108,10 @@ impl Watch {
     pub(super) fn late(&self, time: Nanos) {
         self.late.lock().expect("nobody panics while it is locked").record(time.0);
     }
-    /// What one of a hundred wishes to go on missed.
-    pub(super) fn lateness(&self) -> Nanos {
-        Nanos(self.late.lock().expect("nobody panics while it is locked").quantile(990_000))
+    /// What one of a hundred wishes to go on missed, and the worst one.
+    pub(super) fn lateness(&self) -> [u64; 2] {
+        let late = self.late.lock().expect("nobody panics while it is locked");
+        [late.quantile(990_000), late.max()]
     }
     /// A run is finished.
     pub(super) fn finished(&self) {
