@@ -11,7 +11,7 @@ mod watch;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
 use iofair_lab::experiment::{self, Experiment, Results, Runner};
@@ -99,34 +99,60 @@ pub(crate) fn run(
     let in_lab = experiment::run(experiments.clone(), &runner).map_err(Usage)?;
     let watch = Watch::new(&experiments, asked.quiet)?;
     let path = path::measure(&watch.socket("path")).context("the path could not be measured")?;
-    let simulate = |scenario: &Scenario| run::simulate(scenario, path, &watch);
-    let runner = Runner { jobs: 1, simulate: &simulate, finished: &|_| watch.finished() };
-    let live = experiment::run(experiments, &runner);
-    if watch.is_over() {
-        let done = watch.done();
-        return Err(anyhow::anyhow!("interrupted after {done}; nothing was written"));
-    }
-    let live = live.map_err(anyhow::Error::msg)?;
+    let live = live(experiments, path, &watch)?;
+    let interrupted = watch.is_over().then(|| watch.done());
     let [late_p99_ns, late_max_ns] = watch.lateness();
     let here = Here { machine: machine(), path_ns: path.0, late_p99_ns, late_max_ns };
     drop(watch);
     let beside = |(lab, live): (&Results, &Results)| beside(lab, live, notes(live, path));
     let all: Vec<Beside> = in_lab.iter().zip(&live).map(beside).collect();
-    if let Some(file) = asked.markdown {
-        let page = beside_markdown(&format!("{HEAD}{}\n\n", here.text()), &all);
-        std::fs::write(file, page).with_context(|| format!("cannot write {}", file.display()))?;
-    }
-    if output.json || !asked.quiet {
-        output.print(&Told { here: &here, experiments: &all }, || {
-            let tables: Vec<String> = all.iter().map(beside_table).collect();
-            format!("{}\n{}\n", tables.join("\n\n"), here.text())
-        })?;
+    let page = asked.markdown.filter(|_| interrupted.is_none());
+    tell(asked, output, page, (&here, &all))?;
+    if let Some(done) = interrupted {
+        return Err(anyhow!(
+            "interrupted after {done}; only whole experiments are told, and no page is written"
+        ));
     }
     let misses: usize = live.iter().map(Results::hard_misses).sum();
     match asked.strict && misses > 0 {
-        true => Err(anyhow::anyhow!("live, {misses} hard claims do not hold")),
+        true => Err(anyhow!("live, {misses} hard claims do not hold")),
         false => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// Runs one experiment after the other; those that were finished when somebody ended it.
+fn live(experiments: Vec<Experiment>, path: Nanos, watch: &Watch) -> Result<Vec<Results>> {
+    let simulate = |scenario: &Scenario| run::simulate(scenario, path, watch);
+    let runner = Runner { jobs: 1, simulate: &simulate, finished: &|_| watch.finished() };
+    let mut all = Vec::new();
+    for experiment in experiments {
+        match experiment::run(vec![experiment], &runner) {
+            Ok(results) => all.extend(results),
+            Err(_) if watch.is_over() => break,
+            Err(error) => return Err(anyhow!(error)),
+        }
+    }
+    Ok(all)
+}
+
+/// Prints it and writes the page.
+fn tell(
+    asked: &Asked<'_>,
+    output: &Output,
+    page: Option<&Path>,
+    (here, all): (&Here, &[Beside]),
+) -> Result<()> {
+    if let Some(file) = page {
+        let page = beside_markdown(&format!("{HEAD}{}\n\n", here.text()), all);
+        std::fs::write(file, page).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    if !output.json && asked.quiet {
+        return Ok(());
+    }
+    output.print(&Told { here, experiments: all }, || {
+        let tables: Vec<String> = all.iter().map(beside_table).collect();
+        format!("{}\n{}\n", tables.join("\n\n"), here.text())
+    })
 }
 
 /// What cannot run live, with the key that asks for it.
