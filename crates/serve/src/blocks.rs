@@ -141,9 +141,24 @@ impl Blocks {
         Err(error)
     }
     /// Would these contracts take a device away from somebody who has mounted it? Volumes that are to be
-    /// removed with their data are asked for by name, and go.
-    pub(crate) fn check(&self, volumes: &[Volume], remove: &[String]) -> Result<(), ServeError> {
+    /// removed with their data are asked for by name, and go. While requests are held back no device can come
+    /// or go: the kernel would wait for answers.
+    pub(crate) fn check(
+        &self,
+        volumes: &[Volume],
+        remove: &[String],
+        paused: bool,
+    ) -> Result<(), ServeError> {
         let stays = |live: &Live| volumes.iter().any(|volume| live.is(volume));
+        let is_new = |volume: &&Volume| {
+            volume.ublk.is_some() && !self.live.iter().any(|live| live.is(volume))
+        };
+        let comes = volumes.iter().find(is_new).map(|volume| &volume.name);
+        let goes = self.live.iter().find(|live| !stays(live)).map(|live| &live.volume);
+        if let Some(name) = comes.or(goes).filter(|_| paused) {
+            let message = "a block device can neither come nor go while the server is drained";
+            return Err(ServeError::volume(name, message));
+        }
         let gone = self.live.iter().filter(|live| !stays(live) && !remove.contains(&live.volume));
         for live in gone {
             if is_claimed(&live.path()) {

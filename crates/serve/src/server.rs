@@ -189,7 +189,8 @@ impl Server {
         let mut places = self.places.clone();
         places.place(&contracts.volumes)?;
         let mut plan = admit(&contracts, &places, known, self.capacity)?;
-        self.blocks.check(&contracts.volumes, remove)?;
+        let paused = self.line.look(|seen| seen.engine.is_paused())?;
+        self.blocks.check(&contracts.volumes, remove, paused)?;
         let sockets = self.disks.prepare(&contracts.volumes, bind_disk)?;
         let made = places.make(&contracts)?;
         let devices = self.blocks.prepare(&contracts)?;
