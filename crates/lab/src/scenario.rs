@@ -76,6 +76,8 @@ pub struct Host {
     pub turnaround_write: Nanos,
     /// Random spread of the turnarounds, in percent either way.
     pub turnaround_spread: u32,
+    /// What schedulers cost.
+    pub scheduling: Scheduling,
     /// Time a reader spends on 256 KiB that it finds in the page cache, in calls of 4 KiB ("H").
     pub consume_window: Nanos,
     /// What of that does not depend on the number of calls.
@@ -107,6 +109,35 @@ impl Host {
     pub fn consume_in_calls_of(&self, block: Sectors) -> Nanos {
         let calls = self.consume_window.saturating_sub(self.consume_copy);
         self.consume_copy + Nanos(calls.0 * Sectors::from_kib(4).0 / block.0.max(1))
+    }
+}
+
+/// Processor time of schedulers. A scheduler's lock lets one processor at a time into it, so requests pass
+/// it one after the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Scheduling {
+    /// Time of a request, for each scheduler by its name; others take none.
+    pub times: &'static [(&'static str, Nanos)],
+    /// In place of them, if anything.
+    pub time: Option<Nanos>,
+    /// From an answer to the dispatcher's run, which is work for another thread; a client's own request is
+    /// dispatched by the client itself, at once.
+    pub wakeup: Nanos,
+    /// Random spread of it, in percent either way.
+    pub wakeup_spread: u32,
+}
+
+impl Scheduling {
+    /// None of it.
+    pub const FREE: Self = Self { times: &[], time: None, wakeup: Nanos::ZERO, wakeup_spread: 0 };
+
+    /// Time of a request in the scheduler of this name; `none` is none.
+    pub fn time_of(&self, scheduler: &str) -> Nanos {
+        if scheduler == "none" {
+            return Nanos::ZERO;
+        }
+        let stated = || self.times.iter().find(|(name, _)| *name == scheduler);
+        self.time.or_else(|| stated().map(|(_, time)| *time)).unwrap_or(Nanos::ZERO)
     }
 }
 

@@ -132,6 +132,12 @@ pub struct HostFile {
     pub turnaround_write: Option<Time>,
     /// Percent of spread of both.
     pub turnaround_spread: Option<u32>,
+    /// Processor time of a request in the scheduler, whichever it is.
+    pub scheduler_time: Option<Time>,
+    /// From an answer to the dispatcher's run.
+    pub dispatcher_wakeup: Option<Time>,
+    /// Percent of spread of that.
+    pub dispatcher_spread: Option<u32>,
     /// Percent of ext3 files whose indirect blocks must be read first.
     pub cold_percent: Option<u32>,
     /// Time a reader spends on 256 KiB of page cache, in calls of 4 KiB.
@@ -171,6 +177,9 @@ impl HostFile {
             turnaround: a.turnaround.or(b.turnaround),
             turnaround_write: a.turnaround_write.or(b.turnaround_write),
             turnaround_spread: a.turnaround_spread.or(b.turnaround_spread),
+            scheduler_time: a.scheduler_time.or(b.scheduler_time),
+            dispatcher_wakeup: a.dispatcher_wakeup.or(b.dispatcher_wakeup),
+            dispatcher_spread: a.dispatcher_spread.or(b.dispatcher_spread),
             cold_percent: a.cold_percent.or(b.cold_percent),
             consume_window: a.consume_window.or(b.consume_window),
             consume_copy: a.consume_copy.or(b.consume_copy),

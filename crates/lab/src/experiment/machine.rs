@@ -33,6 +33,7 @@ pub(super) fn host_of(source: &Source, drive: &str, file: &HostFile) -> Result<H
     let time = |to: &mut Nanos, from: Option<Time>| *to = from.map_or(*to, |time| time.0);
     time(&mut host.turnaround, file.turnaround);
     time(&mut host.turnaround_write, file.turnaround_write);
+    time(&mut host.scheduling.wakeup, file.dispatcher_wakeup);
     time(&mut host.consume_window, file.consume_window);
     time(&mut host.consume_copy, file.consume_copy);
     time(&mut host.produce_window, file.produce_window);
@@ -44,6 +45,8 @@ pub(super) fn host_of(source: &Source, drive: &str, file: &HostFile) -> Result<H
     size(&mut host.writeback_request, file.writeback_request);
     let number = |to: &mut u32, from: Option<u32>| *to = from.unwrap_or(*to);
     number(&mut host.turnaround_spread, file.turnaround_spread);
+    number(&mut host.scheduling.wakeup_spread, file.dispatcher_spread);
+    host.scheduling.time = file.scheduler_time.map(|time| time.0).or(host.scheduling.time);
     number(&mut host.dirty_background_percent, file.dirty_background_percent);
     number(&mut host.dirty_percent, file.dirty_percent);
     if let Layout::Ext3 { cold_percent, .. } = &mut host.layout {

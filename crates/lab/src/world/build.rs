@@ -38,8 +38,9 @@ const QUEUE_LIMIT: usize = 1 << 22;
 /// Processes of a run, calls of a process under way at once.
 const PROCESSES_MAX: u64 = 1 << 20;
 const DEPTH_MAX: u32 = 1 << 16;
-/// Streams of random numbers: each process has two, counted from here.
+/// Streams of random numbers: each process has two, counted from here, dispatchers one each from the end.
 const STREAM_FIRST: u64 = 1;
+pub(super) const STREAM_LAST: u64 = u64::MAX;
 
 /// Does a client write through the page cache?
 pub(super) fn writes_buffered(client: &ClientSpec) -> bool {
@@ -113,7 +114,7 @@ fn build_over<'a>(
         }
         None => {
             observer.on_start(&setup, controllers.first());
-            controllers.with(drives)
+            controllers.with(drives, scenario)
         }
     };
     let measured_from = Instant::ZERO + scenario.ramp;

@@ -4,13 +4,19 @@
 use iofair_core::contract::Contract;
 use iofair_core::controller::{Controller, Setup};
 use iofair_core::group::{ClientId, GroupError, GroupId, Priority};
-use iofair_core::time::Instant;
+use iofair_core::time::{Instant, Nanos};
 use iofair_drive::Drive;
+use iofair_drive::random::Random;
 use iofair_drive::stripe::Geometry;
 
-use super::engine::Lane;
+use super::build::STREAM_LAST;
+use super::engine::{Dispatcher, Lane};
 use crate::run::RunError;
-use crate::scenario::{Control, Scenario};
+use crate::scenario::{Control, Scenario, Scheduling};
+
+/// The schedulers of blk-mq: after an answer they are asked for work by a worker of kblockd. The older ones
+/// are asked by the answer itself, and without a scheduler nothing is left to ask for.
+const WOKEN: &[&str] = &["mq-deadline", "kyber", "bfq", "bfq-5.3", "bfq-4.20", "bfq-4.18"];
 
 /// Equal controllers, at least one.
 pub(super) struct Controllers(Vec<Controller>);
@@ -46,9 +52,18 @@ impl Controllers {
         Ok(ids[0])
     }
     /// Each with its drive.
-    pub(super) fn with(self, drives: Vec<Box<dyn Drive + Send>>) -> Vec<Lane> {
-        let lanes = self.0.into_iter().zip(drives);
-        lanes.map(|(controller, drive)| Lane::new(controller, drive)).collect()
+    pub(super) fn with(self, drives: Vec<Box<dyn Drive + Send>>, scenario: &Scenario) -> Vec<Lane> {
+        let Scheduling { wakeup, wakeup_spread: spread, .. } = scenario.host.scheduling;
+        let scheduler = scenario.stack.scheduler.row.name;
+        let time = scenario.host.scheduling.time_of(scheduler);
+        let lane = |((controller, drive), index)| {
+            let random = Random::new(scenario.seed, STREAM_LAST - index);
+            let thread = Dispatcher { wakeup, spread, random };
+            let woken = wakeup > Nanos::ZERO && WOKEN.contains(&scheduler);
+            let thread = Some(thread).filter(|_| woken);
+            Lane::new(controller, drive).costing(time, thread)
+        };
+        self.0.into_iter().zip(drives).zip(0..).map(lane).collect()
     }
 }
 

@@ -6,6 +6,7 @@ use iofair_core::group::ClientId;
 use iofair_core::request::{Flags, Operation, RequestId};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
+use iofair_drive::random::Random;
 use iofair_drive::stripe::Geometry;
 use iofair_drive::{Command, Done, Drive};
 
@@ -42,13 +43,52 @@ pub(crate) struct Lane {
     pub(crate) controller: Controller,
     pub(crate) drive: Box<dyn Drive + Send>,
     sent: Vec<Sent>,
-    /// Something went in or out since the controller was last asked for work.
-    stirred: bool,
+    /// When the controller is asked for work, because something went in or out since it last was.
+    run_at: Option<Instant>,
+    /// Time of a request in the scheduler, under its lock, and when the lock is free.
+    scheduler_time: Nanos,
+    free_at: Instant,
+    dispatcher: Option<Dispatcher>,
+}
+
+/// The thread that asks the controller for work after an answer.
+pub(crate) struct Dispatcher {
+    pub(crate) wakeup: Nanos,
+    pub(crate) spread: u32,
+    pub(crate) random: Random,
 }
 
 impl Lane {
     pub(crate) fn new(controller: Controller, drive: Box<dyn Drive + Send>) -> Self {
-        Self { controller, drive, sent: Vec::new(), stirred: false }
+        Self {
+            controller,
+            drive,
+            sent: Vec::new(),
+            run_at: None,
+            scheduler_time: Nanos::ZERO,
+            free_at: Instant::ZERO,
+            dispatcher: None,
+        }
+    }
+    /// With what its scheduler costs.
+    pub(crate) fn costing(mut self, time: Nanos, dispatcher: Option<Dispatcher>) -> Self {
+        (self.scheduler_time, self.dispatcher) = (time, dispatcher);
+        self
+    }
+    fn run_by(&mut self, at: Instant) {
+        self.run_at = Some(self.run_at.map_or(at, |known| known.min(at)));
+    }
+    /// A request went in: it takes its time in the scheduler, after those before it.
+    fn on_submitted(&mut self, now: Instant) {
+        self.free_at = self.free_at.max(now) + self.scheduler_time;
+        self.run_by(self.free_at);
+    }
+    /// The drive answered.
+    fn on_answered(&mut self, now: Instant) {
+        let late = self.dispatcher.as_mut().map_or(Nanos::ZERO, |thread| {
+            Nanos(thread.random.around(thread.wakeup.0, thread.spread))
+        });
+        self.run_by((now + late).max(self.free_at));
     }
     /// Hands the controller's events to the observer, so often that its ring never fills.
     fn hand_on_trace(&mut self, traced: bool, observer: &mut dyn Observer) {
@@ -60,7 +100,8 @@ impl Lane {
     }
     fn next_event(&self) -> Instant {
         let or_never = |at: Option<Instant>| at.unwrap_or(Instant::MAX);
-        or_never(self.drive.next_event()).min(or_never(self.controller.next_wakeup()))
+        let engine = or_never(self.run_at).min(or_never(self.controller.next_wakeup()));
+        or_never(self.drive.next_event()).min(engine)
     }
 }
 
@@ -189,7 +230,7 @@ impl<'a> Engine<'a> {
         let lane = &mut self.lanes[lane];
         let result = lane.controller.submit(self.now, submission);
         result.expect("files lie on the drive and the queue limit is above what clients can send");
-        lane.stirred = true;
+        lane.on_submitted(self.now);
         lane.hand_on_trace(self.traced, self.observer);
     }
 
@@ -252,7 +293,7 @@ impl<'a> Engine<'a> {
                 }
             }
             lane.controller.complete(self.now, id, answer.status, &mut self.completions);
-            lane.stirred = true;
+            lane.on_answered(self.now);
         }
         done.extend(self.completions.drain(..).map(|completion| {
             assert_eq!(completion.status, 0, "model drives answer without errors");
@@ -274,10 +315,10 @@ impl<'a> Engine<'a> {
     fn pump_lane(&mut self, index: usize) {
         let lane = &mut self.lanes[index];
         let due = lane.controller.next_wakeup().is_some_and(|at| at <= self.now);
-        if !lane.stirred && !due {
+        if !due && lane.run_at.is_none_or(|at| at > self.now) {
             return;
         }
-        lane.stirred = false;
+        lane.run_at = None;
         while let Some(dispatch) = lane.controller.dispatch(self.now) {
             self.observer.on_dispatch(self.now, &dispatch);
             let client = lane.controller.parts(dispatch.id).next().map_or(0, |p| p.client.0);
@@ -312,7 +353,7 @@ impl<'a> Engine<'a> {
         for lane in &mut self.lanes {
             lane.drive.advance(self.now, &mut self.answered);
             assert!(self.answered.is_empty(), "an answer before its time");
-            lane.stirred = true;
+            lane.run_by(self.now);
         }
         self.pump();
     }

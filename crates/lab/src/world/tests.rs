@@ -19,9 +19,11 @@ use crate::host;
 use crate::observe::{Nobody, Observer, Recorder, Step};
 use crate::run::{RunError, simulate, simulate_on, simulate_with};
 use crate::scenario::{
-    ClientSpec, Control, GroupSpec, Host, Job, JournalSpec, Layout, Manner, Pattern, StripeSpec,
-    Writeback,
+    ClientSpec, Control, GroupSpec, Host, Job, JournalSpec, Layout, Manner, Pattern, Scheduling,
+    StripeSpec, Writeback,
 };
+
+mod scheduling;
 
 /// Answers every command a fixed time after it was given; bytes can cost time too, one command after
 /// the other.
@@ -127,6 +129,7 @@ fn plain_host() -> Host {
         turnaround: us(10),
         turnaround_write: us(10),
         turnaround_spread: 0,
+        scheduling: Scheduling::FREE,
         consume_window: us(640),
         consume_copy: us(640),
         produce_window: us(320),

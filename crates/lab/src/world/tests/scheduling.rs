@@ -1,0 +1,62 @@
+//! What schedulers cost: time under their lock, and a dispatcher that has to be woken.
+
+use super::*;
+use crate::scenario::Scheduling;
+
+const TIMES: &[(&str, Nanos)] = &[("mq-deadline", Nanos(25_000)), ("none", Nanos(25_000))];
+
+/// Direct random readers, as many as asked for, beside this cost.
+fn readers(stack: &str, processes: u32, scheduling: Scheduling) -> Outcome {
+    let mut reader = client("reader", job(Pattern::RandomRead, 4, false));
+    reader.processes = processes;
+    let mut run = scenario(vec![reader], Nanos::from_secs(1));
+    run.stack = Stack::parse(stack).unwrap();
+    run.host.scheduling = scheduling;
+    run_fixed(&run, us(90))
+}
+fn calls(outcome: &Outcome) -> u64 {
+    outcome.clients.iter().map(|client| client.calls).sum()
+}
+
+/// Goal: a request takes its scheduler's time, by the scheduler's name; without a scheduler it takes none.
+/// Method: a reader whose call takes 100 us, and 25 us more.
+#[test]
+fn a_request_takes_its_time_in_the_scheduler() {
+    let costly = Scheduling { times: TIMES, ..Scheduling::FREE };
+    assert_eq!(calls(&readers("none-kyber", 1, costly)), 10_000);
+    assert_eq!(calls(&readers("none-mq-deadline", 1, costly)), 8_000);
+    assert_eq!(calls(&readers("none-none", 1, costly)), 10_000);
+    let all = Scheduling { time: Some(us(100)), ..costly };
+    assert_eq!(calls(&readers("none-mq-deadline", 1, all)), 5_000);
+    assert_eq!(calls(&readers("none-none", 1, all)), 10_000);
+}
+
+/// Goal: the lock lets one request through at a time. Method: 16 readers that could make 160,000 calls
+/// in the second that is measured, 20 us a request.
+#[test]
+fn requests_pass_the_lock_one_by_one() {
+    let costly = Scheduling { time: Some(us(20)), ..Scheduling::FREE };
+    let made = calls(&readers("none-mq-deadline", 16, costly));
+    assert!((49_900..=50_001).contains(&made), "{made}");
+}
+
+/// Goal: what waits for room in the drive waits for the dispatcher's thread too, with the schedulers of
+/// blk-mq only. Method: a buffered writer whose flusher has more requests than the drive takes, and a
+/// thread that comes 20 ms late.
+#[test]
+fn the_dispatcher_is_woken() {
+    let late = Scheduling { wakeup: Nanos::from_millis(20), ..Scheduling::FREE };
+    let written = |stack: &str, scheduling: Scheduling| {
+        let writer = client("writer", job(Pattern::SequentialWrite, 4, true));
+        let mut run = scenario(vec![writer], Nanos::from_secs(2));
+        run.stack = Stack::parse(stack).unwrap();
+        run.host = Host { scheduling, memory: 256 << 20, writeback_request: kib(128), ..run.host };
+        run_fixed(&run, us(20_000)).drive.written_bytes
+    };
+    for stack in ["none-none", "none-deadline"] {
+        assert_eq!(written(stack, late), written(stack, Scheduling::FREE), "{stack}");
+    }
+    let (soon, slow) =
+        (written("none-mq-deadline", Scheduling::FREE), written("none-mq-deadline", late));
+    assert!(soon * 5 > slow * 6, "{soon} {slow}");
+}
