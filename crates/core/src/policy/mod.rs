@@ -254,6 +254,7 @@ pub static REGISTRY: &[&Row] = &[
     &mq_deadline::ROW,
     &kyber::ROW,
     &bfq::ROW,
+    &bfq::ROW_5_3,
     &bfq::ROW_4_20,
     &bfq::ROW_4_18,
     &cfq::ROW,

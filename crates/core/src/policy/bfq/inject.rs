@@ -22,14 +22,17 @@ use super::settings::Injection;
 
 /// After the limit was lowered nothing is learned for so long.
 const LEARN_AFTER: Nanos = Nanos::from_millis(10);
+const LEARN_AFTER_EARLY: Nanos = Nanos::from_millis(100);
 /// After so long all is learned anew.
 const RELEARN_AFTER: Nanos = Nanos::from_secs(1);
 /// A change of habits makes it learn anew, not sooner than this.
 const RELEARN_ON_CHANGE: Nanos = Nanos::from_millis(100);
 /// An arrival so shortly after another queue's answer may have been woken by it.
 const WAKE_WITHIN: Nanos = Nanos::from_millis(4);
+const WAKE_WITHIN_EARLY: Nanos = Nanos::from_micros(200);
 /// So many arrivals in a row make a waker.
 const WAKES: u8 = 3;
+const WAKES_EARLY: u8 = 2;
 /// Queues looked at for one to inject from. The original looks at all; nearly always the first will
 /// do, and the bound keeps the cost of a request independent of the number of queues.
 const SEARCH_MAX: usize = 32;
@@ -69,11 +72,12 @@ impl Bfq {
         let habits = &self.queues[id].habits;
         let calm = self.in_driver == 0;
         let known = habits.alone_time > Nanos::ZERO && self.sample.injected && !calm;
-        let due = habits.limit_lowered + LEARN_AFTER <= now;
+        let early = self.settings.early_learning;
+        let due = habits.limit_lowered + if early { LEARN_AFTER_EARLY } else { LEARN_AFTER } <= now;
         if self.in_service == Some(id) && (calm || known) && due {
             self.sample.arrived = now;
             self.sample.expected = true;
-            self.sample.injected &= !calm;
+            self.sample.injected &= !calm && !early;
         }
     }
     /// The queue in service sends a request.
@@ -89,21 +93,22 @@ impl Bfq {
         }
         let took = cx.now.since(self.sample.arrived);
         let (injected, alone) = (self.sample.injected, self.in_driver == 1);
-        let most = self.queueing.peak;
+        let early = self.settings.early_learning;
+        let most = if early { self.queueing.peak * 2 } else { self.queueing.peak + 1 };
         let habits = &mut self.queues[id].habits;
         let before = habits.inject_limit;
-        if habits.alone_time > Nanos::ZERO && injected {
+        if habits.alone_time > Nanos::ZERO && (injected || early) {
             let threshold = habits.alone_time * 3 / 2;
             if took >= threshold && before > 0 {
                 habits.inject_limit -= 1;
                 habits.limit_lowered = cx.now;
-            } else if took < threshold && before <= most {
+            } else if took < threshold && before < most {
                 habits.inject_limit += 1;
             }
         }
         let unknown = habits.alone_time == Nanos::ZERO;
         if (unknown && alone) || took < habits.alone_time {
-            if unknown {
+            if unknown || early {
                 habits.inject_limit = before.max(1);
             }
             habits.alone_time = took;
@@ -112,7 +117,7 @@ impl Bfq {
         }
         let limit = habits.inject_limit;
         self.sample.request = None;
-        self.sample.injected = false;
+        self.sample.injected &= early;
         if limit != before {
             cx.decide(
                 self.subject(id),
@@ -135,7 +140,7 @@ impl Bfq {
         let can = |other: &QueueId| self.queues[*other].busy && self.next_fits(cx, *other);
         let own = self.own_async(cx, id).filter(can);
         let waker = || queue.waker.filter(can);
-        let woken = || queue.woken_first.filter(can);
+        let woken = || queue.woken_first.filter(|_| !self.settings.early_learning).filter(can);
         let (chosen, rule) = if let Some(own) = own {
             (own, "inject: own writes; {} in the drive")
         } else if let Some(waker) = waker() {
@@ -216,8 +221,11 @@ impl Bfq {
         let Some(last) = self.last_completed.and_then(|weak| self.queues.alive(weak)) else {
             return;
         };
+        let early = self.settings.early_learning;
+        let (within, wakes) =
+            if early { (WAKE_WITHIN_EARLY, WAKES_EARLY) } else { (WAKE_WITHIN, WAKES) };
         let queue = &self.queues[id];
-        let late = cx.now.since(self.rate.last_completion()) >= WAKE_WITHIN;
+        let late = cx.now.since(self.rate.last_completion()) >= within;
         let known = last == id || queue.waker == Some(last);
         if late || known || queue.habits.short_think || queue.dispatched > 0 {
             return;
@@ -229,9 +237,14 @@ impl Bfq {
         } else {
             (queue.suspected_waker, queue.waker_detections) = (suspect, 1);
         }
-        if queue.waker_detections == WAKES {
-            queue.suspected_waker = None;
+        let found = queue.waker_detections == wakes;
+        if found || early {
+            // Early on, one arrival after another queue's answer was enough to forget the waker.
             self.forget_waker(id);
+        }
+        if found {
+            let queue = &mut self.queues[id];
+            queue.suspected_waker = None;
             self.link_waker(id, last);
             cx.decide(self.subject(id), "waker: found", [u64::from(last.0), 0]);
         }

@@ -47,7 +47,7 @@
 //! (2018 article, Figure 1, a random reader of weight 300 beside four sequential ones of 100: 88 MB/s in
 //! all with nothing known, 233 MB/s with 400 MB/s known; published 235.)
 //!
-//! **Three rows.** `bfq` is the algorithm after the series of 2018 to 2021 (Linux 5.14): injection
+//! **Four rows.** `bfq` is the algorithm after the series of 2018 to 2021 (Linux 5.14): injection
 //! within learned limits, wakers, no waiting in symmetric scenarios by real counts, preemption by weight
 //! and class, stable merge. `bfq-4.18` is what the distributions of 2018 had: the same with these
 //! switched off, and with buffered writes charged ten times their length. `bfq-4.20` is the first one that
@@ -63,6 +63,13 @@
 //! that any group with requests makes sharing asymmetric (2d29c9f89fcd), and that buffered writes are
 //! charged three times their length, whoever is raised (4.19, "reduce write overcharge"). In both a queue that is
 //! back in time preempts only one that is raised less (5.2 and later: or as much).
+//!
+//! `bfq-5.3` is what was measured in summer 2019. It has no stable merge (5.13) and does not wait for the only
+//! busy queue (5.12). It learns from less evidence (`early_learning`): a limit is looked at 100 ms after it was
+//! lowered, not 10; it grows with reads that nothing was injected before, up to twice what the drive had at
+//! once; and it is at least 1 after each time that is shorter than the one that counts as undisturbed (until
+//! the four patches of 22 August 2019, in 5.4). A queue is a waker after two arrivals within 200 us of its answers,
+//! not three within 4 ms (5.12), and the requests of queues that it wakes are not injected (5.13).
 //!
 //! **Source.** Checconi and Valente, "High throughput disk scheduling with fair bandwidth
 //! distribution" (2010); Valente and Avanzini, "Evolution of the BFQ storage-I/O scheduler" (2015);
@@ -125,7 +132,7 @@ pub static ROW: Row = Row {
             Claim {
                 says: "Nearly the latency of the idle drive for a client of the real-time class: \
                     0.18 ms beside 15 readers.",
-                shown_by: "comparison-2019/plextor",
+                shown_by: "comparison-2019/plextor --stack none-bfq",
             },
         ],
         needs: "Weights; to know what the drive does at its peak (`peak_rate`, or some seconds of \
@@ -140,13 +147,45 @@ pub static ROW: Row = Row {
             Claim {
                 says: "One queue at a time leaves much of an NVMe drive unused: 60 % of what eight \
                     readers get from it without control.",
-                shown_by: "mails-2019/samsung-970-pro",
+                shown_by: "mails-2019/samsung-970-pro --stack prop-bfq",
             },
             Claim {
                 says: "Beside buffered writers the same reader gets 3 MB/s, with `bfq-4.18` 17.",
                 shown_by: "article-2018/figure-1",
             },
         ],
+    },
+    build,
+};
+
+/// The one of August 2019, of Linux 5.3.
+pub static ROW_5_3: Row = Row {
+    name: "bfq-5.3",
+    short: "bfq-5.3",
+    role: Role::Scheduler { groups: true },
+    summary: "budget fair queueing as in Linux 5.3, injecting on less evidence",
+    file: "bfq/mod.rs",
+    parameters: settings::PARAMETERS,
+    overrides: settings::OVERRIDES_5_3,
+    judgement: Judgement {
+        promises: &[
+            Claim {
+                says: "Latency near the idle drive's for a client of the real-time class: 0.22 ms \
+                    beside 15 readers, 0.32 beside writers that flush after each write.",
+                shown_by: "comparison-2019/plextor",
+            },
+            Claim {
+                says: "A queue of higher weight preempts: a sporadic read takes 0.7 ms at most \
+                    beside a reader of lower weight, without that 93.",
+                shown_by: "mails-2019/preemption",
+            },
+        ],
+        needs: "Weights, and some seconds of work, as `bfq`.",
+        fails: &[Claim {
+            says: "Limits that grow too easily: with weights 1000 and 1 the heavier reader gets \
+                18.9 of its 22.4 MB/s, and beside seven equal ones 2.7.",
+            shown_by: "mails-2019/plextor",
+        }],
     },
     build,
 };

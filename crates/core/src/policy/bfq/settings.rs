@@ -1,4 +1,4 @@
-//! The parameters of BFQ, and what Linux 4.18 and 4.20 set differently.
+//! The parameters of BFQ, and what Linux 4.18, 4.20 and 5.3 set differently.
 
 use crate::params::{Parameter, Values};
 use crate::parts::sorted_fifo::SeekRules;
@@ -61,6 +61,11 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         0,
         (0, 1000),
         "inject while injected * this < received * 10, for seeky queues on flash; 0 learns limits",
+    ),
+    Parameter::bool(
+        "early_learning",
+        false,
+        "learn limits of injection and wakers as until Linux 5.3: from less evidence",
     ),
     Parameter::bool("wakers", true, "detect who waits for whom and inject the waker first"),
     Parameter::count(
@@ -160,6 +165,10 @@ pub(super) static OVERRIDES_4_20: &[(&str, u64)] = &[
     ("queueing_threshold", 4),
 ];
 
+/// BFQ of Linux 5.3.
+pub(super) static OVERRIDES_5_3: &[(&str, u64)] =
+    &[("early_learning", 1), ("stable_merge", 0), ("idle_alone", 0)];
+
 /// What may be sent for others while an empty queue is waited for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Injection {
@@ -195,6 +204,7 @@ pub(super) struct Settings {
     pub(super) fifo_expire_sync: Nanos,
     pub(super) fifo_expire_async: Nanos,
     pub(super) injection: Injection,
+    pub(super) early_learning: bool,
     pub(super) wakers: bool,
     pub(super) busy_groups: u32,
     pub(super) spare_smallest_weight: bool,
@@ -234,6 +244,7 @@ impl Settings {
             fifo_expire_sync: values.time("fifo_expire_sync"),
             fifo_expire_async: values.time("fifo_expire_async"),
             injection: Injection::new(values),
+            early_learning: values.bool("early_learning"),
             wakers: values.bool("wakers"),
             busy_groups: values.count("busy_groups") as u32,
             spare_smallest_weight: values.bool("spare_smallest_weight"),
