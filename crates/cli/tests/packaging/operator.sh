@@ -8,10 +8,11 @@ export PATH="/box/bin:$PATH"
 mkdir bin root
 cat >bin/qemu-system-x86_64 <<'QEMU'
 #!/bin/bash
-# Without hardware help some versions of QEMU get the flags of cmpxchg16b wrong now and then.
-words=("${@//accel=kvm:tcg/accel=tcg}")
+# Without hardware help some versions of QEMU get the flags of cmpxchg16b wrong now and then, and code that the kernel
+# changes while another processor runs it.
+words=("${@//accel=kvm:tcg,/}")
 words=("${words[@]/#max/max,-cx16}")
-exec /usr/bin/qemu-system-x86_64 "${words[@]}" -nodefaults -no-reboot -display none \
+exec /usr/bin/qemu-system-x86_64 "${words[@]}" -accel tcg,thread=single -nodefaults -no-reboot -display none \
     -serial "file:/box/$2.console" -append "console=ttyS0 quiet panic=-1" -kernel /box/vmlinuz -initrd /box/disk
 QEMU
 chmod +x bin/qemu-system-x86_64
