@@ -126,7 +126,7 @@ pub static ROW: Row = Row {
         promises: &[
             Claim {
                 says: "A part of the service by weight for every group: a random reader with 300 of \
-                    700 of the weights gets 10.6 of 22.5 MB/s beside four sequential ones.",
+                    700 of the weights gets 11.0 of 22.5 MB/s beside four sequential ones.",
                 shown_by: "article-2018/figure-1",
             },
             Claim {
@@ -150,7 +150,7 @@ pub static ROW: Row = Row {
                 shown_by: "mails-2019/samsung-970-pro --stack prop-bfq",
             },
             Claim {
-                says: "Beside buffered writers the same reader gets 3 MB/s, with `bfq-4.18` 17.",
+                says: "Beside buffered writers the same reader gets 2 MB/s, with `bfq-4.18` 19.",
                 shown_by: "article-2018/figure-1",
             },
         ],
@@ -209,7 +209,7 @@ pub static ROW_4_20: Row = Row {
         fails: &[
             Claim {
                 says: "Only seeky queues are filled up: a sequential reader and four random ones \
-                    get 224 MB/s together, without control 431.",
+                    get 220 MB/s together, without control 431.",
                 shown_by: "article-2018/figure-3",
             },
             Claim {
