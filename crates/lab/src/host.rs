@@ -55,11 +55,11 @@ const SCHEDULERS: &[(&str, Nanos)] = &[
 const WOKEN: Scheduling =
     Scheduling { wakeup: Nanos::from_micros(10), wakeup_spread: 100, ..Scheduling::FREE };
 
-/// The 2018 article's machine (i7-2760QM) with the PLEXTOR PX-256M5S: h 15 us, H 620 us.
+/// The 2018 article's machine (i7-2760QM) with the PLEXTOR PX-256M5S: h 11 us, H 620 us.
 pub fn host_2018() -> Host {
     Host {
-        turnaround: Nanos::from_micros(15),
-        turnaround_write: Nanos::from_micros(15),
+        turnaround: Nanos::from_micros(11),
+        turnaround_write: Nanos::from_micros(11),
         turnaround_spread: 30,
         scheduling: Scheduling { times: SCHEDULERS, ..WOKEN },
         consume_window: Nanos::from_micros(620),
