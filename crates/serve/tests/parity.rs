@@ -14,7 +14,9 @@ use iofair_core::unit::Sectors;
 use iofair_drive::profile;
 use iofair_lab::host;
 use iofair_lab::observe::{Observer, Recorder, Step};
-use iofair_lab::scenario::{ClientSpec, GroupSpec, Job, Manner, Pattern, Scenario};
+use iofair_lab::scenario::{
+    ClientSpec, GroupSpec, Host, Job, Manner, Pattern, Scenario, Scheduling,
+};
 use iofair_lab::simulate_with;
 use iofair_serve::back::{emulated::Emulated, store::Store};
 use iofair_serve::buffer::{Data, Span};
@@ -73,7 +75,8 @@ fn scenario(stack: &str) -> Scenario {
         stack: Stack::parse(stack).unwrap(),
         tags: None,
         stripe: None,
-        host: host::for_drive(DRIVE),
+        // The engine half runs on this machine's processor: the model of another one's stays out.
+        host: Host { scheduling: Scheduling::FREE, ..host::for_drive(DRIVE) },
         groups: vec![
             group("a", 300, None),
             group("b", 100, Some(40_000_000)),
