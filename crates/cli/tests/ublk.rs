@@ -34,9 +34,9 @@ const BEGIN: &str = "
     # The console has no size of its own.
     stty cols 120 </dev/console
     serve() {
-        rm -f said; mkfifo said
-        iofair serve contracts.toml >said & server=$!
-        read -r line <said
+        rm -f said; mkfifo said; exec 3<>said
+        iofair serve contracts.toml >said 3>&- & server=$!
+        read -r line <&3
     }
     # Does the kernel complain of nothing?
     sound() { if dmesg | grep -E 'WARNING|BUG|Oops|hung task|EXT4-fs error|I/O error'; then return 1; fi; }
