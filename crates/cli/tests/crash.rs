@@ -4,6 +4,8 @@
 //! A few times in the tests; `make soak` (IOFAIR_KILLS=300) many times.
 #![allow(clippy::unwrap_used)]
 
+#[path = "../../serve/tests/rig/directory.rs"]
+mod directory;
 // Its file has more than is used here.
 #[allow(dead_code)]
 #[path = "../../serve/tests/rig/wire.rs"]
@@ -11,40 +13,22 @@ mod wire;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
+use directory::Directory;
 use wire::{BLOCK, Wire, Workload};
 
 /// Blocks of a client.
 const BLOCKS: usize = 256;
 
-/// A directory that goes with its owner.
-struct Place(PathBuf);
-
-impl Place {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("iofair-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
-    }
-    fn serve(&self) -> Child {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_iofair"));
-        command.arg("serve").arg(self.path("contracts.toml")).stdout(Stdio::piped());
-        command.spawn().unwrap()
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        fs::remove_dir_all(&self.0).unwrap();
-    }
+fn serve(place: &Directory) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_iofair"));
+    command.arg("serve").arg(place.path("contracts.toml")).stdout(Stdio::piped());
+    command.spawn().unwrap()
 }
 
 /// Waits until a server says that it serves.
@@ -92,7 +76,7 @@ fn client(socket: String, volume: &'static str, first: u64, shared: Arc<Shared>)
     }
 }
 
-fn contracts(place: &Place, back: &str, more: &str) -> String {
+fn contracts(place: &Directory, back: &str, more: &str) -> String {
     let volume = |name: &str| format!("[[volume]]\nname = '{name}'\ngroup = 'g'\nsize = '4MiB'\n");
     format!(
         "[drive]\nback = '{back}'\nstack = 'prop-bfq'\n[listen]\nunix = '{}'\n[[group]]\nname = 'g'\n{}{}{more}",
@@ -103,8 +87,8 @@ fn contracts(place: &Place, back: &str, more: &str) -> String {
 }
 
 /// Kills and starts a server so many times under load, then compares everything.
-fn soak(name: &str, back: &str, kills: u64) {
-    let place = Place::new(name);
+fn soak(back: &str, kills: u64) {
+    let place = Directory::new();
     let back = back.replace("DIR", place.0.to_str().unwrap());
     let file = place.path("contracts.toml");
     let plain = contracts(&place, &back, "");
@@ -124,7 +108,7 @@ fn soak(name: &str, back: &str, kills: u64) {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (random >> 33) % below
     };
-    let mut child = place.serve();
+    let mut child = serve(&place);
     for kill in 0..kills {
         let goal = shared.answers.load(Ordering::Relaxed) + 20 + draw(2000);
         while shared.answers.load(Ordering::Relaxed) < goal {
@@ -139,12 +123,12 @@ fn soak(name: &str, back: &str, kills: u64) {
         }
         child.kill().unwrap();
         child.wait().unwrap();
-        child = place.serve();
+        child = serve(&place);
         if kill % 5 == 2 {
             // In the middle of its start.
             child.kill().unwrap();
             child.wait().unwrap();
-            child = place.serve();
+            child = serve(&place);
         }
     }
     let last = shared.answers.load(Ordering::Relaxed) + 500;
@@ -173,15 +157,15 @@ fn kills(few: u64) -> u64 {
 /// twice. Method: random moments under load, one of them in the middle of a change or of a start.
 #[test]
 fn killed_servers_lose_nothing() {
-    for (name, back) in [("file", "file:DIR/pool.img"), ("directory", "directory:DIR/pool")] {
-        soak(name, back, kills(6));
+    for back in ["file:DIR/pool.img", "directory:DIR/pool"] {
+        soak(back, kills(6));
     }
 }
 
 /// Goal: the same of an emulated drive over a file. Method: the same.
 #[test]
 fn killed_emulated_drives_lose_nothing() {
-    soak("emulated", "emulated:samsung-970-pro@DIR/pool.img", kills(3));
+    soak("emulated:samsung-970-pro@DIR/pool.img", kills(3));
 }
 
 fn is_mounted(path: &str) -> bool {
@@ -193,19 +177,19 @@ fn is_mounted(path: &str) -> bool {
 #[test]
 #[ignore = "needs root: mount"]
 fn needs_root_a_stale_mount_is_cleared() {
-    let place = Place::new("mount");
+    let place = Directory::new();
     let (mount, file) = (place.path("mnt"), place.path("mnt/v"));
     let more = format!("[fuse]\nmount = '{mount}'\n");
     let back = format!("directory:{}", place.path("pool"));
     fs::write(place.path("contracts.toml"), contracts(&place, &back, &more)).unwrap();
-    let mut child = place.serve();
+    let mut child = serve(&place);
     until_ready(&mut child);
     let written: Vec<u8> = (0..4 << 20).map(|i: u32| (i >> 10) as u8).collect();
     fs::write(&file, &written).unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(is_mounted(&mount) && fs::metadata(&file).is_err(), "what it left answers nobody");
-    let mut child = place.serve();
+    let mut child = serve(&place);
     until_ready(&mut child);
     assert!(fs::read(&file).unwrap() == written);
     let second = Command::new(env!("CARGO_BIN_EXE_iofair"))

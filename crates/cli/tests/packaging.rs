@@ -2,35 +2,20 @@
 //! operator what to do with it.
 #![allow(clippy::unwrap_used)]
 
+#[path = "../../serve/tests/rig/directory.rs"]
+mod directory;
+
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
+
+use directory::Directory;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_iofair");
 const PAGE: &str = include_str!("../../../docs/operate.md");
 
 fn top() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
-}
-
-/// A directory that goes with its owner.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("iofair-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        fs::remove_dir_all(&self.0).unwrap();
-    }
 }
 
 fn text(output: &Output) -> String {
@@ -60,7 +45,7 @@ fn package(directory: &Directory) -> String {
 #[test]
 #[ignore = "needs systemd: systemd-analyze"]
 fn needs_systemd_the_units_are_sound() {
-    let directory = Directory::new("units");
+    let directory = Directory::new();
     let units = fs::read_dir(top().join("packaging/systemd")).unwrap();
     let mut paths = Vec::new();
     for unit in units.map(|unit| unit.unwrap().path()) {
@@ -85,7 +70,7 @@ fn needs_systemd_the_units_are_sound() {
 #[test]
 #[ignore = "needs man"]
 fn needs_man_the_manual_reads_well() {
-    let directory = Directory::new("manual");
+    let directory = Directory::new();
     run(PROGRAM, &["man", "--directory", &directory.path("")]);
     let mut pages = 0;
     for page in fs::read_dir(&directory.0).unwrap() {
@@ -104,7 +89,7 @@ fn needs_man_the_manual_reads_well() {
 #[test]
 fn bash_completes_commands() {
     let script = run(PROGRAM, &["completions", "bash"]);
-    let directory = Directory::new("completions");
+    let directory = Directory::new();
     fs::write(directory.path("iofair"), script).unwrap();
     run("bash", &["-n", &directory.path("iofair")]);
     let asked = "source \"$0\"; COMP_WORDS=(iofair ctl vol); COMP_CWORD=2; \
@@ -120,7 +105,7 @@ fn bash_completes_commands() {
 #[test]
 #[ignore = "needs lintian"]
 fn needs_lintian_the_package_keeps_debians_rules() {
-    let directory = Directory::new("lintian");
+    let directory = Directory::new();
     let package = package(&directory);
     let excused = "--suppress-tags=uses-no-compression-for-control-tarball,\
         uses-no-compression-for-data-tarball,initial-upload-closes-no-bugs";
@@ -174,7 +159,7 @@ fn typed(command: &str) -> String {
 #[test]
 #[ignore = "needs box: root, systemd, overlayfs, qemu, target/guest (scripts/guest), nbdinfo, fio, openssl, curl"]
 fn needs_box_the_page_about_operation_is_true() {
-    let directory = Directory::new("operate");
+    let directory = Directory::new();
     package(&directory);
     for name in ["vmlinuz", "initramfs"] {
         fs::copy(top().join("target/guest").join(name), directory.path(name)).unwrap();

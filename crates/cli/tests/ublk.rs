@@ -2,31 +2,17 @@
 //! both need drivers that few machines have loaded. `iofair` itself runs in there. `scripts/guest` makes what boots.
 #![allow(clippy::unwrap_used)]
 
+#[path = "../../serve/tests/rig/directory.rs"]
+mod directory;
 #[path = "../../serve/tests/rig/machine.rs"]
 mod machine;
 mod script;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use directory::Directory;
 use machine::Machine;
-
-/// A directory that goes with its owner.
-struct Place(PathBuf);
-
-impl Place {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("iofair-{name}-{}", std::process::id()));
-        fs::create_dir_all(path.join("root/tmp")).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        fs::remove_dir_all(&self.0).unwrap();
-    }
-}
 
 /// What every script begins with: contracts, and a function that starts a server and waits until it serves.
 const BEGIN: &str = "
@@ -45,8 +31,9 @@ const BEGIN: &str = "
 ";
 
 /// Runs a script in a machine with `iofair` and these contracts.
-fn run(name: &str, contracts: &str, script: &str) -> String {
-    let place = Place::new(name);
+fn run(contracts: &str, script: &str) -> String {
+    let place = Directory::new();
+    fs::create_dir_all(place.0.join("root/tmp")).unwrap();
     machine::bring(&place.0, Path::new(env!("CARGO_BIN_EXE_iofair")));
     fs::write(place.0.join("root/contracts.toml"), contracts).unwrap();
     let arguments = "-machine q35,accel=tcg -cpu max -smp 2 -m 512M";
@@ -63,7 +50,7 @@ fn needs_guest_the_page_about_ublk_is_true() {
     let (lines, commands) = script::commands_of(&page);
     assert!(commands > 18, "the page has lost its commands");
     let script = format!("{lines}kill -TERM $(pidof iofair); wait $!; sound");
-    let seen = run("ublk-page", &script::contracts(&page), &script);
+    let seen = run(&script::contracts(&page), &script);
     assert!(seen.contains("/dev/ublkb1"), "the list names the device\n{seen}");
 }
 
@@ -179,7 +166,7 @@ const TAKEN_OVER: &str = "
 #[test]
 #[ignore = "needs guest: qemu-system-x86_64, busybox, strip, target/guest (scripts/guest)"]
 fn needs_guest_block_devices_outlive_killed_servers() {
-    run("ublk-kills", CONTRACTS, &format!("{KILLED}{TAKEN_OVER}"));
+    run(CONTRACTS, &format!("{KILLED}{TAKEN_OVER}"));
 }
 
 /// Goal: the kernel's own NBD client likes the server, over both kinds of socket, and finds everything again after
@@ -211,5 +198,5 @@ fn needs_guest_the_kernel_speaks_nbd() {
         sound
         kill -TERM $server; wait $server
     ";
-    run("nbd-kernel", CONTRACTS, script);
+    run(CONTRACTS, script);
 }

@@ -3,42 +3,19 @@
 #![allow(dead_code, clippy::unwrap_used)]
 
 pub(crate) mod controlled;
+pub(crate) mod directory;
 pub(crate) mod pki;
 pub(crate) mod scene;
 pub(crate) mod schema;
 pub(crate) mod wire;
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use iofair_config::contracts::Contracts;
 use iofair_serve::Server;
 
-static NEXT: AtomicU32 = AtomicU32::new(0);
-
-/// A directory that goes with its owner.
-pub(crate) struct Directory(pub(crate) PathBuf);
-
-impl Directory {
-    pub(crate) fn new() -> Self {
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("iofair-test-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-    pub(crate) fn path(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        fs::remove_dir_all(&self.0).unwrap();
-    }
-}
+pub(crate) use directory::Directory;
 
 /// A running server and where its clients find it.
 pub(crate) struct Rig {

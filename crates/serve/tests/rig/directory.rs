@@ -1,0 +1,31 @@
+//! A directory for one test.
+// Each test file uses its part of it; outside of test functions clippy does not know that these are tests.
+#![allow(dead_code, clippy::unwrap_used)]
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// A directory that goes with its owner.
+pub(crate) struct Directory(pub(crate) PathBuf);
+
+impl Directory {
+    pub(crate) fn new() -> Self {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("iofair-test-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+    pub(crate) fn path(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).unwrap();
+    }
+}
