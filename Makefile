@@ -6,6 +6,10 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 # Arguments for the program: make demo ARGS="--clients 16"
 ARGS ?=
 
+# What runs in real time keeps its pace on a busy machine too, where that is allowed.
+REALTIME = $$(chrt -f 20 true 2>/dev/null && echo chrt -f 20)
+IOFAIR = "$${CARGO_TARGET_DIR:-target}/release/iofair"
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test fuzz soak lint docs bench reproduce live deb clean
 
@@ -14,7 +18,8 @@ help: ## this list
 
 demo: ## the promise, live: clients on an emulated SSD, policy by policy
 	@scripts/setup demo
-	cargo run --release --locked -p iofair -- demo $(ARGS)
+	cargo build --release --locked -p iofair
+	$(REALTIME) $(IOFAIR) demo $(ARGS)
 
 test: ## every test that this machine can run
 	@scripts/setup test
@@ -53,7 +58,8 @@ bench: ## ratios against peers, measured in one run; writes docs/performance.md,
 
 reproduce: ## the published experiments, in virtual time; writes docs/reproduction.md and a page with charts
 	@scripts/setup demo
-	cargo run --release --locked -p iofair -- run experiments --markdown docs/reproduction.md --html reproduction.html $(ARGS)
+	cargo build --release --locked -p iofair
+	$(IOFAIR) run experiments --markdown docs/reproduction.md --html reproduction.html $(ARGS)
 	@echo "wrote docs/reproduction.md and, with charts, $(CURDIR)/reproduction.html"
 
 # Experiments of docs/live.md: 68 runs of 8 s, or with LIVE_TIMES= as long as their files say (14 minutes).
@@ -64,13 +70,13 @@ LIVE = article-2018/figure-1 article-2018/figure-3 comparison-2019/plextor compa
 live: ## experiments live, through real sockets, beside the lab; writes docs/live.md
 	@scripts/setup demo
 	cargo build --release --locked -p iofair
-	$$(chrt -f 20 true 2>/dev/null && echo chrt -f 20) "$${CARGO_TARGET_DIR:-target}/release/iofair" run --on serve \
+	$(REALTIME) $(IOFAIR) run --on serve \
 		$(LIVE:%=experiments/%.toml) --repeats 1 $(LIVE_TIMES) --markdown docs/live.md $(ARGS)
 
 deb: ## a Debian package, in target/deb
 	@scripts/setup deb
 	cargo build --release --locked -p iofair
-	@scripts/deb "$${CARGO_TARGET_DIR:-target}/release/iofair" target/deb
+	@scripts/deb $(IOFAIR) target/deb
 
 clean: ## remove what was built
 	cargo clean

@@ -38,7 +38,7 @@ struct Cli {
 const EXAMPLES: &str = "\
 Examples:
   iofair demo                        the promise, live, in half a minute
-  iofair serve demo/contracts.toml   volumes under contracts, over NBD
+  iofair serve demo/contracts.toml   volumes under contracts
   iofair ctl status                  a running server: look at it, change it
   iofair run experiments             the published experiments, in virtual time
   iofair run --on serve figure-1.toml the same live, beside the lab
@@ -52,7 +52,7 @@ Every command has --help with examples, and --json.";
 enum Command {
     /// The promise, live: NBD clients on an emulated SSD, policy by policy.
     Demo(demo::Args),
-    /// Serve volumes under contracts, over NBD.
+    /// Serve volumes under contracts, over NBD, to virtual machines, as block devices and as files.
     Serve(serve::Args),
     /// Look at a running server and change it.
     Ctl(ctl::Args),
