@@ -17,6 +17,7 @@ mod disks;
 pub mod engine;
 mod error;
 pub mod front;
+mod guard;
 mod layout;
 mod places;
 mod reactor;

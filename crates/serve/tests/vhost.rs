@@ -13,6 +13,7 @@ mod rig;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use disk::{Disk, all_features};
 use guest::{BLOCK, Guest, INDIRECT, NEXT, SIZE, SLOTS, WRITE, ready};
@@ -427,4 +428,94 @@ fn a_server_that_ends_refuses_newcomers_at_once() {
     assert_eq!(guest.capacity(), (64 << 20) / 512);
     // What a limit holds for longer than the drain may take is not answered; that is not this test's matter.
     let _ = ending.join().unwrap();
+}
+
+/// What a monitor does to what it shared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Taken {
+    Everything,
+    /// All but the rings and the headers.
+    Data,
+    /// The in-flight region.
+    InFlight,
+}
+
+/// Goal: a monitor that takes shared memory away while requests are inside is sent away, its requests are errors or
+/// are not answered at all; the server goes on, and so do the clients of another volume; the next client of the same
+/// socket finds a good disk. Method: the file behind the memory, the data in it, the in-flight region is cut short
+/// between a queue full of requests and the kick, or the answers, on every back end; meanwhile the driver of another
+/// disk writes and reads back.
+#[test]
+fn memory_that_is_taken_away_harms_its_owner_only() {
+    for back in ["memory:128MiB", BACKS[1], BACKS[2]] {
+        let rig = Rig::start_with(back, |directory| {
+            let other = "[[volume]]\nname = 'w'\ngroup = 'g'\nsize = '64MiB'\n";
+            let [disk, second] = ["disk", "other"].map(|name| directory.path(name));
+            format!("vhost = '{disk}'\n{other}vhost = '{second}'\n")
+        });
+        let (path, other) = (rig.directory.path("disk"), rig.directory.path("other"));
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let neighbour = scope.spawn(|| write_and_read_back(&other, &over));
+            for what in [Taken::Everything, Taken::Data, Taken::InFlight] {
+                for kicked in [false, true] {
+                    take_away(&path, what, kicked, back);
+                }
+            }
+            over.store(true, Ordering::Relaxed);
+            assert!(neighbour.join().unwrap() > 0, "{back}");
+        });
+        rig.server.stop().unwrap();
+    }
+}
+
+/// A client's load: blocks that are written and read back until it is told to end. Returns how many.
+fn write_and_read_back(path: &str, over: &AtomicBool) -> u64 {
+    let mut disk = Disk::connect(path, 1, 128);
+    for number in 0.. {
+        let (at, data) = (number % 1000 * 8192, pattern(number, 8192));
+        assert_eq!(disk.write(at, &data), 0);
+        assert_eq!(disk.read(at, 8192), Ok(data));
+        if over.load(Ordering::Relaxed) {
+            return number;
+        }
+    }
+    unreachable!("a test ends before numbers do")
+}
+
+/// One monitor that does it, and one that comes after it.
+fn take_away(path: &str, what: Taken, kicked: bool, back: &str) {
+    let told = format!("{back}: {what:?}, kicked before: {kicked}");
+    let mut guest = Guest::new(1).with_own_inflight();
+    guest.connect(path);
+    guest.start();
+    assert_eq!(guest.do_one(0, 5, Some(&[5; BLOCK])), 0, "{told}");
+    for slot in 0..SLOTS {
+        let data = (slot % 2 == 0).then_some([slot as u8; BLOCK]);
+        let head =
+            guest.prepare(0, slot, 100 + u64::from(slot) * 2, data.as_ref().map(|data| &data[..]));
+        guest.publish(0, head);
+    }
+    if kicked {
+        guest.kick(0);
+    }
+    match what {
+        Taken::Everything => guest.cut(0),
+        Taken::Data => guest.cut(guest::DATA),
+        Taken::InFlight => guest.cut_inflight(),
+    }
+    guest.kick(0);
+    // A kernel that finds no data tells us so, and no signal comes: those requests are errors, and the rest is good.
+    // What was kicked before may be over already.
+    if what == Taken::Everything || !(kicked || (what == Taken::Data && back == "file")) {
+        assert!(guest.was_sent_away(), "{told}");
+    } else if what == Taken::Data && !kicked {
+        for _ in 0..SLOTS {
+            let (head, _) = guest.used(0);
+            assert_eq!(guest.status(0, head / 3), 1, "{told}");
+        }
+    }
+    drop(guest);
+    let mut next = Guest::connected(path, 1);
+    assert_eq!((next.do_one(0, 5, None), next.data(0, 0)), (0, vec![5; BLOCK]), "{told}");
 }

@@ -28,7 +28,7 @@ const AVAILABLE: usize = 0x1000;
 const USED: usize = 0x2000;
 const HEADERS: usize = 0x3000;
 const STATUS: usize = 0x4000;
-const DATA: usize = 0x8000;
+pub(crate) const DATA: usize = 0x8000;
 /// Longest wait for an answer.
 const WAIT_MS: i32 = 30_000;
 
@@ -103,6 +103,29 @@ impl Guest {
         };
         front.set_mem_table(&[region]).unwrap();
         self.front = Some(front);
+    }
+    /// Its next connection brings an in-flight region that it made itself, which it may cut short.
+    pub(crate) fn with_own_inflight(mut self) -> Self {
+        let count = self.queues.len() as u16;
+        let bytes = u64::from(count) * (16 + u64::from(SIZE) * 16).next_multiple_of(64);
+        let (file, _) = shared_memory(bytes as usize);
+        self.inflight = Some((VhostUserInflight::new(bytes, 0, count, SIZE), file));
+        self
+    }
+    /// Cuts the memory short; what is gone must not be touched here, either.
+    pub(crate) fn cut(&self, bytes: usize) {
+        self.file.set_len(bytes as u64).unwrap();
+    }
+    /// Cuts the in-flight region short.
+    pub(crate) fn cut_inflight(&self) {
+        self.inflight.as_ref().unwrap().1.set_len(0).unwrap();
+    }
+    /// Waits until the device has hung up; `false` if it does not.
+    pub(crate) fn was_sent_away(&self) -> bool {
+        let fd = self.front.as_ref().unwrap().as_raw_fd();
+        let mut poll = libc::pollfd { fd, events: libc::POLLRDHUP, revents: 0 };
+        // SAFETY: one entry, a local.
+        unsafe { libc::poll(&raw mut poll, 1, WAIT_MS) == 1 }
     }
     /// Sets every queue up where it was left.
     pub(crate) fn start(&mut self) {

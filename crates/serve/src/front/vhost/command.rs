@@ -1,6 +1,7 @@
 //! What the thread that speaks with a client asks of the device in the reactor.
 
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::sync::mpsc::Sender;
 
 use super::Memory;
@@ -11,8 +12,8 @@ use super::ring::Setup;
 /// What is asked. One at a time: each is answered before the next is sent.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// A client has come.
-    Hello,
+    /// A client has come; by this it can be sent away.
+    Hello(UnixStream),
     /// What is the volume now?
     Look,
     /// The features that the driver took.

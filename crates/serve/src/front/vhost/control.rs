@@ -138,11 +138,11 @@ fn serve(listener: &UnixListener, shared: &Shared, line: &Line) {
             let _ = shared.end.wait_timeout_while(state, PAUSE, |state| !state.closed);
             continue;
         };
-        // Without a second descriptor nobody could send it away.
-        let Ok(second) = socket.try_clone() else { continue };
+        // Without descriptors of theirs neither the owner of the socket nor the device could send it away.
+        let (Ok(second), Ok(third)) = (socket.try_clone(), socket.try_clone()) else { continue };
         state.client = Some(second);
         drop(state);
-        let goes_on = converse(socket, line);
+        let goes_on = converse(socket, third, line);
         shared.state().client = None;
         if !goes_on {
             break;
@@ -153,8 +153,8 @@ fn serve(listener: &UnixListener, shared: &Shared, line: &Line) {
 }
 
 /// Speaks with one client until it goes. `false`: the device has gone.
-fn converse(socket: UnixStream, line: &Line) -> bool {
-    match line.ask(Command::Hello) {
+fn converse(socket: UnixStream, hook: UnixStream, line: &Line) -> bool {
+    match line.ask(Command::Hello(hook)) {
         Some(Reply::Refused(reason)) => {
             tell(&line.volume, &reason);
             return true;

@@ -8,12 +8,13 @@
 use std::sync::Arc;
 
 use iofair_core::request::Operation;
-use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend, MmapRegion, VolatileMemory};
+use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend, VolatileMemory};
 
 use super::Memory;
 use super::chain::{Ask, Flaw, Request, parse, status};
 use super::config::Facts;
 use super::inflight::{self, InFlight, Region};
+use super::memory::{self, Shared};
 use super::ring::{Ring, Setup, Slot, write_status};
 use crate::buffer::Span;
 
@@ -102,8 +103,8 @@ impl Driver<'_> {
 pub fn hostile(data: &[u8]) {
     let [size, kind, changes, data @ ..] = data else { return };
     let ranges = PIECES.map(|(at, bytes)| (GuestAddress(at), bytes));
-    let memory = Memory::from_ranges(&ranges).expect("three pages are to be had");
-    let region = MmapRegion::new(inflight::bytes(1, SIZE_MAX).expect("it is short") as usize);
+    let memory = memory::alone(&ranges).expect("three pages are to be had");
+    let region = Shared::alone(inflight::bytes(1, SIZE_MAX).expect("it is short") as usize);
     let map = Arc::new(region.expect("one page is to be had"));
     let (changes, data) = data.split_at(data.len().min(usize::from(*changes) * 3));
     let left = if kind & 4 == 0 { 0 } else { data.len().min(map.size()) };

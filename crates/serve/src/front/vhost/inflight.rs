@@ -10,10 +10,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering};
 
-use vm_memory::{MmapRegion, VolatileMemory};
+use vm_memory::VolatileMemory;
 
 use super::chain::Flaw;
 use super::config::{QUEUE_SIZE_MAX, QUEUES_MAX};
+use super::memory::Shared;
 
 const VERSION: u16 = 1;
 const BORDER: usize = 64;
@@ -42,7 +43,7 @@ pub(crate) fn bytes(queues: u16, size: u16) -> Option<u64> {
 /// A region as the client gave it.
 #[derive(Clone, Debug)]
 pub(crate) struct Region {
-    pub(crate) map: Arc<MmapRegion<()>>,
+    pub(crate) map: Arc<Shared>,
     pub(crate) queues: u16,
     pub(crate) size: u16,
 }
@@ -50,7 +51,7 @@ pub(crate) struct Region {
 /// One queue's part of a region.
 #[derive(Debug)]
 pub(crate) struct InFlight {
-    map: Arc<MmapRegion<()>>,
+    map: Arc<Shared>,
     base: usize,
     size: u16,
     counter: u64,
@@ -75,6 +76,10 @@ impl InFlight {
             VERSION if this.short(AT_SIZE).load(Ordering::Relaxed) == size => Ok(this),
             _ => Err(Flaw::InFlight),
         }
+    }
+    /// Did its owner take it away?
+    pub(crate) fn is_lost(&self) -> bool {
+        self.map.is_lost()
     }
     fn short(&self, at: usize) -> &AtomicU16 {
         let found = self.map.get_atomic_ref(self.base + at);
@@ -139,7 +144,7 @@ mod tests {
 
     fn region() -> Region {
         let (queues, size) = (3, 8);
-        let map = MmapRegion::new(bytes(queues, size).unwrap() as usize).unwrap();
+        let map = Shared::alone(bytes(queues, size).unwrap() as usize).unwrap();
         Region { map: Arc::new(map), queues, size }
     }
 

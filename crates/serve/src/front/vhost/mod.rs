@@ -7,7 +7,8 @@
 //!
 //! Written after the OASIS Virtual I/O Device specification 1.2 (sections 2.7 and 5.2) and QEMU's
 //! "Vhost-user Protocol" (docs/interop/vhost-user.rst). Everything in guest memory is hostile and may
-//! change at any time: it is read once, checked, and what was read is used.
+//! change at any time: it is read once, checked, and what was read is used. It may also go away at any time
+//! ([`memory`]): then the client is sent away.
 
 pub(crate) mod chain;
 pub(crate) mod command;
@@ -15,7 +16,7 @@ pub(crate) mod config;
 pub(crate) mod control;
 pub(crate) mod hostile;
 pub(crate) mod inflight;
+mod memory;
 pub(crate) mod ring;
 
-/// The guest's memory, as far as it was shared with us.
-pub(crate) type Memory = vm_memory::GuestMemoryMmap<()>;
+pub(crate) use memory::Memory;

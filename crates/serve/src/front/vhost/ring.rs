@@ -90,6 +90,10 @@ impl Ring {
     pub(crate) fn inside(&self) -> u16 {
         self.inside
     }
+    /// Did its client take the in-flight region away?
+    pub(crate) fn is_lost(&self) -> bool {
+        self.tracker.as_ref().is_some_and(InFlight::is_lost)
+    }
     /// Its length.
     pub(crate) fn size(&self) -> u16 {
         self.queue.size()

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 
 use super::{Around, CALL, Device, Queue, TROUBLE};
 use crate::front::vhost::Memory;
@@ -44,7 +45,7 @@ impl Device {
         (self.again, self.rewire) = (true, true);
         let Envelope { command, reply } = envelope;
         let answer = match command {
-            Command::Hello => self.hello(around),
+            Command::Hello(client) => self.hello(client, around),
             Command::Look => Reply::Facts(self.facts),
             Command::Features(features) => {
                 self.features = features;
@@ -98,7 +99,7 @@ impl Device {
         Ok(())
     }
 
-    fn hello(&mut self, around: &mut Around<'_>) -> Reply {
+    fn hello(&mut self, client: UnixStream, around: &mut Around<'_>) -> Reply {
         let found = around.exports.iter().find(|export| export.name == self.name);
         let Some(export) = found.filter(|_| !self.closing) else {
             return Reply::Refused("there is no such volume any more".into());
@@ -106,6 +107,7 @@ impl Device {
         self.facts = Facts { bytes: export.size, read_only: export.read_only };
         let id = export.id;
         self.volume = Some(id as usize);
+        self.client = Some(client);
         around.attach(id);
         Reply::Done
     }
@@ -136,6 +138,7 @@ impl Device {
         }
         (self.memory, self.region, self.channel) = (Memory::new(), None, None);
         (self.features, self.kicked, self.answered, self.broken) = (0, 0, 0, 0);
+        (self.client, self.lost) = (None, false);
         if let Some(volume) = self.volume.take() {
             around.detach(volume as u32);
         }

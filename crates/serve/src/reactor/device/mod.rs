@@ -16,7 +16,9 @@ mod commands;
 mod eventfd;
 
 use std::io;
+use std::net::Shutdown;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::sync::mpsc::Receiver;
 
 use io_uring::{opcode, squeue};
@@ -34,7 +36,9 @@ use crate::front::vhost::config::{Facts, QUEUES_MAX, feature};
 use crate::front::vhost::control::{tell, tell_of_change};
 use crate::front::vhost::inflight::Region;
 use crate::front::vhost::ring::{Ring, Slot, Taken, write_status};
+use crate::guard;
 use eventfd::{Call, Kick};
+use vm_memory::GuestMemoryBackend;
 
 /// Requests that one device may have inside.
 const INSIDE_MAX: u32 = 1024;
@@ -107,6 +111,12 @@ pub(super) struct Device {
     /// A command that waits until nothing is inside.
     pending: Option<Envelope>,
     channel: Option<OwnedFd>,
+    /// The client's socket, to send it away by.
+    client: Option<UnixStream>,
+    /// The client took memory away: it is being sent away, and nothing is taken in or believed any more.
+    lost: bool,
+    /// What [`guard::losses`] said when the memory was looked at.
+    losses: u64,
     /// Look at the queues again in the next turn.
     again: bool,
     /// Some eventfd is to be watched or left.
@@ -168,6 +178,9 @@ impl Device {
             watching: false,
             pending: None,
             channel: None,
+            client: None,
+            lost: false,
+            losses: 0,
             again: false,
             rewire: true,
             spare: Vec::new(),
@@ -200,6 +213,10 @@ impl Device {
             let (table, head) = (ring.table(), taken.head);
             let chain::Request { ask, status } =
                 chain::parse(&self.memory, table, head, self.facts, &mut spans)?;
+            if self.notice_loss() {
+                // Some of what was read may be zeroes that nobody wrote.
+                return Ok(Emptied::Yes);
+            }
             let (value, written) = match ask {
                 Ask::Engine(command) => {
                     if !self.enter(Found { index, taken, command, status, spans }, around) {
@@ -278,9 +295,34 @@ impl Device {
     }
     /// A queue cannot go on: it is not looked at any more, until the client sets it up anew.
     fn stop(&mut self, index: usize, flaw: Flaw) {
+        if self.notice_loss() {
+            return;
+        }
         tell(&self.name, &format!("queue {index} stops: {flaw}"));
         self.queues[index].dead = true;
         self.broken |= 1 << index;
+    }
+    /// Did the client take memory away? When it is noticed, the client is sent away.
+    fn notice_loss(&mut self) -> bool {
+        let losses = guard::losses();
+        if self.lost || self.losses == losses {
+            return self.lost;
+        }
+        self.losses = losses;
+        let region = self.region.as_ref().is_some_and(|region| region.map.is_lost());
+        let mut rings = self.queues.iter().filter_map(|queue| queue.ring.as_ref());
+        self.lost =
+            region || rings.any(Ring::is_lost) || self.memory.iter().any(|piece| piece.is_lost());
+        if self.lost {
+            tell(
+                &self.name,
+                "the client was sent away: memory that it shared is not there any more",
+            );
+            let client = self.client.as_ref();
+            // One that has gone already needs no shutdown.
+            let _ = client.map(|client| client.shutdown(Shutdown::Both));
+        }
+        self.lost
     }
     /// Are there no queues that could have something inside?
     fn running(&self) -> u64 {
@@ -360,7 +402,7 @@ impl Door for Device {
         Ok(())
     }
     fn take_in(&mut self, around: &mut Around<'_>) -> bool {
-        if self.pending.is_some() || self.closing {
+        if self.pending.is_some() || self.closing || self.lost {
             return true;
         }
         let mut full = false;
@@ -398,7 +440,10 @@ impl Door for Device {
         }
         let ring = self.queues[index].ring.as_mut().expect("queues with something inside stay");
         let slot = ring.end(head);
+        // A write may have found zeroes in place of its data; a read may be nowhere.
+        let lost = self.notice_loss();
         let (value, written) = match op.status {
+            _ if lost => (status::IO_ERROR, 1),
             0 => (status::OK, slot.written + 1),
             libc::EOPNOTSUPP => (status::UNSUPPORTED, 1),
             _ => (status::IO_ERROR, 1),
@@ -410,10 +455,15 @@ impl Door for Device {
     }
     fn answer(&mut self, around: &mut Around<'_>) -> io::Result<()> {
         self.call(around)?;
-        match self.pending.take_if(|envelope| Self::is_free(&self.queues, self.inside, envelope)) {
+        let carried = match self
+            .pending
+            .take_if(|envelope| Self::is_free(&self.queues, self.inside, envelope))
+        {
             Some(envelope) => self.carry_out(envelope, around),
             None => Ok(()),
-        }
+        };
+        self.notice_loss();
+        carried
     }
     fn settle(&mut self, around: &mut Around<'_>) -> io::Result<Life> {
         let ending = self.over || (self.closing && self.inside == 0);

@@ -20,7 +20,7 @@ const INDIRECT: u16 = 4;
 
 fn memory() -> Memory {
     let pieces = PIECES.map(|(at, bytes)| (GuestAddress(at), bytes as usize));
-    Memory::from_ranges(&pieces).unwrap()
+    crate::front::vhost::memory::alone(&pieces).unwrap()
 }
 
 /// A chain of descriptors (address, length, flags without NEXT) at a place in a table, which begins on a page.

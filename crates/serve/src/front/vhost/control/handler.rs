@@ -11,13 +11,14 @@ use vhost::vhost_user::message::{
     VhostUserSharedMsg, VhostUserSingleMemoryRegion, VhostUserVringAddrFlags, VhostUserVringState,
 };
 use vhost::vhost_user::{Error, GpuBackend, Result, VhostUserBackendReqHandlerMut};
-use vm_memory::{FileOffset, GuestAddress, GuestRegionMmap, MmapRegion};
+use vm_memory::GuestAddress;
 
 use super::Line;
 use crate::front::vhost::Memory;
 use crate::front::vhost::command::{Command, Reply};
 use crate::front::vhost::config::{self, Facts, QUEUE_SIZE_MAX, QUEUES_MAX, feature};
 use crate::front::vhost::inflight::{self, Region};
+use crate::front::vhost::memory::{self, Shared};
 use crate::front::vhost::ring::Setup;
 
 /// Pieces of guest memory; QEMU's machines have at most 512 places for memory, and use a few.
@@ -29,7 +30,7 @@ struct Piece {
     /// Where the client has it.
     user: u64,
     bytes: u64,
-    map: Arc<GuestRegionMmap<()>>,
+    map: Arc<memory::Piece>,
 }
 
 /// A queue as the client describes it; addresses are the client's.
@@ -99,20 +100,10 @@ fn refuse(reason: impl Into<String>) -> Error {
 /// Maps a piece of guest memory.
 fn map(region: &VhostUserMemoryRegion, file: File) -> Result<Piece> {
     let VhostUserMemoryRegion { guest_phys_addr, memory_size, user_addr, mmap_offset } = *region;
-    let map = map_file(file, mmap_offset, memory_size)?;
-    let map = GuestRegionMmap::new(map, GuestAddress(guest_phys_addr));
+    let shared = Shared::map(file, mmap_offset, memory_size).map_err(refuse)?;
+    let map = memory::Piece::new(shared, GuestAddress(guest_phys_addr));
     let map = Arc::new(map.ok_or_else(|| refuse("memory beyond the end of all addresses"))?);
     Ok(Piece { guest: guest_phys_addr, user: user_addr, bytes: memory_size, map })
-}
-
-/// Maps a part of a file. Only memory counts: reading from anything else could take for ever.
-fn map_file(file: File, offset: u64, bytes: u64) -> Result<MmapRegion<()>> {
-    let plain = file.metadata().is_ok_and(|metadata| metadata.is_file());
-    let Some(bytes) = usize::try_from(bytes).ok().filter(|_| plain) else {
-        return Err(refuse("shared memory must be a regular file or a memfd"));
-    };
-    let mapped = MmapRegion::from_file(FileOffset::new(file, offset), bytes);
-    mapped.map_err(|error| refuse(format!("mapping {bytes} bytes at {offset}: {error}")))
 }
 
 /// An eventfd, and nothing else: the kernel does not wait for anybody when it looks at one.
@@ -279,7 +270,7 @@ impl VhostUserBackendReqHandlerMut for Handler<'_> {
             let message = format!("{mmap_size} bytes for {num_queues} queues of {queue_size}");
             return Err(refuse(message));
         }
-        let map = Arc::new(map_file(file, mmap_offset, mmap_size)?);
+        let map = Arc::new(Shared::map(file, mmap_offset, mmap_size).map_err(refuse)?);
         self.tell(Command::InFlight(Region { map, queues: num_queues, size: queue_size }))
     }
     fn get_max_mem_slots(&mut self) -> Result<u64> {

@@ -1,0 +1,185 @@
+//! Memory of a client's, mapped: the guest's and the in-flight region. It is watched ([`crate::guard`]), since
+//! its owner may cut the file short at any moment.
+
+use std::fs::{self, File};
+use std::io;
+use std::mem;
+use std::ops::Deref;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+
+use vm_memory::bitmap::BS;
+use vm_memory::guest_memory::Result as Guest;
+use vm_memory::{
+    FileOffset, GuestAddress, GuestMemoryRegion, GuestMemoryRegionBytes, GuestRegionCollection,
+    GuestRegionMmap, GuestUsize, MemoryRegionAddress, MmapRegion, VolatileSlice,
+};
+
+use crate::guard::Watch;
+
+/// The guest's memory, as far as it was shared with us.
+pub(crate) type Memory = GuestRegionCollection<Piece>;
+
+/// File systems that answer an access to memory by themselves, and at once: memory, and disks of this host.
+/// One that asks another process (FUSE), or another machine, could keep us waiting for ever.
+const FILE_SYSTEMS: [libc::c_long; 8] = [
+    libc::TMPFS_MAGIC,
+    libc::HUGETLBFS_MAGIC,
+    // ramfs
+    0x8584_58f6,
+    libc::EXT4_SUPER_MAGIC,
+    libc::XFS_SUPER_MAGIC,
+    libc::BTRFS_SUPER_MAGIC,
+    libc::F2FS_SUPER_MAGIC,
+    // ZFS
+    0x2fc1_2fc1,
+];
+
+/// A part of a client's file.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    // In this order: the watch ends before the mapping.
+    watch: Watch,
+    map: Arc<MmapRegion<()>>,
+}
+
+impl Shared {
+    /// Maps a part of a file; the message says why not.
+    pub(crate) fn map(file: File, offset: u64, bytes: u64) -> Result<Self, String> {
+        check(&file, offset, bytes)?;
+        let told =
+            |error: &dyn std::fmt::Display| format!("mapping {bytes} bytes at {offset}: {error}");
+        let length = usize::try_from(bytes).map_err(|error| told(&error))?;
+        let map = MmapRegion::from_file(FileOffset::new(file, offset), length);
+        Self::watch(map.map_err(|error| told(&error))?).map_err(|error| told(&error))
+    }
+    fn watch(map: MmapRegion<()>) -> io::Result<Self> {
+        // SAFETY: the mapping is `map`'s, which goes after the watch. What is in it is the client's word, so it
+        // may as well be zeroes.
+        let watch = unsafe { Watch::over(map.as_ptr(), map.size()) }?;
+        Ok(Self { watch, map: Arc::new(map) })
+    }
+    /// So many bytes that are nobody else's.
+    pub(crate) fn alone(bytes: usize) -> io::Result<Self> {
+        Self::watch(MmapRegion::new(bytes).map_err(io::Error::other)?)
+    }
+    /// Did its owner take it away?
+    pub(crate) fn is_lost(&self) -> bool {
+        self.watch.is_lost()
+    }
+}
+
+impl Deref for Shared {
+    type Target = MmapRegion<()>;
+    fn deref(&self) -> &MmapRegion<()> {
+        &self.map
+    }
+}
+
+/// May this part of a file be mapped?
+fn check(file: &File, offset: u64, bytes: u64) -> Result<(), String> {
+    // SAFETY: all zeroes is a valid answer, which the call fills.
+    let (failed, found) = unsafe {
+        let mut found: libc::statfs = mem::zeroed();
+        (libc::fstatfs(file.as_raw_fd(), &raw mut found), found)
+    };
+    let metadata = file.metadata().ok().filter(fs::Metadata::is_file);
+    let Some(metadata) = metadata.filter(|_| failed == 0 && FILE_SYSTEMS.contains(&found.f_type))
+    else {
+        let allowed = "a memfd, or a regular file in memory or on a local disk";
+        return Err(format!("shared memory must be {allowed}"));
+    };
+    if offset.checked_add(bytes).is_none_or(|end| end > metadata.len()) {
+        return Err(format!("{bytes} bytes at {offset} of a file of {}", metadata.len()));
+    }
+    // Else it could not be unmapped.
+    let page = found.f_bsize.max(1) as u64;
+    if found.f_type == libc::HUGETLBFS_MAGIC && !bytes.is_multiple_of(page) {
+        return Err(format!("{bytes} bytes are no whole number of pages of {page} bytes"));
+    }
+    Ok(())
+}
+
+/// A piece of guest memory.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    // In this order: `shared` has the mapping last.
+    guest: GuestRegionMmap<()>,
+    shared: Shared,
+}
+
+impl Piece {
+    /// Memory as the guest has it; `None` if it goes beyond the end of all addresses.
+    pub(crate) fn new(shared: Shared, at: GuestAddress) -> Option<Self> {
+        let guest = GuestRegionMmap::with_arc(shared.map.clone(), at)?;
+        Some(Self { guest, shared })
+    }
+    /// Did its owner take it away?
+    pub(crate) fn is_lost(&self) -> bool {
+        self.shared.is_lost()
+    }
+}
+
+impl Deref for Piece {
+    type Target = MmapRegion<()>;
+    fn deref(&self) -> &MmapRegion<()> {
+        &self.guest
+    }
+}
+
+impl GuestMemoryRegion for Piece {
+    type B = ();
+    fn len(&self) -> GuestUsize {
+        self.guest.len()
+    }
+    fn start_addr(&self) -> GuestAddress {
+        self.guest.start_addr()
+    }
+    fn bitmap(&self) -> BS<'_, ()> {
+        self.guest.bitmap()
+    }
+    fn get_host_address(&self, at: MemoryRegionAddress) -> Guest<*mut u8> {
+        self.guest.get_host_address(at)
+    }
+    fn get_slice(
+        &self,
+        at: MemoryRegionAddress,
+        count: usize,
+    ) -> Guest<VolatileSlice<'_, BS<'_, ()>>> {
+        self.guest.get_slice(at, count)
+    }
+}
+
+impl GuestMemoryRegionBytes for Piece {}
+
+/// A guest's memory that is nobody else's: where its pieces begin and how long they are, in order.
+pub(crate) fn alone(pieces: &[(GuestAddress, usize)]) -> io::Result<Memory> {
+    let piece = |(at, bytes): &(GuestAddress, usize)| {
+        Piece::new(Shared::alone(*bytes)?, *at).ok_or_else(|| io::ErrorKind::InvalidInput.into())
+    };
+    let pieces = pieces.iter().map(piece).collect::<io::Result<Vec<_>>>()?;
+    Memory::from_regions(pieces).map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: what could keep the server waiting, or could not be unmapped, is refused. Method: a file of a file
+    /// system that makes its contents up, a directory, a device, a file that is too short.
+    #[test]
+    fn only_memory_is_mapped() {
+        for path in ["/proc/version", "/tmp", "/dev/null"] {
+            let refused = Shared::map(File::open(path).unwrap(), 0, 4096).unwrap_err();
+            assert!(refused.contains("regular file"), "{path}: {refused}");
+        }
+        // SAFETY: makes a descriptor from a constant name.
+        let file = unsafe { libc::memfd_create(c"short".as_ptr(), 0) };
+        // SAFETY: just made, and nobody else's.
+        let file = unsafe { <File as std::os::fd::FromRawFd>::from_raw_fd(file) };
+        file.set_len(4096).unwrap();
+        let short = Shared::map(file.try_clone().unwrap(), 0, 8192).unwrap_err();
+        assert!(short.contains("8192 bytes at 0 of a file of 4096"), "{short}");
+        assert!(!Shared::map(file, 0, 4096).unwrap().is_lost());
+    }
+}

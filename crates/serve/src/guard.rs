@@ -1,0 +1,300 @@
+//! Mapped memory that somebody else can take away: a virtual machine's, which its monitor may cut short at any
+//! moment, or a file behind an emulated drive whose disk is full.
+//!
+//! The kernel answers an access to a page that is gone with SIGBUS, which ends a process and with it everybody
+//! else's volumes. So there is one handler for all of it: if the address lies in a mapping that is watched, the
+//! whole mapping becomes private zeroes, which anybody may go on reading and writing, and the mapping is *lost*.
+//! Whoever uses it asks [`Watch::is_lost`] before believing what came out of it or saying that something went
+//! in. Any other fault goes to the handler that was there before, so it still ends the process and leaves its core.
+//! System calls on such memory (and io_uring) meet no signal but `EFAULT`, which is an error of that request.
+//!
+//! A handler must not wait, nor allocate. It reads a list that only grows, of ranges with a version each: whoever
+//! changes a range makes its version odd meanwhile, and the range in which a thread faults never changes under it,
+//! because that thread holds the watch. An entry is used again when its watch is gone, so the list is as long as
+//! most watches at once ever were: 512 pieces of memory and an in-flight region a socket are let in.
+
+use std::io;
+use std::mem;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+// What a signal handler sees can only be static.
+static FIRST: AtomicPtr<Range> = AtomicPtr::new(ptr::null_mut());
+static LOSSES: AtomicU64 = AtomicU64::new(0);
+static FREE: Mutex<Vec<&'static Range>> = Mutex::new(Vec::new());
+/// What was done about the signal before us.
+static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
+
+/// An entry of the list; never freed.
+#[derive(Debug, Default)]
+struct Range {
+    /// Set before the entry is in the list.
+    next: AtomicPtr<Self>,
+    /// Odd while the rest changes.
+    version: AtomicUsize,
+    start: AtomicUsize,
+    /// Not above `start`: nothing is watched.
+    end: AtomicUsize,
+    lost: AtomicBool,
+}
+
+impl Range {
+    /// An entry that nobody uses.
+    fn take(free: &mut Vec<&'static Self>) -> &'static Self {
+        if let Some(range) = free.pop() {
+            return range;
+        }
+        let range: &'static Self = Box::leak(Box::default());
+        // `free` is locked, so nobody else puts an entry in.
+        range.next.store(FIRST.load(Ordering::Relaxed), Ordering::Relaxed);
+        FIRST.store(ptr::from_ref(range).cast_mut(), Ordering::Release);
+        range
+    }
+    fn set(&self, start: usize, end: usize) {
+        let version = self.version.load(Ordering::Relaxed);
+        self.version.store(version.wrapping_add(1), Ordering::Relaxed);
+        fence(Ordering::Release);
+        self.start.store(start, Ordering::Relaxed);
+        self.end.store(end, Ordering::Relaxed);
+        self.lost.store(false, Ordering::Relaxed);
+        self.version.store(version.wrapping_add(2), Ordering::Release);
+    }
+    /// Its range, if it has this address.
+    fn with(&self, address: usize) -> Option<(usize, usize)> {
+        let version = self.version.load(Ordering::Acquire);
+        let (start, end) = (self.start.load(Ordering::Relaxed), self.end.load(Ordering::Relaxed));
+        fence(Ordering::Acquire);
+        let stable = version.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == version;
+        (stable && (start..end).contains(&address)).then_some((start, end))
+    }
+}
+
+/// A mapping that may be taken away without harm. To be dropped before it is unmapped.
+#[derive(Debug)]
+pub(crate) struct Watch(&'static Range);
+
+impl Watch {
+    /// Watches a mapping.
+    ///
+    /// # Safety
+    /// From `start` on, `length` bytes are one mapping of the caller's that stays as long as the watch, and in
+    /// place of which there may be zeroes from any moment on.
+    pub(crate) unsafe fn over(start: *const u8, length: usize) -> io::Result<Self> {
+        install()?;
+        let range = Range::take(&mut FREE.lock().unwrap_or_else(PoisonError::into_inner));
+        range.set(start as usize, (start as usize).saturating_add(length));
+        Ok(Self(range))
+    }
+    /// Was some of it missed? Then it reads as anything, and what was written is nowhere.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.0.lost.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.0.set(0, 0);
+        FREE.lock().unwrap_or_else(PoisonError::into_inner).push(self.0);
+    }
+}
+
+/// Mappings that were lost in this process so far. As long as it stays the same, nothing was lost.
+pub(crate) fn losses() -> u64 {
+    LOSSES.load(Ordering::Acquire)
+}
+
+/// Puts the handler in place, once.
+fn install() -> io::Result<()> {
+    static DONE: Mutex<bool> = Mutex::new(false);
+    let mut done = DONE.lock().unwrap_or_else(PoisonError::into_inner);
+    if *done {
+        return Ok(());
+    }
+    // SAFETY: all zeroes is a valid action: the default one, with nothing blocked.
+    let (mut ours, mut before): (libc::sigaction, libc::sigaction) = unsafe { mem::zeroed() };
+    ours.sa_sigaction = on_fault as *const () as libc::sighandler_t;
+    ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
+    // SAFETY: reads one local and fills the other; the handler has the type that `SA_SIGINFO` wants and does only
+    // what a handler may.
+    if unsafe { libc::sigaction(libc::SIGBUS, &raw const ours, &raw mut before) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    BEFORE.get_or_init(|| before);
+    *done = true;
+    Ok(())
+}
+
+extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: the address of this thread's own error number, which the interrupted code may be about to read.
+    let error = unsafe { *libc::__errno_location() };
+    // SAFETY: the kernel hands every handler of this kind a filled description of the signal.
+    let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
+    // What another process sends has no address.
+    let replaced = code > 0 && replace(address);
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = error };
+    if !replaced {
+        pass_on(signal, info, context, code);
+    }
+}
+
+/// Puts zeroes in place of the watched mapping that has this address.
+fn replace(address: usize) -> bool {
+    let mut next = FIRST.load(Ordering::Acquire);
+    // SAFETY: entries are never freed, and what the pointers lead to was complete before they were stored.
+    while let Some(range) = unsafe { next.as_ref() } {
+        next = range.next.load(Ordering::Relaxed);
+        let Some((start, end)) = range.with(address) else { continue };
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
+        let place = ptr::with_exposed_provenance_mut(start);
+        // SAFETY: the range is a mapping whose owner allows this (see `Watch::over`), and it is there: the thread
+        // that just met the fault uses it.
+        let mapped = unsafe { libc::mmap(place, end - start, protection, kind, -1, 0) };
+        if mapped == libc::MAP_FAILED {
+            return false;
+        }
+        range.lost.store(true, Ordering::Release);
+        LOSSES.fetch_add(1, Ordering::Release);
+        return true;
+    }
+    false
+}
+
+/// A fault that is none of ours.
+fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void, code: i32) {
+    let before = BEFORE.get();
+    let known =
+        |before: &&libc::sigaction| !matches!(before.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN);
+    if let Some(before) = before.filter(known) {
+        let handler = ptr::with_exposed_provenance::<()>(before.sa_sigaction);
+        // SAFETY: this was the handler of this signal, and its flags say which of two types it has.
+        unsafe {
+            if before.sa_flags & libc::SA_SIGINFO == 0 {
+                let handler: extern "C" fn(i32) = mem::transmute(handler);
+                return handler(signal);
+            }
+            type Handler = extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void);
+            let handler: Handler = mem::transmute(handler);
+            return handler(signal, info, context);
+        }
+    }
+    // SAFETY: plain system calls that a handler may make. A fault comes again as soon as we return, and now ends
+    // the process; what was only sent has to be sent again.
+    unsafe {
+        libc::signal(signal, libc::SIG_DFL);
+        if code <= 0 {
+            libc::raise(signal);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::fd::{AsRawFd, FromRawFd};
+
+    use super::*;
+
+    const PAGE: usize = 4096;
+
+    /// A file of four pages and a mapping of it.
+    fn mapped() -> (File, *mut u8) {
+        // SAFETY: makes a descriptor from a constant name.
+        let file = unsafe { libc::memfd_create(c"guarded".as_ptr(), 0) };
+        assert!(file >= 0);
+        // SAFETY: just made, and nobody else's.
+        let file = unsafe { File::from_raw_fd(file) };
+        file.set_len(4 * PAGE as u64).unwrap();
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let start = unsafe {
+            libc::mmap(ptr::null_mut(), 4 * PAGE, protection, libc::MAP_SHARED, file.as_raw_fd(), 0)
+        };
+        assert_ne!(start, libc::MAP_FAILED);
+        (file, start.cast())
+    }
+
+    fn unmap(start: *mut u8) {
+        // SAFETY: mapped by `mapped`, and not used any more.
+        unsafe { libc::munmap(start.cast(), 4 * PAGE) };
+    }
+
+    /// Goal: a mapping that is cut short goes on as zeroes and says so, by reads and by writes; others do not
+    /// change; an entry is used again. Method: two watched files, one of them cut while several threads use it.
+    #[test]
+    fn what_is_taken_away_reads_as_zeroes() {
+        for round in 0..3 {
+            let ((file, start), (_other, untouched)) = (mapped(), mapped());
+            // SAFETY: both are mapped until the watches are gone, and nobody minds zeroes.
+            let watches =
+                [start, untouched].map(|at| unsafe { Watch::over(at, 4 * PAGE) }.unwrap());
+            let before = losses();
+            // SAFETY: inside the mappings.
+            unsafe {
+                start.write(7);
+                untouched.write(8);
+            }
+            file.set_len(0).unwrap();
+            assert!(!watches[0].is_lost() && losses() == before, "nobody has looked");
+            let place = start as usize;
+            std::thread::scope(|scope| {
+                for thread in 0..4usize {
+                    scope.spawn(move || {
+                        let at = ptr::with_exposed_provenance_mut::<u8>(place + thread * PAGE);
+                        // SAFETY: inside the mapping; each thread has a page of its own.
+                        unsafe {
+                            assert_eq!(at.read_volatile(), 0, "round {round}");
+                            at.write_volatile(3);
+                        }
+                    });
+                }
+            });
+            assert!(watches[0].is_lost() && !watches[1].is_lost() && losses() > before);
+            // SAFETY: inside the mapping.
+            assert_eq!(unsafe { untouched.read_volatile() }, 8);
+            drop(watches);
+            [start, untouched].into_iter().for_each(unmap);
+        }
+    }
+
+    /// Goal: any other fault still ends the process by its signal, and so does the signal when it is sent.
+    /// Method: children that touch a mapping that nobody watches, one that is not watched any more, or send it.
+    #[test]
+    fn other_faults_end_the_process() {
+        let (watched, elsewhere) = (mapped(), mapped());
+        // SAFETY: mapped until the end of this test.
+        let watch = unsafe { Watch::over(watched.1, 4 * PAGE) }.unwrap();
+        elsewhere.0.set_len(0).unwrap();
+        watched.0.set_len(0).unwrap();
+        let ends = |child: &dyn Fn()| {
+            // SAFETY: the child makes system calls and touches memory, and then ends; it allocates nothing.
+            unsafe {
+                let id = libc::fork();
+                if id == 0 {
+                    libc::prctl(libc::PR_SET_DUMPABLE, 0);
+                    child();
+                    libc::_exit(0);
+                }
+                let mut status = 0;
+                assert_eq!(libc::waitpid(id, &raw mut status, 0), id);
+                status
+            }
+        };
+        // SAFETY: inside a mapping, whatever comes of it.
+        let touch = |at: *mut u8| move || _ = unsafe { at.read_volatile() };
+        assert_eq!(ends(&touch(watched.1)), 0, "a watched one goes on");
+        assert_eq!(libc::WTERMSIG(ends(&touch(elsewhere.1))), libc::SIGBUS);
+        drop(watch);
+        assert_eq!(libc::WTERMSIG(ends(&touch(watched.1))), libc::SIGBUS);
+        // SAFETY: sends the process that it is in a signal.
+        let send = || unsafe {
+            // A handler that was there before us may take the first one for a fault that comes again.
+            libc::raise(libc::SIGBUS);
+            libc::raise(libc::SIGBUS);
+        };
+        assert_eq!(libc::WTERMSIG(ends(&send)), libc::SIGBUS);
+        [watched.1, elsewhere.1].into_iter().for_each(unmap);
+    }
+}
