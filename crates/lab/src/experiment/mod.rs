@@ -9,6 +9,7 @@ mod machine;
 mod manner;
 mod part;
 pub mod quantity;
+mod reading;
 pub mod runner;
 pub mod statistics;
 
@@ -24,6 +25,7 @@ pub use claim::{Claim, Kind, Place, Verdict};
 pub use dedicated::{Dedicated, Sizing};
 pub use expand::{Experiment, Variant};
 pub use quantity::{Metric, Quantity, Subject, Units};
+pub use reading::{Reading, Spot};
 pub use runner::{Results, Runner, run};
 pub use statistics::Statistics;
 

@@ -338,26 +338,33 @@ fn a_failing_run_is_named() {
     assert!(error.contains("seed 2") && error.contains("no such drive"), "{error}");
 }
 
-/// Goal: every experiment that we ship can be run. Method: read and expand all files under
-/// `experiments/`.
-#[test]
-fn all_shipped_experiments_expand() {
+/// All files under `experiments/`.
+pub(crate) fn all_shipped() -> Vec<Experiment> {
     let root = format!("{}/../../experiments", env!("CARGO_MANIFEST_DIR"));
-    let mut count = 0;
+    let mut all = Vec::new();
     for directory in std::fs::read_dir(root).expect("the directory is there") {
         for file in std::fs::read_dir(directory.expect("listed").path()).expect("a directory") {
             let path = file.expect("listed").path();
             let experiment = read(&path, &Overrides::default());
-            let experiment = experiment.unwrap_or_else(|error| panic!("{error}"));
-            assert!(!experiment.claims.is_empty(), "{}", path.display());
-            for variant in &experiment.variants {
-                let drive = iofair_drive::profile::load(&variant.drive, 1);
-                assert!(drive.is_ok(), "{}: {}", path.display(), variant.drive);
-            }
-            count += 1;
+            all.push(experiment.unwrap_or_else(|error| panic!("{error}")));
         }
     }
-    assert!(count >= 10, "{count} experiments");
+    all
+}
+
+/// Goal: every experiment that we ship can be run. Method: read and expand all files under
+/// `experiments/`.
+#[test]
+fn all_shipped_experiments_expand() {
+    let all = all_shipped();
+    assert!(all.len() >= 10, "{} experiments", all.len());
+    for experiment in &all {
+        assert!(!experiment.claims.is_empty(), "{}", experiment.name);
+        for variant in &experiment.variants {
+            let drive = iofair_drive::profile::load(&variant.drive, 1);
+            assert!(drive.is_ok(), "{}: {}", experiment.name, variant.drive);
+        }
+    }
 }
 
 /// Goal: the example of the manual page is right, and all that it names can be run. Method: run it.

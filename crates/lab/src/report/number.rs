@@ -18,12 +18,12 @@ pub(super) fn number(value: f64) -> String {
 
 /// A published number: as short as the source printed it.
 pub(super) fn published(value: f64) -> String {
-    let short = format!("{value}");
-    if short.len() <= 7 { short } else { bound(value) }
+    let as_it_is = format!("{value}");
+    if as_it_is.len() <= 7 { as_it_is } else { short(value) }
 }
 
-/// An end of a band: like a number, without zeros at its end.
-fn bound(value: f64) -> String {
+/// An end of a band, or a number in a sentence: without zeros at its end.
+pub(super) fn short(value: f64) -> String {
     let text = number(value);
     match text.contains('.') {
         true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
@@ -45,9 +45,9 @@ pub(super) fn with_confidence(mean: f64, half: Option<f64>) -> String {
 pub(super) fn band(low: Option<f64>, high: Option<f64>) -> String {
     match (low, high) {
         (None, None) => String::new(),
-        (Some(low), None) => format!("≥ {}", bound(low)),
-        (None, Some(high)) => format!("≤ {}", bound(high)),
-        (Some(low), Some(high)) => format!("{} .. {}", bound(low), bound(high)),
+        (Some(low), None) => format!("≥ {}", short(low)),
+        (None, Some(high)) => format!("≤ {}", short(high)),
+        (Some(low), Some(high)) => format!("{} .. {}", short(low), short(high)),
     }
 }
 
