@@ -11,7 +11,7 @@ REALTIME = $$(chrt -f 20 true 2>/dev/null && echo chrt -f 20)
 IOFAIR = "$${CARGO_TARGET_DIR:-target}/release/iofair"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz soak lint docs bench reproduce live deb clean
+.PHONY: help demo test fuzz soak lint docs bench measured reproduce live deb clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -56,11 +56,18 @@ bench: ## ratios against peers, measured in one run; writes docs/performance.md,
 	IOFAIR_BLESS=1 cargo test --locked -p iofair --test tidy generated_pages
 	IOFAIR_BLESS=1 cargo test --locked -p iofair --test control the_page
 
-reproduce: ## the published experiments, in virtual time; writes docs/reproduction.md and a page with charts
+measured: ## runs what is said of the policies; writes docs/measured.csv, and its numbers into docs/policies.md
 	@scripts/setup demo
 	cargo build --release --locked -p iofair
-	$(IOFAIR) run experiments --markdown docs/reproduction.md --html reproduction.html $(ARGS)
-	@echo "wrote docs/reproduction.md and, with charts, $(CURDIR)/reproduction.html"
+	$(IOFAIR) run --measured docs/measured.csv
+	IOFAIR_BLESS=1 cargo test --locked -p iofair --test tidy generated_pages
+
+reproduce: ## the published experiments, in virtual time; writes docs/reproduction.md, a page with charts, and all of `measured`
+	@scripts/setup demo
+	cargo build --release --locked -p iofair
+	$(IOFAIR) run experiments --markdown docs/reproduction.md --html reproduction.html --measured docs/measured.csv $(ARGS)
+	IOFAIR_BLESS=1 cargo test --locked -p iofair --test tidy generated_pages
+	@echo "wrote docs/reproduction.md, docs/measured.csv and, with charts, $(CURDIR)/reproduction.html"
 
 # Experiments of docs/live.md: 68 runs of 8 s, or with LIVE_TIMES= as long as their files say (14 minutes).
 LIVE_TIMES ?= --time 4s --ramp 2s --set history=2s

@@ -9,9 +9,11 @@ use iofair_core::params::{Kind, Values};
 use iofair_core::policy::{self, Claim, REGISTRY, Role, Row};
 use iofair_drive::profile;
 use iofair_lab::experiment::file::ClientFile;
+use iofair_lab::report::{self, Measured};
 use serde::Serialize;
 
 use crate::failure::Usage;
+use crate::measured;
 use crate::output::{Output, table};
 
 /// What may be written after `list`.
@@ -76,26 +78,34 @@ struct PolicyInfo {
     parameters: Vec<ParameterInfo>,
 }
 
-/// What a policy is said to do, and the experiment that shows it ("": the rules of its manual page do).
+/// What a policy is said to do, the experiment that shows it ("": the rules of its manual page do), and others
+/// that its numbers are of.
 #[derive(Serialize)]
 struct Said {
-    says: &'static str,
+    says: String,
     shown_by: &'static str,
+    besides: Vec<String>,
 }
 
 impl Said {
-    fn new(claim: &Claim) -> Self {
-        Self { says: claim.says, shown_by: claim.shown_by }
-    }
-    /// A line of a policy's page, with the command that shows it.
-    fn line(&self, head: &str) -> String {
-        let shown = match self.shown_by.split_once(' ') {
-            Some((experiment, stack)) => {
-                format!(" [iofair run experiments/{experiment}.toml {stack}]")
-            }
-            None if self.shown_by.is_empty() => String::new(),
-            None => format!(" [iofair run experiments/{}.toml]", self.shown_by),
+    fn all(claims: &[Claim], measured: &Measured) -> Vec<Self> {
+        let said = |claim: &Claim| Self {
+            says: measured.fill(claim),
+            shown_by: claim.shown_by,
+            besides: report::experiments(claim).into_iter().skip(1).collect(),
         };
+        claims.iter().map(said).collect()
+    }
+    /// A line of a policy's page, with the commands that show it.
+    fn line(&self, head: &str) -> String {
+        let (first, stacks) = self.shown_by.split_once(' ').unwrap_or((self.shown_by, ""));
+        let mut shown = String::new();
+        if !first.is_empty() {
+            let command = |name: &str| format!("iofair run experiments/{name}.toml");
+            let commands = [format!("{} {stacks}", command(first)).trim_end().to_owned()];
+            let commands = commands.into_iter().chain(self.besides.iter().map(|it| command(it)));
+            shown = format!(" [{}]", commands.collect::<Vec<_>>().join("; "));
+        }
         format!("{head:10}{}{shown}\n", self.says)
     }
 }
@@ -111,7 +121,7 @@ struct ParameterInfo {
 }
 
 impl PolicyInfo {
-    fn new(row: &Row) -> Self {
+    fn new(row: &Row, measured: &Measured) -> Self {
         let (role, shares_between_groups) = match row.role {
             Role::Throttle => ("throttle", false),
             Role::Scheduler { groups } => ("scheduler", groups),
@@ -131,9 +141,9 @@ impl PolicyInfo {
             role,
             shares_between_groups,
             summary: row.summary,
-            promises: row.judgement.promises.iter().map(Said::new).collect(),
+            promises: Said::all(row.judgement.promises, measured),
             needs: row.judgement.needs,
-            fails: row.judgement.fails.iter().map(Said::new).collect(),
+            fails: Said::all(row.judgement.fails, measured),
             parameters: parameters.collect(),
         }
     }
@@ -184,7 +194,8 @@ fn policies(names: &[String], output: &Output) -> Result<()> {
         [] => REGISTRY.to_vec(),
         names => names.iter().map(find).collect::<Result<_, _>>()?,
     };
-    let infos: Vec<_> = chosen.into_iter().map(PolicyInfo::new).collect();
+    let measured = measured::known()?;
+    let infos: Vec<_> = chosen.into_iter().map(|row| PolicyInfo::new(row, &measured)).collect();
     output.print(&infos, || {
         if !names.is_empty() {
             return infos.iter().map(PolicyInfo::page).collect::<Vec<_>>().join("\n");

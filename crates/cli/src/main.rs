@@ -13,6 +13,7 @@ mod failure;
 mod list;
 mod live;
 mod man;
+mod measured;
 mod output;
 mod run;
 mod serve;

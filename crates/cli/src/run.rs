@@ -16,6 +16,7 @@ use iofair_lab::scenario::Scenario;
 use crate::failure::Usage;
 use crate::list::collect_toml;
 use crate::live;
+use crate::measured;
 use crate::output::{Output, write};
 
 /// What may be written after `run`.
@@ -33,7 +34,7 @@ use crate::output::{Output, write};
 The seeds are printed; the same file and seed give the same bytes on any machine.")]
 pub(crate) struct Args {
     /// Experiment files, or directories of them.
-    #[arg(required = true)]
+    #[arg(required_unless_present = "measured")]
     paths: Vec<PathBuf>,
     /// Where: in virtual time, or live on a server over the emulated drive, in real time.
     #[arg(long, value_enum, default_value_t = World::Lab)]
@@ -71,6 +72,11 @@ pub(crate) struct Args {
     /// Write every published number beside ours.
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
+    /// Write the numbers that `iofair list policies` names, read off these experiments; what they lack
+    /// of it is run besides.
+    #[arg(long, value_name = "FILE")]
+    #[arg(conflicts_with_all = ["on", "variant", "stack", "repeats", "time", "ramp", "seed", "set"])]
+    measured: Option<PathBuf>,
     /// Print neither progress nor tables.
     #[arg(long, short)]
     quiet: bool,
@@ -93,7 +99,7 @@ fn time(text: &str) -> Result<Nanos, UnitError> {
 }
 
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
-    let experiments = read(args)?;
+    let mut experiments = read(args)?;
     if args.on == World::Serve {
         if args.csv.is_some() || args.html.is_some() {
             let message =
@@ -104,17 +110,31 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         let asked = live::Asked { quiet: args.quiet, jobs, markdown, strict: args.strict };
         return live::run(&asked, experiments, output);
     }
-    let results = simulate(args, experiments)?;
+    let asked = experiments.len();
+    if args.measured.is_some() {
+        experiments.extend(measured::missing(&experiments)?);
+    }
+    let mut results = simulate(args, experiments)?;
+    if let Some(file) = &args.measured {
+        let table = measured::table(&results)?;
+        save(Some(file), || table)?;
+        results.truncate(asked);
+    }
+    print(args, &results, output)
+}
+
+/// Prints and writes what was asked for.
+fn print(args: &Args, results: &[Results], output: &Output) -> Result<ExitCode> {
     let summaries: Vec<_> = results.iter().map(report::summarize).collect();
-    save(args.csv.as_deref(), || report::csv(&results))?;
+    save(args.csv.as_deref(), || report::csv(results))?;
     save(args.html.as_deref(), || match summaries.as_slice() {
         [one] => report::page(&one.title, &summaries),
         _ => report::page("Experiments", &summaries),
     })?;
     save(args.markdown.as_deref(), || report::markdown(&summaries))?;
     if output.json {
-        write(&report::json(&results))?;
-    } else if !args.quiet {
+        write(&report::json(results))?;
+    } else if !args.quiet && !results.is_empty() {
         let tables: Vec<_> = summaries.iter().map(report::table).collect();
         write(&tables.join("\n\n"))?;
     }

@@ -61,7 +61,7 @@ fn mistakes_are_told_from_failures() {
         explain(&["--request", "0"]),
     ];
     let [variant, stack, client, request] = &explained;
-    let mistakes: [(&[&str], &str); 11] = [
+    let mistakes: [(&[&str], &str); 13] = [
         (variant, "no variant \"none\"; there are: \"random target, readers\""),
         (stack, "no scheduler \"nine\""),
         (client, "no client \"nobody\"; there are: "),
@@ -73,6 +73,8 @@ fn mistakes_are_told_from_failures() {
         (&["list", "policies", "nothing"], "there are: none"),
         (&["list", "drives", "nothing"], "plextor-px256m5s"),
         (&["run", "no-such-file.toml"], "no-such-file.toml"),
+        (&["run", "--measured", null, "--stack", "none-none"], "cannot be used with"),
+        (&["run"], "<PATHS>..."),
     ];
     for (args, says) in mistakes {
         let output = iofair(args);
@@ -94,6 +96,17 @@ fn lists_are_json() {
     assert!(json(&["list", "clients", "--json"])["jobs"][0].is_string());
     let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments");
     assert!(json(&["list", "experiments", directory, "--json"])[0]["title"].is_string());
+}
+
+/// Goal: what is said of a policy has its numbers. Method: every page, as text; one number that is there.
+#[test]
+fn sentences_have_their_numbers() {
+    let names = json(&["list", "policies", "--json"]);
+    let names = names.as_array().expect("a list").iter().filter_map(|it| it["name"].as_str());
+    let output = iofair(&["list", "policies"].into_iter().chain(names).collect::<Vec<_>>());
+    let pages = String::from_utf8_lossy(&output.stdout);
+    assert!(pages.contains("of its 10 MB/s") && pages.contains("Fails:"), "{pages}");
+    assert!(!pages.contains(['{', '}']) && !pages.contains("not measured"), "{pages}");
 }
 
 /// Goal: what is explained is JSON too: a summary, or stories. Method: a short run, both ways.

@@ -11,6 +11,8 @@ mod explain;
 mod files;
 #[path = "tidy/licences.rs"]
 mod licences;
+#[path = "tidy/measured.rs"]
+mod measured;
 #[path = "../../core/tests/support/page.rs"]
 mod page;
 #[path = "tidy/registry.rs"]

@@ -1,5 +1,5 @@
 //! The comparison of policies at the head of docs/policies.md: what each promises, needs, costs, and where
-//! it fails. The words stand in its row, what it costs in docs/performance.md. Rules: every row says all of it,
+//! it fails. The words stand in its row, their numbers in docs/measured.csv, what it costs in docs/performance.md. Rules: every row says all of it,
 //! and every experiment that it names exists and runs the policy.
 
 use std::fmt::Write;
@@ -7,7 +7,10 @@ use std::fmt::Write;
 use iofair_core::controller::Stack;
 use iofair_core::policy::{Claim, Judgement, REGISTRY, Role, Row};
 
+use iofair_lab::report::{self, Measured};
+
 use crate::files::{File, all, assert_none};
+use crate::measured::measured;
 
 const PERFORMANCE: &str = "docs/performance.md";
 
@@ -16,10 +19,13 @@ pub(crate) fn table(files: &[File], rows: &[&Row]) -> String {
     let mut table = String::from(
         "*Costs* are nanoseconds a request with 1,000 groups, of the engine as well \
          ([performance.md](performance.md)); for a\nthrottle, with ceilings far off and with ceilings \
-         that always hold. The numbers of the other columns are those of the\nexperiment named \
-         (MB/s: KiB/s / 1000); `iofair run` shows them. *By its rules*: the policy's own page below tells why.\n\n\
+         that always hold. The numbers of the other columns are those of the\nexperiment named, \
+         in the unit of its source (in `units = \"suite\"` a client's MB/s are KiB/s / 1000, those in all MiB/s);\n\
+         `iofair run` shows them, `make measured` writes them. *By its rules*: the policy's own page below tells \
+         why.\n\n\
          | policy | promises | needs | costs | fails |\n|---|---|---|---|---|\n",
     );
+    let measured = measured(files).unwrap_or_default();
     for row in rows {
         let Judgement { promises, needs, fails } = &row.judgement;
         let _ = writeln!(
@@ -27,26 +33,28 @@ pub(crate) fn table(files: &[File], rows: &[&Row]) -> String {
             "| [{}](#{}) | {} | {needs} | {} | {} |",
             row.name,
             row.name.replace('.', ""),
-            sentences(promises),
+            sentences(promises, &measured),
             cost(files, row),
-            sentences(fails)
+            sentences(fails, &measured)
         );
     }
     table
 }
 
-fn sentences(claims: &[Claim]) -> String {
-    claims.iter().map(sentence).collect::<Vec<_>>().join("<br>")
+fn sentences(claims: &[Claim], measured: &Measured) -> String {
+    claims.iter().map(|claim| sentence(claim, measured)).collect::<Vec<_>>().join("<br>")
 }
 
-/// A claim with a link to what shows it.
-fn sentence(claim: &Claim) -> String {
-    let (experiment, stack) = claim.shown_by.split_once(' ').unwrap_or((claim.shown_by, ""));
-    if experiment.is_empty() {
-        return format!("{} *(by its rules)*", claim.says);
+/// A claim with its numbers and links to what shows them.
+fn sentence(claim: &Claim, measured: &Measured) -> String {
+    let says = measured.fill(claim);
+    let link = |name: &String| format!("[{name}](../experiments/{name}.toml)");
+    let mut links: Vec<String> = report::experiments(claim).iter().map(link).collect();
+    let Some(first) = links.first_mut() else { return format!("{says} *(by its rules)*") };
+    if let Some((_, stacks)) = claim.shown_by.split_once(' ') {
+        *first += &format!(", `{stacks}`");
     }
-    let stack = if stack.is_empty() { String::new() } else { format!(", `{stack}`") };
-    format!("{} ([{experiment}](../experiments/{experiment}.toml){stack})", claim.says)
+    format!("{says} ({})", links.join("; "))
 }
 
 /// What the page of measurements says of a policy by itself.
@@ -109,7 +117,7 @@ fn shows(files: &[File], row: &Row, shown_by: &str) -> bool {
         stages.any(|stage| stage.row.name == row.name)
     };
     match asked.strip_prefix("--stack ") {
-        Some(stack) => runs(stack),
+        Some(stacks) => stacks.split(',').any(runs),
         None => asked.is_empty() && file.text.split('"').any(runs),
     }
 }
@@ -149,7 +157,7 @@ fn canaries() {
     for wrong in ["a/d", "a/b", "a/c --stack prop-bfq", "a/c none-noop"] {
         assert_eq!(unshown(&files, &[&judged(claims(wrong), "", &[])]).len(), 1, "{wrong}");
     }
-    for right in ["a/c", "a/b --stack none-noop", "a/b --stack max-noop"] {
+    for right in ["a/c", "a/b --stack none-noop", "a/b --stack max-none,max-noop"] {
         assert_none(&unshown(&files, &[&judged(claims(right), "", &[])]));
     }
     assert_eq!(cost(&files, &judged(claims(""), "", &[])), "`none-noop`: 7");

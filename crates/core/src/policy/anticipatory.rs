@@ -88,13 +88,16 @@ pub static ROW: Row = Row {
         needs: "A head that moves, and readers that come back within `antic_expire`.",
         fails: &[
             Claim {
-                says: "On flash it waits as on a disk: of five random readers one gets 22 MB/s and \
-                    the other four 0.3 together, 22 of 106 MB/s in all.",
-                shown_by: "article-2018/figure-3 --stack none-anticipatory",
+                says: "On flash it waits as on a disk: of five random readers one gets {target of \
+                    none-anticipatory [random target]} and the other four {interferer of \
+                    none-anticipatory [random target]} together; with `none` {target of none-none \
+                    [random target]} and {interferer of none-none [random target]}.",
+                shown_by: "article-2018/figure-3 --stack none-none,none-anticipatory",
             },
             Claim {
-                says: "It knows no shares: a random reader beside eight sequential ones gets 13 \
-                    KiB/s where a group of equal weight gets 233.",
+                says: "It knows no shares: a random reader beside eight sequential ones gets \
+                    {target of none-anticipatory} where a group of equal weight gets {target of \
+                    prop-fair-anticipatory}.",
                 shown_by: "io-controller-2009/every-scheduler",
             },
         ],

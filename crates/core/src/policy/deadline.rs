@@ -48,7 +48,8 @@ pub static ROW: Row = Row {
         needs: "A drive with a short queue: what the drive has already is out of reach.",
         fails: &[Claim {
             says: "Deadlines are looked at between batches and end at the drive: reads due after \
-                    0.5 s wait 4.4 s beside eight sequential readers on a disk.",
+                500 ms wait {target mean of none-deadline} beside eight sequential readers on a \
+                disk.",
             shown_by: "io-controller-2009/every-scheduler",
         }],
     },

@@ -73,13 +73,16 @@ pub static ROW: Row = Row {
             its worst mix.",
         fails: &[
             Claim {
-                says: "Sleeps end on a tick, so small requests stay far below the limit: five random \
-                    readers get 39 of the 67 MB/s allowed.",
+                says: "Sleeps end on a tick, so small requests stay far below the limit: four \
+                    random readers with 15 MB/s each get {interferer of iothrottle-none [random \
+                    target]} together.",
                 shown_by: "article-2018/figure-3 --stack iothrottle-none",
             },
             Claim {
-                says: "What one leaves nobody else gets: 64 of 510 MB/s.",
-                shown_by: "article-2018/figure-1 --stack iothrottle-none",
+                says: "What one leaves nobody else gets: {total of iothrottle-none [random target, \
+                    readers]} in all, without control {total of none-none [random target, \
+                    readers]}.",
+                shown_by: "article-2018/figure-1 --stack none-none,iothrottle-none",
             },
         ],
     },

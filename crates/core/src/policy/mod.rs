@@ -212,14 +212,21 @@ pub struct Judgement {
 impl Judgement {
     /// Of a policy that is in no table.
     pub const NONE: Self = Self { promises: &[], needs: "", fails: &[] };
+
+    /// What it promises, then where it fails.
+    pub fn claims(&self) -> impl Iterator<Item = &'static Claim> + use<> {
+        self.promises.iter().chain(self.fails)
+    }
 }
 
 /// A sentence about a policy, and how to see that it is true.
 pub struct Claim {
-    /// The sentence.
+    /// The sentence. A number that was measured is never typed but named in braces, in the words of
+    /// docs/reproduction.md: `{target of none-none [15 readers]}`, `{total: prop-bfq / none-none}`, and with
+    /// ` in EXPERIMENT` behind it one of another experiment. `make measured` writes what they are now.
     pub says: &'static str,
-    /// An experiment (its file below `experiments/`, without `.toml`), followed by ` --stack NAME` if
-    /// the file does not run the policy by itself. Empty: it follows from the rules on the manual page.
+    /// An experiment (its file below `experiments/`, without `.toml`), followed by ` --stack NAME,NAME` if
+    /// the file does not run all that the sentence speaks of. Empty: it follows from the rules on the manual page.
     pub shown_by: &'static str,
 }
 

@@ -39,15 +39,16 @@ pub static ROW: Row = Row {
     overrides: &[],
     judgement: Judgement {
         promises: &[Claim {
-            says: "Batches by sector, reads and urgent classes first, at 3 % of the throughput or \
-                less.",
+            says: "Batches by sector, reads and urgent classes first; ten random readers keep \
+                {total: none-mq-deadline / none-none [10 random readers]} of the throughput.",
             shown_by: "suite/throughput-sync",
         }],
         needs: "A limit for everything but reads (`async_depth`), which is off by default.",
         fails: &[Claim {
-            says: "Buffered writers take all tags before reads can come first: a random reader gets \
-                0.03 MB/s, less than with `none`; with `async_depth = 16` in the file 2.2.",
-            shown_by: "article-2018/figure-1 --stack none-mq-deadline",
+            says: "Buffered writers take all tags before reads can come first: a random reader \
+                gets {target of none-mq-deadline [random target, writers]}, with `none` {target of \
+                none-none [random target, writers]}.",
+            shown_by: "article-2018/figure-1 --stack none-none,none-mq-deadline",
         }],
     },
     build,

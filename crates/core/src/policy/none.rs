@@ -27,8 +27,8 @@ pub static ROW: Row = Row {
         }],
         needs: "A drive that is fair by itself, or clients that are never greedy together.",
         fails: &[Claim {
-            says: "A random reader beside 15 sequential ones gets 0.15 of the 22.5 MB/s that it \
-                    gets alone.",
+            says: "A random reader beside 15 sequential ones gets {target of none-none [15 \
+                readers]} of the {target of none-none [0 readers]} that it gets alone.",
             shown_by: "survey-2019/no-control",
         }],
     },

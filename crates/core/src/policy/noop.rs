@@ -36,8 +36,8 @@ pub static ROW: Row = Row {
         }],
         needs: "Clients that want the same of the drive.",
         fails: &[Claim {
-            says: "A random reader beside eight sequential ones on a disk waits 4.4 s for each \
-                    answer: 0.8 KiB/s.",
+            says: "A random reader beside eight sequential ones on a disk waits {target mean of \
+                none-noop} for each answer: {target of none-noop}.",
             shown_by: "io-controller-2009/every-scheduler",
         }],
     },

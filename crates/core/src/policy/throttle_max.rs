@@ -68,8 +68,9 @@ pub static ROW: Row = Row {
         needs: "Ceilings. Minimums only follow if the ceilings of all are within what the drive does \
             in its worst mix.",
         fails: &[Claim {
-            says: "What one leaves nobody else gets: 67 of 510 MB/s with five of ten clients \
-                    active.",
+            says: "What one leaves nobody else gets: {total of max-none [random target, readers]} \
+                with five of ten clients active, without control {total of none-none [random \
+                target, readers]}.",
             shown_by: "article-2018/figure-1",
         }],
     },

@@ -79,9 +79,11 @@ pub static ROW: Row = Row {
         }],
         needs: "Buffered writes; a drive whose reads tell how busy it is.",
         fails: &[Claim {
-            says: "Nothing else is held: beside 15 readers, or 15 writers that wait for their \
-                    data, a random reader is as slow as with `none`.",
-            shown_by: "comparison-2019/plextor --stack wbt-none",
+            says: "Nothing else is held: a random reader waits {target mean of wbt-none [readers]} \
+                beside 15 readers and {target mean of wbt-none [writers]} beside 15 writers that \
+                wait for their data, with `none` {target mean of none-none [readers]} and {target \
+                mean of none-none [writers]}.",
+            shown_by: "comparison-2019/plextor --stack none-none,wbt-none",
         }],
     },
     build,

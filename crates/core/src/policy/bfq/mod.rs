@@ -125,13 +125,15 @@ pub static ROW: Row = Row {
     judgement: Judgement {
         promises: &[
             Claim {
-                says: "A part of the service by weight for every group: a random reader with 300 of \
-                    700 of the weights gets 11.0 of 22.5 MB/s beside four sequential ones.",
+                says: "A part of the service by weight for every group: a random reader of weight \
+                    300 gets {target of prop-bfq [random target, readers]} beside four sequential \
+                    ones of weight 100, alone {target of none-none [0 readers] in \
+                    survey-2019/no-control}.",
                 shown_by: "article-2018/figure-1",
             },
             Claim {
                 says: "Nearly the latency of the idle drive for a client of the real-time class: \
-                    0.18 ms beside 15 readers.",
+                    {target mean of none-bfq [readers]} beside 15 readers.",
                 shown_by: "comparison-2019/plextor --stack none-bfq",
             },
         ],
@@ -139,18 +141,21 @@ pub static ROW: Row = Row {
             work). Rates in MB/s need admission as well (`complete`).",
         fails: &[
             Claim {
-                says: "Injection costs the share of who leaves gaps: two readers that make calls of \
-                    4 KiB, with weights 1000 and 100, get 2.6 : 1 in the mean of three seeds, with \
-                    `bfq-4.18` 9.1 : 1.",
+                says: "Injection costs the share of who leaves gaps: two readers that make calls \
+                    of 4 KiB, with weights 1000 and 100, get {heavy of prop-bfq / light of \
+                    prop-bfq [100 and 1000, calls of 4 KiB]} : 1, with `bfq-4.18` {heavy of \
+                    prop-bfq-4.18 / light of prop-bfq-4.18 [100 and 1000, calls of 4 KiB]} : 1.",
                 shown_by: "suite/fairness",
             },
             Claim {
-                says: "One queue at a time leaves much of an NVMe drive unused: 60 % of what eight \
-                    readers get from it without control.",
-                shown_by: "mails-2019/samsung-970-pro --stack prop-bfq",
+                says: "One queue at a time leaves much of an NVMe drive unused: eight readers get \
+                    {total of prop-bfq} from it, without control {total of none-none}.",
+                shown_by: "mails-2019/samsung-970-pro --stack none-none,prop-bfq",
             },
             Claim {
-                says: "Beside buffered writers the same reader gets 2 MB/s, with `bfq-4.18` 19.",
+                says: "Beside buffered writers a random reader of weight 300 gets {target of \
+                    prop-bfq [random target, writers]}, with `bfq-4.18` {target of prop-bfq-4.18 \
+                    [random target, writers]}.",
                 shown_by: "article-2018/figure-1",
             },
         ],
@@ -170,20 +175,24 @@ pub static ROW_5_3: Row = Row {
     judgement: Judgement {
         promises: &[
             Claim {
-                says: "Latency near the idle drive's for a client of the real-time class: 0.22 ms \
-                    beside 15 readers, 0.32 beside writers that flush after each write.",
+                says: "Latency near the idle drive's for a client of the real-time class: {target \
+                    mean of none-bfq-5.3 [readers]} beside 15 readers, {target mean of \
+                    none-bfq-5.3 [writers]} beside writers that flush after each write.",
                 shown_by: "comparison-2019/plextor",
             },
             Claim {
-                says: "A queue of higher weight preempts: a sporadic read takes 0.7 ms at most \
-                    beside a reader of lower weight, without that 93.",
+                says: "A queue of higher weight preempts: a sporadic read takes {target max of \
+                    prop-bfq-5.3} at most beside a reader of lower weight, without that {target \
+                    max of before}.",
                 shown_by: "mails-2019/preemption",
             },
         ],
         needs: "Weights, and some seconds of work, as `bfq`.",
         fails: &[Claim {
             says: "Limits that grow too easily: with weights 1000 and 1 the heavier reader gets \
-                18.9 of its 22.4 MB/s, and beside seven equal ones 2.7.",
+                {target of prop-bfq-5.3 [15 readers, weights 1000:1]}, alone {target of none-none \
+                [0 readers] in survey-2019/no-control}, and beside seven equal ones {target of \
+                prop-bfq-5.3 [7 readers]}.",
             shown_by: "mails-2019/plextor",
         }],
     },
@@ -209,12 +218,13 @@ pub static ROW_4_20: Row = Row {
         fails: &[
             Claim {
                 says: "Only seeky queues are filled up: a sequential reader and four random ones \
-                    get 220 MB/s together, without control 431.",
+                    get {total of prop-bfq-4.20 [sequential target]} together, without control \
+                    {total of none-none [sequential target]}.",
                 shown_by: "article-2018/figure-3",
             },
             Claim {
-                says: "A weight is a part, not a rate: beside nine interferers the target gets 4.6 \
-                    of the 10 MB/s meant for it.",
+                says: "A weight is a part, not a rate: beside nine interferers the target gets \
+                    {target of prop-bfq-4.20 [random target]} of the 10 MB/s meant for it.",
                 shown_by: "article-2018/figure-4a",
             },
         ],
@@ -233,19 +243,21 @@ pub static ROW_4_18: Row = Row {
     overrides: settings::OVERRIDES_4_18,
     judgement: Judgement {
         promises: &[Claim {
-            says: "Shares of sequential readers as their weights, 9.4 : 1 for 10 : 1.",
+            says: "Shares of sequential readers as their weights: {heavy of prop-bfq-4.18 / light \
+                of prop-bfq-4.18 [100 and 1000]} : 1 for weights of 1000 and 100.",
             shown_by: "suite/fairness",
         }],
         needs: "As `bfq`; clients that read in order, or equal weights.",
         fails: &[
             Claim {
                 says: "Where weights differ it waits for each queue with an empty drive: five \
-                    random readers get 22 of 106 MB/s.",
+                    random readers get {total of prop-bfq-4.18 [random target]}, without control \
+                    {total of none-none [random target]}.",
                 shown_by: "article-2018/figure-3",
             },
             Claim {
-                says: "A weight is a part, not a rate: beside nine interferers the target gets 4.6 \
-                    of the 10 MB/s meant for it.",
+                says: "A weight is a part, not a rate: beside nine interferers the target gets \
+                    {target of prop-bfq-4.18 [random target]} of the 10 MB/s meant for it.",
                 shown_by: "article-2018/figure-4a",
             },
         ],

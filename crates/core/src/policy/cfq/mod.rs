@@ -94,7 +94,7 @@ pub static ROW: Row = Row {
         promises: &[
             Claim {
                 says: "Each process a slice of the disk's time: sixteen sequential readers still \
-                    get 82 % of what one gets.",
+                    get {client: none-cfq [16 clients] / none-cfq [1 clients]} of what one gets.",
                 shown_by: "io-controller-2009/cfq-sequential-readers",
             },
             Claim { says: "Its ioprio says how long the slice is.", shown_by: "" },
@@ -103,16 +103,19 @@ pub static ROW: Row = Row {
         fails: &[
             Claim {
                 says: "Who seeks sends one request a round: a random reader beside 16 sequential \
-                    ones gets 35 of 538 KiB/s and waits for up to 1.8 s.",
+                    ones gets {target of none-cfq [16 readers]}, alone {client of none-cfq [1 \
+                    clients] in io-controller-2009/cfq-random-readers}, and waits for up to \
+                    {target max of none-cfq [16 readers]}.",
                 shown_by: "io-controller-2009/test-2",
             },
             Claim {
-                says: "On flash it waits as well: five random readers get 24 of 106 MB/s.",
-                shown_by: "article-2018/figure-3 --stack none-cfq",
+                says: "On flash it waits as well: five random readers get {total of none-cfq \
+                    [random target]}, with `none` {total of none-none [random target]}.",
+                shown_by: "article-2018/figure-3 --stack none-none,none-cfq",
             },
             Claim {
-                says: "A writer that waits for another process's journal commit gets 0.06 MB/s, \
-                    with `noop` 1.2.",
+                says: "A writer that waits for another process's journal commit gets {target of \
+                    none-cfq}, with `noop` {target of none-noop}.",
                 shown_by: "mails-2019/journal",
             },
         ],

@@ -98,31 +98,39 @@ pub static ROW: Row = Row {
     overrides: &[],
     judgement: Judgement {
         promises: &[Claim {
-            says: "Each group its part of the disk's time by weight: a random reader keeps 238 to \
-                293 KiB/s beside any number of sequential ones.",
+            says: "Each group its part of the disk's time by weight: a random reader gets {target \
+                of prop-cfq-group [1 readers]} beside one sequential reader and {target of \
+                prop-cfq-group [16 readers]} beside sixteen.",
             shown_by: "io-controller-2009/test-2 --stack prop-cfq-group",
         }],
         needs: "A head that moves; weights. Classes of groups and minimums are not looked at.",
         fails: &[
             Claim {
-                says: "On flash it counts requests, not time: a random reader with 300 of 700 of \
-                    the weights gets 3.8 MB/s, where by time it is 9.4 (`fair-cfq`).",
-                shown_by: "article-2018/figure-1 --stack prop-cfq-group",
+                says: "On flash it counts requests, not time: a random reader of weight 300 beside \
+                    four sequential ones of weight 100 gets {target of prop-cfq-group [random \
+                    target, readers]}, where by time it is {target of prop-fair-cfq [random \
+                    target, readers]} (`fair-cfq`).",
+                shown_by: "article-2018/figure-1 --stack prop-cfq-group,prop-fair-cfq",
             },
             Claim {
-                says: "`group_idle` empties flash: five random readers get 22 of 106 MB/s.",
-                shown_by: "article-2018/figure-3 --stack prop-cfq-group",
+                says: "`group_idle` empties flash: five random readers get {total of \
+                    prop-cfq-group [random target]}, with `none` {total of none-none [random \
+                    target]}.",
+                shown_by: "article-2018/figure-3 --stack none-none,prop-cfq-group",
             },
             Claim {
                 says: "Slices shrink with the number of readers in a group, down to two turns of \
-                    the disk: beside the random reader 16 sequential ones read 0.28 MB/s \
-                    together, with `fair-cfq` 11.",
-                shown_by: "io-controller-2009/test-2 --stack prop-cfq-group",
+                    the disk: beside the random reader 16 sequential ones read {reader of \
+                    prop-cfq-group [16 readers]} together, with `fair-cfq` {reader of \
+                    prop-fair-cfq [16 readers]}.",
+                shown_by: "io-controller-2009/test-2 --stack prop-cfq-group,prop-fair-cfq",
             },
             Claim {
                 says: "So 16 sequential readers beside one in a group of twice the weight get 1 : \
-                    3.5, and 21 MB/s in all, with `fair-cfq` 29.",
-                shown_by: "io-controller-2009/test-3 --stack prop-cfq-group",
+                    {target of prop-cfq-group / reader of prop-cfq-group [16 readers]}, and {total \
+                    of prop-cfq-group [16 readers]} in all, with `fair-cfq` {total of \
+                    prop-fair-cfq [16 readers]}.",
+                shown_by: "io-controller-2009/test-3 --stack prop-cfq-group,prop-fair-cfq",
             },
         ],
     },

@@ -110,21 +110,25 @@ pub static ROW_NOOP: Row = Row {
     overrides: &[],
     judgement: Judgement {
         promises: &[Claim {
-            says: "Each group its part of the drive's time by weight: a random reader with 300 of \
-                700 of the weights gets 9.4 of 22.5 MB/s beside four sequential ones.",
+            says: "Each group its part of the drive's time by weight: a random reader of weight \
+                300 gets {target of prop-fair-noop [random target, readers]} beside four \
+                sequential ones of weight 100, alone {target of none-none [0 readers] in \
+                survey-2019/no-control}.",
             shown_by: "article-2018/figure-1 --stack prop-fair-noop",
         }],
         needs: "A head that moves; weights; one stream in a group.",
         fails: &[
             Claim {
-                says: "Readers of one group seek against each other: 16 sequential ones get 0.3 \
-                    MB/s together, with `fair-cfq` 9.6.",
-                shown_by: "io-controller-2009/test-3 --stack prop-fair-noop",
+                says: "Readers of one group seek against each other: 16 sequential ones get \
+                    {reader of prop-fair-noop [16 readers]} together, with `fair-cfq` {reader of \
+                    prop-fair-cfq [16 readers]}.",
+                shown_by: "io-controller-2009/test-3 --stack prop-fair-noop,prop-fair-cfq",
             },
             Claim {
                 says: "Tags are not shared by group: beside four buffered writers a random reader \
-                    gets 0.02 MB/s, less than with `none`.",
-                shown_by: "article-2018/figure-1 --stack prop-fair-noop",
+                    gets {target of prop-fair-noop [random target, writers]}, with `none` {target \
+                    of none-none [random target, writers]}.",
+                shown_by: "article-2018/figure-1 --stack none-none,prop-fair-noop",
             },
         ],
     },
@@ -142,27 +146,32 @@ pub static ROW_DEADLINE: Row = Row {
     overrides: &[],
     judgement: Judgement {
         promises: &[Claim {
-            says: "Each group its part of the drive's time by weight: a random reader with 300 of \
-                700 of the weights gets 9.4 of 22.5 MB/s beside four sequential ones.",
+            says: "Each group its part of the drive's time by weight: a random reader of weight \
+                300 gets {target of prop-fair-deadline [random target, readers]} beside four \
+                sequential ones of weight 100, alone {target of none-none [0 readers] in \
+                survey-2019/no-control}.",
             shown_by: "article-2018/figure-1 --stack prop-fair-deadline",
         }],
         needs: "A head that moves; weights; one stream in a group.",
         fails: &[
             Claim {
-                says: "Readers of one group seek against each other: 16 sequential ones get 0.3 \
-                    MB/s together, with `fair-cfq` 9.6.",
-                shown_by: "io-controller-2009/test-3 --stack prop-fair-deadline",
+                says: "Readers of one group seek against each other: 16 sequential ones get \
+                    {reader of prop-fair-deadline [16 readers]} together, with `fair-cfq` {reader \
+                    of prop-fair-cfq [16 readers]}.",
+                shown_by: "io-controller-2009/test-3 --stack prop-fair-deadline,prop-fair-cfq",
             },
             Claim {
                 says: "What the drive still holds of one group is served in the other's time: \
-                    guests that write with weights 1000 and 500 get 1.4 : 1; 2.1 : 1 with \
-                    `fairness`.",
+                    guests that write with weights 1000 and 500 get {target of prop-fair-deadline \
+                    / guest of prop-fair-deadline} : 1; {target of fairness / guest of fairness} : \
+                    1 with `fairness`.",
                 shown_by: "io-controller-2009/test-4",
             },
             Claim {
                 says: "Tags are not shared by group: beside four buffered writers a random reader \
-                    gets 0.02 MB/s, less than with `none`.",
-                shown_by: "article-2018/figure-1 --stack prop-fair-deadline",
+                    gets {target of prop-fair-deadline [random target, writers]}, with `none` \
+                    {target of none-none [random target, writers]}.",
+                shown_by: "article-2018/figure-1 --stack none-none,prop-fair-deadline",
             },
         ],
     },
@@ -181,20 +190,23 @@ pub static ROW_ANTICIPATORY: Row = Row {
     judgement: Judgement {
         promises: &[Claim {
             says: "Each group its part of the drive's time by weight, and readers of a group are \
-                served one after the other: eight read 11.6 MB/s together, with `fair-noop` \
-                0.35.",
+                served one after the other: eight read {reader of prop-fair-anticipatory} \
+                together, with `fair-noop` {reader of prop-fair-noop}.",
             shown_by: "io-controller-2009/every-scheduler",
         }],
         needs: "A head that moves; weights.",
         fails: &[
             Claim {
-                says: "Waiting empties flash: five random readers get 22 of 106 MB/s.",
-                shown_by: "article-2018/figure-3 --stack prop-fair-anticipatory",
+                says: "Waiting empties flash: five random readers get {total of \
+                    prop-fair-anticipatory [random target]}, with `none` {total of none-none \
+                    [random target]}.",
+                shown_by: "article-2018/figure-3 --stack none-none,prop-fair-anticipatory",
             },
             Claim {
                 says: "Tags are not shared by group: beside four buffered writers a random reader \
-                    gets 0.02 MB/s, less than with `none`.",
-                shown_by: "article-2018/figure-1 --stack prop-fair-anticipatory",
+                    gets {target of prop-fair-anticipatory [random target, writers]}, with `none` \
+                    {target of none-none [random target, writers]}.",
+                shown_by: "article-2018/figure-1 --stack none-none,prop-fair-anticipatory",
             },
         ],
     },
@@ -212,25 +224,30 @@ pub static ROW_CFQ: Row = Row {
     overrides: &[],
     judgement: Judgement {
         promises: &[Claim {
-            says: "Each group its part of the disk's time by weight, 2 : 1 whether one reader or \
-                sixteen are in the other; flat it is `cfq`.",
+            says: "Each group its part of the disk's time by weight: one of twice the weight gets \
+                {target of prop-fair-cfq / reader of prop-fair-cfq [1 readers]} : 1 beside one \
+                reader, {target of prop-fair-cfq / reader of prop-fair-cfq [16 readers]} : 1 \
+                beside sixteen; flat it is `cfq`.",
             shown_by: "io-controller-2009/test-3",
         }],
         needs: "A head that moves; weights.",
         fails: &[
             Claim {
-                says: "Buffered writers with weights 2 : 1 get the same: the flusher does not keep \
-                    the heavier queue filled.",
+                says: "Buffered writers with weights 1000 and 500 get {target of prop-fair-cfq / \
+                    writer of prop-fair-cfq [one flusher, in the owners' names]} : 1: the flusher \
+                    does not keep the heavier queue filled.",
                 shown_by: "io-controller-2009/test-5",
             },
             Claim {
-                says: "Waiting empties flash: five random readers get 22 of 106 MB/s.",
-                shown_by: "article-2018/figure-3 --stack prop-fair-cfq",
+                says: "Waiting empties flash: five random readers get {total of prop-fair-cfq \
+                    [random target]}, with `none` {total of none-none [random target]}.",
+                shown_by: "article-2018/figure-3 --stack none-none,prop-fair-cfq",
             },
             Claim {
                 says: "Tags are not shared by group: beside four buffered writers a random reader \
-                    gets 0.02 MB/s, less than with `none`.",
-                shown_by: "article-2018/figure-1 --stack prop-fair-cfq",
+                    gets {target of prop-fair-cfq [random target, writers]}, with `none` {target \
+                    of none-none [random target, writers]}.",
+                shown_by: "article-2018/figure-1 --stack none-none,prop-fair-cfq",
             },
         ],
     },

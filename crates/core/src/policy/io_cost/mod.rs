@@ -98,12 +98,12 @@ pub static ROW: Row = Row {
         fails: &[
             Claim {
                 says: "A target that is too easy does nothing and one that is too hard stops the \
-                    drive: 510 MB/s in all at 10 ms, 10 MB/s at 1 ms.",
+                    drive: {total of rlat 10 ms} in all at 10 ms, {total of rlat 1 ms} at 1 ms.",
                 shown_by: "mails-2019/io-cost",
             },
             Claim {
-                says: "Without targets only waits for tags count: readers of weights 1000 and 100 get \
-                    the same.",
+                says: "Without targets only waits for tags count: readers of weights 1000 and 100 \
+                    get {heavy of cost-none / light of cost-none [100 and 1000]} : 1.",
                 shown_by: "suite/fairness",
             },
         ],

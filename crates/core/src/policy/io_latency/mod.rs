@@ -73,9 +73,10 @@ pub static ROW: Row = Row {
     overrides: &[],
     judgement: Judgement {
         promises: &[Claim {
-            says: "A latency for a group, at the cost of siblings with a higher target or none: a random \
-                reader beside 15 sequential ones waits 27.5 ms for each answer, after 2.2 s less, in the \
-                mean of ten seconds 8.3.",
+            says: "A latency for a group, at the cost of siblings with a higher target or none: a \
+                random reader beside 15 sequential ones waits {target mean of lat-none [ten \
+                seconds]} for each answer in the mean of ten seconds, of which the first two are \
+                as slow as with `none`: {target mean of none-none [ten seconds]}.",
             shown_by: "comparison-2019/plextor-ten-seconds",
         }],
         needs: "Targets near what the drive can do; load that lasts: a step takes half a second or \
@@ -83,7 +84,8 @@ pub static ROW: Row = Row {
         fails: &[
             Claim {
                 says: "In two seconds it does not act yet: a random reader beside 15 sequential \
-                    ones waits 27.5 ms for each answer, as with `none`.",
+                    ones waits {target mean of lat-none [readers]} for each answer, with `none` \
+                    {target mean of none-none [readers]}.",
                 shown_by: "comparison-2019/plextor",
             },
             Claim {

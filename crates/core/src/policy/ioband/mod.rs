@@ -91,14 +91,16 @@ pub static ROW: Row = Row {
         needs: "Groups that always have many requests waiting, as many clients or deep queues make.",
         fails: &[
             Claim {
-                says: "One reader at a time has nothing waiting, so others run ahead: one of weight \
-                    1000 gets 2 MB/s beside 16 of weight 500, which get 18.",
+                says: "One reader at a time has nothing waiting, so others run ahead: one of \
+                    weight 1000 gets {target of ioband-cfq [16 readers]} beside 16 of weight 500, \
+                    which get {reader of ioband-cfq [16 readers]}.",
                 shown_by: "io-controller-2009/test-3 --stack ioband-cfq",
             },
             Claim {
-                says: "A random reader beside four sequential ones gets 1.4 of 22.5 MB/s, as with \
-                    `none`.",
-                shown_by: "article-2018/figure-1 --stack ioband-none",
+                says: "A random reader beside four sequential ones gets {target of ioband-none \
+                    [random target, readers]}, with `none` {target of none-none [random target, \
+                    readers]}.",
+                shown_by: "article-2018/figure-1 --stack none-none,ioband-none",
             },
         ],
     },
@@ -122,8 +124,8 @@ pub static ROW_RANGE: Row = Row {
         needs: "More than `io_limit` requests below, and no flusher.",
         fails: &[
             Claim {
-                says: "A maximum does not bind the flusher: four buffered writers with 15 MB/s each \
-                    write 380.",
+                says: "A maximum does not bind the flusher: four buffered writers with 15 MB/s \
+                    each write {interferer of rangebw-none [random target, writers]}.",
                 shown_by: "article-2018/figure-1 --stack rangebw-none",
             },
             Claim {

@@ -84,13 +84,15 @@ pub static ROW: Row = Row {
         needs: "Groups that would take more than they get: a share is kept by running into its limit.",
         fails: &[
             Claim {
-                says: "Readers that wait for their answers never hit a limit: weights 200 and 800 get \
-                    the same.",
+                says: "Readers that wait for their answers never hit a limit: with weights 200 and \
+                    800 they get {cgroup1 of unified-none [reads]} and {cgroup2 of unified-none \
+                    [reads]}.",
                 shown_by: "controller-2015/benchmark",
             },
             Claim {
-                says: "Writers take a reader's share: with weight 800 it reads 37 MB/s where 200 \
-                    write 1350.",
+                says: "Writers take a reader's share: with weight 800 it reads {cgroup2 of \
+                    unified-none [writes 200, reads 800]} where 200 write {cgroup1 of unified-none \
+                    [writes 200, reads 800]}.",
                 shown_by: "controller-2015/benchmark",
             },
         ],

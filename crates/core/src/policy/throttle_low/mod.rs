@@ -86,13 +86,15 @@ pub static ROW: Row = Row {
             and `idle`.",
         fails: &[
             Claim {
-                says: "While one is missed all are held: a random reader beside four sequential ones \
-                    keeps its 10 MB/s at 53 of 510 MB/s in all.",
+                says: "While one is missed all are held: a random reader beside four sequential \
+                    ones keeps {target of low-none [random target, readers]} of its 10 MB/s, and \
+                    all together get {total of low-none [random target, readers]}, without control \
+                    {total of none-none [random target, readers]}.",
                 shown_by: "article-2018/figure-1",
             },
             Claim {
-                says: "Beside four constant and five on/off interferers a random reader gets 6.1 of \
-                    its 10 MB/s.",
+                says: "Beside four constant and five on/off interferers a random reader gets \
+                    {target of low-none [random target]} of its 10 MB/s.",
                 shown_by: "article-2018/figure-4a",
             },
             Claim {

@@ -1,0 +1,51 @@
+//! The numbers that the sentences about the policies name: where they stand in the results, and the table of
+//! them that this program was built with (`docs/measured.csv`, written by `iofair run --measured`).
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use anyhow::{Result, anyhow};
+use iofair_core::policy::REGISTRY;
+use iofair_lab::experiment::{self, Experiment, Overrides, Results, Spot};
+use iofair_lab::report::{self, Measured};
+
+use crate::failure::Usage;
+
+const TABLE: &str = include_str!("../../../docs/measured.csv");
+
+/// What was measured when this program was built.
+pub(crate) fn known() -> Result<Measured> {
+    Measured::parse(TABLE).map_err(|error| anyhow!("docs/measured.csv: {error}"))
+}
+
+/// Every number that a sentence names.
+fn wanted() -> Result<BTreeSet<Spot>> {
+    let mut all = BTreeSet::new();
+    for row in REGISTRY {
+        for claim in row.judgement.claims() {
+            all.extend(report::spots(claim).map_err(|error| anyhow!("{}: {error}", row.name))?);
+        }
+    }
+    Ok(all)
+}
+
+/// The runs that they need besides those of `run`, of the files under `experiments/`.
+pub(crate) fn missing(run: &[Experiment]) -> Result<Vec<Experiment>> {
+    let wanted = wanted()?;
+    let mut missing = Vec::new();
+    for ((name, variant), stacks) in report::missing(run, &wanted) {
+        let stacks = Some(stacks.into_iter().map(str::to_owned).collect());
+        let file = PathBuf::from(format!("experiments/{name}.toml"));
+        let mut experiment =
+            experiment::read(&file, &Overrides { stacks, ..Overrides::default() })?;
+        experiment.keep_variants(&[variant.to_owned()]).map_err(Usage)?;
+        missing.push(experiment);
+    }
+    Ok(missing)
+}
+
+/// The table, from the results of all of them.
+pub(crate) fn table(results: &[Results]) -> Result<String> {
+    let measured = Measured::read(results, &wanted()?).map_err(|error| anyhow!(error))?;
+    Ok(measured.csv())
+}
