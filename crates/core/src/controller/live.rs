@@ -179,8 +179,7 @@ impl Controller {
         self.held = alloc::vec![alloc::vec![0; self.per_client.len()]; self.throttles.len()];
         self.tell_everything(now);
         while let Some(id) = self.frozen.pop_front(&mut self.requests) {
-            self.inside += 1;
-            self.enter(now, 0, id);
+            self.begin(now, id);
         }
     }
 }

@@ -321,21 +321,27 @@ impl Controller {
         if self.next_stack.is_some() {
             self.frozen.push_back(&mut self.requests, id);
         } else {
-            self.inside += 1;
-            self.enter(now, 0, id);
+            self.begin(now, id);
         }
     }
 
-    /// Hands a request to a stage: throttles count from 0, then comes the scheduler.
-    fn enter(&mut self, now: Instant, stage: usize, id: RequestId) {
+    /// A client brings its request to the first stage.
+    fn begin(&mut self, now: Instant, id: RequestId) {
+        self.inside += 1;
+        let client = self.requests[id].client;
+        self.enter(now, (0, Sender::Client(client)), id);
+    }
+
+    /// Somebody hands a request to a stage: throttles count from 0, then comes the scheduler.
+    fn enter(&mut self, now: Instant, (stage, sender): (usize, Sender), id: RequestId) {
         self.note(now, id, EventKind::Entered { stage: stage as u8 });
         self.requests[id].stage = stage as u8;
         if let Some(throttle) = self.throttles.get_mut(stage) {
             self.held[stage][self.requests[id].client.index()] += 1;
             throttle.submit(&mut context!(self, now), id);
+            self.let_go(now, stage, Some((sender, id)));
             return;
         }
-        let sender = self.sender(now, id);
         let mut cx = context!(self, now);
         cx.requests[id].asked_tag = now;
         if self.scheduler.try_merge(&mut cx, id) {
@@ -361,12 +367,18 @@ impl Controller {
         }
     }
 
-    /// Who sends a request to the scheduler: its client, or the worker of a throttle that had put it aside.
-    fn sender(&self, now: Instant, id: RequestId) -> Sender {
-        let Request { client, submitted, .. } = self.requests[id];
-        match self.throttles.last() {
-            Some(throttle) if submitted < now && !throttle.is_asleep(client, 1) => Sender::Worker,
-            _ => Sender::Client(client),
+    /// Hands on what a throttle lets go. Whoever has just brought a request goes on with it if it is let go at
+    /// once; what had been put aside is sent by the throttle's worker, or by its client if that slept over it.
+    fn let_go(&mut self, now: Instant, stage: usize, came: Option<(Sender, RequestId)>) {
+        while let Some(id) = self.throttles[stage].dispatch(&mut context!(self, now)) {
+            let client = self.requests[id].client;
+            self.held[stage][client.index()] -= 1;
+            let sender = match came {
+                Some((sender, came)) if came == id => sender,
+                _ if self.throttles[stage].is_asleep(client, 1) => Sender::Client(client),
+                _ => Sender::Worker,
+            };
+            self.enter(now, (stage + 1, sender), id);
         }
     }
 
@@ -381,10 +393,7 @@ impl Controller {
     /// Lets throttles give on what they may, and sleepers take freed tags.
     fn pump(&mut self, now: Instant) {
         for stage in 0..self.throttles.len() {
-            while let Some(id) = self.throttles[stage].dispatch(&mut context!(self, now)) {
-                self.held[stage][self.requests[id].client.index()] -= 1;
-                self.enter(now, stage + 1, id);
-            }
+            self.let_go(now, stage, None);
         }
         while self.tags.has_waiters() {
             let next = self.tags.next_waiter(now, &mut self.requests, &*self.scheduler);

@@ -3,7 +3,7 @@
 use std::vec::Vec;
 
 use super::*;
-use crate::contract::Contract;
+use crate::contract::{Contract, Limits};
 use crate::group::{GroupId, Priority};
 
 fn setup() -> Setup {
@@ -278,4 +278,29 @@ fn held_requests_make_nobody_sleep_and_come_as_one() {
         later = c.next_wakeup().map_or(later, |at| at.max(later));
     }
     assert_eq!(order, [0, 1, 2, 99, 3, 4, 5, 6, 7, 8, 9, 10, 11], "the reader passes the pile");
+}
+
+/// Goal: what a throttle lets go at once its client sends itself, however late the drive asks for work: nobody
+/// lines up behind a pile of another's. Method: ceilings far away, two tags, four requests of one client and one of
+/// another; the drive asks later.
+#[test]
+fn what_no_throttle_held_is_sent_by_its_client() {
+    let mut setup = setup();
+    setup.tags = 2;
+    let mut c = Controller::new(setup, Stack::parse("max-none").expect("in the table"));
+    let contract = Contract { max: Limits::both(1 << 40), ..Contract::default() };
+    let [pile, lone] = ["pile", "lone"].map(|name| {
+        let group = c.add_group(Instant::ZERO, name, contract.clone()).expect("new");
+        c.add_client(Instant::ZERO, group, Priority::default()).expect("new")
+    });
+    for tag in 0..5 {
+        c.submit(Instant(0), request(pile, tag, Operation::Write, tag * 100)).expect("accepted");
+    }
+    c.submit(Instant(0), request(lone, 99, Operation::Read, 9_000)).expect("accepted");
+    let (mut order, later) = (Vec::new(), Instant(2_500));
+    while c.pending() > 0 {
+        let sent = c.dispatch(later).expect("there is work and the drive is free");
+        order.extend(complete(&mut c, sent.id));
+    }
+    assert_eq!(order, [0, 1, 2, 99, 3, 4]);
 }
