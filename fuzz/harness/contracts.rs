@@ -14,7 +14,7 @@ pub(crate) fn contracts(data: &[u8]) {
                 assert!(volume.size_bytes > 0 && volume.size_bytes.is_multiple_of(512));
             }
             // A refusal is an answer too.
-            let _ = contracts.admitted(160_000_000);
+            let _ = contracts.admitted(Some(160_000_000));
         }
     }
 }

@@ -25,6 +25,7 @@
 //! [[group]]
 //! name = "tenants/alice"              # a path: groups nest
 //! min = "10MB/s"                      # guaranteed; admitted only if the drive can keep it
+//! alone = "23MB/s"                    # optional: what the group reaches with the drive to itself
 //! weight = 300                        # 1 to 1000: share of what is left
 //! max = { read = "50MB/s", write = "50MB/s", read_iops = 5000 }   # or one rate for both
 //! low = { read = "10MB/s", latency = "100us", idle = "1ms" } # for throttle-low, instead of min
@@ -64,6 +65,7 @@ use iofair_core::time::Nanos;
 
 use crate::{ConfigError, Source};
 
+pub use check::check_alone;
 pub use listen::{Entry, Limits, Listen, Required, Tls, is_reserved, user};
 // Experiments spell classes and ceilings the same way.
 pub use raw::{ClassName, Low, Max};

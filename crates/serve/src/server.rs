@@ -321,11 +321,10 @@ fn admit(
     worst_case: Option<u64>,
     capacity: Option<u64>,
 ) -> Result<Plan, ServeError> {
-    let asks = contracts.groups.iter().find(|group| group.contract.min.is_some());
-    if let (Some(group), None) = (asks, worst_case) {
+    if let (Some(group), None) = (contracts.asks_worst_case(), worst_case) {
         let message = format!(
             "group \"{}\" has a min, but nobody knows what this back end keeps at its worst: add \
-             worst_case = \"...MB/s\" to [drive]",
+             worst_case = \"...MB/s\" to [drive], or alone = \"...MB/s\" to the group",
             group.name
         );
         return Err(contracts.back_error(message).into());
@@ -340,7 +339,7 @@ fn admit(
         );
         return Err(contracts.back_error(message).into());
     }
-    let groups = contracts.admitted(worst_case.unwrap_or(u64::MAX))?;
+    let groups = contracts.admitted(worst_case)?;
     let (volumes, closed) = (Vec::new(), Vec::new());
     let drive = &contracts.drive;
     let patience = Patience { timeout: drive.timeout, drain: drive.drain };

@@ -136,7 +136,7 @@ mod tests {
         assert!(survey.groups.iter().all(|g| g.contract.weight == 100));
         // Both are admitted as written on a drive of 160 MB/s.
         for (contracts, target) in [(article, 300), (survey, 100)] {
-            let admitted = contracts.admitted(160_000_000).expect("10 of 160 MB/s fits");
+            let admitted = contracts.admitted(Some(160_000_000)).expect("10 of 160 MB/s fits");
             let found = admitted.iter().find(|(name, _)| name == "target").expect("the target");
             assert_eq!(found.1.weight, target);
         }

@@ -2,17 +2,22 @@
 //!
 //! Top-level groups are admitted against the drive's worst case; groups inside another against what
 //! that one is guaranteed. A group without a minimum of its own is guaranteed what the groups inside
-//! it ask together, so nobody has to add up by hand. Weights that already keep every minimum stay as
-//! they were written; only where they do not, [`admit`] makes new ones.
+//! it ask together, so nobody has to add up by hand. A group that says what it reaches alone asks for the
+//! part of the drive's time that its minimum takes ([`Asking::new`]). Weights that already keep every minimum
+//! stay as they were written; only where they do not, [`admit`] makes new ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use iofair_core::contract::{Contract, Refusal, WEIGHT_MAX, admit};
+use iofair_core::contract::{Asking, Contract, Refusal, WEIGHT_MAX, admit};
 
-use super::Contracts;
+use super::{Contracts, Group};
 
 /// A group's path and its contract with the weight that keeps its minimum.
 pub type Admitted = Vec<(String, Contract)>;
+
+/// The worst case of a drive of which nobody knows it: groups that all say what they reach alone ask for parts
+/// of any number. Larger than what any drive gives, so that the parts are exact, and small enough to add up.
+const ANY: u64 = 1 << 40;
 
 /// Every group, parents first (those that only exist as part of a path too), with the weight that keeps
 /// every minimum on a drive that gives `worst_case` bytes a second at its worst; or why the promises
@@ -21,26 +26,35 @@ pub fn admitted<'a>(
     groups: impl IntoIterator<Item = (&'a str, &'a Contract)>,
     worst_case: u64,
 ) -> Result<Admitted, Refusal> {
-    let mut tree = Tree::new(groups);
+    let mut tree = Tree::new(groups, worst_case);
     tree.admit_below("", worst_case)?;
     Ok(tree.groups.into_iter().collect())
 }
 
 impl Contracts {
-    /// [`admitted`] for the groups of the file.
-    pub fn admitted(&self, worst_case: u64) -> Result<Admitted, Refusal> {
+    /// [`admitted`] for the groups of the file; without a worst case if there is no [`Self::asks_worst_case`].
+    pub fn admitted(&self, worst_case: Option<u64>) -> Result<Admitted, Refusal> {
         let groups = self.groups.iter().map(|group| (group.name.as_str(), &group.contract));
-        admitted(groups, worst_case)
+        admitted(groups, worst_case.unwrap_or(ANY))
+    }
+    /// The first group whose minimum counts on the drive's worst case: it does not say what it reaches alone.
+    pub fn asks_worst_case(&self) -> Option<&Group> {
+        let asks = |group: &&Group| group.contract.min.is_some() && group.contract.alone.is_none();
+        self.groups.iter().find(asks)
     }
 }
 
 /// Paths sort parents before children, since a parent's path is a prefix of theirs.
 struct Tree {
     groups: BTreeMap<String, Contract>,
+    worst_case: u64,
 }
 
 impl Tree {
-    fn new<'a>(written: impl IntoIterator<Item = (&'a str, &'a Contract)>) -> Self {
+    fn new<'a>(
+        written: impl IntoIterator<Item = (&'a str, &'a Contract)>,
+        worst_case: u64,
+    ) -> Self {
         let mut groups: BTreeMap<String, Contract> = BTreeMap::new();
         for (name, contract) in written {
             for (slash, _) in name.match_indices('/') {
@@ -48,54 +62,54 @@ impl Tree {
             }
             groups.insert(name.to_string(), contract.clone());
         }
-        Self { groups }
+        Self { groups, worst_case }
     }
     fn children(&self, parent: &str) -> BTreeSet<String> {
         let above = |path: &str| path.rsplit_once('/').map_or("", |(above, _)| above).to_string();
         self.groups.keys().filter(|path| above(path) == parent).cloned().collect()
     }
-    /// What a group must be guaranteed: its own minimum, or what its children ask.
-    fn guaranteed(&self, path: &str) -> Option<u64> {
-        let own = self.groups[path].min;
-        if own.is_some() {
+    /// What a group must be guaranteed: what its own minimum claims, or what its children ask.
+    fn asking(&self, path: &str) -> Asking {
+        let own = Asking::new(path, &self.groups[path], self.worst_case);
+        if own.claim.is_some() {
             return own;
         }
         let children = self.children(path);
-        let asked: Vec<Option<u64>> = children.iter().map(|c| self.guaranteed(c)).collect();
-        let sum: u64 = asked.iter().flatten().sum();
+        let asked: Vec<Option<u64>> = children.iter().map(|c| self.asking(c).claim).collect();
+        let sum = asked.iter().flatten().fold(0, |sum: u64, claim| sum.saturating_add(*claim));
         if sum == 0 {
-            return None;
+            return own;
         }
         // A child without a minimum still needs the smallest weight there is (see `admit`).
         let all_ask = asked.iter().all(Option::is_some);
-        let smallest = u64::from(WEIGHT_MAX);
-        Some(if all_ask { sum } else { (sum * smallest).div_ceil(smallest - 1) + 1 })
+        let smallest = u128::from(WEIGHT_MAX);
+        let more = (u128::from(sum) * smallest).div_ceil(smallest - 1) + 1;
+        let more = u64::try_from(more).unwrap_or(u64::MAX);
+        Asking { claim: Some(if all_ask { sum } else { more }), ..own }
     }
     fn admit_below(&mut self, parent: &str, rate: u64) -> Result<(), Refusal> {
         let children = self.children(parent);
-        let asking: Vec<(String, Option<u64>, u32)> = children
-            .iter()
-            .map(|path| (path.clone(), self.guaranteed(path), self.groups[path].weight))
-            .collect();
+        let asking: Vec<Asking> = children.iter().map(|path| self.asking(path)).collect();
         let weights = match suffice(rate, &asking) {
-            true => asking.iter().map(|(_, _, weight)| *weight).collect(),
+            true => asking.iter().map(|group| group.weight).collect(),
             false => admit(rate, &asking)?,
         };
-        for ((path, guaranteed, _), weight) in asking.into_iter().zip(weights) {
+        for (group, weight) in asking.into_iter().zip(weights) {
+            let path = group.name;
             self.groups.get_mut(&path).expect("listed from the same map").weight = weight;
             // Without a guarantee nobody inside asks for one either, so any rate admits them.
-            self.admit_below(&path, guaranteed.unwrap_or(rate))?;
+            self.admit_below(&path, group.claim.unwrap_or(rate))?;
         }
         Ok(())
     }
 }
 
-/// Do the weights as written give each group its minimum of `rate`?
-fn suffice(rate: u64, asking: &[(String, Option<u64>, u32)]) -> bool {
-    let total: u64 = asking.iter().map(|(_, _, weight)| u64::from(*weight)).sum();
-    let kept = |(_, min, weight): &(String, Option<u64>, u32)| {
-        let share = u128::from(rate) * u128::from(*weight);
-        u128::from(min.unwrap_or(0)) * u128::from(total) <= share
+/// Do the weights as written give each group what it claims of `rate`?
+fn suffice(rate: u64, asking: &[Asking]) -> bool {
+    let total: u64 = asking.iter().map(|group| u64::from(group.weight)).sum();
+    let kept = |group: &Asking| {
+        let share = u128::from(rate) * u128::from(group.weight);
+        u128::from(group.claim.unwrap_or(0)) * u128::from(total) <= share
     };
     asking.iter().all(kept)
 }

@@ -222,6 +222,11 @@ fn contract(source: &Source, group: &raw::Group) -> Result<Contract, ConfigError
         let message = "a guarantee of nothing";
         return Err(source.error(min.span(), message).allowed("more than 0B/s, or no min at all"));
     }
+    let alone = group.alone.as_ref().map(|alone| alone.get_ref().0);
+    if let Some(written) = &group.alone {
+        check_alone(alone, min)
+            .map_err(|(message, allowed)| source.error(written.span(), message).allowed(allowed))?;
+    }
     let mut limits = Limits::default();
     if let Some(max) = &group.max {
         limits = max.get_ref().0;
@@ -240,12 +245,30 @@ fn contract(source: &Source, group: &raw::Group) -> Result<Contract, ConfigError
     }
     Ok(Contract {
         min,
+        alone,
         low,
         weight,
         max: limits,
         latency: group.latency.as_ref().map(|latency| latency.get_ref().nanos()),
         class: group.class.class(),
     })
+}
+
+/// What is wrong with what a group reaches alone, and what is allowed.
+pub fn check_alone(alone: Option<u64>, min: Option<u64>) -> Result<(), (String, String)> {
+    match (alone, min) {
+        (None, _) => Ok(()),
+        (Some(0), _) => Err(("a rate of nothing".into(), "more than 0B/s".into())),
+        (Some(_), None) => {
+            let message = "it says how much of the drive a min takes, and there is none";
+            Err((message.into(), "a min beside it, or no alone".into()))
+        }
+        (Some(alone), Some(min)) if alone < min => {
+            let message = format!("min {} is more than it reaches alone", Rate(min));
+            Err((message, format!("at least {}", Rate(min))))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// What is wrong with ceilings, and what is allowed.

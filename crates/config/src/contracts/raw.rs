@@ -65,6 +65,7 @@ pub(super) struct Control {
 pub(super) struct Group {
     pub(super) name: Spanned<String>,
     pub(super) min: Option<Spanned<Rate>>,
+    pub(super) alone: Option<Spanned<Rate>>,
     #[serde(default = "default_weight")]
     pub(super) weight: Spanned<i64>,
     pub(super) max: Option<Spanned<Max>>,

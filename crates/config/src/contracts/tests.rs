@@ -119,10 +119,13 @@ struct Bad(&'static str, &'static str, usize, &'static str, &'static str);
 const BAD: &[Bad] = &[
     Bad("weight = 300", "weight = 5000", 0, "weight 5000", "1 to 1000"),
     Bad("weight = 300", "weight = -1", 0, "weight -1", "1 to 1000"),
-    Bad("weight = 300", "weigth = 300", 0, "unknown key `weigth`", "name, min, weight"),
+    Bad("weight = 300", "weigth = 300", 0, "unknown key `weigth`", "name, min, alone, weight"),
     Bad("weight = 300", "weight = \"300\"", 0, "invalid type", ""),
     Bad("min = \"10MB/s\"", "min = \"10MB\"", 0, "\"10MB\"", "followed by /s"),
     Bad("min = \"10MB/s\"", "min = \"0B/s\"", 0, "guarantee of nothing", "no min"),
+    Bad("weight = 300", "alone = \"0B/s\"", 0, "rate of nothing", "more than 0B/s"),
+    Bad("weight = 300", "alone = \"9MB/s\"", 0, "min 10.00 MB/s is more", "least 10.00 MB/s"),
+    Bad("max = \"15MB/s\"", "alone = \"9MB/s\"", 0, "there is none", "a min beside it"),
     Bad("min = \"10MB/s\"", "min = 10", 0, "integer `10`", "10MB/s"),
     Bad("min = \"10MB/s\"", "min = \"45MB/s\"", 15, "max 40.00 MB/s is below", "45.00 MB/s"),
     Bad("max = \"15MB/s\"", "max = \"15\"", 0, "\"15\"", "read_iops"),
@@ -236,7 +239,7 @@ fn volumes_must_fit_on_the_drive() {
 #[test]
 fn admission_goes_level_by_level() {
     let contracts = Contracts::parse("good.toml", GOOD).expect("a good file");
-    let admitted = contracts.admitted(160_000_000).expect("10 of 160 MB/s fits");
+    let admitted = contracts.admitted(Some(160_000_000)).expect("10 of 160 MB/s fits");
     let paths: Vec<&str> = admitted.iter().map(|(path, _)| path.as_str()).collect();
     assert_eq!(paths, ["batch", "tenants", "tenants/alice"]);
     let weight = |path: &str| {
@@ -246,9 +249,38 @@ fn admission_goes_level_by_level() {
     let total = weight("batch") + weight("tenants");
     assert!(weight("tenants") * 160 / total >= 10, "{admitted:?}");
     assert_eq!((weight("batch"), weight("tenants")), (100, 100), "they sufficed as written");
-    let tight = contracts.admitted(12_000_000).expect("10 of 12 MB/s fits");
+    let tight = contracts.admitted(Some(12_000_000)).expect("10 of 12 MB/s fits");
     let tight: Vec<u64> = tight.iter().map(|(_, c)| u64::from(c.weight)).collect();
     assert!(tight[1] * 12 >= 10 * (tight[0] + tight[1]), "{tight:?}");
-    let refusal = contracts.admitted(9_000_000).expect_err("10 of 9 MB/s does not fit");
+    let refusal = contracts.admitted(Some(9_000_000)).expect_err("10 of 9 MB/s does not fit");
     assert!(refusal.to_string().contains("tenants 10.00 MB/s"), "{refusal}");
+}
+
+/// Goal: groups that say what they reach alone are counted by time, inside a parent too, and need no worst case.
+/// Method: a tree with two of them that fits, one that does not, and the weights of both levels.
+#[test]
+fn admission_by_time() {
+    let read = |second: &str| {
+        let text = format!(
+            "[drive]\nback = \"file:pool\"\nstack = \"complete\"\n\
+             [[group]]\nname = \"t/random\"\nmin = \"10MB/s\"\nalone = \"25MB/s\"\n\
+             [[group]]\nname = \"t/order\"\nmin = \"{second}\"\nalone = \"400MB/s\"\n\
+             [[group]]\nname = \"batch\"\n"
+        );
+        Contracts::parse("time.toml", &text).expect("a good file")
+    };
+    let contracts = read("90MB/s");
+    assert!(contracts.asks_worst_case().is_none(), "both say what they reach alone");
+    for worst in [None, Some(160_000_000), Some(1_000_000)] {
+        let admitted = contracts.admitted(worst).expect("10/22.5 and 90/360 of the time");
+        let weights: Vec<_> = admitted.iter().map(|(path, c)| (path.as_str(), c.weight)).collect();
+        let inside = [("t/order", 563), ("t/random", 1000)];
+        assert_eq!(weights[2..], inside, "the quarter is 9/16 of four ninths: {weights:?}");
+        assert_eq!(weights[..2], [("batch", 439), ("t", 1000)], "25/36 of the time, rounded up");
+    }
+    let refusal = read("201MB/s").admitted(None).expect_err("4/9 and 5/9 leave nothing");
+    assert!(refusal.to_string().contains("too much (t "), "{refusal}");
+    let mut unknown = read("90MB/s");
+    unknown.groups[1].contract.alone = None;
+    assert_eq!(unknown.asks_worst_case().map(|group| group.name.as_str()), Some("t/order"));
 }

@@ -214,6 +214,6 @@ impl<'a> Generator<'a> {
             idle: rate(1_000, 50_000_000).map(Nanos),
         };
         let weight = random.scale(1, 1000) as u32;
-        Contract { min, low, weight, max, latency, class: self.class() }
+        Contract { min, alone: None, low, weight, max, latency, class: self.class() }
     }
 }

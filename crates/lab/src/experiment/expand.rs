@@ -1,6 +1,7 @@
 //! From a file to what is run: variants and sweeps multiplied out, processes counted out, stacks and
 //! host resolved. Every mistake that the parser cannot see is found here, with its place in the file.
 
+use iofair_config::contracts::check_alone;
 use iofair_config::{ConfigError, Source, Spanned};
 use iofair_core::contract::{Contract, Limits, Low, WEIGHT_MAX, WEIGHT_MIN};
 use iofair_core::controller::Stack;
@@ -487,6 +488,7 @@ fn named_group(source: &Source, group: &GroupFile) -> Result<GroupSpec, ConfigEr
     let keys = ClientFile {
         name: Some(group.name.clone()),
         min: group.min,
+        alone: group.alone,
         weight: group.weight,
         max: group.max,
         low: group.low,
@@ -510,6 +512,12 @@ fn client_contract(source: &Source, keys: &ClientFile) -> Result<Contract, Confi
         contract.weight = weight;
     }
     contract.min = keys.min.map(|rate| rate.0);
+    contract.alone = keys.alone.map(|rate| rate.0);
+    check_alone(contract.alone, contract.min).map_err(|(message, allowed)| {
+        let name = keys.name.as_ref().expect("checked before");
+        let message = format!("`alone` of `{}`: {message}", name.get_ref());
+        source.error(name.span(), message).allowed(allowed)
+    })?;
     contract.latency = keys.latency.map(|time| time.0);
     contract.low = keys.low.map_or_else(Low::default, |low| low.0);
     contract.max = keys.max.map_or_else(Limits::default, |max| max.0);

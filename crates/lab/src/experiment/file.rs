@@ -218,6 +218,8 @@ pub struct GroupFile {
     pub name: Spanned<String>,
     /// Guaranteed rate.
     pub min: Option<Rate>,
+    /// What it reaches with the drive to itself.
+    pub alone: Option<Rate>,
     /// Share.
     pub weight: Option<u32>,
     /// Ceiling.
@@ -300,6 +302,8 @@ pub struct ClientFile {
     pub level: Option<u8>,
     /// The group's guaranteed rate.
     pub min: Option<Rate>,
+    /// What the group reaches with the drive to itself.
+    pub alone: Option<Rate>,
     /// The group's share.
     pub weight: Option<u32>,
     /// The group's ceiling.
@@ -339,6 +343,7 @@ impl ClientFile {
             class: a.class.or(b.class),
             level: a.level.or(b.level),
             min: a.min.or(b.min),
+            alone: a.alone.or(b.alone),
             weight: a.weight.or(b.weight),
             max: a.max.or(b.max),
             low: a.low.or(b.low),

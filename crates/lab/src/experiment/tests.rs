@@ -151,10 +151,13 @@ fn overrides_replace_what_the_file_says() {
         time: Some(Nanos::from_millis(500)),
         ramp: Some(Nanos::ZERO),
         seed: Some(40),
-        settings: vec!["client.target.block=8KiB".into(), "tags=9".into()],
+        settings: ["client.target.block=8KiB", "client.target.alone=23MB/s", "tags=9"]
+            .map(String::from)
+            .to_vec(),
     };
     let experiment = parse("e.toml", EXAMPLE, &overrides).expect("a good file");
     let scenario = experiment.scenario(3, 0, 0);
+    assert_eq!(scenario.groups[0].contract.alone, Some(23_000_000));
     assert_eq!((scenario.seed, scenario.time), (40, Nanos::from_millis(500)));
     assert_eq!((experiment.runs(), experiment.claims_left_out), (4, 1));
     assert_eq!((scenario.clients[0].job.block.bytes(), scenario.tags), (8 << 10, Some(9)));
@@ -173,6 +176,8 @@ fn mistakes_are_shown_with_their_line() {
         ("\"none-none\", ", "\"none-nome\", ", "stacks =", "no scheduler"),
         ("[stack.again]", "[stack.agian]", "[stack.again]", "not among"),
         ("weight = 300", "weight = 3000", "name = \"target\"", "weight 3000"),
+        ("min = \"10MB/s\"", "alone = \"1MB/s\"", "name = \"target\"", "there is none"),
+        ("weight = 300", "alone = \"1MB/s\"", "name = \"target\"", "more than it reaches"),
         ("weight = 300", "depth = 4", "name = \"target\"", "`depth` above 1"),
         ("job = \"randread\"", "job = \"randraed\"", "job = \"randread\"", "`randraed`"),
         ("job = \"randread\"", "", "name = \"target\"", "no `job`"),

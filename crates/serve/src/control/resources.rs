@@ -102,7 +102,7 @@ fn written(contracts: &Json, kind: Kind, name: &str) -> Option<Map<String, Json>
 /// All groups, parents first.
 pub(super) fn groups(server: &Server) -> Result<Vec<Group>, ServeError> {
     let contracts = server.contracts();
-    let admitted = contracts.admitted(server.worst_case().unwrap_or(u64::MAX))?;
+    let admitted = contracts.admitted(server.worst_case())?;
     let shares = shares(&admitted);
     let written_all = contracts.written();
     let group = |((name, contract), share): (&(String, Contract), f64)| Group {

@@ -200,10 +200,11 @@ impl Observer for Gaps {
 }
 
 /// Goal: under `complete` minimums become weights, and too many are refused; under the stack it stands for
-/// weights are as written. Method: minimums of 3:1 on a drive that counts on 1 MB/s and gives ten.
+/// weights are as written; who says what it reaches alone is counted by time. Method: minimums of 3:1 on a drive
+/// that counts on 1 MB/s and gives ten; then equal ones of groups that reach 0.5 and 1.5 alone.
 #[test]
 fn complete_admits_minimums() {
-    let run = |stack: &str, minimums: [u64; 2]| {
+    let run_with = |stack: &str, minimums: [u64; 2], alone: [Option<u64>; 2]| {
         let member = |name: &str| {
             let job = Job { depth: 8, ..job(Pattern::RandomRead, 4, false) };
             ClientSpec { group: name.to_owned(), ..client(name, job) }
@@ -212,15 +213,22 @@ fn complete_admits_minimums() {
         run.stack = Stack::parse(stack).unwrap();
         run.stack.set("bfq", "low_latency", "false").unwrap();
         run.ramp = Nanos::from_secs(1);
-        let group = |(name, min): (&str, u64)| {
-            let contract = Contract { min: Some(min), ..Contract::default() };
-            GroupSpec { name: name.to_owned(), contract }
+        let group = |i: usize| {
+            let contract =
+                Contract { min: Some(minimums[i]), alone: alone[i], ..Contract::default() };
+            GroupSpec { name: ["a", "b"][i].to_owned(), contract }
         };
-        run.groups = ["a", "b"].into_iter().zip(minimums).map(group).collect();
+        run.groups = [0, 1].map(group).to_vec();
         simulate_on(&run, Box::new(Fixed::new(us(100), Some(10_000_000))), &mut Nobody)
     };
-    for (stack, expected) in [("complete", 3.0), ("max+prop-bfq", 1.0)] {
-        let outcome = run(stack, [750_000, 250_000]).unwrap();
+    let run = |stack: &str, minimums| run_with(stack, minimums, [None; 2]);
+    let by_time = [Some(500_000), Some(1_500_000)];
+    for (stack, minimums, alone, expected) in [
+        ("complete", [750_000, 250_000], [None; 2], 3.0),
+        ("max+prop-bfq", [750_000, 250_000], [None; 2], 1.0),
+        ("complete", [300_000; 2], by_time, 3.0),
+    ] {
+        let outcome = run_with(stack, minimums, alone).unwrap();
         let [a, b] = [0, 1].map(|i| outcome.clients[i].bytes as f64);
         assert!((a / b - expected).abs() < 0.1 * expected, "{stack}: {}", a / b);
     }
