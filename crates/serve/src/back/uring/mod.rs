@@ -184,9 +184,19 @@ impl Back for Uring {
     fn take_entries(&mut self) -> Option<&mut Vec<squeue::Entry>> {
         Some(&mut self.entries)
     }
-    fn on_ring(&mut self, user_data: u32, result: i32, _: &mut Ops, answers: &mut Vec<Answer>) {
+    fn on_ring(&mut self, user_data: u32, result: i32, ops: &mut Ops, answers: &mut Vec<Answer>) {
         let slot = user_data as usize;
-        match self.running[slot].on_result(result, &self.zeroes) {
+        let running = &mut self.running[slot];
+        let next = if result == -libc::EFAULT && running.is_shared() {
+            let (key, next) = running.on_fault();
+            if let Some(key) = key {
+                ops[key].status = libc::EFAULT;
+            }
+            next
+        } else {
+            running.on_result(result, &self.zeroes)
+        };
+        match next {
             Next::Again => self.issue(slot),
             Next::Done(status) => self.finish(slot, status, answers),
         }

@@ -67,6 +67,10 @@ pub(super) struct Running {
     pieces: Vec<libc::iovec>,
     /// The first piece with bytes left.
     first: usize,
+    /// The requests in it (keys of `Ops`), each with its first piece.
+    requests: Vec<(usize, usize)>,
+    /// Some memory was not there: one piece an entry from now on.
+    careful: bool,
     again: u32,
 }
 
@@ -88,6 +92,8 @@ impl Default for Running {
             left: 0,
             pieces: Vec::new(),
             first: 0,
+            requests: Vec::new(),
+            careful: false,
             again: 0,
         }
     }
@@ -95,9 +101,11 @@ impl Default for Running {
 
 impl Running {
     pub(super) fn reset(&mut self, id: RequestId, operation: Operation) {
-        let pieces = std::mem::take(&mut self.pieces);
-        *self = Self { id, operation, pieces, ..Self::default() };
+        let (pieces, requests) =
+            (std::mem::take(&mut self.pieces), std::mem::take(&mut self.requests));
+        *self = Self { id, operation, pieces, requests, ..Self::default() };
         self.pieces.clear();
+        self.requests.clear();
     }
     /// Appends a part's bytes; they follow those of the part before.
     pub(super) fn add(&mut self, op: &Op, part: &Part, block: u64) {
@@ -113,6 +121,7 @@ impl Running {
         (self.hole, self.fast) = (op.hints.hole, op.hints.fast);
         self.aligned &= (piece.offset | piece.length | piece.from).is_multiple_of(block);
         if matches!(self.operation, Operation::Read | Operation::Write) {
+            self.requests.push((part.tag as usize, self.pieces.len()));
             self.pieces.extend(op.places(piece).map(|place| libc::iovec {
                 iov_base: place.pointer().cast_mut().cast(),
                 iov_len: place.len(),
@@ -122,7 +131,8 @@ impl Running {
     /// The pieces for the next entry.
     pub(super) fn rest(&mut self) -> (*const libc::iovec, u32) {
         let rest = &self.pieces[self.first..];
-        (rest.as_ptr(), rest.len().min(PIECES_MAX) as u32)
+        let most = if self.careful { 1 } else { PIECES_MAX };
+        (rest.as_ptr(), rest.len().min(most) as u32)
     }
     pub(super) fn allocation_mode(&self) -> i32 {
         let keep = libc::FALLOC_FL_KEEP_SIZE;
@@ -130,6 +140,22 @@ impl Running {
             Operation::WriteZeroes if !self.hole => libc::FALLOC_FL_ZERO_RANGE | keep,
             _ => libc::FALLOC_FL_PUNCH_HOLE | keep,
         }
+    }
+
+    /// Is it of several requests? Then memory of one, which its owner took away, is no matter of the others.
+    pub(super) fn is_shared(&self) -> bool {
+        self.requests.len() > 1 && self.step == Step::Data
+    }
+    /// Some memory is not there. At first it only becomes careful; then the request is told whose memory that is, and
+    /// the piece is left out.
+    pub(super) fn on_fault(&mut self) -> (Option<usize>, Next) {
+        if !std::mem::replace(&mut self.careful, true) {
+            return (None, Next::Again);
+        }
+        let piece = self.first;
+        let begun = self.requests.iter().rev().find(|(_, first)| *first <= piece);
+        let (key, _) = *begun.expect("the first request begins with the first piece");
+        (Some(key), self.advance(self.pieces[piece].iov_len as u64))
     }
 
     pub(super) fn on_result(&mut self, result: i32, zeroes: &Zeroes) -> Next {

@@ -71,6 +71,30 @@ fn merged_fua_writes_stay_durable() {
     }
 }
 
+/// Goal: a request whose memory is not there fails alone, whatever it was merged with; the others are carried out
+/// with their own bytes at their own places. Method: three neighbours that become one command; the kernel cannot read
+/// the memory of each in turn, or of all.
+#[test]
+fn missing_memory_fails_its_request_alone() {
+    for missing in [vec![0], vec![1], vec![2], vec![0, 2], vec![0, 1, 2]] {
+        let mut scene = scene("missing");
+        let cookies = [0, 1, 2].map(|number| scene.write(number * 4096, 4096, false));
+        let mut asked = one(scene.turn());
+        scene.answer(asked, -libc::EFAULT);
+        for number in 0..3 {
+            asked = one(scene.turn());
+            assert_eq!((asked.call, asked.offset), (PLAIN, number * 4096));
+            assert!(scene.finished().is_empty());
+            scene.answer(asked, if missing.contains(&number) { -libc::EFAULT } else { 4096 });
+        }
+        scene.turn();
+        let mut finished = scene.finished();
+        finished.sort_unstable();
+        let status = |number| if missing.contains(&number) { libc::EFAULT } else { 0 };
+        assert_eq!(finished, [0, 1, 2].map(|number| (cookies[number as usize], status(number))));
+    }
+}
+
 /// Goal: trims and zeroes with FUA are durable before their answer, also where the file system cannot
 /// make zeroes and they are written. Method: the kernel allocates, then syncs; or refuses to allocate.
 #[test]
