@@ -4,7 +4,8 @@
 //! Data moves when a command starts, the answer waits for the model. Answers are never early; how late
 //! they are is up to the reactor, which spins through the last microseconds before
 //! [`Back::next_event`]. Over a file, what must be durable (a flush, a write with FUA) is answered after
-//! `fdatasync` as well: the host's drive may be slower than the model, and then the promise counts.
+//! `fdatasync` as well: the host's drive may be slower than the model, and then the promise counts. When a part
+//! of the file is not to be had (somebody cut it short, or its disk is full), every request is an error from then on.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -25,6 +26,8 @@ pub struct Emulated {
     drive: Box<dyn Drive + Send>,
     store: Store,
     name: String,
+    /// The operator knows that the store is lost.
+    told: bool,
     done: Vec<Done>,
     /// Commands in the model that are not answered before the file is durable.
     durable: Vec<RequestId>,
@@ -36,11 +39,25 @@ impl Emulated {
     pub fn new(name: &str, drive: Box<dyn Drive + Send>, store: Store) -> Self {
         assert!(store.bytes() >= drive.facts().capacity.bytes(), "a store smaller than its drive");
         let name = name.to_string();
-        Self { drive, store, name, done: Vec::new(), durable: Vec::new(), entries: Vec::new() }
+        let (done, durable, entries) = (Vec::new(), Vec::new(), Vec::new());
+        Self { drive, store, name, told: false, done, durable, entries }
+    }
+    /// What a command comes to.
+    fn status(&mut self, status: i32) -> i32 {
+        if !self.store.is_lost() {
+            return status;
+        }
+        if !std::mem::replace(&mut self.told, true) {
+            eprintln!(
+                "{}: its file is too short or its disk is full; start again",
+                self.describe()
+            );
+        }
+        libc::EIO
     }
     /// The model is done with a command: it is answered, or waits for the file.
     fn finish(&mut self, done: Done, answers: &mut Vec<Answer>) {
-        let (id, status) = (RequestId(done.id), done.status);
+        let (id, status) = (RequestId(done.id), self.status(done.status));
         let durable = self.durable.iter().position(|other| *other == id);
         let file = durable.and_then(|place| {
             self.durable.swap_remove(place);
@@ -86,7 +103,8 @@ impl Back for Emulated {
         Some(&mut self.entries)
     }
     fn on_ring(&mut self, user_data: u32, result: i32, _: &mut Ops, answers: &mut Vec<Answer>) {
-        answers.push(Answer { id: RequestId(user_data), status: -result.min(0) });
+        let status = self.status(-result.min(0));
+        answers.push(Answer { id: RequestId(user_data), status });
     }
     fn extents(&mut self, offset: u64, length: u64, limit: usize) -> Vec<Extent> {
         self.store.extents(offset, length, limit)
@@ -108,6 +126,7 @@ mod tests {
 
     use super::*;
     use crate::back::testing::{Call, Scene};
+    use crate::engine::op::Hints;
 
     /// Goal: over a file, flushes and writes with FUA are answered after the model and after `fdatasync`,
     /// and other writes after the model alone. Method: the kernel is played by the test.
@@ -137,6 +156,35 @@ mod tests {
                     scene.turn();
                 }
                 assert_eq!(scene.finished(), [(cookie, -result)]);
+            }
+        }
+    }
+
+    /// Goal: a file that somebody cuts short, or a full disk behind a hole, ends no server: every request is an error
+    /// from the moment in which it is met, reads and writes. Method: the file is emptied under a model.
+    #[test]
+    fn a_file_that_is_cut_short_is_an_error() {
+        for first in [Operation::Read, Operation::Write] {
+            let path = std::env::temp_dir().join(format!("iofair-cut-{}", std::process::id()));
+            let drive = iofair_drive::profile::load("samsung-970-pro", 1).unwrap();
+            let bytes = drive.facts().capacity.bytes();
+            let mut options = std::fs::OpenOptions::new();
+            let file = options.read(true).write(true).create_new(true).open(&path).unwrap();
+            std::fs::remove_file(path).unwrap();
+            let store = Store::file(&file, bytes).unwrap();
+            let mut scene = Scene::new(Emulated::new("drive", drive, store), bytes);
+            for (cut, operation) in
+                [(false, Operation::Write), (true, first), (true, Operation::Read)]
+            {
+                if cut {
+                    file.set_len(0).unwrap();
+                }
+                let cookie = scene.submit(operation, (0, 8192), Hints::default());
+                scene.turn();
+                scene.pass(Nanos::from_secs(1));
+                scene.turn();
+                let status = if cut { libc::EIO } else { 0 };
+                assert_eq!(scene.finished(), [(cookie, status)], "{operation:?} first: {first:?}");
             }
         }
     }

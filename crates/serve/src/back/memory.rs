@@ -29,15 +29,21 @@ impl Memory {
     }
 }
 
-/// Carries a command out on a store. Reads get a span of the store, unless they said where they want
-/// their bytes.
+/// Carries a command out on a store. Reads get a span of the store, unless they said where they want their bytes, or
+/// the store may be lost before they are sent.
 pub(super) fn apply(store: &mut Store, job: &Job<'_>, ops: &mut Ops) {
     for part in job.parts {
         let op = &mut ops[part.tag as usize];
-        if op.operation == Operation::Read && !matches!(op.data, Data::Scattered(_)) {
+        let wants = op.operation == Operation::Read && !matches!(op.data, Data::Scattered(_));
+        if wants && store.backing().is_none() {
             op.data = Data::Stored(store.span(op.offset, u64::from(op.length)));
             continue;
         }
+        if wants && matches!(op.data, Data::None) {
+            let length = op.length as usize;
+            ops[part.tag as usize].data = Data::Owned(ops.pool.take(length));
+        }
+        let op = &ops[part.tag as usize];
         let piece = op.piece(part);
         let mut at = piece.offset;
         match op.operation {

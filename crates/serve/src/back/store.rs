@@ -10,6 +10,7 @@ use std::ptr;
 
 use super::Extent;
 use crate::buffer::Span;
+use crate::guard::Watch;
 
 /// Granularity of the bitmap of written chunks.
 const CHUNK: u64 = 32 << 10;
@@ -32,6 +33,8 @@ pub struct Store {
     written: Vec<u64>,
     /// What it is a mapping of.
     file: Option<File>,
+    /// Somebody may cut that file short, or its disk may be full.
+    watch: Option<Watch>,
 }
 
 // SAFETY: the store owns its mapping alone.
@@ -58,6 +61,9 @@ impl Store {
         let mut store = Self::map(bytes, libc::MAP_SHARED, file.as_raw_fd())?;
         store.written.fill(u64::MAX);
         store.file = Some(file.try_clone()?);
+        // SAFETY: the mapping is this store's until it is dropped, after the watch. Once it is lost nothing of it is
+        // believed any more.
+        store.watch = Some(unsafe { Watch::over(store.base, store.mapped) }?);
         Ok(store)
     }
     fn map(bytes: u64, flags: i32, file: i32) -> io::Result<Self> {
@@ -70,11 +76,15 @@ impl Store {
         }
         let words = bytes.div_ceil(CHUNK).div_ceil(64) as usize;
         let (base, mapped, fold, written) = (base.cast(), length, u64::MAX, vec![0; words]);
-        Ok(Self { base, bytes, mapped, fold, written, file: None })
+        Ok(Self { base, bytes, mapped, fold, written, file: None, watch: None })
     }
     /// Its size.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+    /// Was a part of the file not there when it was used? Then what was read or written since is worth nothing.
+    pub(super) fn is_lost(&self) -> bool {
+        self.watch.as_ref().is_some_and(Watch::is_lost)
     }
     /// The file behind it, if there is one.
     pub(super) fn backing(&self) -> Option<&File> {
@@ -174,6 +184,7 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
+        self.watch = None;
         // SAFETY: mapped in `map` with this length; nobody uses spans of it after the reactor is gone.
         unsafe { libc::munmap(self.base.cast(), self.mapped) };
     }
