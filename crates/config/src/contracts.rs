@@ -16,8 +16,11 @@
 //! tcp = "127.0.0.1:10809"
 //!
 //! [control]                           # iofair ctl and metrics
-//! unix = "/run/iofair/control.sock"   # for its owner only
+//! unix = "/run/iofair/control.sock"   # for its owner only, unless `mode` or `group` says else
 //! tcp = "127.0.0.1:9090"              # only if asked: whoever reaches it may change everything
+//!
+//! [vhost]                             # the sockets of virtual machines' disks: see `access`
+//! group = "kvm"                       # who may connect beside the server's own user
 //!
 //! [fuse]
 //! mount = "/run/iofair/volumes"       # a directory with a file a volume
@@ -42,9 +45,10 @@
 //! ublk = 0                            # optional: a block device /dev/ublkb0 of this host; true: any number
 //! ```
 //!
-//! `raw` is the file as serde sees it, `check` turns it into what is below, `listen` says who may open
-//! what, [`admission`] turns minimums into weights, and [`edit`] changes a file as a person would.
+//! `raw` is the file as serde sees it, `check` turns it into what is below, `access` says who may connect to a
+//! Unix socket, `listen` who may open what, [`admission`] turns minimums into weights, and [`edit`] changes a file as a person would.
 
+mod access;
 pub mod admission;
 mod check;
 pub mod edit;
@@ -65,6 +69,7 @@ use iofair_core::time::Nanos;
 
 use crate::{ConfigError, Source};
 
+pub use access::Access;
 pub use check::check_alone;
 pub use listen::{Entry, Limits, Listen, Required, Tls, is_reserved, user};
 // Experiments spell classes and ceilings the same way.
@@ -79,6 +84,8 @@ pub struct Contracts {
     pub listen: Listen,
     /// Where the running server is controlled.
     pub control: Control,
+    /// Who may connect to the disks of virtual machines.
+    pub vhost: Access,
     /// The directory that is mounted with a file a volume, if there is one.
     pub mount: Option<PathBuf>,
     /// Groups in the order of the file.
@@ -126,6 +133,8 @@ pub enum Back {
 pub struct Control {
     /// Path of a Unix socket.
     pub unix: Option<PathBuf>,
+    /// Who may connect to it.
+    pub access: Access,
     /// Address and port.
     pub tcp: Option<SocketAddr>,
 }

@@ -17,10 +17,7 @@ use crate::reactor::line::Line;
 use crate::reactor::{Listener, Message};
 use crate::security::Security;
 use crate::server::{Launch, ask};
-use crate::socket;
-
-/// Who may connect: the program itself.
-const MODE: u32 = 0o600;
+use crate::socket::{self, Allowed};
 
 /// A running server. Dropping it stops it.
 #[derive(Debug)]
@@ -39,7 +36,7 @@ impl Bare {
         let (connections, in_flight, memory_bytes) = (u32::MAX, u32::MAX, u64::MAX);
         let limits = Limits { connections, in_flight, memory_bytes, ..Limits::default() };
         let security = Security::load(&Listen { limits, ..Listen::default() })?;
-        let bound = socket::listen_unix(socket, MODE);
+        let bound = socket::listen_unix(socket, Allowed::OWNER);
         let file = bound.map_err(ServeError::system(socket.display().to_string()))?;
         let listeners = vec![Listener { file, stays: false }];
         let drain = plan.patience.drain;

@@ -31,7 +31,7 @@ use crate::places::Places;
 use crate::reactor::line::Line;
 use crate::reactor::{Listener, Message, Parts, Reactor, wake};
 use crate::security::Security;
-use crate::socket;
+use crate::socket::{self, Allowed};
 use crate::supervisor::{self, Passed, Watchdog};
 
 /// Seed of an emulated drive's random streams: two runs of a server meet the same drive.
@@ -39,9 +39,6 @@ const DRIVE_SEED: u64 = 1;
 
 /// How long a server that lives may take to greet.
 const GREETING_MAX: Duration = Duration::from_secs(2);
-
-/// Who may connect to a virtual machine's disk: the owner of its socket.
-const DISK_MODE: u32 = 0o600;
 
 /// A running server. Dropping it stops it.
 #[derive(Debug)]
@@ -90,7 +87,9 @@ impl Server {
         let clock = Clock::start();
         let mut engine = Engine::new(back, plan.stack.clone());
         engine.apply(clock.now(), &plan);
-        let Listening { listeners, tcp, bound } = listen(&contracts.listen, passed.nbd)?;
+        let (nbd, disks) = allowed(&contracts)?;
+        let Listening { listeners, tcp, bound } = listen(&contracts.listen, nbd, passed.nbd)?;
+        let bind_disk = |path: &Path| bind_unix(path, disks).map(UnixListener::from);
         let sockets = Disks::default().prepare(&contracts.volumes, bind_disk)?;
         let devices = blocks.prepare(&contracts)?;
         let drain = plan.patience.drain;
@@ -169,12 +168,15 @@ impl Server {
         if !same_back || contracts.drive.faulty != self.contracts.drive.faulty {
             return Err(ServeError::Fixed("the drive's back end".into()));
         }
-        let place = |listen: &Listen| (listen.unix.clone(), listen.mode, listen.tcp);
+        let place = |listen: &Listen| (listen.unix.clone(), listen.access.clone(), listen.tcp);
         if place(&contracts.listen) != place(&self.contracts.listen) {
             return Err(ServeError::Fixed("where the server listens".into()));
         }
         if contracts.control != self.contracts.control {
             return Err(ServeError::Fixed("where the server is controlled".into()));
+        }
+        if contracts.vhost != self.contracts.vhost {
+            return Err(ServeError::Fixed("who may connect to virtual machines' disks".into()));
         }
         if contracts.mount != self.contracts.mount {
             return Err(ServeError::Fixed("where the server mounts its volumes".into()));
@@ -191,6 +193,8 @@ impl Server {
         let mut plan = admit(&contracts, &places, known, self.capacity)?;
         let paused = self.line.look(|seen| seen.engine.is_paused())?;
         self.blocks.check(&contracts.volumes, remove, paused)?;
+        let (_, disks) = allowed(&contracts)?;
+        let bind_disk = |path: &Path| bind_unix(path, disks).map(UnixListener::from);
         let sockets = self.disks.prepare(&contracts.volumes, bind_disk)?;
         let made = places.make(&contracts)?;
         let devices = self.blocks.prepare(&contracts)?;
@@ -403,6 +407,12 @@ fn open_emulated(contracts: &Contracts, written: &str) -> Result<Box<dyn Back>, 
     Ok(Box::new(Emulated::new(&format!("{name} over {place}"), drive, store)))
 }
 
+/// Who may connect to the NBD socket, and to disks of virtual machines.
+fn allowed(contracts: &Contracts) -> Result<(Allowed, Allowed), ServeError> {
+    let of = |access| Allowed::new(contracts, access);
+    Ok((of(&contracts.listen.access)?, of(&contracts.vhost)?))
+}
+
 /// Where a server listens.
 struct Listening {
     listeners: Vec<Listener>,
@@ -413,14 +423,18 @@ struct Listening {
 
 /// Listens where the contracts say, on a socket that was passed if it is bound there, and on all others
 /// that were passed.
-fn listen(listen: &Listen, mut passed: Vec<supervisor::Socket>) -> Result<Listening, ServeError> {
+fn listen(
+    listen: &Listen,
+    allowed: Allowed,
+    mut passed: Vec<supervisor::Socket>,
+) -> Result<Listening, ServeError> {
     let (mut listeners, mut tcp, mut bound) = (Vec::new(), None, None);
     let mut add = |file, stays| listeners.push(Listener { file, stays });
     if let Some(path) = &listen.unix {
         match supervisor::take_unix(&mut passed, path) {
             Some(socket) => add(socket.file, true),
             None => {
-                add(bind_unix(path, listen.mode)?, false);
+                add(bind_unix(path, allowed)?, false);
                 bound = Some(path.clone());
             }
         }
@@ -457,18 +471,13 @@ fn bind_tcp(address: SocketAddr) -> Result<TcpListener, ServeError> {
 }
 
 /// A Unix socket; one that a dead server left there is replaced.
-fn bind_unix(path: &Path, mode: u32) -> Result<OwnedFd, ServeError> {
+fn bind_unix(path: &Path, allowed: Allowed) -> Result<OwnedFd, ServeError> {
     let what = || ServeError::system(path.display().to_string());
     let is_socket = fs::metadata(path).is_ok_and(|file| file.file_type().is_socket());
     if is_socket && is_dead(UnixStream::connect(path), UnixStream::set_read_timeout) {
         fs::remove_file(path).map_err(what())?;
     }
-    socket::listen_unix(path, mode).map_err(what())
-}
-
-/// A vhost-user socket, for its owner only.
-fn bind_disk(path: &Path) -> Result<UnixListener, ServeError> {
-    bind_unix(path, DISK_MODE).map(UnixListener::from)
+    socket::listen_unix(path, allowed).map_err(what())
 }
 
 /// Was an address left by a server that was killed? Then it refuses, or the kernel, which may still be

@@ -1,23 +1,113 @@
 //! Sockets: made with tight modes, tuned, and asked who is at the other end.
 
+use std::ffi::CString;
+use std::fs;
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
+use std::ptr;
 
+use iofair_config::contracts::{Access, Contracts};
+
+use crate::error::ServeError;
 use crate::front::nbd::session::Way;
 
 /// Connections that may wait until they are accepted.
 const BACKLOG: i32 = 1024;
 /// Big batches fit into a socket.
 const BUFFER_BYTES: i32 = 1 << 20;
+/// Longest list of a group's members that is looked at.
+const GROUP_BYTES_MAX: usize = 1 << 20;
 /// A TCP client that says nothing is asked after so many seconds, then this often, and so many times
 /// before it counts as gone: two minutes in all.
 const KEEP_ALIVE: [i32; 3] = [60, 15, 4];
 
-/// A listening Unix socket that nobody but `mode` says can ever connect to.
-pub(crate) fn listen_unix(path: &Path, mode: u32) -> io::Result<OwnedFd> {
+/// Who may connect to a Unix socket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Allowed {
+    mode: u32,
+    /// The file's group, unless it is the server's own.
+    group: Option<u32>,
+}
+
+impl Allowed {
+    /// Its owner.
+    pub(crate) const OWNER: Self = Self { mode: 0o600, group: None };
+    /// What the contracts say, with the groups of this host.
+    pub(crate) fn new(contracts: &Contracts, access: &Access) -> Result<Self, ServeError> {
+        let mode = access.mode;
+        let Some(name) = &access.group else { return Ok(Self { mode, group: None }) };
+        let found = match name.parse() {
+            Ok(number) => Ok(Some(number)),
+            Err(_) => group(name),
+        };
+        let found =
+            found.map_err(ServeError::system(format!("looking for the group \"{name}\"")))?;
+        let missing =
+            || contracts.group_error(access, format!("there is no group \"{name}\" here"));
+        Ok(Self { mode, group: Some(found.ok_or_else(missing)?) })
+    }
+}
+
+/// The number of a group of this host.
+fn group(name: &str) -> io::Result<Option<u32>> {
+    let name = CString::new(name)?;
+    // SAFETY: all zeroes is a valid entry: it has no pointers to anything.
+    let mut entry: libc::group = unsafe { mem::zeroed() };
+    let mut room: Vec<libc::c_char> = vec![0; 1024];
+    loop {
+        let mut found = ptr::null_mut();
+        // SAFETY: the name ends with a zero, the entry and the room are ours, the room is as long as said.
+        let error = unsafe {
+            let (text, length) = (room.as_mut_ptr(), room.len());
+            libc::getgrnam_r(name.as_ptr(), &raw mut entry, text, length, &raw mut found)
+        };
+        match error {
+            libc::ERANGE if room.len() < GROUP_BYTES_MAX => room.resize(room.len() * 2, 0),
+            libc::EINTR => {}
+            // Not there, in the words of different sources of names.
+            0 | libc::ENOENT | libc::ESRCH => return Ok((!found.is_null()).then_some(entry.gr_gid)),
+            error => return Err(io::Error::from_raw_os_error(error)),
+        }
+    }
+}
+
+/// Gives a new socket's file its group and then its mode. `file` is a look at it, so that nobody who may write in
+/// its directory can put another one in its place meanwhile.
+fn hand_over(path: &Path, allowed: Allowed) -> io::Result<()> {
+    let mut options = fs::OpenOptions::new();
+    let file = options.read(true).custom_flags(libc::O_PATH | libc::O_NOFOLLOW).open(path)?;
+    // SAFETY: asks for a number.
+    let ours = unsafe { libc::geteuid() };
+    let metadata = file.metadata()?;
+    if !metadata.file_type().is_socket() || metadata.uid() != ours {
+        return Err(io::Error::other("somebody else put something in its place"));
+    }
+    if let Some(group) = allowed.group.filter(|group| *group != metadata.gid()) {
+        // SAFETY: a plain system call on a descriptor of ours; the empty path means that one.
+        let done = unsafe {
+            let kept = libc::uid_t::MAX;
+            libc::fchownat(file.as_raw_fd(), c"".as_ptr(), kept, group, libc::AT_EMPTY_PATH)
+        };
+        if done != 0 {
+            let error = io::Error::last_os_error();
+            let message =
+                format!("giving it to the group {group} ({error}): is the server's user in it?");
+            return Err(io::Error::new(error.kind(), message));
+        }
+    }
+    if metadata.permissions().mode() & 0o777 == allowed.mode {
+        return Ok(());
+    }
+    let same = format!("/proc/self/fd/{}", file.as_raw_fd());
+    fs::set_permissions(same, fs::Permissions::from_mode(allowed.mode))
+}
+
+/// A listening Unix socket to which nobody else can ever connect.
+pub(crate) fn listen_unix(path: &Path, allowed: Allowed) -> io::Result<OwnedFd> {
     // SAFETY: makes a descriptor and touches no memory.
     let socket = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
     if socket < 0 {
@@ -37,18 +127,26 @@ pub(crate) fn listen_unix(path: &Path, mode: u32) -> io::Result<OwnedFd> {
         *to = *from as libc::c_char;
     }
     let length = size_of::<libc::sockaddr_un>() as libc::socklen_t;
-    // The file gets the mode of the socket as it is made, so it is never open to more.
+    // The file gets the mode of the socket as it is made, so it is never open to more; nobody is let in before
+    // it has its own.
     // SAFETY: plain system calls on a descriptor and an address of ours.
-    let done = unsafe {
-        libc::fchmod(socket.as_raw_fd(), 0o600) == 0
+    let bound = unsafe {
+        libc::fchmod(socket.as_raw_fd(), Allowed::OWNER.mode) == 0
             && libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) == 0
-            && libc::listen(socket.as_raw_fd(), BACKLOG) == 0
     };
-    if !done {
+    if !bound {
         return Err(io::Error::last_os_error());
     }
-    let permissions = std::os::unix::fs::PermissionsExt::from_mode(mode);
-    std::fs::set_permissions(path, permissions)?;
+    let handed_over = hand_over(path, allowed).and_then(|()| {
+        // SAFETY: as above.
+        let listens = unsafe { libc::listen(socket.as_raw_fd(), BACKLOG) } == 0;
+        if listens { Ok(()) } else { Err(io::Error::last_os_error()) }
+    });
+    if let Err(error) = handed_over {
+        // Of no use to anybody; gone already is as good.
+        let _ = fs::remove_file(path);
+        return Err(error);
+    }
     Ok(socket)
 }
 
@@ -127,4 +225,25 @@ pub(crate) fn prepare(socket: RawFd) {
     set(libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, idle);
     set(libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, interval);
     set(libc::IPPROTO_TCP, libc::TCP_KEEPCNT, probes);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a group is found by its name and by its number, and one that is not there is told with its place.
+    /// Method: the group that every host has, a number, a name that no host has.
+    #[test]
+    fn groups_are_found() {
+        let found = |group: &str| {
+            let drive = "[drive]\nback = 'memory:1GiB'\nstack = 'none-none'\n";
+            let text = format!("{drive}[vhost]\ngroup = '{group}'\n");
+            let contracts = Contracts::parse("groups.toml", &text).unwrap();
+            Allowed::new(&contracts, &contracts.vhost)
+        };
+        assert_eq!(found("root").unwrap(), Allowed { mode: 0o660, group: Some(0) });
+        assert_eq!(found("4711").unwrap(), Allowed { mode: 0o660, group: Some(4711) });
+        let error = found("nobody-has-this-group").unwrap_err().to_string();
+        assert!(error.contains("groups.toml:5:9: there is no group \"nobody-has-this"), "{error}");
+    }
 }

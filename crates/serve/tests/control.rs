@@ -343,6 +343,10 @@ fn the_socket_is_for_its_owner() {
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     let third = Control::start(place.as_ref(), parse(&text)).unwrap();
     third.stop().unwrap();
+    let wide = text.replace("[control]\n", "[control]\nmode = '0660'\n");
+    let fourth = Control::start(place.as_ref(), parse(&wide)).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
+    fourth.stop().unwrap();
 }
 
 /// Goal: web pages, long bodies, long heads and nonsense are refused, and the server lives. Method: one of

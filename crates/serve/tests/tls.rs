@@ -6,7 +6,7 @@ mod rig;
 
 use std::fs;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use iofair_serve::{ServeError, Server};
 use rig::pki::{self, Authority, GOOD, Pki, Secured, config, secure};
@@ -252,20 +252,44 @@ fn certificates_are_read_again() {
     assert!(!scene.pki.authority.pem().is_empty());
 }
 
-/// Goal: the socket's file is for its owner alone unless the contracts say else. Method: both.
+/// Goal: a socket's file is for its owner alone unless the contracts say else, and each kind has its own mode and
+/// group; a group that is not there is refused and leaves no socket. Method: the files of both kinds.
 #[test]
 fn sockets_have_tight_modes() {
-    for (keys, mode) in [("", 0o600), ("mode = '0660'", 0o660)] {
-        let directory = Directory::new();
-        let socket = directory.path("socket");
-        let text = format!(
-            "[drive]\nback = 'memory:1MiB'\nstack = 'none-none'\n[listen]\nunix = '{socket}'\n{keys}\n"
-        );
-        let server = Server::start(parse(&text)).unwrap();
-        let found = fs::metadata(&socket).unwrap().permissions().mode();
-        assert_eq!(found & 0o777, mode, "{found:o}");
+    let directory = Directory::new();
+    let (socket, disk) = (directory.path("socket"), directory.path("disk"));
+    let us = fs::metadata(directory.path(".")).unwrap();
+    // Who is not root can only give a file to a group of its own.
+    let group = if us.uid() == 0 { 4711 } else { us.gid() };
+    let text = |listen: &str, vhost: &str| {
+        format!(
+            "[drive]\nback = 'memory:1MiB'\nstack = 'none-none'\n[listen]\nunix = '{socket}'\n{listen}\n\
+             [vhost]\n{vhost}\n[[group]]\nname = 'g'\n\
+             [[volume]]\nname = 'v'\ngroup = 'g'\nsize = '1MiB'\nvhost = '{disk}'\n"
+        )
+    };
+    let given = format!("group = '{group}'");
+    let (tight, ours) = ((0o600, us.gid()), (0o660, us.gid()));
+    for (listen, vhost, expected) in [
+        ("", "", [tight, tight]),
+        ("mode = '0660'", "", [ours, tight]),
+        ("", "mode = '0660'", [tight, ours]),
+        ("mode = '0620'", given.as_str(), [(0o620, us.gid()), (0o660, group)]),
+        (given.as_str(), "", [(0o660, group), tight]),
+    ] {
+        let mut server = Server::start(parse(&text(listen, vhost))).unwrap();
+        let found = [&socket, &disk].map(|path| {
+            let found = fs::metadata(path).unwrap();
+            (found.permissions().mode() & 0o777, found.gid())
+        });
+        assert_eq!(found, expected, "{listen}, {vhost}");
+        let other = server.reload(parse(&text("mode = '0640'", vhost))).unwrap_err().to_string();
+        assert!(other.contains("cannot change while the server runs"), "{other}");
         server.stop().unwrap();
     }
+    let error = Server::start(parse(&text("", "group = 'no-such-group'"))).unwrap_err();
+    assert!(error.to_string().contains("no group \"no-such-group\""), "{error}");
+    assert!(!fs::exists(&socket).unwrap() && !fs::exists(&disk).unwrap());
 }
 
 fn uri(scene: &Scene, unix: bool, client: &str, volume: &str) -> String {

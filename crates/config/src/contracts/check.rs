@@ -9,7 +9,7 @@ use iofair_core::time::Nanos;
 use iofair_core::unit::{SECTOR_BYTES, parse_bytes};
 
 use super::faults::{self, Faults};
-use super::{Back, Contracts, Control, Drive, Group, Listen, Ublk, Volume, listen, raw};
+use super::{Back, Contracts, Control, Drive, Group, Listen, Ublk, Volume, access, listen, raw};
 use crate::units::Time;
 use crate::{ConfigError, Source, Spanned};
 
@@ -28,6 +28,7 @@ pub(super) fn contracts(source: Source) -> Result<Contracts, ConfigError> {
     let mut drive = drive(&source, &file.drive)?;
     let listen = listen::check(&source, &file.listen)?;
     let control = control(&source, &file.control)?;
+    let vhost = access::check(&source, file.vhost.mode.as_ref(), file.vhost.group.as_ref())?;
     let mount = match &file.fuse.mount {
         Some(path) if path.get_ref().is_empty() => {
             return Err(source.error(path.span(), "an empty path").allowed("a directory"));
@@ -39,7 +40,7 @@ pub(super) fn contracts(source: Source) -> Result<Contracts, ConfigError> {
     paths(&source, &file.volume, &drive.back)?;
     drive.faults = faults::faults(&source, file.drive.faults.as_ref(), drive.faulty, &volumes)?;
     listen::sockets_differ(&source, &file)?;
-    let mut contracts = Contracts { drive, listen, control, mount, groups, volumes, source };
+    let mut contracts = Contracts { drive, listen, control, vhost, mount, groups, volumes, source };
     listen::name(&mut contracts);
     if let Back::Memory(bytes) = contracts.drive.back {
         contracts.check_capacity(bytes)?;
@@ -179,7 +180,8 @@ fn back(source: &Source, written: &Spanned<String>) -> Result<Back, ConfigError>
 
 fn control(source: &Source, written: &raw::Control) -> Result<Control, ConfigError> {
     let unix = listen::socket(source, written.unix.as_ref())?;
-    Ok(Control { unix, tcp: listen::address(source, written.tcp.as_ref())? })
+    let access = access::check(source, written.mode.as_ref(), written.group.as_ref())?;
+    Ok(Control { unix, access, tcp: listen::address(source, written.tcp.as_ref())? })
 }
 
 fn groups(

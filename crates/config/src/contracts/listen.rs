@@ -3,7 +3,7 @@
 //! ```toml
 //! [listen]
 //! unix = "/run/iofair/pool.sock"
-//! mode = "0660"                       # of the Unix socket; 0600 unless written
+//! mode = "0660"                       # of the Unix socket, and its `group`: see `access`
 //! tcp = "0.0.0.0:10809"
 //! connections = 1024                  # at once, over all volumes
 //! in_flight = 256                     # requests of one connection inside at once
@@ -35,6 +35,7 @@ use std::path::PathBuf;
 use iofair_core::time::Nanos;
 use serde::Deserialize;
 
+use super::access::{self, Access};
 use super::{Contracts, raw};
 use crate::units::{Bytes, Time};
 use crate::{ConfigError, Source, Spanned};
@@ -60,8 +61,8 @@ const USER: &str = "uid:";
 pub struct Listen {
     /// Path of a Unix socket.
     pub unix: Option<PathBuf>,
-    /// Who may use the Unix socket, as a file's mode.
-    pub mode: u32,
+    /// Who may connect to the Unix socket.
+    pub access: Access,
     /// Address and port.
     pub tcp: Option<SocketAddr>,
     /// Encryption, if offered.
@@ -73,7 +74,7 @@ pub struct Listen {
 impl Default for Listen {
     fn default() -> Self {
         let limits = Limits::default();
-        Self { unix: None, mode: 0o600, tcp: None, tls: None, limits }
+        Self { unix: None, access: Access::default(), tcp: None, tls: None, limits }
     }
 }
 
@@ -159,6 +160,7 @@ pub fn is_reserved(name: &str) -> bool {
 pub(super) struct Written {
     unix: Option<Spanned<String>>,
     mode: Option<Spanned<String>>,
+    group: Option<Spanned<String>>,
     tcp: Option<Spanned<String>>,
     tls: Option<WrittenTls>,
     connections: Option<Spanned<i64>>,
@@ -195,14 +197,8 @@ pub(super) enum Way {
 pub(super) fn check(source: &Source, written: &Written) -> Result<Listen, ConfigError> {
     let (unix, tcp) =
         (socket(source, written.unix.as_ref())?, address(source, written.tcp.as_ref())?);
-    let mut listen = Listen { unix, tcp, ..Listen::default() };
-    if let Some(mode) = &written.mode {
-        let read = u32::from_str_radix(mode.get_ref(), 8).ok();
-        listen.mode = read.filter(|mode| mode & !0o666 == 0).ok_or_else(|| {
-            let message = format!("\"{}\" is no mode of a socket", mode.get_ref());
-            source.error(mode.span(), message).allowed("\"0600\" (its owner), \"0660\", \"0666\"")
-        })?;
-    }
+    let access = access::check(source, written.mode.as_ref(), written.group.as_ref())?;
+    let mut listen = Listen { unix, access, tcp, ..Listen::default() };
     listen.tls = written.tls.as_ref().map(|written| tls(source, written)).transpose()?;
     let limits = &mut listen.limits;
     limits.connections = count(source, written.connections.as_ref(), CONNECTIONS, CONNECTIONS_MAX)?;
@@ -381,11 +377,11 @@ mod tests {
         let listen = parse(&format!("{keys}{TLS}required = 'tcp'\n")).expect("good").listen;
         let (memory_bytes, handshake) = (64 << 20, Nanos::from_secs(7));
         let limits = Limits { connections: 9, in_flight: 8, memory_bytes, handshake };
-        assert_eq!((listen.mode, listen.limits), (0o660, limits));
+        assert_eq!((listen.access.mode, listen.limits), (0o660, limits));
         let tls = listen.tls.expect("written");
         assert_eq!((tls.required, tls.clients), (Required::Tcp, Some("ca".into())));
         let listen = parse(TLS).expect("good").listen;
-        assert_eq!((listen.mode, listen.limits), (0o600, Limits::default()));
+        assert_eq!((listen.access.mode, listen.limits), (0o600, Limits::default()));
         assert_eq!(listen.tls.expect("written").required, Required::Always);
         let listen = parse(&format!("{TLS}required = false")).expect("good").listen;
         assert_eq!(listen.tls.expect("written").required, Required::Never);
@@ -432,8 +428,6 @@ mod tests {
         let group = |client: &str| format!("[[group]]\nname = 'g'\nclients = ['{client}']\n");
         let volume = "[[group]]\nname = 'g'\n[[volume]]\nname = 'v'\ngroup = 'g'\nsize = '1MiB'\n";
         for (text, line, allowed) in [
-            ("[listen]\nmode = '0777'".to_string(), 5, "0660"),
-            ("[listen]\nmode = 'rw'".to_string(), 5, "0660"),
             ("[listen]\nconnections = 0".to_string(), 5, "1 to 65536"),
             ("[listen]\nin_flight = 5000".to_string(), 5, "1 to 4096"),
             ("[listen]\nmemory = '1MiB'".to_string(), 5, "64MiB"),

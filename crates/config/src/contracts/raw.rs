@@ -24,6 +24,8 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) control: Control,
     #[serde(default)]
+    pub(super) vhost: Vhost,
+    #[serde(default)]
     pub(super) fuse: Fuse,
     #[serde(default)]
     pub(super) group: Vec<Group>,
@@ -57,7 +59,16 @@ pub(super) struct Drive {
 #[serde(deny_unknown_fields)]
 pub(super) struct Control {
     pub(super) unix: Option<Spanned<String>>,
+    pub(super) mode: Option<Spanned<String>>,
+    pub(super) group: Option<Spanned<String>>,
     pub(super) tcp: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Vhost {
+    pub(super) mode: Option<Spanned<String>>,
+    pub(super) group: Option<Spanned<String>>,
 }
 
 #[derive(Deserialize)]

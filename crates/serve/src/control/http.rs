@@ -28,7 +28,7 @@ use tokio::sync::{Notify, Semaphore};
 use super::app::{Answer, App, Call};
 use super::problem::Problem;
 use crate::error::ServeError;
-use crate::socket::listen_unix;
+use crate::socket::{Allowed, listen_unix};
 use crate::supervisor;
 
 /// Connections at once; more wait to be accepted.
@@ -74,6 +74,7 @@ impl Http {
     /// Listens where `place` says; without a place there is nothing to do.
     pub(super) fn start(
         place: &Place,
+        allowed: Allowed,
         passed: Vec<supervisor::Socket>,
         app: &Arc<App>,
     ) -> Result<Self, ServeError> {
@@ -88,7 +89,7 @@ impl Http {
             .thread_name("control-call")
             .build()
             .map_err(ServeError::system("a runtime"))?;
-        let doors = runtime.block_on(async { this.listen(place, passed) })?;
+        let doors = runtime.block_on(async { this.listen(place, allowed, passed) })?;
         let (app, stop) = (app.clone(), this.stop.clone());
         let run = move || serve(runtime, doors, &app, &stop);
         let thread = std::thread::Builder::new().name("control".into()).spawn(run);
@@ -100,6 +101,7 @@ impl Http {
     fn listen(
         &mut self,
         place: &Place,
+        allowed: Allowed,
         mut passed: Vec<supervisor::Socket>,
     ) -> Result<Vec<Door>, ServeError> {
         let mut doors = Vec::new();
@@ -108,8 +110,8 @@ impl Http {
             match supervisor::take_unix(&mut passed, path) {
                 Some(socket) => given.push(socket),
                 None => {
-                    let door =
-                        bind(path).map_err(ServeError::system(path.display().to_string()))?;
+                    let door = bind(path, allowed)
+                        .map_err(ServeError::system(path.display().to_string()))?;
                     doors.push(Door::Unix(door));
                     self.unix = Some(path.clone());
                 }
@@ -149,13 +151,13 @@ impl Http {
     }
 }
 
-/// A socket for its owner only, in place of one that nobody listens to any more.
-fn bind(path: &Path) -> io::Result<UnixListener> {
+/// A socket in place of one that nobody listens to any more.
+fn bind(path: &Path, allowed: Allowed) -> io::Result<UnixListener> {
     let is_socket = fs::metadata(path).is_ok_and(|file| file.file_type().is_socket());
     if is_socket && UnixStream::connect(path).is_err() {
         fs::remove_file(path)?;
     }
-    let listener = std::os::unix::net::UnixListener::from(listen_unix(path, 0o600)?);
+    let listener = std::os::unix::net::UnixListener::from(listen_unix(path, allowed)?);
     listener.set_nonblocking(true)?;
     UnixListener::from_std(listener)
 }

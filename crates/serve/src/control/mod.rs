@@ -30,6 +30,7 @@ use iofair_config::contracts::Contracts;
 
 use crate::error::ServeError;
 use crate::server::Server;
+use crate::socket::Allowed;
 use crate::supervisor::Passed;
 
 use app::App;
@@ -56,9 +57,10 @@ impl Control {
     ) -> Result<Self, ServeError> {
         let control = contracts.control.clone();
         let sockets = std::mem::take(&mut passed.control);
+        let allowed = Allowed::new(&contracts, &control.access)?;
         let server = Server::start_under(contracts, passed)?;
         let app = Arc::new(App::new(file, server)?);
-        let http = Http::start(&control, sockets, &app)?;
+        let http = Http::start(&control, allowed, sockets, &app)?;
         Ok(Self { app, http: Some(http) })
     }
     /// Looks at the server.
