@@ -113,11 +113,6 @@ pub(super) trait Leaf: Send + 'static {
         let _ = (queue, situation);
         None
     }
-    /// Its next request will come too late for what is left of the slice.
-    fn thinks_longer_than(&self, queue: &Self::Queue, left: Nanos) -> bool {
-        let _ = (queue, left);
-        false
-    }
     /// It has sent what it may send in one turn.
     fn has_had_enough(&self, queue: &Self::Queue, situation: &Situation) -> bool {
         let _ = (queue, situation);

@@ -50,7 +50,9 @@
 //! **Derived**, as the patches themselves were not to be had. From the groups of Linux 2.6.33 to 4.20
 //! (`block/cfq-iosched.c`), its descendant: virtual disk time, the smallest first, the unknown to the end; cost
 //! from the first answer on, or from the turn's begin if that was the only one, and at least a clock
-//! `tick`; when to wait until busy.
+//! `tick`. Not its rule to wait until busy already in the last tick of a slice: that came in December 2009
+//! ("Take care of corner cases of group losing share due to deletion", Linux 2.6.33); until then a queue had to have
+//! used its slice. If that ends while the next request is waited for, its group is kept until the wait is over.
 //! From BFQ, its ancestor: what is remembered, until when; a tree for each class, the idle class last. From
 //! CFQ 2.6.31: slices, levels, `quantum`, idle windows, seeks, close requests.
 //! Slices do not shrink with the number of queues: the published worst latencies grow by 238 ms a reader,
@@ -64,7 +66,7 @@
 //! did so is a memory, not in the text). `group_idle` is 8 ms by default, as in the tests with writers; those
 //! with readers used 1 ms. The tick is 4 ms (HZ 250, the kernel's default): in Test 1 two to thirty-two writers
 //! get 20 to 30 requests through for each turn of the reader, 4 to 5 ms each of 100, though each turn of
-//! theirs ends as soon as its one request is at the drive; with 1 ms the reader loses a quarter. Not there: jumps between queues that work close together.
+//! theirs ends as soon as its one request is at the drive; with 1 ms the reader loses a fifth to a third. Not there: jumps between queues that work close together.
 //!
 //! **Requests for tags** are not shared: V10 limited requests by group, here all draw on the same tags. With
 //! more writes outstanding than there are tags a reader of another group waits for one.

@@ -151,9 +151,14 @@ impl<L: Leaf> Fair<L> {
             return Step::Holds;
         }
         if turn.is_over(cx.now) {
-            // With `fairness` what the drive still does for it is its time too.
-            let holds = self.settings.fairness || (empty && self.keeps_place(turn.queue));
-            return match answers_come && holds {
+            // With `fairness` what the drive still does for it is its time too. A group keeps its place until
+            // its last answer has come, or its next request, if that was waited for when the slice ended.
+            let place = empty && self.keeps_place(turn.queue);
+            let holds = match answers_come {
+                true => self.settings.fairness || place,
+                false => turn.wait.is_some() && place,
+            };
+            return match holds {
                 true => Step::Holds,
                 false => Step::Ends("expire: slice used; charged {ns} for {} requests"),
             };
@@ -216,11 +221,8 @@ impl<L: Leaf> Fair<L> {
             self.expire(cx, "expire: nobody left; charged {ns} for {} requests");
             return;
         }
-        let left = turn.left(cx.now);
-        let over = left == Nanos::ZERO;
-        let too_late =
-            left <= self.settings.tick || self.leaf.thinks_longer_than(&queue.content, left);
-        if too_late && self.keeps_place(turn.queue) {
+        let over = turn.left(cx.now) == Nanos::ZERO;
+        if over && self.keeps_place(turn.queue) {
             self.wait(cx, &turn, true);
         } else if over && !self.leaf.anticipates(&queue.content, cx.now) {
             self.expire(cx, "expire: slice used; charged {ns} for {} requests");

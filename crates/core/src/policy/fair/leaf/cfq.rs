@@ -185,9 +185,6 @@ impl Leaf for Cfq {
         let waits = self.has_idle_window(queue) && !flash && in_driver == 0 && in_time;
         waits.then(|| queue.habits.wait(self.slice_idle)).filter(|time| *time > Nanos::ZERO)
     }
-    fn thinks_longer_than(&self, queue: &CfqQueue, left: Nanos) -> bool {
-        queue.sync && queue.habits.thinks_longer_than(left)
-    }
     fn has_had_enough(&self, queue: &CfqQueue, situation: &Situation) -> bool {
         !queue.sync && u64::from(situation.sent) >= queue.writes_max
     }

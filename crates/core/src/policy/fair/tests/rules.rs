@@ -113,13 +113,32 @@ fn a_used_slice_waits_until_busy() {
     world.read(a, 0);
     assert_eq!(world.serve(1), Some(0));
     world.read(b, FAR);
-    world.stream(a, 8, 99);
+    world.stream(a, 8, 100);
     assert_eq!(rules(world.decisions("wait")).last(), Some(&"wait: busy"));
     assert!(world.dispatch().is_none());
     assert_eq!(world.wakes_in(), Some(MS * 8));
     world.read(a, 1000);
     assert_eq!(world.serve(1), Some(FAR));
-    assert_eq!(world.decisions("expire"), [("expire: busy again, slice used", 99_000_000)]);
+    assert_eq!(world.decisions("expire"), [("expire: busy again, slice used", 100_000_000)]);
+}
+
+/// Goal: while anything is left of the slice the next request goes out; if the slice ends while that is
+/// waited for, the group is kept all the same. Method: a stream that leaves 1 ms, and a request at once or
+/// after 3 ms, beside one of another group.
+#[test]
+fn a_slice_may_end_while_a_request_is_waited_for() {
+    for pause in [0, 3] {
+        let (mut world, [a, b]) = two("prop-fair-noop", &[]);
+        world.read(a, 0);
+        assert_eq!(world.serve(1), Some(0));
+        world.read(b, FAR);
+        world.stream(a, 8, 99);
+        assert_eq!(rules(world.decisions("wait")).last(), Some(&"wait: group"));
+        world.wait(MS * pause);
+        assert!(world.dispatch().is_none());
+        world.read(a, 1000);
+        assert_eq!(world.serve(1), Some(if pause == 0 { 1000 } else { FAR }));
+    }
 }
 
 /// Goal: a sequential reader's queue is waited for like that with `group_idle` 0 as well, a seeky one is
@@ -130,7 +149,7 @@ fn sequential_queues_wait_busy_without_group_idle() {
     world.read(a, 0);
     assert_eq!(world.serve(1), Some(0));
     world.read(b, FAR);
-    world.stream(a, 8, 99);
+    world.stream(a, 8, 100);
     assert_eq!(rules(world.decisions("wait")).last(), Some(&"wait: busy"));
     world.read(a, 1000);
     assert_eq!(world.serve(1), Some(FAR));
