@@ -48,9 +48,18 @@ pub(super) fn contracts(source: Source) -> Result<Contracts, ConfigError> {
     Ok(contracts)
 }
 
+/// What is set for a server unless its file says otherwise: policy, parameter, value. The lab leaves the policies
+/// as they were published.
+const SERVED: [(&str, &str, &str); 1] = [("bfq", "inject_by_weight", "true")];
+
 fn drive(source: &Source, written: &raw::Drive) -> Result<Drive, ConfigError> {
     let mut stack = Stack::parse(written.stack.get_ref())
         .map_err(|error| stack_error(source.error(written.stack.span(), ""), &error))?;
+    for (policy, parameter, value) in SERVED {
+        if stages(&stack).contains(&policy) {
+            stack.set(policy, parameter, value).expect("in the policy's table");
+        }
+    }
     for (policy, parameters) in &written.policy {
         if parameters.is_empty() && stages(&stack).iter().all(|name| *name != policy.get_ref()) {
             return Err(no_stage(source, policy, &stack));

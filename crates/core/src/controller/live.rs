@@ -169,6 +169,11 @@ impl Controller {
         self.next_stack = Some(stack);
         self.thaw(now);
     }
+    /// Scheduler and drive may have so many requests together from now on.
+    pub fn set_tags(&mut self, tags: u32) {
+        self.setup.tags = tags;
+        self.tags.set_total(tags);
+    }
     /// Completes a switch once the old stack is empty.
     pub(super) fn thaw(&mut self, now: Instant) {
         if self.next_stack.is_none() || self.inside > 0 {

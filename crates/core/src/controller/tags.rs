@@ -70,6 +70,11 @@ impl Tags {
         let sleepers = alloc::vec![Sleeper::default()];
         Self { total, used: 0, waiting: [Fifo::new(); 3], waiters: 0, sleepers, ticket: 0 }
     }
+    /// Another number of them. Who has one keeps it, even where these are more.
+    pub(super) fn set_total(&mut self, total: u32) {
+        assert!(total > 0, "a stack needs at least one tag");
+        self.total = total;
+    }
     pub(super) fn add_client(&mut self, client: ClientId) {
         let bound = self.sleepers.len().max(Sender::Client(client).index() + 1);
         self.sleepers.resize(bound, Sleeper::default());

@@ -154,6 +154,8 @@ impl Engine {
         self.back.set_faults(&plan.faults);
         if !same_stack(self.controller.stack(), &plan.stack) {
             self.controller.switch(now, plan.stack.clone());
+            let tags = || super::tags(self.controller.facts(), &plan.stack);
+            self.controller.set_tags(self.fixed_tags.unwrap_or_else(tags));
         }
         for (path, contract) in &plan.groups {
             self.apply_group(now, path, contract);

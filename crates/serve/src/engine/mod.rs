@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 
 use iofair_core::controller::{Completion, Controller, Dispatch, Plug, Setup, Stack, Submission};
 use iofair_core::group::GroupId;
+use iofair_core::policy::DriveFacts;
 use iofair_core::request::{Flags, Operation, Part, RequestId};
 use iofair_core::time::Instant;
 use iofair_core::unit::{SECTOR_BYTES, Sectors};
@@ -35,6 +36,8 @@ const EMPTY_MAX: Sectors = Sectors::from_kib(32 << 10);
 /// The engine half of a reactor.
 pub struct Engine {
     controller: Controller,
+    /// Requests that scheduler and drive may have together, if that is no matter of the stack.
+    fixed_tags: Option<u32>,
     /// Commands that the drive takes at once.
     depth: u32,
     back: Box<dyn Back>,
@@ -66,16 +69,20 @@ pub struct Engine {
 pub type Observer = Box<dyn FnMut(Instant, &Dispatch) + Send>;
 
 impl Engine {
-    /// An engine without volumes.
+    /// An engine without volumes. A scheduler that shares between groups is shown every request there is: with
+    /// the kernel's few tags a group's requests would wait for those of other groups before it sees them.
     pub fn new(back: Box<dyn Back>, stack: Stack) -> Self {
-        let tags = Setup::kernel_tags(&back.facts(), stack.scheduler.row.name);
-        Self::with_tags(back, stack, tags)
+        Self::build(back, stack, None)
     }
     /// The same with so many requests that scheduler and drive may have together.
     pub fn with_tags(back: Box<dyn Back>, stack: Stack, tags: u32) -> Self {
+        Self::build(back, stack, Some(tags))
+    }
+    fn build(back: Box<dyn Back>, stack: Stack, fixed_tags: Option<u32>) -> Self {
         let facts = back.facts();
         // The back end may grow while the engine runs; volumes are checked against its real size.
-        let facts = iofair_core::policy::DriveFacts { capacity: Sectors(u64::MAX >> 10), ..facts };
+        let facts = DriveFacts { capacity: Sectors(u64::MAX >> 10), ..facts };
+        let tags = fixed_tags.unwrap_or_else(|| tags(&facts, &stack));
         let setup = Setup { facts, tags, queue_limit: QUEUE_LIMIT, trace: 0 };
         let depth = facts.depth;
         let mut controller = Controller::new(setup, stack);
@@ -87,6 +94,7 @@ impl Engine {
         tallies.add(GroupId::ROOT, controller.groups());
         Self {
             controller,
+            fixed_tags,
             depth,
             back,
             ops: Ops::default(),
@@ -335,6 +343,14 @@ impl Engine {
     /// The controller, to look at.
     pub fn controller(&self) -> &Controller {
         &self.controller
+    }
+}
+
+/// Requests that scheduler and drive may have together.
+fn tags(facts: &DriveFacts, stack: &Stack) -> u32 {
+    match stack.groups {
+        true => QUEUE_LIMIT as u32,
+        false => Setup::kernel_tags(facts, stack.scheduler.row.name),
     }
 }
 

@@ -48,6 +48,24 @@ impl Hierarchy {
     pub fn parent(&self, id: EntityId) -> EntityId {
         self.entity(id).parent
     }
+    /// The entities side by side in one group that are, or hold, two queues.
+    pub fn side_by_side(&self, queues: [EntityId; 2]) -> [EntityId; 2] {
+        let mut at = queues;
+        let mut depths = at.map(|queue| self.depth(queue));
+        while self.parent(at[0]) != self.parent(at[1]) {
+            let deepest = depths[0].max(depths[1]);
+            for (at, depth) in at.iter_mut().zip(&mut depths) {
+                if *depth == deepest {
+                    (*at, *depth) = (self.parent(*at), *depth - 1);
+                }
+            }
+        }
+        at
+    }
+    fn depth(&self, id: EntityId) -> u32 {
+        let above = |at: &EntityId| Some(self.parent(*at)).filter(|_| *at != EntityId::ROOT);
+        core::iter::successors(Some(id), above).count() as u32
+    }
     /// The weight in force.
     pub fn weight(&self, id: EntityId) -> u32 {
         self.entity(id).weight

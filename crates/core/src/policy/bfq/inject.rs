@@ -202,7 +202,9 @@ impl Bfq {
         if limit == 0 && unknown && queue.waiting && waited {
             limit = 1;
         }
-        if self.in_driver >= limit {
+        let deep = queue.dispatched > 1 && self.is_queueing_flash();
+        let by_weight = self.settings.inject_by_weight && deep;
+        if self.in_driver >= limit && !by_weight {
             return None;
         }
         let found = self.active().find(|other| {
@@ -210,7 +212,9 @@ impl Bfq {
             let allowed = always || candidate.raise.is_raised();
             let large = |next| !self.rotational && cx.requests[next].length >= LARGE_ON_FLASH;
             let limit = if candidate.next.is_some_and(large) { limit.min(1) } else { limit };
-            allowed && self.in_driver < limit && self.next_fits(cx, *other)
+            let unnoticed = self.in_driver < limit;
+            let may = unnoticed || (by_weight && self.parts_suit(cx, id, *other));
+            allowed && may && self.next_fits(cx, *other)
         });
         self.sample.injected |= found.is_some();
         found

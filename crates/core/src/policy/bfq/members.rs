@@ -8,6 +8,7 @@ use crate::parts::wf2q::EntityId;
 use crate::policy::Context;
 use crate::request::RequestId;
 use crate::trace::Subject;
+use crate::unit::Sectors;
 
 use super::Bfq;
 use super::budget::Expiry;
@@ -295,7 +296,10 @@ impl Bfq {
         let queue = &mut self.queues[id];
         let dispatched = core::mem::take(&mut queue.dispatched);
         self.recount(id);
+        let in_drive = self.in_drive_of(id);
+        self.count_in_drive(id, Sectors::ZERO, in_drive);
         self.scheduler.reparent(cx.now, entity, parent);
+        self.count_in_drive(id, in_drive, Sectors::ZERO);
         self.queues[id].dispatched = dispatched;
         self.recount(id);
         if busy {

@@ -3,6 +3,7 @@
 use crate::group::Class;
 use crate::policy::Context;
 use crate::request::RequestId;
+use crate::unit::Sectors;
 
 use super::Bfq;
 use super::budget::Expiry;
@@ -84,6 +85,7 @@ impl Bfq {
         if serves {
             self.sample_dispatch(request);
             self.in_service_position = start + length;
+            self.in_service_direction = cx.requests[request].operation.direction();
         } else {
             self.injected += cost;
         }
@@ -91,6 +93,7 @@ impl Bfq {
             self.follow_rate();
         }
         self.in_driver += 1;
+        self.count_in_drive(id, length, Sectors::ZERO);
         self.take_out(cx, id, request);
         if serves {
             if self.settings.low_latency {
@@ -126,7 +129,7 @@ impl Bfq {
             // It was emptied by injection: what it got is charged, and it starts afresh.
             self.become_idle(cx.now, id);
             let entity = self.queues[id].entity;
-            self.scheduler.set_budget(cx.now, entity, crate::unit::Sectors::ZERO);
+            self.scheduler.set_budget(cx.now, entity, Sectors::ZERO);
         } else {
             self.follow_next(cx, id);
         }
@@ -138,6 +141,7 @@ impl Bfq {
         self.sample_complete(cx, id, request);
         self.sample_queueing();
         self.in_driver -= 1;
+        self.count_in_drive(id, Sectors::ZERO, cx.requests[request].length);
         let now = cx.now;
         let queue = &mut self.queues[id];
         queue.dispatched -= 1;

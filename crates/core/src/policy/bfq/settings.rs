@@ -67,6 +67,11 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         false,
         "learn limits of injection and wakers as until Linux 5.3: from less evidence",
     ),
+    Parameter::bool(
+        "inject_by_weight",
+        false,
+        "on flash, inject also as long as what the drive has of each is in proportion to the weights",
+    ),
     Parameter::bool("wakers", true, "detect who waits for whom and inject the waker first"),
     Parameter::count(
         "busy_groups",
@@ -205,6 +210,7 @@ pub(super) struct Settings {
     pub(super) fifo_expire_async: Nanos,
     pub(super) injection: Injection,
     pub(super) early_learning: bool,
+    pub(super) inject_by_weight: bool,
     pub(super) wakers: bool,
     pub(super) busy_groups: u32,
     pub(super) spare_smallest_weight: bool,
@@ -245,6 +251,7 @@ impl Settings {
             fifo_expire_async: values.time("fifo_expire_async"),
             injection: Injection::new(values),
             early_learning: values.bool("early_learning"),
+            inject_by_weight: values.bool("inject_by_weight"),
             wakers: values.bool("wakers"),
             busy_groups: values.count("busy_groups") as u32,
             spare_smallest_weight: values.bool("spare_smallest_weight"),

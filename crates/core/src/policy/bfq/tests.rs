@@ -4,6 +4,7 @@ mod by_service;
 mod early;
 mod favour;
 mod members;
+mod part;
 mod shares;
 mod slots;
 mod world;

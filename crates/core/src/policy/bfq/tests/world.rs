@@ -40,6 +40,7 @@ impl Drive {
 #[derive(Clone, Copy)]
 pub(super) struct Job {
     pub(super) operation: Operation,
+    pub(super) flags: Flags,
     pub(super) random: bool,
     pub(super) length: u64,
     pub(super) depth: u32,
@@ -54,6 +55,7 @@ impl Job {
     pub(super) fn random_read() -> Self {
         Self {
             operation: Operation::Read,
+            flags: Flags::NO_MERGE,
             random: true,
             length: 8,
             depth: 1,
@@ -223,7 +225,7 @@ impl World {
             tag: index as u64,
             client: actor.client,
             operation: job.operation,
-            flags: Flags::NO_MERGE,
+            flags: job.flags,
             start,
             length: Sectors(job.length),
         };
