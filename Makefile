@@ -39,6 +39,7 @@ KILLS ?= 300
 soak: ## servers killed under verified load, hundreds of times
 	@scripts/setup demo
 	IOFAIR_KILLS=$(KILLS) cargo test --release --locked -p iofair --test crash -- --nocapture
+	IOFAIR_KILLS=$(KILLS) cargo test --release --locked -p iofair-serve --test vhost killed
 
 lint: ## format, clippy, documentation, licences
 	@scripts/setup lint

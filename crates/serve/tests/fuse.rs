@@ -19,6 +19,8 @@ struct Scene {
     server: Option<Server>,
     directory: Directory,
     back: String,
+    /// More of `[drive]`.
+    drive: String,
 }
 
 impl Scene {
@@ -28,7 +30,7 @@ impl Scene {
             "directory" => format!("directory:{}", directory.path("pool")),
             back => back.to_string(),
         };
-        let mut this = Self { server: None, directory, back };
+        let mut this = Self { server: None, directory, back, drive: String::new() };
         let server = Server::start(parse(&this.text(volumes)));
         this.server = Some(server.unwrap_or_else(|error| panic!("{error}")));
         this
@@ -36,9 +38,10 @@ impl Scene {
     /// Contracts with these volumes: name, MiB, read-only.
     fn text(&self, volumes: &[(&str, u64, bool)]) -> String {
         let mut text = format!(
-            "[drive]\nback = '{}'\nstack = 'prop-bfq'\n[fuse]\nmount = '{}'\n\
+            "[drive]\nback = '{}'\nstack = 'prop-bfq'\n{}\n[fuse]\nmount = '{}'\n\
              [listen]\nunix = '{}'\n[[group]]\nname = 'g'\n",
             self.back,
+            self.drive,
             self.directory.path("mnt"),
             self.directory.path("socket")
         );
@@ -269,6 +272,38 @@ fn needs_root_a_block_device_over_a_file() {
     }
     drop(looped);
     scene.stop();
+}
+
+/// Goal: what fails at the drive is an error of the call that meets it and of no other file, also what never returns,
+/// and the server ends all the same. Method: errors and silence for one of two files.
+#[test]
+#[ignore = "needs root: mount"]
+fn needs_root_faults_meet_the_calls_that_meet_them() {
+    let volumes = [("a", 4, false), ("b", 4, false)];
+    let mut scene = Scene::start("faulty:memory:64MiB", &volumes);
+    let faulty = |fault: &str| {
+        let rule = "volume = 'a'\nrange = { from = '4KiB', to = '8KiB' }";
+        format!(
+            "timeout = '250ms'\ndrain = '500ms'\n[[drive.faults.rule]]\nfault = '{fault}'\n{rule}\n"
+        )
+    };
+    let (a, b) = (scene.open("a").unwrap(), scene.open("b").unwrap());
+    let data = [3; 4096];
+    a.write_all_at(&data, 0).unwrap();
+    for (fault, error) in [("eio", libc::EIO), ("enospc", libc::ENOSPC), ("never", libc::EIO)] {
+        scene.drive = faulty(fault);
+        scene.change(&volumes, &[]).unwrap();
+        assert_eq!(kind(a.write_at(&data, 4096)), Some(error), "{fault}");
+        let mut back = [0; 4096];
+        assert_eq!(kind(a.read_at(&mut back, 4096)), Some(error), "{fault}");
+        a.read_exact_at(&mut back, 0).unwrap();
+        assert_eq!(back, data);
+        b.write_all_at(&data, 4096).unwrap();
+        b.sync_all().unwrap();
+    }
+    drop((a, b));
+    let error = scene.server.take().unwrap().stop().unwrap_err().to_string();
+    assert!(error.contains("never answered some commands") && !scene.is_mounted(), "{error}");
 }
 
 /// Goal: a server can end while its files are in use, and the users learn it. Method: an open file and a loop

@@ -11,11 +11,21 @@ pub(crate) mod wire;
 
 use std::fs;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use iofair_config::contracts::Contracts;
 use iofair_serve::Server;
 
 pub(crate) use directory::Directory;
+
+/// Says that a test is over when it goes, also by a panic: threads that look at it end, and nobody waits for ever.
+pub(crate) struct Ending<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
 
 /// A running server and where its clients find it.
 pub(crate) struct Rig {
