@@ -192,8 +192,16 @@ impl fmt::Display for Rate {
 /// weight that each must get.
 ///
 /// Without any claim the weights stay as given. With claims, group i needs at least `c_i / worst_case` of
-/// the total weight; weights are scaled so that the largest is [`WEIGHT_MAX`], groups without a claim share
-/// the rest in proportion to their own weights, and every rounding is in favour of those with a claim.
+/// the total weight. If all have claims the weights are in proportion to them. Else each gets what it claims or
+/// what its weight is worth, whichever is more:
+///
+/// ```text
+/// share_i = max(c_i, level * weight_i)      with the level at which the shares add up to worst_case
+/// ```
+///
+/// So a claim lifts its group up to itself and no further, and what is left is shared by weight among all others,
+/// whether they claim something or not. Weights are scaled so that the largest is [`WEIGHT_MAX`], and every rounding
+/// is in favour of those with a claim.
 pub fn admit(worst_case: u64, groups: &[Asking]) -> Result<Vec<u32>, Refusal> {
     let asked: u64 = groups.iter().filter_map(|group| group.claim).fold(0, u64::saturating_add);
     if asked == 0 {
@@ -209,12 +217,14 @@ pub fn admit(worst_case: u64, groups: &[Asking]) -> Result<Vec<u32>, Refusal> {
         asking.sort_by(|a, b| b.claim.cmp(&a.claim).then_with(|| a.name.cmp(&b.name)));
         return Err(Refusal { asked, worst_case, groups: asking });
     }
-    let rest = worst_case - (asked - reserve);
-    // Shares in bytes a second: a group with a minimum counts as its claim, plus its part of the rest when
-    // nobody else is there to take it (then everybody's ratio is unchanged).
-    let share = |group: &Asking| match group.claim {
-        Some(claim) => claim,
-        None => (u128::from(rest) * u128::from(group.weight) / u128::from(free.max(1))) as u64,
+    // Shares in bytes a second. When nobody else is there to take the rest, claims say how it is shared.
+    let Level { rest, weights } = match free {
+        0 => Level { rest: 0, weights: 1 },
+        _ => level(worst_case, groups),
+    };
+    let share = |group: &Asking| {
+        let by_weight = u128::from(rest) * u128::from(group.weight) / u128::from(weights);
+        group.claim.unwrap_or(0).max(by_weight as u64)
     };
     let largest = groups.iter().map(share).max().unwrap_or(1).max(1);
     let scale = |group: &Asking| {
@@ -226,6 +236,34 @@ pub fn admit(worst_case: u64, groups: &[Asking]) -> Result<Vec<u32>, Refusal> {
         (scaled as u32).clamp(WEIGHT_MIN, WEIGHT_MAX)
     };
     Ok(groups.iter().map(scale).collect())
+}
+
+/// What those share whose weight is worth as much as they claim, and the sum of their weights.
+struct Level {
+    rest: u64,
+    weights: u64,
+}
+
+/// The level of [`admit`]. Who claims more than its weight is worth leaves less for the others, so it is looked
+/// again until that is nobody else; a group without a claim never does, so that one is left.
+fn level(worst_case: u64, groups: &[Asking]) -> Level {
+    let mut weights: u64 = groups.iter().map(|group| u64::from(group.weight)).sum();
+    let mut rest = worst_case;
+    let mut lifted = alloc::vec![false; groups.len()];
+    loop {
+        let (share, total) = (rest, weights);
+        for (group, lifted) in groups.iter().zip(&mut lifted) {
+            let (claim, weight) = (group.claim.unwrap_or(0), u64::from(group.weight));
+            let needs = u128::from(claim) * u128::from(total);
+            if !*lifted && needs > u128::from(share) * u128::from(weight) {
+                *lifted = true;
+                (rest, weights) = (rest - claim, weights - weight);
+            }
+        }
+        if weights == total {
+            return Level { rest, weights };
+        }
+    }
 }
 
 #[cfg(test)]
@@ -258,6 +296,18 @@ mod tests {
             "{weights:?}"
         );
         assert!(weights[2] >= 3 * weights[1] - 3, "{weights:?}");
+    }
+
+    /// Goal: a claim lifts its own group and no other, up to itself; what is left goes by weight, to those who claim
+    /// something too. Method: shares by hand, 10 + 81.8 + 8.2 of 100, and a second group whose weight is worth too
+    /// little only when the first was lifted.
+    #[test]
+    fn a_claim_lifts_no_further_than_itself() {
+        let min = Some(10_000_000);
+        let groups = [group("a", min, 100), group("b", min, 1000), group("c", None, 100)];
+        assert_eq!(admit(100_000_000, &groups), Ok(alloc::vec![123, 1000, 99]));
+        let groups = [group("a", Some(50), 1), group("b", Some(30), 4), group("c", None, 4)];
+        assert_eq!(admit(100, &groups), Ok(alloc::vec![1000, 600, 400]), "30 + 20 of the other 50");
     }
 
     /// Goal: who says what it reaches alone is counted by time, and has the part of the weights that its

@@ -1,8 +1,8 @@
 //! Minimums become weights, level by level of the tree of groups.
 //!
-//! Top-level groups are admitted against the drive's worst case; groups inside another against what
-//! that one is guaranteed. A group without a minimum of its own is guaranteed what the groups inside
-//! it ask together, so nobody has to add up by hand. A group that says what it reaches alone asks for the
+//! Top-level groups are admitted against the drive's worst case; groups inside another against what that one then
+//! gets when everybody wants everything. A group without a minimum of its own is guaranteed what the groups inside
+//! it ask together, so nobody has to add up by hand; one with a minimum must not promise more inside. A group that says what it reaches alone asks for the
 //! part of the drive's time that its minimum takes ([`Asking::new`]). Weights that already keep every minimum
 //! stay as they were written; only where they do not, [`admit`] makes new ones.
 
@@ -68,9 +68,12 @@ impl Tree {
         let above = |path: &str| path.rsplit_once('/').map_or("", |(above, _)| above).to_string();
         self.groups.keys().filter(|path| above(path) == parent).cloned().collect()
     }
+    fn own(&self, path: &str) -> Asking {
+        Asking::new(path, &self.groups[path], self.worst_case)
+    }
     /// What a group must be guaranteed: what its own minimum claims, or what its children ask.
     fn asking(&self, path: &str) -> Asking {
-        let own = Asking::new(path, &self.groups[path], self.worst_case);
+        let own = self.own(path);
         if own.claim.is_some() {
             return own;
         }
@@ -90,15 +93,21 @@ impl Tree {
     fn admit_below(&mut self, parent: &str, rate: u64) -> Result<(), Refusal> {
         let children = self.children(parent);
         let asking: Vec<Asking> = children.iter().map(|path| self.asking(path)).collect();
+        let known = self.groups.contains_key(parent);
+        if let Some(own) = known.then(|| self.own(parent).claim).flatten() {
+            // By its weight it may get more, but that is nothing to promise.
+            admit(own, &asking)?;
+        }
         let weights = match suffice(rate, &asking) {
             true => asking.iter().map(|group| group.weight).collect(),
             false => admit(rate, &asking)?,
         };
+        let total: u64 = weights.iter().copied().map(u64::from).sum();
         for (group, weight) in asking.into_iter().zip(weights) {
             let path = group.name;
             self.groups.get_mut(&path).expect("listed from the same map").weight = weight;
-            // Without a guarantee nobody inside asks for one either, so any rate admits them.
-            self.admit_below(&path, group.claim.unwrap_or(rate))?;
+            let share = u128::from(rate) * u128::from(weight) / u128::from(total);
+            self.admit_below(&path, group.claim.unwrap_or(0).max(share as u64))?;
         }
         Ok(())
     }

@@ -284,3 +284,43 @@ fn admission_by_time() {
     unknown.groups[1].contract.alone = None;
     assert_eq!(unknown.asks_worst_case().map(|group| group.name.as_str()), Some("t/order"));
 }
+
+/// Goal: who is promised something inside a group takes it from nobody who has a part: neither from its own
+/// siblings, as long as the group gets more than it promised inside, nor from the group's. Method: the share of each
+/// at the drive's worst, with room to spare and with less; a group that promises more than it has is refused.
+#[test]
+fn promises_inside_a_group_starve_nobody() {
+    let contract = |min, weight| Contract { min, weight, ..Contract::default() };
+    let shares = |groups: &[(&str, Contract)], rate: u64| {
+        let admitted = admission::admitted(groups.iter().map(|(n, c)| (*n, c)), rate);
+        let admitted = admitted.map_err(|refusal| refusal.to_string())?;
+        let above = |path: &str| path.rsplit_once('/').map_or("", |(above, _)| above).to_string();
+        let mut found: Vec<(String, u64)> = vec![(String::new(), rate)];
+        for (path, own) in &admitted {
+            let parent = above(path);
+            let beside = admitted.iter().filter(|(other, _)| above(other) == parent);
+            let total: u64 = beside.map(|(_, c)| u64::from(c.weight)).sum();
+            let of = found.iter().find(|(other, _)| *other == parent).expect("parents first").1;
+            found.push((path.clone(), of * u64::from(own.weight) / total));
+        }
+        Ok::<_, String>(found.into_iter().skip(1).map(|(_, share)| share).collect::<Vec<u64>>())
+    };
+    let mut groups = [
+        ("batch", contract(None, 100)),
+        ("sure", contract(Some(10_000_000), 100)),
+        ("tenants", contract(None, 200)),
+        ("tenants/alice", contract(Some(50_000_000), 100)),
+        ("tenants/bob", contract(None, 100)),
+    ];
+    // 160: by weight, 40 + 40 + 80, and Alice's 50 are within the 80.
+    let wide = shares(&groups, 160_000_000).expect("60 of 160 fits");
+    assert_eq!(wide[..3], [40_000_000, 40_000_000, 80_000_000]);
+    assert!(wide[3] >= 50_000_000 && wide[4] >= 29_000_000, "{wide:?}");
+    // 90: tenants get the 50 and what Bob's smallest weight needs, the others 20 each.
+    let tight = shares(&groups, 90_000_000).expect("60 of 90 fits");
+    assert!(tight[3] >= 49_900_000 && tight[3] <= 51_000_000, "{tight:?}");
+    assert!(tight[0] >= 19_000_000 && tight[1] >= 19_000_000, "{tight:?}");
+    groups[2].1.min = Some(40_000_000);
+    let refusal = shares(&groups, 160_000_000).expect_err("50 of tenants' 40");
+    assert!(refusal.contains("tenants/alice 50.00 MB/s"), "{refusal}");
+}
