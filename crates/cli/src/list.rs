@@ -214,13 +214,17 @@ struct StackInfo {
     name: &'static str,
     stack: &'static str,
     admits_minimums: bool,
+    settings: Vec<String>,
     summary: &'static str,
 }
 
 fn stacks(output: &Output) -> Result<()> {
     let info = |named: &Named| {
-        let Named { name, stack, admits, summary } = *named;
-        StackInfo { name, stack, admits_minimums: admits, summary }
+        let Named { name, stack, admits, settings, summary } = *named;
+        let setting =
+            |(stage, parameter, value): &(&str, &str, &str)| format!("{stage}.{parameter}={value}");
+        let settings = settings.iter().map(setting).collect();
+        StackInfo { name, stack, admits_minimums: admits, settings, summary }
     };
     let infos: Vec<_> = NAMED.iter().map(info).collect();
     output.print(&infos, || {

@@ -1,6 +1,7 @@
 //! What programs read while they start, as somebody recorded it: the files under `profiles/clients`, which are
 //! part of the program.
 
+use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
 use serde::Deserialize;
 
@@ -29,6 +30,8 @@ pub struct Step {
     pub length: Sectors,
     /// Does the thread go on without waiting?
     pub ahead: bool,
+    /// What the program does before it.
+    pub pause: Nanos,
 }
 
 /// A program's start-up.
@@ -85,8 +88,10 @@ pub(crate) fn parse(name: &str, text: &str) -> Result<Recording, String> {
     Ok(Recording { name: name.to_owned(), title, source, threads, steps })
 }
 
-/// `3r256w`: thread 3, anywhere, 256 sectors, waits.
+/// `3r256w@90`: thread 3, anywhere, 256 sectors, waits, 90 us after what was before it.
 fn parse_step(text: &str) -> Option<Step> {
+    let (text, pause) = text.split_once('@').unwrap_or((text, "0"));
+    let pause = Nanos::from_micros(pause.parse::<u32>().ok()?.into());
     let kind = text.find(['r', 's'])?;
     let (thread, rest) = (text[..kind].parse().ok()?, &text[kind + 1..]);
     let (length, ahead) = match rest.strip_suffix('a') {
@@ -95,7 +100,7 @@ fn parse_step(text: &str) -> Option<Step> {
     };
     let length = Sectors(length.parse().ok()?);
     let fits = length > Sectors::ZERO && length < FILE;
-    fits.then(|| Step { thread, sequential: text[kind..].starts_with('s'), length, ahead })
+    fits.then(|| Step { thread, sequential: text[kind..].starts_with('s'), length, ahead, pause })
 }
 
 impl Recording {
@@ -106,6 +111,13 @@ impl Recording {
     /// Where a thread's file begins.
     pub(crate) fn base(&self, thread: usize) -> Sectors {
         Sectors(FILE_SPACE.0 * thread as u64)
+    }
+    /// The same, read after read.
+    pub fn without_pauses(mut self) -> Self {
+        for step in &mut self.steps {
+            step.pause = Nanos::ZERO;
+        }
+        self
     }
     /// What is read in all.
     pub fn bytes(&self) -> u64 {
@@ -131,6 +143,11 @@ mod tests {
         assert_eq!(counts("lowriter"), (1_268, 4, 343, 94_968));
         assert_eq!(names().filter(|name| load(name).is_some()).count(), 3);
         assert!(load("emacs").is_none());
+        let pauses = |name: &str| {
+            let pauses = load(name).expect("there is one").steps.into_iter().map(|step| step.pause);
+            pauses.map(|pause| pause.0).sum::<u64>()
+        };
+        assert_eq!((pauses("gnome-terminal"), pauses("xterm")), (320_500_000, 0));
     }
 
     /// Goal: a word means what its file says, and slips are refused. Method: one recording by hand, and it
@@ -138,11 +155,15 @@ mod tests {
     #[test]
     fn words_are_reads() {
         let text = |steps: &str| format!("title = 't'\nsource = 's'\nsteps = '{steps}'");
-        let it = parse("x", &text("0r8w 1s256a*2")).expect("good");
-        let ahead = Step { thread: 1, sequential: true, length: Sectors(256), ahead: true };
-        let first = Step { thread: 0, sequential: false, length: Sectors(8), ahead: false };
-        assert_eq!((it.steps, it.threads), (vec![first, ahead, ahead], 2));
-        for bad in ["", "r8w", "0x8w", "0r0w", "0r8", "0r8w*x", "99r8w", "0r40000w"] {
+        let it = parse("x", &text("0r8w 1s256a@90*2")).expect("good");
+        let (length, pause) = (Sectors(256), Nanos::from_micros(90));
+        let ahead = Step { thread: 1, sequential: true, length, ahead: true, pause };
+        let (length, pause) = (Sectors(8), Nanos::ZERO);
+        let first = Step { thread: 0, sequential: false, length, ahead: false, pause };
+        assert_eq!((&it.steps, it.threads), (&vec![first, ahead, ahead], 2));
+        let bare = it.without_pauses();
+        assert!(bare.steps.len() == 3 && bare.steps.iter().all(|step| step.pause == Nanos::ZERO));
+        for bad in ["", "r8w", "0x8w", "0r0w", "0r8", "0r8w*x", "99r8w", "0r40000w", "0r8w@"] {
             assert!(parse("x", &text(bad)).is_err(), "{bad}");
         }
     }

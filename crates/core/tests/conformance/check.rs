@@ -246,12 +246,16 @@ impl Checker for Merges {
 #[derive(Default)]
 pub(crate) struct WakeUps {
     /// Wake-ups served in a row that sent nothing though nothing was in flight.
-    fruitless: u32,
+    fruitless: u64,
+    /// When the last command was sent.
+    sent: Instant,
     woken: bool,
 }
 
-/// So many wake-ups may be served in vain before one must send something.
-const FRUITLESS_MAX: u32 = 1000;
+/// So many wake-ups may be served in vain before one must send something, besides one a millisecond for this many:
+/// the shortest period of a policy that looks at its clients from time to time.
+const FRUITLESS_MAX: u64 = 1000;
+const FRUITLESS_PERIODS: u64 = 100_000;
 
 impl Checker for WakeUps {
     fn name(&self) -> &'static str {
@@ -260,7 +264,7 @@ impl Checker for WakeUps {
     fn see(&mut self, now: Instant, event: &Event<'_>) -> Result<(), String> {
         match event {
             Event::Woken => self.woken = true,
-            Event::Dispatched { .. } => self.fruitless = 0,
+            Event::Dispatched { .. } => (self.fruitless, self.sent) = (0, now),
             Event::Settled(state) => {
                 let held = state.pending > 0 && state.in_flight == 0;
                 law(!held || state.next_wakeup.is_some(), || {
@@ -268,10 +272,11 @@ impl Checker for WakeUps {
                 })?;
                 let future = state.next_wakeup.is_none_or(|at| at > now);
                 law(future, || format!("at {now:?} asks for {:?}", state.next_wakeup))?;
-                self.fruitless += u32::from(held && self.woken);
+                self.fruitless += u64::from(held && self.woken);
                 self.woken = false;
-                law(self.fruitless <= FRUITLESS_MAX, || {
-                    format!("{FRUITLESS_MAX} wake-ups without progress")
+                let periods = now.since(self.sent).as_millis();
+                law(self.fruitless <= FRUITLESS_MAX + periods.min(FRUITLESS_PERIODS), || {
+                    format!("{} wake-ups without progress in {periods} ms", self.fruitless)
                 })?;
             }
             Event::Ended(state) => {

@@ -52,8 +52,10 @@ pub(crate) struct Failure {
     pub(crate) step: usize,
 }
 
-/// Wake-ups that one run may serve; more is a runaway (a run of 400 steps needs some hundreds).
-const WAKEUPS_MAX: u32 = 100_000;
+/// Wake-ups that one run may serve, besides one a millisecond for this many; more is a runaway (a run of 400 steps
+/// needs some hundreds).
+const WAKEUPS_MAX: u64 = 100_000;
+const PERIODS: u64 = 2_000_000;
 
 /// Runs a case; a panic counts as a broken clause.
 pub(crate) fn run(
@@ -90,7 +92,7 @@ struct World<'a> {
     groups_made: u32,
     tag: u64,
     step: usize,
-    wakeups: u32,
+    wakeups: u64,
     /// For choices that every mood makes alike.
     drain: Random,
     /// For the mood's own.
@@ -354,8 +356,9 @@ impl<'a> World<'a> {
     }
     fn wake(&mut self) -> Result<(), Broken> {
         self.wakeups += 1;
-        if self.wakeups > WAKEUPS_MAX {
-            return Err(("runaway", format!("more than {WAKEUPS_MAX} wake-ups")));
+        let periods = self.now.since(Instant::ZERO).as_millis();
+        if self.wakeups > WAKEUPS_MAX + periods.min(PERIODS) {
+            return Err(("runaway", format!("{} wake-ups in {periods} ms", self.wakeups)));
         }
         self.see(&Event::Woken)?;
         self.settle()

@@ -1,4 +1,5 @@
-//! The page cache's dirty half: who made what dirty, when writers must pause, and who writes it back.
+//! The page cache. Its dirty half: who made what dirty, when writers must pause, and who writes it back. Of its clean
+//! half only what several processes have in common: [`shared`].
 //!
 //! A *domain* is a set of dirty files with one flusher and limits of its own: all files of the host when
 //! it has one flusher, those of one group when writers start their writeback themselves
@@ -7,6 +8,7 @@
 mod dirty;
 mod flusher;
 pub(crate) mod pages;
+pub(crate) mod shared;
 
 use iofair_core::group::ClientId;
 use iofair_core::request::Flags;
@@ -18,6 +20,7 @@ use crate::world::engine::Engine;
 use dirty::Throttle;
 pub(crate) use flusher::{Flusher, PERIOD};
 use pages::DirtyPages;
+use shared::SharedPages;
 
 /// What a page cache is made of.
 #[derive(Clone, Copy, Debug)]
@@ -70,12 +73,13 @@ struct Domain {
     flusher: Flusher,
 }
 
-/// The dirty half of the page cache.
+/// The page cache.
 #[derive(Debug)]
 pub(crate) struct Cache {
     setup: CacheSetup,
     files: Vec<CachedFile>,
     domains: Vec<Domain>,
+    shared: Vec<SharedPages>,
 }
 
 impl Cache {
@@ -85,13 +89,23 @@ impl Cache {
             throttle: Throttle::new(domain.background, domain.limit),
             flusher: Flusher::new(domain.threads),
         };
-        Self { setup, files: Vec::new(), domains: domains.iter().map(domain).collect() }
+        let domains = domains.iter().map(domain).collect();
+        Self { setup, files: Vec::new(), domains, shared: Vec::new() }
     }
     /// A writer's file; its number here.
     pub(crate) fn add_file(&mut self, setup: FileSetup) -> usize {
         let pages = DirtyPages::new(setup.size);
         self.files.push(CachedFile { setup, pages, dirty_since: Instant::MAX, queued: false });
         self.files.len() - 1
+    }
+    /// A file that several processes read; its number among those.
+    pub(crate) fn add_shared(&mut self) -> usize {
+        self.shared.push(SharedPages::default());
+        self.shared.len() - 1
+    }
+    /// A file that several processes read.
+    pub(crate) fn shared(&mut self, file: usize) -> &mut SharedPages {
+        &mut self.shared[file]
     }
     /// The first timer of every flusher.
     pub(crate) fn start(&self, engine: &mut Engine<'_>) {

@@ -2,7 +2,8 @@
 //!
 //! The kinds: [`direct`] (one request or several for each call, no page cache; buffered random reads
 //! are the same, because nothing is read ahead for them), [`read_ahead`] (buffered sequential reads),
-//! [`mod@write`] (buffered writes), [`copy`] (the two together) and [`startup`] (a recorded start-up). Each is a
+//! [`together`] (those of processes that share a file),
+//! [`mod@write`] (buffered writes), [`copy`] (reads and writes) and [`startup`] (a recorded start-up). Each is a
 //! state machine that is woken by its timers ([`Process::on_timer`]) and by the completions of its requests
 //! ([`Process::on_done`]).
 
@@ -14,6 +15,7 @@ pub(crate) mod startup;
 pub(crate) mod tally;
 #[cfg(test)]
 mod tests;
+pub(crate) mod together;
 pub(crate) mod write;
 
 use iofair_core::group::ClientId;
@@ -133,6 +135,7 @@ pub(crate) struct Process {
 pub(crate) enum Kind {
     Direct(direct::Direct),
     ReadAhead(read_ahead::ReadAhead),
+    Together(together::Together),
     Write(write::Write),
     Copy(copy::Copy),
     Startup(startup::Startup),
@@ -144,6 +147,7 @@ impl Process {
         match &mut self.kind {
             Kind::Direct(direct) => direct.on_timer(&mut self.base, engine, slot),
             Kind::ReadAhead(reader) => reader.on_timer(&mut self.base, engine),
+            Kind::Together(reader) => reader.on_timer(&mut self.base, engine, cache),
             Kind::Write(writer) => writer.on_timer(&mut self.base, engine, cache),
             Kind::Copy(copy) => copy.on_timer(&mut self.base, engine, cache),
             Kind::Startup(startup) => startup.on_timer(&mut self.base, engine),
@@ -154,6 +158,7 @@ impl Process {
         match &mut self.kind {
             Kind::Direct(direct) => direct.on_done(&mut self.base, engine, done.slot),
             Kind::ReadAhead(reader) => reader.on_done(&mut self.base, engine, done.slot),
+            Kind::Together(reader) => reader.on_done(engine, cache, done.slot),
             Kind::Write(writer) => writer.on_done(&mut self.base, engine, cache, done),
             Kind::Copy(copy) => copy.on_done(&mut self.base, engine, cache, done.slot),
             Kind::Startup(startup) => startup.on_done(&mut self.base, engine, done.slot),

@@ -2,9 +2,9 @@
 //! the other, direct, each by its thread.
 //!
 //! A read ahead is sent and the next read follows. One that the thread waits for is sent when the thread's reads
-//! ahead are answered, and the next one follows when it is answered itself. The pauses of the recording are left out,
-//! as its authors leave them out; what remains between two reads is the host's turnaround. Each thread is a client
-//! of its own for the policies, and has a file of its own.
+//! ahead are answered, and the next one follows when it is answered itself. Between two reads is the host's
+//! turnaround, and the program's own time if the recording is replayed with it; its authors leave that out. Each thread
+//! is a client of its own for the policies, and has a file of its own.
 //!
 //! A start-up is one call: its latency is the time that the start-up took. If none ends before the run does, the
 //! latency is what the one under way has taken until then, which is the least that it takes.
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use iofair_core::group::ClientId;
 use iofair_core::request::Operation;
-use iofair_core::time::Instant;
+use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
 use super::Base;
@@ -29,6 +29,8 @@ enum State {
     Sending,
     /// The thread's reads ahead must come before it may send the one that it waits for.
     Draining,
+    /// The program does something else before the next read.
+    Pausing,
     /// The read that the thread waits for is under way.
     Waiting,
 }
@@ -75,6 +77,7 @@ impl Startup {
         match self.state {
             State::Resting => self.start(base, engine),
             State::Sending => self.send(base, engine),
+            State::Pausing => self.read(base, engine),
             state => unreachable!("no timer is set in state {state:?}"),
         }
     }
@@ -98,12 +101,19 @@ impl Startup {
     }
 
     fn send(&mut self, base: &mut Base, engine: &mut Engine<'_>) {
-        let Step { thread, length, .. } = self.step();
-        let waits = self.waits();
-        if waits && self.under_way[thread] > 0 {
+        let Step { thread, pause, .. } = self.step();
+        if self.waits() && self.under_way[thread] > 0 {
             self.state = State::Draining;
-            return;
+        } else if pause > Nanos::ZERO {
+            self.state = State::Pausing;
+            base.wake(engine, engine.now + pause, 0);
+        } else {
+            self.read(base, engine);
         }
+    }
+
+    fn read(&mut self, base: &mut Base, engine: &mut Engine<'_>) {
+        let Step { thread, length, .. } = self.step();
         let offset = self.place(base);
         let parts = engine.send(FileRange {
             token: base.token(thread as u32),
@@ -116,7 +126,7 @@ impl Startup {
             longest: self.setup.longest,
         });
         self.under_way[thread] += parts;
-        if waits {
+        if self.waits() {
             self.state = State::Waiting;
         } else {
             self.next += 1;
@@ -155,7 +165,7 @@ impl Startup {
                 }
             }
             // Reads ahead of a start-up that is over, or of a thread that goes on.
-            State::Resting | State::Sending => {}
+            State::Resting | State::Sending | State::Pausing => {}
         }
     }
 

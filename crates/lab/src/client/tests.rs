@@ -67,6 +67,23 @@ fn a_start_up_waits_as_recorded() {
     assert!(reads[2].2 >= 20_000_000 >> 10, "the second thread has a file of its own");
 }
 
+/// Goal: the program's own time passes where it was recorded, and counts once. Method: three reads of one thread. The
+/// first is answered at 110 us; one ahead follows at 120; the last waits for that one until 220, takes 10 us of the
+/// host's and 50 of the program's, and ends the start-up at 380.
+#[test]
+fn a_start_up_pauses_as_recorded() {
+    let text = "title = ''\nsource = ''\nsteps = '0r8w 0s8a 0s8w@50'";
+    let recording = recording::parse("x", text).expect("a good recording");
+    let mut spec = client("start", job(Pattern::RandomRead, 4, true));
+    spec.file_size = recording.file_size();
+    spec.job.think = us(1_000);
+    spec.manner = Manner::Startup(Arc::new(recording));
+    let (outcome, steps) = run(vec![spec], us(1_000), None);
+    let times: Vec<_> = sent(&steps, Operation::Read).iter().map(|read| read.0).collect();
+    assert_eq!(times, [10, 120, 280]);
+    assert_eq!(outcome.clients[0].latency.max(), 380_000);
+}
+
 /// Goal: a start-up that takes longer than the run is no fast one. Method: a run that ends 200 us after its start; no
 /// call ended, and the latency is at least that.
 #[test]
@@ -127,4 +144,51 @@ fn interleaved_processes_share_a_file() {
     let first = sent(&steps, Operation::Read)[0].1;
     assert_eq!(places(first), [0, 32, 64, 0]);
     assert_eq!(places(first + 1), [16, 48, 16, 48]);
+}
+
+/// Goal: buffered readers that share a file read it as one, window by window, whoever comes to the mark asking for the
+/// next. Method: two of them. The first asks for 32 KiB, twice its block, at the beginning; the second comes to the
+/// mark there at once and asks for 64 more; at 140 us the first comes to that window, where its own last one ended: it
+/// asks for 192 KiB, of which 64 are there, and at 220 it comes to their mark and asks for a window of full size.
+#[test]
+fn readers_of_one_file_share_their_read_ahead() {
+    let process = |index| {
+        let mut spec = client("reader", job(Pattern::SequentialRead, 16, true));
+        spec.manner = Manner::Interleaved { index, of: 2 };
+        spec.file_size = kib(1 << 20);
+        spec
+    };
+    let (outcome, steps) = run(vec![process(0), process(1)], us(40_000), None);
+    let reads = sent(&steps, Operation::Read);
+    let first = reads[0].1;
+    assert_eq!(
+        reads[..4],
+        [(0, first, 0), (0, first + 1, 32), (140, first, 96), (220, first, 224)]
+    );
+    let mut end = 0;
+    for step in &steps {
+        if let Step::Submit(_, it) = step {
+            assert_eq!(it.start.bytes(), end, "each page once, in order");
+            end += it.length.bytes();
+        }
+    }
+    // Both copy all the time: 40 us for each 16 KiB, once the first are there.
+    let expected = 39_900 / 40 * 16 * 1024;
+    assert!(outcome.clients.iter().all(|reader| reader.bytes == expected));
+}
+
+/// Goal: who comes round to the beginning finds nothing of the file. Method: two readers of a file of five blocks: the
+/// second one, with two blocks, is round first, and everything is read again.
+#[test]
+fn readers_of_one_file_begin_anew() {
+    let process = |index| {
+        let mut spec = client("reader", job(Pattern::SequentialRead, 16, true));
+        spec.manner = Manner::Interleaved { index, of: 2 };
+        spec.file_size = kib(80);
+        spec
+    };
+    let (outcome, steps) = run(vec![process(0), process(1)], us(2_000), None);
+    let starts = sent(&steps, Operation::Read).iter().filter(|read| read.2 <= 16).count();
+    assert!(starts > 3, "{starts}");
+    assert!(outcome.clients.iter().all(|reader| reader.calls > 10));
 }

@@ -278,6 +278,8 @@ pub struct ClientFile {
     pub on_drive: Option<u32>,
     /// Do its processes go through one file together, block by block?
     pub interleaved: Option<bool>,
+    /// Is a start-up replayed with the program's own time, where it is known?
+    pub pauses: Option<bool>,
     /// The program that starts.
     pub program: Option<String>,
     /// `fdatasync` after so many writes.
@@ -331,6 +333,7 @@ impl ClientFile {
             guest: a.guest.or(b.guest),
             on_drive: a.on_drive.or(b.on_drive),
             interleaved: a.interleaved.or(b.interleaved),
+            pauses: a.pauses.or(b.pauses),
             program: a.program.or(b.program),
             fdatasync: a.fdatasync.or(b.fdatasync),
             on_off: a.on_off.or(b.on_off),

@@ -32,12 +32,17 @@ pub(super) fn apply(
     let refuse =
         |message: &str| source.error(at.clone(), format!("client `{}`: {message}", spec.name));
     let (job, buffered) = (keys.job, keys.buffered.unwrap_or(true));
-    if keys.program.is_some() && job != Some(JobFile::Startup) {
-        return Err(refuse("`program` is for `job = \"startup\"`"));
+    if (keys.program.is_some() || keys.pauses.is_some()) && job != Some(JobFile::Startup) {
+        return Err(refuse("`program` and `pauses` are for `job = \"startup\"`"));
     }
     if keys.interleaved == Some(true) {
-        if buffered || !spec.job.pattern.is_sequential() || job == Some(JobFile::Copy) {
-            let error = refuse("`interleaved` needs `buffered = false` and `job` read or write");
+        let job_is_good = match job {
+            Some(JobFile::Read) => true,
+            Some(JobFile::Write) => !buffered,
+            _ => false,
+        };
+        if !job_is_good {
+            let error = refuse("`interleaved` needs `job` read, or write and `buffered = false`");
             return Err(error);
         }
         spec.manner = Manner::Interleaved { index, of: count };
@@ -55,6 +60,10 @@ pub(super) fn apply(
             let Some(recording) = recording::load(program) else {
                 let error = refuse(&format!("no program `{program}`"));
                 return Err(error.allowed(known).near(program, recording::names()));
+            };
+            let recording = match keys.pauses.unwrap_or(false) {
+                true => recording,
+                false => recording.without_pauses(),
             };
             spec.file_size = recording.file_size();
             spec.manner = Manner::Startup(Arc::new(recording));

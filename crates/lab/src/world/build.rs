@@ -24,6 +24,7 @@ use crate::client::pace::{Pacer, PacerSetup};
 use crate::client::read_ahead::{ReadAhead, ReadAheadSetup};
 use crate::client::startup::{Startup, StartupSetup};
 use crate::client::tally::Tally;
+use crate::client::together::Together;
 use crate::client::write::{Write, WriteSetup};
 use crate::client::{Base, Kind, Process};
 use crate::observe::Observer;
@@ -45,6 +46,11 @@ pub(super) const STREAM_LAST: u64 = u64::MAX;
 /// Does a client write through the page cache?
 pub(super) fn writes_buffered(client: &ClientSpec) -> bool {
     client.manner == Manner::Copy || (client.job.buffered && client.job.pattern.writes())
+}
+
+/// Does a client read through the page cache what others read as well?
+fn reads_together(client: &ClientSpec) -> bool {
+    matches!(client.manner, Manner::Interleaved { .. }) && client.job.buffered
 }
 
 /// Builds the world of a scenario.
@@ -154,6 +160,7 @@ impl Crew<'_> {
     ) -> Vec<Process> {
         let mut copies = self.specs.len()..self.files.len();
         let mut processes = Vec::with_capacity(self.specs.len());
+        let mut shared = 0;
         for (index, spec) in self.specs.iter().enumerate() {
             let builder = Builder {
                 scenario: self.scenario,
@@ -171,7 +178,13 @@ impl Crew<'_> {
                 };
                 cache.add_file(FileSetup { file, size, domain, client, flags })
             });
-            processes.push(builder.process(self.threads[index][0], file, self.longest));
+            let together = reads_together(spec.client).then(|| match spec.client.manner {
+                Manner::Interleaved { index: 1.., .. } => shared,
+                _ => cache.add_shared(),
+            });
+            shared = together.unwrap_or(shared);
+            let place = Place { file, together, longest: self.longest };
+            processes.push(builder.process(self.threads[index][0], place));
         }
         processes
     }
@@ -293,6 +306,16 @@ fn check(scenario: &Scenario) -> Result<(), RunError> {
     Ok(())
 }
 
+/// Where a process' file is in the page cache.
+struct Place {
+    /// Among those that are written.
+    file: Option<usize>,
+    /// Among those that several read.
+    together: Option<usize>,
+    /// Longest request of writers.
+    longest: Sectors,
+}
+
 /// Makes one process.
 struct Builder<'a> {
     scenario: &'a Scenario,
@@ -306,7 +329,8 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    fn process(&self, client: ClientId, file: Option<usize>, longest: Sectors) -> Process {
+    fn process(&self, client: ClientId, place: Place) -> Process {
+        let Place { file, together, longest } = place;
         let base = self.base(client);
         let host = &self.scenario.host;
         let job = &self.spec.client.job;
@@ -333,9 +357,10 @@ impl Builder<'_> {
                 let produce_window = host.produce_window;
                 Kind::Write(Write::new(WriteSetup { produce_window, longest, file }))
             }
-            (_, None) if job.buffered && job.pattern.is_sequential() => {
-                Kind::ReadAhead(ReadAhead::new(&base, read))
-            }
+            (_, None) if job.buffered && job.pattern.is_sequential() => match together {
+                Some(shared) => Kind::Together(Together::new(read, shared)),
+                None => Kind::ReadAhead(ReadAhead::new(&base, read)),
+            },
             (_, None) => {
                 // A direct write into a hole of ext3 falls back to a buffered write with wait, so the
                 // submitting call itself waits.

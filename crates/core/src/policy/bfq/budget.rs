@@ -253,7 +253,8 @@ impl Bfq {
             self.queues.list(id);
         }
     }
-    /// The budget of a queue that becomes busy. `true`: it deserves to preempt.
+    /// The budget of a queue that becomes busy. `true`: it wants to preempt, because its wait was none of its own making;
+    /// until higher weights preempted (5.3), also because it is raised or to be.
     pub(super) fn grant_budget(&mut self, cx: &Context<'_>, id: QueueId, deserves: bool) -> bool {
         let queue = &self.queues[id];
         let in_time = cx.now <= queue.last_end + self.settings.slice_idle * 3;
@@ -266,6 +267,6 @@ impl Bfq {
         self.queues[id].expected = false;
         let budget = max_budget.max(self.next_cost(cx, id));
         self.scheduler.set_budget(cx.now, entity, budget);
-        deserves
+        deserves && !self.settings.preempt_lower
     }
 }

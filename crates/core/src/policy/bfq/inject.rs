@@ -196,12 +196,9 @@ impl Bfq {
     fn search_injected(&mut self, cx: &Context<'_>, id: QueueId) -> Option<QueueId> {
         let queue = &self.queues[id];
         let always = !queue.raise.is_raised() || !queue.habits.short_think;
-        let mut limit = queue.habits.inject_limit;
-        let waited = self.wait_started + self.settings.slice_idle <= cx.now;
-        let unknown = queue.habits.alone_time == Nanos::ZERO;
-        if limit == 0 && unknown && queue.waiting && waited {
-            limit = 1;
-        }
+        // Linux means to inject one after `slice_idle` where nothing was learned yet, but adds its nanoseconds to ticks:
+        // that is hours.
+        let limit = queue.habits.inject_limit;
         let deep = queue.dispatched > 1 && self.is_queueing_flash();
         let by_weight = self.settings.inject_by_weight && deep;
         if self.in_driver >= limit && !by_weight {

@@ -49,7 +49,9 @@
 //!
 //! **Four rows.** `bfq` is the algorithm after the series of 2018 to 2021 (Linux 5.14): injection
 //! within learned limits, wakers, no waiting in symmetric scenarios by real counts, preemption by weight
-//! and class, stable merge. `bfq-4.18` is what the distributions of 2018 had: the same with these
+//! and class, stable merge. (It means to inject one request after `slice_idle` into a queue that nothing was
+//! learned of yet, but adds that time in nanoseconds to one in ticks, which makes hours; so it does not, here either.)
+//! `bfq-4.18` is what the distributions of 2018 had: the same with these
 //! switched off, and with buffered writes charged ten times their length. `bfq-4.20` is the first one that
 //! injects (commit d0edc2473be9), and so what came nearest to the improved BFQ of the 2018 article, which
 //! was a development branch: while a seeky, unraised queue is waited for on flash that queues, the queue
@@ -62,7 +64,8 @@
 //! (the 1 is `inject_coefficient`: up to nine tenths are injected). Beyond that it differs from 4.18 in
 //! that any group with requests makes sharing asymmetric (2d29c9f89fcd), and that buffered writes are
 //! charged three times their length, whoever is raised (4.19, "reduce write overcharge"). In both a queue that is
-//! back in time preempts only one that is raised less (5.2 and later: or as much).
+//! back in time, or is raised or about to be, preempts one that is raised less. (Later only one that is back in
+//! time, also one that is raised as much, and whoever has a higher weight.)
 //!
 //! `bfq-5.3` is what was measured in summer 2019. It has no stable merge (5.13) and does not wait for the only
 //! busy queue (5.12). It learns from less evidence (`early_learning`): a limit is looked at 100 ms after it was
