@@ -3,7 +3,7 @@
 //!
 //! Which pages are there or on their way, which of these carry the mark at which the next window is to be asked for,
 //! and who sleeps on a page that is still on its way. Nothing is evicted: the readers of a file go through it side by
-//! side, and look back no further than a window ([`Self::drop_all`] is what reopening the file does).
+//! side, and look back no further than a window ([`SharedPages::drop_all`] is what reopening the file does).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
