@@ -78,7 +78,7 @@ LIVE = article-2018/figure-1 article-2018/figure-3 comparison-2019/plextor compa
 live: ## experiments live, through real sockets, beside the lab; writes docs/live.md
 	@scripts/setup demo
 	cargo build --release --locked -p iofair
-	$(REALTIME) $(IOFAIR) run --on serve \
+	nice -n -20 $(IOFAIR) run --on serve \
 		$(LIVE:%=experiments/%.toml) --repeats 1 $(LIVE_TIMES) --markdown docs/live.md $(ARGS)
 
 deb: ## a Debian package, in target/deb
