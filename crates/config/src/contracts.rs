@@ -46,7 +46,8 @@
 //! ```
 //!
 //! `raw` is the file as serde sees it, `check` turns it into what is below, `access` says who may connect to a
-//! Unix socket, `listen` who may open what, [`admission`] turns minimums into weights, and [`edit`] changes a file as a person would.
+//! Unix socket, `listen` who may open what, [`admission`] turns minimums into weights, and [`edit`] changes a file as
+//! a person would.
 
 mod access;
 pub mod admission;

@@ -5,6 +5,8 @@
 
 #[path = "rig/disk.rs"]
 mod disk;
+#[path = "rig/faulty.rs"]
+mod faulty;
 #[path = "rig/guest.rs"]
 mod guest;
 mod rig;
@@ -14,19 +16,13 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use faulty::Scene;
 use guest::{BLOCK, Guest, SLOTS};
-use iofair_serve::Server;
 use rig::wire::{READ, Wire, Workload};
-use rig::{Directory, Ending, parse};
+use rig::{Directory, Ending};
 use vmm_sys_util::eventfd::EventFd;
 
 /// A volume `v` of group `g` with a disk, and `w` of group `h`.
-struct Scene {
-    server: Server,
-    directory: Directory,
-    back: String,
-}
-
 fn contracts(directory: &Directory, back: &str, rules: &[&str]) -> String {
     let back = back.replace("DIR", &directory.path(""));
     // A slow drive is slow, and no more than that.
@@ -46,26 +42,11 @@ fn contracts(directory: &Directory, back: &str, rules: &[&str]) -> String {
     )
 }
 
-impl Scene {
-    fn start(back: &str) -> Self {
-        let directory = Directory::new();
-        let server = Server::start(parse(&contracts(&directory, back, &[])));
-        let back = back.to_string();
-        Self { server: server.unwrap_or_else(|error| panic!("{error}")), directory, back }
-    }
-    /// From now on these faults happen.
-    fn rules(&mut self, rules: &[&str]) {
-        self.server.reload(parse(&contracts(&self.directory, &self.back, rules))).unwrap();
-    }
-    fn disk(&self) -> String {
-        self.directory.path("disk")
-    }
-    fn other(&self) -> Guest {
-        Guest::connected(&self.directory.path("other"), 1)
-    }
-    fn wire(&self, volume: &str) -> Wire {
-        Wire::connect_to(&self.directory.path("socket"), volume).unwrap()
-    }
+fn disk(scene: &Scene) -> String {
+    scene.directory.path("disk")
+}
+fn other(scene: &Scene) -> Guest {
+    Guest::connected(&scene.directory.path("other"), 1)
 }
 
 /// Goal: what fails at the drive is an error of the machine's request that met it, of no other, and of no other
@@ -74,9 +55,9 @@ impl Scene {
 #[test]
 fn faults_meet_the_machines_that_meet_them() {
     for back in ["faulty:file:DIR/pool.img", "faulty:directory:DIR/pool", "faulty:memory:256MiB"] {
-        let mut scene = Scene::start(back);
-        let mut guest = Guest::connected(&scene.disk(), 1);
-        let mut neighbour = Workload::over(scene.wire("w"), 0, 256);
+        let mut scene = Scene::over(back, contracts);
+        let mut guest = Guest::connected(&disk(&scene), 1);
+        let mut neighbour = Workload::over(scene.connect("w"), 0, 256);
         let data = [7; BLOCK];
         assert_eq!([0, 1].map(|block| guest.do_one(0, block, Some(&data))), [0, 0], "{back}");
         for fault in ["eio", "enospc", "short"] {
@@ -100,7 +81,7 @@ fn faults_meet_the_machines_that_meet_them() {
         guest.kick(0);
         assert_eq!((guest.used(0).0, guest.status(0, 1)), (3, 0), "{back}: the other is answered");
         // Longer than a request may take that is not a machine's.
-        let mut wire = scene.wire("v");
+        let mut wire = scene.connect("v");
         assert_eq!(wire.read(0, 4096).error, 5, "over NBD there is a timeout");
         neighbour.run(500, 8);
         assert_eq!(guest.take_used(0), None, "nobody says that it is over");
@@ -124,12 +105,12 @@ fn shout(path: &str, message: &[u8]) -> UnixStream {
 /// of another group, a reload, and followed by a good monitor; at the end by none.
 #[test]
 fn monitors_that_stand_still_harm_nobody() {
-    let mut scene = Scene::start("memory:128MiB");
-    let mut other = scene.other();
+    let mut scene = Scene::over("memory:128MiB", contracts);
+    let mut other = other(&scene);
     // "What features are there?", and half of that.
     let question = [[1, 0, 0, 0], [1, 0, 0, 0], [0; 4]].concat();
     for kind in 0..3 {
-        let path = scene.disk();
+        let path = disk(&scene);
         let (mut stuck, mut silent) = (None, None);
         match kind {
             0 => {
@@ -168,7 +149,7 @@ fn monitors_that_stand_still_harm_nobody() {
         drop((stuck, silent));
         assert_eq!(Guest::connected(&path, 1).do_one(0, 0, None), 0, "after {kind}");
     }
-    let last = shout(&scene.disk(), &question.repeat(100));
+    let last = shout(&disk(&scene), &question.repeat(100));
     scene.server.stop().unwrap();
     drop(last);
 }
@@ -194,12 +175,12 @@ fn read_on(mut wire: Wire, most: u64, over: &AtomicBool) {
 }
 
 /// Goal: a group gets what it was promised, however many clients another has and whatever they do. Method: one client
-/// against one machine, three busy connections, and nine hundred that ask for much and read nothing, in a group of the same
-/// weight, on a slow drive; three tenths of all have to be the one client's, on however busy a machine.
+/// against one machine, three busy connections, and nine hundred that ask for much and read nothing, in a group of
+/// the same weight, on a slow drive; three tenths of all have to be the one client's, on however busy a machine.
 #[test]
 fn a_crowd_takes_no_other_groups_share() {
-    let scene = Scene::start("emulated:plextor-px256m5s");
-    let mut deaf: Vec<Wire> = (0..900).map(|_| scene.wire("w")).collect();
+    let scene = Scene::over("emulated:plextor-px256m5s", contracts);
+    let mut deaf: Vec<Wire> = (0..900).map(|_| scene.connect("w")).collect();
     for (number, wire) in deaf.iter_mut().enumerate() {
         let place = |i: u64| (number as u64 + i) % 256 * u64::from(LARGE);
         let reads: Vec<u8> = (0..4).flat_map(|i| wire.request(READ, 0, place(i), LARGE)).collect();
@@ -208,11 +189,11 @@ fn a_crowd_takes_no_other_groups_share() {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
         for _ in 0..3 {
-            let (wire, over) = (scene.wire("w"), &over);
+            let (wire, over) = (scene.connect("w"), &over);
             scope.spawn(move || read_on(wire, u64::MAX, over));
         }
         scope.spawn(|| {
-            let (mut guest, mut number) = (scene.other(), 0);
+            let (mut guest, mut number) = (other(&scene), 0);
             while !over.load(Ordering::Relaxed) {
                 for slot in 0..SLOTS {
                     number += 1;
@@ -224,7 +205,7 @@ fn a_crowd_takes_no_other_groups_share() {
             }
         });
         let _ending = Ending(&over);
-        let wire = scene.wire("v");
+        let wire = scene.connect("v");
         scene.server.stats(true).unwrap();
         read_on(wire, 1000, &over);
         let told = scene.server.stats(false).unwrap();

@@ -1,30 +1,25 @@
 //! A drive that fails on purpose, and clients that see every answer: a fault meets the request and nobody else.
 #![allow(clippy::unwrap_used)]
 
+#[path = "rig/faulty.rs"]
+mod faulty;
 mod rig;
 
 use std::io::Write;
 
-use iofair_serve::Server;
-use rig::wire::{BLOCK, FUA, READ, Wire, Workload};
-use rig::{Directory, parse};
+use faulty::Scene;
+use rig::Directory;
+use rig::wire::{BLOCK, FUA, READ, Workload};
 
 const MIB: usize = 1 << 20;
 /// Errors as the protocol numbers them.
 const EIO: u32 = 5;
 const ENOSPC: u32 = 28;
 
-/// A faulty server with a volume `v` that rules are about and a neighbour `w`.
-struct Scene {
-    server: Server,
-    directory: Directory,
-    back: String,
-}
-
 /// Every kind of back end that commands can fail on.
 const BACKS: [&str; 4] = ["file", "directory", "memory:256MiB", "emulated:samsung-970-pro"];
 
-/// Contracts with these rules.
+/// A faulty drive with a volume `v` that rules are about and a neighbour `w`.
 fn contracts(directory: &Directory, back: &str, rules: &[&str]) -> String {
     let back = match back {
         "file" => format!("file:{}", directory.path("pool.img")),
@@ -42,28 +37,12 @@ fn contracts(directory: &Directory, back: &str, rules: &[&str]) -> String {
     )
 }
 
-impl Scene {
-    fn start(back: &str) -> Self {
-        let directory = Directory::new();
-        let server = Server::start(parse(&contracts(&directory, back, &[])));
-        let back = back.to_string();
-        Self { server: server.unwrap_or_else(|error| panic!("{error}")), directory, back }
-    }
-    /// From now on these faults happen.
-    fn rules(&mut self, rules: &[&str]) {
-        self.server.reload(parse(&contracts(&self.directory, &self.back, rules))).unwrap();
-    }
-    fn connect(&self, volume: &str) -> Wire {
-        Wire::connect_to(&self.directory.path("socket"), volume).unwrap()
-    }
-}
-
 /// Goal: an error of the drive is the error of the requests that met it, of no other and of no other volume,
 /// and is over when it is over. Method: on every back end, errors for writes in a part of one volume.
 #[test]
 fn errors_are_told_to_whom_they_meet() {
     for back in BACKS {
-        let mut scene = Scene::start(back);
+        let mut scene = Scene::over(back, contracts);
         let (mut wire, mut neighbour) =
             (scene.connect("v"), Workload::over(scene.connect("w"), 0, 256));
         assert_eq!(wire.write(0, 0, &[1; 16384]), 0);
@@ -98,7 +77,7 @@ fn errors_are_told_to_whom_they_meet() {
 #[test]
 fn short_commands_go_on_or_fail() {
     for (back, long) in [("file", 0), ("directory", 0), ("memory:256MiB", EIO)] {
-        let mut scene = Scene::start(back);
+        let mut scene = Scene::over(back, contracts);
         let mut wire = scene.connect("v");
         let data: Vec<u8> = (0..MIB).map(|i| (i >> 8) as u8).collect();
         assert_eq!(wire.write(0, 0, &data), 0);
@@ -123,7 +102,7 @@ fn short_commands_go_on_or_fail() {
 #[test]
 fn what_never_returns_is_an_error() {
     for back in BACKS {
-        let mut scene = Scene::start(back);
+        let mut scene = Scene::over(back, contracts);
         let (mut wire, mut neighbour) =
             (scene.connect("v"), Workload::over(scene.connect("w"), 0, 256));
         scene.rules(&[
@@ -160,7 +139,7 @@ fn what_never_returns_is_an_error() {
 #[test]
 fn late_answers_are_forgotten() {
     for back in ["file", "emulated:hitachi-hts727550a9e364"] {
-        let mut scene = Scene::start(back);
+        let mut scene = Scene::over(back, contracts);
         let mut load = Workload::over(scene.connect("v"), 0, 64);
         load.forgiven = Some(EIO);
         scene.rules(&["fault = 'delay'\ndelay = '300ms'\nvolume = 'v'"]);
@@ -182,7 +161,7 @@ fn late_answers_are_forgotten() {
 #[test]
 fn latency_spikes_change_nothing_else() {
     for back in BACKS {
-        let mut scene = Scene::start(back);
+        let mut scene = Scene::over(back, contracts);
         scene.rules(&["fault = 'delay'\ndelay = '20ms'\nprobability = 0.1\nvolume = 'v'"]);
         let mut load = Workload::over(scene.connect("v"), 0, 256);
         let mut neighbour = Workload::over(scene.connect("w"), 0, 256);
@@ -202,7 +181,7 @@ fn latency_spikes_change_nothing_else() {
 #[test]
 fn random_faults_lose_nothing() {
     for back in BACKS {
-        let mut scene = Scene::start(back);
+        let mut scene = Scene::over(back, contracts);
         let mut load = Workload::over(scene.connect("v"), 0, 512);
         let mut neighbour = Workload::over(scene.connect("w"), 0, 512);
         load.forgiven = Some(EIO);
@@ -228,7 +207,7 @@ fn random_faults_lose_nothing() {
 /// what others were promised is durable. Method: one asks for 64 MiB and reads nothing; another has written.
 #[test]
 fn who_does_not_read_does_not_hold_the_end() {
-    let scene = Scene::start("file");
+    let scene = Scene::over("file", contracts);
     let mut deaf = scene.connect("v");
     let mut writer = scene.connect("w");
     assert_eq!(writer.write(0, 0, &[6; 8192]), 0);

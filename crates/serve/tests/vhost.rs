@@ -457,32 +457,30 @@ fn memory_that_is_taken_away_harms_its_owner_only() {
         let (path, other) = (rig.directory.path("disk"), rig.directory.path("other"));
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let neighbour = scope.spawn(|| write_and_read_back(&other, &over));
-            let ending = Ending(&over);
+            scope.spawn(|| write_and_read_back(&other, &over));
+            let _ending = Ending(&over);
             for what in [Taken::Everything, Taken::Data, Taken::InFlight] {
                 for kicked in [false, true] {
                     take_away(&path, what, kicked, back);
                 }
             }
-            drop(ending);
-            assert!(neighbour.join().unwrap() > 0, "{back}");
         });
         rig.server.stop().unwrap();
     }
 }
 
-/// A client's load: blocks that are written and read back until it is told to end. Returns how many.
-fn write_and_read_back(path: &str, over: &AtomicBool) -> u64 {
+/// A client's load: blocks that are written and read back until it is told to end, and one after that.
+fn write_and_read_back(path: &str, over: &AtomicBool) {
     let mut disk = Disk::connect(path, 1, 128);
     for number in 0.. {
+        let last = over.load(Ordering::Relaxed);
         let (at, data) = (number % 1000 * 8192, pattern(number, 8192));
         assert_eq!(disk.write(at, &data), 0);
         assert_eq!(disk.read(at, 8192), Ok(data));
-        if over.load(Ordering::Relaxed) {
-            return number;
+        if last {
+            return;
         }
     }
-    unreachable!("a test ends before numbers do")
 }
 
 /// One monitor that does it, and one that comes after it.

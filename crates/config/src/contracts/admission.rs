@@ -2,9 +2,10 @@
 //!
 //! Top-level groups are admitted against the drive's worst case; groups inside another against what that one then
 //! gets when everybody wants everything. A group without a minimum of its own is guaranteed what the groups inside
-//! it ask together, so nobody has to add up by hand; one with a minimum must not promise more inside. A group that says what it reaches alone asks for the
-//! part of the drive's time that its minimum takes ([`Asking::new`]). Weights that already keep every minimum
-//! stay as they were written; only where they do not, [`admit`] makes new ones.
+//! it ask together, so nobody has to add up by hand; one with a minimum must not promise more inside. A group
+//! that says what it reaches alone asks for the part of the drive's time that its minimum takes
+//! ([`Asking::new`]). Weights that already keep every minimum stay as they were written; only where they do
+//! not, [`admit`] makes new ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -36,8 +36,8 @@ pub struct Named {
 
 /// Minimums rest on shares, and shares on whole turns. BFQ of the survey's time (4.18, 4.20) has neither of two
 /// later rules by which a queue that wakes up ends another's turn: one of higher weight (5.3), and one that is
-/// back in time and raised no less (5.2). With them a reader in order, admitted with 110 MB/s beside one at
-/// random that has two thirds of the weights, gets 25 on the PLEXTOR, and 129 without.
+/// back in time and raised no less (5.2). With them a reader in order that is admitted beside one at random of
+/// more weight falls below its minimum (`crates/lab/tests/minimums.rs`).
 const WHOLE_TURNS: &[(&str, &str, &str)] =
     &[("bfq", "preempt_lower", "false"), ("bfq", "preempt_equal", "false")];
 

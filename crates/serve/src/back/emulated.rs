@@ -122,24 +122,31 @@ impl Back for Emulated {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use iofair_core::time::Nanos;
 
     use super::*;
     use crate::back::testing::{Call, Scene};
     use crate::engine::op::Hints;
 
+    /// An emulated drive over a new file, which has no name any more, and that file.
+    fn over_a_file(name: &str) -> (Scene, File) {
+        let path = std::env::temp_dir().join(format!("iofair-{name}-{}", std::process::id()));
+        let drive = iofair_drive::profile::load("samsung-970-pro", 1).unwrap();
+        let bytes = drive.facts().capacity.bytes();
+        let mut options = File::options();
+        let file = options.read(true).write(true).create_new(true).open(&path).unwrap();
+        std::fs::remove_file(path).unwrap();
+        let store = Store::file(&file, bytes).unwrap();
+        (Scene::new(Emulated::new("drive", drive, store), bytes), file)
+    }
+
     /// Goal: over a file, flushes and writes with FUA are answered after the model and after `fdatasync`,
     /// and other writes after the model alone. Method: the kernel is played by the test.
     #[test]
     fn durable_is_answered_after_the_file() {
-        let path = std::env::temp_dir().join(format!("iofair-durable-{}", std::process::id()));
-        let drive = iofair_drive::profile::load("samsung-970-pro", 1).unwrap();
-        let bytes = drive.facts().capacity.bytes();
-        let mut options = std::fs::OpenOptions::new();
-        let file = options.read(true).write(true).create_new(true).open(&path).unwrap();
-        std::fs::remove_file(path).unwrap();
-        let store = Store::file(&file, bytes).unwrap();
-        let mut scene = Scene::new(Emulated::new("drive", drive, store), bytes);
+        let (mut scene, _file) = over_a_file("durable");
         for (durable, result) in [(false, 0), (true, 0), (true, -libc::EIO)] {
             for flush in [false, true] {
                 if flush && !durable {
@@ -165,14 +172,7 @@ mod tests {
     #[test]
     fn a_file_that_is_cut_short_is_an_error() {
         for first in [Operation::Read, Operation::Write] {
-            let path = std::env::temp_dir().join(format!("iofair-cut-{}", std::process::id()));
-            let drive = iofair_drive::profile::load("samsung-970-pro", 1).unwrap();
-            let bytes = drive.facts().capacity.bytes();
-            let mut options = std::fs::OpenOptions::new();
-            let file = options.read(true).write(true).create_new(true).open(&path).unwrap();
-            std::fs::remove_file(path).unwrap();
-            let store = Store::file(&file, bytes).unwrap();
-            let mut scene = Scene::new(Emulated::new("drive", drive, store), bytes);
+            let (mut scene, file) = over_a_file("cut");
             for (cut, operation) in
                 [(false, Operation::Write), (true, first), (true, Operation::Read)]
             {

@@ -88,9 +88,8 @@
 //! later code.
 //!
 //! **Ours, and off** in every row: `inject_by_weight`, which `iofair serve` turns on. With groups sharing is always
-//! asymmetric (since 4.20), so a group with eight requests at once has the drive to itself and leaves much of it
-//! unused: four of them get 163 MB/s of the 301 that they get without control, and with it 301, weights kept
-//! (`part`).
+//! asymmetric (since 4.20), so a group with a few requests at once has the drive to itself and leaves much of it
+//! unused; with it several are served at once, weights kept (`part`).
 
 mod activity;
 mod arrive;

@@ -66,7 +66,8 @@
 //! did so is a memory, not in the text). `group_idle` is 8 ms by default, as in the tests with writers; those
 //! with readers used 1 ms. The tick is 4 ms (HZ 250, the kernel's default): in Test 1 two to thirty-two writers
 //! get 20 to 30 requests through for each turn of the reader, 4 to 5 ms each of 100, though each turn of
-//! theirs ends as soon as its one request is at the drive; with 1 ms the reader loses a fifth to a third. Not there: jumps between queues that work close together.
+//! theirs ends as soon as its one request is at the drive; with 1 ms the reader loses a fifth to a third. Not
+//! there: jumps between queues that work close together.
 //!
 //! **Requests for tags** are not shared: V10 limited requests by group, here all draw on the same tags. With
 //! more writes outstanding than there are tags a reader of another group waits for one.
