@@ -24,10 +24,11 @@ pub(crate) fn commands_of(page: &str) -> (String, usize) {
         let command = line.strip_prefix("$ ").unwrap_or_else(|| panic!("no command: {line}"));
         commands += 1;
         match command.strip_suffix(" &") {
-            // The first line that it says comes when clients may.
+            // The first line that it says comes when clients may. Both ends are opened here and at once: an open
+            // that waits for the other end fails where a child that was killed earlier ends meanwhile.
             Some(server) => {
-                script +=
-                    &format!("rm -f said; mkfifo said; {server} >said & read -r line <said\n");
+                script += "rm -f said; mkfifo said; exec 3<>said 4<said\n";
+                script += &format!("{server} >&3 3>&- 4<&- &\nexec 3>&-; read -r line <&4\n");
             }
             None => {
                 let quoted = line.replace('\'', "'\\''");
