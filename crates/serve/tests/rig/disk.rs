@@ -20,8 +20,12 @@ pub(crate) fn all_features() -> u64 {
 
 /// A memory of so many bytes that can be shared.
 pub(crate) fn shared_memory(bytes: usize) -> (File, MmapRegion<()>) {
+    shared_memory_of(bytes, 0)
+}
+/// The same of a kind of `memfd_create`.
+pub(crate) fn shared_memory_of(bytes: usize, kind: u32) -> (File, MmapRegion<()>) {
     // SAFETY: the name is a constant string; makes a descriptor and touches no memory.
-    let file = unsafe { libc::memfd_create(c"guest".as_ptr(), 0) };
+    let file = unsafe { libc::memfd_create(c"guest".as_ptr(), kind) };
     assert!(file >= 0);
     // SAFETY: the kernel just made this descriptor for us.
     let file = unsafe { File::from_raw_fd(file) };

@@ -14,7 +14,7 @@ use vhost::{VhostBackend, VhostUserMemoryRegionInfo, VringConfigData};
 use vm_memory::MmapRegion;
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
-use super::disk::shared_memory;
+use super::disk::{shared_memory, shared_memory_of};
 
 /// Descriptors of a queue, and requests of three descriptors that fit.
 pub(crate) const SIZE: u16 = 64;
@@ -66,6 +66,12 @@ impl Guest {
         };
         let queues = (0..queues).map(driver).collect();
         Self { front: None, queues, file, memory, inflight: None }
+    }
+    /// Its memory lies in one page of 2 MiB.
+    pub(crate) fn in_a_huge_page(mut self) -> Self {
+        (self.file, self.memory) =
+            shared_memory_of(2 << 20, libc::MFD_HUGETLB | libc::MFD_HUGE_2MB);
+        self
     }
     pub(crate) fn connected(path: &str, queues: usize) -> Self {
         let mut guest = Self::new(queues);
