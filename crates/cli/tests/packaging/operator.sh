@@ -13,7 +13,7 @@ cat >bin/qemu-system-x86_64 <<'QEMU'
 words=("${@//accel=kvm:tcg,/}")
 words=("${words[@]/#max/max,-cx16}")
 exec /usr/bin/qemu-system-x86_64 "${words[@]}" -accel tcg,thread=single -nodefaults -no-reboot -display none \
-    -serial "file:/box/$2.console" -append "console=ttyS0 quiet panic=-1" -kernel /box/vmlinuz -initrd /box/disk
+    -serial "file:/box/$2.console" -append "console=ttyS0 quiet panic=-1 no_timer_check" -kernel /box/vmlinuz -initrd /box/disk
 QEMU
 chmod +x bin/qemu-system-x86_64
 cat >root/test <<'TEST'

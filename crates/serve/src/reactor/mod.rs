@@ -12,6 +12,7 @@ mod door;
 mod file;
 mod input;
 pub(crate) mod line;
+mod look_out;
 mod outbox;
 mod ring;
 pub(crate) mod wake;

@@ -2,9 +2,12 @@
 
 use std::io;
 use std::os::fd::RawFd;
+use std::time::{Duration, Instant};
 
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use iofair_core::time::Nanos;
+
+use super::look_out::{LOOK_OUT, LookOut};
 
 /// Entries that may be queued before they are handed to the kernel.
 const ENTRIES: u32 = 512;
@@ -74,6 +77,7 @@ pub(super) enum Wait {
 
 pub(super) struct Ring {
     ring: IoUring,
+    look_out: LookOut,
 }
 
 impl Ring {
@@ -88,7 +92,7 @@ impl Ring {
         plain.setup_cqsize(ANSWERS).setup_clamp();
         let tried = newest.build(ENTRIES).or_else(|_| best.build(ENTRIES));
         let ring = tried.or_else(|_| plain.build(ENTRIES));
-        Ok(Self { ring: ring? })
+        Ok(Self { ring: ring?, look_out: LookOut::default() })
     }
     /// Queues an entry.
     pub(super) fn push(&mut self, entry: squeue::Entry, target: Target) -> io::Result<()> {
@@ -113,8 +117,33 @@ impl Ring {
             Err(error) => Err(error),
         }
     }
+    /// Stays awake for a moment, if an answer is to be expected.
+    fn look_out(&mut self, wait: Wait) -> io::Result<()> {
+        let limit = match wait {
+            Wait::Poll => return Ok(()),
+            Wait::For(time) => LOOK_OUT.min(Duration::from_nanos(time.0)),
+            Wait::Forever => LOOK_OUT,
+        };
+        if !self.look_out.is_promising() {
+            return Ok(());
+        }
+        self.submit()?;
+        let start = Instant::now();
+        let mut seen = self.is_answered();
+        while !seen && start.elapsed() < limit {
+            std::hint::spin_loop();
+            seen = self.is_answered();
+        }
+        self.look_out.ended(seen);
+        Ok(())
+    }
+    /// Is there an answer, or what will be one as soon as we ask?
+    fn is_answered(&mut self) -> bool {
+        self.ring.submission().taskrun() || !self.ring.completion().is_empty()
+    }
     /// Hands queued entries to the kernel, waits, and appends the answers that are there.
     pub(super) fn turn(&mut self, wait: Wait, events: &mut Vec<Event>) -> io::Result<()> {
+        self.look_out(wait)?;
         let result = match wait {
             Wait::Poll => self.ring.submit(),
             Wait::Forever => self.ring.submit_and_wait(1),
@@ -129,11 +158,13 @@ impl Ring {
             Err(error) if !is_transient(&error) => return Err(error),
             _ => {}
         }
+        let before = events.len();
         events.extend(self.ring.completion().map(|entry| Event {
             target: Target::decode(entry.user_data()),
             result: entry.result(),
             more: cqueue::more(entry.flags()),
         }));
+        self.look_out.turned(events.len() - before);
         Ok(())
     }
 }

@@ -1,0 +1,83 @@
+//! When to stay awake for a moment instead of waiting for the kernel to wake the thread.
+//!
+//! A client that sends its next request as soon as it is answered has it back sooner if the thread stays awake for
+//! it: to be put to sleep and woken on another processor takes longer than such a client does. So do the halt
+//! polling of KVM and the I/O threads of QEMU. Where nothing comes in time, because clients are slower, or cannot
+//! run while we look out, it is tried less and less; and who sends several requests at once is better served by
+//! a nap, in which they gather.
+
+use std::time::Duration;
+
+/// Longest look-out.
+pub(super) const LOOK_OUT: Duration = Duration::from_micros(16);
+/// Turns in a row with one answer at most before it is tried.
+const SINGLES: u32 = 1000;
+/// Most naps between two look-outs, as a power of two.
+const FAILURES_MAX: u32 = 10;
+
+/// How it went so far.
+#[derive(Debug, Default)]
+pub(super) struct LookOut {
+    singles: u32,
+    /// Look-outs in vain, each worth two others.
+    failures: u32,
+    /// Naps until the next one.
+    naps: u32,
+}
+
+impl LookOut {
+    /// Is it worth one now, before a nap?
+    pub(super) fn is_promising(&mut self) -> bool {
+        if self.singles < SINGLES {
+            return false;
+        }
+        let due = self.naps == 0;
+        self.naps -= u32::from(!due);
+        due
+    }
+    /// One is over, and something came in time or not.
+    pub(super) fn ended(&mut self, seen: bool) {
+        match seen {
+            true => self.failures = self.failures.saturating_sub(1),
+            false => self.failures = (self.failures + 2).min(FAILURES_MAX),
+        }
+        self.naps = (1 << self.failures) - 1;
+    }
+    /// A turn took so many answers.
+    pub(super) fn turned(&mut self, answers: usize) {
+        self.singles = if answers > 1 { 0 } else { self.singles.saturating_add(1) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Look-outs in so many turns of one answer, of which every so manieth is in vain (0: none).
+    fn look_outs(look_out: &mut LookOut, turns: u32, vain: u32) -> u32 {
+        let mut count = 0;
+        for _ in 0..turns {
+            if look_out.is_promising() {
+                count += 1;
+                look_out.ended(vain == 0 || count % vain != 0);
+            }
+            look_out.turned(1);
+        }
+        count
+    }
+
+    /// Goal: it is tried for a client that waits for each answer, and hardly any more where nothing comes in time;
+    /// never where several requests come at once. Method: many turns of each kind, one after the other.
+    #[test]
+    fn only_what_pays_is_tried() {
+        let mut look_out = LookOut::default();
+        assert_eq!(look_outs(&mut look_out, SINGLES, 0), 0, "not known yet");
+        assert_eq!(look_outs(&mut look_out, 5000, 0), 5000);
+        assert_eq!(look_outs(&mut look_out, 9000, 1), 13, "soon one in 1,024");
+        assert_eq!(look_outs(&mut look_out, 102_400, 1), 100);
+        assert!(look_outs(&mut look_out, 10_000, 0) > 7000, "it pays again");
+        assert!(look_outs(&mut look_out, 10_000, 2) < 100, "every second one is too few");
+        look_out.turned(2);
+        assert_eq!(look_outs(&mut look_out, SINGLES, 0), 0);
+    }
+}
