@@ -40,8 +40,10 @@ const TIME_MAX: Duration = Duration::from_millis(300);
 const ROUNDS_MIN: usize = 5;
 
 /// Aims in nanoseconds with 1,000 groups: a stack and its bound.
-const NANOS_AIMS: [(&str, f64); 3] =
-    [("none-none", 40.0), ("none-bfq", 250.0), ("prop-bfq", 250.0)];
+const NANOS_AIMS: [(&str, f64); 4] =
+    [("none-none", 40.0), ("none-bfq", 250.0), ("prop-bfq", 250.0), (SERVED, 250.0)];
+/// BFQ as a server has it, which injects by weight.
+const SERVED: &str = "prop-bfq served";
 /// Aims for memory: bytes a group of `prop-bfq`, bytes a queued request, and all of 100,000 groups.
 const GROUP_AIM: usize = 4 << 10;
 const REQUEST_AIM: usize = 256;
@@ -122,7 +124,11 @@ fn live_bytes(region: &Region<'_, System>) -> usize {
 fn measure(name: &str, groups: u32, size: &Size) -> Measured {
     let held = name.strip_suffix(" held");
     let iops = if held.is_some() { NEAR } else { FAR };
-    let stack = Stack::parse(held.unwrap_or(name)).expect("made from the table");
+    let plain = held.or(name.strip_suffix(" served")).unwrap_or(name);
+    let mut stack = Stack::parse(plain).expect("made from the table");
+    if name == SERVED {
+        stack.set("bfq", "inject_by_weight", "true").expect("a parameter of BFQ's");
+    }
     let region = Region::new(ALLOCATOR);
     let mut load = Load::new(stack, groups, iops);
     load.fill_half();
@@ -153,6 +159,7 @@ fn measure(name: &str, groups: u32, size: &Size) -> Measured {
 
 fn names() -> Vec<String> {
     let mut names = stacks::schedulers();
+    names.push(SERVED.to_owned());
     for throttle in stacks::throttles() {
         names.push(format!("{throttle}-none"));
         names.push(format!("{throttle}-none held"));
