@@ -6,10 +6,10 @@
 //! run while we look out, it is tried less and less; and who sends several requests at once is better served by
 //! a nap, in which they gather.
 
-use std::time::Duration;
+use iofair_core::time::Nanos;
 
 /// Longest look-out.
-pub(super) const LOOK_OUT: Duration = Duration::from_micros(16);
+pub(super) const LOOK_OUT: Nanos = Nanos::from_micros(16);
 /// Turns in a row with one answer at most before it is tried.
 const SINGLES: u32 = 1000;
 /// Most naps between two look-outs, as a power of two.

@@ -2,12 +2,12 @@
 
 use std::io;
 use std::os::fd::RawFd;
-use std::time::{Duration, Instant};
 
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
-use iofair_core::time::Nanos;
+use iofair_core::time::{Instant, Nanos};
 
 use super::look_out::{LOOK_OUT, LookOut};
+use crate::clock::Clock;
 
 /// Entries that may be queued before they are handed to the kernel.
 const ENTRIES: u32 = 512;
@@ -121,16 +121,16 @@ impl Ring {
     fn look_out(&mut self, wait: Wait) -> io::Result<()> {
         let limit = match wait {
             Wait::Poll => return Ok(()),
-            Wait::For(time) => LOOK_OUT.min(Duration::from_nanos(time.0)),
+            Wait::For(time) => LOOK_OUT.min(time),
             Wait::Forever => LOOK_OUT,
         };
         if !self.look_out.is_promising() {
             return Ok(());
         }
         self.submit()?;
-        let start = Instant::now();
+        let clock = Clock::start();
         let mut seen = self.is_answered();
-        while !seen && start.elapsed() < limit {
+        while !seen && clock.now().since(Instant::ZERO) < limit {
             std::hint::spin_loop();
             seen = self.is_answered();
         }
