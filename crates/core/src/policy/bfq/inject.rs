@@ -182,8 +182,14 @@ impl Bfq {
     }
     /// Active queues that are not in service, the newest first, as many as a search looks at.
     fn active(&self) -> impl Iterator<Item = QueueId> + '_ {
+        self.active_from(None)
+    }
+    /// The same, but those older than this one first.
+    fn active_from(&self, last: Option<QueueId>) -> impl Iterator<Item = QueueId> + '_ {
         let older = |id: &QueueId| self.queues[*id].older;
-        core::iter::successors(self.queues.newest(), older).take(SEARCH_MAX)
+        let from = |first| core::iter::successors(first, older);
+        let first = last.and_then(|last| older(&last));
+        from(first).chain(from(self.queues.newest())).take(SEARCH_MAX)
     }
     /// The asynchronous queue that the client of a queue uses, if the client's write is next there.
     fn own_async(&self, cx: &Context<'_>, id: QueueId) -> Option<QueueId> {
@@ -204,7 +210,10 @@ impl Bfq {
         if self.in_driver >= limit && !by_weight {
             return None;
         }
-        let found = self.active().find(|other| {
+        // By weight they take turns: whoever was injected last has its part by now, more often than not.
+        let last = self.last_injected.filter(|_| by_weight);
+        let last = last.and_then(|weak| self.queues.alive(weak));
+        let found = self.active_from(last).find(|other| {
             let candidate = &self.queues[*other];
             let allowed = always || candidate.raise.is_raised();
             let large = |next| !self.rotational && cx.requests[next].length >= LARGE_ON_FLASH;
@@ -214,6 +223,7 @@ impl Bfq {
             allowed && may && self.next_fits(cx, *other)
         });
         self.sample.injected |= found.is_some();
+        self.last_injected = found.map(|found| self.queues.weak(found)).or(self.last_injected);
         found
     }
 

@@ -328,6 +328,8 @@ struct Bfq {
     budget_limit: Sectors,
     /// Whose request was answered last, unless the queue is shared.
     last_completed: Option<WeakQueue>,
+    /// Who was injected last.
+    last_injected: Option<WeakQueue>,
 }
 
 impl Bfq {
@@ -368,6 +370,7 @@ impl Bfq {
             budgets_assigned: 0,
             budget_limit: Self::first_limit(settings.max_budget),
             last_completed: None,
+            last_injected: None,
         };
         if let Some(rate) = settings.peak_rate {
             this.know_peak(rate);
