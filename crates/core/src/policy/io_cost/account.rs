@@ -37,6 +37,10 @@ pub(super) struct Account {
     pub(super) cursor: Option<Sectors>,
     /// Device time, in virtual units, that it used in this period.
     pub(super) used: u64,
+    /// `first.rs`: how far `spent` was looked at, and the last usages.
+    pub(super) seen: Virtual,
+    pub(super) usages: [u64; 3],
+    pub(super) usage_at: usize,
     pub(super) waiters: Fifo,
     pub(super) timer: Option<NodeId>,
     /// Device time, in virtual units, that went out without a budget.
@@ -60,6 +64,9 @@ impl Account {
             last_inuse: 0,
             cursor: None,
             used: 0,
+            seen: Virtual::default(),
+            usages: [0; 3],
+            usage_at: 0,
             waiters: Fifo::new(),
             timer: None,
             debt: 0,

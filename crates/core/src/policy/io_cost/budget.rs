@@ -2,6 +2,7 @@
 
 use super::IoCost;
 use super::account::{Account, Entry};
+use super::first::SLACK_FIRST;
 use super::model::nanos;
 use super::vrate::Now;
 use crate::parts::shares::{Share, WHOLE, own_node};
@@ -13,8 +14,9 @@ use crate::trace::Subject;
 /// A group that takes back what it gave does so in steps of so many percent of its weight
 /// (`INUSE_ADJ_STEP_PCT`).
 const STEP_PERCENT: u64 = 25;
-/// Timers fire late by so many percent of a period, so that waiters go in bunches (`TIMER_SLACK_PCT`).
-const SLACK_PERCENT: u64 = 1;
+/// Timers fire late, so that waiters go in bunches: by so many hundredths of a percent of a period
+/// (`TIMER_SLACK_PCT`) when another timer goes off after that, by twice as much at most.
+const SLACK_PERCENT: u64 = 100;
 /// No request costs more than this (two years of device time).
 const COST_MAX: u64 = 1 << 62;
 
@@ -58,7 +60,11 @@ impl IoCost {
             return;
         }
         let start = now.v.plus(-self.clock.margins.target);
-        account.skip(start.since(account.spent));
+        let behind = start.since(account.spent);
+        if behind > 0 || !self.settings.first {
+            account.skip(behind);
+        }
+        account.seen = account.spent;
         account.active = Some(self.active.len() as u32);
         account.active_since = now.at;
         let last = account.last_inuse;
@@ -82,6 +88,9 @@ impl IoCost {
     /// What a request costs the group. One that gave part of its share away and now runs low takes back
     /// what it needs, at once.
     pub(super) fn cost(&mut self, group: usize, now: Now, device_time: u64) -> u64 {
+        if self.settings.first {
+            return self.cost_first(group, now, device_time);
+        }
         let mut cost = cost_at(device_time, self.share(group).inuse);
         let Account { spent, saved_margin, debt, .. } = self.accounts[group];
         let margin = now.v.since(spent) - cost as i64;
@@ -149,7 +158,7 @@ impl IoCost {
         let group = cx.requests[id].group.index();
         let own = *self.weights.node(own_node(group));
         let in_debt = self.accounts[group].debt > 0;
-        if !in_debt && own.inuse != own.active {
+        if !in_debt && own.inuse != own.active && !self.settings.first {
             self.take_all_back(group, now);
         }
         self.costs[id.0 as usize] = device_time;
@@ -182,7 +191,7 @@ impl IoCost {
         }
         let missing = u64::try_from(-left.min(0)).expect("not negative");
         let ready = self.clock.after(now.at, missing).max(self.accounts[group].held_until);
-        let at = ready + self.slack();
+        let at = ready + self.slack() * 2;
         let set = self.accounts[group].timer.map(|timer| self.timers.key(timer));
         // Already set, and near enough.
         let near = |set: Instant| set > now.at && set.0.abs_diff(at.0) <= self.slack().0;
@@ -190,8 +199,10 @@ impl IoCost {
             self.set_timer(group, Some(at));
         }
     }
+    /// Timers are late on purpose, by one to two of these.
     fn slack(&self) -> Nanos {
-        (self.clock.period() * SLACK_PERCENT / 100).max(Nanos(1))
+        let percent = if self.settings.first { SLACK_FIRST } else { SLACK_PERCENT };
+        (self.clock.period() * percent / 10_000).max(Nanos(1))
     }
     pub(super) fn set_timer(&mut self, group: usize, at: Option<Instant>) {
         if let Some(timer) = self.accounts[group].timer.take() {
@@ -206,10 +217,14 @@ impl IoCost {
     pub(super) fn next_timer(&self) -> Option<Instant> {
         self.timers.first(&self.waiting).map(|timer| self.timers.key(timer))
     }
-    /// Serves groups whose time has come.
+    /// Serves groups whose time has come. Once a timer goes off, all do that may.
     pub(super) fn serve_timers(&mut self, cx: &mut Context<'_>) {
+        if self.next_timer().is_none_or(|first| first > cx.now) {
+            return;
+        }
+        let until = cx.now + self.slack();
         while let Some(timer) = self.timers.first(&self.waiting) {
-            if self.timers.key(timer) > cx.now {
+            if self.timers.key(timer) > until {
                 return;
             }
             let group = self.timers.value(timer).0 as usize;

@@ -55,6 +55,10 @@ impl Latency {
         }
         self.tag_wait += request.got_tag.since(request.asked_tag);
     }
+    /// Are tags waited for?
+    pub(super) fn is_clogged(&self, period: Nanos) -> bool {
+        self.tag_wait.0 * 100 / period.0 > WAIT_BUSY_PERCENT
+    }
     /// Ends the period.
     pub(super) fn take(&mut self, settings: &Settings, period: Nanos) -> Verdict {
         let Self { met, missed, tag_wait } = core::mem::take(self);

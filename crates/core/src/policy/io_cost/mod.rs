@@ -29,7 +29,11 @@
 //! rseqiops rrandiops wbps wseqiops wrandiops`). What is not given comes from one of four built-in
 //! sets: rotating, flash without a queue, flash, fast flash. If nothing at all is given, 10 s at 500 %
 //! move from flash to fast flash, 10 s at 10 % back. Without `rpct` and `wpct` only tag waits count.
-//! `size_latency = false` counts a request's whole latency, as Linux before 5.8.
+//! `size_latency = false` counts a request's whole latency, as Linux before 5.8. `first`: the rules of the
+//! patches as first mailed, in 2019 (`first.rs`).
+//!
+//! Who waits is woken 1 to 2 % of a period late, so that waiters go in bunches: at the last, or with another
+//! timer that goes off before (the kernel's timers have such a range, on each processor; we take one).
 //!
 //! *Source.* Linux 7.0 `block/blk-iocost.c`, `Documentation/admin-guide/cgroup-v2.rst`; Heo et al.,
 //! "IOCost: Block IO Control for Containers in Datacenters", ASPLOS 2022. The rule that no answer at
@@ -53,6 +57,7 @@ mod account;
 mod budget;
 mod debt;
 mod donation;
+mod first;
 mod latency;
 mod model;
 mod period;

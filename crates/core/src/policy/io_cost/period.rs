@@ -3,6 +3,7 @@
 use super::IoCost;
 use super::budget::device_time_at;
 use super::donation::Donor;
+use super::first::SLOWEST_FIRST;
 use super::latency::Verdict;
 use super::model::SECOND;
 use super::vrate::Now;
@@ -16,17 +17,19 @@ use crate::trace::Subject;
 const TARGET: u64 = WHOLE / 2;
 /// A request older than so many periods is not waited for (`MAX_LAGGING_PERIODS`).
 const LAGGING_PERIODS_MAX: i64 = 10;
-const BUSY_LEVEL_MAX: i32 = 1000;
+pub(super) const BUSY_LEVEL_MAX: i32 = 1000;
 
 /// What was found about all groups.
 #[derive(Clone, Copy, Default, Debug)]
-struct Seen {
+pub(super) struct Seen {
     /// Groups with nothing to spare.
-    shortages: u32,
+    pub(super) shortages: u32,
+    /// `first.rs`: groups with much to spare.
+    pub(super) surpluses: u32,
     /// Groups with a request from before this period.
-    lagging: u32,
+    pub(super) lagging: u32,
     /// Device time used.
-    used: Nanos,
+    pub(super) used: Nanos,
 }
 
 impl IoCost {
@@ -49,16 +52,21 @@ impl IoCost {
     }
     pub(super) fn end_period(&mut self, cx: &mut Context<'_>) {
         let now = self.clock.read(cx.now);
+        let mut settings = self.settings;
+        if settings.first && self.latency.is_clogged(self.clock.period()) {
+            settings.rate_range.0 = settings.rate_range.0.min(SLOWEST_FIRST);
+        }
         let verdict = self.latency.take(&self.settings, self.clock.period());
         let sent = |group: &u32| self.accounts[*group as usize].sent_in == self.periods;
         let quiet = verdict == Verdict::Nothing && !self.active.iter().any(sent);
         let debtors = self.look_after(cx, now);
-        let seen = self.survey(now);
-        if !self.donors.is_empty() && seen.shortages > 0 {
+        let seen = if settings.first { self.survey_first(now) } else { self.survey(now) };
+        if !self.donors.is_empty() && seen.shortages > 0 && !settings.first {
             self.donate(now);
         }
         self.judge(verdict, seen);
-        self.clock.adjust(self.busy_level, seen.lagging > 0, &self.settings);
+        let lagging = seen.lagging > 0 && !settings.first;
+        self.clock.adjust(self.busy_level, lagging, &settings);
         if self.settings.try_other_set(cx.now, self.clock.base_rate()) {
             self.clock.restart(self.settings.period);
         }
@@ -77,7 +85,11 @@ impl IoCost {
             self.clock.start_period(now);
             self.period_end = self.find_period_end(cx.now, quiet, debtors);
         }
-        self.clock.compensate(cx.now);
+        if settings.first {
+            self.clock.keep_to_base();
+        } else {
+            self.clock.compensate(cx.now);
+        }
     }
     /// Kicks groups that wait, lets those go to sleep that did nothing for a whole period. How many are in
     /// debt.
@@ -92,8 +104,10 @@ impl IoCost {
                 debtors += u32::from(account.debt > 0 || account.delay > Nanos::ZERO);
             } else if !account.is_under_way() && account.sent_in != self.periods {
                 // What it saved beyond the target is lost to it, and the clock makes up for it.
-                let share = self.share(group).inuse;
-                self.throw_away(group, share, now);
+                if !self.settings.first {
+                    let share = self.share(group).inuse;
+                    self.throw_away(group, share, now);
+                }
                 self.deactivate(group);
             }
         }
@@ -139,11 +153,11 @@ impl IoCost {
         seen
     }
     /// Has it a request under way since before this period? Those do not show in latencies yet.
-    fn lags(&self, group: usize, now: Now) -> bool {
+    pub(super) fn lags(&self, group: usize, now: Now) -> bool {
         let account = &self.accounts[group];
         let period = now.v.since(self.clock.start().v);
         let (spent, done) = (now.v.since(account.spent), now.v.since(account.done));
-        self.settings.has_targets()
+        (self.settings.has_targets() || self.settings.first)
             && account.delay == Nanos::ZERO
             && spent < done
             && spent < period.saturating_mul(LAGGING_PERIODS_MAX)
@@ -193,6 +207,9 @@ impl IoCost {
     /// How long the drive has been busy, or idle while somebody was short.
     fn judge(&mut self, verdict: Verdict, seen: Seen) {
         let lagging = seen.lagging > 0;
+        if self.settings.first {
+            return self.judge_first(verdict, seen);
+        }
         let level = match verdict {
             // Nobody knows yet whether what is under way will be in time.
             Verdict::Nothing if lagging => self.busy_level,

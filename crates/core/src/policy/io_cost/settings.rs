@@ -40,6 +40,7 @@ pub(super) const PARAMETERS: &[Parameter] = &[
         true,
         "latencies do not count what the size takes by the model",
     ),
+    Parameter::bool("first", false, "the rules of the patches as first mailed, in 2019"),
 ];
 /// [`Kind::Percent`] counts hundredths.
 const PERCENT: u64 = 100;
@@ -75,6 +76,9 @@ const fn rates(bytes: u64, sequential: u64, random: u64) -> Rates {
 const HDD: usize = 0;
 const SSD_SINGLE: usize = 1;
 const SSD: usize = 2;
+
+/// A rotating drive's latency in the patches as first mailed.
+const FIRST_HDD_LATENCY: Nanos = Nanos::from_millis(50);
 
 static SETS: [Set; 4] = [
     Set {
@@ -128,6 +132,8 @@ pub(super) struct Settings {
     pub(super) model: Model,
     /// Reads, writes.
     pub(super) latency: [Nanos; 2],
+    /// The rules as first mailed (`first.rs`).
+    pub(super) first: bool,
     /// Is what the size takes by the model not counted in latencies?
     pub(super) size_latency: bool,
     /// Of a million reads, writes: so many may take longer; a million: no rule.
@@ -166,7 +172,8 @@ impl Settings {
             too_slow_since: None,
             model: Model::new(SETS[set].rates),
             latency: [Nanos::ZERO; 2],
-            size_latency: values.bool("size_latency"),
+            first: values.bool("first"),
+            size_latency: values.bool("size_latency") && !values.bool("first"),
             misses_max: ["rpct", "wpct"].map(|name| MILLION - values.count(name) * 100),
             rate_range: (slowest, rate(values.count("max")).max(slowest)),
             period: PERIOD.0,
@@ -179,7 +186,11 @@ impl Settings {
         let set = &SETS[index];
         let or = |asked: u64, otherwise: u64| if asked == 0 { otherwise } else { asked };
         (self.set, self.too_fast_since, self.too_slow_since) = (index, None, None);
-        self.latency = self.asked.latency.map(|asked| Nanos(or(asked.0, set.latency.0)));
+        let latency = match (index, self.first) {
+            (HDD, true) => FIRST_HDD_LATENCY,
+            _ => set.latency,
+        };
+        self.latency = self.asked.latency.map(|asked| Nanos(or(asked.0, latency.0)));
         let mut rates = self.asked.rates;
         for (rates, set) in rates.iter_mut().zip(set.rates) {
             *rates = Rates {

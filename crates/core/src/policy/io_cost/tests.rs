@@ -3,6 +3,7 @@
 
 mod debts;
 mod feedback;
+mod first;
 mod numbers;
 mod sharing;
 mod world;

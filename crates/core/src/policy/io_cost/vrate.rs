@@ -132,6 +132,10 @@ impl Clock {
         };
         self.find_margins();
     }
+    /// No error is made up for.
+    pub(super) fn keep_to_base(&mut self) {
+        (self.rate, self.error) = (self.base, 0);
+    }
     /// Spreads the error over what is left of the period: groups that threw budget away make the clock
     /// faster (to twice the rate at most), budget given twice makes it slower (to half).
     pub(super) fn compensate(&mut self, now: Instant) {

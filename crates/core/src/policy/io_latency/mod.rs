@@ -39,7 +39,8 @@
 //!
 //! *Source.* Linux `block/blk-iolatency.c`, 7.0 and RHEL's 4.18, and the delays of `block/blk-cgroup.c`; J.
 //! Bacik's patches of July 2018. Stated there: all of the above. *Our choice*, where we differ: `qd` is the
-//! drive's depth, as in 4.18, where 7.0 takes `nr_requests`; the return to user space, where clients sleep, is
+//! drive's depth, as in 4.18, where 4.20 and later take `nr_requests`, which is the same unless there is an I/O
+//! scheduler; a group with `use_delay` still reads ahead (`blk_cgroup_congested`); the return to user space, where clients sleep, is
 //! taken to be the answer, and whoever sends asynchronous writes is taken for a flusher, which never returns
 //! there; requests that merge with one before them pass here first, while the kernel merges before it
 //! throttles.

@@ -43,8 +43,9 @@
 //! contract's `max` holds as well, as in the kernel, where both are one policy; else use `max+low`.
 //!
 //! *Source.* Linux `block/blk-throttle.c` with `CONFIG_BLK_DEV_THROTTLING_LOW`, 4.12 to 4.18, read in RHEL's
-//! 4.18; S. Li's patches of January 2017. Stated there: all of the above. *Our choice*, where we differ:
-//! milliseconds for jiffies; a bio's time counts from its submission to the engine (4.18 from its arrival at
+//! 4.18 and in the tree of bfq-mq (4.14); S. Li's patches of January 2017. Stated there: all of the above.
+//! *Our choice*, where we differ: milliseconds for jiffies; timers go off at their tick, the kernel's one tick
+//! later; a bio's time counts from its submission to the engine (4.18 from its arrival at
 //! blk-throttle); the root group has no low limit, as there, and no ceiling; 5.x, which does not count the
 //! wait, is not offered.
 
