@@ -76,6 +76,9 @@ pub struct Host {
     pub turnaround_write: Nanos,
     /// Random spread of the turnarounds, in percent either way.
     pub turnaround_spread: u32,
+    /// Programs start one after the other: so long after the one before, by chance up to twice that, where the ramp
+    /// hides their starts.
+    pub start_apart: Nanos,
     /// What schedulers cost.
     pub scheduling: Scheduling,
     /// Time a reader spends on 256 KiB that it finds in the page cache, in calls of 4 KiB ("H").

@@ -132,6 +132,8 @@ pub struct HostFile {
     pub turnaround_write: Option<Time>,
     /// Percent of spread of both.
     pub turnaround_spread: Option<u32>,
+    /// Clients start so long after one another, by chance up to twice that, where the ramp hides their starts.
+    pub start_apart: Option<Time>,
     /// Processor time of a request in the scheduler, whichever it is.
     pub scheduler_time: Option<Time>,
     /// From an answer to the dispatcher's run.
@@ -177,6 +179,7 @@ impl HostFile {
             turnaround: a.turnaround.or(b.turnaround),
             turnaround_write: a.turnaround_write.or(b.turnaround_write),
             turnaround_spread: a.turnaround_spread.or(b.turnaround_spread),
+            start_apart: a.start_apart.or(b.start_apart),
             scheduler_time: a.scheduler_time.or(b.scheduler_time),
             dispatcher_wakeup: a.dispatcher_wakeup.or(b.dispatcher_wakeup),
             dispatcher_spread: a.dispatcher_spread.or(b.dispatcher_spread),

@@ -33,6 +33,7 @@ pub(super) fn host_of(source: &Source, drive: &str, file: &HostFile) -> Result<H
     let time = |to: &mut Nanos, from: Option<Time>| *to = from.map_or(*to, |time| time.0);
     time(&mut host.turnaround, file.turnaround);
     time(&mut host.turnaround_write, file.turnaround_write);
+    time(&mut host.start_apart, file.start_apart);
     time(&mut host.scheduling.wakeup, file.dispatcher_wakeup);
     time(&mut host.consume_window, file.consume_window);
     time(&mut host.consume_copy, file.consume_copy);

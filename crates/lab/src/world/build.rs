@@ -4,7 +4,7 @@ use iofair_config::contracts::admission::admitted;
 use iofair_core::contract::Contract;
 use iofair_core::controller::Setup;
 use iofair_core::group::{ClientId, Priority};
-use iofair_core::time::Instant;
+use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 use iofair_drive::Drive;
 use iofair_drive::random::Random;
@@ -39,8 +39,10 @@ const QUEUE_LIMIT: usize = 1 << 22;
 /// Processes of a run, calls of a process under way at once.
 const PROCESSES_MAX: u64 = 1 << 20;
 const DEPTH_MAX: u32 = 1 << 16;
-/// Streams of random numbers: each process has two, counted from here, dispatchers one each from the end.
+/// Streams of random numbers: each process has two, counted from here, and one for its start; dispatchers one each
+/// from the end.
 const STREAM_FIRST: u64 = 1;
+const STREAM_STARTS: u64 = 1 << 32;
 pub(super) const STREAM_LAST: u64 = u64::MAX;
 
 /// Does a client write through the page cache?
@@ -130,13 +132,26 @@ fn build_over<'a>(
     for (process, spec) in processes.iter().zip(&specs) {
         for slot in 0..process.slots() {
             let token = Token { actor: process.base.actor, slot };
-            engine.wake(Instant::ZERO + spec.client.start, token);
+            engine.wake(start(scenario, spec, process.base.actor), token);
         }
     }
     engine.journaled = journal.is_some();
     let mut world = World::new(engine, cache, processes, scenario);
     world.journal = journal;
     Ok(world)
+}
+
+/// When a process starts. Where the ramp hides it this is one after the other and by chance, as for programs that a
+/// shell starts; what runs only in front of the others starts when it says.
+fn start(scenario: &Scenario, spec: &Spec<'_>, actor: u32) -> Instant {
+    let (start, apart) = (Instant::ZERO + spec.client.start, scenario.host.start_apart);
+    let (first, after) = (start + apart * u64::from(actor), Instant::ZERO + scenario.ramp);
+    let plain = spec.client.manner == Manner::Plain && spec.client.stop.is_none();
+    if apart == Nanos::ZERO || !plain || first + apart > after {
+        return start;
+    }
+    let mut random = Random::new(scenario.seed, STREAM_STARTS + u64::from(actor));
+    first + Nanos(random.below(apart.0))
 }
 
 /// What all processes are made of.
@@ -381,7 +396,7 @@ impl Builder<'_> {
         let pacer = PacerSetup {
             rate: spec.job.rate,
             on_off: spec.job.on_off,
-            start: Instant::ZERO + spec.start,
+            start: start(self.scenario, self.spec, self.index as u32),
             stop: spec.stop.map_or(Instant::MAX, |stop| Instant::ZERO + stop),
             ramp_end,
         };

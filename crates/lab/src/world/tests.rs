@@ -171,6 +171,39 @@ fn a_direct_reader_by_hand() {
     assert_eq!(outcome.drive.busy, us(1_000));
 }
 
+/// Goal: where the ramp hides it clients start one after the other, by chance, the same for the same seed; else when
+/// they say, and so does what runs only in front of the others. Method: four readers 2 ms apart and one that stops;
+/// when each first sends, under two seeds, with a ramp longer and one shorter.
+#[test]
+fn starts_are_apart_behind_the_ramp() {
+    let starts = |ramp_ms, seed| {
+        let mut clients: Vec<_> = (0..5).map(|_| reader(4)).collect();
+        clients[4].stop = Some(us(1));
+        let mut run = scenario(clients, us(1_000));
+        (run.seed, run.ramp) = (seed, Nanos::from_millis(ramp_ms));
+        run.host.start_apart = us(2_000);
+        let mut recorder = Recorder::default();
+        simulate_on(&run, Box::new(Fixed::new(us(100), None)), &mut recorder).unwrap();
+        let mut starts = [u64::MAX; 5];
+        for step in &recorder.steps {
+            if let Step::Submit(at, submission) = step {
+                let start = &mut starts[submission.client.index()];
+                *start = at.0.min(*start);
+            }
+        }
+        starts
+    };
+    let [first, second] = [1, 2].map(|seed| starts(20, seed));
+    for (actor, start) in (0..4).zip(first) {
+        let from = 2_000_000 * actor;
+        assert!((from..from + 2_100_000).contains(&start), "{first:?}");
+    }
+    assert!(first[4] < 100_000, "the one in front: {first:?}");
+    assert_ne!(first, second);
+    assert_eq!(first, starts(20, 1));
+    assert!(starts(1, 1).iter().all(|at| *at < 100_000));
+}
+
 /// Goal: think time lies between calls and not in their latency. Method: 90 us of it.
 #[test]
 fn think_time_by_hand() {
