@@ -3,10 +3,12 @@
 
 use iofair_core::group::{ClientId, Priority};
 use iofair_core::request::Flags;
+use iofair_core::unit::Sectors;
 
 use super::build::{Spec, writes_buffered};
 use super::controllers::Controllers;
 use crate::cache::DomainSetup;
+use crate::cache::pages::PAGE;
 use crate::run::RunError;
 use crate::scenario::{Host, Scenario, Writeback};
 
@@ -22,9 +24,19 @@ pub(super) struct Flushing {
 
 /// Memory of a virtual machine; our choice, no source says.
 const GUEST_MEMORY: u64 = 512 << 20;
-/// Requests that a virtual machine has under way: the threads of QEMU's asynchronous I/O
+/// Requests that a virtual machine has under way at most: the threads of QEMU's asynchronous I/O
 /// (`posix-aio-compat.c` of QEMU 0.11).
-const GUEST_THREADS: u32 = 64;
+const GUEST_THREADS: u64 = 64;
+/// Descriptors of its disk's ring (QEMU's `hw/virtio-blk.c`). A request takes one for each page, one for its header
+/// and one for its status; indirect ones, which take one a request, came to guests with Linux 2.6.31 only (from
+/// memory). QEMU's IDE disk, its default, takes one command at a time.
+const GUEST_DESCRIPTORS: u64 = 128;
+
+/// Requests of the flusher's length that a virtual machine has under way.
+fn guest_requests(length: Sectors) -> u32 {
+    let descriptors = length.0.div_ceil(PAGE) + 2;
+    (GUEST_DESCRIPTORS / descriptors).clamp(1, GUEST_THREADS) as u32
+}
 
 /// Whose files a flusher writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -109,7 +121,7 @@ impl<'a> Flushers<'a> {
         let on_host = self.domains.iter().filter(|domain| !is_guest(domain)).count() as u64;
         let setup = |domain| {
             let (memory, threads, among) = match is_guest(domain) {
-                true => (GUEST_MEMORY, Some(GUEST_THREADS), 1),
+                true => (GUEST_MEMORY, Some(guest_requests(host.writeback_request)), 1),
                 false => (host.memory, None, on_host),
             };
             let share = |percent: u32| memory / 100 * u64::from(percent) / among;
@@ -117,5 +129,19 @@ impl<'a> Flushers<'a> {
             DomainSetup { background, limit: share(host.dirty_percent), threads }
         };
         self.domains.iter().map(setup).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a guest's ring holds one long request and many short ones, never more than QEMU has threads. Method:
+    /// the longest that fits, one page more than half of it, half of it, one page, and one that is too long.
+    #[test]
+    fn a_ring_holds_what_its_descriptors_hold() {
+        let requests = [504, 252, 248, 4].map(|kib| guest_requests(Sectors::from_kib(kib)));
+        assert_eq!(requests, [1, 1, 2, 42]);
+        assert_eq!(guest_requests(Sectors::from_kib(1024)), 1, "what does not fit goes alone");
     }
 }

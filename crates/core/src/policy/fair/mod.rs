@@ -148,13 +148,21 @@ pub static ROW_DEADLINE: Row = Row {
     parameters: &settings::DEADLINE,
     overrides: &[],
     judgement: Judgement {
-        promises: &[Claim {
-            says: "Each group its part of the drive's time by weight: a random reader of weight \
-                300 gets {target of prop-fair-deadline [random target, readers]} beside four \
-                sequential ones of weight 100, alone {target of none-none [0 readers] in \
-                survey-2019/no-control}.",
-            shown_by: "article-2018/figure-1 --stack prop-fair-deadline",
-        }],
+        promises: &[
+            Claim {
+                says: "Each group its part of the drive's time by weight: a random reader of \
+                    weight 300 gets {target of prop-fair-deadline [random target, readers]} \
+                    beside four sequential ones of weight 100, alone {target of none-none \
+                    [0 readers] in survey-2019/no-control}.",
+                shown_by: "article-2018/figure-1 --stack prop-fair-deadline",
+            },
+            Claim {
+                says: "Guests that write through a virtual disk, one request at a time, with \
+                    weights 1000 and 500 get {target of prop-fair-deadline / guest of \
+                    prop-fair-deadline} : 1.",
+                shown_by: "io-controller-2009/test-4",
+            },
+        ],
         needs: "A head that moves; weights; one stream in a group.",
         fails: &[
             Claim {
@@ -164,11 +172,10 @@ pub static ROW_DEADLINE: Row = Row {
                 shown_by: "io-controller-2009/test-3 --stack prop-fair-deadline,prop-fair-cfq",
             },
             Claim {
-                says: "What the drive still holds of one group is served in the other's time: \
-                    guests that write with weights 1000 and 500 get {target of prop-fair-deadline \
-                    / guest of prop-fair-deadline} : 1; {target of fairness / guest of fairness} : \
-                    1 with `fairness`.",
-                shown_by: "io-controller-2009/test-4",
+                says: "What the drive still holds of one group is served in the other's time: a \
+                    random reader gets {target of prop-fair-deadline [1 writers]} beside one \
+                    random writer, {target of prop-fair-deadline [32 writers]} beside 32.",
+                shown_by: "io-controller-2009/every-scheduler-test-1",
             },
             Claim {
                 says: "Tags are not shared by group: beside four buffered writers a random reader \
