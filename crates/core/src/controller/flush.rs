@@ -116,6 +116,10 @@ impl Flushes {
         shared.running = core::mem::take(&mut shared.ready);
         shared.running.front()
     }
+    /// Is there a command to send?
+    pub(super) fn is_ready(&self) -> bool {
+        !self.turns.is_empty()
+    }
     /// The running command of this client was answered: the next of the flushes that it stands for. Call
     /// it until it says `None`.
     pub(super) fn pop_done(

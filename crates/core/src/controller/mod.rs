@@ -484,6 +484,16 @@ impl Controller {
         self.thaw(now);
     }
 
+    /// Right after [`Self::complete`] of a command that is no flush: would the kernel dispatch now although its driver
+    /// does not have the queue run after each answer? It does if the scheduler wants it, if there was no room in the
+    /// drive, or if a request goes on from elsewhere: from a throttle, from a sleeper's hands, a flush.
+    pub fn schedules_dispatch(&self) -> bool {
+        let was_full = self.in_flight + 1 >= self.setup.facts.depth;
+        let comes =
+            !self.throttles.is_empty() || self.tags.has_waiters() || self.flushes.is_ready();
+        was_full || comes || self.scheduler.schedules_dispatch()
+    }
+
     /// When to call [`Self::dispatch`] again though nothing else happens.
     pub fn next_wakeup(&self) -> Option<Instant> {
         let throttles = self.throttles.iter().filter_map(|t| t.next_wakeup());

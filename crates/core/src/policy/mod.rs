@@ -139,6 +139,13 @@ pub trait Policy {
         let _ = (cx, id);
     }
 
+    /// Schedulers, right after `complete`: does that answer bring about a dispatch by itself? A driver that has its
+    /// queue run after every answer (SCSI) dispatches in any case; where none does (NVMe), only what the scheduler
+    /// itself schedules, and the next request that comes, lead to one. Who asks always asks too often at worst.
+    fn schedules_dispatch(&self) -> bool {
+        true
+    }
+
     /// When the policy wants to be asked again though nothing else happens. The caller then calls
     /// `dispatch`; there is no separate timer call.
     fn next_wakeup(&self) -> Option<Instant> {

@@ -1,4 +1,4 @@
-//! Runs a list of steps through an engine, with checkers watching, in one of three moods of its owner.
+//! Runs a list of steps through an engine, with checkers watching, in one of four moods of its owner.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -33,6 +33,8 @@ pub(crate) enum Mood {
     Restless,
     /// Serves wake-ups late: when something else happens, or after a while.
     Late,
+    /// Asks after an answer only if it was to a flush or [`Controller::schedules_dispatch`] says so.
+    Sparing,
 }
 
 /// What came out, to be compared.
@@ -305,7 +307,13 @@ impl<'a> World<'a> {
         let tags = done.iter().map(|done| done.part.tag).collect();
         self.lines.push(Line::Answered { at: self.now, tags });
         self.see(&Event::Answered { done: &done, status })?;
-        self.settle()?;
+        let called = command.operation == Operation::Flush || self.engine.schedules_dispatch();
+        if called || self.mood != Mood::Sparing {
+            self.settle()?;
+        } else {
+            let state = self.state();
+            self.see(&Event::Settled(&state))?;
+        }
         Ok(done.first().copied())
     }
 

@@ -36,14 +36,17 @@ impl Bfq {
         let (now, idle) = (cx.now, self.settings.slice_idle);
         let (start, length) = (cx.requests[request].start, cx.requests[request].length);
         let queue = &mut self.queues[id];
-        if queue.sync && queue.is_quiet() {
+        let early = self.settings.early_habits;
+        let rested = queue.is_quiet() && (self.settings.think_in_waits || !queue.busy);
+        if queue.sync && (early || rested) {
             let thought = now.since(queue.last_end).min(idle * 2);
             queue.habits.think.add(thought);
         }
         let settled = queue.split_at.is_none_or(|at| at + IDLE_MIN < now);
         let watched = queue.sync && queue.priority.class != crate::group::Class::Idle;
         if watched && idle > Nanos::ZERO && settled {
-            let long = queue.habits.think.mean().is_some_and(|mean| mean > idle / 2);
+            let most = if early { idle } else { idle / 2 };
+            let long = queue.habits.think.mean().is_some_and(|mean| mean > most);
             let was = core::mem::replace(&mut queue.habits.short_think, !long);
             if was == long {
                 self.relearn_on_change(now, id);
@@ -59,7 +62,9 @@ impl Bfq {
         let queue = &mut self.queues[id];
         let was_raised = queue.raise.is_raised();
         let idle_since = queue.is_quiet().then_some(queue.last_end);
-        queue.habits.note_intensity(now, idle_since, queue.just_created);
+        if !self.settings.early_habits {
+            queue.habits.note_intensity(now, idle_since, queue.just_created);
+        }
         if queue.sync && queue.is_empty() {
             if self.settings.wakers {
                 self.check_waker(cx, id);
@@ -111,6 +116,10 @@ impl Bfq {
     fn wake(&mut self, cx: &mut Context<'_>, id: QueueId) -> bool {
         let arrived = self.judge_arrival(cx.now, id);
         let deserves = self.grant_budget(cx, id, arrived.deserves);
+        if self.settings.early_habits {
+            let in_time = self.is_in_time(cx.now, id);
+            self.queues[id].habits.note_in_time(in_time);
+        }
         self.raise_on_arrival(cx, id, arrived);
         self.become_busy(cx.now, id);
         if let Some(served) = self.in_service
@@ -127,15 +136,15 @@ impl Bfq {
         if deserves && queue.raise.coefficient() >= least {
             return true;
         }
-        let lower = self.settings.preempt_lower;
-        lower && (self.is_above(id, served) || !self.better_to_idle(served))
+        let unwaited = self.settings.preempt_unwaited && !self.better_to_idle(served);
+        unwaited || (self.settings.preempt_lower && self.is_above(id, served))
     }
-    /// Of higher class, or of the same class and higher weight; if their groups differ, the groups'
+    /// Of higher class, or of higher weight, even in a lower class; if their groups differ, the groups'
     /// weights count.
     fn is_above(&self, id: QueueId, other: QueueId) -> bool {
         let (a, b) = (&self.queues[id], &self.queues[other]);
-        if a.priority.class != b.priority.class {
-            return a.priority.class < b.priority.class;
+        if a.priority.class < b.priority.class {
+            return true;
         }
         let (above_a, above_b) = (self.scheduler.parent(a.entity), self.scheduler.parent(b.entity));
         if above_a == above_b {

@@ -177,7 +177,9 @@ impl Bfq {
         if !raised && (slow || (reason == Expiry::BudgetTimeout && self.third_left(id))) {
             self.charge_time(id, time);
         }
+        self.judge_wait(id, reason);
         self.raise_on_expiry(cx.now, id);
+        self.stop_sampling();
         self.learn_budget(cx, id, reason);
         self.leave_service(cx, id, reason);
         if !self.queues[id].busy
@@ -186,6 +188,14 @@ impl Bfq {
             self.queues[id].expected = true;
         }
         self.release_if_unused(id);
+    }
+    /// Until 5.3 what says whether a queue is busy nearly always is how its waits end.
+    fn judge_wait(&mut self, id: QueueId, reason: Expiry) {
+        let entity = self.queues[id].entity;
+        let little = self.scheduler.service(entity).0 <= 2 * self.scheduler.budget(entity).0 / 10;
+        if self.settings.early_habits && reason == Expiry::TooIdle && little {
+            self.queues[id].habits.io_bound = false;
+        }
     }
     fn leave_service(&mut self, cx: &mut Context<'_>, id: QueueId, reason: Expiry) {
         self.stop_waiting(id);
@@ -253,11 +263,15 @@ impl Bfq {
             self.queues.list(id);
         }
     }
+    /// Does a request that comes now come soon enough after the queue's last answer to be what it was waited for?
+    pub(super) fn is_in_time(&self, now: Instant, id: QueueId) -> bool {
+        now <= self.queues[id].last_end + self.settings.slice_idle * 3
+    }
     /// The budget of a queue that becomes busy. `true`: it wants to preempt, because its wait was none of its own making;
     /// until higher weights preempted (5.3), also because it is raised or to be.
     pub(super) fn grant_budget(&mut self, cx: &Context<'_>, id: QueueId, deserves: bool) -> bool {
         let queue = &self.queues[id];
-        let in_time = cx.now <= queue.last_end + self.settings.slice_idle * 3;
+        let in_time = self.is_in_time(cx.now, id);
         let left = self.scheduler.budget_left(queue.entity);
         let (entity, max_budget) = (queue.entity, queue.max_budget);
         if queue.expected && in_time && left > Sectors::ZERO {

@@ -29,10 +29,8 @@ const RELEARN_AFTER: Nanos = Nanos::from_secs(1);
 const RELEARN_ON_CHANGE: Nanos = Nanos::from_millis(100);
 /// An arrival so shortly after another queue's answer may have been woken by it.
 const WAKE_WITHIN: Nanos = Nanos::from_millis(4);
-const WAKE_WITHIN_EARLY: Nanos = Nanos::from_micros(200);
 /// So many arrivals in a row make a waker.
 const WAKES: u8 = 3;
-const WAKES_EARLY: u8 = 2;
 /// Queues looked at for one to inject from. The original looks at all; nearly always the first will
 /// do, and the bound keeps the cost of a request independent of the number of queues.
 const SEARCH_MAX: usize = 32;
@@ -63,6 +61,10 @@ impl Bfq {
         if habits.alone_time == Nanos::ZERO && settled {
             self.relearn_injection(now, id);
         }
+    }
+    /// A slot ends: what is being taken of its queue is given up.
+    pub(super) fn stop_sampling(&mut self) {
+        self.sample = Sample::default();
     }
     /// A request comes to an empty synchronous queue: is it one to learn from?
     pub(super) fn sample_arrival(&mut self, now: Instant, id: QueueId) {
@@ -140,7 +142,7 @@ impl Bfq {
         let can = |other: &QueueId| self.queues[*other].busy && self.next_fits(cx, *other);
         let own = self.own_async(cx, id).filter(can);
         let waker = || queue.waker.filter(can);
-        let woken = || queue.woken_first.filter(|_| !self.settings.early_learning).filter(can);
+        let woken = || queue.woken_first.filter(can);
         let (chosen, rule) = if let Some(own) = own {
             (own, "inject: own writes; {} in the drive")
         } else if let Some(waker) = waker() {
@@ -232,11 +234,8 @@ impl Bfq {
         let Some(last) = self.last_completed.and_then(|weak| self.queues.alive(weak)) else {
             return;
         };
-        let early = self.settings.early_learning;
-        let (within, wakes) =
-            if early { (WAKE_WITHIN_EARLY, WAKES_EARLY) } else { (WAKE_WITHIN, WAKES) };
         let queue = &self.queues[id];
-        let late = cx.now.since(self.rate.last_completion()) >= within;
+        let late = cx.now.since(self.rate.last_completion()) >= WAKE_WITHIN;
         let known = last == id || queue.waker == Some(last);
         if late || known || queue.habits.short_think || queue.dispatched > 0 {
             return;
@@ -248,12 +247,8 @@ impl Bfq {
         } else {
             (queue.suspected_waker, queue.waker_detections) = (suspect, 1);
         }
-        let found = queue.waker_detections == wakes;
-        if found || early {
-            // Early on, one arrival after another queue's answer was enough to forget the waker.
+        if queue.waker_detections == WAKES {
             self.forget_waker(id);
-        }
-        if found {
             let queue = &mut self.queues[id];
             queue.suspected_waker = None;
             self.link_waker(id, last);

@@ -37,6 +37,8 @@ pub(super) struct Habits {
     /// Since when, and how much of that time, it had nothing to do.
     observed_since: Instant,
     idle_time: Nanos,
+    /// Requests in a row that came in time, while it was not.
+    in_time: u32,
     seeks: SeekHistory,
     /// How much may be injected while it is waited for ([`super::inject`]).
     pub(super) inject_limit: u32,
@@ -48,6 +50,8 @@ pub(super) struct Habits {
 
 /// More seeks than this among the last 32 requests make a queue seeky.
 const SEEKY_ABOVE: u32 = 19;
+/// So many requests in time make a queue busy again, until 5.3.
+const IN_TIME: u32 = 120;
 /// How far back [`Habits::io_bound`] looks.
 const OBSERVATION: Nanos = Nanos::from_millis(200);
 
@@ -59,6 +63,7 @@ impl Habits {
             io_bound: true,
             observed_since: now,
             idle_time: Nanos::ZERO,
+            in_time: 0,
             // The first request is almost certainly a seek.
             seeks: SeekHistory::new(true),
             inject_limit: 0,
@@ -78,6 +83,14 @@ impl Habits {
     }
     pub(super) fn note_position(&mut self, rotational: bool, start: Sectors, length: Sectors) {
         self.seeks.note(rotational, start, length);
+    }
+    /// A request comes to the queue, which had nothing to do: the rule until 5.3.
+    pub(super) fn note_in_time(&mut self, in_time: bool) {
+        if self.io_bound {
+            return;
+        }
+        self.in_time = if in_time { self.in_time + 1 } else { 0 };
+        self.io_bound = self.in_time >= IN_TIME;
     }
     /// A request comes; `idle_since`: when the last answer left the queue with nothing to do.
     pub(super) fn note_intensity(&mut self, now: Instant, idle_since: Option<Instant>, new: bool) {

@@ -188,7 +188,8 @@ impl Bfq {
     pub(super) fn judge_arrival(&self, now: Instant, id: QueueId) -> Arrived {
         let queue = &self.queues[id];
         let idle_long = queue.dispatched == 0 && passed(queue.budget_timeout, IDLE_MIN, now);
-        let candidate = !queue.raise.in_large_burst && queue.wanted.level == 4;
+        let usual = self.settings.early_habits || queue.wanted.level == 4;
+        let candidate = !queue.raise.in_large_burst && usual;
         let interactive = candidate && idle_long;
         let soft = candidate
             && !queue.habits.totally_seeky()
@@ -323,11 +324,16 @@ impl Bfq {
             return;
         }
         let next = self.compute_soft_next(now, id);
+        // Until 5.3 the pace is not judged in an interactive period.
+        let early = self.settings.early_habits;
         let queue = &mut self.queues[id];
         if !queue.raise.is_raised() {
             queue.raise.since = now;
         }
         if queue.is_quiet() {
+            if early && queue.raise.kind == Kind::Interactive {
+                return;
+            }
             queue.raise.soft_next = next;
         } else if queue.is_empty() {
             queue.raise.soft_pending = true;
@@ -335,7 +341,8 @@ impl Bfq {
     }
     pub(super) fn raise_on_complete(&mut self, now: Instant, id: QueueId) {
         let queue = &self.queues[id];
-        if queue.raise.soft_pending && queue.is_quiet() {
+        let interactive = queue.raise.kind == Kind::Interactive;
+        if queue.raise.soft_pending && queue.is_quiet() && !interactive {
             self.queues[id].raise.soft_next = self.compute_soft_next(now, id);
         }
     }

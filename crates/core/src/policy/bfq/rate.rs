@@ -166,21 +166,33 @@ const QUEUEING_SAMPLES: u32 = 32;
 pub(super) struct Queueing {
     /// It does, or nothing is known yet.
     pub(super) seen: bool,
+    /// It was seen to, which is not looked at again.
+    sure: bool,
     /// Most commands that it had since the last judgement.
     pub(super) peak: u32,
     samples: u32,
     threshold: u32,
+    in_waits: bool,
 }
 
 impl Queueing {
-    pub(super) fn new(threshold: u32) -> Self {
-        Self { seen: true, peak: 0, samples: 0, threshold }
+    /// `in_waits`: also what the drive gets while a queue with few requests has it to itself tells.
+    pub(super) fn new(threshold: u32, in_waits: bool) -> Self {
+        Self { seen: true, sure: false, peak: 0, samples: 0, threshold, in_waits }
     }
-    /// Before an answer is counted: `enough(threshold)` says whether there was enough to do for the
-    /// drive to show that it queues.
-    pub(super) fn sample(&mut self, in_driver: u32, enough: impl FnOnce(u32) -> bool) {
+    /// Before an answer is counted: `load(threshold)` says how many requests there are in the drive and before it,
+    /// and whether a queue with few of them holds the others back.
+    pub(super) fn sample(&mut self, in_driver: u32, load: impl FnOnce(u32) -> (u32, bool)) {
         self.peak = self.peak.max(in_driver);
-        if !enough(self.threshold) {
+        if self.sure {
+            return;
+        }
+        let (all, holds_back) = load(self.threshold);
+        let enough = match self.in_waits {
+            true => all >= self.threshold,
+            false => all > self.threshold && !holds_back,
+        };
+        if !enough {
             return;
         }
         self.samples += 1;
@@ -188,6 +200,7 @@ impl Queueing {
             return;
         }
         self.seen = self.peak > self.threshold;
+        self.sure = self.seen;
         self.peak = 0;
         self.samples = 0;
     }
@@ -229,19 +242,29 @@ mod tests {
         assert_eq!(rate.rate(), before);
     }
 
-    /// Goal: a drive counts as queueing only if it gets more than the threshold. Method: 33 samples
-    /// at 3 and at 4 in the drive with threshold 3.
+    /// Goal: a drive counts as queueing only if it gets more than the threshold, and then for good; what it gets
+    /// while a queue is waited for says nothing, but did so until 4.20. Method: 33 samples each, with threshold 3.
     #[test]
     fn queueing_is_seen_not_asked() {
-        let mut queueing = Queueing::new(3);
+        let sample = |queueing: &mut Queueing, in_driver, all, holds_back| {
+            for _ in 0..33 {
+                queueing.sample(in_driver, |threshold| (all, holds_back && threshold == 3));
+            }
+        };
+        let mut queueing = Queueing::new(3, false);
         assert!(queueing.seen);
-        for _ in 0..33 {
-            queueing.sample(3, |_| true);
-        }
+        sample(&mut queueing, 3, 3, false);
+        sample(&mut queueing, 3, 9, true);
+        assert!(queueing.seen, "no sample counted");
+        sample(&mut queueing, 3, 4, false);
         assert!(!queueing.seen);
-        for _ in 0..33 {
-            queueing.sample(4, |threshold| threshold == 3);
-        }
+        sample(&mut queueing, 4, 4, false);
         assert!(queueing.seen);
+        sample(&mut queueing, 1, 9, false);
+        assert!(queueing.seen, "for good");
+        assert_eq!(queueing.peak, 1, "counted since it was seen");
+        let mut early = Queueing::new(3, true);
+        sample(&mut early, 1, 3, true);
+        assert!(!early.seen);
     }
 }

@@ -157,6 +157,7 @@ impl Bfq {
         }
         self.last_completed = last.map(|id| self.queues.weak(id));
         self.raise_on_complete(now, id);
+        self.schedules = self.in_driver == 0;
         if self.in_service == Some(id) {
             self.answered_in_service(cx, id);
         } else {
@@ -167,10 +168,11 @@ impl Bfq {
         let queue = &self.queues[id];
         let (empty, answered) = (queue.is_empty(), queue.dispatched == 0);
         let idles = empty && self.better_to_idle(id);
-        if idles {
-            if answered {
-                self.start_waiting(cx, id);
-            }
+        if idles && answered {
+            self.start_waiting(cx, id);
+            self.schedules = false;
+        } else if idles && (self.settings.wait_past_timeout || !self.may_time_out(cx.now, id)) {
+            // It is waited for once all its requests are answered.
         } else if self.may_time_out(cx.now, id) {
             self.expire(cx, id, Expiry::BudgetTimeout.now());
         } else if empty {
@@ -186,7 +188,7 @@ impl Bfq {
                     && queue.dispatched + (queue.list.len() as u32) < threshold
                     && in_driver < threshold
             });
-            in_driver + queued > threshold && !holds_back
+            (in_driver + queued, holds_back)
         });
     }
 }

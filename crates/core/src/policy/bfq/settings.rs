@@ -65,7 +65,17 @@ pub(super) static PARAMETERS: &[Parameter] = &[
     Parameter::bool(
         "early_learning",
         false,
-        "learn limits of injection and wakers as until Linux 5.3: from less evidence",
+        "learn limits of injection as until Linux 5.3: from less evidence",
+    ),
+    Parameter::bool(
+        "early_habits",
+        false,
+        "judge think times, who is busy and who may be raised as Linux 5.3 and older did",
+    ),
+    Parameter::bool(
+        "think_in_waits",
+        true,
+        "take think times also of a queue that is waited for, which Linux 5.14 does not",
     ),
     Parameter::bool(
         "inject_by_weight",
@@ -88,6 +98,11 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         "preempt_lower",
         true,
         "a queue of higher class or weight preempts the one in service",
+    ),
+    Parameter::bool(
+        "preempt_unwaited",
+        true,
+        "any queue preempts one in service that is not waited for",
     ),
     Parameter::bool(
         "preempt_equal",
@@ -133,15 +148,27 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         (1, 1000),
         "a drive that gets more commands than this at once counts as queueing",
     ),
+    Parameter::bool(
+        "queueing_in_waits",
+        false,
+        "judge that also by what it gets while a queue with few requests is waited for",
+    ),
+    Parameter::bool(
+        "wait_past_timeout",
+        true,
+        "wait for an empty queue with requests in the drive though its slot is over",
+    ),
 ];
 
 /// Stock BFQ of Linux 4.18.
 pub(super) static OVERRIDES_4_18: &[(&str, u64)] = &[
     ("injection", 0),
+    ("early_habits", 1),
     ("wakers", 0),
     ("busy_groups", 0),
     ("spare_smallest_weight", 0),
     ("preempt_lower", 0),
+    ("preempt_unwaited", 0),
     ("preempt_equal", 0),
     ("async_charge", 10),
     ("async_charge_always", 1),
@@ -152,14 +179,18 @@ pub(super) static OVERRIDES_4_18: &[(&str, u64)] = &[
     ("idle_raised_in_crowd", 0),
     ("slice_idle_raised", 0),
     ("queueing_threshold", 4),
+    ("queueing_in_waits", 1),
+    ("wait_past_timeout", 0),
 ];
 
 /// BFQ of Linux 4.20.
 pub(super) static OVERRIDES_4_20: &[(&str, u64)] = &[
     ("inject_coefficient", 1),
+    ("early_habits", 1),
     ("wakers", 0),
     ("spare_smallest_weight", 0),
     ("preempt_lower", 0),
+    ("preempt_unwaited", 0),
     ("preempt_equal", 0),
     ("async_charge_always", 1),
     ("merge_on_queueing_flash", 1),
@@ -168,11 +199,18 @@ pub(super) static OVERRIDES_4_20: &[(&str, u64)] = &[
     ("idle_raised_in_crowd", 0),
     ("slice_idle_raised", 0),
     ("queueing_threshold", 4),
+    ("queueing_in_waits", 1),
 ];
 
 /// BFQ of Linux 5.3.
-pub(super) static OVERRIDES_5_3: &[(&str, u64)] =
-    &[("early_learning", 1), ("stable_merge", 0), ("idle_alone", 0)];
+pub(super) static OVERRIDES_5_3: &[(&str, u64)] = &[
+    ("early_learning", 1),
+    ("early_habits", 1),
+    ("wakers", 0),
+    ("preempt_unwaited", 0),
+    ("stable_merge", 0),
+    ("idle_alone", 0),
+];
 
 /// What may be sent for others while an empty queue is waited for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -210,11 +248,14 @@ pub(super) struct Settings {
     pub(super) fifo_expire_async: Nanos,
     pub(super) injection: Injection,
     pub(super) early_learning: bool,
+    pub(super) early_habits: bool,
+    pub(super) think_in_waits: bool,
     pub(super) inject_by_weight: bool,
     pub(super) wakers: bool,
     pub(super) busy_groups: u32,
     pub(super) spare_smallest_weight: bool,
     pub(super) preempt_lower: bool,
+    pub(super) preempt_unwaited: bool,
     pub(super) preempt_equal: bool,
     pub(super) async_charge: u64,
     pub(super) async_charge_always: bool,
@@ -225,6 +266,8 @@ pub(super) struct Settings {
     pub(super) idle_raised_in_crowd: bool,
     pub(super) slice_idle_raised: Nanos,
     pub(super) queueing_threshold: u32,
+    pub(super) queueing_in_waits: bool,
+    pub(super) wait_past_timeout: bool,
 }
 
 impl Settings {
@@ -251,11 +294,14 @@ impl Settings {
             fifo_expire_async: values.time("fifo_expire_async"),
             injection: Injection::new(values),
             early_learning: values.bool("early_learning"),
+            early_habits: values.bool("early_habits"),
+            think_in_waits: values.bool("think_in_waits"),
             inject_by_weight: values.bool("inject_by_weight"),
             wakers: values.bool("wakers"),
             busy_groups: values.count("busy_groups") as u32,
             spare_smallest_weight: values.bool("spare_smallest_weight"),
             preempt_lower: values.bool("preempt_lower"),
+            preempt_unwaited: values.bool("preempt_unwaited"),
             preempt_equal: values.bool("preempt_equal"),
             async_charge: values.count("async_charge"),
             async_charge_always: values.bool("async_charge_always"),
@@ -266,6 +312,8 @@ impl Settings {
             idle_raised_in_crowd: values.bool("idle_raised_in_crowd"),
             slice_idle_raised: values.time("slice_idle_raised"),
             queueing_threshold: values.count("queueing_threshold") as u32,
+            queueing_in_waits: values.bool("queueing_in_waits"),
+            wait_past_timeout: values.bool("wait_past_timeout"),
         }
     }
 }

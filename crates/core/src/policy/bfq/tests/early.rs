@@ -5,6 +5,7 @@ use std::vec::Vec;
 use super::world::{Drive, Job, World};
 use crate::controller::Dispatch;
 use crate::group::ClientId;
+use crate::request::Operation;
 use crate::time::Nanos;
 
 const QUIET: &[(&str, &str)] = &[("low_latency", "false")];
@@ -62,17 +63,64 @@ fn limits_grow_on_little_evidence() {
     assert_eq!(learned(&mut world), [[2, 400_000]], "300 us count as undisturbed");
 }
 
-/// Goal: the requests of a queue that another one wakes are not injected into that one's wait. Method: a
-/// reader in order, and one that reads now and then right after its answers.
+/// Goal: wakers are not injected, nor the requests of a queue that another one wakes. Method: a reader in order,
+/// and one that reads now and then right after its answers.
 #[test]
-fn woken_queues_wait() {
-    let woken = |stack: &str| {
+fn who_wakes_whom_does_not_count() {
+    let injected = |stack: &str, rule: &str| {
         let mut world = World::new(stack, Drive::flash(), QUIET);
         world.add(100, Job::sequential_read(0));
         world.add(100, Job { think: Nanos::from_millis(50), ..Job::random_read() });
         world.run(Nanos::from_secs(4));
-        world.count("inject: woken")
+        world.count(rule)
     };
-    assert!(woken("prop-bfq") > 0);
-    assert_eq!(woken("prop-bfq-5.3"), 0);
+    assert!(injected("prop-bfq", "inject: woken") > 0);
+    assert_eq!(injected("prop-bfq-5.3", "inject: woken"), 0);
+    assert_eq!(injected("prop-bfq-5.3", "inject: waker"), 0);
+}
+
+/// Goal: what is learned of a queue is learned within a slot. Method: a read whose time would raise the limit, with
+/// and without a heavier client that ends the slot before its answer.
+#[test]
+fn a_slot_that_ends_teaches_nothing() {
+    let learned = |preempted: bool| {
+        let mut world = World::new("prop-bfq-5.3", Drive::flash(), QUIET);
+        let (a, heavy) = (world.hand(100), world.hand(500));
+        read_on(&mut world, a);
+        let sent = send(&mut world, a, 0);
+        if preempted {
+            world.read(heavy, FAR, 8);
+            assert_eq!(world.count("expire: preempted"), 1);
+        }
+        world.wait(Nanos::from_micros(100));
+        world.complete(sent);
+        world.count("inject: limit")
+    };
+    assert_eq!(learned(false), 1);
+    assert_eq!(learned(true), 0);
+}
+
+/// Goal: think times are taken of every request and are long above `slice_idle`; now of rests only, and above half of
+/// it, or not of those that were waited for either. Method: a reader that pauses for 5 ms of the 8 that it is waited
+/// for; once it thinks long, one request may be injected. A write that the drive has all the time keeps it from learning.
+#[test]
+fn long_thinking_changed() {
+    let long = |stack: &str, set: &[(&str, &str)]| {
+        let mut world = World::new(stack, Drive::flash(), &[QUIET, set].concat());
+        let (a, b) = (world.hand(100), world.hand(100));
+        world.send_one(b, Operation::Write, FAR, 8);
+        let write = world.dispatch().expect("nobody is waited for");
+        for i in 0..8 {
+            let sent = send(&mut world, a, 8 * i);
+            world.complete(sent);
+            world.wait(Nanos::from_millis(5));
+        }
+        world.complete(write);
+        world.read(b, FAR, 8);
+        world.dispatch().is_some()
+    };
+    assert!(long("prop-bfq", &[]));
+    assert!(!long("prop-bfq", &[("think_in_waits", "false")]));
+    assert!(!long("prop-bfq-5.3", &[]));
+    assert!(long("prop-bfq-5.3", &[("early_habits", "false")]));
 }

@@ -6,10 +6,10 @@ use crate::time::Nanos;
 const QUIET: &[(&str, &str)] = &[("low_latency", "false")];
 
 /// Goal: groups of weight 300 and 100 share a drive 3:1. Method: two sequential readers on flash and on
-/// a disk, for all rows.
+/// a disk, for all rows but that of 4.18, whose slots may end while the drive has a queue's last requests.
 #[test]
 fn sequential_readers_share_by_weight() {
-    for stack in ["prop-bfq", "prop-bfq-4.20", "prop-bfq-4.18"] {
+    for stack in ["prop-bfq", "prop-bfq-5.3", "prop-bfq-4.20"] {
         for drive in [Drive::flash(), Drive::disk()] {
             let mut world = World::new(stack, drive, QUIET);
             let heavy = world.add(300, Job::sequential_read(0));
