@@ -93,12 +93,17 @@ pub fn host_2018() -> Host {
     }
 }
 
+/// NVMe drives: nothing runs the queue after an answer, but what BFQ schedules (when it leaves the drive empty and waits
+/// for nobody), answers when there was no room in the drive, and flushes (`nvme_complete_rq`, `blk_mq_sched_restart`,
+/// `bfq_completed_request`: Linux 4.18 to 5.14). SATA drives have it run after every answer (`scsi_end_request`).
+const NVME: Scheduling = Scheduling { on_answer: false, ..WOKEN };
+
 /// The machine with the SAMSUNG 970 PRO: h 10 us, H 115 us.
 pub fn host_970_pro() -> Host {
     Host {
         turnaround: Nanos::from_micros(10),
         turnaround_write: Nanos::from_micros(10),
-        scheduling: WOKEN,
+        scheduling: NVME,
         consume_window: Nanos::from_micros(115),
         consume_copy: Nanos::from_micros(60),
         // Free: half of what reading costs, as a rule of thumb for copies into fresh pages.

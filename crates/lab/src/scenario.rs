@@ -128,11 +128,17 @@ pub struct Scheduling {
     pub wakeup: Nanos,
     /// Random spread of it, in percent either way.
     pub wakeup_spread: u32,
+    /// Does the driver have the queue run after every answer? Otherwise after those only that
+    /// [`Controller::schedules_dispatch`] is true of, and flushes.
+    ///
+    /// [`Controller::schedules_dispatch`]: iofair_core::controller::Controller::schedules_dispatch
+    pub on_answer: bool,
 }
 
 impl Scheduling {
     /// None of it.
-    pub const FREE: Self = Self { times: &[], time: None, wakeup: Nanos::ZERO, wakeup_spread: 0 };
+    pub const FREE: Self =
+        Self { times: &[], time: None, wakeup: Nanos::ZERO, wakeup_spread: 0, on_answer: true };
 
     /// Time of a request in the scheduler of this name; `none` is none.
     pub fn time_of(&self, scheduler: &str) -> Nanos {

@@ -140,6 +140,8 @@ pub struct HostFile {
     pub dispatcher_wakeup: Option<Time>,
     /// Percent of spread of that.
     pub dispatcher_spread: Option<u32>,
+    /// Does every answer bring about a dispatch, or only the scheduler and requests that come?
+    pub dispatch_on_answer: Option<bool>,
     /// Percent of ext3 files whose indirect blocks must be read first.
     pub cold_percent: Option<u32>,
     /// Time a reader spends on 256 KiB of page cache, in calls of 4 KiB.
@@ -183,6 +185,7 @@ impl HostFile {
             scheduler_time: a.scheduler_time.or(b.scheduler_time),
             dispatcher_wakeup: a.dispatcher_wakeup.or(b.dispatcher_wakeup),
             dispatcher_spread: a.dispatcher_spread.or(b.dispatcher_spread),
+            dispatch_on_answer: a.dispatch_on_answer.or(b.dispatch_on_answer),
             cold_percent: a.cold_percent.or(b.cold_percent),
             consume_window: a.consume_window.or(b.consume_window),
             consume_copy: a.consume_copy.or(b.consume_copy),

@@ -53,7 +53,7 @@ impl Controllers {
     }
     /// Each with its drive.
     pub(super) fn with(self, drives: Vec<Box<dyn Drive + Send>>, scenario: &Scenario) -> Vec<Lane> {
-        let Scheduling { wakeup, wakeup_spread: spread, .. } = scenario.host.scheduling;
+        let Scheduling { wakeup, wakeup_spread: spread, on_answer, .. } = scenario.host.scheduling;
         let scheduler = scenario.stack.scheduler.row.name;
         let time = scenario.host.scheduling.time_of(scheduler);
         let lane = |((controller, drive), index)| {
@@ -61,7 +61,7 @@ impl Controllers {
             let thread = Dispatcher { wakeup, spread, random };
             let woken = wakeup > Nanos::ZERO && WOKEN.contains(&scheduler);
             let thread = Some(thread).filter(|_| woken);
-            Lane::new(controller, drive).costing(time, thread)
+            Lane::new(controller, drive).costing(time, thread).asked(on_answer)
         };
         self.0.into_iter().zip(drives).zip(0..).map(lane).collect()
     }

@@ -49,6 +49,8 @@ pub(crate) struct Lane {
     scheduler_time: Nanos,
     free_at: Instant,
     dispatcher: Option<Dispatcher>,
+    /// Is the controller asked after every answer, or only after those that call for it?
+    on_answer: bool,
 }
 
 /// The thread that asks the controller for work after an answer.
@@ -68,11 +70,17 @@ impl Lane {
             scheduler_time: Nanos::ZERO,
             free_at: Instant::ZERO,
             dispatcher: None,
+            on_answer: true,
         }
     }
     /// With what its scheduler costs.
     pub(crate) fn costing(mut self, time: Nanos, dispatcher: Option<Dispatcher>) -> Self {
         (self.scheduler_time, self.dispatcher) = (time, dispatcher);
+        self
+    }
+    /// With when it is asked.
+    pub(crate) fn asked(mut self, on_answer: bool) -> Self {
+        self.on_answer = on_answer;
         self
     }
     fn run_by(&mut self, at: Instant) {
@@ -83,8 +91,13 @@ impl Lane {
         self.free_at = self.free_at.max(now) + self.scheduler_time;
         self.run_by(self.free_at);
     }
-    /// The drive answered.
-    fn on_answered(&mut self, now: Instant) {
+    /// The drive answered. (A flush is given to the driver past the scheduler, after which blk-mq runs the queue
+    /// with the next answer.)
+    fn on_answered(&mut self, now: Instant, operation: Operation) {
+        let flush = operation == Operation::Flush;
+        if !self.on_answer && !flush && !self.controller.schedules_dispatch() {
+            return;
+        }
         let late = self.dispatcher.as_mut().map_or(Nanos::ZERO, |thread| {
             Nanos(thread.random.around(thread.wakeup.0, thread.spread))
         });
@@ -293,7 +306,7 @@ impl<'a> Engine<'a> {
                 }
             }
             lane.controller.complete(self.now, id, answer.status, &mut self.completions);
-            lane.on_answered(self.now);
+            lane.on_answered(self.now, operation);
         }
         done.extend(self.completions.drain(..).map(|completion| {
             assert_eq!(completion.status, 0, "model drives answer without errors");

@@ -40,6 +40,40 @@ fn requests_pass_the_lock_one_by_one() {
     assert!((49_900..=50_001).contains(&made), "{made}");
 }
 
+/// Goal: where answers bring about no dispatch by themselves, nothing is lost and only BFQ, which holds requests on
+/// purpose, does other things. Method: five random readers, and buffered writers who fill the drive.
+#[test]
+fn only_what_asks_is_asked() {
+    let quiet = Scheduling { on_answer: false, ..Scheduling::FREE };
+    let written = |stack: &str, scheduling: Scheduling| {
+        let mut writer = client("writer", job(Pattern::SequentialWrite, 4, true));
+        writer.processes = 3;
+        let mut run = scenario(vec![writer], Nanos::from_secs(1));
+        run.stack = Stack::parse(stack).unwrap();
+        run.host = Host { scheduling, memory: 256 << 20, writeback_request: kib(128), ..run.host };
+        run_fixed(&run, us(2_000)).drive.written_bytes
+    };
+    for stack in ["none-none", "none-mq-deadline", "none-kyber", "none-bfq", "none-bfq-4.18"] {
+        assert_eq!(written(stack, quiet), written(stack, Scheduling::FREE), "{stack}");
+        let read = |scheduling| calls(&readers(stack, 5, scheduling));
+        assert!(read(quiet) > 40_000, "{stack}");
+    }
+    // One class before the other: the first is waited for, and the others are injected meanwhile, or not.
+    let held = |scheduling| {
+        let reader = |name| client(name, job(Pattern::RandomRead, 4, false));
+        let (mut first, mut other) = (reader("first"), reader("other"));
+        first.priority.class = iofair_core::group::Class::RealTime;
+        other.processes = 3;
+        let mut run = scenario(vec![first, other], Nanos::from_secs(1));
+        run.stack = Stack::parse("none-bfq-5.3").unwrap();
+        run.host.scheduling = scheduling;
+        let outcome = run_fixed(&run, us(90));
+        outcome.clients.iter().map(|client| client.calls).collect::<Vec<_>>()
+    };
+    let (all, few) = (held(Scheduling::FREE), held(quiet));
+    assert!(all[1] > few[1], "{all:?} {few:?}");
+}
+
 /// Goal: what waits for room in the drive waits for the dispatcher's thread too, with the schedulers of
 /// blk-mq only. Method: a buffered writer whose flusher has more requests than the drive takes, and a
 /// thread that comes 20 ms late.
