@@ -65,9 +65,11 @@
 //! that any group with requests makes sharing asymmetric (2d29c9f89fcd), and that buffered writes are
 //! charged three times their length, whoever is raised (4.19, "reduce write overcharge"). In both a queue that is
 //! back in time, or is raised or about to be, preempts one that is raised less. (Later only one that is back in
-//! time, also one that is raised as much, and whoever has a higher weight.) And 4.18 ends a slot that is over though
-//! the drive has its queue's last requests, where others wait (`wait_past_timeout`). In all four a drive that was
-//! once seen to queue counts so for good.
+//! time, also one that is raised as much, and whoever has a higher weight.) A drive that was once seen to queue
+//! counts so for good; but in both it is judged also by what it gets while a queue is waited for
+//! (`queueing_in_waits`), so that a few clients make flash look as if it took one command at a time, and 4.20 stops
+//! injecting. And 4.18 ends a slot that is over though the drive has its queue's last requests, where others wait
+//! (`wait_past_timeout`).
 //!
 //! `bfq-5.3` is what was measured in summer 2019. It has no stable merge (5.13) and does not wait for the only
 //! busy queue (5.12). It learns from less evidence (`early_learning`): a limit is looked at 100 ms after it was
@@ -100,10 +102,6 @@
 //! leaves those out, by a test that was meant for queues with requests. Who paused three times for longer than it
 //! was waited for then thinks long for good, and whose answers come at that time becomes its waker: beside writers
 //! the reads of gnome-terminal's start (suite/start-up) take 37 s and more, and 0.9 as it is here.
-//! Whether a drive queues is judged in 4.18 and 4.20 too as later, not by what it gets while a queue is waited for
-//! (`queueing_in_waits`): of clients that start one after another the first few make it look as if it did not, 4.20
-//! injects no more, and so it stays. That leaves 82 MB/s on average in mails-2019/injection, where its authors measured
-//! 100, on a drive that had surely been seen to queue before.
 //! A changed class counts at once for a queue that waits, and at the end of its slot for one in
 //! service. Tests of 4.18 and 4.20 that are beside the point here (no waiting
 //! for queues of a large burst, classes not looked at for asymmetry, soft real-time's pace after

@@ -151,7 +151,7 @@ pub(super) static PARAMETERS: &[Parameter] = &[
     Parameter::bool(
         "queueing_in_waits",
         false,
-        "judge that also by what it gets while a queue with few requests is waited for, as Linux 4.20 did",
+        "judge that also by what it gets while a queue with few requests is waited for",
     ),
     Parameter::bool(
         "wait_past_timeout",
@@ -179,6 +179,7 @@ pub(super) static OVERRIDES_4_18: &[(&str, u64)] = &[
     ("idle_raised_in_crowd", 0),
     ("slice_idle_raised", 0),
     ("queueing_threshold", 4),
+    ("queueing_in_waits", 1),
     ("wait_past_timeout", 0),
 ];
 
@@ -198,6 +199,7 @@ pub(super) static OVERRIDES_4_20: &[(&str, u64)] = &[
     ("idle_raised_in_crowd", 0),
     ("slice_idle_raised", 0),
     ("queueing_threshold", 4),
+    ("queueing_in_waits", 1),
 ];
 
 /// BFQ of Linux 5.3.
