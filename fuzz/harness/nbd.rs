@@ -4,10 +4,9 @@
 #![allow(dead_code)]
 
 use iofair_config::contracts::Entry;
-use iofair_serve::front::nbd::session::{
-    Action, Ask, Command, Export, INPUT_MAX, Session, Tls, Way,
-};
+use iofair_serve::front::nbd::session::{Action, Ask, Command, INPUT_MAX, Session, Tls};
 use iofair_serve::front::nbd::wire::PAYLOAD_MAX;
+use iofair_serve::request::export::{Export, Peer};
 
 /// What one option of 16 bytes may be answered with at most: a list of all volumes.
 const ANSWER_MAX: usize = 4 << 10;
@@ -41,9 +40,9 @@ struct Talk {
 }
 
 impl Talk {
-    fn new(way: Way, tls: Tls) -> Self {
+    fn new(peer: Peer, tls: Tls) -> Self {
         let mut out = Vec::new();
-        let session = Session::new(way, tls, &mut out);
+        let session = Session::new(peer, tls, &mut out);
         let (exports, unread) = (exports(), Vec::new());
         Self { session, exports, unread, out, owed: 0, steps: 0, over: false }
     }
@@ -104,14 +103,14 @@ fn in_pieces(talk: &mut Talk, data: &[u8]) {
 pub(crate) fn handshake(data: &[u8]) {
     let Some((kind, data)) = data.split_first() else { return };
     let tls = [Tls::Absent, Tls::Offered, Tls::Required][usize::from(kind % 3)];
-    let way = if kind & 4 == 0 { Way::Tcp } else { Way::Unix(0) };
-    in_pieces(&mut Talk::new(way, tls), data);
+    let peer = if kind & 4 == 0 { Peer::Tcp } else { Peer::Unix(0) };
+    in_pieces(&mut Talk::new(peer, tls), data);
 }
 
 /// From the first command on.
 pub(crate) fn transmission(data: &[u8]) {
     let Some((kind, data)) = data.split_first() else { return };
-    let mut talk = Talk::new(Way::Tcp, Tls::Absent);
+    let mut talk = Talk::new(Peer::Tcp, Tls::Absent);
     talk.feed(&3u32.to_be_bytes());
     if kind & 1 != 0 {
         talk.feed(b"IHAVEOPT\0\0\0\x08\0\0\0\0");

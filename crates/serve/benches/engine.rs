@@ -13,9 +13,10 @@ use iofair_core::controller::Stack;
 use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
 use iofair_serve::back::memory::Memory;
-use iofair_serve::buffer::Data;
-use iofair_serve::engine::op::{Hints, NewOp};
-use iofair_serve::engine::{Engine, Patience, Plan, PlannedVolume};
+use iofair_serve::back::volume::PlannedVolume;
+use iofair_serve::engine::{Engine, Patience, Plan};
+use iofair_serve::request::buffer::Data;
+use iofair_serve::request::op::{Hints, NewOp};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]

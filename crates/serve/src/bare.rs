@@ -13,7 +13,7 @@ use crate::clock::Clock;
 use crate::engine::stats::Snapshot;
 use crate::engine::{Engine, Plan};
 use crate::error::ServeError;
-use crate::reactor::line::Line;
+use crate::reactor::handle::ReactorHandle;
 use crate::reactor::{Listener, Message};
 use crate::security::Security;
 use crate::server::{Launch, ask};
@@ -23,7 +23,7 @@ use crate::socket::{self, Allowed};
 #[derive(Debug)]
 pub struct Bare {
     socket: PathBuf,
-    line: Line,
+    line: ReactorHandle,
     reactor: Option<JoinHandle<io::Result<()>>>,
 }
 

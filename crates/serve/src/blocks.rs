@@ -24,7 +24,7 @@ use crate::front::ublk::control::{self, Control};
 use crate::front::ublk::takeover::{self, Driver, Taken, Wish};
 use crate::front::ublk::wire::{Facts, QUEUES_MAX, feature};
 use crate::reactor::Message;
-use crate::reactor::line::Line;
+use crate::reactor::handle::ReactorHandle;
 
 /// Moments that a new device's channel may take to appear; two seconds.
 const APPEARS_MAX: u32 = 200;
@@ -195,7 +195,7 @@ impl Blocks {
         }
     }
     /// Serves new devices. On an error those that were there before are left for the next server.
-    pub(crate) fn serve(&mut self, fresh: Fresh, line: &Line) -> Result<(), ServeError> {
+    pub(crate) fn serve(&mut self, fresh: Fresh, line: &ReactorHandle) -> Result<(), ServeError> {
         let mut rest = fresh.0.into_iter();
         while let Some(Ready { volume, taken }) = rest.next() {
             let control = self.control.as_mut().expect("it made the device");
@@ -244,7 +244,7 @@ fn begin(
     control: &mut Control,
     volume: &str,
     taken: &Taken,
-    line: &Line,
+    line: &ReactorHandle,
 ) -> Result<(), ServeError> {
     let device = taken.info.device;
     let what = |doing: &str| ServeError::system(format!("{doing} /dev/ublkb{device}"));

@@ -9,7 +9,8 @@ use iofair_config::contracts::Volume;
 
 use crate::error::ServeError;
 use crate::front::vhost::control::{Control, Line};
-use crate::reactor::{Message, wake};
+use crate::reactor::Message;
+use crate::wake;
 
 /// A socket that is there but that nobody serves yet; goes with its owner.
 struct Bound {

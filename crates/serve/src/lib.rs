@@ -9,7 +9,6 @@
 pub mod back;
 mod bare;
 mod blocks;
-pub mod buffer;
 pub mod client;
 mod clock;
 pub mod control;
@@ -21,11 +20,13 @@ mod guard;
 mod layout;
 mod places;
 mod reactor;
+pub mod request;
 mod security;
 mod server;
 mod signals;
 mod socket;
 pub mod supervisor;
+mod wake;
 
 pub use bare::Bare;
 pub use clock::Clock;

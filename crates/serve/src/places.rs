@@ -13,7 +13,7 @@ use iofair_config::contracts::{Back, Contracts, Volume};
 
 use crate::back::uring::Storage;
 use crate::back::uring::files::{SLOTS_MAX, VOLUME_BYTES_MAX, slot_base};
-use crate::engine::{PlannedVolume, Stamp};
+use crate::back::volume::{PlannedVolume, Stamp};
 use crate::error::ServeError;
 use crate::layout::{Layout, sync_parent};
 

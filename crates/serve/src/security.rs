@@ -11,7 +11,8 @@ use rustls::server::{NoServerSessionStorage, ServerConfig, WebPkiClientVerifier}
 use rustls::{InconsistentKeys, RootCertStore};
 
 use crate::error::ServeError;
-use crate::front::nbd::session::{self, Way};
+use crate::front::nbd::session;
+use crate::request::export::Peer;
 
 /// What clients are offered and allowed.
 #[derive(Clone, Debug)]
@@ -27,11 +28,11 @@ impl Security {
             listen.tls.as_ref().map(|tls| Ok::<_, ServeError>((server_config(tls)?, tls.required)));
         Ok(Self { limits: listen.limits, offer: offer.transpose()? })
     }
-    /// What a client that came this way is told.
-    pub(crate) fn offer(&self, way: Way) -> session::Tls {
-        match (&self.offer, way) {
+    /// What a client with this kind of connection is offered.
+    pub(crate) fn offer(&self, peer: Peer) -> session::Tls {
+        match (&self.offer, peer) {
             (None, _) => session::Tls::Absent,
-            (Some((_, Required::Always)), _) | (Some((_, Required::Tcp)), Way::Tcp) => {
+            (Some((_, Required::Always)), _) | (Some((_, Required::Tcp)), Peer::Tcp) => {
                 session::Tls::Required
             }
             _ => session::Tls::Offered,

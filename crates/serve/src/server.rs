@@ -25,14 +25,15 @@ use crate::disks::{Disks, Fresh};
 use crate::engine::stats::Snapshot;
 use crate::engine::{Engine, Patience, Plan};
 use crate::error::ServeError;
-use crate::front::fuse::Mounted;
+use crate::front::fuse::{Mounted, Opener};
 use crate::layout::sync_parent;
 use crate::places::Places;
-use crate::reactor::line::Line;
-use crate::reactor::{Listener, Message, Parts, Reactor, wake};
+use crate::reactor::handle::ReactorHandle;
+use crate::reactor::{Listener, Message, Parts, Reactor};
 use crate::security::Security;
 use crate::socket::{self, Allowed};
 use crate::supervisor::{self, Passed, Watchdog};
+use crate::wake;
 
 /// Seed of an emulated drive's random streams: two runs of a server meet the same drive.
 const DRIVE_SEED: u64 = 1;
@@ -52,7 +53,7 @@ pub struct Server {
     tcp: Option<SocketAddr>,
     /// The socket that this server made, and removes.
     bound: Option<PathBuf>,
-    line: Line,
+    line: ReactorHandle,
     reactor: Option<JoinHandle<io::Result<()>>>,
     disks: Disks,
     blocks: Blocks,
@@ -115,7 +116,7 @@ impl Server {
         // If one of these fails, dropping the server ends the reactor.
         this.serve_disks(sockets, &[])?;
         if let Some(path) = &this.contracts.mount {
-            let mounted = Mounted::new(path, &this.contracts.volumes, this.line.clone())?;
+            let mounted = Mounted::new(path, &this.contracts.volumes, opener(this.line.clone()))?;
             this.mounted = Some(mounted);
         }
         // Last: until here those who wait for a server that was killed may wait for the next one.
@@ -232,7 +233,7 @@ impl Server {
         ask(&self.line, reset)
     }
     /// The way to the reactor, for other threads.
-    pub(crate) fn line(&self) -> &Line {
+    pub(crate) fn line(&self) -> &ReactorHandle {
         &self.line
     }
     /// Accepts nobody any more, answers all requests that came in, makes everything durable, and
@@ -269,10 +270,16 @@ impl Drop for Server {
 }
 
 /// Asks a reactor for its numbers.
-pub(crate) fn ask(line: &Line, reset: bool) -> Result<Snapshot, ServeError> {
+pub(crate) fn ask(line: &ReactorHandle, reset: bool) -> Result<Snapshot, ServeError> {
     let (answer, answered) = mpsc::channel();
     line.send(Message::Stats { reset, answer })?;
     answered.recv().map_err(|_| ServeError::Gone)
+}
+
+/// Files of the mounted directory go to the reactor.
+fn opener(reactor: ReactorHandle) -> Opener {
+    // A reactor that is gone drops the reply, which is an error for whoever opens the file.
+    Opener(Box::new(move |opening| drop(reactor.send(Message::File(opening)))))
 }
 
 /// What a reactor is launched with.
@@ -287,11 +294,11 @@ pub(crate) struct Launch {
 
 impl Launch {
     /// A reactor on a thread of its own, and the way to it.
-    pub(crate) fn reactor(self) -> Result<(Line, JoinHandle<io::Result<()>>), ServeError> {
+    pub(crate) fn reactor(self) -> Result<(ReactorHandle, JoinHandle<io::Result<()>>), ServeError> {
         let Self { engine, clock, listeners, drain, security, watchdog } = self;
         let wake = wake::new().map_err(ServeError::system("an eventfd"))?;
         let (messages, inbox) = mpsc::channel();
-        let line = Line::new(messages, &wake).map_err(ServeError::system("an eventfd"))?;
+        let line = ReactorHandle::new(messages, &wake).map_err(ServeError::system("an eventfd"))?;
         let parts =
             Parts { engine, clock, listeners, messages: inbox, wake, drain, security, watchdog };
         Ok((line, spawn(parts)?))

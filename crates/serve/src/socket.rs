@@ -13,7 +13,7 @@ use std::ptr;
 use iofair_config::contracts::{Access, Contracts};
 
 use crate::error::ServeError;
-use crate::front::nbd::session::Way;
+use crate::request::export::Peer;
 
 /// Connections that may wait until they are accepted.
 const BACKLOG: i32 = 1024;
@@ -184,16 +184,16 @@ pub(crate) fn listening(socket: &OwnedFd) -> io::Result<Family> {
     }
 }
 
-/// How a client came.
-pub(crate) fn way(socket: &OwnedFd) -> Way {
+/// How the client of a socket is connected.
+pub(crate) fn peer(socket: &OwnedFd) -> Peer {
     let domain: Option<libc::c_int> = option(socket, libc::SO_DOMAIN);
     if domain != Some(libc::AF_UNIX) {
-        return Way::Tcp;
+        return Peer::Tcp;
     }
     let peer: Option<libc::ucred> = option(socket, libc::SO_PEERCRED);
     // The kernel's own word for a user that it cannot tell.
     const NOBODY: u32 = 65_534;
-    Way::Unix(peer.map_or(NOBODY, |peer| peer.uid))
+    Peer::Unix(peer.map_or(NOBODY, |peer| peer.uid))
 }
 
 fn option<T>(socket: &OwnedFd, name: libc::c_int) -> Option<T> {

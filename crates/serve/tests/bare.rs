@@ -9,8 +9,9 @@ use iofair_core::request::Flags;
 use iofair_core::time::{Instant, Nanos};
 use iofair_serve::back::emulated::Emulated;
 use iofair_serve::back::store::Store;
+use iofair_serve::back::volume::{PlannedVolume, Stamp};
 use iofair_serve::client::{Ask, Crowd, Request};
-use iofair_serve::engine::{Engine, Patience, Plan, PlannedVolume, Stamp};
+use iofair_serve::engine::{Engine, Patience, Plan};
 use iofair_serve::{Bare, Clock};
 
 const DRIVE: &str = "samsung-970-pro";

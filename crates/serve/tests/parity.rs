@@ -18,10 +18,11 @@ use iofair_lab::scenario::{
     ClientSpec, GroupSpec, Host, Job, Manner, Pattern, Scenario, Scheduling,
 };
 use iofair_lab::simulate_with;
+use iofair_serve::back::volume::PlannedVolume;
 use iofair_serve::back::{emulated::Emulated, store::Store};
-use iofair_serve::buffer::{Data, Span};
-use iofair_serve::engine::op::{Hints, NewOp};
-use iofair_serve::engine::{Engine, Patience, Plan, PlannedVolume};
+use iofair_serve::engine::{Engine, Patience, Plan};
+use iofair_serve::request::buffer::{Data, Span};
+use iofair_serve::request::op::{Hints, NewOp};
 
 const DRIVE: &str = "plextor-px256m5s";
 const SEED: u64 = 7;

@@ -7,10 +7,11 @@ use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
 use iofair_drive::profile;
 use iofair_drive::random::Random;
+use iofair_serve::back::volume::PlannedVolume;
 use iofair_serve::back::{emulated::Emulated, store::Store};
-use iofair_serve::buffer::{Data, Span};
-use iofair_serve::engine::op::{Hints, NewOp};
-use iofair_serve::engine::{Engine, Patience, Plan, PlannedVolume};
+use iofair_serve::engine::{Engine, Patience, Plan};
+use iofair_serve::request::buffer::{Data, Span};
+use iofair_serve::request::op::{Hints, NewOp};
 
 const DRIVE: &str = "plextor-px256m5s";
 /// Size of a client's volume.

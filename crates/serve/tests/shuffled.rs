@@ -12,11 +12,13 @@ use iofair_core::controller::Stack;
 use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
 use iofair_serve::back::memory::Memory;
-use iofair_serve::buffer::{Data, Span};
-use iofair_serve::engine::op::{Hints, NewOp};
-use iofair_serve::engine::{Engine, Patience, Plan, PlannedVolume};
-use iofair_serve::front::nbd::session::{Action, Ask, Command, Session, Tls, Way};
+use iofair_serve::back::volume::PlannedVolume;
+use iofair_serve::engine::{Engine, Patience, Plan};
+use iofair_serve::front::nbd::session::{Action, Ask, Command, Session, Tls};
 use iofair_serve::front::nbd::wire;
+use iofair_serve::request::buffer::{Data, Span};
+use iofair_serve::request::export::Peer;
+use iofair_serve::request::op::{Hints, NewOp};
 
 const SEEDS: u64 = 150;
 const CLIENTS: usize = 3;
@@ -66,7 +68,7 @@ struct Line {
 impl Line {
     fn new(number: usize) -> Self {
         let mut greeting = Vec::new();
-        let session = Session::new(Way::Tcp, Tls::Absent, &mut greeting);
+        let session = Session::new(Peer::Tcp, Tls::Absent, &mut greeting);
         assert_eq!(greeting.len(), 18);
         let mut to_server = 3u32.to_be_bytes().to_vec();
         to_server.extend(b"IHAVEOPT\0\0\0\x01\0\0\0\x01v");

@@ -10,8 +10,9 @@ use iofair_core::contract::Contract;
 use iofair_core::controller::Stack;
 use iofair_core::time::Nanos;
 use iofair_serve::back::memory::Memory;
+use iofair_serve::back::volume::PlannedVolume;
 use iofair_serve::client::{Ask, Crowd, Request};
-use iofair_serve::engine::{Engine, Patience, Plan, PlannedVolume};
+use iofair_serve::engine::{Engine, Patience, Plan};
 use iofair_serve::{Bare, Clock};
 
 /// Reads.

@@ -13,8 +13,9 @@ use iofair_lab::outside::{Outside, Reply, Roster, run_outside};
 use iofair_lab::scenario::Scenario;
 use iofair_serve::back::emulated::Emulated;
 use iofair_serve::back::store::Store;
+use iofair_serve::back::volume::{PlannedVolume, Stamp};
 use iofair_serve::client::{Ask, Crowd, Request};
-use iofair_serve::engine::{Engine, Patience, Plan, PlannedVolume, Stamp};
+use iofair_serve::engine::{Engine, Patience, Plan};
 use iofair_serve::{Bare, Clock};
 
 use super::watch::Watch;

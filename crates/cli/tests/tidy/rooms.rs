@@ -11,6 +11,17 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("serve", &["core", "drive", "config"]),
     ("cli", &["core", "drive", "config", "lab", "serve"]),
 ];
+/// What the inner rooms of serve may import of each other, so that data flows one way: a request goes from a front end
+/// through the reactor into the engine and on to the back end. Rooms that are not named here are above all of these.
+const SERVE: &[(&str, &[&str])] = &[
+    ("request", &[]),
+    ("back", &["request"]),
+    ("front", &["request"]),
+    ("engine", &["request", "back"]),
+    ("reactor", &["request", "back", "front", "engine"]),
+];
+/// What rooms of serve that have a row must not import either: they are put together from them.
+const SERVE_ABOVE: &[&str] = &["server", "control", "disks", "blocks", "places", "pool", "bare"];
 /// The one file that reads a clock.
 const CLOCK: &str = "crates/serve/src/clock.rs";
 /// Rooms whose every run is the same as the last one.
@@ -57,6 +68,31 @@ fn forbidden_dependencies(files: &[File]) -> Vec<String> {
             };
             if !fine {
                 complaints.push(format!("{}: {room} may not depend on {name}", file.path));
+            }
+        }
+    }
+    complaints
+}
+
+/// Imports against the stream inside serve.
+fn upstream_imports(files: &[File]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for file in files {
+        let inside = file.path.strip_prefix("crates/serve/src/").and_then(|p| p.split_once('/'));
+        let row = SERVE.iter().find(|(room, _)| inside.is_some_and(|(here, _)| here == *room));
+        let Some((room, allowed)) = row else { continue };
+        if file.path.ends_with("/testing.rs") || file.path.ends_with("/tests.rs") {
+            continue;
+        }
+        for (number, line) in file.code() {
+            for rest in line.split("crate::").skip(1) {
+                let other: String =
+                    rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+                let ruled = SERVE.iter().any(|(name, _)| *name == other)
+                    || SERVE_ABOVE.contains(&other.as_str());
+                if ruled && other != *room && !allowed.contains(&other.as_str()) {
+                    complaints.push(format!("{}:{number}: {room} imports {other}", file.path));
+                }
             }
         }
     }
@@ -117,6 +153,12 @@ fn dependencies_follow_the_map() {
     assert_none(&forbidden_dependencies(&all()));
 }
 
+/// Goal: inside serve data flows one way. Method: paths in sources.
+#[test]
+fn nothing_in_serve_imports_upstream() {
+    assert_none(&upstream_imports(&all()));
+}
+
 /// Goal: time comes in as an argument. Method: search for clocks.
 #[test]
 fn one_file_reads_the_clock() {
@@ -156,6 +198,8 @@ fn canaries() {
         "crates/serve/Cargo.toml",
         "[dependencies]\niofair-lab.workspace = true",
     );
+    caught(upstream_imports, "crates/serve/src/front/a.rs", "use crate::reactor::Message;");
+    caught(upstream_imports, "crates/serve/src/engine/a.rs", "fn f(s: &crate::server::Server) {}");
     caught(stray_clocks, "crates/lab/src/a.rs", "let now = std::time::Instant::now();");
     caught(sleeps, "crates/serve/src/a.rs", "std::thread::sleep(pause);");
     caught(hash_maps, "crates/drive/src/a.rs", "use std::collections::HashMap;");

@@ -7,8 +7,9 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
 use iofair_config::contracts::Entry;
-use iofair_serve::front::nbd::session::{Action, Ask, Command, Export, Session, Tls, Way};
+use iofair_serve::front::nbd::session::{Action, Ask, Command, Session, Tls};
 use iofair_serve::front::nbd::wire::{read_header, simple_reply};
+use iofair_serve::request::export::{Export, Peer};
 
 /// Longest read that is answered.
 const DATA: &[u8] = &[0; 1 << 20];
@@ -40,7 +41,7 @@ fn export(size: u64) -> Export {
 fn converse(mut stream: UnixStream, size: u64) -> io::Result<()> {
     let exports = [export(size)];
     let (mut out, mut input) = (Vec::new(), vec![0; TAKEN]);
-    let mut session = Session::new(Way::Unix(0), Tls::Absent, &mut out);
+    let mut session = Session::new(Peer::Unix(0), Tls::Absent, &mut out);
     stream.write_all(&out)?;
     out.clear();
     // Bytes that are there, payload that is still to be thrown away, and the write whose payload it is.

@@ -19,7 +19,7 @@ use iofair_drive::{Command, Done, Drive};
 
 use super::store::Store;
 use super::{Answer, Back, Extent, Job, memory};
-use crate::engine::op::Ops;
+use crate::request::op::Ops;
 
 /// A model over a store.
 pub struct Emulated {
@@ -128,7 +128,7 @@ mod tests {
 
     use super::*;
     use crate::back::testing::{Call, Scene};
-    use crate::engine::op::Hints;
+    use crate::request::op::Hints;
 
     /// An emulated drive over a new file, which has no name any more, and that file.
     fn over_a_file(name: &str) -> (Scene, File) {

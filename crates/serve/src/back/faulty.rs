@@ -20,8 +20,8 @@ use iofair_drive::Command;
 use iofair_drive::fault::{self, Fault, Rule};
 
 use super::{Answer, Back, Extent, Job};
-use crate::engine::PlannedVolume;
-use crate::engine::op::Ops;
+use crate::back::volume::PlannedVolume;
+use crate::request::op::Ops;
 
 /// A half of a command is whole pages.
 const PAGE: i32 = 4096;

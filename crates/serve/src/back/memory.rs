@@ -8,8 +8,8 @@ use iofair_core::unit::Sectors;
 
 use super::store::Store;
 use super::{Answer, Back, Extent, Job};
-use crate::buffer::Data;
-use crate::engine::op::Ops;
+use crate::request::buffer::Data;
+use crate::request::op::Ops;
 
 /// Commands at once: nothing ever waits here, so this only bounds a batch.
 const DEPTH: u32 = 1024;

@@ -9,6 +9,7 @@ pub mod store;
 #[cfg(test)]
 mod testing;
 pub mod uring;
+pub mod volume;
 
 use io_uring::squeue;
 use iofair_config::contracts::faults::Faults;
@@ -17,8 +18,8 @@ use iofair_core::policy::DriveFacts;
 use iofair_core::request::{Part, RequestId};
 use iofair_core::time::{Instant, Nanos};
 
-use crate::engine::PlannedVolume;
-use crate::engine::op::Ops;
+use crate::back::volume::PlannedVolume;
+use crate::request::op::Ops;
 
 /// A command that a back end has finished.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -9,8 +9,8 @@ use std::os::fd::AsRawFd;
 use std::ptr;
 
 use super::Extent;
-use crate::buffer::Span;
 use crate::guard::Watch;
+use crate::request::buffer::Span;
 
 /// Granularity of the bitmap of written chunks.
 const CHUNK: u64 = 32 << 10;

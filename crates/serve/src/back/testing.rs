@@ -9,9 +9,10 @@ use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
 
 use super::Back;
-use crate::buffer::{Data, Span};
-use crate::engine::op::{Hints, NewOp};
-use crate::engine::{Engine, Patience, Plan, PlannedVolume};
+use crate::back::volume::PlannedVolume;
+use crate::engine::{Engine, Patience, Plan};
+use crate::request::buffer::{Data, Span};
+use crate::request::op::{Hints, NewOp};
 
 /// What an entry asks of the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -18,7 +18,7 @@ use super::resources;
 use super::why;
 use crate::clock::Clock;
 use crate::error::ServeError;
-use crate::reactor::line::Line;
+use crate::reactor::handle::ReactorHandle;
 use crate::server::Server;
 
 /// A drain that takes longer is called off: somebody's limit or a broken drive holds requests.
@@ -372,7 +372,7 @@ impl App {
     }
 
     /// The reactor and the revision; the lock is not held while the reactor is asked.
-    fn line(&self) -> Result<(Line, String)> {
+    fn line(&self) -> Result<(ReactorHandle, String)> {
         let served = lock(&self.served);
         Ok((served.server()?.line().clone(), served.revision.clone()))
     }
@@ -412,7 +412,7 @@ impl App {
             }
             *state = State::Draining;
         }
-        let drained = line.pause().and_then(|asked| Line::paused(&asked, DRAIN_MAX));
+        let drained = line.pause().and_then(|asked| ReactorHandle::paused(&asked, DRAIN_MAX));
         if !matches!(drained, Ok(true)) {
             *lock(&self.state) = State::Serving;
             line.resume()?;

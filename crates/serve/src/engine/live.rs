@@ -1,21 +1,18 @@
 //! Volumes and groups, and how they change while requests are on their way.
 
-use std::sync::Arc;
-
-use iofair_config::contracts::Entry;
 use iofair_config::contracts::faults::Faults;
 use iofair_core::contract::Contract;
 use iofair_core::controller::{Stack, Stage};
-use iofair_core::group::{ClientId, GroupId, Priority};
-use iofair_core::request::{Flags, Operation};
+use iofair_core::group::{ClientId, GroupId};
+use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
 
 use super::Engine;
-use super::op::Op;
 use super::stats::{Snapshot, VolumeSnapshot, VolumeStats};
 use super::tally::GroupTally;
-use crate::back::uring::Storage;
-use crate::front::nbd::session::Export;
+use crate::back::volume::{PlannedVolume, Stamp};
+use crate::request::export::Export;
+use crate::request::op::Op;
 
 /// How long things may take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,44 +45,6 @@ pub struct Plan {
     pub patience: Patience,
     /// Faults on purpose, for a back end that has some.
     pub faults: Faults,
-}
-
-/// A volume and its place on the drive.
-#[derive(Clone, Debug)]
-pub struct PlannedVolume {
-    /// Its name.
-    pub name: String,
-    /// Path of its group.
-    pub group: String,
-    /// Its first byte on the drive.
-    pub base: u64,
-    /// Its size in bytes.
-    pub size: u64,
-    /// Are writes refused?
-    pub read_only: bool,
-    /// The file or device that is this volume alone, if there is one.
-    pub storage: Option<Arc<Storage>>,
-    /// Who may open it.
-    pub entry: Entry,
-    /// What its requests bear.
-    pub stamp: Stamp,
-}
-
-/// What all requests of a volume bear, which no protocol says.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Stamp {
-    /// Class and level inside the group.
-    pub priority: Priority,
-    /// Flags of its reads.
-    pub reads: Flags,
-    /// Flags of all else. Clients wait for their writes, so these are synchronous unless somebody knows better.
-    pub writes: Flags,
-}
-
-impl Default for Stamp {
-    fn default() -> Self {
-        Self { priority: Priority::default(), reads: Flags::SYNC, writes: Flags::SYNC }
-    }
 }
 
 /// A volume in service.

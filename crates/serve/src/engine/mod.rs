@@ -7,7 +7,6 @@
 
 mod commands;
 mod live;
-pub mod op;
 pub mod stats;
 pub mod tally;
 
@@ -22,11 +21,12 @@ use iofair_core::unit::{SECTOR_BYTES, Sectors};
 use slab::Slab;
 
 use commands::{Answered, Commands};
-pub use live::{Patience, Plan, PlannedVolume, Stamp, Volume};
-use op::{NewOp, Op, Ops};
+pub use live::{Patience, Plan, Volume};
 
+use crate::back::volume::Stamp;
 use crate::back::{Answer, Back, Extent, Job};
-use crate::buffer::Data;
+use crate::request::buffer::Data;
+use crate::request::op::{self, NewOp, Op, Ops};
 
 /// Submissions that may be inside at all. A request slot is about 200 bytes, so this is below 4 MiB.
 const QUEUE_LIMIT: usize = 16 << 10;

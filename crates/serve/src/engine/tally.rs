@@ -11,7 +11,7 @@ use iofair_core::group::{GroupId, Groups};
 use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
 
-use super::op::Op;
+use crate::request::op::Op;
 
 /// How many times a second.
 const SECOND: Nanos = Nanos::from_secs(1);

@@ -1,8 +1,8 @@
-//! A block device of this host as a door: what the driver hands over becomes requests of the engine.
+//! A block device of this host as an endpoint: what the driver hands over becomes requests of the engine.
 //!
 //! Every tag of every queue has an entry on the ring, which is answered when the tag has a request; committing its
 //! result is the same entry that asks for the next one. When the device is stopped, all entries are answered
-//! for the last time, and the door is over.
+//! for the last time, and the endpoint is over.
 //!
 //! Bounded: the driver sends no more than there are tags; of these at most [`HELD_MAX`] bytes are inside (one
 //! request more when it is alone), and the rest wait as they are, without memory.
@@ -12,13 +12,13 @@ use std::io;
 
 use iofair_core::request::Operation;
 
-use super::door::{Around, Door, Life};
+use super::endpoint::{Endpoint, Life, ReactorContext};
 use super::ring::{Event, Target};
-use crate::buffer::{Data, Span};
-use crate::engine::op::{NewOp, Op, Ops};
-use crate::front::nbd::session::Export;
 use crate::front::ublk::channel::{Channel, Tag};
 use crate::front::ublk::wire::{Command, Facts};
+use crate::request::buffer::{Data, Span};
+use crate::request::export::Export;
+use crate::request::op::{NewOp, Op, Ops};
 
 /// Bytes of payload that one device may have inside.
 const HELD_MAX: usize = 64 << 20;
@@ -77,7 +77,7 @@ impl Block {
         }
     }
     /// Begins a tag's request; `false` if there is no room for it.
-    fn begin(&mut self, tag: Tag, around: &mut Around<'_>) -> bool {
+    fn begin(&mut self, tag: Tag, cx: &mut ReactorContext<'_>) -> bool {
         let asked = self.channel.descriptor(tag).command(self.facts);
         let command = match asked {
             Ok(command) if !self.closing => command,
@@ -91,22 +91,22 @@ impl Block {
         let Command { operation, hints, offset, length } = command;
         let mut data = Data::None;
         if operation == Operation::Write {
-            let mut buffer = around.engine.ops().pool.take(bytes);
+            let mut buffer = cx.engine.ops().pool.take(bytes);
             let taken = self.channel.take(tag, &mut buffer, bytes);
             data = Data::Owned(buffer);
             if taken.is_err() {
-                around.engine.ops().release(data);
+                cx.engine.ops().release(data);
                 return self.result(tag, -libc::EIO);
             }
         }
-        let (owner, cookie, volume) = (around.key as u64, u64::from(tag.0), self.volume);
+        let (owner, cookie, volume) = (cx.key as u64, u64::from(tag.0), self.volume);
         self.inside += 1;
         self.held += bytes;
         let new = NewOp { owner, cookie, volume, operation, hints, offset, length, data };
-        self.submit(new, around)
+        self.submit(new, cx)
     }
-    fn submit(&mut self, new: NewOp, around: &mut Around<'_>) -> bool {
-        self.waiting = around.engine.submit(around.now, new).err();
+    fn submit(&mut self, new: NewOp, cx: &mut ReactorContext<'_>) -> bool {
+        self.waiting = cx.engine.submit(cx.now, new).err();
         self.waiting.is_none()
     }
     fn result(&mut self, tag: Tag, result: i32) -> bool {
@@ -128,9 +128,11 @@ impl Block {
     }
 }
 
-impl Door for Block {
-    fn on_ring(&mut self, _: u8, event: Event, _: &mut Around<'_>) -> io::Result<()> {
-        let Target::Door { part, .. } = event.target else { unreachable!("an entry of a door") };
+impl Endpoint for Block {
+    fn on_ring(&mut self, _: u8, event: Event, _: &mut ReactorContext<'_>) -> io::Result<()> {
+        let Target::Endpoint { part, .. } = event.target else {
+            unreachable!("an entry of an endpoint")
+        };
         self.flying -= 1;
         match event.result {
             0 => self.ready.push_back(Tag(part)),
@@ -148,14 +150,14 @@ impl Door for Block {
         }
         Ok(())
     }
-    fn take_in(&mut self, around: &mut Around<'_>) -> bool {
+    fn take_in(&mut self, cx: &mut ReactorContext<'_>) -> bool {
         if let Some(new) = self.waiting.take()
-            && !self.submit(new, around)
+            && !self.submit(new, cx)
         {
             return false;
         }
         while let Some(tag) = self.ready.pop_front() {
-            if !self.begin(tag, around) {
+            if !self.begin(tag, cx) {
                 if self.waiting.is_none() {
                     self.ready.push_front(tag);
                 }
@@ -180,18 +182,18 @@ impl Door for Block {
         self.results.push((tag, result));
         ops.release(op.data);
     }
-    fn answer(&mut self, around: &mut Around<'_>) -> io::Result<()> {
+    fn answer(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<()> {
         for (tag, result) in self.results.drain(..) {
             self.flying += 1;
-            around.push_part(self.channel.commit(tag, result), TAGS, tag.0)?;
+            cx.push_part(self.channel.commit(tag, result), TAGS, tag.0)?;
         }
         Ok(())
     }
-    fn settle(&mut self, around: &mut Around<'_>) -> io::Result<Life> {
+    fn settle(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<Life> {
         if !std::mem::replace(&mut self.started, true) {
             for tag in self.channel.tags() {
                 self.flying += 1;
-                around.push_part(self.channel.fetch(tag), TAGS, tag.0)?;
+                cx.push_part(self.channel.fetch(tag), TAGS, tag.0)?;
             }
         }
         let idle = self.inside == 0 && self.ready.is_empty() && self.results.is_empty();

@@ -2,7 +2,7 @@
 //!
 //! Each connection may hold [`OWN`] bytes of payload in any case; what is beyond comes out of a budget.
 //! When that is used up, connections wait, and those that hold much of it and do not move are cut off
-//! (see `Connection::tend`).
+//! (see `Connection::periodic_check`).
 
 /// Payload that every connection may hold, whatever others do: 32 reads of 4 KiB.
 pub(super) const OWN: usize = 128 << 10;

@@ -20,16 +20,16 @@ use iofair_core::time::Instant;
 use rustls::server::ServerConfig;
 
 use super::budget::{Budget, OWN};
-use super::door::{Around, Door, Life};
+use super::endpoint::{Endpoint, Life, ReactorContext};
 use super::input::{INLINE_MAX, Input};
 use super::outbox::{Outbox, Sent};
 use super::ring::Event;
-use crate::buffer::{Buffer, Data, Span};
 use crate::engine::Engine;
-use crate::engine::op::{Hints, NewOp, Op, Ops};
 use crate::front::nbd::session::{Action, Ask, Command, Session};
 use crate::front::nbd::wire::{self, errno, state};
 use crate::front::tls::{Channel, Stage};
+use crate::request::buffer::{Buffer, Data, Span};
+use crate::request::op::{Hints, NewOp, Op, Ops};
 use crate::security::Security;
 use crate::socket;
 
@@ -40,7 +40,7 @@ const EXTENTS_MAX: usize = 1024;
 
 /// Looks in a row at which a client that holds much must not have moved a byte, while others wait for
 /// memory, to be cut off: ten seconds.
-const STUCK_LOOKS: u32 = 10;
+const STUCK_CHECKS: u32 = 10;
 
 /// Slots of a connection's entries on the ring.
 const RECEIVE: u8 = 0;
@@ -76,9 +76,9 @@ pub(super) struct Connection {
     charged: usize,
     /// When a volume must have been chosen.
     deadline: Instant,
-    /// Something was received or sent since the last look; and looks since then.
+    /// Something was received or sent since the last look; and idle_checks since then.
     moved: bool,
-    looks: u32,
+    idle_checks: u32,
     /// An entry of the ring is filling `input` (and `payload`).
     receiving: bool,
     /// Full: go on when something was answered.
@@ -108,8 +108,8 @@ enum Begun {
 impl Connection {
     pub(super) fn new(now: Instant, socket: OwnedFd, key: usize, security: &Security) -> Self {
         let mut out = Outbox::new();
-        let way = socket::way(&socket);
-        let session = Session::new(way, security.offer(way), out.text());
+        let peer = socket::peer(&socket);
+        let session = Session::new(peer, security.offer(peer), out.text());
         let empty = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
         Self {
             socket,
@@ -128,7 +128,7 @@ impl Connection {
             charged: 0,
             deadline: now + security.limits.handshake,
             moved: false,
-            looks: 0,
+            idle_checks: 0,
             receiving: false,
             stalled: false,
             ended: false,
@@ -249,18 +249,18 @@ impl Connection {
     }
 
     /// Turns what was received into requests, as far as it goes.
-    fn parse(&mut self, around: &mut Around<'_>) {
+    fn parse(&mut self, cx: &mut ReactorContext<'_>) {
         self.stalled = false;
         while !self.closing && !self.broken {
             if let Some(payload) = self.payload.take_if(|p| p.got == p.command.length as usize) {
-                if !self.submit_payload(payload, around) {
+                if !self.submit_payload(payload, cx) {
                     break;
                 }
             } else if self.payload.is_some() {
                 return;
             }
             if let Some(command) = self.waiting.take() {
-                match self.begin(command, around) {
+                match self.begin(command, cx) {
                     Begun::Yes => continue,
                     Begun::NeedsBytes => self.waiting = Some(command),
                     Begun::Stalled => {
@@ -274,14 +274,14 @@ impl Connection {
                 self.stalled = true;
                 return;
             }
-            let step = self.session.step(self.input.unread(), around.exports, self.out.text());
+            let step = self.session.step(self.input.unread(), cx.exports, self.out.text());
             self.input.consume(step.consumed);
             match step.action {
                 Action::Continue => {}
                 Action::More(_) => return,
                 Action::StartTls => self.start_tls(),
                 Action::Attach(id) => {
-                    around.attach(id);
+                    cx.attach(id);
                     self.volume = Some(id as usize);
                 }
                 Action::Command(command) => self.waiting = Some(command),
@@ -290,15 +290,15 @@ impl Connection {
         }
     }
     /// Submits a long write whose payload is complete; `false` when the engine is full.
-    fn submit_payload(&mut self, payload: Payload, around: &mut Around<'_>) -> bool {
+    fn submit_payload(&mut self, payload: Payload, cx: &mut ReactorContext<'_>) -> bool {
         let Payload { command, buffer, got } = payload;
-        let refused = self.submit(command, Data::Owned(buffer), around).err();
+        let refused = self.submit(command, Data::Owned(buffer), cx).err();
         let Some(Data::Owned(buffer)) = refused.map(|new| new.data) else { return true };
         self.payload = Some(Payload { command, buffer, got });
         self.stalled = true;
         false
     }
-    fn begin(&mut self, command: Command, around: &mut Around<'_>) -> Begun {
+    fn begin(&mut self, command: Command, cx: &mut ReactorContext<'_>) -> Begun {
         let length = command.length as usize;
         let carries = matches!(command.ask, Ask::Read | Ask::Write | Ask::Cache);
         let used = self.holds();
@@ -306,14 +306,14 @@ impl Connection {
         if full || self.in_flight >= self.in_flight_max {
             return Begun::Stalled;
         }
-        self.charge(around.budget);
-        if carries && !around.budget.allows(used, length) {
+        self.charge(cx.budget);
+        if carries && !cx.budget.allows(used, length) {
             return Begun::Stalled;
         }
         let mut data = Data::None;
         match command.ask {
             Ask::BlockStatus { one } => {
-                self.block_status(command, one, around.engine);
+                self.block_status(command, one, cx.engine);
                 return Begun::Yes;
             }
             Ask::Write => {
@@ -323,7 +323,7 @@ impl Connection {
                     None if length <= INLINE_MAX => return Begun::NeedsBytes,
                     None => {
                         let (span, got) = (Span::new(unread), unread.len());
-                        let mut buffer = around.engine.ops().pool.take(length);
+                        let mut buffer = cx.engine.ops().pool.take(length);
                         buffer.fill(0, span);
                         self.input.consume(got);
                         self.payload = Some(Payload { command, buffer, got });
@@ -333,7 +333,7 @@ impl Connection {
             }
             _ => {}
         }
-        match self.submit(command, data, around) {
+        match self.submit(command, data, cx) {
             Err(_) => Begun::Stalled,
             Ok(()) => {
                 if command.ask == Ask::Write {
@@ -349,7 +349,7 @@ impl Connection {
         &mut self,
         command: Command,
         data: Data,
-        around: &mut Around<'_>,
+        cx: &mut ReactorContext<'_>,
     ) -> Result<(), NewOp> {
         let Command { cookie, ask, offset, length, fua } = command;
         let mut hints = Hints { fua, ..Hints::default() };
@@ -370,8 +370,8 @@ impl Connection {
         let volume = self.volume.expect("commands come after the export was chosen");
         let (offset, length) = if ask == Ask::Flush { (0, 0) } else { (offset, length) };
         let owner = self.key;
-        around.engine.submit(
-            around.now,
+        cx.engine.submit(
+            cx.now,
             NewOp { owner, cookie, volume, operation, hints, offset, length, data },
         )?;
         self.in_flight += 1;
@@ -405,28 +405,32 @@ impl Connection {
         unsafe { libc::shutdown(self.socket.as_raw_fd(), libc::SHUT_RDWR) };
     }
     /// What follows an attempt to send.
-    fn after_send(&mut self, sent: io::Result<Sent>, around: &mut Around<'_>) -> io::Result<()> {
+    fn after_send(
+        &mut self,
+        sent: io::Result<Sent>,
+        cx: &mut ReactorContext<'_>,
+    ) -> io::Result<()> {
         match sent {
             Ok(Sent::All) => Ok(()),
             Ok(Sent::Blocked) => {
                 let entry = self.out.entry(self.socket.as_raw_fd());
-                around.push(entry, SEND)
+                cx.push(entry, SEND)
             }
             Err(_) => {
-                self.out.discard(around.engine.ops());
-                self.give_up(around.engine.ops());
+                self.out.discard(cx.engine.ops());
+                self.give_up(cx.engine.ops());
                 Ok(())
             }
         }
     }
     /// Sends what there is to send, unless the ring is at it.
-    fn send(&mut self, around: &mut Around<'_>) -> io::Result<()> {
+    fn send(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<()> {
         if self.broken || self.out.is_flying() || self.out.is_empty() {
             return Ok(());
         }
         let channel = self.channel.as_deref_mut();
-        let sent = self.out.send(self.socket.as_raw_fd(), channel, around.engine.ops());
-        self.after_send(sent, around)
+        let sent = self.out.send(self.socket.as_raw_fd(), channel, cx.engine.ops());
+        self.after_send(sent, cx)
     }
     /// Gives room back that a quiet client does not need. The ring must not be at it.
     fn shrink(&mut self) {
@@ -435,12 +439,12 @@ impl Connection {
             channel.shrink();
         }
     }
-    fn on_sent(&mut self, result: i32, around: &mut Around<'_>) -> io::Result<()> {
+    fn on_sent(&mut self, result: i32, cx: &mut ReactorContext<'_>) -> io::Result<()> {
         let socket = self.socket.as_raw_fd();
         self.moved |= result > 0;
         let sent = match result {
             result if result >= 0 && !self.broken => {
-                let sent = self.out.on_sent(result as usize, socket, around.engine.ops());
+                let sent = self.out.on_sent(result as usize, socket, cx.engine.ops());
                 // What TLS has still to encrypt is sent at the end of the turn.
                 sent
             }
@@ -449,26 +453,26 @@ impl Connection {
             }
             _ => Err(io::ErrorKind::BrokenPipe.into()),
         };
-        self.after_send(sent, around)
+        self.after_send(sent, cx)
     }
 }
 
-impl Door for Connection {
-    fn on_ring(&mut self, slot: u8, event: Event, around: &mut Around<'_>) -> io::Result<()> {
+impl Endpoint for Connection {
+    fn on_ring(&mut self, slot: u8, event: Event, cx: &mut ReactorContext<'_>) -> io::Result<()> {
         match slot {
-            SEND => return self.on_sent(event.result, around),
+            SEND => return self.on_sent(event.result, cx),
             // What was to be cancelled says itself how it ended.
             CANCEL => return Ok(()),
             _ => {}
         }
         self.on_received(event.result);
         if self.broken {
-            self.give_up(around.engine.ops());
+            self.give_up(cx.engine.ops());
         }
         Ok(())
     }
-    fn take_in(&mut self, around: &mut Around<'_>) -> bool {
-        self.parse(around);
+    fn take_in(&mut self, cx: &mut ReactorContext<'_>) -> bool {
+        self.parse(cx);
         self.closing |= self.ended && !self.stalled;
         !self.stalled
     }
@@ -495,8 +499,8 @@ impl Door for Connection {
         }
         ops.release(data);
     }
-    fn answer(&mut self, around: &mut Around<'_>) -> io::Result<()> {
-        self.send(around)?;
+    fn answer(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<()> {
+        self.send(cx)?;
         if self.broken || !self.closing || !self.is_idle() || self.parted {
             return Ok(());
         }
@@ -505,47 +509,49 @@ impl Door for Connection {
         };
         self.parted = true;
         if channel.finish(self.out.sealed()).is_err() {
-            self.give_up(around.engine.ops());
+            self.give_up(cx.engine.ops());
         }
-        self.send(around)
+        self.send(cx)
     }
-    fn settle(&mut self, around: &mut Around<'_>) -> io::Result<Life> {
+    fn settle(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<Life> {
         if self.is_over() {
-            self.out.discard(around.engine.ops());
+            self.out.discard(cx.engine.ops());
             self.payload = None;
-            self.charge(around.budget);
+            self.charge(cx.budget);
             return Ok(Life::Over);
         }
-        self.charge(around.budget);
+        self.charge(cx.budget);
         if self.wants_input() {
             let entry = self.receive_entry();
-            around.push(entry, RECEIVE)?;
+            cx.push(entry, RECEIVE)?;
         } else if self.closing && self.is_idle() && self.receiving {
-            self.give_up(around.engine.ops());
+            self.give_up(cx.engine.ops());
         }
         Ok(Life::On)
     }
     fn close(&mut self) {
         self.closing = true;
     }
-    fn tend(&mut self, short: bool, around: &mut Around<'_>) -> io::Result<bool> {
+    fn periodic_check(&mut self, short: bool, cx: &mut ReactorContext<'_>) -> io::Result<bool> {
         if self.broken {
             return Ok(false);
         }
-        self.looks = if std::mem::take(&mut self.moved) { 0 } else { self.looks.saturating_add(1) };
-        let late = !self.session.is_attached() && around.now >= self.deadline;
+        self.idle_checks =
+            if std::mem::take(&mut self.moved) { 0 } else { self.idle_checks.saturating_add(1) };
+        let late = !self.session.is_attached() && cx.now >= self.deadline;
         // Who waits for the drive is not to blame.
         let waits_for_client = self.payload.is_some() || self.out.is_flying();
-        let stuck = short && waits_for_client && self.looks >= STUCK_LOOKS && self.charged > OWN;
+        let stuck =
+            short && waits_for_client && self.idle_checks >= STUCK_CHECKS && self.charged > OWN;
         if late || stuck {
-            self.give_up(around.engine.ops());
+            self.give_up(cx.engine.ops());
             return Ok(false);
         }
         let large = self.input.is_large() || self.channel.as_ref().is_some_and(|c| c.is_large());
-        let quiet = self.payload.is_none() && self.looks >= 2;
+        let quiet = self.payload.is_none() && self.idle_checks >= 2;
         if large && quiet && self.receiving {
             // Its answer gives the room back.
-            around.cancel(RECEIVE, CANCEL)?;
+            cx.cancel(RECEIVE, CANCEL)?;
         }
         Ok(large || !self.session.is_attached() || waits_for_client)
     }

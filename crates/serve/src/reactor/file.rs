@@ -1,4 +1,4 @@
-//! An open file of the mounted directory as a door: the kernel's calls become requests of the engine.
+//! An open file of the mounted directory as an endpoint: the kernel's calls become requests of the engine.
 //!
 //! The kernel itself bounds what is inside: its requests are answered one by one, and it sends no more of
 //! them than it has room for.
@@ -13,13 +13,13 @@ use io_uring::{opcode, types};
 use iofair_core::request::Operation;
 use slab::Slab;
 
-use super::door::{Around, Door, Life};
+use super::endpoint::{Endpoint, Life, ReactorContext};
 use super::ring::Event;
-use super::wake;
-use crate::buffer::Data;
-use crate::engine::op::{Hints, NewOp, Op, Ops};
 use crate::front::fuse::Call;
-use crate::front::nbd::session::Export;
+use crate::request::buffer::Data;
+use crate::request::export::Export;
+use crate::request::op::{Hints, NewOp, Op, Ops};
+use crate::wake;
 
 /// Longest piece of a range of zeroes: a request counts its bytes in 32 bits.
 const ZEROES_MAX: u64 = 1 << 30;
@@ -139,16 +139,16 @@ impl File {
     }
 }
 
-impl Door for File {
-    fn on_ring(&mut self, _: u8, _: Event, _: &mut Around<'_>) -> io::Result<()> {
+impl Endpoint for File {
+    fn on_ring(&mut self, _: u8, _: Event, _: &mut ReactorContext<'_>) -> io::Result<()> {
         self.watching = false;
         wake::take(&self.wake);
         Ok(())
     }
-    fn take_in(&mut self, around: &mut Around<'_>) -> bool {
+    fn take_in(&mut self, cx: &mut ReactorContext<'_>) -> bool {
         loop {
             while let Some(new) = self.waiting.pop_front() {
-                if let Err(new) = around.engine.submit(around.now, new) {
+                if let Err(new) = cx.engine.submit(cx.now, new) {
                     self.waiting.push_front(new);
                     return false;
                 }
@@ -187,14 +187,14 @@ impl Door for File {
         }
         ops.release(op.data);
     }
-    fn answer(&mut self, _: &mut Around<'_>) -> io::Result<()> {
+    fn answer(&mut self, _: &mut ReactorContext<'_>) -> io::Result<()> {
         Ok(())
     }
-    fn settle(&mut self, around: &mut Around<'_>) -> io::Result<Life> {
+    fn settle(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<Life> {
         if !self.closing && !self.watching {
             self.watching = true;
             let file = types::Fd(self.wake.as_raw_fd());
-            return around
+            return cx
                 .push(opcode::PollAdd::new(file, libc::POLLIN as u32).build(), CALLS)
                 .map(|()| Life::On);
         }

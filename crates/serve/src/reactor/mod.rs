@@ -6,16 +6,15 @@
 
 mod block;
 mod budget;
+mod busy_poll;
 mod connection;
 mod device;
-mod door;
+mod endpoint;
 mod file;
+pub(crate) mod handle;
 mod input;
-pub(crate) mod line;
-mod look_out;
 mod outbox;
 mod ring;
-pub(crate) mod wake;
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -29,26 +28,27 @@ use crate::engine::stats::Snapshot;
 use crate::engine::{Engine, Plan};
 use crate::error::ServeError;
 use crate::front::fuse::Opening;
-use crate::front::nbd::session::Export;
 use crate::front::ublk::channel::Channel;
 use crate::front::vhost::command::Envelope;
+use crate::request::export::Export;
 use crate::security::Security;
 use crate::socket;
 use crate::supervisor::Watchdog;
+use crate::wake;
 use block::Block;
 use budget::Budget;
 use connection::Connection;
 use device::Device;
-use door::{Around, Door, Life};
+use endpoint::{Endpoint, Life, ReactorContext};
 use file::File;
 use ring::{Event, Ring, Target, Wait};
 
-/// Doors at once, whatever the contracts allow: keys of doors are small numbers.
-const DOORS_MAX: usize = 1 << 17;
-/// Time between looks at all doors, while one of them wants to be looked at.
-const TEND: Nanos = Nanos::from_secs(1);
+/// Endpoints at once, whatever the contracts allow: keys of endpoints are small numbers.
+const ENDPOINTS_MAX: usize = 1 << 17;
+/// Time between idle_checks at all endpoints, while one of them wants to be looked at.
+const CHECK_INTERVAL: Nanos = Nanos::from_secs(1);
 /// Looks after which freed memory goes back to the system though some connections are still busy.
-const LOOKS_MAX: u32 = 60;
+const CHECKS_MAX: u32 = 60;
 /// A wait for the back end's own next event ends so early and spins through the rest: a sleeping
 /// thread comes back some 50 us late on a virtual machine, which is a whole read of an SSD.
 const SPIN: Nanos = Nanos::from_micros(60);
@@ -81,7 +81,7 @@ pub(crate) enum Message {
 pub(crate) struct Seen<'a> {
     pub(crate) now: Instant,
     pub(crate) engine: &'a Engine,
-    /// Doors that are open.
+    /// Endpoints that are open.
     pub(crate) connections: usize,
 }
 
@@ -113,26 +113,26 @@ pub(crate) struct Reactor {
     parts: Parts,
     ring: Ring,
     exports: Vec<Export>,
-    doors: Slab<Box<dyn Door>>,
+    endpoints: Slab<Box<dyn Endpoint>>,
     events: Vec<Event>,
-    /// Doors to look at before the turn ends; each at most once.
+    /// Endpoints to look at before the turn ends; each at most once.
     touched: Vec<usize>,
     stalled: Vec<usize>,
     budget: Budget,
-    /// When all doors are looked at next; `None`: when something happened.
-    tend: Option<Instant>,
+    /// When all endpoints are looked at next; `None`: when something happened.
+    periodic_check: Option<Instant>,
     /// Looks in a row.
-    looks: u32,
+    idle_checks: u32,
     /// When the watchdog is fed next, if there is one.
     feed: Option<Instant>,
     /// Listeners that wait until a connection goes.
-    deaf: Vec<usize>,
+    paused_listeners: Vec<usize>,
     /// Something was sent or answered: who is stalled may try again.
     moved: bool,
     /// When the drain must end, once it has begun.
     draining: Option<Instant>,
     /// Connections that came while nobody is let in.
-    lobby: Vec<OwnedFd>,
+    deferred_accepts: Vec<OwnedFd>,
     /// Who waits until nothing is inside.
     pausing: Vec<Sender<()>>,
     stats_since: Instant,
@@ -151,18 +151,18 @@ impl Reactor {
             parts,
             ring: Ring::new()?,
             exports,
-            doors: Slab::new(),
+            endpoints: Slab::new(),
             events: Vec::new(),
             touched: Vec::new(),
             stalled: Vec::new(),
             budget: Budget::new(memory),
-            tend: None,
-            looks: 0,
+            periodic_check: None,
+            idle_checks: 0,
             feed,
-            deaf: Vec::new(),
+            paused_listeners: Vec::new(),
             moved: false,
             draining: None,
-            lobby: Vec::new(),
+            deferred_accepts: Vec::new(),
             pausing: Vec::new(),
             stats_since: now,
             busy_before: Nanos::ZERO,
@@ -193,7 +193,7 @@ impl Reactor {
             }
             self.events = events;
             self.feed(now);
-            self.tend(now)?;
+            self.periodic_check(now)?;
             self.work(now)?;
             if !self.pausing.is_empty() && self.parts.engine.pending() == 0 {
                 for asked in self.pausing.drain(..) {
@@ -203,7 +203,7 @@ impl Reactor {
             }
             let Some(until) = self.draining else { continue };
             let engine = &self.parts.engine;
-            let drained = self.doors.is_empty() && engine.pending() == 0 && !engine.is_stuck();
+            let drained = self.endpoints.is_empty() && engine.pending() == 0 && !engine.is_stuck();
             if drained || now >= until {
                 return self.end();
             }
@@ -221,7 +221,7 @@ impl Reactor {
         } else {
             result = result.and_then(|()| engine.back().close());
         }
-        if engine.is_stuck() || !self.doors.is_empty() {
+        if engine.is_stuck() || !self.endpoints.is_empty() {
             // The kernel may still write into memory of ours, so it is never given back.
             std::mem::forget(self);
         }
@@ -230,7 +230,7 @@ impl Reactor {
     /// How long to sleep. The clock is read once more here, because a wait is relative.
     fn wait(&self) -> Wait {
         let event = self.parts.engine.next_event();
-        let others = self.draining.into_iter().chain(self.tend).chain(self.feed);
+        let others = self.draining.into_iter().chain(self.periodic_check).chain(self.feed);
         let next = self.parts.engine.next_wakeup().into_iter().chain(others).min();
         let Some(next) = next else { return Wait::Forever };
         let now = self.parts.clock.now();
@@ -246,17 +246,17 @@ impl Reactor {
                     // SAFETY: the kernel just made this descriptor for us, and nobody else has it.
                     self.open(now, unsafe { OwnedFd::from_raw_fd(event.result) });
                 }
-                if event.result < 0 && !self.doors.is_empty() {
+                if event.result < 0 && !self.endpoints.is_empty() {
                     // Out of descriptors: a connection that goes makes room.
-                    self.deaf.push(index as usize);
+                    self.paused_listeners.push(index as usize);
                 } else if !event.more && self.draining.is_none() {
                     self.accept_on(index as usize)?;
                 }
             }
-            Target::Door { key, slot, .. } => {
+            Target::Endpoint { key, slot, .. } => {
                 let key = key as usize;
-                let (door, mut around) = self.look(now, key);
-                door.on_ring(slot, event, &mut around)?;
+                let (endpoint, mut cx) = self.look(now, key);
+                endpoint.on_ring(slot, event, &mut cx)?;
                 self.moved = true;
                 self.take_in(now, key);
             }
@@ -275,16 +275,16 @@ impl Reactor {
         Ok(())
     }
     fn open(&mut self, now: Instant, socket: OwnedFd) {
-        let most = (self.parts.security.limits.connections as usize).min(DOORS_MAX);
-        if self.draining.is_some() || self.doors.len() + self.lobby.len() >= most {
+        let most = (self.parts.security.limits.connections as usize).min(ENDPOINTS_MAX);
+        if self.draining.is_some() || self.endpoints.len() + self.deferred_accepts.len() >= most {
             return;
         }
         if self.parts.engine.is_paused() {
-            self.lobby.push(socket);
+            self.deferred_accepts.push(socket);
             return;
         }
         socket::prepare(socket.as_raw_fd());
-        let entry = self.doors.vacant_entry();
+        let entry = self.endpoints.vacant_entry();
         let key = entry.key();
         entry.insert(Box::new(Connection::new(now, socket, key, &self.parts.security)));
         self.touched.push(key);
@@ -298,41 +298,41 @@ impl Reactor {
             self.feed = Some(now + watchdog.every);
         }
     }
-    /// Looks at all doors, when it is time.
-    fn tend(&mut self, now: Instant) -> io::Result<()> {
-        if self.tend.is_none() && !self.touched.is_empty() {
-            self.tend = Some(now + TEND);
+    /// Looks at all endpoints, when it is time.
+    fn periodic_check(&mut self, now: Instant) -> io::Result<()> {
+        if self.periodic_check.is_none() && !self.touched.is_empty() {
+            self.periodic_check = Some(now + CHECK_INTERVAL);
         }
-        if self.tend.is_none_or(|tend| now < tend) {
+        if self.periodic_check.is_none_or(|periodic_check| now < periodic_check) {
             return Ok(());
         }
         let short = self.budget.take_short();
-        let keys: Vec<usize> = self.doors.iter().map(|(key, _)| key).collect();
+        let keys: Vec<usize> = self.endpoints.iter().map(|(key, _)| key).collect();
         let mut again = false;
         for key in keys {
-            let (door, mut around) = self.look(now, key);
-            again |= door.tend(short, &mut around)?;
+            let (endpoint, mut cx) = self.look(now, key);
+            again |= endpoint.periodic_check(short, &mut cx)?;
             self.touched.push(key);
         }
         // Who waits for memory asks again, so that the next look knows that it is short.
         self.moved = true;
-        self.tend = again.then_some(now + TEND);
-        self.looks += 1;
-        if (!again && self.looks > 2) || self.looks >= LOOKS_MAX {
-            self.looks = 0;
-            crate::buffer::give_back();
+        self.periodic_check = again.then_some(now + CHECK_INTERVAL);
+        self.idle_checks += 1;
+        if (!again && self.idle_checks > 2) || self.idle_checks >= CHECKS_MAX {
+            self.idle_checks = 0;
+            crate::request::buffer::give_back();
         }
         Ok(())
     }
-    /// A door, and what it needs of the rest.
-    fn look(&mut self, now: Instant, key: usize) -> (&mut dyn Door, Around<'_>) {
-        let Self { doors, parts, exports, ring, budget, .. } = self;
-        let around = Around { now, key, engine: &mut parts.engine, exports, ring, budget };
-        (&mut *doors[key], around)
+    /// An endpoint, and what it needs of the rest.
+    fn look(&mut self, now: Instant, key: usize) -> (&mut dyn Endpoint, ReactorContext<'_>) {
+        let Self { endpoints, parts, exports, ring, budget, .. } = self;
+        let cx = ReactorContext { now, key, engine: &mut parts.engine, exports, ring, budget };
+        (&mut *endpoints[key], cx)
     }
     fn take_in(&mut self, now: Instant, key: usize) {
-        let (door, mut around) = self.look(now, key);
-        if !door.take_in(&mut around) {
+        let (endpoint, mut cx) = self.look(now, key);
+        if !endpoint.take_in(&mut cx) {
             self.stalled.push(key);
         }
         self.touched.push(key);
@@ -346,7 +346,7 @@ impl Reactor {
             Message::Stats { reset, answer } => {
                 let engine = &mut self.parts.engine;
                 let mut snapshot = engine.snapshot(now, self.stats_since, self.busy_before);
-                snapshot.connections = self.doors.len();
+                snapshot.connections = self.endpoints.len();
                 let _ = answer.send(snapshot);
                 if reset {
                     engine.reset_stats();
@@ -355,7 +355,7 @@ impl Reactor {
                 }
             }
             Message::Look(look) => {
-                let connections = self.doors.len();
+                let connections = self.endpoints.len();
                 let engine = &mut self.parts.engine;
                 engine.turn_second(now);
                 look(&Seen { now, engine, connections });
@@ -367,7 +367,7 @@ impl Reactor {
             }
             Message::Resume => self.resume(now),
             Message::Device { volume, commands, wake } if self.draining.is_none() => {
-                let key = self.doors.insert(Box::new(Device::new(volume, commands, wake)));
+                let key = self.endpoints.insert(Box::new(Device::new(volume, commands, wake)));
                 self.touched.push(key);
             }
             Message::Device { .. } => {}
@@ -383,14 +383,14 @@ impl Reactor {
     }
     fn open_file(&mut self, now: Instant, opening: Opening) {
         let export = self.exports.iter().find(|export| export.name == opening.volume);
-        let full = self.draining.is_some() || self.doors.len() >= DOORS_MAX;
+        let full = self.draining.is_some() || self.endpoints.len() >= ENDPOINTS_MAX;
         let Some(export) = export.filter(|_| !full) else {
             opening.answer(Err(libc::ESTALE));
             return;
         };
         let (calls, wake) = opening.answer(Ok(()));
         let id = export.id;
-        let entry = self.doors.vacant_entry();
+        let entry = self.endpoints.vacant_entry();
         let key = entry.key();
         entry.insert(Box::new(File::new(key, export, calls, wake)));
         self.look(now, key).1.attach(id);
@@ -403,11 +403,11 @@ impl Reactor {
         channel: Channel,
     ) -> Result<(), ServeError> {
         let export = self.exports.iter().find(|export| export.name == volume);
-        let full = self.draining.is_some() || self.doors.len() >= DOORS_MAX;
+        let full = self.draining.is_some() || self.endpoints.len() >= ENDPOINTS_MAX;
         let Some(export) = export.filter(|_| !full) else { return Err(ServeError::Gone) };
         let block = Block::new(export, channel);
         let id = export.id;
-        let key = self.doors.insert(Box::new(block));
+        let key = self.endpoints.insert(Box::new(block));
         self.look(now, key).1.attach(id);
         self.touched.push(key);
         Ok(())
@@ -417,11 +417,11 @@ impl Reactor {
         self.parts.engine.pause(false);
         self.pausing.clear();
         self.moved = true;
-        for socket in std::mem::take(&mut self.lobby) {
+        for socket in std::mem::take(&mut self.deferred_accepts) {
             self.open(now, socket);
         }
     }
-    /// Takes over new contracts. Doors of volumes with a new size are told, and those of volumes that are
+    /// Takes over new contracts. Endpoints of volumes with a new size are told, and those of volumes that are
     /// closed take nothing in from now on.
     fn apply(&mut self, now: Instant, plan: &Plan, security: Security) -> Result<(), ServeError> {
         let engine = &mut self.parts.engine;
@@ -434,13 +434,13 @@ impl Reactor {
         self.exports = engine.exports();
         self.budget.resize(security.limits.memory_bytes);
         self.parts.security = security;
-        for (key, door) in &mut self.doors {
-            let Some(volume) = door.volume() else { continue };
+        for (key, endpoint) in &mut self.endpoints {
+            let Some(volume) = endpoint.volume() else { continue };
             if resized.contains(&volume) {
-                door.resized(engine.size(volume));
+                endpoint.resized(engine.size(volume));
             }
             if engine.is_closed(volume) {
-                door.close();
+                endpoint.close();
             }
             self.touched.push(key);
         }
@@ -459,8 +459,8 @@ impl Reactor {
             // SAFETY: a plain system call on a descriptor of ours.
             unsafe { libc::shutdown(listener.file.as_raw_fd(), libc::SHUT_RDWR) };
         }
-        for (key, door) in &mut self.doors {
-            door.close();
+        for (key, endpoint) in &mut self.endpoints {
+            endpoint.close();
             self.touched.push(key);
         }
         Ok(())
@@ -475,7 +475,7 @@ impl Reactor {
                 self.moved = true;
                 let key = op.owner as usize;
                 let base = self.parts.engine.base(op.volume);
-                self.doors[key].deliver(op, base, self.parts.engine.ops());
+                self.endpoints[key].deliver(op, base, self.parts.engine.ops());
                 self.touched.push(key);
             }
             self.answer_all(now)?;
@@ -493,27 +493,29 @@ impl Reactor {
         self.touched.sort_unstable();
         self.touched.dedup();
         for index in 0..self.touched.len() {
-            let (door, mut around) = self.look(now, self.touched[index]);
-            door.answer(&mut around)?;
+            let (endpoint, mut cx) = self.look(now, self.touched[index]);
+            endpoint.answer(&mut cx)?;
         }
         Ok(())
     }
-    /// Forgets doors that are over, lets the others ask for more, and queues the back end's entries.
+    /// Forgets endpoints that are over, lets the others ask for more, and queues the back end's entries.
     fn finish_turn(&mut self, now: Instant) -> io::Result<()> {
         let mut touched = std::mem::take(&mut self.touched);
         touched.sort_unstable();
         touched.dedup();
         for key in touched.drain(..) {
-            let (door, mut around) = self.look(now, key);
-            if door.settle(&mut around)? == Life::On {
+            let (endpoint, mut cx) = self.look(now, key);
+            if endpoint.settle(&mut cx)? == Life::On {
                 continue;
             }
-            if let Some(volume) = door.volume() {
-                around.detach(volume as u32);
+            if let Some(volume) = endpoint.volume() {
+                cx.detach(volume as u32);
             }
-            self.doors.remove(key);
+            self.endpoints.remove(key);
             self.stalled.retain(|stalled| *stalled != key);
-            while let Some(listener) = self.deaf.pop().filter(|_| self.draining.is_none()) {
+            while let Some(listener) =
+                self.paused_listeners.pop().filter(|_| self.draining.is_none())
+            {
                 self.accept_on(listener)?;
             }
         }

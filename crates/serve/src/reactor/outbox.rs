@@ -6,9 +6,9 @@ use std::os::fd::RawFd;
 
 use io_uring::{opcode, squeue, types};
 
-use crate::buffer::Data;
-use crate::engine::op::Ops;
 use crate::front::tls::{Channel, RECORD_MAX};
+use crate::request::buffer::Data;
+use crate::request::op::Ops;
 
 /// Ciphertext that is made ahead of the socket.
 const SEALED_MAX: usize = 256 << 10;

@@ -6,7 +6,7 @@ use std::os::fd::RawFd;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use iofair_core::time::{Instant, Nanos};
 
-use super::look_out::{LOOK_OUT, LookOut};
+use super::busy_poll::{BusyPoll, POLL_MAX};
 use crate::clock::Clock;
 
 /// Entries that may be queued before they are handed to the kernel.
@@ -14,16 +14,16 @@ const ENTRIES: u32 = 512;
 /// Answers that fit before the kernel must buffer them.
 const ANSWERS: u32 = 4096;
 
-/// Kinds from here on are slots of doors.
-const DOOR: u16 = 16;
+/// Kinds from here on are slots of endpoints.
+const ENDPOINT: u16 = 16;
 
 /// Whom an answer of the ring is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Target {
     /// A listener has a new connection.
     Accept(u32),
-    /// An entry of a door; slot and part tell the door which.
-    Door { key: u32, slot: u8, part: u16 },
+    /// An entry of an endpoint; slot and part tell the endpoint which.
+    Endpoint { key: u32, slot: u8, part: u16 },
     /// The back end's entry.
     Back(u32),
     /// Another thread has a message.
@@ -39,7 +39,9 @@ impl Target {
             Self::Back(index) => (0, 1, index),
             Self::Wake => (0, 2, 0),
             Self::Nobody => (0, 3, 0),
-            Self::Door { key, slot, part } => (part, u64::from(DOOR) + u64::from(slot), key),
+            Self::Endpoint { key, slot, part } => {
+                (part, u64::from(ENDPOINT) + u64::from(slot), key)
+            }
         };
         u64::from(part) << 48 | kind << 32 | u64::from(index)
     }
@@ -50,7 +52,7 @@ impl Target {
             1 => Self::Back(index),
             2 => Self::Wake,
             3 => Self::Nobody,
-            kind => Self::Door { key: index, slot: (kind - DOOR) as u8, part },
+            kind => Self::Endpoint { key: index, slot: (kind - ENDPOINT) as u8, part },
         }
     }
 }
@@ -77,7 +79,7 @@ pub(super) enum Wait {
 
 pub(super) struct Ring {
     ring: IoUring,
-    look_out: LookOut,
+    busy_poll: BusyPoll,
 }
 
 impl Ring {
@@ -92,13 +94,13 @@ impl Ring {
         plain.setup_cqsize(ANSWERS).setup_clamp();
         let tried = newest.build(ENTRIES).or_else(|_| best.build(ENTRIES));
         let ring = tried.or_else(|_| plain.build(ENTRIES));
-        Ok(Self { ring: ring?, look_out: LookOut::default() })
+        Ok(Self { ring: ring?, busy_poll: BusyPoll::default() })
     }
     /// Queues an entry.
     pub(super) fn push(&mut self, entry: squeue::Entry, target: Target) -> io::Result<()> {
         let entry = entry.user_data(target.encode());
         loop {
-            // SAFETY: whatever the entry points to lives in the door or the back end that made
+            // SAFETY: whatever the entry points to lives in the endpoint or the back end that made
             // it, which stays in place until the entry's answer is seen.
             if unsafe { self.ring.submission().push(&entry) }.is_ok() {
                 return Ok(());
@@ -118,13 +120,13 @@ impl Ring {
         }
     }
     /// Stays awake for a moment, if an answer is to be expected.
-    fn look_out(&mut self, wait: Wait) -> io::Result<()> {
+    fn busy_poll(&mut self, wait: Wait) -> io::Result<()> {
         let limit = match wait {
             Wait::Poll => return Ok(()),
-            Wait::For(time) => LOOK_OUT.min(time),
-            Wait::Forever => LOOK_OUT,
+            Wait::For(time) => POLL_MAX.min(time),
+            Wait::Forever => POLL_MAX,
         };
-        if !self.look_out.is_promising() {
+        if !self.busy_poll.is_promising() {
             return Ok(());
         }
         self.submit()?;
@@ -134,7 +136,7 @@ impl Ring {
             std::hint::spin_loop();
             seen = self.is_answered();
         }
-        self.look_out.ended(seen);
+        self.busy_poll.ended(seen);
         Ok(())
     }
     /// Is there an answer, or what will be one as soon as we ask?
@@ -143,7 +145,7 @@ impl Ring {
     }
     /// Hands queued entries to the kernel, waits, and appends the answers that are there.
     pub(super) fn turn(&mut self, wait: Wait, events: &mut Vec<Event>) -> io::Result<()> {
-        self.look_out(wait)?;
+        self.busy_poll(wait)?;
         let result = match wait {
             Wait::Poll => self.ring.submit(),
             Wait::Forever => self.ring.submit_and_wait(1),
@@ -164,7 +166,7 @@ impl Ring {
             result: entry.result(),
             more: cqueue::more(entry.flags()),
         }));
-        self.look_out.turned(events.len() - before);
+        self.busy_poll.turned(events.len() - before);
         Ok(())
     }
 }

@@ -24,9 +24,9 @@ use iofair_core::unit::Sectors;
 use slab::Slab;
 
 use super::{Answer, Back, Extent, Job};
-use crate::buffer::Data;
-use crate::engine::PlannedVolume;
-use crate::engine::op::{Op, Ops};
+use crate::back::volume::PlannedVolume;
+use crate::request::buffer::Data;
+use crate::request::op::{Op, Ops};
 pub use file::Storage;
 use files::Files;
 use order::Order;

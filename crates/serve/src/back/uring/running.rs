@@ -2,8 +2,8 @@
 
 use iofair_core::request::{Operation, Part, RequestId};
 
-use crate::buffer::ALIGN;
-use crate::engine::op::Op;
+use crate::request::buffer::ALIGN;
+use crate::request::op::Op;
 
 /// Pieces that one entry may have (the kernel's IOV_MAX).
 const PIECES_MAX: usize = 1024;

@@ -5,7 +5,7 @@ use iofair_core::time::Nanos;
 
 use super::*;
 use crate::back::testing::{Asked, Call, Scene};
-use crate::engine::op::Hints;
+use crate::request::op::Hints;
 
 const BYTES: u64 = 64 << 20;
 const DURABLE: Call = Call::Write { durable: true };

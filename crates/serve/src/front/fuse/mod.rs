@@ -2,7 +2,7 @@
 //! --direct-io=on` makes a block device of such a file.
 //!
 //! The kernel's requests are read by a thread of the session's own. What needs no drive (names, sizes) it
-//! answers itself. Every open file is a door of the reactor (`reactor/file.rs`), to which it sends calls, and
+//! answers itself. Every open file is an endpoint of the reactor (`reactor/file.rs`), to which it sends calls, and
 //! which answers the kernel directly. Nothing is cached: files are opened for direct I/O, sizes are asked
 //! anew each time. A file behaves like a block device: it cannot be truncated, and a write past its end
 //! finds no space.
@@ -26,10 +26,9 @@ use fuser::{
 };
 use iofair_config::contracts::Volume;
 
-use crate::buffer::{Buffer, Span};
 use crate::clock::{WallTime, wall};
-use crate::reactor::line::Line;
-use crate::reactor::{Message, wake};
+use crate::request::buffer::{Buffer, Span};
+use crate::wake;
 
 pub(crate) use mount::Mounted;
 
@@ -77,6 +76,15 @@ impl Opening {
             Err(error) => self.reply.error(Errno::from_i32(error)),
         }
         (self.calls, self.wake)
+    }
+}
+
+/// Hands an opened file to the reactor.
+pub(crate) struct Opener(pub(crate) Box<dyn Fn(Opening) + Send + Sync>);
+
+impl std::fmt::Debug for Opener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Opener")
     }
 }
 
@@ -180,18 +188,18 @@ struct Handle {
 #[derive(Debug)]
 struct Volumes {
     files: Files,
-    line: Line,
+    opener: Opener,
     handles: Mutex<BTreeMap<u64, Handle>>,
     /// Numbers of handles are never used again, so that a late call meets no other file.
     next_handle: AtomicU64,
 }
 
 impl Volumes {
-    fn new(files: Files, line: Line) -> Self {
+    fn new(files: Files, opener: Opener) -> Self {
         let (handles, next_handle) = (Mutex::default(), AtomicU64::new(1));
-        Self { files, line, handles, next_handle }
+        Self { files, opener, handles, next_handle }
     }
-    /// Sends a call to an open file. If its door is gone, dropping the call answers with an error.
+    /// Sends a call to an open file. If its endpoint is gone, dropping the call answers with an error.
     fn call(&self, handle: FileHandle, call: Call) {
         let handles = self.handles.lock().expect("nobody panics with it");
         if let Some(handle) = handles.get(&handle.0)
@@ -274,7 +282,7 @@ impl Filesystem for Volumes {
         }
         let Ok((handle, calls, wake)) = self.handle() else { return reply.error(Errno::ENFILE) };
         // If the reactor is gone, dropping the reply is an error for whoever opens.
-        let _ = self.line.send(Message::File(Opening { volume, calls, wake, handle, reply }));
+        (self.opener.0)(Opening { volume, calls, wake, handle, reply });
     }
     fn release(
         &self,

@@ -15,9 +15,8 @@ use std::process::Command;
 use fuser::{BackgroundSession, Config, MountOption, Session};
 use iofair_config::contracts::Volume;
 
-use super::{Files, Volumes};
+use super::{Files, Opener, Volumes};
 use crate::error::ServeError;
-use crate::reactor::line::Line;
 
 /// Mode of the directory, if it is made.
 const DIRECTORY_MODE: u32 = 0o700;
@@ -31,12 +30,12 @@ pub(crate) struct Mounted {
 }
 
 impl Mounted {
-    /// Mounts a directory with these volumes; their calls go down the line.
-    pub(crate) fn new(path: &Path, volumes: &[Volume], line: Line) -> Result<Self, ServeError> {
+    /// Mounts a directory with these volumes; `opener` gets every file that somebody opens.
+    pub(crate) fn new(path: &Path, volumes: &[Volume], opener: Opener) -> Result<Self, ServeError> {
         let what = || ServeError::system(format!("mounting {}", path.display()));
         clear(path).map_err(what())?;
         let files = Files::new(volumes);
-        let volumes = Volumes::new(files.clone(), line);
+        let volumes = Volumes::new(files.clone(), opener);
         let mut config = Config::default();
         config.mount_options = vec![
             MountOption::FSName("iofair".into()),

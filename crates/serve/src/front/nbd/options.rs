@@ -2,11 +2,12 @@
 
 use iofair_config::contracts::user;
 
-use super::session::{Export, Tls, Way};
+use super::session::{Tls, transmission_flags};
 use super::wire::{
     BASE_ALLOCATION, BASE_ALLOCATION_ID, PAYLOAD_MAX, STRING_MAX, info, option, option_reply,
     reply, u16_at, u32_at,
 };
+use crate::request::export::{Export, Peer};
 
 /// Preferred block: a page.
 const BLOCK_PREFERRED: u32 = 4096;
@@ -16,7 +17,7 @@ const QUERIES_MAX: u32 = 64;
 /// Who asks, and what was agreed so far.
 #[derive(Debug)]
 pub(super) struct Handshake {
-    way: Way,
+    peer: Peer,
     tls: Tls,
     /// Names that the client proved to have.
     pub(super) names: Vec<String>,
@@ -27,19 +28,19 @@ pub(super) struct Handshake {
 }
 
 impl Handshake {
-    pub(super) fn new(way: Way, tls: Tls) -> Self {
-        let names = match way {
-            Way::Unix(id) => vec![user(id)],
-            Way::Tcp => Vec::new(),
+    pub(super) fn new(peer: Peer, tls: Tls) -> Self {
+        let names = match peer {
+            Peer::Unix(id) => vec![user(id)],
+            Peer::Tcp => Vec::new(),
         };
-        Self { way, tls, names, no_zeroes: false, structured: false, allocation_of: None }
+        Self { peer, tls, names, no_zeroes: false, structured: false, allocation_of: None }
     }
     /// May the client know of an export?
     fn may_see(&self, export: &Export) -> bool {
         let entry = &export.entry;
-        let way = if self.way == Way::Tcp { entry.tcp } else { entry.unix };
+        let open = if self.peer == Peer::Tcp { entry.tcp } else { entry.unix };
         let named = |names: &Vec<String>| self.names.iter().any(|name| names.contains(name));
-        way && entry.names.as_ref().is_none_or(named)
+        open && entry.names.as_ref().is_none_or(named)
     }
     /// The export of this name; the empty name is the default export, the only one if there is just
     /// one. What a client may not see is not there.
@@ -136,7 +137,7 @@ fn export_name<'a>(
         return Answer::Close;
     };
     out.extend_from_slice(&export.size.to_be_bytes());
-    out.extend_from_slice(&export.flags(agreed.structured).to_be_bytes());
+    out.extend_from_slice(&transmission_flags(export, agreed.structured).to_be_bytes());
     if !agreed.no_zeroes {
         out.resize(out.len() + 124, 0);
     }
@@ -191,7 +192,7 @@ fn describe<'a>(
         return Answer::Next;
     }
     let mut tell = |parts: &[&[u8]]| option_reply(out, kind, reply::INFO, &parts.concat());
-    let flags = export.flags(agreed.structured);
+    let flags = transmission_flags(export, agreed.structured);
     tell(&[&info::EXPORT.to_be_bytes(), &export.size.to_be_bytes(), &flags.to_be_bytes()]);
     if kinds.chunks_exact(2).any(|asked| u16_at(asked, 0) == info::NAME) {
         tell(&[&info::NAME.to_be_bytes(), export.name.as_bytes()]);

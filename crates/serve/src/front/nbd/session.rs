@@ -4,47 +4,18 @@
 //! what was appended to `out`, and carries commands out. A write's payload is not the session's: it
 //! follows the command, and its owner takes it off the input.
 
-use iofair_config::contracts::Entry;
-
 use super::options::{self, Handshake};
 use super::wire::{
     GREETING_MAGIC, OPTION_DATA_MAX, OPTION_HEADER, OPTION_MAGIC, PAYLOAD_MAX, REQUEST_HEADER,
     REQUEST_MAGIC, command, errno, error_chunk, flag, handshake, option, option_reply, reply,
     simple_reply, transmission, u16_at, u32_at, u64_at,
 };
+use crate::request::export::{Export, Peer};
 
 /// Options that a client may send before it must choose an export; far more than any client needs.
 const OPTIONS_MAX: u32 = 256;
 /// Most bytes that a session needs at once to go on.
 pub const INPUT_MAX: usize = OPTION_HEADER + OPTION_DATA_MAX;
-
-/// A volume as clients see it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Export {
-    /// The owner's name for it, returned when a client chose it.
-    pub id: u32,
-    /// Its name.
-    pub name: String,
-    /// Its size in bytes.
-    pub size: u64,
-    /// Are writes refused?
-    pub read_only: bool,
-    /// Does a head move?
-    pub rotational: bool,
-    /// Who may open it.
-    pub entry: Entry,
-    /// Connections to it now.
-    pub connections: u32,
-}
-
-/// How a client came.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way {
-    /// Over a Unix socket, as this user.
-    Unix(u32),
-    /// Over TCP.
-    Tcp,
-}
 
 /// Is there TLS for this client?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,24 +30,18 @@ pub enum Tls {
     Running,
 }
 
-impl Export {
-    /// Has it as many connections as it may have?
-    pub fn is_full(&self) -> bool {
-        self.connections >= self.entry.connections
-    }
-    /// Transmission flags.
-    pub fn flags(&self, structured: bool) -> u16 {
-        use transmission::{
-            CAN_MULTI_CONN, HAS_FLAGS, READ_ONLY, ROTATIONAL, SEND_CACHE, SEND_DF, SEND_FAST_ZERO,
-            SEND_FLUSH, SEND_FUA, SEND_TRIM, SEND_WRITE_ZEROES,
-        };
-        let mut flags = HAS_FLAGS | SEND_FLUSH | SEND_FUA | SEND_CACHE;
-        flags |= if self.entry.connections > 1 { CAN_MULTI_CONN } else { 0 };
-        flags |=
-            if self.read_only { READ_ONLY } else { SEND_TRIM | SEND_WRITE_ZEROES | SEND_FAST_ZERO };
-        flags |= if structured { SEND_DF } else { 0 };
-        flags | if self.rotational { ROTATIONAL } else { 0 }
-    }
+/// The transmission flags of an export.
+pub(super) fn transmission_flags(export: &Export, structured: bool) -> u16 {
+    use transmission::{
+        CAN_MULTI_CONN, HAS_FLAGS, READ_ONLY, ROTATIONAL, SEND_CACHE, SEND_DF, SEND_FAST_ZERO,
+        SEND_FLUSH, SEND_FUA, SEND_TRIM, SEND_WRITE_ZEROES,
+    };
+    let mut flags = HAS_FLAGS | SEND_FLUSH | SEND_FUA | SEND_CACHE;
+    flags |= if export.entry.connections > 1 { CAN_MULTI_CONN } else { 0 };
+    flags |=
+        if export.read_only { READ_ONLY } else { SEND_TRIM | SEND_WRITE_ZEROES | SEND_FAST_ZERO };
+    flags |= if structured { SEND_DF } else { 0 };
+    flags | if export.rotational { ROTATIONAL } else { 0 }
 }
 
 /// What a command asks.
@@ -175,12 +140,12 @@ pub struct Session {
 
 impl Session {
     /// A new connection: greets the client.
-    pub fn new(way: Way, tls: Tls, out: &mut Vec<u8>) -> Self {
+    pub fn new(peer: Peer, tls: Tls, out: &mut Vec<u8>) -> Self {
         out.extend_from_slice(&GREETING_MAGIC.to_be_bytes());
         out.extend_from_slice(&OPTION_MAGIC.to_be_bytes());
         let flags = handshake::FIXED_NEWSTYLE | handshake::NO_ZEROES;
         out.extend_from_slice(&flags.to_be_bytes());
-        Self { state: State::ClientFlags, skip: 0, handshake: Handshake::new(way, tls) }
+        Self { state: State::ClientFlags, skip: 0, handshake: Handshake::new(peer, tls) }
     }
     /// TLS runs, and the client showed a certificate with these names (or none).
     pub fn secured(&mut self, names: Vec<String>) {

@@ -3,8 +3,9 @@
 
 use iofair_config::contracts::Entry;
 
-use super::session::{Action, Ask, Command, Export, INPUT_MAX, Session, Tls, Way};
+use super::session::{Action, Ask, Command, INPUT_MAX, Session, Tls};
 use super::wire::{self, command, errno, flag, option, reply, transmission};
+use crate::request::export::{Export, Peer};
 
 fn exports() -> Vec<Export> {
     let export = |id, name: &str, size, read_only| Export {
@@ -64,7 +65,7 @@ struct Talk {
 impl Talk {
     fn new() -> Self {
         let mut out = Vec::new();
-        let session = Session::new(Way::Tcp, Tls::Absent, &mut out);
+        let session = Session::new(Peer::Tcp, Tls::Absent, &mut out);
         assert_eq!(out.len(), 18, "the greeting");
         out.clear();
         Self { session, out, actions: Vec::new(), left: Vec::new(), owed: 0 }

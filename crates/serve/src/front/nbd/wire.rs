@@ -18,7 +18,7 @@ pub const OPTION_HEADER: usize = 16;
 /// Bytes of a command before a write's payload.
 pub const REQUEST_HEADER: usize = 28;
 /// Largest payload of a read or write that is served (what qemu and libnbd expect at least).
-pub const PAYLOAD_MAX: u32 = 32 << 20;
+pub use crate::request::buffer::PAYLOAD_MAX;
 /// Longest string of the protocol (names, queries).
 pub const STRING_MAX: usize = 4096;
 /// Longest data of an option that is looked at; longer ones are refused and skipped.

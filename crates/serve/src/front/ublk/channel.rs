@@ -13,7 +13,7 @@ use std::ptr::{self, NonNull};
 use io_uring::{opcode, squeue, types};
 
 use super::wire::{COMMIT_AND_FETCH, Descriptor, FETCH, Info, Move, descriptors_at, payload_at};
-use crate::buffer::{Buffer, Span};
+use crate::request::buffer::{Buffer, Span};
 
 /// A queue's descriptors.
 #[derive(Debug)]

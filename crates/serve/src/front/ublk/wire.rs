@@ -4,7 +4,7 @@
 
 use iofair_core::request::Operation;
 
-use crate::engine::op::Hints;
+use crate::request::op::Hints;
 
 /// Longest read or write that a device is told it may send.
 pub(crate) const BYTES_MAX: u32 = 1 << 20;

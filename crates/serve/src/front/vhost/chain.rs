@@ -13,8 +13,8 @@ use vm_memory::{Address, Bytes, GuestAddress, GuestMemoryBackend};
 
 use super::Memory;
 use super::config::{EMPTY_SECTORS_MAX, Facts, QUEUE_SIZE_MAX};
-use crate::buffer::Span;
 use crate::front::nbd::wire::PAYLOAD_MAX;
+use crate::request::buffer::Span;
 
 /// Longest chain, with indirect tables: no driver may make one that is longer than its queue.
 const DESCRIPTORS_MAX: u16 = QUEUE_SIZE_MAX;

@@ -19,7 +19,7 @@ use std::time::Duration;
 use vhost::vhost_user::{BackendReqHandler, Error};
 
 use super::command::{Command, Envelope, Reply};
-use crate::reactor::wake;
+use crate::wake;
 use handler::Handler;
 pub(crate) use peek::tell_of_change;
 

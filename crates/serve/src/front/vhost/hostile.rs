@@ -16,7 +16,7 @@ use super::config::Facts;
 use super::inflight::{self, InFlight, Region};
 use super::memory::{self, Shared};
 use super::ring::{Ring, Setup, Slot, write_status};
-use crate::buffer::Span;
+use crate::request::buffer::Span;
 
 /// Where the table, the rings and the pieces of memory lie; the third piece follows a gap.
 const TABLE: u64 = 0;

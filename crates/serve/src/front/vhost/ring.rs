@@ -11,7 +11,7 @@ use super::Memory;
 use super::chain::{Flaw, Table};
 use super::config::QUEUE_SIZE_MAX;
 use super::inflight::InFlight;
-use crate::buffer::Span;
+use crate::request::buffer::Span;
 
 /// Where a queue lies, as the client says.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

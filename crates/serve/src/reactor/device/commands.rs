@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
-use super::{Around, CALL, Device, Queue, TROUBLE};
+use super::{CALL, Device, Queue, ReactorContext, TROUBLE};
 use crate::front::vhost::Memory;
 use crate::front::vhost::command::{Command, Envelope, Reply};
 use crate::front::vhost::config::{Facts, feature};
@@ -16,10 +16,10 @@ impl Device {
     pub(super) fn receive(
         &mut self,
         envelope: Envelope,
-        around: &mut Around<'_>,
+        cx: &mut ReactorContext<'_>,
     ) -> io::Result<()> {
         if Self::is_free(&self.queues, self.inside, &envelope) {
-            return self.carry_out(envelope, around);
+            return self.carry_out(envelope, cx);
         }
         // The client's thread waits for an answer before it sends more, so there is only one.
         self.pending = Some(envelope);
@@ -38,14 +38,14 @@ impl Device {
     pub(super) fn carry_out(
         &mut self,
         envelope: Envelope,
-        around: &mut Around<'_>,
+        cx: &mut ReactorContext<'_>,
     ) -> io::Result<()> {
         // Nothing was taken in while it waited.
         self.kicked = self.running();
         (self.again, self.rewire) = (true, true);
         let Envelope { command, reply } = envelope;
         let answer = match command {
-            Command::Hello(client) => self.hello(client, around),
+            Command::Hello(client) => self.hello(client, cx),
             Command::Look => Reply::Facts(self.facts),
             Command::Features(features) => {
                 self.features = features;
@@ -63,7 +63,7 @@ impl Device {
             Command::Call { index, file } => {
                 self.queues[index].call.set(file);
                 // What was answered before there was anybody to call.
-                let mut wires = Self::wires(&mut self.flying, around);
+                let mut wires = Self::wires(&mut self.flying, cx);
                 self.queues[index].call.ring(CALL + index as u8, &mut wires)?;
                 Reply::Done
             }
@@ -86,7 +86,7 @@ impl Device {
                 Reply::Done
             }
             Command::Gone => {
-                self.forget(around)?;
+                self.forget(cx)?;
                 Reply::Done
             }
             Command::End => {
@@ -99,8 +99,8 @@ impl Device {
         Ok(())
     }
 
-    fn hello(&mut self, client: UnixStream, around: &mut Around<'_>) -> Reply {
-        let found = around.exports.iter().find(|export| export.name == self.name);
+    fn hello(&mut self, client: UnixStream, cx: &mut ReactorContext<'_>) -> Reply {
+        let found = cx.exports.iter().find(|export| export.name == self.name);
         let Some(export) = found.filter(|_| !self.closing) else {
             return Reply::Refused("there is no such volume any more".into());
         };
@@ -108,7 +108,7 @@ impl Device {
         let id = export.id;
         self.volume = Some(id as usize);
         self.client = Some(client);
-        around.attach(id);
+        cx.attach(id);
         Reply::Done
     }
     /// A queue begins; if it runs already, it only gets another kick.
@@ -128,8 +128,8 @@ impl Device {
         Reply::Done
     }
     /// The client has gone, and nothing is inside.
-    fn forget(&mut self, around: &mut Around<'_>) -> io::Result<()> {
-        let mut wires = Self::wires(&mut self.flying, around);
+    fn forget(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<()> {
+        let mut wires = Self::wires(&mut self.flying, cx);
         for (index, queue) in self.queues.iter_mut().enumerate() {
             (queue.ring, queue.enabled, queue.dead) = (None, false, false);
             queue.kick.set(None);
@@ -140,7 +140,7 @@ impl Device {
         (self.features, self.kicked, self.answered, self.broken) = (0, 0, 0, 0);
         (self.client, self.lost) = (None, false);
         if let Some(volume) = self.volume.take() {
-            around.detach(volume as u32);
+            cx.detach(volume as u32);
         }
         Ok(())
     }

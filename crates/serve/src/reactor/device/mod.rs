@@ -1,4 +1,4 @@
-//! A virtual machine's disk as a door: queues in guest memory become requests of the engine, finished
+//! A virtual machine's disk as an endpoint: queues in guest memory become requests of the engine, finished
 //! requests become answers there.
 //!
 //! A kick is looked at once: the queue is emptied, and what was answered in the turn is told with one call,
@@ -24,11 +24,8 @@ use std::sync::mpsc::Receiver;
 use io_uring::{opcode, squeue};
 use iofair_core::request::Operation;
 
-use super::door::{Around, Door, Life};
+use super::endpoint::{Endpoint, Life, ReactorContext};
 use super::ring::{self, Event};
-use super::wake;
-use crate::buffer::{Data, Scattered, Span};
-use crate::engine::op::{Hints, NewOp, Op, Ops};
 use crate::front::vhost::Memory;
 use crate::front::vhost::chain::{self, Ask, Command, Flaw, ID_BYTES, status};
 use crate::front::vhost::command::Envelope;
@@ -37,6 +34,9 @@ use crate::front::vhost::control::{tell, tell_of_change};
 use crate::front::vhost::inflight::Region;
 use crate::front::vhost::ring::{Ring, Slot, Taken, write_status};
 use crate::guard;
+use crate::request::buffer::{Data, Scattered, Span};
+use crate::request::op::{Hints, NewOp, Op, Ops};
+use crate::wake;
 use eventfd::{Call, Kick};
 use vm_memory::GuestMemoryBackend;
 
@@ -132,18 +132,18 @@ pub(super) struct Device {
 /// The ring, as the device uses it: what is on it is counted.
 struct Wires<'a, 'b> {
     flying: &'a mut u32,
-    around: &'a mut Around<'b>,
+    cx: &'a mut ReactorContext<'b>,
 }
 
 impl Wires<'_, '_> {
     fn push(&mut self, entry: squeue::Entry, slot: u8) -> io::Result<()> {
         *self.flying += 1;
-        self.around.push(entry, slot)
+        self.cx.push(entry, slot)
     }
     /// Ends an entry that may never be answered by itself.
     fn cancel(&mut self, slot: u8) -> io::Result<()> {
         *self.flying += 1;
-        self.around.cancel(slot, CANCEL)
+        self.cx.cancel(slot, CANCEL)
     }
 }
 
@@ -191,7 +191,7 @@ impl Device {
     }
 
     /// Turns what the driver made available in a queue into requests.
-    fn empty(&mut self, index: usize, around: &mut Around<'_>) -> Result<Emptied, Flaw> {
+    fn empty(&mut self, index: usize, cx: &mut ReactorContext<'_>) -> Result<Emptied, Flaw> {
         for count in 0.. {
             let Queue { ring: Some(ring), enabled: true, dead: false, .. } =
                 &mut self.queues[index]
@@ -219,7 +219,7 @@ impl Device {
             }
             let (value, written) = match ask {
                 Ask::Engine(command) => {
-                    if !self.enter(Found { index, taken, command, status, spans }, around) {
+                    if !self.enter(Found { index, taken, command, status, spans }, cx) {
                         return Ok(Emptied::Full);
                     }
                     continue;
@@ -235,7 +235,7 @@ impl Device {
     }
     /// Gives a request to the engine; `false` if there is no room, and then it is as if it had never
     /// been looked at.
-    fn enter(&mut self, found: Found, around: &mut Around<'_>) -> bool {
+    fn enter(&mut self, found: Found, cx: &mut ReactorContext<'_>) -> bool {
         let Found { index, taken, command, status, spans } = found;
         let Command { operation, offset, length, hole } = command;
         let volume = self.volume.expect("queues run only while a client is here");
@@ -252,9 +252,9 @@ impl Device {
             let hints = Hints { hole, fua, ..Hints::default() };
             let data = if carries { Data::Scattered(Scattered::new(spans)) } else { Data::None };
             let cookie = (index as u64) << 16 | u64::from(taken.head);
-            let owner = around.key as u64;
+            let owner = cx.key as u64;
             let new = NewOp { owner, cookie, volume, operation, hints, offset, length, data };
-            if let Err(new) = around.engine.submit(around.now, new) {
+            if let Err(new) = cx.engine.submit(cx.now, new) {
                 refused = Some(match new.data {
                     Data::Scattered(scattered) => scattered.into_parts().0,
                     _ => Vec::new(),
@@ -329,12 +329,12 @@ impl Device {
         let queues = self.queues.iter().enumerate();
         queues.filter(|(_, queue)| queue.ring.is_some()).map(|(index, _)| 1 << index).sum()
     }
-    fn wires<'a, 'b>(flying: &'a mut u32, around: &'a mut Around<'b>) -> Wires<'a, 'b> {
-        Wires { flying, around }
+    fn wires<'a, 'b>(flying: &'a mut u32, cx: &'a mut ReactorContext<'b>) -> Wires<'a, 'b> {
+        Wires { flying, cx }
     }
     /// Watches what is to be watched, and nothing else.
-    fn settle_wires(&mut self, ending: bool, around: &mut Around<'_>) -> io::Result<()> {
-        let mut wires = Self::wires(&mut self.flying, around);
+    fn settle_wires(&mut self, ending: bool, cx: &mut ReactorContext<'_>) -> io::Result<()> {
+        let mut wires = Self::wires(&mut self.flying, cx);
         if self.watching == ending {
             self.watching = !ending;
             match ending {
@@ -353,39 +353,39 @@ impl Device {
         Ok(())
     }
     /// Calls drivers about what was answered.
-    fn call(&mut self, around: &mut Around<'_>) -> io::Result<()> {
+    fn call(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<()> {
         for index in bits(std::mem::take(&mut self.answered)) {
             let queue = &mut self.queues[index];
             let Some(ring) = &mut queue.ring else { continue };
             match ring.wants_call(&self.memory) {
                 Ok(false) => {}
                 Ok(true) => {
-                    let mut wires = Self::wires(&mut self.flying, around);
+                    let mut wires = Self::wires(&mut self.flying, cx);
                     queue.call.ring(CALL + index as u8, &mut wires)?;
                 }
                 Err(flaw) => self.stop(index, flaw),
             }
         }
         for index in bits(std::mem::take(&mut self.broken)) {
-            let mut wires = Self::wires(&mut self.flying, around);
+            let mut wires = Self::wires(&mut self.flying, cx);
             self.queues[index].trouble.ring(TROUBLE + index as u8, &mut wires)?;
         }
         Ok(())
     }
 }
 
-impl Door for Device {
-    fn on_ring(&mut self, slot: u8, event: Event, around: &mut Around<'_>) -> io::Result<()> {
+impl Endpoint for Device {
+    fn on_ring(&mut self, slot: u8, event: Event, cx: &mut ReactorContext<'_>) -> io::Result<()> {
         self.flying -= u32::from(!event.more);
         let index = usize::from(slot) % QUEUES_MAX;
-        let mut wires = Self::wires(&mut self.flying, around);
+        let mut wires = Self::wires(&mut self.flying, cx);
         match slot {
             COMMANDS => {
                 self.watching &= event.more;
                 self.rewire = true;
                 wake::take(&self.wake);
                 while let Ok(envelope) = self.commands.try_recv() {
-                    self.receive(envelope, around)?;
+                    self.receive(envelope, cx)?;
                 }
             }
             AGAIN | CANCEL => {}
@@ -401,13 +401,13 @@ impl Door for Device {
         }
         Ok(())
     }
-    fn take_in(&mut self, around: &mut Around<'_>) -> bool {
+    fn take_in(&mut self, cx: &mut ReactorContext<'_>) -> bool {
         if self.pending.is_some() || self.closing || self.lost {
             return true;
         }
         let mut full = false;
         for index in bits(std::mem::take(&mut self.kicked)) {
-            match self.empty(index, around) {
+            match self.empty(index, cx) {
                 Ok(Emptied::Yes) => {}
                 Ok(Emptied::Enough) => {
                     self.kicked |= 1 << index;
@@ -453,26 +453,26 @@ impl Door for Device {
             self.stop(index, flaw);
         }
     }
-    fn answer(&mut self, around: &mut Around<'_>) -> io::Result<()> {
-        self.call(around)?;
+    fn answer(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<()> {
+        self.call(cx)?;
         let carried = match self
             .pending
             .take_if(|envelope| Self::is_free(&self.queues, self.inside, envelope))
         {
-            Some(envelope) => self.carry_out(envelope, around),
+            Some(envelope) => self.carry_out(envelope, cx),
             None => Ok(()),
         };
         self.notice_loss();
         carried
     }
-    fn settle(&mut self, around: &mut Around<'_>) -> io::Result<Life> {
+    fn settle(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<Life> {
         let ending = self.over || (self.closing && self.inside == 0);
         if ending || std::mem::take(&mut self.rewire) {
-            self.settle_wires(ending, around)?;
+            self.settle_wires(ending, cx)?;
         }
         if std::mem::take(&mut self.again) && !ending {
             let entry = opcode::Nop::new().build();
-            Self::wires(&mut self.flying, around).push(entry, AGAIN)?;
+            Self::wires(&mut self.flying, cx).push(entry, AGAIN)?;
         }
         Ok(if ending && self.flying == 0 { Life::Over } else { Life::On })
     }

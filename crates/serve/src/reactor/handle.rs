@@ -6,17 +6,18 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
-use super::{Message, Seen, wake};
+use super::{Message, Seen};
 use crate::error::ServeError;
+use crate::wake;
 
 /// A way to a reactor; as many threads as want have one.
 #[derive(Clone, Debug)]
-pub(crate) struct Line {
+pub(crate) struct ReactorHandle {
     messages: Sender<Message>,
     wake: Arc<OwnedFd>,
 }
 
-impl Line {
+impl ReactorHandle {
     pub(crate) fn new(messages: Sender<Message>, watched: &OwnedFd) -> io::Result<Self> {
         Ok(Self { messages, wake: Arc::new(watched.try_clone()?) })
     }

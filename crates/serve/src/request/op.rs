@@ -11,7 +11,7 @@ use iofair_core::time::Instant;
 use iofair_core::unit::SECTOR_BYTES;
 use slab::Slab;
 
-use crate::buffer::{Data, Places, Pool};
+use crate::request::buffer::{Data, Places, Pool};
 
 /// All requests on their way, by the tag that the controller knows, and the buffers they use.
 #[derive(Debug, Default)]
@@ -30,10 +30,10 @@ impl Ops {
     pub fn is_empty(&self) -> bool {
         self.live.is_empty()
     }
-    pub(super) fn insert(&mut self, op: Op) -> usize {
+    pub(crate) fn insert(&mut self, op: Op) -> usize {
         self.live.insert(op)
     }
-    pub(super) fn remove(&mut self, key: usize) -> Op {
+    pub(crate) fn remove(&mut self, key: usize) -> Op {
         self.live.remove(key)
     }
     /// Moves a payload that was lent into a buffer of its own.
@@ -136,13 +136,13 @@ pub struct Op {
     /// 0, or the error number of the first piece that failed.
     pub status: i32,
     /// The volume's group when it came in.
-    pub(super) group: GroupId,
+    pub(crate) group: GroupId,
     /// Pieces that were not answered yet.
-    pub(super) left: u32,
+    pub(crate) left: u32,
     /// Was it answered though a late command still uses its memory?
-    pub(super) abandoned: bool,
+    pub(crate) abandoned: bool,
     /// When it came in.
-    pub(super) submitted: Instant,
+    pub(crate) submitted: Instant,
 }
 
 /// A piece of a request's bytes.
@@ -180,7 +180,7 @@ impl Op {
     pub fn is_aligned(&self, block: u64) -> bool {
         (self.offset | u64::from(self.length)).is_multiple_of(block)
     }
-    pub(super) fn new(now: Instant, new: NewOp, offset: u64, left: u32) -> Self {
+    pub(crate) fn new(now: Instant, new: NewOp, offset: u64, left: u32) -> Self {
         let NewOp { owner, cookie, volume, operation, hints, length, data, .. } = new;
         let (status, submitted) = (0, now);
         Self {
@@ -200,13 +200,13 @@ impl Op {
         }
     }
     /// An answer for a request whose memory is still in use.
-    pub(super) fn answer_without_data(&self) -> Self {
+    pub(crate) fn answer_without_data(&self) -> Self {
         Self { data: Data::None, left: 0, ..*self }
     }
 }
 
 /// The sectors that cover a range of bytes: the first one and the one after the last.
-pub(super) fn sectors(offset: u64, length: u32) -> (u64, u64) {
+pub(crate) fn sectors(offset: u64, length: u32) -> (u64, u64) {
     let end = offset + u64::from(length);
     (offset / SECTOR_BYTES, end.div_ceil(SECTOR_BYTES))
 }

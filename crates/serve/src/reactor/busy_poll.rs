@@ -9,7 +9,7 @@
 use iofair_core::time::Nanos;
 
 /// Longest look-out.
-pub(super) const LOOK_OUT: Nanos = Nanos::from_micros(16);
+pub(super) const POLL_MAX: Nanos = Nanos::from_micros(16);
 /// Turns in a row with one answer at most before it is tried.
 const SINGLES: u32 = 1000;
 /// Most naps between two look-outs, as a power of two.
@@ -17,7 +17,7 @@ const FAILURES_MAX: u32 = 10;
 
 /// How it went so far.
 #[derive(Debug, Default)]
-pub(super) struct LookOut {
+pub(super) struct BusyPoll {
     singles: u32,
     /// Look-outs in vain, each worth two others.
     failures: u32,
@@ -25,7 +25,7 @@ pub(super) struct LookOut {
     naps: u32,
 }
 
-impl LookOut {
+impl BusyPoll {
     /// Is it worth one now, before a nap?
     pub(super) fn is_promising(&mut self) -> bool {
         if self.singles < SINGLES {
@@ -54,14 +54,14 @@ mod tests {
     use super::*;
 
     /// Look-outs in so many turns of one answer, of which every so manieth is in vain (0: none).
-    fn look_outs(look_out: &mut LookOut, turns: u32, vain: u32) -> u32 {
+    fn look_outs(busy_poll: &mut BusyPoll, turns: u32, vain: u32) -> u32 {
         let mut count = 0;
         for _ in 0..turns {
-            if look_out.is_promising() {
+            if busy_poll.is_promising() {
                 count += 1;
-                look_out.ended(vain == 0 || count % vain != 0);
+                busy_poll.ended(vain == 0 || count % vain != 0);
             }
-            look_out.turned(1);
+            busy_poll.turned(1);
         }
         count
     }
@@ -70,14 +70,14 @@ mod tests {
     /// never where several requests come at once. Method: many turns of each kind, one after the other.
     #[test]
     fn only_what_pays_is_tried() {
-        let mut look_out = LookOut::default();
-        assert_eq!(look_outs(&mut look_out, SINGLES, 0), 0, "not known yet");
-        assert_eq!(look_outs(&mut look_out, 5000, 0), 5000);
-        assert_eq!(look_outs(&mut look_out, 9000, 1), 13, "soon one in 1,024");
-        assert_eq!(look_outs(&mut look_out, 102_400, 1), 100);
-        assert!(look_outs(&mut look_out, 10_000, 0) > 7000, "it pays again");
-        assert!(look_outs(&mut look_out, 10_000, 2) < 100, "every second one is too few");
-        look_out.turned(2);
-        assert_eq!(look_outs(&mut look_out, SINGLES, 0), 0);
+        let mut busy_poll = BusyPoll::default();
+        assert_eq!(look_outs(&mut busy_poll, SINGLES, 0), 0, "not known yet");
+        assert_eq!(look_outs(&mut busy_poll, 5000, 0), 5000);
+        assert_eq!(look_outs(&mut busy_poll, 9000, 1), 13, "soon one in 1,024");
+        assert_eq!(look_outs(&mut busy_poll, 102_400, 1), 100);
+        assert!(look_outs(&mut busy_poll, 10_000, 0) > 7000, "it pays again");
+        assert!(look_outs(&mut busy_poll, 10_000, 2) < 100, "every second one is too few");
+        busy_poll.turned(2);
+        assert_eq!(look_outs(&mut busy_poll, SINGLES, 0), 0);
     }
 }

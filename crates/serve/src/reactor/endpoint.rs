@@ -1,6 +1,6 @@
 //! What every way in has in common: an NBD connection, a guest's disk, a mounted file.
 //!
-//! A door turns what its client asks into requests of the engine and answers them when they are
+//! An endpoint turns what its client asks into requests of the engine and answers them when they are
 //! finished. It owns the memory that its entries on the ring point to, until they are answered.
 
 use std::io;
@@ -11,11 +11,11 @@ use iofair_core::time::Instant;
 use super::budget::Budget;
 use super::ring::{Event, Ring, Target};
 use crate::engine::Engine;
-use crate::engine::op::{Op, Ops};
-use crate::front::nbd::session::Export;
+use crate::request::export::Export;
+use crate::request::op::{Op, Ops};
 
-/// What a door needs of the reactor to go on.
-pub(super) struct Around<'a> {
+/// What an endpoint needs of the reactor to go on.
+pub(super) struct ReactorContext<'a> {
     pub(super) now: Instant,
     pub(super) key: usize,
     pub(super) engine: &'a mut Engine,
@@ -24,7 +24,7 @@ pub(super) struct Around<'a> {
     pub(super) budget: &'a mut Budget,
 }
 
-impl Around<'_> {
+impl ReactorContext<'_> {
     /// The client chose an export.
     pub(super) fn attach(&mut self, id: u32) {
         self.engine.attach(id as usize);
@@ -41,7 +41,7 @@ impl Around<'_> {
             export.connections = self.engine.connections(id as usize);
         }
     }
-    /// Queues an entry of this door; its answer comes to [`Door::on_ring`] with the same slot.
+    /// Queues an entry of this endpoint; its answer comes to [`Endpoint::on_ring`] with the same slot.
     pub(super) fn push(&mut self, entry: squeue::Entry, slot: u8) -> io::Result<()> {
         self.push_part(entry, slot, 0)
     }
@@ -52,16 +52,16 @@ impl Around<'_> {
         slot: u8,
         part: u16,
     ) -> io::Result<()> {
-        self.ring.push(entry, Target::Door { key: self.key as u32, slot, part })
+        self.ring.push(entry, Target::Endpoint { key: self.key as u32, slot, part })
     }
     /// Queues an entry that ends the one in `slot`; its own answer comes to the slot `answer`.
     pub(super) fn cancel(&mut self, slot: u8, answer: u8) -> io::Result<()> {
-        let target = |slot| Target::Door { key: self.key as u32, slot, part: 0 };
+        let target = |slot| Target::Endpoint { key: self.key as u32, slot, part: 0 };
         self.ring.cancel(target(slot), target(answer))
     }
 }
 
-/// How a door stands at the end of a turn.
+/// How an endpoint stands at the end of a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Life {
     /// It goes on.
@@ -71,30 +71,30 @@ pub(super) enum Life {
 }
 
 /// A way in.
-pub(super) trait Door: Send {
+pub(super) trait Endpoint: Send {
     /// The ring answered an entry. [`Self::take_in`] comes next.
-    fn on_ring(&mut self, slot: u8, event: Event, around: &mut Around<'_>) -> io::Result<()>;
+    fn on_ring(&mut self, slot: u8, event: Event, cx: &mut ReactorContext<'_>) -> io::Result<()>;
     /// Turns what came in into requests, as far as it goes. `false`: there is more, but no room for
     /// it; it is called again when something was answered.
-    fn take_in(&mut self, around: &mut Around<'_>) -> bool;
+    fn take_in(&mut self, cx: &mut ReactorContext<'_>) -> bool;
     /// Takes a finished request, whose volume begins at `base` on the drive.
     fn deliver(&mut self, op: Op, base: u64, ops: &mut Ops);
     /// Sends what is answered, as far as it goes without waiting.
-    fn answer(&mut self, around: &mut Around<'_>) -> io::Result<()>;
+    fn answer(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<()>;
     /// The end of a turn in which something happened: asks the ring for more, or says that it is over.
-    fn settle(&mut self, around: &mut Around<'_>) -> io::Result<Life>;
+    fn settle(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<Life>;
     /// Takes nothing in from now on; what is inside is still answered.
     fn close(&mut self);
     /// A look at it about once a second, `short` when somebody waits for memory. `true`: it wants to be
     /// looked at again though nothing happens.
-    fn tend(&mut self, short: bool, around: &mut Around<'_>) -> io::Result<bool> {
-        let _ = (short, around);
+    fn periodic_check(&mut self, short: bool, cx: &mut ReactorContext<'_>) -> io::Result<bool> {
+        let _ = (short, cx);
         Ok(false)
     }
     /// The volume that its client uses, once chosen.
     fn volume(&self) -> Option<usize>;
-    /// Its volume has a new size in bytes, from this turn on. A volume only becomes shorter while no door
-    /// has it, so what is inside stays within it. Clients of a door that cannot tell them see it when
+    /// Its volume has a new size in bytes, from this turn on. A volume only becomes shorter while no endpoint
+    /// has it, so what is inside stays within it. Clients of an endpoint that cannot tell them see it when
     /// they come again.
     fn resized(&mut self, size: u64) {
         let _ = size;

@@ -4,8 +4,8 @@
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{self, NonNull};
 
-use crate::front::nbd::wire::PAYLOAD_MAX;
-
+/// Longest payload of one request of any client: what NBD clients are told.
+pub const PAYLOAD_MAX: u32 = 32 << 20;
 /// Direct I/O wants buffers on page borders.
 pub const ALIGN: usize = 4096;
 /// Classes of sizes: 4 KiB, 8 KiB, ... up to the largest payload and a page on either side.
