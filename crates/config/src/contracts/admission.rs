@@ -7,7 +7,7 @@
 //! ([`Asking::new`]). Weights that already keep every minimum stay as they were written; only where they do
 //! not, [`admit`] makes new ones.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashMap};
 
 use iofair_core::contract::{Asking, Contract, Refusal, WEIGHT_MAX, admit};
 
@@ -48,6 +48,10 @@ impl Contracts {
 /// Paths sort parents before children, since a parent's path is a prefix of theirs.
 struct Tree {
     groups: BTreeMap<String, Contract>,
+    /// By path, sorted; the top level's are under the empty path.
+    children: HashMap<String, Vec<String>>,
+    /// What each group must be guaranteed: see [`Self::asking`].
+    claims: HashMap<String, Option<u64>>,
     worst_case: u64,
 }
 
@@ -63,33 +67,48 @@ impl Tree {
             }
             groups.insert(name.to_string(), contract.clone());
         }
-        Self { groups, worst_case }
+        let mut children: HashMap<String, Vec<String>> = HashMap::new();
+        for path in groups.keys() {
+            let above = path.rsplit_once('/').map_or("", |(above, _)| above);
+            children.entry(above.to_string()).or_default().push(path.clone());
+        }
+        let mut tree = Self { groups, children, claims: HashMap::new(), worst_case };
+        // Children before parents, so that each is worked out once.
+        let paths: Vec<String> = tree.groups.keys().rev().cloned().collect();
+        for path in paths {
+            let claim = tree.claim(&path);
+            tree.claims.insert(path, claim);
+        }
+        tree
     }
-    fn children(&self, parent: &str) -> BTreeSet<String> {
-        let above = |path: &str| path.rsplit_once('/').map_or("", |(above, _)| above).to_string();
-        self.groups.keys().filter(|path| above(path) == parent).cloned().collect()
+    fn children(&self, parent: &str) -> &[String] {
+        self.children.get(parent).map_or(&[], Vec::as_slice)
     }
     fn own(&self, path: &str) -> Asking {
         Asking::new(path, &self.groups[path], self.worst_case)
     }
     /// What a group must be guaranteed: what its own minimum claims, or what its children ask.
     fn asking(&self, path: &str) -> Asking {
+        Asking { claim: self.claims[path], ..self.own(path) }
+    }
+    /// The claim of a group whose children's are known.
+    fn claim(&self, path: &str) -> Option<u64> {
         let own = self.own(path);
         if own.claim.is_some() {
-            return own;
+            return own.claim;
         }
         let children = self.children(path);
-        let asked: Vec<Option<u64>> = children.iter().map(|c| self.asking(c).claim).collect();
+        let asked: Vec<Option<u64>> = children.iter().map(|child| self.claims[child]).collect();
         let sum = asked.iter().flatten().fold(0, |sum: u64, claim| sum.saturating_add(*claim));
         if sum == 0 {
-            return own;
+            return None;
         }
         // A child without a minimum still needs the smallest weight there is (see `admit`).
         let all_ask = asked.iter().all(Option::is_some);
         let smallest = u128::from(WEIGHT_MAX);
         let more = (u128::from(sum) * smallest).div_ceil(smallest - 1) + 1;
         let more = u64::try_from(more).unwrap_or(u64::MAX);
-        Asking { claim: Some(if all_ask { sum } else { more }), ..own }
+        Some(if all_ask { sum } else { more })
     }
     fn admit_below(&mut self, parent: &str, rate: u64) -> Result<(), Refusal> {
         let children = self.children(parent);

@@ -1,5 +1,7 @@
 //! From what was written to what is meant: every rule that the file's grammar cannot express.
 
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::path::PathBuf;
 
 use iofair_core::contract::{Contract, Limits, Low, Rate, WEIGHT_MAX, WEIGHT_MIN};
@@ -199,6 +201,7 @@ fn groups(
     listen: &Listen,
 ) -> Result<Vec<Group>, ConfigError> {
     let mut groups: Vec<Group> = Vec::new();
+    let mut lines: HashMap<&str, Range<usize>> = HashMap::new();
     for group in written {
         let name = group.name.get_ref();
         let refuse = |message: String| source.error(group.name.span(), message);
@@ -206,8 +209,8 @@ fn groups(
             let message = format!("\"{name}\" is no group name");
             return Err(refuse(message).allowed("words separated by single slashes"));
         }
-        if let Some(first) = groups.iter().find(|other| other.name == *name) {
-            let line = source.error(first.span.clone(), "").line();
+        if let Some(first) = lines.insert(name, group.name.span()) {
+            let line = source.error(first, "").line();
             let message = format!("group \"{name}\" is there already, in line {line}");
             return Err(refuse(message).allowed("one [[group]] a name"));
         }
@@ -322,6 +325,10 @@ fn volumes(
     groups: &[Group],
 ) -> Result<Vec<Volume>, ConfigError> {
     let mut volumes: Vec<Volume> = Vec::new();
+    let mut lines: HashMap<&str, Range<usize>> = HashMap::new();
+    // Groups that exist only as part of a path, too.
+    let with_parents = |group| listen::ancestors(group).chain([group]);
+    let paths: HashSet<&str> = groups.iter().flat_map(|g| with_parents(g.name.as_str())).collect();
     for volume in written {
         let name = volume.name.get_ref();
         let letters = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
@@ -330,14 +337,13 @@ fn volumes(
             let allowed = format!("1 to {NAME_BYTES_MAX} letters, digits, dashes, dots");
             return Err(source.error(volume.name.span(), message).allowed(allowed));
         }
-        if let Some(first) = volumes.iter().find(|other| other.name == *name) {
-            let line = source.error(first.span.clone(), "").line();
+        if let Some(first) = lines.insert(name, volume.name.span()) {
+            let line = source.error(first, "").line();
             let message = format!("volume \"{name}\" is there already, in line {line}");
             return Err(source.error(volume.name.span(), message).allowed("one [[volume]] a name"));
         }
         let group = volume.group.get_ref();
-        let inside = format!("{group}/");
-        if !groups.iter().any(|g| g.name == *group || g.name.starts_with(&inside)) {
+        if !paths.contains(group.as_str()) {
             let known: Vec<&str> = groups.iter().map(|g| g.name.as_str()).collect();
             let allowed = if known.is_empty() { "add a [[group]]".into() } else { words(&known) };
             let message = format!("there is no group \"{group}\"");
@@ -399,7 +405,8 @@ fn ublk(
 /// A volume is a file `NAME.img` of the directory, or has a path of its own that nobody else has.
 fn paths(source: &Source, written: &[raw::Volume], back: &Back) -> Result<(), ConfigError> {
     let in_directory = matches!(back, Back::Directory(_));
-    for (index, volume) in written.iter().enumerate() {
+    let mut seen: HashSet<&str> = HashSet::new();
+    for volume in written {
         let Some(path) = &volume.path else {
             let name = volume.name.get_ref();
             if in_directory && name.len() > FILE_NAME_BYTES_MAX {
@@ -419,10 +426,7 @@ fn paths(source: &Source, written: &[raw::Volume], back: &Back) -> Result<(), Co
         if path.get_ref().is_empty() {
             return refuse("an empty path", "a file or a block device");
         }
-        let twice = |other: &raw::Volume| {
-            other.path.as_ref().is_some_and(|other| other.get_ref() == path.get_ref())
-        };
-        if written[..index].iter().any(twice) {
+        if !seen.insert(path.get_ref()) {
             return refuse("another volume has this path", "one volume a path");
         }
     }

@@ -29,6 +29,7 @@
 //! As long as no group has `clients`, whoever may connect opens every volume. As soon as one has, a volume
 //! is open only to those whom its group names, or a group above it.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -231,14 +232,13 @@ pub(super) fn socket(
 /// No two sockets may have the same path.
 pub(super) fn sockets_differ(source: &Source, file: &raw::File) -> Result<(), ConfigError> {
     let vhost = file.volume.iter().filter_map(|volume| volume.vhost.as_ref());
-    let mut seen: Vec<&Spanned<String>> = Vec::new();
+    let mut seen: HashMap<&str, &Spanned<String>> = HashMap::new();
     for path in file.listen.unix.iter().chain(&file.control.unix).chain(vhost) {
-        if let Some(first) = seen.iter().find(|first| first.get_ref() == path.get_ref()) {
+        if let Some(first) = seen.insert(path.get_ref(), path) {
             let line = source.error(first.span(), "").line();
             let message = format!("the socket \"{}\" is in line {line} too", path.get_ref());
             return Err(source.error(path.span(), message).allowed("one path a socket"));
         }
-        seen.push(path);
     }
     Ok(())
 }
@@ -337,19 +337,23 @@ pub(super) fn entry(source: &Source, written: &raw::Volume) -> Result<Entry, Con
     })
 }
 
+/// The groups above a group, outermost first.
+pub(super) fn ancestors(group: &str) -> impl Iterator<Item = &str> {
+    group.match_indices('/').map(|(slash, _)| &group[..slash])
+}
+
 /// Gives every volume the names that open it.
 pub(super) fn name(contracts: &mut Contracts) {
     let Contracts { groups, volumes, .. } = contracts;
     if groups.iter().all(|group| group.clients.is_empty()) {
         return;
     }
+    let clients: HashMap<&str, &[String]> =
+        groups.iter().map(|group| (group.name.as_str(), group.clients.as_slice())).collect();
     for volume in volumes {
-        let above = |name: &str| {
-            let rest = volume.group.strip_prefix(name);
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
-        let named = groups.iter().filter(|group| above(&group.name));
-        let mut names: Vec<String> = named.flat_map(|group| group.clients.clone()).collect();
+        let path = ancestors(&volume.group).chain([volume.group.as_str()]);
+        let named = path.filter_map(|group| clients.get(group));
+        let mut names: Vec<String> = named.copied().flatten().cloned().collect();
         names.sort_unstable();
         names.dedup();
         let everybody = names.iter().any(|name| name == EVERYBODY);
