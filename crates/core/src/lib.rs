@@ -21,6 +21,7 @@ pub mod group;
 pub mod params;
 pub mod parts;
 pub mod policy;
+pub mod quota;
 pub mod request;
 pub mod stats;
 pub mod time;
