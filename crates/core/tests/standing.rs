@@ -70,7 +70,7 @@ fn a_scheduler_that_waits_says_for_whom() {
             max_request: Sectors(1024),
             capacity: Sectors(1 << 30),
         };
-        let setup = Setup { facts, tags: 128, queue_limit: 128, trace: 0 };
+        let setup = Setup { facts, tags: 128, queue_limit: 0, guaranteed: 128, trace: 0 };
         let mut controller = Controller::new(setup, Stack::parse(name).unwrap());
         let now = Instant::ZERO;
         let [reader, other] = [("reader", 100), ("other", 300)].map(|(name, weight)| {

@@ -134,8 +134,4 @@ impl Flushes {
         }
         done
     }
-    /// Has this client no write and no flush on the way?
-    pub(super) fn is_idle(&self, client: ClientId) -> bool {
-        self.clients.get(client.index()).is_none_or(|c| c.open == 0 && c.closed.is_empty())
-    }
 }

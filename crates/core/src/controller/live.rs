@@ -78,6 +78,7 @@ impl Controller {
         contract: Contract,
     ) -> GroupId {
         let id = self.groups.add_group(path, parent, contract);
+        self.slots.add_group(id);
         self.tell(now, Change::GroupAdded(id));
         id
     }
@@ -98,7 +99,7 @@ impl Controller {
         self.known_group(id)?;
         let group = self.groups.group(id);
         let busy = group.clients > 0 || !group.children.is_empty() || id == GroupId::ROOT;
-        if busy || self.group_has_requests(id) {
+        if busy || self.slots.has_group(id) {
             return Err(GroupError::Busy(group.name.clone()));
         }
         self.tell(now, Change::GroupRemoved(id));
@@ -112,9 +113,6 @@ impl Controller {
     fn known_client(&self, id: ClientId) -> Result<(), GroupError> {
         let missing = || GroupError::Missing(alloc::format!("client {}", id.0));
         self.groups.try_client(id).map(|_| ()).ok_or_else(missing)
-    }
-    fn group_has_requests(&self, id: GroupId) -> bool {
-        self.requests.iter().any(|request| request.group == id)
     }
 
     /// Adds a client to a group.
@@ -131,6 +129,7 @@ impl Controller {
         }
         self.per_client[id.index()] = Counters::default();
         self.tags.add_client(id);
+        self.slots.add_client(id);
         for held in &mut self.held {
             held.resize(self.per_client.len(), 0);
         }
@@ -154,8 +153,7 @@ impl Controller {
     /// Removes a client that has no request inside.
     pub fn remove_client(&mut self, now: Instant, id: ClientId) -> Result<(), GroupError> {
         self.known_client(id)?;
-        let busy = !self.flushes.is_idle(id) || self.requests.iter().any(|r| r.client == id);
-        if busy {
+        if self.slots.has_client(id) {
             return Err(GroupError::Busy(alloc::format!("client {}", id.0)));
         }
         self.tell(now, Change::ClientRemoved(id));

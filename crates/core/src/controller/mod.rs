@@ -13,6 +13,7 @@
 mod flush;
 mod live;
 mod plug;
+mod slots;
 mod stack;
 mod tags;
 #[cfg(test)]
@@ -27,7 +28,7 @@ pub use plug::{PLUG_MAX, Plug};
 pub use stack::{NAMED, Named, Stack, StackError, Stage};
 pub use why::{Held, Place};
 
-use crate::group::{ClientId, Groups};
+use crate::group::{ClientId, GroupId, Groups};
 use crate::parts::fifo::Fifo;
 use crate::policy::{Context, DriveFacts, Gauges, Policy};
 use crate::request::{Flags, NO_STAGE, Operation, Part, Request, RequestId, Requests};
@@ -44,8 +45,11 @@ pub struct Setup {
     pub facts: DriveFacts,
     /// Requests that the scheduler and the drive may have together.
     pub tags: u32,
-    /// Requests that may be inside at all; more are refused.
+    /// Request slots that the groups share by weight, beyond those guaranteed ([`crate::quota`]). A group without
+    /// a slot is refused.
     pub queue_limit: usize,
+    /// Request slots that each group has to itself.
+    pub guaranteed: usize,
     /// Trace events kept; 0 turns tracing off.
     pub trace: usize,
 }
@@ -81,8 +85,8 @@ pub struct Submission {
 /// Why a submission was refused. Nothing was taken in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SubmitError {
-    /// The queue limit is reached; try again after a completion.
-    Full,
+    /// No request slot is free for this group; try again after a completion.
+    Full(GroupId),
     /// No such client.
     NoClient(ClientId),
     /// A flush with a length, something else without, or past the end of the drive.
@@ -99,7 +103,7 @@ pub enum SubmitError {
 impl fmt::Display for SubmitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Full => f.write_str("the queue is full"),
+            Self::Full(id) => write!(f, "no request slot is free for group {}", id.0),
             Self::NoClient(id) => write!(f, "there is no client {}", id.0),
             Self::BadRange { start, length, capacity } => {
                 write!(f, "{} sectors from {} on a drive of {}", length.0, start.0, capacity.0)
@@ -147,6 +151,8 @@ pub struct Controller {
     stack: Stack,
     groups: Groups,
     requests: Requests,
+    /// Who holds how many slots of `requests`.
+    slots: slots::Slots,
     throttles: Vec<Box<dyn Policy + Send>>,
     scheduler: Box<dyn Policy + Send>,
     tags: tags::Tags,
@@ -191,6 +197,7 @@ impl Controller {
             stack,
             groups: Groups::new(),
             requests: Requests::new(),
+            slots: slots::Slots::new(&setup),
             throttles,
             scheduler,
             tags: tags::Tags::new(setup.tags),
@@ -220,25 +227,27 @@ impl Controller {
         now: Instant,
         submission: Submission,
     ) -> Result<RequestId, SubmitError> {
-        let id = self.admit(now, &submission)?;
+        let group = self.reserve(&submission)?;
+        let id = self.admit(now, &submission, group);
         self.start(now, id);
         Ok(id)
     }
 
     /// Takes in all that a plug has gathered, adjacent requests merged. On an error, what is left in
-    /// the plug was not taken in.
+    /// the plug was not taken in. A plug that was filled by [`Self::gather`] alone is never refused.
     pub fn unplug(&mut self, now: Instant, plug: &mut Plug) -> Result<(), SubmitError> {
         let mut result = Ok(());
         let mut taken = 0;
         let mut last: Option<(Submission, RequestId)> = None;
-        for submission in &plug.gathered {
-            let id = match self.admit(now, submission) {
-                Ok(id) => id,
+        for (submission, group) in &plug.gathered {
+            let group = match group.map_or_else(|| self.reserve(submission), Ok) {
+                Ok(group) => group,
                 Err(error) => {
                     result = Err(error);
                     break;
                 }
             };
+            let id = self.admit(now, submission, group);
             taken += 1;
             let max = self.setup.facts.max_request;
             let merges = last.as_ref().is_some_and(|(before, head)| {
@@ -270,19 +279,9 @@ impl Controller {
         self.per_client[client.index()].merged += 1;
     }
 
-    /// Checks a submission and gives it a slot.
-    fn admit(&mut self, now: Instant, submission: &Submission) -> Result<RequestId, SubmitError> {
+    /// Takes in a submission that has a request slot.
+    fn admit(&mut self, now: Instant, submission: &Submission, group: GroupId) -> RequestId {
         let Submission { tag, client, operation, flags, start, length } = *submission;
-        if self.requests.len() >= self.setup.queue_limit {
-            return Err(SubmitError::Full);
-        }
-        let known = self.groups.try_client(client).ok_or(SubmitError::NoClient(client))?;
-        let capacity = self.setup.facts.capacity;
-        let is_flush = operation == Operation::Flush;
-        let end = start.0.saturating_add(length.0);
-        if is_flush != (length == Sectors::ZERO) || end > capacity.0 {
-            return Err(SubmitError::BadRange { start, length, capacity });
-        }
         self.sequence += 1;
         let epoch = match operation.modifies() {
             true => self.flushes.write_submitted(client),
@@ -295,8 +294,8 @@ impl Controller {
             start,
             length,
             client,
-            group: known.group,
-            priority: known.priority,
+            group,
+            priority: self.groups.client(client).priority,
             submitted: now,
             asked_tag: Instant::MAX,
             got_tag: Instant::MAX,
@@ -306,11 +305,11 @@ impl Controller {
             epoch,
         });
         self.note(now, id, EventKind::Submitted);
-        if is_flush {
+        if operation == Operation::Flush {
             // Now, and not when it leaves the plug: it does not cover what the plug gathered after it.
             self.flushes.submit(&mut self.requests, id);
         }
-        Ok(id)
+        id
     }
 
     /// Sends an admitted request on its way; a flush is on its way already.
@@ -454,8 +453,10 @@ impl Controller {
                     // The command stood for this one too.
                     self.note(now, flush, EventKind::Completed);
                 }
-                self.requests
-                    .remove_parts(flush, |_, part| done.push(answer(part, part.submitted)));
+                self.requests.remove_parts(flush, |request, part| {
+                    self.slots.give(request);
+                    done.push(answer(part, part.submitted));
+                });
             }
             return;
         }
@@ -468,6 +469,7 @@ impl Controller {
         let first = done.len();
         let (flushes, counters) = (&mut self.flushes, &mut self.per_client);
         self.requests.remove_parts(id, |request, part| {
+            self.slots.give(request);
             let latency = now.since(part.submitted);
             let counters = &mut counters[request.client.index()];
             counters.count(operation.direction(), part.length.bytes(), latency);

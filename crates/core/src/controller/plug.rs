@@ -4,6 +4,7 @@
 use alloc::vec::Vec;
 
 use super::Submission;
+use crate::group::GroupId;
 use crate::request::{Flags, Operation};
 use crate::unit::Sectors;
 
@@ -13,8 +14,8 @@ pub const PLUG_MAX: usize = 32;
 /// Requests that one client has gathered.
 #[derive(Debug, Default)]
 pub struct Plug {
-    /// In order of submission.
-    pub(super) gathered: Vec<Submission>,
+    /// In order of submission; with the group that holds the request slot, if one was taken already.
+    pub(super) gathered: Vec<(Submission, Option<GroupId>)>,
 }
 
 impl Plug {
@@ -22,14 +23,18 @@ impl Plug {
     pub fn new() -> Self {
         Self::default()
     }
-    /// Gathers one more; `true` when the plug is full and must be submitted now.
+    /// Gathers one more, which is checked when the plug is submitted; `true` when the plug is full and must be submitted now.
     pub fn add(&mut self, submission: Submission) -> bool {
-        self.gathered.push(submission);
-        self.gathered.len() >= PLUG_MAX
+        self.gathered.push((submission, None));
+        self.is_full()
     }
     /// Requests gathered.
     pub fn len(&self) -> usize {
         self.gathered.len()
+    }
+    /// Must it be submitted now?
+    pub fn is_full(&self) -> bool {
+        self.gathered.len() >= PLUG_MAX
     }
     /// Is nothing gathered?
     pub fn is_empty(&self) -> bool {

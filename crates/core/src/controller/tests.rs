@@ -13,7 +13,7 @@ fn setup() -> Setup {
         max_request: Sectors::from_kib(256),
         capacity: Sectors::from_kib(1 << 20),
     };
-    Setup { facts, tags: 8, queue_limit: 64, trace: 0 }
+    Setup { facts, tags: 8, queue_limit: 64, guaranteed: 8, trace: 0 }
 }
 
 fn controller() -> (Controller, ClientId) {
@@ -123,12 +123,74 @@ fn bad_submissions_are_refused() {
     assert!(matches!(c.submit(Instant(0), past), Err(SubmitError::BadRange { .. })));
     let nobody = request(ClientId(9), 1, Operation::Read, 0);
     assert_eq!(c.submit(Instant(0), nobody), Err(SubmitError::NoClient(ClientId(9))));
-    for tag in 0..64 {
-        c.submit(Instant(0), request(client, tag, Operation::Read, tag * 8)).expect("fits");
-    }
+    // Its guarantee, then half of what its parent may hold of the pool, which is half of the pool.
+    let taken = take_all(&mut c, client);
+    assert_eq!((taken, c.pending()), (8 + 22, 30));
     let full = c.submit(Instant(0), request(client, 64, Operation::Read, 0));
-    assert_eq!(full, Err(SubmitError::Full));
-    assert_eq!(c.pending(), 64);
+    assert_eq!(full, Err(SubmitError::Full(c.groups().client(client).group)));
+    assert_eq!(c.pending(), 30);
+}
+
+/// Submits reads until one is refused; says how many were taken in.
+fn take_all(c: &mut Controller, client: ClientId) -> u32 {
+    let mut taken = 0;
+    while c.has_room(client, 1) {
+        let start = u64::from(taken) * 16;
+        c.submit(Instant(0), request(client, 0, Operation::Read, start)).expect("has room");
+        taken += 1;
+    }
+    taken
+}
+
+/// Goal: the backlog of one group does not use the slots of another. Method: one group is throttled to 1 B/s and
+/// submits until it is refused; a group that comes later has its guarantee and half of the reserve.
+#[test]
+fn a_backlog_leaves_slots_to_other_groups() {
+    let stack = Stack::parse("max-none").expect("in the table");
+    let mut c = Controller::new(Setup { guaranteed: 8, queue_limit: 640, ..setup() }, stack);
+    let slow = Contract { max: Limits::both(1), ..Contract::default() };
+    let client = |c: &mut Controller, name, contract| {
+        let group = c.add_group(Instant::ZERO, name, contract).expect("new");
+        c.add_client(Instant::ZERO, group, Priority::default()).expect("new")
+    };
+    let (bad, good) = (client(&mut c, "bad", slow), client(&mut c, "good", Contract::default()));
+    assert_eq!(take_all(&mut c, bad), 8 + 320);
+    assert_eq!(take_all(&mut c, good), 8 + 160);
+    assert_eq!((c.pending_of(bad), c.pending_of(good)), (328, 168));
+
+    // The reads of the good one are all served, and as many come in again.
+    while let Some(command) = c.dispatch(Instant(1)) {
+        complete(&mut c, command.id);
+    }
+    assert_eq!((c.pending_of(bad), c.pending_of(good)), (328, 0));
+    assert_eq!(take_all(&mut c, good), 8 + 160);
+}
+
+/// Goal: what a plug has gathered is never refused, and keeps its slot and group whatever happens before it is
+/// submitted. Method: gather until refused, move the client, submit.
+#[test]
+fn gathered_requests_have_their_slots() {
+    let (mut c, client) = controller();
+    let mut plug = Plug::new();
+    while plug.len() < 30 {
+        let next = request(client, 1, Operation::Read, 16 * plug.len() as u64);
+        c.gather(&mut plug, next).expect("has room");
+    }
+    let old = c.groups().client(client).group;
+    let full = c.gather(&mut plug, request(client, 1, Operation::Read, 0));
+    assert_eq!((full, c.slots_of(old), c.pending()), (Err(SubmitError::Full(old)), 30, 0));
+    assert!(c.remove_client(Instant(0), client).is_err(), "it has requests");
+    let new = c.add_group(Instant(0), "c", Contract::default()).expect("new");
+    c.update_client(Instant(0), client, new, Priority::default()).expect("both are there");
+    assert!(c.remove_group(Instant(0), old).is_err(), "it has requests");
+    c.unplug(Instant(0), &mut plug).expect("all have slots");
+    assert_eq!((c.slots_of(old), c.slots_of(new), c.pending()), (30, 0, 30));
+    while let Some(command) = c.dispatch(Instant(1)) {
+        complete(&mut c, command.id);
+    }
+    assert_eq!((c.slots_of(old), c.pending_of(client)), (0, 0));
+    c.remove_group(Instant(2), old).expect("empty");
+    c.remove_client(Instant(2), client).expect("idle");
 }
 
 /// Goal: switching the stack loses nothing and keeps order. Method: switch with work inside.

@@ -42,7 +42,7 @@ impl Rig {
             max_request: Sectors(1024),
             capacity: Sectors(1 << 30),
         };
-        let mut setup = Setup { facts, tags: 64, queue_limit: 1024, trace: 64 };
+        let mut setup = Setup { facts, tags: 64, queue_limit: 0, guaranteed: 1024, trace: 64 };
         adjust(&mut setup);
         let mut stack = Stack::parse(stack).expect("in the table");
         for (stage, parameter, text) in set {

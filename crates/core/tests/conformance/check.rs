@@ -28,6 +28,8 @@ pub(crate) struct Accepted {
 pub(crate) struct Settled {
     pub(crate) in_flight: u32,
     pub(crate) pending: usize,
+    /// Groups there are, the root included.
+    pub(crate) groups: usize,
     pub(crate) next_wakeup: Option<Instant>,
 }
 
@@ -299,15 +301,16 @@ impl Checker for Bounds {
         "bounds"
     }
     fn see(&mut self, _: Instant, event: &Event<'_>) -> Result<(), String> {
-        let Setup { facts, queue_limit, .. } = &self.setup;
+        let Setup { facts, queue_limit, guaranteed, .. } = &self.setup;
         match event {
             Event::Dispatched { command, .. } => {
                 let end = command.start + command.length;
                 let fits = command.length <= facts.max_request && end <= facts.capacity;
                 law(fits, || format!("{command:?} is too much for {facts:?}"))
             }
-            Event::Settled(Settled { in_flight, pending, .. }) => {
-                let held = *in_flight <= facts.depth && *pending <= *queue_limit;
+            Event::Settled(Settled { in_flight, pending, groups, .. }) => {
+                let slots = queue_limit + guaranteed * groups;
+                let held = *in_flight <= facts.depth && *pending <= slots;
                 law(held, || format!("{in_flight} of {} sent, {pending} inside", facts.depth))
             }
             _ => Ok(()),

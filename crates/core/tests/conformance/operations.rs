@@ -79,7 +79,9 @@ pub(crate) fn setup(random: &mut Random) -> Setup {
         capacity: Sectors(1 << 22),
     };
     let tags = random.pick(&[1, 2, 8, 64]);
-    Setup { facts, tags, queue_limit: random.pick(&[8, 64, 512]) as usize, trace: 0 }
+    let queue_limit = random.pick(&[8, 64, 512]) as usize;
+    let guaranteed = random.pick(&[1, 4, 16]) as usize;
+    Setup { facts, tags, queue_limit, guaranteed, trace: 0 }
 }
 
 /// Draws lists of steps. Which kinds are frequent is drawn too (swarm testing, Groce et al. 2012).

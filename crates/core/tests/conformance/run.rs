@@ -144,6 +144,7 @@ impl<'a> World<'a> {
         Settled {
             in_flight: self.engine.in_flight(),
             pending: self.engine.pending(),
+            groups: self.engine.groups().iter().count(),
             next_wakeup: self.engine.next_wakeup(),
         }
     }
@@ -274,13 +275,19 @@ impl<'a> World<'a> {
     }
     fn plug(&mut self, asks: &[Ask]) -> Result<(), Broken> {
         let (mut plug, mut gathered) = (Plug::new(), Vec::new());
+        // A plug that reserves slots loses none of its requests; another one those that are refused.
+        let reserves = self.case.seed.is_multiple_of(2);
         for ask in asks {
             let Some(submission) = self.submission(ask) else { return Ok(()) };
+            if !reserves {
+                plug.add(submission);
+            } else if self.engine.gather(&mut plug, submission).is_err() {
+                continue;
+            }
             gathered.push(submission);
-            plug.add(submission);
         }
-        // What is left in the plug was refused and is dropped with it.
-        let _ = self.engine.unplug(self.now, &mut plug);
+        let unplugged = self.engine.unplug(self.now, &mut plug);
+        assert!(!reserves || unplugged.is_ok(), "a plug with slots was refused: {unplugged:?}");
         let taken = gathered.len() - plug.len();
         gathered[..taken].iter().try_for_each(|submission| self.accepted(submission))
     }

@@ -43,8 +43,8 @@ impl Load {
             capacity: Sectors(1 << 40),
         };
         let outstanding = Self::outstanding(groups);
-        let queue_limit = outstanding as usize + 1;
-        let setup = Setup { facts, tags: outstanding + 1, queue_limit, trace: 0 };
+        let guaranteed = outstanding as usize + 1;
+        let setup = Setup { facts, tags: outstanding + 1, queue_limit: 0, guaranteed, trace: 0 };
         let mut this = Self {
             engine: Controller::new(setup, stack),
             now: Instant::ZERO,

@@ -83,7 +83,7 @@ impl Engine {
         // The back end may grow while the engine runs; volumes are checked against its real size.
         let facts = DriveFacts { capacity: Sectors(u64::MAX >> 10), ..facts };
         let tags = fixed_tags.unwrap_or_else(|| tags(&facts, &stack));
-        let setup = Setup { facts, tags, queue_limit: QUEUE_LIMIT, trace: 0 };
+        let setup = Setup { facts, tags, queue_limit: 0, guaranteed: QUEUE_LIMIT, trace: 0 };
         let depth = facts.depth;
         let mut controller = Controller::new(setup, stack);
         if back.separate_flushes() {

@@ -229,7 +229,7 @@ mod tests {
     fn scene() -> (Controller, Tallies, [GroupId; 2]) {
         let (max_request, capacity) = (Sectors(8), Sectors(1 << 20));
         let facts = DriveFacts { rotational: false, depth: 1, max_request, capacity };
-        let setup = Setup { facts, tags: 1, queue_limit: 1, trace: 0 };
+        let setup = Setup { facts, tags: 1, queue_limit: 1, guaranteed: 0, trace: 0 };
         let mut controller = Controller::new(setup, Stack::parse("none-none").unwrap());
         let promised = Contract { min: Some(1_000_000), ..Contract::default() };
         let a = controller.add_group(at(0), "a", promised).unwrap();

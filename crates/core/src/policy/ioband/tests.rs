@@ -34,7 +34,7 @@ impl Rig {
             max_request: Sectors(1 << 16),
             capacity: Sectors(1 << 40),
         };
-        let setup = Setup { facts, tags: 1 << 20, queue_limit: 1 << 20, trace: 0 };
+        let setup = Setup { facts, tags: 1 << 20, queue_limit: 1 << 20, guaranteed: 0, trace: 0 };
         let mut stack = Stack::parse(stack).expect("in the table");
         for (parameter, text) in set {
             let policy = stack.throttles[0].row.name;

@@ -48,7 +48,7 @@ impl World {
             max_request: Sectors(1 << 16),
             capacity: Sectors(1 << 40),
         };
-        let setup = Setup { facts, tags: 1 << 16, queue_limit: 1 << 16, trace: 0 };
+        let setup = Setup { facts, tags: 1 << 16, queue_limit: 1 << 16, guaranteed: 0, trace: 0 };
         let mut stack = Stack::parse("unified-none").expect("in the table");
         for (parameter, text) in set {
             stack.set("unified", parameter, text).expect("in the policy's table");

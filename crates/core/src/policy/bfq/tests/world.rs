@@ -107,7 +107,7 @@ impl World {
             max_request: Sectors(512),
             capacity: Sectors(CAPACITY),
         };
-        let setup = Setup { facts, tags: 1024, queue_limit: 1024, trace: 1 << 20 };
+        let setup = Setup { facts, tags: 1024, queue_limit: 0, guaranteed: 1024, trace: 1 << 20 };
         let mut stack = Stack::parse(stack).expect("in the table");
         let name = stack.scheduler.row.name;
         for (parameter, text) in set.iter().filter(|_| name != "none") {

@@ -8,7 +8,7 @@ use crate::policy::testing::apart::World;
 #[test]
 fn slices_follow_levels() {
     let mut world =
-        World::with("none-cfq", &[("fifo_expire_sync", "1m")], |setup| setup.queue_limit = 2048);
+        World::with("none-cfq", &[("fifo_expire_sync", "1m")], |setup| setup.guaranteed = 2048);
     for level in [0, 4, 7] {
         let client = world.add(Class::BestEffort, level);
         world.reads(client, 600);

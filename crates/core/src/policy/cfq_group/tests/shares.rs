@@ -113,7 +113,7 @@ fn weights_change_on_activation() {
 fn slices_fit_the_target_latency() {
     for (low_latency, expected) in [("true", 51), ("false", 101)] {
         let set = [LATE, ("low_latency", low_latency)];
-        let mut world = World::with(STACK, &set, |setup| setup.queue_limit = 2048);
+        let mut world = World::with(STACK, &set, |setup| setup.guaranteed = 2048);
         let group = world.group("g", 100);
         (0..6).for_each(|_| assert!(world.usual_in(group) < 6));
         (0..6).for_each(|client| world.reads(client, 330));

@@ -45,7 +45,7 @@ impl World {
             max_request: Sectors(1024),
             capacity: Sectors(1 << 40),
         };
-        let setup = Setup { facts, tags: 128, queue_limit: 1024, trace: 1 << 16 };
+        let setup = Setup { facts, tags: 128, queue_limit: 0, guaranteed: 1024, trace: 1 << 16 };
         let mut stack = Stack::parse(stack).expect("in the table");
         let name = stack.scheduler.row.name;
         stack.set(name, "tick", "1ms").expect("in the policy's table");

@@ -116,7 +116,7 @@ fn both(random: &mut Random) -> (Weight, Model) {
         max_request: Sectors(8),
         capacity: Sectors(1 << 20),
     };
-    let setup = Setup { facts, tags: 1, queue_limit: 1, trace: 0 };
+    let setup = Setup { facts, tags: 1, queue_limit: 1, guaranteed: 0, trace: 0 };
     let none = Stack::parse("none-none").expect("in the table");
     let mut controller = Controller::new(setup, none);
     let mut weight = Weight::new(settings);
