@@ -61,6 +61,7 @@ stack = "prop-bfq"
 [listen]
 unix = "nbd.sock"
 tcp = "127.0.0.1:10809"
+insecure = true
 [control]
 unix = "control.sock"
 [[group]]

@@ -14,6 +14,7 @@
 //! [listen]                            # TLS, limits and who may open what: see `listen`
 //! unix = "/run/iofair/pool.sock"
 //! tcp = "127.0.0.1:10809"
+//! insecure = true                     # without TLS; needed for that, on every address
 //!
 //! [control]                           # iofair ctl and metrics
 //! unix = "/run/iofair/control.sock"   # for its owner only, unless `mode` or `group` says else

@@ -460,8 +460,18 @@ fn listen(
         }
     }
     for socket in passed {
+        if let (Some(address), Some(message)) = (socket.tcp(), listen.refuses_tcp()) {
+            let what = format!("the socket at {address} that was passed");
+            return Err(ServeError::system(what)(io::Error::other(message)));
+        }
         tcp = tcp.or(socket.tcp());
         add(socket.file, true);
+    }
+    if let Some(address) = tcp.filter(|_| listen.plain_tcp()) {
+        eprintln!(
+            "warning: NBD over TCP without TLS at {address} (insecure = true): whoever reaches the port \
+             reads and writes every volume that is open to \"*\""
+        );
     }
     Ok(Listening { listeners, tcp, bound })
 }

@@ -39,9 +39,10 @@ fn contracts(directory: &Directory, required: &str) -> String {
     };
     let head = format!(
         "[drive]\nback = 'memory:512MiB'\nstack = 'none-none'\n\
-         [listen]\nunix = '{}'\ntcp = '127.0.0.1:0'\n\
+         [listen]\nunix = '{}'\ntcp = '127.0.0.1:0'\ninsecure = {}\n\
          [listen.tls]\ncertificate = '{}'\nkey = '{}'\nclients = '{}'\nrequired = {required}\n",
         path("socket"),
+        required == "false",
         path("server.pem"),
         path("server-key.pem"),
         path("ca.pem"),
@@ -248,8 +249,54 @@ fn certificates_are_read_again() {
     write("bob/client-key.pem", &key);
     assert_eq!(scene.secure(scene.tcp(), "bob").unwrap().list().unwrap(), ["bobs"]);
     let mut wire = Wire::after_go(Box::new(before.stream));
-    assert_eq!(wire.write(0, 0, &[7; 4096]), 0, "who was in stays in");
+    assert_eq!(wire.write(0, 0, &[7; 4096]), 0, "open connections stay");
     assert!(!scene.pki.authority.pem().is_empty());
+}
+
+/// A client that has opened a volume.
+fn opened(scene: &Scene, stream: Box<dyn Stream>, client: &str, volume: &str) -> Wire {
+    let mut options = scene.secure(stream, client).unwrap();
+    assert_eq!(options.go(volume).unwrap(), REPLY_ACK);
+    Wire::after_go(Box::new(options.stream))
+}
+
+/// Goal: revoking a client closes its connections, and nobody else's. Method: a name taken out of `clients`, a volume
+/// taken off TCP, and TLS that becomes compulsory, each under open connections that it concerns and others.
+#[test]
+fn revoked_clients_are_cut_off() {
+    let mut scene = Scene::start("false");
+    let text = contracts(&scene.directory, "false");
+    let mut alice = opened(&scene, scene.tcp(), "alice", "v");
+    let mut bob = opened(&scene, scene.tcp(), "bob", "bobs");
+    let mut plain = Wire::connect_to(&scene.directory.path("socket"), "locals").unwrap();
+    let mut local = opened(&scene, scene.unix(), "alice", "v");
+    let mut half_open = Options::greet(scene.unix()).unwrap();
+    let good = |wire: &mut Wire| assert_eq!(wire.write(0, 0, &[7; 4096]), 0);
+    let ended = |wire: &mut Wire| {
+        // What the server says last may be that it is gone.
+        let _ = wire.send_read(0, 4096);
+        assert!(wire.receive().is_err());
+    };
+    [&mut alice, &mut bob, &mut plain, &mut local].into_iter().for_each(good);
+
+    let without_bob = text.replace("'bob'", "'robert'");
+    scene.server.reload(parse(&without_bob)).unwrap();
+    ended(&mut bob);
+    [&mut alice, &mut plain, &mut local].into_iter().for_each(good);
+    let volume = "name = 'v'\ngroup = 'tenants/alice'\nsize = '64MiB'\n";
+    let off_tcp = without_bob.replace(volume, &format!("{volume}listen = 'unix'\n"));
+    assert_ne!(off_tcp, without_bob);
+    scene.server.reload(parse(&off_tcp)).unwrap();
+    ended(&mut alice);
+    [&mut plain, &mut local].into_iter().for_each(good);
+    scene.server.reload(parse(&off_tcp.replace("required = false", "required = true"))).unwrap();
+    ended(&mut plain);
+    assert!(half_open.list().is_err(), "it was told that it needs no TLS");
+    good(&mut local);
+    while scene.server.stats(false).unwrap().connections > 1 {
+        std::thread::yield_now();
+    }
+    scene.server.stop().unwrap();
 }
 
 /// Goal: a socket's file is for its owner alone unless the contracts say else, and each kind has its own mode and

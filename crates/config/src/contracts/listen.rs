@@ -5,6 +5,7 @@
 //! unix = "/run/iofair/pool.sock"
 //! mode = "0660"                       # of the Unix socket, and its `group`: see `access`
 //! tcp = "0.0.0.0:10809"
+//! insecure = true                     # TCP without TLS; refused unless written
 //! connections = 1024                  # at once, over all volumes
 //! in_flight = 256                     # requests of one connection inside at once
 //! memory = "1GiB"                     # that requests of all clients may take up beyond a small share each
@@ -52,6 +53,11 @@ const MEMORY: u64 = 1 << 30;
 const MEMORY_MIN: u64 = 64 << 20;
 /// A handshake over the slowest network is over in seconds.
 const HANDSHAKE: Nanos = Nanos::from_secs(10);
+/// What is wrong with NBD over TCP that needs no TLS, and what is allowed.
+const PLAIN_TCP: &str = "NBD over TCP without TLS: whoever reaches the port reads and writes every volume, \
+                         and whoever is on the way, too";
+const TLS_OR_INSECURE: &str =
+    "[listen.tls] with required = true or \"tcp\", or insecure = true in [listen]";
 /// Everybody who may connect.
 const EVERYBODY: &str = "*";
 /// What stands before a user id.
@@ -68,14 +74,27 @@ pub struct Listen {
     pub tcp: Option<SocketAddr>,
     /// Encryption, if offered.
     pub tls: Option<Tls>,
+    /// TCP clients may do without encryption.
+    pub insecure: bool,
     /// What clients may take up.
     pub limits: Limits,
 }
 
 impl Default for Listen {
     fn default() -> Self {
-        let limits = Limits::default();
-        Self { unix: None, access: Access::default(), tcp: None, tls: None, limits }
+        let (access, limits) = (Access::default(), Limits::default());
+        Self { unix: None, access, tcp: None, tls: None, insecure: false, limits }
+    }
+}
+
+impl Listen {
+    /// May a TCP client do without encryption?
+    pub fn plain_tcp(&self) -> bool {
+        self.tls.as_ref().is_none_or(|tls| tls.required == Required::Never)
+    }
+    /// Why a TCP socket cannot be served, if these contracts do not allow it.
+    pub fn refuses_tcp(&self) -> Option<&'static str> {
+        (self.plain_tcp() && !self.insecure).then_some(PLAIN_TCP)
     }
 }
 
@@ -164,6 +183,8 @@ pub(super) struct Written {
     group: Option<Spanned<String>>,
     tcp: Option<Spanned<String>>,
     tls: Option<WrittenTls>,
+    #[serde(default)]
+    insecure: bool,
     connections: Option<Spanned<i64>>,
     in_flight: Option<Spanned<i64>>,
     memory: Option<Spanned<Bytes>>,
@@ -201,6 +222,10 @@ pub(super) fn check(source: &Source, written: &Written) -> Result<Listen, Config
     let access = access::check(source, written.mode.as_ref(), written.group.as_ref())?;
     let mut listen = Listen { unix, access, tcp, ..Listen::default() };
     listen.tls = written.tls.as_ref().map(|written| tls(source, written)).transpose()?;
+    listen.insecure = written.insecure;
+    if let (Some(tcp), Some(message)) = (&written.tcp, listen.refuses_tcp()) {
+        return Err(source.error(tcp.span(), message).allowed(TLS_OR_INSECURE));
+    }
     let limits = &mut listen.limits;
     limits.connections = count(source, written.connections.as_ref(), CONNECTIONS, CONNECTIONS_MAX)?;
     limits.in_flight = count(source, written.in_flight.as_ref(), IN_FLIGHT, IN_FLIGHT_MAX)?;
@@ -214,7 +239,8 @@ pub(super) fn check(source: &Source, written: &Written) -> Result<Listen, Config
     if let Some(handshake) = &written.handshake {
         limits.handshake = handshake.get_ref().nanos();
         if limits.handshake == Nanos::ZERO {
-            let error = source.error(handshake.span(), "nobody shakes hands in no time");
+            let error =
+                source.error(handshake.span(), "the handshake timeout must be greater than 0");
             return Err(error.allowed("more than 0s"));
         }
     }
@@ -387,6 +413,11 @@ mod tests {
         let listen = parse(TLS).expect("good").listen;
         assert_eq!((listen.access.mode, listen.limits), (0o600, Limits::default()));
         assert_eq!(listen.tls.expect("written").required, Required::Always);
+        let plain = "[listen]\ntcp = '127.0.0.1:1'\ninsecure = true\n";
+        for (text, plain) in [(plain.to_string(), true), (format!("{plain}{TLS}"), false)] {
+            let listen = parse(&text).expect("good").listen;
+            assert_eq!((listen.plain_tcp(), listen.refuses_tcp()), (plain, None), "{text}");
+        }
         let listen = parse(&format!("{TLS}required = false")).expect("good").listen;
         assert_eq!(listen.tls.expect("written").required, Required::Never);
     }
@@ -436,6 +467,8 @@ mod tests {
             ("[listen]\nin_flight = 5000".to_string(), 5, "1 to 4096"),
             ("[listen]\nmemory = '1MiB'".to_string(), 5, "64MiB"),
             ("[listen]\nhandshake = '0s'".to_string(), 5, "more than 0s"),
+            ("[listen]\ntcp = '127.0.0.1:1'".to_string(), 5, "insecure = true"),
+            (format!("[listen]\ntcp = '[::1]:1'\n{TLS}required = false"), 5, "insecure = true"),
             ("[listen.tls]\nkey = 'k'".to_string(), 4, ""),
             ("[listen.tls]\ncertificate = ''\nkey = 'k'".to_string(), 5, "PEM"),
             (format!("{TLS}required = 'unix'"), 8, "\"tcp\""),

@@ -14,7 +14,7 @@ worst_case = "160MB/s"
 [listen]
 unix = "pool.sock"
 tcp = "127.0.0.1:10809"
-
+insecure = true
 [[group]]
 name = "tenants/alice"
 min = "10MB/s"

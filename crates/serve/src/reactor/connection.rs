@@ -25,10 +25,11 @@ use super::input::{INLINE_MAX, Input};
 use super::outbox::{Outbox, Sent};
 use super::ring::Event;
 use crate::engine::Engine;
-use crate::front::nbd::session::{Action, Ask, Command, Session};
+use crate::front::nbd::session::{Action, Ask, Command, Session, Tls};
 use crate::front::nbd::wire::{self, errno, state};
 use crate::front::tls::{Channel, Stage};
 use crate::request::buffer::{Buffer, Data, Span};
+use crate::request::export::Export;
 use crate::request::op::{Hints, NewOp, Op, Ops};
 use crate::security::Security;
 use crate::socket;
@@ -554,6 +555,11 @@ impl Endpoint for Connection {
             cx.cancel(RECEIVE, CANCEL)?;
         }
         Ok(large || !self.session.is_attached() || waits_for_client)
+    }
+    fn is_allowed(&self, export: Option<&Export>, security: &Security) -> bool {
+        let needs_tls = security.offer(self.session.peer()) == Tls::Required;
+        let plain = !matches!(self.session.tls(), Tls::Required | Tls::Running);
+        export.is_none_or(|export| self.session.may_use(export)) && !(needs_tls && plain)
     }
     fn volume(&self) -> Option<usize> {
         self.volume

@@ -13,6 +13,7 @@ use super::ring::{Event, Ring, Target};
 use crate::engine::Engine;
 use crate::request::export::Export;
 use crate::request::op::{Op, Ops};
+use crate::security::Security;
 
 /// What an endpoint needs of the reactor to go on.
 pub(super) struct ReactorContext<'a> {
@@ -90,6 +91,11 @@ pub(super) trait Endpoint: Send {
     fn periodic_check(&mut self, short: bool, cx: &mut ReactorContext<'_>) -> io::Result<bool> {
         let _ = (short, cx);
         Ok(false)
+    }
+    /// May its client go on under the contracts that are in force now, and use the export that it chose?
+    fn is_allowed(&self, export: Option<&Export>, security: &Security) -> bool {
+        let _ = (export, security);
+        true
     }
     /// The volume that its client uses, once chosen.
     fn volume(&self) -> Option<usize>;

@@ -421,8 +421,8 @@ impl Reactor {
             self.open(now, socket);
         }
     }
-    /// Takes over new contracts. Endpoints of volumes with a new size are told, and those of volumes that are
-    /// closed take nothing in from now on.
+    /// Takes over new contracts. Endpoints of volumes with a new size are told; those of volumes that are closed, and
+    /// those whose clients may not use their volume any more, take nothing in from now on.
     fn apply(&mut self, now: Instant, plan: &Plan, security: Security) -> Result<(), ServeError> {
         let engine = &mut self.parts.engine;
         if let Some(name) = engine.cuts(plan) {
@@ -435,7 +435,17 @@ impl Reactor {
         self.budget.resize(security.limits.memory_bytes);
         self.parts.security = security;
         for (key, endpoint) in &mut self.endpoints {
-            let Some(volume) = endpoint.volume() else { continue };
+            let volume = endpoint.volume();
+            // A volume that is no export any more keeps the clients that it has.
+            let export = volume.and_then(|volume| {
+                let found = self.exports.binary_search_by_key(&(volume as u32), |export| export.id);
+                found.ok().map(|index| &self.exports[index])
+            });
+            if !endpoint.is_allowed(export, &self.parts.security) {
+                endpoint.close();
+                self.touched.push(key);
+            }
+            let Some(volume) = volume else { continue };
             if resized.contains(&volume) {
                 endpoint.resized(engine.size(volume));
             }

@@ -38,7 +38,7 @@ pub(crate) fn contracts(directory: &Directory, back: &str, stack: &str, contract
     let socket = directory.path("socket");
     format!(
         "[drive]\nback = '{back}'\nstack = '{stack}'\n\
-         [listen]\nunix = '{socket}'\ntcp = '127.0.0.1:0'\n\
+         [listen]\nunix = '{socket}'\ntcp = '127.0.0.1:0'\ninsecure = true\n\
          [[group]]\nname = 'g'\n{contract}\n\
          [[volume]]\nname = 'v'\ngroup = 'g'\nsize = '64MiB'\n"
     )

@@ -17,8 +17,8 @@ const QUERIES_MAX: u32 = 64;
 /// Who asks, and what was agreed so far.
 #[derive(Debug)]
 pub(super) struct Handshake {
-    peer: Peer,
-    tls: Tls,
+    pub(super) peer: Peer,
+    pub(super) tls: Tls,
     /// Names that the client proved to have.
     pub(super) names: Vec<String>,
     pub(super) no_zeroes: bool,
@@ -36,7 +36,7 @@ impl Handshake {
         Self { peer, tls, names, no_zeroes: false, structured: false, allocation_of: None }
     }
     /// May the client know of an export?
-    fn may_see(&self, export: &Export) -> bool {
+    pub(super) fn may_see(&self, export: &Export) -> bool {
         let entry = &export.entry;
         let open = if self.peer == Peer::Tcp { entry.tcp } else { entry.unix };
         let named = |names: &Vec<String>| self.names.iter().any(|name| names.contains(name));

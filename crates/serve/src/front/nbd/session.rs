@@ -155,6 +155,18 @@ impl Session {
     pub fn is_attached(&self) -> bool {
         matches!(self.state, State::Transmission(_))
     }
+    /// How the client is connected.
+    pub fn peer(&self) -> Peer {
+        self.handshake.peer
+    }
+    /// What the client was offered, or that it uses it.
+    pub fn tls(&self) -> Tls {
+        self.handshake.tls
+    }
+    /// May the client have this export?
+    pub fn may_use(&self, export: &Export) -> bool {
+        self.handshake.may_see(export)
+    }
 
     /// Are structured replies agreed?
     pub fn structured(&self) -> bool {
