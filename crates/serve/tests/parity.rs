@@ -21,7 +21,7 @@ use iofair_lab::simulate_with;
 use iofair_serve::back::volume::PlannedVolume;
 use iofair_serve::back::{emulated::Emulated, store::Store};
 use iofair_serve::engine::{Engine, Patience, Plan};
-use iofair_serve::request::buffer::{Data, Span};
+use iofair_serve::request::buffer::{Data, Lent};
 use iofair_serve::request::op::{Hints, NewOp};
 
 const DRIVE: &str = "plextor-px256m5s";
@@ -158,14 +158,14 @@ fn repeat(stack: &str, watch: &Watch) -> Vec<Seen> {
     engine.observe_dispatches(Box::new(move |now, dispatch| {
         into.lock().unwrap().push(seen(now, dispatch));
     }));
-    let payload = vec![0u8; 1 << 20];
+    let payload = Arc::new(vec![0u8; 1 << 20]);
     for step in &watch.recorder.steps {
         match *step {
             Step::Submit(now, submission) => {
                 let Submission { client, operation, start, length, .. } = submission;
                 let bytes = length.bytes() as usize;
                 let data = match operation {
-                    Operation::Write => Data::Lent(Span::new(&payload[..bytes])),
+                    Operation::Write => Data::Lent(Lent::new(&payload, 0..bytes)),
                     _ => Data::None,
                 };
                 let (volume, hints) = (client.index(), Hints::default());

@@ -10,7 +10,7 @@ use iofair_drive::random::Random;
 use iofair_serve::back::volume::PlannedVolume;
 use iofair_serve::back::{emulated::Emulated, store::Store};
 use iofair_serve::engine::{Engine, Patience, Plan};
-use iofair_serve::request::buffer::{Data, Span};
+use iofair_serve::request::buffer::{Data, Lent};
 use iofair_serve::request::op::{Hints, NewOp};
 
 const DRIVE: &str = "plextor-px256m5s";
@@ -76,7 +76,7 @@ fn engine(contracts: &Contracts) -> Engine {
 fn run(stack: &str, clients: &[Client]) -> Vec<u64> {
     let mut engine = engine(&contracts(stack, clients));
     let mut random = Random::new(7, 0);
-    let payload = vec![0u8; BLOCK as usize];
+    let payload = std::sync::Arc::new(vec![0u8; BLOCK as usize]);
     let mut due: Vec<(Instant, usize)> = (0..clients.len())
         .flat_map(|client| vec![(Instant::ZERO, client); clients[client].depth as usize])
         .collect();
@@ -95,7 +95,7 @@ fn run(stack: &str, clients: &[Client]) -> Vec<u64> {
             let offset = random.below(MEBIBYTES << 8) * u64::from(BLOCK);
             let operation = clients[*volume].operation;
             let data = match operation {
-                Operation::Write => Data::Lent(Span::new(&payload)),
+                Operation::Write => Data::Lent(Lent::new(&payload, 0..payload.len())),
                 _ => Data::None,
             };
             let hints = Hints { prefetch: operation == Operation::Read, ..Hints::default() };

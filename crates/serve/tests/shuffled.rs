@@ -2,7 +2,7 @@
 //! interleaves whatever sockets may: every byte of both ways takes its own time, the engine turns when it
 //! likes, and every answer is compared with what must be stored.
 // Answers of the memory back end are read where they lie.
-#![allow(clippy::unwrap_used, unsafe_code)]
+#![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use iofair_serve::back::volume::PlannedVolume;
 use iofair_serve::engine::{Engine, Patience, Plan};
 use iofair_serve::front::nbd::session::{Action, Ask, Command, Session, Tls};
 use iofair_serve::front::nbd::wire;
-use iofair_serve::request::buffer::{Data, Span};
+use iofair_serve::request::buffer::Data;
 use iofair_serve::request::export::Peer;
 use iofair_serve::request::op::{Hints, NewOp};
 
@@ -244,9 +244,8 @@ impl World {
                 return false;
             };
             // It moves when the next bytes come, so it gets a buffer of its own.
-            let span = Span::new(payload);
             let mut buffer = self.engine.ops().pool.take(length as usize);
-            buffer.fill(0, span);
+            buffer.fill(0, payload);
             data = Data::Owned(buffer);
         }
         let new = NewOp { owner, cookie, volume, operation, hints, offset, length, data };
@@ -265,13 +264,9 @@ impl World {
             let out = &mut self.lines[op.owner as usize].to_client;
             if op.operation == Operation::Read {
                 wire::read_header(out, false, op.cookie, op.offset, op.length);
-                let place = match &op.data {
-                    Data::Stored(span) => span.pointer(),
-                    Data::Owned(buffer) => buffer.pointer().cast_const(),
-                    other => panic!("{other:?}"),
-                };
-                // SAFETY: the store lives as long as the engine, and nobody writes to it now.
-                out.extend(unsafe { std::slice::from_raw_parts(place, op.length as usize) });
+                let (at, length) = (out.len(), op.length as usize);
+                out.resize(at + length, 0);
+                op.data.place(length).unwrap().read(&mut out[at..]);
             } else {
                 wire::simple_reply(out, op.cookie, 0);
             }

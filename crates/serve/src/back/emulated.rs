@@ -10,7 +10,6 @@
 use std::io;
 use std::os::fd::AsRawFd;
 
-use io_uring::{opcode, squeue, types};
 use iofair_core::controller::Dispatch;
 use iofair_core::policy::DriveFacts;
 use iofair_core::request::{Operation, RequestId};
@@ -19,6 +18,7 @@ use iofair_drive::{Command, Done, Drive};
 
 use super::store::Store;
 use super::{Answer, Back, Extent, Job, memory};
+use crate::request::entry::Entry;
 use crate::request::op::Ops;
 
 /// A model over a store.
@@ -31,7 +31,7 @@ pub struct Emulated {
     done: Vec<Done>,
     /// Commands in the model that are not answered before the file is durable.
     durable: Vec<RequestId>,
-    entries: Vec<squeue::Entry>,
+    entries: Vec<Entry>,
 }
 
 impl Emulated {
@@ -65,8 +65,7 @@ impl Emulated {
         });
         match file {
             Some(file) if status == 0 => {
-                let sync = opcode::Fsync::new(types::Fd(file.as_raw_fd()));
-                let sync = sync.flags(types::FsyncFlags::DATASYNC).build();
+                let sync = Entry::sync_data(file.as_raw_fd());
                 self.entries.push(sync.user_data(u64::from(id.0)));
             }
             _ => answers.push(Answer { id, status }),
@@ -99,7 +98,7 @@ impl Back for Emulated {
         all.drain(..).for_each(|done| self.finish(done, answers));
         self.done = all;
     }
-    fn take_entries(&mut self) -> Option<&mut Vec<squeue::Entry>> {
+    fn take_entries(&mut self) -> Option<&mut Vec<Entry>> {
         Some(&mut self.entries)
     }
     fn on_ring(&mut self, user_data: u32, result: i32, _: &mut Ops, answers: &mut Vec<Answer>) {

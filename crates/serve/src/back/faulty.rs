@@ -9,7 +9,6 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
-use io_uring::squeue;
 use iofair_config::contracts::faults::{Fault as Wanted, FaultRule, Faults, FaultyOperation};
 use iofair_core::controller::Dispatch;
 use iofair_core::policy::DriveFacts;
@@ -21,6 +20,7 @@ use iofair_drive::fault::{self, Fault, Rule};
 
 use super::{Answer, Back, Extent, Job};
 use crate::back::volume::PlannedVolume;
+use crate::request::entry::Entry;
 use crate::request::op::Ops;
 
 /// A half of a command is whole pages.
@@ -160,7 +160,7 @@ impl Back for Faulty {
             answers.push(Answer { id: RequestId(id), status });
         }
     }
-    fn take_entries(&mut self) -> Option<&mut Vec<squeue::Entry>> {
+    fn take_entries(&mut self) -> Option<&mut Vec<Entry>> {
         self.inner.take_entries()
     }
     fn on_ring(&mut self, user_data: u32, result: i32, ops: &mut Ops, answers: &mut Vec<Answer>) {

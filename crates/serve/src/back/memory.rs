@@ -36,19 +36,21 @@ pub(super) fn apply(store: &mut Store, job: &Job<'_>, ops: &mut Ops) {
         let op = &mut ops[part.tag as usize];
         let wants = op.operation == Operation::Read && !matches!(op.data, Data::Scattered(_));
         if wants && store.backing().is_none() {
-            op.data = Data::Stored(store.span(op.offset, u64::from(op.length)));
+            op.data = Data::Stored(store.stored(op.offset, u64::from(op.length)));
             continue;
         }
         if wants && matches!(op.data, Data::None) {
             let length = op.length as usize;
             ops[part.tag as usize].data = Data::Owned(ops.pool.take(length));
         }
-        let op = &ops[part.tag as usize];
+        let op = &mut ops[part.tag as usize];
         let piece = op.piece(part);
         let mut at = piece.offset;
         match op.operation {
-            Operation::Read => op.places(piece).for_each(|place| at = store.read(at, place)),
-            Operation::Write => op.places(piece).for_each(|place| at = store.write(at, place)),
+            Operation::Read => {
+                op.places_mut(piece).for_each(|mut place| at = store.read(at, &mut place));
+            }
+            Operation::Write => op.places(piece).for_each(|place| at = store.write(at, &place)),
             Operation::Discard | Operation::WriteZeroes => store.zero(at, piece.length),
             Operation::Flush => {}
         }

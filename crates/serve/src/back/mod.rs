@@ -11,7 +11,6 @@ mod testing;
 pub mod uring;
 pub mod volume;
 
-use io_uring::squeue;
 use iofair_config::contracts::faults::Faults;
 use iofair_core::controller::Dispatch;
 use iofair_core::policy::DriveFacts;
@@ -19,6 +18,7 @@ use iofair_core::request::{Part, RequestId};
 use iofair_core::time::{Instant, Nanos};
 
 use crate::back::volume::PlannedVolume;
+use crate::request::entry::Entry;
 use crate::request::op::Ops;
 
 /// A command that a back end has finished.
@@ -70,7 +70,7 @@ pub trait Back: Send {
     }
     /// Entries for the reactor's ring since the last call; their `user_data` is a number of the
     /// back end's own, below 2^32.
-    fn take_entries(&mut self) -> Option<&mut Vec<squeue::Entry>> {
+    fn take_entries(&mut self) -> Option<&mut Vec<Entry>> {
         None
     }
     /// The ring finished an entry.

@@ -6,11 +6,13 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::ptr;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
 
 use super::Extent;
 use crate::guard::Watch;
-use crate::request::buffer::Span;
+use crate::request::place::{Place, PlaceMut};
+use crate::request::shared::{self, Span, Stored};
 
 /// Granularity of the bitmap of written chunks.
 const CHUNK: u64 = 32 << 10;
@@ -21,24 +23,61 @@ const FOLD: u64 = 1 << 20;
 /// And the longest span of it besides: longer than any request.
 const SPAN_MAX: u64 = 64 << 20;
 
+/// Pages of ours. There is never a reference to them, only addresses: what was read out of them may be on its way to
+/// clients while they are written again, and a file's other users write when they like.
+#[derive(Debug)]
+struct Mapping {
+    base: NonNull<u8>,
+    bytes: usize,
+    /// Somebody may cut the file behind it short, or its disk may be full.
+    watch: Option<Watch>,
+}
+
+// SAFETY: the mapping belongs to no thread, and what is shared of it is an address.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    fn new(bytes: usize, flags: i32, file: i32) -> io::Result<Self> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
+        let base = unsafe { libc::mmap(ptr::null_mut(), bytes, protection, flags, file, 0) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let base = NonNull::new(base.cast()).expect("the kernel maps nothing at zero");
+        Ok(Self { base, bytes, watch: None })
+    }
+    /// From now on a loss of pages is noticed.
+    fn watch(&mut self) -> io::Result<()> {
+        // SAFETY: the mapping is there until this is dropped, after the watch. Once it is lost nothing of it is
+        // believed any more.
+        self.watch = Some(unsafe { Watch::over(self.base.as_ptr(), self.bytes) }?);
+        Ok(())
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        self.watch = None;
+        // SAFETY: mapped in `new` with this length. Whoever has an address in it that is still used has a keeper too,
+        // so there is none.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
+    }
+}
+
 /// A mapping, private to this process or shared with a file.
 #[derive(Debug)]
 pub struct Store {
-    base: *mut u8,
+    mapping: Arc<Mapping>,
     bytes: u64,
-    /// Bytes that are mapped.
-    mapped: usize,
     /// All addresses are taken modulo this.
     fold: u64,
     written: Vec<u64>,
     /// What it is a mapping of.
     file: Option<File>,
-    /// Somebody may cut that file short, or its disk may be full.
-    watch: Option<Watch>,
 }
-
-// SAFETY: the store owns its mapping alone.
-unsafe impl Send for Store {}
 
 impl Store {
     /// Zeroes that take memory only where they are written.
@@ -61,22 +100,14 @@ impl Store {
         let mut store = Self::map(bytes, libc::MAP_SHARED, file.as_raw_fd())?;
         store.written.fill(u64::MAX);
         store.file = Some(file.try_clone()?);
-        // SAFETY: the mapping is this store's until it is dropped, after the watch. Once it is lost nothing of it is
-        // believed any more.
-        store.watch = Some(unsafe { Watch::over(store.base, store.mapped) }?);
+        Arc::get_mut(&mut store.mapping).expect("it is new").watch()?;
         Ok(store)
     }
     fn map(bytes: u64, flags: i32, file: i32) -> io::Result<Self> {
         let length = usize::try_from(bytes).expect("64-bit machines only").max(PAGE as usize);
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
-        let base = unsafe { libc::mmap(ptr::null_mut(), length, protection, flags, file, 0) };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
+        let mapping = Arc::new(Mapping::new(length, flags, file)?);
         let words = bytes.div_ceil(CHUNK).div_ceil(64) as usize;
-        let (base, mapped, fold, written) = (base.cast(), length, u64::MAX, vec![0; words]);
-        Ok(Self { base, bytes, mapped, fold, written, file: None, watch: None })
+        Ok(Self { mapping, bytes, fold: u64::MAX, written: vec![0; words], file: None })
     }
     /// Its size.
     pub fn bytes(&self) -> u64 {
@@ -84,45 +115,46 @@ impl Store {
     }
     /// Was a part of the file not there when it was used? Then what was read or written since is worth nothing.
     pub(super) fn is_lost(&self) -> bool {
-        self.watch.as_ref().is_some_and(Watch::is_lost)
+        self.mapping.watch.as_ref().is_some_and(Watch::is_lost)
     }
     /// The file behind it, if there is one.
     pub(super) fn backing(&self) -> Option<&File> {
         self.file.as_ref()
     }
-    fn check(&self, offset: u64, length: u64) {
-        assert!(offset + length <= self.bytes, "{length} bytes at {offset} of {}", self.bytes);
-        assert!(!self.forgets() || length <= SPAN_MAX, "{length} bytes at once");
-    }
-    fn at(&self, offset: u64) -> *mut u8 {
-        self.base.wrapping_add((offset % self.fold) as usize)
-    }
     fn forgets(&self) -> bool {
         self.fold == FOLD
     }
-    /// A part of it; valid as long as the store.
-    pub fn span(&self, offset: u64, length: u64) -> Span {
-        self.check(offset, length);
-        Span::raw(self.at(offset), length as usize)
+    /// A part of the mapping: in it as long as the store, or something else that keeps the mapping, lives.
+    fn span(&self, offset: u64, length: u64) -> Span {
+        let inside = offset.checked_add(length).is_some_and(|end| end <= self.bytes);
+        assert!(inside, "{length} bytes at {offset} of {}", self.bytes);
+        assert!(!self.forgets() || length <= SPAN_MAX, "{length} bytes at once");
+        let at = (offset % self.fold) as usize;
+        Span::new(self.mapping.base.as_ptr().wrapping_add(at), length as usize)
     }
-    /// Reads bytes into a place that may be written; returns where they end.
-    pub fn read(&self, offset: u64, into: Span) -> u64 {
-        let from = self.span(offset, into.len() as u64);
-        // SAFETY: the source lies inside the mapping (just checked), the target may be written and is
-        // valid by the contract of Span, and `copy` allows them to overlap.
-        unsafe { ptr::copy(from.pointer(), into.pointer().cast_mut(), into.len()) };
-        offset + into.len() as u64
+    /// A part of it, where it is. What is written there later may be seen in it.
+    pub fn stored(&self, offset: u64, length: u64) -> Stored {
+        let span = self.span(offset, length);
+        // SAFETY: inside the mapping (`span` checks it), which is its own keeper, and to which nobody makes references.
+        unsafe { Stored::new(span, self.mapping.clone()) }
     }
-    /// Writes bytes; returns where they end.
-    pub fn write(&mut self, offset: u64, from: Span) -> u64 {
+    /// Fills a place with what is stored; returns where that ends.
+    pub fn read(&self, offset: u64, into: &mut PlaceMut<'_>) -> u64 {
+        let length = into.len() as u64;
+        // SAFETY: inside the mapping (`span` checks it), which is there as long as this store, and to which nobody
+        // makes references.
+        unsafe { into.write_from_shared(self.span(offset, length)) };
+        offset + length
+    }
+    /// Stores what is in a place; returns where that ends.
+    pub fn write(&mut self, offset: u64, from: &Place<'_>) -> u64 {
         let length = from.len() as u64;
-        self.check(offset, length);
+        let span = self.span(offset, length);
         if self.forgets() {
             return offset + length;
         }
-        // SAFETY: the target lies inside the mapping (just checked), the source is valid by the
-        // contract of Span, and `copy` allows them to overlap.
-        unsafe { ptr::copy(from.pointer(), self.at(offset), from.len()) };
+        // SAFETY: as in `read`; the mapping may be written.
+        unsafe { from.read_into_shared(span) };
         for chunk in offset / CHUNK..(offset + length).div_ceil(CHUNK) {
             self.written[chunk as usize / 64] |= 1 << (chunk % 64);
         }
@@ -133,27 +165,27 @@ impl Store {
         if self.forgets() {
             return;
         }
-        self.check(offset, length);
+        let all = self.span(offset, length);
         let end = offset + length;
         let (first, last) = (offset.next_multiple_of(PAGE), end / PAGE * PAGE);
         if first >= last {
-            return self.fill_zero(offset, length);
+            // SAFETY: inside the mapping, as checked, which may be written.
+            return unsafe { shared::clear(all) };
         }
-        self.fill_zero(offset, first - offset);
-        self.fill_zero(last, end - last);
+        let whole = self.span(first, last - first);
+        let edges = [self.span(offset, first - offset), self.span(last, end - last)];
+        // SAFETY: as above.
+        edges.into_iter().for_each(|edge| unsafe { shared::clear(edge) });
         let advice = if self.file.is_some() { libc::MADV_REMOVE } else { libc::MADV_DONTNEED };
-        // SAFETY: whole pages inside the mapping; both kinds of advice leave zeroes behind.
-        let gone = unsafe { libc::madvise(self.at(first).cast(), (last - first) as usize, advice) };
+        // SAFETY: whole pages inside the mapping (`span` checks it); both kinds of advice leave zeroes behind.
+        let gone = unsafe { libc::madvise(whole.pointer().cast(), whole.len(), advice) };
         if gone != 0 {
-            self.fill_zero(first, last - first);
+            // SAFETY: as above.
+            unsafe { shared::clear(whole) };
         }
         for chunk in offset.div_ceil(CHUNK)..end / CHUNK {
             self.written[chunk as usize / 64] &= !(1 << (chunk % 64));
         }
-    }
-    fn fill_zero(&mut self, offset: u64, length: u64) {
-        // SAFETY: callers checked that the range lies inside the mapping.
-        unsafe { ptr::write_bytes(self.at(offset), 0, length as usize) };
     }
     /// What of a range was written, at most `limit` pieces.
     pub fn extents(&self, offset: u64, length: u64, limit: usize) -> Vec<Extent> {
@@ -182,22 +214,20 @@ impl Store {
     }
 }
 
-impl Drop for Store {
-    fn drop(&mut self) {
-        self.watch = None;
-        // SAFETY: mapped in `map` with this length; nobody uses spans of it after the reactor is gone.
-        unsafe { libc::munmap(self.base.cast(), self.mapped) };
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request::buffer::{Buffer, Data, Lent};
 
     fn bytes(store: &Store, offset: u64, length: u64) -> Vec<u8> {
-        let span = store.span(offset, length);
-        // SAFETY: the store outlives the span and nobody writes now.
-        unsafe { std::slice::from_raw_parts(span.pointer(), span.len()) }.to_vec()
+        let mut bytes = vec![0; length as usize];
+        let stored = Data::Stored(store.stored(offset, length));
+        stored.places(0, length as usize).for_each(|place| place.read(&mut bytes));
+        bytes
+    }
+    fn write(store: &mut Store, offset: u64, bytes: &[u8]) -> u64 {
+        let data = Data::Lent(Lent::new(&Arc::new(bytes.to_vec()), 0..bytes.len()));
+        data.places(0, bytes.len()).fold(offset, |at, place| store.write(at, &place))
     }
 
     /// Goal: writes, zeroes and extents agree at odd borders. Method: write across chunks, zero a
@@ -205,11 +235,11 @@ mod tests {
     #[test]
     fn writes_zeroes_and_extents() {
         let mut store = Store::anonymous(1 << 20).unwrap();
-        store.write(CHUNK - 1, Span::new(&[7; 3]));
+        write(&mut store, CHUNK - 1, &[7; 3]);
         let found = store.extents(0, 1 << 20, 10);
         let expected = [(2 * CHUNK, false), ((1 << 20) - 2 * CHUNK, true)];
         assert_eq!(found.iter().map(|e| (e.length, e.hole)).collect::<Vec<_>>(), expected);
-        store.write(0, Span::new(&vec![9; 100_000]));
+        write(&mut store, 0, &vec![9; 100_000]);
         store.zero(10, 99_000);
         assert_eq!(bytes(&store, 8, 4), [9, 9, 0, 0]);
         assert_eq!(bytes(&store, 99_008, 4), [0, 0, 9, 9]);
@@ -224,11 +254,49 @@ mod tests {
         let mut store = Store::forgetful(1 << 40).unwrap();
         let length = 4 << 20;
         for offset in [0, FOLD - 1, (1 << 40) - length] {
-            let end = store.write(offset, Span::new(&vec![7; length as usize]));
+            let end = write(&mut store, offset, &vec![7; length as usize]);
             assert_eq!(end, offset + length);
             assert_eq!(bytes(&store, offset, length).len() as u64, length);
         }
         store.zero(0, 1 << 30);
         assert_eq!(store.extents(5, 10, 1), [Extent { length: 10, hole: false }]);
+    }
+    /// Goal: what was read out of a store may be sent after the store is gone. Method: a store of some size is dropped
+    /// before the data is looked at, and another is mapped.
+    #[test]
+    fn what_was_read_outlives_its_store() {
+        let mut store = Store::anonymous(1 << 20).unwrap();
+        write(&mut store, 8192, &[5; 100]);
+        let stored = Data::Stored(store.stored(8192, 100));
+        drop(store);
+        let _other = Store::anonymous(1 << 20).unwrap();
+        let mut bytes = [0; 100];
+        stored.places(0, 100).for_each(|place| place.read(&mut bytes));
+        assert_eq!(bytes, [5; 100]);
+    }
+
+    /// Goal: no range reaches beyond a store, also where its end is no number. Method: reads, writes and zeroes there.
+    #[test]
+    fn ranges_stay_within_their_store() {
+        let reaches = |offset: u64, length: usize| {
+            let mut store = Store::anonymous(1 << 20).unwrap();
+            let mut data = Data::Owned(Buffer::of(length));
+            let all = std::panic::AssertUnwindSafe(|| {
+                for mut place in data.places_mut(0, length) {
+                    store.read(offset, &mut place);
+                }
+                for place in data.places(0, length) {
+                    store.write(offset, &place);
+                }
+                store.zero(offset, length as u64);
+            });
+            std::panic::catch_unwind(all).is_ok()
+        };
+        assert!(reaches((1 << 20) - 4096, 4096));
+        for (offset, length) in
+            [(1 << 20, 1), ((1 << 20) - 1, 2), (u64::MAX, 1), (u64::MAX - 4095, 4096)]
+        {
+            assert!(!reaches(offset, length), "{length} bytes at {offset}");
+        }
     }
 }

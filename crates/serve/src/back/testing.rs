@@ -1,7 +1,9 @@
 //! For tests of back ends: an engine over one, and a kernel played by the test, which sees every entry for
 //! the ring and answers when it wants to.
 
-use io_uring::squeue::Entry;
+use std::sync::Arc;
+
+use io_uring::squeue;
 use iofair_config::contracts::faults::Faults;
 use iofair_core::contract::Contract;
 use iofair_core::controller::Stack;
@@ -11,7 +13,8 @@ use iofair_core::time::{Instant, Nanos};
 use super::Back;
 use crate::back::volume::PlannedVolume;
 use crate::engine::{Engine, Patience, Plan};
-use crate::request::buffer::{Data, Span};
+use crate::request::buffer::{Data, Lent};
+use crate::request::entry::Entry;
 use crate::request::op::{Hints, NewOp};
 
 /// What an entry asks of the kernel.
@@ -36,9 +39,9 @@ impl Asked {
     fn new(entry: &Entry) -> Self {
         // The kernel's numbers for READV, WRITEV, FSYNC and FALLOCATE, and struct io_uring_sqe.
         const FSYNC_DATASYNC: u32 = 1;
-        assert_eq!(size_of::<Entry>(), 64);
+        assert_eq!(size_of::<squeue::Entry>(), 64);
         // SAFETY: an entry is the kernel's plain structure of 64 bytes (`repr(C)`, just checked).
-        let bytes = unsafe { std::ptr::from_ref(entry).cast::<[u8; 64]>().read() };
+        let bytes = unsafe { std::ptr::from_ref(entry.as_raw()).cast::<[u8; 64]>().read() };
         let word = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap());
         let (flags, low, high) = (word(28), u64::from(word(8)), u64::from(word(12)));
         let call = match bytes[0] {
@@ -56,7 +59,7 @@ impl Asked {
 pub(super) struct Scene {
     engine: Engine,
     now: Instant,
-    payload: Vec<u8>,
+    payload: Arc<Vec<u8>>,
     next: u64,
 }
 
@@ -73,14 +76,14 @@ impl Scene {
         let (patience, faults) = (Patience::default(), Faults::default());
         let plan = Plan { stack, groups, volumes, closed, patience, faults };
         engine.apply(Instant::ZERO, &plan);
-        Self { engine, now: Instant::ZERO, payload: vec![7; 1 << 20], next: 0 }
+        Self { engine, now: Instant::ZERO, payload: Arc::new(vec![7; 1 << 20]), next: 0 }
     }
     /// Gives the engine a request, to be decided on with the next [`Self::turn`]; returns its number.
     pub(super) fn submit(&mut self, operation: Operation, at: (u64, u32), hints: Hints) -> u64 {
         let (cookie, (offset, length)) = (self.next, at);
         self.next += 1;
         let data = match operation {
-            Operation::Write => Data::Lent(Span::new(&self.payload[..length as usize])),
+            Operation::Write => Data::Lent(Lent::new(&self.payload, 0..length as usize)),
             _ => Data::None,
         };
         let (owner, volume) = (0, 0);

@@ -26,6 +26,7 @@ pub use live::{Patience, Plan, Volume};
 use crate::back::volume::Stamp;
 use crate::back::{Answer, Back, Extent, Job};
 use crate::request::buffer::Data;
+use crate::request::entry::Entry;
 use crate::request::op::{self, NewOp, Op, Ops};
 
 /// Submissions that may be inside at all. A request slot is about 200 bytes, so this is below 4 MiB.
@@ -285,7 +286,7 @@ impl Engine {
         self.back.on_ring(user_data, result, &mut self.ops, &mut self.answers);
     }
     /// Entries that the back end wants on the ring.
-    pub fn take_entries(&mut self) -> Option<&mut Vec<io_uring::squeue::Entry>> {
+    pub fn take_entries(&mut self) -> Option<&mut Vec<Entry>> {
         self.back.take_entries()
     }
     /// Payloads that still lie in receive buffers move into buffers of their own.

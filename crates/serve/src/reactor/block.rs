@@ -16,7 +16,7 @@ use super::endpoint::{Endpoint, Life, ReactorContext};
 use super::ring::{Event, Target};
 use crate::front::ublk::channel::{Channel, Tag};
 use crate::front::ublk::wire::{Command, Facts};
-use crate::request::buffer::{Data, Span};
+use crate::request::buffer::Data;
 use crate::request::export::Export;
 use crate::request::op::{NewOp, Op, Ops};
 
@@ -115,12 +115,8 @@ impl Block {
     }
     /// Copies what was read where the driver wants it, and says what it is told.
     fn give(&self, tag: Tag, op: &Op) -> i32 {
-        let span = match &op.data {
-            Data::Owned(buffer) => buffer.span(0, op.length as usize),
-            Data::Stored(span) => Span::raw(span.pointer(), span.len().min(op.length as usize)),
-            _ => unreachable!("a read that went well has data"),
-        };
-        match self.channel.give(tag, span) {
+        let place = op.data.place(op.length as usize).expect("a read that went well has data");
+        match self.channel.give(tag, &place) {
             // At most the longest request.
             Ok(()) => op.length as i32,
             Err(_) => -libc::EIO,

@@ -13,7 +13,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-use io_uring::{opcode, squeue, types};
+use io_uring::{opcode, types};
 use iofair_core::request::Operation;
 use iofair_core::time::Instant;
 
@@ -28,7 +28,8 @@ use crate::engine::Engine;
 use crate::front::nbd::session::{Action, Ask, Command, Session, Tls};
 use crate::front::nbd::wire::{self, errno, state};
 use crate::front::tls::{Channel, Stage};
-use crate::request::buffer::{Buffer, Data, Span};
+use crate::request::buffer::{Buffer, Data};
+use crate::request::entry::Entry;
 use crate::request::export::Export;
 use crate::request::op::{Hints, NewOp, Op, Ops};
 use crate::security::Security;
@@ -96,7 +97,7 @@ pub(super) struct Connection {
     header: Box<libc::msghdr>,
 }
 
-// SAFETY: `pieces` and `header` point into this connection's own input and payload.
+// SAFETY: `pieces` and `header` lead into this connection's own input and payload, which move with it on the heap.
 unsafe impl Send for Connection {}
 
 /// How a command fared.
@@ -166,26 +167,29 @@ impl Connection {
     }
 
     /// An entry that receives what comes next.
-    fn receive_entry(&mut self) -> squeue::Entry {
+    fn receive_entry(&mut self) -> Entry {
+        assert!(!self.receiving, "two receives on one socket");
         self.receiving = true;
         let socket = types::Fd(self.socket.as_raw_fd());
-        if let Some(channel) = &mut self.channel {
-            let room = channel.room();
-            return opcode::Recv::new(socket, room.as_mut_ptr(), room.len() as u32).build();
-        }
-        let room = self.input.room();
-        let Some(payload) = &self.payload else {
-            return opcode::Recv::new(socket, room.as_mut_ptr(), room.len() as u32).build();
+        let (room, sealed) = match &mut self.channel {
+            Some(channel) => (channel.room(), true),
+            None => (self.input.room(), false),
         };
-        let rest = payload.command.length as usize - payload.got;
-        let into = payload.buffer.pointer().wrapping_add(payload.got);
-        *self.pieces = [
-            libc::iovec { iov_base: into.cast(), iov_len: rest },
-            libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() },
-        ];
-        self.header.msg_iov = self.pieces.as_mut_ptr();
-        self.header.msg_iovlen = 2;
-        opcode::RecvMsg::new(socket, &raw mut *self.header).build()
+        let mut entry = opcode::Recv::new(socket, room.as_mut_ptr(), room.len() as u32).build();
+        if let Some(payload) = self.payload.as_mut().filter(|_| !sealed) {
+            let rest =
+                &mut payload.buffer.bytes_mut()[payload.got..payload.command.length as usize];
+            *self.pieces = [
+                libc::iovec { iov_base: rest.as_mut_ptr().cast(), iov_len: rest.len() },
+                libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() },
+            ];
+            self.header.msg_iov = self.pieces.as_mut_ptr();
+            self.header.msg_iovlen = 2;
+            entry = opcode::RecvMsg::new(socket, &raw mut *self.header).build();
+        }
+        // SAFETY: header and pieces are boxed. While `receiving`, until `on_received` is called with the completion, room
+        // and payload are neither moved nor looked at, and the connection is not over.
+        unsafe { Entry::new(entry) }
     }
     /// The ring received; `parse` comes next.
     fn on_received(&mut self, result: i32) {
@@ -223,7 +227,7 @@ impl Connection {
             if let Some(payload) = payload {
                 let missing = payload.command.length as usize - payload.got;
                 let (direct, rest) = plain.split_at(missing.min(plain.len()));
-                payload.buffer.fill(payload.got, Span::new(direct));
+                payload.buffer.fill(payload.got, direct);
                 payload.got += direct.len();
                 plain = rest;
             }
@@ -319,13 +323,13 @@ impl Connection {
             }
             Ask::Write => {
                 let unread = self.input.unread();
-                match unread.get(..length) {
-                    Some(payload) => data = Data::Lent(Span::new(payload)),
+                match self.input.lend(length) {
+                    Some(payload) => data = Data::Lent(payload),
                     None if length <= INLINE_MAX => return Begun::NeedsBytes,
                     None => {
-                        let (span, got) = (Span::new(unread), unread.len());
+                        let got = unread.len();
                         let mut buffer = cx.engine.ops().pool.take(length);
-                        buffer.fill(0, span);
+                        buffer.fill(0, unread);
                         self.input.consume(got);
                         self.payload = Some(Payload { command, buffer, got });
                         return Begun::Yes;

@@ -5,12 +5,12 @@
 
 use std::io;
 
-use io_uring::squeue;
 use iofair_core::time::Instant;
 
 use super::budget::Budget;
 use super::ring::{Event, Ring, Target};
 use crate::engine::Engine;
+use crate::request::entry::Entry;
 use crate::request::export::Export;
 use crate::request::op::{Op, Ops};
 use crate::security::Security;
@@ -43,16 +43,11 @@ impl ReactorContext<'_> {
         }
     }
     /// Queues an entry of this endpoint; its answer comes to [`Endpoint::on_ring`] with the same slot.
-    pub(super) fn push(&mut self, entry: squeue::Entry, slot: u8) -> io::Result<()> {
+    pub(super) fn push(&mut self, entry: Entry, slot: u8) -> io::Result<()> {
         self.push_part(entry, slot, 0)
     }
     /// [`Self::push`] of one of many entries in this slot; the event's target has the part.
-    pub(super) fn push_part(
-        &mut self,
-        entry: squeue::Entry,
-        slot: u8,
-        part: u16,
-    ) -> io::Result<()> {
+    pub(super) fn push_part(&mut self, entry: Entry, slot: u8, part: u16) -> io::Result<()> {
         self.ring.push(entry, Target::Endpoint { key: self.key as u32, slot, part })
     }
     /// Queues an entry that ends the one in `slot`; its own answer comes to the slot `answer`.

@@ -9,7 +9,6 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::mpsc::Receiver;
 
 use fuser::{Errno, ReplyData, ReplyEmpty, ReplyWrite};
-use io_uring::{opcode, types};
 use iofair_core::request::Operation;
 use slab::Slab;
 
@@ -17,6 +16,7 @@ use super::endpoint::{Endpoint, Life, ReactorContext};
 use super::ring::Event;
 use crate::front::fuse::Call;
 use crate::request::buffer::Data;
+use crate::request::entry::Entry;
 use crate::request::export::Export;
 use crate::request::op::{Hints, NewOp, Op, Ops};
 use crate::wake;
@@ -172,14 +172,8 @@ impl Endpoint for File {
             match reply {
                 reply if status != 0 => reply.error(status),
                 Reply::Read(reply) => {
-                    let span = match &op.data {
-                        Data::Owned(buffer) => buffer.span(0, op.length as usize),
-                        Data::Stored(span) => *span,
-                        _ => unreachable!("a read that went well has data"),
-                    };
-                    // SAFETY: the request owns the buffer, or the back end keeps the bytes, and nobody
-                    // writes them before the next turn.
-                    reply.data(unsafe { std::slice::from_raw_parts(span.pointer(), span.len()) });
+                    // SAFETY: stores are written when the engine turns, on this thread, and not here.
+                    reply.data(unsafe { op.data.bytes(op.length as usize) });
                 }
                 Reply::Write(reply, length) => reply.written(length),
                 Reply::Empty(reply) => reply.ok(),
@@ -193,10 +187,7 @@ impl Endpoint for File {
     fn settle(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<Life> {
         if !self.closing && !self.watching {
             self.watching = true;
-            let file = types::Fd(self.wake.as_raw_fd());
-            return cx
-                .push(opcode::PollAdd::new(file, libc::POLLIN as u32).build(), CALLS)
-                .map(|()| Life::On);
+            return cx.push(Entry::poll(self.wake.as_raw_fd()), CALLS).map(|()| Life::On);
         }
         let idle = self.inside.is_empty() && !self.watching;
         Ok(if self.closing && idle { Life::Over } else { Life::On })

@@ -1,5 +1,9 @@
 //! What a connection has received and nobody has looked at yet.
 
+use std::sync::Arc;
+
+use crate::request::buffer::Lent;
+
 /// Room that a connection begins with: handshakes and single requests.
 const BYTES_MIN: usize = 4 << 10;
 /// Most bytes that one receive may bring: 32 writes of 4 KiB.
@@ -15,7 +19,8 @@ const _: () = assert!(INLINE_MAX <= BYTES_MAX / 2);
 /// Received bytes. Its room doubles when a receive fills it, and whoever notices that nothing comes any
 /// more gives it back with [`Input::shrink`].
 pub(super) struct Input {
-    bytes: Vec<u8>,
+    /// Shared with payloads that lie in it, until the end of a turn; see [`own`].
+    bytes: Arc<Vec<u8>>,
     start: usize,
     end: usize,
     /// The last receive left no room.
@@ -24,7 +29,7 @@ pub(super) struct Input {
 
 impl Input {
     pub(super) fn new() -> Self {
-        Self { bytes: Vec::new(), start: 0, end: 0, full: true }
+        Self { bytes: Arc::default(), start: 0, end: 0, full: true }
     }
     /// Has it more room than a quiet connection needs?
     pub(super) fn is_large(&self) -> bool {
@@ -32,51 +37,55 @@ impl Input {
     }
     /// Keeps what is unread and little more. The ring must not be at it.
     pub(super) fn shrink(&mut self) {
-        self.bytes.drain(..self.start);
+        let bytes = own(&mut self.bytes);
+        bytes.drain(..self.start);
         (self.start, self.end) = (0, self.end - self.start);
-        self.bytes.truncate(self.end);
-        self.bytes.shrink_to_fit();
+        bytes.truncate(self.end);
+        bytes.shrink_to_fit();
         self.full = true;
     }
     /// What was not consumed yet.
     pub(super) fn unread(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
+    /// The first `count` unread bytes, where they are. To be let go before the next bytes come: else those go elsewhere.
+    pub(super) fn lend(&self, count: usize) -> Option<Lent> {
+        let fits = count <= self.end - self.start;
+        fits.then(|| Lent::new(&self.bytes, self.start..self.start + count))
+    }
     /// The first `count` unread bytes were used.
     pub(super) fn consume(&mut self, count: usize) {
         assert!(count <= self.end - self.start, "more was consumed than there is");
         self.start += count;
     }
-    /// Forgets everything.
-    pub(super) fn clear(&mut self) {
-        (self.start, self.end) = (0, 0);
-    }
     /// Where the next bytes go. Moves what is unread, so nobody may hold on to it.
     pub(super) fn room(&mut self) -> &mut [u8] {
         let unread = self.end - self.start;
+        let bytes = own(&mut self.bytes);
         if self.full {
             self.full = false;
-            let size = (2 * self.bytes.len()).clamp(BYTES_MIN, BYTES_MAX);
+            let size = (2 * bytes.len()).clamp(BYTES_MIN, BYTES_MAX);
             // What is unread has room for as much again, or it could never become complete.
-            self.bytes.resize(size.max(2 * unread), 0);
+            bytes.resize(size.max(2 * unread), 0);
         }
         if unread == 0 {
-            self.clear();
-        } else if self.bytes.len() - self.end < self.bytes.len() / 2 {
-            self.bytes.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, 0);
+        } else if bytes.len() - self.end < bytes.len() / 2 {
+            bytes.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, unread);
         }
-        &mut self.bytes[self.end..]
+        &mut bytes[self.end..]
     }
     /// Appends bytes that came by another way. Moves what is unread, so nobody may hold on to it.
     pub(super) fn append(&mut self, bytes: &[u8]) {
-        if self.bytes.len() - self.end < bytes.len() {
-            self.bytes.copy_within(self.start..self.end, 0);
+        let all = own(&mut self.bytes);
+        if all.len() - self.end < bytes.len() {
+            all.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
             let needed = self.end + bytes.len();
-            self.bytes.resize(self.bytes.len().max(needed), 0);
+            all.resize(all.len().max(needed), 0);
         }
-        self.bytes[self.end..self.end + bytes.len()].copy_from_slice(bytes);
+        all[self.end..self.end + bytes.len()].copy_from_slice(bytes);
         self.end += bytes.len();
     }
     /// So many bytes came.
@@ -85,4 +94,10 @@ impl Input {
         self.end += count;
         self.full = self.end == self.bytes.len();
     }
+}
+
+/// The bytes, to be written. The engine lets go of payloads at the end of each turn (`keep_lent`), so they are not
+/// shared any more; if they are, those who have them keep the old ones.
+fn own(bytes: &mut Arc<Vec<u8>>) -> &mut Vec<u8> {
+    Arc::make_mut(bytes)
 }

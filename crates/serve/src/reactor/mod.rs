@@ -17,6 +17,7 @@ mod outbox;
 mod ring;
 
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::mpsc::{Receiver, Sender};
 
@@ -30,6 +31,7 @@ use crate::error::ServeError;
 use crate::front::fuse::Opening;
 use crate::front::ublk::channel::Channel;
 use crate::front::vhost::command::Envelope;
+use crate::request::entry::Entry;
 use crate::request::export::Export;
 use crate::security::Security;
 use crate::socket;
@@ -174,15 +176,28 @@ impl Reactor {
         Ok(this)
     }
     fn accept_on(&mut self, index: usize) -> io::Result<()> {
-        let entry = ring::accept(self.parts.listeners[index].file.as_raw_fd());
+        let entry = Entry::accept(self.parts.listeners[index].file.as_raw_fd());
         self.ring.push(entry, Target::Accept(index as u32))
     }
     fn watch_wake(&mut self) -> io::Result<()> {
-        self.ring.push(ring::watch(self.parts.wake.as_raw_fd()), Target::Wake)
+        self.ring.push(Entry::watch(self.parts.wake.as_raw_fd()), Target::Wake)
     }
 
     /// Turns until told to stop and drained; then makes everything durable.
-    pub(crate) fn run(mut self) -> io::Result<()> {
+    ///
+    /// Entries on the ring name memory of endpoints, back end and engine, and the kernel goes on with them when a ring is
+    /// closed. So all of it is only given back after a drain that left nothing there; after an error, or a panic, never.
+    pub(crate) fn run(self) -> io::Result<()> {
+        let mut this = ManuallyDrop::new(self);
+        this.turn_until_drained()?;
+        let result = this.end();
+        let idle = this.endpoints.is_empty() && !this.parts.engine.is_stuck();
+        if idle {
+            drop(ManuallyDrop::into_inner(this));
+        }
+        result
+    }
+    fn turn_until_drained(&mut self) -> io::Result<()> {
         loop {
             let wait = self.wait();
             let mut events = std::mem::take(&mut self.events);
@@ -205,27 +220,20 @@ impl Reactor {
             let engine = &self.parts.engine;
             let drained = self.endpoints.is_empty() && engine.pending() == 0 && !engine.is_stuck();
             if drained || now >= until {
-                return self.end();
+                return Ok(());
             }
         }
     }
     /// Makes everything durable.
-    fn end(mut self) -> io::Result<()> {
+    fn end(&mut self) -> io::Result<()> {
         let engine = &mut self.parts.engine;
-        let mut result = Ok(());
         if engine.is_stuck() {
             // To ask such a drive for more could take for ever.
             let message =
                 "the drive never answered some commands; what was not flushed may be lost";
-            result = Err(io::Error::new(io::ErrorKind::TimedOut, message));
-        } else {
-            result = result.and_then(|()| engine.back().close());
+            return Err(io::Error::new(io::ErrorKind::TimedOut, message));
         }
-        if engine.is_stuck() || !self.endpoints.is_empty() {
-            // The kernel may still write into memory of ours, so it is never given back.
-            std::mem::forget(self);
-        }
-        result
+        engine.back().close()
     }
     /// How long to sleep. The clock is read once more here, because a wait is relative.
     fn wait(&self) -> Wait {

@@ -4,10 +4,11 @@
 use std::io;
 use std::os::fd::RawFd;
 
-use io_uring::{opcode, squeue, types};
+use io_uring::{opcode, types};
 
 use crate::front::tls::{Channel, RECORD_MAX};
 use crate::request::buffer::Data;
+use crate::request::entry::Entry;
 use crate::request::op::Ops;
 
 /// Ciphertext that is made ahead of the socket.
@@ -72,7 +73,7 @@ pub(super) struct Outbox {
     unsent: usize,
 }
 
-// SAFETY: the pointers in `iovecs` and `header` lead into the outbox's own batches.
+// SAFETY: the pointers in `iovecs` and `header` lead into the outbox's own batches, which move with it on the heap.
 unsafe impl Send for Outbox {}
 
 impl Outbox {
@@ -164,8 +165,9 @@ impl Outbox {
                     self.unsent += to - from;
                     (heads.wrapping_add(*from), to - from)
                 }
-                Segment::Data(data, length) => match place(data) {
-                    Some(base) => (base, *length),
+                // No reply is made of a guest's own memory.
+                Segment::Data(data, length) => match data.place(*length) {
+                    Some(place) => (place.pointer().cast_const(), place.len()),
                     None => continue,
                 },
             };
@@ -189,8 +191,8 @@ impl Outbox {
             let Batch { heads, segments, .. } = &mut self.sealing;
             let (bytes, is_data) = match &segments[index] {
                 Segment::Head { from, to } => (&heads[*from..*to], false),
-                // SAFETY: the segment keeps the data in place until it is released below.
-                Segment::Data(data, length) => (unsafe { bytes(data, *length) }, true),
+                // SAFETY: stores are written when the engine turns, on this thread, and not here.
+                Segment::Data(data, length) => (unsafe { data.bytes(*length) }, true),
             };
             let rest = &bytes[from..];
             let step = rest.len().min(RECORD_MAX - self.record.len());
@@ -246,11 +248,12 @@ impl Outbox {
         self.header.msg_iovlen = rest.len().min(PIECES_MAX) as _;
     }
     /// An entry that sends the rest as soon as the socket takes it.
-    pub(super) fn entry(&mut self, socket: RawFd) -> squeue::Entry {
+    pub(super) fn entry(&mut self, socket: RawFd) -> Entry {
         self.aim();
-        opcode::SendMsg::new(types::Fd(socket), &raw const *self.header)
-            .flags(libc::MSG_NOSIGNAL as u32)
-            .build()
+        let send = opcode::SendMsg::new(types::Fd(socket), &raw const *self.header);
+        // SAFETY: the header is boxed; it, the pieces and the batch that they lead into stay as they are while this
+        // `is_flying`, which only `on_sent` and `discard` end: the connection calls them when the entry is completed.
+        unsafe { Entry::new(send.flags(libc::MSG_NOSIGNAL as u32).build()) }
     }
     /// So many bytes went out.
     fn advance(&mut self, mut sent: usize, ops: &mut Ops) {
@@ -292,29 +295,6 @@ impl Outbox {
         self.sealed.clear();
         self.sealed_to = (0, 0);
         self.unsent = 0;
-    }
-}
-
-/// Where data lies.
-fn place(data: &Data) -> Option<*const u8> {
-    match data {
-        Data::Owned(buffer) => Some(buffer.pointer().cast_const()),
-        Data::Stored(span) | Data::Lent(span) => Some(span.pointer()),
-        // No reply is made of a guest's own memory.
-        Data::None | Data::Scattered(_) => None,
-    }
-}
-
-/// The first bytes of data.
-///
-/// # Safety
-///
-/// There are so many, they were written, and they stay for as long as the slice is used.
-unsafe fn bytes<'a>(data: &Data, length: usize) -> &'a [u8] {
-    match place(data) {
-        // SAFETY: by the contract of this function.
-        Some(base) => unsafe { std::slice::from_raw_parts(base, length) },
-        None => &[],
     }
 }
 

@@ -1,13 +1,13 @@
 //! The ring: one io_uring that carries sockets, the back end's I/O and the wake-ups of a reactor.
 
 use std::io;
-use std::os::fd::RawFd;
 
-use io_uring::{IoUring, cqueue, opcode, squeue, types};
+use io_uring::{IoUring, cqueue, types};
 use iofair_core::time::{Instant, Nanos};
 
 use super::busy_poll::{BusyPoll, POLL_MAX};
 use crate::clock::Clock;
+use crate::request::entry::Entry;
 
 /// Entries that may be queued before they are handed to the kernel.
 const ENTRIES: u32 = 512;
@@ -97,12 +97,11 @@ impl Ring {
         Ok(Self { ring: ring?, busy_poll: BusyPoll::default() })
     }
     /// Queues an entry.
-    pub(super) fn push(&mut self, entry: squeue::Entry, target: Target) -> io::Result<()> {
+    pub(super) fn push(&mut self, entry: Entry, target: Target) -> io::Result<()> {
         let entry = entry.user_data(target.encode());
         loop {
-            // SAFETY: whatever the entry points to lives in the endpoint or the back end that made
-            // it, which stays in place until the entry's answer is seen.
-            if unsafe { self.ring.submission().push(&entry) }.is_ok() {
+            // SAFETY: the entry's maker vouches for the memory that it names (see `Entry::new`), and it is used up here.
+            if unsafe { self.ring.submission().push(entry.as_raw()) }.is_ok() {
                 return Ok(());
             }
             self.submit()?;
@@ -110,7 +109,7 @@ impl Ring {
     }
     /// Queues an entry that ends the one of a target, whatever it waits for.
     pub(super) fn cancel(&mut self, target: Target, answer: Target) -> io::Result<()> {
-        self.push(opcode::AsyncCancel::new(target.encode()).build(), answer)
+        self.push(Entry::cancel(target.encode()), answer)
     }
     fn submit(&mut self) -> io::Result<()> {
         match self.ring.submit() {
@@ -174,14 +173,4 @@ impl Ring {
 /// A timeout, a signal, or a full queue of answers: all end with the answers being looked at.
 fn is_transient(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN))
-}
-
-/// An entry that answers whenever a descriptor becomes readable.
-pub(super) fn watch(file: RawFd) -> squeue::Entry {
-    opcode::PollAdd::new(types::Fd(file), libc::POLLIN as u32).multi(true).build()
-}
-
-/// An entry that accepts connections again and again.
-pub(super) fn accept(listener: RawFd) -> squeue::Entry {
-    opcode::AcceptMulti::new(types::Fd(listener)).flags(libc::SOCK_CLOEXEC).build()
 }

@@ -1,8 +1,17 @@
-//! Memory for payloads: spans into memory that somebody else keeps, and page-aligned buffers that are
-//! kept for reuse, so that the steady state allocates nothing.
+//! Memory for payloads: page-aligned buffers that are kept for reuse, so that the steady state allocates nothing, and
+//! what a request's data may be.
+//!
+//! While the kernel fills a buffer, the request that owns it is in the engine's table, which shows its data to nobody but
+//! the back end, and hands it out when the last command with it is over.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
-use std::ptr::{self, NonNull};
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::slice;
+use std::sync::Arc;
+
+use super::place::{Place, Places, PlacesMut};
+pub use super::shared::{Scattered, Span, Stored};
 
 /// Longest payload of one request of any client: what NBD clients are told.
 pub const PAYLOAD_MAX: u32 = 32 << 20;
@@ -13,153 +22,31 @@ const CLASSES: usize = 15;
 /// Free buffers of all classes together keep at most so many bytes; enough for 128 requests of 64 KiB.
 const KEPT_MAX: usize = 8 << 20;
 
-/// Bytes that somebody else keeps: a part of a store or of a receive buffer.
-///
-/// Whoever makes one upholds that the bytes stay where they are for as long as it is used.
-#[derive(Clone, Copy, Debug)]
-pub struct Span {
-    pointer: *const u8,
+/// Bytes of a receive buffer. As long as one of these lives, the buffer's owner does not write into it: it cannot, since
+/// the buffer is not its own alone.
+#[derive(Clone, Debug)]
+pub struct Lent {
+    bytes: Arc<Vec<u8>>,
+    from: usize,
     length: usize,
 }
 
-// SAFETY: a span is only an address; those who read through it uphold its lifetime (see the type).
-unsafe impl Send for Span {}
-
-impl Span {
-    /// Bytes in memory that outlives every use of the span.
-    pub fn new(bytes: &[u8]) -> Self {
-        Self { pointer: bytes.as_ptr(), length: bytes.len() }
+impl Lent {
+    /// A part of a receive buffer.
+    pub fn new(bytes: &Arc<Vec<u8>>, range: Range<usize>) -> Self {
+        assert!(range.start <= range.end && range.end <= bytes.len(), "past the end of a buffer");
+        Self { bytes: bytes.clone(), from: range.start, length: range.end - range.start }
     }
-    pub(crate) const fn raw(pointer: *const u8, length: usize) -> Self {
-        Self { pointer, length }
+    /// They.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[self.from..self.from + self.length]
     }
-    /// Its first byte.
-    pub fn pointer(&self) -> *const u8 {
-        self.pointer
-    }
-    /// Its length in bytes.
-    pub fn len(&self) -> usize {
-        self.length
-    }
-    /// Is it empty?
-    pub fn is_empty(&self) -> bool {
-        self.length == 0
+    pub(super) fn span(&self) -> Span {
+        Span::new(self.bytes.as_ptr().wrapping_add(self.from).cast_mut(), self.length)
     }
 }
 
-/// The places of a range of bytes, in order.
-#[derive(Clone, Debug)]
-pub struct Places<'a> {
-    /// The only span, or the first of several.
-    first: Option<Span>,
-    rest: std::slice::Iter<'a, Span>,
-    /// Bytes before the range, and bytes of it that are left.
-    skip: usize,
-    left: usize,
-}
-
-impl<'a> Places<'a> {
-    /// A part of one span.
-    pub(crate) fn one(span: Span, from: usize, length: usize) -> Self {
-        assert!(from + length <= span.len(), "past the end of a payload");
-        Self { first: Some(span), rest: [].iter(), skip: from, left: length }
-    }
-    /// A part of several spans that follow each other.
-    fn many(spans: &'a [Span], from: usize, length: usize) -> Self {
-        Self { first: None, rest: spans.iter(), skip: from, left: length }
-    }
-}
-
-impl Iterator for Places<'_> {
-    type Item = Span;
-    fn next(&mut self) -> Option<Span> {
-        while self.left > 0 {
-            let span = self.first.take().or_else(|| self.rest.next().copied())?;
-            if self.skip >= span.len() {
-                self.skip -= span.len();
-                continue;
-            }
-            let length = self.left.min(span.len() - self.skip);
-            let place = Span::raw(span.pointer.wrapping_add(self.skip), length);
-            (self.skip, self.left) = (0, self.left - length);
-            return Some(place);
-        }
-        None
-    }
-}
-
-/// Bytes that lie in several places: the buffers of a guest's request. Reads write into them.
-#[derive(Debug, Default)]
-pub struct Scattered {
-    spans: Vec<Span>,
-    /// A copy in one piece, for a back end that cannot use the places; a read lands there first.
-    bounce: Option<Buffer>,
-}
-
-impl Scattered {
-    /// Bytes in these places, in order.
-    pub fn new(spans: Vec<Span>) -> Self {
-        Self { spans, bounce: None }
-    }
-    /// Bytes in all places together.
-    pub fn len(&self) -> usize {
-        self.spans.iter().map(Span::len).sum()
-    }
-    /// Are there none?
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-    /// Does every place begin and end on borders of `block` bytes?
-    pub fn is_aligned(&self, block: usize) -> bool {
-        self.spans.iter().all(|span| {
-            (span.pointer as usize).is_multiple_of(block) && span.len().is_multiple_of(block)
-        })
-    }
-    /// Where a part of it is read or written now.
-    pub fn places(&self, from: usize, length: usize) -> Places<'_> {
-        match &self.bounce {
-            Some(buffer) => Places::one(buffer.span(0, buffer.capacity()), from, length),
-            None => Places::many(&self.spans, from, length),
-        }
-    }
-    /// From now on a copy in this buffer is used; `filled` with the present bytes, for a write.
-    pub fn bounce(&mut self, mut buffer: Buffer, filled: bool) {
-        let mut at = 0;
-        for span in self.spans.iter().filter(|_| filled) {
-            buffer.fill(at, *span);
-            at += span.len();
-        }
-        self.bounce = Some(buffer);
-    }
-    /// Is there a copy?
-    pub fn is_bounced(&self) -> bool {
-        self.bounce.is_some()
-    }
-    /// What was read into a copy goes where it belongs.
-    pub fn spread(&self) {
-        if let Some(buffer) = &self.bounce {
-            self.fill(buffer.span(0, self.len()));
-        }
-    }
-    /// Writes bytes into the places, from the first one on.
-    pub fn fill(&self, from: Span) {
-        let mut at = 0;
-        for place in Places::many(&self.spans, 0, from.len()) {
-            let part = from.pointer.wrapping_add(at);
-            // SAFETY: the places follow each other and are not longer than the source together, which
-            // is valid by the contract of Span; whoever made places to read into upholds that they may
-            // be written, and `copy` allows them to overlap.
-            unsafe { ptr::copy(part, place.pointer.cast_mut(), place.len()) };
-            at += place.len();
-        }
-    }
-    /// The list of places, and the copy if there was one.
-    pub fn into_parts(self) -> (Vec<Span>, Option<Buffer>) {
-        (self.spans, self.bounce)
-    }
-}
-
-/// A page-aligned piece of memory; its bytes are undefined until written.
+/// A page-aligned piece of memory; until they are written its bytes have any values.
 #[derive(Debug)]
 pub struct Buffer {
     pointer: NonNull<u8>,
@@ -168,6 +55,8 @@ pub struct Buffer {
 
 // SAFETY: the buffer owns its memory alone.
 unsafe impl Send for Buffer {}
+// SAFETY: what is shared is only read.
+unsafe impl Sync for Buffer {}
 
 impl Buffer {
     const fn layout(class: usize) -> Layout {
@@ -181,6 +70,7 @@ impl Buffer {
         // SAFETY: the layout is never of size zero.
         let pointer = unsafe { alloc(layout) };
         let Some(pointer) = NonNull::new(pointer) else { handle_alloc_error(layout) };
+        settle(pointer, layout.size());
         Self { pointer, class }
     }
     /// One of at least so many bytes, at most [`PAYLOAD_MAX`] and two pages, from no pool.
@@ -195,17 +85,38 @@ impl Buffer {
     pub fn pointer(&self) -> *mut u8 {
         self.pointer.as_ptr()
     }
-    /// A part of it.
-    pub fn span(&self, from: usize, length: usize) -> Span {
-        assert!(from + length <= self.capacity(), "past the end of a buffer");
-        Span::raw(self.pointer().wrapping_add(from), length)
+    /// All of its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: allocated in `new` with this capacity, settled there, and this buffer's alone.
+        unsafe { slice::from_raw_parts(self.pointer.as_ptr(), self.capacity()) }
+    }
+    /// All of its bytes.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `bytes`, and borrowed mutably.
+        unsafe { slice::from_raw_parts_mut(self.pointer.as_ptr(), self.capacity()) }
     }
     /// Copies bytes in at an offset.
-    pub fn fill(&mut self, at: usize, from: Span) {
-        assert!(at + from.len() <= self.capacity(), "past the end of a buffer");
-        // SAFETY: the target lies inside this buffer (just checked), the source is valid by the
-        // contract of Span, and `copy` allows them to overlap.
-        unsafe { ptr::copy(from.pointer(), self.pointer().add(at), from.len()) };
+    pub fn fill(&mut self, at: usize, from: &[u8]) {
+        self.bytes_mut()[at..][..from.len()].copy_from_slice(from);
+    }
+}
+
+/// Fresh memory has any values from here on. To the compiler it had none, and reading it would be undefined; clearing
+/// it would cost more than most requests. An empty piece of assembly is given it, which for all that the
+/// compiler knows writes to it.
+fn settle(pointer: NonNull<u8>, bytes: usize) {
+    #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
+    {
+        let _ = bytes;
+        // SAFETY: there are no instructions.
+        unsafe {
+            std::arch::asm!("/* {0} */", in(reg) pointer.as_ptr(), options(nostack, preserves_flags));
+        }
+    }
+    #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
+    // SAFETY: the caller allocated so many bytes, and nobody else has them.
+    unsafe {
+        pointer.as_ptr().write_bytes(0, bytes);
     }
 }
 
@@ -257,11 +168,11 @@ pub enum Data {
     #[default]
     None,
     /// A write's payload in a receive buffer, only until the end of the turn.
-    Lent(Span),
+    Lent(Lent),
     /// A write's payload or a read's result.
     Owned(Buffer),
     /// A read's result where the back end keeps it.
-    Stored(Span),
+    Stored(Stored),
     /// A write's payload or a read's result where the client wants it.
     Scattered(Scattered),
 }
@@ -271,6 +182,46 @@ impl Data {
     /// input that is used again with the next turn.
     pub fn is_ours(&self) -> bool {
         matches!(self, Self::None | Self::Owned(_) | Self::Stored(_))
+    }
+    /// Where a part of it is, to be read. There must be room for it.
+    pub fn places(&self, from: usize, length: usize) -> Places<'_> {
+        match self {
+            Self::Scattered(scattered) => scattered.places(from, length),
+            _ => Places::one(self.only().expect("a request with room for data"), from, length),
+        }
+    }
+    /// Where a part of it is, to be written. There must be room that may be written.
+    pub fn places_mut(&mut self, from: usize, length: usize) -> PlacesMut<'_> {
+        match self {
+            Self::Owned(buffer) => PlacesMut::of_buffer(buffer, from, length),
+            Self::Scattered(scattered) => scattered.places_mut(from, length),
+            Self::None | Self::Lent(_) | Self::Stored(_) => panic!("data that cannot be written"),
+        }
+    }
+    /// The first bytes, where they are all in one place.
+    pub fn place(&self, length: usize) -> Option<Place<'_>> {
+        Places::one(self.only()?, 0, length).next()
+    }
+    fn only(&self) -> Option<Place<'_>> {
+        match self {
+            Self::Lent(lent) => Some(Place::of_lent(lent)),
+            Self::Owned(buffer) => Some(Place::of_buffer(buffer)),
+            Self::Stored(stored) => Some(Place::of_stored(stored)),
+            Self::None | Self::Scattered(_) => None,
+        }
+    }
+    /// The first bytes, where they are all in one place; none of other data.
+    ///
+    /// # Safety
+    /// As long as the slice is used, nobody writes to the store that a read's result lies in.
+    pub unsafe fn bytes(&self, length: usize) -> &[u8] {
+        match self {
+            Self::Lent(lent) => &lent.bytes()[..length],
+            Self::Owned(buffer) => &buffer.bytes()[..length],
+            // SAFETY: the caller's promise.
+            Self::Stored(stored) => unsafe { &stored.bytes()[..length] },
+            Self::None | Self::Scattered(_) => &[],
+        }
     }
 }
 
@@ -285,6 +236,8 @@ pub(crate) fn give_back() {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU8, Ordering};
+
     use super::*;
 
     /// Goal: every size has a class, buffers are aligned and reused, and what is kept is bounded.
@@ -308,21 +261,23 @@ mod tests {
     }
 
     fn bytes(places: Places<'_>) -> Vec<u8> {
-        // SAFETY: the tests' spans point into arrays that are there and that nobody writes now.
-        places
-            .flat_map(|s| unsafe { std::slice::from_raw_parts(s.pointer(), s.len()) })
-            .copied()
-            .collect()
+        let read = |place: Place<'_>| {
+            let mut bytes = vec![0; place.len()];
+            place.read(&mut bytes);
+            bytes
+        };
+        places.flat_map(read).collect()
     }
 
     /// Goal: any part of scattered bytes is found where it lies, before and after a copy in one piece took
     /// their place, and what is read into the copy comes back. Method: every part of three spans.
     #[test]
     fn scattered_bytes_are_found() {
-        let (mut one, mut two, mut three) = ([0u8, 1], [2u8, 3, 4], [5u8]);
-        let raw = |bytes: &mut [u8]| Span::raw(bytes.as_mut_ptr(), bytes.len());
-        let spans = vec![raw(&mut one), raw(&mut two), raw(&mut three)];
-        let mut scattered = Scattered::new(spans);
+        let memory: Arc<[AtomicU8; 8]> = Arc::new([0, 1, 9, 2, 3, 4, 9, 5].map(AtomicU8::new));
+        let span = |at: usize, length| Span::new(memory[at..].as_ptr().cast_mut().cast(), length);
+        let spans = vec![span(0, 2), span(3, 3), span(7, 1)];
+        // SAFETY: the array keeps its elements, which are atomic.
+        let mut scattered = unsafe { Scattered::new(spans, memory.clone()) };
         for copied in [false, true] {
             if copied {
                 scattered.bounce(Buffer::new(0), true);
@@ -336,13 +291,37 @@ mod tests {
         }
         assert_eq!((scattered.len(), scattered.is_aligned(1)), (6, true));
         scattered.bounce(Buffer::new(0), false);
-        let place = scattered.places(2, 1).next().unwrap();
-        // SAFETY: the place lies in the copy, which is there.
-        unsafe { place.pointer().cast_mut().write(77) };
-        assert_eq!(two[0], 2);
-        scattered.bounce.as_mut().unwrap().fill(0, Span::new(&[0, 1]));
-        scattered.bounce.as_mut().unwrap().fill(3, Span::new(&[3, 4, 5]));
+        for (from, part) in [(2, &[77u8][..]), (0, &[0, 1]), (3, &[3, 4, 5])] {
+            scattered.places_mut(from, part.len()).for_each(|mut place| place.write(part));
+        }
+        let now = || memory.each_ref().map(|byte| byte.load(Ordering::Relaxed));
+        assert_eq!(now(), [0, 1, 9, 2, 3, 4, 9, 5], "not yet");
         scattered.spread();
-        assert_eq!((one, two, three), ([0, 1], [77, 3, 4], [5]));
+        assert_eq!(now(), [0, 1, 9, 77, 3, 4, 9, 5]);
+        scattered.fill(&[8, 7]);
+        assert_eq!(now(), [8, 7, 9, 77, 3, 4, 9, 5]);
+    }
+
+    /// Goal: a payload that was lent keeps its bytes, and its owner can tell that it may not write. Method: a buffer
+    /// with and without a payload in it.
+    #[test]
+    fn lent_bytes_are_not_written() {
+        let mut buffer = Arc::new(vec![1, 2, 3, 4]);
+        let lent = Lent::new(&buffer, 1..3);
+        assert!(Arc::get_mut(&mut buffer).is_none());
+        let data = Data::Lent(lent);
+        assert_eq!(bytes(data.places(1, 1)), [3]);
+        drop(data);
+        assert!(Arc::get_mut(&mut buffer).is_some());
+    }
+
+    /// Goal: no place reaches beyond its data. Method: ranges that end after it, and that overflow.
+    #[test]
+    fn places_stay_within_their_data() {
+        let data = Data::Owned(Buffer::new(0));
+        for (from, length) in [(0, ALIGN + 1), (ALIGN, 1), (usize::MAX, 2), (1, usize::MAX)] {
+            let places = std::panic::AssertUnwindSafe(|| data.places(from, length).count());
+            assert!(std::panic::catch_unwind(places).is_err(), "{length} bytes at {from}");
+        }
     }
 }

@@ -2,5 +2,8 @@
 //! volumes as clients see them. Imports none of the three.
 
 pub mod buffer;
+pub mod entry;
 pub mod export;
 pub mod op;
+pub mod place;
+pub mod shared;

@@ -11,7 +11,8 @@ use iofair_core::time::Instant;
 use iofair_core::unit::SECTOR_BYTES;
 use slab::Slab;
 
-use crate::request::buffer::{Data, Places, Pool};
+use crate::request::buffer::{Data, Pool};
+use crate::request::place::{Places, PlacesMut};
 
 /// All requests on their way, by the tag that the controller knows, and the buffers they use.
 #[derive(Debug, Default)]
@@ -39,9 +40,9 @@ impl Ops {
     /// Moves a payload that was lent into a buffer of its own.
     pub(crate) fn keep(&mut self, key: usize) {
         let op = &mut self.live[key];
-        if let Data::Lent(span) = op.data {
-            let mut buffer = self.pool.take(span.len());
-            buffer.fill(0, span);
+        if let Data::Lent(lent) = &op.data {
+            let mut buffer = self.pool.take(lent.bytes().len());
+            buffer.fill(0, lent.bytes());
             op.data = Data::Owned(buffer);
         }
     }
@@ -166,15 +167,13 @@ impl Op {
         let end = end.max(start);
         Piece { offset: start, length: end - start, from: start - self.offset }
     }
-    /// Where the bytes of a piece are.
+    /// Where the bytes of a piece are, to be read.
     pub fn places(&self, piece: Piece) -> Places<'_> {
-        let (from, length) = (piece.from as usize, piece.length as usize);
-        match &self.data {
-            Data::Owned(buffer) => Places::one(buffer.span(0, buffer.capacity()), from, length),
-            Data::Lent(span) | Data::Stored(span) => Places::one(*span, from, length),
-            Data::Scattered(scattered) => scattered.places(from, length),
-            Data::None => panic!("a request without room for its data"),
-        }
+        self.data.places(piece.from as usize, piece.length as usize)
+    }
+    /// Where the bytes of a piece are, to be written.
+    pub fn places_mut(&mut self, piece: Piece) -> PlacesMut<'_> {
+        self.data.places_mut(piece.from as usize, piece.length as usize)
     }
     /// Does it begin and end on borders of `block` bytes?
     pub fn is_aligned(&self, block: u64) -> bool {

@@ -17,7 +17,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use io_uring::{opcode, squeue, types};
+use io_uring::{opcode, types};
 use iofair_core::policy::DriveFacts;
 use iofair_core::request::Operation;
 use iofair_core::unit::Sectors;
@@ -26,6 +26,7 @@ use slab::Slab;
 use super::{Answer, Back, Extent, Job};
 use crate::back::volume::PlannedVolume;
 use crate::request::buffer::Data;
+use crate::request::entry::Entry;
 use crate::request::op::{Op, Ops};
 pub use file::Storage;
 use files::Files;
@@ -47,7 +48,7 @@ pub struct Uring {
     bytes: u64,
     running: Slab<Running>,
     order: Order,
-    entries: Vec<squeue::Entry>,
+    entries: Vec<Entry>,
     /// Finished commands, kept for the memory of their pieces.
     spare: Vec<Running>,
     /// Zeroes to write where the file system cannot make them.
@@ -121,27 +122,30 @@ impl Uring {
     /// Queues the entry for the present step of a command.
     fn issue(&mut self, slot: usize) {
         let running = &mut self.running[slot];
-        let file = types::Fd(self.files.storage(running.file).descriptor(running.aligned));
+        let file = self.files.storage(running.file).descriptor(running.aligned);
         let (_, offset) = self.files.find(running.offset);
         let entry = match running.step {
             Step::Data | Step::Zeroes => {
                 let (pieces, count) = running.rest();
                 let durable = if running.fua { libc::RWF_DSYNC } else { 0 };
-                match running.operation {
+                let entry = match running.operation {
                     Operation::Read => {
-                        opcode::Readv::new(file, pieces, count).offset(offset).build()
+                        opcode::Readv::new(types::Fd(file), pieces, count).offset(offset).build()
                     }
-                    _ => opcode::Writev::new(file, pieces, count)
+                    _ => opcode::Writev::new(types::Fd(file), pieces, count)
                         .offset(offset)
                         .rw_flags(durable)
                         .build(),
-                }
+                };
+                // SAFETY: the command keeps its list of pieces as it is until the entry is completed, and the engine
+                // the memory in them until the command is over (`Ops`); a reactor that ends earlier forgets both. So
+                // does this back end the zeroes.
+                unsafe { Entry::new(entry) }
             }
-            Step::Allocate => opcode::Fallocate::new(file, running.left)
-                .offset(offset)
-                .mode(running.allocation_mode())
-                .build(),
-            Step::Sync => opcode::Fsync::new(file).flags(types::FsyncFlags::DATASYNC).build(),
+            Step::Allocate => {
+                Entry::allocate(file, offset, running.left, running.allocation_mode())
+            }
+            Step::Sync => Entry::sync_data(file),
         };
         self.entries.push(entry.user_data(slot as u64));
     }
@@ -181,7 +185,7 @@ impl Back for Uring {
             self.begin(slot);
         }
     }
-    fn take_entries(&mut self) -> Option<&mut Vec<squeue::Entry>> {
+    fn take_entries(&mut self) -> Option<&mut Vec<Entry>> {
         Some(&mut self.entries)
     }
     fn on_ring(&mut self, user_data: u32, result: i32, ops: &mut Ops, answers: &mut Vec<Answer>) {

@@ -123,7 +123,7 @@ impl Running {
         if matches!(self.operation, Operation::Read | Operation::Write) {
             self.requests.push((part.tag as usize, self.pieces.len()));
             self.pieces.extend(op.places(piece).map(|place| libc::iovec {
-                iov_base: place.pointer().cast_mut().cast(),
+                iov_base: place.pointer().cast(),
                 iov_len: place.len(),
             }));
         }

@@ -27,7 +27,7 @@ use fuser::{
 use iofair_config::contracts::Volume;
 
 use crate::clock::{WallTime, wall};
-use crate::request::buffer::{Buffer, Span};
+use crate::request::buffer::Buffer;
 use crate::wake;
 
 pub(crate) use mount::Mounted;
@@ -325,7 +325,7 @@ impl Filesystem for Volumes {
     ) {
         let data = &data[..data.len().min(TRANSFER_MAX as usize)];
         let mut buffer = Buffer::of(data.len());
-        buffer.fill(0, Span::new(data));
+        buffer.fill(0, data);
         let durable = flags.0 & libc::O_DSYNC != 0;
         let length = data.len() as u32;
         self.call(handle, Call::Write { offset, buffer, length, durable, reply });

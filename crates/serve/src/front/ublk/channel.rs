@@ -8,12 +8,15 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 use std::ptr::{self, NonNull};
 
-use io_uring::{opcode, squeue, types};
+use io_uring::{opcode, types};
 
 use super::wire::{COMMIT_AND_FETCH, Descriptor, FETCH, Info, Move, descriptors_at, payload_at};
-use crate::request::buffer::{Buffer, Span};
+use crate::request::buffer::Buffer;
+use crate::request::entry::Entry;
+use crate::request::place::Place;
 
 /// A queue's descriptors.
 #[derive(Debug)]
@@ -97,46 +100,43 @@ impl Channel {
             unsafe { map.pointer.add(at).cast::<[u8; Descriptor::BYTES]>().read_volatile() };
         Descriptor::decode(&bytes)
     }
-    fn entry(&self, number: u32, tag: Tag, result: i32) -> squeue::Entry {
+    fn entry(&self, number: u32, tag: Tag, result: i32) -> Entry {
         let (queue, tag) = self.split(tag);
         let file = types::Fd(self.file.as_raw_fd());
-        opcode::UringCmd16::new(file, number).cmd(Move { queue, tag, result }.encode()).build()
+        let entry = opcode::UringCmd16::new(file, number).cmd(Move { queue, tag, result }.encode());
+        // SAFETY: the descriptor is a ublk device, whose commands name no memory, since payloads are copied by reading and
+        // writing the device.
+        unsafe { Entry::new(entry.build()) }
     }
     /// Asks for the first request of a tag.
-    pub(crate) fn fetch(&self, tag: Tag) -> squeue::Entry {
+    pub(crate) fn fetch(&self, tag: Tag) -> Entry {
         self.entry(FETCH, tag, 0)
     }
     /// Answers a tag's request and asks for the next.
-    pub(crate) fn commit(&self, tag: Tag, result: i32) -> squeue::Entry {
+    pub(crate) fn commit(&self, tag: Tag, result: i32) -> Entry {
         self.entry(COMMIT_AND_FETCH, tag, result)
     }
     /// Copies the payload of a write into a buffer.
     pub(crate) fn take(&self, tag: Tag, into: &mut Buffer, length: usize) -> io::Result<()> {
-        assert!(length <= into.capacity(), "a buffer for the payload");
-        let at = self.payload(tag);
-        whole(length, |done| {
-            // SAFETY: writes into the rest of the buffer, which is not longer than its capacity.
-            unsafe {
-                let to = into.pointer().add(done).cast();
-                libc::pread(self.file.as_raw_fd(), to, length - done, at + done as libc::off_t)
-            }
-        })
+        let (at, into) = (self.payload(tag), &mut into.bytes_mut()[..length]);
+        whole(length, |done| self.file.read_at(&mut into[done..], at + done as u64))
     }
     /// Copies the result of a read where the driver wants it.
-    pub(crate) fn give(&self, tag: Tag, from: Span) -> io::Result<()> {
+    pub(crate) fn give(&self, tag: Tag, from: &Place<'_>) -> io::Result<()> {
         let at = self.payload(tag);
         whole(from.len(), |done| {
-            // SAFETY: reads the rest of the span, which is valid by its contract.
-            unsafe {
-                let from_here = from.pointer().add(done).cast();
-                let rest = from.len() - done;
-                libc::pwrite(self.file.as_raw_fd(), from_here, rest, at + done as libc::off_t)
-            }
+            let rest = from.len() - done;
+            // SAFETY: reads the rest of a place, which is there as long as it is borrowed.
+            let given = unsafe {
+                let here = from.pointer().wrapping_add(done).cast();
+                libc::pwrite(self.file.as_raw_fd(), here, rest, (at + done as u64) as libc::off_t)
+            };
+            usize::try_from(given).map_err(|_| io::Error::last_os_error())
         })
     }
-    fn payload(&self, tag: Tag) -> libc::off_t {
+    fn payload(&self, tag: Tag) -> u64 {
         let (queue, tag) = self.split(tag);
-        payload_at(queue, tag) as libc::off_t
+        payload_at(queue, tag)
     }
 }
 
@@ -145,18 +145,14 @@ fn path(info: &Info) -> String {
 }
 
 /// Copies until all is done; `step` copies on from so many bytes and returns how many more there are then.
-fn whole(length: usize, mut step: impl FnMut(usize) -> isize) -> io::Result<()> {
+fn whole(length: usize, mut step: impl FnMut(usize) -> io::Result<usize>) -> io::Result<()> {
     let mut done = 0;
     while done < length {
         match step(done) {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            count if count < 0 => {
-                let error = io::Error::last_os_error();
-                if error.kind() != io::ErrorKind::Interrupted {
-                    return Err(error);
-                }
-            }
-            count => done += count as usize,
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => done += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(())
@@ -173,10 +169,10 @@ mod tests {
         let mut steps = Vec::new();
         let copied = whole(3, |done| {
             steps.push(done);
-            1
+            Ok(1)
         });
         assert!(copied.is_ok() && steps == [0, 1, 2]);
-        assert_eq!(whole(3, |_| 0).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        assert_eq!(whole(3, |_| Ok(0)).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
         assert!(whole(0, |_| panic!("nothing to copy")).is_ok());
     }
 }

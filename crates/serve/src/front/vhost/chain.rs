@@ -5,16 +5,17 @@
 //! for the status is answered with an error; what leaves none is a [`Flaw`], and the queue stops.
 
 use std::fmt;
-use std::ptr;
+use std::sync::Arc;
 
 use iofair_core::request::Operation;
 use virtio_queue::desc::split::Descriptor;
-use vm_memory::{Address, Bytes, GuestAddress, GuestMemoryBackend};
+use vm_memory::{Address, GuestAddress, GuestMemoryBackend};
 
 use super::Memory;
 use super::config::{EMPTY_SECTORS_MAX, Facts, QUEUE_SIZE_MAX};
+use super::memory::{self, Bytes};
 use crate::front::nbd::wire::PAYLOAD_MAX;
-use crate::request::buffer::Span;
+use crate::request::shared::{Scattered, Span};
 
 /// Longest chain, with indirect tables: no driver may make one that is longer than its queue.
 const DESCRIPTORS_MAX: u16 = QUEUE_SIZE_MAX;
@@ -118,11 +119,13 @@ pub(crate) enum Ask {
 }
 
 /// A request that can be answered.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) ask: Ask,
-    /// One byte of guest memory.
-    pub(crate) status: Span,
+    /// Where its status goes: a byte of guest memory.
+    pub(crate) status: GuestAddress,
+    /// Where its data is.
+    pub(crate) data: Scattered,
 }
 
 /// The descriptors of a chain, one after the other.
@@ -143,7 +146,7 @@ impl Walk<'_> {
             self.left = self.left.checked_sub(1).ok_or(Flaw::Endless)?;
             let at = self.table.address.checked_add(u64::from(index) * DESCRIPTOR);
             let at = at.ok_or(Flaw::Table)?;
-            let found: Descriptor = self.memory.read_obj(at).map_err(|_| Flaw::Table)?;
+            let found = memory::descriptor(self.memory, at).ok_or(Flaw::Table)?;
             if !found.refers_to_indirect_table() {
                 self.next = found.has_next().then(|| found.next());
                 return Ok(Some(found));
@@ -161,21 +164,49 @@ impl Walk<'_> {
     }
 }
 
+/// Bytes of a request that are read before its data is: its header, or the segment of a discard.
+#[derive(Default)]
+struct Head {
+    bytes: [u8; HEADER],
+    filled: usize,
+}
+
+impl Head {
+    fn is_full(&self) -> bool {
+        self.filled == HEADER
+    }
+    /// Copies what is missing from the beginning of `from`; returns how much that was.
+    fn fill(&mut self, from: &Bytes<'_>) -> usize {
+        let count = from.len().min(HEADER - self.filled);
+        memory::read(from, &mut self.bytes[self.filled..][..count]);
+        self.filled += count;
+        count
+    }
+    fn word(&self, at: usize) -> u32 {
+        u32::from_le_bytes([0, 1, 2, 3].map(|i| self.bytes[at + i]))
+    }
+    fn long(&self, at: usize) -> u64 {
+        u64::from(self.word(at + 4)) << 32 | u64::from(self.word(at))
+    }
+}
+
 /// What a chain's descriptors bring together.
-struct Gathered<'a> {
-    header: [u8; HEADER],
-    header_bytes: usize,
-    spans: &'a mut Vec<Span>,
+#[derive(Default)]
+struct Gathered {
+    header: Head,
+    /// The first bytes of the data of a discard or of zeroes.
+    segment: Head,
+    spans: Vec<Span>,
     /// Bytes of data to be read and to be written, with the status.
     readable: u64,
     writable: u64,
     /// The last byte to be written, if it is in memory.
-    status: Option<Span>,
+    status: Option<GuestAddress>,
     /// Some descriptor is not in memory.
     outside: bool,
 }
 
-impl Gathered<'_> {
+impl Gathered {
     fn add(&mut self, memory: &Memory, descriptor: Descriptor) -> Result<(), Flaw> {
         let (length, writable) = (descriptor.len() as usize, descriptor.is_write_only());
         if length == 0 {
@@ -183,48 +214,46 @@ impl Gathered<'_> {
         }
         if writable {
             self.writable += length as u64;
+            self.status = descriptor.addr().checked_add(length as u64 - 1);
         } else if self.writable > 0 {
             return Err(Flaw::Order);
         }
-        let mut last = None;
         for slice in GuestMemoryBackend::get_slices(memory, descriptor.addr(), length) {
             let Ok(slice) = slice else {
-                (self.outside, last) = (true, None);
+                self.outside = true;
+                self.status = None;
                 break;
             };
-            let mut span = Span::raw(slice.ptr_guard_mut().as_ptr(), slice.len());
-            last = Some(Span::raw(span.pointer().wrapping_add(span.len() - 1), 1));
-            if !writable {
-                span = self.take_header(span);
-                self.readable += span.len() as u64;
-            }
+            let skipped = if writable { 0 } else { self.read(&slice) };
+            let span = Span::new(slice.ptr_guard_mut().as_ptr(), slice.len());
+            let span = span.part(skipped, span.len() - skipped);
             if !span.is_empty() {
                 self.spans.push(span);
             }
         }
-        if writable {
-            self.status = last;
-        }
         Ok(())
     }
-    /// Copies what is missing of the header; returns the rest.
-    fn take_header(&mut self, span: Span) -> Span {
-        let count = span.len().min(HEADER - self.header_bytes);
-        copy(span, &mut self.header[self.header_bytes..][..count]);
-        self.header_bytes += count;
-        Span::raw(span.pointer().wrapping_add(count), span.len() - count)
+    /// Looks at something readable, as far as it must be known; returns how much of it belongs to the header.
+    fn read(&mut self, slice: &Bytes<'_>) -> usize {
+        let skipped = self.header.fill(slice);
+        self.readable += (slice.len() - skipped) as u64;
+        let segment = [kind::DISCARD, kind::WRITE_ZEROES];
+        if self.header.is_full() && segment.contains(&self.header.word(0)) {
+            let rest = slice.offset(skipped).expect("so much of it was read");
+            self.segment.fill(&rest);
+        }
+        skipped
     }
     /// What is asked of a volume, once the status was taken off.
     fn ask(&self, facts: Facts) -> Result<Ask, u8> {
-        if self.outside || self.header_bytes < HEADER {
+        if self.outside || !self.header.is_full() {
             return Err(status::IO_ERROR);
         }
-        let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| self.header[at + i]));
-        let sector = u64::from(word(12)) << 32 | u64::from(word(8));
+        let sector = self.header.long(8);
         let engine = |operation, (offset, length), hole| {
             Ask::Engine(Command { operation, offset, length, hole })
         };
-        match word(0) {
+        match self.header.word(0) {
             kind::READ if self.readable == 0 => {
                 let range = range(facts, sector, self.writable, PAYLOAD_MAX.into())?;
                 Ok(engine(Operation::Read, range, false))
@@ -252,17 +281,11 @@ impl Gathered<'_> {
     /// The one segment of a discard or of zeroes, and whether the space may go.
     fn segment(&self, facts: Facts, kind: u32) -> Result<((u64, u32), bool), u8> {
         const UNMAP: u32 = 1;
-        if self.readable != 16 {
+        if self.readable != HEADER as u64 {
             return Err(status::IO_ERROR);
         }
-        let (mut bytes, mut at) = ([0; 16], 0);
-        for span in &*self.spans {
-            copy(*span, &mut bytes[at..][..span.len()]);
-            at += span.len();
-        }
-        let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| bytes[at + i]));
-        let (sector, count) = (u64::from(word(4)) << 32 | u64::from(word(0)), word(8));
-        let flags = word(12);
+        let (sector, count) = (self.segment.long(0), self.segment.word(8));
+        let flags = self.segment.word(12);
         if flags & !UNMAP != 0 || (flags != 0 && kind == kind::DISCARD) {
             return Err(status::UNSUPPORTED);
         }
@@ -281,41 +304,25 @@ fn range(facts: Facts, sector: u64, length: u64, most: u64) -> Result<(u64, u32)
     Ok((offset, length as u32))
 }
 
-fn copy(from: Span, into: &mut [u8]) {
-    assert!(into.len() <= from.len(), "past the end of a span");
-    // SAFETY: the span lies in guest memory that stays mapped while a request is read, the target is
-    // ours and as long. The guest may write at the same time: then any bytes may come, all valid.
-    unsafe { ptr::copy(from.pointer(), into.as_mut_ptr(), into.len()) };
-}
-
-/// Reads the chain that begins at `head`. The places of its data are left in `spans`, which is empty
-/// before.
+/// Reads the chain that begins at `head`. `spans` is an empty list, for its memory.
 pub(crate) fn parse(
-    memory: &Memory,
+    memory: &Arc<Memory>,
     table: Table,
     head: u16,
     facts: Facts,
-    spans: &mut Vec<Span>,
+    spans: Vec<Span>,
 ) -> Result<Request, Flaw> {
     debug_assert!(spans.is_empty(), "spans of another request");
     let (next, left) = (Some(head), DESCRIPTORS_MAX);
     let mut walk = Walk { memory, table, next, left, indirect: false };
-    let mut gathered = Gathered {
-        header: [0; HEADER],
-        header_bytes: 0,
-        spans,
-        readable: 0,
-        writable: 0,
-        status: None,
-        outside: false,
-    };
+    let mut gathered = Gathered { spans, ..Gathered::default() };
     while let Some(descriptor) = walk.next()? {
         gathered.add(memory, descriptor)?;
     }
     let status = gathered.status.ok_or(Flaw::NoStatus)?;
     gathered.writable -= 1;
     if let Some(last) = gathered.spans.last_mut() {
-        *last = Span::raw(last.pointer(), last.len() - 1);
+        *last = last.part(0, last.len() - 1);
         if last.is_empty() {
             gathered.spans.pop();
         }
@@ -326,10 +333,14 @@ pub(crate) fn parse(
         Ask::Name => true,
         Ask::Refuse(_) => false,
     };
+    let mut spans = gathered.spans;
     if !data {
         spans.clear();
     }
-    Ok(Request { ask, status })
+    // SAFETY: the places are slices of `memory`, which keeps its pieces mapped and to which nobody ever makes references
+    // (`vm-memory`). Guests share their memory to be read and written.
+    let data = unsafe { Scattered::new(spans, memory.clone()) };
+    Ok(Request { ask, status, data })
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use super::config::Facts;
 use super::inflight::{self, InFlight, Region};
 use super::memory::{self, Shared};
 use super::ring::{Ring, Setup, Slot, write_status};
-use crate::request::buffer::Span;
+use crate::request::shared::Span;
 
 /// Where the table, the rings and the pieces of memory lie; the third piece follows a gap.
 const TABLE: u64 = 0;
@@ -31,11 +31,10 @@ const REQUESTS: usize = 200;
 
 /// One driver with one queue.
 struct Driver<'a> {
-    memory: Memory,
+    memory: Arc<Memory>,
     facts: Facts,
     /// What it still does to its memory: a place of two bytes and a value.
     changes: std::slice::ChunksExact<'a, u8>,
-    spans: Vec<Span>,
 }
 
 impl Driver<'_> {
@@ -46,9 +45,10 @@ impl Driver<'_> {
         })
     }
     fn check(&self, request: &Request) -> u32 {
-        assert!(request.status.len() == 1 && self.owns(request.status));
-        assert!(self.spans.iter().all(|span| !span.is_empty() && self.owns(*span)));
-        let data: usize = self.spans.iter().map(Span::len).sum();
+        assert!(self.memory.address_in_range(request.status));
+        let mut spans = request.data.spans().iter();
+        assert!(spans.all(|span| !span.is_empty() && self.owns(*span)));
+        let data = request.data.len();
         let Ask::Engine(command) = request.ask else { return 0 };
         let reads = matches!(command.operation, Operation::Read | Operation::Flush);
         assert!(reads || !self.facts.read_only);
@@ -69,9 +69,8 @@ impl Driver<'_> {
             ring.hush(&self.memory)?;
             while let Some(found) = ring.take(&self.memory)? {
                 taken += 1;
-                self.spans.clear();
                 let (table, head) = (ring.table(), found.head);
-                let request = parse(&self.memory, table, head, self.facts, &mut self.spans)?;
+                let request = parse(&self.memory, table, head, self.facts, Vec::new())?;
                 let (written, status) = (self.check(&request), request.status);
                 if begun.len() % 3 == 2 {
                     ring.put_back(found);
@@ -86,7 +85,7 @@ impl Driver<'_> {
             let idle = begun.is_empty();
             while let Some(head) = begun.pop() {
                 let slot = ring.end(head);
-                write_status(slot.status, status::OK);
+                write_status(&self.memory, slot.status, status::OK);
                 ring.answer(&self.memory, head, slot.written + 1)?;
                 self.change();
             }
@@ -103,7 +102,7 @@ impl Driver<'_> {
 pub fn hostile(data: &[u8]) {
     let [size, kind, changes, data @ ..] = data else { return };
     let ranges = PIECES.map(|(at, bytes)| (GuestAddress(at), bytes));
-    let memory = memory::alone(&ranges).expect("three pages are to be had");
+    let memory = Arc::new(memory::alone(&ranges).expect("three pages are to be had"));
     let region = Shared::alone(inflight::bytes(1, SIZE_MAX).expect("it is short") as usize);
     let map = Arc::new(region.expect("one page is to be had"));
     let (changes, data) = data.split_at(data.len().min(usize::from(*changes) * 3));
@@ -130,7 +129,7 @@ pub fn hostile(data: &[u8]) {
     let Ok(mut ring) = Ring::new(&setup, &memory, tracker) else { return };
     let facts = Facts { bytes: VOLUME, read_only: kind & 2 != 0 };
     let changes = changes.chunks_exact(3);
-    let mut driver = Driver { memory, facts, changes, spans: Vec::new() };
+    let mut driver = Driver { memory, facts, changes };
     // A flaw ends the queue: that is what it is for.
     let _ = driver.run(&mut ring);
 }

@@ -8,14 +8,17 @@ use std::ops::Deref;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
+use virtio_queue::desc::split::Descriptor;
 use vm_memory::bitmap::BS;
 use vm_memory::guest_memory::Result as Guest;
 use vm_memory::{
-    FileOffset, GuestAddress, GuestMemoryRegion, GuestMemoryRegionBytes, GuestRegionCollection,
-    GuestRegionMmap, GuestUsize, MemoryRegionAddress, MmapRegion, VolatileSlice,
+    ByteValued, FileOffset, GuestAddress, GuestMemoryBackend, GuestMemoryRegion,
+    GuestMemoryRegionBytes, GuestRegionCollection, GuestRegionMmap, GuestUsize,
+    MemoryRegionAddress, MmapRegion, VolatileSlice,
 };
 
 use crate::guard::Watch;
+use crate::request::shared::Span;
 
 /// The guest's memory, as far as it was shared with us.
 pub(crate) type Memory = GuestRegionCollection<Piece>;
@@ -151,6 +154,29 @@ impl GuestMemoryRegion for Piece {
 }
 
 impl GuestMemoryRegionBytes for Piece {}
+
+/// Bytes of guest memory in one piece.
+pub(super) type Bytes<'a> = VolatileSlice<'a, BS<'a, ()>>;
+
+/// Copies the first bytes out, each read once.
+pub(super) fn read(from: &Bytes<'_>, into: &mut [u8]) {
+    let span = Span::new(from.ptr_guard().as_ptr().cast_mut(), from.len());
+    // SAFETY: the slice is mapped as long as it borrows its memory, and nobody makes references to that.
+    unsafe { span.part(0, into.len()).read(into) };
+}
+
+/// A descriptor, read once; `None` if it is not in memory.
+pub(super) fn descriptor(memory: &Memory, at: GuestAddress) -> Option<Descriptor> {
+    let mut bytes = [0; size_of::<Descriptor>()];
+    let mut rest = &mut bytes[..];
+    for slice in GuestMemoryBackend::get_slices(memory, at, rest.len()) {
+        let slice = slice.ok()?;
+        let (here, after) = rest.split_at_mut(slice.len());
+        read(&slice, here);
+        rest = after;
+    }
+    Descriptor::from_slice(&bytes).copied()
+}
 
 /// A guest's memory that is nobody else's: where its pieces begin and how long they are, in order.
 pub(crate) fn alone(pieces: &[(GuestAddress, usize)]) -> io::Result<Memory> {

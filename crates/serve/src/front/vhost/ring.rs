@@ -11,7 +11,6 @@ use super::Memory;
 use super::chain::{Flaw, Table};
 use super::config::QUEUE_SIZE_MAX;
 use super::inflight::InFlight;
-use crate::request::buffer::Span;
 
 /// Where a queue lies, as the client says.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -30,7 +29,7 @@ pub(crate) struct Setup {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slot {
     /// Where its status goes.
-    pub(crate) status: Span,
+    pub(crate) status: GuestAddress,
     /// Bytes that it writes if it succeeds, without the status.
     pub(crate) written: u32,
 }
@@ -171,8 +170,8 @@ impl Ring {
     }
 }
 
-/// Writes a status.
-pub(crate) fn write_status(status: Span, value: u8) {
-    // SAFETY: one byte of guest memory, which stays mapped as long as a request is inside.
-    unsafe { status.pointer().cast_mut().write_volatile(value) };
+/// Writes a status, where a chain of the same memory said.
+pub(crate) fn write_status(memory: &Memory, status: GuestAddress, value: u8) {
+    // Memory may only be exchanged while nothing is inside, so it is there.
+    let _ = memory.store(value, status, Ordering::Release);
 }

@@ -3,9 +3,9 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 
 use super::{CALL, Device, Queue, ReactorContext, TROUBLE};
-use crate::front::vhost::Memory;
 use crate::front::vhost::command::{Command, Envelope, Reply};
 use crate::front::vhost::config::{Facts, feature};
 use crate::front::vhost::inflight::InFlight;
@@ -52,7 +52,7 @@ impl Device {
                 Reply::Done
             }
             Command::Memory(memory) => {
-                self.memory = memory;
+                self.memory = Arc::new(memory);
                 Reply::Done
             }
             Command::InFlight(region) => {
@@ -136,7 +136,7 @@ impl Device {
             queue.call.give_up(CALL + index as u8, &mut wires)?;
             queue.trouble.give_up(TROUBLE + index as u8, &mut wires)?;
         }
-        (self.memory, self.region, self.channel) = (Memory::new(), None, None);
+        (self.memory, self.region, self.channel) = (Arc::default(), None, None);
         (self.features, self.kicked, self.answered, self.broken) = (0, 0, 0, 0);
         (self.client, self.lost) = (None, false);
         if let Some(volume) = self.volume.take() {

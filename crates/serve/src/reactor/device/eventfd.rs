@@ -11,7 +11,7 @@ use std::sync::Arc;
 use io_uring::{opcode, types};
 
 use super::Wires;
-use crate::reactor::ring;
+use crate::request::entry::Entry;
 
 /// What is written to an eventfd to ring it.
 static ONE: u64 = 1;
@@ -33,7 +33,7 @@ impl Kick {
     pub(super) fn settle(&mut self, slot: u8, wires: &mut Wires<'_, '_>) -> io::Result<()> {
         match (&self.watched, &self.wanted) {
             (None, Some(wanted)) => {
-                let entry = ring::watch(wanted.as_raw_fd());
+                let entry = Entry::watch(wanted.as_raw_fd());
                 self.watched = Some(wanted.clone());
                 wires.push(entry, slot)
             }
@@ -77,7 +77,9 @@ impl Call {
         }
         self.ringing = Some(file.clone());
         let (from, bytes) = ((&raw const ONE).cast(), size_of_val(&ONE) as u32);
-        wires.push(opcode::Write::new(types::Fd(file.as_raw_fd()), from, bytes).build(), slot)
+        let write = opcode::Write::new(types::Fd(file.as_raw_fd()), from, bytes).build();
+        // SAFETY: it reads a static.
+        wires.push(unsafe { Entry::new(write) }, slot)
     }
     /// The ring has rung it, or could not.
     pub(super) fn on_rung(&mut self, slot: u8, wires: &mut Wires<'_, '_>) -> io::Result<()> {

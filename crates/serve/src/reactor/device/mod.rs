@@ -19,13 +19,13 @@ use std::io;
 use std::net::Shutdown;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
-use io_uring::{opcode, squeue};
 use iofair_core::request::Operation;
 
 use super::endpoint::{Endpoint, Life, ReactorContext};
-use super::ring::{self, Event};
+use super::ring::Event;
 use crate::front::vhost::Memory;
 use crate::front::vhost::chain::{self, Ask, Command, Flaw, ID_BYTES, status};
 use crate::front::vhost::command::Envelope;
@@ -34,11 +34,13 @@ use crate::front::vhost::control::{tell, tell_of_change};
 use crate::front::vhost::inflight::Region;
 use crate::front::vhost::ring::{Ring, Slot, Taken, write_status};
 use crate::guard;
-use crate::request::buffer::{Data, Scattered, Span};
+use crate::request::buffer::Data;
+use crate::request::entry::Entry;
 use crate::request::op::{Hints, NewOp, Op, Ops};
+use crate::request::shared::{Scattered, Span};
 use crate::wake;
 use eventfd::{Call, Kick};
-use vm_memory::GuestMemoryBackend;
+use vm_memory::{GuestAddress, GuestMemoryBackend};
 
 /// Requests that one device may have inside.
 const INSIDE_MAX: u32 = 1024;
@@ -82,8 +84,8 @@ struct Found {
     index: usize,
     taken: Taken,
     command: Command,
-    status: Span,
-    spans: Vec<Span>,
+    status: GuestAddress,
+    data: Scattered,
 }
 
 /// One disk.
@@ -94,7 +96,7 @@ pub(super) struct Device {
     volume: Option<usize>,
     facts: Facts,
     features: u64,
-    memory: Memory,
+    memory: Arc<Memory>,
     region: Option<Region>,
     queues: Vec<Queue>,
     /// Queues to look at, and queues with answers to tell of, a bit each.
@@ -136,7 +138,7 @@ struct Wires<'a, 'b> {
 }
 
 impl Wires<'_, '_> {
-    fn push(&mut self, entry: squeue::Entry, slot: u8) -> io::Result<()> {
+    fn push(&mut self, entry: Entry, slot: u8) -> io::Result<()> {
         *self.flying += 1;
         self.cx.push(entry, slot)
     }
@@ -165,7 +167,7 @@ impl Device {
             volume: None,
             facts: Facts::default(),
             features: 0,
-            memory: Memory::new(),
+            memory: Arc::default(),
             region: None,
             queues,
             kicked: 0,
@@ -209,26 +211,26 @@ impl Device {
                 }
                 return Ok(Emptied::Yes);
             };
-            let mut spans = self.spare.pop().unwrap_or_default();
+            let spans = self.spare.pop().unwrap_or_default();
             let (table, head) = (ring.table(), taken.head);
-            let chain::Request { ask, status } =
-                chain::parse(&self.memory, table, head, self.facts, &mut spans)?;
+            let chain::Request { ask, status, data } =
+                chain::parse(&self.memory, table, head, self.facts, spans)?;
             if self.notice_loss() {
                 // Some of what was read may be zeroes that nobody wrote.
                 return Ok(Emptied::Yes);
             }
             let (value, written) = match ask {
                 Ask::Engine(command) => {
-                    if !self.enter(Found { index, taken, command, status, spans }, cx) {
+                    if !self.enter(Found { index, taken, command, status, data }, cx) {
                         return Ok(Emptied::Full);
                     }
                     continue;
                 }
-                Ask::Name => (status::OK, self.write_name(&spans)),
+                Ask::Name => (status::OK, self.write_name(&data)),
                 Ask::Refuse(value) => (value, 0),
             };
-            self.keep(spans);
-            write_status(status, value);
+            self.keep(data.into_parts().0);
+            write_status(&self.memory, status, value);
             self.show(index, head, written + 1)?;
         }
         Ok(Emptied::Enough)
@@ -236,7 +238,7 @@ impl Device {
     /// Gives a request to the engine; `false` if there is no room, and then it is as if it had never
     /// been looked at.
     fn enter(&mut self, found: Found, cx: &mut ReactorContext<'_>) -> bool {
-        let Found { index, taken, command, status, spans } = found;
+        let Found { index, taken, command, status, data: places } = found;
         let Command { operation, offset, length, hole } = command;
         let volume = self.volume.expect("queues run only while a client is here");
         let carries = command.carries();
@@ -244,27 +246,27 @@ impl Device {
         let full = self.held > 0 && self.held + bytes > HELD_MAX;
         let mut refused = None;
         if full || self.inside >= INSIDE_MAX {
-            refused = Some(spans);
+            refused = Some(places);
         } else {
             // A driver that cannot flush trusts in every write.
             let modifies = matches!(operation, Operation::Write | Operation::WriteZeroes);
             let fua = modifies && self.features & feature::FLUSH == 0;
             let hints = Hints { hole, fua, ..Hints::default() };
-            let data = if carries { Data::Scattered(Scattered::new(spans)) } else { Data::None };
+            let data = if carries { Data::Scattered(places) } else { Data::None };
             let cookie = (index as u64) << 16 | u64::from(taken.head);
             let owner = cx.key as u64;
             let new = NewOp { owner, cookie, volume, operation, hints, offset, length, data };
             if let Err(new) = cx.engine.submit(cx.now, new) {
                 refused = Some(match new.data {
-                    Data::Scattered(scattered) => scattered.into_parts().0,
-                    _ => Vec::new(),
+                    Data::Scattered(places) => places,
+                    _ => Scattered::default(),
                 });
             }
         }
         let ring = self.queues[index].ring.as_mut().expect("the request came from it");
-        if let Some(spans) = refused {
+        if let Some(places) = refused {
             ring.put_back(taken);
-            self.keep(spans);
+            self.keep(places.into_parts().0);
             return false;
         }
         let written = if operation == Operation::Read { length } else { 0 };
@@ -274,17 +276,16 @@ impl Device {
         true
     }
     /// The volume's name for the driver; returns its bytes.
-    fn write_name(&self, spans: &[Span]) -> u32 {
+    fn write_name(&self, into: &Scattered) -> u32 {
         let mut name = [0; ID_BYTES];
         let known = self.name.len().min(ID_BYTES);
         name[..known].copy_from_slice(&self.name.as_bytes()[..known]);
-        let room = spans.iter().map(Span::len).sum::<usize>().min(ID_BYTES);
-        Scattered::new(spans.to_vec()).fill(Span::new(&name[..room]));
+        let room = into.len().min(ID_BYTES);
+        into.fill(&name[..room]);
         room as u32
     }
     /// Keeps a list of places for the next request.
-    fn keep(&mut self, mut spans: Vec<Span>) {
-        spans.clear();
+    fn keep(&mut self, spans: Vec<Span>) {
         self.spare.push(spans);
     }
     /// Shows an answer to the driver; the call comes at the end of the turn.
@@ -339,7 +340,7 @@ impl Device {
             self.watching = !ending;
             match ending {
                 true => wires.cancel(COMMANDS)?,
-                false => wires.push(ring::watch(self.wake.as_raw_fd()), COMMANDS)?,
+                false => wires.push(Entry::watch(self.wake.as_raw_fd()), COMMANDS)?,
             }
         }
         for (index, queue) in self.queues.iter_mut().enumerate() {
@@ -448,7 +449,7 @@ impl Endpoint for Device {
             libc::EOPNOTSUPP => (status::UNSUPPORTED, 1),
             _ => (status::IO_ERROR, 1),
         };
-        write_status(slot.status, value);
+        write_status(&self.memory, slot.status, value);
         if let Err(flaw) = self.show(index, head, written) {
             self.stop(index, flaw);
         }
@@ -471,8 +472,7 @@ impl Endpoint for Device {
             self.settle_wires(ending, cx)?;
         }
         if std::mem::take(&mut self.again) && !ending {
-            let entry = opcode::Nop::new().build();
-            Self::wires(&mut self.flying, cx).push(entry, AGAIN)?;
+            Self::wires(&mut self.flying, cx).push(Entry::nop(), AGAIN)?;
         }
         Ok(if ending && self.flying == 0 { Life::Over } else { Life::On })
     }

@@ -1,0 +1,303 @@
+//! Memory that somebody else may read and write at any moment: a guest's, or the mapped file behind a drive.
+//!
+//! There is never a Rust reference to it, since a reference promises that nobody writes. It is known by addresses
+//! ([`Span`]), which anybody may have and nobody can read through; what reads and writes is `copy`, by relaxed atomic
+//! accesses or by one machine instruction that the compiler cannot look into. A torn copy is the problem of whoever
+//! wrote meanwhile.
+
+use std::any::Any;
+use std::fmt;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use super::buffer::Buffer;
+use super::place::{Place, Places, PlacesMut};
+
+/// Bytes from here on one instruction is faster than a loop over words.
+#[cfg(all(target_arch = "x86_64", not(any(miri, iofair_sanitize))))]
+const INSTRUCTION_MIN: usize = 128;
+
+/// What keeps memory mapped: as long as one of these is there, it stays where it is.
+pub type Keeper = Arc<dyn Any + Send + Sync>;
+
+/// An address and a length: no more than a number, so nothing can be read through it without `unsafe`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span {
+    pointer: *mut u8,
+    length: usize,
+}
+
+// SAFETY: an address; whoever uses it upholds that it may be used there.
+unsafe impl Send for Span {}
+// SAFETY: as above.
+unsafe impl Sync for Span {}
+
+impl Span {
+    /// So many bytes from here on.
+    pub const fn new(pointer: *mut u8, length: usize) -> Self {
+        Self { pointer, length }
+    }
+    /// Its first byte.
+    pub const fn pointer(&self) -> *mut u8 {
+        self.pointer
+    }
+    /// Its length in bytes.
+    pub const fn len(&self) -> usize {
+        self.length
+    }
+    /// Is it empty?
+    pub const fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+    /// Copies all of it out.
+    ///
+    /// # Safety
+    /// It is mapped and may be read, and nobody has a mutable reference to it.
+    pub(crate) unsafe fn read(&self, into: &mut [u8]) {
+        assert_eq!(into.len(), self.length, "bytes of a span");
+        let from = Side { pointer: self.pointer, shared: true };
+        // SAFETY: the source by the caller's promise; the target is borrowed mutably and as long.
+        unsafe { copy(from, Side { pointer: into.as_mut_ptr(), shared: false }, self.length) };
+    }
+    /// `length` bytes of it, `skip` bytes after its beginning.
+    pub fn part(&self, skip: usize, length: usize) -> Self {
+        let inside = skip.checked_add(length).is_some_and(|end| end <= self.length);
+        assert!(inside, "{length} bytes at {skip} of a span of {}", self.length);
+        Self { pointer: self.pointer.wrapping_add(skip), length }
+    }
+}
+
+/// One side of a copy.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Side {
+    pub(super) pointer: *mut u8,
+    /// Others may use it at the same time.
+    pub(super) shared: bool,
+}
+
+/// Copies bytes. Where a shared side is written meanwhile, any bytes may come of it.
+///
+/// # Safety
+/// `from` may be read and `to` written for `length` bytes, and the two overlap only if both are shared. A side that is
+/// not shared is used by nobody else, and a shared one by others only as such: by atomic accesses, by other processes or
+/// by the kernel.
+pub(super) unsafe fn copy(from: Side, to: Side, length: usize) {
+    if !from.shared && !to.shared {
+        // SAFETY: the caller's promise.
+        return unsafe { ptr::copy_nonoverlapping(from.pointer, to.pointer, length) };
+    }
+    #[cfg(all(target_arch = "x86_64", not(any(miri, iofair_sanitize))))]
+    if length >= INSTRUCTION_MIN {
+        // SAFETY: the caller's promise is what this instruction needs; the ABI keeps the direction flag clear. It
+        // touches only these bytes and three registers, and goes on where it was after a fault.
+        return unsafe {
+            std::arch::asm!(
+                "rep movsb",
+                inout("rcx") length => _,
+                inout("rsi") from.pointer => _,
+                inout("rdi") to.pointer => _,
+                options(nostack, preserves_flags)
+            );
+        };
+    }
+    // SAFETY: the caller's promise.
+    unsafe { copy_words(from, to, length) }
+}
+
+/// [`copy`] by atomic accesses to the shared sides: words where these have them on borders, or else bytes.
+///
+/// # Safety
+/// As for [`copy`].
+unsafe fn copy_words(from: Side, to: Side, length: usize) {
+    const WORD: usize = size_of::<u64>();
+    let border = if from.shared { from.pointer } else { to.pointer } as usize;
+    let distance = (from.pointer as usize).abs_diff(to.pointer as usize);
+    let words = !(from.shared && to.shared) || distance.is_multiple_of(WORD);
+    let mut at = 0;
+    while at < length {
+        let (source, target) = (from.pointer.wrapping_add(at), to.pointer.wrapping_add(at));
+        let word = words && length - at >= WORD && (border + at).is_multiple_of(WORD);
+        // SAFETY: inside the caller's ranges; shared words are aligned (just checked), and others need not be.
+        unsafe {
+            if word {
+                let value = match from.shared {
+                    true => AtomicU64::from_ptr(source.cast()).load(Ordering::Relaxed),
+                    false => source.cast::<u64>().read_unaligned(),
+                };
+                match to.shared {
+                    true => AtomicU64::from_ptr(target.cast()).store(value, Ordering::Relaxed),
+                    false => target.cast::<u64>().write_unaligned(value),
+                }
+                at += WORD;
+            } else {
+                let value = match from.shared {
+                    true => AtomicU8::from_ptr(source).load(Ordering::Relaxed),
+                    false => source.read(),
+                };
+                match to.shared {
+                    true => AtomicU8::from_ptr(target).store(value, Ordering::Relaxed),
+                    false => target.write(value),
+                }
+                at += 1;
+            }
+        }
+    }
+}
+
+/// Fills shared memory with zeroes.
+///
+/// # Safety
+/// It is mapped and may be written, and there is no reference to it.
+pub(crate) unsafe fn clear(span: Span) {
+    static ZEROES: [u8; 4096] = [0; 4096];
+    let from = Side { pointer: ZEROES.as_ptr().cast_mut(), shared: false };
+    for at in (0..span.len()).step_by(ZEROES.len()) {
+        let part = span.part(at, ZEROES.len().min(span.len() - at));
+        // SAFETY: zeroes of ours, which are only read; the target by the caller's promise.
+        unsafe { copy(from, Side { pointer: part.pointer(), shared: true }, part.len()) };
+    }
+}
+
+/// Shared memory that stays mapped as long as this lives: where a back end keeps what was read.
+#[derive(Clone)]
+pub struct Stored {
+    span: Span,
+    keeper: Keeper,
+}
+
+impl fmt::Debug for Stored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Stored").field(&self.span).finish()
+    }
+}
+
+impl Stored {
+    /// A part of what `keeper` keeps mapped.
+    ///
+    /// # Safety
+    /// All of `span` is mapped, and may be read, as long as the keeper lives. No reference to it is ever made, except
+    /// by [`Self::bytes`].
+    pub unsafe fn new(span: Span, keeper: Keeper) -> Self {
+        Self { span, keeper }
+    }
+    /// Where it is.
+    pub fn span(&self) -> Span {
+        self.span
+    }
+    /// What keeps it mapped.
+    pub fn keeper(&self) -> &Keeper {
+        &self.keeper
+    }
+    /// Its bytes.
+    ///
+    /// # Safety
+    /// Nobody writes them as long as the slice is used.
+    pub unsafe fn bytes(&self) -> &[u8] {
+        // SAFETY: mapped by the promise of `new`, and not written by the caller's.
+        unsafe { std::slice::from_raw_parts(self.span.pointer, self.span.length) }
+    }
+}
+
+/// Bytes that lie in several places of shared memory: the buffers of a guest's request. Reads write into them.
+#[derive(Default)]
+pub struct Scattered {
+    spans: Vec<Span>,
+    /// What keeps the places mapped; there is one where there are places.
+    keeper: Option<Keeper>,
+    /// A copy in one piece, for a back end that cannot use the places; a read lands there first.
+    bounce: Option<Buffer>,
+}
+
+impl fmt::Debug for Scattered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Scattered").field(&self.spans).field(&self.bounce).finish()
+    }
+}
+
+impl Scattered {
+    /// Bytes in these places, in order.
+    ///
+    /// # Safety
+    /// All places are mapped, and may be read and written, as long as the keeper lives. There is never a reference to
+    /// any of them.
+    pub unsafe fn new(spans: Vec<Span>, keeper: Keeper) -> Self {
+        Self { spans, keeper: Some(keeper), bounce: None }
+    }
+    /// The places.
+    pub fn spans(&self) -> &[Span] {
+        &self.spans
+    }
+    /// What keeps the places mapped.
+    pub fn keeper(&self) -> Option<&Keeper> {
+        self.keeper.as_ref()
+    }
+    /// Bytes in all places together.
+    pub fn len(&self) -> usize {
+        self.spans.iter().map(Span::len).sum()
+    }
+    /// Are there none?
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Does every place begin and end on borders of `block` bytes?
+    pub fn is_aligned(&self, block: usize) -> bool {
+        self.spans.iter().all(|span| {
+            (span.pointer as usize).is_multiple_of(block) && span.len().is_multiple_of(block)
+        })
+    }
+    /// The bytes where the client has them.
+    fn outside(&self, from: usize, length: usize) -> PlacesMut<'_> {
+        // SAFETY: mapped and writable as long as the keeper lives, by the promise of `new`, and it is kept here.
+        unsafe { PlacesMut::shared(&self.spans, from, length) }
+    }
+    /// Where a part of it is now, to be read.
+    pub fn places(&self, from: usize, length: usize) -> Places<'_> {
+        match &self.bounce {
+            Some(buffer) => Places::one(Place::of_buffer(buffer), from, length),
+            // SAFETY: as in `outside`.
+            None => unsafe { Places::shared(&self.spans, from, length) },
+        }
+    }
+    /// Where a part of it is now, to be written.
+    pub fn places_mut(&mut self, from: usize, length: usize) -> PlacesMut<'_> {
+        match self.bounce {
+            Some(ref mut buffer) => PlacesMut::of_buffer(buffer, from, length),
+            None => self.outside(from, length),
+        }
+    }
+    /// From now on a copy in this buffer is used; `filled` with the present bytes, for a write.
+    pub fn bounce(&mut self, mut buffer: Buffer, filled: bool) {
+        self.bounce = None;
+        let mut rest = buffer.bytes_mut();
+        for place in self.places(0, self.len()).filter(|_| filled) {
+            let (here, after) = rest.split_at_mut(place.len());
+            place.read(here);
+            rest = after;
+        }
+        self.bounce = Some(buffer);
+    }
+    /// Is there a copy?
+    pub fn is_bounced(&self) -> bool {
+        self.bounce.is_some()
+    }
+    /// What was read into a copy goes where it belongs.
+    pub fn spread(&self) {
+        if let Some(buffer) = &self.bounce {
+            self.fill(&buffer.bytes()[..self.len()]);
+        }
+    }
+    /// Writes bytes into the places, from the first one on.
+    pub fn fill(&self, mut from: &[u8]) {
+        for mut place in self.outside(0, from.len()) {
+            let (here, after) = from.split_at(place.len());
+            place.write(here);
+            from = after;
+        }
+    }
+    /// The list of places, to be used again for its memory, and the copy if there was one.
+    pub fn into_parts(mut self) -> (Vec<Span>, Option<Buffer>) {
+        self.spans.clear();
+        (self.spans, self.bounce)
+    }
+}
