@@ -104,13 +104,21 @@ impl Channel {
             let Self { connection, cipher, filled, .. } = self;
             let UnbufferedStatus { mut discard, state } =
                 connection.process_tls_records(&mut cipher[..*filled]);
-            let mut stage = None;
+            let (mut stage, mut failed) = (None, None);
             match state {
                 Ok(ConnectionState::ReadTraffic(mut traffic)) => {
                     while let Some(record) = traffic.next_record() {
-                        let record = record?;
-                        discard += record.discard;
-                        plain(record.payload);
+                        match record {
+                            Ok(record) => {
+                                discard += record.discard;
+                                plain(record.payload);
+                            }
+                            // What was decrypted before it stays decrypted, so nothing can be read after it.
+                            Err(error) => {
+                                failed = Some(error);
+                                break;
+                            }
+                        }
                     }
                 }
                 Ok(ConnectionState::EncodeTlsData(data)) => encode(data, out),
@@ -119,19 +127,30 @@ impl Channel {
                 Ok(ConnectionState::WriteTraffic(_)) => stage = Some(Stage::Open),
                 // Early data is never offered.
                 Ok(_) => stage = Some(Stage::Closed),
-                Err(error) => {
-                    self.failed = Some(error.clone());
-                    self.tell(out);
-                    return Err(error);
-                }
+                Err(error) => failed = Some(error),
             }
-            cipher.copy_within(discard..*filled, 0);
-            *filled -= discard;
+            let used = self.use_up(discard);
+            if let Some(error) = failed.or(used.err()) {
+                self.failed = Some(error.clone());
+                self.tell(out);
+                return Err(error);
+            }
             if let Some(stage) = stage {
                 self.established |= stage == Stage::Open;
                 return Ok(stage);
             }
         }
+    }
+    /// The first bytes that came were processed. That they came at all is the library's word, and a mistake there must
+    /// end this connection alone.
+    fn use_up(&mut self, count: usize) -> Result<(), rustls::Error> {
+        let Some(rest) = self.filled.checked_sub(count) else {
+            let message = format!("{count} bytes were processed of {}", self.filled);
+            return Err(rustls::Error::General(message));
+        };
+        self.cipher.copy_within(count..self.filled, 0);
+        self.filled = rest;
+        Ok(())
     }
     /// The alert with which it failed, if there is one.
     fn tell(&mut self, out: &mut Vec<u8>) {
@@ -160,6 +179,7 @@ impl Channel {
         let stage = self.open(|_| unreachable!("opened before"), out)?;
         let Self { connection, cipher, filled, .. } = self;
         let status = connection.process_tls_records(&mut cipher[..*filled]);
+        let discard = status.discard;
         let Ok(ConnectionState::WriteTraffic(mut traffic)) = status.state else {
             return Err(rustls::Error::General(format!("nothing can be said now: {stage:?}")));
         };
@@ -173,6 +193,7 @@ impl Channel {
                 Ok(result.unwrap_or(0))
             }
         });
+        self.use_up(discard)?;
         if exhausted { Err(rustls::Error::EncryptError) } else { Ok(()) }
     }
     /// Is the handshake over?

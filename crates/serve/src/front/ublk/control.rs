@@ -31,7 +31,8 @@ const BUSY_MAX: u32 = 1000;
 
 /// The way to the driver.
 pub(crate) struct Control {
-    ring: IoUring<squeue::Entry128, cqueue::Entry>,
+    /// None after an order that was not completed: what it still does goes with its ring.
+    ring: Option<Ring>,
     file: File,
     features: u64,
 }
@@ -42,13 +43,47 @@ impl fmt::Debug for Control {
     }
 }
 
-fn ring() -> io::Result<IoUring<squeue::Entry128, cqueue::Entry>> {
+type Ring = IoUring<squeue::Entry128, cqueue::Entry>;
+
+fn ring() -> io::Result<Ring> {
     IoUring::builder().build(4)
 }
 
 /// What there must be.
 const NEEDS: &str = "block devices need Linux 6.5 or newer with the driver ublk_drv \
                      (CONFIG_BLK_DEV_UBLK), and root; `modprobe ublk_drv` loads it";
+
+/// How an order ended.
+enum Ended {
+    /// The driver has completed it.
+    Completed(io::Result<()>),
+    /// Perhaps it goes on; [`io::ErrorKind::TimedOut`] if it took too long.
+    Unknown(io::Error),
+}
+
+/// Waits for the only order on a ring.
+fn wait(ring: &mut Ring, limit: Duration) -> Ended {
+    let timespec = types::Timespec::from(limit);
+    let arguments = types::SubmitArgs::new().timespec(&timespec);
+    loop {
+        let waited = ring.submitter().submit_with_args(1, &arguments);
+        if let Some(completed) = ring.completion().next() {
+            return Ended::Completed(match completed.result() {
+                0.. => Ok(()),
+                error => Err(io::Error::from_raw_os_error(-error)),
+            });
+        }
+        match waited {
+            Err(error) if error.raw_os_error() == Some(libc::ETIME) => {
+                return Ended::Unknown(io::ErrorKind::TimedOut.into());
+            }
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => {
+                return Ended::Unknown(error);
+            }
+            _ => {}
+        }
+    }
+}
 
 impl Control {
     /// Opens the driver and asks what it can do. The error says what is missing.
@@ -61,9 +96,8 @@ impl Control {
             _ => told(format!("{place}: {error}")),
         })?;
         let ring = ring().map_err(|error| format!("a ring with long entries: {error}"))?;
-        let mut this = Self { ring, file, features: 0 };
-        let order = |address| Order { device: u32::MAX, address, bytes: 8, value: 0 };
-        let known = this.with_bytes([0; 8], op::GET_FEATURES, order);
+        let mut this = Self { ring: Some(ring), file, features: 0 };
+        let known = this.with_bytes([0; 8], op::GET_FEATURES, u32::MAX);
         this.features = match known {
             Ok(bytes) => u64::from_ne_bytes(bytes),
             Err(error) => {
@@ -84,55 +118,54 @@ impl Control {
         self.features
     }
     /// Gives an order and waits for its end.
-    fn give(&mut self, number: u32, order: Order, limit: Duration) -> io::Result<()> {
-        let entry = opcode::UringCmd80::new(types::Fd(self.file.as_raw_fd()), number);
-        let entry = entry.cmd(order.encode()).build();
-        // SAFETY: what the order points to is there until the answer is seen (see `with_bytes`).
-        let pushed = unsafe { self.ring.submission().push(&entry) };
-        pushed.expect("one order at a time");
-        let timespec = types::Timespec::from(limit);
-        let arguments = types::SubmitArgs::new().timespec(&timespec);
-        loop {
-            let waited = self.ring.submitter().submit_with_args(1, &arguments);
-            if let Some(answer) = self.ring.completion().next() {
-                return match answer.result() {
-                    0.. => Ok(()),
-                    error => Err(io::Error::from_raw_os_error(-error)),
-                };
-            }
-            match waited {
-                Err(error) if error.raw_os_error() == Some(libc::ETIME) => {
-                    // What the order still does goes with the old ring.
-                    self.ring = ring()?;
-                    return Err(io::ErrorKind::TimedOut.into());
+    ///
+    /// # Safety
+    /// What the order points to stays in place until the driver has completed it: if this returns anything but
+    /// [`Ended::Completed`], for ever.
+    unsafe fn give(&mut self, number: u32, order: Order, limit: Duration) -> Ended {
+        match self.ring.take().map_or_else(ring, Ok) {
+            Ok(mut ring) => {
+                let entry = opcode::UringCmd80::new(types::Fd(self.file.as_raw_fd()), number);
+                let entry = entry.cmd(order.encode()).build();
+                // SAFETY: the caller's promise.
+                let pushed = unsafe { ring.submission().push(&entry) };
+                pushed.expect("one order at a time");
+                let ended = wait(&mut ring, limit);
+                if matches!(ended, Ended::Completed(_)) {
+                    self.ring = Some(ring);
                 }
-                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
-                _ => {}
+                ended
             }
+            Err(error) => Ended::Unknown(error),
         }
     }
-    /// Gives an order with some bytes to read or write.
+    /// Gives an order with some bytes to read or write, which come back.
     fn with_bytes<const N: usize>(
         &mut self,
         bytes: [u8; N],
         number: u32,
-        order: impl FnOnce(u64) -> Order,
+        device: u32,
     ) -> io::Result<[u8; N]> {
-        let mut place = Box::new(bytes);
-        let result = self.give(number, order(place.as_mut_ptr() as u64), LONG);
-        match result {
-            Ok(()) => Ok(*place),
-            Err(error) => {
-                if error.kind() == io::ErrorKind::TimedOut {
-                    // The order is not over, and the kernel may still use the place.
-                    Box::leak(place);
-                }
-                Err(error)
+        let place = Box::into_raw(Box::new(bytes));
+        let address = place.expose_provenance() as u64;
+        let order = Order { device, address, bytes: N as u16, value: 0 };
+        // SAFETY: the place is only taken back below, when the order is completed; else it is leaked.
+        match unsafe { self.give(number, order, LONG) } {
+            Ended::Completed(result) => {
+                // SAFETY: made above, and the driver does not use it any more.
+                let place = unsafe { Box::from_raw(place) };
+                result.map(|()| *place)
             }
+            Ended::Unknown(error) => Err(error),
         }
     }
     fn plain(&mut self, number: u32, device: u32, value: u64, limit: Duration) -> io::Result<()> {
-        self.give(number, Order { device, address: 0, bytes: 0, value }, limit)
+        let order = Order { device, address: 0, bytes: 0, value };
+        // SAFETY: it points to nothing.
+        match unsafe { self.give(number, order, limit) } {
+            Ended::Completed(result) => result,
+            Ended::Unknown(error) => Err(error),
+        }
     }
     /// Begins service, once the reactor waits for requests; the block device appears, or its users go on.
     pub(crate) fn start(&mut self, device: u32, again: bool) -> io::Result<()> {
@@ -178,22 +211,16 @@ impl Driver for Control {
         Ok(devices)
     }
     fn info(&mut self, device: u32) -> io::Result<Option<Info>> {
-        let order = |address| Order { device, address, bytes: Info::BYTES as u16, value: 0 };
-        match self.with_bytes([0; Info::BYTES], op::GET_DEV_INFO, order) {
+        match self.with_bytes([0; Info::BYTES], op::GET_DEV_INFO, device) {
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(None),
             result => Ok(Some(Info::decode(&result?))),
         }
     }
     fn add(&mut self, info: &Info) -> io::Result<Info> {
-        let device = info.device;
-        let order = |address| Order { device, address, bytes: Info::BYTES as u16, value: 0 };
-        Ok(Info::decode(&self.with_bytes(info.encode(), op::ADD_DEV, order)?))
+        Ok(Info::decode(&self.with_bytes(info.encode(), op::ADD_DEV, info.device)?))
     }
     fn set_parameters(&mut self, device: u32, facts: Facts) -> io::Result<()> {
-        let parameters = facts.parameters();
-        let bytes = parameters.len() as u16;
-        let order = |address| Order { device, address, bytes, value: 0 };
-        self.with_bytes(parameters, op::SET_PARAMS, order).map(drop)
+        self.with_bytes(facts.parameters(), op::SET_PARAMS, device).map(drop)
     }
     fn delete(&mut self, device: u32) -> io::Result<()> {
         match self.plain(op::DEL_DEV, device, 0, DELETE) {
@@ -202,10 +229,10 @@ impl Driver for Control {
         }
     }
     fn wait(&mut self) {
-        let timespec = types::Timespec::from(MOMENT);
-        let arguments = types::SubmitArgs::new().timespec(&timespec);
-        // Nothing is under way that could be answered; woken early is as good.
-        let _ = self.ring.submitter().submit_with_args(1, &arguments);
+        // Nothing is under way that could be completed; woken early, or without a ring, is as good.
+        if let Some(ring) = &mut self.ring {
+            let _ = wait(ring, MOMENT);
+        }
     }
 }
 
