@@ -33,11 +33,15 @@ fuzz: ## the engine's law over many more seeds than `make test` draws; then the 
 	IOFAIR_SEEDS=$(SEEDS) cargo test --release --locked -p iofair-core --test conformance
 	@scripts/fuzz
 
-# Kills a back end: make soak KILLS=1000
+# Kills a back end, and power cuts over all front ends: make soak KILLS=1000 CUTS=100000
 KILLS ?= 300
+CUTS ?= 10000
+# Mounting wants root.
+MOUNTS = $$(test "$$(id -u)" = 0 && echo --include-ignored)
 
-soak: ## servers killed under verified load, hundreds of times
+soak: ## servers killed and their power cut under verified load, thousands of times
 	@scripts/setup demo
+	IOFAIR_CUTS=$(CUTS) cargo test --locked -p iofair-serve --test power keep -- --nocapture $(MOUNTS)
 	IOFAIR_KILLS=$(KILLS) cargo test --release --locked -p iofair --test crash -- --nocapture
 	IOFAIR_KILLS=$(KILLS) cargo test --release --locked -p iofair-serve --test vhost killed
 

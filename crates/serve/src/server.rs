@@ -68,11 +68,20 @@ impl Server {
     }
     /// [`Self::start`] with what a service manager passed. Its control sockets are not looked at here.
     pub fn start_under(contracts: Contracts, passed: Passed) -> Result<Self, ServeError> {
+        Self::start_around(contracts, passed, |back| back)
+    }
+    /// [`Self::start_under`] with something in front of the back end: for tests that cut the power.
+    #[doc(hidden)]
+    pub fn start_around(
+        contracts: Contracts,
+        passed: Passed,
+        around: impl FnOnce(Box<dyn Back>) -> Box<dyn Back>,
+    ) -> Result<Self, ServeError> {
         socket::raise_limit();
         let security = Security::load(&contracts.listen)?;
         let mut places = Places::open(&contracts)?;
         places.place(&contracts.volumes)?;
-        let back = open_back(&contracts, places.end())?;
+        let back = around(open_back(&contracts, places.end())?);
         let capacity = match contracts.drive.back {
             // A regular file grows with its volumes, and so do files of their own.
             BackSpec::File(ref path) if !is_device(path) => None,

@@ -90,7 +90,8 @@ fn build_over<'a>(
     let setup = Setup {
         facts,
         tags: scenario.tags.unwrap_or(kernel_tags).max(1),
-        queue_limit: QUEUE_LIMIT, guaranteed: 0,
+        queue_limit: QUEUE_LIMIT,
+        guaranteed: 0,
         trace: observer.trace_events(),
     };
     let mut controllers = Controllers::new(setup, scenario, drives.len());

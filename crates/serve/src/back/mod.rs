@@ -9,6 +9,8 @@ pub mod store;
 #[cfg(test)]
 mod testing;
 pub mod uring;
+#[doc(hidden)]
+pub mod volatile;
 pub mod volume;
 
 use iofair_config::contracts::faults::Faults;
