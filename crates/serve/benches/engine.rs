@@ -13,7 +13,7 @@ use iofair_core::controller::Stack;
 use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
 use iofair_serve::back::memory::Memory;
-use iofair_serve::back::volume::PlannedVolume;
+use iofair_serve::back::volume::{Map, PlannedVolume, VolumeId};
 use iofair_serve::engine::{Engine, Patience, Plan};
 use iofair_serve::request::buffer::Data;
 use iofair_serve::request::op::{Hints, NewOp};
@@ -37,9 +37,10 @@ fn engine(stack: &str) -> Engine {
     let mut groups = vec![("tenants".to_string(), Contract::default())];
     groups.extend((0..GROUPS).map(|number| (path(number), Contract::default())));
     let volume = |number: usize| PlannedVolume {
+        id: VolumeId(number as u128),
         name: number.to_string(),
         group: path(number),
-        base: number as u64 * SIZE,
+        map: Map::linear(number as u64 * SIZE, SIZE).into(),
         size: SIZE,
         read_only: false,
         storage: None,

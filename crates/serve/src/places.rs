@@ -13,7 +13,7 @@ use iofair_config::contracts::{Back, Contracts, Volume};
 
 use crate::back::uring::Storage;
 use crate::back::uring::files::{SLOTS_MAX, VOLUME_BYTES_MAX, slot_base};
-use crate::back::volume::{PlannedVolume, Stamp};
+use crate::back::volume::{Map, PlannedVolume, Stamp, VolumeId};
 use crate::error::ServeError;
 use crate::layout::{Layout, sync_parent};
 
@@ -128,7 +128,9 @@ impl Places {
             };
             let Volume { name, group, size_bytes, read_only, entry, .. } = volume.clone();
             let (size, stamp) = (size_bytes, Stamp::default());
-            PlannedVolume { name, group, base, size, read_only, storage, entry, stamp }
+            // No two volumes that are there together begin at the same byte.
+            let (id, map) = (VolumeId(base.into()), Arc::new(Map::linear(base, size)));
+            PlannedVolume { id, name, group, map, size, read_only, storage, entry, stamp }
         };
         volumes.iter().map(planned).collect()
     }

@@ -9,7 +9,7 @@ use iofair_core::request::Flags;
 use iofair_core::time::{Instant, Nanos};
 use iofair_serve::back::emulated::Emulated;
 use iofair_serve::back::store::Store;
-use iofair_serve::back::volume::{PlannedVolume, Stamp};
+use iofair_serve::back::volume::{Map, PlannedVolume, Stamp, VolumeId};
 use iofair_serve::client::{Ask, Crowd, Request};
 use iofair_serve::engine::{Engine, Patience, Plan};
 use iofair_serve::{Bare, Clock};
@@ -24,10 +24,11 @@ fn start(socket: &Path) -> (Bare, Vec<String>, u64) {
     let stack = Stack::parse("none-mq-deadline").unwrap();
     let back = Box::new(Emulated::new(DRIVE, drive, store));
     let names: Vec<String> = (0..CLIENTS).map(|number| format!("v{number}")).collect();
-    let volume = |name: &String| PlannedVolume {
+    let volume = |(name, number): (&String, u128)| PlannedVolume {
+        id: VolumeId(number),
         name: name.clone(),
         group: "g".into(),
-        base: 0,
+        map: Map::linear(0, size).into(),
         size,
         read_only: false,
         storage: None,
@@ -37,7 +38,7 @@ fn start(socket: &Path) -> (Bare, Vec<String>, u64) {
     let plan = Plan {
         stack: stack.clone(),
         groups: vec![("g".into(), Contract::default())],
-        volumes: names.iter().map(volume).collect(),
+        volumes: names.iter().zip(0..).map(volume).collect(),
         closed: Vec::new(),
         patience: Patience::default(),
         faults: Default::default(),

@@ -18,7 +18,7 @@ use iofair_lab::scenario::{
     ClientSpec, GroupSpec, Host, Job, Manner, Pattern, Scenario, Scheduling,
 };
 use iofair_lab::simulate_with;
-use iofair_serve::back::volume::PlannedVolume;
+use iofair_serve::back::volume::{Map, PlannedVolume, VolumeId};
 use iofair_serve::back::{emulated::Emulated, store::Store};
 use iofair_serve::engine::{Engine, Patience, Plan};
 use iofair_serve::request::buffer::{Data, Lent};
@@ -135,9 +135,10 @@ fn engine(stack: &str, watch: &Watch) -> Engine {
     let stack = Stack::parse(stack).unwrap();
     let mut engine = Engine::new(Box::new(back), stack.clone());
     let volume = |(number, group): (usize, &String)| PlannedVolume {
+        id: VolumeId(number as u128),
         name: format!("v{number}"),
         group: group.clone(),
-        base: 0,
+        map: Map::linear(0, bytes).into(),
         size: bytes,
         read_only: false,
         storage: None,

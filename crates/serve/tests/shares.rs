@@ -7,7 +7,7 @@ use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
 use iofair_drive::profile;
 use iofair_drive::random::Random;
-use iofair_serve::back::volume::PlannedVolume;
+use iofair_serve::back::volume::{Map, PlannedVolume, VolumeId};
 use iofair_serve::back::{emulated::Emulated, store::Store};
 use iofair_serve::engine::{Engine, Patience, Plan};
 use iofair_serve::request::buffer::{Data, Lent};
@@ -50,9 +50,10 @@ fn engine(contracts: &Contracts) -> Engine {
     let stack = contracts.drive.stack.clone();
     let mut engine = Engine::new(Box::new(Emulated::new(DRIVE, drive, store)), stack.clone());
     let volumes = contracts.volumes.iter().zip(0..).map(|(volume, number)| PlannedVolume {
+        id: VolumeId(number.into()),
         name: volume.name.clone(),
         group: volume.group.clone(),
-        base: number * (MEBIBYTES << 20),
+        map: Map::linear(number * (MEBIBYTES << 20), MEBIBYTES << 20).into(),
         size: MEBIBYTES << 20,
         read_only: false,
         storage: None,

@@ -12,7 +12,7 @@ use iofair_core::controller::Stack;
 use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
 use iofair_serve::back::memory::Memory;
-use iofair_serve::back::volume::PlannedVolume;
+use iofair_serve::back::volume::{Map, PlannedVolume, VolumeId};
 use iofair_serve::engine::{Engine, Patience, Plan};
 use iofair_serve::front::nbd::session::{Action, Ask, Command, Session, Tls};
 use iofair_serve::front::nbd::wire;
@@ -181,9 +181,10 @@ fn world(stack: &str, max: Option<u64>) -> World {
     let contract =
         Contract { max: max.map(Limits::both).unwrap_or_default(), ..Contract::default() };
     let volume = PlannedVolume {
+        id: VolumeId(0),
         name: "v".into(),
         group: "g".into(),
-        base: 0,
+        map: Map::linear(0, bytes).into(),
         size: bytes,
         read_only: false,
         storage: None,

@@ -10,7 +10,7 @@ use iofair_core::contract::Contract;
 use iofair_core::controller::Stack;
 use iofair_core::time::Nanos;
 use iofair_serve::back::memory::Memory;
-use iofair_serve::back::volume::PlannedVolume;
+use iofair_serve::back::volume::{Map, PlannedVolume, VolumeId};
 use iofair_serve::client::{Ask, Crowd, Request};
 use iofair_serve::engine::{Engine, Patience, Plan};
 use iofair_serve::{Bare, Clock};
@@ -26,9 +26,10 @@ pub(super) fn measure(socket: &Path) -> Result<Nanos> {
     let stack = Stack::parse("none-none")?;
     let memory = Memory::new(u64::from(LENGTH))?;
     let volume = PlannedVolume {
+        id: VolumeId(0),
         name: "path".into(),
         group: "g".into(),
-        base: 0,
+        map: Map::linear(0, LENGTH.into()).into(),
         size: LENGTH.into(),
         read_only: true,
         storage: None,

@@ -13,7 +13,7 @@ use iofair_lab::outside::{Outside, Reply, Roster, run_outside};
 use iofair_lab::scenario::Scenario;
 use iofair_serve::back::emulated::Emulated;
 use iofair_serve::back::store::Store;
-use iofair_serve::back::volume::{PlannedVolume, Stamp};
+use iofair_serve::back::volume::{Map, PlannedVolume, Stamp, VolumeId};
 use iofair_serve::client::{Ask, Crowd, Request};
 use iofair_serve::engine::{Engine, Patience, Plan};
 use iofair_serve::{Bare, Clock};
@@ -79,11 +79,13 @@ impl<'a> Live<'a> {
         let mut engine = Engine::with_tags(Box::new(back), roster.stack.clone(), roster.tags);
         self.count(&mut engine);
         let names: Vec<String> = (0..roster.members.len()).map(|n| format!("client-{n}")).collect();
-        let volumes = names.iter().zip(roster.members).map(|(name, member)| PlannedVolume {
+        let members = names.iter().zip(roster.members).zip(0..);
+        let volumes = members.map(|((name, member), number)| PlannedVolume {
+            id: VolumeId(number),
             name: name.clone(),
             group: member.group,
             // All of the drive: the lab's files say where they lie on it.
-            base: 0,
+            map: Map::linear(0, bytes).into(),
             size: bytes,
             read_only: false,
             storage: None,

@@ -31,8 +31,7 @@ pub struct Faulty {
     inner: Box<dyn Back>,
     wanted: Faults,
     faults: fault::Faults,
-    /// Volumes by their first byte, with name and size.
-    volumes: Vec<(u64, String, u64)>,
+    volumes: Vec<PlannedVolume>,
     /// Commands whose answers wait, with the instant that they wait for.
     delayed: Vec<(RequestId, Instant)>,
     /// Answers that wait, the next one on top: instant, command, status.
@@ -60,7 +59,7 @@ impl Faulty {
         let rules = self.wanted.rules.iter();
         self.faults.set_rules(rules.flat_map(|wanted| self.rules(wanted)).collect());
     }
-    /// One rule a volume that it is about.
+    /// One rule a piece of a volume that it is about.
     fn rules(&self, wanted: &FaultRule) -> Vec<Rule> {
         let operations: &[Operation] = match wanted.operation {
             None => &[],
@@ -88,10 +87,10 @@ impl Faulty {
         let about = self
             .volumes
             .iter()
-            .filter(|(_, name, _)| wanted.volume.as_ref().is_none_or(|wanted| wanted == name));
+            .filter(|volume| wanted.volume.as_ref().is_none_or(|name| *name == volume.name));
         let within = wanted.range.clone().unwrap_or(0..u64::MAX);
-        let ranges = about
-            .map(|(base, _, size)| base + within.start.min(*size)..base + within.end.min(*size));
+        let part = |size: u64| within.start.min(size)..within.end.min(size);
+        let ranges = about.flat_map(|volume| volume.map.places(part(volume.size)));
         ranges.filter(|range| !range.is_empty()).map(rule).collect()
     }
     /// Answers of the inner back end go on, or wait.
@@ -131,7 +130,7 @@ impl Back for Faulty {
         if operation == Operation::Flush
             && let Some(part) = job.parts.first()
         {
-            start = Sectors(ops[part.tag as usize].offset / SECTOR_BYTES);
+            start = Sectors(ops.piece(part).offset / SECTOR_BYTES);
         }
         match self.faults.draw(&Command { id: id.0, operation, flags, start, length }) {
             Some(Fault::Status(status)) => return answers.push(Answer { id, status }),
@@ -179,8 +178,8 @@ impl Back for Faulty {
         self.inner.separate_flushes()
     }
     fn place(&mut self, volume: &PlannedVolume) {
-        self.volumes.retain(|(base, _, _)| *base != volume.base);
-        self.volumes.push((volume.base, volume.name.clone(), volume.size));
+        self.volumes.retain(|known| known.id != volume.id);
+        self.volumes.push(volume.clone());
         self.set_rules();
         self.inner.place(volume);
     }
@@ -192,7 +191,7 @@ impl Back for Faulty {
         }
     }
     fn forget(&mut self, volume: &PlannedVolume) {
-        self.volumes.retain(|(base, _, _)| *base != volume.base);
+        self.volumes.retain(|known| known.id != volume.id);
         self.set_rules();
         self.inner.forget(volume);
     }

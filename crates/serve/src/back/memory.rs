@@ -33,25 +33,28 @@ impl Memory {
 /// the store may be lost before they are sent.
 pub(super) fn apply(store: &mut Store, job: &Job<'_>, ops: &mut Ops) {
     for part in job.parts {
-        let op = &mut ops[part.tag as usize];
+        let piece = ops.piece(part);
+        let op = &mut ops[piece.op];
         let wants = op.operation == Operation::Read && !matches!(op.data, Data::Scattered(_));
-        if wants && store.backing().is_none() {
-            op.data = Data::Stored(store.stored(op.offset, u64::from(op.length)));
+        if wants
+            && store.backing().is_none()
+            && let Some(offset) = op.drive
+        {
+            op.data = Data::Stored(store.stored(offset, u64::from(op.length)));
             continue;
         }
         if wants && matches!(op.data, Data::None) {
             let length = op.length as usize;
-            ops[part.tag as usize].data = Data::Owned(ops.pool.take(length));
+            ops[piece.op].data = Data::Owned(ops.pool.take(length));
         }
-        let op = &mut ops[part.tag as usize];
-        let piece = op.piece(part);
+        let op = &mut ops[piece.op];
         let mut at = piece.offset;
         match op.operation {
             Operation::Read => {
                 op.places_mut(piece).for_each(|mut place| at = store.read(at, &mut place));
             }
             Operation::Write => op.places(piece).for_each(|place| at = store.write(at, &place)),
-            Operation::Discard | Operation::WriteZeroes => store.zero(at, piece.length),
+            Operation::Discard | Operation::WriteZeroes => store.zero(at, piece.length.into()),
             Operation::Flush => {}
         }
     }

@@ -39,7 +39,7 @@ pub struct Job<'a> {
     /// What the engine asks. The name in it is the engine's for this command: the name that the controller
     /// gave may be used again while a late command is still under way.
     pub dispatch: Dispatch,
-    /// The submissions that it stands for, in sector order; their tags are keys of [`Ops`].
+    /// The submissions that it stands for, in sector order; [`Ops::piece`] knows what they are.
     pub parts: &'a [Part],
 }
 

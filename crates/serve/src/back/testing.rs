@@ -11,7 +11,7 @@ use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
 
 use super::Back;
-use crate::back::volume::PlannedVolume;
+use crate::back::volume::{Map, PlannedVolume, VolumeId};
 use crate::engine::{Engine, Patience, Plan};
 use crate::request::buffer::{Data, Lent};
 use crate::request::entry::Entry;
@@ -68,9 +68,10 @@ impl Scene {
         let stack = Stack::parse("none-none").unwrap();
         let mut engine = Engine::new(Box::new(back), stack.clone());
         let (name, group) = ("v".to_string(), "g".to_string());
-        let (base, size, read_only, storage) = (0, bytes, false, None);
+        let (id, map) = (VolumeId(0), Arc::new(Map::linear(0, bytes)));
+        let (size, read_only, storage) = (bytes, false, None);
         let (entry, stamp) = Default::default();
-        let volume = PlannedVolume { name, group, base, size, read_only, storage, entry, stamp };
+        let volume = PlannedVolume { id, name, group, map, size, read_only, storage, entry, stamp };
         let groups = vec![("g".to_string(), Contract::default())];
         let (volumes, closed) = (vec![volume], Vec::new());
         let (patience, faults) = (Patience::default(), Faults::default());

@@ -1,23 +1,112 @@
-//! A volume as the engine and the back end are told of it.
+//! A volume as the engine and the back end are told of it: who it is, and where its bytes lie on the drive.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use iofair_config::contracts::Entry;
 use iofair_core::group::Priority;
 use iofair_core::request::Flags;
+use iofair_core::unit::SECTOR_BYTES;
 
 use super::uring::Storage;
+
+/// The identity of a volume, whatever its name: two plans mean the same data if and only if it is the same.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct VolumeId(pub u128);
+
+/// Bytes of a volume that follow each other on the drive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Run {
+    /// The first of them in the volume.
+    pub volume: u64,
+    /// The first of them on the drive.
+    pub drive: u64,
+    /// How many.
+    pub length: u64,
+}
+
+impl Run {
+    fn end(&self) -> u64 {
+        self.volume + self.length
+    }
+}
+
+/// Where the bytes of a volume lie on the drive.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Map {
+    /// In the volume's order, without gaps; at least one.
+    runs: Vec<Run>,
+}
+
+impl Map {
+    /// A volume in one piece.
+    pub fn linear(start: u64, length: u64) -> Self {
+        Self { runs: vec![Run { volume: 0, drive: start, length }] }
+    }
+    /// A volume in several pieces, in the volume's order. `None` unless they follow each other without gaps and begin and
+    /// end on borders of sectors, which no command crosses.
+    pub fn new(runs: Vec<Run>) -> Option<Self> {
+        let mut joined: Vec<Run> = Vec::with_capacity(runs.len());
+        let mut end = 0;
+        for run in runs {
+            let on_borders = (run.drive | run.length).is_multiple_of(SECTOR_BYTES);
+            if run.volume != end || run.length == 0 || !on_borders {
+                return None;
+            }
+            end = end.checked_add(run.length)?;
+            let drive_end = run.drive.checked_add(run.length)?;
+            match joined.last_mut() {
+                Some(last) if last.drive + last.length == run.drive => {
+                    last.length = drive_end - last.drive;
+                }
+                _ => joined.push(run),
+            }
+        }
+        (!joined.is_empty()).then_some(Self { runs: joined })
+    }
+    /// The pieces, in the volume's order.
+    pub fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+    /// Bytes that have a place.
+    pub fn size(&self) -> u64 {
+        self.runs.last().map_or(0, Run::end)
+    }
+    /// The first byte on the drive.
+    pub fn start(&self) -> u64 {
+        self.runs[0].drive
+    }
+    /// Where a byte of the volume lies on the drive, and how many bytes follow it there, itself included.
+    pub fn locate(&self, offset: u64) -> (u64, u64) {
+        let next = self.runs.partition_point(|run| run.volume <= offset);
+        let run = &self.runs[next - 1];
+        let into = offset - run.volume;
+        (run.drive + into, run.length.saturating_sub(into))
+    }
+    /// The places on the drive of a part of the volume, in the volume's order.
+    pub fn places(&self, part: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+        let first = self.runs.partition_point(|run| run.end() <= part.start);
+        let runs = self.runs[first..].iter().take_while(move |run| run.volume < part.end);
+        runs.map(move |run| {
+            let from = part.start.max(run.volume) - run.volume;
+            let to = part.end.min(run.end()) - run.volume;
+            run.drive + from..run.drive + to
+        })
+    }
+}
 
 /// A volume and its place on the drive.
 #[derive(Clone, Debug)]
 pub struct PlannedVolume {
+    /// Its identity.
+    pub id: VolumeId,
     /// Its name.
     pub name: String,
     /// Path of its group.
     pub group: String,
-    /// Its first byte on the drive.
-    pub base: u64,
-    /// Its size in bytes.
+    /// Where its bytes lie. When the volume grows, what it has stays where it is.
+    pub map: Arc<Map>,
+    /// Its size in bytes, at most that of the map.
     pub size: u64,
     /// Are writes refused?
     pub read_only: bool,
@@ -43,5 +132,62 @@ pub struct Stamp {
 impl Default for Stamp {
     fn default() -> Self {
         Self { priority: Priority::default(), reads: Flags::SYNC, writes: Flags::SYNC }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const K: u64 = 1024;
+
+    fn map(runs: &[(u64, u64, u64)]) -> Option<Map> {
+        let run = |&(volume, drive, length)| Run { volume, drive, length };
+        Map::new(runs.iter().map(run).collect())
+    }
+
+    /// Goal: every byte of a volume has its one place. Method: three pieces in another order on the drive than in the
+    /// volume, two of which follow each other; look at every border and its neighbours.
+    #[test]
+    fn bytes_have_their_places() {
+        let map =
+            map(&[(0, 64 * K, 4 * K), (4 * K, 8 * K, 2 * K), (6 * K, 10 * K, 2 * K)]).unwrap();
+        assert_eq!((map.runs().len(), map.size(), map.start()), (2, 8 * K, 64 * K));
+        for (offset, drive, left) in [
+            (0, 64 * K, 4 * K),
+            (4 * K - 1, 68 * K - 1, 1),
+            (4 * K, 8 * K, 4 * K),
+            (6 * K, 10 * K, 2 * K),
+            (8 * K - 1, 12 * K - 1, 1),
+        ] {
+            assert_eq!(map.locate(offset), (drive, left), "{offset}");
+        }
+        let places = |map: &Map, part: Range<u64>| -> Vec<(u64, u64)> {
+            map.places(part).map(|place| (place.start, place.end)).collect()
+        };
+        assert_eq!(places(&map, 0..8 * K), [(64 * K, 68 * K), (8 * K, 12 * K)]);
+        assert_eq!(places(&map, 1..4 * K), [(64 * K + 1, 68 * K)]);
+        assert_eq!(places(&map, 4 * K..u64::MAX), [(8 * K, 12 * K)]);
+        assert_eq!(places(&map, 8 * K..9 * K), []);
+        let linear = Map::linear(4 * K, 100);
+        assert_eq!((linear.locate(0), linear.locate(99)), ((4 * K, 100), (4 * K + 99, 1)));
+        assert_eq!(places(&linear, 0..u64::MAX), [(4 * K, 4 * K + 100)]);
+    }
+
+    /// Goal: pieces that would lose or double a byte are no map. Method: each of them.
+    #[test]
+    fn pieces_must_follow_each_other() {
+        for runs in [
+            &[][..],
+            &[(0, 0, 0)],
+            &[(512, 0, 512)],
+            &[(0, 0, 512), (1024, 512, 512)],
+            &[(0, 0, 1024), (512, 2048, 512)],
+            &[(0, 100, 512)],
+            &[(0, 0, 100)],
+            &[(0, u64::MAX - 511, 1024)],
+        ] {
+            assert_eq!(map(runs), None, "{runs:?}");
+        }
     }
 }

@@ -19,8 +19,8 @@ struct Command {
     /// Neighbours in the order of starting; late ones have left it.
     before: usize,
     after: usize,
-    /// Requests whose memory it uses though the controller knows it no more.
-    late: Option<Vec<usize>>,
+    /// Tags of the pieces whose memory it uses though the controller knows it no more.
+    late: Option<Vec<u64>>,
 }
 
 /// What an answer is for.
@@ -28,8 +28,8 @@ struct Command {
 pub(super) enum Answered {
     /// A command of the controller.
     InTime(RequestId),
-    /// A late one, and the requests that it stood for.
-    Late(Vec<usize>),
+    /// A late one, and the tags of the pieces that it stood for.
+    Late(Vec<u64>),
 }
 
 /// All commands that the back end has.
@@ -73,9 +73,9 @@ impl Commands {
         let Command { request, late, .. } = self.live.remove(key);
         match late {
             None => Answered::InTime(request),
-            Some(requests) => {
+            Some(pieces) => {
                 self.late -= 1;
-                Answered::Late(requests)
+                Answered::Late(pieces)
             }
         }
     }
@@ -92,9 +92,9 @@ impl Commands {
         self.live[key].late = Some(Vec::new());
         Some((key, self.live[key].request))
     }
-    /// A late command uses the memory of this request.
-    pub(super) fn keeps(&mut self, key: usize, request: usize) {
-        self.live[key].late.get_or_insert_default().push(request);
+    /// A late command uses the memory of this piece.
+    pub(super) fn keeps(&mut self, key: usize, tag: u64) {
+        self.live[key].late.get_or_insert_default().push(tag);
     }
     fn unlink(&mut self, key: usize) {
         let Command { before, after, .. } = self.live[key];
@@ -130,7 +130,7 @@ mod tests {
         assert!(matches!(commands.answer(keys[3]), Answered::InTime(RequestId(103))));
         assert_eq!(commands.next_late(), None);
         match commands.answer(keys[0]) {
-            Answered::Late(requests) => assert_eq!(requests, [7]),
+            Answered::Late(pieces) => assert_eq!(pieces, [7]),
             other => panic!("{other:?}"),
         }
         assert!(matches!(commands.answer(keys[2]), Answered::Late(_)) && commands.is_empty());

@@ -10,7 +10,7 @@ use iofair_core::time::{Instant, Nanos};
 use super::Engine;
 use super::stats::{Snapshot, VolumeSnapshot, VolumeStats};
 use super::tally::GroupTally;
-use crate::back::volume::{PlannedVolume, Stamp};
+use crate::back::volume::{Map, PlannedVolume, Stamp};
 use crate::request::export::Export;
 use crate::request::op::Op;
 
@@ -54,7 +54,6 @@ pub struct Volume {
     pub(super) client: ClientId,
     /// The group of its plan.
     pub(super) group: GroupId,
-    pub(super) base: u64,
     /// Connections that chose it.
     connections: u32,
     /// Not in the contracts any more: no new connection.
@@ -65,9 +64,13 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// Is it the volume that a plan means? One that was deleted and made anew has the name, and another place.
+    /// Is it the volume that a plan means? One that was deleted and made anew has the name, and another identity.
     fn is(&self, plan: &PlannedVolume) -> bool {
-        self.plan.name == plan.name && self.plan.base == plan.base
+        self.plan.id == plan.id
+    }
+    /// Where its bytes lie.
+    pub(super) fn map(&self) -> &Map {
+        &self.plan.map
     }
     /// What its requests bear.
     pub(super) fn stamp(&self) -> &Stamp {
@@ -169,7 +172,6 @@ impl Engine {
             plan: plan.clone(),
             client: client.expect("the group was just found"),
             group,
-            base: plan.base,
             connections: 0,
             retired: false,
             closed: false,
@@ -248,10 +250,6 @@ impl Engine {
     /// Are a volume's clients sent away?
     pub fn is_closed(&self, volume: usize) -> bool {
         self.volumes[volume].closed
-    }
-    /// The first byte of a volume on the drive.
-    pub fn base(&self, volume: usize) -> u64 {
-        self.volumes[volume].base
     }
 
     /// What passed; `since` is when counting began.

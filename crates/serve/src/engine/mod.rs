@@ -27,12 +27,19 @@ use crate::back::volume::Stamp;
 use crate::back::{Answer, Back, Extent, Job};
 use crate::request::buffer::Data;
 use crate::request::entry::Entry;
-use crate::request::op::{self, NewOp, Op, Ops};
+use crate::request::op::{self, NewOp, Op, Ops, WINDOW};
 
 /// Submissions that may be inside at all. A request slot is about 200 bytes, so this is below 4 MiB.
 const QUEUE_LIMIT: usize = 16 << 10;
-/// Longest piece of a trim or of zeroes: they carry no data, so they may be longer than the rest.
+/// Longest piece of a trim or of zeroes: they carry no data, so they may be longer than the rest. The controller has one
+/// piece of such a request at a time.
 const EMPTY_MAX: Sectors = Sectors::from_kib(32 << 10);
+
+/// Bytes that commands may have together which the back end answers at once, with a cost for each, before the turn ends:
+/// others must get their turn while memory is copied.
+const AT_ONCE_MAX: u64 = 16 << 20;
+/// What such a command costs beside its bytes.
+const AT_ONCE_COST: u64 = 16 << 10;
 
 /// The engine half of a reactor.
 pub struct Engine {
@@ -41,6 +48,8 @@ pub struct Engine {
     fixed_tags: Option<u32>,
     /// Commands that the drive takes at once.
     depth: u32,
+    /// Bytes of its longest command with data.
+    longest_data: u64,
     back: Box<dyn Back>,
     ops: Ops,
     volumes: Slab<Volume>,
@@ -55,6 +64,10 @@ pub struct Engine {
     early: VecDeque<Op>,
     /// Such requests.
     abandoned: usize,
+    /// What was answered at once in this turn, as [`AT_ONCE_MAX`] counts it.
+    at_once: u64,
+    /// The last turn ended though more could have been dispatched.
+    unfinished: Option<Instant>,
     busy: stats::Busy,
     tallies: tally::Tallies,
     answers: Vec<Answer>,
@@ -85,7 +98,7 @@ impl Engine {
         let facts = DriveFacts { capacity: Sectors(u64::MAX >> 10), ..facts };
         let tags = fixed_tags.unwrap_or_else(|| tags(&facts, &stack));
         let setup = Setup { facts, tags, queue_limit: 0, guaranteed: QUEUE_LIMIT, trace: 0 };
-        let depth = facts.depth;
+        let (depth, longest_data) = (facts.depth, facts.max_request.bytes());
         let mut controller = Controller::new(setup, stack);
         if back.separate_flushes() {
             controller.separate_flushes();
@@ -97,6 +110,7 @@ impl Engine {
             controller,
             fixed_tags,
             depth,
+            longest_data,
             back,
             ops: Ops::default(),
             volumes: Slab::new(),
@@ -107,6 +121,8 @@ impl Engine {
             commands: Commands::new(Patience::default().timeout),
             early: VecDeque::new(),
             abandoned: 0,
+            at_once: 0,
+            unfinished: None,
             busy: stats::Busy::default(),
             tallies,
             answers: Vec::new(),
@@ -135,44 +151,64 @@ impl Engine {
     #[allow(clippy::result_large_err)]
     pub fn submit(&mut self, now: Instant, new: NewOp) -> Result<(), NewOp> {
         let volume = &self.volumes[new.volume];
-        let (client, offset, operation) = (volume.client, volume.base + new.offset, new.operation);
-        let group = volume.group;
-        let (start, end) = match operation {
-            Operation::Flush => (0, 0),
-            _ => op::sectors(offset, new.length),
+        let (drive, together) = volume.map().locate(new.offset);
+        let is_whole = together >= u64::from(new.length);
+        let at_once = match is_whole && u64::from(new.length) <= self.longest(new.operation) {
+            true => 1,
+            false => window(new.operation),
         };
-        let longest = self.longest(operation).0;
-        let pieces = (end - start).div_ceil(longest).max(1);
-        let full = self.controller.pending() + self.plug.len() + pieces as usize > QUEUE_LIMIT;
+        let full = self.controller.pending() + self.plug.len() + at_once as usize > QUEUE_LIMIT;
         if full || self.paused {
             return Err(new);
         }
         let flags = flags(&new, volume.stamp());
         let lent = matches!(new.data, Data::Lent(_));
-        let key = self.ops.insert(Op { group, ..Op::new(now, new, offset, pieces as u32) });
-        self.tallies.came_in(now, group);
+        let op = Op::new(now, new, volume.group, flags);
+        self.tallies.came_in(now, op.group);
+        let key = self.ops.insert(Op { drive: is_whole.then_some(drive), ..op });
         if lent {
             self.lent.push(key);
         }
-        for piece in 0..pieces {
-            let first = start + piece * longest;
-            let length = Sectors((end - first).min(longest));
-            let (tag, start) = (key as u64, Sectors(first));
-            let submission = Submission { tag, client, operation, flags, start, length };
-            if self.plug.add(submission) {
-                self.unplug(now);
-            }
-        }
+        self.feed(now, key);
         Ok(())
     }
-    fn longest(&self, operation: Operation) -> Sectors {
+    /// Gives the controller pieces of a request, as many as it may have together.
+    fn feed(&mut self, now: Instant, key: usize) {
+        loop {
+            self.feed_one(now, key);
+            let op = &self.ops[key];
+            if !op.is_uncut() || op.left >= window(op.operation) {
+                return;
+            }
+        }
+    }
+    fn feed_one(&mut self, now: Instant, key: usize) {
+        let Op { operation, flags, volume, .. } = self.ops[key];
+        let volume = &self.volumes[volume];
+        let (client, op) = (volume.client, &self.ops[key]);
+        let (offset, together) = volume.map().locate(op.offset + u64::from(op.cut));
+        let longest = self.longest(operation) - offset % SECTOR_BYTES;
+        // Not longer than what is left, which fits.
+        let length = u64::from(op.length - op.cut).min(together).min(longest) as u32;
+        let tag = self.ops.cut(key, offset, length);
+        let (start, length) = match operation {
+            Operation::Flush => (Sectors::ZERO, Sectors::ZERO),
+            _ => op::sectors(offset, length),
+        };
+        if self.plug.add(Submission { tag, client, operation, flags, start, length }) {
+            self.unplug(now);
+        }
+    }
+    /// Bytes of the longest piece.
+    fn longest(&self, operation: Operation) -> u64 {
         match operation {
-            Operation::Discard | Operation::WriteZeroes => EMPTY_MAX,
-            _ => self.back.facts().max_request,
+            Operation::Discard | Operation::WriteZeroes => EMPTY_MAX.bytes(),
+            _ => self.longest_data,
         }
     }
     fn unplug(&mut self, now: Instant) {
-        // Room was counted before anything went into the plug, clients and ranges are our own.
+        // Room was counted when a request came in, and its later pieces take the place of those that are done.
+        // Clients and ranges are our own.
         let unplugged = self.controller.unplug(now, &mut self.plug);
         unplugged.expect("everything in the plug was checked before");
     }
@@ -185,9 +221,14 @@ impl Engine {
         self.back.advance(now, &mut self.answers);
         self.complete(now);
         self.expire(now);
+        self.at_once = 0;
         loop {
             self.complete(now);
-            while self.has_slot()
+            if !self.plug.is_empty() {
+                self.unplug(now);
+            }
+            while self.at_once < AT_ONCE_MAX
+                && self.has_slot()
                 && let Some(dispatch) = self.controller.dispatch(now)
             {
                 self.start(now, dispatch);
@@ -196,6 +237,7 @@ impl Engine {
                 break;
             }
         }
+        self.unfinished = (self.at_once >= AT_ONCE_MAX).then_some(now);
         self.busy.update(now, self.controller.in_flight() > 0);
         self.turn_second(now);
         self.settle(now);
@@ -218,8 +260,11 @@ impl Engine {
         self.parts.extend(self.controller.parts(dispatch.id));
         let key = self.commands.start(now, dispatch.id);
         let dispatch = Dispatch { id: RequestId(key as u32), ..dispatch };
-        let job = Job { now, dispatch, parts: &self.parts };
+        let (job, before) = (Job { now, dispatch, parts: &self.parts }, self.answers.len());
         self.back.start(&job, &mut self.ops, &mut self.answers);
+        if self.answers.len() > before {
+            self.at_once += AT_ONCE_COST + dispatch.length.bytes();
+        }
     }
     fn complete(&mut self, now: Instant) {
         let mut answers = std::mem::take(&mut self.answers);
@@ -228,26 +273,30 @@ impl Engine {
                 Answered::InTime(id) => {
                     self.controller.complete(now, id, status, &mut self.completions);
                 }
-                Answered::Late(keys) => {
-                    keys.into_iter().for_each(|key| self.piece_done(now, key, status));
+                Answered::Late(pieces) => {
+                    pieces.into_iter().for_each(|tag| self.piece_done(now, tag, status));
                 }
             }
         }
         self.answers = answers;
         let mut completions = std::mem::take(&mut self.completions);
         for completion in completions.drain(..) {
-            let key = completion.part.tag as usize;
-            self.tallies.piece(self.ops[key].group, &completion);
-            self.piece_done(now, key, completion.status);
+            let op = self.ops.piece(&completion.part).op;
+            self.tallies.piece(self.ops[op].group, &completion);
+            self.piece_done(now, completion.part.tag, completion.status);
         }
         self.completions = completions;
     }
-    fn piece_done(&mut self, now: Instant, key: usize, status: i32) {
+    fn piece_done(&mut self, now: Instant, tag: u64, status: i32) {
+        let key = self.ops.end_piece(tag).op;
         let op = &mut self.ops[key];
         if op.status == 0 {
             op.status = status;
         }
-        op.left -= 1;
+        // After an error nobody can know what was written, so the rest of it may be left out.
+        if op.status == 0 && op.is_uncut() {
+            return self.feed(now, key);
+        }
         if op.left > 0 {
             return;
         }
@@ -266,9 +315,9 @@ impl Engine {
         while let Some((command, id)) = self.commands.take_late(now) {
             self.controller.complete(now, id, libc::EIO, &mut self.completions);
             for completion in self.completions.drain(..) {
-                let key = completion.part.tag as usize;
-                self.commands.keeps(command, key);
-                let op = &mut self.ops[key];
+                let piece = self.ops.piece(&completion.part);
+                self.commands.keeps(command, completion.part.tag);
+                let op = &mut self.ops[piece.op];
                 // A client's own memory cannot be taken back from the kernel, so that request waits on.
                 if op.abandoned || !op.data.is_ours() {
                     continue;
@@ -310,7 +359,7 @@ impl Engine {
         let others = self.back.next_event().into_iter().chain(self.commands.next_late());
         // Nobody is promised anything while nobody asks.
         let second = (self.pending() > 0).then(|| self.tallies.next_second());
-        policies.into_iter().chain(others).chain(second).min()
+        policies.into_iter().chain(others).chain(second).chain(self.unfinished).min()
     }
     /// Begins another second of what is counted, if this one is over.
     pub(crate) fn turn_second(&mut self, now: Instant) {
@@ -332,10 +381,24 @@ impl Engine {
     pub fn ops(&mut self) -> &mut Ops {
         &mut self.ops
     }
-    /// What of a volume's range is stored, at most `limit` pieces.
+    /// What of a volume's range is stored, at most `limit` pieces; adjacent pieces differ.
     pub fn extents(&mut self, key: usize, offset: u64, length: u64, limit: usize) -> Vec<Extent> {
-        let base = self.volumes[key].base;
-        self.back.extents(base + offset, length, limit)
+        let mut all: Vec<Extent> = Vec::new();
+        for place in self.volumes[key].map().places(offset..offset + length) {
+            let asked = place.end - place.start;
+            let found = self.back.extents(place.start, asked, limit - all.len());
+            let told: u64 = found.iter().map(|extent| extent.length).sum();
+            for extent in found {
+                match all.last_mut() {
+                    Some(last) if last.hole == extent.hole => last.length += extent.length,
+                    _ => all.push(extent),
+                }
+            }
+            if told < asked || all.len() >= limit {
+                break;
+            }
+        }
+        all
     }
     /// The back end.
     pub fn back(&mut self) -> &mut dyn Back {
@@ -344,6 +407,14 @@ impl Engine {
     /// The controller, to look at.
     pub fn controller(&self) -> &Controller {
         &self.controller
+    }
+}
+
+/// Pieces of one request that the controller may have together.
+fn window(operation: Operation) -> u32 {
+    match operation {
+        Operation::Discard | Operation::WriteZeroes => 1,
+        _ => WINDOW,
     }
 }
 

@@ -162,7 +162,7 @@ impl Endpoint for Block {
         }
         true
     }
-    fn deliver(&mut self, op: Op, _: u64, ops: &mut Ops) {
+    fn deliver(&mut self, op: Op, ops: &mut Ops) {
         let tag = Tag(op.cookie as u16);
         self.inside -= 1;
         let carries = matches!(op.operation, Operation::Read | Operation::Write);

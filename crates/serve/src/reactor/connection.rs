@@ -481,7 +481,7 @@ impl Endpoint for Connection {
         self.closing |= self.ended && !self.stalled;
         !self.stalled
     }
-    fn deliver(&mut self, mut op: Op, base: u64, ops: &mut Ops) {
+    fn deliver(&mut self, mut op: Op, ops: &mut Ops) {
         self.in_flight -= 1;
         let length = op.length as usize;
         self.held -= if carries(op.operation) { length } else { 0 };
@@ -496,8 +496,7 @@ impl Endpoint for Connection {
             self.session.fail(ask, op.cookie, error, self.out.text());
         } else if reads {
             let structured = self.session.structured();
-            let offset = op.offset - base;
-            wire::read_header(self.out.text(), structured, op.cookie, offset, op.length);
+            wire::read_header(self.out.text(), structured, op.cookie, op.offset, op.length);
             return self.out.push(data, length);
         } else {
             wire::simple_reply(self.out.text(), op.cookie, 0);

@@ -73,8 +73,8 @@ pub(super) trait Endpoint: Send {
     /// Turns what came in into requests, as far as it goes. `false`: there is more, but no room for
     /// it; it is called again when something was answered.
     fn take_in(&mut self, cx: &mut ReactorContext<'_>) -> bool;
-    /// Takes a finished request, whose volume begins at `base` on the drive.
-    fn deliver(&mut self, op: Op, base: u64, ops: &mut Ops);
+    /// Takes a finished request.
+    fn deliver(&mut self, op: Op, ops: &mut Ops);
     /// Sends what is answered, as far as it goes without waiting.
     fn answer(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<()>;
     /// The end of a turn in which something happened: asks the ring for more, or says that it is over.

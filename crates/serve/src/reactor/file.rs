@@ -160,7 +160,7 @@ impl Endpoint for File {
             self.begin(call);
         }
     }
-    fn deliver(&mut self, op: Op, _: u64, ops: &mut Ops) {
+    fn deliver(&mut self, op: Op, ops: &mut Ops) {
         let key = op.cookie as usize;
         let inside = &mut self.inside[key];
         inside.left -= 1;

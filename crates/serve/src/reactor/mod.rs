@@ -492,8 +492,7 @@ impl Reactor {
             while let Some(op) = self.parts.engine.next_finished() {
                 self.moved = true;
                 let key = op.owner as usize;
-                let base = self.parts.engine.base(op.volume);
-                self.endpoints[key].deliver(op, base, self.parts.engine.ops());
+                self.endpoints[key].deliver(op, self.parts.engine.ops());
                 self.touched.push(key);
             }
             self.answer_all(now)?;

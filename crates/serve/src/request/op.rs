@@ -1,23 +1,29 @@
 //! One client request on its way through the engine, and the table of all of them.
 //!
-//! A request that is longer than the drive's longest command is submitted in several pieces; the table
-//! knows when the last of them was answered.
+//! A request goes to the controller in *pieces*: one if it lies in one place on the drive and is no longer than the
+//! drive's longest command. Of a longer one the controller has only a few at a time ([`WINDOW`]), so that whatever its
+//! length a request takes no more room than that; the engine feeds the next when one is done.
 
 use std::ops::{Index, IndexMut};
 
 use iofair_core::group::GroupId;
-use iofair_core::request::{Operation, Part};
+use iofair_core::request::{Flags, Operation, Part};
 use iofair_core::time::Instant;
-use iofair_core::unit::SECTOR_BYTES;
+use iofair_core::unit::{SECTOR_BYTES, Sectors};
 use slab::Slab;
 
 use crate::request::buffer::{Data, Pool};
 use crate::request::place::{Places, PlacesMut};
 
-/// All requests on their way, by the tag that the controller knows, and the buffers they use.
+/// Pieces of one request with data that the controller may have together.
+pub(crate) const WINDOW: u32 = 4;
+
+/// All requests on their way with their pieces, and the buffers they use.
 #[derive(Debug, Default)]
 pub struct Ops {
     live: Slab<Op>,
+    /// By the tag that the controller knows.
+    pieces: Slab<Piece>,
     /// Free buffers.
     pub pool: Pool,
 }
@@ -36,6 +42,24 @@ impl Ops {
     }
     pub(crate) fn remove(&mut self, key: usize) -> Op {
         self.live.remove(key)
+    }
+    /// What a part of a command stands for.
+    pub fn piece(&self, part: &Part) -> Piece {
+        self.pieces[part.tag as usize]
+    }
+    /// Cuts the next piece off a request: `length` bytes that begin on the drive at `offset`. Returns its tag.
+    pub(crate) fn cut(&mut self, key: usize, offset: u64, length: u32) -> u64 {
+        let op = &mut self.live[key];
+        let from = op.cut;
+        op.cut += length;
+        op.left += 1;
+        self.pieces.insert(Piece { op: key, offset, length, from }) as u64
+    }
+    /// The piece with this tag is answered.
+    pub(crate) fn end_piece(&mut self, tag: u64) -> Piece {
+        let piece = self.pieces.remove(tag as usize);
+        self.live[piece.op].left -= 1;
+        piece
     }
     /// Moves a payload that was lent into a buffer of its own.
     pub(crate) fn keep(&mut self, key: usize) {
@@ -128,7 +152,7 @@ pub struct Op {
     pub operation: Operation,
     /// How.
     pub hints: Hints,
-    /// First byte on the drive.
+    /// First byte in the volume.
     pub offset: u64,
     /// Bytes.
     pub length: u32,
@@ -136,8 +160,14 @@ pub struct Op {
     pub data: Data,
     /// 0, or the error number of the first piece that failed.
     pub status: i32,
+    /// Its first byte on the drive, if the others follow there.
+    pub(crate) drive: Option<u64>,
     /// The volume's group when it came in.
     pub(crate) group: GroupId,
+    /// How the controller sees its pieces.
+    pub(crate) flags: Flags,
+    /// Bytes that were cut into pieces.
+    pub(crate) cut: u32,
     /// Pieces that were not answered yet.
     pub(crate) left: u32,
     /// Was it answered though a late command still uses its memory?
@@ -146,27 +176,20 @@ pub struct Op {
     pub(crate) submitted: Instant,
 }
 
-/// A piece of a request's bytes.
+/// A piece of a request: bytes that follow each other on the drive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Piece {
-    /// First byte on the drive.
+    /// The request's key in [`Ops`].
+    pub op: usize,
+    /// First byte on the drive. The sectors of the command may begin before it and end after the last.
     pub offset: u64,
-    /// Bytes.
-    pub length: u64,
+    /// Bytes; a flush has none.
+    pub length: u32,
     /// First byte within the request.
-    pub from: u64,
+    pub from: u32,
 }
 
 impl Op {
-    /// The bytes of this request that a part of a command stands for: its sectors may begin before
-    /// and end after what was asked.
-    pub fn piece(&self, part: &Part) -> Piece {
-        let start = part.start.bytes().max(self.offset);
-        let end = (part.start + part.length).bytes().min(self.offset + u64::from(self.length));
-        // A flush has no bytes, and its part no place.
-        let end = end.max(start);
-        Piece { offset: start, length: end - start, from: start - self.offset }
-    }
     /// Where the bytes of a piece are, to be read.
     pub fn places(&self, piece: Piece) -> Places<'_> {
         self.data.places(piece.from as usize, piece.length as usize)
@@ -175,12 +198,12 @@ impl Op {
     pub fn places_mut(&mut self, piece: Piece) -> PlacesMut<'_> {
         self.data.places_mut(piece.from as usize, piece.length as usize)
     }
-    /// Does it begin and end on borders of `block` bytes?
-    pub fn is_aligned(&self, block: u64) -> bool {
-        (self.offset | u64::from(self.length)).is_multiple_of(block)
+    /// Is there something of it to cut?
+    pub(crate) fn is_uncut(&self) -> bool {
+        self.cut < self.length
     }
-    pub(crate) fn new(now: Instant, new: NewOp, offset: u64, left: u32) -> Self {
-        let NewOp { owner, cookie, volume, operation, hints, length, data, .. } = new;
+    pub(crate) fn new(now: Instant, new: NewOp, group: GroupId, flags: Flags) -> Self {
+        let NewOp { owner, cookie, volume, operation, hints, offset, length, data } = new;
         let (status, submitted) = (0, now);
         Self {
             owner,
@@ -192,8 +215,11 @@ impl Op {
             length,
             data,
             status,
-            group: GroupId::ROOT,
-            left,
+            drive: None,
+            group,
+            flags,
+            cut: 0,
+            left: 0,
             abandoned: false,
             submitted,
         }
@@ -204,8 +230,8 @@ impl Op {
     }
 }
 
-/// The sectors that cover a range of bytes: the first one and the one after the last.
-pub(crate) fn sectors(offset: u64, length: u32) -> (u64, u64) {
-    let end = offset + u64::from(length);
-    (offset / SECTOR_BYTES, end.div_ceil(SECTOR_BYTES))
+/// The sectors that cover a range of bytes: the first one, and how many.
+pub(crate) fn sectors(offset: u64, length: u32) -> (Sectors, Sectors) {
+    let (first, end) = (offset / SECTOR_BYTES, (offset + u64::from(length)).div_ceil(SECTOR_BYTES));
+    (Sectors(first), Sectors(end - first))
 }

@@ -86,8 +86,9 @@ impl Uring {
         let mut running = self.spare.pop().unwrap_or_default();
         running.reset(job.dispatch.id, job.dispatch.operation);
         for part in job.parts {
-            let key = part.tag as usize;
-            let (file, _) = self.files.find(ops[key].offset);
+            let piece = ops.piece(part);
+            let key = piece.op;
+            let (file, _) = self.files.find(piece.offset);
             running.file = file;
             let block = self.files.storage(file).block();
             if self.files.storage(file).is_direct()
@@ -106,7 +107,7 @@ impl Uring {
                 _ => {}
             }
             let op: &Op = &ops[key];
-            running.add(op, part, block);
+            running.add(op, piece, block);
         }
         running
     }
@@ -214,12 +215,12 @@ impl Back for Uring {
     }
     fn place(&mut self, volume: &PlannedVolume) {
         if let Some(storage) = &volume.storage {
-            self.files.place(volume.base, storage);
+            self.files.place(volume.map.start(), storage);
         }
     }
     fn forget(&mut self, volume: &PlannedVolume) {
         if volume.storage.is_some() {
-            self.files.forget(volume.base);
+            self.files.forget(volume.map.start());
         }
     }
     fn close(&mut self) -> io::Result<()> {

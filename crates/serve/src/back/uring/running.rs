@@ -1,9 +1,9 @@
 //! One command on its way through the ring: its pieces of memory, what is left of it, its next step.
 
-use iofair_core::request::{Operation, Part, RequestId};
+use iofair_core::request::{Operation, RequestId};
 
 use crate::request::buffer::ALIGN;
-use crate::request::op::Op;
+use crate::request::op::{Op, Piece};
 
 /// Pieces that one entry may have (the kernel's IOV_MAX).
 const PIECES_MAX: usize = 1024;
@@ -107,21 +107,20 @@ impl Running {
         self.pieces.clear();
         self.requests.clear();
     }
-    /// Appends a part's bytes; they follow those of the part before.
-    pub(super) fn add(&mut self, op: &Op, part: &Part, block: u64) {
+    /// Appends a piece of a request; it follows the one before.
+    pub(super) fn add(&mut self, op: &Op, piece: Piece, block: u64) {
         if self.operation == Operation::Flush {
             return;
         }
-        let piece = op.piece(part);
         if self.left == 0 {
             self.offset = piece.offset;
         }
-        self.left += piece.length;
+        self.left += u64::from(piece.length);
         self.fua |= op.hints.fua;
         (self.hole, self.fast) = (op.hints.hole, op.hints.fast);
-        self.aligned &= (piece.offset | piece.length | piece.from).is_multiple_of(block);
+        self.aligned &= (piece.offset | u64::from(piece.length | piece.from)).is_multiple_of(block);
         if matches!(self.operation, Operation::Read | Operation::Write) {
-            self.requests.push((part.tag as usize, self.pieces.len()));
+            self.requests.push((piece.op, self.pieces.len()));
             self.pieces.extend(op.places(piece).map(|place| libc::iovec {
                 iov_base: place.pointer().cast(),
                 iov_len: place.len(),

@@ -1,5 +1,7 @@
 //! What is answered when, with a kernel played by the test.
 
+use std::collections::VecDeque;
+
 use iofair_core::request::Operation;
 use iofair_core::time::Nanos;
 
@@ -265,4 +267,39 @@ fn a_dead_drive_refuses() {
     scene.answer(asked, 4096);
     assert_eq!(scene.turn().len(), 1);
     assert_eq!(scene.finished(), [(cookie, 0)]);
+}
+
+/// Goal: of a long trim the kernel has one piece at a time, of a long read a few, and after an error it is not asked for
+/// the rest. Method: 1 GiB of zeroes and 32 MiB to read, answered piece by piece.
+#[test]
+fn long_requests_go_in_pieces() {
+    let path = std::env::temp_dir().join(format!("iofair-long-{}", std::process::id()));
+    let mut scene = Scene::new(Uring::open(&path, 2 << 30).unwrap(), 2 << 30);
+    std::fs::remove_file(path).unwrap();
+    let cookie = scene.submit(Operation::WriteZeroes, (1 << 30, 1 << 30), Hints::default());
+    for number in 0..32 {
+        let asked = one(scene.turn());
+        assert_eq!((asked.call, asked.offset), (Call::Allocate, (1 << 30) + (number << 25)));
+        assert!(scene.turn().is_empty() && scene.finished().is_empty());
+        scene.answer(asked, 0);
+    }
+    assert!(scene.turn().is_empty());
+    assert_eq!(scene.finished(), [(cookie, 0)]);
+    let cookie = scene.submit(Operation::Read, (1, 32 << 20), Hints::default());
+    let mut asked: VecDeque<Asked> = scene.turn().into();
+    let mut answered = 0;
+    while let Some(next) = asked.pop_front() {
+        assert!(asked.len() < 4 && scene.finished().is_empty());
+        answered += 1;
+        let whole = if answered < 33 { 1 << 20 } else { 1 };
+        scene.answer(next, if answered == 1 { whole - 1 } else { whole });
+        asked.extend(scene.turn());
+    }
+    assert_eq!((answered, scene.finished()), (33, vec![(cookie, 0)]));
+    let cookie = scene.submit(Operation::WriteZeroes, (0, 1 << 30), Hints::default());
+    let asked = one(scene.turn());
+    scene.answer(asked, -libc::ENOSPC);
+    assert!(scene.turn().is_empty());
+    assert_eq!(scene.finished(), [(cookie, libc::ENOSPC)]);
+    assert!(scene.engine().ops().is_empty());
 }

@@ -423,7 +423,7 @@ impl Endpoint for Device {
         }
         !full
     }
-    fn deliver(&mut self, mut op: Op, _: u64, ops: &mut Ops) {
+    fn deliver(&mut self, mut op: Op, ops: &mut Ops) {
         let (index, head) = ((op.cookie >> 16) as usize, op.cookie as u16);
         self.inside -= 1;
         if matches!(op.operation, Operation::Read | Operation::Write) {
