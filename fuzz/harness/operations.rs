@@ -51,7 +51,7 @@ impl World {
             max_request: Sectors(256),
             capacity: Sectors(1 << 20),
         };
-        let setup = Setup { facts, tags: 16, queue_limit: QUEUE, trace: 0 };
+        let setup = Setup { facts, tags: 16, queue_limit: QUEUE, guaranteed: 0, trace: 0 };
         let mut controller = Controller::new(setup, stack(byte));
         let now = Instant::ZERO;
         let group = controller.add_group(now, "g", Contract::default()).expect("the first");
