@@ -1,5 +1,6 @@
 //! The volumes that are disks of virtual machines: a socket each, which come and go with the contracts.
 
+use std::collections::HashSet;
 use std::fs;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use std::sync::mpsc;
 use iofair_config::contracts::Volume;
 
 use crate::error::ServeError;
-use crate::front::vhost::control::{Control, Line};
+use crate::front::vhost::control::{Control, Hub, Line};
 use crate::reactor::Message;
 use crate::wake;
 
@@ -39,14 +40,18 @@ struct Disk {
 }
 
 impl Disk {
-    fn is(&self, volume: &Volume) -> bool {
-        self.volume == volume.name && volume.vhost.as_ref() == Some(&self.path)
+    fn identity(&self) -> (&str, &Path) {
+        (&self.volume, &self.path)
     }
 }
 
 /// The sockets in service.
 #[derive(Debug, Default)]
-pub(crate) struct Disks(Vec<Disk>);
+pub(crate) struct Disks {
+    disks: Vec<Disk>,
+    /// The thread that waits for all of them, once there is one.
+    hub: Option<Hub>,
+}
 
 impl Disks {
     /// Makes the sockets that these volumes want and that are not there yet.
@@ -55,10 +60,13 @@ impl Disks {
         volumes: &[Volume],
         bind: impl Fn(&Path) -> Result<UnixListener, ServeError>,
     ) -> Result<Fresh, ServeError> {
-        let new = volumes.iter().filter(|volume| !self.0.iter().any(|disk| disk.is(volume)));
+        let served: HashSet<(&str, &Path)> = self.disks.iter().map(Disk::identity).collect();
         let mut fresh = Vec::new();
-        for volume in new {
+        for volume in volumes {
             let Some(path) = &volume.vhost else { continue };
+            if served.contains(&(volume.name.as_str(), path.as_path())) {
+                continue;
+            }
             let listener = Some(bind(path)?);
             fresh.push(Bound { volume: volume.name.clone(), path: path.clone(), listener });
         }
@@ -67,16 +75,18 @@ impl Disks {
     /// Sockets that no volume wants any more let no further client come. The present ones stay as long as
     /// they like, unless their volume is closed.
     pub(crate) fn leave(&mut self, volumes: &[Volume], closed: &[String]) {
-        let stays = |disk: &Disk| volumes.iter().any(|volume| disk.is(volume));
-        let (kept, gone) = std::mem::take(&mut self.0).into_iter().partition(stays);
-        self.0 = kept;
+        let socket = |volume: &'_ Volume| Some((volume.name.clone(), volume.vhost.clone()?));
+        let wanted: HashSet<(String, PathBuf)> = volumes.iter().filter_map(socket).collect();
+        let stays = |disk: &Disk| wanted.contains(&(disk.volume.clone(), disk.path.clone()));
+        let (kept, gone) = std::mem::take(&mut self.disks).into_iter().partition(stays);
+        self.disks = kept;
         for Disk { volume, mut control, .. } in gone {
             control.close(closed.contains(&volume));
         }
     }
     /// Lets no further client come; the present ones stay.
     pub(crate) fn admit_nobody(&mut self) {
-        self.0.iter_mut().for_each(|disk| disk.control.admit_nobody());
+        self.disks.iter_mut().for_each(|disk| disk.control.admit_nobody());
     }
     /// Serves new sockets.
     pub(crate) fn serve(
@@ -84,6 +94,10 @@ impl Disks {
         mut fresh: Fresh,
         send: impl Fn(Message) -> Result<(), ServeError>,
     ) -> Result<(), ServeError> {
+        if self.hub.is_none() && !fresh.0.is_empty() {
+            self.hub = Some(Hub::start().map_err(ServeError::system("a thread"))?);
+        }
+        let Some(hub) = &self.hub else { return Ok(()) };
         for bound in &mut fresh.0 {
             let (commands, inbox) = mpsc::channel();
             let watched = wake::new().map_err(ServeError::system("an eventfd"))?;
@@ -93,9 +107,9 @@ impl Disks {
             let line = Line { volume: volume.clone(), commands, wake };
             let listener = bound.listener.take().expect("each is served once");
             let path = bound.path.clone();
-            let control = Control::open(path.clone(), listener, line);
-            let control = control.map_err(ServeError::system("a thread"))?;
-            self.0.push(Disk { volume, path, control });
+            let control = hub.open(path.clone(), listener, line);
+            let control = control.map_err(ServeError::system(path.display().to_string()))?;
+            self.disks.push(Disk { volume, path, control });
         }
         Ok(())
     }

@@ -1,8 +1,13 @@
-//! The conversation with a client, on a thread of its own, one a socket: who it is, where the guest's memory and
-//! its queues are. One client at a time; the next waits until the one before has gone.
+//! The conversations with monitors: who they are, where the guests' memory and their queues are. One client at a time
+//! per socket; the next one waits until the one before has gone.
 //!
 //! The `vhost` crate reads and checks the messages. What changes the device goes to the reactor as a
-//! [`Command`] and waits for its answer; no command can make the reactor wait.
+//! [`Command`] and waits for its completion; no command can make the reactor wait.
+//!
+//! All sockets share one thread, [`Hub`]: it waits until one of them has something to say. Messages are handled on
+//! another thread, since a command may have to wait for the drive; such a thread exists only as long as there are
+//! messages. So an idle device costs no thread, with or without a client. A client that sends half a message holds
+//! one until [`MESSAGE_MAX`] has passed, and is sent away then.
 
 mod handler;
 mod peek;
@@ -13,9 +18,14 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::Notify;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::spawn_blocking;
 use vhost::vhost_user::{BackendReqHandler, Error};
 
 use super::command::{Command, Envelope, Reply};
@@ -23,8 +33,14 @@ use crate::wake;
 use handler::Handler;
 pub(crate) use peek::tell_of_change;
 
-/// After an error of `accept` that is not the end (no descriptors left), so long a pause.
+/// Pause after an error of `accept` that is not the end (no descriptors left).
 const PAUSE: Duration = Duration::from_millis(100);
+/// Time in which a client must send the rest of a message that it has begun.
+const MESSAGE_MAX: Duration = Duration::from_secs(10);
+/// Threads that handle messages at once; further conversations wait for one of them.
+const THREADS_MAX: usize = 64;
+/// An idle thread that handled messages ends after this time.
+const THREAD_IDLE: Duration = Duration::from_secs(5);
 
 /// The way to the device in the reactor.
 #[derive(Debug)]
@@ -63,7 +79,7 @@ struct State {
 struct Shared {
     state: Mutex<State>,
     /// `closed` was set.
-    end: Condvar,
+    end: Notify,
 }
 
 impl Shared {
@@ -72,38 +88,70 @@ impl Shared {
     }
 }
 
-/// A socket and its thread. Dropping it sends the client away, and then the thread ends by itself.
+/// The thread that waits for all sockets. It ends by itself once the hub is dropped and all conversations are over.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    sockets: UnboundedSender<Socket>,
+}
+
+/// A socket in service.
+#[derive(Debug)]
+struct Socket {
+    listener: Arc<UnixListener>,
+    shared: Arc<Shared>,
+    line: Arc<Line>,
+}
+
+impl Hub {
+    /// Starts the thread.
+    pub(crate) fn start() -> io::Result<Self> {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().max_blocking_threads(THREADS_MAX);
+        let runtime = runtime.thread_keep_alive(THREAD_IDLE).thread_name("vhost-user").build()?;
+        let (sockets, inbox) = unbounded_channel();
+        let thread = std::thread::Builder::new().name("vhost-user".into());
+        thread.spawn(move || runtime.block_on(serve_all(inbox)))?;
+        Ok(Self { sockets })
+    }
+    /// Lets clients come to a socket.
+    pub(crate) fn open(
+        &self,
+        path: PathBuf,
+        listener: UnixListener,
+        line: Line,
+    ) -> io::Result<Control> {
+        listener.set_nonblocking(true)?;
+        let (listener, shared) = (Arc::new(listener), Arc::new(Shared::default()));
+        let socket =
+            Socket { listener: listener.clone(), shared: shared.clone(), line: Arc::new(line) };
+        let gone = |_| io::Error::other("the thread of vhost-user sockets has ended");
+        self.sockets.send(socket).map_err(gone)?;
+        Ok(Control { path, listener, shared, admits_nobody: false, closed: false })
+    }
+}
+
+/// A socket. Dropping it sends the client away.
 #[derive(Debug)]
 pub(crate) struct Control {
     path: PathBuf,
     listener: Arc<UnixListener>,
     shared: Arc<Shared>,
-    /// Nobody can come any more.
-    deaf: bool,
+    admits_nobody: bool,
     /// And it was said what becomes of the present client.
     closed: bool,
 }
 
 impl Control {
-    /// Lets clients come.
-    pub(crate) fn open(path: PathBuf, listener: UnixListener, line: Line) -> io::Result<Self> {
-        let (listener, shared) = (Arc::new(listener), Arc::new(Shared::default()));
-        std::thread::Builder::new().name("vhost-user".into()).spawn({
-            let (listener, shared) = (listener.clone(), shared.clone());
-            move || serve(&listener, &shared, &line)
-        })?;
-        Ok(Self { path, listener, shared, deaf: false, closed: false })
-    }
     /// Lets no further client come. Who knocks is refused at once, and not let in and dropped: QEMU before 9.1
     /// never comes again when its server goes in the middle of the greeting.
     pub(crate) fn admit_nobody(&mut self) {
-        if std::mem::replace(&mut self.deaf, true) {
+        if std::mem::replace(&mut self.admits_nobody, true) {
             return;
         }
         // Gone already is as good.
         let _ = std::fs::remove_file(&self.path);
         self.shared.state().closed = true;
-        self.shared.end.notify_all();
+        self.shared.end.notify_one();
         // SAFETY: a plain system call on a descriptor of ours.
         unsafe { libc::shutdown(self.listener.as_raw_fd(), libc::SHUT_RDWR) };
     }
@@ -126,35 +174,81 @@ impl Drop for Control {
     }
 }
 
-fn serve(listener: &UnixListener, shared: &Shared, line: &Line) {
-    loop {
-        let accepted = listener.accept();
-        let mut state = shared.state();
-        if state.closed {
-            break;
+/// A socket of the standard library whose input can be waited for.
+trait StdSocket: AsRawFd {}
+impl StdSocket for UnixStream {}
+impl StdSocket for Arc<UnixListener> {}
+
+fn watch<S: StdSocket>(socket: S) -> io::Result<AsyncFd<S>> {
+    // SAFETY: the only two types behind the trait have one descriptor from their making to their drop, it stays open
+    // all that time, and `AsyncFd` forgets it before it drops the socket.
+    unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }.map_err(Into::into)
+}
+
+async fn serve_all(mut sockets: UnboundedReceiver<Socket>) {
+    let mut tasks = tokio::task::JoinSet::new();
+    while let Some(socket) = sockets.recv().await {
+        tasks.spawn(serve(socket));
+        // Those that are over need nobody to wait for them.
+        while tasks.try_join_next().is_some() {}
+    }
+    while tasks.join_next().await.is_some() {}
+}
+
+async fn serve(socket: Socket) {
+    let Socket { listener, shared, line } = socket;
+    if let Ok(listener) = watch(listener) {
+        while let Some(client) = accept(&listener, &shared).await {
+            // Without descriptors of theirs neither the owner of the socket nor the device could send it away.
+            let (Ok(second), Ok(hook)) = (client.try_clone(), client.try_clone()) else { continue };
+            {
+                let mut state = shared.state();
+                if state.closed {
+                    break;
+                }
+                state.client = Some(second);
+            }
+            let goes_on = converse(client, hook, &line).await;
+            shared.state().client = None;
+            if !goes_on {
+                break;
+            }
         }
-        let Ok((socket, _)) = accepted else {
-            // Poisoned or not, time passes.
-            let _ = shared.end.wait_timeout_while(state, PAUSE, |state| !state.closed);
-            continue;
-        };
-        // Without descriptors of theirs neither the owner of the socket nor the device could send it away.
-        let (Ok(second), Ok(third)) = (socket.try_clone(), socket.try_clone()) else { continue };
-        state.client = Some(second);
-        drop(state);
-        let goes_on = converse(socket, third, line);
-        shared.state().client = None;
-        if !goes_on {
-            break;
-        }
+    } else {
+        tell(&line.volume, "its socket cannot be waited for");
     }
     // Without a device there is nothing to end.
-    let _ = line.ask(Command::End);
+    let _ = blocking(move || line.ask(Command::End)).await;
+}
+
+/// Waits for a client; `None` when none may come any more.
+async fn accept(listener: &AsyncFd<Arc<UnixListener>>, shared: &Shared) -> Option<UnixStream> {
+    loop {
+        let ready = listener.readable().await;
+        if shared.state().closed {
+            return None;
+        }
+        let accepted = ready.map(|mut ready| ready.try_io(|listener| listener.get_ref().accept()));
+        match accepted {
+            Ok(Ok(Ok((client, _)))) => return Some(client),
+            // Nobody was there after all.
+            Ok(Err(_)) => {}
+            Ok(Ok(Err(_))) | Err(_) => {
+                let _ = tokio::time::timeout(PAUSE, shared.end.notified()).await;
+            }
+        }
+    }
+}
+
+/// Runs what may wait on a thread for such things. `None`: it panicked.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    spawn_blocking(work).await.ok()
 }
 
 /// Speaks with one client until it goes. `false`: the device has gone.
-fn converse(socket: UnixStream, hook: UnixStream, line: &Line) -> bool {
-    match line.ask(Command::Hello(hook)) {
+async fn converse(client: UnixStream, hook: UnixStream, line: &Arc<Line>) -> bool {
+    let hello = line.clone();
+    match blocking(move || hello.ask(Command::Hello(hook))).await.flatten() {
         Some(Reply::Refused(reason)) => {
             tell(&line.volume, &reason);
             return true;
@@ -162,21 +256,61 @@ fn converse(socket: UnixStream, hook: UnixStream, line: &Line) -> bool {
         Some(_) => {}
         None => return false,
     }
-    let peeker = socket.try_clone();
-    let handler = Arc::new(Mutex::new(Handler::new(line)));
-    let mut messages = BackendReqHandler::from_stream(socket, handler);
-    let error = loop {
-        if let Ok(peeker) = &peeker
-            && let Some(channel) = peek::channel(peeker)
-        {
-            line.ask(Command::Channel(channel));
-        }
-        if let Err(error) = messages.handle_request() {
-            break error;
-        }
-    };
-    if !matches!(error, Error::Disconnected | Error::PartialMessage | Error::SocketBroken(_)) {
+    if let Err(error) = messages(client, line).await
+        && !matches!(error, Error::Disconnected | Error::PartialMessage | Error::SocketBroken(_))
+    {
         tell(&line.volume, &format!("the client was sent away: {error}"));
     }
-    line.ask(Command::Gone).is_some()
+    let gone = line.clone();
+    blocking(move || gone.ask(Command::Gone)).await.flatten().is_some()
+}
+
+/// Handles a client's messages until an error ends the conversation.
+async fn messages(client: UnixStream, line: &Arc<Line>) -> Result<(), Error> {
+    // The client may have been given to us by a listener that does not wait; the crate wants one that does.
+    let prepared = client.set_nonblocking(false).and_then(|()| {
+        client.set_read_timeout(Some(MESSAGE_MAX))?;
+        watch(client.try_clone()?)
+    });
+    let watched = prepared.map_err(Error::SocketError)?;
+    let socket = client.try_clone().map_err(Error::SocketError)?;
+    let handler = Arc::new(Mutex::new(Handler::new(line.clone())));
+    let messages = BackendReqHandler::from_stream(client, handler);
+    let mut talk = Conversation { socket, messages, line: line.clone() };
+    loop {
+        let mut ready = watched.readable().await.map_err(Error::SocketError)?;
+        let is_there = |socket: &AsyncFd<UnixStream>| match peek::is_ready(socket.get_ref()) {
+            true => Ok(()),
+            false => Err(io::ErrorKind::WouldBlock.into()),
+        };
+        if ready.try_io(is_there).is_err() {
+            continue;
+        }
+        let handled = blocking(move || talk.handle_all()).await;
+        let Some((handled, same)) = handled else { return Err(Error::BackendInternalError) };
+        talk = same;
+        handled?;
+    }
+}
+
+/// What a thread needs to handle messages of a client.
+struct Conversation {
+    socket: UnixStream,
+    messages: BackendReqHandler<Mutex<Handler>>,
+    line: Arc<Line>,
+}
+
+impl Conversation {
+    /// Handles all messages that are there.
+    fn handle_all(mut self) -> (Result<(), Error>, Self) {
+        while peek::is_ready(&self.socket) {
+            if let Some(channel) = peek::channel(&self.socket) {
+                self.line.ask(Command::Channel(channel));
+            }
+            if let Err(error) = self.messages.handle_request() {
+                return (Err(error), self);
+            }
+        }
+        (Ok(()), self)
+    }
 }

@@ -44,15 +44,15 @@ struct Vring {
 }
 
 /// One client's side of the device.
-pub(super) struct Handler<'a> {
-    line: &'a Line,
+pub(super) struct Handler {
+    line: Arc<Line>,
     pieces: Vec<Piece>,
     vrings: Vec<Vring>,
     features: u64,
 }
 
-impl<'a> Handler<'a> {
-    pub(super) fn new(line: &'a Line) -> Self {
+impl Handler {
+    pub(super) fn new(line: Arc<Line>) -> Self {
         Self { line, pieces: Vec::new(), vrings: vec![Vring::default(); QUEUES_MAX], features: 0 }
     }
     fn ask(&self, command: Command) -> Result<Reply> {
@@ -135,7 +135,7 @@ fn sealed_memory(bytes: u64) -> io::Result<File> {
     }
 }
 
-impl VhostUserBackendReqHandlerMut for Handler<'_> {
+impl VhostUserBackendReqHandlerMut for Handler {
     fn set_owner(&mut self) -> Result<()> {
         Ok(())
     }

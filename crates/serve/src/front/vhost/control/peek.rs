@@ -3,6 +3,7 @@
 //! The `vhost` crate (0.18) takes the channel's socket but has no such message. So the message that brings the
 //! socket is looked at before the crate reads it, and the kernel hands us a second descriptor.
 
+use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -13,7 +14,7 @@ const HEADER: usize = 12;
 const SET_BACKEND_REQ_FD: u32 = 21;
 const CONFIG_CHANGE: [u32; 3] = [2, 1, 0];
 
-/// Waits for the next message; the channel, if the message brings one.
+/// The channel, if the message that is there brings one.
 pub(super) fn channel(socket: &UnixStream) -> Option<OwnedFd> {
     let mut header = [0; HEADER];
     // Without room for descriptors none is made.
@@ -28,6 +29,16 @@ pub(super) fn channel(socket: &UnixStream) -> Option<OwnedFd> {
     let mut message = [0; HEADER];
     let (_, file) = peek_file(socket, &mut message, &mut room.0)?;
     file
+}
+
+/// Is there a message, or the end of the client? Does not wait.
+pub(super) fn is_ready(socket: &UnixStream) -> bool {
+    let mut byte = 0u8;
+    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+    // SAFETY: writes at most one byte, into a local.
+    let got = unsafe { libc::recv(socket.as_raw_fd(), (&raw mut byte).cast(), 1, flags) };
+    // Any other error is the conversation's end, which handling a message finds out.
+    got >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::WouldBlock
 }
 
 fn peek(socket: &UnixStream, bytes: &mut [u8], room: &mut [u8]) -> Option<usize> {
