@@ -11,7 +11,7 @@ REALTIME = $$(chrt -f 20 true 2>/dev/null && echo chrt -f 20)
 IOFAIR = "$${CARGO_TARGET_DIR:-target}/release/iofair"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz soak lint docs bench measured reproduce live deb clean
+.PHONY: help demo test fuzz soak hostile lint docs bench measured reproduce live deb clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -44,6 +44,12 @@ soak: ## servers killed and their power cut under verified load, thousands of ti
 	IOFAIR_CUTS=$(CUTS) cargo test --locked -p iofair-serve --test power keep -- --nocapture $(MOUNTS)
 	IOFAIR_KILLS=$(KILLS) cargo test --release --locked -p iofair --test crash -- --nocapture
 	IOFAIR_KILLS=$(KILLS) cargo test --release --locked -p iofair-serve --test vhost killed
+
+hostile: ## clients that mean harm beside one with a contract; writes docs/isolation.md (12 minutes, on a quiet machine)
+	@scripts/setup demo
+	cargo build --release --locked -p iofair
+	IOFAIR_PROGRAM="$$(realpath $(IOFAIR))" IOFAIR_HOSTILE_PAGE="$(CURDIR)/docs/isolation.md" \
+		cargo test --locked -p iofair-serve --test hostile needs_time -- --ignored --nocapture
 
 lint: ## format, clippy, documentation, licences
 	@scripts/setup lint
