@@ -23,6 +23,7 @@ use crate::front::ublk::channel::Channel;
 use crate::front::ublk::control::{self, Control};
 use crate::front::ublk::takeover::{self, Driver, Taken, Wish};
 use crate::front::ublk::wire::{Facts, QUEUES_MAX, feature};
+use crate::log;
 use crate::reactor::Message;
 use crate::reactor::handle::ReactorHandle;
 
@@ -267,7 +268,8 @@ fn begin(
 }
 
 fn tell(live: &Live, message: &str) {
-    eprintln!("volume \"{}\": {} {message}", live.volume, live.path().display());
+    let path = live.path();
+    log::tell(&format!("volume \"{}\"", live.volume), &format!("{} {message}", path.display()));
 }
 
 /// Whose device it is, and of which data; of no volume: whose.

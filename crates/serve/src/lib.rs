@@ -18,6 +18,7 @@ mod error;
 pub mod front;
 mod guard;
 mod layout;
+mod log;
 mod places;
 mod reactor;
 pub mod request;

@@ -27,6 +27,7 @@ use crate::engine::{Engine, Patience, Plan};
 use crate::error::ServeError;
 use crate::front::fuse::{Mounted, Opener};
 use crate::layout::sync_parent;
+use crate::log;
 use crate::places::Places;
 use crate::reactor::handle::ReactorHandle;
 use crate::reactor::{Listener, Message, Parts, Reactor};
@@ -267,6 +268,7 @@ impl Server {
         self.disks = Disks::default();
         // Now, when everything that was asked through it is answered.
         self.mounted = None;
+        log::flush();
         ended.expect("a reactor that panics is a bug").map_err(ServeError::system("the reactor"))
     }
 }

@@ -48,9 +48,9 @@ impl Emulated {
             return status;
         }
         if !std::mem::replace(&mut self.told, true) {
-            eprintln!(
-                "{}: its file is too short or its disk is full; start again",
-                self.describe()
+            crate::log::tell(
+                &self.describe(),
+                "its file is too short or its disk is full; start again",
             );
         }
         libc::EIO

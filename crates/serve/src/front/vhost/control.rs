@@ -29,6 +29,7 @@ use tokio::task::spawn_blocking;
 use vhost::vhost_user::{BackendReqHandler, Error};
 
 use super::command::{Command, Envelope, Reply};
+use crate::log;
 use crate::wake;
 use handler::Handler;
 pub(crate) use peek::tell_of_change;
@@ -64,7 +65,7 @@ impl Line {
 
 /// A message for the operator.
 pub(crate) fn tell(volume: &str, message: &str) {
-    eprintln!("volume \"{volume}\": vhost-user: {message}");
+    log::tell(&format!("volume \"{volume}\""), &format!("vhost-user: {message}"));
 }
 
 #[derive(Debug, Default)]
