@@ -33,8 +33,9 @@ impl Bare {
         socket::raise_limit();
         let clock = Clock::start();
         engine.apply(clock.now(), plan);
-        let (connections, in_flight, memory_bytes) = (u32::MAX, u32::MAX, u64::MAX);
-        let limits = Limits { connections, in_flight, memory_bytes, ..Limits::default() };
+        let (connections, handshakes, in_flight) = (u32::MAX, u32::MAX, u32::MAX);
+        let limits = Limits { connections, handshakes, in_flight, ..Limits::default() };
+        let limits = Limits { memory_bytes: u64::MAX, ..limits };
         let security = Security::load(&Listen { limits, ..Listen::default() })?;
         let bound = socket::listen_unix(socket, Allowed::OWNER);
         let file = bound.map_err(ServeError::system(socket.display().to_string()))?;

@@ -52,6 +52,38 @@ fn handshakes_have_an_end() {
     assert_eq!(chosen.write(0, 0, &[1; 4096]), 0);
 }
 
+/// Goal: clients that hold connections without choosing a volume keep nobody out, and are cut off when others come.
+/// Method: more silent ones than there are places and connections, then clients that work; the silent ones had a
+/// minute.
+#[test]
+fn silent_clients_keep_nobody_out() {
+    let scene = Scene::start("connections = 64\nhandshakes = 8\nhandshake = '1m'", "");
+    let silent: Vec<_> = (0..300).map(|_| scene.raw()).collect();
+    let mut open: Vec<Wire> = (0..20).map(|_| scene.wire()).collect();
+    for wire in &mut open {
+        assert_eq!(wire.write(0, 0, &[1; 4096]), 0);
+    }
+    assert!(scene.server.stats(false).unwrap().connections <= 20 + 8 + 8);
+    for mut stream in silent.into_iter().take(250) {
+        is_cut(&mut stream);
+    }
+}
+
+/// Goal: as many clients as like to come at once are all let in. Method: four hundred clients, each on a thread
+/// of its own.
+#[test]
+fn a_rush_is_let_in() {
+    let scene = Scene::start("connections = 2000\nhandshakes = 8", "");
+    let clients: Vec<_> = (0..400)
+        .map(|_| {
+            let socket = scene.socket();
+            thread::spawn(move || Wire::connect_to(&socket, "v").is_some())
+        })
+        .collect();
+    let let_in = clients.into_iter().map(|client| client.join().unwrap());
+    assert!(let_in.filter(|let_in| *let_in).count() >= 390, "a few may be slower than the grace");
+}
+
 /// Goal: connections have a bound, and one that goes makes room. Method: one more than allowed.
 #[test]
 fn connections_have_a_bound() {

@@ -7,6 +7,7 @@
 //! tcp = "0.0.0.0:10809"
 //! insecure = true                     # TCP without TLS; refused unless written
 //! connections = 1024                  # at once, over all volumes
+//! handshakes = 64                     # clients at once that have not chosen a volume yet
 //! in_flight = 256                     # requests of one connection inside at once
 //! memory = "1GiB"                     # that requests of all clients may take up beyond a small share each
 //! handshake = "10s"                   # a client that has chosen no volume by then is cut off
@@ -45,6 +46,8 @@ use crate::{ConfigError, Source, Spanned};
 /// Connections at once, and the most that may be written.
 const CONNECTIONS: u32 = 1024;
 const CONNECTIONS_MAX: u32 = 65_536;
+/// Clients at once that have not chosen a volume.
+const HANDSHAKES: u32 = 64;
 /// Requests of one connection at once, and the most that may be written.
 const IN_FLIGHT: u32 = 256;
 const IN_FLIGHT_MAX: u32 = 4096;
@@ -103,6 +106,8 @@ impl Listen {
 pub struct Limits {
     /// Connections at once.
     pub connections: u32,
+    /// Clients at once that have not chosen a volume.
+    pub handshakes: u32,
     /// Requests of one connection inside at once.
     pub in_flight: u32,
     /// Bytes that requests of all connections may take up, beyond a small share each.
@@ -115,6 +120,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: CONNECTIONS,
+            handshakes: HANDSHAKES,
             in_flight: IN_FLIGHT,
             memory_bytes: MEMORY,
             handshake: HANDSHAKE,
@@ -186,6 +192,7 @@ pub(super) struct Written {
     #[serde(default)]
     insecure: bool,
     connections: Option<Spanned<i64>>,
+    handshakes: Option<Spanned<i64>>,
     in_flight: Option<Spanned<i64>>,
     memory: Option<Spanned<Bytes>>,
     handshake: Option<Spanned<Time>>,
@@ -228,6 +235,7 @@ pub(super) fn check(source: &Source, written: &Written) -> Result<Listen, Config
     }
     let limits = &mut listen.limits;
     limits.connections = count(source, written.connections.as_ref(), CONNECTIONS, CONNECTIONS_MAX)?;
+    limits.handshakes = count(source, written.handshakes.as_ref(), HANDSHAKES, CONNECTIONS_MAX)?;
     limits.in_flight = count(source, written.in_flight.as_ref(), IN_FLIGHT, IN_FLIGHT_MAX)?;
     if let Some(memory) = &written.memory {
         limits.memory_bytes = memory.get_ref().0;
@@ -403,10 +411,11 @@ mod tests {
     #[test]
     fn keys_are_read() {
         let keys = "[listen]\nunix = 's'\nmode = '0660'\ntcp = '127.0.0.1:1'\nconnections = 9\n\
-                    in_flight = 8\nmemory = '64MiB'\nhandshake = '7s'\n";
+                    handshakes = 7\nin_flight = 8\nmemory = '64MiB'\nhandshake = '7s'\n";
         let listen = parse(&format!("{keys}{TLS}required = 'tcp'\n")).expect("good").listen;
         let (memory_bytes, handshake) = (64 << 20, Nanos::from_secs(7));
-        let limits = Limits { connections: 9, in_flight: 8, memory_bytes, handshake };
+        let (connections, handshakes, in_flight) = (9, 7, 8);
+        let limits = Limits { connections, handshakes, in_flight, memory_bytes, handshake };
         assert_eq!((listen.access.mode, listen.limits), (0o660, limits));
         let tls = listen.tls.expect("written");
         assert_eq!((tls.required, tls.clients), (Required::Tcp, Some("ca".into())));

@@ -18,7 +18,7 @@ use iofair_core::unit::{SECTOR_BYTES, Sectors};
 use iofair_drive::Command;
 use iofair_drive::fault::{self, Fault, Rule};
 
-use super::{Answer, Back, Extent, Job};
+use super::{Answer, Back, Extent, ExtentsTask, Job};
 use crate::back::volume::PlannedVolume;
 use crate::request::entry::Entry;
 use crate::request::op::Ops;
@@ -173,6 +173,9 @@ impl Back for Faulty {
     }
     fn extents(&mut self, offset: u64, length: u64, limit: usize) -> Vec<Extent> {
         self.inner.extents(offset, length, limit)
+    }
+    fn extents_task(&self, offset: u64, length: u64, limit: usize) -> Option<ExtentsTask> {
+        self.inner.extents_task(offset, length, limit)
     }
     fn separate_flushes(&self) -> bool {
         self.inner.separate_flushes()

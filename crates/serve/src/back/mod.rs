@@ -52,6 +52,9 @@ pub struct Extent {
     pub hole: bool,
 }
 
+/// Finds extents on another thread.
+pub type ExtentsTask = Box<dyn FnOnce() -> Vec<Extent> + Send>;
+
 /// What holds the data.
 pub trait Back: Send {
     /// What the engine is told of it.
@@ -81,6 +84,11 @@ pub trait Back: Send {
     }
     /// What of a range is stored, at most `limit` pieces; adjacent pieces differ.
     fn extents(&mut self, offset: u64, length: u64, limit: usize) -> Vec<Extent>;
+    /// [`Self::extents`] as a task for another thread, where finding them may have to wait for the drive.
+    fn extents_task(&self, offset: u64, length: u64, limit: usize) -> Option<ExtentsTask> {
+        let _ = (offset, length, limit);
+        None
+    }
     /// Has each volume something of its own to make durable? Then flushes of two volumes are two commands.
     fn separate_flushes(&self) -> bool {
         false

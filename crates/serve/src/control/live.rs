@@ -24,6 +24,7 @@ pub(super) struct Moment {
     pub(super) depth: u32,
     pub(super) drive_busy: Nanos,
     pub(super) reactor_busy: Nanos,
+    pub(super) handshake_cpu: Nanos,
     pub(super) gauges: Vec<(&'static str, u64)>,
 }
 
@@ -97,6 +98,7 @@ pub(super) fn gather(seen: &Seen<'_>, whys: bool) -> Moment {
         depth: controller.facts().depth,
         drive_busy: engine.busy_time(seen.now),
         reactor_busy: thread_time(),
+        handshake_cpu: seen.handshake_cpu,
         gauges: gauges.0,
     }
 }
@@ -163,6 +165,8 @@ struct LiveGroup {
     bytes_per_second: u64,
     requests_inside: u64,
     broken_promise_seconds: u64,
+    /// Time of the reactor's processor that volumes directly in it cost, since the start.
+    cpu_seconds: f64,
     /// Of volumes directly in it, since the start: reads, then the rest.
     requests: [u64; 2],
     bytes: [u64; 2],
@@ -216,6 +220,7 @@ fn live_group(group: &GroupMoment) -> LiveGroup {
         bytes_per_second: tally.last.rate(),
         requests_inside: tally.inside,
         broken_promise_seconds: tally.broken_seconds,
+        cpu_seconds: seconds(tally.cpu),
         requests: tally.requests,
         bytes: tally.bytes,
         failed: tally.failed,

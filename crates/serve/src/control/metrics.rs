@@ -66,6 +66,8 @@ fn server(page: &mut Page, moment: &Moment) {
     page.one("iofair_drive_busy_seconds_total", counter, help, seconds(moment.drive_busy));
     let help = "Processor time of the thread that turns sockets, engine and drive.";
     page.one("iofair_reactor_busy_seconds_total", counter, help, seconds(moment.reactor_busy));
+    let help = "Processor time of the reactor for clients that have not chosen a volume.";
+    page.one("iofair_handshake_cpu_seconds_total", counter, help, seconds(moment.handshake_cpu));
     page.family(
         "iofair_policy",
         gauge,
@@ -117,6 +119,8 @@ fn groups(page: &mut Page, groups: &[GroupMoment]) {
     let help = "Seconds in which it wanted more, and got less than its minimum.";
     let broken = |g: &GroupMoment| Some(g.tally.broken_seconds as f64);
     each("iofair_group_broken_promise_seconds_total", "counter", help, broken);
+    let help = "Processor time of the reactor for volumes directly in the group.";
+    each("iofair_group_cpu_seconds_total", "counter", help, |g| Some(seconds(g.tally.cpu)));
 }
 
 /// A histogram a group, step and direction that anything was counted in.

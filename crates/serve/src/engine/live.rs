@@ -243,6 +243,14 @@ impl Engine {
     pub fn connections(&self, volume: usize) -> u32 {
         self.volumes[volume].connections
     }
+    /// The group that pays for it.
+    pub fn group(&self, volume: usize) -> GroupId {
+        self.volumes[volume].group
+    }
+    /// A group made the reactor work for so long.
+    pub fn charge(&mut self, group: GroupId, time: Nanos) {
+        self.tallies.charge(group, time);
+    }
     /// Its size in bytes.
     pub fn size(&self, volume: usize) -> u64 {
         self.volumes[volume].plan.size

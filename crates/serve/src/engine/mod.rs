@@ -24,7 +24,7 @@ use commands::{Answered, Commands};
 pub use live::{Patience, Plan, Volume};
 
 use crate::back::volume::Stamp;
-use crate::back::{Answer, Back, Extent, Job};
+use crate::back::{Answer, Back, Extent, ExtentsTask, Job};
 use crate::request::buffer::Data;
 use crate::request::entry::Entry;
 use crate::request::op::{self, NewOp, Op, Ops, WINDOW};
@@ -399,6 +399,18 @@ impl Engine {
             }
         }
         all
+    }
+    /// [`Self::extents`] as a task for another thread, where finding them may take long. It tells of the range up to
+    /// the end of the volume's piece on the drive in which the range begins.
+    pub fn extents_task(
+        &self,
+        key: usize,
+        offset: u64,
+        length: u64,
+        limit: usize,
+    ) -> Option<ExtentsTask> {
+        let (start, piece) = self.volumes[key].map().locate(offset);
+        self.back.extents_task(start, length.min(piece), limit)
     }
     /// The back end.
     pub fn back(&mut self) -> &mut dyn Back {

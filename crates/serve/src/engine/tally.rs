@@ -86,6 +86,8 @@ pub struct GroupTally {
     pub times: [[Times; 2]; 3],
     /// Requests inside, of groups in it too.
     pub inside: u64,
+    /// Processor time that volumes directly in it made the reactor spend.
+    pub cpu: Nanos,
     /// Seconds in which its minimum was wanted and not reached.
     pub broken_seconds: u64,
     /// The last whole second, groups in it included.
@@ -139,6 +141,12 @@ impl Tallies {
     }
     pub(super) fn get(&self, id: GroupId) -> &GroupTally {
         &self.groups[id.index()]
+    }
+    /// A group made the reactor work for so long.
+    pub(super) fn charge(&mut self, group: GroupId, time: Nanos) {
+        if let Some(tally) = self.groups.get_mut(group.index()) {
+            tally.cpu += time;
+        }
     }
     /// A request of the group came in.
     pub(super) fn came_in(&mut self, now: Instant, group: GroupId) {

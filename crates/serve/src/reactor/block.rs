@@ -12,10 +12,12 @@ use std::io;
 
 use iofair_core::request::Operation;
 
-use super::endpoint::{Endpoint, Life, ReactorContext};
+use super::budget::Share;
+use super::endpoint::{Endpoint, Life, Progress, ReactorContext};
 use super::ring::{Event, Target};
 use crate::front::ublk::channel::{Channel, Tag};
 use crate::front::ublk::wire::{Command, Facts};
+use crate::log;
 use crate::request::buffer::Data;
 use crate::request::export::Export;
 use crate::request::op::{NewOp, Op, Ops};
@@ -45,6 +47,8 @@ pub(super) struct Block {
     results: Vec<(Tag, i32)>,
     inside: u32,
     held: usize,
+    /// What the budget knows.
+    share: Share,
     /// Entries on the ring.
     flying: u32,
     /// Nothing is carried out any more.
@@ -71,13 +75,14 @@ impl Block {
             results: Vec::new(),
             inside: 0,
             held: 0,
+            share: Share::default(),
             flying: 0,
             closing: false,
             told: false,
         }
     }
-    /// Begins a tag's request; `false` if there is no room for it.
-    fn begin(&mut self, tag: Tag, cx: &mut ReactorContext<'_>) -> bool {
+    /// Begins a tag's request; `Done` if there is room for it.
+    fn begin(&mut self, tag: Tag, cx: &mut ReactorContext<'_>) -> Progress {
         let asked = self.channel.descriptor(tag).command(self.facts);
         let command = match asked {
             Ok(command) if !self.closing => command,
@@ -86,13 +91,18 @@ impl Block {
         };
         let bytes = command.carries() as usize;
         if self.held > 0 && self.held + bytes > HELD_MAX {
-            return false;
+            return Progress::OwnLimit;
+        }
+        let volume = Some(self.volume);
+        if bytes > 0 && !cx.has_memory(volume, &mut self.share, self.held, bytes) {
+            return Progress::NoRoom;
         }
         let Command { operation, hints, offset, length } = command;
         let mut data = Data::None;
         if operation == Operation::Write {
             let mut buffer = cx.engine.ops().pool.take(bytes);
             let taken = self.channel.take(tag, &mut buffer, bytes);
+            cx.quantum.spend(bytes);
             data = Data::Owned(buffer);
             if taken.is_err() {
                 cx.engine.ops().release(data);
@@ -105,13 +115,13 @@ impl Block {
         let new = NewOp { owner, cookie, volume, operation, hints, offset, length, data };
         self.submit(new, cx)
     }
-    fn submit(&mut self, new: NewOp, cx: &mut ReactorContext<'_>) -> bool {
+    fn submit(&mut self, new: NewOp, cx: &mut ReactorContext<'_>) -> Progress {
         self.waiting = cx.engine.submit(cx.now, new).err();
-        self.waiting.is_none()
+        if self.waiting.is_none() { Progress::Done } else { Progress::NoRoom }
     }
-    fn result(&mut self, tag: Tag, result: i32) -> bool {
+    fn result(&mut self, tag: Tag, result: i32) -> Progress {
         self.results.push((tag, result));
-        true
+        Progress::Done
     }
     /// Copies what was read where the driver wants it, and says what it is told.
     fn give(&self, tag: Tag, op: &Op) -> i32 {
@@ -137,30 +147,32 @@ impl Endpoint for Block {
             error => {
                 if !std::mem::replace(&mut self.told, true) {
                     let error = io::Error::from_raw_os_error(-error);
-                    eprintln!(
-                        "volume \"{}\": its block device refuses answers: {error}",
-                        self.name
-                    );
+                    let source = format!("volume \"{}\"", self.name);
+                    log::tell(&source, &format!("its block device refuses answers: {error}"));
                 }
             }
         }
         Ok(())
     }
-    fn take_in(&mut self, cx: &mut ReactorContext<'_>) -> bool {
+    fn take_in(&mut self, cx: &mut ReactorContext<'_>) -> Progress {
         if let Some(new) = self.waiting.take()
-            && !self.submit(new, cx)
+            && self.submit(new, cx) == Progress::NoRoom
         {
-            return false;
+            return Progress::NoRoom;
         }
         while let Some(tag) = self.ready.pop_front() {
-            if !self.begin(tag, cx) {
+            let progress = match cx.quantum.spend(0) {
+                true => self.begin(tag, cx),
+                false => Progress::More,
+            };
+            if progress != Progress::Done {
                 if self.waiting.is_none() {
                     self.ready.push_front(tag);
                 }
-                return false;
+                return progress;
             }
         }
-        true
+        Progress::Done
     }
     fn deliver(&mut self, op: Op, ops: &mut Ops) {
         let tag = Tag(op.cookie as u16);
@@ -178,12 +190,12 @@ impl Endpoint for Block {
         self.results.push((tag, result));
         ops.release(op.data);
     }
-    fn answer(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<()> {
+    fn answer(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<bool> {
         for (tag, result) in self.results.drain(..) {
             self.flying += 1;
             cx.push_part(self.channel.commit(tag, result), TAGS, tag.0)?;
         }
-        Ok(())
+        Ok(false)
     }
     fn settle(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<Life> {
         if !std::mem::replace(&mut self.started, true) {
@@ -192,6 +204,7 @@ impl Endpoint for Block {
                 cx.push_part(self.channel.fetch(tag), TAGS, tag.0)?;
             }
         }
+        cx.charge(Some(self.volume), &mut self.share, self.held);
         let idle = self.inside == 0 && self.ready.is_empty() && self.results.is_empty();
         Ok(if self.flying == 0 && idle { Life::Over } else { Life::On })
     }

@@ -1,70 +1,200 @@
-//! The memory that requests of all connections share.
+//! The memory that requests of all endpoints share.
 //!
-//! Each connection may hold [`OWN`] bytes of payload in any case; what is beyond comes out of a budget.
-//! When that is used up, connections wait, and those that hold much of it and do not move are cut off
-//! (see `Connection::periodic_check`).
+//! Each endpoint may hold [`OWN`] bytes of payload in any case. What is beyond comes out of a budget that is divided
+//! over the groups ([`Quota`]): each group is guaranteed a little and shares the rest by weight, so that a group
+//! whose clients do not read their answers leaves room for the others. An endpoint that finds no room waits; while
+//! one of its group waits, clients that hold much and do not move are cut off (see `Connection::periodic_check`).
+//!
+//! Clients that have not chosen a volume hold nothing of it: what one of them may hold is bounded by constants, and
+//! how many of them there are by the contracts.
 
-/// Payload that every connection may hold, whatever others do: 32 reads of 4 KiB.
+use iofair_core::group::{GroupId, Groups};
+use iofair_core::quota::{Limits, Quota};
+
+use super::fair::Account;
+
+/// Payload that every endpoint may hold, whatever others do: 32 reads of 4 KiB. As much is guaranteed to each group
+/// beyond it.
 pub(super) const OWN: usize = 128 << 10;
 
-/// What is shared, and what is used of it.
+/// What one endpoint took out of the budget.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Share {
+    group: Option<GroupId>,
+    bytes: u64,
+}
+
+impl Share {
+    /// Bytes beyond its own.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+/// What is shared, and who holds how much of it.
 #[derive(Debug)]
 pub(super) struct Budget {
-    bytes: usize,
-    used: usize,
-    /// Somebody had to wait since the last look.
-    short: bool,
+    quota: Quota,
+    /// By group: the round of checks in which it had to wait last.
+    waited: Vec<u64>,
+    /// The round in which a group that holds nothing had to wait last: the pool itself is used up.
+    exhausted: u64,
+    round: u64,
+    /// Something came back since the last call of [`Self::take_released`].
+    released: bool,
+}
+
+fn limits(bytes: u64) -> Limits {
+    Limits { guaranteed: OWN as u64, shared: bytes }
 }
 
 impl Budget {
     pub(super) fn new(bytes: u64) -> Self {
-        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        Self { bytes, used: 0, short: false }
+        let quota = Quota::new(limits(bytes));
+        Self { quota, waited: Vec::new(), exhausted: 0, round: 2, released: false }
     }
     /// Another size from now on.
     pub(super) fn resize(&mut self, bytes: u64) {
-        self.bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        if self.quota.limits() != limits(bytes) {
+            self.quota.resize(limits(bytes));
+            self.released = true;
+        }
     }
-    /// May a connection that holds `held` hold `more`?
-    pub(super) fn allows(&mut self, held: usize, more: usize) -> bool {
+    /// May an endpoint that holds `held` bytes hold `more`?
+    pub(super) fn allows(
+        &mut self,
+        groups: &Groups,
+        account: Account,
+        held: usize,
+        more: usize,
+    ) -> bool {
         let wanted = beyond(held + more) - beyond(held);
-        let allowed = wanted == 0 || self.used + wanted <= self.bytes;
-        self.short |= !allowed;
+        let Some(group) = account.group().filter(|_| wanted > 0) else { return true };
+        let allowed = self.quota.has_room(groups, group, wanted);
+        if !allowed {
+            if self.waited.len() <= group.index() {
+                self.waited.resize(group.index() + 1, 0);
+            }
+            self.waited[group.index()] = self.round;
+            if self.quota.shared(group) == 0 {
+                self.exhausted = self.round;
+            }
+        }
         allowed
     }
-    /// A connection that held `before` holds `now`.
-    pub(super) fn charge(&mut self, before: usize, now: usize) {
-        self.used = self.used - beyond(before) + beyond(now);
+    /// An endpoint holds so many bytes now. What does not fit, because it grew without asking, is taken with the
+    /// next call that finds room.
+    pub(super) fn charge(
+        &mut self,
+        groups: &Groups,
+        account: Account,
+        share: &mut Share,
+        holds: usize,
+    ) {
+        let (group, bytes) = (account.group(), beyond(holds));
+        if let Some(old) = share.group
+            && (share.group != group || bytes < share.bytes)
+        {
+            let kept = if share.group == group { bytes } else { 0 };
+            self.quota.give(old, share.bytes - kept);
+            self.released = true;
+            *share = Share { group: share.group.filter(|_| kept > 0), bytes: kept };
+        }
+        if let Some(group) = group
+            && bytes > share.bytes
+            && self.quota.try_take(groups, group, bytes - share.bytes)
+        {
+            *share = Share { group: Some(group), bytes };
+        }
     }
-    /// Had somebody to wait since the last call?
-    pub(super) fn take_short(&mut self) -> bool {
-        std::mem::take(&mut self.short)
+    /// Did anything come back since the last call?
+    pub(super) fn take_released(&mut self) -> bool {
+        std::mem::take(&mut self.released)
+    }
+    /// Another round of checks begins.
+    pub(super) fn next_round(&mut self) {
+        self.round += 1;
+    }
+    /// Had an endpoint of this group to wait since the round before this one, or anybody because nothing is left?
+    pub(super) fn is_short(&self, account: Account) -> bool {
+        let waited = account.group().and_then(|group| self.waited.get(group.index()));
+        waited.copied().unwrap_or(0).max(self.exhausted) + 1 >= self.round
     }
 }
 
-fn beyond(held: usize) -> usize {
-    held.saturating_sub(OWN)
+fn beyond(held: usize) -> u64 {
+    held.saturating_sub(OWN) as u64
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use iofair_core::contract::Contract;
+    use iofair_core::controller::{Controller, Setup, Stack};
+    use iofair_core::policy::DriveFacts;
+    use iofair_core::time::Instant;
+    use iofair_core::unit::Sectors;
 
-    /// Goal: what one connection holds beyond its own share is nobody else's, and comes back. Method: three
-    /// connections and a budget for one large request.
+    /// Two groups, and whom their endpoints are charged to.
+    fn scene() -> (Controller, [Account; 2]) {
+        let (max_request, capacity) = (Sectors(8), Sectors(1 << 20));
+        let facts = DriveFacts { rotational: false, depth: 1, max_request, capacity };
+        let setup = Setup { facts, tags: 1, queue_limit: 1, guaranteed: 0, trace: 0 };
+        let mut controller = Controller::new(setup, Stack::parse("none-none").unwrap());
+        let accounts = ["a", "b"].map(|name| {
+            let id = controller.add_group(Instant::ZERO, name, Contract::default()).unwrap();
+            Account::of(id)
+        });
+        (controller, accounts)
+    }
+
+    /// Goal: one group's clients cannot take the memory of another's, and what they held comes back. Method: a
+    /// client of one group takes all it can, then one of the other asks.
     #[test]
     fn a_budget_is_shared() {
         const LARGE: usize = 1 << 20;
-        let mut budget = Budget::new(LARGE as u64);
-        assert!(budget.allows(0, LARGE));
-        budget.charge(0, LARGE);
-        assert!(!budget.allows(0, LARGE) && budget.take_short() && !budget.take_short());
-        assert!(budget.allows(0, OWN), "its own share is there in any case");
-        budget.charge(0, OWN);
-        assert!(!budget.allows(OWN, OWN + 1));
-        budget.charge(LARGE, 0);
-        assert!(budget.allows(OWN, LARGE));
-        budget.resize(0);
-        assert!(!budget.allows(OWN, 1));
+        let (controller, [a, b]) = scene();
+        let groups = controller.groups();
+        let mut budget = Budget::new(4 * LARGE as u64);
+        let (mut greedy, mut holds) = (Share::default(), 0);
+        while budget.allows(groups, a, holds, LARGE) {
+            holds += LARGE;
+            budget.charge(groups, a, &mut greedy, holds);
+        }
+        assert!((2 * LARGE..=3 * LARGE).contains(&holds), "{holds}");
+        assert!(budget.is_short(a) && !budget.is_short(b));
+        assert!(budget.allows(groups, a, 0, OWN), "its own share is there in any case");
+        assert!(budget.allows(groups, b, 0, LARGE), "there is room for others");
+        for _ in 0..2 {
+            assert!(budget.is_short(a));
+            budget.next_round();
+        }
+        assert!(!budget.is_short(a) && !budget.take_released());
+        budget.charge(groups, a, &mut greedy, OWN);
+        assert!(budget.take_released() && !budget.take_released());
+        assert!(budget.allows(groups, a, OWN, LARGE));
+    }
+
+    /// Goal: a share follows its endpoint to another group, and nothing is lost or doubled. Method: charges under
+    /// both groups, then none; all of the pool is there again.
+    #[test]
+    fn a_share_moves_with_its_endpoint() {
+        const LARGE: usize = 1 << 20;
+        let (controller, [a, b]) = scene();
+        let groups = controller.groups();
+        let mut budget = Budget::new(2 * LARGE as u64);
+        let mut share = Share::default();
+        for account in [a, b, a, Account::HANDSHAKE, b] {
+            budget.charge(groups, account, &mut share, LARGE);
+            assert_eq!(share.bytes() > 0, account != Account::HANDSHAKE);
+        }
+        assert_eq!(budget.quota.held_by_all(), (LARGE - OWN) as u64);
+        budget.charge(groups, b, &mut share, 0);
+        assert_eq!((budget.quota.held_by_all(), share.bytes()), (0, 0));
+        // More than there is: not taken, not forgotten.
+        budget.charge(groups, a, &mut share, 8 * LARGE);
+        assert_eq!(share.bytes(), 0);
+        budget.charge(groups, a, &mut share, LARGE);
+        assert_eq!(share.bytes(), (LARGE - OWN) as u64);
     }
 }

@@ -2,12 +2,16 @@
 //! replies.
 //!
 //! Bounded: a connection has at most as many requests inside as the contracts say, and [`HELD_MAX`] bytes
-//! inside or unsent; what all of them may hold together is in `budget`. Beyond, and when the engine's
-//! queue is full, it *stalls*: nothing more is received until something was answered and sent. A client
-//! that has not chosen a volume in time is cut off, and room that a quiet one does not need is given back.
+//! inside or unsent ([`HANDSHAKE_UNSENT_MAX`] before it has chosen a volume); what all of a group may hold together
+//! is in `budget`. Beyond, and when the engine has no room, it *stalls*: nothing more is received until something was
+//! answered and sent. A client that has not chosen a volume in time is cut off, and room that a quiet one does not
+//! need is given back.
 //!
-//! Once the client has asked for TLS, its bytes pass through a [`Channel`] on both ways; handshakes run
-//! on the reactor too, a fraction of a millisecond each.
+//! Once the client has asked for TLS, its bytes pass through a [`Channel`] on both ways. What takes long is done by
+//! another thread (`workers.rs`): the handshake, which costs up to a millisecond, and block status, for which the
+//! file system may have to read from the drive.
+
+mod tasks;
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -19,14 +23,14 @@ use iofair_core::time::Instant;
 
 use rustls::server::ServerConfig;
 
-use super::budget::{Budget, OWN};
-use super::endpoint::{Endpoint, Life, ReactorContext};
+use super::budget::Share;
+use super::endpoint::{Endpoint, Life, Progress, ReactorContext};
 use super::input::{INLINE_MAX, Input};
 use super::outbox::{Outbox, Sent};
 use super::ring::Event;
-use crate::engine::Engine;
+use super::workers::Outcome;
 use crate::front::nbd::session::{Action, Ask, Command, Session, Tls};
-use crate::front::nbd::wire::{self, errno, state};
+use crate::front::nbd::wire::{self, errno};
 use crate::front::tls::{Channel, Stage};
 use crate::request::buffer::{Buffer, Data};
 use crate::request::entry::Entry;
@@ -37,11 +41,14 @@ use crate::socket;
 
 /// Bytes of payload that one connection may have inside or unsent.
 const HELD_MAX: usize = 64 << 20;
-/// Extents in one answer to a block status request.
-const EXTENTS_MAX: usize = 1024;
+/// Unsent bytes from which on a client that has not chosen a volume is told nothing more before it has read.
+const HANDSHAKE_UNSENT_MAX: usize = 64 << 10;
+/// What one step of a handshake uses up of a visit's quantum: four of them are a visit, since one may look at many
+/// volumes.
+const HANDSHAKE_COST: usize = 64 << 10;
 
-/// Looks in a row at which a client that holds much must not have moved a byte, while others wait for
-/// memory, to be cut off: ten seconds.
+/// Checks in a row at which a client that holds much must not have moved a byte, while others of its group wait
+/// for memory, to be cut off: ten seconds.
 const STUCK_CHECKS: u32 = 10;
 
 /// Slots of a connection's entries on the ring.
@@ -59,11 +66,14 @@ struct Payload {
 /// One connection.
 pub(super) struct Connection {
     socket: OwnedFd,
-    key: u64,
     session: Session,
     /// What a channel is made of, if the client asks for one.
     tls: Option<Arc<ServerConfig>>,
     channel: Option<Box<Channel>>,
+    /// The channel is with the thread that does its handshake.
+    is_shaking: bool,
+    /// A block status that another thread is finding out.
+    asked: Option<Command>,
     input: Input,
     out: Outbox,
     /// The volume that the client chose.
@@ -75,7 +85,7 @@ pub(super) struct Connection {
     in_flight_max: u32,
     held: usize,
     /// What the budget knows.
-    charged: usize,
+    share: Share,
     /// When a volume must have been chosen.
     deadline: Instant,
     /// Something was received or sent since the last look; and idle_checks since then.
@@ -83,8 +93,10 @@ pub(super) struct Connection {
     idle_checks: u32,
     /// An entry of the ring is filling `input` (and `payload`).
     receiving: bool,
-    /// Full: go on when something was answered.
-    stalled: bool,
+    /// What was received last was not looked at yet.
+    unseen: bool,
+    /// How far the last visit came: nothing is received while something is left.
+    progress: Progress,
     /// TLS says that nothing more comes than what is there.
     ended: bool,
     /// Nothing more is read; goes when everything is answered and sent.
@@ -104,21 +116,22 @@ unsafe impl Send for Connection {}
 enum Begun {
     Yes,
     NeedsBytes,
-    Stalled,
+    Stalled(Progress),
 }
 
 impl Connection {
-    pub(super) fn new(now: Instant, socket: OwnedFd, key: usize, security: &Security) -> Self {
+    pub(super) fn new(now: Instant, socket: OwnedFd, security: &Security) -> Self {
         let mut out = Outbox::new();
         let peer = socket::peer(&socket);
         let session = Session::new(peer, security.offer(peer), out.text());
         let empty = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
         Self {
             socket,
-            key: key as u64,
             session,
             tls: security.config(),
             channel: None,
+            is_shaking: false,
+            asked: None,
             input: Input::new(),
             out,
             volume: None,
@@ -127,12 +140,13 @@ impl Connection {
             in_flight: 0,
             in_flight_max: security.limits.in_flight,
             held: 0,
-            charged: 0,
+            share: Share::default(),
             deadline: now + security.limits.handshake,
             moved: false,
             idle_checks: 0,
             receiving: false,
-            stalled: false,
+            unseen: false,
+            progress: Progress::Done,
             ended: false,
             closing: false,
             broken: false,
@@ -144,11 +158,13 @@ impl Connection {
     }
     /// May it be forgotten?
     fn is_over(&self) -> bool {
-        (self.closing || self.broken) && !self.receiving && self.is_idle() && !self.out.is_flying()
+        let is_away = self.is_shaking || self.asked.is_some();
+        let is_ending = (self.closing || self.broken) && !is_away;
+        is_ending && !self.receiving && self.is_idle() && !self.out.is_flying()
     }
     /// Is nothing of it inside or unsent?
     fn is_idle(&self) -> bool {
-        self.in_flight == 0 && (self.broken || self.out.is_empty())
+        self.in_flight == 0 && self.asked.is_none() && (self.broken || self.out.is_empty())
     }
     /// Bytes of payload that are inside, unsent or still coming.
     fn holds(&self) -> usize {
@@ -156,14 +172,14 @@ impl Connection {
         self.held + self.out.unsent() + coming
     }
     /// Tells the budget what it holds now.
-    fn charge(&mut self, budget: &mut Budget) {
+    fn charge(&mut self, cx: &mut ReactorContext<'_>) {
         let holds = self.holds();
-        budget.charge(self.charged, holds);
-        self.charged = holds;
+        cx.charge(self.volume, &mut self.share, holds);
     }
     /// Should the ring receive for it?
     fn wants_input(&self) -> bool {
-        !self.receiving && !self.stalled && !self.closing && !self.broken
+        let is_parsed = self.progress == Progress::Done && !self.unseen;
+        !self.receiving && is_parsed && !self.is_shaking && !self.closing && !self.broken
     }
 
     /// An entry that receives what comes next.
@@ -191,10 +207,11 @@ impl Connection {
         // and payload are neither moved nor looked at, and the connection is not over.
         unsafe { Entry::new(entry) }
     }
-    /// The ring received; `parse` comes next.
+    /// The ring received; `take_in` looks at it.
     fn on_received(&mut self, result: i32) {
         self.receiving = false;
         self.moved |= result > 0;
+        self.unseen |= result > 0;
         match result {
             0 => self.closing = true,
             result if result < 0 => {
@@ -204,9 +221,11 @@ impl Connection {
                 }
                 self.broken |= !again;
             }
-            result if self.channel.is_some() => self.decrypt(result as usize),
             result => {
                 let mut count = result as usize;
+                if let Some(channel) = &mut self.channel {
+                    return channel.received(count);
+                }
                 if let Some(payload) = &mut self.payload {
                     let direct = count.min(payload.command.length as usize - payload.got);
                     payload.got += direct;
@@ -218,11 +237,11 @@ impl Connection {
     }
 
     /// Takes the plaintext out of what was received.
-    fn decrypt(&mut self, count: usize) {
-        let Self { channel, input, payload, out, session, .. } = self;
-        let channel = channel.as_mut().expect("called only with one");
-        let shaking = !channel.is_established();
-        channel.received(count);
+    fn decrypt(&mut self, cx: &mut ReactorContext<'_>) {
+        if let Some(channel) = self.channel.take_if(|channel| !channel.is_established()) {
+            return self.shake_hands(channel, cx);
+        }
+        let Self { channel: Some(channel), input, payload, out, .. } = self else { return };
         let take = |mut plain: &[u8]| {
             if let Some(payload) = payload {
                 let missing = payload.command.length as usize - payload.got;
@@ -234,12 +253,12 @@ impl Connection {
             input.append(plain);
         };
         let stage = channel.open(take, out.sealed());
+        self.decrypted(&stage);
+    }
+    fn decrypted(&mut self, stage: &Result<Stage, rustls::Error>) {
         // On an error the client is told before it is cut off.
         self.closing |= stage.is_err();
-        self.ended |= stage == Ok(Stage::Closed);
-        if shaking && channel.is_established() {
-            session.secured(channel.names());
-        }
+        self.ended |= *stage == Ok(Stage::Closed);
     }
     /// The client wants TLS: what comes and goes from now on passes through a channel.
     fn start_tls(&mut self) {
@@ -254,36 +273,46 @@ impl Connection {
     }
 
     /// Turns what was received into requests, as far as it goes.
-    fn parse(&mut self, cx: &mut ReactorContext<'_>) {
-        self.stalled = false;
+    fn parse(&mut self, cx: &mut ReactorContext<'_>) -> Progress {
         while !self.closing && !self.broken {
             if let Some(payload) = self.payload.take_if(|p| p.got == p.command.length as usize) {
                 if !self.submit_payload(payload, cx) {
-                    break;
+                    return Progress::NoRoom;
                 }
             } else if self.payload.is_some() {
-                return;
+                return Progress::Done;
             }
             if let Some(command) = self.waiting.take() {
                 match self.begin(command, cx) {
                     Begun::Yes => continue,
-                    Begun::NeedsBytes => self.waiting = Some(command),
-                    Begun::Stalled => {
+                    Begun::NeedsBytes => {
                         self.waiting = Some(command);
-                        self.stalled = true;
+                        return Progress::Done;
+                    }
+                    Begun::Stalled(progress) => {
+                        self.waiting = Some(command);
+                        return progress;
                     }
                 }
-                return;
             }
-            if self.holds() > HELD_MAX {
-                self.stalled = true;
-                return;
+            let (most, cost) = match self.session.is_attached() {
+                true => (HELD_MAX, 0),
+                false => (HANDSHAKE_UNSENT_MAX, HANDSHAKE_COST),
+            };
+            if self.holds() > most {
+                return Progress::OwnLimit;
+            }
+            if self.input.unread().is_empty() && !self.session.is_listing() {
+                return Progress::Done;
+            }
+            if !cx.quantum.spend(cost) {
+                return Progress::More;
             }
             let step = self.session.step(self.input.unread(), cx.exports, self.out.text());
             self.input.consume(step.consumed);
             match step.action {
                 Action::Continue => {}
-                Action::More(_) => return,
+                Action::More(_) => return Progress::Done,
                 Action::StartTls => self.start_tls(),
                 Action::Attach(id) => {
                     cx.attach(id);
@@ -293,6 +322,7 @@ impl Connection {
                 Action::Close => self.closing = true,
             }
         }
+        Progress::Done
     }
     /// Submits a long write whose payload is complete; `false` when the engine is full.
     fn submit_payload(&mut self, payload: Payload, cx: &mut ReactorContext<'_>) -> bool {
@@ -300,7 +330,6 @@ impl Connection {
         let refused = self.submit(command, Data::Owned(buffer), cx).err();
         let Some(Data::Owned(buffer)) = refused.map(|new| new.data) else { return true };
         self.payload = Some(Payload { command, buffer, got });
-        self.stalled = true;
         false
     }
     fn begin(&mut self, command: Command, cx: &mut ReactorContext<'_>) -> Begun {
@@ -309,18 +338,14 @@ impl Connection {
         let used = self.holds();
         let full = carries && used > 0 && used + length > HELD_MAX;
         if full || self.in_flight >= self.in_flight_max {
-            return Begun::Stalled;
+            return Begun::Stalled(Progress::OwnLimit);
         }
-        self.charge(cx.budget);
-        if carries && !cx.budget.allows(used, length) {
-            return Begun::Stalled;
+        if carries && !cx.has_memory(self.volume, &mut self.share, used, length) {
+            return Begun::Stalled(Progress::NoRoom);
         }
         let mut data = Data::None;
         match command.ask {
-            Ask::BlockStatus { one } => {
-                self.block_status(command, one, cx.engine);
-                return Begun::Yes;
-            }
+            Ask::BlockStatus { one } => return self.begin_block_status(command, one, cx),
             Ask::Write => {
                 let unread = self.input.unread();
                 match self.input.lend(length) {
@@ -339,10 +364,12 @@ impl Connection {
             _ => {}
         }
         match self.submit(command, data, cx) {
-            Err(_) => Begun::Stalled,
+            Err(_) => Begun::Stalled(Progress::NoRoom),
             Ok(()) => {
                 if command.ask == Ask::Write {
                     self.input.consume(length);
+                    // It is copied if the drive does not have it in the same turn.
+                    cx.quantum.spend(length);
                 }
                 Begun::Yes
             }
@@ -374,7 +401,7 @@ impl Connection {
         };
         let volume = self.volume.expect("commands come after the export was chosen");
         let (offset, length) = if ask == Ask::Flush { (0, 0) } else { (offset, length) };
-        let owner = self.key;
+        let owner = cx.key as u64;
         cx.engine.submit(
             cx.now,
             NewOp { owner, cookie, volume, operation, hints, offset, length, data },
@@ -383,22 +410,6 @@ impl Connection {
         self.held += if carries(operation) { length as usize } else { 0 };
         Ok(())
     }
-    fn block_status(&mut self, command: Command, one: bool, engine: &mut Engine) {
-        let volume = self.volume.expect("commands come after the export was chosen");
-        let limit = if one { 1 } else { EXTENTS_MAX };
-        let length = u64::from(command.length);
-        let extents = engine.extents(volume, command.offset, length, limit);
-        let told = extents.iter().map(|extent| {
-            let state = if extent.hole { state::HOLE | state::ZERO } else { 0 };
-            (extent.length as u32, state)
-        });
-        let told: Vec<(u32, u32)> = told.collect();
-        if told.is_empty() {
-            return self.session.fail(command.ask, command.cookie, errno::EIO, self.out.text());
-        }
-        wire::block_status(self.out.text(), command.cookie, &told);
-    }
-
     /// Lets go of all that is unsent: the socket is gone.
     fn give_up(&mut self, ops: &mut Ops) {
         self.broken = true;
@@ -430,7 +441,7 @@ impl Connection {
     }
     /// Sends what there is to send, unless the ring is at it.
     fn send(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<()> {
-        if self.broken || self.out.is_flying() || self.out.is_empty() {
+        if self.broken || self.is_shaking || self.out.is_flying() || self.out.is_empty() {
             return Ok(());
         }
         let channel = self.channel.as_deref_mut();
@@ -476,10 +487,13 @@ impl Endpoint for Connection {
         }
         Ok(())
     }
-    fn take_in(&mut self, cx: &mut ReactorContext<'_>) -> bool {
-        self.parse(cx);
-        self.closing |= self.ended && !self.stalled;
-        !self.stalled
+    fn take_in(&mut self, cx: &mut ReactorContext<'_>) -> Progress {
+        if std::mem::take(&mut self.unseen) {
+            self.decrypt(cx);
+        }
+        self.progress = if self.is_shaking { Progress::Done } else { self.parse(cx) };
+        self.closing |= self.ended && self.progress == Progress::Done;
+        self.progress
     }
     fn deliver(&mut self, mut op: Op, ops: &mut Ops) {
         self.in_flight -= 1;
@@ -503,28 +517,35 @@ impl Endpoint for Connection {
         }
         ops.release(data);
     }
-    fn answer(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<()> {
+    fn answer(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<bool> {
+        // Nothing can be encrypted before what came was decrypted, which is the next visit's.
+        if self.is_shaking || (self.unseen && self.channel.is_some()) {
+            return Ok(false);
+        }
+        let before = self.holds();
         self.send(cx)?;
+        let moved = self.holds() < before;
         if self.broken || !self.closing || !self.is_idle() || self.parted {
-            return Ok(());
+            return Ok(moved);
         }
         let Some(channel) = self.channel.as_mut().filter(|c| c.is_established()) else {
-            return Ok(());
+            return Ok(moved);
         };
         self.parted = true;
         if channel.finish(self.out.sealed()).is_err() {
             self.give_up(cx.engine.ops());
         }
-        self.send(cx)
+        self.send(cx)?;
+        Ok(moved)
     }
     fn settle(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<Life> {
         if self.is_over() {
             self.out.discard(cx.engine.ops());
             self.payload = None;
-            self.charge(cx.budget);
+            self.charge(cx);
             return Ok(Life::Over);
         }
-        self.charge(cx.budget);
+        self.charge(cx);
         if self.wants_input() {
             let entry = self.receive_entry();
             cx.push(entry, RECEIVE)?;
@@ -536,6 +557,20 @@ impl Endpoint for Connection {
     fn close(&mut self) {
         self.closing = true;
     }
+    fn on_outcome(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Handshake(handshake) => self.shaken(handshake),
+            Outcome::Extents(extents) => {
+                let command = self.asked.take().expect("it asked for them");
+                if !self.broken {
+                    self.tell_extents(command, &extents);
+                }
+            }
+        }
+    }
+    fn cut(&mut self, cx: &mut ReactorContext<'_>) {
+        self.give_up(cx.engine.ops());
+    }
     fn periodic_check(&mut self, short: bool, cx: &mut ReactorContext<'_>) -> io::Result<bool> {
         if self.broken {
             return Ok(false);
@@ -546,7 +581,7 @@ impl Endpoint for Connection {
         // Who waits for the drive is not to blame.
         let waits_for_client = self.payload.is_some() || self.out.is_flying();
         let stuck =
-            short && waits_for_client && self.idle_checks >= STUCK_CHECKS && self.charged > OWN;
+            short && waits_for_client && self.idle_checks >= STUCK_CHECKS && self.share.bytes() > 0;
         if late || stuck {
             self.give_up(cx.engine.ops());
             return Ok(false);

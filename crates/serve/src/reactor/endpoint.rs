@@ -7,8 +7,10 @@ use std::io;
 
 use iofair_core::time::Instant;
 
-use super::budget::Budget;
+use super::budget::{Budget, Share};
+use super::fair::Account;
 use super::ring::{Event, Ring, Target};
+use super::workers::{Outcome, Task, Workers};
 use crate::engine::Engine;
 use crate::request::entry::Entry;
 use crate::request::export::Export;
@@ -23,6 +25,8 @@ pub(super) struct ReactorContext<'a> {
     pub(super) exports: &'a mut [Export],
     pub(super) ring: &'a mut Ring,
     pub(super) budget: &'a mut Budget,
+    pub(super) quantum: Quantum,
+    pub(super) workers: &'a mut Workers,
 }
 
 impl ReactorContext<'_> {
@@ -35,6 +39,31 @@ impl ReactorContext<'_> {
     pub(super) fn detach(&mut self, id: u32) {
         self.engine.detach(id as usize);
         self.count(id);
+    }
+    /// Who pays for what the clients of a volume make the reactor do and hold.
+    pub(super) fn account(&self, volume: Option<usize>) -> Account {
+        volume.map_or(Account::HANDSHAKE, |volume| Account::of(self.engine.group(volume)))
+    }
+    /// May this endpoint, which holds `holds` bytes for clients of a volume, hold `more`?
+    pub(super) fn has_memory(
+        &mut self,
+        volume: Option<usize>,
+        share: &mut Share,
+        holds: usize,
+        more: usize,
+    ) -> bool {
+        self.charge(volume, share, holds);
+        let account = self.account(volume);
+        self.budget.allows(self.engine.controller().groups(), account, holds, more)
+    }
+    /// Tells the budget what this endpoint holds now.
+    pub(super) fn charge(&mut self, volume: Option<usize>, share: &mut Share, holds: usize) {
+        let account = self.account(volume);
+        self.budget.charge(self.engine.controller().groups(), account, share, holds);
+    }
+    /// Gives a task of this endpoint to another thread; its outcome comes to [`Endpoint::on_outcome`].
+    pub(super) fn begin_task(&mut self, volume: Option<usize>, task: Task) -> Result<(), Task> {
+        self.workers.begin(self.key, self.account(volume), task)
     }
     fn count(&mut self, id: u32) {
         // A volume that was retired is no export any more.
@@ -57,6 +86,38 @@ impl ReactorContext<'_> {
     }
 }
 
+/// What one visit of an endpoint may take in, so that none keeps the others waiting for long.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Quantum {
+    commands: u32,
+    bytes: usize,
+}
+
+impl Quantum {
+    /// A few dozen requests, some 50 us of work: several of the busiest endpoints fit into one turn.
+    pub(super) const VISIT: Self = Self { commands: 32, bytes: 256 << 10 };
+    /// Uses up one command that brings so many bytes; `false` when the quantum was used up before.
+    pub(super) fn spend(&mut self, bytes: usize) -> bool {
+        let left = self.commands > 0 && self.bytes > 0;
+        self.commands = self.commands.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(bytes);
+        left
+    }
+}
+
+/// How far an endpoint came with its input.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Progress {
+    /// Nothing is left: it is visited again when the ring answers it.
+    Done,
+    /// The quantum is used up: it is visited again in fair order.
+    More,
+    /// There is no room in the engine or in the budget: it is visited again when there may be some.
+    NoRoom,
+    /// It holds as much as one endpoint may: it is visited again when something of it was answered or sent.
+    OwnLimit,
+}
+
 /// How an endpoint stands at the end of a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Life {
@@ -68,20 +129,29 @@ pub(super) enum Life {
 
 /// A way in.
 pub(super) trait Endpoint: Send {
-    /// The ring answered an entry. [`Self::take_in`] comes next.
+    /// The ring answered an entry. Cheap: what came in is looked at by [`Self::take_in`], which comes in fair
+    /// order, and before another entry is asked for.
     fn on_ring(&mut self, slot: u8, event: Event, cx: &mut ReactorContext<'_>) -> io::Result<()>;
-    /// Turns what came in into requests, as far as it goes. `false`: there is more, but no room for
-    /// it; it is called again when something was answered.
-    fn take_in(&mut self, cx: &mut ReactorContext<'_>) -> bool;
+    /// Turns what came in into requests, as far as the quantum and the room for it go.
+    fn take_in(&mut self, cx: &mut ReactorContext<'_>) -> Progress;
     /// Takes a finished request.
     fn deliver(&mut self, op: Op, ops: &mut Ops);
-    /// Sends what is answered, as far as it goes without waiting.
-    fn answer(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<()>;
+    /// Sends what is answered, as far as it goes without waiting. `true`: it holds less now than before.
+    fn answer(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<bool>;
     /// The end of a turn in which something happened: asks the ring for more, or says that it is over.
     fn settle(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<Life>;
     /// Takes nothing in from now on; what is inside is still answered.
     fn close(&mut self);
-    /// A look at it about once a second, `short` when somebody waits for memory. `true`: it wants to be
+    /// A task is done; [`Self::take_in`] comes next. Until then the endpoint must not be over.
+    fn on_outcome(&mut self, outcome: Outcome) {
+        let _ = outcome;
+        unreachable!("an endpoint without tasks");
+    }
+    /// Ends at once, without answering what is inside.
+    fn cut(&mut self, cx: &mut ReactorContext<'_>) {
+        let _ = cx;
+    }
+    /// A look at it about once a second, `short` when somebody of its group waits for memory. `true`: it wants to be
     /// looked at again though nothing happens.
     fn periodic_check(&mut self, short: bool, cx: &mut ReactorContext<'_>) -> io::Result<bool> {
         let _ = (short, cx);

@@ -12,7 +12,8 @@ use fuser::{Errno, ReplyData, ReplyEmpty, ReplyWrite};
 use iofair_core::request::Operation;
 use slab::Slab;
 
-use super::endpoint::{Endpoint, Life, ReactorContext};
+use super::budget::Share;
+use super::endpoint::{Endpoint, Life, Progress, ReactorContext};
 use super::ring::Event;
 use crate::front::fuse::Call;
 use crate::request::buffer::Data;
@@ -57,23 +58,24 @@ struct Inside {
 
 /// One open file.
 pub(super) struct File {
-    key: u64,
     volume: usize,
     size: u64,
     calls: Receiver<Call>,
     wake: OwnedFd,
     watching: bool,
     inside: Slab<Inside>,
-    /// Requests that the engine had no room for.
+    /// Requests that there was no room for.
     waiting: VecDeque<NewOp>,
+    /// Bytes of requests that are inside, and what the budget knows of them.
+    held: usize,
+    share: Share,
     closing: bool,
 }
 
 impl File {
     /// A file on this volume.
-    pub(super) fn new(key: usize, export: &Export, calls: Receiver<Call>, wake: OwnedFd) -> Self {
+    pub(super) fn new(export: &Export, calls: Receiver<Call>, wake: OwnedFd) -> Self {
         Self {
-            key: key as u64,
             volume: export.id as usize,
             size: export.size,
             calls,
@@ -81,6 +83,8 @@ impl File {
             watching: false,
             inside: Slab::new(),
             waiting: VecDeque::new(),
+            held: 0,
+            share: Share::default(),
             closing: false,
         }
     }
@@ -128,11 +132,13 @@ impl File {
     ) {
         let pieces = (range.end - range.start).div_ceil(ZEROES_MAX).max(1) as u32;
         let cookie = self.inside.insert(Inside { reply, left: pieces, status: 0 }) as u64;
-        let (owner, volume) = (self.key, self.volume);
+        let volume = self.volume;
         for piece in 0..u64::from(pieces) {
             let offset = range.start + piece * ZEROES_MAX;
             let length = (range.end - offset).min(ZEROES_MAX) as u32;
             let data = std::mem::take(&mut data);
+            // Whose it is is known when it is submitted.
+            let owner = 0;
             let new = NewOp { owner, cookie, volume, operation, hints, offset, length, data };
             self.waiting.push_back(new);
         }
@@ -145,23 +151,32 @@ impl Endpoint for File {
         wake::take(&self.wake);
         Ok(())
     }
-    fn take_in(&mut self, cx: &mut ReactorContext<'_>) -> bool {
+    fn take_in(&mut self, cx: &mut ReactorContext<'_>) -> Progress {
         loop {
-            while let Some(new) = self.waiting.pop_front() {
-                if let Err(new) = cx.engine.submit(cx.now, new) {
+            while let Some(mut new) = self.waiting.pop_front() {
+                new.owner = cx.key as u64;
+                let (volume, bytes) = (Some(self.volume), held(new.operation, new.length));
+                let room = bytes == 0 || cx.has_memory(volume, &mut self.share, self.held, bytes);
+                let refused = if room { cx.engine.submit(cx.now, new).err() } else { Some(new) };
+                if let Some(new) = refused {
                     self.waiting.push_front(new);
-                    return false;
+                    return Progress::NoRoom;
                 }
+                self.held += bytes;
             }
             if self.closing {
-                return true;
+                return Progress::Done;
             }
-            let Ok(call) = self.calls.try_recv() else { return true };
+            if !cx.quantum.spend(0) {
+                return Progress::More;
+            }
+            let Ok(call) = self.calls.try_recv() else { return Progress::Done };
             self.begin(call);
         }
     }
     fn deliver(&mut self, op: Op, ops: &mut Ops) {
         let key = op.cookie as usize;
+        self.held -= held(op.operation, op.length);
         let inside = &mut self.inside[key];
         inside.left -= 1;
         if inside.status == 0 {
@@ -181,10 +196,11 @@ impl Endpoint for File {
         }
         ops.release(op.data);
     }
-    fn answer(&mut self, _: &mut ReactorContext<'_>) -> io::Result<()> {
-        Ok(())
+    fn answer(&mut self, _: &mut ReactorContext<'_>) -> io::Result<bool> {
+        Ok(false)
     }
     fn settle(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<Life> {
+        cx.charge(Some(self.volume), &mut self.share, self.held);
         if !self.closing && !self.watching {
             self.watching = true;
             return cx.push(Entry::poll(self.wake.as_raw_fd()), CALLS).map(|()| Life::On);
@@ -203,4 +219,9 @@ impl Endpoint for File {
     fn resized(&mut self, size: u64) {
         self.size = size;
     }
+}
+
+/// Bytes of memory that a request holds.
+fn held(operation: Operation, length: u32) -> usize {
+    if matches!(operation, Operation::Read | Operation::Write) { length as usize } else { 0 }
 }

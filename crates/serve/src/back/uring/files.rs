@@ -59,6 +59,10 @@ impl Files {
     pub(super) fn storage(&self, slot: usize) -> &Storage {
         &self.slots[slot].as_ref().expect("a volume with requests has its file").storage
     }
+    /// The same for another thread.
+    pub(super) fn shared(&self, slot: usize) -> Arc<Storage> {
+        self.slots[slot].as_ref().expect("a volume with requests has its file").storage.clone()
+    }
     /// All that are there.
     pub(super) fn all(&self) -> impl Iterator<Item = &Storage> {
         self.slots.iter().flatten().map(|slot| &*slot.storage)

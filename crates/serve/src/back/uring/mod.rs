@@ -23,7 +23,7 @@ use iofair_core::request::Operation;
 use iofair_core::unit::Sectors;
 use slab::Slab;
 
-use super::{Answer, Back, Extent, Job};
+use super::{Answer, Back, Extent, ExtentsTask, Job};
 use crate::back::volume::PlannedVolume;
 use crate::request::buffer::Data;
 use crate::request::entry::Entry;
@@ -209,6 +209,11 @@ impl Back for Uring {
     fn extents(&mut self, offset: u64, length: u64, limit: usize) -> Vec<Extent> {
         let (file, offset) = self.files.find(offset);
         self.files.storage(file).extents(offset, length, limit)
+    }
+    fn extents_task(&self, offset: u64, length: u64, limit: usize) -> Option<ExtentsTask> {
+        let (file, offset) = self.files.find(offset);
+        let storage = self.files.shared(file);
+        Some(Box::new(move || storage.extents(offset, length, limit)))
     }
     fn separate_flushes(&self) -> bool {
         self.directory.is_some()

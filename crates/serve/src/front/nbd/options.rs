@@ -11,6 +11,8 @@ use crate::request::export::{Export, Peer};
 
 /// Preferred block: a page.
 const BLOCK_PREFERRED: u32 = 4096;
+/// Exports that are listed at once: a few kilobytes, some microseconds.
+const LIST_STEP: usize = 64;
 /// Queries that one option may carry.
 const QUERIES_MAX: u32 = 64;
 
@@ -66,6 +68,8 @@ impl Handshake {
 /// What an option leads to.
 pub(super) enum Answer<'a> {
     Next,
+    /// The exports, told by [`list`] a few at a time.
+    List,
     Close,
     StartTls,
     Attach(&'a Export),
@@ -90,7 +94,7 @@ pub(super) fn answer<'a>(
         _ if agreed.tls == Tls::Required => {
             option_reply(out, kind, reply::ERR_TLS_REQD, b"this server talks TLS only");
         }
-        option::LIST if data.is_empty() => list(agreed, exports, out),
+        option::LIST if data.is_empty() => return Answer::List,
         option::INFO | option::GO => return describe(agreed, kind, data, exports, out),
         option::STRUCTURED_REPLY if data.is_empty() => {
             agreed.structured = true;
@@ -144,15 +148,27 @@ fn export_name<'a>(
     Answer::Attach(export)
 }
 
-fn list(agreed: &Handshake, exports: &[Export], out: &mut Vec<u8>) {
+/// Tells of the exports from the id `next` on, a few of them; returns where to go on, if that was not all. Ids only
+/// grow in the list, so one that comes or goes meanwhile moves no other.
+pub(super) fn list(
+    agreed: &Handshake,
+    exports: &[Export],
+    next: u32,
+    out: &mut Vec<u8>,
+) -> Option<u32> {
+    let first = exports.partition_point(|export| export.id < next);
     let mut data = Vec::new();
-    for export in exports.iter().filter(|export| agreed.may_see(export)) {
+    let (now, later) = exports[first..].split_at(LIST_STEP.min(exports.len() - first));
+    for export in now.iter().filter(|export| agreed.may_see(export)) {
         data.clear();
         data.extend_from_slice(&(export.name.len() as u32).to_be_bytes());
         data.extend_from_slice(export.name.as_bytes());
         option_reply(out, option::LIST, reply::SERVER, &data);
     }
-    option_reply(out, option::LIST, reply::ACK, &[]);
+    if later.is_empty() {
+        option_reply(out, option::LIST, reply::ACK, &[]);
+    }
+    later.first().map(|export| export.id)
 }
 
 /// Splits a string with its length in front off `data`.

@@ -135,6 +135,8 @@ pub struct Session {
     state: State,
     /// Bytes still to be thrown away: a refused write's payload or an option that was too long.
     skip: u64,
+    /// The client is told which exports there are: the id of the next one.
+    listing: Option<u32>,
     handshake: Handshake,
 }
 
@@ -145,7 +147,8 @@ impl Session {
         out.extend_from_slice(&OPTION_MAGIC.to_be_bytes());
         let flags = handshake::FIXED_NEWSTYLE | handshake::NO_ZEROES;
         out.extend_from_slice(&flags.to_be_bytes());
-        Self { state: State::ClientFlags, skip: 0, handshake: Handshake::new(peer, tls) }
+        let handshake = Handshake::new(peer, tls);
+        Self { state: State::ClientFlags, skip: 0, listing: None, handshake }
     }
     /// TLS runs, and the client showed a certificate with these names (or none).
     pub fn secured(&mut self, names: Vec<String>) {
@@ -168,6 +171,10 @@ impl Session {
         self.handshake.may_see(export)
     }
 
+    /// Is there more to tell though nothing came? Then [`Self::step`] goes on with it.
+    pub fn is_listing(&self) -> bool {
+        self.listing.is_some()
+    }
     /// Are structured replies agreed?
     pub fn structured(&self) -> bool {
         self.handshake.structured
@@ -180,6 +187,10 @@ impl Session {
             self.skip -= consumed as u64;
             let action = if self.skip > 0 { Action::More(1) } else { Action::Continue };
             return Step { consumed, action };
+        }
+        if let Some(next) = self.listing {
+            self.listing = options::list(&self.handshake, exports, next, out);
+            return Step { consumed: 0, action: Action::Continue };
         }
         match self.state {
             State::ClientFlags => self.client_flags(input),
@@ -233,6 +244,10 @@ impl Session {
         self.state = State::Options { seen: seen + 1 };
         match options::answer(&mut self.handshake, kind, data, exports, out) {
             options::Answer::Next => Step { consumed, action: Action::Continue },
+            options::Answer::List => {
+                self.listing = Some(0);
+                Step { consumed, action: Action::Continue }
+            }
             options::Answer::Close => self.close(consumed),
             // A client waits for the answer; what came before it could be anybody's.
             options::Answer::StartTls if input.len() > consumed => self.close(consumed),

@@ -331,3 +331,41 @@ fn any_bytes_in_any_pieces() {
         assert!(whole.out.len() <= 64 * talk.len() + 4096, "seed {seed}: {}", whole.out.len());
     }
 }
+
+/// Goal: a list of any length is told a little at a time, whole and in order. Method: a thousand exports, of which
+/// some are gone by the time that they would be told.
+#[test]
+fn lists_come_in_small_pieces() {
+    let template = exports()[0].clone();
+    let export = |id| Export { id, name: format!("volume-{id}"), ..template.clone() };
+    let mut exports: Vec<Export> = (0..1_000).map(export).collect();
+    let mut talk = Talk::new();
+    talk.feed(&3u32.to_be_bytes());
+    let list = option_bytes(option::LIST, &[]);
+    let step = talk.session.step(&list, &exports, &mut talk.out);
+    assert_eq!((step.consumed, step.action), (list.len(), Action::Continue));
+    let (mut steps, mut told) = (0, Vec::new());
+    while talk.session.is_listing() {
+        talk.out.clear();
+        assert_eq!(talk.session.step(&[], &exports, &mut talk.out).consumed, 0);
+        assert!(talk.out.len() < 8 << 10, "{} bytes at once", talk.out.len());
+        told.extend_from_slice(&talk.out);
+        steps += 1;
+        if steps == 5 {
+            exports.retain(|export| !(300..400).contains(&export.id));
+        }
+    }
+    let mut names = Vec::new();
+    let mut rest = &told[..];
+    while !rest.is_empty() {
+        let (kind, length) = (wire::u32_at(rest, 12), wire::u32_at(rest, 16) as usize);
+        let data = &rest[20..20 + length];
+        rest = &rest[20 + length..];
+        match kind {
+            reply::SERVER => names.push(String::from_utf8(data[4..].to_vec()).unwrap()),
+            kind => assert!(kind == reply::ACK && rest.is_empty(), "the last one ends it"),
+        }
+    }
+    let expected = (0..1_000).filter(|id| *id < 320 || *id >= 400);
+    assert_eq!(names, expected.map(|id| format!("volume-{id}")).collect::<Vec<_>>());
+}

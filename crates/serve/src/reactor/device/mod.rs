@@ -9,8 +9,8 @@
 //! further is taken in.
 //!
 //! Bounded: a device has at most [`INSIDE_MAX`] requests and [`HELD_MAX`] bytes inside (one request more
-//! than that when it is alone), a queue one a descriptor, and a turn takes in at most one queue length of
-//! each queue.
+//! than that when it is alone), a queue one a descriptor, and a visit takes in at most a quantum, from its queues
+//! in turn.
 
 mod commands;
 mod eventfd;
@@ -24,7 +24,8 @@ use std::sync::mpsc::Receiver;
 
 use iofair_core::request::Operation;
 
-use super::endpoint::{Endpoint, Life, ReactorContext};
+use super::budget::Share;
+use super::endpoint::{Endpoint, Life, Progress, ReactorContext};
 use super::ring::Event;
 use crate::front::vhost::Memory;
 use crate::front::vhost::chain::{self, Ask, Command, Flaw, ID_BYTES, status};
@@ -69,16 +70,6 @@ struct Queue {
     trouble: Call,
 }
 
-/// How far emptying a queue came.
-enum Emptied {
-    /// Nothing is left; a kick tells of more.
-    Yes,
-    /// Enough for one turn.
-    Enough,
-    /// There is no room for more.
-    Full,
-}
-
 /// A request that was just read from a queue.
 struct Found {
     index: usize,
@@ -102,10 +93,14 @@ pub(super) struct Device {
     /// Queues to look at, and queues with answers to tell of, a bit each.
     kicked: u64,
     answered: u64,
+    /// The queue that a visit begins with, so that none keeps the others waiting.
+    first: usize,
     /// Queues that just broke.
     broken: u64,
     inside: u32,
     held: usize,
+    /// What the budget knows: a back end may have to copy what is inside.
+    share: Share,
     commands: Receiver<Envelope>,
     /// The eventfd that is written after every command.
     wake: OwnedFd,
@@ -172,9 +167,11 @@ impl Device {
             queues,
             kicked: 0,
             answered: 0,
+            first: 0,
             broken: 0,
             inside: 0,
             held: 0,
+            share: Share::default(),
             commands,
             wake,
             watching: false,
@@ -192,24 +189,26 @@ impl Device {
         }
     }
 
-    /// Turns what the driver made available in a queue into requests.
-    fn empty(&mut self, index: usize, cx: &mut ReactorContext<'_>) -> Result<Emptied, Flaw> {
+    /// Turns what the driver made available in a queue into requests; `Done` when nothing is left, and a kick
+    /// tells of more.
+    fn empty(&mut self, index: usize, cx: &mut ReactorContext<'_>) -> Result<Progress, Flaw> {
         for count in 0.. {
             let Queue { ring: Some(ring), enabled: true, dead: false, .. } =
                 &mut self.queues[index]
             else {
-                return Ok(Emptied::Yes);
+                return Ok(Progress::Done);
             };
             if count == 0 {
                 ring.hush(&self.memory)?;
-            } else if count > ring.size() {
+            }
+            if !cx.quantum.spend(0) {
                 break;
             }
             let Some(taken) = ring.take(&self.memory)? else {
                 if ring.listen(&self.memory)? {
                     continue;
                 }
-                return Ok(Emptied::Yes);
+                return Ok(Progress::Done);
             };
             let spans = self.spare.pop().unwrap_or_default();
             let (table, head) = (ring.table(), taken.head);
@@ -217,14 +216,14 @@ impl Device {
                 chain::parse(&self.memory, table, head, self.facts, spans)?;
             if self.notice_loss() {
                 // Some of what was read may be zeroes that nobody wrote.
-                return Ok(Emptied::Yes);
+                return Ok(Progress::Done);
             }
             let (value, written) = match ask {
                 Ask::Engine(command) => {
-                    if !self.enter(Found { index, taken, command, status, data }, cx) {
-                        return Ok(Emptied::Full);
+                    match self.enter(Found { index, taken, command, status, data }, cx) {
+                        Progress::Done => continue,
+                        stalled => return Ok(stalled),
                     }
-                    continue;
                 }
                 Ask::Name => (status::OK, self.write_name(&data)),
                 Ask::Refuse(value) => (value, 0),
@@ -233,11 +232,11 @@ impl Device {
             write_status(&self.memory, status, value);
             self.show(index, head, written + 1)?;
         }
-        Ok(Emptied::Enough)
+        Ok(Progress::More)
     }
-    /// Gives a request to the engine; `false` if there is no room, and then it is as if it had never
+    /// Gives a request to the engine; anything but `Done` if there is no room, and then it is as if it had never
     /// been looked at.
-    fn enter(&mut self, found: Found, cx: &mut ReactorContext<'_>) -> bool {
+    fn enter(&mut self, found: Found, cx: &mut ReactorContext<'_>) -> Progress {
         let Found { index, taken, command, status, data: places } = found;
         let Command { operation, offset, length, hole } = command;
         let volume = self.volume.expect("queues run only while a client is here");
@@ -246,7 +245,9 @@ impl Device {
         let full = self.held > 0 && self.held + bytes > HELD_MAX;
         let mut refused = None;
         if full || self.inside >= INSIDE_MAX {
-            refused = Some(places);
+            refused = Some((places, Progress::OwnLimit));
+        } else if carries && !cx.has_memory(Some(volume), &mut self.share, self.held, bytes) {
+            refused = Some((places, Progress::NoRoom));
         } else {
             // A driver that cannot flush trusts in every write.
             let modifies = matches!(operation, Operation::Write | Operation::WriteZeroes);
@@ -257,23 +258,24 @@ impl Device {
             let owner = cx.key as u64;
             let new = NewOp { owner, cookie, volume, operation, hints, offset, length, data };
             if let Err(new) = cx.engine.submit(cx.now, new) {
-                refused = Some(match new.data {
+                let places = match new.data {
                     Data::Scattered(places) => places,
                     _ => Scattered::default(),
-                });
+                };
+                refused = Some((places, Progress::NoRoom));
             }
         }
         let ring = self.queues[index].ring.as_mut().expect("the request came from it");
-        if let Some(places) = refused {
+        if let Some((places, progress)) = refused {
             ring.put_back(taken);
             self.keep(places.into_parts().0);
-            return false;
+            return progress;
         }
         let written = if operation == Operation::Read { length } else { 0 };
         ring.begin(taken, Slot { status, written });
         self.inside += 1;
         self.held += bytes;
-        true
+        Progress::Done
     }
     /// The volume's name for the driver; returns its bytes.
     fn write_name(&self, into: &Scattered) -> u32 {
@@ -402,26 +404,23 @@ impl Endpoint for Device {
         }
         Ok(())
     }
-    fn take_in(&mut self, cx: &mut ReactorContext<'_>) -> bool {
+    fn take_in(&mut self, cx: &mut ReactorContext<'_>) -> Progress {
         if self.pending.is_some() || self.closing || self.lost {
-            return true;
+            return Progress::Done;
         }
-        let mut full = false;
-        for index in bits(std::mem::take(&mut self.kicked)) {
+        let (kicked, later) = (self.kicked, u64::MAX << self.first);
+        for index in bits(kicked & later).chain(bits(kicked & !later)) {
             match self.empty(index, cx) {
-                Ok(Emptied::Yes) => {}
-                Ok(Emptied::Enough) => {
-                    self.kicked |= 1 << index;
-                    self.again = true;
-                }
-                Ok(Emptied::Full) => {
-                    self.kicked |= 1 << index;
-                    full = true;
+                Ok(Progress::Done) => {}
+                Ok(progress) => {
+                    self.first = (index + 1) % QUEUES_MAX;
+                    return progress;
                 }
                 Err(flaw) => self.stop(index, flaw),
             }
+            self.kicked &= !(1 << index);
         }
-        !full
+        Progress::Done
     }
     fn deliver(&mut self, mut op: Op, ops: &mut Ops) {
         let (index, head) = ((op.cookie >> 16) as usize, op.cookie as u16);
@@ -454,7 +453,7 @@ impl Endpoint for Device {
             self.stop(index, flaw);
         }
     }
-    fn answer(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<()> {
+    fn answer(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<bool> {
         self.call(cx)?;
         let carried = match self
             .pending
@@ -464,9 +463,10 @@ impl Endpoint for Device {
             None => Ok(()),
         };
         self.notice_loss();
-        carried
+        carried.map(|()| false)
     }
     fn settle(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<Life> {
+        cx.charge(self.volume, &mut self.share, self.held);
         let ending = self.over || (self.closing && self.inside == 0);
         if ending || std::mem::take(&mut self.rewire) {
             self.settle_wires(ending, cx)?;

@@ -1,0 +1,172 @@
+//! Clients that come: accepted, let in a few at a time, and cut off when they do not choose a volume.
+//!
+//! Bounded: so many clients at once may be without a volume as the contracts say. Others that were accepted wait, and
+//! what was not accepted waits in the kernel, so that ten thousand clients that come back at once are served one after
+//! the other. Clients that hold their places without a word keep out nobody for long: when one waits, the client that
+//! has been without a volume for the longest time is cut off, after [`GRACE`] at the earliest. All of this is charged
+//! to one account of a small weight.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use iofair_core::time::{Instant, Nanos};
+
+use super::connection::Connection;
+use super::fair::Account;
+use super::ring::{Event, Target};
+use super::{CHECK_INTERVAL, ENDPOINTS_MAX, LOBBY, Reactor};
+use crate::socket;
+
+/// Time that a client has in any case: some round trips of a slow network.
+const GRACE: Nanos = Nanos::from_millis(100);
+/// Accepted clients that wait: no more are accepted from the first number on, and again from the second on.
+const WAITING_MAX: usize = 256;
+const WAITING_FEW: usize = 64;
+/// Clients that are let in at one visit; each costs some system calls.
+const VISIT: usize = 8;
+
+/// Clients without a volume.
+#[derive(Default)]
+pub(super) struct Handshakes {
+    /// Accepted, in the order in which they came.
+    waiting: VecDeque<OwnedFd>,
+    /// Let in, in that order: their endpoints, and when.
+    begun: BTreeMap<u64, (usize, Instant)>,
+    next_number: u64,
+    /// Listeners on which nothing is accepted now.
+    paused_listeners: Vec<usize>,
+    /// The entries of all others were cancelled.
+    is_pausing: bool,
+    /// When one that was let in may be cut off for one that waits.
+    next: Option<Instant>,
+}
+
+impl Handshakes {
+    /// When to look again though nothing else happens.
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.next
+    }
+    fn begin(&mut self, now: Instant, key: usize) -> u64 {
+        let number = self.next_number;
+        self.next_number += 1;
+        self.begun.insert(number, (key, now));
+        number
+    }
+}
+
+impl Reactor {
+    /// A listener has a new client, or an error.
+    pub(super) fn on_accept(&mut self, index: usize, event: Event) -> io::Result<()> {
+        let again = matches!(-event.result, libc::EINTR | libc::ECONNABORTED) || event.result >= 0;
+        if !event.more && self.draining.is_none() {
+            match again && !self.handshakes.is_pausing {
+                true => self.accept_on(index)?,
+                // Out of descriptors, or told to pause: a connection that goes makes room.
+                false => self.handshakes.paused_listeners.push(index),
+            }
+            self.next_check.get_or_insert(self.meter.since() + CHECK_INTERVAL);
+        }
+        if self.handshakes.waiting.len() >= WAITING_MAX && !self.handshakes.is_pausing {
+            self.handshakes.is_pausing = true;
+            for index in 0..self.parts.listeners.len() {
+                self.ring.cancel(Target::Accept(index as u32), Target::Nobody)?;
+            }
+        }
+        Ok(())
+    }
+    /// Somebody was accepted.
+    pub(super) fn accepted(&mut self, socket: OwnedFd) {
+        self.handshakes.waiting.push_back(socket);
+        self.fair.push(Account::HANDSHAKE, LOBBY);
+    }
+    /// Accepts on listeners that were paused, if there is room again.
+    pub(super) fn accept_again(&mut self) -> io::Result<()> {
+        if self.draining.is_some() || self.handshakes.waiting.len() > WAITING_FEW {
+            return Ok(());
+        }
+        self.handshakes.is_pausing = false;
+        while let Some(index) = self.handshakes.paused_listeners.pop() {
+            self.accept_on(index)?;
+        }
+        Ok(())
+    }
+    /// Nobody is let in any more.
+    pub(super) fn turn_away(&mut self) {
+        self.handshakes.waiting.clear();
+    }
+    /// Somebody may be let in now.
+    pub(super) fn look_at_lobby(&mut self) {
+        self.handshakes.next = None;
+        if !self.handshakes.waiting.is_empty() {
+            self.fair.push(Account::HANDSHAKE, LOBBY);
+        }
+    }
+    /// Lets some of those in who wait.
+    pub(super) fn visit_lobby(&mut self, now: Instant) {
+        // Those who come while requests are not taken in wait until they are.
+        if self.parts.engine.is_paused() {
+            return;
+        }
+        for _ in 0..VISIT {
+            if self.handshakes.waiting.is_empty() || !self.make_place(now) {
+                return;
+            }
+            let socket = self.handshakes.waiting.pop_front().expect("somebody waits");
+            self.open(now, socket);
+        }
+        self.look_at_lobby();
+    }
+    /// Is there a place for one more client without a volume?
+    fn make_place(&mut self, now: Instant) -> bool {
+        let most = self.parts.security.limits.handshakes as usize;
+        if self.handshakes.begun.len() < most {
+            return true;
+        }
+        let Some((number, (key, since))) = self.handshakes.begun.pop_first() else { return true };
+        if now < since + GRACE {
+            self.handshakes.begun.insert(number, (key, since));
+            self.handshakes.next = Some(since + GRACE);
+            return false;
+        }
+        self.endpoints[key].handshake = None;
+        let (endpoint, mut cx) = self.look(now, key);
+        endpoint.cut(&mut cx);
+        self.settle_later(key);
+        true
+    }
+    fn open(&mut self, now: Instant, socket: OwnedFd) {
+        let limits = self.parts.security.limits;
+        let full = self.clients >= limits.connections as usize;
+        if self.draining.is_some() || full || self.endpoints.len() >= ENDPOINTS_MAX {
+            return;
+        }
+        socket::prepare(socket.as_raw_fd());
+        let connection = Connection::new(now, socket, &self.parts.security);
+        let key = self.insert(Box::new(connection));
+        self.endpoints[key].handshake = Some(self.handshakes.begin(now, key));
+    }
+    /// An endpoint that was without a volume has one now, or is gone.
+    fn end_handshake(&mut self, key: usize) {
+        if let Some(number) = self.endpoints[key].handshake.take() {
+            self.handshakes.begun.remove(&number);
+            self.look_at_lobby();
+        }
+    }
+    /// If a client has just chosen its volume, it is counted as a connection.
+    pub(super) fn note_choice(&mut self, key: usize) {
+        let slot = &mut self.endpoints[key];
+        if slot.handshake.is_some() && slot.endpoint.volume().is_some() {
+            slot.is_client = true;
+            self.clients += 1;
+            self.end_handshake(key);
+        }
+    }
+    /// Forgets an endpoint that is over.
+    pub(super) fn forget(&mut self, key: usize) {
+        self.end_handshake(key);
+        self.fair.remove(super::waiter(key));
+        let slot = self.endpoints.remove(key);
+        self.clients -= usize::from(slot.is_client);
+    }
+}

@@ -1,0 +1,165 @@
+//! What other threads ask of a reactor, carried out between two turns.
+
+use std::io;
+use std::os::fd::AsRawFd;
+
+use iofair_core::time::Instant;
+
+use super::block::Block;
+use super::device::Device;
+use super::fair::Account;
+use super::file::File;
+use super::ring::Target;
+use super::{ENDPOINTS_MAX, Message, Reactor, Seen, Slot};
+use crate::engine::Plan;
+use crate::error::ServeError;
+use crate::front::fuse::Opening;
+use crate::front::ublk::channel::Channel;
+use crate::security::Security;
+
+impl Reactor {
+    pub(super) fn on_message(&mut self, now: Instant, message: Message) -> io::Result<()> {
+        // Whoever asked may have gone; then nobody needs the answer.
+        match message {
+            Message::Apply(plan, security, answer) => {
+                let _ = answer.send(self.apply(now, &plan, security));
+            }
+            Message::Stats { reset, answer } => {
+                let engine = &mut self.parts.engine;
+                let mut snapshot = engine.snapshot(now, self.stats_since, self.busy_before);
+                snapshot.connections = self.endpoints.len();
+                let _ = answer.send(snapshot);
+                if reset {
+                    engine.reset_stats();
+                    self.stats_since = now;
+                    self.busy_before = engine.busy_time(now);
+                }
+            }
+            Message::Look(look) => {
+                let connections = self.endpoints.len();
+                let handshake_cpu = self.meter.handshakes();
+                let engine = &mut self.parts.engine;
+                engine.turn_second(now);
+                look(&Seen { now, engine, connections, handshake_cpu });
+            }
+            Message::File(opening) => self.open_file(now, opening),
+            Message::Pause(answer) => {
+                self.parts.engine.pause(true);
+                self.pausing.push(answer);
+            }
+            Message::Resume => self.resume(),
+            Message::Device { volume, commands, wake } if self.draining.is_none() => {
+                self.insert(Box::new(Device::new(volume, commands, wake)));
+            }
+            Message::Device { .. } => {}
+            Message::Block { volume, channel, answer } => {
+                let _ = answer.send(self.open_block(now, &volume, channel));
+            }
+            Message::Stop => {
+                self.resume();
+                self.drain(now)?;
+            }
+        }
+        Ok(())
+    }
+    fn open_file(&mut self, now: Instant, opening: Opening) {
+        let export = self.exports.iter().find(|export| export.name == opening.volume);
+        let full = self.draining.is_some() || self.endpoints.len() >= ENDPOINTS_MAX;
+        let Some(export) = export.filter(|_| !full) else {
+            opening.answer(Err(libc::ESTALE));
+            return;
+        };
+        let (calls, wake) = opening.answer(Ok(()));
+        let (id, file) = (export.id, File::new(export, calls, wake));
+        let key = self.insert(Box::new(file));
+        self.look(now, key).1.attach(id);
+    }
+    fn open_block(
+        &mut self,
+        now: Instant,
+        volume: &str,
+        channel: Channel,
+    ) -> Result<(), ServeError> {
+        let export = self.exports.iter().find(|export| export.name == volume);
+        let full = self.draining.is_some() || self.endpoints.len() >= ENDPOINTS_MAX;
+        let Some(export) = export.filter(|_| !full) else { return Err(ServeError::Gone) };
+        let block = Block::new(export, channel);
+        let id = export.id;
+        let key = self.insert(Box::new(block));
+        self.look(now, key).1.attach(id);
+        Ok(())
+    }
+    /// Who came meanwhile is let in, and who stalled may try again.
+    fn resume(&mut self) {
+        self.parts.engine.pause(false);
+        self.pausing.clear();
+        self.fair.wake_all();
+        self.look_at_lobby();
+    }
+    /// Takes over new contracts. Endpoints of volumes with a new size are told; those of volumes that are closed, and
+    /// those whose clients may not use their volume any more, take nothing in from now on.
+    fn apply(&mut self, now: Instant, plan: &Plan, security: Security) -> Result<(), ServeError> {
+        let engine = &mut self.parts.engine;
+        if let Some(name) = engine.cuts(plan) {
+            let message = "clients have it open, and only a volume that nobody has open can shrink";
+            return Err(ServeError::volume(name, message));
+        }
+        let resized = engine.apply(now, plan);
+        self.parts.drain = plan.patience.drain;
+        self.exports = engine.exports();
+        self.fair.set_groups(engine.controller().groups());
+        self.budget.resize(security.limits.memory_bytes);
+        self.parts.security = security;
+        for (key, Slot { endpoint, is_touched, account, .. }) in &mut self.endpoints {
+            let volume = endpoint.volume();
+            // A volume that is no export any more keeps the clients that it has.
+            let export = volume.and_then(|volume| {
+                let found = self.exports.binary_search_by_key(&(volume as u32), |export| export.id);
+                found.ok().map(|index| &self.exports[index])
+            });
+            let mut changed = !endpoint.is_allowed(export, &self.parts.security);
+            if changed {
+                endpoint.close();
+            }
+            if let Some(volume) = volume {
+                if resized.contains(&volume) {
+                    endpoint.resized(engine.size(volume));
+                    changed = true;
+                }
+                if engine.is_closed(volume) {
+                    endpoint.close();
+                    changed = true;
+                }
+                // What it holds is its new group's.
+                let now = Account::of(engine.group(volume));
+                changed |= std::mem::replace(account, now) != now;
+            }
+            if changed && !std::mem::replace(is_touched, true) {
+                self.touched.push(key);
+            }
+        }
+        self.fair.wake_all();
+        Ok(())
+    }
+    /// From now on nothing is received; what is inside is answered.
+    fn drain(&mut self, now: Instant) -> io::Result<()> {
+        self.draining.get_or_insert(now + self.parts.drain);
+        self.turn_away();
+        for (index, listener) in self.parts.listeners.iter().enumerate() {
+            if listener.stays {
+                // Who connects from now on is the next server's.
+                self.ring.cancel(Target::Accept(index as u32), Target::Nobody)?;
+                continue;
+            }
+            // The entry on the ring would keep the socket listening for a while after we are gone.
+            // SAFETY: a plain system call on a descriptor of ours.
+            unsafe { libc::shutdown(listener.file.as_raw_fd(), libc::SHUT_RDWR) };
+        }
+        let keys: Vec<usize> = self.endpoints.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            self.endpoints[key].endpoint.close();
+            self.touch(key);
+        }
+        Ok(())
+    }
+}

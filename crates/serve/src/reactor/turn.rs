@@ -1,0 +1,202 @@
+//! One turn: input is taken in fair order, the engine decides, and what is finished is answered.
+//!
+//! Bounded: a visit takes in a [`Quantum`](super::endpoint::Quantum), and a turn begins no visit after
+//! [`TURN_MAX`]; what is left waits for the next turn, after the ring was looked at. So a client whose request
+//! comes while others keep the thread busy waits for one turn, not for all that they have sent.
+
+use std::io;
+
+use iofair_core::time::{Instant, Nanos};
+
+use super::endpoint::{Life, Progress};
+use super::fair::Account;
+use super::meter::Payer;
+use super::ring::Target;
+use super::{CHECK_INTERVAL, Reactor, waiter};
+
+/// Time after which a turn begins nothing more. The system call between two turns takes some microseconds, which
+/// are little beside it.
+const TURN_MAX: Nanos = Nanos::from_micros(250);
+
+impl Reactor {
+    /// Who pays for what an endpoint makes the thread do.
+    pub(super) fn account(&self, key: usize) -> Account {
+        let volume = self.endpoints[key].endpoint.volume();
+        volume.map_or(Account::HANDSHAKE, |volume| Account::of(self.parts.engine.group(volume)))
+    }
+    /// From now on the thread works for `payer`.
+    pub(super) fn work_for(&mut self, payer: Payer) {
+        if self.meter.payer() != payer {
+            self.read_clock(payer);
+        }
+    }
+    fn read_clock(&mut self, next: Payer) -> Instant {
+        let now = self.parts.clock.now();
+        if let Some((account, time)) = self.meter.switch(now, next) {
+            self.charge(account, time);
+        }
+        now
+    }
+    fn charge(&mut self, account: Account, time: Nanos) {
+        self.fair.charge(account, time);
+        if let Some(group) = account.group() {
+            self.parts.engine.charge(group, time);
+        }
+    }
+
+    /// The ring brought something for an endpoint.
+    pub(super) fn has_input(&mut self, key: usize) {
+        self.fair.push(self.account(key), waiter(key));
+        self.touch(key);
+    }
+    /// Other threads have done what they were given.
+    pub(super) fn take_outcomes(&mut self) {
+        while let Some(done) = self.workers.next_done() {
+            self.charge(done.account, done.time);
+            self.endpoints[done.key].endpoint.on_outcome(done.outcome);
+            self.has_input(done.key);
+            self.fair.wake(done.account);
+        }
+    }
+    /// Something happened to an endpoint: it is answered and settled in this turn, and checked some time.
+    pub(super) fn touch(&mut self, key: usize) {
+        if !std::mem::replace(&mut self.endpoints[key].is_to_answer, true) {
+            self.to_answer.push(key);
+        }
+        self.settle_later(key);
+        self.check_again(key);
+        if self.next_check.is_none() && self.checking.is_empty() {
+            self.next_check = Some(self.meter.since() + CHECK_INTERVAL);
+        }
+    }
+    /// An endpoint is settled before the turn ends.
+    pub(super) fn settle_later(&mut self, key: usize) {
+        if !std::mem::replace(&mut self.endpoints[key].is_touched, true) {
+            self.touched.push(key);
+        }
+    }
+
+    /// Takes input in, lets the engine decide and answers what is finished, until there is no input that finds
+    /// room, or the turn has taken long enough.
+    pub(super) fn work(&mut self, now: Instant) -> io::Result<()> {
+        let until = now + TURN_MAX;
+        loop {
+            self.take_in_all(now, until);
+            self.work_for(Payer::Engine);
+            self.parts.engine.turn(now);
+            self.parts.engine.keep_lent();
+            self.deliver_all();
+            self.answer_all(now)?;
+            if self.fair.is_empty() || self.read_clock(Payer::Nobody) >= until {
+                break;
+            }
+        }
+        self.finish_turn(now)
+    }
+    /// Takes input in, in fair order. Whoever is next is visited even if the time is up, or nobody might ever be.
+    fn take_in_all(&mut self, now: Instant, until: Instant) {
+        while let Some((account, next)) = self.fair.pop() {
+            self.work_for(Payer::Account(account));
+            match next.checked_sub(waiter(0)) {
+                None => self.visit_lobby(now),
+                Some(key) => {
+                    let (endpoint, mut cx) = self.look(now, key);
+                    let progress = endpoint.take_in(&mut cx);
+                    self.note_choice(key);
+                    self.place(key, progress);
+                }
+            }
+            if self.read_clock(Payer::Nobody) >= until {
+                return;
+            }
+        }
+    }
+    /// Where an endpoint waits after a visit.
+    fn place(&mut self, key: usize, progress: Progress) {
+        self.touch(key);
+        // It may have chosen its volume just now.
+        let account = self.account(key);
+        let slot = &mut self.endpoints[key];
+        slot.account = account;
+        slot.is_at_own_limit = progress == Progress::OwnLimit;
+        let had_stalled = std::mem::replace(&mut slot.has_stalled, progress == Progress::NoRoom);
+        match progress {
+            Progress::Done | Progress::OwnLimit => {}
+            Progress::More => self.fair.push(account, waiter(key)),
+            Progress::NoRoom => return self.fair.stall(account, waiter(key)),
+        }
+        // Where it found room there may be more.
+        self.fair.wake(account);
+        if had_stalled {
+            self.fair.wake_next();
+        }
+    }
+    /// Something of an endpoint was answered or sent: if it held as much as it may, it goes on.
+    fn holds_less(&mut self, key: usize) {
+        if std::mem::take(&mut self.endpoints[key].is_at_own_limit) {
+            self.fair.push(self.account(key), waiter(key));
+        }
+    }
+    fn deliver_all(&mut self) {
+        while let Some(op) = self.parts.engine.next_finished() {
+            let (key, account) = (op.owner as usize, Account::of(op.group));
+            self.work_for(Payer::Account(account));
+            self.finished.push(account);
+            self.endpoints[key].endpoint.deliver(op, self.parts.engine.ops());
+            self.touch(key);
+            self.holds_less(key);
+            self.fair.wake(account);
+            self.fair.wake_next();
+        }
+        let mut finished = std::mem::take(&mut self.finished);
+        let each = self.meter.take_engine_time(finished.len());
+        finished.drain(..).for_each(|account| self.charge(account, each));
+        self.finished = finished;
+    }
+    fn answer_all(&mut self, now: Instant) -> io::Result<()> {
+        let mut keys = std::mem::take(&mut self.to_answer);
+        for key in keys.drain(..) {
+            self.endpoints[key].is_to_answer = false;
+            self.work_for(Payer::Account(self.account(key)));
+            let (endpoint, mut cx) = self.look(now, key);
+            if endpoint.answer(&mut cx)? {
+                self.holds_less(key);
+            }
+        }
+        self.to_answer = keys;
+        Ok(())
+    }
+    /// Forgets endpoints that are over, lets the others ask for more, and queues the back end's entries.
+    fn finish_turn(&mut self, now: Instant) -> io::Result<()> {
+        let mut touched = std::mem::take(&mut self.touched);
+        for key in touched.drain(..) {
+            self.endpoints[key].is_touched = false;
+            let account = self.account(key);
+            self.work_for(Payer::Account(account));
+            let (endpoint, mut cx) = self.look(now, key);
+            let life = endpoint.settle(&mut cx)?;
+            if life == Life::Over
+                && let Some(volume) = endpoint.volume()
+            {
+                cx.detach(volume as u32);
+            }
+            if cx.budget.take_released() {
+                self.fair.wake(account);
+                self.fair.wake_next();
+            }
+            if life == Life::Over {
+                self.forget(key);
+                self.accept_again()?;
+            }
+        }
+        self.touched = touched;
+        self.work_for(Payer::Nobody);
+        if let Some(entries) = self.parts.engine.take_entries() {
+            for entry in entries.drain(..) {
+                let data = entry.get_user_data() as u32;
+                self.ring.push(entry, Target::Back(data))?;
+            }
+        }
+        Ok(())
+    }
+}
