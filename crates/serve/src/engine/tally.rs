@@ -80,6 +80,10 @@ pub struct GroupTally {
     pub bytes: [u64; 2],
     /// Flushes of volumes directly in it.
     pub flushes: u64,
+    /// Trims and zeroes of volumes directly in it, which count as writes too.
+    pub empty: u64,
+    /// Questions about block status of volumes directly in it.
+    pub block_status: u64,
     /// Requests of volumes directly in it that failed.
     pub failed: u64,
     /// Times of their pieces, by [`Step`] and direction; a flush counts as a write.
@@ -96,6 +100,8 @@ pub struct GroupTally {
     /// When the first of what is inside came in, or the second began.
     busy_since: Instant,
     parent: u32,
+    /// It is among those whose second is worked out when it is over.
+    is_active: bool,
 }
 
 /// A second, or the interval between two looks when nobody asked anything.
@@ -127,6 +133,8 @@ const NONE: u32 = u32::MAX;
 #[derive(Debug, Default)]
 pub(super) struct Tallies {
     groups: Vec<GroupTally>,
+    /// Groups with requests inside, or a second that was not all idle: nobody visits the others.
+    active: Vec<GroupId>,
     began: Instant,
 }
 
@@ -137,7 +145,8 @@ impl Tallies {
             self.groups.resize(id.index() + 1, GroupTally::default());
         }
         let parent = groups.group(id).parent.map_or(NONE, |parent| parent.0);
-        self.groups[id.index()] = GroupTally { parent, ..GroupTally::default() };
+        let is_active = self.groups[id.index()].is_active;
+        self.groups[id.index()] = GroupTally { parent, is_active, ..GroupTally::default() };
     }
     pub(super) fn get(&self, id: GroupId) -> &GroupTally {
         &self.groups[id.index()]
@@ -155,6 +164,9 @@ impl Tallies {
             if tally.inside == 0 {
                 tally.busy_since = now;
             }
+            if !std::mem::replace(&mut tally.is_active, true) {
+                self.active.push(GroupId(at));
+            }
             tally.inside += 1;
             at = tally.parent;
         }
@@ -168,11 +180,17 @@ impl Tallies {
         if is_flush {
             tally.flushes += 1;
         } else {
+            let is_empty = matches!(op.operation, Operation::Discard | Operation::WriteZeroes);
+            tally.empty += u64::from(is_empty);
             let direction = op.operation.direction() as usize;
             tally.requests[direction] += 1;
             tally.bytes[direction] += bytes;
         }
         self.answered(now, op.group, bytes);
+    }
+    /// A client of the group asked what is stored.
+    pub(super) fn asked_status(&mut self, group: GroupId) {
+        self.groups[group.index()].block_status += 1;
     }
     fn answered(&mut self, now: Instant, group: GroupId, bytes: u64) {
         let mut at = group.0;
@@ -205,19 +223,24 @@ impl Tallies {
         }
         let length = now.since(self.began);
         self.began = now;
-        for (id, group) in groups.iter() {
-            let tally = &mut self.groups[id.index()];
+        let all = &mut self.groups;
+        self.active.retain(|id| {
+            let tally = &mut all[id.index()];
             if tally.inside > 0 {
                 tally.present.busy += now.since(tally.busy_since);
                 tally.busy_since = now;
             }
             tally.last = Second { length, ..std::mem::take(&mut tally.present) };
-            let Some(min) = group.contract.min else { continue };
-            if tally.last.wanted() && tally.last.rate() < min {
+            // A group that is gone has no contract, and nothing inside.
+            let min = groups.try_group(*id).and_then(|group| group.contract.min);
+            if min.is_some_and(|min| tally.last.wanted() && tally.last.rate() < min) {
                 // A turn that came late stands for all the seconds since the last one.
                 tally.broken_seconds += length.0 / SECOND.0;
             }
-        }
+            tally.is_active =
+                tally.inside > 0 || tally.last.bytes > 0 || tally.last.busy > Nanos::ZERO;
+            tally.is_active
+        });
     }
 }
 
@@ -274,6 +297,24 @@ mod tests {
         assert_eq!(broken(&tallies), [4, 0], "three whole seconds without anything");
         assert_eq!(tallies.get(a).inside, 1);
         assert_eq!(tallies.get(GroupId::ROOT).last.busy, Nanos::from_millis(3500));
+    }
+
+    /// Goal: a turn visits only groups that did something, and what it shows of one that stopped is nothing. Method: a
+    /// group is busy in one second and idle in the next ones, beside one that never was anything.
+    #[test]
+    fn idle_groups_are_not_visited() {
+        let (controller, mut tallies, [a, b]) = scene();
+        tallies.came_in(at(10), a);
+        tallies.answered(at(20), a, 1000);
+        tallies.turn(at(1000), controller.groups());
+        assert_eq!(tallies.active, [a, GroupId::ROOT]);
+        assert_eq!((tallies.get(a).last.bytes, tallies.get(b).last.bytes), (1000, 0));
+        tallies.turn(at(2000), controller.groups());
+        assert_eq!((tallies.get(a).last.bytes, tallies.active.len()), (0, 0));
+        tallies.came_in(at(2500), b);
+        tallies.turn(at(3000), controller.groups());
+        assert_eq!(tallies.active, [b, a, GroupId::ROOT]);
+        assert_eq!(tallies.get(b).last.busy, Nanos::from_millis(500));
     }
 
     /// Goal: every time falls into the bucket whose bound it does not exceed. Method: bounds and their
