@@ -26,6 +26,8 @@ pub enum Fault {
     Never,
     /// It is answered so much after it came, at the earliest.
     Delay(Nanos),
+    /// It is carried out so much after it came, and answered then.
+    Late(Nanos),
 }
 
 /// One kind of fault, and whom it meets.

@@ -124,10 +124,11 @@ fn what_never_returns_is_an_error() {
         assert_eq!(answers, [(stuck[0], EIO), (stuck[1], EIO), (flush, 0), (fine, 0)], "{back}");
         neighbour.run(500, 8);
         scene.rules(&[]);
-        assert_eq!(wire.write(0, 8192, &[9; 4096]), 0);
-        assert_eq!(wire.read(8192, 4096).data, [9; 4096]);
+        assert_eq!(wire.write(0, 8192, &[9; 4096]), EIO, "the old write may still come");
+        assert_eq!(wire.write(0, 4096, &[9; 4096]), 0);
+        assert_eq!(wire.read(4096, 4096).data, [9; 4096]);
         let told = scene.server.stats(false).unwrap();
-        assert_eq!((told.pending, told.volumes[0].stats.failed), (0, 2));
+        assert_eq!((told.pending, told.volumes[0].stats.failed), (0, 3));
         let error = scene.server.stop().unwrap_err().to_string();
         assert!(error.contains("never answered some commands"), "{error}");
     }
@@ -152,6 +153,46 @@ fn late_answers_are_forgotten() {
             load.run(64, 16);
         }
         load.run(200, 16);
+        scene.server.stop().unwrap();
+    }
+}
+
+/// Goal: a write that is acknowledged is never overwritten by an older one that its client was told has failed. Method:
+/// a write that is carried out long after its timeout; newer ones to the same bytes, to a part of them and beside them;
+/// once the old one is over, all is as it was.
+#[test]
+fn late_writes_overtake_nobody() {
+    for back in BACKS {
+        let mut scene = Scene::over(back, contracts);
+        let mut wire = scene.connect("v");
+        // Reads of another part take their time, and so tell the time.
+        let slow =
+            "fault = 'delay'\ndelay = '200ms'\noperation = 'read'\nrange = { from = '1MiB' }";
+        let late = "fault = 'late'\ndelay = '700ms'\nvolume = 'v'\nrange = { to = '1MiB' }";
+        scene.rules(&[&format!("{late}\noperation = 'write'"), slow]);
+        assert_eq!(wire.write(0, 4096, &[1; 8192]), EIO, "{back}: after the timeout");
+        scene.rules(&[slow]);
+        let newer = wire.write(0, 8192, &[2; 4096]);
+        let found = wire.read(8192, 4096);
+        assert_eq!(found.error, 0, "{back}: reads go on");
+        let part = wire.write(0, 12287, &[2; 10]);
+        let beside = [wire.write(0, 0, &[3; 4096]), wire.write(FUA, 12288, &[3; 4096])];
+        let flush = wire.request(3, 0, 0, 0);
+        wire.stream.write_all(&flush).unwrap();
+        assert_eq!(wire.receive().unwrap().error, 0, "{back}: a flush promises what went well");
+        for _ in 0..4 {
+            assert_eq!(wire.read(1 << 20, 4096).error, 0);
+        }
+        if newer == 0 {
+            assert!(wire.read(8192, 4096).data == [2; 4096], "{back}: it was acknowledged");
+        }
+        assert_eq!((newer, part, beside), (EIO, EIO, [0, 0]), "{back}");
+        assert!(wire.read(4096, 8192).data == [1; 8192], "{back}: carried out after all");
+        assert_eq!(wire.write(0, 8192, &[4; 4096]), 0, "{back}: the old one is over");
+        assert_eq!(wire.read(8192, 4096).data, [4; 4096]);
+        assert_eq!(wire.read(0, 4096).data, [3; 4096]);
+        let told = scene.server.stats(false).unwrap();
+        assert_eq!((told.pending, told.volumes[0].stats.failed), (0, 3), "{back}");
         scene.server.stop().unwrap();
     }
 }

@@ -6,7 +6,7 @@
 //! [drive.faults]
 //! seed = 7                                          # optional: the same faults again
 //! [[drive.faults.rule]]
-//! fault = "eio"                                     # eio, enospc, short, never, delay
+//! fault = "eio"                                     # eio, enospc, short, never, delay, late
 //! operation = "write"                               # optional: read, write, flush, discard
 //! probability = 0.01                                # optional: 1 is always
 //! volume = "alice"                                  # optional
@@ -64,6 +64,8 @@ pub enum Fault {
     Never,
     /// It is answered so much after it came, at the earliest.
     Delay(Nanos),
+    /// It is carried out so much after it came, and answered then.
+    Late(Nanos),
 }
 
 /// What a rule of faults may be restricted to.
@@ -108,6 +110,7 @@ enum Name {
     Short,
     Never,
     Delay,
+    Late,
 }
 
 #[derive(Deserialize, Clone, Copy)]
@@ -140,13 +143,16 @@ fn check(source: &Source, rule: &RawRule, volumes: &[Volume]) -> Result<FaultRul
         (Name::Delay, Some(delay)) if delay.get_ref().nanos().0 > 0 => {
             Fault::Delay(delay.get_ref().nanos())
         }
-        (Name::Delay, _) => {
+        (Name::Late, Some(delay)) if delay.get_ref().nanos().0 > 0 => {
+            Fault::Late(delay.get_ref().nanos())
+        }
+        (Name::Delay | Name::Late, _) => {
             let error = source.error(rule.fault.span(), "a delay of how long?");
             return Err(error.allowed("delay = \"500ms\" beside it, more than 0"));
         }
         (_, Some(delay)) => {
             let error = source.error(delay.span(), "a fault of this kind has no delay");
-            return Err(error.allowed("delay with fault = \"delay\" only"));
+            return Err(error.allowed("delay with fault = \"delay\" or \"late\" only"));
         }
         (Name::Eio, None) => Fault::Eio,
         (Name::Enospc, None) => Fault::Enospc,
@@ -213,8 +219,12 @@ mod tests {
         };
         assert_eq!(faults, Faults { seed: 7, rules: vec![rule] });
         assert_eq!(read("faulty:memory:1MiB", "").expect("no rule yet"), Faults::default());
+        let late =
+            read("faulty:memory:1MiB", "[[drive.faults.rule]]\nfault = 'late'\ndelay = '1s'");
+        assert_eq!(late.expect("a good rule").rules[0].fault, Fault::Late(Nanos::from_secs(1)));
         for (rule, message) in [
             ("fault = 'delay'", "how long"),
+            ("fault = 'late'", "how long"),
             ("fault = 'eio'\ndelay = '1ms'", "has no delay"),
             ("fault = 'eoi'", "eoi"),
             ("fault = 'eio'\nprobability = 0.0", "no probability"),

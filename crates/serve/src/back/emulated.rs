@@ -92,7 +92,7 @@ impl Back for Emulated {
     fn next_event(&self) -> Option<Instant> {
         self.drive.next_event()
     }
-    fn advance(&mut self, now: Instant, answers: &mut Vec<Answer>) {
+    fn advance(&mut self, now: Instant, _: &mut Ops, answers: &mut Vec<Answer>) {
         self.drive.advance(now, &mut self.done);
         let mut all = std::mem::take(&mut self.done);
         all.drain(..).for_each(|done| self.finish(done, answers));

@@ -1,7 +1,8 @@
 //! A back end that fails on purpose, in front of a real one.
 //!
 //! Rules decide which command meets which fault (`iofair_drive::fault`). A command that fails or is never
-//! answered does not reach the real back end. A delayed one does, and its answer waits. A short one reaches
+//! answered does not reach the real back end. A delayed one does, and its answer waits; a late one reaches it only after
+//! the delay, as a drive that hangs and comes back would carry it out. A short one reaches
 //! a file, and the kernel's answer is halved to whole pages, so that the file goes on with the rest; where
 //! there is no half, or no file, it fails.
 
@@ -12,7 +13,7 @@ use std::ops::Range;
 use iofair_config::contracts::faults::{Fault as Wanted, FaultRule, Faults, FaultyOperation};
 use iofair_core::controller::Dispatch;
 use iofair_core::policy::DriveFacts;
-use iofair_core::request::{Operation, RequestId};
+use iofair_core::request::{Operation, Part, RequestId};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::{SECTOR_BYTES, Sectors};
 use iofair_drive::Command;
@@ -38,7 +39,16 @@ pub struct Faulty {
     waiting: BinaryHeap<Reverse<(Instant, u32, i32)>>,
     /// The inner back end's entries on the ring whose answers are halved.
     halved: Vec<u32>,
+    /// Commands that are carried out later, in the order of when. The engine keeps their memory until they are answered.
+    late: Vec<Late>,
     answers: Vec<Answer>,
+}
+
+/// A command that is carried out later.
+struct Late {
+    due: Instant,
+    dispatch: Dispatch,
+    parts: Vec<Part>,
 }
 
 impl Faulty {
@@ -52,6 +62,7 @@ impl Faulty {
             delayed: Vec::new(),
             waiting: BinaryHeap::new(),
             halved: Vec::new(),
+            late: Vec::new(),
             answers: Vec::new(),
         }
     }
@@ -74,6 +85,7 @@ impl Faulty {
             Wanted::Short => Fault::Short,
             Wanted::Never => Fault::Never,
             Wanted::Delay(delay) => Fault::Delay(delay),
+            Wanted::Late(delay) => Fault::Late(delay),
         };
         let chances = wanted.per_million;
         let rule = |range: Range<u64>| {
@@ -135,6 +147,12 @@ impl Back for Faulty {
         match self.faults.draw(&Command { id: id.0, operation, flags, start, length }) {
             Some(Fault::Status(status)) => return answers.push(Answer { id, status }),
             Some(Fault::Never) => return,
+            Some(Fault::Late(delay)) => {
+                let due = job.now + delay;
+                let place = self.late.partition_point(|late| late.due <= due);
+                let (dispatch, parts) = (job.dispatch, job.parts.to_vec());
+                return self.late.insert(place, Late { due, dispatch, parts });
+            }
             Some(Fault::Short) => self.start_short(job, ops, answers),
             Some(Fault::Delay(delay)) => {
                 self.delayed.push((id, job.now + delay));
@@ -146,10 +164,15 @@ impl Back for Faulty {
     }
     fn next_event(&self) -> Option<Instant> {
         let waiting = self.waiting.peek().map(|Reverse((due, _, _))| *due);
-        self.inner.next_event().into_iter().chain(waiting).min()
+        let late = self.late.first().map(|late| late.due);
+        self.inner.next_event().into_iter().chain(waiting).chain(late).min()
     }
-    fn advance(&mut self, now: Instant, answers: &mut Vec<Answer>) {
-        self.inner.advance(now, &mut self.answers);
+    fn advance(&mut self, now: Instant, ops: &mut Ops, answers: &mut Vec<Answer>) {
+        while self.late.first().is_some_and(|late| late.due <= now) {
+            let Late { dispatch, parts, .. } = self.late.remove(0);
+            self.inner.start(&Job { now, dispatch, parts: &parts }, ops, &mut self.answers);
+        }
+        self.inner.advance(now, ops, &mut self.answers);
         self.pass(answers);
         while let Some(Reverse((due, id, status))) = self.waiting.peek().copied() {
             if due > now {

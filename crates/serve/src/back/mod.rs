@@ -70,8 +70,8 @@ pub trait Back: Send {
         None
     }
     /// Lets everything up to `now` happen.
-    fn advance(&mut self, now: Instant, answers: &mut Vec<Answer>) {
-        let _ = (now, answers);
+    fn advance(&mut self, now: Instant, ops: &mut Ops, answers: &mut Vec<Answer>) {
+        let _ = (now, ops, answers);
     }
     /// Entries for the reactor's ring since the last call; their `user_data` is a number of the
     /// back end's own, below 2^32.

@@ -6,13 +6,16 @@
 //! what is finished with [`Engine::next_finished`].
 
 mod commands;
+mod fences;
+mod late;
 mod live;
+mod pieces;
 pub mod stats;
 pub mod tally;
 
 use std::collections::VecDeque;
 
-use iofair_core::controller::{Completion, Controller, Dispatch, Plug, Setup, Stack, Submission};
+use iofair_core::controller::{Completion, Controller, Dispatch, Plug, Setup, Stack};
 use iofair_core::group::GroupId;
 use iofair_core::policy::DriveFacts;
 use iofair_core::request::{Flags, Operation, Part, RequestId};
@@ -27,10 +30,15 @@ use crate::back::volume::Stamp;
 use crate::back::{Answer, Back, Extent, ExtentsTask, Job};
 use crate::request::buffer::Data;
 use crate::request::entry::Entry;
-use crate::request::op::{self, NewOp, Op, Ops, WINDOW};
+use crate::request::op::{NewOp, Op, Ops};
 
-/// Submissions that may be inside at all. A request slot is about 200 bytes, so this is below 4 MiB.
-const QUEUE_LIMIT: usize = 16 << 10;
+/// Request slots that the groups share, by weight. A slot takes about 200 bytes, so this is below 4 MiB.
+const SHARED_SLOTS: usize = 16 << 10;
+/// Request slots that every group has to itself, whatever the others do: enough that a client of a group with little
+/// weight still keeps a fast drive busy.
+const OWN_SLOTS: usize = 16;
+/// Tags where the scheduler shares between groups: more than there are slots, which are the bound then.
+const TAGS_UNBOUNDED: u32 = 1 << 20;
 /// Longest piece of a trim or of zeroes: they carry no data, so they may be longer than the rest. The controller has one
 /// piece of such a request at a time.
 const EMPTY_MAX: Sectors = Sectors::from_kib(32 << 10);
@@ -64,6 +72,9 @@ pub struct Engine {
     early: VecDeque<Op>,
     /// Such requests.
     abandoned: usize,
+    /// What they may still write.
+    fences: fences::Fences,
+    unfed: pieces::Unfed,
     /// What was answered at once in this turn, as [`AT_ONCE_MAX`] counts it.
     at_once: u64,
     /// The last turn ended though more could have been dispatched.
@@ -97,7 +108,8 @@ impl Engine {
         // The back end may grow while the engine runs; volumes are checked against its real size.
         let facts = DriveFacts { capacity: Sectors(u64::MAX >> 10), ..facts };
         let tags = fixed_tags.unwrap_or_else(|| tags(&facts, &stack));
-        let setup = Setup { facts, tags, queue_limit: 0, guaranteed: QUEUE_LIMIT, trace: 0 };
+        let (queue_limit, guaranteed) = (SHARED_SLOTS, OWN_SLOTS);
+        let setup = Setup { facts, tags, queue_limit, guaranteed, trace: 0 };
         let (depth, longest_data) = (facts.depth, facts.max_request.bytes());
         let mut controller = Controller::new(setup, stack);
         if back.separate_flushes() {
@@ -121,6 +133,8 @@ impl Engine {
             commands: Commands::new(Patience::default().timeout),
             early: VecDeque::new(),
             abandoned: 0,
+            fences: fences::Fences::default(),
+            unfed: pieces::Unfed::default(),
             at_once: 0,
             unfinished: None,
             busy: stats::Busy::default(),
@@ -145,22 +159,21 @@ impl Engine {
     pub fn is_paused(&self) -> bool {
         self.paused
     }
-    /// Takes a request in, unless the queue is full (or paused): then it comes back, to be offered again after
-    /// something was finished.
+    /// Takes a request in, unless its group has no room (or the engine is paused): then it comes back, to be offered
+    /// again once there is room ([`Self::has_room`]). A write to where a late write is under way is taken in, and fails.
     // The refused request is as large as it came, and boxing it would cost every request.
     #[allow(clippy::result_large_err)]
     pub fn submit(&mut self, now: Instant, new: NewOp) -> Result<(), NewOp> {
+        if !self.has_room(new.volume) {
+            return Err(new);
+        }
+        if self.is_fenced(&new) {
+            self.fail(now, new, libc::EIO);
+            return Ok(());
+        }
         let volume = &self.volumes[new.volume];
         let (drive, together) = volume.map().locate(new.offset);
         let is_whole = together >= u64::from(new.length);
-        let at_once = match is_whole && u64::from(new.length) <= self.longest(new.operation) {
-            true => 1,
-            false => window(new.operation),
-        };
-        let full = self.controller.pending() + self.plug.len() + at_once as usize > QUEUE_LIMIT;
-        if full || self.paused {
-            return Err(new);
-        }
         let flags = flags(&new, volume.stamp());
         let lent = matches!(new.data, Data::Lent(_));
         let op = Op::new(now, new, volume.group, flags);
@@ -169,48 +182,13 @@ impl Engine {
         if lent {
             self.lent.push(key);
         }
+        self.feed_one(now, key);
         self.feed(now, key);
         Ok(())
     }
-    /// Gives the controller pieces of a request, as many as it may have together.
-    fn feed(&mut self, now: Instant, key: usize) {
-        loop {
-            self.feed_one(now, key);
-            let op = &self.ops[key];
-            if !op.is_uncut() || op.left >= window(op.operation) {
-                return;
-            }
-        }
-    }
-    fn feed_one(&mut self, now: Instant, key: usize) {
-        let Op { operation, flags, volume, .. } = self.ops[key];
-        let volume = &self.volumes[volume];
-        let (client, op) = (volume.client, &self.ops[key]);
-        let (offset, together) = volume.map().locate(op.offset + u64::from(op.cut));
-        let longest = self.longest(operation) - offset % SECTOR_BYTES;
-        // Not longer than what is left, which fits.
-        let length = u64::from(op.length - op.cut).min(together).min(longest) as u32;
-        let tag = self.ops.cut(key, offset, length);
-        let (start, length) = match operation {
-            Operation::Flush => (Sectors::ZERO, Sectors::ZERO),
-            _ => op::sectors(offset, length),
-        };
-        if self.plug.add(Submission { tag, client, operation, flags, start, length }) {
-            self.unplug(now);
-        }
-    }
-    /// Bytes of the longest piece.
-    fn longest(&self, operation: Operation) -> u64 {
-        match operation {
-            Operation::Discard | Operation::WriteZeroes => EMPTY_MAX.bytes(),
-            _ => self.longest_data,
-        }
-    }
     fn unplug(&mut self, now: Instant) {
-        // Room was counted when a request came in, and its later pieces take the place of those that are done.
-        // Clients and ranges are our own.
         let unplugged = self.controller.unplug(now, &mut self.plug);
-        unplugged.expect("everything in the plug was checked before");
+        unplugged.expect("everything in the plug has its slot");
     }
 
     /// Lets everything happen that can happen now: answers in, dispatches out.
@@ -218,12 +196,13 @@ impl Engine {
         if !self.plug.is_empty() {
             self.unplug(now);
         }
-        self.back.advance(now, &mut self.answers);
+        self.back.advance(now, &mut self.ops, &mut self.answers);
         self.complete(now);
         self.expire(now);
         self.at_once = 0;
         loop {
             self.complete(now);
+            self.feed_waiting(now);
             if !self.plug.is_empty() {
                 self.unplug(now);
             }
@@ -258,6 +237,12 @@ impl Engine {
         }
         self.parts.clear();
         self.parts.extend(self.controller.parts(dispatch.id));
+        let ops = &self.ops;
+        if self.parts.iter().all(|part| ops[ops.piece(part).op].abandoned) {
+            // Answered already, with another piece that was late.
+            let (id, done) = (dispatch.id, &mut self.completions);
+            return self.controller.complete(now, id, libc::EIO, done);
+        }
         let key = self.commands.start(now, dispatch.id);
         let dispatch = Dispatch { id: RequestId(key as u32), ..dispatch };
         let (job, before) = (Job { now, dispatch, parts: &self.parts }, self.answers.len());
@@ -288,18 +273,24 @@ impl Engine {
         self.completions = completions;
     }
     fn piece_done(&mut self, now: Instant, tag: u64, status: i32) {
-        let key = self.ops.end_piece(tag).op;
-        let op = &mut self.ops[key];
+        let piece = self.ops.end_piece(tag);
+        if piece.fenced {
+            self.fences.remove(&piece.range());
+        }
+        let op = &mut self.ops[piece.op];
         if op.status == 0 {
             op.status = status;
         }
         // After an error nobody can know what was written, so the rest of it may be left out.
         if op.status == 0 && op.is_uncut() {
-            return self.feed(now, key);
+            self.feed(now, piece.op);
+        } else if op.left == 0 {
+            self.finish(now, piece.op);
         }
-        if op.left > 0 {
-            return;
-        }
+    }
+    /// Nothing of a request is under way any more.
+    fn finish(&mut self, now: Instant, key: usize) {
+        let op = &mut self.ops[key];
         if !op.abandoned {
             self.volumes[op.volume].finished(now, op);
             self.tallies.finished(now, op);
@@ -308,27 +299,6 @@ impl Engine {
         let op = self.ops.remove(key);
         self.ops.release(op.data);
         self.abandoned -= 1;
-    }
-    /// Answers the requests of commands that the back end has had for too long. The controller is told that
-    /// they are over, so that nothing else waits for them.
-    fn expire(&mut self, now: Instant) {
-        while let Some((command, id)) = self.commands.take_late(now) {
-            self.controller.complete(now, id, libc::EIO, &mut self.completions);
-            for completion in self.completions.drain(..) {
-                let piece = self.ops.piece(&completion.part);
-                self.commands.keeps(command, completion.part.tag);
-                let op = &mut self.ops[piece.op];
-                // A client's own memory cannot be taken back from the kernel, so that request waits on.
-                if op.abandoned || !op.data.is_ours() {
-                    continue;
-                }
-                (op.status, op.abandoned) = (libc::EIO, true);
-                self.abandoned += 1;
-                self.volumes[op.volume].finished(now, op);
-                self.tallies.finished(now, op);
-                self.early.push_back(op.answer_without_data());
-            }
-        }
     }
     /// The ring finished an entry of the back end's; call [`Self::turn`] afterwards.
     pub fn on_ring(&mut self, user_data: u32, result: i32) {
@@ -383,6 +353,7 @@ impl Engine {
     }
     /// What of a volume's range is stored, at most `limit` pieces; adjacent pieces differ.
     pub fn extents(&mut self, key: usize, offset: u64, length: u64, limit: usize) -> Vec<Extent> {
+        self.tallies.asked_status(self.volumes[key].group);
         let mut all: Vec<Extent> = Vec::new();
         for place in self.volumes[key].map().places(offset..offset + length) {
             let asked = place.end - place.start;
@@ -422,18 +393,10 @@ impl Engine {
     }
 }
 
-/// Pieces of one request that the controller may have together.
-fn window(operation: Operation) -> u32 {
-    match operation {
-        Operation::Discard | Operation::WriteZeroes => 1,
-        _ => WINDOW,
-    }
-}
-
 /// Requests that scheduler and drive may have together.
 fn tags(facts: &DriveFacts, stack: &Stack) -> u32 {
     match stack.groups {
-        true => QUEUE_LIMIT as u32,
+        true => TAGS_UNBOUNDED,
         false => Setup::kernel_tags(facts, stack.scheduler.row.name),
     }
 }

@@ -4,7 +4,7 @@
 //! drive's longest command. Of a longer one the controller has only a few at a time ([`WINDOW`]), so that whatever its
 //! length a request takes no more room than that; the engine feeds the next when one is done.
 
-use std::ops::{Index, IndexMut};
+use std::ops::{Index, IndexMut, Range};
 
 use iofair_core::group::GroupId;
 use iofair_core::request::{Flags, Operation, Part};
@@ -50,16 +50,35 @@ impl Ops {
     /// Cuts the next piece off a request: `length` bytes that begin on the drive at `offset`. Returns its tag.
     pub(crate) fn cut(&mut self, key: usize, offset: u64, length: u32) -> u64 {
         let op = &mut self.live[key];
-        let from = op.cut;
+        let tag =
+            self.pieces.insert(Piece { op: key, offset, length, from: op.cut, fenced: false });
+        op.pieces[op.left as usize] = tag as u32;
         op.cut += length;
         op.left += 1;
-        self.pieces.insert(Piece { op: key, offset, length, from }) as u64
+        tag as u64
     }
     /// The piece with this tag is answered.
     pub(crate) fn end_piece(&mut self, tag: u64) -> Piece {
         let piece = self.pieces.remove(tag as usize);
-        self.live[piece.op].left -= 1;
+        let op = &mut self.live[piece.op];
+        let last = op.left as usize - 1;
+        let place = op.pieces[..last].iter().position(|other| u64::from(*other) == tag);
+        op.pieces.swap(place.unwrap_or(last), last);
+        op.left -= 1;
         piece
+    }
+    /// Fences the pieces of a request that are under way, each of which `each` is told.
+    pub(crate) fn fence(&mut self, key: usize, mut each: impl FnMut(Range<u64>)) {
+        let op = &self.live[key];
+        for tag in &op.pieces[..op.left as usize] {
+            let piece = &mut self.pieces[*tag as usize];
+            piece.fenced = true;
+            each(piece.range());
+        }
+    }
+    /// All requests on their way.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Op> {
+        self.live.iter_mut().map(|(_, op)| op)
     }
     /// Moves a payload that was lent into a buffer of its own.
     pub(crate) fn keep(&mut self, key: usize) {
@@ -168,8 +187,9 @@ pub struct Op {
     pub(crate) flags: Flags,
     /// Bytes that were cut into pieces.
     pub(crate) cut: u32,
-    /// Pieces that were not answered yet.
+    /// Pieces that were not answered yet, and their tags: the first so many of these.
     pub(crate) left: u32,
+    pub(crate) pieces: [u32; WINDOW as usize],
     /// Was it answered though a late command still uses its memory?
     pub(crate) abandoned: bool,
     /// When it came in.
@@ -187,6 +207,15 @@ pub struct Piece {
     pub length: u32,
     /// First byte within the request.
     pub from: u32,
+    /// Its request was answered with an error while it was under way, and it may still be written.
+    pub(crate) fenced: bool,
+}
+
+impl Piece {
+    /// Its bytes on the drive.
+    pub fn range(&self) -> Range<u64> {
+        self.offset..self.offset + u64::from(self.length)
+    }
 }
 
 impl Op {
@@ -220,6 +249,7 @@ impl Op {
             flags,
             cut: 0,
             left: 0,
+            pieces: [0; WINDOW as usize],
             abandoned: false,
             submitted,
         }

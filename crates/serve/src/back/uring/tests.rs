@@ -237,6 +237,52 @@ fn late_commands_fail_and_keep_their_memory() {
     }
 }
 
+/// Goal: what a late command may still write is written by nobody else, whoever of those that were merged into it asked
+/// for it, and whether the newer write came before or after the timeout. Method: two writes that become one command, and
+/// one over both that comes before the timeout; writes and trims around after it; then the answer.
+#[test]
+fn late_writes_are_fenced() {
+    let mut scene = scene("fenced");
+    let old = [scene.write(4096, 4096, false), scene.write(8192, 4096, false)];
+    let stuck = one(scene.turn());
+    scene.pass(Nanos::from_secs(29));
+    let meanwhile = scene.write(6144, 1024, false);
+    let waits = scene.turn();
+    let beside = scene.write(16384, 4096, false);
+    let asked = one(scene.turn());
+    scene.answer(asked, 4096);
+    scene.turn();
+    assert_eq!(scene.finished(), [(beside, 0)]);
+    scene.pass(Nanos::from_secs(1));
+    scene.turn();
+    assert_eq!(scene.finished(), old.map(|cookie| (cookie, libc::EIO)));
+    let zeroes = scene.submit(Operation::WriteZeroes, (0, 1 << 20), Hints::default());
+    let trim = scene.submit(Operation::Discard, (12287, 1), Hints::default());
+    let write = scene.write(4096, 1, false);
+    assert!(scene.turn().is_empty(), "they reach nothing");
+    assert_eq!(scene.finished(), [zeroes, trim, write].map(|cookie| (cookie, libc::EIO)));
+    let reads = [(0, 4096), (8192, 4096)]
+        .map(|range| scene.submit(Operation::Read, range, Hints::default()));
+    let neighbour = scene.write(12288, 4096, false);
+    let asked = scene.turn();
+    asked.iter().for_each(|asked| scene.answer(*asked, 4096));
+    scene.turn();
+    let mut finished = scene.finished();
+    finished.sort_unstable();
+    assert_eq!(finished, [(reads[0], 0), (reads[1], 0), (neighbour, 0)]);
+    scene.answer(stuck, 8192);
+    let waits = [waits, scene.turn()].concat();
+    scene.answer(one(waits), 1024);
+    scene.turn();
+    assert_eq!(scene.finished(), [(meanwhile, libc::EIO)], "it may have been overwritten");
+    let again = scene.write(4096, 8192, false);
+    let asked = one(scene.turn());
+    scene.answer(asked, 8192);
+    scene.turn();
+    assert_eq!(scene.finished(), [(again, 0)]);
+    assert!(scene.engine().ops().is_empty() && !scene.engine().is_stuck());
+}
+
 /// Goal: when late commands have every slot, what comes fails instead of waiting for ever, until one of them is
 /// answered. Method: as many reads as there are slots, and some.
 #[test]

@@ -268,8 +268,8 @@ impl Back for Volatile {
     fn next_event(&self) -> Option<Instant> {
         self.inner.next_event()
     }
-    fn advance(&mut self, now: Instant, answers: &mut Vec<Answer>) {
-        self.inner.advance(now, answers);
+    fn advance(&mut self, now: Instant, ops: &mut Ops, answers: &mut Vec<Answer>) {
+        self.inner.advance(now, ops, answers);
     }
     fn take_entries(&mut self) -> Option<&mut Vec<Entry>> {
         let mut taken = std::mem::take(self.inner.take_entries()?);

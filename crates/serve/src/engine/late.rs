@@ -1,0 +1,76 @@
+//! What happens to requests whose commands the back end does not answer in time.
+
+use iofair_core::time::Instant;
+
+use super::fences::Fences;
+use super::{Engine, Volume};
+use crate::request::op::{NewOp, Op};
+
+/// Does a part of a volume reach into a fence?
+fn meet(fences: &Fences, volume: &Volume, offset: u64, length: u32) -> bool {
+    volume.map().places(offset..offset + u64::from(length)).any(|place| fences.meet(&place))
+}
+
+impl Engine {
+    /// Answers the requests of commands that the back end has had for too long. The controller is told that
+    /// they are over, so that nothing else waits for them.
+    pub(super) fn expire(&mut self, now: Instant) {
+        let mut fenced = false;
+        while let Some((command, id)) = self.commands.take_late(now) {
+            let mut completions = std::mem::take(&mut self.completions);
+            self.controller.complete(now, id, libc::EIO, &mut completions);
+            for completion in completions.drain(..) {
+                self.commands.keeps(command, completion.part.tag);
+                let key = self.ops.piece(&completion.part).op;
+                let op = &self.ops[key];
+                // A client's own memory cannot be taken back from the kernel, so that request waits on.
+                if !op.abandoned && op.data.is_ours() {
+                    fenced |= op.operation.modifies();
+                    self.abandon(now, key);
+                }
+            }
+            self.completions = completions;
+        }
+        if fenced {
+            self.fail_fenced();
+        }
+    }
+    /// Answers a request although commands use its memory. What it may still write is fenced.
+    fn abandon(&mut self, now: Instant, key: usize) {
+        let op = &mut self.ops[key];
+        (op.status, op.abandoned) = (libc::EIO, true);
+        self.abandoned += 1;
+        self.volumes[op.volume].finished(now, op);
+        self.tallies.finished(now, op);
+        self.early.push_back(op.answer_without_data());
+        if op.operation.modifies() {
+            self.ops.fence(key, |range| self.fences.add(&range));
+        }
+    }
+    /// Requests that are inside and may be overwritten by a late write must not be answered as if they could not.
+    /// Looks at all requests, since no index is kept for what happens so rarely.
+    fn fail_fenced(&mut self) {
+        let (fences, volumes) = (&self.fences, &self.volumes);
+        for op in self.ops.iter_mut() {
+            let matters = op.operation.modifies() && !op.abandoned && op.status == 0;
+            if matters && meet(fences, &volumes[op.volume], op.offset, op.length) {
+                op.status = libc::EIO;
+            }
+        }
+    }
+    /// Must a new request fail, because an older write could still overwrite it?
+    pub(super) fn is_fenced(&self, new: &NewOp) -> bool {
+        !self.fences.is_empty()
+            && new.operation.modifies()
+            && meet(&self.fences, &self.volumes[new.volume], new.offset, new.length)
+    }
+    /// Answers a new request with an error without having it carried out.
+    pub(super) fn fail(&mut self, now: Instant, new: NewOp, status: i32) {
+        let volume = &mut self.volumes[new.volume];
+        let op = Op { status, ..Op::new(now, new, volume.group, Default::default()) };
+        self.tallies.came_in(now, op.group);
+        volume.finished(now, &op);
+        self.tallies.finished(now, &op);
+        self.early.push_back(op);
+    }
+}

@@ -1,0 +1,122 @@
+//! Cutting requests into pieces for the controller, and refusing what has no room.
+//!
+//! A piece takes a request slot of its group, and the controller says whether there is one. What is refused comes back to
+//! its front end; a request that is inside and finds no slot for its next piece waits here, in the order of its group,
+//! and until it goes on nothing new of the group is taken in. So no group has more inside than it has had slots.
+
+use std::collections::VecDeque;
+
+use iofair_core::controller::Submission;
+use iofair_core::group::GroupId;
+use iofair_core::request::Operation;
+use iofair_core::time::Instant;
+use iofair_core::unit::{SECTOR_BYTES, Sectors};
+
+use super::{EMPTY_MAX, Engine};
+use crate::request::op::{self, Op, WINDOW};
+
+/// Requests that wait for a slot for their next piece.
+#[derive(Debug, Default)]
+pub(super) struct Unfed {
+    /// By group.
+    requests: Vec<VecDeque<usize>>,
+    /// Groups that have some.
+    groups: VecDeque<GroupId>,
+}
+
+impl Unfed {
+    /// Does a request of this group wait?
+    fn waits(&self, group: GroupId) -> bool {
+        self.requests.get(group.index()).is_some_and(|requests| !requests.is_empty())
+    }
+    fn push(&mut self, group: GroupId, key: usize) {
+        if group.index() >= self.requests.len() {
+            self.requests.resize_with(group.index() + 1, VecDeque::new);
+        }
+        let requests = &mut self.requests[group.index()];
+        if requests.is_empty() {
+            self.groups.push_back(group);
+        }
+        requests.push_back(key);
+    }
+}
+
+/// Pieces of one request that the controller may have together.
+fn window(operation: Operation) -> u32 {
+    match operation {
+        Operation::Discard | Operation::WriteZeroes => 1,
+        _ => WINDOW,
+    }
+}
+
+impl Engine {
+    /// Would a request of this volume be taken in now? If not, then after something of its group was finished, or of
+    /// a group that has taken much of what all share.
+    pub fn has_room(&self, volume: usize) -> bool {
+        let volume = &self.volumes[volume];
+        let waits = self.unfed.waits(volume.group);
+        !self.paused && !waits && self.controller.has_room(volume.client, 1)
+    }
+    /// Gives the controller more pieces of a request, as many as it may have together.
+    pub(super) fn feed(&mut self, now: Instant, key: usize) {
+        loop {
+            let op = &self.ops[key];
+            if !op.is_uncut() || op.left >= window(op.operation) {
+                return;
+            }
+            let (volume, left) = (&self.volumes[op.volume], op.left);
+            let waits = self.unfed.waits(volume.group);
+            if waits || !self.controller.has_room(volume.client, 1) {
+                if left == 0 {
+                    self.unfed.push(volume.group, key);
+                }
+                return;
+            }
+            self.feed_one(now, key);
+        }
+    }
+    /// Gives the controller the next piece, for which there must be room.
+    pub(super) fn feed_one(&mut self, now: Instant, key: usize) {
+        let Op { operation, flags, volume, .. } = self.ops[key];
+        let volume = &self.volumes[volume];
+        let (client, op) = (volume.client, &self.ops[key]);
+        let (offset, together) = volume.map().locate(op.offset + u64::from(op.cut));
+        let longest = match operation {
+            Operation::Discard | Operation::WriteZeroes => EMPTY_MAX.bytes(),
+            _ => self.longest_data,
+        };
+        // Sectors count whole, and the first one may be cut. Not longer than what is left, which fits.
+        let longest = longest - offset % SECTOR_BYTES;
+        let length = u64::from(op.length - op.cut).min(together).min(longest) as u32;
+        let tag = self.ops.cut(key, offset, length);
+        let (start, length) = match operation {
+            Operation::Flush => (Sectors::ZERO, Sectors::ZERO),
+            _ => op::sectors(offset, length),
+        };
+        let submission = Submission { tag, client, operation, flags, start, length };
+        let gathered = self.controller.gather(&mut self.plug, submission);
+        gathered.expect("there is room, and clients and ranges are our own");
+        if self.plug.is_full() {
+            self.unplug(now);
+        }
+    }
+    /// Goes on with requests that wait for a slot, group after group.
+    pub(super) fn feed_waiting(&mut self, now: Instant) {
+        for _ in 0..self.unfed.groups.len() {
+            let Some(group) = self.unfed.groups.pop_front() else { return };
+            while let Some(key) = self.unfed.requests[group.index()].front().copied() {
+                let op = &self.ops[key];
+                let failed = op.status != 0;
+                if !failed && !self.controller.has_room(self.volumes[op.volume].client, 1) {
+                    self.unfed.groups.push_back(group);
+                    break;
+                }
+                self.unfed.requests[group.index()].pop_front();
+                match failed {
+                    true => self.finish(now, key),
+                    false => self.feed_one(now, key),
+                }
+            }
+        }
+    }
+}
