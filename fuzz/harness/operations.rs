@@ -5,7 +5,9 @@
 use std::collections::BTreeSet;
 
 use iofair_core::contract::{Contract, Limits};
-use iofair_core::controller::{Completion, Controller, Dispatch, Setup, Stack, Submission};
+use iofair_core::controller::{
+    Completion, Controller, Dispatch, FlushRule, Setup, Stack, Submission,
+};
 use iofair_core::group::{ClientId, GroupId, Priority};
 use iofair_core::policy::DriveFacts;
 use iofair_core::request::{Flags, Operation};
@@ -51,7 +53,8 @@ impl World {
             max_request: Sectors(256),
             capacity: Sectors(1 << 20),
         };
-        let setup = Setup { facts, tags: 16, queue_limit: QUEUE, guaranteed: 0, trace: 0 };
+        let flushes = FlushRule::Scheduled;
+        let setup = Setup { facts, tags: 16, queue_limit: QUEUE, guaranteed: 0, flushes, trace: 0 };
         let mut controller = Controller::new(setup, stack(byte));
         let now = Instant::ZERO;
         let group = controller.add_group(now, "g", Contract::default()).expect("the first");

@@ -99,7 +99,8 @@ pub struct Request {
     pub flags: Flags,
     /// First sector. Grows downwards when another request is merged in front.
     pub start: Sectors,
-    /// Length, all merged parts included; zero for a flush.
+    /// Length, all merged parts included; zero for a flush, unless a scheduler has it
+    /// ([`FlushRule`](crate::controller::FlushRule)).
     pub length: Sectors,
     /// Who sent it.
     pub client: ClientId,
@@ -117,7 +118,7 @@ pub struct Request {
     pub dispatched: Instant,
     /// Submission order over the whole engine; breaks every tie.
     pub sequence: u64,
-    /// The stage that has it: throttles count from 0, then the scheduler; or one of the two below.
+    /// The stage that has it: throttles count from 0, then the scheduler; or one of those below.
     pub stage: u8,
     /// Writes: which of its client's flushes covers it (see `controller/flush.rs`).
     pub(crate) epoch: u32,
@@ -127,6 +128,8 @@ pub struct Request {
 pub const NO_STAGE: u8 = u8::MAX;
 /// [`Request::stage`] of a request that was merged into another one.
 pub const MERGED: u8 = u8::MAX - 1;
+/// [`Request::stage`] of a flush that the scheduler gave and that waits for a command to share.
+pub const SHARES: u8 = u8::MAX - 2;
 
 impl Request {
     /// The sector after the last one.

@@ -1,5 +1,5 @@
 //! No allocation per request once warm: every scheduler, and every throttle above `none`, with few and
-//! many groups, under a counting allocator. That is also the bound on what a policy may hoard.
+//! many groups, with and without flushes, under a counting allocator. That is also the bound on what a policy may hoard.
 
 #[path = "support/load.rs"]
 mod load;
@@ -28,9 +28,10 @@ const WARM_UP_MAX: u32 = 300;
 const BYTES_MAX: [usize; 3] = [64 << 10, 4 << 10, 512];
 
 /// Puts a stack under load; tells what is wrong, if anything.
-fn verify(stack: Stack, groups: u32, iops: u64) -> Result<(), String> {
+fn verify(stack: Stack, (groups, flush_every): (u32, u64), iops: u64) -> Result<(), String> {
     let all = Region::new(ALLOCATOR);
     let mut load = Load::new(stack, groups, iops);
+    load.flush_every(flush_every);
     load.fill_half();
     load.fill_half();
     let mut quiet = 0;
@@ -54,7 +55,7 @@ fn verify(stack: Stack, groups: u32, iops: u64) -> Result<(), String> {
 }
 
 /// Goal: a warm engine allocates nothing and holds no more than it may. Method: every stack, 1, 16 and
-/// 1,000 groups, ceilings far off and ceilings that hold; then a policy that hoards. One test, because
+/// 1,000 groups, flushes among the requests or not, ceilings far off and ceilings that hold; then a policy that hoards. One test, because
 /// the allocator counts for the whole process.
 #[test]
 fn a_warm_engine_allocates_nothing() {
@@ -62,11 +63,14 @@ fn a_warm_engine_allocates_nothing() {
     names.extend(stacks::throttles().iter().map(|throttle| format!("{throttle}-none")));
     let mut guilty = Vec::new();
     for name in names {
-        for groups in [1, 16, 1000] {
+        for of in [(1, 0), (16, 0), (16, 10), (1000, 0)] {
             for iops in [1_000_000, 50] {
                 let stack = Stack::parse(&name).expect("made from the table");
-                if let Err(text) = verify(stack, groups, iops) {
-                    guilty.push(format!("{name}, {groups} groups, {iops}/s: {text}"));
+                if let Err(text) = verify(stack, of, iops) {
+                    let (groups, flushes) = of;
+                    guilty.push(format!(
+                        "{name}, {groups} groups, {iops}/s, flushes {flushes}: {text}"
+                    ));
                 }
             }
         }
@@ -75,7 +79,7 @@ fn a_warm_engine_allocates_nothing() {
 
     let mut stack = Stack::parse("none-none").expect("in the table");
     stack.scheduler.row = &HOARDER;
-    assert!(verify(stack, 1, 1_000_000).is_err(), "the canary is not seen");
+    assert!(verify(stack, (1, 0), 1_000_000).is_err(), "the canary is not seen");
 }
 
 static HOARDER: Row = Row {

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use iofair_core::contract::Contract;
-use iofair_core::controller::{Controller, Place, Setup, Stack, Submission};
+use iofair_core::controller::{Controller, FlushRule, Place, Setup, Stack, Submission};
 use iofair_core::group::{ClientId, GroupId, Priority};
 use iofair_core::policy::DriveFacts;
 use iofair_core::request::{Flags, Operation};
@@ -70,7 +70,14 @@ fn a_scheduler_that_waits_says_for_whom() {
             max_request: Sectors(1024),
             capacity: Sectors(1 << 30),
         };
-        let setup = Setup { facts, tags: 128, queue_limit: 0, guaranteed: 128, trace: 0 };
+        let setup = Setup {
+            facts,
+            tags: 128,
+            queue_limit: 0,
+            guaranteed: 128,
+            flushes: FlushRule::Bypass,
+            trace: 0,
+        };
         let mut controller = Controller::new(setup, Stack::parse(name).unwrap());
         let now = Instant::ZERO;
         let [reader, other] = [("reader", 100), ("other", 300)].map(|(name, weight)| {

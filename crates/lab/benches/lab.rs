@@ -16,7 +16,7 @@ use std::alloc::System;
 
 use cpu_time::ThreadTime;
 use iofair_core::contract::{Contract, Limits};
-use iofair_core::controller::Stack;
+use iofair_core::controller::{FlushRule, Stack};
 use iofair_core::group::Priority;
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
@@ -85,6 +85,7 @@ fn figure_1(stack: Stack, target: Pattern, interferer: Pattern, seconds: u64) ->
         drive: "plextor-px256m5s".to_owned(),
         stack,
         tags: None,
+        flushes: FlushRule::Bypass,
         stripe: None,
         host: host::host_2018(),
         groups,

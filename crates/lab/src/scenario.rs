@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use iofair_core::contract::Contract;
-use iofair_core::controller::Stack;
+use iofair_core::controller::{FlushRule, Stack};
 use iofair_core::group::Priority;
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
@@ -21,6 +21,8 @@ pub struct Scenario {
     pub stack: Stack,
     /// Requests that scheduler and drive may have together; `None` is the kernel's rule.
     pub tags: Option<u32>,
+    /// What flushes pass; in the experiments of the sources nothing.
+    pub flushes: FlushRule,
     /// Several of these drives as one; `None` is one drive.
     pub stripe: Option<StripeSpec>,
     /// The machine between clients and engine.

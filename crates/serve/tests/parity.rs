@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use iofair_config::contracts::faults::Faults;
 use iofair_core::contract::{Contract, Limits};
-use iofair_core::controller::{Controller, Dispatch, Setup, Stack, Submission};
+use iofair_core::controller::{Controller, Dispatch, FlushRule, Setup, Stack, Submission};
 use iofair_core::group::{GroupId, Priority};
 use iofair_core::request::{Operation, RequestId};
 use iofair_core::time::{Instant, Nanos};
@@ -75,6 +75,7 @@ fn scenario(stack: &str) -> Scenario {
         drive: DRIVE.into(),
         stack: Stack::parse(stack).unwrap(),
         tags: None,
+        flushes: FlushRule::Scheduled,
         stripe: None,
         // The engine half runs on this machine's processor: the model of another one's stays out.
         host: Host { scheduling: Scheduling::FREE, ..host::for_drive(DRIVE) },

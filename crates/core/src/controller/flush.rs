@@ -9,9 +9,11 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use super::FlushRule;
 use crate::group::ClientId;
 use crate::parts::fifo::Fifo;
 use crate::request::{RequestId, Requests};
+use crate::time::Instant;
 
 /// One client's writes between two of its flushes.
 #[derive(Clone, Copy, Debug)]
@@ -44,11 +46,17 @@ pub(super) struct Flushes {
     shared: Vec<Shared>,
     /// Those of `shared` that are ready and do not run.
     turns: VecDeque<usize>,
+    /// Flushes without writes to wait for, that have the stack before them.
+    freed: Fifo,
+    scheduled: bool,
     /// Does each client share with nobody?
     separate: bool,
 }
 
 impl Flushes {
+    pub(super) fn new(rule: FlushRule) -> Self {
+        Self { scheduled: rule == FlushRule::Scheduled, ..Self::default() }
+    }
     /// From now on a client's flush covers what this client wrote and nothing else.
     pub(super) fn separate(&mut self) {
         assert!(self.clients.is_empty(), "requests came already");
@@ -91,29 +99,44 @@ impl Flushes {
         covered.closed.push_back(Epoch { writes, flush: id });
         self.release(requests, client);
     }
-    /// Makes the client's flushes ready whose writes are all answered.
+    /// Makes the client's flushes ready whose writes are all answered, or lets them go to the first stage.
     pub(super) fn release(&mut self, requests: &mut Requests, client: ClientId) {
+        while let Some(id) = self.next_freed(client) {
+            if self.scheduled {
+                self.freed.push_back(requests, id);
+            } else {
+                self.share(requests, id);
+            }
+        }
+    }
+    fn next_freed(&mut self, client: ClientId) -> Option<RequestId> {
         let covered = &mut self.clients[client.index()];
-        if covered.closed.front().is_none_or(|epoch| epoch.writes > 0) {
-            return;
-        }
-        let mut covered = core::mem::take(covered);
-        let (index, shared) = self.shared(client);
+        covered.closed.front().filter(|epoch| epoch.writes == 0)?;
+        covered.first_epoch = covered.first_epoch.wrapping_add(1);
+        covered.closed.pop_front().map(|epoch| epoch.flush)
+    }
+    /// The next flush that waits for no write and has the stack before it.
+    pub(super) fn pop_freed(&mut self, requests: &mut Requests) -> Option<RequestId> {
+        self.freed.pop_front(requests)
+    }
+    /// A flush is ready for the next command.
+    pub(super) fn share(&mut self, requests: &mut Requests, id: RequestId) {
+        let (index, shared) = self.shared(requests[id].client);
         let waits = shared.ready.is_empty() && shared.running.is_empty();
-        while covered.closed.front().is_some_and(|epoch| epoch.writes == 0) {
-            let epoch = covered.closed.pop_front().expect("just looked at");
-            covered.first_epoch = covered.first_epoch.wrapping_add(1);
-            shared.ready.push_back(requests, epoch.flush);
-        }
+        shared.ready.push_back(requests, id);
         if waits {
             self.turns.push_back(index);
         }
-        self.clients[client.index()] = covered;
     }
     /// The command to send for flushes that are ready, unless one runs already.
-    pub(super) fn dispatch(&mut self) -> Option<RequestId> {
+    pub(super) fn dispatch(&mut self, requests: &mut Requests, now: Instant) -> Option<RequestId> {
         let shared = &mut self.shared[self.turns.pop_front()?];
         shared.running = core::mem::take(&mut shared.ready);
+        let mut next = shared.running.front();
+        while let Some(id) = next {
+            requests[id].dispatched = now;
+            next = shared.running.next(requests, id);
+        }
         shared.running.front()
     }
     /// Is there a command to send?

@@ -10,6 +10,7 @@ use crate::group::{Change, Client, ClientId, GroupError, GroupId, Priority};
 use crate::policy::{Build, Policy};
 use crate::stats::counters::Counters;
 use crate::time::Instant;
+use crate::unit::Sectors;
 
 type Stages = (Vec<Box<dyn Policy + Send>>, Box<dyn Policy + Send>);
 
@@ -126,8 +127,10 @@ impl Controller {
         let id = self.groups.add_client(Client { group, priority });
         if id.index() >= self.per_client.len() {
             self.per_client.resize(id.index() + 1, Counters::default());
+            self.positions.resize(id.index() + 1, Sectors::ZERO);
         }
         self.per_client[id.index()] = Counters::default();
+        self.positions[id.index()] = Sectors::ZERO;
         self.tags.add_client(id);
         self.slots.add_client(id);
         for held in &mut self.held {

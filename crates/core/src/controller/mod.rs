@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! submit ─▶ throttle ─▶ … ─▶ throttle ─▶ merge? ─▶ tag ─▶ scheduler ─▶ dispatch ─▶ (drive)
-//!    └─ flush: waits for its client's writes ───────────────────────────▶┘             │
+//!    └─ flush: waits for its client's writes ─▶ the same path (scheduled), or ▶┘        │
 //! completions ◀──────────────────────────── complete ◀────────────────────────────────┘
 //! ```
 //!
@@ -11,6 +11,8 @@
 //! and again at [`Controller::next_wakeup`]. Waking early, late or twice is harmless.
 
 mod flush;
+mod flush_cost;
+mod flush_path;
 mod live;
 mod plug;
 mod slots;
@@ -24,6 +26,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
+pub use flush_path::FlushRule;
 pub use plug::{PLUG_MAX, Plug};
 pub use stack::{NAMED, Named, Stack, StackError, Stage};
 pub use why::{Held, Place};
@@ -50,6 +53,8 @@ pub struct Setup {
     pub queue_limit: usize,
     /// Request slots that each group has to itself.
     pub guaranteed: usize,
+    /// What flushes pass.
+    pub flushes: FlushRule,
     /// Trace events kept; 0 turns tracing off.
     pub trace: usize,
 }
@@ -159,6 +164,11 @@ pub struct Controller {
     /// By throttle and client: requests that it holds.
     held: Vec<Vec<u32>>,
     flushes: flush::Flushes,
+    flush_cost: flush_cost::FlushCost,
+    /// Did a flush enter the stack with the last command that was completed?
+    flush_entered: bool,
+    /// By client: where its last read or write ended.
+    positions: Vec<Sectors>,
     trace: Trace,
     in_flight: u32,
     sequence: u64,
@@ -201,7 +211,10 @@ impl Controller {
             throttles,
             scheduler,
             tags: tags::Tags::new(setup.tags),
-            flushes: flush::Flushes::default(),
+            flushes: flush::Flushes::new(setup.flushes),
+            flush_cost: flush_cost::FlushCost::new(setup.facts.max_request),
+            flush_entered: false,
+            positions: Vec::new(),
             trace: Trace::new(setup.trace),
             in_flight: 0,
             sequence: 0,
@@ -229,7 +242,7 @@ impl Controller {
     ) -> Result<RequestId, SubmitError> {
         let group = self.reserve(&submission)?;
         let id = self.admit(now, &submission, group);
-        self.start(now, id);
+        self.start_admitted(now, id);
         Ok(id)
     }
 
@@ -266,7 +279,7 @@ impl Controller {
         plug.gathered.drain(..taken);
         let mut heads = core::mem::take(&mut self.plugged);
         for id in heads.drain(..) {
-            self.start(now, id);
+            self.start_admitted(now, id);
         }
         self.plugged = heads;
         result
@@ -286,6 +299,14 @@ impl Controller {
         let epoch = match operation.modifies() {
             true => self.flushes.write_submitted(client),
             false => 0,
+        };
+        let flags = match operation {
+            Operation::Flush if self.setup.flushes == FlushRule::Scheduled => Self::FLUSH_FLAGS,
+            Operation::Flush => flags,
+            _ => {
+                self.positions[client.index()] = start + length;
+                flags
+            }
         };
         let id = self.requests.insert(Request {
             tag,
@@ -312,11 +333,16 @@ impl Controller {
         id
     }
 
-    /// Sends an admitted request on its way; a flush is on its way already.
-    fn start(&mut self, now: Instant, id: RequestId) {
-        if self.requests[id].operation == Operation::Flush {
-            return;
+    /// Sends an admitted request on its path; a flush waits for its writes first.
+    fn start_admitted(&mut self, now: Instant, id: RequestId) {
+        match self.requests[id].operation {
+            Operation::Flush => self.start_flushes(now),
+            _ => self.start(now, id),
         }
+    }
+
+    /// Sends a request into the stack, or has it wait until the stack was switched.
+    fn start(&mut self, now: Instant, id: RequestId) {
         if self.next_stack.is_some() {
             self.frozen.push_back(&mut self.requests, id);
         } else {
@@ -341,9 +367,13 @@ impl Controller {
             self.let_go(now, stage, Some((sender, id)));
             return;
         }
+        let is_flush = self.requests[id].operation == Operation::Flush;
+        if is_flush {
+            self.weigh_flush(id);
+        }
         let mut cx = context!(self, now);
         cx.requests[id].asked_tag = now;
-        if self.scheduler.try_merge(&mut cx, id) {
+        if !is_flush && self.scheduler.try_merge(&mut cx, id) {
             self.inside -= 1;
             let client = self.requests[id].client;
             self.per_client[client.index()].merged += 1;
@@ -409,16 +439,18 @@ impl Controller {
         if self.in_flight >= self.setup.facts.depth {
             return None;
         }
-        let flush = self.flushes.dispatch();
-        let id = match flush {
-            Some(id) => id,
-            None => self.scheduler.dispatch(&mut context!(self, now))?,
-        };
+        let id = self.next_command(now)?;
         self.in_flight += 1;
         self.note(now, id, EventKind::Dispatched);
         let request = &mut self.requests[id];
         request.dispatched = now;
         let Request { operation, flags, start, length, .. } = *request;
+        self.watch_dispatch(now, operation);
+        if operation == Operation::Flush && self.setup.flushes == FlushRule::Scheduled {
+            // To the scheduler it had a length and a place.
+            let (flags, nowhere) = (Flags::NONE, Sectors::ZERO);
+            return Some(Dispatch { id, operation, flags, start: nowhere, length: nowhere });
+        }
         Some(Dispatch { id, operation, flags, start, length })
     }
 
@@ -439,33 +471,14 @@ impl Controller {
         assert!(self.requests[id].dispatched != Instant::MAX, "{id:?} was never dispatched");
         self.in_flight -= 1;
         self.note(now, id, EventKind::Completed);
-        let (operation, dispatched) = (self.requests[id].operation, self.requests[id].dispatched);
-        let asked = self.requests[id].asked_tag;
-        let answer = |part: Part, asked_tag: Instant| {
-            // Merged before the throttles: it came with the request that took it in. A flush meets none.
-            let released = if asked_tag == Instant::MAX { asked } else { asked_tag };
-            Completion { part, operation, released, dispatched, completed: now, status }
-        };
+        self.flush_entered = false;
+        let Request { operation, dispatched, asked_tag: asked, length, .. } = self.requests[id];
         if operation == Operation::Flush {
-            let client = self.requests[id].client;
-            while let Some(flush) = self.flushes.pop_done(&mut self.requests, client) {
-                if flush != id {
-                    // The command stood for this one too.
-                    self.note(now, flush, EventKind::Completed);
-                }
-                self.requests.remove_parts(flush, |request, part| {
-                    self.slots.give(request);
-                    done.push(answer(part, part.submitted));
-                });
-            }
+            self.complete_flushes(now, (id, status), done);
             return;
         }
-        self.scheduler.complete(&mut context!(self, now), id);
-        for stage in (0..self.throttles.len()).rev() {
-            self.throttles[stage].complete(&mut context!(self, now), id);
-        }
-        self.tags.release();
-        self.inside -= 1;
+        self.watch_complete(now, operation, length);
+        self.leave_stack(now, id);
         let first = done.len();
         let (flushes, counters) = (&mut self.flushes, &mut self.per_client);
         self.requests.remove_parts(id, |request, part| {
@@ -476,12 +489,16 @@ impl Controller {
             if operation.modifies() {
                 flushes.write_done(request.client, request.epoch);
             }
-            done.push(answer(part, request.asked_tag));
+            // Merged before the throttles: it came with the request that took it in.
+            let own = request.asked_tag;
+            let released = if own == Instant::MAX { asked } else { own };
+            done.push(Completion { part, operation, released, dispatched, completed: now, status });
         });
         if operation.modifies() {
             for completion in &done[first..] {
                 self.flushes.release(&mut self.requests, completion.part.client);
             }
+            self.start_flushes(now);
         }
         self.thaw(now);
     }
@@ -493,6 +510,7 @@ impl Controller {
         let was_full = self.in_flight + 1 >= self.setup.facts.depth;
         let comes =
             !self.throttles.is_empty() || self.tags.has_waiters() || self.flushes.is_ready();
+        let comes = comes || self.flush_entered;
         was_full || comes || self.scheduler.schedules_dispatch()
     }
 

@@ -13,7 +13,7 @@ fn setup() -> Setup {
         max_request: Sectors::from_kib(256),
         capacity: Sectors::from_kib(1 << 20),
     };
-    Setup { facts, tags: 8, queue_limit: 64, guaranteed: 8, trace: 0 }
+    Setup { facts, tags: 8, queue_limit: 64, guaranteed: 8, flushes: FlushRule::Bypass, trace: 0 }
 }
 
 fn controller() -> (Controller, ClientId) {

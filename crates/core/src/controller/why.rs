@@ -6,7 +6,7 @@
 
 use super::Controller;
 use crate::policy::Standing;
-use crate::request::{NO_STAGE, Operation, Request, RequestId};
+use crate::request::{NO_STAGE, Operation, Request, RequestId, SHARES};
 use crate::time::Instant;
 use crate::trace::{Decision, Subject};
 
@@ -76,7 +76,9 @@ fn place(request: &Request) -> (Place, Instant) {
     let reached = |at: Instant| at != Instant::MAX;
     if reached(request.dispatched) {
         (Place::Drive, request.dispatched)
-    } else if request.operation == Operation::Flush {
+    } else if request.stage == SHARES
+        || (request.operation == Operation::Flush && request.stage == NO_STAGE)
+    {
         (Place::Flush, request.submitted)
     } else if reached(request.got_tag) {
         (Place::Scheduler, request.got_tag)

@@ -18,7 +18,7 @@
 //!
 //! *Our choice*, where we differ: two requests of the same direction and first sector both wait (the original
 //! sends the first of them at once when the second comes); what goes out is not kept in a list of its own
-//! before the drive takes it; flushes never come here.
+//! before the drive takes it; a flush, where it is scheduled, is a write that somebody waits for.
 
 use alloc::boxed::Box;
 

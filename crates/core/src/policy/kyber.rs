@@ -31,7 +31,7 @@
 //! here it is one. As there, a request merges with one of the last eight of its domain that were not yet moved
 //! on to the drive's queue, which happens to all of them when a token is free. If tokens are taken away while
 //! all are in use, none is free until enough are back (the kernel's bitmap forgets those above its new end).
-//! Flushes never come here.
+//! A flush, where it is scheduled, takes a token of the fourth domain, as all that is no read, write or discard.
 
 mod latency;
 #[cfg(test)]

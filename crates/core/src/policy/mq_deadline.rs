@@ -14,7 +14,7 @@
 //! Our choice, where we differ: a level that ageing looked at without a request old enough keeps no trace of
 //! it (the kernel counts that as a batch of reads), so being woken more often changes nothing; and we ask to
 //! be woken when a request comes of age. At the start no batch runs (the kernel starts as if one of writes
-//! did). Flushes never come here: the controller orders them.
+//! did). A flush, where it is scheduled, is a write that somebody waits for.
 
 use alloc::boxed::Box;
 

@@ -7,7 +7,7 @@ use std::format;
 use std::vec::Vec;
 
 use crate::contract::Contract;
-use crate::controller::{Controller, Dispatch, Setup, Stack, Submission};
+use crate::controller::{Controller, Dispatch, FlushRule, Setup, Stack, Submission};
 use crate::group::{Class, ClientId, Priority};
 use crate::policy::DriveFacts;
 use crate::request::{Flags, Operation, RequestId};
@@ -42,7 +42,14 @@ impl Rig {
             max_request: Sectors(1024),
             capacity: Sectors(1 << 30),
         };
-        let mut setup = Setup { facts, tags: 64, queue_limit: 0, guaranteed: 1024, trace: 64 };
+        let mut setup = Setup {
+            facts,
+            tags: 64,
+            queue_limit: 0,
+            guaranteed: 1024,
+            flushes: FlushRule::Bypass,
+            trace: 64,
+        };
         adjust(&mut setup);
         let mut stack = Stack::parse(stack).expect("in the table");
         for (stage, parameter, text) in set {

@@ -14,6 +14,8 @@ pub struct Counters {
     pub latency: [Nanos; 2],
     /// Requests that were merged into others.
     pub merged: u64,
+    /// Flushes completed.
+    pub flushes: u64,
 }
 
 impl Counters {

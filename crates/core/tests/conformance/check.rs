@@ -321,7 +321,7 @@ impl Checker for Bounds {
 /// The engine's counters are what the answers add up to.
 #[derive(Default)]
 pub(crate) struct Counts {
-    clients: BTreeMap<ClientId, ([u64; 2], [u64; 2])>,
+    clients: BTreeMap<ClientId, ([u64; 2], [u64; 2], u64)>,
 }
 
 impl Checker for Counts {
@@ -331,8 +331,13 @@ impl Checker for Counts {
     fn see(&mut self, _: Instant, event: &Event<'_>) -> Result<(), String> {
         match event {
             Event::Answered { done, .. } => {
-                for done in done.iter().filter(|done| done.operation != Operation::Flush) {
-                    let (requests, bytes) = self.clients.entry(done.part.client).or_default();
+                for done in *done {
+                    let entry = self.clients.entry(done.part.client).or_default();
+                    let (requests, bytes, flushes) = entry;
+                    if done.operation == Operation::Flush {
+                        *flushes += 1;
+                        continue;
+                    }
                     let direction = done.operation.direction() as usize;
                     requests[direction] += 1;
                     bytes[direction] += done.part.length.bytes();
@@ -341,7 +346,7 @@ impl Checker for Counts {
             }
             Event::Counted(client, counters) => {
                 let seen = self.clients.remove(client).unwrap_or_default();
-                law(seen == (counters.requests, counters.bytes), || {
+                law(seen == (counters.requests, counters.bytes, counters.flushes), || {
                     format!("{client:?}: {seen:?} seen, {counters:?} counted")
                 })
             }

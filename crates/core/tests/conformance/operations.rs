@@ -3,7 +3,7 @@
 //! exist, so that a list stays runnable whatever is cut out of it.
 
 use iofair_core::contract::{Contract, Limits, Low};
-use iofair_core::controller::{PLUG_MAX, Setup};
+use iofair_core::controller::{FlushRule, PLUG_MAX, Setup};
 use iofair_core::group::{Class, Priority};
 use iofair_core::policy::DriveFacts;
 use iofair_core::request::{Flags, Operation};
@@ -81,7 +81,8 @@ pub(crate) fn setup(random: &mut Random) -> Setup {
     let tags = random.pick(&[1, 2, 8, 64]);
     let queue_limit = random.pick(&[8, 64, 512]) as usize;
     let guaranteed = random.pick(&[1, 4, 16]) as usize;
-    Setup { facts, tags, queue_limit, guaranteed, trace: 0 }
+    let flushes = random.pick(&[FlushRule::Bypass, FlushRule::Scheduled]);
+    Setup { facts, tags, queue_limit, guaranteed, flushes, trace: 0 }
 }
 
 /// Draws lists of steps. Which kinds are frequent is drawn too (swarm testing, Groce et al. 2012).

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use iofair_core::contract::{Contract, Limits, Low};
-use iofair_core::controller::{Completion, Controller, Setup, Stack, Submission};
+use iofair_core::controller::{Completion, Controller, FlushRule, Setup, Stack, Submission};
 use iofair_core::group::{ClientId, GroupId, Priority};
 use iofair_core::policy::DriveFacts;
 use iofair_core::request::{Flags, Operation, RequestId};
@@ -28,6 +28,8 @@ pub(crate) struct Load {
     done: Vec<Completion>,
     random: u64,
     tag: u64,
+    /// Every so many submissions a write and a flush; 0: only reads.
+    flush_every: u64,
     /// A number that stands for the whole order of service.
     pub(crate) hash: u64,
 }
@@ -44,7 +46,14 @@ impl Load {
         };
         let outstanding = Self::outstanding(groups);
         let guaranteed = outstanding as usize + 1;
-        let setup = Setup { facts, tags: outstanding + 1, queue_limit: 0, guaranteed, trace: 0 };
+        let setup = Setup {
+            facts,
+            tags: outstanding + 1,
+            queue_limit: 0,
+            guaranteed,
+            flushes: FlushRule::Scheduled,
+            trace: 0,
+        };
         let mut this = Self {
             engine: Controller::new(setup, stack),
             now: Instant::ZERO,
@@ -53,6 +62,7 @@ impl Load {
             done: Vec::with_capacity(DEPTH as usize),
             random: 1,
             tag: 0,
+            flush_every: 0,
             hash: 0xcbf2_9ce4_8422_2325,
         };
         let max = Limits { bytes_per_s: [Some(iops * LENGTH.bytes()); 2], iops: [Some(iops); 2] };
@@ -66,6 +76,12 @@ impl Load {
             this.clients.push(client.expect("the group is there"));
         }
         this
+    }
+    // Not every user of this file has flushes.
+    #[allow(dead_code)]
+    /// Of every `count` submissions one is a write and the next one a flush.
+    pub(crate) fn flush_every(&mut self, count: u64) {
+        self.flush_every = count;
     }
     /// Requests outstanding in all: two a group, and at least enough to fill the drive four times.
     pub(crate) fn outstanding(groups: u32) -> u32 {
@@ -106,8 +122,14 @@ impl Load {
         self.tag += 1;
         // Every other block, so that nothing merges.
         let start = Sectors((self.random >> 34) * 2 * LENGTH.0);
-        let (tag, operation, flags) = (self.tag, Operation::Read, Flags::NONE);
-        let submission = Submission { tag, client, operation, flags, start, length: LENGTH };
+        let operation = match self.tag.checked_rem(self.flush_every) {
+            Some(0) => Operation::Write,
+            Some(1) => Operation::Flush,
+            _ => Operation::Read,
+        };
+        let length = if operation == Operation::Flush { Sectors::ZERO } else { LENGTH };
+        let (tag, flags) = (self.tag, Flags::NONE);
+        let submission = Submission { tag, client, operation, flags, start, length };
         self.engine.submit(self.now, submission).expect("within the limit");
     }
 }

@@ -4,7 +4,7 @@
 use iofair_config::contracts::check_alone;
 use iofair_config::{ConfigError, Source, Spanned};
 use iofair_core::contract::{Contract, Limits, Low, WEIGHT_MAX, WEIGHT_MIN};
-use iofair_core::controller::Stack;
+use iofair_core::controller::{FlushRule, Stack};
 use iofair_core::group::Priority;
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
@@ -95,6 +95,7 @@ impl Experiment {
             drive: it.drive.clone(),
             stack: self.stacks[stack].1.clone(),
             tags: self.tags,
+            flushes: FlushRule::Bypass,
             stripe: it.stripe,
             host: it.host.clone(),
             groups: it.groups.clone(),

@@ -92,6 +92,7 @@ fn build_over<'a>(
         tags: scenario.tags.unwrap_or(kernel_tags).max(1),
         queue_limit: QUEUE_LIMIT,
         guaranteed: 0,
+        flushes: scenario.flushes,
         trace: observer.trace_events(),
     };
     let mut controllers = Controllers::new(setup, scenario, drives.len());

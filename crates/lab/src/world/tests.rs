@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use iofair_core::contract::{Contract, Limits};
-use iofair_core::controller::{Dispatch, Stack, Submission};
+use iofair_core::controller::{Dispatch, FlushRule, Stack, Submission};
 use iofair_core::group::Priority;
 use iofair_core::policy::DriveFacts;
 use iofair_core::request::{Flags, Operation};
@@ -143,6 +143,7 @@ pub(crate) fn scenario(clients: Vec<ClientSpec>, time: Nanos) -> Scenario {
         drive: "plextor-px256m5s".to_owned(),
         stack: Stack::parse("none-none").unwrap(),
         tags: None,
+        flushes: FlushRule::Bypass,
         stripe: None,
         host: plain_host(),
         groups: Vec::new(),

@@ -15,7 +15,7 @@ pub mod tally;
 
 use std::collections::VecDeque;
 
-use iofair_core::controller::{Completion, Controller, Dispatch, Plug, Setup, Stack};
+use iofair_core::controller::{Completion, Controller, Dispatch, FlushRule, Plug, Setup, Stack};
 use iofair_core::group::GroupId;
 use iofair_core::policy::DriveFacts;
 use iofair_core::request::{Flags, Operation, Part, RequestId};
@@ -109,7 +109,8 @@ impl Engine {
         let facts = DriveFacts { capacity: Sectors(u64::MAX >> 10), ..facts };
         let tags = fixed_tags.unwrap_or_else(|| tags(&facts, &stack));
         let (queue_limit, guaranteed) = (SHARED_SLOTS, OWN_SLOTS);
-        let setup = Setup { facts, tags, queue_limit, guaranteed, trace: 0 };
+        let flushes = FlushRule::Scheduled;
+        let setup = Setup { facts, tags, queue_limit, guaranteed, flushes, trace: 0 };
         let (depth, longest_data) = (facts.depth, facts.max_request.bytes());
         let mut controller = Controller::new(setup, stack);
         if back.separate_flushes() {

@@ -7,7 +7,7 @@ use super::delay::Delay;
 use super::level::Children;
 use super::*;
 use crate::contract::Contract;
-use crate::controller::{Controller, Setup, Stack, Submission};
+use crate::controller::{Controller, FlushRule, Setup, Stack, Submission};
 use crate::group::{ClientId, Priority};
 use crate::policy::DriveFacts;
 use crate::request::Operation;
@@ -253,7 +253,14 @@ impl Rig {
             max_request: Sectors(1 << 16),
             capacity: Sectors(1 << 40),
         };
-        let setup = Setup { facts, tags: 1 << 20, queue_limit: 1 << 20, guaranteed: 0, trace: 0 };
+        let setup = Setup {
+            facts,
+            tags: 1 << 20,
+            queue_limit: 1 << 20,
+            guaranteed: 0,
+            flushes: FlushRule::Bypass,
+            trace: 0,
+        };
         let stack = Stack::parse("lat-none").expect("in the table");
         let (flying, now) = (Vec::new(), Instant::ZERO);
         Self { controller: Controller::new(setup, stack), now, flying, sent: 0 }

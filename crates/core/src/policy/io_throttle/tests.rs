@@ -3,7 +3,7 @@
 use std::vec::Vec;
 
 use crate::contract::{Contract, Limits};
-use crate::controller::{Controller, Setup, Stack, Submission};
+use crate::controller::{Controller, FlushRule, Setup, Stack, Submission};
 use crate::group::{ClientId, Priority};
 use crate::policy::{DriveFacts, Gauges};
 use crate::request::{Flags, Operation};
@@ -29,7 +29,14 @@ impl Rig {
             max_request: Sectors(1 << 16),
             capacity: Sectors(1 << 40),
         };
-        let setup = Setup { facts, tags: 1 << 20, queue_limit: 1 << 20, guaranteed: 0, trace: 0 };
+        let setup = Setup {
+            facts,
+            tags: 1 << 20,
+            queue_limit: 1 << 20,
+            guaranteed: 0,
+            flushes: FlushRule::Bypass,
+            trace: 0,
+        };
         let mut stack = Stack::parse("iothrottle-none").expect("in the table");
         for (parameter, text) in set {
             stack.set("io-throttle", parameter, text).expect("in the policy's table");

@@ -24,7 +24,8 @@ impl Ioband {
         self.metadata_urgent && cx.requests[id].flags.has(Flags::METADATA)
     }
     fn cost(&self, cx: &Context<'_>, id: RequestId) -> i64 {
-        if self.by_sectors { cx.requests[id].length.0 as i64 } else { 1 }
+        // A flush has no sectors, and is not free.
+        if self.by_sectors { cx.requests[id].length.0.max(1) as i64 } else { 1 }
     }
     fn has_room(&self, class: usize) -> bool {
         self.issued[class] < self.io_limit

@@ -405,7 +405,8 @@ impl Proportional {
         if index >= self.costs.len() {
             self.costs.resize(index + 1, 0);
         }
-        self.costs[index] = cost[self.levels.state.unit];
+        // At least one unit, as zero means that the request is not counted: a flush has no bytes.
+        self.costs[index] = cost[self.levels.state.unit].max(1);
     }
 }
 

@@ -6,7 +6,7 @@ use std::vec::Vec;
 
 use super::estimate::{Estimate, Follow};
 use crate::contract::Contract;
-use crate::controller::{Controller, Dispatch, Setup, Stack, Submission};
+use crate::controller::{Controller, Dispatch, FlushRule, Setup, Stack, Submission};
 use crate::group::{ClientId, Priority};
 use crate::policy::{DriveFacts, Gauges};
 use crate::request::{Flags, Operation, RequestId};
@@ -48,7 +48,14 @@ impl World {
             max_request: Sectors(1 << 16),
             capacity: Sectors(1 << 40),
         };
-        let setup = Setup { facts, tags: 1 << 16, queue_limit: 1 << 16, guaranteed: 0, trace: 0 };
+        let setup = Setup {
+            facts,
+            tags: 1 << 16,
+            queue_limit: 1 << 16,
+            guaranteed: 0,
+            flushes: FlushRule::Bypass,
+            trace: 0,
+        };
         let mut stack = Stack::parse("unified-none").expect("in the table");
         for (parameter, text) in set {
             stack.set("unified", parameter, text).expect("in the policy's table");

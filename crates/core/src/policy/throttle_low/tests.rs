@@ -7,7 +7,7 @@ use super::device::Device;
 use super::share::{Settings, Share};
 use super::*;
 use crate::contract::{Contract, Low};
-use crate::controller::{Controller, Setup, Stack, Submission};
+use crate::controller::{Controller, FlushRule, Setup, Stack, Submission};
 use crate::group::{ClientId, Priority};
 use crate::policy::DriveFacts;
 use crate::request::{Flags, Operation, RequestId};
@@ -34,7 +34,14 @@ impl Rig {
             max_request: Sectors(1 << 16),
             capacity: Sectors(1 << 40),
         };
-        let setup = Setup { facts, tags: 1 << 20, queue_limit: 1 << 20, guaranteed: 0, trace: 0 };
+        let setup = Setup {
+            facts,
+            tags: 1 << 20,
+            queue_limit: 1 << 20,
+            guaranteed: 0,
+            flushes: FlushRule::Bypass,
+            trace: 0,
+        };
         let mut stack = Stack::parse("low-none").expect("in the table");
         for (parameter, text) in set {
             stack.set("low", parameter, text).expect("in the policy's table");

@@ -5,7 +5,7 @@ use std::format;
 use std::vec::Vec;
 
 use crate::contract::Contract;
-use crate::controller::{Controller, Dispatch, Setup, Stack, Submission};
+use crate::controller::{Controller, Dispatch, FlushRule, Setup, Stack, Submission};
 use crate::group::{ClientId, GroupId, Priority};
 use crate::policy::DriveFacts;
 use crate::request::{Flags, Operation, RequestId};
@@ -107,7 +107,14 @@ impl World {
             max_request: Sectors(512),
             capacity: Sectors(CAPACITY),
         };
-        let setup = Setup { facts, tags: 1024, queue_limit: 0, guaranteed: 1024, trace: 1 << 20 };
+        let setup = Setup {
+            facts,
+            tags: 1024,
+            queue_limit: 0,
+            guaranteed: 1024,
+            flushes: FlushRule::Bypass,
+            trace: 1 << 20,
+        };
         let mut stack = Stack::parse(stack).expect("in the table");
         let name = stack.scheduler.row.name;
         for (parameter, text) in set.iter().filter(|_| name != "none") {

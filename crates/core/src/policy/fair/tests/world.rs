@@ -3,7 +3,7 @@
 use std::vec::Vec;
 
 use crate::contract::Contract;
-use crate::controller::{Controller, Dispatch, Setup, Stack, Submission};
+use crate::controller::{Controller, Dispatch, FlushRule, Setup, Stack, Submission};
 use crate::group::{Class, ClientId, GroupId, Priority};
 use crate::policy::DriveFacts;
 use crate::policy::testing::rule_name;
@@ -45,7 +45,14 @@ impl World {
             max_request: Sectors(1024),
             capacity: Sectors(1 << 40),
         };
-        let setup = Setup { facts, tags: 128, queue_limit: 0, guaranteed: 1024, trace: 1 << 16 };
+        let setup = Setup {
+            facts,
+            tags: 128,
+            queue_limit: 0,
+            guaranteed: 1024,
+            flushes: FlushRule::Bypass,
+            trace: 1 << 16,
+        };
         let mut stack = Stack::parse(stack).expect("in the table");
         let name = stack.scheduler.row.name;
         stack.set(name, "tick", "1ms").expect("in the policy's table");

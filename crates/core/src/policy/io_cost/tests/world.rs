@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::vec::Vec;
 
 use crate::contract::Contract;
-use crate::controller::{Controller, Dispatch, Setup, Stack, Submission};
+use crate::controller::{Controller, Dispatch, FlushRule, Setup, Stack, Submission};
 use crate::group::{ClientId, Priority};
 use crate::policy::{DriveFacts, Gauges};
 use crate::request::{Flags, Operation, RequestId};
@@ -58,7 +58,14 @@ impl World {
         Self::with_tags(set, 1 << 10)
     }
     pub(super) fn with_tags(set: &[(&str, &str)], tags: u32) -> Self {
-        let setup = Setup { facts: facts(), tags, queue_limit: 1 << 16, guaranteed: 0, trace: 0 };
+        let setup = Setup {
+            facts: facts(),
+            tags,
+            queue_limit: 1 << 16,
+            guaranteed: 0,
+            flushes: FlushRule::Bypass,
+            trace: 0,
+        };
         let mut stack = Stack::parse("cost-none").expect("in the table");
         for (parameter, text) in set {
             stack.set("cost", parameter, text).expect("in the policy's table");

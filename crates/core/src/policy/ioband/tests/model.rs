@@ -5,7 +5,7 @@ use std::vec::Vec;
 use super::super::order::Standing;
 use super::super::weight::{Settings, Weight};
 use crate::contract::Contract;
-use crate::controller::{Controller, Setup, Stack};
+use crate::controller::{Controller, FlushRule, Setup, Stack};
 use crate::policy::DriveFacts;
 use crate::time::Instant;
 use crate::unit::Sectors;
@@ -116,7 +116,14 @@ fn both(random: &mut Random) -> (Weight, Model) {
         max_request: Sectors(8),
         capacity: Sectors(1 << 20),
     };
-    let setup = Setup { facts, tags: 1, queue_limit: 1, guaranteed: 0, trace: 0 };
+    let setup = Setup {
+        facts,
+        tags: 1,
+        queue_limit: 1,
+        guaranteed: 0,
+        flushes: FlushRule::Bypass,
+        trace: 0,
+    };
     let none = Stack::parse("none-none").expect("in the table");
     let mut controller = Controller::new(setup, none);
     let mut weight = Weight::new(settings);
