@@ -130,7 +130,7 @@ fn beyond(held: usize) -> u64 {
 mod tests {
     use super::*;
     use iofair_core::contract::Contract;
-    use iofair_core::controller::{Controller, Setup, Stack};
+    use iofair_core::controller::{Controller, FlushRule, Setup, Stack};
     use iofair_core::policy::DriveFacts;
     use iofair_core::time::Instant;
     use iofair_core::unit::Sectors;
@@ -139,7 +139,14 @@ mod tests {
     fn scene() -> (Controller, [Account; 2]) {
         let (max_request, capacity) = (Sectors(8), Sectors(1 << 20));
         let facts = DriveFacts { rotational: false, depth: 1, max_request, capacity };
-        let setup = Setup { facts, tags: 1, queue_limit: 1, guaranteed: 0, trace: 0 };
+        let setup = Setup {
+            facts,
+            tags: 1,
+            queue_limit: 1,
+            guaranteed: 0,
+            flushes: FlushRule::Bypass,
+            trace: 0,
+        };
         let mut controller = Controller::new(setup, Stack::parse("none-none").unwrap());
         let accounts = ["a", "b"].map(|name| {
             let id = controller.add_group(Instant::ZERO, name, Contract::default()).unwrap();

@@ -2,7 +2,7 @@
 //! tree of groups, endpoints that always have input or come and go, costs and choices from seeds.
 
 use iofair_core::contract::Contract;
-use iofair_core::controller::{Controller, Setup, Stack};
+use iofair_core::controller::{Controller, FlushRule, Setup, Stack};
 use iofair_core::policy::DriveFacts;
 use iofair_core::time::Instant;
 use iofair_core::unit::Sectors;
@@ -24,7 +24,14 @@ impl Random {
 fn groups(tree: &[(&str, u32)]) -> Controller {
     let (max_request, capacity) = (Sectors(8), Sectors(1 << 20));
     let facts = DriveFacts { rotational: false, depth: 1, max_request, capacity };
-    let setup = Setup { facts, tags: 1, queue_limit: 1, guaranteed: 0, trace: 0 };
+    let setup = Setup {
+        facts,
+        tags: 1,
+        queue_limit: 1,
+        guaranteed: 0,
+        flushes: FlushRule::Bypass,
+        trace: 0,
+    };
     let mut controller = Controller::new(setup, Stack::parse("none-none").unwrap());
     for (name, weight) in tree {
         let contract = Contract { weight: *weight, ..Contract::default() };
