@@ -25,11 +25,21 @@ pub(crate) fn attack(attack: Attack, path: &str, number: usize, shared: &Shared)
             Attack::Kicks => kicks(path, shared),
             Attack::Loops | Attack::Malformed => bad_rings(attack, path, &mut random, shared),
             Attack::Removed => removed(path, shared),
-            Attack::Churn => drop(Guest::connected(path, 1)),
+            Attack::Churn => drop(connect(path, shared)),
             _ => greedy(attack, path, &mut random, shared),
         }
         shared.operations.fetch_add(1, Ordering::Relaxed);
     }
+}
+
+/// A guest with one queue, unless the run is over.
+fn connect(path: &str, shared: &Shared) -> Option<Guest> {
+    let mut guest = Guest::new(1);
+    let connected = guest.connect_unless(path, || shared.over.load(Ordering::Relaxed));
+    connected.then(|| {
+        guest.start();
+        guest
+    })
 }
 
 /// Waits until a queue has answers; false when the run is over.
@@ -87,7 +97,7 @@ fn greedy(attack: Attack, path: &str, random: &mut Random, shared: &Shared) {
 
 /// Kicks without anything to tell.
 fn kicks(path: &str, shared: &Shared) {
-    let guest = Guest::connected(path, 1);
+    let Some(guest) = connect(path, shared) else { return };
     while !shared.over.load(Ordering::Relaxed) {
         // A counter that is full is kicked enough.
         let _ = guest.queues[0].kick.write(1);
@@ -97,7 +107,7 @@ fn kicks(path: &str, shared: &Shared) {
 
 /// Chains without an end, and rings that lie about themselves; each device once.
 fn bad_rings(attack: Attack, path: &str, random: &mut Random, shared: &Shared) {
-    let mut guest = Guest::connected(path, 1);
+    let Some(mut guest) = connect(path, shared) else { return };
     let place = (Guest::address(0, DATA), 4096);
     match if attack == Attack::Loops { 0 } else { random.between(1, 4) } {
         0 => {
@@ -132,7 +142,7 @@ fn bad_rings(attack: Attack, path: &str, random: &mut Random, shared: &Shared) {
 
 /// Takes its memory away under requests.
 fn removed(path: &str, shared: &Shared) {
-    let mut guest = Guest::connected(path, 1);
+    let Some(mut guest) = connect(path, shared) else { return };
     for slot in 0..SLOTS {
         let head = guest.prepare(0, slot, u64::from(slot), None);
         guest.publish(0, head);
