@@ -12,6 +12,8 @@ mod disk;
 mod link;
 #[path = "power/load.rs"]
 mod load;
+#[path = "rig/machine.rs"]
+mod machine;
 #[path = "power/model.rs"]
 mod model;
 mod rig;
@@ -45,7 +47,9 @@ enum Front {
     /// One that never flushes.
     VhostWriteThrough,
     Fuse,
-    /// All of them at once, each with a volume or a connection.
+    /// Block devices of this host.
+    Ublk,
+    /// NBD with several connections to a volume.
     Nbds,
 }
 
@@ -89,13 +93,15 @@ impl Scene {
         if front == Front::Fuse {
             text += &format!("[fuse]\nmount = '{}'\n", directory.path("mnt"));
         }
-        for (name, size) in NAMES.iter().zip(SIZES) {
-            text += &format!(
+        for (number, (name, size)) in NAMES.iter().zip(SIZES).enumerate() {
+            let ublk =
+                if front == Front::Ublk { format!("ublk = {number}\n") } else { String::new() };
+            text += &(format!(
                 "[[group]]\nname = 'g{name}'\n[[volume]]\nname = '{name}'\ngroup = 'g{name}'\n\
                  size = '{}KiB'\nvhost = '{}'\n",
                 size >> 10,
                 directory.path(&format!("disk-{name}"))
-            );
+            ) + &ublk);
         }
         let volumes = SIZES.iter().map(|bytes| Volume::new(*bytes)).collect();
         Self { front, directory, text, defect, random, volumes }
@@ -115,6 +121,7 @@ impl Scene {
             Front::Vhost => Box::new(Vhost::connect(&place("disk-"), true)),
             Front::VhostWriteThrough => Box::new(Vhost::connect(&place("disk-"), false)),
             Front::Fuse => Box::new(Mounted::open(&place("mnt/"))),
+            Front::Ublk => Box::new(Mounted::device(&format!("/dev/ublkb{volume}"))),
         }
     }
     /// One connection a volume, or several.
@@ -228,6 +235,33 @@ fn disks_without_flushes_keep_everything() {
 #[ignore = "needs root: mount"]
 fn needs_root_files_keep_what_is_durable() {
     holds(Front::Fuse, 10);
+}
+
+/// Goal: the same for block devices of this host. Method: six threads on each of two devices, past the page cache.
+#[test]
+#[ignore = "needs ublk: /dev/ublk-control"]
+fn needs_ublk_devices_keep_what_is_durable() {
+    let cuts = cuts(Front::Ublk, wished(4), Defect::None).unwrap_or_else(|why| panic!("{why}"));
+    assert!(cuts.lost > 0 && cuts.torn > 0, "{cuts:?}");
+}
+
+/// Goal: the same where the host has no driver for them. Method: the test above, in a virtual machine.
+#[test]
+#[ignore = "needs guest: qemu-system-x86_64, busybox, strip, target/guest (scripts/guest)"]
+fn needs_guest_devices_keep_what_is_durable() {
+    let place = Directory::new();
+    std::fs::create_dir_all(place.0.join("root/tmp")).unwrap();
+    let program = env::current_exe().unwrap();
+    machine::bring(&place.0, &program);
+    let name = program.file_name().unwrap().to_str().unwrap();
+    let cuts = env::var("IOFAIR_CUTS").unwrap_or_else(|_| "400".into());
+    let test = "needs_ublk_devices_keep_what_is_durable --exact --ignored --nocapture";
+    let script = format!("IOFAIR_CUTS={cuts} {name} {test}\n");
+    let arguments = "-machine q35,accel=tcg -cpu max -smp 2 -m 768M";
+    let arguments = arguments.split(' ').map(String::from).collect();
+    let seen = machine::Machine::boot(&place.0, arguments, &script).passes();
+    assert!(seen.contains("Ublk: Sums"), "{seen}");
+    println!("{}", seen.lines().filter(|line| line.contains("Sums")).collect::<String>());
 }
 
 /// Goal: the checker sees what is to be seen: a disk whose flush does nothing, a server that answers flushes itself,

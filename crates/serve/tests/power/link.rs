@@ -188,17 +188,28 @@ impl Link for Vhost {
 /// Threads that use a file, so that it has several requests at once.
 const WORKERS: usize = 6;
 
-/// A file of the mounted directory.
+/// Borders of direct I/O.
+const PAGE: usize = 4096;
+
+/// A file of the mounted directory, or a block device past its page cache.
 pub(crate) struct Mounted {
     jobs: mpsc::Sender<(u64, Request)>,
     answers: mpsc::Receiver<Answer>,
     in_flight: usize,
+    block: usize,
 }
 
 impl Mounted {
     pub(crate) fn open(path: &str) -> Self {
-        let open = |flags| {
-            OpenOptions::new().read(true).write(true).custom_flags(flags).open(path).unwrap()
+        Self::with(path, 0, 1)
+    }
+    pub(crate) fn device(path: &str) -> Self {
+        Self::with(path, libc::O_DIRECT, 512)
+    }
+    fn with(path: &str, direct: i32, block: usize) -> Self {
+        let open = |flags: i32| {
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).custom_flags(flags | direct).open(path).unwrap()
         };
         let files = Arc::new([open(0), open(libc::O_DSYNC)]);
         let (jobs, taken) = mpsc::channel::<(u64, Request)>();
@@ -217,8 +228,14 @@ impl Mounted {
                 }
             });
         }
-        Self { jobs, answers, in_flight: 0 }
+        Self { jobs, answers, in_flight: 0, block }
     }
+}
+
+/// A part of the bytes that begins on a page.
+fn aligned(bytes: &mut [u8], length: usize) -> &mut [u8] {
+    let from = bytes.as_ptr().align_offset(PAGE);
+    &mut bytes[from..from + length]
 }
 
 fn carry_out(files: &[File; 2], request: &Request) -> io::Result<Vec<u8>> {
@@ -232,12 +249,16 @@ fn carry_out(files: &[File; 2], request: &Request) -> io::Result<Vec<u8>> {
     };
     match ask {
         Ask::Read => {
-            let mut data = vec![0; *length];
-            files[0].read_exact_at(&mut data, *offset)?;
-            return Ok(data);
+            let mut data = vec![0; *length + PAGE];
+            let place = aligned(&mut data, *length);
+            files[0].read_exact_at(place, *offset)?;
+            return Ok(place.to_vec());
         }
         Ask::Write { data, durable } => {
-            files[usize::from(*durable)].write_all_at(data, *offset)?;
+            let mut copy = vec![0; *length + PAGE];
+            let place = aligned(&mut copy, *length);
+            place.copy_from_slice(data);
+            files[usize::from(*durable)].write_all_at(place, *offset)?;
         }
         Ask::Zeroes { hole: false, .. } => allocate(libc::FALLOC_FL_ZERO_RANGE)?,
         Ask::Zeroes { .. } | Ask::Trim => allocate(libc::FALLOC_FL_PUNCH_HOLE)?,
@@ -248,7 +269,8 @@ fn carry_out(files: &[File; 2], request: &Request) -> io::Result<Vec<u8>> {
 
 impl Link for Mounted {
     fn abilities(&self) -> Abilities {
-        Abilities { durable: true, durable_zeroes: false, write_through: false, block: 1 }
+        let block = self.block;
+        Abilities { durable: true, durable_zeroes: false, write_through: false, block }
     }
     fn send(&mut self, tag: u64, request: &Request) -> io::Result<()> {
         self.in_flight += 1;
