@@ -4,9 +4,10 @@
 #![allow(dead_code)]
 
 use iofair_config::contracts::Entry;
+use iofair_core::group::Groups;
 use iofair_serve::front::nbd::session::{Action, Ask, Command, INPUT_MAX, Session, Tls};
 use iofair_serve::front::nbd::wire::PAYLOAD_MAX;
-use iofair_serve::request::export::{Export, Peer};
+use iofair_serve::request::export::{Export, Exports, Offer, Peer};
 
 /// What one option of 16 bytes may be answered with at most: a list of all volumes.
 const ANSWER_MAX: usize = 4 << 10;
@@ -30,7 +31,8 @@ fn exports() -> Vec<Export> {
 /// A session, and what of its input was not used up.
 struct Talk {
     session: Session,
-    exports: Vec<Export>,
+    exports: Exports,
+    groups: Groups,
     unread: Vec<u8>,
     out: Vec<u8>,
     /// Bytes of a write's payload that are still to come.
@@ -43,8 +45,8 @@ impl Talk {
     fn new(peer: Peer, tls: Tls) -> Self {
         let mut out = Vec::new();
         let session = Session::new(peer, tls, &mut out);
-        let (exports, unread) = (exports(), Vec::new());
-        Self { session, exports, unread, out, owed: 0, steps: 0, over: false }
+        let (exports, groups, unread) = (Exports::from(exports()), Groups::new(), Vec::new());
+        Self { session, exports, groups, unread, out, owed: 0, steps: 0, over: false }
     }
     fn feed(&mut self, bytes: &[u8]) {
         self.unread.extend_from_slice(bytes);
@@ -56,11 +58,13 @@ impl Talk {
                 return;
             }
             self.steps += 1;
-            let step = self.session.step(&self.unread, &self.exports, &mut self.out);
+            let goes_on = self.session.is_listing();
+            let offer = Offer { exports: &self.exports, groups: &self.groups };
+            let step = self.session.step(&self.unread, offer, &mut self.out);
             assert!(step.consumed <= self.unread.len());
             self.unread.drain(..step.consumed);
             match step.action {
-                Action::Continue => assert!(step.consumed > 0, "it turns on the spot"),
+                Action::Continue => assert!(step.consumed > 0 || goes_on, "it turns on the spot"),
                 Action::More(needed) => {
                     assert!(needed > self.unread.len() && needed <= INPUT_MAX);
                     return;

@@ -16,11 +16,9 @@
 //! tcp = "127.0.0.1:10809"
 //! insecure = true                     # without TLS; needed for that, on every address
 //!
-//! [control]                           # iofair ctl: who may look and who may change, see `control`
+//! [control]                           # iofair ctl and metrics
 //! unix = "/run/iofair/control.sock"   # for its owner only, unless `mode` or `group` says else
-//!
-//! [metrics]                           # Prometheus and health, read-only: see `control`
-//! tcp = "127.0.0.1:9090"
+//! tcp = "127.0.0.1:9090"              # only if asked: whoever reaches it may change everything
 //!
 //! [vhost]                             # the sockets of virtual machines' disks: see `access`
 //! group = "kvm"                       # who may connect beside the server's own user
@@ -55,7 +53,6 @@
 mod access;
 pub mod admission;
 mod check;
-mod control;
 pub mod edit;
 pub mod faults;
 mod listen;
@@ -64,6 +61,7 @@ mod raw;
 #[cfg(test)]
 mod tests;
 
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -75,7 +73,6 @@ use crate::{ConfigError, Source};
 
 pub use access::Access;
 pub use check::check_alone;
-pub use control::{Admin, Control, ControlTls, Detail, Metrics, Who};
 pub use listen::{Entry, Limits, Listen, Required, Tls, is_reserved, user};
 // Experiments spell classes and ceilings the same way.
 pub use raw::{ClassName, Low, Max};
@@ -89,8 +86,6 @@ pub struct Contracts {
     pub listen: Listen,
     /// Where the running server is controlled.
     pub control: Control,
-    /// Where metrics and health are read.
-    pub metrics: Metrics,
     /// Who may connect to the disks of virtual machines.
     pub vhost: Access,
     /// The directory that is mounted with a file a volume, if there is one.
@@ -135,6 +130,17 @@ pub enum Back {
     Directory(PathBuf),
 }
 
+/// Where a running server is controlled and its metrics are read.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Control {
+    /// Path of a Unix socket.
+    pub unix: Option<PathBuf>,
+    /// Who may connect to it.
+    pub access: Access,
+    /// Address and port.
+    pub tcp: Option<SocketAddr>,
+}
+
 /// One group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Group {
@@ -144,6 +150,8 @@ pub struct Group {
     pub contract: Contract,
     /// Who may open the volumes of this group and below.
     pub clients: Vec<String>,
+    /// NBD connections at once to the volumes of this group and below, if that is limited.
+    pub connections: Option<u32>,
     span: Range<usize>,
 }
 

@@ -98,6 +98,33 @@ fn connections_have_a_bound() {
     assert_eq!(scene.wire().write(0, 0, &[1; 4096]), 0);
 }
 
+/// Goal: a group's connections have a bound, and leave room for others. Method: one group opens as many as it may,
+/// by its own limit and then by its part of all; a client of another group comes all the same.
+#[test]
+fn groups_have_connections_of_their_own() {
+    const OTHER: &str =
+        "[[group]]\nname = 'h'\n[[volume]]\nname = 'w'\ngroup = 'h'\nsize = '1MiB'\n";
+    const REFUSED: u32 = 0x8000_0002;
+    for (limit, listen) in [("connections = 3\n", ""), ("", "connections = 12")] {
+        let scene = Scene::start(listen, &format!("{limit}{OTHER}"));
+        let mut open = Vec::new();
+        let refused = loop {
+            let mut options = Options::greet(scene.raw()).unwrap();
+            match options.go("v").unwrap() {
+                REPLY_ACK => open.push(options),
+                refused => break refused,
+            }
+        };
+        assert_eq!(refused, REFUSED);
+        assert!((3..=9).contains(&open.len()), "{}", open.len());
+        let other = Options::greet(scene.raw()).unwrap().go("w").unwrap();
+        assert_eq!(other, REPLY_ACK);
+        open.pop();
+        scene.until(|told| told.connections <= open.len() + 1);
+        assert_eq!(Options::greet(scene.raw()).unwrap().go("v").unwrap(), REPLY_ACK);
+    }
+}
+
 /// Goal: requests inside have a bound, and all are answered all the same. Method: a throttle holds them,
 /// while many more are sent than one connection may have inside.
 #[test]

@@ -65,7 +65,7 @@ fn clients_that_do_not_read_are_bounded() {
     const BUDGET: usize = 64;
     const NEIGHBOUR: &str = "[[group]]\nname = 'h'\n\
                              [[volume]]\nname = 'w'\ngroup = 'h'\nsize = '64MiB'\n";
-    let scene = Scene::start(&format!("connections = 2000\nmemory = '{BUDGET}MiB'"), NEIGHBOUR);
+    let scene = Scene::start(&format!("connections = 4000\nmemory = '{BUDGET}MiB'"), NEIGHBOUR);
     let neighbour = Wire::connect_to(&scene.socket(), "w").unwrap();
     let mut good = Workload::over(neighbour, 0, 256);
     good.run(500, 8);

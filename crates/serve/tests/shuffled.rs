@@ -17,7 +17,7 @@ use iofair_serve::engine::{Engine, Patience, Plan};
 use iofair_serve::front::nbd::session::{Action, Ask, Command, Session, Tls};
 use iofair_serve::front::nbd::wire;
 use iofair_serve::request::buffer::Data;
-use iofair_serve::request::export::Peer;
+use iofair_serve::request::export::{Exports, Offer, Peer};
 use iofair_serve::request::op::{Hints, NewOp};
 
 const SEEDS: u64 = 150;
@@ -201,7 +201,8 @@ fn world(stack: &str, max: Option<u64>) -> World {
 impl World {
     /// The server looks at what has arrived on a line.
     fn parse(&mut self, number: usize) {
-        let exports = self.engine.exports();
+        let mut exports = Exports::default();
+        exports.set(u32::MAX, self.engine.exports(), self.engine.controller().groups());
         loop {
             if let Some(command) = self.lines[number].waiting.take() {
                 if !self.submit(number, command) {
@@ -211,7 +212,8 @@ impl World {
                 continue;
             }
             let Line { session, unread, to_client, waiting, .. } = &mut self.lines[number];
-            let step = session.step(unread, &exports, to_client);
+            let groups = self.engine.controller().groups();
+            let step = session.step(unread, Offer { exports: &exports, groups }, to_client);
             unread.drain(..step.consumed);
             match step.action {
                 Action::Continue => {}

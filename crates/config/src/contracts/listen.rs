@@ -21,6 +21,7 @@
 //! [[group]]
 //! name = "tenants/alice"
 //! clients = ["alice", "uid:1000"]     # names of certificates, user ids over the Unix socket, or "*"
+//! connections = 64                    # at once to the volumes of this group and of those in it
 //!
 //! [[volume]]
 //! name = "alice-root"
@@ -163,11 +164,14 @@ pub struct Entry {
     pub tcp: bool,
     /// Connections at once.
     pub connections: u32,
+    /// Groups with a limit of connections that it is in, outermost first, and the limits.
+    pub groups: Vec<(String, u32)>,
 }
 
 impl Default for Entry {
     fn default() -> Self {
-        Self { names: None, unix: true, tcp: true, connections: CONNECTIONS_MAX }
+        let groups = Vec::new();
+        Self { names: None, unix: true, tcp: true, connections: CONNECTIONS_MAX, groups }
     }
 }
 
@@ -267,9 +271,7 @@ pub(super) fn socket(
 pub(super) fn sockets_differ(source: &Source, file: &raw::File) -> Result<(), ConfigError> {
     let vhost = file.volume.iter().filter_map(|volume| volume.vhost.as_ref());
     let mut seen: HashMap<&str, &Spanned<String>> = HashMap::new();
-    for path in
-        file.listen.unix.iter().chain(&file.control.unix).chain(&file.metrics.unix).chain(vhost)
-    {
+    for path in file.listen.unix.iter().chain(&file.control.unix).chain(vhost) {
         if let Some(first) = seen.insert(path.get_ref(), path) {
             let line = source.error(first.span(), "").line();
             let message = format!("the socket \"{}\" is in line {line} too", path.get_ref());
@@ -370,7 +372,17 @@ pub(super) fn entry(source: &Source, written: &raw::Volume) -> Result<Entry, Con
         unix: written.listen.is_none_or(|way| way == Way::Unix),
         tcp: written.listen.is_none_or(|way| way == Way::Tcp),
         connections: count(source, connections, CONNECTIONS_MAX, CONNECTIONS_MAX)?,
+        groups: Vec::new(),
     })
+}
+
+/// The connections that a group may have.
+pub(super) fn group_connections(
+    source: &Source,
+    written: &raw::Group,
+) -> Result<Option<u32>, ConfigError> {
+    let connections = written.connections.as_ref();
+    connections.map(|_| count(source, connections, 1, CONNECTIONS_MAX)).transpose()
 }
 
 /// The groups above a group, outermost first.
@@ -378,9 +390,16 @@ pub(super) fn ancestors(group: &str) -> impl Iterator<Item = &str> {
     group.match_indices('/').map(|(slash, _)| &group[..slash])
 }
 
-/// Gives every volume the names that open it.
+/// Gives every volume the limits of its groups, and the names that open it.
 pub(super) fn name(contracts: &mut Contracts) {
     let Contracts { groups, volumes, .. } = contracts;
+    let limited = groups.iter().filter_map(|group| Some((group.name.as_str(), group.connections?)));
+    let limits: HashMap<&str, u32> = limited.collect();
+    for volume in volumes.iter_mut().filter(|_| !limits.is_empty()) {
+        let path = ancestors(&volume.group).chain([volume.group.as_str()]);
+        let found = path.filter_map(|group| Some((group.to_string(), *limits.get(group)?)));
+        volume.entry.groups = found.collect();
+    }
     if groups.iter().all(|group| group.clients.is_empty()) {
         return;
     }

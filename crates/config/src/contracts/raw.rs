@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::{self, Expected, MapAccess, Visitor, value::MapAccessDeserializer};
 
 use super::faults::RawFaults;
-use super::{control, listen};
+use super::listen;
 use crate::Spanned;
 use crate::units::{Bytes, Rate, Scalar, Time};
 
@@ -22,9 +22,7 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) listen: listen::Written,
     #[serde(default)]
-    pub(super) control: control::WrittenControl,
-    #[serde(default)]
-    pub(super) metrics: control::WrittenMetrics,
+    pub(super) control: Control,
     #[serde(default)]
     pub(super) vhost: Vhost,
     #[serde(default)]
@@ -59,6 +57,15 @@ pub(super) struct Drive {
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
+pub(super) struct Control {
+    pub(super) unix: Option<Spanned<String>>,
+    pub(super) mode: Option<Spanned<String>>,
+    pub(super) group: Option<Spanned<String>>,
+    pub(super) tcp: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Vhost {
     pub(super) mode: Option<Spanned<String>>,
     pub(super) group: Option<Spanned<String>>,
@@ -79,6 +86,7 @@ pub(super) struct Group {
     pub(super) class: ClassName,
     #[serde(default)]
     pub(super) clients: Vec<Spanned<String>>,
+    pub(super) connections: Option<Spanned<i64>>,
 }
 
 fn default_weight() -> Spanned<i64> {

@@ -7,9 +7,10 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
 use iofair_config::contracts::Entry;
+use iofair_core::group::Groups;
 use iofair_serve::front::nbd::session::{Action, Ask, Command, Session, Tls};
 use iofair_serve::front::nbd::wire::{read_header, simple_reply};
-use iofair_serve::request::export::{Export, Peer};
+use iofair_serve::request::export::{Export, Exports, Offer, Peer};
 
 /// Longest read that is answered.
 const DATA: &[u8] = &[0; 1 << 20];
@@ -39,7 +40,7 @@ fn export(size: u64) -> Export {
 }
 
 fn converse(mut stream: UnixStream, size: u64) -> io::Result<()> {
-    let exports = [export(size)];
+    let (exports, groups) = (Exports::from(vec![export(size)]), Groups::new());
     let (mut out, mut input) = (Vec::new(), vec![0; TAKEN]);
     let mut session = Session::new(Peer::Unix(0), Tls::Absent, &mut out);
     stream.write_all(&out)?;
@@ -60,7 +61,11 @@ fn converse(mut stream: UnixStream, size: u64) -> io::Result<()> {
                 simple_reply(&mut out, cookie, 0);
                 answers.push((out.len(), 0));
             }
-            let step = session.step(&input[at..filled], &exports, &mut out);
+            let step = session.step(
+                &input[at..filled],
+                Offer { exports: &exports, groups: &groups },
+                &mut out,
+            );
             at += step.consumed;
             let data = match step.action {
                 Action::Continue | Action::Attach(_) => 0,

@@ -216,18 +216,21 @@ impl Engine {
     pub(crate) fn tally(&self, group: GroupId) -> &GroupTally {
         self.tallies.get(group)
     }
-    /// The volumes as clients see them.
-    pub fn exports(&self) -> Vec<Export> {
+    /// The volumes as clients see them, in the order of their ids, with their groups.
+    pub fn exports(&self) -> Vec<(Export, GroupId)> {
         let rotational = self.back.facts().rotational;
         let open = self.volumes.iter().filter(|(_, volume)| !volume.retired);
-        let export = |(key, volume): (usize, &Volume)| Export {
-            id: key as u32,
-            name: volume.plan.name.clone(),
-            size: volume.plan.size,
-            read_only: volume.plan.read_only,
-            rotational,
-            entry: volume.plan.entry.clone(),
-            connections: volume.connections,
+        let export = |(key, volume): (usize, &Volume)| {
+            let export = Export {
+                id: key as u32,
+                name: volume.plan.name.clone(),
+                size: volume.plan.size,
+                read_only: volume.plan.read_only,
+                rotational,
+                entry: volume.plan.entry.clone(),
+                connections: 0,
+            };
+            (export, volume.group)
         };
         open.map(export).collect()
     }
@@ -246,6 +249,12 @@ impl Engine {
     /// The group that pays for it.
     pub fn group(&self, volume: usize) -> GroupId {
         self.volumes[volume].group
+    }
+    /// A front end refused a request of a volume, which counts as one that failed.
+    pub fn refused(&mut self, volume: usize) {
+        let volume = &mut self.volumes[volume];
+        volume.stats.failed += 1;
+        self.tallies.refused(volume.group);
     }
     /// A group made the reactor work for so long.
     pub fn charge(&mut self, group: GroupId, time: Nanos) {

@@ -151,6 +151,10 @@ impl Tallies {
     pub(super) fn get(&self, id: GroupId) -> &GroupTally {
         &self.groups[id.index()]
     }
+    /// A request of the group was refused before it came in.
+    pub(super) fn refused(&mut self, group: GroupId) {
+        self.groups[group.index()].failed += 1;
+    }
     /// A group made the reactor work for so long.
     pub(super) fn charge(&mut self, group: GroupId, time: Nanos) {
         if let Some(tally) = self.groups.get_mut(group.index()) {

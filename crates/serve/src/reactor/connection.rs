@@ -308,14 +308,14 @@ impl Connection {
             if !cx.quantum.spend(cost) {
                 return Progress::More;
             }
-            let step = self.session.step(self.input.unread(), cx.exports, self.out.text());
+            let step = self.session.step(self.input.unread(), cx.offer(), self.out.text());
             self.input.consume(step.consumed);
             match step.action {
                 Action::Continue => {}
                 Action::More(_) => return Progress::Done,
                 Action::StartTls => self.start_tls(),
                 Action::Attach(id) => {
-                    cx.attach(id);
+                    cx.enter(id);
                     self.volume = Some(id as usize);
                 }
                 Action::Command(command) => self.waiting = Some(command),

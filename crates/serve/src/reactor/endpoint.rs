@@ -13,7 +13,7 @@ use super::ring::{Event, Ring, Target};
 use super::workers::{Outcome, Task, Workers};
 use crate::engine::Engine;
 use crate::request::entry::Entry;
-use crate::request::export::Export;
+use crate::request::export::{Export, Exports, Offer};
 use crate::request::op::{Op, Ops};
 use crate::security::Security;
 
@@ -22,7 +22,7 @@ pub(super) struct ReactorContext<'a> {
     pub(super) now: Instant,
     pub(super) key: usize,
     pub(super) engine: &'a mut Engine,
-    pub(super) exports: &'a mut [Export],
+    pub(super) exports: &'a mut Exports,
     pub(super) ring: &'a mut Ring,
     pub(super) budget: &'a mut Budget,
     pub(super) quantum: Quantum,
@@ -33,12 +33,19 @@ impl ReactorContext<'_> {
     /// The client chose an export.
     pub(super) fn attach(&mut self, id: u32) {
         self.engine.attach(id as usize);
-        self.count(id);
     }
     /// The client has left the export, and nothing of it is inside.
     pub(super) fn detach(&mut self, id: u32) {
         self.engine.detach(id as usize);
-        self.count(id);
+    }
+    /// What NBD clients are offered.
+    pub(super) fn offer(&self) -> Offer<'_> {
+        Offer { exports: self.exports, groups: self.engine.controller().groups() }
+    }
+    /// [`Self::attach`] of an NBD client, which counts as a connection.
+    pub(super) fn enter(&mut self, id: u32) {
+        self.attach(id);
+        self.exports.enter(id, self.engine.controller().groups());
     }
     /// Who pays for what the clients of a volume make the reactor do and hold.
     pub(super) fn account(&self, volume: Option<usize>) -> Account {
@@ -64,12 +71,6 @@ impl ReactorContext<'_> {
     /// Gives a task of this endpoint to another thread; its outcome comes to [`Endpoint::on_outcome`].
     pub(super) fn begin_task(&mut self, volume: Option<usize>, task: Task) -> Result<(), Task> {
         self.workers.begin(self.key, self.account(volume), task)
-    }
-    fn count(&mut self, id: u32) {
-        // A volume that was retired is no export any more.
-        if let Some(export) = self.exports.iter_mut().find(|export| export.id == id) {
-            export.connections = self.engine.connections(id as usize);
-        }
     }
     /// Queues an entry of this endpoint; its answer comes to [`Endpoint::on_ring`] with the same slot.
     pub(super) fn push(&mut self, entry: Entry, slot: u8) -> io::Result<()> {

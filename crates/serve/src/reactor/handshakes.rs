@@ -167,6 +167,11 @@ impl Reactor {
         self.end_handshake(key);
         self.fair.remove(super::waiter(key));
         let slot = self.endpoints.remove(key);
-        self.clients -= usize::from(slot.is_client);
+        if slot.is_client {
+            self.clients -= 1;
+            if let Some(volume) = slot.endpoint.volume() {
+                self.exports.leave(volume as u32);
+            }
+        }
     }
 }

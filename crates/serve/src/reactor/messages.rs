@@ -63,7 +63,7 @@ impl Reactor {
         Ok(())
     }
     fn open_file(&mut self, now: Instant, opening: Opening) {
-        let export = self.exports.iter().find(|export| export.name == opening.volume);
+        let export = self.exports.find(&opening.volume);
         let full = self.draining.is_some() || self.endpoints.len() >= ENDPOINTS_MAX;
         let Some(export) = export.filter(|_| !full) else {
             opening.answer(Err(libc::ESTALE));
@@ -80,7 +80,7 @@ impl Reactor {
         volume: &str,
         channel: Channel,
     ) -> Result<(), ServeError> {
-        let export = self.exports.iter().find(|export| export.name == volume);
+        let export = self.exports.find(volume);
         let full = self.draining.is_some() || self.endpoints.len() >= ENDPOINTS_MAX;
         let Some(export) = export.filter(|_| !full) else { return Err(ServeError::Gone) };
         let block = Block::new(export, channel);
@@ -106,17 +106,15 @@ impl Reactor {
         }
         let resized = engine.apply(now, plan);
         self.parts.drain = plan.patience.drain;
-        self.exports = engine.exports();
+        let (offered, groups) = (engine.exports(), engine.controller().groups());
+        self.exports.set(security.limits.connections, offered, groups);
         self.fair.set_groups(engine.controller().groups());
         self.budget.resize(security.limits.memory_bytes);
         self.parts.security = security;
         for (key, Slot { endpoint, is_touched, account, .. }) in &mut self.endpoints {
             let volume = endpoint.volume();
             // A volume that is no export any more keeps the clients that it has.
-            let export = volume.and_then(|volume| {
-                let found = self.exports.binary_search_by_key(&(volume as u32), |export| export.id);
-                found.ok().map(|index| &self.exports[index])
-            });
+            let export = volume.and_then(|volume| self.exports.get(volume as u32));
             let mut changed = !endpoint.is_allowed(export, &self.parts.security);
             if changed {
                 endpoint.close();

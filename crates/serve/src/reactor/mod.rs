@@ -38,7 +38,7 @@ use crate::front::fuse::Opening;
 use crate::front::ublk::channel::Channel;
 use crate::front::vhost::command::Envelope;
 use crate::request::entry::Entry;
-use crate::request::export::Export;
+use crate::request::export::Exports;
 use crate::security::Security;
 use crate::supervisor::Watchdog;
 use crate::wake;
@@ -163,7 +163,7 @@ impl Slot {
 pub(crate) struct Reactor {
     parts: Parts,
     ring: Ring,
-    exports: Vec<Export>,
+    exports: Exports,
     endpoints: Slab<Slot>,
     events: Vec<Event>,
     /// Endpoints with input, and those whose input found no room.
@@ -200,7 +200,10 @@ impl Reactor {
     /// Sets the ring up; to be called on the thread that will run it.
     pub(crate) fn new(parts: Parts) -> io::Result<Self> {
         clock::sharpen_timers();
-        let exports = parts.engine.exports();
+        let connections = parts.security.limits.connections;
+        let mut exports = Exports::new(connections);
+        let (offered, groups) = (parts.engine.exports(), parts.engine.controller().groups());
+        exports.set(connections, offered, groups);
         let now = parts.clock.now();
         let memory = parts.security.limits.memory_bytes;
         let feed = parts.watchdog.is_some().then_some(now);

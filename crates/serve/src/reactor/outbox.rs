@@ -13,6 +13,8 @@ use crate::request::op::Ops;
 
 /// Ciphertext that is made ahead of the socket.
 const SEALED_MAX: usize = 256 << 10;
+/// Bytes that are handed to the socket at one visit, whatever it takes; the ring goes on with the rest.
+const SEND_MAX: usize = 1 << 20;
 /// Pieces that one call may have (the kernel's IOV_MAX).
 const PIECES_MAX: usize = 1024;
 
@@ -71,6 +73,8 @@ pub(super) struct Outbox {
     header: Box<libc::msghdr>,
     /// Bytes that are not out yet, without the heads that are being written.
     unsent: usize,
+    /// Bytes that went out at this visit.
+    sent: usize,
 }
 
 // SAFETY: the pointers in `iovecs` and `header` lead into the outbox's own batches, which move with it on the heap.
@@ -91,6 +95,7 @@ impl Outbox {
             next: 0,
             header,
             unsent: 0,
+            sent: 0,
         }
     }
     /// Where replies are written.
@@ -137,6 +142,7 @@ impl Outbox {
         ops: &mut Ops,
     ) -> io::Result<Sent> {
         assert!(!self.is_flying(), "two sends on one socket");
+        self.sent = 0;
         loop {
             match &mut channel {
                 None => std::mem::swap(&mut self.filling, &mut self.flying),
@@ -226,6 +232,9 @@ impl Outbox {
     }
     fn go_on(&mut self, socket: RawFd, ops: &mut Ops) -> io::Result<Sent> {
         while self.is_flying() {
+            if self.sent >= SEND_MAX {
+                return Ok(Sent::Blocked);
+            }
             self.aim();
             let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
             // SAFETY: the header leads to pieces of this outbox that stay until they are out.
@@ -257,6 +266,7 @@ impl Outbox {
     }
     /// So many bytes went out.
     fn advance(&mut self, mut sent: usize, ops: &mut Ops) {
+        self.sent += sent;
         self.unsent -= sent;
         while sent > 0 {
             let piece = &mut self.iovecs[self.next];
@@ -279,6 +289,7 @@ impl Outbox {
         socket: RawFd,
         ops: &mut Ops,
     ) -> io::Result<Sent> {
+        self.sent = 0;
         self.advance(sent, ops);
         self.go_on(socket, ops)
     }

@@ -1,6 +1,13 @@
-//! What a front end knows of a volume, and of the client that opens it.
+//! What a front end knows of volumes and their connections, and of the client that opens one.
+
+use std::collections::BTreeMap;
 
 use iofair_config::contracts::Entry;
+use iofair_core::group::{GroupId, Groups};
+use iofair_core::quota::{Limits, Quota};
+
+/// Connections that a group is guaranteed at most, out of those that there may be.
+const GUARANTEED_MAX: u64 = 16;
 
 /// A volume as clients see it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -17,7 +24,7 @@ pub struct Export {
     pub rotational: bool,
     /// Who may open it.
     pub entry: Entry,
-    /// Connections to it now.
+    /// NBD connections to it now.
     pub connections: u32,
 }
 
@@ -30,9 +37,141 @@ pub enum Peer {
     Tcp,
 }
 
-impl Export {
-    /// Has it as many connections as it may have?
-    pub fn is_full(&self) -> bool {
-        self.connections >= self.entry.connections
+/// All exports, found by id and by name, and how many connections they have.
+///
+/// A connection counts for its volume, for every group with a limit above it, and for all. Groups share what
+/// there is by weight ([`Quota`]): the clients of one cannot take the connections that others are guaranteed.
+/// When only one group has volumes, it has them all.
+#[derive(Debug)]
+pub struct Exports {
+    /// In the order of their ids.
+    list: Vec<Export>,
+    /// The group of each, in the same order.
+    groups: Vec<GroupId>,
+    ids: BTreeMap<String, u32>,
+    limit: u32,
+    quota: Quota,
+    /// Connections of groups with a limit, those of groups in them included.
+    by_group: BTreeMap<String, u32>,
+}
+
+/// Exports as they are offered to a client: with the groups that share their connections.
+#[derive(Clone, Copy, Debug)]
+pub struct Offer<'a> {
+    /// The exports.
+    pub exports: &'a Exports,
+    /// The groups.
+    pub groups: &'a Groups,
+}
+
+impl Exports {
+    /// Nothing to offer yet, and so many connections at once.
+    pub fn new(limit: u32) -> Self {
+        let (list, groups, ids, by_group) =
+            (Vec::new(), Vec::new(), BTreeMap::new(), BTreeMap::new());
+        let quota = Quota::new(limits(limit, 0));
+        Self { list, groups, ids, limit, quota, by_group }
+    }
+    /// From now on there are these, in the order of their ids, with their groups. They keep their connections.
+    pub fn set(&mut self, limit: u32, offered: Vec<(Export, GroupId)>, groups: &Groups) {
+        let old = std::mem::take(&mut self.list);
+        let mut with_volumes: Vec<GroupId> = offered.iter().map(|(_, group)| *group).collect();
+        (self.list, self.groups) = offered.into_iter().unzip();
+        with_volumes.sort_unstable();
+        with_volumes.dedup();
+        self.ids = self.list.iter().map(|export| (export.name.clone(), export.id)).collect();
+        (self.limit, self.quota) = (limit, Quota::new(limits(limit, with_volumes.len() as u64)));
+        self.by_group.clear();
+        for export in &mut self.list {
+            export.connections = 0;
+        }
+        for Export { id, connections, .. } in old {
+            (0..connections).for_each(|_| self.enter(id, groups));
+        }
+    }
+    /// Of this name.
+    pub fn find(&self, name: &str) -> Option<&Export> {
+        self.get(*self.ids.get(name)?)
+    }
+    /// With this id.
+    pub fn get(&self, id: u32) -> Option<&Export> {
+        self.index(id).map(|index| &self.list[index])
+    }
+    fn index(&self, id: u32) -> Option<usize> {
+        self.list.binary_search_by_key(&id, |export| export.id).ok()
+    }
+    /// All of them from an id on, in the order of their ids.
+    pub fn starting_at(&self, id: u32) -> &[Export] {
+        &self.list[self.list.partition_point(|export| export.id < id)..]
+    }
+    /// A client chose this one.
+    pub fn enter(&mut self, id: u32, groups: &Groups) {
+        let Some(index) = self.index(id) else { return };
+        let Self { list, by_group, quota, .. } = self;
+        list[index].connections += 1;
+        for (name, _) in &list[index].entry.groups {
+            match by_group.get_mut(name) {
+                Some(connections) => *connections += 1,
+                None => drop(by_group.insert(name.clone(), 1)),
+            }
+        }
+        // After a reload there may be more than it would get now; those are not counted twice.
+        quota.try_take(groups, self.groups[index], 1);
+    }
+    /// A client that chose it is gone.
+    pub fn leave(&mut self, id: u32) {
+        // One that was retired is no export any more.
+        let Some(index) = self.index(id) else { return };
+        let Self { list, by_group, quota, groups, .. } = self;
+        list[index].connections -= 1;
+        for (name, _) in &list[index].entry.groups {
+            if let Some(connections) = by_group.get_mut(name) {
+                *connections -= 1;
+            }
+        }
+        quota.give(groups[index], quota.held(groups[index]).min(1));
     }
 }
+
+impl Default for Exports {
+    fn default() -> Self {
+        Self::new(u32::MAX)
+    }
+}
+
+impl From<Vec<Export>> for Exports {
+    /// These, in the order of their ids, all in the root.
+    fn from(list: Vec<Export>) -> Self {
+        let mut exports = Self::default();
+        let offered = list.into_iter().map(|export| (export, GroupId::ROOT)).collect();
+        exports.set(u32::MAX, offered, &Groups::new());
+        exports
+    }
+}
+
+impl Offer<'_> {
+    /// Is there no room for one more connection to an export?
+    pub fn is_full(&self, export: &Export) -> bool {
+        let Exports { limit, quota, by_group, groups, .. } = self.exports;
+        let Entry { connections, groups: limited, .. } = &export.entry;
+        let held = |name: &String| by_group.get(name).copied().unwrap_or(0);
+        let group = self.exports.index(export.id).map_or(GroupId::ROOT, |index| groups[index]);
+        export.connections >= *connections
+            || limited.iter().any(|(name, most)| held(name) >= *most)
+            || quota.held_by_all() >= u64::from(*limit)
+            || !quota.has_room(self.groups, group, 1)
+    }
+}
+
+/// How so many connections are divided over so many groups with volumes.
+fn limits(connections: u32, groups: u64) -> Limits {
+    let connections = u64::from(connections);
+    if groups <= 1 {
+        return Limits { guaranteed: connections, shared: 0 };
+    }
+    let guaranteed = (connections / (2 * groups)).clamp(1, GUARANTEED_MAX);
+    Limits { guaranteed, shared: connections.saturating_sub(guaranteed * groups) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -7,7 +7,7 @@ use super::wire::{
     BASE_ALLOCATION, BASE_ALLOCATION_ID, PAYLOAD_MAX, STRING_MAX, info, option, option_reply,
     reply, u16_at, u32_at,
 };
-use crate::request::export::{Export, Peer};
+use crate::request::export::{Export, Exports, Offer, Peer};
 
 /// Preferred block: a page.
 const BLOCK_PREFERRED: u32 = 4096;
@@ -46,12 +46,13 @@ impl Handshake {
     }
     /// The export of this name; the empty name is the default export, the only one if there is just
     /// one. What a client may not see is not there.
-    fn find<'a>(&self, exports: &'a [Export], name: &[u8]) -> Option<&'a Export> {
-        let mut seen = exports.iter().filter(|export| self.may_see(export));
-        match name {
-            [] => seen.next().filter(|_| seen.next().is_none()),
-            _ => seen.find(|export| export.name.as_bytes() == name),
+    fn find<'a>(&self, exports: &'a Exports, name: &[u8]) -> Option<&'a Export> {
+        if name.is_empty() {
+            let mut seen = exports.starting_at(0).iter().filter(|export| self.may_see(export));
+            return seen.next().filter(|_| seen.next().is_none());
         }
+        let found = str::from_utf8(name).ok().and_then(|name| exports.find(name));
+        found.filter(|export| self.may_see(export))
     }
     /// Says that an export is not there, as far as this client may know.
     fn unknown(&self, kind: u32, out: &mut Vec<u8>) {
@@ -80,12 +81,12 @@ pub(super) fn answer<'a>(
     agreed: &mut Handshake,
     kind: u32,
     data: &[u8],
-    exports: &'a [Export],
+    offer: Offer<'a>,
     out: &mut Vec<u8>,
 ) -> Answer<'a> {
     match kind {
         option::EXPORT_NAME if agreed.tls == Tls::Required => return Answer::Close,
-        option::EXPORT_NAME => return export_name(agreed, data, exports, out),
+        option::EXPORT_NAME => return export_name(agreed, data, offer, out),
         option::ABORT => {
             option_reply(out, kind, reply::ACK, &[]);
             return Answer::Close;
@@ -95,13 +96,13 @@ pub(super) fn answer<'a>(
             option_reply(out, kind, reply::ERR_TLS_REQD, b"this server talks TLS only");
         }
         option::LIST if data.is_empty() => return Answer::List,
-        option::INFO | option::GO => return describe(agreed, kind, data, exports, out),
+        option::INFO | option::GO => return describe(agreed, kind, data, offer, out),
         option::STRUCTURED_REPLY if data.is_empty() => {
             agreed.structured = true;
             option_reply(out, kind, reply::ACK, &[]);
         }
         option::LIST_META_CONTEXT | option::SET_META_CONTEXT => {
-            meta_context(agreed, kind, data, exports, out);
+            meta_context(agreed, kind, data, offer.exports, out);
         }
         option::LIST | option::STRUCTURED_REPLY => {
             option_reply(out, kind, reply::ERR_INVALID, b"this option carries no data");
@@ -133,11 +134,12 @@ fn start_tls<'a>(agreed: &mut Handshake, data: &[u8], out: &mut Vec<u8>) -> Answ
 fn export_name<'a>(
     agreed: &mut Handshake,
     data: &[u8],
-    exports: &'a [Export],
+    offer: Offer<'a>,
     out: &mut Vec<u8>,
 ) -> Answer<'a> {
     // The old option has no way to say no.
-    let Some(export) = agreed.find(exports, data).filter(|export| !export.is_full()) else {
+    let Some(export) = agreed.find(offer.exports, data).filter(|export| !offer.is_full(export))
+    else {
         return Answer::Close;
     };
     out.extend_from_slice(&export.size.to_be_bytes());
@@ -152,13 +154,13 @@ fn export_name<'a>(
 /// grow in the list, so one that comes or goes meanwhile moves no other.
 pub(super) fn list(
     agreed: &Handshake,
-    exports: &[Export],
+    exports: &Exports,
     next: u32,
     out: &mut Vec<u8>,
 ) -> Option<u32> {
-    let first = exports.partition_point(|export| export.id < next);
     let mut data = Vec::new();
-    let (now, later) = exports[first..].split_at(LIST_STEP.min(exports.len() - first));
+    let rest = exports.starting_at(next);
+    let (now, later) = rest.split_at(LIST_STEP.min(rest.len()));
     for export in now.iter().filter(|export| agreed.may_see(export)) {
         data.clear();
         data.extend_from_slice(&(export.name.len() as u32).to_be_bytes());
@@ -191,19 +193,19 @@ fn describe<'a>(
     agreed: &mut Handshake,
     kind: u32,
     data: &[u8],
-    exports: &'a [Export],
+    offer: Offer<'a>,
     out: &mut Vec<u8>,
 ) -> Answer<'a> {
     let Some((name, kinds)) = wanted(data) else {
         option_reply(out, kind, reply::ERR_INVALID, b"malformed");
         return Answer::Next;
     };
-    let Some(export) = agreed.find(exports, name) else {
+    let Some(export) = agreed.find(offer.exports, name) else {
         agreed.unknown(kind, out);
         return Answer::Next;
     };
-    if kind == option::GO && export.is_full() {
-        let message = b"this export has as many connections as it may have";
+    if kind == option::GO && offer.is_full(export) {
+        let message = b"this export or its group has as many connections as it may have";
         option_reply(out, kind, reply::ERR_POLICY, message);
         return Answer::Next;
     }
@@ -239,7 +241,7 @@ fn meta_context(
     agreed: &mut Handshake,
     kind: u32,
     mut data: &[u8],
-    exports: &[Export],
+    exports: &Exports,
     out: &mut Vec<u8>,
 ) {
     let set = kind == option::SET_META_CONTEXT;

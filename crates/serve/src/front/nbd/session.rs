@@ -10,7 +10,7 @@ use super::wire::{
     REQUEST_MAGIC, command, errno, error_chunk, flag, handshake, option, option_reply, reply,
     simple_reply, transmission, u16_at, u32_at, u64_at,
 };
-use crate::request::export::{Export, Peer};
+use crate::request::export::{Export, Offer, Peer};
 
 /// Options that a client may send before it must choose an export; far more than any client needs.
 const OPTIONS_MAX: u32 = 256;
@@ -181,7 +181,7 @@ impl Session {
     }
 
     /// Looks at the unread bytes. Never consumes more than there are, never panics on what they say.
-    pub fn step(&mut self, input: &[u8], exports: &[Export], out: &mut Vec<u8>) -> Step {
+    pub fn step(&mut self, input: &[u8], offer: Offer<'_>, out: &mut Vec<u8>) -> Step {
         if self.skip > 0 {
             let consumed = usize::try_from(self.skip).unwrap_or(usize::MAX).min(input.len());
             self.skip -= consumed as u64;
@@ -189,12 +189,12 @@ impl Session {
             return Step { consumed, action };
         }
         if let Some(next) = self.listing {
-            self.listing = options::list(&self.handshake, exports, next, out);
+            self.listing = options::list(&self.handshake, offer.exports, next, out);
             return Step { consumed: 0, action: Action::Continue };
         }
         match self.state {
             State::ClientFlags => self.client_flags(input),
-            State::Options { seen } => self.option(input, exports, seen, out),
+            State::Options { seen } => self.option(input, offer, seen, out),
             State::Transmission(attached) => self.command(input, attached, out),
             State::Closed => Step { consumed: input.len(), action: Action::Close },
         }
@@ -220,7 +220,7 @@ impl Session {
         Step { consumed: 4, action: Action::Continue }
     }
 
-    fn option(&mut self, input: &[u8], exports: &[Export], seen: u32, out: &mut Vec<u8>) -> Step {
+    fn option(&mut self, input: &[u8], offer: Offer<'_>, seen: u32, out: &mut Vec<u8>) -> Step {
         if input.len() < OPTION_HEADER {
             return Step { consumed: 0, action: Action::More(OPTION_HEADER) };
         }
@@ -242,7 +242,7 @@ impl Session {
             return Step { consumed: 0, action: Action::More(consumed) };
         };
         self.state = State::Options { seen: seen + 1 };
-        match options::answer(&mut self.handshake, kind, data, exports, out) {
+        match options::answer(&mut self.handshake, kind, data, offer, out) {
             options::Answer::Next => Step { consumed, action: Action::Continue },
             options::Answer::List => {
                 self.listing = Some(0);

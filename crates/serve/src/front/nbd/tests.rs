@@ -2,10 +2,11 @@
 //! `tests/clients.rs`.
 
 use iofair_config::contracts::Entry;
+use iofair_core::group::Groups;
 
 use super::session::{Action, Ask, Command, INPUT_MAX, Session, Tls};
 use super::wire::{self, command, errno, flag, option, reply, transmission};
-use crate::request::export::{Export, Peer};
+use crate::request::export::{Export, Exports, Offer, Peer};
 
 fn exports() -> Vec<Export> {
     let export = |id, name: &str, size, read_only| Export {
@@ -72,7 +73,7 @@ impl Talk {
     }
     /// Feeds bytes; payloads of writes are taken off as an owner would.
     fn feed(&mut self, bytes: &[u8]) -> &mut Self {
-        let exports = exports();
+        let (exports, groups) = (Exports::from(exports()), Groups::new());
         self.left.extend_from_slice(bytes);
         loop {
             let payload = self.owed.min(self.left.len());
@@ -81,7 +82,8 @@ impl Talk {
             if self.owed > 0 || self.actions.last() == Some(&Action::Close) {
                 return self;
             }
-            let step = self.session.step(&self.left, &exports, &mut self.out);
+            let offer = Offer { exports: &exports, groups: &groups };
+            let step = self.session.step(&self.left, offer, &mut self.out);
             assert!(step.consumed <= self.left.len());
             self.left.drain(..step.consumed);
             match step.action {
@@ -342,17 +344,22 @@ fn lists_come_in_small_pieces() {
     let mut talk = Talk::new();
     talk.feed(&3u32.to_be_bytes());
     let list = option_bytes(option::LIST, &[]);
-    let step = talk.session.step(&list, &exports, &mut talk.out);
+    let groups = Groups::new();
+    let mut all = Exports::from(exports.clone());
+    let offer = Offer { exports: &all, groups: &groups };
+    let step = talk.session.step(&list, offer, &mut talk.out);
     assert_eq!((step.consumed, step.action), (list.len(), Action::Continue));
     let (mut steps, mut told) = (0, Vec::new());
     while talk.session.is_listing() {
         talk.out.clear();
-        assert_eq!(talk.session.step(&[], &exports, &mut talk.out).consumed, 0);
+        let offer = Offer { exports: &all, groups: &groups };
+        assert_eq!(talk.session.step(&[], offer, &mut talk.out).consumed, 0);
         assert!(talk.out.len() < 8 << 10, "{} bytes at once", talk.out.len());
         told.extend_from_slice(&talk.out);
         steps += 1;
         if steps == 5 {
             exports.retain(|export| !(300..400).contains(&export.id));
+            all = Exports::from(exports.clone());
         }
     }
     let mut names = Vec::new();

@@ -100,7 +100,7 @@ impl Device {
     }
 
     fn hello(&mut self, client: UnixStream, cx: &mut ReactorContext<'_>) -> Reply {
-        let found = cx.exports.iter().find(|export| export.name == self.name);
+        let found = cx.exports.find(&self.name);
         let Some(export) = found.filter(|_| !self.closing) else {
             return Reply::Refused("there is no such volume any more".into());
         };

@@ -226,7 +226,10 @@ impl Device {
                     }
                 }
                 Ask::Name => (status::OK, self.write_name(&data)),
-                Ask::Refuse(value) => (value, 0),
+                Ask::Refuse(value) => {
+                    cx.engine.refused(self.volume.expect("queues run only while a client is here"));
+                    (value, 0)
+                }
             };
             self.keep(data.into_parts().0);
             write_status(&self.memory, status, value);
