@@ -4,7 +4,6 @@ pub(crate) mod address;
 mod show;
 pub(crate) mod words;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -13,6 +12,7 @@ use serde_json::{Value as Json, json};
 
 use crate::failure::Usage;
 use crate::output::Output;
+use address::Place;
 
 /// What may be written after `ctl`.
 #[derive(clap::Args)]
@@ -24,17 +24,12 @@ use crate::output::Output;
   iofair ctl stack prop-bfq bfq.slice_idle=4ms             nobody is cut off
   iofair ctl why tenants/alice                             what holds it back right now
   iofair ctl --socket /run/iofair/control.sock status
+  iofair ctl --socket https://pool1:9720 --tls-ca ca.pem --tls-certificate me.pem --tls-key me-key.pem status
 
 Changes are written into the contract file, so they survive a restart; comments stay.")]
 pub(crate) struct Args {
-    /// The server's control socket, or IP:PORT.
-    /// [default: $IOFAIR_SOCKET, else the control table of the contract file]
-    #[arg(long, global = true, value_name = "PATH")]
-    socket: Option<String>,
-    /// The contract file to find the socket in.
-    /// [default: ./contracts.toml, else /etc/iofair/contracts.toml]
-    #[arg(long, global = true, value_name = "FILE")]
-    contracts: Option<PathBuf>,
+    #[command(flatten)]
+    place: Place,
     #[command(subcommand)]
     command: Command,
 }
@@ -75,6 +70,12 @@ enum Command {
     Resume,
     /// Takes over the contract file as it is now.
     Reload,
+    /// The last changes: who made them, and how they ended.
+    Audit {
+        /// As many lines of the log.
+        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
+        last: u16,
+    },
 }
 
 #[derive(clap::Subcommand)]
@@ -133,8 +134,7 @@ enum Volume {
 }
 
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
-    let address = address::find(args.socket.as_deref(), args.contracts.as_deref())?;
-    let talk = Talk { address };
+    let talk = Talk { address: args.place.find()? };
     match &args.command {
         Command::Status => {
             let status = talk.ask(&Ask::new("GET", "/v1/status"))?;
@@ -167,6 +167,10 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
             let done = talk.ask(&Ask::new("POST", "/v1/resume"))?;
             output.print(&done, || format!("{}\n", show::word(&done["state"])))?;
         }
+        Command::Audit { last } => {
+            let changes = talk.ask(&Ask::new("GET", &format!("/v1/audit?last={last}")))?;
+            output.print(&changes, || show::audit(&changes["changes"]))?;
+        }
         Command::Reload => talk.revised(&Ask::new("POST", "/v1/reload"), output)?,
     }
     Ok(ExitCode::SUCCESS)
@@ -179,10 +183,8 @@ struct Talk {
 
 impl Talk {
     fn ask(&self, ask: &Ask) -> Result<Json> {
-        let reply = call(&self.address, ask).with_context(|| match &self.address {
-            Address::Unix(path) => format!("no server answers at {}", path.display()),
-            Address::Tcp(address) => format!("no server answers at {address}"),
-        })?;
+        let reply = call(&self.address, ask)
+            .with_context(|| format!("no server answers at {}", self.address))?;
         let json = reply.json().context("the server's answer is no JSON")?;
         if reply.is_good() {
             return Ok(json);

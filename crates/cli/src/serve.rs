@@ -39,6 +39,8 @@ struct Ready {
     tcp: Option<String>,
     control_unix: Option<PathBuf>,
     control_tcp: Option<String>,
+    metrics_unix: Option<PathBuf>,
+    metrics_tcp: Option<String>,
     mount: Option<PathBuf>,
     volumes: Vec<String>,
     /// Volumes that are disks of virtual machines, and their sockets.
@@ -112,6 +114,8 @@ fn ready(server: &Server, control: &Control) -> Ready {
         tcp: server.tcp().map(|address| address.to_string()),
         control_unix: contracts.control.unix.clone(),
         control_tcp: control.tcp().map(|address| address.to_string()),
+        metrics_unix: contracts.metrics.unix.clone(),
+        metrics_tcp: control.metrics().map(|address| address.to_string()),
         mount: contracts.mount.clone(),
         volumes: contracts.volumes.iter().map(|volume| volume.name.clone()).collect(),
         vhost: contracts
@@ -144,6 +148,12 @@ fn in_words(ready: &Ready, worst_case: Option<u64>) -> String {
         text += &format!("  iofair ctl --socket {} status\n", unix.display());
     }
     if let Some(tcp) = &ready.control_tcp {
+        text += &format!("  iofair ctl --socket https://{tcp} status\n");
+    }
+    if let Some(unix) = &ready.metrics_unix {
+        text += &format!("  curl --unix-socket {} http://localhost/metrics\n", unix.display());
+    }
+    if let Some(tcp) = &ready.metrics_tcp {
         text += &format!("  http://{tcp}/metrics\n");
     }
     for (volume, path) in &ready.vhost {

@@ -10,7 +10,6 @@ mod tests;
 mod view;
 
 use std::io;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -23,7 +22,8 @@ use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use ratatui::{DefaultTerminal, Terminal};
 use serde_json::json;
 
-use crate::ctl::{address, words};
+use crate::ctl::address::Place;
+use crate::ctl::words;
 use crate::output::{Output, write};
 use numbers::Look;
 use view::{Action, View};
@@ -40,14 +40,8 @@ Examples:
   iofair top --once                      one picture as text, for a note or a script"
 )]
 pub(crate) struct Args {
-    /// The server's control socket, or IP:PORT.
-    /// [default: $IOFAIR_SOCKET, else the control table of the contract file]
-    #[arg(long, value_name = "PATH")]
-    socket: Option<String>,
-    /// The contract file to find the socket in.
-    /// [default: ./contracts.toml, else /etc/iofair/contracts.toml]
-    #[arg(long, value_name = "FILE")]
-    contracts: Option<PathBuf>,
+    #[command(flatten)]
+    place: Place,
     /// Print one picture as text and end.
     #[arg(long)]
     once: bool,
@@ -60,7 +54,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
-    let address = address::find(args.socket.as_deref(), args.contracts.as_deref())?;
+    let address = args.place.find()?;
     let first = look(&address)?;
     if output.json {
         output.print(&first, String::new)?;

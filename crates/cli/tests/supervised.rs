@@ -137,8 +137,8 @@ fn the_manager_hears_of_reloads_and_is_fed() {
 #[test]
 fn a_socket_with_another_name_is_refused() {
     let manager = Manager::new("named");
-    let ended = manager.start("nbd:metrics", "0").wait_with_output().unwrap();
+    let ended = manager.start("nbd:meter", "0").wait_with_output().unwrap();
     let told = String::from_utf8(ended.stderr).unwrap();
     assert_eq!(ended.status.code(), Some(1));
-    assert!(told.contains("named \"metrics\"; allowed: nbd, control"), "{told}");
+    assert!(told.contains("named \"meter\"; allowed: nbd, control, metrics"), "{told}");
 }

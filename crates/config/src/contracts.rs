@@ -16,9 +16,11 @@
 //! tcp = "127.0.0.1:10809"
 //! insecure = true                     # without TLS; needed for that, on every address
 //!
-//! [control]                           # iofair ctl and metrics
+//! [control]                           # iofair ctl: who may look and who may change, see `control`
 //! unix = "/run/iofair/control.sock"   # for its owner only, unless `mode` or `group` says else
-//! tcp = "127.0.0.1:9090"              # only if asked: whoever reaches it may change everything
+//!
+//! [metrics]                           # Prometheus and health, read-only: see `control`
+//! tcp = "127.0.0.1:9090"
 //!
 //! [vhost]                             # the sockets of virtual machines' disks: see `access`
 //! group = "kvm"                       # who may connect beside the server's own user
@@ -53,6 +55,7 @@
 mod access;
 pub mod admission;
 mod check;
+mod control;
 pub mod edit;
 pub mod faults;
 mod listen;
@@ -61,7 +64,6 @@ mod raw;
 #[cfg(test)]
 mod tests;
 
-use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -73,6 +75,7 @@ use crate::{ConfigError, Source};
 
 pub use access::Access;
 pub use check::check_alone;
+pub use control::{Admin, Control, ControlTls, Detail, Metrics, Who};
 pub use listen::{Entry, Limits, Listen, Required, Tls, is_reserved, user};
 // Experiments spell classes and ceilings the same way.
 pub use raw::{ClassName, Low, Max};
@@ -86,6 +89,8 @@ pub struct Contracts {
     pub listen: Listen,
     /// Where the running server is controlled.
     pub control: Control,
+    /// Where metrics and health are read.
+    pub metrics: Metrics,
     /// Who may connect to the disks of virtual machines.
     pub vhost: Access,
     /// The directory that is mounted with a file a volume, if there is one.
@@ -128,17 +133,6 @@ pub enum Back {
     Memory(u64),
     /// A directory with a sparse file a volume.
     Directory(PathBuf),
-}
-
-/// Where a running server is controlled and its metrics are read.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Control {
-    /// Path of a Unix socket.
-    pub unix: Option<PathBuf>,
-    /// Who may connect to it.
-    pub access: Access,
-    /// Address and port.
-    pub tcp: Option<SocketAddr>,
 }
 
 /// One group.

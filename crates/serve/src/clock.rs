@@ -40,3 +40,9 @@ pub(crate) type WallTime = std::time::SystemTime;
 pub(crate) fn wall() -> WallTime {
     WallTime::now()
 }
+
+/// The time of day, in milliseconds since 1970.
+pub(crate) fn unix_millis() -> u64 {
+    let since = wall().duration_since(WallTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

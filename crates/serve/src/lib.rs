@@ -6,6 +6,7 @@
 // The one room that talks to the kernel: every block says why it is sound.
 #![allow(unsafe_code)]
 
+mod accounts;
 pub mod back;
 mod bare;
 mod blocks;

@@ -12,6 +12,7 @@ use rustls::{InconsistentKeys, RootCertStore};
 
 use crate::error::ServeError;
 use crate::front::nbd::session;
+use crate::front::tls::names;
 use crate::request::export::Peer;
 
 /// What clients are offered and allowed.
@@ -44,7 +45,8 @@ impl Security {
     }
 }
 
-fn server_config(tls: &Tls) -> Result<Arc<ServerConfig>, ServeError> {
+/// Reads the files of one TLS.
+pub(crate) fn server_config(tls: &Tls) -> Result<Arc<ServerConfig>, ServeError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let key = PrivateKeyDer::from_pem_file(&tls.key);
     let key = key.map_err(|error| unread(&tls.key, "private key", &error))?;
@@ -76,6 +78,12 @@ fn server_config(tls: &Tls) -> Result<Arc<ServerConfig>, ServeError> {
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(Arc::new(config))
+}
+
+/// The names in the first certificate of a file.
+pub(crate) fn names_of(path: &Path) -> Result<Vec<String>, ServeError> {
+    let names = certificates(path)?.first().map(names).unwrap_or_default();
+    Ok(names.into_iter().map(|name| name.to_ascii_lowercase()).collect())
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ServeError> {

@@ -11,7 +11,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use iofair_config::contracts::{Back as BackSpec, Contracts, Listen};
+use iofair_config::contracts::{Back as BackSpec, Contracts, Control, Listen, Metrics};
 use iofair_core::time::Nanos;
 
 use crate::back::emulated::Emulated;
@@ -183,8 +183,16 @@ impl Server {
         if place(&contracts.listen) != place(&self.contracts.listen) {
             return Err(ServeError::Fixed("where the server listens".into()));
         }
-        if contracts.control != self.contracts.control {
+        let place = |control: &Control| {
+            let Control { unix, access, tcp, tls, audit, .. } = control;
+            (unix.clone(), access.clone(), *tcp, tls.is_some(), audit.clone())
+        };
+        if place(&contracts.control) != place(&self.contracts.control) {
             return Err(ServeError::Fixed("where the server is controlled".into()));
+        }
+        let place = |metrics: &Metrics| (metrics.unix.clone(), metrics.access.clone(), metrics.tcp);
+        if place(&contracts.metrics) != place(&self.contracts.metrics) {
+            return Err(ServeError::Fixed("where metrics are read".into()));
         }
         if contracts.vhost != self.contracts.vhost {
             return Err(ServeError::Fixed("who may connect to virtual machines' disks".into()));

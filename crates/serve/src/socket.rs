@@ -53,7 +53,7 @@ impl Allowed {
 }
 
 /// The number of a group of this host.
-fn group(name: &str) -> io::Result<Option<u32>> {
+pub(crate) fn group(name: &str) -> io::Result<Option<u32>> {
     let name = CString::new(name)?;
     // SAFETY: all zeroes is a valid entry: it has no pointers to anything.
     let mut entry: libc::group = unsafe { mem::zeroed() };

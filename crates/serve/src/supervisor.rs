@@ -1,7 +1,7 @@
 //! What a service manager, systemd, gives a server and hears from it: listening sockets that are there before the
 //! server is, READY and its like, and a watchdog.
 //!
-//! Sockets come with names: `nbd` and `control`. One that is bound where the contracts say to listen is used in
+//! Sockets come with names: `nbd`, `control` and `metrics`. One that is bound where the contracts say to listen is used in
 //! place of a new one; another is served besides. They stay the manager's: a server that ends leaves them
 //! listening, and who connects meanwhile is served by the next one.
 //!
@@ -24,7 +24,7 @@ use crate::error::ServeError;
 use crate::socket::{Family, listening};
 
 /// Names that a socket may have.
-const NAMES: &str = "nbd, control (FileDescriptorName= in the socket's unit)";
+const NAMES: &str = "nbd, control, metrics (FileDescriptorName= in the socket's unit)";
 
 /// Where a socket is bound.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -84,6 +84,7 @@ pub(crate) fn take_tcp(sockets: &mut Vec<Socket>, address: SocketAddr) -> Option
 pub struct Passed {
     pub(crate) nbd: Vec<Socket>,
     pub(crate) control: Vec<Socket>,
+    pub(crate) metrics: Vec<Socket>,
     pub(crate) watchdog: Option<Watchdog>,
 }
 
@@ -100,6 +101,7 @@ impl Passed {
             match name.as_str() {
                 "nbd" => this.nbd.push(socket),
                 "control" => this.control.push(socket),
+                "metrics" => this.metrics.push(socket),
                 _ => return Err(what()(unknown(&name))),
             }
         }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use iofair_config::contracts::Contracts;
-use iofair_serve::control::client::Address;
+use iofair_serve::control::client::{Address, Secured};
 
 use crate::failure::Usage;
 
@@ -13,38 +13,81 @@ use crate::failure::Usage;
 const VARIABLE: &str = "IOFAIR_SOCKET";
 /// Where a contract file is looked for.
 const FILES: [&str; 2] = ["contracts.toml", "/etc/iofair/contracts.toml"];
+/// Before the name of a server over TLS.
+const HTTPS: &str = "https://";
 
-/// The server's address.
-pub(crate) fn find(socket: Option<&str>, contracts: Option<&Path>) -> Result<Address> {
-    let variable = env::var(VARIABLE).ok().filter(|path| !path.is_empty());
-    match (socket, contracts, variable) {
-        (Some(socket), ..) => Ok(read(socket)),
-        (None, Some(file), _) => of_file(file),
-        (None, None, Some(socket)) => Ok(read(&socket)),
-        (None, None, None) => match FILES.into_iter().map(Path::new).find(|file| file.exists()) {
-            Some(file) => of_file(file),
-            None => Err(Usage(format!(
-                "which server? There is no {}: use --socket PATH, set {VARIABLE}, or name the \
-                 contract file with --contracts",
-                FILES.join(" and no ")
-            ))
-            .into()),
-        },
+/// Options that name a server.
+#[derive(clap::Args)]
+pub(crate) struct Place {
+    /// The server's control socket, or https://HOST:PORT.
+    /// [default: $IOFAIR_SOCKET, else the control table of the contract file]
+    #[arg(long, global = true, value_name = "PATH")]
+    socket: Option<String>,
+    /// The contract file to find the socket in.
+    /// [default: ./contracts.toml, else /etc/iofair/contracts.toml]
+    #[arg(long, global = true, value_name = "FILE")]
+    contracts: Option<PathBuf>,
+    /// For https: the CA that signed the server.
+    #[arg(long, global = true, value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
+    /// For https: your certificate.
+    #[arg(long, global = true, value_name = "FILE")]
+    tls_certificate: Option<PathBuf>,
+    /// For https: its private key.
+    #[arg(long, global = true, value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+}
+
+impl Place {
+    /// The server's address.
+    pub(crate) fn find(&self) -> Result<Address> {
+        let variable = env::var(VARIABLE).ok().filter(|path| !path.is_empty());
+        match (&self.socket, &self.contracts, variable) {
+            (Some(socket), ..) => self.read(socket),
+            (None, Some(file), _) => self.of_file(file),
+            (None, None, Some(socket)) => self.read(&socket),
+            (None, None, None) => {
+                match FILES.into_iter().map(Path::new).find(|file| file.exists()) {
+                    Some(file) => self.of_file(file),
+                    None => Err(Usage(format!(
+                        "which server? There is no {}: use --socket PATH, set {VARIABLE}, or name the \
+                         contract file with --contracts",
+                        FILES.join(" and no ")
+                    ))
+                    .into()),
+                }
+            }
+        }
     }
-}
-
-fn read(text: &str) -> Address {
-    text.parse().map_or_else(|_| Address::Unix(PathBuf::from(text)), Address::Tcp)
-}
-
-fn of_file(file: &Path) -> Result<Address> {
-    let control = Contracts::open(file)?.control;
-    match (control.unix, control.tcp) {
-        (Some(path), _) => Ok(Address::Unix(path)),
-        (None, Some(address)) => Ok(Address::Tcp(address)),
-        (None, None) => {
-            let lacks = "has no [control] table, so its server is not controlled: add one with";
-            Err(Usage(format!("{} {lacks} unix = \"PATH\"", file.display())).into())
+    fn read(&self, text: &str) -> Result<Address> {
+        let Some(place) = text.strip_prefix(HTTPS) else {
+            return Ok(Address::Unix(PathBuf::from(text)));
+        };
+        let split = place.trim_end_matches('/').rsplit_once(':');
+        let parsed = split.and_then(|(host, port)| Some((host, port.parse().ok()?)));
+        let Some((host, port)) = parsed.filter(|(host, _)| !host.is_empty()) else {
+            return Err(Usage(format!("\"{text}\" is no server, as in https://pool1:9720")).into());
+        };
+        self.secured(host.to_string(), port)
+    }
+    fn secured(&self, host: String, port: u16) -> Result<Address> {
+        let (Some(authority), Some(certificate), Some(key)) =
+            (self.tls_ca.clone(), self.tls_certificate.clone(), self.tls_key.clone())
+        else {
+            let needs = "needs --tls-ca, --tls-certificate and --tls-key";
+            return Err(Usage(format!("{HTTPS}{host}:{port} {needs}")).into());
+        };
+        Ok(Address::Tls(Secured { host, port, authority, certificate, key }))
+    }
+    fn of_file(&self, file: &Path) -> Result<Address> {
+        let control = Contracts::open(file)?.control;
+        match (control.unix, control.tcp) {
+            (Some(path), _) => Ok(Address::Unix(path)),
+            (None, Some(address)) => self.secured(address.ip().to_string(), address.port()),
+            (None, None) => {
+                let lacks = "has no [control] table, so its server is not controlled: add one with";
+                Err(Usage(format!("{} {lacks} unix = \"PATH\"", file.display())).into())
+            }
         }
     }
 }

@@ -141,3 +141,27 @@ pub(crate) fn why(why: &Json) -> String {
     }
     text
 }
+
+/// `iofair ctl audit`.
+pub(crate) fn audit(changes: &Json) -> String {
+    let row = |change: &Json| {
+        let certificate = list(&change["certificate"]).first().map(word);
+        let named = |name: &str| (!change[name].is_null()).then(|| word(&change[name]));
+        let uid = || named("uid").map(|uid| format!("uid {uid}"));
+        let author =
+            certificate.or_else(|| named("user")).or_else(uid).or_else(|| named("address"));
+        let result =
+            if change["event"] == "begin" { "begins".into() } else { word(&change["result"]) };
+        vec![
+            word(&change["time"]),
+            word(&change["number"]),
+            format!("{} ({})", author.unwrap_or_default(), word(&change["source"])),
+            format!("{} {}", word(&change["method"]), word(&change["path"])),
+            if change["edit"].is_null() { String::new() } else { change["edit"].to_string() },
+            // The first line says what is wrong.
+            result.lines().next().unwrap_or_default().to_string(),
+        ]
+    };
+    let rows: Vec<Vec<String>> = list(changes).iter().map(row).collect();
+    table(&["time", "number", "author", "change", "edit", "result"], &rows, &[1])
+}

@@ -11,7 +11,7 @@ use iofair_core::time::Nanos;
 use iofair_core::unit::{SECTOR_BYTES, parse_bytes};
 
 use super::faults::{self, Faults};
-use super::{Back, Contracts, Control, Drive, Group, Listen, Ublk, Volume, access, listen, raw};
+use super::{Back, Contracts, Drive, Group, Listen, Ublk, Volume, access, control, listen, raw};
 use crate::units::Time;
 use crate::{ConfigError, Source, Spanned};
 
@@ -29,7 +29,8 @@ pub(super) fn contracts(source: Source) -> Result<Contracts, ConfigError> {
     let file: raw::File = source.parse()?;
     let mut drive = drive(&source, &file.drive)?;
     let listen = listen::check(&source, &file.listen)?;
-    let control = control(&source, &file.control)?;
+    let control = control::control(&source, &file.control)?;
+    let metrics = control::metrics(&source, &file.metrics)?;
     let vhost = access::check(&source, file.vhost.mode.as_ref(), file.vhost.group.as_ref())?;
     let mount = match &file.fuse.mount {
         Some(path) if path.get_ref().is_empty() => {
@@ -42,7 +43,8 @@ pub(super) fn contracts(source: Source) -> Result<Contracts, ConfigError> {
     paths(&source, &file.volume, &drive.back)?;
     drive.faults = faults::faults(&source, file.drive.faults.as_ref(), drive.faulty, &volumes)?;
     listen::sockets_differ(&source, &file)?;
-    let mut contracts = Contracts { drive, listen, control, vhost, mount, groups, volumes, source };
+    let mut contracts =
+        Contracts { drive, listen, control, metrics, vhost, mount, groups, volumes, source };
     listen::name(&mut contracts);
     if let Back::Memory(bytes) = contracts.drive.back {
         contracts.check_capacity(bytes)?;
@@ -189,12 +191,6 @@ fn back(source: &Source, written: &Spanned<String>) -> Result<Back, ConfigError>
     }
 }
 
-fn control(source: &Source, written: &raw::Control) -> Result<Control, ConfigError> {
-    let unix = listen::socket(source, written.unix.as_ref())?;
-    let access = access::check(source, written.mode.as_ref(), written.group.as_ref())?;
-    Ok(Control { unix, access, tcp: listen::address(source, written.tcp.as_ref())? })
-}
-
 fn groups(
     source: &Source,
     written: &[raw::Group],
@@ -205,9 +201,13 @@ fn groups(
     for group in written {
         let name = group.name.get_ref();
         let refuse = |message: String| source.error(group.name.span(), message);
-        if name.is_empty() || name.split('/').any(str::is_empty) {
-            let message = format!("\"{name}\" is no group name");
-            return Err(refuse(message).allowed("words separated by single slashes"));
+        let odd = name.len() > NAME_BYTES_MAX || name.contains(char::is_control);
+        if odd || name.split('/').any(str::is_empty) {
+            let message = format!("{name:?} is no group name");
+            let allowed = format!(
+                "words separated by single slashes, at most {NAME_BYTES_MAX} bytes without control characters"
+            );
+            return Err(refuse(message).allowed(allowed));
         }
         if let Some(first) = lines.insert(name, group.name.span()) {
             let line = source.error(first, "").line();

@@ -271,7 +271,9 @@ pub(super) fn socket(
 pub(super) fn sockets_differ(source: &Source, file: &raw::File) -> Result<(), ConfigError> {
     let vhost = file.volume.iter().filter_map(|volume| volume.vhost.as_ref());
     let mut seen: HashMap<&str, &Spanned<String>> = HashMap::new();
-    for path in file.listen.unix.iter().chain(&file.control.unix).chain(vhost) {
+    for path in
+        file.listen.unix.iter().chain(&file.control.unix).chain(&file.metrics.unix).chain(vhost)
+    {
         if let Some(first) = seen.insert(path.get_ref(), path) {
             let line = source.error(first.span(), "").line();
             let message = format!("the socket \"{}\" is in line {line} too", path.get_ref());

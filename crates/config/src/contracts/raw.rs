@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::{self, Expected, MapAccess, Visitor, value::MapAccessDeserializer};
 
 use super::faults::RawFaults;
-use super::listen;
+use super::{control, listen};
 use crate::Spanned;
 use crate::units::{Bytes, Rate, Scalar, Time};
 
@@ -22,7 +22,9 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) listen: listen::Written,
     #[serde(default)]
-    pub(super) control: Control,
+    pub(super) control: control::WrittenControl,
+    #[serde(default)]
+    pub(super) metrics: control::WrittenMetrics,
     #[serde(default)]
     pub(super) vhost: Vhost,
     #[serde(default)]
@@ -53,15 +55,6 @@ pub(super) struct Drive {
     pub(super) faults: Option<Spanned<RawFaults>>,
     #[serde(default)]
     pub(super) policy: Parameters,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Control {
-    pub(super) unix: Option<Spanned<String>>,
-    pub(super) mode: Option<Spanned<String>>,
-    pub(super) group: Option<Spanned<String>>,
-    pub(super) tcp: Option<Spanned<String>>,
 }
 
 #[derive(Deserialize, Default)]

@@ -2,15 +2,19 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use iofair_config::contracts::Contracts;
 use iofair_config::contracts::edit::{Edit, How, Keys, Kind};
+use iofair_core::time::Instant;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
+use super::audit::{Asked, Audit, Outcome};
 use super::file::{ContractFile, Pending, revision};
+use super::gate::{Author, Gate};
 use super::live::{self, Live};
 use super::metrics;
 use super::problem::Problem;
@@ -18,11 +22,17 @@ use super::resources;
 use super::why;
 use crate::clock::Clock;
 use crate::error::ServeError;
+use crate::reactor::Message;
 use crate::reactor::handle::ReactorHandle;
 use crate::server::Server;
 
 /// A drain that takes longer is called off: somebody's limit or a broken drive holds requests.
 const DRAIN_MAX: Duration = Duration::from_secs(30);
+/// A reactor that does not look up for so long hangs: its longest turn is a small part of that.
+const ALIVE_MAX: Duration = Duration::from_secs(2);
+/// Lines of the audit log that are shown unless the caller says how many, and the most.
+const AUDIT_LINES: usize = 20;
+const AUDIT_LINES_MAX: usize = 1000;
 
 /// The contract with clients.
 pub(super) const OPENAPI: &str = include_str!("../../../../docs/openapi.json");
@@ -41,6 +51,8 @@ pub(super) struct Call {
     pub(super) only_new: bool,
     /// A body, JSON by its own word.
     pub(super) body: Option<Vec<u8>>,
+    /// Who makes a change.
+    pub(super) author: Author,
 }
 
 /// What it gets.
@@ -100,6 +112,12 @@ pub(super) struct App {
     state: Mutex<State>,
     over: AtomicBool,
     clock: Clock,
+    /// Asked without the lock of `served`, which a change holds for as long as it takes.
+    reactor: ReactorHandle,
+    /// A question whether the reactor turns that is not answered yet.
+    alive: Mutex<Option<Receiver<()>>>,
+    gate: Mutex<Arc<Gate>>,
+    audit: Audit,
 }
 
 /// A lock's content, even if a thread died with it: all that is in these is whole at any time.
@@ -114,11 +132,20 @@ impl Served {
 }
 
 impl App {
-    pub(super) fn new(file: &Path, server: Server) -> Result<Self, ServeError> {
+    pub(super) fn new(
+        file: &Path,
+        server: Server,
+        gate: Gate,
+        audit: Audit,
+    ) -> Result<Self, ServeError> {
         let told = file.display().to_string();
         let file = ContractFile::new(file).map_err(ServeError::system(told))?;
         let revision = revision(server.contracts().text());
         Ok(Self {
+            reactor: server.line().clone(),
+            alive: Mutex::default(),
+            gate: Mutex::new(Arc::new(gate)),
+            audit,
             file,
             served: Mutex::new(Served { server: Some(server), revision }),
             state: Mutex::new(State::Serving),
@@ -138,6 +165,28 @@ impl App {
         let server = lock(&self.served).server.take();
         server.map_or(Ok(()), Server::stop)
     }
+    /// Who may do what at this moment.
+    pub(super) fn gate(&self) -> Arc<Gate> {
+        lock(&self.gate).clone()
+    }
+    pub(super) fn now(&self) -> Instant {
+        self.clock.now()
+    }
+    /// Names by which metrics may be asked for.
+    pub(super) fn metrics_hosts(&self) -> Vec<String> {
+        self.gate().metrics_hosts.clone()
+    }
+    /// Tells the audit log of a change that was refused because of who asked for it.
+    pub(super) fn refused(
+        &self,
+        author: &Author,
+        (method, path, query): (&str, &str, &str),
+        why: &str,
+    ) {
+        // Not read from `served`, whose lock a change may hold.
+        let outcome = Outcome { revision: "", status: Some(403), result: why };
+        self.audit.refused(author, Asked::new(method, path, query, None), &outcome);
+    }
     fn system(&self) -> impl FnOnce(std::io::Error) -> ServeError {
         ServeError::system(self.file.path().display().to_string())
     }
@@ -148,9 +197,28 @@ impl App {
         let text = self.file.read().map_err(self.system())?;
         let path = served.server()?.contracts().path().to_string();
         let contracts = Contracts::parse(&path, &text)?;
+        let gate = Gate::load(&contracts)?;
         served.server.as_mut().ok_or(ServeError::Gone)?.reload(contracts)?;
         served.revision = revision(&text);
+        *lock(&self.gate) = Arc::new(gate);
         Ok(served.revision.clone())
+    }
+    /// [`Self::reload`] that nobody called for over a socket.
+    pub(super) fn reload_on_signal(&self) -> Result<(), ServeError> {
+        let author = Author::own("signal");
+        let file = self.file.path().display().to_string();
+        let asked = Asked::new("reload", &file, "", None);
+        let before = lock(&self.served).revision.clone();
+        let begun = self.audit.begin(&author, asked, before.clone());
+        let begun = begun.map_err(ServeError::system("the audit log"))?;
+        let reloaded = self.reload();
+        let outcome = match &reloaded {
+            Ok(revision) => (revision.clone(), "done".to_string()),
+            Err(error) => (before, error.to_string()),
+        };
+        let outcome = Outcome { revision: &outcome.0, status: None, result: &outcome.1 };
+        let ended = self.audit.end(&begun, &outcome).map_err(ServeError::system("the audit log"));
+        reloaded.and(ended)
     }
     /// Makes a change in the file and in the server, or in neither.
     fn change(&self, call: &Call, edit: &Edit) -> Result<String> {
@@ -214,7 +282,30 @@ impl App {
 /// Calls.
 impl App {
     pub(super) fn answer(&self, call: &Call) -> Answer {
-        self.route(call).unwrap_or_else(|problem| Answer::problem(&problem))
+        if call.method == "GET" {
+            return self.route(call).unwrap_or_else(|problem| Answer::problem(&problem));
+        }
+        self.audited(call).unwrap_or_else(|problem| Answer::problem(&problem))
+    }
+    /// Makes a change between two lines of the audit log.
+    fn audited(&self, call: &Call) -> Result<Answer> {
+        let unwritten = |what: &str, error: std::io::Error| {
+            Problem::new(503, "audit", format!("{what}: the audit log cannot be written: {error}"))
+        };
+        let asked = Asked::new(&call.method, &call.path, &call.query, call.body.as_deref());
+        let before = lock(&self.served).revision.clone();
+        let begun = self.audit.begin(&call.author, asked, before);
+        let begun = begun.map_err(|error| unwritten("nothing was changed", error))?;
+        let changed = self.route(call);
+        let after = lock(&self.served).revision.clone();
+        let (answer, result) = match changed {
+            Ok(answer) => (answer, "done"),
+            Err(ref problem) => (Answer::problem(problem), problem.message()),
+        };
+        let outcome = Outcome { revision: &after, status: Some(answer.status), result };
+        let ended = self.audit.end(&begun, &outcome);
+        ended.map_err(|error| unwritten("the change was made, its end was not written", error))?;
+        Ok(answer)
     }
     fn route(&self, call: &Call) -> Result<Answer> {
         let path = call.path.as_str();
@@ -236,8 +327,10 @@ impl App {
             }
             (["v1", "groups", name @ .., "why"], _) if !name.is_empty() => Ok(not_allowed("GET")),
             (["v1", "live"], "GET") => self.live(),
+            (["v1", "audit"], "GET") => self.show_audit(call),
             (["metrics"], "GET") => self.metrics(),
-            (["v1", "live"] | ["metrics"], _) => Ok(not_allowed("GET")),
+            (["healthz"], "GET") => Ok(self.health(&call.query)),
+            (["v1", "live" | "audit"] | ["metrics" | "healthz"], _) => Ok(not_allowed("GET")),
             (["v1", "groups", name @ ..], _) => self.one(call, Kind::Group, &unescape(name)?),
             (["v1", "volumes", name @ ..], _) => self.one(call, Kind::Volume, &unescape(name)?),
             (["v1", "drain"], "POST") => self.drain(call),
@@ -391,8 +484,52 @@ impl App {
         live.revision = revision;
         Ok(Answer::json(200, Some(live.revision.clone()), &live))
     }
+    fn show_audit(&self, call: &Call) -> Result<Answer> {
+        let lines = match call.query.strip_prefix("last=") {
+            Some(number) => {
+                number.parse().ok().filter(|lines| (1..=AUDIT_LINES_MAX).contains(lines))
+            }
+            None => call.query.is_empty().then_some(AUDIT_LINES),
+        };
+        let Some(lines) = lines else {
+            let message = format!("\"{}\" after the question mark", call.query);
+            let allowed = format!("last=N, 1 to {AUDIT_LINES_MAX}");
+            return Err(Problem::bad_request(message).allowed(allowed));
+        };
+        let last = self.audit.last(lines).map_err(ServeError::system("the audit log"))?;
+        let Some(last) = last else {
+            return Err(Problem::missing("the audit log goes to standard error: see the journal")
+                .allowed("audit = \"PATH\" in [control]"));
+        };
+        Ok(Answer::json(200, None, &json!({ "changes": last })))
+    }
+    /// Does the reactor turn, and are clients served?
+    fn health(&self, query: &str) -> Answer {
+        let (alive, state) = (self.is_alive(), *lock(&self.state));
+        let good = alive && (query != "ready" || state == State::Serving);
+        let body = json!({ "alive": alive, "state": state.word() });
+        Answer::json(if good { 200 } else { 503 }, None, &body)
+    }
+    /// Asks the reactor one question at a time, however many ask here: one that hangs gathers none.
+    fn is_alive(&self) -> bool {
+        let mut asked = lock(&self.alive);
+        let answer = asked.take().or_else(|| {
+            let (answer, answered) = mpsc::channel();
+            let look = Message::Look(Box::new(move |_| answer.send(()).unwrap_or(())));
+            self.reactor.send(look).is_ok().then_some(answered)
+        });
+        let Some(answer) = answer else { return false };
+        match answer.recv_timeout(ALIVE_MAX) {
+            Ok(()) => true,
+            Err(RecvTimeoutError::Disconnected) => false,
+            Err(RecvTimeoutError::Timeout) => {
+                *asked = Some(answer);
+                false
+            }
+        }
+    }
     fn metrics(&self) -> Result<Answer> {
-        let moment = self.line()?.0.look(|seen| live::gather(seen, false))?;
+        let moment = self.reactor.look(|seen| live::gather(seen, false))?;
         let body = metrics::page(&moment).into_bytes();
         Ok(Answer { status: 200, revision: None, kind: metrics::KIND, allow: None, body })
     }

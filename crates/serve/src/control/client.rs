@@ -1,8 +1,8 @@
 //! A client of the control socket, for the command line and for tests. One connection a call.
 
 use std::io;
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full};
@@ -10,9 +10,13 @@ use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper::{Request, header};
 use hyper_util::rt::TokioIo;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value as Json;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::TlsConnector;
 
 /// A call may take so long: a drain takes half a minute.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -22,8 +26,35 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub enum Address {
     /// Path of a Unix socket.
     Unix(PathBuf),
-    /// Address and port.
-    Tcp(SocketAddr),
+    /// TCP, without TLS, which only metrics have: HOST:PORT.
+    Tcp(String),
+    /// TCP with TLS.
+    Tls(Secured),
+}
+
+/// A server over TLS, and who calls it. Files in PEM.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Secured {
+    /// A name or address in the server's certificate.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// The CA that signed the server.
+    pub authority: PathBuf,
+    /// The caller's certificate.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unix(path) => path.display().fmt(f),
+            Self::Tcp(address) => f.write_str(address),
+            Self::Tls(Secured { host, port, .. }) => write!(f, "https://{host}:{port}"),
+        }
+    }
 }
 
 /// A call.
@@ -83,25 +114,59 @@ pub fn call(address: &Address, ask: &Ask) -> io::Result<Reply> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let work = async {
         match address {
-            Address::Unix(path) => exchange(UnixStream::connect(path).await?, ask).await,
-            Address::Tcp(address) => exchange(TcpStream::connect(address).await?, ask).await,
+            Address::Unix(path) => exchange(UnixStream::connect(path).await?, "iofair", ask).await,
+            Address::Tcp(address) => {
+                exchange(TcpStream::connect(address).await?, address, ask).await
+            }
+            Address::Tls(secured) => {
+                let host = secured.host.trim_matches(['[', ']']);
+                let name = ServerName::try_from(host.to_string()).map_err(io::Error::other)?;
+                let connector = TlsConnector::from(Arc::new(config(secured)?));
+                let stream = TcpStream::connect((host, secured.port)).await?;
+                let stream = connector.connect(name, stream).await?;
+                exchange(stream, &secured.host, ask).await
+            }
         }
     };
     let timed = async { tokio::time::timeout(PATIENCE, work).await };
     runtime.block_on(timed).map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
 }
 
-async fn exchange<S>(stream: S, ask: &Ask) -> io::Result<Reply>
+/// What a caller over TLS trusts and shows.
+fn config(secured: &Secured) -> io::Result<ClientConfig> {
+    let unread = |path: &Path| {
+        let path = path.display().to_string();
+        move |error: &dyn std::fmt::Display| io::Error::other(format!("{path}: {error}"))
+    };
+    let certificates = |path: &Path| {
+        let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<_, _>>);
+        read.map_err(|error| unread(path)(&error))
+    };
+    let authority: Vec<CertificateDer<'static>> = certificates(&secured.authority)?;
+    let mut roots = RootCertStore::empty();
+    for certificate in authority {
+        roots.add(certificate).map_err(|error| unread(&secured.authority)(&error))?;
+    }
+    let key = PrivateKeyDer::from_pem_file(&secured.key);
+    let key = key.map_err(|error| unread(&secured.key)(&error))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("the provider has the suites of its own versions")
+        .with_root_certificates(roots)
+        .with_client_auth_cert(certificates(&secured.certificate)?, key)
+        .map_err(|error| unread(&secured.key)(&error))
+}
+
+async fn exchange<S>(stream: S, host: &str, ask: &Ask) -> io::Result<Reply>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (mut sender, connection) =
         http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
     tokio::spawn(connection);
-    let mut request = Request::builder()
-        .method(ask.method.as_str())
-        .uri(&ask.path)
-        .header(header::HOST, "iofair");
+    let mut request =
+        Request::builder().method(ask.method.as_str()).uri(&ask.path).header(header::HOST, host);
     if let Some(revision) = &ask.if_match {
         request = request.header(header::IF_MATCH, format!("\"{revision}\""));
     }
@@ -109,8 +174,10 @@ where
         request = request.header(header::IF_NONE_MATCH, "*");
     }
     let mut body = Bytes::new();
-    if let Some(json) = &ask.body {
+    if ask.method != "GET" {
         request = request.header(header::CONTENT_TYPE, "application/json");
+    }
+    if let Some(json) = &ask.body {
         body = Bytes::from(json.to_string());
     }
     let request = request.body(Full::new(body)).map_err(io::Error::other)?;

@@ -1,4 +1,4 @@
-//! Control of a running server: HTTP with JSON over a Unix socket, and over TCP only if asked.
+//! Control of a running server: HTTP with JSON over a Unix socket, and over TLS if asked; metrics and health.
 //!
 //! **The contract file is the state.** A change is made in the file and in the running server, or in
 //! neither: the new text is written beside the file and synced, the server takes the new contracts over,
@@ -9,17 +9,23 @@
 //! `ETag`, too); a change that names one (`If-Match`) is refused if another was faster. A file that somebody
 //! edited by hand is not overwritten: its changes are to be taken over first (SIGHUP, `POST /v1/reload`).
 //!
-//! [`Control`] is what a program holds; `http` turns sockets into calls of `app`, which knows no socket;
-//! `resources` says how things look from outside, `docs/openapi.json` is the contract with clients.
+//! [`Control`] is what a program holds; `http` turns sockets into calls of `app`, which knows no socket; `gate` says who
+//! may do what, `slots`, `rate` and `limits` how much of it, `audit` writes down who did what; `resources` says how things
+//! look from outside, `docs/openapi.json` is the contract with clients.
 
 mod app;
+mod audit;
 pub mod client;
 mod file;
+mod gate;
 mod http;
+mod limits;
 mod live;
 mod metrics;
 mod problem;
+mod rate;
 mod resources;
+mod slots;
 mod why;
 
 use std::net::SocketAddr;
@@ -34,7 +40,9 @@ use crate::socket::Allowed;
 use crate::supervisor::Passed;
 
 use app::App;
-use http::Http;
+use audit::Audit;
+use gate::Gate;
+use http::{Http, Places};
 
 /// A server under control of its contract file.
 #[derive(Debug)]
@@ -55,12 +63,17 @@ impl Control {
         contracts: Contracts,
         mut passed: Passed,
     ) -> Result<Self, ServeError> {
-        let control = contracts.control.clone();
-        let sockets = std::mem::take(&mut passed.control);
-        let allowed = Allowed::new(&contracts, &control.access)?;
+        let (control, metrics) = (contracts.control.clone(), contracts.metrics.clone());
+        let sockets = [std::mem::take(&mut passed.control), std::mem::take(&mut passed.metrics)];
+        let allowed = [&control.access, &metrics.access];
+        let [control_allowed, metrics_allowed] = allowed.map(|a| Allowed::new(&contracts, a));
+        let allowed = [control_allowed?, metrics_allowed?];
+        let gate = Gate::load(&contracts)?;
+        let audit = Audit::open(control.audit.as_deref());
+        let audit = audit.map_err(ServeError::system("the audit log"))?;
         let server = Server::start_under(contracts, passed)?;
-        let app = Arc::new(App::new(file, server)?);
-        let http = Http::start(&control, allowed, sockets, &app)?;
+        let app = Arc::new(App::new(file, server, gate, audit)?);
+        let http = Http::start(Places { control, metrics, allowed, passed: sockets }, &app)?;
         Ok(Self { app, http: Some(http) })
     }
     /// Looks at the server.
@@ -69,11 +82,15 @@ impl Control {
     }
     /// The TCP address of the control socket, with the port that was given out when 0 was asked.
     pub fn tcp(&self) -> Option<SocketAddr> {
-        self.http.as_ref().and_then(Http::tcp)
+        self.http.as_ref().and_then(Http::control)
+    }
+    /// The TCP address of metrics, likewise.
+    pub fn metrics(&self) -> Option<SocketAddr> {
+        self.http.as_ref().and_then(Http::metrics)
     }
     /// Takes over the file as it is now; on an error everything stays as it was.
     pub fn reload(&self) -> Result<(), ServeError> {
-        self.app.reload().map(drop)
+        self.app.reload_on_signal()
     }
     /// Has the server ended, or was it told to?
     pub fn is_over(&self) -> bool {

@@ -49,6 +49,10 @@ impl Problem {
         self.allowed = Some(what.into());
         self
     }
+    /// What is wrong.
+    pub(super) fn message(&self) -> &str {
+        &self.message
+    }
     /// The call itself cannot be understood.
     pub(super) fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, "bad-request", message)

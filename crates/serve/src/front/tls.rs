@@ -237,7 +237,7 @@ fn append(
 
 /// The common names, DNS names and URIs of a certificate that was verified. A name that says it is
 /// something else (a user id) is left out.
-fn names(certificate: &CertificateDer<'_>) -> Vec<String> {
+pub(crate) fn names(certificate: &CertificateDer<'_>) -> Vec<String> {
     let Ok(certificate) = EndEntityCert::try_from(certificate) else { return Vec::new() };
     let alternative = certificate.valid_dns_names().chain(certificate.valid_uri_names());
     let mut names: Vec<String> = alternative.map(String::from).collect();

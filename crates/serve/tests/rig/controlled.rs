@@ -62,6 +62,10 @@ impl Controlled {
         assert!(reply.is_good(), "{path}: {}", String::from_utf8_lossy(&reply.body));
         reply.json().unwrap()
     }
+    /// The status of a call.
+    pub(crate) fn status(&self, ask: &Ask) -> u16 {
+        self.ask(ask).status
+    }
     /// Sends bytes and returns all that comes back.
     pub(crate) fn raw(&self, bytes: &[u8]) -> String {
         let mut stream = UnixStream::connect(self.directory.path("control.sock")).unwrap();
