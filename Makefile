@@ -33,7 +33,7 @@ fuzz: ## the engine's law over many more seeds than `make test` draws; then the 
 	IOFAIR_SEEDS=$(SEEDS) cargo test --release --locked -p iofair-core --test conformance
 	@scripts/fuzz
 
-# Kills a back end, and power cuts over all front ends: make soak KILLS=1000 CUTS=100000
+# Kills a back end, and power cuts over all front ends and of pools: make soak KILLS=1000 CUTS=100000
 KILLS ?= 300
 CUTS ?= 10000
 # Mounting wants root; block devices are made in a virtual machine.
@@ -43,6 +43,7 @@ MOUNTS = $$(test "$$(id -u)" = 0 && echo --include-ignored --skip needs_ublk; \
 soak: ## servers killed and their power cut under verified load, thousands of times
 	@scripts/setup demo
 	IOFAIR_CUTS=$(CUTS) cargo test --locked -p iofair-serve --test power keep -- --nocapture $(MOUNTS)
+	IOFAIR_CUTS=$(CUTS) cargo test --locked -p iofair-serve --lib cuts -- --nocapture
 	IOFAIR_KILLS=$(KILLS) cargo test --release --locked -p iofair --test crash -- --nocapture
 	IOFAIR_KILLS=$(KILLS) cargo test --release --locked -p iofair-serve --test vhost killed
 

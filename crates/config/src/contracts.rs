@@ -4,6 +4,7 @@
 //! [drive]
 //! back = "emulated:plextor-px256m5s"  # or "file:/srv/pool.img", "/dev/nvme0n1", "memory:4GiB",
 //!                                     # or "directory:/srv/pool": a sparse file a volume
+//! pool = "0e9c1f6a-..."               # optional: the UUID that a pool on a device or file must have
 //! stack = "max+prop-bfq"              # policies and scheduler; iofair list policies
 //! worst_case = "160MB/s"              # optional: what admission counts on, instead of the profile's
 //! timeout = "30s"                     # a command that takes longer is an error for its client
@@ -43,6 +44,7 @@
 //! group = "tenants/alice"
 //! size = "10GiB"
 //! read_only = false
+//! uuid = "7c1d..."                    # optional: which volume of the pool it is, whatever its name
 //! path = "/dev/sdb1"                  # only with a directory: a file or device of its own
 //! vhost = "/run/iofair/alice.sock"    # optional: a vhost-user-blk socket, a disk for a virtual machine
 //! ublk = 0                            # optional: a block device /dev/ublkb0 of this host; true: any number
@@ -70,6 +72,7 @@ use std::path::{Path, PathBuf};
 use iofair_core::contract::Contract;
 use iofair_core::controller::Stack;
 use iofair_core::time::Nanos;
+use uuid::Uuid;
 
 use crate::{ConfigError, Source};
 
@@ -107,6 +110,10 @@ pub struct Contracts {
 pub struct Drive {
     /// What holds the data.
     pub back: Back,
+    /// May a file that is not there be made? Only one that was written as `file:PATH`.
+    pub may_create: bool,
+    /// The UUID that the pool on a device or file must have.
+    pub pool: Option<Uuid>,
     /// The policies with their parameters.
     pub stack: Stack,
     /// What admission counts on, bytes a second; `None`: what the back end knows of itself.
@@ -160,6 +167,8 @@ pub struct Volume {
     pub size_bytes: u64,
     /// Are writes refused?
     pub read_only: bool,
+    /// Which volume of the pool it is, whatever its name; `None`: the one with its name.
+    pub uuid: Option<Uuid>,
     /// The file or block device that it has to itself; `None`: a place in what the drive's `back` names.
     pub path: Option<PathBuf>,
     /// Who may open it.

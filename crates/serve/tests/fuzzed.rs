@@ -10,6 +10,8 @@ mod control;
 mod nbd;
 #[path = "../../../fuzz/harness/operations.rs"]
 mod operations;
+#[path = "../../../fuzz/harness/pool.rs"]
+mod pool;
 
 use std::fs;
 use std::panic::catch_unwind;
@@ -100,6 +102,12 @@ fn operation_lists() {
 #[test]
 fn control_sockets() {
     run("control", ROUNDS_WITH_SERVERS, control::control);
+}
+
+/// Goal: no bytes on a device break the reader of pools. Method: see the top of the file.
+#[test]
+fn pools() {
+    run("pool", ROUNDS, pool::pool);
 }
 
 /// Goal: nothing in a guest's memory breaks its queue's rules. Method: see the top of the file.

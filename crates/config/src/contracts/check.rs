@@ -9,6 +9,7 @@ use iofair_core::controller::{NAMED, Stack, StackError};
 use iofair_core::params::ParameterError;
 use iofair_core::time::Nanos;
 use iofair_core::unit::{SECTOR_BYTES, parse_bytes};
+use uuid::Uuid;
 
 use super::faults::{self, Faults};
 use super::{Back, Contracts, Drive, Group, Listen, Ublk, Volume, access, control, listen, raw};
@@ -41,6 +42,7 @@ pub(super) fn contracts(source: Source) -> Result<Contracts, ConfigError> {
     let groups = groups(&source, &file.group, &listen)?;
     let volumes = volumes(&source, &file.volume, &groups)?;
     paths(&source, &file.volume, &drive.back)?;
+    uuids(&source, &file.volume, &file.drive, &drive.back)?;
     drive.faults = faults::faults(&source, file.drive.faults.as_ref(), drive.faulty, &volumes)?;
     listen::sockets_differ(&source, &file)?;
     let mut contracts =
@@ -91,6 +93,8 @@ fn drive(source: &Source, written: &raw::Drive) -> Result<Drive, ConfigError> {
     let faulty = written.back.get_ref().starts_with(FAULTY);
     Ok(Drive {
         back: back(source, &written.back)?,
+        may_create: plain(&written.back).starts_with("file:"),
+        pool: uuid(source, written.pool.as_ref())?,
         timeout: patience(&written.timeout)?,
         drain: patience(&written.drain)?,
         faulty,
@@ -165,10 +169,46 @@ fn words(names: &[&str]) -> String {
 /// Before a back end that fails on purpose.
 const FAULTY: &str = "faulty:";
 
+/// What is written as the back end, without faults.
+fn plain(written: &Spanned<String>) -> &str {
+    let text = written.get_ref();
+    text.strip_prefix(FAULTY).unwrap_or(text)
+}
+
+fn uuid(source: &Source, written: Option<&Spanned<String>>) -> Result<Option<Uuid>, ConfigError> {
+    let Some(written) = written else { return Ok(None) };
+    let parsed = Uuid::try_parse(written.get_ref());
+    parsed.map(Some).map_err(|_| {
+        let message = format!("\"{}\" is no UUID", written.get_ref());
+        source.error(written.span(), message).allowed("as `iofair pool show` prints it")
+    })
+}
+
+/// A UUID names one volume of a pool.
+fn uuids(
+    source: &Source,
+    written: &[raw::Volume],
+    drive: &raw::Drive,
+    back: &Back,
+) -> Result<(), ConfigError> {
+    let mut named = drive.pool.iter().chain(written.iter().flat_map(|volume| &volume.uuid));
+    if let Some(written) = named.next().filter(|_| !matches!(back, Back::File(_))) {
+        let message = "only a pool on a device or in one file has UUIDs";
+        return Err(source.error(written.span(), message).allowed("none here"));
+    }
+    let mut seen = HashSet::new();
+    for uuid in written.iter().flat_map(|volume| &volume.uuid) {
+        if !seen.insert(Uuid::try_parse(uuid.get_ref()).ok()) {
+            let message = "another volume has this UUID";
+            return Err(source.error(uuid.span(), message).allowed("one volume a UUID"));
+        }
+    }
+    Ok(())
+}
+
 fn back(source: &Source, written: &Spanned<String>) -> Result<Back, ConfigError> {
     const ALLOWED: &str = "\"emulated:PROFILE\", \"file:PATH\", \"/dev/...\" or another absolute path, \"directory:PATH\", \"memory:SIZE\", or \"faulty:\" and one of these";
-    let text = written.get_ref();
-    let text = text.strip_prefix(FAULTY).unwrap_or(text);
+    let text = plain(written);
     let refuse = |message: String| Err(source.error(written.span(), message).allowed(ALLOWED));
     if text.starts_with('/') {
         return Ok(Back::File(PathBuf::from(text)));
@@ -362,6 +402,7 @@ fn volumes(
             group: group.clone(),
             size_bytes,
             read_only: volume.read_only,
+            uuid: uuid(source, volume.uuid.as_ref())?,
             path: volume.path.as_ref().map(|path| PathBuf::from(path.get_ref())),
             entry: listen::entry(source, volume)?,
             vhost: listen::socket(source, volume.vhost.as_ref())?,

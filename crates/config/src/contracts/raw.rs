@@ -48,6 +48,7 @@ pub(super) type Parameters = BTreeMap<Spanned<String>, BTreeMap<Spanned<String>,
 #[serde(deny_unknown_fields)]
 pub(super) struct Drive {
     pub(super) back: Spanned<String>,
+    pub(super) pool: Option<Spanned<String>>,
     pub(super) stack: Spanned<String>,
     pub(super) worst_case: Option<Spanned<Rate>>,
     pub(super) timeout: Option<Spanned<Time>>,
@@ -94,6 +95,7 @@ pub(super) struct Volume {
     pub(super) size: Spanned<Bytes>,
     #[serde(default)]
     pub(super) read_only: bool,
+    pub(super) uuid: Option<Spanned<String>>,
     pub(super) path: Option<Spanned<String>>,
     pub(super) listen: Option<listen::Way>,
     pub(super) connections: Option<Spanned<i64>>,

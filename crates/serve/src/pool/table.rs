@@ -1,0 +1,344 @@
+//! What happens to a table: volumes come, grow, shrink, are renamed, kept and deleted. Pure: a table in, another out.
+//!
+//! Only blocks that were free before a change are given out in it: a volume's data is never touched by a change that
+//! may still fail. What a deleted volume leaves is free for the next change, and zeroed before it is given out.
+
+use std::collections::BTreeMap;
+
+use uuid::Uuid;
+
+use super::format::{BLOCK, Extent, Record, State, Superblock, Table};
+
+/// Sorts extents and joins those that touch.
+pub(super) fn joined(mut extents: Vec<Extent>) -> Vec<Extent> {
+    extents.sort_unstable();
+    let mut result: Vec<Extent> = Vec::with_capacity(extents.len());
+    for extent in extents {
+        match result.last_mut() {
+            Some(last) if last.end() >= extent.start => {
+                last.blocks = last.end().max(extent.end()) - last.start;
+            }
+            _ => result.push(extent),
+        }
+    }
+    result
+}
+
+/// What of `all` is not in `taken`; both sorted.
+pub(super) fn without(all: &[Extent], taken: &[Extent]) -> Vec<Extent> {
+    let (mut result, mut first) = (Vec::new(), 0);
+    for extent in all {
+        let mut at = extent.start;
+        while taken.get(first).is_some_and(|taken| taken.end() <= at) {
+            first += 1;
+        }
+        for hole in taken[first..].iter().take_while(|taken| taken.start < extent.end()) {
+            if hole.start > at {
+                result.push(Extent { start: at, blocks: hole.start - at });
+            }
+            at = at.max(hole.end());
+        }
+        if at < extent.end() {
+            result.push(Extent { start: at, blocks: extent.end() - at });
+        }
+    }
+    result
+}
+
+/// What of `all` is in `other`, too; both sorted.
+pub(super) fn common(all: &[Extent], other: &[Extent]) -> Vec<Extent> {
+    without(all, &without(all, other))
+}
+
+/// How many blocks.
+pub(super) fn total(extents: &[Extent]) -> u64 {
+    extents.iter().map(|extent| extent.blocks).sum()
+}
+
+/// The first blocks of a list, and the rest.
+fn split(extents: &[Extent], blocks: u64) -> (Vec<Extent>, Vec<Extent>) {
+    let (mut first, mut rest, mut left) = (Vec::new(), Vec::new(), blocks);
+    for extent in extents {
+        let here = extent.blocks.min(left);
+        left -= here;
+        if here > 0 {
+            first.push(Extent { start: extent.start, blocks: here });
+        }
+        if here < extent.blocks {
+            rest.push(Extent { start: extent.start + here, blocks: extent.blocks - here });
+        }
+    }
+    (first, rest)
+}
+
+/// What somebody wants a volume to be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Wanted<'a> {
+    /// Its identity, if it was written.
+    pub(crate) id: Option<Uuid>,
+    pub(crate) name: &'a str,
+    pub(crate) group: &'a str,
+    pub(crate) size: u64,
+    /// It may become shorter.
+    pub(crate) shrink: bool,
+    /// It may come back to another group than it was kept for.
+    pub(crate) take_over: bool,
+}
+
+/// Why a volume cannot be what was wanted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Refused {
+    pub(crate) volume: String,
+    pub(crate) message: String,
+}
+
+fn refuse<T>(volume: &str, message: impl Into<String>) -> Result<T, Refused> {
+    Err(Refused { volume: volume.to_string(), message: message.into() })
+}
+
+/// Free blocks, from which a change takes.
+#[derive(Debug)]
+pub(crate) struct Free {
+    extents: Vec<Extent>,
+    /// Where the pool may be made longer.
+    grows_at: Option<u64>,
+}
+
+impl Free {
+    /// Those of a pool. `grows`: it is a file, which may become longer. `quarantine`: not before somebody is done.
+    pub(crate) fn of(
+        table: &Table,
+        superblock: &Superblock,
+        grows: bool,
+        quarantine: &[Extent],
+    ) -> Self {
+        let mut taken = superblock.reserved();
+        taken.extend(table.volumes.iter().flat_map(|volume| &volume.extents));
+        taken.extend(quarantine);
+        let all = [Extent { start: 0, blocks: superblock.blocks }];
+        let extents = without(&all, &joined(taken));
+        Self { extents, grows_at: grows.then_some(superblock.blocks) }
+    }
+    /// How many there are without growing.
+    pub(crate) fn blocks(&self) -> u64 {
+        total(&self.extents)
+    }
+    /// Takes blocks: those behind `after` first, then one extent that is long enough, then the longest ones.
+    fn take(&mut self, blocks: u64, after: Option<u64>) -> Option<Vec<Extent>> {
+        let (mut taken, mut left) = (Vec::new(), blocks);
+        if let Some(index) = self.extents.iter().position(|extent| Some(extent.start) == after) {
+            self.cut(index, &mut left, &mut taken);
+        }
+        if let Some(index) = self.extents.iter().position(|extent| extent.blocks >= left) {
+            self.cut(index, &mut left, &mut taken);
+        }
+        if left > 0 && self.grows_at.is_some() {
+            self.grow(left);
+            let last = self.extents.len() - 1;
+            self.cut(last, &mut left, &mut taken);
+        }
+        while left > 0 {
+            let longest = self.extents.iter().enumerate().max_by_key(|(_, extent)| extent.blocks);
+            let Some((index, _)) = longest else { break };
+            self.cut(index, &mut left, &mut taken);
+        }
+        if left > 0 {
+            self.extents =
+                joined(std::mem::take(&mut self.extents).into_iter().chain(taken).collect());
+            return None;
+        }
+        Some(taken)
+    }
+    fn cut(&mut self, index: usize, left: &mut u64, taken: &mut Vec<Extent>) {
+        let extent = &mut self.extents[index];
+        let blocks = extent.blocks.min(*left);
+        if blocks == 0 {
+            return;
+        }
+        taken.push(Extent { start: extent.start, blocks });
+        *left -= blocks;
+        *extent = Extent { start: extent.start + blocks, blocks: extent.blocks - blocks };
+        if extent.blocks == 0 {
+            self.extents.remove(index);
+        }
+    }
+    /// Makes the end free, so that the last extent has at least so many blocks.
+    fn grow(&mut self, blocks: u64) {
+        let end = self.grows_at.expect("asked before");
+        let last = self.extents.last_mut().filter(|last| last.end() == end);
+        let there = last.as_ref().map_or(0, |last| last.blocks);
+        let more = blocks.saturating_sub(there);
+        match last {
+            Some(last) => last.blocks += more,
+            None => self.extents.push(Extent { start: end, blocks: more }),
+        }
+        self.grows_at = Some(end + more);
+    }
+}
+
+/// Where in a table volumes are.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Index {
+    ids: BTreeMap<Uuid, usize>,
+    names: BTreeMap<String, usize>,
+}
+
+impl Index {
+    pub(crate) fn of(table: &Table) -> Self {
+        let all = || table.volumes.iter().enumerate();
+        Self {
+            ids: all().map(|(index, volume)| (volume.id, index)).collect(),
+            names: all().map(|(index, volume)| (volume.name.clone(), index)).collect(),
+        }
+    }
+    /// The volume with this UUID if one is given, else the one with this name.
+    pub(crate) fn find(&self, id: Option<Uuid>, name: &str) -> Option<usize> {
+        match id {
+            Some(id) => self.ids.get(&id).copied(),
+            None => self.names.get(name).copied(),
+        }
+    }
+}
+
+impl Table {
+    /// The extents of all volumes, in order.
+    pub(crate) fn assigned(&self) -> Vec<Extent> {
+        joined(self.volumes.iter().flat_map(|volume| volume.extents.iter().copied()).collect())
+    }
+    /// This table with all volumes that are wanted; others become kept ones. Volumes that shall be shorter keep their
+    /// size until [`Table::cut`].
+    pub(crate) fn with(&self, wanted: &[Wanted<'_>], mut free: Free) -> Result<Self, Refused> {
+        let mut new = self.clone();
+        new.volumes.iter_mut().for_each(|volume| volume.state = State::Kept);
+        let known = Index::of(self);
+        for one in wanted {
+            match known.find(one.id, one.name) {
+                Some(index) => {
+                    let was_kept = self.volumes[index].state == State::Kept;
+                    new.volumes[index].adapt(one, was_kept, &mut free)?;
+                }
+                None => {
+                    let Some(extents) = free.take(one.size.div_ceil(BLOCK), None) else {
+                        return refuse(one.name, no_room(one.size, &free));
+                    };
+                    let id = one.id.unwrap_or_else(Uuid::new_v4);
+                    let (name, group) = (one.name.to_string(), one.group.to_string());
+                    let (state, size) = (State::Live, one.size);
+                    new.volumes.push(Record { id, name, group, state, size, extents });
+                }
+            }
+        }
+        new.refuse_twins()?;
+        Ok(new)
+    }
+    fn refuse_twins(&self) -> Result<(), Refused> {
+        let mut names: BTreeMap<&str, &Record> = BTreeMap::new();
+        for volume in &self.volumes {
+            let Some(other) = names.insert(&volume.name, volume) else { continue };
+            let (other, id) = match volume.state {
+                State::Kept => (volume, volume.id),
+                State::Live => (other, other.id),
+            };
+            let group = &other.group;
+            return refuse(
+                &volume.name,
+                format!(
+                    "the pool keeps another volume of this name, UUID {id}, of group \"{group}\": choose another \
+                     name, or delete that one with `iofair pool delete`"
+                ),
+            );
+        }
+        Ok(())
+    }
+    /// Cuts volumes that shall be shorter, and forgets those of these names.
+    pub(crate) fn cut(&self, wanted: &[Wanted<'_>], delete: &[String]) -> Self {
+        let (mut new, known) = (self.clone(), Index::of(self));
+        for one in wanted {
+            let found = known.find(one.id, one.name);
+            let volume = found.map(|index| &mut new.volumes[index]);
+            if let Some(volume) = volume.filter(|volume| volume.size > one.size) {
+                volume.size = one.size;
+                volume.extents = split(&volume.extents, one.size.div_ceil(BLOCK)).0;
+            }
+        }
+        let goes = |volume: &Record| volume.state == State::Kept && delete.contains(&volume.name);
+        new.volumes.retain(|volume| !goes(volume));
+        new
+    }
+    /// What is dirty after a change from `old` to this: what was, and what was given back, less what was given out.
+    pub(super) fn dirty_after(&self, old: &Self) -> Vec<Extent> {
+        let assigned = self.assigned();
+        let mut dirty = without(&old.assigned(), &assigned);
+        dirty.extend(&old.dirty);
+        without(&joined(dirty), &assigned)
+    }
+    /// What volumes get in a change from `old` to this, in order; `None` if it was another's until now.
+    pub(super) fn given_out(&self, old: &Self) -> Option<Vec<Extent>> {
+        let before: BTreeMap<Uuid, &Record> =
+            old.volumes.iter().map(|volume| (volume.id, volume)).collect();
+        let mut given = Vec::new();
+        for volume in &self.volumes {
+            let had = before.get(&volume.id).map_or(Vec::new(), |old| joined(old.extents.clone()));
+            given.extend(without(&joined(volume.extents.clone()), &had));
+        }
+        let given = joined(given);
+        common(&given, &old.assigned()).is_empty().then_some(given)
+    }
+}
+
+impl Record {
+    /// Becomes what is wanted, except shorter.
+    fn adapt(
+        &mut self,
+        wanted: &Wanted<'_>,
+        was_kept: bool,
+        free: &mut Free,
+    ) -> Result<(), Refused> {
+        if was_kept && self.group != wanted.group && !wanted.take_over {
+            let message = format!(
+                "the pool keeps its data for group \"{}\"; group \"{}\" gets them with `--take-over {}` only, or \
+                 delete them with `iofair pool delete`",
+                self.group, wanted.group, wanted.name
+            );
+            return refuse(wanted.name, message);
+        }
+        if wanted.size < self.size && !wanted.shrink {
+            let message = format!(
+                "it has {} bytes, and {} would cut data off: `iofair ctl volume resize {} {} --shrink` does it, or \
+                 `iofair serve --shrink {}`",
+                self.size, wanted.size, wanted.name, wanted.size, wanted.name
+            );
+            return refuse(wanted.name, message);
+        }
+        let (has, wants) = (self.size.div_ceil(BLOCK), wanted.size.div_ceil(BLOCK));
+        if wants > has {
+            let after = self.extents.last().map(Extent::end);
+            let Some(more) = free.take(wants - has, after) else {
+                return refuse(wanted.name, no_room((wants - has) * BLOCK, free));
+            };
+            self.extents.extend(more);
+            self.extents = merged(&self.extents);
+        }
+        self.size = self.size.max(wanted.size);
+        self.state = State::Live;
+        self.name = wanted.name.to_string();
+        self.group = wanted.group.to_string();
+        Ok(())
+    }
+}
+
+/// Joins extents that follow each other in the volume and on the pool.
+fn merged(extents: &[Extent]) -> Vec<Extent> {
+    let mut result: Vec<Extent> = Vec::new();
+    for extent in extents {
+        match result.last_mut() {
+            Some(last) if last.end() == extent.start => last.blocks += extent.blocks,
+            _ => result.push(*extent),
+        }
+    }
+    result
+}
+
+fn no_room(bytes: u64, free: &Free) -> String {
+    format!("it needs {bytes} bytes more, and the pool has {} free", free.blocks() * BLOCK)
+}
