@@ -115,6 +115,9 @@ enum Volume {
         /// Other keys as in the contract file: read_only=true.
         #[arg(value_name = "KEY=VALUE")]
         keys: Vec<String>,
+        /// Take data over that is kept under this name for another group.
+        #[arg(long)]
+        take_over: bool,
     },
     /// Gives a volume another size.
     Resize {
@@ -122,6 +125,9 @@ enum Volume {
         name: String,
         /// As in 20GiB.
         size: String,
+        /// It may become shorter; what is cut off is lost.
+        #[arg(long)]
+        shrink: bool,
     },
     /// Takes a volume away: nobody new may use it. Its data stays unless you say otherwise.
     Remove {
@@ -227,14 +233,16 @@ impl Talk {
                 let volumes = self.ask(&Ask::new("GET", "/v1/volumes"))?;
                 return output.print(&volumes, || show::volumes(&volumes["volumes"]));
             }
-            Volume::Create { name, group, size, keys } => {
+            Volume::Create { name, group, size, keys, take_over } => {
                 let mut body = words::keys(keys)?;
                 body["group"] = json!(group);
                 body["size"] = json!(size);
-                (name, Ask { only_new: true, ..Ask::new("PUT", "").body(body) })
+                let agreed = if *take_over { "?take_over=true" } else { "" };
+                (name, Ask { only_new: true, ..Ask::new("PUT", agreed).body(body) })
             }
-            Volume::Resize { name, size } => {
-                (name, Ask::new("PATCH", "").body(json!({ "size": size })))
+            Volume::Resize { name, size, shrink } => {
+                let agreed = if *shrink { "?shrink=true" } else { "" };
+                (name, Ask::new("PATCH", agreed).body(json!({ "size": size })))
             }
             Volume::Remove { name, delete_data } => {
                 let data = if *delete_data { "?data=delete" } else { "" };
@@ -242,7 +250,8 @@ impl Talk {
                 return self.revised(&Ask::new("DELETE", &path), output);
             }
         };
-        let done = self.ask(&Ask { path: words::path("volumes", name), ..ask })?;
+        let path = words::path("volumes", name) + &ask.path;
+        let done = self.ask(&Ask { path, ..ask })?;
         output.print(&done, || show::volumes(&json!([done["volume"]])))
     }
 }

@@ -15,6 +15,7 @@ mod live;
 mod man;
 mod measured;
 mod output;
+mod pool;
 mod run;
 mod serve;
 mod top;
@@ -40,6 +41,7 @@ const EXAMPLES: &str = "\
 Examples:
   iofair demo                        the promise, live, in half a minute
   iofair serve demo/contracts.toml   volumes under contracts
+  iofair pool create /dev/sdb        a device for volumes
   iofair ctl status                  a running server: look at it, change it
   iofair run experiments             the published experiments, in virtual time
   iofair run --on serve figure-1.toml the same live, beside the lab
@@ -55,6 +57,8 @@ enum Command {
     Demo(demo::Args),
     /// Serve volumes under contracts, over NBD, to virtual machines, as block devices and as files.
     Serve(serve::Args),
+    /// Make, show, check and import pools on block devices and in files.
+    Pool(pool::Args),
     /// Look at a running server and change it.
     Ctl(ctl::Args),
     /// A running server, live: promised against got, who is held and why.
@@ -76,6 +80,7 @@ fn dispatch(cli: &Cli) -> anyhow::Result<ExitCode> {
     match &cli.command {
         Command::Demo(args) => demo::run(args, &output),
         Command::Serve(args) => serve::run(args, &output),
+        Command::Pool(args) => pool::run(args, &output),
         Command::Ctl(args) => ctl::run(args, &output),
         Command::Top(args) => top::run(args, &output),
         Command::Run(args) => run::run(args, &output),

@@ -8,7 +8,7 @@ use iofair_config::contracts::Contracts;
 use iofair_core::contract::Rate;
 use iofair_serve::control::Control;
 use iofair_serve::supervisor::{self, Passed, Stage};
-use iofair_serve::{ServeError, Server, Signal, Signals};
+use iofair_serve::{Consent, ServeError, Server, Signal, Signals};
 use serde::Serialize;
 
 use crate::failure::Usage;
@@ -18,15 +18,21 @@ use crate::output::Output;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   iofair serve contracts.toml                          serve until SIGTERM or Ctrl-C
-  iofair serve --check contracts.toml                  only check the file
+  iofair serve --check contracts.toml                  only check the file and its drive
   kill -HUP $(pidof iofair)                            read the contracts again; nobody is cut off
   nbdinfo 'nbd+unix:///alice-root?socket=/run/iofair/pool.sock'")]
 pub(crate) struct Args {
     /// The contract file: drive, listen, groups, volumes.
     contracts: PathBuf,
-    /// Check the file and leave.
+    /// Check the file, and the pool or devices that it names, and leave.
     #[arg(long)]
     check: bool,
+    /// This volume may become shorter, as the file says; what is cut off is lost. May be repeated.
+    #[arg(long, value_name = "VOLUME")]
+    shrink: Vec<String>,
+    /// This volume's data, kept for another group, goes to the one that the file says. May be repeated.
+    #[arg(long, value_name = "VOLUME")]
+    take_over: Vec<String>,
 }
 
 /// What is served, said once when clients may come.
@@ -60,12 +66,16 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
                        or `vhost` or `ublk` to a volume";
         return Err(Usage(format!("{}: {message}", args.contracts.display())).into());
     }
+    let (shrink, take_over) = (args.shrink.clone(), args.take_over.clone());
+    let consent = Consent { shrink, take_over, delete: Vec::new() };
     if args.check {
+        Server::check(&contracts, &consent).map_err(told)?;
         output.print(&serde_json::json!({ "good": true }), || "the file is good\n".to_string())?;
         return Ok(ExitCode::SUCCESS);
     }
     let signals = Signals::block().context("blocking signals")?;
-    let control = Control::start_under(&args.contracts, contracts, passed).map_err(told)?;
+    let control =
+        Control::start_with(&args.contracts, contracts, passed, &consent).map_err(told)?;
     let (ready, worst_case) =
         control.server(|server| (ready(server, &control), server.worst_case())).map_err(told)?;
     output.print(&ready, || in_words(&ready, worst_case))?;

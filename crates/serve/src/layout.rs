@@ -1,12 +1,12 @@
-//! Where volumes lie on the drive.
+//! Where volumes lie on an emulated drive or in memory, and where they lay on pools of earlier versions, which
+//! `iofair pool import` takes over.
 //!
-//! A new pool is laid out in the order of the contract file, one volume after the other. A volume that
-//! has a place keeps it, whatever happens to the file: beside a pool that is a regular file, `.volumes`
-//! remembers who lies where, so that reordering or removing a `[[volume]]` moves nobody's data. New
+//! Volumes are laid out in the order of the contract file, one after the other. A volume that has a place keeps it,
+//! whatever happens to the file: beside an emulated drive that is a file, `.volumes` remembers who lies where. New
 //! volumes go to the first gap that holds them, or to the end.
 //!
-//! A volume may grow into the gap behind it. One that shrinks keeps its room: what it stored there never
-//! becomes another volume's. On a device nothing is remembered, so there only the last volume may change.
+//! A volume may grow into the gap behind it. One that shrinks or goes keeps its room: what it stored there never
+//! becomes another volume's. On devices of earlier versions nothing was remembered: the order of the file told it.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -61,9 +61,7 @@ impl Layout {
     }
     /// The layout of a pool that is this file.
     pub(crate) fn beside(pool: &Path) -> Result<Self, ServeError> {
-        let mut name = pool.as_os_str().to_os_string();
-        name.push(".volumes");
-        let path = PathBuf::from(name);
+        let path = sidecar(pool);
         let places = match fs::read_to_string(&path) {
             Ok(text) => parse(&text)
                 .map_err(|message| ServeError::Layout { path: path.clone(), message })?,
@@ -111,6 +109,10 @@ impl Layout {
     pub(crate) fn find(&self, name: &str) -> Option<&Place> {
         self.places.iter().find(|place| place.name == name)
     }
+    /// Names, first bytes and sizes, in the order of the drive.
+    pub(crate) fn places(&self) -> impl Iterator<Item = (&str, u64, u64)> {
+        self.places.iter().map(|place| (&*place.name, place.base, place.size))
+    }
     /// The end of the last volume.
     pub(crate) fn end(&self) -> u64 {
         self.places.last().map_or(0, |last| last.base + last.size)
@@ -144,6 +146,13 @@ impl Layout {
         };
         write().map_err(ServeError::system(path.display().to_string()))
     }
+}
+
+/// The file beside a pool that remembers who lies where.
+pub(crate) fn sidecar(pool: &Path) -> PathBuf {
+    let mut name = pool.as_os_str().to_os_string();
+    name.push(".volumes");
+    PathBuf::from(name)
 }
 
 /// Makes the entry of a file in its directory durable.

@@ -21,7 +21,6 @@ mod guard;
 mod layout;
 mod log;
 mod places;
-#[allow(dead_code, reason = "served by the next change")]
 pub mod pool;
 mod reactor;
 pub mod request;
@@ -38,5 +37,6 @@ pub use engine::stats::{Snapshot, VolumeSnapshot, VolumeStats};
 pub use error::ServeError;
 #[doc(hidden)]
 pub use front::vhost::hostile::hostile as hostile_driver;
+pub use places::Consent;
 pub use server::Server;
 pub use signals::{Signal, Signals};

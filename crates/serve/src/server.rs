@@ -11,13 +11,14 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use iofair_config::contracts::{Back as BackSpec, Contracts, Control, Listen, Metrics};
+use iofair_config::contracts::{Back as BackSpec, Contracts, Control, Listen, Metrics, Volume};
 use iofair_core::time::Nanos;
 
 use crate::back::emulated::Emulated;
 use crate::back::faulty::Faulty;
 use crate::back::memory::Memory;
 use crate::back::uring::Uring;
+use crate::back::volume::VolumeId;
 use crate::back::{Back, store::Store};
 use crate::blocks::Blocks;
 use crate::clock::Clock;
@@ -28,7 +29,7 @@ use crate::error::ServeError;
 use crate::front::fuse::{Mounted, Opener};
 use crate::layout::sync_parent;
 use crate::log;
-use crate::places::Places;
+use crate::places::{Consent, Made, Places};
 use crate::reactor::handle::ReactorHandle;
 use crate::reactor::{Listener, Message, Parts, Reactor};
 use crate::security::Security;
@@ -41,6 +42,17 @@ const DRIVE_SEED: u64 = 1;
 
 /// How long a server that lives may take to greet.
 const GREETING_MAX: Duration = Duration::from_secs(2);
+
+/// Steps of a change after which something is left to undo.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Step {
+    Make,
+    Devices,
+    Apply,
+    Disks,
+    Blocks,
+    Finish,
+}
 
 /// A running server. Dropping it stops it.
 #[derive(Debug)]
@@ -60,6 +72,9 @@ pub struct Server {
     blocks: Blocks,
     /// Volumes as files of a directory.
     mounted: Option<Mounted>,
+    /// The step that fails next.
+    #[cfg(test)]
+    fails_at: std::cell::Cell<Option<Step>>,
 }
 
 impl Server {
@@ -69,7 +84,19 @@ impl Server {
     }
     /// [`Self::start`] with what a service manager passed. Its control sockets are not looked at here.
     pub fn start_under(contracts: Contracts, passed: Passed) -> Result<Self, ServeError> {
-        Self::start_around(contracts, passed, |back| back)
+        Self::start_with(contracts, passed, &Consent::default())
+    }
+    /// Would a server start with these contracts? Looks at devices, files and tables, and changes nothing.
+    pub fn check(contracts: &Contracts, consent: &Consent) -> Result<(), ServeError> {
+        Places::check(contracts, consent)
+    }
+    /// [`Self::start_under`], with what was agreed to beyond the contracts.
+    pub fn start_with(
+        contracts: Contracts,
+        passed: Passed,
+        consent: &Consent,
+    ) -> Result<Self, ServeError> {
+        Self::begin(contracts, passed, consent, |back| back)
     }
     /// [`Self::start_under`] with something in front of the back end: for tests that cut the power.
     #[doc(hidden)]
@@ -78,15 +105,22 @@ impl Server {
         passed: Passed,
         around: impl FnOnce(Box<dyn Back>) -> Box<dyn Back>,
     ) -> Result<Self, ServeError> {
+        Self::begin(contracts, passed, &Consent::default(), around)
+    }
+    fn begin(
+        contracts: Contracts,
+        passed: Passed,
+        consent: &Consent,
+        around: impl FnOnce(Box<dyn Back>) -> Box<dyn Back>,
+    ) -> Result<Self, ServeError> {
         socket::raise_limit();
         let security = Security::load(&contracts.listen)?;
         let mut places = Places::open(&contracts)?;
-        places.place(&contracts.volumes)?;
-        let back = around(open_back(&contracts, places.end())?);
+        places.place(&contracts.volumes, consent)?;
+        let back = around(open_back(&contracts, &mut places)?);
         let capacity = match contracts.drive.back {
-            // A regular file grows with its volumes, and so do files of their own.
-            BackSpec::File(ref path) if !is_device(path) => None,
-            BackSpec::Directory(_) => None,
+            // A pool knows its room, and files of their own have what their file system has.
+            BackSpec::File(_) | BackSpec::Directory(_) => None,
             _ => Some(back.facts().capacity.bytes()),
         };
         let worst_case = contracts.drive.worst_case.or(back.worst_case_rate());
@@ -122,6 +156,8 @@ impl Server {
             disks: Disks::default(),
             blocks,
             mounted: None,
+            #[cfg(test)]
+            fails_at: std::cell::Cell::new(None),
         };
         // If one of these fails, dropping the server ends the reactor.
         this.serve_disks(sockets, &[])?;
@@ -131,6 +167,7 @@ impl Server {
         }
         // Last: until here those who wait for a server that was killed may wait for the next one.
         this.blocks.serve(devices, &this.line)?;
+        this.places.finish(&this.contracts.volumes, consent)?;
         Ok(this)
     }
     fn serve_disks(&mut self, sockets: Fresh, closed: &[String]) -> Result<(), ServeError> {
@@ -175,8 +212,117 @@ impl Server {
         contracts: Contracts,
         remove: &[String],
     ) -> Result<(), ServeError> {
+        self.reload_with(contracts, &Consent { delete: remove.to_vec(), ..Consent::default() })
+    }
+    /// [`Self::reload`], with what was agreed to beyond the contracts. On an error the contracts in force tell whether
+    /// the change was made: then at most data that should be deleted or cut off is still there.
+    pub fn reload_with(
+        &mut self,
+        contracts: Contracts,
+        consent: &Consent,
+    ) -> Result<(), ServeError> {
+        let before = (self.contracts.clone(), self.worst_case);
+        let made = match self.change(contracts, consent)? {
+            (made, Ok(())) => made,
+            (made, Err(error)) => {
+                // The engine has the new contracts, and something cannot be served: back to the old ones.
+                let shrink = self.longer_than(&before.0);
+                let undo = Consent { shrink, ..Consent::default() };
+                let undone = self.change(before.0, &undo);
+                self.worst_case = before.1;
+                match undone {
+                    Ok((again, served)) => {
+                        again.keep();
+                        served.and(self.places.finish(&self.contracts.volumes, &undo))?;
+                        drop(made);
+                    }
+                    Err(second) => {
+                        made.keep();
+                        let message = format!("{error}; and it could not be undone: {second}");
+                        return Err(ServeError::Fixed(message));
+                    }
+                }
+                return Err(error);
+            }
+        };
+        made.keep();
+        self.passes(Step::Finish)?;
+        self.places.finish(&self.contracts.volumes, consent)
+    }
+    /// Nothing changes but where an error says so, if it is in the outer result. If it is in the inner one, the engine
+    /// has the new contracts, and some of what is new is not served.
+    #[allow(clippy::type_complexity)]
+    fn change(
+        &mut self,
+        contracts: Contracts,
+        consent: &Consent,
+    ) -> Result<(Made, Result<(), ServeError>), ServeError> {
+        let remove = consent.delete.as_slice();
+        self.check_fixed(&contracts)?;
+        // A rate that the old file wrote and the new one does not is the back end's own again.
+        let known = match (contracts.drive.worst_case, self.contracts.drive.worst_case) {
+            (None, None) => self.worst_case,
+            (written, _) => written,
+        };
+        let security = Security::load(&contracts.listen)?;
+        self.places.check_removal(&self.contracts.volumes, &contracts.volumes, remove)?;
+        self.release_room()?;
+        let mut places = self.places.clone();
+        places.place(&contracts.volumes, consent)?;
+        let mut plan = admit(&contracts, &places, known, self.capacity)?;
+        let paused = self.line.look(|seen| seen.engine.is_paused())?;
+        self.blocks.check(&contracts.volumes, remove, paused)?;
+        let (_, disks) = allowed(&contracts)?;
+        let bind_disk = |path: &Path| bind_unix(path, disks).map(UnixListener::from);
+        let sockets = self.disks.prepare(&contracts.volumes, bind_disk)?;
+        self.passes(Step::Make)?;
+        let made = places.make(&contracts)?;
+        self.passes(Step::Devices)?;
+        let devices = self.blocks.prepare(&contracts)?;
+        plan.volumes = places.plan(&contracts.volumes);
+        plan.closed = remove.to_vec();
+        let applied = self.passes(Step::Apply).and_then(|()| self.apply(plan, security));
+        if let Err(error) = applied {
+            return self.blocks.undo(devices, error);
+        }
+        (self.places, self.worst_case, self.contracts) = (places, known, contracts);
+        if let Some(mounted) = &self.mounted {
+            mounted.update(&self.contracts.volumes);
+        }
+        self.blocks.follow(&self.contracts.volumes, remove, self.patience());
+        let served = self.serve_disks(sockets, remove);
+        let served = served.and_then(|()| self.passes(Step::Disks));
+        let served = match served {
+            Ok(()) => self.blocks.serve(devices, &self.line),
+            Err(error) => self.blocks.undo(devices, error),
+        };
+        Ok((made, served.and_then(|()| self.passes(Step::Blocks))))
+    }
+    /// Volumes that have more room now than they had.
+    fn longer_than(&self, before: &Contracts) -> Vec<String> {
+        let longer = |old: &&Volume| {
+            let mut now = self.contracts.volumes.iter();
+            now.any(|new| new.name == old.name && new.size_bytes > old.size_bytes)
+        };
+        before.volumes.iter().filter(longer).map(|volume| volume.name.clone()).collect()
+    }
+    /// Lets a test make a step fail.
+    fn passes(&self, step: Step) -> Result<(), ServeError> {
+        #[cfg(test)]
+        if self.fails_at.get() == Some(step) {
+            self.fails_at.set(None);
+            return Err(ServeError::Fixed(format!("{step:?}")));
+        }
+        let _ = step;
+        Ok(())
+    }
+    /// What a running server cannot change.
+    fn check_fixed(&self, contracts: &Contracts) -> Result<(), ServeError> {
         let same_back = contracts.drive.back == self.contracts.drive.back;
-        if !same_back || contracts.drive.faulty != self.contracts.drive.faulty {
+        if !same_back
+            || contracts.drive.faulty != self.contracts.drive.faulty
+            || contracts.drive.pool != self.contracts.drive.pool
+        {
             return Err(ServeError::Fixed("the drive's back end".into()));
         }
         let place = |listen: &Listen| (listen.unix.clone(), listen.access.clone(), listen.tcp);
@@ -200,38 +346,21 @@ impl Server {
         if contracts.mount != self.contracts.mount {
             return Err(ServeError::Fixed("where the server mounts its volumes".into()));
         }
-        // A rate that the old file wrote and the new one does not is the back end's own again.
-        let known = match (contracts.drive.worst_case, self.contracts.drive.worst_case) {
-            (None, None) => self.worst_case,
-            (written, _) => written,
-        };
-        let security = Security::load(&contracts.listen)?;
-        self.places.check_removal(&self.contracts.volumes, &contracts.volumes, remove)?;
-        let mut places = self.places.clone();
-        places.place(&contracts.volumes)?;
-        let mut plan = admit(&contracts, &places, known, self.capacity)?;
-        let paused = self.line.look(|seen| seen.engine.is_paused())?;
-        self.blocks.check(&contracts.volumes, remove, paused)?;
-        let (_, disks) = allowed(&contracts)?;
-        let bind_disk = |path: &Path| bind_unix(path, disks).map(UnixListener::from);
-        let sockets = self.disks.prepare(&contracts.volumes, bind_disk)?;
-        let made = places.make(&contracts)?;
-        let devices = self.blocks.prepare(&contracts)?;
-        plan.volumes = places.plan(&contracts.volumes);
-        plan.closed = remove.to_vec();
-        if let Err(error) = self.apply(plan, security) {
-            return self.blocks.undo(devices, error);
+        Ok(())
+    }
+    /// What deleted volumes left on a pool may be given out once no command can meet it.
+    fn release_room(&mut self) -> Result<(), ServeError> {
+        let Some(pool) = self.places.pool() else { return Ok(()) };
+        let waiting = pool.waiting();
+        if waiting.is_empty() {
+            return Ok(());
         }
-        made.keep();
-        (self.places, self.worst_case) = (places, known);
-        let old = std::mem::replace(&mut self.contracts, contracts);
-        if let Some(mounted) = &self.mounted {
-            mounted.update(&self.contracts.volumes);
-        }
-        self.blocks.follow(&self.contracts.volumes, remove, self.patience());
-        self.serve_disks(sockets, remove)?;
-        self.blocks.serve(devices, &self.line)?;
-        self.places.finish(&old.volumes, &self.contracts.volumes, remove)
+        let gone = self.line.look(move |seen| {
+            let gone = |id: &VolumeId| seen.engine.lets_go(*id);
+            waiting.into_iter().filter(gone).collect::<Vec<_>>()
+        })?;
+        pool.release(|id| gone.contains(&id));
+        Ok(())
     }
     fn apply(&self, plan: Plan, security: Security) -> Result<(), ServeError> {
         let (answer, answered) = mpsc::channel();
@@ -377,25 +506,24 @@ fn admit(
     Ok(Plan { stack, groups, volumes, closed, patience, faults })
 }
 
-fn is_device(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
-}
-
 /// The back end, with faults in front of it if they are asked for.
-fn open_back(contracts: &Contracts, bytes: u64) -> Result<Box<dyn Back>, ServeError> {
-    let back = open_sound_back(contracts, bytes)?;
+fn open_back(contracts: &Contracts, places: &mut Places) -> Result<Box<dyn Back>, ServeError> {
+    let back = open_sound_back(contracts, places)?;
     Ok(if contracts.drive.faulty { Box::new(Faulty::new(back)) } else { back })
 }
 
-fn open_sound_back(contracts: &Contracts, bytes: u64) -> Result<Box<dyn Back>, ServeError> {
+fn open_sound_back(
+    contracts: &Contracts,
+    places: &mut Places,
+) -> Result<Box<dyn Back>, ServeError> {
     match &contracts.drive.back {
         BackSpec::Memory(size) => {
-            let memory = Memory::new((*size).max(bytes));
+            let memory = Memory::new((*size).max(places.end()));
             Ok(Box::new(memory.map_err(ServeError::system(format!("{size} bytes of memory")))?))
         }
-        BackSpec::File(path) => {
-            let file = Uring::open(path, bytes);
-            Ok(Box::new(file.map_err(ServeError::system(path.display().to_string()))?))
+        BackSpec::File(_) => {
+            let pool = places.pool().expect("a file or device holds a pool");
+            Ok(Box::new(Uring::shared(pool.storage())))
         }
         BackSpec::Directory(path) => {
             let what = || ServeError::system(path.display().to_string());
@@ -531,3 +659,6 @@ fn is_dead<S: Read>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -261,6 +261,5 @@ fn who_does_not_read_does_not_hold_the_end() {
     let Scene { server, directory, .. } = scene;
     server.stop().unwrap();
     assert!(writer.receive().is_err(), "cut off");
-    let pool = std::fs::read(directory.path("pool.img")).unwrap();
-    assert_eq!(pool[64 * MIB..64 * MIB + 8192], [6; 8192]);
+    assert_eq!(rig::stored(&directory.path("pool.img"), "w")[..8192], [6; 8192]);
 }

@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-use iofair_serve::Server;
+use iofair_serve::{Consent, Server};
 use rig::wire::Wire;
 use rig::{Directory, parse, run};
 
@@ -54,7 +54,9 @@ impl Scene {
     fn change(&mut self, volumes: &[(&str, u64, bool)], remove: &[String]) -> Result<(), String> {
         let contracts = parse(&self.text(volumes));
         let server = self.server.as_mut().unwrap();
-        server.reload_and_remove(contracts, remove).map_err(|error| error.to_string())
+        let shrink = volumes.iter().map(|(name, ..)| (*name).to_string()).collect();
+        let consent = Consent { shrink, delete: remove.to_vec(), ..Consent::default() };
+        server.reload_with(contracts, &consent).map_err(|error| error.to_string())
     }
     fn file(&self, volume: &str) -> String {
         self.directory.path(&format!("mnt/{volume}"))

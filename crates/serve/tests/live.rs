@@ -14,6 +14,7 @@ use std::os::unix::fs::symlink;
 use std::thread;
 
 use iofair_serve::Server;
+use iofair_serve::pool::admin::Creation;
 use rig::wire::{BLOCK, FUA, READ, Wire, Workload};
 use rig::{Directory, Rig, contracts, parse};
 
@@ -60,7 +61,7 @@ fn stopping_under_load_keeps_what_was_answered() {
         let ended: Vec<Workload> = threads.into_iter().map(|one| one.join().unwrap()).collect();
         assert!(!fs::exists(&socket).unwrap(), "the socket is gone");
         let pool = directory.path("pool.img");
-        let stored = fs::read(&pool).unwrap();
+        let stored = rig::stored(&pool, "v");
         let text = contracts(&directory, &format!("file:{pool}"), stack, "");
         let second = Server::start(parse(&text)).unwrap();
         let told = everything(&socket);
@@ -123,8 +124,10 @@ fn a_file_cut_short_is_an_error() {
     let mut wire = Wire::connect(&rig.directory.path("socket"));
     let data = vec![0xa5; MIB];
     assert_eq!(wire.write(FUA, 0, &data), 0);
-    let pool = fs::OpenOptions::new().write(true).open(rig.directory.path("pool.img")).unwrap();
-    pool.set_len(MIB as u64 / 2).unwrap();
+    let path = rig.directory.path("pool.img");
+    let first = iofair_serve::pool::admin::show(path.as_ref()).unwrap().volumes[0].extents[0].0;
+    let pool = fs::OpenOptions::new().write(true).open(path).unwrap();
+    pool.set_len(first + MIB as u64 / 2).unwrap();
     assert_eq!(wire.read(0, MIB as u32 / 2).data, data[..MIB / 2]);
     for (offset, length) in [(MIB / 4, MIB / 2), (MIB, 4096), (MIB + 1, 1000)] {
         assert_eq!(wire.read(offset as u64, length as u32).error, EIO, "{length} at {offset}");
@@ -143,10 +146,11 @@ fn refused_writes_are_told() {
     let file = unsafe { libc::memfd_create(c"pool".as_ptr(), libc::MFD_ALLOW_SEALING) };
     assert!(file >= 0);
     // SAFETY: just made, and nobody else's.
-    let mut file = unsafe { File::from_raw_fd(file) };
+    let file = unsafe { File::from_raw_fd(file) };
     let directory = Directory::new();
     let pool = directory.path("pool.img");
     symlink(format!("/proc/self/fd/{}", file.as_raw_fd()), &pool).unwrap();
+    iofair_serve::pool::admin::create(pool.as_ref(), &Creation::default()).unwrap();
     let text = contracts(&directory, &format!("file:{pool}"), "none-none", "");
     let server = Server::start(parse(&text)).unwrap();
     let mut wire = Wire::connect(&directory.path("socket"));
@@ -162,8 +166,7 @@ fn refused_writes_are_told() {
     assert_eq!(wire.receive().unwrap().error, 0);
     assert_eq!(server.stats(false).unwrap().volumes[0].stats.failed, 4);
     server.stop().unwrap();
-    let mut start = [1; 4096];
-    file.read_exact(&mut start).unwrap();
+    let start = &rig::stored(&format!("/proc/self/fd/{}", file.as_raw_fd()), "v")[..4096];
     assert_eq!(start, [0; 4096]);
 }
 

@@ -22,6 +22,7 @@ use super::resources;
 use super::why;
 use crate::clock::Clock;
 use crate::error::ServeError;
+use crate::places::Consent;
 use crate::reactor::Message;
 use crate::reactor::handle::ReactorHandle;
 use crate::server::Server;
@@ -222,10 +223,10 @@ impl App {
     }
     /// Makes a change in the file and in the server, or in neither.
     fn change(&self, call: &Call, edit: &Edit) -> Result<String> {
-        self.change_and_remove(call, edit, &[])
+        self.change_with(call, edit, &Consent::default())
     }
-    /// [`Self::change`]; the data of volumes that it takes out of the file goes, too.
-    fn change_and_remove(&self, call: &Call, edit: &Edit, remove: &[String]) -> Result<String> {
+    /// [`Self::change`], with what the caller agrees to beyond it.
+    fn change_with(&self, call: &Call, edit: &Edit, consent: &Consent) -> Result<String> {
         let mut served = lock(&self.served);
         if let Some(wanted) = call.if_match.as_ref().filter(|wanted| **wanted != served.revision) {
             let now = &served.revision;
@@ -246,8 +247,8 @@ impl App {
         let fresh = revision(after.text());
         let pending = self.file.prepare(after.text()).map_err(self.system())?;
         let server = served.server.as_mut().ok_or(ServeError::Gone)?;
-        if remove.is_empty() {
-            server.reload(after)?;
+        if consent.delete.is_empty() && consent.shrink.is_empty() {
+            server.reload_with(after, consent)?;
             if let Err(error) = self.commit(pending, before.text()) {
                 server.reload(before)?;
                 return Err(error);
@@ -255,10 +256,13 @@ impl App {
         } else {
             // The file first: a server that starts over it must not miss data that is gone.
             self.commit(pending, before.text())?;
-            if let Err(error) = server.reload_and_remove(after, remove) {
+            if let Err(error) = server.reload_with(after, consent) {
                 if server.contracts().text() == before.text() {
                     let back = self.file.prepare(before.text()).map_err(self.system())?;
                     self.commit(back, "")?;
+                } else {
+                    // The change was made, and some data that should go is still there.
+                    served.revision = fresh;
                 }
                 return Err(error.into());
             }
@@ -421,16 +425,8 @@ impl App {
         let how = match call.method.as_str() {
             "GET" => return self.show(200, kind, name),
             "DELETE" => {
-                let data = match (kind, call.query.as_str()) {
-                    (_, "" | "data=keep") => Vec::new(),
-                    (Kind::Volume, "data=delete") => vec![name.to_string()],
-                    (_, other) => {
-                        return Err(Problem::bad_request(format!("\"{other}\" after the name"))
-                            .allowed("for a volume ?data=keep or ?data=delete"));
-                    }
-                };
                 let edit = Edit::Remove { kind, name: name.into() };
-                let revision = self.change_and_remove(call, &edit, &data)?;
+                let revision = self.change_with(call, &edit, &consent(call, kind, name)?)?;
                 let body = json!({ "revision": revision });
                 return Ok(Answer::json(200, Some(revision), &body));
             }
@@ -439,8 +435,9 @@ impl App {
             "PATCH" => How::Merge,
             _ => return Ok(not_allowed("GET, PUT, PATCH, DELETE")),
         };
+        let agreed = consent(call, kind, name)?;
         let (name, keys) = (name.to_string(), keys(call)?);
-        self.change(call, &Edit::Set { kind, name: name.clone(), keys, how })?;
+        self.change_with(call, &Edit::Set { kind, name: name.clone(), keys, how }, &agreed)?;
         self.show(if how == How::Create { 201 } else { 200 }, kind, &name)
     }
     fn show(&self, status: u16, kind: Kind, name: &str) -> Result<Answer> {
@@ -578,6 +575,27 @@ impl App {
 fn not_allowed(allow: &'static str) -> Answer {
     let problem = Problem::new(405, "method", "this path does not know that method").allowed(allow);
     Answer { allow: Some(allow), ..Answer::problem(&problem) }
+}
+
+/// What a caller agrees to, as it stands behind the question mark.
+fn consent(call: &Call, kind: Kind, name: &str) -> Result<Consent> {
+    let mut consent = Consent::default();
+    for word in call.query.split('&').filter(|word| !word.is_empty()) {
+        let list = match (kind, call.method.as_str(), word) {
+            (_, "DELETE", "data=keep") => continue,
+            (Kind::Volume, "DELETE", "data=delete") => &mut consent.delete,
+            (Kind::Volume, "PUT" | "PATCH", "shrink=true") => &mut consent.shrink,
+            (Kind::Volume, "PUT" | "PATCH", "take_over=true") => &mut consent.take_over,
+            _ => {
+                return Err(Problem::bad_request(format!("\"{word}\" after the name")).allowed(
+                    "for a volume: DELETE with ?data=keep or ?data=delete, PUT and PATCH with ?shrink=true or \
+                     ?take_over=true",
+                ));
+            }
+        };
+        list.push(name.to_string());
+    }
+    Ok(consent)
 }
 
 /// The object in a call's body.

@@ -35,6 +35,7 @@ use std::sync::Arc;
 use iofair_config::contracts::Contracts;
 
 use crate::error::ServeError;
+use crate::places::Consent;
 use crate::server::Server;
 use crate::socket::Allowed;
 use crate::supervisor::Passed;
@@ -61,7 +62,16 @@ impl Control {
     pub fn start_under(
         file: &Path,
         contracts: Contracts,
+        passed: Passed,
+    ) -> Result<Self, ServeError> {
+        Self::start_with(file, contracts, passed, &Consent::default())
+    }
+    /// [`Self::start_under`], with what was agreed to beyond the contracts.
+    pub fn start_with(
+        file: &Path,
+        contracts: Contracts,
         mut passed: Passed,
+        consent: &Consent,
     ) -> Result<Self, ServeError> {
         let (control, metrics) = (contracts.control.clone(), contracts.metrics.clone());
         let sockets = [std::mem::take(&mut passed.control), std::mem::take(&mut passed.metrics)];
@@ -71,7 +81,7 @@ impl Control {
         let gate = Gate::load(&contracts)?;
         let audit = Audit::open(control.audit.as_deref());
         let audit = audit.map_err(ServeError::system("the audit log"))?;
-        let server = Server::start_under(contracts, passed)?;
+        let server = Server::start_with(contracts, passed, consent)?;
         let app = Arc::new(App::new(file, server, gate, audit)?);
         let http = Http::start(Places { control, metrics, allowed, passed: sockets }, &app)?;
         Ok(Self { app, http: Some(http) })

@@ -10,7 +10,7 @@ use iofair_core::time::{Instant, Nanos};
 use super::Engine;
 use super::stats::{Snapshot, VolumeSnapshot, VolumeStats};
 use super::tally::GroupTally;
-use crate::back::volume::{Map, PlannedVolume, Stamp};
+use crate::back::volume::{Map, PlannedVolume, Stamp, VolumeId};
 use crate::request::export::Export;
 use crate::request::op::Op;
 
@@ -259,6 +259,10 @@ impl Engine {
     /// A group made the reactor work for so long.
     pub fn charge(&mut self, group: GroupId, time: Nanos) {
         self.tallies.charge(group, time);
+    }
+    /// Can no command, however late, meet the bytes of a volume that is gone?
+    pub(crate) fn lets_go(&self, id: VolumeId) -> bool {
+        self.commands.late() == 0 && !self.volumes.iter().any(|(_, volume)| volume.plan.id == id)
     }
     /// Its size in bytes.
     pub fn size(&self, volume: usize) -> u64 {

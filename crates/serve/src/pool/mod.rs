@@ -6,9 +6,11 @@
 //! hold the same. So the newest superblock that can be read is at least as new as the last change that was
 //! acknowledged, and its table was durable before it.
 
+pub mod admin;
 pub mod format;
 mod import;
 pub(crate) mod medium;
+pub(crate) mod served;
 pub(crate) mod table;
 
 #[cfg(test)]

@@ -44,6 +44,22 @@ pub(crate) fn contracts(directory: &Directory, back: &str, stack: &str, contract
     )
 }
 
+/// The bytes of a volume, as they lie in the file or device of its pool.
+pub(crate) fn stored(pool: &str, volume: &str) -> Vec<u8> {
+    use std::os::unix::fs::FileExt;
+    let summary = iofair_serve::pool::admin::show(pool.as_ref()).unwrap();
+    let found = summary.volumes.iter().find(|found| found.name == volume).unwrap();
+    let file = fs::File::open(pool).unwrap();
+    let read = |(at, length): &(u64, u64)| {
+        let mut piece = vec![0; *length as usize];
+        file.read_exact_at(&mut piece, *at).unwrap();
+        piece
+    };
+    let mut bytes = found.extents.iter().map(read).collect::<Vec<_>>().concat();
+    bytes.truncate(found.bytes as usize);
+    bytes
+}
+
 pub(crate) fn parse(text: &str) -> Contracts {
     Contracts::parse("test.toml", text).unwrap_or_else(|error| panic!("{error}"))
 }

@@ -9,6 +9,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use super::claim::{claim, is_below_dev};
 use crate::back::Extent;
 
 /// How long a server waits for one that was killed to be really gone.
@@ -23,6 +24,8 @@ pub struct Storage {
     path: PathBuf,
     buffered: File,
     direct: Option<File>,
+    /// A block device is this server's alone.
+    claim: Option<File>,
     block: u64,
     bytes: u64,
     device: bool,
@@ -31,11 +34,18 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// Opens a pool and makes it at least so long; a file that is not there is made.
+    /// Opens a file or device and makes it at least so long; a file that is not there is made, but never below /dev.
     pub(crate) fn open(path: &Path, bytes: u64) -> io::Result<Self> {
+        Self::open_or_make(path, bytes, !is_below_dev(path))
+    }
+    /// Opens what is there.
+    pub(crate) fn existing(path: &Path) -> io::Result<Self> {
+        Self::open_or_make(path, 0, false)
+    }
+    fn open_or_make(path: &Path, bytes: u64, make: bool) -> io::Result<Self> {
         let device = fs::metadata(path).is_ok_and(|file| file.file_type().is_block_device());
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create(!device).truncate(false).mode(0o600);
+        options.read(true).write(true).create(make && !device).truncate(false).mode(0o600);
         let buffered = options.open(path)?;
         let direct = options.create(false).custom_flags(libc::O_DIRECT).open(path).ok();
         let block = direct.as_ref().map_or(1, direct_border);
@@ -46,15 +56,35 @@ impl Storage {
             bytes: 0,
             buffered,
             direct,
+            claim: None,
             block,
             device,
             rotational: is_rotational(number),
             identity: Self::identity_of(&metadata),
         };
         this.lock()?;
+        if device {
+            this.claim = Some(claim(path, true)?);
+        }
         this.lengthen(bytes)?;
         this.bytes = this.length()?;
         Ok(this)
+    }
+    /// Has a server this file or device?
+    pub(crate) fn is_served(path: &Path) -> bool {
+        let busy = |error: io::Error| error.raw_os_error() == Some(libc::EWOULDBLOCK);
+        File::open(path)
+            .is_ok_and(|file| flock(&file, libc::LOCK_EX | libc::LOCK_NB).is_err_and(busy))
+    }
+    /// Could a server open it, as far as can be seen without changing anything?
+    pub(crate) fn check(path: &Path) -> io::Result<()> {
+        match fs::metadata(path) {
+            Ok(file) if file.file_type().is_block_device() && !Self::is_served(path) => {
+                claim(path, false).map(drop)
+            }
+            Err(error) if is_below_dev(path) => Err(error),
+            _ => Ok(()),
+        }
     }
     /// Takes it for this server alone. What a killed server had under way holds on to its locks until the
     /// drive has answered: so nothing of it can come after what clients write from now on.
@@ -74,7 +104,7 @@ impl Storage {
         let files = [Some(&self.buffered), self.direct.as_ref()];
         files.into_iter().flatten().try_for_each(|file| flock(file, libc::LOCK_SH))
     }
-    pub(super) fn file(&self) -> &File {
+    pub(crate) fn file(&self) -> &File {
         &self.buffered
     }
     /// The descriptor for a command that is aligned or not.
@@ -90,6 +120,10 @@ impl Storage {
     /// Borders that a command must keep to go past the page cache.
     pub(super) fn block(&self) -> u64 {
         self.block
+    }
+    /// Is it a block device?
+    pub(crate) fn is_device(&self) -> bool {
+        self.device
     }
     /// Its length when it was opened.
     pub(super) fn bytes(&self) -> u64 {

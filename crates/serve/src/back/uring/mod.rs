@@ -8,6 +8,7 @@
 //!
 //! It serves one file (or device) that volumes share, or one a volume ([`files`]).
 
+pub(crate) mod claim;
 mod file;
 pub(crate) mod files;
 mod order;
@@ -16,6 +17,7 @@ mod running;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use io_uring::{opcode, types};
 use iofair_core::policy::DriveFacts;
@@ -61,6 +63,14 @@ impl Uring {
         let storage = Storage::open(path, bytes)?;
         let (rotational, bytes) = (storage.rotational(), storage.bytes());
         Ok(Self { rotational, bytes, ..Self::over(Files::one(storage)) })
+    }
+    /// A file or device that is open, which volumes share.
+    pub(crate) fn shared(storage: &Arc<Storage>) -> Self {
+        let (rotational, bytes) = (storage.rotational(), storage.bytes());
+        // A file may grow with its volumes, a device may be made longer.
+        let bytes =
+            if storage.is_device() { bytes } else { files::SLOTS_MAX * files::VOLUME_BYTES_MAX };
+        Self { rotational, bytes, ..Self::over(Files::pool(Arc::clone(storage))) }
     }
     /// Volumes with a file each, which come with [`Back::place`]; most of them in this directory.
     pub fn directory(path: &Path) -> io::Result<Self> {

@@ -1,0 +1,152 @@
+//! `iofair pool`: pools on block devices and in files, while no server has them.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, anyhow};
+use iofair_config::contracts::Contracts;
+use iofair_serve::ServeError;
+use iofair_serve::pool::admin::{self, Creation, Report, Summary};
+
+use crate::output::{Output, table};
+
+/// What may be written after `pool`.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  iofair pool create /dev/sdb                         an empty pool; what is on the device is lost
+  iofair pool create /srv/pool.img                    the same in a new file, which grows with its volumes
+  iofair pool show /dev/sdb                           volumes with their UUIDs, and where they lie
+  iofair pool check /dev/sdb                          every copy of the table; --repair uses the good one
+  iofair pool import /dev/sdb --contracts old.toml    takes over volumes of a version without pools
+  iofair pool delete /dev/sdb alice-old               deletes data that is kept for nobody")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Makes an empty pool on a device, or in a new file.
+    #[command(after_help = "Examples:
+  iofair pool create /dev/sdb
+  iofair pool create /dev/vdb --blank     a new virtual disk, which reads as zeroes")]
+    Create {
+        /// The block device or file.
+        path: PathBuf,
+        /// Do it whatever is there; all of it is lost.
+        #[arg(long)]
+        force: bool,
+        /// What is there reads as zeroes: new volumes need no zeroing.
+        #[arg(long)]
+        blank: bool,
+    },
+    /// Shows a pool and its volumes, also while a server has it.
+    #[command(after_help = "Examples:
+  iofair pool show /dev/sdb
+  iofair pool show /srv/pool.img --json | jq -r '.volumes[] | .name + \" \" + .uuid'")]
+    Show {
+        /// The block device or file.
+        path: PathBuf,
+    },
+    /// Checks every copy of a pool's table, and says what helps.
+    #[command(after_help = "Examples:
+  iofair pool check /dev/sdb
+  iofair pool check --repair /dev/sdb     use the newest copy that is whole; its server must be stopped")]
+    Check {
+        /// The block device or file.
+        path: PathBuf,
+        /// Use the newest copy that is whole, and write the others anew.
+        #[arg(long)]
+        repair: bool,
+    },
+    /// Takes over volumes of a version without pools, with their data, in place.
+    #[command(after_help = "Examples:
+  iofair pool import /dev/sdb --contracts /etc/iofair/contracts.toml
+  iofair pool import /srv/pool.img --contracts contracts.toml
+
+The contract file must be the one that was served last: on a device its order says where volumes lie.")]
+    Import {
+        /// The block device or file.
+        path: PathBuf,
+        /// The contract file with which it was served.
+        #[arg(long, value_name = "FILE")]
+        contracts: PathBuf,
+    },
+    /// Deletes the data of a volume that the contracts do not have any more.
+    #[command(after_help = "Examples:
+  iofair pool delete /dev/sdb alice-old")]
+    Delete {
+        /// The block device or file.
+        path: PathBuf,
+        /// The volume's name.
+        volume: String,
+    },
+}
+
+pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
+    let told = |error: ServeError| match error {
+        ServeError::Config(error) => error.into(),
+        error => anyhow!(error),
+    };
+    let summary = match &args.command {
+        Command::Create { path, force, blank } => {
+            let how = Creation { file: true, force: *force, blank: *blank };
+            admin::create(path, &how).map_err(told)?
+        }
+        Command::Show { path } => admin::show(path).map_err(told)?,
+        Command::Check { path, repair: true } => admin::repair(path).map_err(told)?,
+        Command::Check { path, repair: false } => {
+            let report = admin::check(path).map_err(told)?;
+            output.print(&report, || report_in_words(&report))?;
+            return Ok(if report.good { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
+        Command::Import { path, contracts } => {
+            admin::import(path, &Contracts::open(contracts)?).map_err(told)?
+        }
+        Command::Delete { path, volume } => admin::delete(path, volume).map_err(told)?,
+    };
+    output.print(&summary, || in_words(&summary))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn report_in_words(report: &Report) -> String {
+    let mut text: String = report.copies.iter().map(|copy| format!("{copy}\n")).collect();
+    match &report.problem {
+        Some(problem) => text += &format!("{problem}\n"),
+        None => text += "the pool is good\n",
+    }
+    text
+}
+
+fn in_words(summary: &Summary) -> String {
+    let Summary { pool, generation, bytes, free_bytes, dirty_bytes, volumes } = summary;
+    let mut text = format!("pool {pool}: {bytes} bytes, {free_bytes} free, change {generation}\n");
+    if *dirty_bytes > 0 {
+        writeln!(text, "{dirty_bytes} bytes of it are zeroed before a volume gets them")
+            .expect("a string");
+    }
+    let rows: Vec<Vec<String>> = volumes
+        .iter()
+        .map(|volume| {
+            let pieces: Vec<String> =
+                volume.extents.iter().map(|(at, bytes)| format!("{at}+{bytes}")).collect();
+            vec![
+                volume.name.clone(),
+                volume.group.clone(),
+                volume.bytes.to_string(),
+                volume.state.to_string(),
+                volume.uuid.to_string(),
+                pieces.join(" "),
+            ]
+        })
+        .collect();
+    if !rows.is_empty() {
+        text += &table(
+            &["volume", "group", "bytes", "state", "UUID", "first byte+length"],
+            &rows,
+            &[2],
+        );
+    }
+    text
+}

@@ -1,0 +1,429 @@
+//! What `iofair pool` does: makes, shows, checks, repairs and imports pools that no server has.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use iofair_config::contracts::{Back, Contracts};
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::format::{BLOCK, Defect, HEAD, Record, State, Superblock, Table};
+use super::import::Found;
+use super::medium::{FileMedium, Medium};
+use super::table::{Free, total};
+use super::{Pool, PoolError, Survey};
+use crate::back::uring::Storage;
+use crate::back::uring::claim::{claim, is_below_dev};
+use crate::error::ServeError;
+use crate::layout::{Layout, sidecar, sync_parent};
+
+/// What a pool is and holds.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Summary {
+    /// Its identity.
+    pub pool: Uuid,
+    /// Changes so far.
+    pub generation: u64,
+    /// Its length.
+    pub bytes: u64,
+    /// What no volume has; a file gets more when it needs it.
+    pub free_bytes: u64,
+    /// What of it must be zeroed before a volume gets it.
+    pub dirty_bytes: u64,
+    /// Its volumes.
+    pub volumes: Vec<VolumeSummary>,
+}
+
+/// A volume of a pool.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct VolumeSummary {
+    /// Its identity.
+    pub uuid: Uuid,
+    /// Name of the export.
+    pub name: String,
+    /// Path of its group; empty: not known.
+    pub group: String,
+    /// `live` or `kept`.
+    pub state: &'static str,
+    /// Its size.
+    pub bytes: u64,
+    /// First byte and length of each of its pieces.
+    pub extents: Vec<(u64, u64)>,
+}
+
+/// What a check found.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Report {
+    /// May a server use it as it is?
+    pub good: bool,
+    /// Each copy, in words.
+    pub copies: Vec<String>,
+    /// What is wrong, and which command helps.
+    pub problem: Option<String>,
+    /// The pool, if it can be read.
+    pub summary: Option<Summary>,
+}
+
+fn summary(superblock: &Superblock, table: &Table) -> Summary {
+    let volume = |record: &Record| VolumeSummary {
+        uuid: record.id,
+        name: record.name.clone(),
+        group: record.group.clone(),
+        state: match record.state {
+            State::Live => "live",
+            State::Kept => "kept",
+        },
+        bytes: record.size,
+        extents: record.extents.iter().map(|e| (e.start * BLOCK, e.blocks * BLOCK)).collect(),
+    };
+    Summary {
+        pool: superblock.pool,
+        generation: superblock.generation,
+        bytes: superblock.blocks * BLOCK,
+        free_bytes: Free::of(table, superblock, false, &[]).blocks() * BLOCK,
+        dirty_bytes: total(&table.dirty) * BLOCK,
+        volumes: table.volumes.iter().map(volume).collect(),
+    }
+}
+
+fn complain(path: &Path, message: impl Into<String>) -> ServeError {
+    ServeError::Layout { path: path.to_path_buf(), message: message.into() }
+}
+
+/// What is wrong with a pool, and which command helps.
+pub(crate) fn told(path: &Path, error: PoolError) -> ServeError {
+    let name = path.display();
+    let message = match error {
+        PoolError::Absent if fs::exists(sidecar(path)).is_ok_and(|there| there) => format!(
+            "it is a pool of an earlier version: `iofair pool import {name} --contracts FILE` takes it over with its \
+             data"
+        ),
+        PoolError::Absent => format!(
+            "there is no pool on it: `iofair pool create {name}` makes one, and what is on it is lost; `iofair pool \
+             import {name} --contracts FILE` takes over volumes of an earlier version with their data"
+        ),
+        PoolError::Damaged { what, good: Some(good) } => format!(
+            "{what}; the copy of change {good} is good, and `iofair pool check --repair {name}` uses it"
+        ),
+        PoolError::Damaged { what, good: None } => {
+            format!("damaged: {what}, and there is no good copy; restore it from a backup")
+        }
+        PoolError::Version(version) => {
+            format!(
+                "a pool of version {version}, which this program does not know: use a newer one"
+            )
+        }
+        PoolError::Shorter { pool, medium } => format!(
+            "the pool has {pool} bytes, and there are {medium}: it was cut off; make it {pool} bytes again"
+        ),
+        PoolError::Room(message) => message,
+        PoolError::Table(defect) => format!("refused: {defect}"),
+        PoolError::Broken => {
+            "a change failed half way; what is durable is read when the server starts again".into()
+        }
+        PoolError::System(error) => return ServeError::system(name.to_string())(error),
+    };
+    complain(path, message)
+}
+
+fn is_device(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
+}
+
+/// Refuses what can never be a pool, before anything is opened or made.
+fn check_kind(path: &Path, may_create: bool) -> Result<(), ServeError> {
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_file() && is_below_dev(path) => {
+            Err(complain(path, "a regular file below /dev: delete it, it is no device"))
+        }
+        Ok(metadata) if metadata.is_file() || metadata.file_type().is_block_device() => Ok(()),
+        Ok(_) => Err(complain(path, "neither a regular file nor a block device")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if is_below_dev(path) {
+                return Err(complain(path, "there is no such device"));
+            }
+            if !may_create {
+                let name = path.display();
+                let message = format!(
+                    "it is not there: `iofair pool create {name}` makes a pool in a new file, and so does `back \
+                     = \"file:{name}\"`"
+                );
+                return Err(complain(path, message));
+            }
+            Ok(())
+        }
+        Err(error) => Err(ServeError::system(path.display().to_string())(error)),
+    }
+}
+
+fn exclusive(path: &Path) -> Result<Storage, ServeError> {
+    Storage::existing(path).map_err(ServeError::system(path.display().to_string()))
+}
+
+fn medium(path: &Path, storage: &Storage) -> Result<FileMedium, ServeError> {
+    let file = storage.file().try_clone();
+    let file = file.map_err(ServeError::system(path.display().to_string()))?;
+    Ok(FileMedium::new(file, storage.is_device()))
+}
+
+/// A medium that is only read, and who has it does not matter.
+fn reader(path: &Path) -> Result<FileMedium, ServeError> {
+    let file = File::open(path).map_err(ServeError::system(path.display().to_string()))?;
+    Ok(FileMedium::new(file, is_device(path)))
+}
+
+/// Opens a pool for a server alone; one in a new file is made if it may.
+pub(crate) fn open_or_create(
+    path: &Path,
+    may_create: bool,
+) -> Result<(Pool<FileMedium>, Storage), ServeError> {
+    check_kind(path, may_create)?;
+    let new = !fs::exists(path).map_err(ServeError::system(path.display().to_string()))?;
+    if new {
+        create(path, &Creation { file: true, ..Creation::default() })?;
+    }
+    let storage = exclusive(path)?;
+    let opened = Pool::open(medium(path, &storage)?);
+    let mut pool = opened.map_err(|error| told(path, error))?;
+    pool.adopt_length().map_err(|error| told(path, error))?;
+    Ok((pool, storage))
+}
+
+/// Is it the pool that the contracts mean?
+pub(crate) fn check_uuid(path: &Path, is: Uuid, wanted: Option<Uuid>) -> Result<(), ServeError> {
+    match wanted {
+        Some(wanted) if wanted != is => Err(complain(
+            path,
+            format!("its pool has the UUID {is}, and the contracts say {wanted}"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Everything about the pool of these contracts that can be seen without changing anything: would a server start?
+pub(crate) fn check_contracts(
+    path: &Path,
+    contracts: &Contracts,
+    place: impl FnOnce(&Table, Free) -> Result<(), ServeError>,
+) -> Result<(), ServeError> {
+    check_kind(path, contracts.drive.may_create)?;
+    if !fs::exists(path).map_err(ServeError::system(path.display().to_string()))? {
+        return Ok(());
+    }
+    if is_device(path) && !Storage::is_served(path) {
+        claim(path, false).map_err(ServeError::system(path.display().to_string()))?;
+    }
+    let medium = reader(path)?;
+    let survey = Survey::of(&medium).map_err(|error| told(path, error.into()))?;
+    let (superblock, table) = survey.in_force().map_err(|error| told(path, error))?;
+    let length = medium.length().map_err(|error| told(path, error.into()))?;
+    super::check_length(&superblock, length).map_err(|error| told(path, error))?;
+    check_uuid(path, superblock.pool, contracts.drive.pool)?;
+    let free = Free::of(&table, &superblock, medium.grows(), &[]);
+    place(&table, free)
+}
+
+/// How a pool is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Creation {
+    /// In a new file.
+    pub file: bool,
+    /// Over whatever is there.
+    pub force: bool,
+    /// What is there reads as zeroes.
+    pub blank: bool,
+}
+
+/// Makes an empty pool.
+pub fn create(path: &Path, how: &Creation) -> Result<Summary, ServeError> {
+    check_kind(path, how.file)?;
+    let new = !fs::exists(path).map_err(ServeError::system(path.display().to_string()))?;
+    if new {
+        return create_file(path).map_err(|error| told(path, error));
+    }
+    let storage = exclusive(path)?;
+    let found = medium(path, &storage)?;
+    if !how.force {
+        refuse_used(path, &found)?;
+    }
+    let pool = Pool::create(found, how.blank).map_err(|error| told(path, error))?;
+    Ok(summary(pool.superblock(), pool.table()))
+}
+
+/// Makes a file with a pool: there whole or not at all, also when the program is killed.
+fn create_file(path: &Path) -> Result<Summary, PoolError> {
+    let mut fresh = path.as_os_str().to_os_string();
+    fresh.push(".new");
+    let fresh = PathBuf::from(fresh);
+    match fs::remove_file(&fresh) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+        _ => {}
+    }
+    let storage = Storage::open(&fresh, 0)?;
+    let pool = Pool::create(FileMedium::new(storage.file().try_clone()?, false), true)?;
+    fs::rename(&fresh, path)?;
+    sync_parent(path)?;
+    Ok(summary(pool.superblock(), pool.table()))
+}
+
+/// Does something lie at its start, or is it a pool?
+fn refuse_used(path: &Path, medium: &FileMedium) -> Result<(), ServeError> {
+    let name = path.display();
+    let survey = Survey::of(medium).map_err(|error| told(path, error.into()))?;
+    if survey.superblocks.iter().any(|one| *one != Err(Defect::Absent)) {
+        let message =
+            format!("there is a pool on it already: `iofair pool check {name}` looks at it");
+        return Err(complain(
+            path,
+            message + "; --force makes a new one, and all volumes are lost",
+        ));
+    }
+    let length = medium.length().map_err(|error| told(path, error.into()))?;
+    let mut start = vec![0; length.min(HEAD) as usize];
+    medium.read_at(0, &mut start).map_err(|error| told(path, error.into()))?;
+    if start.iter().any(|byte| *byte != 0) {
+        let message = "there is something on it already (its first MiB is not empty); --force makes a pool, and all \
+                       of it is lost";
+        return Err(complain(path, message));
+    }
+    Ok(())
+}
+
+/// Reads a pool, whoever has it.
+pub fn show(path: &Path) -> Result<Summary, ServeError> {
+    check_kind(path, false)?;
+    let survey = Survey::of(&reader(path)?).map_err(|error| told(path, error.into()))?;
+    let (superblock, table) = survey.in_force().map_err(|error| told(path, error))?;
+    Ok(summary(&superblock, &table))
+}
+
+/// Looks at every copy.
+pub fn check(path: &Path) -> Result<Report, ServeError> {
+    check_kind(path, false)?;
+    let medium = reader(path)?;
+    let survey = Survey::of(&medium).map_err(|error| told(path, error.into()))?;
+    let mut copies = Vec::new();
+    for (name, found) in ["first", "second"].iter().zip(&survey.superblocks) {
+        copies.push(match found {
+            Ok(superblock) => format!("{name} superblock: good, change {}", superblock.generation),
+            Err(defect) => format!("{name} superblock: {defect}"),
+        });
+    }
+    if let Some(newest) = survey.newest() {
+        for (slot, found) in survey.tables.iter().enumerate() {
+            let generation = newest.tables[slot].generation;
+            let name = if slot == newest.current { "table in force" } else { "table before it" };
+            copies.push(match found {
+                Ok(table) => {
+                    format!("{name}: good, change {generation}, {} volumes", table.volumes.len())
+                }
+                Err(Defect::Absent) if generation == 0 => format!("{name}: never written"),
+                Err(defect) => format!("{name}: change {generation} is {defect}"),
+            });
+        }
+    }
+    let length = medium.length().map_err(|error| told(path, error.into()))?;
+    let found = survey.in_force().and_then(|(superblock, table)| {
+        super::check_length(&superblock, length)?;
+        Ok(summary(&superblock, &table))
+    });
+    let (problem, summary) = match found {
+        Ok(summary) => (None, Some(summary)),
+        Err(error) => (Some(told(path, error).to_string()), None),
+    };
+    let damaged = survey.superblocks.iter().any(Result::is_err);
+    let good = summary.is_some() && !damaged;
+    let problem = problem.or_else(|| {
+        let message =
+            "one superblock is damaged, the other is as new: a server writes it again, and so does";
+        damaged.then(|| format!("{message} `iofair pool check --repair {}`", path.display()))
+    });
+    Ok(Report { good, copies, problem, summary })
+}
+
+/// Uses the newest copy that is whole, and writes everything anew.
+pub fn repair(path: &Path) -> Result<Summary, ServeError> {
+    check_kind(path, false)?;
+    let storage = exclusive(path)?;
+    let repaired = match Pool::open(medium(path, &storage)?) {
+        Err(PoolError::Damaged { .. }) => Pool::repair(medium(path, &storage)?),
+        opened => opened,
+    };
+    let pool = repaired.map_err(|error| told(path, error))?;
+    Ok(summary(pool.superblock(), pool.table()))
+}
+
+/// Deletes the data of a volume that the pool keeps for nobody.
+pub fn delete(path: &Path, name: &str) -> Result<Summary, ServeError> {
+    check_kind(path, false)?;
+    let storage = exclusive(path)?;
+    let mut pool = Pool::open(medium(path, &storage)?).map_err(|error| told(path, error))?;
+    let found = pool.table().volumes.iter().find(|volume| volume.name == name);
+    let Some(found) = found else {
+        let known: Vec<&str> = pool.table().volumes.iter().map(|volume| &*volume.name).collect();
+        let known = if known.is_empty() { "none".into() } else { known.join(", ") };
+        return Err(ServeError::volume(name, format!("the pool does not have it; it has {known}")));
+    };
+    if found.state == State::Live {
+        let message =
+            "the contracts have it: take it out of them first, with `iofair ctl volume remove`";
+        return Err(ServeError::volume(name, message));
+    }
+    let table = pool.table().cut(&[], &[name.to_string()]);
+    pool.commit(table, &mut |_, _| {}).map_err(|error| told(path, error))?;
+    Ok(summary(pool.superblock(), pool.table()))
+}
+
+/// Takes over a pool of an earlier version, with its data.
+pub fn import(path: &Path, contracts: &Contracts) -> Result<Summary, ServeError> {
+    check_kind(path, false)?;
+    let whole = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    match &contracts.drive.back {
+        Back::File(back) if whole(back) == whole(path) => {}
+        _ => {
+            let message =
+                "the contracts have another back end: import needs those that it was served with";
+            return Err(complain(path, message));
+        }
+    }
+    let storage = exclusive(path)?;
+    let found = found(path, contracts)?;
+    let pool = Pool::import(medium(path, &storage)?, &found).map_err(|error| told(path, error))?;
+    let old = sidecar(path);
+    if fs::exists(&old).is_ok_and(|there| there) {
+        // The pool has its table now; what is beside it would only mislead.
+        let mut kept = old.clone().into_os_string();
+        kept.push(".imported");
+        let moved = fs::rename(&old, PathBuf::from(kept)).and_then(|()| sync_parent(&old));
+        moved.map_err(ServeError::system(old.display().to_string()))?;
+    }
+    Ok(summary(pool.superblock(), pool.table()))
+}
+
+/// Where an earlier version has its volumes.
+fn found(path: &Path, contracts: &Contracts) -> Result<Vec<Found>, ServeError> {
+    let mut layout = match is_device(path) {
+        true => Layout::in_order(),
+        false if fs::exists(sidecar(path)).is_ok_and(|there| there) => Layout::beside(path)?,
+        false => {
+            let message = format!("there is no {} beside it", sidecar(path).display());
+            return Err(complain(path, message + ", so nothing says where its volumes lie"));
+        }
+    };
+    if is_device(path) {
+        layout.place(&contracts.volumes)?;
+    }
+    let found = |(name, base, size): (&str, u64, u64)| {
+        if base % BLOCK != 0 {
+            let message =
+                format!("volume \"{name}\" begins at {base}, which is no multiple of {BLOCK}");
+            return Err(complain(&sidecar(path), message));
+        }
+        let volume = contracts.volumes.iter().find(|volume| volume.name == name);
+        let group = volume.map(|volume| volume.group.clone());
+        Ok(Found { name: name.to_string(), group, base, size })
+    };
+    layout.places().map(found).collect()
+}
