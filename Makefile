@@ -11,7 +11,7 @@ REALTIME = $$(chrt -f 20 true 2>/dev/null && echo chrt -f 20)
 IOFAIR = "$${CARGO_TARGET_DIR:-target}/release/iofair"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz soak hostile lint docs bench measured reproduce live deb clean
+.PHONY: help demo test fuzz sanitize soak hostile lint docs bench measured reproduce live deb clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile

@@ -60,6 +60,7 @@ mod check;
 mod control;
 pub mod edit;
 pub mod faults;
+mod guests;
 mod listen;
 mod raw;
 
@@ -79,6 +80,7 @@ use crate::{ConfigError, Source};
 pub use access::Access;
 pub use check::check_alone;
 pub use control::{Admin, Control, ControlTls, Detail, Metrics, Who};
+pub use guests::GuestMemory;
 pub use listen::{Entry, Limits, Listen, Required, Tls, is_reserved, user};
 // Experiments spell classes and ceilings the same way.
 pub use raw::{ClassName, Low, Max};
@@ -96,6 +98,8 @@ pub struct Contracts {
     pub metrics: Metrics,
     /// Who may connect to the disks of virtual machines.
     pub vhost: Access,
+    /// How much memory these machines may share.
+    pub guests: GuestMemory,
     /// The directory that is mounted with a file a volume, if there is one.
     pub mount: Option<PathBuf>,
     /// Groups in the order of the file.

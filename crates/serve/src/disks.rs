@@ -4,11 +4,13 @@ use std::collections::HashSet;
 use std::fs;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc;
 
-use iofair_config::contracts::Volume;
+use iofair_config::contracts::{GuestMemory, Volume};
 
 use crate::error::ServeError;
+use crate::front::vhost::allowance::Allowance;
 use crate::front::vhost::control::{Control, Hub, Line};
 use crate::reactor::Message;
 use crate::wake;
@@ -46,14 +48,24 @@ impl Disk {
 }
 
 /// The sockets in service.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Disks {
     disks: Vec<Disk>,
+    /// Of the memory that machines may share.
+    allowance: Arc<Allowance>,
     /// The thread that waits for all of them, once there is one.
     hub: Option<Hub>,
 }
 
 impl Disks {
+    /// None yet, of machines that may share so much memory.
+    pub(crate) fn new(limits: GuestMemory) -> Self {
+        Self { disks: Vec::new(), allowance: Allowance::new(limits), hub: None }
+    }
+    /// Machines may share so much memory from now on.
+    pub(crate) fn set_limits(&self, limits: GuestMemory) {
+        self.allowance.set_limits(limits);
+    }
     /// Makes the sockets that these volumes want and that are not there yet.
     pub(crate) fn prepare(
         &self,
@@ -104,7 +116,8 @@ impl Disks {
             let wake = watched.try_clone().map_err(ServeError::system("an eventfd"))?;
             let volume = bound.volume.clone();
             send(Message::Device { volume: volume.clone(), commands: inbox, wake: watched })?;
-            let line = Line { volume: volume.clone(), commands, wake };
+            let allowance = self.allowance.clone();
+            let line = Line { volume: volume.clone(), commands, wake, allowance };
             let listener = bound.listener.take().expect("each is served once");
             let path = bound.path.clone();
             let control = hub.open(path.clone(), listener, line);

@@ -135,7 +135,8 @@ impl Server {
         let (nbd, disks) = allowed(&contracts)?;
         let Listening { listeners, tcp, bound } = listen(&contracts.listen, nbd, passed.nbd)?;
         let bind_disk = |path: &Path| bind_unix(path, disks).map(UnixListener::from);
-        let sockets = Disks::default().prepare(&contracts.volumes, bind_disk)?;
+        let disks_at_first = Disks::new(contracts.guests);
+        let sockets = disks_at_first.prepare(&contracts.volumes, bind_disk)?;
         let devices = blocks.prepare(&contracts)?;
         let drain = plan.patience.drain;
         let watchdog = passed.watchdog;
@@ -153,7 +154,7 @@ impl Server {
             bound,
             line,
             reactor,
-            disks: Disks::default(),
+            disks: disks_at_first,
             blocks,
             mounted: None,
             #[cfg(test)]
@@ -171,11 +172,10 @@ impl Server {
         Ok(this)
     }
     fn serve_disks(&mut self, sockets: Fresh, closed: &[String]) -> Result<(), ServeError> {
-        let mut disks = std::mem::take(&mut self.disks);
-        disks.leave(&self.contracts.volumes, closed);
-        let served = disks.serve(sockets, |message| self.line.send(message));
-        self.disks = disks;
-        served
+        self.disks.set_limits(self.contracts.guests);
+        self.disks.leave(&self.contracts.volumes, closed);
+        let line = &self.line;
+        self.disks.serve(sockets, |message| line.send(message))
     }
     /// The contracts in force.
     pub fn contracts(&self) -> &Contracts {
@@ -402,7 +402,7 @@ impl Server {
         // If the reactor ended by itself, joining it says why.
         let _ = self.line.send(Message::Stop);
         let ended = reactor.join();
-        self.disks = Disks::default();
+        self.disks = Disks::new(self.contracts.guests);
         // Now, when everything that was asked through it is answered.
         self.mounted = None;
         log::flush();

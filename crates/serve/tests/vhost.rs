@@ -11,9 +11,11 @@ mod process;
 mod rig;
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use disk::{Disk, all_features};
 use guest::{BLOCK, Guest, INDIRECT, NEXT, SIZE, SLOTS, WRITE, ready};
@@ -174,7 +176,7 @@ fn names_modes_and_turns() {
 /// fault a queue, on one server; another queue goes on, and so does another client.
 #[test]
 fn hostile_rings_stop_their_queue() {
-    let (_rig, path) = rig("memory:64MiB");
+    let (rig, path) = rig("memory:64MiB");
     type Fault = fn(&mut Guest);
     let faults: [Fault; 7] = [
         // A chain that bites its tail.
@@ -230,6 +232,8 @@ fn hostile_rings_stop_their_queue() {
         assert_eq!((guest.used(0).0, guest.status(0, 0)), (head, 1));
     }
     assert_eq!(guest.do_one(0, 0, None), 0);
+    let stats = rig.server.stats(false).unwrap();
+    assert_eq!(stats.volumes[0].stats.failed, faults.len() as u64 + 3, "each of them counts");
 }
 
 /// Goal: a head that is made available again before it was answered stops the queue; what is inside is
@@ -553,4 +557,117 @@ fn needs_hugepages_memory_in_huge_pages_may_go_too() {
         take_away(&rig.directory.path("disk"), guest, Taken::Everything, kicked, "huge pages");
     }
     rig.server.stop().unwrap();
+}
+
+/// Goal: memory is refused that is not only memory: when a page of such a file is not there, its file system fetches it,
+/// and that may need this very server. Method: a monitor offers a file beside the server's own pool; then a memfd.
+#[test]
+fn only_memory_may_be_shared() {
+    let (rig, path) = rig("memory:64MiB");
+    let bytes = 1 << 20;
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(rig.directory.path("guest"))
+        .unwrap();
+    file.set_len(bytes as u64).unwrap();
+    if !is_memory(&file) {
+        let mut guest = Guest::new(1).in_file(file, bytes);
+        guest.greet(&path);
+        assert!(guest.share().is_err() && guest.was_sent_away());
+        drop(guest);
+    }
+    assert_eq!(Guest::connected(&path, 1).do_one(0, 0, None), 0);
+}
+
+/// Does this file lie in memory? Whoever runs the tests there cannot offer anything else.
+fn is_memory(file: &File) -> bool {
+    let path = std::fs::canonicalize(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let mounts = mounts.lines().filter_map(|line| {
+        let mut words = line.split(' ').skip(1);
+        Some((words.next()?.to_string(), words.next()?.to_string()))
+    });
+    let over = mounts.filter(|(mount, _)| path.starts_with(mount));
+    let (_, kind) = over.max_by_key(|(mount, _)| mount.len()).unwrap();
+    matches!(kind.as_str(), "tmpfs" | "ramfs" | "hugetlbfs")
+}
+
+/// Goal: machines share no more memory than the contracts allow, each and together; the message says which limit it was,
+/// what a machine gives back others may share, and new limits count from the reload on. Method: guests of 1 MiB a queue.
+#[test]
+fn shared_memory_is_limited() {
+    let directory = Directory::new();
+    let [first, second] = ["disk", "other"].map(|name| directory.path(name));
+    let limits = |all, each| format!("[vhost]\nmemory = '{all}MiB'\nmemory_each = '{each}MiB'\n");
+    let other = "[[volume]]\nname = 'w'\ngroup = 'g'\nsize = '1MiB'\n";
+    let text = |limits: &str| {
+        let text = rig::contracts(&directory, "memory:80MiB", "none-none", "");
+        format!("{text}vhost = '{first}'\n{other}vhost = '{second}'\n{limits}")
+    };
+    let mut server = Server::start(parse(&text(&limits(3, 2)))).unwrap();
+    let refused = |path: &str, queues| {
+        let mut guest = Guest::new(queues);
+        guest.greet(path);
+        guest.share().is_err() && guest.was_sent_away()
+    };
+    assert!(refused(&first, 3), "more than each may share");
+    let mut one = Guest::connected(&first, 2);
+    assert!(refused(&second, 2), "more than all may share");
+    let mut two = Guest::connected(&second, 1);
+    assert_eq!((one.do_one(0, 0, None), two.do_one(0, 0, None)), (0, 0));
+    drop(one);
+    drop(two);
+    server.reload(parse(&text(&limits(3, 1)))).unwrap();
+    assert!(refused(&second, 2), "a new limit");
+    assert_eq!(Guest::connected(&second, 1).do_one(0, 0, None), 0);
+    server.stop().unwrap();
+}
+
+/// Goal: a guest that writes to its rings and buffers while they are read harms nobody else: what is read is read once.
+/// Method: threads that change descriptors, headers and data all the time, beside requests; another guest goes on.
+#[test]
+fn a_guest_may_write_while_it_is_read() {
+    const ROUNDS: u64 = 20;
+    let rig = Rig::start_with("memory:80MiB", |directory| {
+        let [first, second] = ["disk", "other"].map(|name| directory.path(name));
+        let other = "[[volume]]\nname = 'w'\ngroup = 'g'\nsize = '1MiB'";
+        format!("vhost = '{first}'\n{other}\nvhost = '{second}'\n")
+    });
+    let mut good = Guest::connected(&rig.directory.path("other"), 1);
+    for round in 0..ROUNDS {
+        let mut wild = Guest::connected(&rig.directory.path("disk"), 1);
+        let heads: Vec<_> = (0..SLOTS)
+            .map(|slot| wild.prepare(0, slot, slot.into(), (slot % 2 == 0).then_some(&[7; BLOCK])))
+            .collect();
+        let (memory, stop) = (wild.memory.as_ptr() as usize, AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut seed = round;
+                while !stop.load(Ordering::Relaxed) {
+                    seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    // Table, headers, or data. Rarely: else the first chain ends the queue.
+                    let base = [0x8000, 0x8000, 0x3000, 0][(seed >> 40) as usize % 4];
+                    let at = memory + base + (seed >> 45) as usize % 0x400;
+                    // SAFETY: inside the guest's memory, which is there until the thread has ended; shared, hence
+                    // atomic.
+                    let byte =
+                        unsafe { AtomicU8::from_ptr(std::ptr::with_exposed_provenance_mut(at)) };
+                    byte.store((seed >> 33) as u8, Ordering::Relaxed);
+                }
+            });
+            for head in heads {
+                wild.publish(0, head);
+                wild.kick(0);
+                let block = [round as u8 ^ head as u8; BLOCK];
+                assert_eq!(good.do_one(0, u64::from(head), Some(&block)), 0);
+                assert_eq!(
+                    (good.do_one(0, u64::from(head), None), &good.data(0, 0)[..]),
+                    (0, &block[..])
+                );
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+    }
 }

@@ -12,7 +12,9 @@ use iofair_core::unit::{SECTOR_BYTES, parse_bytes};
 use uuid::Uuid;
 
 use super::faults::{self, Faults};
-use super::{Back, Contracts, Drive, Group, Listen, Ublk, Volume, access, control, listen, raw};
+use super::{
+    Back, Contracts, Drive, Group, Listen, Ublk, Volume, access, control, guests, listen, raw,
+};
 use crate::units::Time;
 use crate::{ConfigError, Source, Spanned};
 
@@ -33,6 +35,8 @@ pub(super) fn contracts(source: Source) -> Result<Contracts, ConfigError> {
     let control = control::control(&source, &file.control)?;
     let metrics = control::metrics(&source, &file.metrics)?;
     let vhost = access::check(&source, file.vhost.mode.as_ref(), file.vhost.group.as_ref())?;
+    let (all, each) = (file.vhost.memory.as_ref(), file.vhost.memory_each.as_ref());
+    let guests = guests::check(&source, all, each)?;
     let mount = match &file.fuse.mount {
         Some(path) if path.get_ref().is_empty() => {
             return Err(source.error(path.span(), "an empty path").allowed("a directory"));
@@ -45,8 +49,18 @@ pub(super) fn contracts(source: Source) -> Result<Contracts, ConfigError> {
     uuids(&source, &file.volume, &file.drive, &drive.back)?;
     drive.faults = faults::faults(&source, file.drive.faults.as_ref(), drive.faulty, &volumes)?;
     listen::sockets_differ(&source, &file)?;
-    let mut contracts =
-        Contracts { drive, listen, control, metrics, vhost, mount, groups, volumes, source };
+    let mut contracts = Contracts {
+        drive,
+        listen,
+        control,
+        metrics,
+        vhost,
+        guests,
+        mount,
+        groups,
+        volumes,
+        source,
+    };
     listen::name(&mut contracts);
     if let Back::Memory(bytes) = contracts.drive.back {
         contracts.check_capacity(bytes)?;

@@ -63,6 +63,8 @@ pub(super) struct Drive {
 pub(super) struct Vhost {
     pub(super) mode: Option<Spanned<String>>,
     pub(super) group: Option<Spanned<String>>,
+    pub(super) memory: Option<Spanned<Bytes>>,
+    pub(super) memory_each: Option<Spanned<Bytes>>,
 }
 
 #[derive(Deserialize)]

@@ -38,6 +38,30 @@ unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
+/// Miri knows no mappings: zeroed memory stands in for anonymous ones.
+#[cfg(miri)]
+impl Mapping {
+    fn layout(bytes: usize) -> std::alloc::Layout {
+        std::alloc::Layout::from_size_align(bytes, PAGE as usize).expect("it was mapped")
+    }
+    fn new(bytes: usize, _: i32, file: i32) -> io::Result<Self> {
+        assert_eq!(file, -1, "Miri maps no files");
+        // SAFETY: no store is empty.
+        let base = unsafe { std::alloc::alloc_zeroed(Self::layout(bytes)) };
+        let base = NonNull::new(base).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { base, bytes, watch: None })
+    }
+    fn unmap(&mut self) {
+        // SAFETY: as where memory is mapped.
+        unsafe { std::alloc::dealloc(self.base.as_ptr(), Self::layout(self.bytes)) };
+    }
+    /// Gives no pages back, so that they are cleared.
+    fn discard(_: Span, _: i32) -> bool {
+        false
+    }
+}
+
+#[cfg(not(miri))]
 impl Mapping {
     fn new(bytes: usize, flags: i32, file: i32) -> io::Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
@@ -49,6 +73,19 @@ impl Mapping {
         let base = NonNull::new(base.cast()).expect("the kernel maps nothing at zero");
         Ok(Self { base, bytes, watch: None })
     }
+    fn unmap(&mut self) {
+        // SAFETY: mapped in `new` with this length, and called when it is dropped. Whoever has an address in it that is
+        // still used has a keeper too, so there is none.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
+    }
+    /// Gives whole pages back, by a kind of advice that leaves zeroes behind; `false` if that cannot be.
+    fn discard(span: Span, advice: i32) -> bool {
+        // SAFETY: the span lies inside a mapping (`Store::span` checks it), which nobody has references to.
+        unsafe { libc::madvise(span.pointer().cast(), span.len(), advice) == 0 }
+    }
+}
+
+impl Mapping {
     /// From now on a loss of pages is noticed.
     fn watch(&mut self) -> io::Result<()> {
         // SAFETY: the mapping is there until this is dropped, after the watch. Once it is lost nothing of it is
@@ -61,9 +98,7 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         self.watch = None;
-        // SAFETY: mapped in `new` with this length. Whoever has an address in it that is still used has a keeper too,
-        // so there is none.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
+        self.unmap();
     }
 }
 
@@ -177,9 +212,7 @@ impl Store {
         // SAFETY: as above.
         edges.into_iter().for_each(|edge| unsafe { shared::clear(edge) });
         let advice = if self.file.is_some() { libc::MADV_REMOVE } else { libc::MADV_DONTNEED };
-        // SAFETY: whole pages inside the mapping (`span` checks it); both kinds of advice leave zeroes behind.
-        let gone = unsafe { libc::madvise(whole.pointer().cast(), whole.len(), advice) };
-        if gone != 0 {
+        if !Mapping::discard(whole, advice) {
             // SAFETY: as above.
             unsafe { shared::clear(whole) };
         }

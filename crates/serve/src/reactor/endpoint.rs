@@ -97,6 +97,10 @@ pub(super) struct Quantum {
 impl Quantum {
     /// A few dozen requests, some 50 us of work: several of the busiest endpoints fit into one turn.
     pub(super) const VISIT: Self = Self { commands: 32, bytes: 256 << 10 };
+    /// Uses up what costs as much as so many bytes.
+    pub(super) fn charge(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
     /// Uses up one command that brings so many bytes; `false` when the quantum was used up before.
     pub(super) fn spend(&mut self, bytes: usize) -> bool {
         let left = self.commands > 0 && self.bytes > 0;

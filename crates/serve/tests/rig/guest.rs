@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
 use vhost::vhost_user::message::{VhostUserConfigFlags, VhostUserHeaderFlag, VhostUserInflight};
 use vhost::vhost_user::{Frontend, VhostUserFrontend, VhostUserProtocolFeatures};
 use vhost::{VhostBackend, VhostUserMemoryRegionInfo, VringConfigData};
-use vm_memory::MmapRegion;
+use vm_memory::{FileOffset, MmapRegion};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
 use super::disk::{shared_memory, shared_memory_of};
@@ -79,12 +79,29 @@ impl Guest {
         guest.start();
         guest
     }
+    /// Its memory is this file.
+    pub(crate) fn in_file(mut self, file: File, bytes: usize) -> Self {
+        let offset = FileOffset::new(file.try_clone().unwrap(), 0);
+        (self.file, self.memory) = (file, MmapRegion::from_file(offset, bytes).unwrap());
+        self
+    }
     /// Connects as soon as there is somebody, and says everything but where the queues are.
     pub(crate) fn connect(&mut self, path: &str) {
         assert!(self.connect_unless(path, || false));
     }
     /// The same, or gives up.
     pub(crate) fn connect_unless(&mut self, path: &str, over: impl Fn() -> bool) -> bool {
+        if !self.greet_unless(path, over) {
+            return false;
+        }
+        self.share().unwrap();
+        true
+    }
+    /// [`Self::connect`] without memory.
+    pub(crate) fn greet(&mut self, path: &str) {
+        assert!(self.greet_unless(path, || false));
+    }
+    fn greet_unless(&mut self, path: &str, over: impl Fn() -> bool) -> bool {
         let count = self.queues.len();
         let mut front = loop {
             match Frontend::connect(path, count as u64) {
@@ -104,6 +121,11 @@ impl Guest {
         let (inflight, file) =
             self.inflight.get_or_insert_with(|| front.get_inflight_fd(&asked).unwrap());
         front.set_inflight_fd(inflight, file.as_raw_fd()).unwrap();
+        self.front = Some(front);
+        true
+    }
+    /// Shares the memory.
+    pub(crate) fn share(&mut self) -> vhost::Result<()> {
         let bytes = self.memory.size() as u64;
         let region = VhostUserMemoryRegionInfo {
             guest_phys_addr: GUEST,
@@ -112,9 +134,7 @@ impl Guest {
             mmap_offset: 0,
             mmap_handle: self.file.as_raw_fd(),
         };
-        front.set_mem_table(&[region]).unwrap();
-        self.front = Some(front);
-        true
+        self.front.as_mut().unwrap().set_mem_table(&[region]).map(|_| ())
     }
     /// Its next connection brings an in-flight region that it made itself, which it may cut short.
     pub(crate) fn with_own_inflight(mut self) -> Self {

@@ -22,6 +22,10 @@ const DESCRIPTORS_MAX: u16 = QUEUE_SIZE_MAX;
 const DESCRIPTOR: u64 = size_of::<Descriptor>() as u64;
 const HEADER: usize = 16;
 const SECTOR: u64 = 512;
+/// Places of one request: its descriptors, and borders of pieces of memory, of which there are few.
+const PLACES_MAX: usize = 4 * DESCRIPTORS_MAX as usize;
+/// Bytes of the longest request, with its header and its status.
+const LONGEST: u64 = PAYLOAD_MAX as u64 + HEADER as u64 + 1;
 /// Bytes of the name that a driver may ask for.
 pub(crate) const ID_BYTES: usize = 20;
 
@@ -126,6 +130,8 @@ pub(crate) struct Request {
     pub(crate) status: GuestAddress,
     /// Where its data is.
     pub(crate) data: Scattered,
+    /// Descriptors that were read, and pieces of memory that were found for them.
+    pub(crate) work: u32,
 }
 
 /// The descriptors of a chain, one after the other.
@@ -204,6 +210,10 @@ struct Gathered {
     status: Option<GuestAddress>,
     /// Some descriptor is not in memory.
     outside: bool,
+    /// Pieces of memory that were found.
+    found: u32,
+    /// Its data is longer, or in more places, than that of any request; so the places are left out.
+    long: bool,
 }
 
 impl Gathered {
@@ -214,9 +224,18 @@ impl Gathered {
         }
         if writable {
             self.writable += length as u64;
-            self.status = descriptor.addr().checked_add(length as u64 - 1);
+            let last = descriptor.addr().checked_add(length as u64 - 1);
+            self.status = last.filter(|last| memory.address_in_range(*last));
         } else if self.writable > 0 {
             return Err(Flaw::Order);
+        }
+        // Too long for any request. Only the status is still looked for: else pieces of memory, again and again, would
+        // make a list of millions of places.
+        let all = self.header.filled as u64 + self.readable + self.writable;
+        self.long |= all.saturating_add(if writable { 0 } else { length as u64 }) > LONGEST;
+        if self.long {
+            self.spans.clear();
+            return Ok(());
         }
         for slice in GuestMemoryBackend::get_slices(memory, descriptor.addr(), length) {
             let Ok(slice) = slice else {
@@ -224,11 +243,16 @@ impl Gathered {
                 self.status = None;
                 break;
             };
+            self.found += 1;
             let skipped = if writable { 0 } else { self.read(&slice) };
             let span = Span::new(slice.ptr_guard_mut().as_ptr(), slice.len());
             let span = span.part(skipped, span.len() - skipped);
             if !span.is_empty() {
                 self.spans.push(span);
+            }
+            if self.spans.len() > PLACES_MAX {
+                self.long = true;
+                break;
             }
         }
         Ok(())
@@ -246,7 +270,7 @@ impl Gathered {
     }
     /// What is asked of a volume, once the status was taken off.
     fn ask(&self, facts: Facts) -> Result<Ask, u8> {
-        if self.outside || !self.header.is_full() {
+        if self.outside || self.long || !self.header.is_full() {
             return Err(status::IO_ERROR);
         }
         let sector = self.header.long(8);
@@ -320,6 +344,7 @@ pub(crate) fn parse(
         gathered.add(memory, descriptor)?;
     }
     let status = gathered.status.ok_or(Flaw::NoStatus)?;
+    let work = u32::from(DESCRIPTORS_MAX - walk.left) + gathered.found;
     gathered.writable -= 1;
     if let Some(last) = gathered.spans.last_mut() {
         *last = last.part(0, last.len() - 1);
@@ -340,7 +365,7 @@ pub(crate) fn parse(
     // SAFETY: the places are slices of `memory`, which keeps its pieces mapped and to which nobody ever makes references
     // (`vm-memory`). Guests share their memory to be read and written.
     let data = unsafe { Scattered::new(spans, memory.clone()) };
-    Ok(Request { ask, status, data })
+    Ok(Request { ask, status, data, work })
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::spawn_blocking;
 use vhost::vhost_user::{BackendReqHandler, Error};
 
+use super::allowance::Allowance;
 use super::command::{Command, Envelope, Reply};
 use crate::log;
 use crate::wake;
@@ -51,6 +52,8 @@ pub(crate) struct Line {
     pub(crate) commands: Sender<Envelope>,
     /// The eventfd that the device watches.
     pub(crate) wake: OwnedFd,
+    /// Of the memory that clients may share.
+    pub(crate) allowance: Arc<Allowance>,
 }
 
 impl Line {

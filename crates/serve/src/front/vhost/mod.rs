@@ -10,6 +10,7 @@
 //! change at any time: it is read once, checked, and what was read is used. It may also go away at any time
 //! ([`memory`]): then the client is sent away.
 
+pub(crate) mod allowance;
 pub(crate) mod chain;
 pub(crate) mod command;
 pub(crate) mod config;

@@ -48,6 +48,12 @@ const INSIDE_MAX: u32 = 1024;
 /// Bytes of payload that one device may have inside: what a back end may have to copy.
 const HELD_MAX: usize = 64 << 20;
 
+/// Places that the list of a request is kept for; drivers are told to use no more than half of it.
+const SPARE_MAX: usize = 256;
+
+/// What a descriptor, or a piece of memory in it, counts for in a quantum: long chains are taken in a few at a time.
+const STEP_BYTES: usize = 64;
+
 /// Slots of a device's entries on the ring: one a queue of the first three, then one each.
 const KICK: u8 = 0;
 const CALL: u8 = QUEUES_MAX as u8;
@@ -212,8 +218,9 @@ impl Device {
             };
             let spans = self.spare.pop().unwrap_or_default();
             let (table, head) = (ring.table(), taken.head);
-            let chain::Request { ask, status, data } =
+            let chain::Request { ask, status, data, work } =
                 chain::parse(&self.memory, table, head, self.facts, spans)?;
+            cx.quantum.charge(work as usize * STEP_BYTES);
             if self.notice_loss() {
                 // Some of what was read may be zeroes that nobody wrote.
                 return Ok(Progress::Done);
@@ -227,7 +234,7 @@ impl Device {
                 }
                 Ask::Name => (status::OK, self.write_name(&data)),
                 Ask::Refuse(value) => {
-                    cx.engine.refused(self.volume.expect("queues run only while a client is here"));
+                    self.count_refused(cx);
                     (value, 0)
                 }
             };
@@ -236,6 +243,12 @@ impl Device {
             self.show(index, head, written + 1)?;
         }
         Ok(Progress::More)
+    }
+    /// What a driver asks in vain is a failed request of the volume.
+    fn count_refused(&self, cx: &mut ReactorContext<'_>) {
+        if let Some(volume) = self.volume {
+            cx.engine.refused(volume);
+        }
     }
     /// Gives a request to the engine; anything but `Done` if there is no room, and then it is as if it had never
     /// been looked at.
@@ -291,7 +304,10 @@ impl Device {
     }
     /// Keeps a list of places for the next request.
     fn keep(&mut self, spans: Vec<Span>) {
-        self.spare.push(spans);
+        // No longer than usual ones: else a driver of strange requests could make each of them long.
+        if spans.capacity() <= SPARE_MAX {
+            self.spare.push(spans);
+        }
     }
     /// Shows an answer to the driver; the call comes at the end of the turn.
     fn show(&mut self, index: usize, head: u16, written: u32) -> Result<(), Flaw> {
@@ -419,7 +435,10 @@ impl Endpoint for Device {
                     self.first = (index + 1) % QUEUES_MAX;
                     return progress;
                 }
-                Err(flaw) => self.stop(index, flaw),
+                Err(flaw) => {
+                    self.count_refused(cx);
+                    self.stop(index, flaw);
+                }
             }
             self.kicked &= !(1 << index);
         }

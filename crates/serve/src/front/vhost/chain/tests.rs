@@ -239,3 +239,28 @@ fn random_memory_is_harmless() {
     }
     assert!(answered > 1000 && engine > 100, "the seeds are too wild: {answered}, {engine}");
 }
+
+/// Goal: what a chain costs is bounded by the longest request, however the guest's memory is cut: else one chain could
+/// make millions of places. Method: a memory of pages, and chains that name all of it again and again.
+#[test]
+fn places_are_bounded() {
+    const PAGES: usize = 512;
+    let pieces: Vec<_> =
+        (0..PAGES).map(|page| (GuestAddress(page as u64 * 0x1000), 0x1000)).collect();
+    let memory = Arc::new(memory::alone(&pieces).unwrap());
+    let all = (PAGES * 0x1000) as u32;
+    for (kind, flags, length) in
+        [(kind::READ, WRITE, all), (kind::WRITE, 0, all), (kind::READ, WRITE, all / 4)]
+    {
+        header(&memory, kind, 0);
+        let mut chain = vec![(HEADERS, 16, 0)];
+        chain.extend([(0, length, flags); 62]);
+        chain.push((HEADERS + 32, 1, WRITE));
+        write(&memory, 0, &chain);
+        let request = parse(&memory, TABLE, 0, FACTS, Vec::new()).unwrap();
+        assert_eq!(request.ask, Ask::Refuse(status::IO_ERROR));
+        assert!(request.work <= 64 + 2 * PLACES_MAX as u32, "{} steps", request.work);
+        let room = request.data.into_parts().0.capacity();
+        assert!(room <= 2 * PLACES_MAX, "{room} places");
+    }
+}

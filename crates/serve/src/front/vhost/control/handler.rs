@@ -15,6 +15,7 @@ use vm_memory::GuestAddress;
 
 use super::Line;
 use crate::front::vhost::Memory;
+use crate::front::vhost::allowance::Claim;
 use crate::front::vhost::command::{Command, Reply};
 use crate::front::vhost::config::{self, Facts, QUEUE_SIZE_MAX, QUEUES_MAX, feature};
 use crate::front::vhost::inflight::{self, Region};
@@ -49,11 +50,15 @@ pub(super) struct Handler {
     pieces: Vec<Piece>,
     vrings: Vec<Vring>,
     features: u64,
+    /// What its pieces count for.
+    claim: Claim,
 }
 
 impl Handler {
     pub(super) fn new(line: Arc<Line>) -> Self {
-        Self { line, pieces: Vec::new(), vrings: vec![Vring::default(); QUEUES_MAX], features: 0 }
+        let claim = Claim::new(line.allowance.clone());
+        let vrings = vec![Vring::default(); QUEUES_MAX];
+        Self { line, pieces: Vec::new(), vrings, features: 0, claim }
     }
     fn ask(&self, command: Command) -> Result<Reply> {
         match self.line.ask(command) {
@@ -73,6 +78,17 @@ impl Handler {
     }
     fn vring(&mut self, index: usize) -> Result<&mut Vring> {
         self.vrings.get_mut(index).ok_or_else(|| refuse(format!("queue {index} of {QUEUES_MAX}")))
+    }
+    /// May it share so much?
+    fn claim(&mut self, sizes: impl Iterator<Item = u64>) -> Result<()> {
+        let (mut pieces, mut bytes) = (0, 0u64);
+        for size in sizes {
+            (pieces, bytes) = (pieces + 1, bytes.saturating_add(size));
+        }
+        self.claim.resize(pieces, bytes).map_err(refuse)
+    }
+    fn sizes(&self) -> impl Iterator<Item = u64> + use<> {
+        self.pieces.iter().map(|piece| piece.bytes).collect::<Vec<_>>().into_iter()
     }
     /// The memory as it is now, for the device.
     fn share(&mut self) -> Result<()> {
@@ -163,6 +179,7 @@ impl VhostUserBackendReqHandlerMut for Handler {
         files: Vec<File>,
         _: Option<bool>,
     ) -> Result<Option<Vec<u64>>> {
+        self.claim(regions.iter().map(|region| region.memory_size))?;
         let mapped = regions.iter().zip(files).map(|(region, file)| map(region, file));
         self.pieces = mapped.collect::<Result<_>>()?;
         self.share()?;
@@ -265,12 +282,12 @@ impl VhostUserBackendReqHandlerMut for Handler {
     }
     fn set_inflight_fd(&mut self, given: &VhostUserInflight, file: File) -> Result<()> {
         let VhostUserInflight { mmap_size, mmap_offset, num_queues, queue_size } = *given;
-        let needed = inflight::bytes(num_queues, queue_size);
-        if needed.is_none_or(|bytes| bytes > mmap_size) {
+        let needed = inflight::bytes(num_queues, queue_size).filter(|bytes| *bytes <= mmap_size);
+        let Some(needed) = needed else {
             let message = format!("{mmap_size} bytes for {num_queues} queues of {queue_size}");
             return Err(refuse(message));
-        }
-        let map = Arc::new(Shared::map(file, mmap_offset, mmap_size).map_err(refuse)?);
+        };
+        let map = Arc::new(Shared::map(file, mmap_offset, needed).map_err(refuse)?);
         self.tell(Command::InFlight(Region { map, queues: num_queues, size: queue_size }))
     }
     fn get_max_mem_slots(&mut self) -> Result<u64> {
@@ -285,6 +302,7 @@ impl VhostUserBackendReqHandlerMut for Handler {
         if self.pieces.len() >= SLOTS_MAX {
             return Err(refuse(format!("more than {SLOTS_MAX} pieces of memory")));
         }
+        self.claim(self.sizes().chain([region.memory_size]))?;
         self.pieces.push(map(region, file)?);
         self.share()?;
         Ok(None)
@@ -296,7 +314,8 @@ impl VhostUserBackendReqHandlerMut for Handler {
         let place = self.pieces.iter().position(same);
         let place = place.ok_or_else(|| refuse("memory that was never there cannot go"))?;
         self.pieces.remove(place);
-        self.share()
+        self.share()?;
+        self.claim(self.sizes())
     }
 
     // Not offered, so no client asks for what follows.
