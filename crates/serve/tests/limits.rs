@@ -69,19 +69,19 @@ fn silent_clients_keep_nobody_out() {
     }
 }
 
-/// Goal: as many clients as like to come at once are all let in. Method: four hundred clients, each on a thread
+/// Goal: as many clients as like to come at once are all let in. Method: fifteen hundred clients, each on a thread
 /// of its own.
 #[test]
 fn a_rush_is_let_in() {
     let scene = Scene::start("connections = 2000\nhandshakes = 8", "");
-    let clients: Vec<_> = (0..400)
+    let clients: Vec<_> = (0..1_500)
         .map(|_| {
             let socket = scene.socket();
             thread::spawn(move || Wire::connect_to(&socket, "v").is_some())
         })
         .collect();
     let let_in = clients.into_iter().map(|client| client.join().unwrap());
-    assert!(let_in.filter(|let_in| *let_in).count() >= 390, "a few may be slower than the grace");
+    assert!(let_in.filter(|let_in| *let_in).count() > 1_450, "a few may be slower than the grace");
 }
 
 /// Goal: connections have a bound, and one that goes makes room. Method: one more than allowed.

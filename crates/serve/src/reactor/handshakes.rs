@@ -58,7 +58,9 @@ impl Handshakes {
 impl Reactor {
     /// A listener has a new client, or an error.
     pub(super) fn on_accept(&mut self, index: usize, event: Event) -> io::Result<()> {
-        let again = matches!(-event.result, libc::EINTR | libc::ECONNABORTED) || event.result >= 0;
+        // Cancelled, but no longer to be paused: the cancellation was overtaken.
+        const TRANSIENT: [i32; 3] = [libc::EINTR, libc::ECONNABORTED, libc::ECANCELED];
+        let again = event.result >= 0 || TRANSIENT.contains(&-event.result);
         if !event.more && self.draining.is_none() {
             match again && !self.handshakes.is_pausing {
                 true => self.accept_on(index)?,
@@ -79,6 +81,10 @@ impl Reactor {
     pub(super) fn accepted(&mut self, socket: OwnedFd) {
         self.handshakes.waiting.push_back(socket);
         self.fair.push(Account::HANDSHAKE, LOBBY);
+    }
+    /// Accepts again, if that was paused because too many waited.
+    pub(super) fn end_pause(&mut self) -> io::Result<()> {
+        if self.handshakes.is_pausing { self.accept_again() } else { Ok(()) }
     }
     /// Accepts on listeners that were paused, if there is room again.
     pub(super) fn accept_again(&mut self) -> io::Result<()> {

@@ -190,6 +190,7 @@ impl Reactor {
             }
         }
         self.touched = touched;
+        self.end_pause()?;
         self.work_for(Payer::Nobody);
         if let Some(entries) = self.parts.engine.take_entries() {
             for entry in entries.drain(..) {
