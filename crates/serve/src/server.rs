@@ -24,7 +24,7 @@ use crate::blocks::Blocks;
 use crate::clock::Clock;
 use crate::disks::{Disks, Fresh};
 use crate::engine::stats::Snapshot;
-use crate::engine::{Engine, Patience, Plan};
+use crate::engine::{Change, Engine, Patience, Plan};
 use crate::error::ServeError;
 use crate::front::fuse::{Mounted, Opener};
 use crate::layout::sync_parent;
@@ -58,6 +58,8 @@ enum Step {
 #[derive(Debug)]
 pub struct Server {
     contracts: Contracts,
+    /// What the reactor was told last.
+    plan: Plan,
     places: Places,
     /// What admission counts on.
     worst_case: Option<u64>,
@@ -146,6 +148,7 @@ impl Server {
         made.keep();
         let mut this = Self {
             contracts,
+            plan: remembered(&plan),
             places,
             worst_case,
             capacity,
@@ -362,10 +365,15 @@ impl Server {
         pool.release(|id| gone.contains(&id));
         Ok(())
     }
-    fn apply(&self, plan: Plan, security: Security) -> Result<(), ServeError> {
+    /// Has the reactor take over what differs from the plan in force.
+    fn apply(&mut self, plan: Plan, security: Security) -> Result<(), ServeError> {
         let (answer, answered) = mpsc::channel();
-        self.line.send(Message::Apply(Box::new(plan), security, answer))?;
-        answered.recv().map_err(|_| ServeError::Gone)?
+        let known = remembered(&plan);
+        let change = Box::new(Change::between(&self.plan, plan));
+        self.line.send(Message::Apply(change, security, answer))?;
+        answered.recv().map_err(|_| ServeError::Gone)??;
+        self.plan = known;
+        Ok(())
     }
     /// How long an end may take.
     fn patience(&self) -> Duration {
@@ -471,6 +479,13 @@ fn spawn(parts: Parts) -> Result<JoinHandle<io::Result<()>>, ServeError> {
     let result = started.recv().map_err(|_| ServeError::Gone)?;
     result.map_err(ServeError::system("io_uring (is it allowed here?)"))?;
     Ok(thread)
+}
+
+/// A plan to compare the next one with. It keeps no file open: when a volume is gone, so is its file.
+fn remembered(plan: &Plan) -> Plan {
+    let mut plan = plan.clone();
+    plan.volumes.iter_mut().for_each(|volume| volume.storage = None);
+    plan
 }
 
 /// A plan without volumes, if the promises can be kept and the volumes fit.

@@ -118,6 +118,16 @@ pub struct PlannedVolume {
     pub stamp: Stamp,
 }
 
+impl PlannedVolume {
+    /// Do both plans say the same of the same volume? What it is stored in stays as long as it is there.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let Self { id, name, group, map, size, read_only, storage: _, entry, stamp } = self;
+        (id, name, group, size) == (&other.id, &other.name, &other.group, &other.size)
+            && (read_only, entry, stamp) == (&other.read_only, &other.entry, &other.stamp)
+            && (Arc::ptr_eq(map, &other.map) || map == &other.map)
+    }
+}
+
 /// What all requests of a volume bear, which no protocol says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stamp {

@@ -1,5 +1,7 @@
 //! Volumes and groups, and how they change while requests are on their way.
 
+use std::collections::{HashMap, HashSet, VecDeque};
+
 use iofair_config::contracts::faults::Faults;
 use iofair_core::contract::Contract;
 use iofair_core::controller::{Stack, Stage};
@@ -8,11 +10,15 @@ use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
 
 use super::Engine;
+use super::change::{Change, Changed, children_first};
 use super::stats::{Snapshot, VolumeSnapshot, VolumeStats};
 use super::tally::GroupTally;
 use crate::back::volume::{Map, PlannedVolume, Stamp, VolumeId};
 use crate::request::export::Export;
 use crate::request::op::Op;
+
+/// Clients and groups that are looked at in one turn, whether they may go.
+const LEAVING_MAX: usize = 64;
 
 /// How long things may take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,10 +70,6 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// Is it the volume that a plan means? One that was deleted and made anew has the name, and another identity.
-    fn is(&self, plan: &PlannedVolume) -> bool {
-        self.plan.id == plan.id
-    }
     /// Where its bytes lie.
     pub(super) fn map(&self) -> &Map {
         &self.plan.map
@@ -88,115 +90,174 @@ impl Volume {
     }
 }
 
+/// Where to find what has a name.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    /// Keys of volumes.
+    volumes: HashMap<VolumeId, usize>,
+    /// By path, also groups that are gone but busy.
+    groups: HashMap<String, GroupId>,
+    /// By client: the key of its volume.
+    clients: Vec<usize>,
+}
+
 /// What goes as soon as nothing of it is on its way.
 #[derive(Debug, Default)]
 pub(super) struct Leaving {
-    clients: Vec<ClientId>,
-    groups: Vec<GroupId>,
-    /// Retired volumes that may still have connections.
-    volumes: bool,
+    clients: VecDeque<ClientId>,
+    groups: VecDeque<GroupId>,
+    /// Retired volumes whose last connection is gone.
+    volumes: Vec<usize>,
 }
 
 impl Engine {
-    /// The first volume that the plan makes shorter while a client has it open, if there is one: what that
+    /// The first volume that the change makes shorter while a client has it open, if there is one: what that
     /// client was told would not be true any more.
-    pub fn cuts(&self, plan: &Plan) -> Option<&str> {
-        let cut = |volume: &Volume| {
-            let new = plan.volumes.iter().find(|new| volume.is(new));
-            volume.connections > 0 && new.is_some_and(|new| new.size < volume.plan.size)
-        };
-        let first = self.volumes.iter().find(|(_, volume)| cut(volume));
-        first.map(|(_, volume)| volume.plan.name.as_str())
+    pub fn cuts(&self, change: &Change) -> Option<&str> {
+        let mut volumes = change.volumes.iter().filter_map(|new| {
+            let volume = &self.volumes[*self.index.volumes.get(&new.id)?];
+            let cut = volume.connections > 0 && new.size < volume.plan.size;
+            cut.then_some(volume.plan.name.as_str())
+        });
+        volumes.next()
     }
-    /// Makes groups, volumes and stack what the plan says. Requests on their way stay there. Returns the
-    /// volumes with a new size.
-    pub fn apply(&mut self, now: Instant, plan: &Plan) -> Vec<usize> {
-        let mut resized = Vec::new();
-        self.commands.timeout = plan.patience.timeout;
-        self.back.set_faults(&plan.faults);
-        if !same_stack(self.controller.stack(), &plan.stack) {
-            self.controller.switch(now, plan.stack.clone());
-            let tags = || super::tags(self.controller.facts(), &plan.stack);
+    /// Makes groups, volumes and stack what the plan says, whatever they were.
+    pub fn apply(&mut self, now: Instant, plan: &Plan) -> Changed {
+        let Plan { stack, groups, volumes, closed, patience, faults } = plan.clone();
+        let paths: HashSet<&str> = groups.iter().map(|(path, _)| path.as_str()).collect();
+        let gone = self.index.groups.keys().filter(|path| !paths.contains(path.as_str()));
+        let mut gone_groups: Vec<String> = gone.cloned().collect();
+        // In an order of their own, since that of a table is not the same twice.
+        children_first(&mut gone_groups);
+        let ids: HashSet<VolumeId> = volumes.iter().map(|volume| volume.id).collect();
+        let gone = self.volumes.iter().map(|(_, volume)| volume.plan.id);
+        let gone_volumes = gone.filter(|id| !ids.contains(id)).collect();
+        let change =
+            Change { stack, groups, gone_groups, volumes, gone_volumes, closed, patience, faults };
+        self.change(now, &change)
+    }
+    /// Takes over what has changed. Requests on their way stay there.
+    pub fn change(&mut self, now: Instant, change: &Change) -> Changed {
+        let mut changed = Changed::default();
+        self.commands.timeout = change.patience.timeout;
+        self.back.set_faults(&change.faults);
+        if !same_stack(self.controller.stack(), &change.stack) {
+            self.controller.switch(now, change.stack.clone());
+            let tags = || super::tags(self.controller.facts(), &change.stack);
             self.controller.set_tags(self.fixed_tags.unwrap_or_else(tags));
         }
-        for (path, contract) in &plan.groups {
+        for (path, contract) in &change.groups {
             self.apply_group(now, path, contract);
         }
-        for volume in &plan.volumes {
+        for volume in &change.volumes {
             self.back.place(volume);
-            resized.extend(self.apply_volume(now, volume));
+            let (key, is_resized) = self.apply_volume(now, volume);
+            changed.resized.extend(is_resized.then_some(key));
+            changed.exports.push(key);
         }
-        for (_, volume) in &mut self.volumes {
-            volume.retired = !plan.volumes.iter().any(|kept| volume.is(kept));
-            volume.closed = volume.retired && plan.closed.contains(&volume.plan.name);
+        for id in &change.gone_volumes {
+            let Some(key) = self.index.volumes.get(id).copied() else { continue };
+            let volume = &mut self.volumes[key];
+            volume.retired = true;
+            volume.closed |= change.closed.contains(&volume.plan.name);
+            if volume.connections == 0 {
+                self.leaving.volumes.push(key);
+            }
+            changed.exports.push(key);
         }
-        let known = |name: &str| plan.groups.iter().any(|(path, _)| path == name);
-        let groups = self.controller.groups().iter();
-        let gone = groups.filter(|(id, group)| *id != GroupId::ROOT && !known(&group.name));
-        // Children have longer paths, so they go first.
-        let mut gone: Vec<_> = gone.map(|(id, group)| (group.name.len(), id)).collect();
-        gone.sort_unstable_by(|a, b| b.cmp(a));
-        self.leaving.groups = gone.into_iter().map(|(_, id)| id).collect();
-        self.leaving.volumes = self.volumes.iter().any(|(_, volume)| volume.retired);
+        let gone = change.gone_groups.iter().filter_map(|path| self.index.groups.get(path));
+        self.leaving.groups.extend(gone);
         self.settle(now);
-        resized
+        changed
     }
     fn apply_group(&mut self, now: Instant, path: &str, contract: &Contract) {
-        let changed = match self.controller.groups().find(path) {
-            None => self.controller.add_group(now, path, contract.clone()).map(|id| {
-                self.tallies.add(id, self.controller.groups());
-            }),
-            Some(id) if self.controller.groups().group(id).contract == *contract => Ok(()),
-            Some(id) => self.controller.update_group(now, id, contract.clone()),
+        let Some(id) = self.index.groups.get(path).copied() else {
+            self.add_group(now, path, contract);
+            return;
         };
-        changed.expect("the plan's paths were checked, and the group was just found");
+        self.leaving.groups.retain(|leaving| *leaving != id);
+        if self.controller.groups().group(id).contract != *contract {
+            let updated = self.controller.update_group(now, id, contract.clone());
+            updated.expect("groups in the index are there");
+        }
     }
-    /// Returns the volume if it was there with another size.
-    fn apply_volume(&mut self, now: Instant, plan: &PlannedVolume) -> Option<usize> {
-        let groups = self.controller.groups();
-        let group = groups.find(&plan.group).expect("every volume's group is in the plan");
-        let known = self.volumes.iter_mut().find(|(_, volume)| volume.is(plan));
-        if let Some((key, volume)) = known {
+    fn add_group(&mut self, now: Instant, path: &str, contract: &Contract) -> GroupId {
+        let parent = match path.rsplit_once('/') {
+            None => GroupId::ROOT,
+            Some((above, _)) => match self.index.groups.get(above) {
+                Some(id) => *id,
+                None => self.add_group(now, above, &Contract::default()),
+            },
+        };
+        let id = self.controller.add_group_under(now, path, parent, contract.clone());
+        self.tallies.add(id, self.controller.groups());
+        self.index.groups.insert(path.to_string(), id);
+        id
+    }
+    /// Returns the volume, and whether it was there with another size.
+    fn apply_volume(&mut self, now: Instant, plan: &PlannedVolume) -> (usize, bool) {
+        let group = self.index.groups.get(&plan.group);
+        let group = *group.expect("every volume's group is in the plan");
+        if let Some(key) = self.index.volumes.get(&plan.id).copied() {
+            let volume = &mut self.volumes[key];
             if volume.plan.group != plan.group || volume.plan.stamp != plan.stamp {
                 let priority = plan.stamp.priority;
                 let moved = self.controller.update_client(now, volume.client, group, priority);
                 moved.expect("a volume's client lives as long as the volume");
             }
             volume.group = group;
-            let resized = volume.plan.size != plan.size;
+            let is_resized = volume.plan.size != plan.size;
             volume.plan = plan.clone();
-            return resized.then_some(key);
+            (volume.retired, volume.closed) = (false, false);
+            return (key, is_resized);
         }
         let client = self.controller.add_client(now, group, plan.stamp.priority);
-        self.volumes.insert(Volume {
+        let client = client.expect("the group was just found");
+        let key = self.volumes.insert(Volume {
             plan: plan.clone(),
-            client: client.expect("the group was just found"),
+            client,
             group,
             connections: 0,
             retired: false,
             closed: false,
             stats: VolumeStats::default(),
         });
-        None
+        self.index.volumes.insert(plan.id, key);
+        let bound = self.index.clients.len().max(client.index() + 1);
+        self.index.clients.resize(bound, usize::MAX);
+        self.index.clients[client.index()] = key;
+        (key, false)
     }
 
-    /// Lets go what is idle of volumes and groups that are not in the contracts any more.
+    /// Lets go what is idle of volumes and groups that are not in the contracts any more. What is still busy is looked
+    /// at again in a later turn, a few at a time.
     pub(super) fn settle(&mut self, now: Instant) {
-        if self.leaving.volumes {
-            let (leaving, back) = (&mut self.leaving.clients, &mut self.back);
-            self.volumes.retain(|_, volume| {
-                let goes = volume.retired && volume.connections == 0;
-                if goes {
-                    leaving.push(volume.client);
-                    back.forget(&volume.plan);
-                }
-                !goes
-            });
-            self.leaving.volumes = self.volumes.iter().any(|(_, volume)| volume.retired);
+        while let Some(key) = self.leaving.volumes.pop() {
+            // It may be named twice, or have come back.
+            let goes = |volume: &Volume| volume.retired && volume.connections == 0;
+            if self.volumes.get(key).is_some_and(goes) {
+                let volume = self.volumes.remove(key);
+                self.index.volumes.remove(&volume.plan.id);
+                self.leaving.clients.push_back(volume.client);
+                self.back.forget(&volume.plan);
+            }
         }
         let controller = &mut self.controller;
-        self.leaving.clients.retain(|id| controller.remove_client(now, *id).is_err());
-        self.leaving.groups.retain(|id| controller.remove_group(now, *id).is_err());
+        for _ in 0..self.leaving.clients.len().min(LEAVING_MAX) {
+            let Some(id) = self.leaving.clients.pop_front() else { break };
+            if controller.remove_client(now, id).is_err() {
+                self.leaving.clients.push_back(id);
+            }
+        }
+        for _ in 0..self.leaving.groups.len().min(LEAVING_MAX) {
+            let Some(id) = self.leaving.groups.pop_front() else { break };
+            let Some(group) = controller.groups().try_group(id) else { continue };
+            let path = group.name.clone();
+            match controller.remove_group(now, id) {
+                Ok(()) => drop(self.index.groups.remove(&path)),
+                Err(_) => self.leaving.groups.push_back(id),
+            }
+        }
     }
 
     /// Every volume in service: name, group, connections, numbers.
@@ -208,9 +269,8 @@ impl Engine {
     }
     /// The name of the volume that is this client of the controller.
     pub(crate) fn volume_of(&self, client: ClientId) -> Option<&str> {
-        let mut volumes = self.volumes.iter().map(|(_, volume)| volume);
-        let found = volumes.find(|volume| volume.client == client);
-        found.map(|volume| volume.plan.name.as_str())
+        let volume = self.volumes.get(*self.index.clients.get(client.index())?)?;
+        (volume.client == client).then_some(volume.plan.name.as_str())
     }
     /// What a group got.
     pub(crate) fn tally(&self, group: GroupId) -> &GroupTally {
@@ -218,7 +278,7 @@ impl Engine {
     }
     /// The volumes as clients see them, in the order of their ids, with their groups.
     pub fn exports(&self) -> Vec<(Export, GroupId)> {
-        let rotational = self.back.facts().rotational;
+        let rotational = self.rotational;
         let open = self.volumes.iter().filter(|(_, volume)| !volume.retired);
         let export = |(key, volume): (usize, &Volume)| {
             let export = Export {
@@ -240,7 +300,11 @@ impl Engine {
     }
     /// A client that chose a volume is gone, and all its requests are finished.
     pub fn detach(&mut self, volume: usize) {
-        self.volumes[volume].connections -= 1;
+        let left = &mut self.volumes[volume];
+        left.connections -= 1;
+        if left.retired && left.connections == 0 {
+            self.leaving.volumes.push(volume);
+        }
     }
     /// Clients that have it open, through whatever door.
     pub fn connections(&self, volume: usize) -> u32 {

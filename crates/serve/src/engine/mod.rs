@@ -5,6 +5,7 @@
 //! what came in, [`Engine::turn`], [`Engine::keep_lent`] before receive buffers are reused, and takes
 //! what is finished with [`Engine::next_finished`].
 
+mod change;
 mod commands;
 mod fences;
 mod late;
@@ -23,6 +24,7 @@ use iofair_core::time::Instant;
 use iofair_core::unit::{SECTOR_BYTES, Sectors};
 use slab::Slab;
 
+pub use change::{Change, Changed};
 use commands::{Answered, Commands};
 pub use live::{Patience, Plan, Volume};
 
@@ -61,6 +63,9 @@ pub struct Engine {
     back: Box<dyn Back>,
     ops: Ops,
     volumes: Slab<Volume>,
+    index: live::Index,
+    /// Does a head move?
+    rotational: bool,
     /// Groups and clients that go as soon as they are idle.
     leaving: live::Leaving,
     plug: Plug,
@@ -127,6 +132,8 @@ impl Engine {
             back,
             ops: Ops::default(),
             volumes: Slab::new(),
+            index: live::Index::default(),
+            rotational: facts.rotational,
             leaving: live::Leaving::default(),
             plug: Plug::new(),
             lent: Vec::new(),

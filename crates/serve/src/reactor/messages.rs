@@ -11,18 +11,19 @@ use super::fair::Account;
 use super::file::File;
 use super::ring::Target;
 use super::{ENDPOINTS_MAX, Message, Reactor, Seen, Slot};
-use crate::engine::Plan;
+use crate::engine::Change;
 use crate::error::ServeError;
 use crate::front::fuse::Opening;
 use crate::front::ublk::channel::Channel;
+use crate::request::export::Peer;
 use crate::security::Security;
 
 impl Reactor {
     pub(super) fn on_message(&mut self, now: Instant, message: Message) -> io::Result<()> {
         // Whoever asked may have gone; then nobody needs the answer.
         match message {
-            Message::Apply(plan, security, answer) => {
-                let _ = answer.send(self.apply(now, &plan, security));
+            Message::Apply(change, security, answer) => {
+                let _ = answer.send(self.apply(now, &change, security));
             }
             Message::Stats { reset, answer } => {
                 let engine = &mut self.parts.engine;
@@ -98,21 +99,47 @@ impl Reactor {
     }
     /// Takes over new contracts. Endpoints of volumes with a new size are told; those of volumes that are closed, and
     /// those whose clients may not use their volume any more, take nothing in from now on.
-    fn apply(&mut self, now: Instant, plan: &Plan, security: Security) -> Result<(), ServeError> {
+    fn apply(
+        &mut self,
+        now: Instant,
+        change: &Change,
+        security: Security,
+    ) -> Result<(), ServeError> {
         let engine = &mut self.parts.engine;
-        if let Some(name) = engine.cuts(plan) {
+        if let Some(name) = engine.cuts(change) {
             let message = "clients have it open, and only a volume that nobody has open can shrink";
             return Err(ServeError::volume(name, message));
         }
-        let resized = engine.apply(now, plan);
-        self.parts.drain = plan.patience.drain;
-        let (offered, groups) = (engine.exports(), engine.controller().groups());
-        self.exports.set(security.limits.connections, offered, groups);
-        self.fair.set_groups(engine.controller().groups());
+        let mut changed_volumes = engine.change(now, change);
+        changed_volumes.exports.sort_unstable();
+        self.parts.drain = change.patience.drain;
+        let connections = security.limits.connections;
+        if !changed_volumes.exports.is_empty()
+            || connections != self.parts.security.limits.connections
+        {
+            let (offered, groups) = (engine.exports(), engine.controller().groups());
+            self.exports.set(connections, offered, groups);
+        }
+        if !change.groups.is_empty() || !change.gone_groups.is_empty() {
+            self.fair.set_groups(engine.controller().groups());
+        }
         self.budget.resize(security.limits.memory_bytes);
+        let offers =
+            |security: &Security| [Peer::Tcp, Peer::Unix(0)].map(|peer| security.offer(peer));
+        let same_offers = offers(&self.parts.security) == offers(&security);
         self.parts.security = security;
+        if same_offers && changed_volumes.exports.is_empty() {
+            // Nothing that endpoints know of.
+            self.fair.wake_all();
+            return Ok(());
+        }
         for (key, Slot { endpoint, is_touched, account, .. }) in &mut self.endpoints {
             let volume = endpoint.volume();
+            let is_theirs =
+                volume.is_some_and(|key| changed_volumes.exports.binary_search(&key).is_ok());
+            if same_offers && !is_theirs {
+                continue;
+            }
             // A volume that is no export any more keeps the clients that it has.
             let export = volume.and_then(|volume| self.exports.get(volume as u32));
             let mut changed = !endpoint.is_allowed(export, &self.parts.security);
@@ -120,7 +147,7 @@ impl Reactor {
                 endpoint.close();
             }
             if let Some(volume) = volume {
-                if resized.contains(&volume) {
+                if changed_volumes.resized.contains(&volume) {
                     endpoint.resized(engine.size(volume));
                     changed = true;
                 }

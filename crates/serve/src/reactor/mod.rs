@@ -32,7 +32,7 @@ use slab::Slab;
 
 use crate::clock::{self, Clock};
 use crate::engine::stats::Snapshot;
-use crate::engine::{Engine, Plan};
+use crate::engine::{Change, Engine};
 use crate::error::ServeError;
 use crate::front::fuse::Opening;
 use crate::front::ublk::channel::Channel;
@@ -70,7 +70,7 @@ const SPIN: Nanos = Nanos::from_micros(60);
 /// What other threads ask of a reactor.
 pub(crate) enum Message {
     /// Take over new contracts, or refuse them and change nothing.
-    Apply(Box<Plan>, Security, Sender<Result<(), ServeError>>),
+    Apply(Box<Change>, Security, Sender<Result<(), ServeError>>),
     /// What passed; and forget it, if so asked.
     Stats { reset: bool, answer: Sender<Snapshot> },
     /// Show what there is; it is over quickly, since everybody waits meanwhile.
