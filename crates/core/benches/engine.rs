@@ -7,6 +7,9 @@
 //! fastest rounds with two bare queues measured in the same run: a `VecDeque`, and a fair queue on a `BinaryHeap`
 //! (start-time fair queueing: no limits, no time, no merging, no accounting). Under `cargo test` it runs
 //! small. The hashes of the order of service say that the same work was done.
+//!
+//! A second table has 10 to 10,000 groups: what it takes to add a group with its client, to change one contract
+//! while all groups have requests under way, and to serve a request.
 
 #[path = "../tests/support/load.rs"]
 mod load;
@@ -58,6 +61,20 @@ struct Size {
 
 const FULL: Size = Size { groups: &[1, 16, 1_000, 100_000], rounds: 41, requests: 50_000 };
 const SMALL: Size = Size { groups: &[1, 16], rounds: 1, requests: 1_000 };
+
+/// Groups of the second table, and its stacks: the one that servers have, and one of each kind of scheduler and throttle.
+const SCALE: [u32; 4] = [10, 100, 1_000, 10_000];
+const SCALE_STACKS: [&str; 6] = [
+    "max+prop-bfq",
+    "none-none",
+    "none-mq-deadline",
+    "none-kyber",
+    "cost+max-none",
+    "lat+max-none",
+];
+/// Aims with 10,000 groups: milliseconds to add all, microseconds to change one contract.
+const ADD_AIM_MS: f64 = 300.0;
+const CHANGE_AIM_US: f64 = 10.0;
 
 /// One line of the table.
 struct Measured {
@@ -155,6 +172,62 @@ fn measure(name: &str, groups: u32, size: &Size) -> Measured {
         request_bytes,
         hash,
     }
+}
+
+/// One stack with this many groups.
+struct Scaled {
+    /// Nanoseconds to add one of the groups and its client.
+    add: f64,
+    /// To change a contract.
+    change: Rounds,
+    /// To serve a request.
+    request: Rounds,
+    /// Allocations of 1,000 changes.
+    allocations: usize,
+}
+
+fn scaled(name: &str, groups: u32, size: &Size) -> Scaled {
+    let start = ThreadTime::now();
+    let mut load = Load::new(Stack::parse(name).expect("made from the table"), groups, FAR);
+    let add = start.elapsed().as_nanos() as f64 / f64::from(groups);
+    load.fill_half();
+    load.fill_half();
+    load.run(2 * u64::from(Load::outstanding(groups)) + size.requests);
+    let request = timed(size, |requests| load.run(requests));
+    let change = timed(size, |changes| load.update_contracts(changes));
+    let region = Region::new(ALLOCATOR);
+    load.update_contracts(1_000);
+    let allocations = region.change().allocations;
+    Scaled { add, change, request, allocations }
+}
+
+fn scale_report(size: &Size) -> String {
+    let groups = |what: &'static str| SCALE.iter().map(move |groups| format!("{what}, {groups}"));
+    let mut head = vec!["stack, ns".to_owned()];
+    head.extend(groups("add").chain(groups("change")).chain(groups("request")));
+    let head: Vec<&str> = head.iter().map(String::as_str).collect();
+    let (mut lines, mut aims) = (Vec::new(), Vec::new());
+    let mut allocations = 0;
+    for name in SCALE_STACKS {
+        eprintln!("engine: {name} with {SCALE:?} groups");
+        let row = SCALE.map(|groups| scaled(name, groups, size));
+        let mut cells = vec![name.to_owned()];
+        cells.extend(row.iter().map(|one| format!("{:.0}", one.add)));
+        cells.extend(row.iter().map(|one| format!("{:.0}", one.change.median)));
+        cells.extend(row.iter().map(|one| format!("{:.0}", one.request.median)));
+        lines.push(cells);
+        allocations += row.iter().map(|one| one.allocations).sum::<usize>();
+        let (most, last) = (SCALE[SCALE.len() - 1], &row[SCALE.len() - 1]);
+        let add = last.add * f64::from(most) / 1e6;
+        let what = format!("`{name}`: {most} groups are added in {ADD_AIM_MS} ms");
+        aims.push(page::aim(what, format!("{add:.1} ms"), add < ADD_AIM_MS));
+        let change = last.change.median / 1e3;
+        let what = format!("`{name}`: one contract of {most} changes in {CHANGE_AIM_US} us");
+        aims.push(page::aim(what, format!("{change:.2} us"), change < CHANGE_AIM_US));
+    }
+    let found = format!("{allocations} in 1,000 changes a cell");
+    aims.push(page::aim("no allocation a change of a contract", found, allocations == 0));
+    format!("{}\n{}", page::table(&head, &lines), page::table(page::AIMS, &aims))
 }
 
 fn names() -> Vec<String> {
@@ -272,6 +345,9 @@ fn main() {
         print_json(&rows, &bare);
     } else if wanted.is_empty() {
         page::publish("engine", &report(&rows, &bare, &size));
+        page::publish("groups", &scale_report(&size));
+    } else if wanted.iter().any(|name| name == "groups") {
+        page::publish("groups", &scale_report(&size));
     } else {
         println!("{}", report(&rows, &bare, &size));
     }

@@ -4,11 +4,15 @@
 //! volume) and belongs to one group at a time. Ids are small dense integers, so that a policy can keep
 //! its own state in a vector beside them; a removed id is reused only after the policy was told.
 
+use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
 use crate::contract::Contract;
+
+/// Levels of groups below the root: what walks from a group to the root is bounded.
+pub const DEPTH_MAX: usize = 32;
 
 /// A group's place in [`Groups`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -73,7 +77,7 @@ pub struct Group {
     pub name: String,
     /// The group that holds it; `None` for the root.
     pub parent: Option<GroupId>,
-    /// Groups directly inside.
+    /// Groups directly inside, by id.
     pub children: Vec<GroupId>,
     /// What it was promised.
     pub contract: Contract,
@@ -118,6 +122,8 @@ pub enum GroupError {
     Busy(String),
     /// An empty path component.
     BadName(String),
+    /// More than [`DEPTH_MAX`] path components.
+    TooDeep(String),
 }
 
 impl fmt::Display for GroupError {
@@ -129,6 +135,9 @@ impl fmt::Display for GroupError {
             Self::BadName(name) => {
                 write!(f, "\"{name}\" is no group name: words separated by single slashes")
             }
+            Self::TooDeep(name) => {
+                write!(f, "\"{name}\" is deeper than {DEPTH_MAX} groups")
+            }
         }
     }
 }
@@ -139,6 +148,11 @@ impl core::error::Error for GroupError {}
 pub struct Groups {
     groups: Vec<Option<Group>>,
     free_groups: Vec<GroupId>,
+    /// All but the root by path.
+    paths: BTreeMap<String, GroupId>,
+    /// Groups and clients looked at, for tests that count work.
+    #[cfg(test)]
+    pub(crate) visits: core::cell::Cell<u64>,
     clients: Vec<Option<Client>>,
     free_clients: Vec<ClientId>,
 }
@@ -162,16 +176,21 @@ impl Groups {
         Self {
             groups: alloc::vec![Some(root)],
             free_groups: Vec::new(),
+            paths: BTreeMap::new(),
+            #[cfg(test)]
+            visits: core::cell::Cell::new(0),
             clients: Vec::new(),
             free_clients: Vec::new(),
         }
     }
     /// The group with this id, which must be alive.
     pub fn group(&self, id: GroupId) -> &Group {
+        self.count_visit();
         self.groups[id.index()].as_ref().expect("a group id is valid until the group is removed")
     }
     /// The client with this id, which must be alive.
     pub fn client(&self, id: ClientId) -> &Client {
+        self.count_visit();
         self.clients[id.index()].as_ref().expect("a client id is valid until the client is removed")
     }
     /// The client with this id, if it is alive.
@@ -185,12 +204,18 @@ impl Groups {
     /// All live groups by id, the root first.
     pub fn iter(&self) -> impl Iterator<Item = (GroupId, &Group)> {
         let indexed = self.groups.iter().enumerate();
-        indexed.filter_map(|(i, g)| Some((GroupId(i as u32), g.as_ref()?)))
+        indexed.filter_map(|(i, g)| {
+            self.count_visit();
+            Some((GroupId(i as u32), g.as_ref()?))
+        })
     }
     /// All live clients by id.
     pub fn iter_clients(&self) -> impl Iterator<Item = (ClientId, &Client)> {
         let indexed = self.clients.iter().enumerate();
-        indexed.filter_map(|(i, c)| Some((ClientId(i as u32), c.as_ref()?)))
+        indexed.filter_map(|(i, c)| {
+            self.count_visit();
+            Some((ClientId(i as u32), c.as_ref()?))
+        })
     }
     /// One more than the largest group id ever given out.
     pub fn group_bound(&self) -> usize {
@@ -200,9 +225,13 @@ impl Groups {
     pub fn client_bound(&self) -> usize {
         self.clients.len()
     }
-    /// The group with this path.
+    /// The group with this path; the root's is empty.
     pub fn find(&self, name: &str) -> Option<GroupId> {
-        self.iter().find(|(_, group)| group.name == name).map(|(id, _)| id)
+        if name.is_empty() { Some(GroupId::ROOT) } else { self.paths.get(name).copied() }
+    }
+    fn count_visit(&self) {
+        #[cfg(test)]
+        self.visits.set(self.visits.get() + 1);
     }
     /// From the group up to and including the root.
     pub fn ancestry(&self, id: GroupId) -> impl Iterator<Item = GroupId> + '_ {
@@ -223,13 +252,19 @@ impl Groups {
             Some(free) => *free = Some(group),
             None => self.groups.push(Some(group)),
         }
-        self.group_mut(parent).children.push(id);
+        let siblings = &mut self.group_mut(parent).children;
+        let place = siblings.binary_search(&id).expect_err("a new group is nobody's child yet");
+        siblings.insert(place, id);
+        self.paths.insert(name.to_string(), id);
         id
     }
     pub(crate) fn remove_group(&mut self, id: GroupId) {
-        let parent = self.group(id).parent.expect("the root is never removed");
-        self.group_mut(parent).children.retain(|child| *child != id);
-        self.groups[id.index()] = None;
+        let group = self.groups[id.index()].take().expect("a group is removed once");
+        let parent = group.parent.expect("the root is never removed");
+        let siblings = &mut self.group_mut(parent).children;
+        let place = siblings.binary_search(&id).expect("it is among its parent's children");
+        siblings.remove(place);
+        self.paths.remove(&group.name);
         self.free_groups.push(id);
     }
     pub(crate) fn group_mut(&mut self, id: GroupId) -> &mut Group {

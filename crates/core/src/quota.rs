@@ -92,18 +92,24 @@ impl Quota {
     /// May the group take `count` more units now? Refusals end when units are given back, or when weights or
     /// limits change.
     pub fn has_room(&self, groups: &Groups, group: GroupId, count: u64) -> bool {
-        let own = self.usage(group).own;
-        let Some(after) = own.checked_add(count) else { return false };
-        let taken = self.beyond(after) - self.beyond(own);
-        taken == 0 || self.pool_has_room(groups, group, taken)
+        self.room(groups, group, count).is_some()
     }
     /// Takes `count` units for a group, or refuses and changes nothing.
     pub fn try_take(&mut self, groups: &Groups, group: GroupId, count: u64) -> bool {
-        let granted = self.has_room(groups, group, count);
-        if granted {
-            self.take(groups, group, count);
+        let Some(from_pool) = self.room(groups, group, count) else { return false };
+        let parent = groups.group(group).parent;
+        match self.usage.get(group.index()) {
+            Some(usage) if usage.own > 0 => {
+                assert!(usage.parent == parent, "{group:?} was removed while it held units");
+            }
+            _ => self.record_path(groups, group),
         }
-        granted
+        self.usage[group.index()].own += count;
+        self.held += count;
+        if from_pool > 0 {
+            self.each_above(group, |usage| usage.shared += from_pool);
+        }
+        true
     }
     /// Gives `count` units back that the group took.
     pub fn give(&mut self, group: GroupId, count: u64) {
@@ -115,7 +121,9 @@ impl Quota {
         self.usage[group.index()].own -= count;
         self.held -= count;
         let given = self.beyond(before) - self.beyond(before - count);
-        self.each_above(group, |usage| usage.shared -= given);
+        if given > 0 {
+            self.each_above(group, |usage| usage.shared -= given);
+        }
     }
     /// Makes room for a group's entry, so that its first take allocates nothing.
     pub fn add_group(&mut self, group: GroupId) {
@@ -145,22 +153,20 @@ impl Quota {
     fn beyond(&self, own: u64) -> u64 {
         own.saturating_sub(self.limits.guaranteed)
     }
-    fn take(&mut self, groups: &Groups, group: GroupId, count: u64) {
+    /// The part of `count` more units that comes from the pool, if the group may take them.
+    fn room(&self, groups: &Groups, group: GroupId, count: u64) -> Option<u64> {
+        let own = self.usage(group).own;
+        let from_pool = self.beyond(own.checked_add(count)?) - self.beyond(own);
+        (from_pool == 0 || self.pool_has_room(groups, group, from_pool)).then_some(from_pool)
+    }
+    /// A group starts to hold something: where that counts, which cannot change until it holds nothing.
+    fn record_path(&mut self, groups: &Groups, group: GroupId) {
         let mut next = Some(group);
         while let Some(id) = next {
             self.add_group(id);
             next = groups.group(id).parent;
-            let usage = &mut self.usage[id.index()];
-            let unused = usage.own == 0 && usage.shared == 0;
-            assert!(unused || usage.parent == next, "{id:?} was removed while it held units");
-            usage.parent = next;
+            self.usage[id.index()].parent = next;
         }
-        let usage = &mut self.usage[group.index()];
-        let before = usage.own;
-        usage.own += count;
-        self.held += count;
-        let taken = self.beyond(before + count) - self.beyond(before);
-        self.each_above(group, |usage| usage.shared += taken);
     }
     /// The group and all that are above it, as recorded when they started to hold something.
     fn each_above(&mut self, group: GroupId, mut each: impl FnMut(&mut Usage)) {

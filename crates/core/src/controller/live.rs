@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use super::{Context, Controller, Setup, Stack, context};
 use crate::contract::Contract;
-use crate::group::{Change, Client, ClientId, GroupError, GroupId, Priority};
+use crate::group::{Change, Client, ClientId, DEPTH_MAX, GroupError, GroupId, Priority};
 use crate::policy::{Build, Policy};
 use crate::stats::counters::Counters;
 use crate::time::Instant;
@@ -57,6 +57,9 @@ impl Controller {
     ) -> Result<GroupId, GroupError> {
         if path.is_empty() || path.split('/').any(str::is_empty) {
             return Err(GroupError::BadName(path.to_string()));
+        }
+        if path.split('/').count() > DEPTH_MAX {
+            return Err(GroupError::TooDeep(path.to_string()));
         }
         if self.groups.find(path).is_some() {
             return Err(GroupError::Exists(path.to_string()));

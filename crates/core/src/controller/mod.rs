@@ -15,6 +15,8 @@ mod flush_cost;
 mod flush_path;
 mod live;
 mod plug;
+#[cfg(test)]
+mod scale;
 mod slots;
 mod stack;
 mod tags;

@@ -203,10 +203,12 @@ impl ThrottleMax {
         self.levels.add(cx.now, level_of(id), parent, ceiling);
         self.find_limited(level_of(id));
     }
-    fn find_limited(&mut self, at: usize) {
+    /// `true` if that changed.
+    fn find_limited(&mut self, at: usize) -> bool {
         let above = self.levels.account(self.levels.parent(at)).limited;
         let ceiling = self.levels.account_mut(at);
-        ceiling.limited = [0, 1].map(|d| above[d] || !ceiling.limits[d].is_none());
+        let limited = [0, 1].map(|d| above[d] || !ceiling.limits[d].is_none());
+        core::mem::replace(&mut ceiling.limited, limited) != limited
     }
     fn update(&mut self, cx: &mut Context<'_>, id: GroupId) {
         let at = level_of(id);
@@ -222,8 +224,10 @@ impl ThrottleMax {
         let mut walk = core::mem::take(&mut self.walk);
         walk.push(id);
         while let Some(id) = walk.pop() {
-            self.find_limited(level_of(id));
-            walk.extend_from_slice(&groups.group(id).children);
+            // Where nothing changes, nothing changes below.
+            if self.find_limited(level_of(id)) {
+                walk.extend_from_slice(&groups.group(id).children);
+            }
         }
         self.walk = walk;
     }

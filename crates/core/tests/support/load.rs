@@ -24,6 +24,7 @@ pub(crate) struct Load {
     engine: Controller,
     now: Instant,
     clients: Vec<ClientId>,
+    contract: Contract,
     flying: VecDeque<RequestId>,
     done: Vec<Completion>,
     random: u64,
@@ -58,6 +59,7 @@ impl Load {
             engine: Controller::new(setup, stack),
             now: Instant::ZERO,
             clients: Vec::with_capacity(groups as usize),
+            contract: Contract::default(),
             flying: VecDeque::with_capacity(DEPTH as usize),
             done: Vec::with_capacity(DEPTH as usize),
             random: 1,
@@ -68,14 +70,30 @@ impl Load {
         let max = Limits { bytes_per_s: [Some(iops * LENGTH.bytes()); 2], iops: [Some(iops); 2] };
         let low = Low { limits: max, ..Low::default() };
         let contract = Contract { max, low, ..Contract::default() };
+        this.contract = contract;
         for number in 0..groups {
             let name = format!("group-{number}");
-            let (now, contract) = (this.now, contract.clone());
+            let (now, contract) = (this.now, this.contract.clone());
             let group = this.engine.add_group_under(now, &name, GroupId::ROOT, contract);
             let client = this.engine.add_client(now, group, Priority::default());
             this.clients.push(client.expect("the group is there"));
         }
         this
+    }
+    // Not every user of this file changes contracts.
+    #[allow(dead_code)]
+    /// Gives one group after the other another weight, ceiling and latency, each while requests are under way.
+    pub(crate) fn update_contracts(&mut self, count: u64) {
+        for turn in 0..count {
+            self.tag += 1;
+            let client = self.clients[self.tag as usize % self.clients.len()];
+            let group = self.engine.groups().client(client).group;
+            self.contract.weight = 100 + (turn & 1) as u32;
+            self.contract.max.bytes_per_s[0] = Some((1 << 40) + turn);
+            self.contract.latency = Some(Nanos::from_millis(100 + (turn & 1)));
+            let updated = self.engine.update_group(self.now, group, self.contract.clone());
+            updated.expect("the group is there");
+        }
     }
     // Not every user of this file has flushes.
     #[allow(dead_code)]
