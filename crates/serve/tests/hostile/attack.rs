@@ -116,7 +116,8 @@ pub(crate) fn start(
         let (way, front, shared) = (way.clone(), place.front, Arc::clone(shared));
         let [disk, file] =
             ["disk-", "mnt/"].map(|kind| place.path(&(kind.to_string() + &volume(number))));
-        let control = Address::Unix(PathBuf::from(place.path("control.sock")));
+        let socket = if attack == Metrics { "metrics.sock" } else { "control.sock" };
+        let control = Address::Unix(PathBuf::from(place.path(socket)));
         let run = move || {
             peer::be_nice();
             match (attack, &way) {

@@ -32,6 +32,11 @@ impl Set {
         all.push(Self { drive: Drive::Directory, ..emulated(Front::Unix) });
         all
     }
+    /// Numbers of attackers: all of them for each front end, one for other victims and drives.
+    fn counts(self) -> &'static [usize] {
+        let other = self.kind == Kind::Writer || self.drive == Drive::Directory;
+        if other { &COUNTS[1..2] } else { &COUNTS }
+    }
     fn title(self) -> String {
         let front = match self.front {
             Front::Unix => "NBD over a Unix socket",
@@ -74,7 +79,7 @@ fn median(outcomes: &[Outcome]) -> Outcome {
 /// A set's rows: the attack, and its outcomes by the number of attackers.
 struct Rows {
     alone: Vec<Outcome>,
-    rows: Vec<(Attack, [Vec<Outcome>; 3])>,
+    rows: Vec<(Attack, Vec<Vec<Outcome>>)>,
 }
 
 fn measure(set: Set, seconds: f64, repeats: usize, only: &[String]) -> Option<Rows> {
@@ -84,7 +89,7 @@ fn measure(set: Set, seconds: f64, repeats: usize, only: &[String]) -> Option<Ro
         let name = format!("{set:?} {attack:?} {count}x");
         attack == Attack::Honest || only.iter().all(|word| name.contains(word))
     };
-    let any = |attack: &Attack| COUNTS.iter().any(|count| wanted(*attack, *count));
+    let any = |attack: &Attack| set.counts().iter().any(|count| wanted(*attack, *count));
     if !attacks.iter().skip(1).any(any) {
         return None;
     }
@@ -92,14 +97,15 @@ fn measure(set: Set, seconds: f64, repeats: usize, only: &[String]) -> Option<Ro
     if set.drive == Drive::Directory {
         fill(&directory);
     }
-    let rows = attacks.iter().map(|attack| (*attack, Default::default())).collect();
+    let none = vec![Vec::new(); set.counts().len()];
+    let rows = attacks.iter().map(|attack| (*attack, none.clone())).collect();
     let mut all = Rows { alone: Vec::new(), rows };
     let run = |attack| Run { set, directory: Arc::clone(&directory), seconds, attack };
     for repeat in 1..=repeats {
         all.alone.push(run(None).go());
         println!("{repeat}/{repeats} {set:?} alone: {}", in_words(&all.alone[repeat - 1]));
         for (attack, outcomes) in &mut all.rows {
-            for (place, count) in COUNTS.into_iter().enumerate() {
+            for (place, count) in set.counts().iter().copied().enumerate() {
                 if !wanted(*attack, count) {
                     continue;
                 }
@@ -138,7 +144,9 @@ fn table(page: &mut String, set: Set, rows: &Rows, missed: &mut [usize; 2]) {
         milliseconds(alone.p99_us),
         rates.join(", ")
     );
-    page.push_str("| each neighbour | 1 | 8 | 64 |\n|---|---|---|---|\n");
+    let counts: String = set.counts().iter().map(|count| format!(" {count} |")).collect();
+    let _ =
+        writeln!(page, "| each neighbour |{counts}\n|---|{}", "---|".repeat(set.counts().len()));
     let promise = (PROMISE as f64).min(alone.bytes_per_s);
     let honest: Vec<Option<Outcome>> = rows.rows[0]
         .1
@@ -177,7 +185,7 @@ fn table(page: &mut String, set: Set, rows: &Rows, missed: &mut [usize; 2]) {
 /// Measures everything, or what `IOFAIR_HOSTILE_ONLY` names, and writes the page.
 pub(crate) fn write() {
     let (seconds, repeats) =
-        (number("IOFAIR_HOSTILE_SECONDS", 0.8), number("IOFAIR_HOSTILE_REPEATS", 3.0));
+        (number("IOFAIR_HOSTILE_SECONDS", 0.6), number("IOFAIR_HOSTILE_REPEATS", 3.0));
     let only = env::var("IOFAIR_HOSTILE_ONLY").unwrap_or_default();
     let only: Vec<String> = only.split_whitespace().map(String::from).collect();
     let mut missed = [0; 2];

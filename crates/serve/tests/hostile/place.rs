@@ -81,8 +81,9 @@ fn text(directory: &Directory, front: Front, drive: Drive, port: u16) -> String 
     let mut text = format!(
         "[drive]\n{back}\nstack = 'lat+prop-bfq'\ndrain = '1s'\n\
          [drive.policy.bfq]\nlow_latency = false\n\
-         [control]\nunix = '{}'\n[listen]\nunix = '{}'\n",
+         [control]\nunix = '{}'\n[metrics]\nunix = '{}'\n[listen]\nunix = '{}'\n",
         path("control.sock"),
+        path("metrics.sock"),
         path("socket")
     );
     if front == Front::Tls {
@@ -168,7 +169,7 @@ impl Place {
             // Users of the files hold a plain unmount up.
             let _ = Command::new("umount").args(["-l", &mount]).stderr(Stdio::null()).status();
         }
-        for name in ["socket", "control.sock"] {
+        for name in ["socket", "control.sock", "metrics.sock"] {
             let _ = fs::remove_file(self.path(name));
         }
     }
