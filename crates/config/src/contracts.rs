@@ -114,7 +114,8 @@ pub struct Contracts {
 pub struct Drive {
     /// What holds the data.
     pub back: Back,
-    /// May a file that is not there be made? Only one that was written as `file:PATH`.
+    /// May a file that is not there be made? Only one that was written as `file:PATH`, without the UUID that it must
+    /// have.
     pub may_create: bool,
     /// The UUID that the pool on a device or file must have.
     pub pool: Option<Uuid>,

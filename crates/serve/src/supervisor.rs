@@ -180,6 +180,14 @@ pub fn tell(stage: Stage, status: &str) {
     let _ = sd_notify::notify(&states);
 }
 
+/// What is done takes long and goes on: the manager waits so much longer.
+pub(crate) fn extend(by: Duration, status: &str) {
+    let micros = u32::try_from(by.as_micros()).unwrap_or(u32::MAX);
+    let states = [NotifyState::ExtendTimeoutUsec(micros), NotifyState::Status(status)];
+    // Without a manager nobody is impatient.
+    let _ = sd_notify::notify(&states);
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;

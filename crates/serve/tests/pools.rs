@@ -209,6 +209,9 @@ fn servers_refuse_what_is_not_theirs() {
     admin::repair(pool.as_ref()).unwrap();
     assert!(admin::check(pool.as_ref()).unwrap().good);
     scene.start(&v).stop().unwrap();
+    fs::remove_file(&pool).unwrap();
+    let error = Server::start(parse(&text)).unwrap_err().to_string();
+    assert!(error.contains("it is not there") && !Path::new(&pool).exists(), "{error}");
     for path in ["/dev/iofair-nope", "/nowhere/pool.img"] {
         scene.back = path.to_string();
         scene.refused(&v, path);

@@ -107,7 +107,7 @@ fn drive(source: &Source, written: &raw::Drive) -> Result<Drive, ConfigError> {
     let faulty = written.back.get_ref().starts_with(FAULTY);
     Ok(Drive {
         back: back(source, &written.back)?,
-        may_create: plain(&written.back).starts_with("file:"),
+        may_create: plain(&written.back).starts_with("file:") && written.pool.is_none(),
         pool: uuid(source, written.pool.as_ref())?,
         timeout: patience(&written.timeout)?,
         drain: patience(&written.drain)?,

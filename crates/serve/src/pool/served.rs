@@ -6,6 +6,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use iofair_config::contracts::{Contracts, Volume};
 
@@ -18,6 +19,10 @@ use crate::back::volume::{Map, Run, VolumeId};
 use crate::error::ServeError;
 use crate::log;
 use crate::places::Consent;
+use crate::supervisor;
+
+/// The slowest drive zeroes a piece in this time.
+const PIECE_MAX: Duration = Duration::from_secs(60);
 
 /// Volumes on a pool.
 #[derive(Clone, Debug)]
@@ -129,6 +134,7 @@ impl Served {
         let mut told = 0;
         let mut progress = |done: u64, all: u64| {
             let percent = done * 100 / all.max(1);
+            supervisor::extend(PIECE_MAX, "zeroing what volumes get");
             if all > super::medium::ZERO_PIECE && percent >= told + 5 {
                 told = percent;
                 let message = format!("zeroing what volumes get: {percent} % of {all} bytes");
