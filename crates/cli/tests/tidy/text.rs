@@ -19,6 +19,7 @@ const NEEDS: &[&str] = &[
     "root",
     "systemd",
     "time",
+    "ublk",
 ];
 
 fn over_long(files: &[File], most: usize) -> Vec<String> {
