@@ -14,6 +14,9 @@ use crate::failure::Usage;
 use crate::output::Output;
 use address::Place;
 
+/// Things that are asked for at once.
+const PAGE: usize = 10_000;
+
 /// What may be written after `ctl`.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
@@ -199,6 +202,22 @@ impl Talk {
         // What the user wrote is told from what went wrong: 4xx and 5xx.
         Err(if reply.status < 500 { Usage(text).into() } else { anyhow::anyhow!(text) })
     }
+    /// A whole list, page by page.
+    fn all(&self, kind: &str) -> Result<Json> {
+        let mut whole = self.ask(&Ask::new("GET", &format!("/v1/{kind}?limit={PAGE}")))?;
+        while let Some(next) = whole.as_object_mut().and_then(|whole| whole.remove("next")) {
+            let after = words::escaped(&show::word(&next));
+            let path = format!("/v1/{kind}?limit={PAGE}&after={after}");
+            let mut page = self.ask(&Ask::new("GET", &path))?;
+            let (Json::Array(all), Json::Array(more)) = (&mut whole[kind], page[kind].take())
+            else {
+                break;
+            };
+            all.extend(more);
+            page["next"].take().as_str().into_iter().for_each(|next| whole["next"] = json!(next));
+        }
+        Ok(whole)
+    }
     /// A change of which only the revision is told.
     fn revised(&self, ask: &Ask, output: &Output) -> Result<()> {
         let done = self.ask(ask)?;
@@ -207,7 +226,7 @@ impl Talk {
     fn group(&self, group: &Group, output: &Output) -> Result<()> {
         match group {
             Group::List => {
-                let groups = self.ask(&Ask::new("GET", "/v1/groups"))?;
+                let groups = self.all("groups")?;
                 output.print(&groups, || show::groups(&groups["groups"]))
             }
             Group::Set { name, keys, revision } => {
@@ -230,7 +249,7 @@ impl Talk {
     fn volume(&self, volume: &Volume, output: &Output) -> Result<()> {
         let (name, ask) = match volume {
             Volume::List => {
-                let volumes = self.ask(&Ask::new("GET", "/v1/volumes"))?;
+                let volumes = self.all("volumes")?;
                 return output.print(&volumes, || show::volumes(&volumes["volumes"]));
             }
             Volume::Create { name, group, size, keys, take_over } => {

@@ -80,7 +80,8 @@ fn size(text: &str) -> Result<(u16, u16)> {
 
 /// What the server says now.
 fn look(address: &Address) -> Result<Look> {
-    let reply = call(address, &Ask::new("GET", "/v1/live")).context("no server answers")?;
+    let reply =
+        call(address, &Ask::new("GET", "/v1/live?limit=10000")).context("no server answers")?;
     serde_json::from_slice(&reply.body).context("the server's answer")
 }
 

@@ -169,7 +169,15 @@ fn bad_calls(rig: &Controlled, checker: &mut Checker) {
     for template in ["/metrics", "/healthz", "/v1/audit"] {
         refused(template, Ask::new("POST", template), 405);
     }
-    refused("/v1/audit", Ask::new("GET", "/v1/audit?last=0"), 400);
+    for (path, query) in [
+        ("/v1/audit", "last=0"),
+        ("/v1/groups", "limit=0"),
+        ("/v1/volumes", "after=nobody"),
+        ("/v1/live", "from=here"),
+        ("/metrics", "detail=all"),
+    ] {
+        refused(path, Ask::new("GET", &format!("{path}?{query}")), 400);
+    }
     refused("/v1/audit", Ask::new("GET", "/v1/audit"), 404);
     let stack = |body| Ask::new("PUT", "/v1/stack").body(body);
     refused("/v1/stack", stack(json!({"nome": "x"})), 400);

@@ -70,6 +70,50 @@ fn metrics_say_what_happened() {
     assert!(later.value("iofair_group_requests_total", &alice("read")) > 100.0);
 }
 
+/// Goal: a page shows as much as is asked for, and lists come in pages. Method: every detail; lists of more groups and
+/// volumes than are copied at once, in pages of seven.
+#[test]
+fn detail_and_pages_are_chosen() {
+    let directory = rig::Directory::new();
+    let mut text = rig::controlled::file(&directory, "memory:64MiB");
+    for number in 0..600 {
+        text += &format!("[[group]]\nname = 'many/{number}'\n");
+        text +=
+            &format!("[[volume]]\nname = 'v{number}'\ngroup = 'many/{number}'\nsize = '4KiB'\n");
+    }
+    std::fs::write(directory.path("contracts.toml"), text + "[metrics]\ndetail = 'none'\n")
+        .unwrap();
+    let rig = Controlled::over(directory);
+    let shown = |query: &str| {
+        let reply = rig.ask(&Ask::new("GET", &format!("/metrics{query}")));
+        let text = String::from_utf8(reply.body).unwrap();
+        Page::parse(&text);
+        ["iofair_uptime", "iofair_group_weight{", "iofair_volume_connections{"]
+            .map(|name| text.lines().filter(|line| line.starts_with(name)).count())
+    };
+    // With `batch`, `tenants`, `tenants/alice` and `many`; `v` and `w`.
+    assert_eq!(shown(""), [1, 0, 0]);
+    assert_eq!(shown("?detail=groups"), [1, 604, 0]);
+    assert_eq!(shown("?detail=volumes"), [1, 604, 602]);
+    for (list, count) in [("groups", 604), ("volumes", 602), ("live", 604)] {
+        let (mut names, mut query) = (BTreeSet::new(), String::new());
+        loop {
+            let page = rig.get(&format!("/v1/{list}?limit=97{query}"));
+            let part = page[if list == "live" { "groups" } else { list }].as_array().unwrap();
+            assert!(part.len() <= 97);
+            names.extend(part.iter().map(|one| one["name"].as_str().unwrap().to_string()));
+            let Some(next) = page["next"].as_str() else { break };
+            query = format!("&after={}", next.replace('/', "%2F"));
+        }
+        assert_eq!(names.len(), count, "{list}");
+    }
+    let whole = rig.get("/v1/live")["groups"].as_array().unwrap().clone();
+    let named = |name: &str| whole.iter().position(|group| group["name"] == name).unwrap();
+    assert!(named("many") < named("many/0"), "parents come first");
+    let shares: f64 = whole.iter().map(|group| group["share_promised"].as_f64().unwrap()).sum();
+    assert!(shares.is_finite() && shares > 0.0);
+}
+
 /// Goal: every query of the dashboard uses metrics that are exported, with labels that they have, and
 /// every metric is on it or known not to be. Method: take the names out of its expressions.
 #[test]

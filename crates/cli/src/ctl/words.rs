@@ -7,14 +7,19 @@ use crate::failure::Usage;
 
 /// The path of one group or volume; slashes of its name are no slashes of the path.
 pub(crate) fn path(kind: &str, name: &str) -> String {
-    let mut path = format!("/v1/{kind}/");
+    format!("/v1/{kind}/{}", escaped(name))
+}
+
+/// A name as it may stand in a path or a query.
+pub(crate) fn escaped(name: &str) -> String {
+    let mut text = String::new();
     for byte in name.bytes() {
         match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => path.push(byte.into()),
-            byte => path += &format!("%{byte:02X}"),
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => text.push(byte.into()),
+            byte => text += &format!("%{byte:02X}"),
         }
     }
-    path
+    text
 }
 
 /// `KEY=VALUE` arguments as an object; dots nest, `none` removes.

@@ -2,38 +2,33 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use iofair_config::contracts::Contracts;
 use iofair_config::contracts::edit::{Edit, How, Keys, Kind};
+use iofair_config::contracts::{Contracts, Detail};
 use iofair_core::time::Instant;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
-use super::audit::{Asked, Audit, Outcome};
+use super::audit::Audit;
 use super::file::{ContractFile, Pending, revision};
 use super::gate::{Author, Gate};
-use super::live::{self, Live};
+use super::live::{self, Live, Wanted};
 use super::metrics;
+use super::page::Page;
 use super::problem::Problem;
 use super::resources;
 use super::why;
 use crate::clock::Clock;
 use crate::error::ServeError;
 use crate::places::Consent;
-use crate::reactor::Message;
 use crate::reactor::handle::ReactorHandle;
 use crate::server::Server;
 
 /// A drain that takes longer is called off: somebody's limit or a broken drive holds requests.
 const DRAIN_MAX: Duration = Duration::from_secs(30);
-/// A reactor that does not look up for so long hangs: its longest turn is a small part of that.
-const ALIVE_MAX: Duration = Duration::from_secs(2);
-/// Lines of the audit log that are shown unless the caller says how many, and the most.
-const AUDIT_LINES: usize = 20;
-const AUDIT_LINES_MAX: usize = 1000;
 
 /// The contract with clients.
 pub(super) const OPENAPI: &str = include_str!("../../../../docs/openapi.json");
@@ -77,18 +72,21 @@ impl Answer {
     }
 }
 
-type Result<T, E = Problem> = std::result::Result<T, E>;
+/// What is asked for volumes.
+const VOLUMES: Wanted = Wanted { groups: false, volumes: true, whys: false };
+
+pub(super) type Result<T, E = Problem> = std::result::Result<T, E>;
 
 /// How requests are treated at the moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
+pub(super) enum State {
     Serving,
     Draining,
     Drained,
 }
 
 impl State {
-    const fn word(self) -> &'static str {
+    pub(super) const fn word(self) -> &'static str {
         match self {
             Self::Serving => "serving",
             Self::Draining => "draining",
@@ -99,30 +97,30 @@ impl State {
 
 /// What changes, one change at a time.
 #[derive(Debug)]
-struct Served {
+pub(super) struct Served {
     /// Gone once stopped.
     server: Option<Server>,
-    revision: String,
+    pub(super) revision: String,
 }
 
 /// The server and its file.
 #[derive(Debug)]
 pub(super) struct App {
-    file: ContractFile,
-    served: Mutex<Served>,
-    state: Mutex<State>,
+    pub(super) file: ContractFile,
+    pub(super) served: Mutex<Served>,
+    pub(super) state: Mutex<State>,
     over: AtomicBool,
     clock: Clock,
     /// Asked without the lock of `served`, which a change holds for as long as it takes.
-    reactor: ReactorHandle,
+    pub(super) reactor: ReactorHandle,
     /// A question whether the reactor turns that is not answered yet.
-    alive: Mutex<Option<Receiver<()>>>,
+    pub(super) alive: Mutex<Option<Receiver<()>>>,
     gate: Mutex<Arc<Gate>>,
-    audit: Audit,
+    pub(super) audit: Audit,
 }
 
 /// A lock's content, even if a thread died with it: all that is in these is whole at any time.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -173,21 +171,6 @@ impl App {
     pub(super) fn now(&self) -> Instant {
         self.clock.now()
     }
-    /// Names by which metrics may be asked for.
-    pub(super) fn metrics_hosts(&self) -> Vec<String> {
-        self.gate().metrics_hosts.clone()
-    }
-    /// Tells the audit log of a change that was refused because of who asked for it.
-    pub(super) fn refused(
-        &self,
-        author: &Author,
-        (method, path, query): (&str, &str, &str),
-        why: &str,
-    ) {
-        // Not read from `served`, whose lock a change may hold.
-        let outcome = Outcome { revision: "", status: Some(403), result: why };
-        self.audit.refused(author, Asked::new(method, path, query, None), &outcome);
-    }
     fn system(&self) -> impl FnOnce(std::io::Error) -> ServeError {
         ServeError::system(self.file.path().display().to_string())
     }
@@ -203,23 +186,6 @@ impl App {
         served.revision = revision(&text);
         *lock(&self.gate) = Arc::new(gate);
         Ok(served.revision.clone())
-    }
-    /// [`Self::reload`] that nobody called for over a socket.
-    pub(super) fn reload_on_signal(&self) -> Result<(), ServeError> {
-        let author = Author::own("signal");
-        let file = self.file.path().display().to_string();
-        let asked = Asked::new("reload", &file, "", None);
-        let before = lock(&self.served).revision.clone();
-        let begun = self.audit.begin(&author, asked, before.clone());
-        let begun = begun.map_err(ServeError::system("the audit log"))?;
-        let reloaded = self.reload();
-        let outcome = match &reloaded {
-            Ok(revision) => (revision.clone(), "done".to_string()),
-            Err(error) => (before, error.to_string()),
-        };
-        let outcome = Outcome { revision: &outcome.0, status: None, result: &outcome.1 };
-        let ended = self.audit.end(&begun, &outcome).map_err(ServeError::system("the audit log"));
-        reloaded.and(ended)
     }
     /// Makes a change in the file and in the server, or in neither.
     fn change(&self, call: &Call, edit: &Edit) -> Result<String> {
@@ -291,27 +257,7 @@ impl App {
         }
         self.audited(call).unwrap_or_else(|problem| Answer::problem(&problem))
     }
-    /// Makes a change between two lines of the audit log.
-    fn audited(&self, call: &Call) -> Result<Answer> {
-        let unwritten = |what: &str, error: std::io::Error| {
-            Problem::new(503, "audit", format!("{what}: the audit log cannot be written: {error}"))
-        };
-        let asked = Asked::new(&call.method, &call.path, &call.query, call.body.as_deref());
-        let before = lock(&self.served).revision.clone();
-        let begun = self.audit.begin(&call.author, asked, before);
-        let begun = begun.map_err(|error| unwritten("nothing was changed", error))?;
-        let changed = self.route(call);
-        let after = lock(&self.served).revision.clone();
-        let (answer, result) = match changed {
-            Ok(answer) => (answer, "done"),
-            Err(ref problem) => (Answer::problem(problem), problem.message()),
-        };
-        let outcome = Outcome { revision: &after, status: Some(answer.status), result };
-        let ended = self.audit.end(&begun, &outcome);
-        ended.map_err(|error| unwritten("the change was made, its end was not written", error))?;
-        Ok(answer)
-    }
-    fn route(&self, call: &Call) -> Result<Answer> {
+    pub(super) fn route(&self, call: &Call) -> Result<Answer> {
         let path = call.path.as_str();
         let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
         let method = call.method.as_str();
@@ -323,16 +269,16 @@ impl App {
             (["v1", "stack"], "GET") => self.stack(200),
             (["v1", "stack"], "PUT") => self.put_stack(call),
             (["v1", "stack"], _) => Ok(not_allowed("GET, PUT")),
-            (["v1", "groups"], "GET") => self.groups(),
-            (["v1", "volumes"], "GET") => self.volumes(),
+            (["v1", "groups"], "GET") => self.groups(call),
+            (["v1", "volumes"], "GET") => self.volumes(call),
             (["v1", "groups" | "volumes"], _) => Ok(not_allowed("GET")),
             (["v1", "groups", name @ .., "why"], "GET") if !name.is_empty() => {
                 self.why(&unescape(name)?)
             }
             (["v1", "groups", name @ .., "why"], _) if !name.is_empty() => Ok(not_allowed("GET")),
-            (["v1", "live"], "GET") => self.live(),
+            (["v1", "live"], "GET") => self.live(call),
             (["v1", "audit"], "GET") => self.show_audit(call),
-            (["metrics"], "GET") => self.metrics(),
+            (["metrics"], "GET") => self.metrics(&call.query),
             (["healthz"], "GET") => Ok(self.health(&call.query)),
             (["v1", "live" | "audit"] | ["metrics" | "healthz"], _) => Ok(not_allowed("GET")),
             (["v1", "groups", name @ ..], _) => self.one(call, Kind::Group, &unescape(name)?),
@@ -352,8 +298,11 @@ impl App {
     fn status(&self) -> Result<Answer> {
         let served = lock(&self.served);
         let server = served.server()?;
-        let told = server.stats(false)?;
-        let in_flight = server.line().look(|seen| seen.engine.controller().in_flight())?;
+        let (now, connections, pending, in_flight, busy) = server.line().look(|seen| {
+            let engine = seen.engine;
+            let in_flight = engine.controller().in_flight();
+            (seen.now, seen.connections, engine.pending(), in_flight, engine.busy_time(seen.now))
+        })?;
         let contracts = server.contracts();
         let status = resources::Status {
             revision: served.revision.clone(),
@@ -368,10 +317,10 @@ impl App {
             uptime_seconds: self.clock.now().0 as f64 / 1e9,
             groups: contracts.groups.len(),
             volumes: contracts.volumes.len(),
-            connections: told.connections,
-            pending: told.pending,
+            connections,
+            pending,
             in_flight,
-            utilisation: told.utilisation_ppm() as f64 / 1e6,
+            utilisation: busy.0 as f64 / now.0.max(1) as f64,
         };
         Ok(Answer::json(200, Some(status.revision.clone()), &status))
     }
@@ -404,19 +353,27 @@ impl App {
         self.change(call, &Edit::Stack { name, policy })?;
         self.stack(200)
     }
-    fn groups(&self) -> Result<Answer> {
+    fn groups(&self, call: &Call) -> Result<Answer> {
+        let page = page(call)?;
         let served = lock(&self.served);
         let groups = resources::groups(served.server()?)?;
         let revision = served.revision.clone();
-        let body = json!({ "revision": revision, "groups": groups });
+        drop(served);
+        let (groups, next) = page.of(groups, |group| &group.name)?;
+        let mut body = json!({ "revision": revision, "groups": groups });
+        next.into_iter().for_each(|next| body["next"] = next.into());
         Ok(Answer::json(200, Some(revision), &body))
     }
-    fn volumes(&self) -> Result<Answer> {
+    fn volumes(&self, call: &Call) -> Result<Answer> {
+        let page = page(call)?;
+        let moment = live::gather(&self.reactor, VOLUMES)?;
         let served = lock(&self.served);
-        let server = served.server()?;
-        let volumes = resources::volumes(server, &server.stats(false)?);
+        let volumes = resources::volumes(served.server()?, &moment.volumes);
         let revision = served.revision.clone();
-        let body = json!({ "revision": revision, "volumes": volumes });
+        drop(served);
+        let (volumes, next) = page.of(volumes, |volume| &volume.name)?;
+        let mut body = json!({ "revision": revision, "volumes": volumes });
+        next.into_iter().for_each(|next| body["next"] = next.into());
         Ok(Answer::json(200, Some(revision), &body))
     }
 
@@ -452,8 +409,8 @@ impl App {
                 json!({ "revision": revision, "group": group })
             }
             Kind::Volume => {
-                let told = server.stats(false)?;
-                let mut volumes = resources::volumes(server, &told).into_iter();
+                let moment = live::gather(&self.reactor, VOLUMES)?;
+                let mut volumes = resources::volumes(server, &moment.volumes).into_iter();
                 let volume = volumes.find(|volume| volume.name == name).ok_or_else(missing)?;
                 json!({ "revision": revision, "volume": volume })
             }
@@ -475,59 +432,26 @@ impl App {
         why.revision = revision;
         Ok(Answer::json(200, Some(why.revision.clone()), &why))
     }
-    fn live(&self) -> Result<Answer> {
+    fn live(&self, call: &Call) -> Result<Answer> {
+        let page = page(call)?;
         let (line, revision) = self.line()?;
-        let mut live = Live::new(&line.look(|seen| live::gather(seen, true))?);
+        let wanted = Wanted { groups: true, volumes: false, whys: true };
+        let mut live = Live::new(&live::gather(&line, wanted)?, &page)?;
         live.revision = revision;
         Ok(Answer::json(200, Some(live.revision.clone()), &live))
     }
-    fn show_audit(&self, call: &Call) -> Result<Answer> {
-        let lines = match call.query.strip_prefix("last=") {
-            Some(number) => {
-                number.parse().ok().filter(|lines| (1..=AUDIT_LINES_MAX).contains(lines))
-            }
-            None => call.query.is_empty().then_some(AUDIT_LINES),
+    fn metrics(&self, query: &str) -> Result<Answer> {
+        let detail = match query.split_once('=') {
+            Some(("detail", level)) => Detail::parse(level),
+            _ => query.is_empty().then_some(self.gate().metrics.detail),
         };
-        let Some(lines) = lines else {
-            let message = format!("\"{}\" after the question mark", call.query);
-            let allowed = format!("last=N, 1 to {AUDIT_LINES_MAX}");
-            return Err(Problem::bad_request(message).allowed(allowed));
+        let Some(detail) = detail else {
+            return Err(Problem::bad_request(format!("\"{query}\" after the question mark"))
+                .allowed("detail=none, groups or volumes"));
         };
-        let last = self.audit.last(lines).map_err(ServeError::system("the audit log"))?;
-        let Some(last) = last else {
-            return Err(Problem::missing("the audit log goes to standard error: see the journal")
-                .allowed("audit = \"PATH\" in [control]"));
-        };
-        Ok(Answer::json(200, None, &json!({ "changes": last })))
-    }
-    /// Does the reactor turn, and are clients served?
-    fn health(&self, query: &str) -> Answer {
-        let (alive, state) = (self.is_alive(), *lock(&self.state));
-        let good = alive && (query != "ready" || state == State::Serving);
-        let body = json!({ "alive": alive, "state": state.word() });
-        Answer::json(if good { 200 } else { 503 }, None, &body)
-    }
-    /// Asks the reactor one question at a time, however many ask here: one that hangs gathers none.
-    fn is_alive(&self) -> bool {
-        let mut asked = lock(&self.alive);
-        let answer = asked.take().or_else(|| {
-            let (answer, answered) = mpsc::channel();
-            let look = Message::Look(Box::new(move |_| answer.send(()).unwrap_or(())));
-            self.reactor.send(look).is_ok().then_some(answered)
-        });
-        let Some(answer) = answer else { return false };
-        match answer.recv_timeout(ALIVE_MAX) {
-            Ok(()) => true,
-            Err(RecvTimeoutError::Disconnected) => false,
-            Err(RecvTimeoutError::Timeout) => {
-                *asked = Some(answer);
-                false
-            }
-        }
-    }
-    fn metrics(&self) -> Result<Answer> {
-        let moment = self.reactor.look(|seen| live::gather(seen, false))?;
-        let body = metrics::page(&moment).into_bytes();
+        let (groups, volumes) = (detail >= Detail::Groups, detail >= Detail::Volumes);
+        let moment = live::gather(&self.reactor, Wanted { groups, volumes, whys: false })?;
+        let body = metrics::page(&moment, detail).into_bytes();
         Ok(Answer { status: 200, revision: None, kind: metrics::KIND, allow: None, body })
     }
 
@@ -596,6 +520,11 @@ fn consent(call: &Call, kind: Kind, name: &str) -> Result<Consent> {
         list.push(name.to_string());
     }
     Ok(consent)
+}
+
+/// The part of a list that a call wants.
+fn page(call: &Call) -> Result<Page> {
+    Page::parse(&call.query, |name| unescape(&[name]))
 }
 
 /// The object in a call's body.

@@ -7,7 +7,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use iofair_config::contracts::{Contracts, Who};
+use iofair_config::contracts::{Contracts, Metrics, Who};
 use rustls::server::ServerConfig;
 use serde::Serialize;
 
@@ -137,8 +137,8 @@ pub(super) struct Gate {
     pub(super) tls: Option<Arc<ServerConfig>>,
     /// Names by which callers over TCP may call the server.
     pub(super) hosts: Vec<String>,
-    /// Names by which callers over TCP may ask for metrics.
-    pub(super) metrics_hosts: Vec<String>,
+    /// What callers of the metrics see, and by which names.
+    pub(super) metrics: Metrics,
 }
 
 impl Gate {
@@ -151,8 +151,8 @@ impl Gate {
             hosts = security::names_of(&written.files.certificate)?;
             (viewers, operators) = (written.viewers.clone(), written.operators.clone());
         }
-        let metrics_hosts = contracts.metrics.hosts.clone();
-        Ok(Self { admins: admins(contracts)?, viewers, operators, tls, hosts, metrics_hosts })
+        let metrics = contracts.metrics.clone();
+        Ok(Self { admins: admins(contracts)?, viewers, operators, tls, hosts, metrics })
     }
     /// What a caller may do; `None`: nothing.
     pub(super) fn role(&self, caller: &Caller) -> Option<Role> {

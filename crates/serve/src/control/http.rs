@@ -424,8 +424,8 @@ async fn answer(
     no_web_page(&head)?;
     let gate = service.app.gate();
     if !matches!(visit.caller, Caller::Unix(_)) {
-        let own = service.app.metrics_hosts();
-        let names = if visit.scope == Scope::Metrics { &own } else { &gate.hosts };
+        let is_metrics = visit.scope == Scope::Metrics;
+        let names = if is_metrics { &gate.metrics.hosts } else { &gate.hosts };
         known_host(&head, names)?;
     }
     let changes = head.method != Method::GET;

@@ -1,15 +1,22 @@
-//! The server's numbers at one moment: gathered on the reactor's thread in one look, worked out and shown
-//! elsewhere.
+//! The server's numbers: copied on the reactor's thread in slices, so that no look holds it up for long, worked out and
+//! shown elsewhere.
 
-use iofair_core::group::GroupId;
+use std::collections::{BTreeMap, VecDeque};
+
+use iofair_core::group::{Group, GroupId};
 use iofair_core::policy::Gauges;
 use iofair_core::time::Nanos;
 use serde::Serialize;
 
+use super::page::Page;
+use super::problem::Problem;
 use super::why::{self, Why};
 use crate::clock::thread_time;
+use crate::engine::stats::VolumeStats;
 use crate::engine::tally::{BUCKETS, GroupTally, Step, Times};
+use crate::error::ServeError;
 use crate::reactor::Seen;
+use crate::reactor::handle::ReactorHandle;
 
 /// Everything that was seen.
 pub(super) struct Moment {
@@ -63,33 +70,72 @@ impl Gauges for List {
     }
 }
 
-/// Looks at everything; `whys`: also at what holds each group.
-pub(super) fn gather(seen: &Seen<'_>, whys: bool) -> Moment {
+/// Groups or volumes that are copied in one look. A group's numbers are 1.2 kB, so that a look takes some 100 us, and the
+/// reactor serves requests between two of them.
+const SLICE: usize = 256;
+/// Requests that are looked at for what holds them: more of them would not tell more.
+const HELD_MAX: usize = 1024;
+
+/// What a moment has beside the server's own numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Wanted {
+    pub(super) groups: bool,
+    pub(super) volumes: bool,
+    /// What holds each group, too.
+    pub(super) whys: bool,
+}
+
+/// Copies what is wanted, slice by slice, and works the rest out on this thread. What changes between two slices is
+/// seen in one of its states.
+pub(super) fn gather(reactor: &ReactorHandle, wanted: Wanted) -> Result<Moment, ServeError> {
+    let mut moment = reactor.look(whole)?;
+    if wanted.groups {
+        let copied = slices(reactor, copy_groups)?;
+        let total = copied.first().map_or(0, |root| root.tally.last.bytes);
+        moment.groups = in_order(copied, total);
+    }
+    if wanted.whys {
+        let whys = reactor.look(|seen| {
+            let groups = seen.engine.controller().groups();
+            let whys = why::everybody(seen, HELD_MAX).into_iter();
+            whys.map(|(id, why)| (groups.group(id).name.clone(), why)).collect::<Vec<_>>()
+        })?;
+        let mut whys: BTreeMap<String, Why> = whys.into_iter().collect();
+        for group in &mut moment.groups {
+            group.why = whys.remove(&group.name);
+        }
+    }
+    if wanted.volumes {
+        moment.volumes = slices(reactor, copy_volumes)?;
+    }
+    Ok(moment)
+}
+
+/// Where the next slice begins, if there is one.
+type Next = Option<usize>;
+
+fn slices<T: Send + 'static>(
+    reactor: &ReactorHandle,
+    copy: fn(&Seen<'_>, usize) -> (Vec<T>, Next),
+) -> Result<Vec<T>, ServeError> {
+    let (mut all, mut next) = (Vec::new(), Some(0));
+    while let Some(first) = next {
+        let (slice, after) = reactor.look(move |seen| copy(seen, first))?;
+        all.extend(slice);
+        next = after;
+    }
+    Ok(all)
+}
+
+/// The server's own numbers.
+fn whole(seen: &Seen<'_>) -> Moment {
     let engine = seen.engine;
     let controller = engine.controller();
     let mut gauges = List(Vec::new());
     controller.observe(&mut gauges);
-    let mut groups = groups(seen);
-    if whys {
-        for (id, why) in why::everybody(seen) {
-            let name = &controller.groups().group(id).name;
-            if let Some(group) = groups.iter_mut().find(|group| group.name == *name) {
-                group.why = Some(why);
-            }
-        }
-    }
-    let volumes = engine.volumes().map(|(name, group, connections, stats)| VolumeMoment {
-        name: name.to_string(),
-        group: group.to_string(),
-        connections,
-        requests: stats.requests,
-        bytes: stats.bytes,
-        flushes: stats.flushes,
-        failed: stats.failed,
-    });
     Moment {
-        groups,
-        volumes: volumes.collect(),
+        groups: Vec::new(),
+        volumes: Vec::new(),
         stack: controller.stack().name().to_string(),
         uptime: Nanos(seen.now.0),
         connections: seen.connections,
@@ -103,36 +149,74 @@ pub(super) fn gather(seen: &Seen<'_>, whys: bool) -> Moment {
     }
 }
 
-fn groups(seen: &Seen<'_>) -> Vec<GroupMoment> {
+fn copy_volumes(seen: &Seen<'_>, first: usize) -> (Vec<VolumeMoment>, Next) {
+    let (volumes, next) = seen.engine.volumes_from(first, SLICE);
+    let copy = |(name, group, connections, stats): (&str, &str, u32, &VolumeStats)| VolumeMoment {
+        name: name.to_string(),
+        group: group.to_string(),
+        connections,
+        requests: stats.requests,
+        bytes: stats.bytes,
+        flushes: stats.flushes,
+        failed: stats.failed,
+    };
+    (volumes.map(copy).collect(), next)
+}
+
+/// A group as it was copied.
+struct Copied {
+    id: GroupId,
+    parent: Option<GroupId>,
+    name: String,
+    weight: u32,
+    min: Option<u64>,
+    tally: GroupTally,
+}
+
+fn copy_groups(seen: &Seen<'_>, first: usize) -> (Vec<Copied>, Next) {
     let tree = seen.engine.controller().groups();
-    let mut order = vec![(GroupId::ROOT, None)];
-    let mut next = 0;
-    while let Some((id, _)) = order.get(next).copied() {
-        order.extend(tree.group(id).children.iter().map(|child| (*child, Some(next))));
-        next += 1;
+    let end = (first + SLICE).min(tree.group_bound());
+    let ids = (first..end).map(|index| GroupId(index as u32));
+    let there = ids.filter_map(|id| Some((id, tree.try_group(id)?)));
+    let copy = |(id, group): (GroupId, &Group)| Copied {
+        id,
+        parent: group.parent,
+        name: group.name.clone(),
+        weight: group.contract.weight,
+        min: group.contract.min,
+        tally: seen.engine.tally(id).clone(),
+    };
+    (there.map(copy).collect(), (end < tree.group_bound()).then_some(end))
+}
+
+/// Parents before children, the root first, with their shares. A group whose parent went between two slices is left out.
+fn in_order(copied: Vec<Copied>, total: u64) -> Vec<GroupMoment> {
+    let mut children: BTreeMap<u32, Vec<Copied>> = BTreeMap::new();
+    let mut level = Vec::new();
+    for one in copied {
+        match one.parent {
+            None => level.push((one, None)),
+            Some(parent) => children.entry(parent.0).or_default().push(one),
+        }
     }
-    let all: u64 = seen.engine.tally(GroupId::ROOT).last.bytes;
-    let mut groups: Vec<GroupMoment> = Vec::with_capacity(order.len());
-    for (id, parent) in order {
-        let (group, tally) = (tree.group(id), seen.engine.tally(id));
+    let mut groups: Vec<GroupMoment> = Vec::new();
+    let mut level: VecDeque<(Copied, Option<(usize, u64)>)> = level.into();
+    while let Some((one, above)) = level.pop_front() {
+        let Copied { id, name, weight, min, tally, .. } = one;
         // Among those who wanted it, and itself: a share that it would have is a share, too.
-        let alone = [id];
-        let siblings = group.parent.map_or(&alone[..], |above| &tree.group(above).children);
-        let wants =
-            |one: &&GroupId| **one == id || seen.engine.tally(**one).last.busy > Nanos::ZERO;
-        let weight = |one: &GroupId| u64::from(tree.group(*one).contract.weight);
-        let sum: u64 = siblings.iter().filter(wants).map(weight).sum();
-        let above = parent.map_or(1.0, |parent: usize| groups[parent].promised);
-        groups.push(GroupMoment {
-            name: group.name.clone(),
-            parent,
-            weight: group.contract.weight,
-            min: group.contract.min,
-            promised: above * weight(&id) as f64 / sum as f64,
-            got: tally.last.bytes as f64 / all.max(1) as f64,
-            tally: tally.clone(),
-            why: None,
+        let wanted = tally.last.busy > Nanos::ZERO;
+        let promised = above.map_or(1.0, |(parent, wanting)| {
+            let sum = wanting + if wanted { 0 } else { u64::from(weight) };
+            groups[parent].promised * f64::from(weight) / sum as f64
         });
+        let below = children.remove(&id.0).unwrap_or_default();
+        let wants = below.iter().filter(|child| child.tally.last.busy > Nanos::ZERO);
+        let wanting: u64 = wants.map(|child| u64::from(child.weight)).sum();
+        let index = groups.len();
+        level.extend(below.into_iter().map(|child| (child, Some((index, wanting)))));
+        let got = tally.last.bytes as f64 / total.max(1) as f64;
+        let parent = above.map(|(parent, _)| parent);
+        groups.push(GroupMoment { name, parent, weight, min, tally, promised, got, why: None });
     }
     groups
 }
@@ -152,6 +236,9 @@ pub(super) struct Live {
     /// Longest time in each bucket of `steps`; the last bucket has no bound.
     bucket_bounds_seconds: Vec<f64>,
     groups: Vec<LiveGroup>,
+    /// The last group of this page, when there are more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -185,9 +272,11 @@ struct LiveStep {
 }
 
 impl Live {
-    pub(super) fn new(moment: &Moment) -> Self {
-        let groups = moment.groups.iter().filter(|group| group.parent.is_some());
-        Self {
+    pub(super) fn new(moment: &Moment, page: &Page) -> Result<Self, Problem> {
+        let groups: Vec<&GroupMoment> =
+            moment.groups.iter().filter(|group| group.parent.is_some()).collect();
+        let (groups, next) = page.of(groups, |group| &group.name)?;
+        Ok(Self {
             revision: String::new(),
             uptime_seconds: seconds(moment.uptime),
             stack: moment.stack.clone(),
@@ -198,8 +287,9 @@ impl Live {
             drive_busy_seconds: seconds(moment.drive_busy),
             reactor_busy_seconds: seconds(moment.reactor_busy),
             bucket_bounds_seconds: bounds().collect(),
-            groups: groups.map(live_group).collect(),
-        }
+            groups: groups.into_iter().map(live_group).collect(),
+            next,
+        })
     }
 }
 

@@ -5,6 +5,8 @@
 
 use std::fmt::{Display, Write as _};
 
+use iofair_config::contracts::Detail;
+
 use super::live::{GroupMoment, Moment, VolumeMoment, bounds, seconds};
 use crate::engine::tally::{Step, Times};
 
@@ -41,12 +43,17 @@ impl Page {
 }
 
 /// The page.
-pub(super) fn page(moment: &Moment) -> String {
+pub(super) fn page(moment: &Moment, detail: Detail) -> String {
     let mut page = Page(String::new());
     server(&mut page, moment);
-    groups(&mut page, &moment.groups[1..]);
-    times(&mut page, &moment.groups[1..]);
-    volumes(&mut page, moment);
+    if detail >= Detail::Groups {
+        let below_root = moment.groups.get(1..).unwrap_or_default();
+        groups(&mut page, below_root);
+        times(&mut page, below_root);
+    }
+    if detail >= Detail::Volumes {
+        volumes(&mut page, moment);
+    }
     page.0
 }
 

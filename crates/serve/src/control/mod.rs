@@ -15,13 +15,16 @@
 
 mod app;
 mod audit;
+mod audited;
 pub mod client;
 mod file;
 mod gate;
+mod health;
 mod http;
 mod limits;
 mod live;
 mod metrics;
+mod page;
 mod problem;
 mod rate;
 mod resources;

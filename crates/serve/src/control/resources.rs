@@ -9,7 +9,7 @@ use iofair_core::contract::Contract;
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
-use crate::engine::stats::Snapshot;
+use super::live::VolumeMoment;
 use crate::error::ServeError;
 use crate::server::Server;
 
@@ -90,13 +90,17 @@ struct Stage {
     parameters: BTreeMap<&'static str, String>,
 }
 
-/// What is written of one thing beside its name.
-fn written(contracts: &Json, kind: Kind, name: &str) -> Option<Map<String, Json>> {
-    let list = contracts.get(kind.word())?.as_array()?;
-    let found = list.iter().find(|table| table["name"] == name)?;
-    let mut keys = found.as_object()?.clone();
-    keys.remove("name");
-    Some(keys)
+/// What is written of each thing beside its name, by its name.
+fn written(contracts: &Contracts, kind: Kind) -> BTreeMap<String, Map<String, Json>> {
+    let mut all = contracts.written();
+    let list = all.get_mut(kind.word()).map(Json::take);
+    let Some(Json::Array(list)) = list else { return BTreeMap::new() };
+    let entry = |table: Json| {
+        let Json::Object(mut keys) = table else { return None };
+        let Some(Json::String(name)) = keys.remove("name") else { return None };
+        Some((name, keys))
+    };
+    list.into_iter().filter_map(entry).collect()
 }
 
 /// All groups, parents first.
@@ -104,19 +108,18 @@ pub(super) fn groups(server: &Server) -> Result<Vec<Group>, ServeError> {
     let contracts = server.contracts();
     let admitted = contracts.admitted(server.worst_case())?;
     let shares = shares(&admitted);
-    let written_all = contracts.written();
+    let mut written = written(contracts, Kind::Group);
+    let mut volumes: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for volume in &contracts.volumes {
+        volumes.entry(&volume.group).or_default().push(volume.name.clone());
+    }
     let group = |((name, contract), share): (&(String, Contract), f64)| Group {
         name: name.clone(),
-        contract: written(&written_all, Kind::Group, name),
+        contract: written.remove(name),
         in_force: InForce { weight: contract.weight, share, min_bytes_per_second: contract.min },
-        volumes: volumes_of(contracts, name),
+        volumes: volumes.remove(name.as_str()).unwrap_or_default(),
     };
     Ok(admitted.iter().zip(shares).map(group).collect())
-}
-
-fn volumes_of(contracts: &Contracts, group: &str) -> Vec<String> {
-    let inside = contracts.volumes.iter().filter(|volume| volume.group == group);
-    inside.map(|volume| volume.name.clone()).collect()
 }
 
 fn parent(name: &str) -> &str {
@@ -139,23 +142,24 @@ fn shares(groups: &[(String, Contract)]) -> Vec<f64> {
 }
 
 /// All volumes, in the order of the file.
-pub(super) fn volumes(server: &Server, told: &Snapshot) -> Vec<Volume> {
-    let (contracts, blocks) = (server.contracts(), server.blocks());
-    let written_all = contracts.written();
+pub(super) fn volumes(server: &Server, live: &[VolumeMoment]) -> Vec<Volume> {
+    let contracts = server.contracts();
+    let mut written = written(contracts, Kind::Volume);
+    let mut blocks: BTreeMap<String, PathBuf> = server.blocks().into_iter().collect();
+    let live: BTreeMap<&str, &VolumeMoment> =
+        live.iter().map(|volume| (volume.name.as_str(), volume)).collect();
     let volume = |volume: &iofair_config::contracts::Volume| {
-        let live = told.volumes.iter().find(|live| live.name == volume.name);
-        let of = |count: fn(&crate::VolumeStats) -> u64| live.map_or(0, |live| count(&live.stats));
+        let live = live.get(volume.name.as_str());
+        let of = |count: fn(&VolumeMoment) -> u64| live.map_or(0, |live| count(live));
         Volume {
             name: volume.name.clone(),
-            settings: written(&written_all, Kind::Volume, &volume.name).unwrap_or_default(),
+            settings: written.remove(&volume.name).unwrap_or_default(),
             size_bytes: volume.size_bytes,
             connections: live.map_or(0, |live| live.connections),
-            requests: of(|stats| stats.requests.iter().sum()),
-            bytes: of(|stats| stats.bytes.iter().sum()),
-            failed: of(|stats| stats.failed),
-            block_device: blocks
-                .iter()
-                .find_map(|(name, path)| (*name == volume.name).then(|| path.clone())),
+            requests: of(|live| live.requests.iter().sum()),
+            bytes: of(|live| live.bytes.iter().sum()),
+            failed: of(|live| live.failed),
+            block_device: blocks.remove(&volume.name),
         }
     };
     contracts.volumes.iter().map(volume).collect()

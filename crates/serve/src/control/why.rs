@@ -75,10 +75,10 @@ pub(super) fn why(seen: &Seen<'_>, group: &str) -> Option<Why> {
     Some(Scene { seen, own }.why(&seats))
 }
 
-/// The answer for every group that has requests of its own inside, by one look at all requests.
-pub(super) fn everybody(seen: &Seen<'_>) -> Vec<(GroupId, Why)> {
+/// The answer for every group that has requests of its own inside, by one look at so many of all requests.
+pub(super) fn everybody(seen: &Seen<'_>, most: usize) -> Vec<(GroupId, Why)> {
     let mut groups: BTreeMap<GroupId, Seats> = BTreeMap::new();
-    for held in seen.engine.controller().held(|_| true) {
+    for held in seen.engine.controller().held(|_| true).take(most) {
         take_seat(groups.entry(held.request.group).or_default(), &held);
     }
     groups.into_iter().map(|(own, seats)| (own, Scene { seen, own }.why(&seats))).collect()

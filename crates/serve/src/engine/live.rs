@@ -260,12 +260,20 @@ impl Engine {
         }
     }
 
-    /// Every volume in service: name, group, connections, numbers.
-    pub(crate) fn volumes(&self) -> impl Iterator<Item = (&str, &str, u32, &VolumeStats)> {
-        self.volumes.iter().map(|(_, volume)| {
+    /// Volumes in service in `count` places from `first` on: name, group, connections, numbers; and
+    /// where to go on.
+    pub(crate) fn volumes_from(
+        &self,
+        first: usize,
+        count: usize,
+    ) -> (impl Iterator<Item = (&str, &str, u32, &VolumeStats)>, Option<usize>) {
+        let end = (first + count).min(self.volumes.capacity());
+        let there = (first..end).filter_map(|key| self.volumes.get(key));
+        let told = there.map(|volume| {
             let Volume { plan, connections, stats, .. } = volume;
             (plan.name.as_str(), plan.group.as_str(), *connections, stats)
-        })
+        });
+        (told, (end < self.volumes.capacity()).then_some(end))
     }
     /// The name of the volume that is this client of the controller.
     pub(crate) fn volume_of(&self, client: ClientId) -> Option<&str> {

@@ -1,0 +1,83 @@
+//! Changes between two lines of the audit log, and the log for those who ask.
+
+use serde_json::json;
+
+use super::app::{Answer, App, Call, Result, lock};
+use super::audit::{Asked, Outcome};
+use super::gate::Author;
+use super::problem::Problem;
+use crate::error::ServeError;
+
+/// Lines of the audit log that are shown unless the caller says how many, and the most.
+const AUDIT_LINES: usize = 20;
+const AUDIT_LINES_MAX: usize = 1000;
+
+impl App {
+    /// Makes a change between two lines of the audit log.
+    pub(super) fn audited(&self, call: &Call) -> Result<Answer> {
+        let unwritten = |what: &str, error: std::io::Error| {
+            Problem::new(503, "audit", format!("{what}: the audit log cannot be written: {error}"))
+        };
+        let asked = Asked::new(&call.method, &call.path, &call.query, call.body.as_deref());
+        let before = lock(&self.served).revision.clone();
+        let begun = self.audit.begin(&call.author, asked, before);
+        let begun = begun.map_err(|error| unwritten("nothing was changed", error))?;
+        let changed = self.route(call);
+        let after = lock(&self.served).revision.clone();
+        let (answer, result) = match changed {
+            Ok(answer) => (answer, "done"),
+            Err(ref problem) => (Answer::problem(problem), problem.message()),
+        };
+        let outcome = Outcome { revision: &after, status: Some(answer.status), result };
+        let ended = self.audit.end(&begun, &outcome);
+        ended.map_err(|error| unwritten("the change was made, its end was not written", error))?;
+        Ok(answer)
+    }
+    /// [`Self::reload`] that nobody called for over a socket.
+    pub(super) fn reload_on_signal(&self) -> Result<(), ServeError> {
+        let author = Author::own("signal");
+        let file = self.file.path().display().to_string();
+        let asked = Asked::new("reload", &file, "", None);
+        let before = lock(&self.served).revision.clone();
+        let begun = self.audit.begin(&author, asked, before.clone());
+        let begun = begun.map_err(ServeError::system("the audit log"))?;
+        let reloaded = self.reload();
+        let outcome = match &reloaded {
+            Ok(revision) => (revision.clone(), "done".to_string()),
+            Err(error) => (before, error.to_string()),
+        };
+        let outcome = Outcome { revision: &outcome.0, status: None, result: &outcome.1 };
+        let ended = self.audit.end(&begun, &outcome).map_err(ServeError::system("the audit log"));
+        reloaded.and(ended)
+    }
+    /// Tells the audit log of a change that was refused because of who asked for it.
+    pub(super) fn refused(
+        &self,
+        author: &Author,
+        (method, path, query): (&str, &str, &str),
+        why: &str,
+    ) {
+        // Not read from `served`, whose lock a change may hold.
+        let outcome = Outcome { revision: "", status: Some(403), result: why };
+        self.audit.refused(author, Asked::new(method, path, query, None), &outcome);
+    }
+    pub(super) fn show_audit(&self, call: &Call) -> Result<Answer> {
+        let lines = match call.query.strip_prefix("last=") {
+            Some(number) => {
+                number.parse().ok().filter(|lines| (1..=AUDIT_LINES_MAX).contains(lines))
+            }
+            None => call.query.is_empty().then_some(AUDIT_LINES),
+        };
+        let Some(lines) = lines else {
+            let message = format!("\"{}\" after the question mark", call.query);
+            let allowed = format!("last=N, 1 to {AUDIT_LINES_MAX}");
+            return Err(Problem::bad_request(message).allowed(allowed));
+        };
+        let last = self.audit.last(lines).map_err(ServeError::system("the audit log"))?;
+        let Some(last) = last else {
+            return Err(Problem::missing("the audit log goes to standard error: see the journal")
+                .allowed("audit = \"PATH\" in [control]"));
+        };
+        Ok(Answer::json(200, None, &json!({ "changes": last })))
+    }
+}

@@ -1,0 +1,40 @@
+//! Is the server alive, and does it serve?
+
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::app::{Answer, App, State, lock};
+use crate::reactor::Message;
+
+/// A reactor that does not look up for so long hangs: its longest turn is a small part of that.
+const ALIVE_MAX: Duration = Duration::from_secs(2);
+
+impl App {
+    /// Does the reactor turn, and are clients served?
+    pub(super) fn health(&self, query: &str) -> Answer {
+        let (alive, state) = (self.is_alive(), *lock(&self.state));
+        let good = alive && (query != "ready" || state == State::Serving);
+        let body = json!({ "alive": alive, "state": state.word() });
+        Answer::json(if good { 200 } else { 503 }, None, &body)
+    }
+    /// Asks the reactor one question at a time, however many ask here: one that hangs gathers none.
+    fn is_alive(&self) -> bool {
+        let mut asked = lock(&self.alive);
+        let answer = asked.take().or_else(|| {
+            let (answer, answered) = mpsc::channel();
+            let look = Message::Look(Box::new(move |_| answer.send(()).unwrap_or(())));
+            self.reactor.send(look).is_ok().then_some(answered)
+        });
+        let Some(answer) = answer else { return false };
+        match answer.recv_timeout(ALIVE_MAX) {
+            Ok(()) => true,
+            Err(RecvTimeoutError::Disconnected) => false,
+            Err(RecvTimeoutError::Timeout) => {
+                *asked = Some(answer);
+                false
+            }
+        }
+    }
+}
