@@ -9,6 +9,7 @@
 //! worst_case = "160MB/s"              # optional: what admission counts on, instead of the profile's
 //! timeout = "30s"                     # a command that takes longer is an error for its client
 //! drain = "30s"                       # at the end, a client that does not read is waited for so long
+//! paths = ["/dev/disk/by-id"]         # every `path` of a volume lies below one of them: see `paths`
 //! [drive.policy.bfq]
 //! slice_idle = "4ms"                  # any parameter of a policy in the stack
 //!
@@ -45,7 +46,7 @@
 //! size = "10GiB"
 //! read_only = false
 //! uuid = "7c1d..."                    # optional: which volume of the pool it is, whatever its name
-//! path = "/dev/sdb1"                  # only with a directory: a file or device of its own
+//! path = "/dev/disk/by-id/wwn-0x1"    # only with a directory: a file or device of its own
 //! vhost = "/run/iofair/alice.sock"    # optional: a vhost-user-blk socket, a disk for a virtual machine
 //! ublk = 0                            # optional: a block device /dev/ublkb0 of this host; true: any number
 //! ```
@@ -62,6 +63,7 @@ pub mod edit;
 pub mod faults;
 mod guests;
 mod listen;
+mod paths;
 mod raw;
 
 #[cfg(test)]
@@ -100,6 +102,8 @@ pub struct Contracts {
     pub vhost: Access,
     /// How much memory these machines may share.
     pub guests: GuestMemory,
+    /// Directories in which callers of the control API may have their sockets made.
+    pub vhost_paths: Vec<PathBuf>,
     /// The directory that is mounted with a file a volume, if there is one.
     pub mount: Option<PathBuf>,
     /// Groups in the order of the file.
@@ -131,6 +135,8 @@ pub struct Drive {
     pub faulty: bool,
     /// How it does.
     pub faults: faults::Faults,
+    /// Directories below which volumes with a path of their own lie.
+    pub paths: Vec<PathBuf>,
     back_span: Range<usize>,
 }
 
@@ -213,6 +219,12 @@ impl Contracts {
     /// An error about the drive's `back`, for whoever opens it.
     pub fn back_error(&self, message: impl Into<String>) -> ConfigError {
         self.source.error(self.drive.back_span.clone(), message)
+    }
+    /// An error about a volume's `path`, for whoever opens it.
+    pub fn path_error(&self, volume: &Volume, message: impl Into<String>) -> ConfigError {
+        let error = self.source.error(volume.span.clone(), message);
+        let listed = self.drive.paths.iter().map(|path| path.display().to_string());
+        error.allowed(format!("a path below {}", listed.collect::<Vec<_>>().join(", ")))
     }
     /// An error about a volume's `ublk`, for whoever makes block devices.
     pub fn ublk_error(&self, volume: &Volume, message: impl Into<String>) -> ConfigError {

@@ -12,6 +12,7 @@ mod bare;
 mod blocks;
 pub mod client;
 mod clock;
+mod confine;
 pub mod control;
 mod disks;
 pub mod engine;

@@ -22,6 +22,7 @@ use crate::back::volume::VolumeId;
 use crate::back::{Back, store::Store};
 use crate::blocks::Blocks;
 use crate::clock::Clock;
+use crate::confine;
 use crate::disks::{Disks, Fresh};
 use crate::engine::stats::Snapshot;
 use crate::engine::{Change, Engine, Patience, Plan};
@@ -117,6 +118,7 @@ impl Server {
     ) -> Result<Self, ServeError> {
         socket::raise_limit();
         let security = Security::load(&contracts.listen)?;
+        confine::check(&contracts)?;
         let mut places = Places::open(&contracts)?;
         places.place(&contracts.volumes, consent)?;
         let back = around(open_back(&contracts, &mut places)?);
@@ -267,6 +269,7 @@ impl Server {
             (None, None) => self.worst_case,
             (written, _) => written,
         };
+        confine::check(&contracts)?;
         let security = Security::load(&contracts.listen)?;
         self.places.check_removal(&self.contracts.volumes, &contracts.volumes, remove)?;
         self.release_room()?;

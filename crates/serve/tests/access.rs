@@ -334,3 +334,52 @@ fn changes_are_written_down_or_not_made() {
     assert_eq!(rig.text(), before);
     assert_eq!(rig.get("/v1/groups/batch")["group"]["in_force"]["weight"], 50);
 }
+
+/// Goal: an operator who has nothing but the control API opens no file and makes no socket outside of the listed
+/// directories, and cannot list more of them. Method: paths and sockets elsewhere, and the server's own files.
+#[test]
+fn callers_stay_in_listed_directories() {
+    let directory = Directory::new();
+    fs::create_dir_all(directory.path("listed")).unwrap();
+    fs::write(directory.path("secret"), "secret").unwrap();
+    std::os::unix::fs::symlink(directory.path("secret"), directory.path("listed/link")).unwrap();
+    let text = file(&directory, &format!("directory:{}", directory.path("pool")));
+    let listed = format!("worst_case = '100MB/s'\npaths = ['{}']", directory.path("listed"));
+    let text = text.replace("worst_case = '100MB/s'", &listed);
+    fs::write(directory.path("contracts.toml"), text).unwrap();
+    let rig = Controlled::over(directory);
+    let at = |name: &str| rig.directory.path(name);
+    let put = |key: &str, path: &str| {
+        let body = json!({"group": "batch", "size": "1MiB", key: path});
+        rig.status(&Ask::new("PUT", "/v1/volumes/x").body(body))
+    };
+    let before = (rig.text(), fs::read_dir(&rig.directory.0).unwrap().count());
+    for path in [
+        "/etc/shadow",
+        "/dev/sda",
+        "relative",
+        &at("secret"),
+        &at("contracts.toml"),
+        &at("listed/../secret"),
+        &at("listed/link"),
+        &at("pool/v.img"),
+    ] {
+        assert_eq!(put("path", path), 422, "{path}");
+    }
+    let elsewhere = std::env::temp_dir().join("iofair-elsewhere.sock").display().to_string();
+    for path in [&elsewhere, &at("pool/w2.img"), &at("listed/../control.sock")] {
+        assert_eq!(put("vhost", path), 422, "{path}");
+    }
+    assert_eq!((rig.text(), fs::read_dir(&rig.directory.0).unwrap().count()), before);
+    assert!(!fs::exists(elsewhere).unwrap());
+    for (path, edit) in [
+        ("/v1/groups/batch", json!({"paths": ["/etc"]})),
+        ("/v1/volumes/w", json!({"drive": {"paths": ["/etc"]}})),
+        ("/v1/groups/x%0A%5Bdrive%5D", json!({})),
+    ] {
+        assert_eq!(rig.status(&Ask::new("PUT", path).body(edit)), 422, "{path}");
+    }
+    assert_eq!(put("path", &at("listed/good")), 200);
+    assert_eq!(rig.status(&Ask::new("DELETE", "/v1/volumes/x")), 200);
+    assert_eq!(put("vhost", &at("x.sock")), 200);
+}

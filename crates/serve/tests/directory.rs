@@ -26,7 +26,9 @@ struct Scene {
 fn contracts(directory: &Directory, pool: &str, volumes: &[(&str, &str, &str)]) -> String {
     let mut text = format!(
         "[drive]\nback = 'directory:{pool}'\nstack = 'prop-bfq'\n\
+         paths = ['{}', '/dev', '/nowhere']\n\
          [listen]\nunix = '{}'\n[[group]]\nname = 'g'\n[[group]]\nname = 'h'\n",
+        directory.0.parent().unwrap().display(),
         directory.path("socket")
     );
     for (name, size, more) in volumes {
@@ -163,8 +165,8 @@ fn refused_changes_leave_nothing_behind() {
     type Case<'a> = (&'a [(&'a str, &'a str, &'a str)], &'a [&'a str], &'a str);
     let cases: [Case<'_>; 6] = [
         (&[a, ("b", "1MiB", ""), ("c", "1MiB", &missing)], &[], "/nowhere/x"),
-        (&[a, ("b", "1MiB", &own_path), ("c", "1MiB", &link_path)], &[], "is volume \"b\" already"),
-        (&[a, ("b", "1MiB", &inside)], &[], "is volume \"a\" already"),
+        (&[a, ("b", "1MiB", &own_path), ("c", "1MiB", &link_path)], &[], "a link to nothing"),
+        (&[a, ("b", "1MiB", &inside)], &[], "a file of the pool directory"),
         (&[a, ("b", "1MiB", ""), ("c", "65TiB", "")], &[], "at most"),
         (&[a], &["a"], "while the contracts have it"),
         (&[], &["b"], "is not there"),

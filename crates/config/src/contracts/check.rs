@@ -13,7 +13,8 @@ use uuid::Uuid;
 
 use super::faults::{self, Faults};
 use super::{
-    Back, Contracts, Drive, Group, Listen, Ublk, Volume, access, control, guests, listen, raw,
+    Back, Contracts, Drive, Group, Listen, Ublk, Volume, access, control, guests, listen, paths,
+    raw,
 };
 use crate::units::Time;
 use crate::{ConfigError, Source, Spanned};
@@ -37,6 +38,7 @@ pub(super) fn contracts(source: Source) -> Result<Contracts, ConfigError> {
     let vhost = access::check(&source, file.vhost.mode.as_ref(), file.vhost.group.as_ref())?;
     let (all, each) = (file.vhost.memory.as_ref(), file.vhost.memory_each.as_ref());
     let guests = guests::check(&source, all, each)?;
+    let vhost_paths = paths::listed(&source, &file.vhost.paths)?;
     let mount = match &file.fuse.mount {
         Some(path) if path.get_ref().is_empty() => {
             return Err(source.error(path.span(), "an empty path").allowed("a directory"));
@@ -45,7 +47,7 @@ pub(super) fn contracts(source: Source) -> Result<Contracts, ConfigError> {
     };
     let groups = groups(&source, &file.group, &listen)?;
     let volumes = volumes(&source, &file.volume, &groups)?;
-    paths(&source, &file.volume, &drive.back)?;
+    own_paths(&source, &file.volume, &drive)?;
     uuids(&source, &file.volume, &file.drive, &drive.back)?;
     drive.faults = faults::faults(&source, file.drive.faults.as_ref(), drive.faulty, &volumes)?;
     listen::sockets_differ(&source, &file)?;
@@ -56,6 +58,7 @@ pub(super) fn contracts(source: Source) -> Result<Contracts, ConfigError> {
         metrics,
         vhost,
         guests,
+        vhost_paths,
         mount,
         groups,
         volumes,
@@ -115,6 +118,7 @@ fn drive(source: &Source, written: &raw::Drive) -> Result<Drive, ConfigError> {
         faults: Faults::default(),
         stack,
         worst_case: written.worst_case.as_ref().map(|rate| rate.get_ref().0),
+        paths: paths::listed(source, &written.paths)?,
         back_span: written.back.span(),
     })
 }
@@ -459,8 +463,8 @@ fn ublk(
 }
 
 /// A volume is a file `NAME.img` of the directory, or has a path of its own that nobody else has.
-fn paths(source: &Source, written: &[raw::Volume], back: &Back) -> Result<(), ConfigError> {
-    let in_directory = matches!(back, Back::Directory(_));
+fn own_paths(source: &Source, written: &[raw::Volume], drive: &Drive) -> Result<(), ConfigError> {
+    let in_directory = matches!(drive.back, Back::Directory(_));
     let mut seen: HashSet<&str> = HashSet::new();
     for volume in written {
         let Some(path) = &volume.path else {
@@ -482,6 +486,7 @@ fn paths(source: &Source, written: &[raw::Volume], back: &Back) -> Result<(), Co
         if path.get_ref().is_empty() {
             return refuse("an empty path", "a file or a block device");
         }
+        paths::check(source, path, &drive.paths)?;
         if !seen.insert(path.get_ref()) {
             return refuse("another volume has this path", "one volume a path");
         }

@@ -55,12 +55,16 @@ pub(super) struct Drive {
     pub(super) drain: Option<Spanned<Time>>,
     pub(super) faults: Option<Spanned<RawFaults>>,
     #[serde(default)]
+    pub(super) paths: Vec<Spanned<String>>,
+    #[serde(default)]
     pub(super) policy: Parameters,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Vhost {
+    #[serde(default)]
+    pub(super) paths: Vec<Spanned<String>>,
     pub(super) mode: Option<Spanned<String>>,
     pub(super) group: Option<Spanned<String>>,
     pub(super) memory: Option<Spanned<Bytes>>,

@@ -189,8 +189,7 @@ fn bad_files_are_refused_with_line_and_what_is_allowed() {
 #[test]
 fn volumes_of_a_directory() {
     let read = |volumes: &str| {
-        let text =
-            "[drive]\nback = \"directory:pool\"\nstack = \"none-none\"\n[[group]]\nname = \"g\"\n";
+        let text = "[drive]\nback = \"directory:pool\"\nstack = \"none-none\"\npaths = [\"/dev\", \"/srv/\"]\n[[group]]\nname = \"g\"\n";
         Contracts::parse("directory.toml", &format!("{text}{volumes}"))
     };
     let volume = |name: &str, more: &str| {
@@ -203,6 +202,11 @@ fn volumes_of_a_directory() {
     for (bad, message) in [
         (volume("a", own) + &volume("b", own), "another volume has this path"),
         (volume("a", "path = \"\""), "an empty path"),
+        (volume("a", "path = \"/etc/shadow\""), "below no directory in `paths`"),
+        (volume("a", "path = \"/dev/../etc/shadow\""), "below no directory in `paths`"),
+        (volume("a", "path = \"/device\""), "below no directory in `paths`"),
+        (volume("a", "path = \"/srv\""), "below no directory in `paths`"),
+        (volume("a", "path = \"dev/sdb1\""), "below no directory in `paths`"),
         (volume(&long, ""), "252 bytes as a file name"),
     ] {
         let error = read(&bad).expect_err(message);

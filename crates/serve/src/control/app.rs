@@ -22,6 +22,7 @@ use super::problem::Problem;
 use super::resources;
 use super::why;
 use crate::clock::Clock;
+use crate::confine;
 use crate::error::ServeError;
 use crate::places::Consent;
 use crate::reactor::handle::ReactorHandle;
@@ -207,6 +208,7 @@ impl App {
                 .allowed("take it over first: POST /v1/reload, or SIGHUP"));
         }
         let after = before.edited(edit)?;
+        confine::check_change(&before, &after)?;
         if after.text() == before.text() {
             return Ok(served.revision.clone());
         }

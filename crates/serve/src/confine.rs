@@ -1,0 +1,217 @@
+//! What a caller of the control API can make the server open or make is below directories that the contract file lists,
+//! which no call can change: `paths` in `[drive]` for volumes with a `path`, `paths` in `[vhost]` and the directories of the
+//! server's own sockets for the sockets of virtual machines' disks.
+//!
+//! A path is judged by what it leads to: links are followed, and `..` is refused by the check of the file already. A link
+//! out of a listed directory counts as what it names, except that a listed directory of device names (`/dev/disk/by-id`,
+//! which only root writes) may lead to block devices. The server's own files are never a volume. Listed directories must
+//! be writable for nobody but root and the server: who may put links there while a file is being opened wins.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Component, Path, PathBuf};
+
+use iofair_config::contracts::{Back, Contracts, Volume};
+
+use crate::error::ServeError;
+
+const DEVICES: &str = "/dev";
+
+/// May every volume have the path that it names?
+pub(crate) fn check(contracts: &Contracts) -> Result<(), ServeError> {
+    for volume in &contracts.volumes {
+        let Some(path) = &volume.path else { continue };
+        let refuse = |message: String| ServeError::from(contracts.path_error(volume, message));
+        let real =
+            resolved(path).map_err(|error| refuse(format!("{}: {error}", path.display())))?;
+        if !contracts.drive.paths.iter().any(|listed| is_below(path, &real, listed)) {
+            let (path, real) = (path.display(), real.display());
+            return Err(refuse(format!(
+                "{path} leads to {real}, out of the directories in `paths`"
+            )));
+        }
+        if let Some(own) = own_files(contracts).into_iter().find(|own| is_same(own, &real)) {
+            let message = format!("{} is the server's own: {}", path.display(), own.display());
+            return Err(refuse(message));
+        }
+        if in_pool(contracts, &real) {
+            let message = "a file of the pool directory by another name: volumes that were removed have theirs there";
+            return Err(refuse(format!("{}: {message}", path.display())));
+        }
+    }
+    Ok(())
+}
+
+/// May a change that a caller asks for make the sockets that it makes?
+pub(crate) fn check_change(before: &Contracts, after: &Contracts) -> Result<(), ServeError> {
+    let known = |new: &&Volume| {
+        before.volumes.iter().any(|old| old.name == new.name && old.vhost == new.vhost)
+    };
+    for volume in after.volumes.iter().filter(|volume| !known(volume)) {
+        let Some(path) = &volume.vhost else { continue };
+        let real = resolved(path).map_err(ServeError::system(path.display().to_string()))?;
+        let is = |own: &PathBuf| fs::canonicalize(own).is_ok_and(|own| real.parent() == Some(&own));
+        let below = |listed: &PathBuf| fs::canonicalize(listed).is_ok_and(|l| real.starts_with(l));
+        let plain = !path.components().any(|part| part == Component::ParentDir);
+        let inside =
+            socket_directories(after).iter().any(is) || after.vhost_paths.iter().any(below);
+        if !plain || !inside || in_pool(after, &real) {
+            let message = format!(
+                "the socket {} is out of the server's directories; allowed: those of its other sockets, \
+                 and `paths` in [vhost]",
+                path.display()
+            );
+            return Err(ServeError::volume(&volume.name, message));
+        }
+    }
+    Ok(())
+}
+
+/// Is it in the pool directory, where every name may be a volume's?
+fn in_pool(contracts: &Contracts, real: &Path) -> bool {
+    let Back::Directory(pool) = &contracts.drive.back else { return false };
+    fs::canonicalize(pool).is_ok_and(|pool| real.starts_with(pool))
+}
+
+/// Where callers may have sockets made, not counting what lies deeper.
+fn socket_directories(contracts: &Contracts) -> Vec<PathBuf> {
+    let own = contracts.listen.unix.iter().chain(&contracts.control.unix);
+    let directory = |path: &PathBuf| match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
+        _ => PathBuf::from("."),
+    };
+    let runtime = std::env::var("RUNTIME_DIRECTORY").unwrap_or_default();
+    let runtime = runtime.split(':').filter(|path| !path.is_empty()).map(PathBuf::from);
+    own.map(directory).chain(runtime).collect()
+}
+
+/// What a path leads to; its last part may be missing still.
+fn resolved(path: &Path) -> io::Result<PathBuf> {
+    match fs::canonicalize(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        found => return found,
+    }
+    if fs::symlink_metadata(path).is_ok() {
+        return Err(io::Error::other("a link to nothing"));
+    }
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::Error::other("no name of a file"));
+    };
+    let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+    Ok(fs::canonicalize(parent)?.join(name))
+}
+
+fn is_below(path: &Path, real: &Path, listed: &Path) -> bool {
+    let Ok(listed) = fs::canonicalize(listed) else { return false };
+    if real.starts_with(&listed) {
+        return true;
+    }
+    let parent = path.parent().and_then(|parent| fs::canonicalize(parent).ok());
+    let is_device = || fs::metadata(real).is_ok_and(|file| file.file_type().is_block_device());
+    listed.starts_with(DEVICES)
+        && real.starts_with(DEVICES)
+        && parent.is_some_and(|parent| parent.starts_with(&listed))
+        && is_device()
+}
+
+/// Files that the server reads or writes for itself.
+fn own_files(contracts: &Contracts) -> Vec<PathBuf> {
+    let tls = contracts.listen.tls.iter();
+    let tls = tls.chain(contracts.control.tls.iter().map(|control| &control.files));
+    let tls = tls.flat_map(|tls| [&tls.certificate, &tls.key].into_iter().chain(&tls.clients));
+    let contract_file = PathBuf::from(contracts.path());
+    tls.chain(&contracts.control.audit).cloned().chain([contract_file]).collect()
+}
+
+fn is_same(own: &Path, real: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let identity = |path: &Path| fs::metadata(path).map(|file| (file.dev(), file.ino())).ok();
+    resolved(own).is_ok_and(|own| own == real)
+        || identity(own).is_some_and(|own| Some(own) == identity(real))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    struct Scene(PathBuf);
+
+    impl Scene {
+        fn new() -> Self {
+            let path = std::env::temp_dir().join(format!("iofair-confine-{}", std::process::id()));
+            for name in ["listed", "other", "pool", "run"] {
+                fs::create_dir_all(path.join(name)).unwrap();
+            }
+            Self(fs::canonicalize(path).unwrap())
+        }
+        fn contracts(&self, path: &str, vhost: &str) -> Contracts {
+            let here = self.0.display();
+            let text = format!(
+                "[drive]\nback = 'directory:{here}/pool'\nstack = 'none-none'\n\
+                 paths = ['{here}/listed', '/dev/disk', '{here}/missing', '{here}/pool']\n\
+                 [control]\nunix = '{here}/run/control.sock'\naudit = '{here}/listed/audit'\n\
+                 [[group]]\nname = 'g'\n[[volume]]\nname = 'v'\ngroup = 'g'\nsize = '1MiB'\n\
+                 path = '{here}/{path}'\nvhost = '{here}/{vhost}'\n"
+            );
+            Contracts::parse(&format!("{here}/listed/contracts.toml"), &text).unwrap()
+        }
+    }
+
+    impl Drop for Scene {
+        fn drop(&mut self) {
+            fs::remove_dir_all(&self.0).unwrap();
+        }
+    }
+
+    /// Goal: a volume's path leads nowhere but below the listed directories, and never to a file of the server's own.
+    /// Method: files that are there and that are not, links in and out, directories that are links, hard links.
+    #[test]
+    fn paths_lead_below_listed_directories() {
+        let scene = Scene::new();
+        let at = |name: &str| scene.0.join(name);
+        for name in ["listed/file", "other/secret", "listed/audit", "listed/contracts.toml"] {
+            fs::write(at(name), "").unwrap();
+        }
+        symlink(at("other/secret"), at("listed/out")).unwrap();
+        symlink(at("listed/file"), at("listed/in")).unwrap();
+        symlink(at("other"), at("listed/directory")).unwrap();
+        symlink(at("other/nothing"), at("listed/dangling")).unwrap();
+        fs::hard_link(at("listed/audit"), at("listed/log")).unwrap();
+        let check = |path: &str| check(&scene.contracts(path, "run/v.sock"));
+        for good in ["listed/file", "listed/new", "listed/in"] {
+            check(good).unwrap_or_else(|error| panic!("{good}: {error}"));
+        }
+        for (bad, told) in [
+            ("listed/out", "out of the directories"),
+            ("listed/directory/secret", "out of the directories"),
+            ("listed/directory/new", "out of the directories"),
+            ("listed/dangling", "a link to nothing"),
+            ("listed/audit", "the server's own"),
+            ("listed/log", "the server's own"),
+            ("listed/contracts.toml", "the server's own"),
+            ("pool/w.img", "the pool directory"),
+        ] {
+            let error = check(bad).expect_err(bad).to_string();
+            assert!(error.contains(told), "{bad}: {error}");
+        }
+    }
+
+    /// Goal: callers have sockets made in the server's own directories only; what the file had before stays. Method: one
+    /// of each, and a link out.
+    #[test]
+    fn sockets_are_made_in_the_servers_directories() {
+        let scene = Scene::new();
+        symlink(scene.0.join("other"), scene.0.join("run/out")).unwrap();
+        let before = scene.contracts("listed/new", "other/old.sock");
+        let change = |vhost: &str| check_change(&before, &scene.contracts("listed/new", vhost));
+        change("run/v.sock").unwrap();
+        change("other/old.sock").unwrap();
+        for bad in ["other/new.sock", "run/out/v.sock", "listed/contracts.toml.new"] {
+            let error = change(bad).expect_err(bad).to_string();
+            assert!(error.contains("out of the server's directories"), "{error}");
+        }
+    }
+}
