@@ -140,8 +140,9 @@ mod tests {
     struct Scene(PathBuf);
 
     impl Scene {
-        fn new() -> Self {
-            let path = std::env::temp_dir().join(format!("iofair-confine-{}", std::process::id()));
+        fn new(test: &str) -> Self {
+            let name = format!("iofair-confine-{test}-{}", std::process::id());
+            let path = std::env::temp_dir().join(name);
             for name in ["listed", "other", "pool", "run"] {
                 fs::create_dir_all(path.join(name)).unwrap();
             }
@@ -170,7 +171,7 @@ mod tests {
     /// Method: files that are there and that are not, links in and out, directories that are links, hard links.
     #[test]
     fn paths_lead_below_listed_directories() {
-        let scene = Scene::new();
+        let scene = Scene::new("paths");
         let at = |name: &str| scene.0.join(name);
         for name in ["listed/file", "other/secret", "listed/audit", "listed/contracts.toml"] {
             fs::write(at(name), "").unwrap();
@@ -203,7 +204,7 @@ mod tests {
     /// of each, and a link out.
     #[test]
     fn sockets_are_made_in_the_servers_directories() {
-        let scene = Scene::new();
+        let scene = Scene::new("sockets");
         symlink(scene.0.join("other"), scene.0.join("run/out")).unwrap();
         let before = scene.contracts("listed/new", "other/old.sock");
         let change = |vhost: &str| check_change(&before, &scene.contracts("listed/new", vhost));
