@@ -29,7 +29,7 @@ pub struct Storage {
     block: u64,
     bytes: u64,
     device: bool,
-    rotational: bool,
+    queue: Queue,
     identity: (u64, u64),
 }
 
@@ -59,7 +59,7 @@ impl Storage {
             claim: None,
             block,
             device,
-            rotational: is_rotational(number),
+            queue: Queue::of(number),
             identity: Self::identity_of(&metadata),
         };
         this.lock()?;
@@ -129,8 +129,8 @@ impl Storage {
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
-    pub(super) fn rotational(&self) -> bool {
-        self.rotational
+    pub(super) fn queue(&self) -> Queue {
+        self.queue
     }
     /// The identity that a file or device has once it is opened.
     pub(crate) fn identity_of(metadata: &fs::Metadata) -> (u64, u64) {
@@ -234,12 +234,60 @@ fn direct_border(file: &File) -> u64 {
     }
 }
 
-/// Does a head move under this device (or under the device of this file)?
-pub(super) fn is_rotational(device: u64) -> bool {
-    let (major, minor) = (libc::major(device), libc::minor(device));
-    let base = format!("/sys/dev/block/{major}:{minor}");
-    // A partition has its queue one level up.
-    let read = |path: &str| fs::read_to_string(format!("{base}/{path}")).ok();
-    let told = read("queue/rotational").or_else(|| read("../queue/rotational"));
-    told.is_some_and(|text| text.trim() == "1")
+/// What the kernel tells of a block device, or of the one under a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Queue {
+    /// Does a head move?
+    pub(super) rotational: bool,
+    /// Commands that it takes at once; `None` where the kernel does not tell (a network file system).
+    pub(super) depth: Option<u32>,
+}
+
+impl Queue {
+    /// That of a device number, from sysfs.
+    pub(super) fn of(device: u64) -> Self {
+        let (major, minor) = (libc::major(device), libc::minor(device));
+        let base = format!("/sys/dev/block/{major}:{minor}");
+        // A partition has its queue one level up.
+        Self::told(|path: &str| {
+            let read = |path: String| fs::read_to_string(path).ok();
+            read(format!("{base}/{path}")).or_else(|| read(format!("{base}/../{path}")))
+        })
+    }
+    /// From what `read` finds under a name of the device's directory.
+    fn told(read: impl Fn(&str) -> Option<String>) -> Self {
+        let number = |path| read(path)?.trim().parse::<u32>().ok();
+        let rotational = number("queue/rotational") == Some(1);
+        // SCSI and SATA drives tell their own depth. Elsewhere `nr_requests` is it, except that a scheduler of the
+        // kernel has twice the depth.
+        let scheduled = read("queue/scheduler").is_some_and(|text| !text.contains("[none]"));
+        let requests = || Some(number("queue/nr_requests")? / if scheduled { 2 } else { 1 });
+        let depth = number("device/queue_depth").or_else(requests);
+        Self { rotational, depth: depth.filter(|depth| *depth > 0) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: the depth is the drive's own. Method: what a SATA drive, an NVMe drive with and without a scheduler of
+    /// the kernel, and a file system without a device tell.
+    #[test]
+    fn queues_tell_their_depth() {
+        let told = |files: &[(&str, &str)]| {
+            let find = |path: &str| files.iter().find(|(name, _)| *name == path);
+            Queue::told(|path| find(path).map(|(_, text)| (*text).to_string()))
+        };
+        let queue = |rotational, depth| Queue { rotational, depth };
+        let (requests, scheduler) = ("queue/nr_requests", "queue/scheduler");
+        let sata =
+            [("queue/rotational", "1\n"), (requests, "64\n"), ("device/queue_depth", "32\n")];
+        assert_eq!(told(&sata), queue(true, Some(32)));
+        let nvme = [(requests, "1023\n"), (scheduler, "[none] mq-deadline\n")];
+        assert_eq!(told(&nvme), queue(false, Some(1023)));
+        let scheduled = [(requests, "256\n"), (scheduler, "none [mq-deadline]\n")];
+        assert_eq!(told(&scheduled), queue(false, Some(128)));
+        assert_eq!(told(&[]), queue(false, None));
+    }
 }

@@ -30,13 +30,16 @@ use crate::back::volume::PlannedVolume;
 use crate::request::buffer::Data;
 use crate::request::entry::Entry;
 use crate::request::op::{Op, Ops};
+use file::Queue;
 pub use file::Storage;
 use files::Files;
 use order::Order;
 use running::{Next, Running, Step};
 
-/// Commands at once: enough for any drive to be full, and few enough that the engine still decides.
+/// Commands at once where the kernel does not tell how many the drive takes.
 const DEPTH: u32 = 128;
+/// And in any case at most: NVMe drives tell 1023.
+const DEPTH_MAX: u32 = 1024;
 /// Longest command (the kernel's usual `max_sectors_kb` of 1280, rounded down).
 const REQUEST_MAX: Sectors = Sectors::from_kib(1024);
 
@@ -46,7 +49,7 @@ pub struct Uring {
     files: Files,
     /// The directory of the volumes' files, unless it is one file.
     directory: Option<PathBuf>,
-    rotational: bool,
+    queue: Queue,
     bytes: u64,
     running: Slab<Running>,
     order: Order,
@@ -61,28 +64,28 @@ impl Uring {
     /// Opens a pool and makes it at least so long; a file that is not there is made.
     pub fn open(path: &Path, bytes: u64) -> io::Result<Self> {
         let storage = Storage::open(path, bytes)?;
-        let (rotational, bytes) = (storage.rotational(), storage.bytes());
-        Ok(Self { rotational, bytes, ..Self::over(Files::one(storage)) })
+        let (queue, bytes) = (storage.queue(), storage.bytes());
+        Ok(Self { queue, bytes, ..Self::over(Files::one(storage)) })
     }
     /// A file or device that is open, which volumes share.
     pub(crate) fn shared(storage: &Arc<Storage>) -> Self {
-        let (rotational, bytes) = (storage.rotational(), storage.bytes());
+        let (queue, bytes) = (storage.queue(), storage.bytes());
         // A file may grow with its volumes, a device may be made longer.
         let bytes =
             if storage.is_device() { bytes } else { files::SLOTS_MAX * files::VOLUME_BYTES_MAX };
-        Self { rotational, bytes, ..Self::over(Files::pool(Arc::clone(storage))) }
+        Self { queue, bytes, ..Self::over(Files::pool(Arc::clone(storage))) }
     }
     /// Volumes with a file each, which come with [`Back::place`]; most of them in this directory.
     pub fn directory(path: &Path) -> io::Result<Self> {
-        let rotational = file::is_rotational(std::fs::metadata(path)?.dev());
+        let queue = Queue::of(std::fs::metadata(path)?.dev());
         let directory = Some(path.to_path_buf());
-        Ok(Self { directory, rotational, ..Self::over(Files::many()) })
+        Ok(Self { directory, queue, ..Self::over(Files::many()) })
     }
     fn over(files: Files) -> Self {
         Self {
             files,
             directory: None,
-            rotational: false,
+            queue: Queue { rotational: false, depth: None },
             bytes: files::SLOTS_MAX * files::VOLUME_BYTES_MAX,
             running: Slab::new(),
             order: Order::default(),
@@ -90,6 +93,10 @@ impl Uring {
             spare: Vec::new(),
             zeroes: Box::default(),
         }
+    }
+    /// Commands at once: as many as the drive takes.
+    fn depth(&self) -> u32 {
+        self.queue.depth.unwrap_or(DEPTH).min(DEPTH_MAX)
     }
     /// Describes a command without starting it.
     fn prepare(&mut self, job: &Job<'_>, ops: &mut Ops) -> Running {
@@ -174,8 +181,8 @@ impl Uring {
 impl Back for Uring {
     fn facts(&self) -> DriveFacts {
         DriveFacts {
-            rotational: self.rotational,
-            depth: DEPTH,
+            rotational: self.queue.rotational,
+            depth: self.depth(),
             max_request: REQUEST_MAX,
             capacity: Sectors(self.bytes / 512),
         }
@@ -247,12 +254,13 @@ impl Back for Uring {
         result
     }
     fn describe(&self) -> String {
-        match (&self.directory, self.files.all().next()) {
+        let place = match (&self.directory, self.files.all().next()) {
             (Some(directory), _) => {
                 format!("directory {}, a file or device a volume", directory.display())
             }
             (None, only) => only.expect("it is one file").describe(),
-        }
+        };
+        format!("{place}, queue depth {}", self.depth())
     }
 }
 

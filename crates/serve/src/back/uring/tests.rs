@@ -291,15 +291,16 @@ fn a_dead_drive_refuses() {
     let read = |scene: &mut Scene, i: u64| {
         scene.submit(Operation::Read, (i << 16, 4096), Hints::default())
     };
-    for i in 0..u64::from(DEPTH) + 5 {
+    let depth = scene.engine().back().facts().depth;
+    for i in 0..u64::from(depth) + 5 {
         read(&mut scene, i);
     }
     let stuck = scene.turn();
-    assert_eq!(stuck.len(), DEPTH as usize);
+    assert_eq!(stuck.len(), depth as usize);
     scene.pass(Nanos::from_secs(30));
     assert!(scene.turn().is_empty(), "no slot is free");
     let failed = scene.finished();
-    assert_eq!(failed.len(), DEPTH as usize + 5);
+    assert_eq!(failed.len(), depth as usize + 5);
     assert!(failed.iter().all(|(_, status)| *status == libc::EIO));
     let cookie = read(&mut scene, 0);
     assert!(scene.turn().is_empty());
