@@ -91,7 +91,7 @@ impl Volume {
 }
 
 /// Where to find what has a name.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Index {
     /// Keys of volumes.
     volumes: HashMap<VolumeId, usize>,
@@ -99,6 +99,14 @@ pub(super) struct Index {
     groups: HashMap<String, GroupId>,
     /// By client: the key of its volume.
     clients: Vec<usize>,
+}
+
+impl Default for Index {
+    fn default() -> Self {
+        // A volume may be directly in the root, whose path is empty.
+        let groups = HashMap::from([(String::new(), GroupId::ROOT)]);
+        Self { volumes: HashMap::new(), groups, clients: Vec::new() }
+    }
 }
 
 /// What goes as soon as nothing of it is on its way.
