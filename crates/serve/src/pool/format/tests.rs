@@ -111,7 +111,8 @@ fn contradictions_are_refused() {
         Table::decode(&bytes, &superblock, 1).unwrap_err().to_string()
     };
     let extent = |start, blocks| Extent { start, blocks };
-    let cases: [(&dyn Fn(&mut Table), &str); 9] = [
+    type Damage<'a> = &'a dyn Fn(&mut Table);
+    let cases: [(Damage<'_>, &str); 9] = [
         (&|t| t.volumes[1].extents[0].start = 301, "block 301 belongs to two"),
         (&|t| t.volumes[1].extents[0].start = 280, "belongs to two"),
         (&|t| t.volumes[1].extents[0].start = 3, "belongs to two"),
