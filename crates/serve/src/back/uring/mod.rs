@@ -254,13 +254,12 @@ impl Back for Uring {
         result
     }
     fn describe(&self) -> String {
-        let place = match (&self.directory, self.files.all().next()) {
+        match (&self.directory, self.files.all().next()) {
             (Some(directory), _) => {
                 format!("directory {}, a file or device a volume", directory.display())
             }
             (None, only) => only.expect("it is one file").describe(),
-        };
-        format!("{place}, queue depth {}", self.depth())
+        }
     }
 }
 
