@@ -48,6 +48,10 @@ impl Served {
         let steady = |line: &str| match line.split_once(' ') {
             Some(("running", _)) => "running      ...".to_string(),
             Some(("iofair", _)) => line.split(", up ").next().unwrap_or_default().to_string(),
+            // The depth is that of the machine's own drive.
+            Some(("drive", rest)) if rest.starts_with("0 of ") => {
+                "drive 0 of ... commands,".to_string()
+            }
             Some(("drive", _)) => line.split("busy").next().unwrap_or_default().trim().to_string(),
             _ => line.trim_end().to_string(),
         };

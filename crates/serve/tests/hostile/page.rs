@@ -214,10 +214,9 @@ pub(crate) fn write() {
          they cannot take the processor from the server or the victim: what is measured is the server, not the \
          scheduler of the machine. A request that was never completed counts with the time for which it was waited \
          for. The runs of the victim alone show how noisy the machine was.\n\n\
-         Block devices of the host (ublk) are not here: no driver on the machine that measures. {}\n\n{tables}",
+         Block devices of the host (ublk) are not here: no driver on the machine that measures.\n\n{tables}",
         PROMISE / 1_000_000,
         SHARE * 100.0,
-        "Their requests go through the same admission as those of virtual machines."
     );
     match env::var("IOFAIR_HOSTILE_PAGE") {
         Ok(path) if only.is_empty() => std::fs::write(path, page).expect("the page can be written"),
