@@ -44,6 +44,8 @@ pub enum ServeError {
         /// What is wrong.
         message: String,
     },
+    /// A volume gets free room that must be zeroed before: so many bytes.
+    Zeroing(u64),
     /// The reactor has ended.
     Gone,
 }
@@ -69,6 +71,11 @@ impl fmt::Display for ServeError {
                 write!(f, "{}: {message}", path.display())
             }
             Self::Volume { name, message } => write!(f, "volume \"{name}\": {message}"),
+            Self::Zeroing(bytes) => write!(
+                f,
+                "{bytes} bytes of free room that held other data must be zeroed first, which its group pays for: what is \
+                 done stays done, try again"
+            ),
             Self::Gone => f.write_str("the server has ended"),
         }
     }

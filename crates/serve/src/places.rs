@@ -16,6 +16,8 @@ use crate::back::volume::{Map, PlannedVolume, Stamp, VolumeId};
 use crate::error::ServeError;
 use crate::layout::Layout;
 use crate::pool::served::{self, Served};
+use crate::pool::zeroing::Demand;
+use crate::reactor::handle::ReactorHandle;
 use directory::Directory;
 
 /// Where volumes are.
@@ -109,6 +111,17 @@ impl Places {
             Self::Pool(pool) => Some(pool),
             _ => None,
         }
+    }
+    /// What of a running server's pool must be zeroed before every volume has a place.
+    pub(crate) fn lacking(
+        &self,
+        contracts: &Contracts,
+        consent: &Consent,
+        line: &ReactorHandle,
+    ) -> Result<Vec<Demand>, ServeError> {
+        let Self::Pool(pool) = self else { return Ok(Vec::new()) };
+        pool.release(line)?;
+        pool.lacking(&contracts.volumes, consent)
     }
     /// Makes volumes and lengthens them, durably.
     pub(crate) fn make(&mut self, contracts: &Contracts) -> Result<Made, ServeError> {

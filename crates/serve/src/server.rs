@@ -1,5 +1,7 @@
 //! A server: contracts in, a running reactor out.
 
+mod room;
+
 use std::fs;
 use std::io::{self, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -18,7 +20,6 @@ use crate::back::emulated::Emulated;
 use crate::back::faulty::Faulty;
 use crate::back::memory::Memory;
 use crate::back::uring::Uring;
-use crate::back::volume::VolumeId;
 use crate::back::{Back, store::Store};
 use crate::blocks::Blocks;
 use crate::clock::Clock;
@@ -31,6 +32,7 @@ use crate::front::fuse::{Mounted, Opener};
 use crate::layout::sync_parent;
 use crate::log;
 use crate::places::{Consent, Made, Places};
+use crate::pool::zeroing::Zeroing;
 use crate::reactor::handle::ReactorHandle;
 use crate::reactor::{Listener, Message, Parts, Reactor};
 use crate::security::Security;
@@ -75,6 +77,8 @@ pub struct Server {
     blocks: Blocks,
     /// Volumes as files of a directory.
     mounted: Option<Mounted>,
+    /// Zeroes what deleted volumes of a pool left.
+    zeroing: Option<Zeroing>,
     /// The step that fails next.
     #[cfg(test)]
     fails_at: std::cell::Cell<Option<Step>>,
@@ -162,6 +166,7 @@ impl Server {
             disks: disks_at_first,
             blocks,
             mounted: None,
+            zeroing: None,
             #[cfg(test)]
             fails_at: std::cell::Cell::new(None),
         };
@@ -174,6 +179,9 @@ impl Server {
         // Last: until here those who wait for a server that was killed may wait for the next one.
         this.blocks.serve(devices, &this.line)?;
         this.places.finish(&this.contracts.volumes, consent)?;
+        if let Some(pool) = this.places.pool() {
+            this.zeroing = Some(Zeroing::start(pool.run(), this.line.clone())?);
+        }
         Ok(this)
     }
     fn serve_disks(&mut self, sockets: Fresh, closed: &[String]) -> Result<(), ServeError> {
@@ -264,15 +272,11 @@ impl Server {
     ) -> Result<(Made, Result<(), ServeError>), ServeError> {
         let remove = consent.delete.as_slice();
         self.check_fixed(&contracts)?;
-        // A rate that the old file wrote and the new one does not is the back end's own again.
-        let known = match (contracts.drive.worst_case, self.contracts.drive.worst_case) {
-            (None, None) => self.worst_case,
-            (written, _) => written,
-        };
+        let known = self.worst_case_under(&contracts);
         confine::check(&contracts)?;
         let security = Security::load(&contracts.listen)?;
         self.places.check_removal(&self.contracts.volumes, &contracts.volumes, remove)?;
-        self.release_room()?;
+        self.zero_room(&contracts, consent)?;
         let mut places = self.places.clone();
         places.place(&contracts.volumes, consent)?;
         let mut plan = admit(&contracts, &places, known, self.capacity)?;
@@ -354,19 +358,12 @@ impl Server {
         }
         Ok(())
     }
-    /// What deleted volumes left on a pool may be given out once no command can meet it.
-    fn release_room(&mut self) -> Result<(), ServeError> {
-        let Some(pool) = self.places.pool() else { return Ok(()) };
-        let waiting = pool.waiting();
-        if waiting.is_empty() {
-            return Ok(());
+    /// A rate that the old file wrote and the new one does not is the back end's own again.
+    fn worst_case_under(&self, contracts: &Contracts) -> Option<u64> {
+        match (contracts.drive.worst_case, self.contracts.drive.worst_case) {
+            (None, None) => self.worst_case,
+            (written, _) => written,
         }
-        let gone = self.line.look(move |seen| {
-            let gone = |id: &VolumeId| seen.engine.lets_go(*id);
-            waiting.into_iter().filter(gone).collect::<Vec<_>>()
-        })?;
-        pool.release(|id| gone.contains(&id));
-        Ok(())
     }
     /// Has the reactor take over what differs from the plan in force.
     fn apply(&mut self, plan: Plan, security: Security) -> Result<(), ServeError> {
@@ -401,6 +398,7 @@ impl Server {
     }
     fn end(&mut self) -> Result<(), ServeError> {
         let Some(reactor) = self.reactor.take() else { return Ok(()) };
+        self.zeroing.as_ref().inspect(|zeroing| zeroing.end());
         // A reactor that ended by itself answers nobody; then devices wait for the next server.
         if !self.blocks.is_empty() && !reactor.is_finished() && self.line.resume().is_ok() {
             self.blocks.end_all(self.patience());
@@ -413,6 +411,7 @@ impl Server {
         // If the reactor ended by itself, joining it says why.
         let _ = self.line.send(Message::Stop);
         let ended = reactor.join();
+        self.zeroing.take().into_iter().for_each(Zeroing::join);
         self.disks = Disks::new(self.contracts.guests);
         // Now, when everything that was asked through it is answered.
         self.mounted = None;

@@ -7,6 +7,8 @@ mod rig;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use iofair_serve::pool::admin::{self, Creation};
 use iofair_serve::{Consent, Server};
@@ -173,6 +175,43 @@ fn room_of_deleted_volumes_reads_as_zeroes() {
     server.stop().unwrap();
     assert_eq!(stored(scene.pool(), "c")[4 * MIB as usize - 4096..], [9; 4096]);
     scene.refused(&[("b", "g", "512KiB", "")], "--shrink b");
+}
+
+/// Goal: beside a busy client the room of a deleted volume becomes zeroes, durably, and whoever gets it sees nothing else.
+/// Method: a client writes until the deletion is over, and is idle then; the table on the disk, and a new volume.
+#[test]
+fn room_is_zeroed_while_clients_are_served() {
+    let scene = Scene::file();
+    let [a, b] = [("a", "g", "32MiB", ""), ("b", "h", "1MiB", "")];
+    let mut server = scene.start(&[a, b]);
+    for at in 0..32 {
+        assert_eq!(scene.connect("a").write(FUA, at * MIB, &vec![7; MIB as usize]), 0);
+    }
+    let deleted = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let mut wire = scene.connect("b");
+        let deleted = &deleted;
+        scope.spawn(move || {
+            while !deleted.load(Ordering::Relaxed) {
+                assert_eq!(wire.write(0, 0, &[5; 4096]), 0);
+            }
+        });
+        let gone = server.reload_with(parse(&scene.text("", &[b])), &consent(&[], &[], &["a"]));
+        deleted.store(true, Ordering::Relaxed);
+        gone.unwrap();
+    });
+    let dirty = || admin::show(scene.pool().as_ref()).unwrap().dirty_bytes;
+    let until = Instant::now() + Duration::from_secs(60);
+    while dirty() > 0 && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(dirty(), 0);
+    server.reload(parse(&scene.text("", &[b, ("c", "h", "32MiB", "")]))).unwrap();
+    assert!(scene.holds("c", 0));
+    server.stop().unwrap();
+    assert_eq!(stored(scene.pool(), "b")[..4096], [5; 4096]);
+    let summary = admin::show(scene.pool().as_ref()).unwrap();
+    assert_eq!((summary.bytes, summary.free_bytes), ((17 + 33) * MIB, 0), "the room is used again");
 }
 
 /// Goal: no server starts on what is not its pool, and a check says the same in the same words. Method: one of each.

@@ -72,6 +72,11 @@ pub(crate) fn status(status: &Json) -> String {
         field("in_flight"),
         percent(&status["utilisation"])
     );
+    let [dirty, zeroed] = ["dirty_bytes", "zeroed_bytes"].map(|name| &status[name]);
+    if dirty.is_u64() {
+        let (dirty, zeroed) = (bytes(dirty), bytes(zeroed));
+        text += &format!("zeroing      {dirty} of free room left, {zeroed} done\n");
+    }
     text
 }
 

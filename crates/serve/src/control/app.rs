@@ -1,19 +1,21 @@
 //! What each call means. Knows no socket: a [`Call`] in, an [`Answer`] out.
 
+mod changes;
+
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use iofair_config::contracts::Detail;
 use iofair_config::contracts::edit::{Edit, How, Keys, Kind};
-use iofair_config::contracts::{Contracts, Detail};
 use iofair_core::time::Instant;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
 use super::audit::Audit;
-use super::file::{ContractFile, Pending, revision};
+use super::file::{ContractFile, revision};
 use super::gate::{Author, Gate};
 use super::live::{self, Live, Wanted};
 use super::metrics;
@@ -22,9 +24,9 @@ use super::problem::Problem;
 use super::resources;
 use super::why;
 use crate::clock::Clock;
-use crate::confine;
 use crate::error::ServeError;
 use crate::places::Consent;
+use crate::pool::zeroing::Progress;
 use crate::reactor::handle::ReactorHandle;
 use crate::server::Server;
 
@@ -116,6 +118,8 @@ pub(super) struct App {
     pub(super) reactor: ReactorHandle,
     /// A question whether the reactor turns that is not answered yet.
     pub(super) alive: Mutex<Option<Receiver<()>>>,
+    /// How far zeroing of a pool is.
+    zeroing: Option<Arc<Progress>>,
     gate: Mutex<Arc<Gate>>,
     pub(super) audit: Audit,
 }
@@ -144,6 +148,7 @@ impl App {
         Ok(Self {
             reactor: server.line().clone(),
             alive: Mutex::default(),
+            zeroing: server.zeroing().cloned(),
             gate: Mutex::new(Arc::new(gate)),
             audit,
             file,
@@ -174,80 +179,6 @@ impl App {
     }
     fn system(&self) -> impl FnOnce(std::io::Error) -> ServeError {
         ServeError::system(self.file.path().display().to_string())
-    }
-
-    /// Takes over the file as it is now.
-    pub(super) fn reload(&self) -> Result<String, ServeError> {
-        let mut served = lock(&self.served);
-        let text = self.file.read().map_err(self.system())?;
-        let path = served.server()?.contracts().path().to_string();
-        let contracts = Contracts::parse(&path, &text)?;
-        let gate = Gate::load(&contracts)?;
-        served.server.as_mut().ok_or(ServeError::Gone)?.reload(contracts)?;
-        served.revision = revision(&text);
-        *lock(&self.gate) = Arc::new(gate);
-        Ok(served.revision.clone())
-    }
-    /// Makes a change in the file and in the server, or in neither.
-    fn change(&self, call: &Call, edit: &Edit) -> Result<String> {
-        self.change_with(call, edit, &Consent::default())
-    }
-    /// [`Self::change`], with what the caller agrees to beyond it.
-    fn change_with(&self, call: &Call, edit: &Edit, consent: &Consent) -> Result<String> {
-        let mut served = lock(&self.served);
-        if let Some(wanted) = call.if_match.as_ref().filter(|wanted| **wanted != served.revision) {
-            let now = &served.revision;
-            let message = format!("the revision is {now} now, not {wanted}");
-            return Err(Problem::new(412, "changed-meanwhile", message)
-                .allowed("read again what you want to change, and change that"));
-        }
-        let before = served.server()?.contracts().clone();
-        if self.file.read().map_err(self.system())? != before.text() {
-            let file = self.file.path().display();
-            return Err(Problem::conflict(format!("{file} was edited and not taken over yet"))
-                .allowed("take it over first: POST /v1/reload, or SIGHUP"));
-        }
-        let after = before.edited(edit)?;
-        confine::check_change(&before, &after)?;
-        if after.text() == before.text() {
-            return Ok(served.revision.clone());
-        }
-        let fresh = revision(after.text());
-        let pending = self.file.prepare(after.text()).map_err(self.system())?;
-        let server = served.server.as_mut().ok_or(ServeError::Gone)?;
-        if consent.delete.is_empty() && consent.shrink.is_empty() {
-            server.reload_with(after, consent)?;
-            if let Err(error) = self.commit(pending, before.text()) {
-                server.reload(before)?;
-                return Err(error);
-            }
-        } else {
-            // The file first: a server that starts over it must not miss data that is gone.
-            self.commit(pending, before.text())?;
-            if let Err(error) = server.reload_with(after, consent) {
-                if server.contracts().text() == before.text() {
-                    let back = self.file.prepare(before.text()).map_err(self.system())?;
-                    self.commit(back, "")?;
-                } else {
-                    // The change was made, and some data that should go is still there.
-                    served.revision = fresh;
-                }
-                return Err(error.into());
-            }
-        }
-        served.revision = fresh.clone();
-        Ok(fresh)
-    }
-}
-
-impl App {
-    /// The new text takes the file's place. An error only if it did not: then `before` is still there.
-    fn commit(&self, pending: Pending<'_>, before: &str) -> Result<()> {
-        match pending.commit().map_err(self.system()) {
-            Err(error) if self.file.read().is_ok_and(|text| text == before) => Err(error.into()),
-            // The new text is in its place; at most the directory could not be synced.
-            _ => Ok(()),
-        }
     }
 }
 
@@ -323,6 +254,8 @@ impl App {
             pending,
             in_flight,
             utilisation: busy.0 as f64 / now.0.max(1) as f64,
+            dirty_bytes: self.zeroing.as_ref().map(|zeroing| zeroing.dirty_bytes()),
+            zeroed_bytes: self.zeroing.as_ref().map(|zeroing| zeroing.zeroed_bytes()),
         };
         Ok(Answer::json(200, Some(status.revision.clone()), &status))
     }
@@ -453,7 +386,7 @@ impl App {
         };
         let (groups, volumes) = (detail >= Detail::Groups, detail >= Detail::Volumes);
         let moment = live::gather(&self.reactor, Wanted { groups, volumes, whys: false })?;
-        let body = metrics::page(&moment, detail).into_bytes();
+        let body = metrics::page(&moment, self.zeroing.as_deref(), detail).into_bytes();
         Ok(Answer { status: 200, revision: None, kind: metrics::KIND, allow: None, body })
     }
 

@@ -9,6 +9,7 @@ use iofair_config::contracts::Detail;
 
 use super::live::{GroupMoment, Moment, VolumeMoment, bounds, seconds};
 use crate::engine::tally::{Step, Times};
+use crate::pool::zeroing::Progress;
 
 /// What the text is.
 pub(super) const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -43,9 +44,12 @@ impl Page {
 }
 
 /// The page.
-pub(super) fn page(moment: &Moment, detail: Detail) -> String {
+pub(super) fn page(moment: &Moment, zeroing: Option<&Progress>, detail: Detail) -> String {
     let mut page = Page(String::new());
     server(&mut page, moment);
+    if let Some(zeroing) = zeroing {
+        pool(&mut page, zeroing);
+    }
     if detail >= Detail::Groups {
         let below_root = moment.groups.get(1..).unwrap_or_default();
         groups(&mut page, below_root);
@@ -83,6 +87,13 @@ fn server(page: &mut Page, moment: &Moment) {
     for (name, value) in &moment.gauges {
         page.line("iofair_policy", &[("gauge", name)], value);
     }
+}
+
+fn pool(page: &mut Page, zeroing: &Progress) {
+    let help = "Free room of the pool that must be zeroed before a volume gets it.";
+    page.one("iofair_pool_dirty_bytes", "gauge", help, zeroing.dirty_bytes());
+    let help = "What of the pool was zeroed.";
+    page.one("iofair_pool_zeroed_bytes_total", "counter", help, zeroing.zeroed_bytes());
 }
 
 fn groups(page: &mut Page, groups: &[GroupMoment]) {

@@ -100,6 +100,7 @@ impl From<ServeError> for Problem {
             ServeError::Volume { .. } | ServeError::Tls { .. } => {
                 Self::new(422, "refused", error.to_string())
             }
+            ServeError::Zeroing(_) => Self::new(503, "zeroing", error.to_string()),
             ServeError::Gone => Self::new(503, "ended", error.to_string()),
             _ => Self::new(500, "system", error.to_string()),
         }

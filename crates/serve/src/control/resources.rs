@@ -36,6 +36,12 @@ pub(super) struct Status {
     pub(super) in_flight: u32,
     /// Part of the time in which the drive had a command.
     pub(super) utilisation: f64,
+    /// Free room of a pool that must be zeroed before a volume gets it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) dirty_bytes: Option<u64>,
+    /// What of a pool was zeroed since the start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) zeroed_bytes: Option<u64>,
 }
 
 /// One group.

@@ -1,6 +1,7 @@
 //! Volumes and groups, and how they change while requests are on their way.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::ops::Range;
 
 use iofair_config::contracts::faults::Faults;
 use iofair_core::contract::Contract;
@@ -66,10 +67,18 @@ pub struct Volume {
     retired: bool,
     /// Its clients are sent away.
     closed: bool,
+    /// It is the whole drive, for the server's own requests: no client sees it.
+    is_drive: bool,
     stats: VolumeStats,
 }
 
 impl Volume {
+    /// The whole drive for one request after the other of the server's own; it goes when the last who has it open does.
+    pub(super) fn drive(plan: PlannedVolume, client: ClientId, group: GroupId) -> Self {
+        let (connections, retired, closed, is_drive) = (0, true, false, true);
+        let stats = VolumeStats::default();
+        Self { plan, client, group, connections, retired, closed, is_drive, stats }
+    }
     /// Where its bytes lie.
     pub(super) fn map(&self) -> &Map {
         &self.plan.map
@@ -106,6 +115,25 @@ impl Default for Index {
         // A volume may be directly in the root, whose path is empty.
         let groups = HashMap::from([(String::new(), GroupId::ROOT)]);
         Self { volumes: HashMap::new(), groups, clients: Vec::new() }
+    }
+}
+
+impl Index {
+    pub(super) fn set_client(&mut self, client: ClientId, volume: usize) {
+        let bound = self.clients.len().max(client.index() + 1);
+        self.clients.resize(bound, usize::MAX);
+        self.clients[client.index()] = volume;
+    }
+    /// The group of this path, or the nearest one above it that is there.
+    pub(super) fn nearest_group(&self, path: &str) -> GroupId {
+        let mut path = path;
+        loop {
+            match (self.groups.get(path), path.rsplit_once('/')) {
+                (Some(id), _) => return *id,
+                (None, Some((above, _))) => path = above,
+                (None, None) => return GroupId::ROOT,
+            }
+        }
     }
 }
 
@@ -228,12 +256,11 @@ impl Engine {
             connections: 0,
             retired: false,
             closed: false,
+            is_drive: false,
             stats: VolumeStats::default(),
         });
         self.index.volumes.insert(plan.id, key);
-        let bound = self.index.clients.len().max(client.index() + 1);
-        self.index.clients.resize(bound, usize::MAX);
-        self.index.clients[client.index()] = key;
+        self.index.set_client(client, key);
         (key, false)
     }
 
@@ -245,9 +272,11 @@ impl Engine {
             let goes = |volume: &Volume| volume.retired && volume.connections == 0;
             if self.volumes.get(key).is_some_and(goes) {
                 let volume = self.volumes.remove(key);
-                self.index.volumes.remove(&volume.plan.id);
                 self.leaving.clients.push_back(volume.client);
-                self.back.forget(&volume.plan);
+                if !volume.is_drive {
+                    self.index.volumes.remove(&volume.plan.id);
+                    self.back.forget(&volume.plan);
+                }
             }
         }
         let controller = &mut self.controller;
@@ -277,6 +306,7 @@ impl Engine {
     ) -> (impl Iterator<Item = (&str, &str, u32, &VolumeStats)>, Option<usize>) {
         let end = (first + count).min(self.volumes.capacity());
         let there = (first..end).filter_map(|key| self.volumes.get(key));
+        let there = there.filter(|volume| !volume.is_drive);
         let told = there.map(|volume| {
             let Volume { plan, connections, stats, .. } = volume;
             (plan.name.as_str(), plan.group.as_str(), *connections, stats)
@@ -340,9 +370,15 @@ impl Engine {
     pub fn charge(&mut self, group: GroupId, time: Nanos) {
         self.tallies.charge(group, time);
     }
-    /// Can no command, however late, meet the bytes of a volume that is gone?
-    pub(crate) fn lets_go(&self, id: VolumeId) -> bool {
-        self.commands.late() == 0 && !self.volumes.iter().any(|(_, volume)| volume.plan.id == id)
+    /// Can no command, however late, meet these bytes of the drive, which a volume had that is gone or shorter now? A
+    /// volume only becomes shorter while nobody has it open.
+    pub(crate) fn lets_go(&self, id: VolumeId, bytes: &Range<u64>) -> bool {
+        let reaches = |volume: &Volume| {
+            let PlannedVolume { map, size, .. } = &volume.plan;
+            map.places(0..*size).any(|place| place.start < bytes.end && bytes.start < place.end)
+        };
+        let has = |volume: &Volume| volume.plan.id == id && !volume.is_drive && reaches(volume);
+        self.commands.late() == 0 && !self.volumes.iter().any(|(_, volume)| has(volume))
     }
     /// Its size in bytes.
     pub fn size(&self, volume: usize) -> u64 {
@@ -361,7 +397,8 @@ impl Engine {
             connections: volume.connections,
             stats: volume.stats.clone(),
         };
-        let volumes: Vec<VolumeSnapshot> = self.volumes.iter().map(volume).collect();
+        let seen = self.volumes.iter().filter(|(_, volume)| !volume.is_drive);
+        let volumes: Vec<VolumeSnapshot> = seen.map(volume).collect();
         Snapshot {
             time: now.since(since),
             busy: self.busy_time(now).saturating_sub(busy_before),

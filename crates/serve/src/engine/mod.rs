@@ -7,6 +7,7 @@
 
 mod change;
 mod commands;
+mod drive;
 mod fences;
 mod late;
 mod live;

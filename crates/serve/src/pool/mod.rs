@@ -12,6 +12,7 @@ mod import;
 pub(crate) mod medium;
 pub(crate) mod served;
 pub(crate) mod table;
+pub(crate) mod zeroing;
 
 #[cfg(test)]
 mod cuts;
@@ -27,7 +28,7 @@ use format::{
     Superblock, Table, TableCopy,
 };
 use medium::{Medium, ZERO_PIECE};
-use table::{Index, common, total};
+use table::{Index, common, total, without};
 
 /// Why a pool cannot be opened or changed.
 #[derive(Debug)]
@@ -176,7 +177,7 @@ impl<M: Medium> Pool<M> {
         let mut taken = superblock.reserved();
         taken.extend(table.assigned());
         let whole = [Extent { start: 0, blocks: superblock.blocks }];
-        table.dirty = table::without(&whole, &table::joined(taken));
+        table.dirty = without(&whole, &table::joined(taken));
         Self::begin(medium, superblock, table)
     }
     /// Its volumes.
@@ -242,6 +243,21 @@ impl<M: Medium> Pool<M> {
             self.superblock.blocks = before;
         }
         written
+    }
+    /// These extents are zeroes, written before: they become durable with the table that no longer has them as dirty.
+    pub(crate) fn cleaned(&mut self, zeroed: &[Extent]) -> Result<(), PoolError> {
+        if self.broken {
+            return Err(PoolError::Broken);
+        }
+        let dirty = without(&self.table.dirty, zeroed);
+        if dirty == self.table.dirty {
+            return Ok(());
+        }
+        self.write(Table { dirty, ..self.table.clone() })
+    }
+    /// Can nothing be changed until it is opened again?
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken
     }
     fn zero(&mut self, extents: &[Extent], progress: Progress<'_>) -> Result<(), PoolError> {
         #[cfg(test)]

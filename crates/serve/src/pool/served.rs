@@ -5,20 +5,21 @@
 //! and deletes, after no request can meet what goes.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use iofair_config::contracts::{Contracts, Volume};
 
+use super::admin;
 use super::format::{BLOCK, Extent, Record, Table};
-use super::medium::FileMedium;
-use super::table::{Free, Index, Refused, Wanted, common, joined, without};
-use super::{Pool, admin};
+use super::table::{Index, Refused, Wanted, common, joined};
+use super::zeroing::{Demand, Room, Shared};
 use crate::back::uring::Storage;
 use crate::back::volume::{Map, Run, VolumeId};
 use crate::error::ServeError;
 use crate::log;
 use crate::places::Consent;
+use crate::reactor::handle::ReactorHandle;
 use crate::supervisor;
 
 /// The slowest drive zeroes a piece in this time.
@@ -27,20 +28,20 @@ const PIECE_MAX: Duration = Duration::from_secs(60);
 /// Volumes on a pool.
 #[derive(Clone, Debug)]
 pub(crate) struct Served {
-    pool: Arc<Mutex<Pool<FileMedium>>>,
+    shared: Arc<Shared>,
     storage: Arc<Storage>,
     path: PathBuf,
     /// What the pool shall hold.
     table: Table,
     index: Index,
-    /// What deleted and cut volumes left, until the engine has let go of them.
-    quarantine: Vec<(VolumeId, Extent)>,
+    /// A running server zeroes extents as requests of the engine, before a change takes them.
+    is_running: bool,
 }
 
 /// A change that is durable, and not in force yet. Dropping it takes it back.
 #[derive(Debug)]
 pub(crate) struct Made {
-    pool: Arc<Mutex<Pool<FileMedium>>>,
+    shared: Arc<Shared>,
     before: Option<Table>,
 }
 
@@ -55,15 +56,17 @@ impl Drop for Made {
     fn drop(&mut self) {
         let Some(before) = self.before.take() else { return };
         // If it cannot be taken back, the pool keeps what is new for nobody: that harms nobody.
-        if let Err(error) = lock(&self.pool).commit(before, &mut |_, _| {}) {
-            let message = format!("keeps volumes of contracts that were refused: {error:?}");
-            log::tell("pool", &message);
+        let mut room = self.shared.lock();
+        let made = room.pool.table().clone();
+        match room.pool.commit(before, &mut |_, _| {}) {
+            Ok(()) => room.quarantine(&made),
+            Err(error) => {
+                let message = format!("keeps volumes of contracts that were refused: {error:?}");
+                log::tell("pool", &message);
+            }
         }
+        self.shared.changed(&room);
     }
-}
-
-fn lock(pool: &Mutex<Pool<FileMedium>>) -> MutexGuard<'_, Pool<FileMedium>> {
-    pool.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What the contracts want.
@@ -101,9 +104,14 @@ impl Served {
         let (pool, storage) = admin::open_or_create(path, contracts.drive.may_create)?;
         admin::check_uuid(path, pool.superblock().pool, contracts.drive.pool)?;
         let table = pool.table().clone();
-        let (pool, storage) = (Arc::new(Mutex::new(pool)), Arc::new(storage));
-        let (path, index, quarantine) = (path.to_path_buf(), Index::of(&table), Vec::new());
-        Ok(Self { pool, storage, path, table, index, quarantine })
+        let shared = Arc::new(Shared::new(pool, path, storage.is_device()));
+        let (storage, path, index) = (Arc::new(storage), path.to_path_buf(), Index::of(&table));
+        Ok(Self { shared, storage, path, table, index, is_running: false })
+    }
+    /// From now on requests of clients are served beside changes.
+    pub(crate) fn run(&mut self) -> &Arc<Shared> {
+        self.is_running = true;
+        &self.shared
     }
     /// What the back end uses.
     pub(crate) fn storage(&self) -> &Arc<Storage> {
@@ -115,22 +123,46 @@ impl Served {
         volumes: &[Volume],
         consent: &Consent,
     ) -> Result<(), ServeError> {
-        let pool = lock(&self.pool);
-        let quarantine: Vec<Extent> = self.quarantine.iter().map(|(_, extent)| *extent).collect();
-        let free = Free::of(pool.table(), pool.superblock(), pool.grows(), &quarantine);
-        let table = pool.table().with(&wanted(volumes, consent), free);
+        let room = self.shared.lock();
+        let free = if self.is_running { room.free().clean() } else { room.free() };
+        let table = room.pool.table().with(&wanted(volumes, consent), free);
         self.table = table.map_err(refused)?;
         self.index = Index::of(&self.table);
         Ok(())
     }
+    /// Gives extents free that no command can reach any more.
+    pub(crate) fn release(&self, line: &ReactorHandle) -> Result<(), ServeError> {
+        self.shared.release(line)
+    }
+    /// What must be zeroed before [`Self::place`] finds room for every volume, and for which groups.
+    pub(crate) fn lacking(
+        &self,
+        volumes: &[Volume],
+        consent: &Consent,
+    ) -> Result<Vec<Demand>, ServeError> {
+        let room = self.shared.lock();
+        let old = room.pool.table();
+        let table = old.with(&wanted(volumes, consent), room.free()).map_err(refused)?;
+        let mut demands: Vec<Demand> = Vec::new();
+        for volume in &table.volumes {
+            // What it had is not dirty.
+            let extents = common(&joined(volume.extents.clone()), &old.dirty);
+            match demands.iter_mut().find(|demand| demand.group == volume.group) {
+                _ if extents.is_empty() => {}
+                Some(demand) => demand.add(extents),
+                None => demands.push(Demand::new(&self.shared, &volume.group, extents)),
+            }
+        }
+        Ok(demands)
+    }
     /// Makes it durable.
     pub(crate) fn make(&self) -> Result<Made, ServeError> {
-        let mut pool = lock(&self.pool);
-        let before = Some(pool.table().clone());
-        self.commit(&mut pool, self.table.clone())?;
-        Ok(Made { pool: Arc::clone(&self.pool), before })
+        let mut room = self.shared.lock();
+        let before = Some(room.pool.table().clone());
+        self.commit(&mut room, self.table.clone())?;
+        Ok(Made { shared: Arc::clone(&self.shared), before })
     }
-    fn commit(&self, pool: &mut Pool<FileMedium>, table: Table) -> Result<(), ServeError> {
+    fn commit(&self, room: &mut Room, table: Table) -> Result<(), ServeError> {
         let mut told = 0;
         let mut progress = |done: u64, all: u64| {
             let percent = done * 100 / all.max(1);
@@ -141,7 +173,8 @@ impl Served {
                 log::tell("pool", &message);
             }
         };
-        let committed = pool.commit(table, &mut progress);
+        let committed = room.pool.commit(table, &mut progress);
+        self.shared.changed(room);
         committed.map_err(|error| admin::told(&self.path, error))
     }
     /// A volume's identity and place.
@@ -166,28 +199,14 @@ impl Served {
         volumes: &[Volume],
         consent: &Consent,
     ) -> Result<(), ServeError> {
-        let mut pool = lock(&self.pool);
-        let before = pool.table().clone();
+        let mut room = self.shared.lock();
+        let before = room.pool.table().clone();
         let table = before.cut(&wanted(volumes, consent), &consent.delete);
-        self.commit(&mut pool, table)?;
-        self.table = pool.table().clone();
+        self.commit(&mut room, table)?;
+        self.table = room.pool.table().clone();
         self.index = Index::of(&self.table);
-        let left = without(&before.assigned(), &self.table.assigned());
-        for volume in before.volumes.iter().filter(|_| !left.is_empty()) {
-            let id = VolumeId(volume.id.as_u128());
-            let left = common(&joined(volume.extents.clone()), &left);
-            self.quarantine.extend(left.into_iter().map(|extent| (id, extent)));
-        }
+        room.quarantine(&before);
+        self.shared.changed(&room);
         Ok(())
-    }
-    /// What nobody can meet any more may be given out.
-    pub(crate) fn release(&mut self, is_gone: impl Fn(VolumeId) -> bool) {
-        self.quarantine.retain(|(id, _)| !is_gone(*id));
-    }
-    /// Volumes whose extents wait for the engine to let go of them.
-    pub(crate) fn waiting(&self) -> Vec<VolumeId> {
-        let mut ids: Vec<VolumeId> = self.quarantine.iter().map(|(id, _)| *id).collect();
-        ids.dedup();
-        ids
     }
 }

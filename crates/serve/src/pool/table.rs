@@ -56,7 +56,7 @@ pub(super) fn total(extents: &[Extent]) -> u64 {
 }
 
 /// The first blocks of a list, and the rest.
-fn split(extents: &[Extent], blocks: u64) -> (Vec<Extent>, Vec<Extent>) {
+pub(super) fn split(extents: &[Extent], blocks: u64) -> (Vec<Extent>, Vec<Extent>) {
     let (mut first, mut rest, mut left) = (Vec::new(), Vec::new(), blocks);
     for extent in extents {
         let here = extent.blocks.min(left);
@@ -96,10 +96,12 @@ fn refuse<T>(volume: &str, message: impl Into<String>) -> Result<T, Refused> {
     Err(Refused { volume: volume.to_string(), message: message.into() })
 }
 
-/// Free blocks, from which a change takes.
+/// Free blocks, from which a change takes. What reads as zeroes goes first.
 #[derive(Debug)]
 pub(crate) struct Free {
-    extents: Vec<Extent>,
+    clean: Vec<Extent>,
+    /// What must be zeroed before a volume gets it.
+    dirty: Vec<Extent>,
     /// Where the pool may be made longer.
     grows_at: Option<u64>,
 }
@@ -116,63 +118,77 @@ impl Free {
         taken.extend(table.volumes.iter().flat_map(|volume| &volume.extents));
         taken.extend(quarantine);
         let all = [Extent { start: 0, blocks: superblock.blocks }];
-        let extents = without(&all, &joined(taken));
-        Self { extents, grows_at: grows.then_some(superblock.blocks) }
+        let free = without(&all, &joined(taken));
+        let dirty = common(&free, &table.dirty);
+        let clean = without(&free, &dirty);
+        Self { clean, dirty, grows_at: grows.then_some(superblock.blocks) }
+    }
+    /// Those of them that read as zeroes.
+    pub(crate) fn clean(self) -> Self {
+        Self { dirty: Vec::new(), ..self }
     }
     /// How many there are without growing.
     pub(crate) fn blocks(&self) -> u64 {
-        total(&self.extents)
+        total(&self.clean) + total(&self.dirty)
     }
-    /// Takes blocks: those behind `after` first, then one extent that is long enough, then the longest ones.
+    /// Takes blocks: those behind `after` first, then one extent that is long enough, then the longest ones. A pool that
+    /// may grow does so rather than to scatter a volume. Clean ones go before dirty ones.
     fn take(&mut self, blocks: u64, after: Option<u64>) -> Option<Vec<Extent>> {
         let (mut taken, mut left) = (Vec::new(), blocks);
-        if let Some(index) = self.extents.iter().position(|extent| Some(extent.start) == after) {
-            self.cut(index, &mut left, &mut taken);
+        let (clean, dirty) = (&mut self.clean, &mut self.dirty);
+        if let Some(index) = clean.iter().position(|extent| Some(extent.start) == after) {
+            cut(clean, index, &mut left, &mut taken);
         }
-        if let Some(index) = self.extents.iter().position(|extent| extent.blocks >= left) {
-            self.cut(index, &mut left, &mut taken);
+        let fits = |extents: &[Extent], left| extents.iter().position(|one| one.blocks >= left);
+        if let Some(index) = fits(clean, left) {
+            cut(clean, index, &mut left, &mut taken);
         }
         if left > 0 && self.grows_at.is_some() {
-            self.grow(left);
-            let last = self.extents.len() - 1;
-            self.cut(last, &mut left, &mut taken);
+            match fits(dirty, left) {
+                Some(index) => cut(dirty, index, &mut left, &mut taken),
+                None => self.grow(&mut left, &mut taken),
+            }
         }
-        while left > 0 {
-            let longest = self.extents.iter().enumerate().max_by_key(|(_, extent)| extent.blocks);
-            let Some((index, _)) = longest else { break };
-            self.cut(index, &mut left, &mut taken);
+        for extents in [&mut self.clean, &mut self.dirty] {
+            while left > 0 {
+                let longest = extents.iter().enumerate().max_by_key(|(_, extent)| extent.blocks);
+                let Some((index, _)) = longest else { break };
+                cut(extents, index, &mut left, &mut taken);
+            }
         }
         if left > 0 {
-            self.extents =
-                joined(std::mem::take(&mut self.extents).into_iter().chain(taken).collect());
+            // Nothing is taken any more, but the room is told.
+            self.clean.extend(taken);
             return None;
         }
         Some(taken)
     }
-    fn cut(&mut self, index: usize, left: &mut u64, taken: &mut Vec<Extent>) {
-        let extent = &mut self.extents[index];
-        let blocks = extent.blocks.min(*left);
-        if blocks == 0 {
-            return;
-        }
-        taken.push(Extent { start: extent.start, blocks });
-        *left -= blocks;
-        *extent = Extent { start: extent.start + blocks, blocks: extent.blocks - blocks };
-        if extent.blocks == 0 {
-            self.extents.remove(index);
-        }
-    }
-    /// Makes the end free, so that the last extent has at least so many blocks.
-    fn grow(&mut self, blocks: u64) {
+    /// Makes the pool so much longer that what is left to take is at its end.
+    fn grow(&mut self, left: &mut u64, taken: &mut Vec<Extent>) {
         let end = self.grows_at.expect("asked before");
-        let last = self.extents.last_mut().filter(|last| last.end() == end);
-        let there = last.as_ref().map_or(0, |last| last.blocks);
-        let more = blocks.saturating_sub(there);
-        match last {
-            Some(last) => last.blocks += more,
-            None => self.extents.push(Extent { start: end, blocks: more }),
-        }
+        let there =
+            self.clean.last().filter(|last| last.end() == end).map_or(0, |last| last.blocks);
+        let more = left.saturating_sub(there);
+        self.clean.push(Extent { start: end, blocks: more });
+        self.clean = joined(std::mem::take(&mut self.clean));
         self.grows_at = Some(end + more);
+        let last = self.clean.len() - 1;
+        cut(&mut self.clean, last, left, taken);
+    }
+}
+
+/// Takes the first blocks of one of these extents, as many as it has of those that are left to take.
+fn cut(extents: &mut Vec<Extent>, index: usize, left: &mut u64, taken: &mut Vec<Extent>) {
+    let extent = &mut extents[index];
+    let blocks = extent.blocks.min(*left);
+    if blocks == 0 {
+        return;
+    }
+    taken.push(Extent { start: extent.start, blocks });
+    *left -= blocks;
+    *extent = Extent { start: extent.start + blocks, blocks: extent.blocks - blocks };
+    if extent.blocks == 0 {
+        extents.remove(index);
     }
 }
 

@@ -173,6 +173,7 @@ impl Reactor {
         self.end_handshake(key);
         self.fair.remove(super::waiter(key));
         let slot = self.endpoints.remove(key);
+        self.zeroings -= usize::from(slot.is_own);
         if slot.is_client {
             self.clients -= 1;
             if let Some(volume) = slot.endpoint.volume() {

@@ -10,6 +10,7 @@ use super::device::Device;
 use super::fair::Account;
 use super::file::File;
 use super::ring::Target;
+use super::zeroing::{ZeroJob, Zeroing};
 use super::{ENDPOINTS_MAX, Message, Reactor, Seen, Slot};
 use crate::engine::Change;
 use crate::error::ServeError;
@@ -28,7 +29,7 @@ impl Reactor {
             Message::Stats { reset, answer } => {
                 let engine = &mut self.parts.engine;
                 let mut snapshot = engine.snapshot(now, self.stats_since, self.busy_before);
-                snapshot.connections = self.endpoints.len();
+                snapshot.connections = self.endpoints.len() - self.zeroings;
                 let _ = answer.send(snapshot);
                 if reset {
                     engine.reset_stats();
@@ -37,7 +38,7 @@ impl Reactor {
                 }
             }
             Message::Look(look) => {
-                let connections = self.endpoints.len();
+                let connections = self.endpoints.len() - self.zeroings;
                 let handshake_cpu = self.meter.handshakes();
                 let engine = &mut self.parts.engine;
                 engine.turn_second(now);
@@ -56,6 +57,8 @@ impl Reactor {
             Message::Block { volume, channel, answer } => {
                 let _ = answer.send(self.open_block(now, &volume, channel));
             }
+            Message::Zero(job) if self.draining.is_none() => self.begin_zeroing(now, job),
+            Message::Zero(_) => {}
             Message::Stop => {
                 self.resume();
                 self.drain(now)?;
@@ -89,6 +92,14 @@ impl Reactor {
         let key = self.insert(Box::new(block));
         self.look(now, key).1.attach(id);
         Ok(())
+    }
+    fn begin_zeroing(&mut self, now: Instant, job: ZeroJob) {
+        let volume = self.parts.engine.open_drive(now, job.group.as_deref());
+        let key = self.insert(Box::new(Zeroing::new(volume, job)));
+        self.endpoints[key].is_own = true;
+        self.zeroings += 1;
+        self.look(now, key).1.attach(volume as u32);
+        self.has_input(key);
     }
     /// Who came meanwhile is let in, and who stalled may try again.
     fn resume(&mut self) {

@@ -21,6 +21,7 @@ mod outbox;
 mod ring;
 mod turn;
 mod workers;
+pub(crate) mod zeroing;
 
 use std::io;
 use std::mem::ManuallyDrop;
@@ -49,6 +50,7 @@ use handshakes::Handshakes;
 use meter::{Meter, Payer};
 use ring::{Event, Ring, Target, Wait};
 use workers::Workers;
+use zeroing::ZeroJob;
 
 /// Endpoints at once, whatever the contracts allow: keys of endpoints are small numbers.
 const ENDPOINTS_MAX: usize = 1 << 17;
@@ -87,6 +89,8 @@ pub(crate) enum Message {
     /// The volume of this name is a block device; its requests come through the channel. Answered when the
     /// ring waits for them.
     Block { volume: String, channel: Channel, answer: Sender<Result<(), ServeError>> },
+    /// Zero extents that no volume has.
+    Zero(ZeroJob),
     /// Answer everything and end.
     Stop,
 }
@@ -139,6 +143,8 @@ struct Slot {
     handshake: Option<u64>,
     /// It counts as a connection.
     is_client: bool,
+    /// It is the server's own.
+    is_own: bool,
     /// Who paid for it last.
     account: Account,
 }
@@ -154,6 +160,7 @@ impl Slot {
             has_stalled: false,
             handshake: None,
             is_client: false,
+            is_own: false,
             account: Account::HANDSHAKE,
         }
     }
@@ -188,6 +195,8 @@ pub(crate) struct Reactor {
     handshakes: Handshakes,
     /// NBD connections that have chosen a volume.
     clients: usize,
+    /// Jobs of the server's own, which count as endpoints too.
+    zeroings: usize,
     /// When the drain must end, once it has begun.
     draining: Option<Instant>,
     /// Who waits until nothing is inside.
@@ -228,6 +237,7 @@ impl Reactor {
             feed,
             handshakes: Handshakes::default(),
             clients: 0,
+            zeroings: 0,
             draining: None,
             pausing: Vec::new(),
             stats_since: now,

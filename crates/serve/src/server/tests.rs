@@ -2,8 +2,12 @@
 //! Method: every step fails once, on a pool and in a directory; then what clients, the disk and a restart see.
 
 use std::fs;
+use std::sync::Arc;
+
+use iofair_core::group::GroupId;
 
 use super::*;
+use crate::reactor::zeroing::{ZeroJob, Zeroed};
 
 /// Contracts over a back end in a directory.
 fn contracts(directory: &Path, back: &str, volumes: &[(&str, &str, &str)]) -> Contracts {
@@ -75,5 +79,112 @@ fn data_that_could_not_be_deleted_is_kept() {
     let summary = crate::pool::admin::show(&directory.join("pool")).unwrap();
     let states: Vec<_> = summary.volumes.iter().map(|v| (v.name.as_str(), v.state)).collect();
     assert_eq!(states, [("a", "kept"), ("b", "live")]);
+    fs::remove_dir_all(directory).unwrap();
+}
+
+/// Dirty bytes of the pool, after the background thread has had time to make them none.
+fn dirty_at_last(server: &Server) -> u64 {
+    let until = std::time::Instant::now() + Duration::from_secs(60);
+    let zeroing = server.zeroing().unwrap();
+    while zeroing.dirty_bytes() > 0 && std::time::Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    zeroing.dirty_bytes()
+}
+
+/// Zeroes that were written for volumes directly in a group.
+fn zeroes_of(server: &Server, group: &'static str) -> u64 {
+    let look = server.line().look(move |seen| {
+        let groups = seen.engine.controller().groups();
+        let id = if group.is_empty() { Some(GroupId::ROOT) } else { groups.find(group) };
+        id.map_or(0, |id| seen.engine.tally(id).empty)
+    });
+    look.unwrap()
+}
+
+/// Goal: what a deleted volume left is zeroed in the background, for nobody's account, also after a restart; a volume that
+/// needs it at once has it zeroed for its own group's. Method: deletions; the background is held at an engine that takes
+/// nothing in, until a change waits for its extents. Nobody sees the volume that this needs.
+#[test]
+fn room_is_zeroed_in_the_background_or_for_the_group_that_needs_it() {
+    let directory = std::env::temp_dir().join(format!("iofair-zeroing-{}", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    let with = |volumes: &[(&str, &str, &str)]| contracts(&directory, "file", volumes);
+    let (a, b) = (("a", "g", "32MiB"), ("b", "g", "1MiB"));
+    let deleting = Consent { delete: vec!["a".into()], ..Consent::default() };
+
+    let mut server = Server::start(with(&[a, b])).unwrap();
+    server.reload_with(with(&[b]), &deleting).unwrap();
+    assert_eq!((dirty_at_last(&server), zeroes_of(&server, "")), (0, 32));
+    assert_eq!(names(&server), [("b".into(), "g".into())]);
+
+    server.reload(with(&[a, b])).unwrap();
+    let held = server.line().pause().unwrap();
+    held.recv().unwrap();
+    server.reload_with(with(&[b]), &deleting).unwrap();
+    assert_eq!(server.zeroing().unwrap().dirty_bytes(), 32 << 20);
+    let line = server.line().clone();
+    let shared = Arc::clone(server.places.pool().unwrap().run());
+    let other = std::thread::spawn(move || {
+        while !shared.is_waited_for() {
+            std::thread::yield_now();
+        }
+        line.resume().unwrap();
+    });
+    server.reload(with(&[b, ("c", "h", "32MiB")])).unwrap();
+    other.join().unwrap();
+    assert_eq!((zeroes_of(&server, "h"), dirty_at_last(&server)), (32, 0));
+    assert_eq!(fs::metadata(directory.join("pool")).unwrap().len(), (1 + 16 + 33) << 20);
+
+    let deleting = Consent { delete: vec!["c".into()], ..Consent::default() };
+    server.line().pause().unwrap().recv().unwrap();
+    server.reload_with(with(&[b]), &deleting).unwrap();
+    server.stop().unwrap();
+    let pool = directory.join("pool");
+    assert_eq!(crate::pool::admin::show(&pool).unwrap().dirty_bytes, 32 << 20);
+    let server = Server::start(with(&[b])).unwrap();
+    assert_eq!(dirty_at_last(&server), 0);
+    server.stop().unwrap();
+    assert_eq!(crate::pool::admin::show(&pool).unwrap().dirty_bytes, 0);
+    fs::remove_dir_all(directory).unwrap();
+}
+
+/// Has the reactor zero 4 MiB that no volume has.
+fn zero(server: &Server, group: Option<&str>) -> mpsc::Receiver<Zeroed> {
+    let (answer, answered) = mpsc::channel();
+    let (stop, counter) = (Arc::default(), Arc::default());
+    let (group, extents) = (group.map(str::to_string), vec![1 << 30..(1 << 30) + (4 << 20)]);
+    let job = ZeroJob { group, extents, hole: true, flush: true, stop, counter, answer };
+    server.line().send(Message::Zero(job)).unwrap();
+    answered
+}
+
+/// Goal: the background gives way to every other request, whatever the scheduler; what a group needs does not, and the
+/// group's limit holds it. Method: a scheduler without classes, a group with a limit far below one request a second; what
+/// is held there is the other request.
+#[test]
+fn zeroing_gives_way_or_is_held_by_its_groups_limit() {
+    let directory = std::env::temp_dir().join(format!("iofair-giving-{}", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    let contracts = |limit: &str| {
+        let text = contracts(&directory, "file", &[("a", "g", "1MiB")]).text().to_string();
+        let text = text.replace("none-none", "max-none");
+        let text = text.replace("name = 'h'\n", &format!("name = 'h'\n{limit}\n"));
+        Contracts::parse("test.toml", &text).unwrap()
+    };
+    let mut server = Server::start(contracts("max.write = '1kB/s'")).unwrap();
+    let all = Zeroed { bytes: 4 << 20, is_durable: true, ..Zeroed::default() };
+    assert_eq!(zero(&server, None).recv().unwrap(), all);
+    let held = zero(&server, Some("h"));
+    while server.line().look(|seen| seen.engine.pending()).unwrap() == 0 {}
+    let some = Zeroed { bytes: 1 << 20, contended: true, ..all };
+    assert_eq!(zero(&server, None).recv().unwrap(), some);
+    let free = zero(&server, Some("g/new"));
+    assert_eq!(free.recv().unwrap(), Zeroed { contended: true, ..all });
+    assert_eq!(zeroes_of(&server, "g"), 4);
+    assert_eq!(held.try_recv(), Err(mpsc::TryRecvError::Empty));
+    server.reload(contracts("")).unwrap();
+    assert_eq!(held.recv().unwrap().bytes, 4 << 20);
+    server.stop().unwrap();
     fs::remove_dir_all(directory).unwrap();
 }

@@ -1,0 +1,134 @@
+//! How the contract file and the server change together, or not at all.
+
+use std::time::{Duration, Instant};
+
+use iofair_config::contracts::Contracts;
+use iofair_config::contracts::edit::Edit;
+
+use super::{App, Arc, Call, Problem, Result, lock};
+use crate::confine;
+use crate::control::file::{Pending, revision};
+use crate::control::gate::Gate;
+use crate::error::ServeError;
+use crate::places::Consent;
+use crate::pool::zeroing::Demand;
+
+/// A change that needs more zeroes than are made in this time is refused, and may be tried again: callers wait a minute.
+const ZEROING_MAX: Duration = Duration::from_secs(40);
+
+/// What came of a change.
+enum Tried {
+    /// It is in force, under this revision.
+    Done(String),
+    /// Nothing has changed: extents of a pool must be zeroed before.
+    Lacks(Vec<Demand>),
+}
+
+impl App {
+    /// Takes over the file as it is now.
+    pub(in crate::control) fn reload(&self) -> Result<String, ServeError> {
+        let until = Instant::now() + ZEROING_MAX;
+        loop {
+            let demands = match self.try_reload()? {
+                Tried::Done(revision) => return Ok(revision),
+                Tried::Lacks(demands) => demands,
+            };
+            let zero = |demand: &Demand| demand.carry_out(&self.reactor, Some(until));
+            demands.iter().try_for_each(zero)?;
+        }
+    }
+    fn try_reload(&self) -> Result<Tried, ServeError> {
+        let mut served = lock(&self.served);
+        let text = self.file.read().map_err(self.system())?;
+        let path = served.server()?.contracts().path().to_string();
+        let contracts = Contracts::parse(&path, &text)?;
+        let gate = Gate::load(&contracts)?;
+        let demands = served.server()?.lacking(&contracts, &Consent::default());
+        if !demands.is_empty() {
+            return Ok(Tried::Lacks(demands));
+        }
+        served.server.as_mut().ok_or(ServeError::Gone)?.reload(contracts)?;
+        served.revision = revision(&text);
+        *lock(&self.gate) = Arc::new(gate);
+        Ok(Tried::Done(served.revision.clone()))
+    }
+    /// Makes a change in the file and in the server, or in neither.
+    pub(super) fn change(&self, call: &Call, edit: &Edit) -> Result<String> {
+        self.change_with(call, edit, &Consent::default())
+    }
+    /// [`Self::change`], with what the caller agrees to beyond it.
+    pub(super) fn change_with(
+        &self,
+        call: &Call,
+        edit: &Edit,
+        consent: &Consent,
+    ) -> Result<String> {
+        let until = Instant::now() + ZEROING_MAX;
+        loop {
+            let demands = match self.try_change(call, edit, consent)? {
+                Tried::Done(revision) => return Ok(revision),
+                Tried::Lacks(demands) => demands,
+            };
+            let zero = |demand: &Demand| demand.carry_out(&self.reactor, Some(until));
+            demands.iter().try_for_each(zero)?;
+        }
+    }
+    /// [`Self::change_with`], unless extents of a pool must be zeroed before: other changes need not wait for that.
+    fn try_change(&self, call: &Call, edit: &Edit, consent: &Consent) -> Result<Tried> {
+        let mut served = lock(&self.served);
+        if let Some(wanted) = call.if_match.as_ref().filter(|wanted| **wanted != served.revision) {
+            let now = &served.revision;
+            let message = format!("the revision is {now} now, not {wanted}");
+            return Err(Problem::new(412, "changed-meanwhile", message)
+                .allowed("read again what you want to change, and change that"));
+        }
+        let before = served.server()?.contracts().clone();
+        if self.file.read().map_err(self.system())? != before.text() {
+            let file = self.file.path().display();
+            return Err(Problem::conflict(format!("{file} was edited and not taken over yet"))
+                .allowed("take it over first: POST /v1/reload, or SIGHUP"));
+        }
+        let after = before.edited(edit)?;
+        confine::check_change(&before, &after)?;
+        if after.text() == before.text() {
+            return Ok(Tried::Done(served.revision.clone()));
+        }
+        let demands = served.server()?.lacking(&after, consent);
+        if !demands.is_empty() {
+            return Ok(Tried::Lacks(demands));
+        }
+        let fresh = revision(after.text());
+        let pending = self.file.prepare(after.text()).map_err(self.system())?;
+        let server = served.server.as_mut().ok_or(ServeError::Gone)?;
+        if consent.delete.is_empty() && consent.shrink.is_empty() {
+            server.reload_with(after, consent)?;
+            if let Err(error) = self.commit(pending, before.text()) {
+                server.reload(before)?;
+                return Err(error);
+            }
+        } else {
+            // The file first: a server that starts over it must not miss data that is gone.
+            self.commit(pending, before.text())?;
+            if let Err(error) = server.reload_with(after, consent) {
+                if server.contracts().text() == before.text() {
+                    let back = self.file.prepare(before.text()).map_err(self.system())?;
+                    self.commit(back, "")?;
+                } else {
+                    // The change was made, and some data that should go is still there.
+                    served.revision = fresh;
+                }
+                return Err(error.into());
+            }
+        }
+        served.revision = fresh.clone();
+        Ok(Tried::Done(fresh))
+    }
+    /// The new text takes the file's place. An error only if it did not: then `before` is still there.
+    fn commit(&self, pending: Pending<'_>, before: &str) -> Result<()> {
+        match pending.commit().map_err(self.system()) {
+            Err(error) if self.file.read().is_ok_and(|text| text == before) => Err(error.into()),
+            // The new text is in its place; at most the directory could not be synced.
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! The server's own client: writes zeroes over extents that a deleted volume left, as requests of the engine.
+//!
+//! A job has one request in the engine at a time, of at most [`PIECE`]: no longer than the longest command of a client,
+//! so that nobody waits longer for it than for a neighbour. Its requests belong to the group that needs the extents; if
+//! no group does, to the root, in the idle class. A job in the idle class ends early when somebody else has requests in
+//! the engine: with most schedulers the class alone keeps it out of the way, with those that know no classes the pause
+//! that the other thread makes then does.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
+
+use iofair_core::request::Operation;
+
+use super::endpoint::{Endpoint, Life, Progress, ReactorContext};
+use super::ring::Event;
+use crate::request::buffer::Data;
+use crate::request::op::{Hints, NewOp, Op, Ops};
+
+/// Bytes of one request.
+const PIECE: u64 = 1 << 20;
+
+/// Extents to zero.
+#[derive(Debug)]
+pub(crate) struct ZeroJob {
+    /// Path of the group that is charged; `None`: the root, in the idle class.
+    pub(crate) group: Option<String>,
+    /// Bytes of the drive, in this order.
+    pub(crate) extents: Vec<Range<u64>>,
+    /// The space may be given back.
+    pub(crate) hole: bool,
+    /// Make the zeroes durable at the end.
+    pub(crate) flush: bool,
+    /// End after the request that is in the engine, and make durable what there is.
+    pub(crate) stop: Arc<AtomicBool>,
+    /// Counts zeroed bytes.
+    pub(crate) counter: Arc<AtomicU64>,
+    /// Whoever asked. Dropped without an answer if the server ends first.
+    pub(crate) answer: Sender<Zeroed>,
+}
+
+/// What came of a job.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Zeroed {
+    /// So many bytes of the extents, from the first one on, are zeroes.
+    pub(crate) bytes: u64,
+    /// They are durable, and everything that was completed before.
+    pub(crate) is_durable: bool,
+    /// Others had requests in the engine.
+    pub(crate) contended: bool,
+    /// 0, or the error number of the request that failed.
+    pub(crate) status: i32,
+}
+
+/// A job that is carried out.
+pub(super) struct Zeroing {
+    volume: usize,
+    job: ZeroJob,
+    zeroed: Zeroed,
+    /// The next byte is so far into this extent.
+    extent: usize,
+    into: u64,
+    is_inside: bool,
+    /// The engine had no room.
+    is_stalled: bool,
+    closing: bool,
+    answered: bool,
+}
+
+impl Zeroing {
+    /// A job on a volume that is the whole drive.
+    pub(super) fn new(volume: usize, job: ZeroJob) -> Self {
+        Self {
+            volume,
+            job,
+            zeroed: Zeroed::default(),
+            extent: 0,
+            into: 0,
+            is_inside: false,
+            is_stalled: false,
+            closing: false,
+            answered: false,
+        }
+    }
+    /// The next request, unless the job is at its end.
+    fn next(&self, owner: u64) -> Option<NewOp> {
+        if self.zeroed.status != 0 {
+            return None;
+        }
+        let stops = self.closing || self.job.stop.load(Ordering::Relaxed);
+        let yields = self.job.group.is_none() && self.zeroed.contended && self.zeroed.bytes > 0;
+        let extent = self.job.extents.get(self.extent).filter(|_| !stops && !yields);
+        let (operation, offset, length) = match extent {
+            Some(extent) => {
+                let offset = extent.start + self.into;
+                (Operation::WriteZeroes, offset, PIECE.min(extent.end - offset) as u32)
+            }
+            None if (self.job.flush || stops) && !self.zeroed.is_durable => {
+                (Operation::Flush, 0, 0)
+            }
+            None => return None,
+        };
+        let hints = Hints { hole: self.job.hole, ..Hints::default() };
+        let (volume, data) = (self.volume, Data::None);
+        Some(NewOp { owner, cookie: 0, volume, operation, hints, offset, length, data })
+    }
+    fn answer_once(&mut self) {
+        if !std::mem::replace(&mut self.answered, true) {
+            // Whoever asked may have gone.
+            let _ = self.job.answer.send(self.zeroed);
+        }
+    }
+}
+
+impl Endpoint for Zeroing {
+    fn on_ring(&mut self, _: u8, _: Event, _: &mut ReactorContext<'_>) -> io::Result<()> {
+        unreachable!("it has no entries on the ring");
+    }
+    fn take_in(&mut self, cx: &mut ReactorContext<'_>) -> Progress {
+        if self.is_inside {
+            return Progress::OwnLimit;
+        }
+        // It has no request in the engine itself now.
+        self.zeroed.contended |= cx.engine.pending() > 0;
+        let Some(new) = self.next(cx.key as u64) else {
+            self.answer_once();
+            return Progress::Done;
+        };
+        self.is_stalled = cx.engine.submit(cx.now, new).is_err();
+        self.is_inside = !self.is_stalled;
+        if self.is_stalled { Progress::NoRoom } else { Progress::OwnLimit }
+    }
+    fn deliver(&mut self, op: Op, ops: &mut Ops) {
+        self.is_inside = false;
+        self.zeroed.status = op.status;
+        match op.operation {
+            _ if op.status != 0 => {}
+            Operation::Flush => self.zeroed.is_durable = true,
+            _ => {
+                let bytes = u64::from(op.length);
+                self.zeroed.bytes += bytes;
+                self.job.counter.fetch_add(bytes, Ordering::Relaxed);
+                self.into += bytes;
+                let extent = &self.job.extents[self.extent];
+                if self.into == extent.end - extent.start {
+                    (self.extent, self.into) = (self.extent + 1, 0);
+                }
+            }
+        }
+        ops.release(op.data);
+    }
+    fn answer(&mut self, _: &mut ReactorContext<'_>) -> io::Result<bool> {
+        Ok(false)
+    }
+    fn settle(&mut self, _: &mut ReactorContext<'_>) -> io::Result<Life> {
+        if self.closing && self.is_stalled {
+            self.answer_once();
+        }
+        Ok(if self.answered && !self.is_inside { Life::Over } else { Life::On })
+    }
+    fn close(&mut self) {
+        self.closing = true;
+    }
+    fn volume(&self) -> Option<usize> {
+        Some(self.volume)
+    }
+}
