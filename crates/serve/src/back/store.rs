@@ -95,6 +95,23 @@ impl Mapping {
     }
 }
 
+/// Where the run of equal bits ends that begins at `from`, at `end` at the latest. It looks at each word of 64 bits once,
+/// so that a request of the longest kind is a few thousand steps.
+fn run_end(mut word: impl FnMut(u64) -> u64, from: u64, end: u64) -> u64 {
+    let first = word(from / 64);
+    let flip = if first >> (from % 64) & 1 == 1 { u64::MAX } else { 0 };
+    let mut others = (first ^ flip) & u64::MAX << (from % 64);
+    let mut at = from / 64;
+    while others == 0 {
+        at += 1;
+        if at * 64 >= end {
+            return end;
+        }
+        others = word(at) ^ flip;
+    }
+    (at * 64 + u64::from(others.trailing_zeros())).min(end)
+}
+
 impl Drop for Mapping {
     fn drop(&mut self) {
         self.watch = None;
@@ -216,8 +233,13 @@ impl Store {
             // SAFETY: as above.
             unsafe { shared::clear(whole) };
         }
-        for chunk in offset.div_ceil(CHUNK)..end / CHUNK {
-            self.written[chunk as usize / 64] &= !(1 << (chunk % 64));
+        let (mut chunk, end) = (offset.div_ceil(CHUNK), end / CHUNK);
+        while chunk < end {
+            // All of a word at once, or its first or last bits.
+            let next = (chunk / 64 * 64 + 64).min(end);
+            let rest = u64::MAX >> (64 - (next - chunk));
+            self.written[chunk as usize / 64] &= !(rest << (chunk % 64));
+            chunk = next;
         }
     }
     /// What of a range was written, at most `limit` pieces.
@@ -227,19 +249,18 @@ impl Store {
         }
         let mut extents: Vec<Extent> = Vec::new();
         let (mut at, end) = (offset, offset + length);
-        while at < end {
+        while at < end && extents.len() < limit {
             let chunk = at / CHUNK;
-            let hole = self.written[chunk as usize / 64] >> (chunk % 64) & 1 == 0;
-            let next = ((chunk + 1) * CHUNK).min(end);
-            let full = extents.len() == limit;
-            match extents.last_mut() {
-                Some(last) if last.hole == hole => last.length += next - at,
-                _ if full => break,
-                _ => extents.push(Extent { length: next - at, hole }),
-            }
+            let hole = !self.is_written(chunk);
+            let run = run_end(|word| self.written[word as usize], chunk, end.div_ceil(CHUNK));
+            let next = (run * CHUNK).min(end);
+            extents.push(Extent { length: next - at, hole });
             at = next;
         }
         extents
+    }
+    fn is_written(&self, chunk: u64) -> bool {
+        self.written[chunk as usize / 64] >> (chunk % 64) & 1 == 1
     }
     /// Makes writes durable where there is a file.
     pub fn sync(&self) -> io::Result<()> {
@@ -278,6 +299,64 @@ mod tests {
         assert_eq!(bytes(&store, 99_008, 4), [0, 0, 9, 9]);
         assert!(bytes(&store, 10, 99_000).iter().all(|b| *b == 0));
         assert_eq!(store.extents(0, 1 << 20, 1), [Extent { length: CHUNK, hole: false }]);
+    }
+
+    /// Goal: the extents of any bitmap are those that a look at each chunk finds, and zeroes leave the right chunks.
+    /// Method: random writes and zeroes beside a list of chunks.
+    #[test]
+    fn extents_are_those_of_each_chunk() {
+        let chunks = 64 * 5 + 7;
+        let mut store = Store::anonymous(chunks * CHUNK).unwrap();
+        let mut model = vec![false; chunks as usize];
+        let mut random = iofair_drive::random::Random::new(1, 2);
+        for round in 0..300 {
+            let from = random.below(chunks);
+            let to =
+                from + 1 + random.below((chunks - from).min(if round % 3 == 0 { 300 } else { 3 }));
+            let is_written = round % 2 == 0;
+            if is_written {
+                for chunk in from..to {
+                    write(&mut store, chunk * CHUNK, &[1]);
+                }
+            } else {
+                store.zero(from * CHUNK, (to - from) * CHUNK);
+            }
+            model[from as usize..to as usize].fill(is_written);
+            let (first, last) = (random.below(chunks), random.below(chunks));
+            let range = first.min(last)..first.max(last) + 1;
+            let limit = if round % 5 == 0 { 3 } else { usize::MAX };
+            let (at, length) = (range.start * CHUNK + 5, (range.end - range.start) * CHUNK - 9);
+            let found = store.extents(at, length, limit);
+            let told: u64 = found.iter().map(|extent| extent.length).sum();
+            assert!(told == length || found.len() == limit, "{found:?}");
+            let mut place = at;
+            for (extent, next) in found.iter().zip(found.iter().skip(1).map(Some).chain([None])) {
+                let chunks = place / CHUNK..(place + extent.length).div_ceil(CHUNK);
+                for chunk in chunks {
+                    assert_eq!(extent.hole, !model[chunk as usize], "chunk {chunk}: {found:?}");
+                }
+                assert!(next.is_none_or(|next| next.hole != extent.hole));
+                place += extent.length;
+            }
+        }
+    }
+    /// Goal: finding an extent costs a step for each 64 chunks, not one for each. Method: a run through the longest
+    /// request that there is, and the end of a run in its last word.
+    #[test]
+    fn runs_are_found_by_words() {
+        let chunks = (4 << 30) / CHUNK;
+        for bits in [0, u64::MAX] {
+            let mut looks = 0;
+            let mut count = |word| {
+                looks += 1;
+                if word == chunks / 64 - 1 { bits ^ 1 << 63 } else { bits }
+            };
+            assert_eq!(run_end(&mut count, 3, chunks), chunks - 1);
+            assert_eq!(looks, chunks / 64);
+        }
+        assert_eq!(run_end(|_| 0, 3, 60), 60);
+        assert_eq!(run_end(|_| 0b1100, 2, 64), 4);
+        assert_eq!(run_end(|word| if word == 0 { u64::MAX } else { 1 }, 63, 128), 65);
     }
 
     /// Goal: a store that forgets has any size and every span that fits into a request, and is full of data. Method:
