@@ -143,6 +143,10 @@ pub(super) trait Endpoint: Send {
     fn deliver(&mut self, op: Op, ops: &mut Ops);
     /// Sends what is answered, as far as it goes without waiting. `true`: it holds less now than before.
     fn answer(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<bool>;
+    /// Is there more to send, which [`Self::answer`] left for its next call?
+    fn has_answers(&self) -> bool {
+        false
+    }
     /// The end of a turn in which something happened: asks the ring for more, or says that it is over.
     fn settle(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<Life>;
     /// Takes nothing in from now on; what is inside is still answered.

@@ -6,6 +6,7 @@
 //! weight. A group that was idle starts at the virtual time of the one served last, so that it neither saves up
 //! time nor waits for what others used before. Endpoints whose input found no room are kept apart (*stalled*) and
 //! go back into their queue when [`FairQueue::wake`] or [`FairQueue::wake_next`] says that there may be room.
+//! Nothing of an account that is *parked* is served.
 //!
 //! No clock: the reactor measures, and time is an argument. An endpoint waits at most once, linked into its queue
 //! by its own key, so that leaving is O(1) and nothing is allocated once warm.
@@ -80,6 +81,7 @@ struct Node {
     vtime: u64,
     /// Is it in its parent's heap?
     is_active: bool,
+    is_parked: bool,
     /// Is it in the rotation of accounts with stalled endpoints?
     is_rotating: bool,
     /// Virtual time of what was served last below it.
@@ -97,6 +99,7 @@ impl Node {
             weight,
             vtime: 0,
             is_active: false,
+            is_parked: false,
             is_rotating: false,
             served_vtime: 0,
             below: BinaryHeap::new(),
@@ -219,8 +222,8 @@ impl FairQueue {
     /// Something waits below a node: so it does below all nodes above it.
     fn activate(&mut self, mut at: u32) {
         loop {
-            let Node { parent, vtime, is_active, .. } = self.nodes[at as usize];
-            if is_active || parent == NONE {
+            let Node { parent, vtime, is_active, is_parked, .. } = self.nodes[at as usize];
+            if is_active || is_parked || parent == NONE {
                 return;
             }
             let above = &mut self.nodes[parent as usize];
@@ -237,7 +240,11 @@ impl FairQueue {
         loop {
             let leaf = self.descend()?;
             let account = Account(leaf);
-            let first = self.nodes[leaf as usize].ready.first;
+            let Node { is_parked, ready: List { first, .. }, .. } = self.nodes[leaf as usize];
+            if is_parked {
+                self.deactivate(leaf);
+                continue;
+            }
             if first != NONE {
                 self.remove(first as usize);
             }
@@ -299,6 +306,19 @@ impl FairQueue {
             let cost = time.0.saturating_mul(u64::from(WEIGHT)).div_ceil(u64::from(weight));
             node.vtime = node.vtime.max(floor).saturating_add(cost);
             at = parent;
+        }
+    }
+
+    /// Serves nothing of an account until [`Self::unpark`]; its endpoints keep their order.
+    pub(super) fn park(&mut self, account: Account) {
+        self.nodes[account.0 as usize].is_parked = true;
+    }
+    /// Serves an account again.
+    pub(super) fn unpark(&mut self, account: Account) {
+        let node = &mut self.nodes[account.0 as usize];
+        node.is_parked = false;
+        if node.ready.first != NONE {
+            self.activate(account.0);
         }
     }
 

@@ -66,6 +66,8 @@ pub(super) struct File {
     inside: Slab<Inside>,
     /// Requests that there was no room for.
     waiting: VecDeque<NewOp>,
+    /// What is finished, to be told to the kernel.
+    finished: VecDeque<(Reply, i32, Data, usize)>,
     /// Bytes of requests that are inside, and what the budget knows of them.
     held: usize,
     share: Share,
@@ -83,6 +85,7 @@ impl File {
             watching: false,
             inside: Slab::new(),
             waiting: VecDeque::new(),
+            finished: VecDeque::new(),
             held: 0,
             share: Share::default(),
             closing: false,
@@ -176,7 +179,6 @@ impl Endpoint for File {
     }
     fn deliver(&mut self, op: Op, ops: &mut Ops) {
         let key = op.cookie as usize;
-        self.held -= held(op.operation, op.length);
         let inside = &mut self.inside[key];
         inside.left -= 1;
         if inside.status == 0 {
@@ -184,20 +186,30 @@ impl Endpoint for File {
         }
         if inside.left == 0 {
             let Inside { reply, status, .. } = self.inside.remove(key);
-            match reply {
-                reply if status != 0 => reply.error(status),
-                Reply::Read(reply) => {
-                    // SAFETY: stores are written when the engine turns, on this thread, and not here.
-                    reply.data(unsafe { op.data.bytes(op.length as usize) });
-                }
-                Reply::Write(reply, length) => reply.written(length),
-                Reply::Empty(reply) => reply.ok(),
-            }
+            let bytes = held(op.operation, op.length);
+            self.finished.push_back((reply, status, op.data, bytes));
+        } else {
+            ops.release(op.data);
         }
-        ops.release(op.data);
     }
-    fn answer(&mut self, _: &mut ReactorContext<'_>) -> io::Result<bool> {
-        Ok(false)
+    /// Tells the kernel of one request: it copies what was read, up to a megabyte.
+    fn answer(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<bool> {
+        let Some((reply, status, data, bytes)) = self.finished.pop_front() else {
+            return Ok(false);
+        };
+        match reply {
+            reply if status != 0 => reply.error(status),
+            // SAFETY: stores are written when the engine turns, on this thread, and not here.
+            Reply::Read(reply) => reply.data(unsafe { data.bytes(bytes) }),
+            Reply::Write(reply, length) => reply.written(length),
+            Reply::Empty(reply) => reply.ok(),
+        }
+        self.held -= bytes;
+        cx.engine.ops().release(data);
+        Ok(true)
+    }
+    fn has_answers(&self) -> bool {
+        !self.finished.is_empty()
     }
     fn settle(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<Life> {
         cx.charge(Some(self.volume), &mut self.share, self.held);
@@ -205,7 +217,7 @@ impl Endpoint for File {
             self.watching = true;
             return cx.push(Entry::poll(self.wake.as_raw_fd()), CALLS).map(|()| Life::On);
         }
-        let idle = self.inside.is_empty() && !self.watching;
+        let idle = self.inside.is_empty() && self.finished.is_empty() && !self.watching;
         Ok(if self.closing && idle { Life::Over } else { Life::On })
     }
     fn close(&mut self) {

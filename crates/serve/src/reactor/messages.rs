@@ -133,6 +133,7 @@ impl Reactor {
         }
         if !change.groups.is_empty() || !change.gone_groups.is_empty() {
             self.fair.set_groups(engine.controller().groups());
+            self.to_answer.set_groups(engine.controller().groups());
         }
         self.budget.resize(security.limits.memory_bytes);
         let offers =

@@ -131,8 +131,7 @@ pub(crate) struct Parts {
 /// An endpoint, and what its reactor knows of it.
 struct Slot {
     endpoint: Box<dyn Endpoint>,
-    /// It is in `to_answer`, in `touched`, in `to_check`.
-    is_to_answer: bool,
+    /// It is in `touched`, in `to_check`.
     is_touched: bool,
     is_to_check: bool,
     /// It goes on when something of it was answered or sent.
@@ -153,7 +152,6 @@ impl Slot {
     fn new(endpoint: Box<dyn Endpoint>) -> Self {
         Self {
             endpoint,
-            is_to_answer: false,
             is_touched: false,
             is_to_check: false,
             is_at_own_limit: false,
@@ -178,8 +176,9 @@ pub(crate) struct Reactor {
     meter: Meter,
     /// Whose requests were answered last; for its memory.
     finished: Vec<Account>,
-    /// Endpoints that may have something to send, and endpoints to settle before the turn ends.
-    to_answer: Vec<usize>,
+    /// Endpoints that may have something to send, in fair order like those with input, and endpoints to settle before
+    /// the turn ends.
+    to_answer: FairQueue,
     touched: Vec<usize>,
     budget: Budget,
     workers: Workers,
@@ -226,7 +225,7 @@ impl Reactor {
             fair: FairQueue::new(),
             meter: Meter::new(now),
             finished: Vec::new(),
-            to_answer: Vec::new(),
+            to_answer: FairQueue::new(),
             touched: Vec::new(),
             budget: Budget::new(memory),
             workers,
@@ -243,12 +242,17 @@ impl Reactor {
             stats_since: now,
             busy_before: Nanos::ZERO,
         };
-        this.fair.set_groups(this.parts.engine.controller().groups());
+        this.set_groups();
         for index in 0..this.parts.listeners.len() {
             this.accept_on(index)?;
         }
         this.watch_wake()?;
         Ok(this)
+    }
+    fn set_groups(&mut self) {
+        let groups = self.parts.engine.controller().groups();
+        self.fair.set_groups(groups);
+        self.to_answer.set_groups(groups);
     }
     fn accept_on(&mut self, index: usize) -> io::Result<()> {
         let entry = Entry::accept(self.parts.listeners[index].file.as_raw_fd());
@@ -285,6 +289,9 @@ impl Reactor {
             self.events = events;
             self.work_for(Payer::Nobody);
             self.feed(now);
+            if self.handshakes.throttle.ends(now) {
+                self.fair.unpark(Account::HANDSHAKE);
+            }
             if self.handshakes.next().is_some_and(|due| now >= due) {
                 self.look_at_lobby();
             }
@@ -317,12 +324,12 @@ impl Reactor {
     }
     /// How long to sleep. The clock is read once more here, because a wait is relative.
     fn wait(&self) -> Wait {
-        if !self.fair.is_empty() || !self.checking.is_empty() {
+        if !self.fair.is_empty() || !self.to_answer.is_empty() || !self.checking.is_empty() {
             return Wait::Poll;
         }
         let event = self.parts.engine.next_event();
         let others = self.draining.into_iter().chain(self.next_check).chain(self.feed);
-        let others = others.chain(self.handshakes.next());
+        let others = others.chain(self.handshakes.next()).chain(self.handshakes.throttle.until());
         let next = self.parts.engine.next_wakeup().into_iter().chain(others).min();
         let Some(next) = next else { return Wait::Forever };
         let now = self.parts.clock.now();

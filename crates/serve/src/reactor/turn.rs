@@ -1,8 +1,10 @@
 //! One turn: input is taken in fair order, the engine decides, and what is finished is answered.
 //!
 //! Bounded: a visit takes in a [`Quantum`](super::endpoint::Quantum), and a turn begins no visit after
-//! [`TURN_MAX`]; what is left waits for the next turn, after the ring was looked at. So a client whose request
-//! comes while others keep the thread busy waits for one turn, not for all that they have sent.
+//! [`TURN_MAX`]; what is left waits for the next turn, after the ring was looked at. Answers are sent in fair order
+//! too, and as long at most. So a client whose request comes while others keep the thread busy waits for one turn, not
+//! for all that they have sent and are sent. Clients that have not chosen a volume are answered at once, since all of
+//! their work is one of their slices.
 
 use std::io;
 
@@ -14,9 +16,9 @@ use super::meter::Payer;
 use super::ring::Target;
 use super::{CHECK_INTERVAL, Reactor, waiter};
 
-/// Time after which a turn begins nothing more. The system call between two turns takes some microseconds, which
-/// are little beside it.
-const TURN_MAX: Nanos = Nanos::from_micros(250);
+/// Time after which a turn begins no visit, and the time for answers after that. A request of a client that waits for
+/// each one goes through two turns; the system call between them takes a microsecond or two.
+const TURN_MAX: Nanos = Nanos::from_micros(50);
 
 impl Reactor {
     /// Who pays for what an endpoint makes the thread do.
@@ -34,11 +36,15 @@ impl Reactor {
         let now = self.parts.clock.now();
         if let Some((account, time)) = self.meter.switch(now, next) {
             self.charge(account, time);
+            if account == Account::HANDSHAKE {
+                self.handshakes.throttle.spend(time);
+            }
         }
         now
     }
     fn charge(&mut self, account: Account, time: Nanos) {
         self.fair.charge(account, time);
+        self.to_answer.charge(account, time);
         if let Some(group) = account.group() {
             self.parts.engine.charge(group, time);
         }
@@ -60,9 +66,7 @@ impl Reactor {
     }
     /// Something happened to an endpoint: it is answered and settled in this turn, and checked some time.
     pub(super) fn touch(&mut self, key: usize) {
-        if !std::mem::replace(&mut self.endpoints[key].is_to_answer, true) {
-            self.to_answer.push(key);
-        }
+        self.to_answer.push(self.account(key), key);
         self.settle_later(key);
         self.check_again(key);
         if self.next_check.is_none() && self.checking.is_empty() {
@@ -81,7 +85,7 @@ impl Reactor {
     pub(super) fn work(&mut self, now: Instant) -> io::Result<()> {
         let until = now + TURN_MAX;
         loop {
-            self.take_in_all(now, until);
+            self.take_in_all(now, until)?;
             self.work_for(Payer::Engine);
             self.parts.engine.turn(now);
             self.parts.engine.keep_lent();
@@ -94,8 +98,9 @@ impl Reactor {
         self.finish_turn(now)
     }
     /// Takes input in, in fair order. Whoever is next is visited even if the time is up, or nobody might ever be.
-    fn take_in_all(&mut self, now: Instant, until: Instant) {
+    fn take_in_all(&mut self, now: Instant, until: Instant) -> io::Result<()> {
         while let Some((account, next)) = self.fair.pop() {
+            let is_handshake = account == Account::HANDSHAKE;
             self.work_for(Payer::Account(account));
             match next.checked_sub(waiter(0)) {
                 None => self.visit_lobby(now),
@@ -104,11 +109,27 @@ impl Reactor {
                     let progress = endpoint.take_in(&mut cx);
                     self.note_choice(key);
                     self.place(key, progress);
+                    if is_handshake {
+                        self.answer(now, key)?;
+                    }
                 }
             }
-            if self.read_clock(Payer::Nobody) >= until {
-                return;
+            let after = self.read_clock(Payer::Nobody);
+            self.throttle(after, is_handshake);
+            if after >= until {
+                break;
             }
+        }
+        Ok(())
+    }
+    /// After a visit: clients without a volume rest when they have had their slice.
+    fn throttle(&mut self, now: Instant, is_handshake: bool) {
+        let pending = self.parts.engine.pending() > 0;
+        let throttle = &mut self.handshakes.throttle;
+        if !is_handshake {
+            throttle.visit(now);
+        } else if throttle.rests(now, pending) {
+            self.fair.park(Account::HANDSHAKE);
         }
     }
     /// Where an endpoint waits after a visit.
@@ -154,16 +175,28 @@ impl Reactor {
         self.finished = finished;
     }
     fn answer_all(&mut self, now: Instant) -> io::Result<()> {
-        let mut keys = std::mem::take(&mut self.to_answer);
-        for key in keys.drain(..) {
-            self.endpoints[key].is_to_answer = false;
-            self.work_for(Payer::Account(self.account(key)));
-            let (endpoint, mut cx) = self.look(now, key);
-            if endpoint.answer(&mut cx)? {
-                self.holds_less(key);
+        let until = self.meter.since() + TURN_MAX;
+        while let Some((account, key)) = self.to_answer.pop() {
+            self.work_for(Payer::Account(account));
+            self.answer(now, key)?;
+            if self.read_clock(Payer::Nobody) >= until {
+                break;
             }
         }
-        self.to_answer = keys;
+        Ok(())
+    }
+    fn answer(&mut self, now: Instant, key: usize) -> io::Result<()> {
+        let (endpoint, mut cx) = self.look(now, key);
+        let holds_less = endpoint.answer(&mut cx)?;
+        if endpoint.has_answers() {
+            self.to_answer.push(self.account(key), key);
+        } else {
+            self.to_answer.remove(key);
+        }
+        self.settle_later(key);
+        if holds_less {
+            self.holds_less(key);
+        }
         Ok(())
     }
     /// Forgets endpoints that are over, lets the others ask for more, and queues the back end's entries.

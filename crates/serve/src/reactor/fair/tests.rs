@@ -210,3 +210,31 @@ fn nobody_is_lost() {
         assert_eq!(left, model.iter().filter(|at| **at != At::Nowhere).count(), "seed {seed}");
     }
 }
+
+/// Goal: nothing of a parked account is served, and nothing of it is lost or out of order. Method: parked before and
+/// after its endpoints came, while it is being served, and while another account has work.
+#[test]
+fn a_parked_account_keeps_its_place() {
+    let (mut queue, accounts) = queue(&[("a", 100)]);
+    let (strangers, group) = (Account::HANDSHAKE, accounts[0]);
+    queue.push(strangers, 1);
+    queue.push(strangers, 2);
+    queue.push(group, 3);
+    queue.park(strangers);
+    queue.push(strangers, 4);
+    assert_eq!((queue.pop(), queue.pop()), (Some((group, 3)), None));
+    assert!(queue.is_empty(), "what is parked keeps nobody awake");
+    queue.push(strangers, 5);
+    assert!(queue.is_empty());
+    queue.remove(2);
+    queue.unpark(strangers);
+    assert_eq!(queue.pop(), Some((strangers, 1)));
+    queue.park(strangers);
+    queue.push(group, 3);
+    assert_eq!((queue.pop(), queue.pop()), (Some((group, 3)), None));
+    queue.unpark(strangers);
+    assert_eq!([(); 3].map(|()| queue.pop()), [Some((strangers, 4)), Some((strangers, 5)), None]);
+    queue.park(strangers);
+    queue.unpark(strangers);
+    assert!(queue.is_empty());
+}
