@@ -24,6 +24,11 @@ impl Entry {
     pub fn nop() -> Self {
         Self(opcode::Nop::new().build())
     }
+    /// Completes after a time that never changes.
+    pub fn timeout(time: &'static types::Timespec) -> Self {
+        // What the kernel reads is never written.
+        Self(opcode::Timeout::new(time).build())
+    }
     /// Completes once when a descriptor becomes readable.
     pub fn poll(file: RawFd) -> Self {
         Self(opcode::PollAdd::new(types::Fd(file), libc::POLLIN as u32).build())

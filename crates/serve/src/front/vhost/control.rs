@@ -41,6 +41,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 const MESSAGE_MAX: Duration = Duration::from_secs(10);
 /// Threads that handle messages at once; further conversations wait for one of them.
 const THREADS_MAX: usize = 64;
+/// How much less than others the threads get of a busy processor: whoever comes and goes all the time must not take it from
+/// the reactor.
+const NICE: libc::c_int = 10;
 /// An idle thread that handled messages ends after this time.
 const THREAD_IDLE: Duration = Duration::from_secs(5);
 
@@ -111,10 +114,14 @@ impl Hub {
     pub(crate) fn start() -> io::Result<Self> {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.enable_all().max_blocking_threads(THREADS_MAX);
+        let runtime = runtime.on_thread_start(be_nice);
         let runtime = runtime.thread_keep_alive(THREAD_IDLE).thread_name("vhost-user").build()?;
         let (sockets, inbox) = unbounded_channel();
         let thread = std::thread::Builder::new().name("vhost-user".into());
-        thread.spawn(move || runtime.block_on(serve_all(inbox)))?;
+        thread.spawn(move || {
+            be_nice();
+            runtime.block_on(serve_all(inbox));
+        })?;
         Ok(Self { sockets })
     }
     /// Lets clients come to a socket.
@@ -189,6 +196,11 @@ fn watch<S: StdSocket>(socket: S) -> io::Result<AsyncFd<S>> {
     unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }.map_err(Into::into)
 }
 
+fn be_nice() {
+    // SAFETY: sets one number of the calling thread; a refusal leaves it as it is.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
+}
+
 async fn serve_all(mut sockets: UnboundedReceiver<Socket>) {
     let mut tasks = tokio::task::JoinSet::new();
     while let Some(socket) = sockets.recv().await {
@@ -260,17 +272,24 @@ async fn converse(client: UnixStream, hook: UnixStream, line: &Arc<Line>) -> boo
         Some(_) => {}
         None => return false,
     }
-    if let Err(error) = messages(client, line).await
+    let handler = Arc::new(Mutex::new(Handler::new(line.clone())));
+    if let Err(error) = messages(client, line, handler.clone()).await
         && !matches!(error, Error::Disconnected | Error::PartialMessage | Error::SocketBroken(_))
     {
         tell(&line.volume, &format!("the client was sent away: {error}"));
     }
     let gone = line.clone();
-    blocking(move || gone.ask(Command::Gone)).await.flatten().is_some()
+    // The handler's hold on the guest's memory outlives that of the device, so that it is unmapped here.
+    let leave = move || (gone.ask(Command::Gone), drop(handler)).0;
+    blocking(leave).await.flatten().is_some()
 }
 
 /// Handles a client's messages until an error ends the conversation.
-async fn messages(client: UnixStream, line: &Arc<Line>) -> Result<(), Error> {
+async fn messages(
+    client: UnixStream,
+    line: &Arc<Line>,
+    handler: Arc<Mutex<Handler>>,
+) -> Result<(), Error> {
     // The client may have been given to us by a listener that does not wait; the crate wants one that does.
     let prepared = client.set_nonblocking(false).and_then(|()| {
         client.set_read_timeout(Some(MESSAGE_MAX))?;
@@ -278,7 +297,6 @@ async fn messages(client: UnixStream, line: &Arc<Line>) -> Result<(), Error> {
     });
     let watched = prepared.map_err(Error::SocketError)?;
     let socket = client.try_clone().map_err(Error::SocketError)?;
-    let handler = Arc::new(Mutex::new(Handler::new(line.clone())));
     let messages = BackendReqHandler::from_stream(client, handler);
     let mut talk = Conversation { socket, messages, line: line.clone() };
     loop {

@@ -139,6 +139,7 @@ impl Device {
         (self.memory, self.region, self.channel) = (Arc::default(), None, None);
         (self.features, self.kicked, self.answered, self.broken) = (0, 0, 0, 0);
         (self.client, self.lost) = (None, false);
+        self.mute.forget();
         if let Some(volume) = self.volume.take() {
             cx.detach(volume as u32);
         }

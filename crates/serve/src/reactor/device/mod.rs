@@ -6,7 +6,7 @@
 //! end. The device lives as long as its volume has a socket; clients come and go, one at a time, and are
 //! spoken with by a thread of their own (`front/vhost/control.rs`), whose [`Command`]s are carried out
 //! between turns. What unmaps or stops something waits until nothing there is inside, and meanwhile nothing
-//! further is taken in.
+//! further is taken in. Who kicks without requests is not listened to for a while ([`Mute`]).
 //!
 //! Bounded: a device has at most [`INSIDE_MAX`] requests and [`HELD_MAX`] bytes inside (one request more
 //! than that when it is alone), a queue one a descriptor, and a visit takes in at most a quantum, from its queues
@@ -40,7 +40,7 @@ use crate::request::entry::Entry;
 use crate::request::op::{Hints, NewOp, Op, Ops};
 use crate::request::shared::{Scattered, Span};
 use crate::wake;
-use eventfd::{Call, Kick};
+use eventfd::{Call, Kick, MUTE_TIME, Mute};
 use vm_memory::{GuestAddress, GuestMemoryBackend};
 
 /// Requests that one device may have inside.
@@ -61,6 +61,7 @@ const TROUBLE: u8 = 2 * QUEUES_MAX as u8;
 const COMMANDS: u8 = 250;
 const AGAIN: u8 = 251;
 const CANCEL: u8 = 252;
+const MUTED: u8 = 253;
 
 const _: () = assert!(3 * QUEUES_MAX <= COMMANDS as usize && QUEUES_MAX <= u64::BITS as usize);
 
@@ -96,6 +97,7 @@ pub(super) struct Device {
     memory: Arc<Memory>,
     region: Option<Region>,
     queues: Vec<Queue>,
+    mute: Mute,
     /// Queues to look at, and queues with answers to tell of, a bit each.
     kicked: u64,
     answered: u64,
@@ -111,6 +113,8 @@ pub(super) struct Device {
     /// The eventfd that is written after every command.
     wake: OwnedFd,
     watching: bool,
+    /// There are commands to receive.
+    is_asked: bool,
     /// A command that waits until nothing is inside.
     pending: Option<Envelope>,
     channel: Option<OwnedFd>,
@@ -171,6 +175,7 @@ impl Device {
             memory: Arc::default(),
             region: None,
             queues,
+            mute: Mute::default(),
             kicked: 0,
             answered: 0,
             first: 0,
@@ -181,6 +186,7 @@ impl Device {
             commands,
             wake,
             watching: false,
+            is_asked: false,
             pending: None,
             channel: None,
             client: None,
@@ -216,6 +222,7 @@ impl Device {
                 }
                 return Ok(Progress::Done);
             };
+            self.mute.found();
             let spans = self.spare.pop().unwrap_or_default();
             let (table, head) = (ring.table(), taken.head);
             let chain::Request { ask, status, data, work } =
@@ -357,6 +364,9 @@ impl Device {
     /// Watches what is to be watched, and nothing else.
     fn settle_wires(&mut self, ending: bool, cx: &mut ReactorContext<'_>) -> io::Result<()> {
         let mut wires = Self::wires(&mut self.flying, cx);
+        if !ending && self.mute.begins() {
+            wires.push(Entry::timeout(&MUTE_TIME), MUTED)?;
+        }
         if self.watching == ending {
             self.watching = !ending;
             match ending {
@@ -370,7 +380,7 @@ impl Device {
                 queue.call.give_up(CALL + index as u8, &mut wires)?;
                 queue.trouble.give_up(TROUBLE + index as u8, &mut wires)?;
             }
-            queue.kick.settle(KICK + index as u8, &mut wires)?;
+            queue.kick.settle(KICK + index as u8, self.mute.is_muted(), &mut wires)?;
         }
         Ok(())
     }
@@ -406,13 +416,17 @@ impl Endpoint for Device {
                 self.watching &= event.more;
                 self.rewire = true;
                 wake::take(&self.wake);
-                while let Ok(envelope) = self.commands.try_recv() {
-                    self.receive(envelope, cx)?;
-                }
+                self.is_asked = true;
+            }
+            MUTED => {
+                self.mute.end();
+                self.kicked = self.running();
+                self.rewire = true;
             }
             AGAIN | CANCEL => {}
             slot if slot < CALL => {
                 self.kicked |= 1 << index;
+                self.mute.kicked();
                 if !event.more {
                     self.queues[index].kick.on_end();
                     self.rewire = true;
@@ -475,7 +489,14 @@ impl Endpoint for Device {
             self.stop(index, flaw);
         }
     }
+    /// Tells of answers, and carries out what the client's thread asks: both in fair order, and neither before the
+    /// other endpoints had their turn.
     fn answer(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<bool> {
+        if std::mem::take(&mut self.is_asked) {
+            while let Ok(envelope) = self.commands.try_recv() {
+                self.receive(envelope, cx)?;
+            }
+        }
         self.call(cx)?;
         let carried = match self
             .pending
@@ -490,6 +511,7 @@ impl Endpoint for Device {
     fn settle(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<Life> {
         cx.charge(self.volume, &mut self.share, self.held);
         let ending = self.over || (self.closing && self.inside == 0);
+        self.rewire |= self.mute.is_due();
         if ending || std::mem::take(&mut self.rewire) {
             self.settle_wires(ending, cx)?;
         }
