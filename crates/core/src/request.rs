@@ -265,6 +265,15 @@ impl Requests {
         let all = slots.map(|(index, slot)| (RequestId(index as u32), &slot.request));
         all.filter(|(_, request)| request.stage != MERGED)
     }
+    /// Ids of all requests are below this.
+    pub fn bound(&self) -> usize {
+        self.slots.len()
+    }
+    /// A live request that was not merged into another one.
+    pub fn head(&self, id: RequestId) -> Option<&Request> {
+        let slot = self.slots.get(id.0 as usize).filter(|slot| slot.live)?;
+        (slot.request.stage != MERGED).then_some(&slot.request)
+    }
     /// Is this slot in use?
     pub fn is_live(&self, id: RequestId) -> bool {
         self.slots.get(id.0 as usize).is_some_and(|slot| slot.live)

@@ -105,6 +105,13 @@ pub enum SubmitError {
         /// Sectors there are.
         capacity: Sectors,
     },
+    /// More data than one command of the drive takes; whoever submits cuts it. What carries no data may be longer.
+    TooLong {
+        /// Sectors asked.
+        length: Sectors,
+        /// [`DriveFacts::max_request`].
+        longest: Sectors,
+    },
 }
 
 impl fmt::Display for SubmitError {
@@ -114,6 +121,9 @@ impl fmt::Display for SubmitError {
             Self::NoClient(id) => write!(f, "there is no client {}", id.0),
             Self::BadRange { start, length, capacity } => {
                 write!(f, "{} sectors from {} on a drive of {}", length.0, start.0, capacity.0)
+            }
+            Self::TooLong { length, longest } => {
+                write!(f, "{} sectors in one request, at most {}", length.0, longest.0)
             }
         }
     }

@@ -67,6 +67,10 @@ impl Controller {
         if is_flush != (length == Sectors::ZERO) || end > capacity.0 {
             return Err(SubmitError::BadRange { start, length, capacity });
         }
+        let longest = self.setup.facts.max_request;
+        if matches!(operation, Operation::Read | Operation::Write) && length > longest {
+            return Err(SubmitError::TooLong { length, longest });
+        }
         let group = known.group;
         if self.slots.try_take(&self.groups, group, client) {
             Ok(group)

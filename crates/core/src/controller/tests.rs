@@ -123,12 +123,59 @@ fn bad_submissions_are_refused() {
     assert!(matches!(c.submit(Instant(0), past), Err(SubmitError::BadRange { .. })));
     let nobody = request(ClientId(9), 1, Operation::Read, 0);
     assert_eq!(c.submit(Instant(0), nobody), Err(SubmitError::NoClient(ClientId(9))));
+    let long = |operation| {
+        let length = Sectors::from_kib(256) + Sectors(1);
+        Submission { length, ..request(client, 1, operation, 0) }
+    };
+    let too_long = SubmitError::TooLong { length: Sectors(513), longest: Sectors(512) };
+    assert_eq!(c.submit(Instant(0), long(Operation::Read)), Err(too_long));
+    assert_eq!(c.gather(&mut Plug::new(), long(Operation::Write)), Err(too_long));
+    assert_eq!(c.pending_of(client), 0);
+    // What carries no data may be so long.
+    let trim = c.submit(Instant(0), long(Operation::Discard)).expect("accepted");
+    let sent = c.dispatch(Instant(0)).expect("nothing else is there");
+    assert_eq!(sent.id, trim);
+    assert_eq!(complete(&mut c, trim), [1]);
     // Its guarantee, then half of what its parent may hold of the pool, which is half of the pool.
     let taken = take_all(&mut c, client);
     assert_eq!((taken, c.pending()), (8 + 22, 30));
     let full = c.submit(Instant(0), request(client, 64, Operation::Read, 0));
     assert_eq!(full, Err(SubmitError::Full(c.groups().client(client).group)));
     assert_eq!(c.pending(), 30);
+}
+
+/// Goal: looking in parts sees what one look sees, and each part is bounded, merged requests included. Method: a plug
+/// merges four into two; parts of every size.
+#[test]
+fn a_look_in_parts_is_bounded() {
+    let (mut c, client) = controller();
+    let mut plug = Plug::new();
+    for (tag, start) in [(1, 0), (2, 8), (3, 16), (4, 100)] {
+        plug.add(request(client, tag, Operation::Read, start));
+    }
+    c.unplug(Instant(1), &mut plug).expect("accepted");
+    c.submit(Instant(2), request(client, 5, Operation::Write, 200)).expect("accepted");
+    let whole: Vec<u64> = c.held(|_| true).map(|held| held.request.tag).collect();
+    assert_eq!(whole, [1, 4, 5]);
+    for most in 1..8 {
+        let (mut seen, mut next) = (Vec::new(), Some(0));
+        while let Some(first) = next {
+            let (mut asked, mut parts) = (core::cell::Cell::new(0), 0);
+            let each = |held: Held<'_>| {
+                parts += held.parts - 1;
+                seen.push(held.request.tag);
+            };
+            let wanted = |_: &Request| {
+                asked.set(asked.get() + 1);
+                true
+            };
+            next = c.look_at(first, most, wanted, each);
+            // The last one may be merged of several.
+            assert!(*asked.get_mut() <= most && parts <= most + 2, "{most}");
+            assert!(next.is_none_or(|next| next > first));
+        }
+        assert_eq!(seen, whole);
+    }
 }
 
 /// Submits reads until one is refused; says how many were taken in.

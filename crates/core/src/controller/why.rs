@@ -58,6 +58,29 @@ impl Controller {
         let heads = self.requests.heads().filter(move |(_, request)| wanted(request));
         heads.map(|(id, request)| self.holds(id, request))
     }
+    /// [`Self::held`] in parts: shows those that `wanted` says to `each`, beginning with a place of the pool, and ends
+    /// after so many places and merged requests. Returns where the next part begins, if there is one.
+    pub fn look_at(
+        &self,
+        first: usize,
+        most: usize,
+        wanted: impl Fn(&Request) -> bool,
+        mut each: impl FnMut(Held<'_>),
+    ) -> Option<usize> {
+        let (mut at, mut left) = (first, most.max(1));
+        while left > 0 && at < self.requests.bound() {
+            let id = RequestId(at as u32);
+            at += 1;
+            left -= 1;
+            let Some(request) = self.requests.head(id).filter(|request| wanted(request)) else {
+                continue;
+            };
+            let held = self.holds(id, request);
+            left = left.saturating_sub(held.parts - 1);
+            each(held);
+        }
+        (at < self.requests.bound()).then_some(at)
+    }
     fn holds<'a>(&'a self, id: RequestId, request: &'a Request) -> Held<'a> {
         let (place, since) = place(request);
         let standing = match place {
