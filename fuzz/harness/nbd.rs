@@ -64,7 +64,9 @@ impl Talk {
             assert!(step.consumed <= self.unread.len());
             self.unread.drain(..step.consumed);
             match step.action {
-                Action::Continue => assert!(step.consumed > 0 || goes_on, "it turns on the spot"),
+                Action::Continue | Action::Refused => {
+                    assert!(step.consumed > 0 || goes_on, "it turns on the spot")
+                }
                 Action::More(needed) => {
                     assert!(needed > self.unread.len() && needed <= INPUT_MAX);
                     return;

@@ -22,6 +22,7 @@ const PAGE: usize = 10_000;
 #[command(after_help = "Examples:
   iofair ctl status
   iofair ctl group set tenants/alice weight=300 max.read=50MB/s
+  iofair ctl group usage                                   processor, memory, slots and requests of each group
   iofair ctl group set tenants/alice max=none              without a ceiling again
   iofair ctl volume create alice-data tenants/alice 10GiB
   iofair ctl stack prop-bfq bfq.slice_idle=4ms             nobody is cut off
@@ -85,6 +86,11 @@ enum Command {
 enum Group {
     /// All groups, with what they get when all want the drive.
     List,
+    /// What groups have used since the server started, and what they hold now.
+    Usage {
+        /// All that is known of this one.
+        name: Option<String>,
+    },
     /// Changes a group's contract, or makes a group.
     Set {
         /// Its path: groups nest.
@@ -228,6 +234,14 @@ impl Talk {
             Group::List => {
                 let groups = self.all("groups")?;
                 output.print(&groups, || show::groups(&groups["groups"]))
+            }
+            Group::Usage { name: None } => {
+                let groups = self.all("groups")?;
+                output.print(&groups, || show::usage(&groups["groups"]))
+            }
+            Group::Usage { name: Some(name) } => {
+                let one = self.ask(&Ask::new("GET", &words::path("groups", name)))?;
+                output.print(&one, || show::usage_of(&one["group"]))
             }
             Group::Set { name, keys, revision } => {
                 let path = words::path("groups", name);

@@ -125,7 +125,9 @@ fn settled(rig: &Controlled) -> Vec<Json> {
             volume[count] = Json::Null;
         }
     }
-    vec![rig.get("/v1/groups"), rig.get("/v1/stack"), volumes]
+    let mut groups = rig.get("/v1/groups");
+    groups["groups"].as_array_mut().unwrap().iter_mut().for_each(|it| it["usage"] = Json::Null);
+    vec![groups, rig.get("/v1/stack"), volumes]
 }
 
 /// Goal: no change is lost or half made, whoever makes it and however many at once, and no request of a

@@ -348,7 +348,9 @@ fn changes_survive_and_refusals_leave_no_trace() {
     control.stop().unwrap();
     assert!(!fs::exists(directory.path("control.sock")).unwrap(), "the socket is gone");
     let again = Controlled::over(directory);
-    assert_eq!(again.get(alice), group);
+    for part in ["contract", "in_force", "volumes"] {
+        assert_eq!(again.get(alice)["group"][part], group["group"][part]);
+    }
     assert_eq!(again.get("/v1/stack")["stack"]["name"], "prop-bfq");
     assert_eq!(again.get("/v1/stack")["stack"]["stages"][0]["parameters"]["low_latency"], "false");
 }

@@ -6,13 +6,15 @@ mod prometheus;
 mod rig;
 
 use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use iofair_serve::control::client::Ask;
 use prometheus::Page;
 use rig::controlled::Controlled;
-use rig::wire::{Wire, Workload};
+use rig::wire::{FLUSH, Options, READ, REPLY_ACK, Wire, Workload};
 use serde_json::{Value as Json, json};
 
 const DASHBOARD: &str = include_str!("../../../packaging/grafana/iofair.json");
@@ -68,6 +70,130 @@ fn metrics_say_what_happened() {
     let later = self::page(&rig);
     page.compare_counters(&later);
     assert!(later.value("iofair_group_requests_total", &alice("read")) > 100.0);
+}
+
+const BLOCK_STATUS: u16 = 7;
+const CONTEXT: &[u8] = b"\0\0\0\x01v\0\0\0\x01\0\0\0\x0fbase:allocation";
+
+/// A client that may ask for block status, and its answers, one after the other.
+fn asker(socket: &str) -> Options<UnixStream> {
+    let mut client = Options::greet(UnixStream::connect(socket).unwrap()).unwrap();
+    assert_eq!(client.ask(8, &[]).unwrap(), REPLY_ACK, "structured replies");
+    assert_eq!(client.ask(10, CONTEXT).unwrap(), REPLY_ACK, "a context");
+    assert_eq!(client.go("v").unwrap(), REPLY_ACK);
+    client
+}
+
+/// One command, and whether it was carried out.
+fn command(client: &mut Options<UnixStream>, kind: u16, offset: u64, length: u32) -> bool {
+    let head = [0x2560_9513u32.to_be_bytes(), u32::from(kind).to_be_bytes()].concat();
+    let rest = [&[0; 8][..], &offset.to_be_bytes(), &length.to_be_bytes()].concat();
+    client.stream.write_all(&[head, rest].concat()).unwrap();
+    let mut magic = [0; 4];
+    client.stream.read_exact(&mut magic).unwrap();
+    if u32::from_be_bytes(magic) == 0x6744_6698 {
+        let mut simple = [0; 12];
+        client.stream.read_exact(&mut simple).unwrap();
+        return simple[..4] == [0; 4];
+    }
+    let mut chunk = [0; 16];
+    client.stream.read_exact(&mut chunk).unwrap();
+    let length = u32::from_be_bytes(chunk[12..].try_into().unwrap());
+    client.stream.read_exact(&mut vec![0; length as usize]).unwrap();
+    chunk[2] & 0x80 == 0
+}
+
+/// What counts the same wherever it is shown: its metric, the key of `usage`, what it must be.
+const COUNTS: [(&str, &str, u64); 8] = [
+    ("flushes_total", "flushes", 2),
+    ("trims_total", "trims", 3),
+    ("zeroes_total", "zeroes", 4),
+    ("block_statuses_total", "block_statuses", 5),
+    ("failures_total", "failed", 6),
+    ("refusals_total", "refused", 6),
+    ("control_calls_total", "control_calls", 3),
+    ("stalls_total", "stalls", 0),
+];
+
+/// Goal: whatever a client and an operator do is counted in the group that it concerns and in no other, and metrics,
+/// lists of groups and the live view say the same. Method: so many of each command over NBD, through back ends that
+/// find block status out at once and on another thread; calls that name a group, its volume, and neither.
+#[test]
+fn every_command_is_counted_once() {
+    for back in ["memory:64MiB", "file"] {
+        let directory = rig::Directory::new();
+        let at = match back {
+            "file" => format!("file:{}", directory.path("pool")),
+            memory => memory.to_string(),
+        };
+        let text = rig::controlled::file(&directory, &at);
+        std::fs::write(directory.path("contracts.toml"), text).unwrap();
+        let rig = Controlled::over(directory);
+        let mut client = asker(&rig.directory.path("socket"));
+        for (kind, count) in [(FLUSH, 2), (4, 3), (6, 4), (BLOCK_STATUS, 5)] {
+            let length = if kind == FLUSH { 0 } else { 4096 };
+            for _ in 0..count {
+                assert!(command(&mut client, kind, 0, length), "{back}: command {kind}");
+            }
+        }
+        for kind in [READ, 4, 6, BLOCK_STATUS, 77, 78] {
+            assert!(!command(&mut client, kind, 1 << 40, 4096), "{back}: out of range");
+        }
+        change(&rig, "/v1/groups/tenants%2Falice", json!({ "weight": 200 }));
+        rig.get("/v1/groups/tenants/alice/why");
+        rig.get("/v1/volumes/v");
+        rig.get("/v1/volumes");
+        check_counts(&rig, back);
+    }
+}
+
+fn check_counts(rig: &Controlled, back: &str) {
+    let (page, groups, live) = (page(rig), rig.get("/v1/groups"), rig.get("/v1/live"));
+    let of = |list: &Json, name: &str| {
+        let mut all = list["groups"].as_array().unwrap().iter();
+        all.find(|group| group["name"] == name).unwrap().clone()
+    };
+    for (metric, key, count) in COUNTS {
+        for (group, count) in [("tenants/alice", count), ("tenants", 0), ("batch", 0)] {
+            let told = page.value(&format!("iofair_group_{metric}"), &[("group", group)]);
+            let (listed, live) = (&of(&groups, group)["usage"][key], &of(&live, group)[key]);
+            let shown = [told as u64, listed.as_u64().unwrap(), live.as_u64().unwrap()];
+            assert_eq!(shown, [count; 3], "{back}: {metric} of {group}");
+        }
+    }
+    let usage = &of(&groups, "tenants/alice")["usage"];
+    assert!(usage["cpu_seconds"].as_f64().unwrap() > 0.0, "{usage}");
+    assert_eq!(usage["requests"], json!([0, 7]), "trims and zeroes are writes");
+    let one = &rig.get("/v1/groups/tenants/alice")["group"]["usage"];
+    assert_eq!(one["flushes"], 2, "one by one it says the same");
+}
+
+/// Goal: what a group holds is shown while it holds it. Method: a ceiling of one request a second, a client with many
+/// requests, large and small.
+#[test]
+fn what_a_group_holds_is_shown() {
+    let rig = Controlled::start();
+    change(&rig, "/v1/groups/tenants/alice", json!({ "max": { "read_iops": 1 } }));
+    let mut wire = Wire::connect(&rig.directory.path("socket"));
+    for number in 0..8 {
+        wire.send_read(number << 20, 1 << 20).unwrap();
+    }
+    let usage = || {
+        let group = rig.get("/v1/groups/tenants/alice");
+        let usage = group["group"]["usage"].clone();
+        let shown = |key: &str| usage[key].as_u64().unwrap();
+        [shown("request_slots"), shown("memory_bytes")]
+    };
+    let mut held = usage();
+    while held[0] == 0 || held[1] < 4 << 20 {
+        thread::yield_now();
+        held = usage();
+    }
+    let page = page(&rig);
+    let metric = |name: &str| page.value(name, &[("group", "tenants/alice")]);
+    assert!(metric("iofair_group_request_slots") > 0.0);
+    assert!(metric("iofair_group_memory_bytes") >= f64::from(4 << 20));
+    assert_eq!(page.value("iofair_group_request_slots", &[("group", "batch")]), 0.0);
 }
 
 /// Goal: a page shows as much as is asked for, and lists come in pages. Method: every detail; lists of more groups and

@@ -216,7 +216,7 @@ impl World {
             let step = session.step(unread, Offer { exports: &exports, groups }, to_client);
             unread.drain(..step.consumed);
             match step.action {
-                Action::Continue => {}
+                Action::Continue | Action::Refused => {}
                 Action::More(needed) => {
                     assert!(needed > unread.len());
                     return;

@@ -97,6 +97,68 @@ pub(crate) fn groups(groups: &Json) -> String {
     table(&["group", "min", "weight", "share", "contract", "volumes"], &rows, &[1, 2, 3])
 }
 
+/// A group's processor time, in all its ways.
+fn cpu(usage: &Json) -> String {
+    usage["cpu_percent"].as_f64().map_or("-".into(), |percent| format!("{percent:.1} %"))
+}
+
+/// `iofair ctl group usage`.
+pub(crate) fn usage(groups: &Json) -> String {
+    const COUNTS: [(&str, &str); 8] = [
+        ("flushes", "flushes"),
+        ("trims", "trims"),
+        ("zeroes", "zeroes"),
+        ("status", "block_statuses"),
+        ("failed", "failed"),
+        ("refused", "refused"),
+        ("stalls", "stalls"),
+        ("control", "control_calls"),
+    ];
+    let row = |group: &Json| {
+        let usage = &group["usage"];
+        let first = [word(&group["name"]), cpu(usage), bytes(&usage["memory_bytes"])];
+        let [reads, writes] = [0, 1].map(|index| word(&usage["requests"][index]));
+        let slots = word(&usage["request_slots"]);
+        let counts = COUNTS.map(|(_, key)| word(&usage[key]));
+        first.into_iter().chain([slots, reads, writes]).chain(counts).collect()
+    };
+    let rows: Vec<Vec<String>> = list(groups).iter().map(row).collect();
+    let first = ["group", "cpu", "memory", "slots", "reads", "writes"];
+    let head: Vec<&str> = first.into_iter().chain(COUNTS.map(|(head, _)| head)).collect();
+    let right: Vec<usize> = (1..head.len()).collect();
+    table(&head, &rows, &right)
+}
+
+/// `iofair ctl group usage NAME`: everything that is known.
+pub(crate) fn usage_of(group: &Json) -> String {
+    let usage = &group["usage"];
+    let word = |key: &str| word(&usage[key]);
+    let pair = |key: &str, show: fn(&Json) -> String| {
+        format!("read {}, written {}", show(&usage[key][0]), show(&usage[key][1]))
+    };
+    let used = usage["cpu_seconds"].as_f64().unwrap_or(0.0);
+    let rows = [
+        ("cpu", format!("{} of a core now, {used:.1} s in all", cpu(usage))),
+        ("memory", format!("{} beyond 128 KiB a client", bytes(&usage["memory_bytes"]))),
+        (
+            "slots",
+            format!("{} held, {} requests inside", word("request_slots"), word("requests_inside")),
+        ),
+        ("rate", rate(&usage["bytes_per_second"])),
+        ("requests", pair("requests", self::word)),
+        ("bytes", pair("bytes", bytes)),
+        ("flushes", word("flushes")),
+        ("trims", word("trims")),
+        ("zeroes", word("zeroes")),
+        ("status", word("block_statuses")),
+        ("failed", format!("{}, {} of them refused", word("failed"), word("refused"))),
+        ("stalls", word("stalls")),
+        ("control", word("control_calls")),
+        ("broken", format!("{} s", word("broken_promise_seconds"))),
+    ];
+    rows.map(|(name, value)| format!("{name:<10}{value}\n")).concat()
+}
+
 /// `iofair ctl volume list`.
 pub(crate) fn volumes(volumes: &Json) -> String {
     let row = |volume: &Json| {

@@ -10,10 +10,10 @@ use super::numbers::Row;
 use super::view::View;
 
 /// Columns of everything but the name.
-const FIXED: usize = 64;
+const FIXED: usize = 67;
 /// Columns of the three times or of the reason.
 const TIMES: usize = 24;
-const BAR: usize = 14;
+const BAR: usize = 13;
 const NAME_MIN: usize = 8;
 
 const DIM: Style = Style::new().add_modifier(Modifier::DIM);
@@ -65,8 +65,8 @@ fn headings(view: &View, name: usize) -> Line<'static> {
         false => format!("{:>8}{:>8}{:>8}", "held", "queued", "drive"),
     };
     let text = format!(
-        "{:<name$} {:>6} {:<BAR$} {:>4} {:>8}{right} {:>3}",
-        "group", "weight", "got, promised", "%", "MB/s", "brk"
+        "{:<name$} {:>6} {:<BAR$} {:>4} {:>7} {:>4}{right} {:>3}",
+        "group", "weight", "got, promised", "%", "MB/s", "cpu%", "brk"
     );
     Line::styled(text, Style::new().add_modifier(Modifier::REVERSED))
 }
@@ -118,7 +118,9 @@ fn row(view: &View, row: &Row, name: usize, chosen: bool) -> Line<'static> {
     let mut spans = vec![Span::styled(fit(&own, name), style), Span::raw(format!(" {weight:>6} "))];
     spans.extend(bar(row));
     let rate = group.bytes_per_second as f64 / 1e6;
-    spans.push(Span::raw(format!(" {:>4.0} {rate:>8.2}", group.share_got * 100.0)));
+    let rate = if rate < 1000.0 { format!("{rate:.2}") } else { format!("{rate:.0}") };
+    let (share, cpu) = (group.share_got * 100.0, group.cpu_percent);
+    spans.push(Span::raw(format!(" {share:>4.0} {rate:>7} {cpu:>4.0}")));
     if view.whys {
         let why = group.why.as_deref().unwrap_or("");
         let nothing = why.is_empty() || why.starts_with("nothing waits");
@@ -157,11 +159,13 @@ fn footer(view: &View, rows: &[Row], width: usize) -> Vec<Line<'static>> {
         let min =
             group.min_bytes_per_second.map(|min| format!(", min {:.1} MB/s", min as f64 / 1e6));
         let promised = format!(
-            "{}: promised {:.1} %{}, {} inside",
+            "{}: promised {:.1} %{}, {} inside, {} slots, {:.1} MiB",
             group.name,
             group.share_promised * 100.0,
             min.unwrap_or_default(),
-            group.requests_inside
+            group.requests_inside,
+            group.request_slots,
+            group.memory_bytes as f64 / (1 << 20) as f64
         );
         let why = group.why.clone().unwrap_or_else(|| "nothing waits".to_string());
         [fit(&promised, width), fit(&why, width)]

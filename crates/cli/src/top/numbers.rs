@@ -26,7 +26,11 @@ pub(crate) struct Group {
     pub(crate) share_promised: f64,
     pub(crate) share_got: f64,
     pub(crate) bytes_per_second: u64,
+    /// Of one core, in the last second.
+    pub(crate) cpu_percent: f64,
     pub(crate) requests_inside: u64,
+    pub(crate) request_slots: u64,
+    pub(crate) memory_bytes: u64,
     pub(crate) broken_promise_seconds: u64,
     pub(crate) steps: Vec<Step>,
     pub(crate) why: Option<String>,

@@ -22,7 +22,10 @@ fn scene(ages: u64) -> Look {
         share_promised: promised,
         share_got: got,
         bytes_per_second: (got * 100e6) as u64,
+        cpu_percent: got * 30.0,
         requests_inside: 3,
+        request_slots: 2,
+        memory_bytes: 3 << 19,
         broken_promise_seconds: u64::from(name == "tenants/alice") * 7,
         steps: steps(counts),
         why: (name == "tenants/alice").then(|| {
@@ -73,19 +76,22 @@ fn a_frame_fits_eighty_columns() {
     assert_eq!(lines[0], "iofair  max+prop-bfq, 4 clients, 12 requests inside, up 2.0 s");
     assert_eq!(lines[1], "drive 3 of 32 commands, busy 75 %; reactor busy 25 %");
     let heading =
-        "group            weight got, promised     %     MB/s    held  queued   drive brk";
+        "group         weight got, promised    %    MB/s cpu%    held  queued   drive brk";
     assert_eq!(lines[2], heading);
     let rows = [
-        "batch 100 ████┃██······· 50 50.00 1.0 ms 1.0 ms 1.0 ms 0",
-        "▾ tenants 300 ███████····│·· 50 50.00 - - - 0",
-        "a-name-that… 200 ██████·│······ 40 40.00 100 ms 100 ms 100 ms 0",
-        "alice 100 █···│········· 10 10.00 10.0 ms 10.0 ms 10.0 ms 7",
+        "batch 100 ███┃███······ 50 50.00 15 1.0 ms 1.0 ms 1.0 ms 0",
+        "▾ tenants 300 ███████···│·· 50 50.00 15 - - - 0",
+        "a-name-t… 200 █████··│····· 40 40.00 12 100 ms 100 ms 100 ms 0",
+        "alice 100 █··│········· 10 10.00 3 10.0 ms 10.0 ms 10.0 ms 7",
     ];
     for (line, row) in lines[3..].iter().zip(rows) {
         assert_eq!(line.split_whitespace().collect::<Vec<_>>().join(" "), row, "{text}");
     }
     let foot = &lines[lines.len() - 3..];
-    assert_eq!(foot[0], "tenants/alice: promised 25.0 %, min 10.0 MB/s, 3 inside");
+    assert_eq!(
+        foot[0],
+        "tenants/alice: promised 25.0 %, min 10.0 MB/s, 3 inside, 2 slots, 1.5 MiB"
+    );
     assert!(foot[1].starts_with("throttle max holds 3 requests for another 12.0 ms"), "{text}");
     assert!(foot[2].ends_with("s sort: name"), "{text}");
     // As narrow and as low as can be, it is cut and nothing breaks.

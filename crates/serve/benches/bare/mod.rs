@@ -68,7 +68,7 @@ fn converse(mut stream: UnixStream, size: u64) -> io::Result<()> {
             );
             at += step.consumed;
             let data = match step.action {
-                Action::Continue | Action::Attach(_) => 0,
+                Action::Continue | Action::Refused | Action::Attach(_) => 0,
                 Action::More(_) => break,
                 Action::Command(Command { ask: Ask::Write, cookie, length, .. }) => {
                     (payload, write) = (length as usize, Some(cookie));

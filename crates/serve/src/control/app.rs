@@ -2,6 +2,7 @@
 
 mod changes;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
@@ -17,16 +18,18 @@ use serde_json::{Value as Json, json};
 use super::audit::Audit;
 use super::file::{ContractFile, revision};
 use super::gate::{Author, Gate};
-use super::live::{self, Live, Wanted};
+use super::live::{self, GroupMoment, Live, Wanted};
 use super::metrics;
 use super::page::Page;
 use super::problem::Problem;
 use super::resources;
+use super::usage::Usage;
 use super::why;
 use crate::clock::Clock;
 use crate::error::ServeError;
 use crate::places::Consent;
 use crate::pool::zeroing::Progress;
+use crate::reactor::Message;
 use crate::reactor::handle::ReactorHandle;
 use crate::server::Server;
 
@@ -75,8 +78,9 @@ impl Answer {
     }
 }
 
-/// What is asked for volumes.
+/// What is asked for volumes, and for groups.
 const VOLUMES: Wanted = Wanted { groups: false, volumes: true, whys: false };
+const GROUPS: Wanted = Wanted { groups: true, volumes: false, whys: false };
 
 pub(super) type Result<T, E = Problem> = std::result::Result<T, E>;
 
@@ -185,10 +189,28 @@ impl App {
 /// Calls.
 impl App {
     pub(super) fn answer(&self, call: &Call) -> Answer {
-        if call.method == "GET" {
-            return self.route(call).unwrap_or_else(|problem| Answer::problem(&problem));
+        let named = self.group_named(call);
+        let answer = if call.method == "GET" { self.route(call) } else { self.audited(call) };
+        // What the call made is there only now.
+        if let Some(group) = named.or_else(|| self.group_named(call)) {
+            // A reactor that is gone counts nothing.
+            let _ = self.reactor.send(Message::Called(group));
         }
-        self.audited(call).unwrap_or_else(|problem| Answer::problem(&problem))
+        answer.unwrap_or_else(|problem| Answer::problem(&problem))
+    }
+    /// The group that a call is about: the one that it names, or that of the volume.
+    fn group_named(&self, call: &Call) -> Option<String> {
+        let parts: Vec<&str> = call.path.trim_matches('/').split('/').collect();
+        let name = match parts.as_slice() {
+            ["v1", "groups", name @ .., "why"] | ["v1", "groups", name @ ..] => {
+                return unescape(name).ok().filter(|name| !name.is_empty());
+            }
+            ["v1", "volumes", name @ ..] => unescape(name).ok()?,
+            _ => return None,
+        };
+        let served = lock(&self.served);
+        let mut volumes = served.server().ok()?.contracts().volumes.iter();
+        volumes.find(|volume| volume.name == name).map(|volume| volume.group.clone())
     }
     pub(super) fn route(&self, call: &Call) -> Result<Answer> {
         let path = call.path.as_str();
@@ -290,8 +312,11 @@ impl App {
     }
     fn groups(&self, call: &Call) -> Result<Answer> {
         let page = page(call)?;
+        let moment = live::gather(&self.reactor, GROUPS)?.groups.into_iter();
+        let usage = |group: GroupMoment| (group.name, Usage::new(&group.tally, group.holds));
+        let mut usage: BTreeMap<String, Usage> = moment.map(usage).collect();
         let served = lock(&self.served);
-        let groups = resources::groups(served.server()?)?;
+        let groups = resources::groups(served.server()?, |name| usage.remove(name))?;
         let revision = served.revision.clone();
         drop(served);
         let (groups, next) = page.of(groups, |group| &group.name)?;
@@ -333,13 +358,19 @@ impl App {
         self.show(if how == How::Create { 201 } else { 200 }, kind, &name)
     }
     fn show(&self, status: u16, kind: Kind, name: &str) -> Result<Answer> {
+        let path = name.to_string();
+        let mut usage = match kind {
+            Kind::Group => self.reactor.look(move |seen| Usage::of(seen, &path))?,
+            Kind::Volume => None,
+        };
         let served = lock(&self.served);
         let server = served.server()?;
         let revision = served.revision.clone();
         let missing = || Problem::missing(format!("there is no {} \"{name}\"", kind.word()));
         let body = match kind {
             Kind::Group => {
-                let mut groups = resources::groups(server)?.into_iter();
+                let usage = |one: &str| if one == name { usage.take() } else { None };
+                let mut groups = resources::groups(server, usage)?.into_iter();
                 let group = groups.find(|group| group.name == name).ok_or_else(missing)?;
                 json!({ "revision": revision, "group": group })
             }

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::page::Page;
 use super::problem::Problem;
+use super::usage::{Holds, Usage};
 use super::why::{self, Why};
 use crate::clock::thread_time;
 use crate::engine::stats::VolumeStats;
@@ -43,6 +44,7 @@ pub(super) struct GroupMoment {
     pub(super) weight: u32,
     pub(super) min: Option<u64>,
     pub(super) tally: GroupTally,
+    pub(super) holds: Holds,
     /// Part of the drive that its weight gives it among those who wanted it in the last second.
     pub(super) promised: f64,
     /// Part of all bytes of the last second.
@@ -171,6 +173,7 @@ struct Copied {
     weight: u32,
     min: Option<u64>,
     tally: GroupTally,
+    holds: Holds,
 }
 
 fn copy_groups(seen: &Seen<'_>, first: usize) -> (Vec<Copied>, Next) {
@@ -185,6 +188,7 @@ fn copy_groups(seen: &Seen<'_>, first: usize) -> (Vec<Copied>, Next) {
         weight: group.contract.weight,
         min: group.contract.min,
         tally: seen.engine.tally(id).clone(),
+        holds: Holds::of(seen, id),
     };
     (there.map(copy).collect(), (end < tree.group_bound()).then_some(end))
 }
@@ -202,7 +206,7 @@ fn in_order(copied: Vec<Copied>, total: u64) -> Vec<GroupMoment> {
     let mut groups: Vec<GroupMoment> = Vec::new();
     let mut level: VecDeque<(Copied, Option<(usize, u64)>)> = level.into();
     while let Some((one, above)) = level.pop_front() {
-        let Copied { id, name, weight, min, tally, .. } = one;
+        let Copied { id, name, weight, min, tally, holds, .. } = one;
         // Among those who wanted it, and itself: a share that it would have is a share, too.
         let wanted = tally.last.busy > Nanos::ZERO;
         let promised = above.map_or(1.0, |(parent, wanting)| {
@@ -216,7 +220,8 @@ fn in_order(copied: Vec<Copied>, total: u64) -> Vec<GroupMoment> {
         level.extend(below.into_iter().map(|child| (child, Some((index, wanting)))));
         let got = tally.last.bytes as f64 / total.max(1) as f64;
         let parent = above.map(|(parent, _)| parent);
-        groups.push(GroupMoment { name, parent, weight, min, tally, promised, got, why: None });
+        let why = None;
+        groups.push(GroupMoment { name, parent, weight, min, tally, holds, promised, got, why });
     }
     groups
 }
@@ -248,16 +253,8 @@ struct LiveGroup {
     min_bytes_per_second: Option<u64>,
     share_promised: f64,
     share_got: f64,
-    /// In the last second, groups in it included.
-    bytes_per_second: u64,
-    requests_inside: u64,
-    broken_promise_seconds: u64,
-    /// Time of the reactor's processor that volumes directly in it cost, since the start.
-    cpu_seconds: f64,
-    /// Of volumes directly in it, since the start: reads, then the rest.
-    requests: [u64; 2],
-    bytes: [u64; 2],
-    failed: u64,
+    #[serde(flatten)]
+    usage: Usage,
     steps: [LiveStep; 3],
     /// What holds it back, if anything is inside.
     why: Option<String>,
@@ -307,13 +304,7 @@ fn live_group(group: &GroupMoment) -> LiveGroup {
         min_bytes_per_second: group.min,
         share_promised: group.promised,
         share_got: group.got,
-        bytes_per_second: tally.last.rate(),
-        requests_inside: tally.inside,
-        broken_promise_seconds: tally.broken_seconds,
-        cpu_seconds: seconds(tally.cpu),
-        requests: tally.requests,
-        bytes: tally.bytes,
-        failed: tally.failed,
+        usage: Usage::new(tally, group.holds),
         steps: Step::ALL.map(step),
         why: group.why.as_ref().map(|why| why.answer.clone()),
     }

@@ -119,8 +119,26 @@ fn groups(page: &mut Page, groups: &[GroupMoment]) {
     };
     let help = "Flushes answered, of volumes directly in the group.";
     each("iofair_group_flushes_total", "counter", help, |g| Some(g.tally.flushes as f64));
-    let help = "Requests that failed, of volumes directly in the group.";
+    let help = "Trims answered, of volumes directly in the group; they count as writes, too.";
+    each("iofair_group_trims_total", "counter", help, |g| Some(g.tally.trims as f64));
+    let help = "Zeroes answered, of volumes directly in the group; they count as writes, too.";
+    each("iofair_group_zeroes_total", "counter", help, |g| Some(g.tally.zeroes as f64));
+    let help = "Questions about block status, of volumes directly in the group.";
+    let statuses = |g: &GroupMoment| Some(g.tally.block_statuses as f64);
+    each("iofair_group_block_statuses_total", "counter", help, statuses);
+    let help = "Requests that failed or were refused, of volumes directly in the group.";
     each("iofair_group_failures_total", "counter", help, |g| Some(g.tally.failed as f64));
+    let help = "Requests that a front end refused, of volumes directly in the group.";
+    each("iofair_group_refusals_total", "counter", help, |g| Some(g.tally.refused as f64));
+    let help = "How often a client had to wait for a request slot, memory or another block status.";
+    each("iofair_group_stalls_total", "counter", help, |g| Some(g.tally.stalls as f64));
+    let help = "Calls to the control socket that named the group or a volume directly in it.";
+    let calls = |g: &GroupMoment| Some(g.tally.control_calls as f64);
+    each("iofair_group_control_calls_total", "counter", help, calls);
+    let help = "Request slots that volumes directly in the group hold.";
+    each("iofair_group_request_slots", "gauge", help, |g| Some(g.holds.slots as f64));
+    let help = "Payload that clients of volumes directly in the group hold, beyond 128 KiB each.";
+    each("iofair_group_memory_bytes", "gauge", help, |g| Some(g.holds.memory as f64));
     let help = "Requests not answered yet, of the group and those in it.";
     each("iofair_group_requests_inside", "gauge", help, |g| Some(g.tally.inside as f64));
     let help = "Bytes in the last second, of the group and those in it.";
@@ -137,8 +155,11 @@ fn groups(page: &mut Page, groups: &[GroupMoment]) {
     let help = "Seconds in which it wanted more, and got less than its minimum.";
     let broken = |g: &GroupMoment| Some(g.tally.broken_seconds as f64);
     each("iofair_group_broken_promise_seconds_total", "counter", help, broken);
-    let help = "Processor time of the reactor for volumes directly in the group.";
+    let help = "Processor time for volumes directly in the group.";
     each("iofair_group_cpu_seconds_total", "counter", help, |g| Some(seconds(g.tally.cpu)));
+    let help =
+        "Processor time of the last second in per cent of one core, of the group and those in it.";
+    each("iofair_group_cpu_percent", "gauge", help, |g| Some(g.tally.last.cpu_percent()));
 }
 
 /// A histogram a group, step and direction that anything was counted in.

@@ -29,6 +29,7 @@ mod problem;
 mod rate;
 mod resources;
 mod slots;
+mod usage;
 mod why;
 
 use std::net::SocketAddr;

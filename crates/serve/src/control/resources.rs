@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
 use super::live::VolumeMoment;
+use super::usage::Usage;
 use crate::error::ServeError;
 use crate::server::Server;
 
@@ -54,6 +55,9 @@ pub(super) struct Group {
     in_force: InForce,
     /// Volumes directly in it.
     volumes: Vec<String>,
+    /// Absent: it came or went at this moment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<Usage>,
 }
 
 /// What the written contract comes to.
@@ -109,8 +113,11 @@ fn written(contracts: &Contracts, kind: Kind) -> BTreeMap<String, Map<String, Js
     list.into_iter().filter_map(entry).collect()
 }
 
-/// All groups, parents first.
-pub(super) fn groups(server: &Server) -> Result<Vec<Group>, ServeError> {
+/// All groups, parents first, each with what it used.
+pub(super) fn groups(
+    server: &Server,
+    mut usage: impl FnMut(&str) -> Option<Usage>,
+) -> Result<Vec<Group>, ServeError> {
     let contracts = server.contracts();
     let admitted = contracts.admitted(server.worst_case())?;
     let shares = shares(&admitted);
@@ -124,6 +131,7 @@ pub(super) fn groups(server: &Server) -> Result<Vec<Group>, ServeError> {
         contract: written.remove(name),
         in_force: InForce { weight: contract.weight, share, min_bytes_per_second: contract.min },
         volumes: volumes.remove(name.as_str()).unwrap_or_default(),
+        usage: usage(name),
     };
     Ok(admitted.iter().zip(shares).map(group).collect())
 }

@@ -366,7 +366,31 @@ impl Engine {
         volume.stats.failed += 1;
         self.tallies.refused(volume.group);
     }
-    /// A group made the reactor work for so long.
+    /// A client of a group has to wait for room.
+    pub(crate) fn stalled(&mut self, group: GroupId) {
+        self.tallies.stalled(group);
+    }
+    /// A client of a volume asked what of it is stored, and gets an answer.
+    pub(crate) fn asked_status(&mut self, volume: usize) {
+        self.tallies.asked_status(self.volumes[volume].group);
+    }
+    /// It gets none.
+    pub(crate) fn status_failed(&mut self, volume: usize) {
+        let volume = &mut self.volumes[volume];
+        volume.stats.failed += 1;
+        self.tallies.status_failed(volume.group);
+    }
+    /// A call to the control socket named a group, or a volume in it; one that is not there counts for nobody.
+    pub(crate) fn called(&mut self, group: &str) {
+        if let Some(id) = self.group_named(group) {
+            self.tallies.called(id);
+        }
+    }
+    /// A group by its path.
+    pub(crate) fn group_named(&self, path: &str) -> Option<GroupId> {
+        self.index.groups.get(path).copied()
+    }
+    /// A group made the server work for so long.
     pub fn charge(&mut self, group: GroupId, time: Nanos) {
         self.tallies.charge(group, time);
     }

@@ -362,7 +362,6 @@ impl Engine {
     }
     /// What of a volume's range is stored, at most `limit` pieces; adjacent pieces differ.
     pub fn extents(&mut self, key: usize, offset: u64, length: u64, limit: usize) -> Vec<Extent> {
-        self.tallies.asked_status(self.volumes[key].group);
         let mut all: Vec<Extent> = Vec::new();
         for place in self.volumes[key].map().places(offset..offset + length) {
             let asked = place.end - place.start;

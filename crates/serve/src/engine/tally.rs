@@ -80,17 +80,26 @@ pub struct GroupTally {
     pub bytes: [u64; 2],
     /// Flushes of volumes directly in it.
     pub flushes: u64,
-    /// Trims and zeroes of volumes directly in it, which count as writes too.
-    pub empty: u64,
+    /// Trims of volumes directly in it, which count as writes too.
+    pub trims: u64,
+    /// Zeroes of volumes directly in it, which count as writes too.
+    pub zeroes: u64,
     /// Questions about block status of volumes directly in it.
-    pub block_status: u64,
-    /// Requests of volumes directly in it that failed.
+    pub block_statuses: u64,
+    /// Requests of volumes directly in it that failed; those that were refused, too.
     pub failed: u64,
+    /// Requests of volumes directly in it that a front end refused: nonsense, out of range, a write to a volume that
+    /// is only read.
+    pub refused: u64,
+    /// How often a client of a volume directly in it had to wait for a request slot, memory or another block status.
+    pub stalls: u64,
+    /// Calls to the control socket that named it or a volume directly in it.
+    pub control_calls: u64,
     /// Times of their pieces, by [`Step`] and direction; a flush counts as a write.
     pub times: [[Times; 2]; 3],
     /// Requests inside, of groups in it too.
     pub inside: u64,
-    /// Processor time that volumes directly in it made the reactor spend.
+    /// Processor time that volumes directly in it made the server spend.
     pub cpu: Nanos,
     /// Seconds in which its minimum was wanted and not reached.
     pub broken_seconds: u64,
@@ -111,11 +120,17 @@ pub struct Second {
     pub bytes: u64,
     /// Time in which requests were inside.
     pub busy: Nanos,
+    /// Processor time.
+    pub cpu: Nanos,
     /// How long it was.
     pub length: Nanos,
 }
 
 impl Second {
+    /// Processor time in per cent of one core.
+    pub fn cpu_percent(&self) -> f64 {
+        self.cpu.0 as f64 * 100.0 / self.length.0.max(1) as f64
+    }
     /// Did the group want the drive all the time?
     fn wanted(&self) -> bool {
         u128::from(self.busy.0) * 10 >= u128::from(self.length.0) * 9
@@ -153,12 +168,32 @@ impl Tallies {
     }
     /// A request of the group was refused before it came in.
     pub(super) fn refused(&mut self, group: GroupId) {
-        self.groups[group.index()].failed += 1;
+        let tally = &mut self.groups[group.index()];
+        tally.failed += 1;
+        tally.refused += 1;
     }
-    /// A group made the reactor work for so long.
+    /// A client of the group has to wait for room.
+    pub(super) fn stalled(&mut self, group: GroupId) {
+        if let Some(tally) = self.groups.get_mut(group.index()) {
+            tally.stalls += 1;
+        }
+    }
+    /// A call to the control socket named the group.
+    pub(super) fn called(&mut self, group: GroupId) {
+        self.groups[group.index()].control_calls += 1;
+    }
+    /// A group made the server work for so long.
     pub(super) fn charge(&mut self, group: GroupId, time: Nanos) {
         if let Some(tally) = self.groups.get_mut(group.index()) {
             tally.cpu += time;
+        }
+        let mut at = group.0;
+        while let Some(tally) = self.groups.get_mut(at as usize) {
+            tally.present.cpu += time;
+            if !std::mem::replace(&mut tally.is_active, true) {
+                self.active.push(GroupId(at));
+            }
+            at = tally.parent;
         }
     }
     /// A request of the group came in.
@@ -184,8 +219,8 @@ impl Tallies {
         if is_flush {
             tally.flushes += 1;
         } else {
-            let is_empty = matches!(op.operation, Operation::Discard | Operation::WriteZeroes);
-            tally.empty += u64::from(is_empty);
+            tally.trims += u64::from(op.operation == Operation::Discard);
+            tally.zeroes += u64::from(op.operation == Operation::WriteZeroes);
             let direction = op.operation.direction() as usize;
             tally.requests[direction] += 1;
             tally.bytes[direction] += bytes;
@@ -194,7 +229,11 @@ impl Tallies {
     }
     /// A client of the group asked what is stored.
     pub(super) fn asked_status(&mut self, group: GroupId) {
-        self.groups[group.index()].block_status += 1;
+        self.groups[group.index()].block_statuses += 1;
+    }
+    /// What is stored could not be found out.
+    pub(super) fn status_failed(&mut self, group: GroupId) {
+        self.groups[group.index()].failed += 1;
     }
     fn answered(&mut self, now: Instant, group: GroupId, bytes: u64) {
         let mut at = group.0;
@@ -241,8 +280,9 @@ impl Tallies {
                 // A turn that came late stands for all the seconds since the last one.
                 tally.broken_seconds += length.0 / SECOND.0;
             }
+            let Second { bytes, busy, cpu, .. } = tally.last;
             tally.is_active =
-                tally.inside > 0 || tally.last.bytes > 0 || tally.last.busy > Nanos::ZERO;
+                tally.inside > 0 || bytes > 0 || busy > Nanos::ZERO || cpu > Nanos::ZERO;
             tally.is_active
         });
     }
@@ -326,6 +366,22 @@ mod tests {
         tallies.turn(at(3000), controller.groups());
         assert_eq!(tallies.active, [b, a, GroupId::ROOT]);
         assert_eq!(tallies.get(b).last.busy, Nanos::from_millis(500));
+    }
+
+    /// Goal: processor time is that of the second in which it was used, for groups above too, and is forgotten after it.
+    /// Method: a group without requests is charged, and two seconds pass.
+    #[test]
+    fn processor_time_is_of_its_second() {
+        let (controller, mut tallies, [a, b]) = scene();
+        tallies.charge(b, Nanos::from_millis(100));
+        tallies.charge(b, Nanos::from_millis(150));
+        tallies.turn(at(1000), controller.groups());
+        let percent = |tallies: &Tallies| [a, b].map(|id| tallies.get(id).last.cpu_percent());
+        assert_eq!(percent(&tallies), [25.0, 25.0]);
+        let total = [a, b].map(|id| tallies.get(id).cpu);
+        assert_eq!(total, [Nanos::ZERO, Nanos::from_millis(250)], "of volumes directly in it");
+        tallies.turn(at(2000), controller.groups());
+        assert_eq!((percent(&tallies), tallies.active.len()), ([0.0, 0.0], 0));
     }
 
     /// Goal: every time falls into the bucket whose bound it does not exceed. Method: bounds and their

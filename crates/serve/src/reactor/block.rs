@@ -87,7 +87,10 @@ impl Block {
         let command = match asked {
             Ok(command) if !self.closing => command,
             Ok(_) => return self.result(tag, -libc::EIO),
-            Err(error) => return self.result(tag, -error),
+            Err(error) => {
+                cx.engine.refused(self.volume);
+                return self.result(tag, -error);
+            }
         };
         let bytes = command.carries() as usize;
         if self.held > 0 && self.held + bytes > HELD_MAX {

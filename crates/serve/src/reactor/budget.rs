@@ -107,6 +107,10 @@ impl Budget {
             *share = Share { group: Some(group), bytes };
         }
     }
+    /// Bytes that a group's endpoints hold of what is shared.
+    pub(super) fn held(&self, group: GroupId) -> u64 {
+        self.quota.held(group)
+    }
     /// Did anything come back since the last call?
     pub(super) fn take_released(&mut self) -> bool {
         std::mem::take(&mut self.released)

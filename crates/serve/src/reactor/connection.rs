@@ -312,6 +312,7 @@ impl Connection {
             self.input.consume(step.consumed);
             match step.action {
                 Action::Continue => {}
+                Action::Refused => self.volume.into_iter().for_each(|it| cx.engine.refused(it)),
                 Action::More(_) => return Progress::Done,
                 Action::StartTls => self.start_tls(),
                 Action::Attach(id) => {

@@ -15,6 +15,7 @@ use slab::Slab;
 use super::budget::Share;
 use super::endpoint::{Endpoint, Life, Progress, ReactorContext};
 use super::ring::Event;
+use crate::engine::Engine;
 use crate::front::fuse::Call;
 use crate::request::buffer::Data;
 use crate::request::entry::Entry;
@@ -91,7 +92,7 @@ impl File {
             closing: false,
         }
     }
-    fn begin(&mut self, call: Call) {
+    fn begin(&mut self, call: Call, engine: &mut Engine) {
         match call {
             Call::Read { offset, length, reply } => {
                 let length = u64::from(length).min(self.size.saturating_sub(offset)) as u32;
@@ -104,6 +105,7 @@ impl File {
             Call::Write { offset, buffer, length, durable, reply } => {
                 let length = u64::from(length).min(self.size.saturating_sub(offset));
                 if length == 0 {
+                    engine.refused(self.volume);
                     return reply.error(Errno::ENOSPC);
                 }
                 let ask = (Operation::Write, Hints { fua: durable, ..Hints::default() });
@@ -174,7 +176,7 @@ impl Endpoint for File {
                 return Progress::More;
             }
             let Ok(call) = self.calls.try_recv() else { return Progress::Done };
-            self.begin(call);
+            self.begin(call, cx.engine);
         }
     }
     fn deliver(&mut self, op: Op, ops: &mut Ops) {

@@ -42,8 +42,9 @@ impl Reactor {
                 let handshake_cpu = self.meter.handshakes();
                 let engine = &mut self.parts.engine;
                 engine.turn_second(now);
-                look(&Seen { now, engine, connections, handshake_cpu });
+                look(&Seen { now, engine, connections, handshake_cpu, budget: &self.budget });
             }
+            Message::Called(group) => self.parts.engine.called(&group),
             Message::File(opening) => self.open_file(now, opening),
             Message::Pause(answer) => {
                 self.parts.engine.pause(true);

@@ -28,6 +28,7 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::mpsc::{Receiver, Sender};
 
+use iofair_core::group::GroupId;
 use iofair_core::time::{Instant, Nanos};
 use slab::Slab;
 
@@ -77,6 +78,8 @@ pub(crate) enum Message {
     Stats { reset: bool, answer: Sender<Snapshot> },
     /// Show what there is; it is over quickly, since everybody waits meanwhile.
     Look(Box<dyn FnOnce(&Seen<'_>) + Send>),
+    /// A call to the control socket named this group.
+    Called(String),
     /// Open a file of the mounted directory.
     File(Opening),
     /// Take no request in any more; answered once nothing is inside.
@@ -103,6 +106,14 @@ pub(crate) struct Seen<'a> {
     pub(crate) connections: usize,
     /// Processor time of clients that have not chosen a volume.
     pub(crate) handshake_cpu: Nanos,
+    budget: &'a Budget,
+}
+
+impl Seen<'_> {
+    /// Bytes that clients of volumes directly in a group hold beyond what each may hold in any case.
+    pub(crate) fn memory(&self, group: GroupId) -> u64 {
+        self.budget.held(group)
+    }
 }
 
 /// A listening socket.

@@ -14,6 +14,7 @@ use super::endpoint::{Life, Progress};
 use super::fair::Account;
 use super::meter::Payer;
 use super::ring::Target;
+use super::workers::Outcome;
 use super::{CHECK_INTERVAL, Reactor, waiter};
 
 /// Time after which a turn begins no visit, and the time for answers after that. A request of a client that waits for
@@ -59,6 +60,12 @@ impl Reactor {
     pub(super) fn take_outcomes(&mut self) {
         while let Some(done) = self.workers.next_done() {
             self.charge(done.account, done.time);
+            if let Outcome::Extents(extents) = &done.outcome
+                && extents.is_empty()
+                && let Some(volume) = self.endpoints[done.key].endpoint.volume()
+            {
+                self.parts.engine.status_failed(volume);
+            }
             self.endpoints[done.key].endpoint.on_outcome(done.outcome);
             self.has_input(done.key);
             self.fair.wake(done.account);
@@ -144,7 +151,12 @@ impl Reactor {
         match progress {
             Progress::Done | Progress::OwnLimit => {}
             Progress::More => self.fair.push(account, waiter(key)),
-            Progress::NoRoom => return self.fair.stall(account, waiter(key)),
+            Progress::NoRoom => {
+                if let (false, Some(group)) = (had_stalled, account.group()) {
+                    self.parts.engine.stalled(group);
+                }
+                return self.fair.stall(account, waiter(key));
+            }
         }
         // Where it found room there may be more.
         self.fair.wake(account);

@@ -97,7 +97,7 @@ fn zeroes_of(server: &Server, group: &'static str) -> u64 {
     let look = server.line().look(move |seen| {
         let groups = seen.engine.controller().groups();
         let id = if group.is_empty() { Some(GroupId::ROOT) } else { groups.find(group) };
-        id.map_or(0, |id| seen.engine.tally(id).empty)
+        id.map_or(0, |id| seen.engine.tally(id).zeroes)
     });
     look.unwrap()
 }

@@ -91,6 +91,8 @@ pub struct Command {
 pub enum Action {
     /// Call again with the rest.
     Continue,
+    /// The same after a command that was refused, which the client was told.
+    Refused,
     /// Call again when so many bytes (or more) are there.
     More(usize),
     /// Send what there is to send; all bytes after that, both ways, are TLS. Call
@@ -289,7 +291,7 @@ impl Session {
                     self.skip = u64::from(header.length);
                 }
                 self.refuse(header.kind, cookie, error, out);
-                Action::Continue
+                Action::Refused
             }
         };
         Step { consumed: REQUEST_HEADER, action }

@@ -87,7 +87,7 @@ impl Talk {
             assert!(step.consumed <= self.left.len());
             self.left.drain(..step.consumed);
             match step.action {
-                Action::Continue => continue,
+                Action::Continue | Action::Refused => continue,
                 Action::More(needed) => {
                     assert!(needed <= INPUT_MAX, "{needed} bytes at once");
                     assert!(needed > self.left.len(), "asks for what it has");

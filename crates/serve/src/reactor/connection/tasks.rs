@@ -45,7 +45,11 @@ impl Connection {
         let limit = if one { 1 } else { EXTENTS_MAX };
         let (offset, length) = (command.offset, u64::from(command.length));
         let Some(task) = cx.engine.extents_task(volume, offset, length, limit) else {
+            cx.engine.asked_status(volume);
             let extents = cx.engine.extents(volume, offset, length, limit);
+            if extents.is_empty() {
+                cx.engine.status_failed(volume);
+            }
             self.tell_extents(command, &extents);
             cx.quantum.spend(extents.len() * EXTENT_COST);
             return Begun::Yes;
@@ -53,6 +57,7 @@ impl Connection {
         if cx.begin_task(self.volume, Task::Extents(task)).is_err() {
             return Begun::Stalled(Progress::NoRoom);
         }
+        cx.engine.asked_status(volume);
         self.asked = Some(command);
         Begun::Yes
     }
