@@ -391,8 +391,7 @@ impl App {
     }
     fn why(&self, name: &str) -> Result<Answer> {
         let (line, revision) = self.line()?;
-        let group = name.to_string();
-        let why = line.look(move |seen| why::why(seen, &group))?;
+        let why = why::why(&line, name)?;
         let missing = || Problem::missing(format!("there is no group \"{name}\""));
         let mut why = why.ok_or_else(missing)?;
         why.revision = revision;

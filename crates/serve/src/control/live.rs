@@ -75,8 +75,6 @@ impl Gauges for List {
 /// Groups or volumes that are copied in one look. A group's numbers are 1.2 kB, so that a look takes some 100 us, and the
 /// reactor serves requests between two of them.
 const SLICE: usize = 256;
-/// Requests that are looked at for what holds them: more of them would not tell more.
-const HELD_MAX: usize = 1024;
 
 /// What a moment has beside the server's own numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,12 +95,7 @@ pub(super) fn gather(reactor: &ReactorHandle, wanted: Wanted) -> Result<Moment, 
         moment.groups = in_order(copied, total);
     }
     if wanted.whys {
-        let whys = reactor.look(|seen| {
-            let groups = seen.engine.controller().groups();
-            let whys = why::everybody(seen, HELD_MAX).into_iter();
-            whys.map(|(id, why)| (groups.group(id).name.clone(), why)).collect::<Vec<_>>()
-        })?;
-        let mut whys: BTreeMap<String, Why> = whys.into_iter().collect();
+        let mut whys = why::everybody(reactor)?;
         for group in &mut moment.groups {
             group.why = whys.remove(&group.name);
         }

@@ -1,9 +1,10 @@
-//! What holds a group back right now, and which rule: looked up on the reactor's thread, told in words.
+//! What holds a group back right now, and which rule: looked up on the reactor's thread, a bounded number of requests
+//! in one look, and told in words.
 
 use std::collections::BTreeMap;
 
 use iofair_core::contract::{Limits, Rate};
-use iofair_core::controller::{Held, Place};
+use iofair_core::controller::{Controller, Held, Place};
 use iofair_core::group::GroupId;
 use iofair_core::request::Direction;
 use iofair_core::time::{Instant, Nanos};
@@ -11,7 +12,9 @@ use iofair_core::trace::{Decision, Subject, rule_in_words};
 use serde::Serialize;
 
 use crate::engine::Engine;
+use crate::error::ServeError;
 use crate::reactor::Seen;
+use crate::reactor::handle::ReactorHandle;
 
 /// What holds a group back.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -62,26 +65,91 @@ struct Seat {
     group: GroupId,
 }
 
-/// The answer for a group; `None` if there is no such group.
-pub(super) fn why(seen: &Seen<'_>, group: &str) -> Option<Why> {
-    let controller = seen.engine.controller();
-    let groups = controller.groups();
-    let own = groups.find(group)?;
-    let mut seats = Seats::new();
-    let inside = |of: GroupId| groups.ancestry(of).any(|above| above == own);
-    for held in controller.held(|request| inside(request.group)) {
-        take_seat(&mut seats, &held);
-    }
-    Some(Scene { seen, own }.why(&seats))
+/// Places of the pool of requests, merged requests included, that are looked at in one look. So many take some 50 us.
+const SLICE: usize = 1024;
+/// Groups for which an answer is put into words in one look.
+const ANSWERS: usize = 64;
+/// Requests of all groups that are looked at for what holds them: more of them would not tell more.
+const HELD_MAX: usize = 1024;
+
+/// What came of a look for one group.
+enum Looked {
+    Gone,
+    More(Seats, usize),
+    Over(Why),
 }
 
-/// The answer for every group that has requests of its own inside, by one look at so many of all requests.
-pub(super) fn everybody(seen: &Seen<'_>, most: usize) -> Vec<(GroupId, Why)> {
-    let mut groups: BTreeMap<GroupId, Seats> = BTreeMap::new();
-    for held in seen.engine.controller().held(|_| true).take(most) {
-        take_seat(groups.entry(held.request.group).or_default(), &held);
+/// The answer for a group; `None` if there is no such group. Many requests are looked at in slices, and the reactor
+/// serves between two of them, so that one that moves meanwhile may be seen twice or not at all.
+pub(super) fn why(reactor: &ReactorHandle, group: &str) -> Result<Option<Why>, ServeError> {
+    let (mut seats, mut first) = (Seats::new(), 0);
+    loop {
+        let path = group.to_string();
+        let mut known = std::mem::take(&mut seats);
+        let looked = reactor.look(move |seen| {
+            let Some(own) = seen.engine.group_named(&path) else { return Looked::Gone };
+            match slice_of(seen.engine.controller(), own, first, &mut known) {
+                Some(next) => Looked::More(known, next),
+                None => Looked::Over(Scene { seen, own }.why(&known)),
+            }
+        })?;
+        match looked {
+            Looked::Gone => return Ok(None),
+            Looked::Over(why) => return Ok(Some(why)),
+            Looked::More(more, next) => (seats, first) = (more, next),
+        }
     }
-    groups.into_iter().map(|(own, seats)| (own, Scene { seen, own }.why(&seats))).collect()
+}
+
+/// Takes the seats of a slice's requests of a group and the groups in it.
+fn slice_of(
+    controller: &Controller,
+    own: GroupId,
+    first: usize,
+    seats: &mut Seats,
+) -> Option<usize> {
+    let groups = controller.groups();
+    let inside = |of: GroupId| groups.ancestry(of).any(|above| above == own);
+    controller.look_at(
+        first,
+        SLICE,
+        |request| inside(request.group),
+        |held| take_seat(seats, &held),
+    )
+}
+
+/// The answers for the groups that have requests of their own inside, by name; not all of them if there are very many.
+pub(super) fn everybody(reactor: &ReactorHandle) -> Result<BTreeMap<String, Why>, ServeError> {
+    let (mut groups, mut next, mut found) = (BTreeMap::new(), Some(0), 0);
+    while let Some(first) = next.filter(|_| found < HELD_MAX) {
+        let mut known: BTreeMap<GroupId, Seats> = std::mem::take(&mut groups);
+        (groups, next, found) = reactor.look(move |seen| {
+            let mut more = 0;
+            let each = |held: Held<'_>| {
+                more += held.parts;
+                take_seat(known.entry(held.request.group).or_default(), &held);
+            };
+            let next = seen.engine.controller().look_at(first, SLICE, |_| true, each);
+            (known, next, found + more)
+        })?;
+    }
+    let mut answers = BTreeMap::new();
+    while !groups.is_empty() {
+        let mut some = std::mem::take(&mut groups);
+        if let Some((&border, _)) = some.iter().nth(ANSWERS) {
+            groups = some.split_off(&border);
+        }
+        answers.extend(reactor.look(move |seen| {
+            let tree = seen.engine.controller().groups();
+            // A group may have gone since.
+            let there = some.into_iter().filter_map(|(own, seats)| {
+                let name = tree.try_group(own)?.name.clone();
+                Some((name, Scene { seen, own }.why(&seats)))
+            });
+            there.collect::<Vec<_>>()
+        })?);
+    }
+    Ok(answers)
 }
 
 const fn weight(place: Place) -> u32 {
@@ -308,5 +376,55 @@ fn brief(time: Nanos) -> String {
         0..1_000_000 => format!("{} us", time.as_micros()),
         1_000_000..1_000_000_000 => format!("{:.1} ms", time.0 as f64 / 1e6),
         _ => format!("{:.1} s", seconds(time)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iofair_core::contract::Contract;
+    use iofair_core::controller::{FlushRule, Setup, Stack, Submission};
+    use iofair_core::group::{ClientId, Priority};
+    use iofair_core::policy::DriveFacts;
+    use iofair_core::request::{Flags, Operation};
+    use iofair_core::unit::Sectors;
+
+    fn submit(controller: &mut Controller, client: ClientId, count: u64) {
+        for number in 0..count {
+            let (operation, flags) = (Operation::Read, Flags::NO_MERGE);
+            let (start, length) = (Sectors(number * 64), Sectors(8));
+            let new = Submission { tag: number, client, operation, flags, start, length };
+            controller.submit(Instant::ZERO, new).unwrap();
+        }
+    }
+
+    /// Goal: what one look costs the reactor does not depend on how many requests others have inside, and no request is
+    /// missed for that. Method: ten thousand of others, three of a group behind them; the requests that each look sees.
+    #[test]
+    fn a_look_is_bounded() {
+        let (max_request, capacity) = (Sectors(8), Sectors(1 << 30));
+        let facts = DriveFacts { rotational: false, depth: 1, max_request, capacity };
+        let (queue_limit, guaranteed, flushes) = (0, 10_000, FlushRule::Bypass);
+        let setup = Setup { facts, tags: 1, queue_limit, guaranteed, flushes, trace: 0 };
+        let mut controller = Controller::new(setup, Stack::parse("max-none").unwrap());
+        let [others, own] = ["others", "own"].map(|name| {
+            let group = controller.add_group(Instant::ZERO, name, Contract::default()).unwrap();
+            (group, controller.add_client(Instant::ZERO, group, Priority::default()).unwrap())
+        });
+        submit(&mut controller, others.1, 10_000);
+        submit(&mut controller, own.1, 3);
+        for (group, count) in [(own.0, 3), (others.0, 10_000), (GroupId::ROOT, 10_003)] {
+            let (mut seats, mut next, mut looks) = (Seats::new(), Some(0), 0);
+            while let Some(first) = next {
+                let before: usize = seats.values().map(|seat| seat.requests).sum();
+                next = slice_of(&controller, group, first, &mut seats);
+                let after: usize = seats.values().map(|seat| seat.requests).sum();
+                let places = next.unwrap_or(10_003) - first;
+                assert!(places <= SLICE && after - before <= places, "{places} places");
+                looks += 1;
+            }
+            let found: usize = seats.values().map(|seat| seat.requests).sum();
+            assert_eq!((found, looks), (count, 10_003_usize.div_ceil(SLICE)));
+        }
     }
 }
