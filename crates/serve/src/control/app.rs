@@ -9,6 +9,7 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use hyper::body::Bytes;
 use iofair_config::contracts::Detail;
 use iofair_config::contracts::edit::{Edit, How, Keys, Kind};
 use iofair_core::time::Instant;
@@ -17,10 +18,11 @@ use serde_json::{Value as Json, json};
 
 use super::audit::Audit;
 use super::file::{ContractFile, revision};
-use super::gate::{Author, Gate};
+use super::gate::{Author, Gate, Key};
 use super::live::{self, GroupMoment, Live, Wanted};
 use super::metrics;
 use super::page::Page;
+use super::pages::Pages;
 use super::problem::Problem;
 use super::resources;
 use super::usage::Usage;
@@ -55,6 +57,8 @@ pub(super) struct Call {
     pub(super) body: Option<Vec<u8>>,
     /// Who makes a change.
     pub(super) author: Author,
+    /// Whoever calls, as calls are counted.
+    pub(super) caller: Option<Key>,
 }
 
 /// What it gets.
@@ -65,12 +69,12 @@ pub(super) struct Answer {
     pub(super) kind: &'static str,
     /// Methods that the path knows, when another was used.
     pub(super) allow: Option<&'static str>,
-    pub(super) body: Vec<u8>,
+    pub(super) body: Bytes,
 }
 
 impl Answer {
     pub(super) fn json(status: u16, revision: Option<String>, body: &impl Serialize) -> Self {
-        let body = serde_json::to_vec(body).expect("our own structs are JSON");
+        let body = serde_json::to_vec(body).expect("our own structs are JSON").into();
         Self { status, revision, kind: "application/json", allow: None, body }
     }
     pub(super) fn problem(problem: &Problem) -> Self {
@@ -126,6 +130,8 @@ pub(super) struct App {
     zeroing: Option<Arc<Progress>>,
     gate: Mutex<Arc<Gate>>,
     pub(super) audit: Audit,
+    /// Pages of metrics, by detail.
+    pages: [Pages; 3],
 }
 
 /// A lock's content, even if a thread died with it: all that is in these is whole at any time.
@@ -155,6 +161,7 @@ impl App {
             zeroing: server.zeroing().cloned(),
             gate: Mutex::new(Arc::new(gate)),
             audit,
+            pages: Default::default(),
             file,
             served: Mutex::new(Served { server: Some(server), revision }),
             state: Mutex::new(State::Serving),
@@ -233,7 +240,7 @@ impl App {
             (["v1", "groups", name @ .., "why"], _) if !name.is_empty() => Ok(not_allowed("GET")),
             (["v1", "live"], "GET") => self.live(call),
             (["v1", "audit"], "GET") => self.show_audit(call),
-            (["metrics"], "GET") => self.metrics(&call.query),
+            (["metrics"], "GET") => self.metrics(call),
             (["healthz"], "GET") => Ok(self.health(&call.query)),
             (["v1", "live" | "audit"] | ["metrics" | "healthz"], _) => Ok(not_allowed("GET")),
             (["v1", "groups", name @ ..], _) => self.one(call, Kind::Group, &unescape(name)?),
@@ -282,7 +289,7 @@ impl App {
         Ok(Answer::json(200, Some(status.revision.clone()), &status))
     }
     fn openapi(&self) -> Answer {
-        let body = OPENAPI.as_bytes().to_vec();
+        let body = Bytes::from_static(OPENAPI.as_bytes());
         Answer { status: 200, revision: None, kind: "application/json", allow: None, body }
     }
     fn stack(&self, status: u16) -> Result<Answer> {
@@ -405,7 +412,8 @@ impl App {
         live.revision = revision;
         Ok(Answer::json(200, Some(live.revision.clone()), &live))
     }
-    fn metrics(&self, query: &str) -> Result<Answer> {
+    fn metrics(&self, call: &Call) -> Result<Answer> {
+        let query = call.query.as_str();
         let detail = match query.split_once('=') {
             Some(("detail", level)) => Detail::parse(level),
             _ => query.is_empty().then_some(self.gate().metrics.detail),
@@ -415,8 +423,12 @@ impl App {
                 .allowed("detail=none, groups or volumes"));
         };
         let (groups, volumes) = (detail >= Detail::Groups, detail >= Detail::Volumes);
-        let moment = live::gather(&self.reactor, Wanted { groups, volumes, whys: false })?;
-        let body = metrics::page(&moment, self.zeroing.as_deref(), detail).into_bytes();
+        let render = || -> Result<Vec<u8>> {
+            let moment = live::gather(&self.reactor, Wanted { groups, volumes, whys: false })?;
+            Ok(metrics::page(&moment, self.zeroing.as_deref(), detail).into_bytes())
+        };
+        let caller = call.caller.as_ref();
+        let body = self.pages[detail as usize].get(|| self.clock.now(), caller, render)?;
         Ok(Answer { status: 200, revision: None, kind: metrics::KIND, allow: None, body })
     }
 

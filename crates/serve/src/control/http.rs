@@ -355,12 +355,26 @@ async fn converse<S>(stream: S, visit: Visit, service: Arc<Service>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let visit = Arc::new(visit);
+    let answer = move |request| {
+        let (service, visit) = (service.clone(), visit.clone());
+        async move { reply(request, &visit, &service).await }
+    };
+    one_call(stream, answer).await;
+}
+
+/// A connection with one call; it is cut when the caller takes too long for any part of it.
+async fn one_call<S, A>(stream: S, answer: impl Fn(Request<Incoming>) -> A)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    A: Future<Output = Response<Full<Bytes>>>,
+{
     let answered = Arc::new(Notify::new());
-    let (visit, told) = (Arc::new(visit), answered.clone());
+    let told = answered.clone();
     let call = service_fn(move |request| {
-        let (service, visit, told) = (service.clone(), visit.clone(), told.clone());
+        let (response, told) = (answer(request), told.clone());
         async move {
-            let response = reply(request, &visit, &service).await;
+            let response = response.await;
             told.notify_one();
             Ok::<_, Infallible>(response)
         }
@@ -393,7 +407,7 @@ async fn reply(
 ) -> Response<Full<Bytes>> {
     let answer = answer(request, visit, service).await;
     let answer = answer.unwrap_or_else(|problem| Answer::problem(&problem));
-    let mut response = Response::new(Full::new(Bytes::from(answer.body)));
+    let mut response = Response::new(Full::new(answer.body));
     *response.status_mut() = answer.status.try_into().expect("our own numbers are in range");
     let headers = response.headers_mut();
     let mut set = |name: HeaderName, value: &str| {
@@ -568,5 +582,9 @@ async fn call(head: Parts, body: Incoming, visit: &Visit) -> Result<Call, Proble
         only_new: word(&head.headers, header::IF_NONE_MATCH).is_some_and(|word| word == "*"),
         body: (!body.is_empty()).then(|| body.to_vec()),
         author: if changes { Author::of(&visit.caller) } else { Author::default() },
+        caller: Some(visit.caller.key()),
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -25,6 +25,7 @@ mod limits;
 mod live;
 mod metrics;
 mod page;
+mod pages;
 mod problem;
 mod rate;
 mod resources;
