@@ -3,7 +3,8 @@
 use std::ffi::CString;
 use std::fs;
 use std::io;
-use std::mem;
+use std::mem::{self, ManuallyDrop};
+use std::net::{Ipv4Addr, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -13,6 +14,7 @@ use std::ptr;
 use iofair_config::contracts::{Access, Contracts};
 
 use crate::error::ServeError;
+use crate::reactor::lobby::Origin;
 use crate::request::export::Peer;
 
 /// Connections that may wait until they are accepted.
@@ -194,6 +196,18 @@ pub(crate) fn peer(socket: &OwnedFd) -> Peer {
     // The kernel's own word for a user that it cannot tell.
     const NOBODY: u32 = 65_534;
     Peer::Unix(peer.map_or(NOBODY, |peer| peer.uid))
+}
+
+/// Where the client of a socket comes from.
+pub(crate) fn origin(socket: &OwnedFd) -> Origin {
+    if let Peer::Unix(uid) = peer(socket) {
+        return Origin::User(uid);
+    }
+    // SAFETY: the descriptor is open, and is not closed here.
+    let stream = ManuallyDrop::new(unsafe { TcpStream::from_raw_fd(socket.as_raw_fd()) });
+    // Who has gone already comes from nowhere.
+    let address = stream.peer_addr().map_or(Ipv4Addr::UNSPECIFIED.into(), |it| it.ip());
+    Origin::host(address)
 }
 
 fn option<T>(socket: &OwnedFd, name: libc::c_int) -> Option<T> {

@@ -5,7 +5,11 @@
 mod rig;
 
 use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::FromRawFd;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use rig::scene::Scene;
 use rig::wire::{BLOCK, OPTION_LIST, Options, READ, REPLY_ACK, WRITE, Wire, Workload};
@@ -40,7 +44,7 @@ fn handshakes_have_an_end() {
                 break;
             }
             // The greeting at first; later nothing, or the end.
-            drip.set_read_timeout(Some(std::time::Duration::from_millis(20))).unwrap();
+            drip.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
             let _ = drip.read(&mut [0; 64]);
         }
     });
@@ -67,6 +71,68 @@ fn silent_clients_keep_nobody_out() {
     for mut stream in silent.into_iter().take(250) {
         is_cut(&mut stream);
     }
+}
+
+/// A connection from one of this host's addresses.
+#[allow(unsafe_code)]
+fn dial(from: [u8; 4], to: SocketAddr) -> TcpStream {
+    let address = |ip: [u8; 4], port: u16| libc::sockaddr_in {
+        sin_family: libc::AF_INET as libc::sa_family_t,
+        sin_port: port.to_be(),
+        sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(ip) },
+        sin_zero: [0; 8],
+    };
+    let (from, to) = (address(from, 0), address([127, 0, 0, 1], to.port()));
+    let length = size_of::<libc::sockaddr_in>() as libc::socklen_t;
+    // SAFETY: plain system calls on a new descriptor and on addresses of this function.
+    unsafe {
+        let socket = libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
+        let stream = TcpStream::from_raw_fd(socket);
+        assert_eq!(libc::bind(socket, (&raw const from).cast(), length), 0);
+        assert_eq!(libc::connect(socket, (&raw const to).cast(), length), 0);
+        stream
+    }
+}
+
+/// Goal: a host that holds all places for clients without a volume, and comes again for each that it loses, keeps out no
+/// other host, however slow that one is. Method: one address has eight places and forty connections that wait, always;
+/// a client of another address takes as long as several generations of them for its handshake.
+#[test]
+fn one_host_keeps_no_other_out() {
+    let scene =
+        Scene::start("tcp = '127.0.0.1:0'\ninsecure = true\nhandshakes = 8\nhandshake = '1m'", "");
+    let address = scene.server.tcp().unwrap();
+    let (over, generations) = (&AtomicBool::new(false), &AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for _ in 0..48 {
+            scope.spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    let mut silent = dial([127, 0, 0, 1], address);
+                    silent.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+                    let mut greeting = [0; 64];
+                    // Cut off, or told to end.
+                    while !over.load(Ordering::Relaxed)
+                        && !matches!(silent.read(&mut greeting), Ok(0))
+                    {}
+                    generations.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let wait = |more: usize| {
+            let until = generations.load(Ordering::Relaxed) + more;
+            while generations.load(Ordering::Relaxed) < until {
+                thread::sleep(Duration::from_millis(1));
+            }
+        };
+        wait(16);
+        let mut slow = Options::greet(dial([127, 0, 0, 2], address)).unwrap();
+        wait(32);
+        let listed = slow.list().map_err(|error| error.kind());
+        wait(32);
+        let chosen = slow.go("v").map_err(|error| error.kind());
+        over.store(true, Ordering::Relaxed);
+        assert_eq!((listed, chosen), (Ok(vec!["v".to_string()]), Ok(REPLY_ACK)));
+    });
 }
 
 /// Goal: as many clients as like to come at once are all let in. Method: fifteen hundred clients, each on a thread

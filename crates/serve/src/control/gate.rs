@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use crate::accounts::{self, Credentials, NOBODY};
 use crate::error::ServeError;
+use crate::reactor::lobby::Origin;
 use crate::{security, socket};
 
 /// What somebody may do.
@@ -46,13 +47,10 @@ pub(super) enum Key {
 
 impl Key {
     pub(super) fn host(address: SocketAddr) -> Self {
-        Self::Host(match address.ip() {
-            IpAddr::V6(ip) => {
-                let network = u128::from(ip) >> 64 << 64;
-                ip.to_ipv4_mapped().map_or(IpAddr::V6(network.into()), IpAddr::V4)
-            }
-            ip => ip,
-        })
+        match Origin::host(address.ip()) {
+            Origin::Host(host) => Self::Host(host),
+            Origin::User(user) => Self::User(user),
+        }
     }
 }
 

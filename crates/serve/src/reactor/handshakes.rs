@@ -2,12 +2,11 @@
 //!
 //! Bounded: so many clients at once may be without a volume as the contracts say. Others that were accepted wait, and
 //! what was not accepted waits in the kernel, so that ten thousand clients that come back at once are served one after
-//! the other. Clients that hold their places without a word keep out nobody for long: when one waits, the client that
-//! has been without a volume for the longest time is cut off, after [`GRACE`] at the earliest. All of this is charged
-//! to one account of a small weight, and while groups are served, it gets at most a fifth of the thread's time in short
-//! slices ([`Throttle`]), so that a request of theirs does not wait for what strangers ask.
+//! the other. Clients that hold their places without a word keep out nobody for long: when one waits, another one is cut
+//! off, after [`GRACE`] at the earliest; which one, `lobby` says, so that one host keeps out no other. All of this is
+//! charged to one account of a small weight, and while groups are served, it gets at most a fifth of the thread's time in
+//! short slices ([`Throttle`]), so that a request of theirs does not wait for what strangers ask.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -15,6 +14,7 @@ use iofair_core::time::{Instant, Nanos};
 
 use super::connection::Connection;
 use super::fair::Account;
+use super::lobby::{Lobby, Origin};
 use super::ring::{Event, Target};
 use super::{CHECK_INTERVAL, ENDPOINTS_MAX, LOBBY, Reactor};
 use crate::socket;
@@ -76,11 +76,8 @@ impl Throttle {
 /// Clients without a volume.
 #[derive(Default)]
 pub(super) struct Handshakes {
-    /// Accepted, in the order in which they came.
-    waiting: VecDeque<OwnedFd>,
-    /// Let in, in that order: their endpoints, and when.
-    begun: BTreeMap<u64, (usize, Instant)>,
-    next_number: u64,
+    /// Those who were accepted and wait, and those who were let in.
+    lobby: Lobby<OwnedFd>,
     /// Listeners on which nothing is accepted now.
     paused_listeners: Vec<usize>,
     /// The entries of all others were cancelled.
@@ -94,12 +91,6 @@ impl Handshakes {
     /// When to look again though nothing else happens.
     pub(super) fn next(&self) -> Option<Instant> {
         self.next
-    }
-    fn begin(&mut self, now: Instant, key: usize) -> u64 {
-        let number = self.next_number;
-        self.next_number += 1;
-        self.begun.insert(number, (key, now));
-        number
     }
 }
 
@@ -117,7 +108,7 @@ impl Reactor {
             }
             self.next_check.get_or_insert(self.meter.since() + CHECK_INTERVAL);
         }
-        if self.handshakes.waiting.len() >= WAITING_MAX && !self.handshakes.is_pausing {
+        if self.handshakes.lobby.waiters() >= WAITING_MAX && !self.handshakes.is_pausing {
             self.handshakes.is_pausing = true;
             for index in 0..self.parts.listeners.len() {
                 self.ring.cancel(Target::Accept(index as u32), Target::Nobody)?;
@@ -127,7 +118,7 @@ impl Reactor {
     }
     /// Somebody was accepted.
     pub(super) fn accepted(&mut self, socket: OwnedFd) {
-        self.handshakes.waiting.push_back(socket);
+        self.handshakes.lobby.wait(socket::origin(&socket), socket);
         self.fair.push(Account::HANDSHAKE, LOBBY);
     }
     /// Accepts again, if that was paused because too many waited.
@@ -136,7 +127,7 @@ impl Reactor {
     }
     /// Accepts on listeners that were paused, if there is room again.
     pub(super) fn accept_again(&mut self) -> io::Result<()> {
-        if self.draining.is_some() || self.handshakes.waiting.len() > WAITING_FEW {
+        if self.draining.is_some() || self.handshakes.lobby.waiters() > WAITING_FEW {
             return Ok(());
         }
         self.handshakes.is_pausing = false;
@@ -147,12 +138,12 @@ impl Reactor {
     }
     /// Nobody is let in any more.
     pub(super) fn turn_away(&mut self) {
-        self.handshakes.waiting.clear();
+        self.handshakes.lobby.turn_away();
     }
     /// Somebody may be let in now.
     pub(super) fn look_at_lobby(&mut self) {
         self.handshakes.next = None;
-        if !self.handshakes.waiting.is_empty() {
+        if self.handshakes.lobby.waiters() > 0 {
             self.fair.push(Account::HANDSHAKE, LOBBY);
         }
     }
@@ -163,33 +154,36 @@ impl Reactor {
             return;
         }
         for _ in 0..VISIT {
-            if self.handshakes.waiting.is_empty() || !self.make_place(now) {
+            let Some(next) = self.handshakes.lobby.next_origin() else { return };
+            if !self.make_place(now, next) {
                 return;
             }
-            let socket = self.handshakes.waiting.pop_front().expect("somebody waits");
-            self.open(now, socket);
+            let (origin, socket) = self.handshakes.lobby.call().expect("somebody waits");
+            self.open(now, origin, socket);
         }
         self.look_at_lobby();
     }
-    /// Is there a place for one more client without a volume?
-    fn make_place(&mut self, now: Instant) -> bool {
+    /// Is there a place for one more client without a volume, who comes from there?
+    fn make_place(&mut self, now: Instant, newcomer: Origin) -> bool {
         let most = self.parts.security.limits.handshakes as usize;
-        if self.handshakes.begun.len() < most {
+        let lobby = &mut self.handshakes.lobby;
+        if lobby.guests() < most {
             return true;
         }
-        let Some((number, (key, since))) = self.handshakes.begun.pop_first() else { return true };
-        if now < since + GRACE {
-            self.handshakes.begun.insert(number, (key, since));
-            self.handshakes.next = Some(since + GRACE);
+        let Some((number, loser)) = lobby.loser(newcomer) else { return true };
+        if now < loser.since + GRACE {
+            self.handshakes.next = Some(loser.since + GRACE);
             return false;
         }
+        lobby.leave(number);
+        let key = loser.key;
         self.endpoints[key].handshake = None;
         let (endpoint, mut cx) = self.look(now, key);
         endpoint.cut(&mut cx);
         self.settle_later(key);
         true
     }
-    fn open(&mut self, now: Instant, socket: OwnedFd) {
+    fn open(&mut self, now: Instant, origin: Origin, socket: OwnedFd) {
         let limits = self.parts.security.limits;
         let full = self.clients >= limits.connections as usize;
         if self.draining.is_some() || full || self.endpoints.len() >= ENDPOINTS_MAX {
@@ -198,12 +192,12 @@ impl Reactor {
         socket::prepare(socket.as_raw_fd());
         let connection = Connection::new(now, socket, &self.parts.security);
         let key = self.insert(Box::new(connection));
-        self.endpoints[key].handshake = Some(self.handshakes.begin(now, key));
+        self.endpoints[key].handshake = Some(self.handshakes.lobby.enter(now, origin, key));
     }
     /// An endpoint that was without a volume has one now, or is gone.
     fn end_handshake(&mut self, key: usize) {
         if let Some(number) = self.endpoints[key].handshake.take() {
-            self.handshakes.begun.remove(&number);
+            self.handshakes.lobby.leave(number);
             self.look_at_lobby();
         }
     }

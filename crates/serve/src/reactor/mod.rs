@@ -15,6 +15,7 @@ mod file;
 pub(crate) mod handle;
 mod handshakes;
 mod input;
+pub(crate) mod lobby;
 mod messages;
 mod meter;
 mod outbox;
