@@ -35,7 +35,7 @@
 //! min = "10MB/s"                      # guaranteed; admitted only if the drive can keep it
 //! alone = "23MB/s"                    # optional: what the group reaches with the drive to itself
 //! weight = 300                        # 1 to 1000: share of what is left
-//! max = { read = "50MB/s", write = "50MB/s", read_iops = 5000 }   # or one rate for both
+//! max = { read = "50MB/s", write = "50MB/s", read_iops = 5000 }   # or one rate for both; a flush is one write
 //! low = { read = "10MB/s", latency = "100us", idle = "1ms" } # for throttle-low, instead of min
 //! latency = "2ms"
 //! class = "best-effort"               # realtime, best-effort, idle

@@ -24,7 +24,7 @@ const FIRST_BITS: u32 = 13;
 /// Where a request spends its time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// Held by throttles; flushes have none.
+    /// Held by throttles.
     Held,
     /// In the scheduler, the wait for a tag included.
     Queued,

@@ -87,7 +87,8 @@ fn is_memory(file: &File) -> bool {
     file_system(file).is_ok_and(|found| FILE_SYSTEMS.contains(&found.f_type))
 }
 
-/// May this part of a file be mapped?
+/// May this part of a file be mapped? Seals are not asked for: one against shrinking (`F_SEAL_SHRINK`) would say that the
+/// file keeps its length, but monitors do not set it unless told, and the mapping is watched in any case.
 fn check(file: &File, offset: u64, bytes: u64) -> Result<(), String> {
     let metadata = file.metadata().ok().filter(fs::Metadata::is_file);
     let (Some(metadata), Ok(found), true) = (metadata, file_system(file), is_memory(file)) else {
