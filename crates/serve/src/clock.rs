@@ -27,6 +27,14 @@ pub(crate) fn thread_time() -> Nanos {
     Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
+/// A moment of a thread that waits and has no engine's epoch.
+pub(crate) type Moment = std::time::Instant;
+
+/// The present moment.
+pub(crate) fn moment() -> Moment {
+    Moment::now()
+}
+
 /// Lets this thread's timers fire when they are due and not up to 50 us later.
 pub(crate) fn sharpen_timers() {
     // SAFETY: sets one number of the calling thread.

@@ -18,13 +18,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::format::{BLOCK, Extent, Table};
 use super::medium::FileMedium;
 use super::table::{Free, common, joined, split, total, without};
 use super::{Pool, admin};
 use crate::back::volume::VolumeId;
+use crate::clock::{Moment, moment};
 use crate::error::ServeError;
 use crate::log;
 use crate::reactor::Message;
@@ -169,10 +170,10 @@ impl Shared {
     }
     /// Waits that long, unless the server ends or a demand waits.
     fn pause(&self, time: Duration) {
-        let until = Instant::now() + time;
+        let until = moment() + time;
         let mut room = self.lock();
         while room.waiting == 0 && !self.stops.load(Ordering::Relaxed) {
-            let left = until.saturating_duration_since(Instant::now());
+            let left = until.saturating_duration_since(moment());
             if left.is_zero() {
                 return;
             }
@@ -247,11 +248,11 @@ enum Account<'a> {
     /// In the idle class of the root.
     Nobody,
     /// The group of this path; at most until some time.
-    Group(&'a str, Option<Instant>),
+    Group(&'a str, Option<Moment>),
 }
 
-fn is_past(time: Instant) -> bool {
-    Instant::now() >= time
+fn is_past(time: Moment) -> bool {
+    moment() >= time
 }
 
 /// Extents that a volume of a group needs, and that must be zeroed before.
@@ -275,7 +276,7 @@ impl Demand {
     pub(crate) fn carry_out(
         &self,
         line: &ReactorHandle,
-        until: Option<Instant>,
+        until: Option<Moment>,
     ) -> Result<(), ServeError> {
         let shared = &*self.shared;
         let extents = self.claim(until)?;
@@ -299,13 +300,13 @@ impl Demand {
         self.check_time(&room, until)
     }
     /// An error when the time is over and something is left to do.
-    fn check_time(&self, room: &Room, until: Option<Instant>) -> Result<(), ServeError> {
+    fn check_time(&self, room: &Room, until: Option<Moment>) -> Result<(), ServeError> {
         let left = total(&common(&self.extents, &room.pool.table().dirty)) * BLOCK;
         let is_late = left > 0 && until.is_some_and(is_past);
         if is_late { Err(ServeError::Zeroing(left)) } else { Ok(()) }
     }
     /// Makes what is still dirty of the extents busy, once no other job has any of it.
-    fn claim(&self, until: Option<Instant>) -> Result<Vec<Extent>, ServeError> {
+    fn claim(&self, until: Option<Moment>) -> Result<Vec<Extent>, ServeError> {
         let shared = &*self.shared;
         let (mut room, mut waits) = (shared.lock(), 0);
         let claimed = loop {
@@ -346,7 +347,7 @@ impl Zeroing {
     /// Starts it.
     pub(crate) fn start(shared: &Arc<Shared>, line: ReactorHandle) -> Result<Self, ServeError> {
         let own = Arc::clone(shared);
-        let worker = move || Worker { shared: &own, line, recorded: Instant::now() }.run();
+        let worker = move || Worker { shared: &own, line, recorded: moment() }.run();
         let thread = std::thread::Builder::new().name("zeroing".into()).spawn(worker);
         let thread = Some(thread.map_err(ServeError::system("a thread"))?);
         Ok(Self { shared: Arc::clone(shared), thread })
@@ -374,7 +375,7 @@ impl Zeroing {
 struct Worker<'a> {
     shared: &'a Shared,
     line: ReactorHandle,
-    recorded: Instant,
+    recorded: Moment,
 }
 
 impl Worker<'_> {
@@ -414,7 +415,7 @@ impl Worker<'_> {
         // Whoever sets it does so with the lock, after `waiting` or `stops`.
         self.shared.interrupt.store(self.shared.stops.load(Ordering::Relaxed), Ordering::Relaxed);
         drop(room);
-        let began = Instant::now();
+        let began = moment();
         let zeroed = self.shared.zero(&self.line, &batch, Account::Nobody, false);
         if self.settle(zeroed, &batch)? {
             self.shared.pause((began.elapsed() * PAUSE).min(PAUSE_MAX));
@@ -439,7 +440,7 @@ impl Worker<'_> {
             room.give_back(&lost);
             result = zeroed.and_then(|zeroed| Err(self.shared.failed(zeroed.status)));
         } else if told.is_durable {
-            self.recorded = Instant::now();
+            self.recorded = moment();
             let recorded = room.record().map_err(|error| admin::told(&self.shared.path, error));
             result = recorded.map(|()| told.contended);
         }

@@ -84,10 +84,10 @@ fn data_that_could_not_be_deleted_is_kept() {
 
 /// Dirty bytes of the pool, after the background thread has had time to make them none.
 fn dirty_at_last(server: &Server) -> u64 {
-    let until = std::time::Instant::now() + Duration::from_secs(60);
+    let until = crate::clock::moment() + Duration::from_secs(60);
     let zeroing = server.zeroing().unwrap();
-    while zeroing.dirty_bytes() > 0 && std::time::Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(5));
+    while zeroing.dirty_bytes() > 0 && crate::clock::moment() < until {
+        std::thread::park_timeout(Duration::from_millis(5));
     }
     zeroing.dirty_bytes()
 }
@@ -153,7 +153,8 @@ fn room_is_zeroed_in_the_background_or_for_the_group_that_needs_it() {
 fn zero(server: &Server, group: Option<&str>) -> mpsc::Receiver<Zeroed> {
     let (answer, answered) = mpsc::channel();
     let (stop, counter) = (Arc::default(), Arc::default());
-    let (group, extents) = (group.map(str::to_string), vec![1 << 30..(1 << 30) + (4 << 20)]);
+    let (start, group) = (1 << 30, group.map(str::to_string));
+    let extents = std::iter::once(start..start + (4 << 20)).collect();
     let job = ZeroJob { group, extents, hole: true, flush: true, stop, counter, answer };
     server.line().send(Message::Zero(job)).unwrap();
     answered

@@ -1,11 +1,12 @@
 //! How the contract file and the server change together, or not at all.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use iofair_config::contracts::Contracts;
 use iofair_config::contracts::edit::Edit;
 
 use super::{App, Arc, Call, Problem, Result, lock};
+use crate::clock::moment;
 use crate::confine;
 use crate::control::file::{Pending, revision};
 use crate::control::gate::Gate;
@@ -27,7 +28,7 @@ enum Tried {
 impl App {
     /// Takes over the file as it is now.
     pub(in crate::control) fn reload(&self) -> Result<String, ServeError> {
-        let until = Instant::now() + ZEROING_MAX;
+        let until = moment() + ZEROING_MAX;
         loop {
             let demands = match self.try_reload()? {
                 Tried::Done(revision) => return Ok(revision),
@@ -63,7 +64,7 @@ impl App {
         edit: &Edit,
         consent: &Consent,
     ) -> Result<String> {
-        let until = Instant::now() + ZEROING_MAX;
+        let until = moment() + ZEROING_MAX;
         loop {
             let demands = match self.try_change(call, edit, consent)? {
                 Tried::Done(revision) => return Ok(revision),
