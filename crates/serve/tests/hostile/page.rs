@@ -210,9 +210,10 @@ pub(crate) fn write() {
          percentile of at most {SLOWER} times the one beside as many *honest* neighbours with the contract of the \
          attackers. Of {cells} combinations **{missed}** miss it; they are marked.\n\n\
          How it was measured: a fresh `iofair serve` for each run of {seconds} s, {repeats} runs of each, medians of \
-         each quantity; {processors} processors. The attackers are threads of another process at `nice 19`, so that \
-         they cannot take the processor from the server or the victim: what is measured is the server, not the \
-         scheduler of the machine. A request that was never completed counts with the time for which it was waited \
+         each quantity; {processors} processors. The attackers are threads of another process at `nice 19`, and the \
+         victim and the server's reactor thread have real-time priority, so that attackers cannot take the processor \
+         from them: what is measured is the server, not the scheduler of the machine. The server's other threads \
+         have neither. A request that was never completed counts with the time for which it was waited \
          for. The runs of the victim alone show how noisy the machine was.\n\n\
          Block devices of the host (ublk) are not here: no driver on the machine that measures.\n\n{tables}",
         PROMISE / 1_000_000,

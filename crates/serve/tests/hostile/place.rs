@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use iofair_config::contracts::Contracts;
 use iofair_serve::control::Control;
 
+use crate::peer::be_prompt;
 use crate::rig::Directory;
 use crate::rig::pki::Pki;
 
@@ -114,6 +115,16 @@ fn text(directory: &Directory, front: Front, drive: Drive, port: u16) -> String 
     text
 }
 
+/// The threads of a server that move its clients' requests.
+fn reactors(process: u32) -> impl Iterator<Item = i32> {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let threads = threads.filter_map(|thread| Some(thread.ok()?.path()));
+    let threads = threads.filter(|path| {
+        fs::read_to_string(path.join("comm")).is_ok_and(|name| name.trim_end() == "reactor")
+    });
+    threads.filter_map(|path| path.file_name()?.to_str()?.parse().ok())
+}
+
 /// The volume of an attacker.
 pub(crate) fn volume(number: usize) -> String {
     format!("h{number}")
@@ -142,6 +153,7 @@ impl Place {
                 let mut line = String::new();
                 BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
                 assert!(line.starts_with("serving"), "{line}");
+                reactors(child.id()).for_each(be_prompt);
                 Server::Process(child)
             }
         };
