@@ -210,14 +210,24 @@ pub(crate) fn origin(socket: &OwnedFd) -> Origin {
     Origin::host(address)
 }
 
-fn option<T>(socket: &OwnedFd, name: libc::c_int) -> Option<T> {
+/// Types of options.
+///
+/// # Safety
+/// Any bytes are a value of it.
+unsafe trait Plain: Copy {}
+// SAFETY: an integer.
+unsafe impl Plain for libc::c_int {}
+// SAFETY: three integers without a gap between.
+unsafe impl Plain for libc::ucred {}
+
+fn option<T: Plain>(socket: &OwnedFd, name: libc::c_int) -> Option<T> {
     let mut value = mem::MaybeUninit::<T>::uninit();
     let mut length = size_of::<T>() as libc::socklen_t;
     let (to, size) = (value.as_mut_ptr().cast(), &raw mut length);
     // SAFETY: writes at most the size of `value`.
     let failed =
         unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, to, size) } != 0;
-    // SAFETY: the kernel has just filled it, and these options are plain integers.
+    // SAFETY: the kernel has just filled all of it, and any bytes are a value (`Plain`).
     (!failed && length as usize == size_of::<T>()).then(|| unsafe { value.assume_init() })
 }
 

@@ -196,13 +196,15 @@ impl Endpoint for File {
     }
     /// Tells the kernel of one request: it copies what was read, up to a megabyte.
     fn answer(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<bool> {
-        let Some((reply, status, data, bytes)) = self.finished.pop_front() else {
+        let Some((reply, status, mut data, bytes)) = self.finished.pop_front() else {
             return Ok(false);
         };
         match reply {
             reply if status != 0 => reply.error(status),
-            // SAFETY: stores are written when the engine turns, on this thread, and not here.
-            Reply::Read(reply) => reply.data(unsafe { data.bytes(bytes) }),
+            Reply::Read(reply) => {
+                data = cx.engine.ops().own(data, bytes);
+                reply.data(data.bytes(bytes).unwrap_or_default());
+            }
             Reply::Write(reply, length) => reply.written(length),
             Reply::Empty(reply) => reply.ok(),
         }

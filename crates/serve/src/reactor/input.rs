@@ -101,3 +101,72 @@ impl Input {
 fn own(bytes: &mut Arc<Vec<u8>>) -> &mut Vec<u8> {
     Arc::make_mut(bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use iofair_drive::random::Random;
+
+    use super::*;
+
+    /// Goal: bytes come out as they came in, in order, however they come and whatever is done between; what was lent
+    /// stays as it was, also when its owner goes on. Method: random steps beside a queue of bytes.
+    #[test]
+    fn bytes_come_out_as_they_came_in() {
+        let (seeds, steps) = if cfg!(miri) { (2, 60) } else { (50, 400) };
+        for seed in 0..seeds {
+            let mut random = Random::new(seed, 0);
+            let (mut input, mut model) = (Input::new(), VecDeque::new());
+            let mut lent: Vec<(Lent, Vec<u8>)> = Vec::new();
+            let mut next = (0..=250u8).cycle();
+            for _ in 0..steps {
+                match random.below(6) {
+                    0 | 1 => {
+                        let room = input.room();
+                        let count = room.len().min(random.below(6000) as usize);
+                        room[..count].fill_with(|| next.next().unwrap());
+                        model.extend(&room[..count]);
+                        input.received(count);
+                    }
+                    2 => {
+                        let bytes: Vec<u8> =
+                            next.by_ref().take(random.below(3000) as usize).collect();
+                        model.extend(&bytes);
+                        input.append(&bytes);
+                    }
+                    3 => {
+                        let count = random.below(model.len() as u64 + 1) as usize;
+                        let bytes: Vec<u8> = model.drain(..count).collect();
+                        lent.push((input.lend(count).unwrap(), bytes));
+                        input.consume(count);
+                        assert!(input.lend(model.len() + 1).is_none());
+                    }
+                    4 => input.shrink(),
+                    _ => lent.clear(),
+                }
+                assert!(input.unread().iter().eq(&model), "seed {seed}");
+                assert!(lent.iter().all(|(lent, bytes)| lent.bytes() == bytes), "seed {seed}");
+            }
+        }
+    }
+
+    /// Goal: the room grows while receives fill it, up to its bound, and a quiet client's is given back. Method: receives
+    /// that are taken out at once, and one of the longest payloads that wait here, which is not.
+    #[test]
+    fn room_is_bounded_and_given_back() {
+        let mut input = Input::new();
+        for _ in 0..10 {
+            let count = input.room().len();
+            assert!(count <= BYTES_MAX);
+            input.received(count);
+            input.consume(count);
+        }
+        assert_eq!(input.room().len(), BYTES_MAX);
+        input.received(INLINE_MAX);
+        assert!(input.room().len() >= INLINE_MAX && input.is_large());
+        input.consume(INLINE_MAX - 1);
+        input.shrink();
+        assert_eq!((input.unread().len(), input.is_large()), (1, false));
+    }
+}

@@ -26,6 +26,32 @@ enum Segment {
     Data(Data, usize),
 }
 
+impl Segment {
+    fn len(&self) -> usize {
+        match self {
+            Self::Head { from, to } => to - from,
+            // No reply is made of a guest's own memory.
+            Self::Data(data, length) => data.place(*length).map_or(0, |place| place.len()),
+        }
+    }
+    /// Its bytes, unless somebody else may write them meanwhile.
+    fn bytes<'a>(&'a self, heads: &'a [u8]) -> Option<&'a [u8]> {
+        match self {
+            Self::Head { from, to } => Some(&heads[*from..*to]),
+            Self::Data(data, length) => data.bytes(*length),
+        }
+    }
+    /// Appends a part of data.
+    fn copy(&self, from: usize, length: usize, to: &mut Vec<u8>) {
+        let Self::Data(data, _) = self else { return };
+        for place in data.places(from, length) {
+            let at = to.len();
+            to.resize(at + place.len(), 0);
+            place.read(&mut to[at..]);
+        }
+    }
+}
+
 /// Replies in order.
 #[derive(Debug, Default)]
 struct Batch {
@@ -195,29 +221,26 @@ impl Outbox {
         while self.sealed_to.0 < self.sealing.segments.len() && out.len() < SEALED_MAX {
             let (index, from) = self.sealed_to;
             let Batch { heads, segments, .. } = &mut self.sealing;
-            let (bytes, is_data) = match &segments[index] {
-                Segment::Head { from, to } => (&heads[*from..*to], false),
-                // SAFETY: stores are written when the engine turns, on this thread, and not here.
-                Segment::Data(data, length) => (unsafe { data.bytes(*length) }, true),
-            };
-            let rest = &bytes[from..];
-            let step = rest.len().min(RECORD_MAX - self.record.len());
-            if self.record.is_empty() && step == RECORD_MAX {
-                channel.seal(&rest[..step], out)?;
-            } else {
-                self.record.extend_from_slice(&rest[..step]);
+            let rest = segments[index].len() - from;
+            let step = rest.min(RECORD_MAX - self.record.len());
+            match segments[index].bytes(heads) {
+                Some(bytes) if step == RECORD_MAX => channel.seal(&bytes[from..][..step], out)?,
+                Some(bytes) => self.record.extend_from_slice(&bytes[from..][..step]),
+                None => segments[index].copy(from, step, &mut self.record),
             }
             if self.record.len() == RECORD_MAX {
                 channel.seal(&self.record, out)?;
                 self.record.clear();
             }
-            self.unsent -= if is_data { step } else { 0 };
             self.sealed_to = (index, from + step);
-            if step == rest.len() {
-                self.sealed_to = (index + 1, 0);
-                if let Segment::Data(data, _) = &mut segments[index] {
+            if let Segment::Data(data, _) = &mut segments[index] {
+                self.unsent -= step;
+                if step == rest {
                     ops.release(std::mem::take(data));
                 }
+            }
+            if step == rest {
+                self.sealed_to = (index + 1, 0);
             }
         }
         if !self.record.is_empty() {

@@ -13,7 +13,7 @@ use iofair_core::unit::{SECTOR_BYTES, Sectors};
 use slab::Slab;
 
 use crate::request::buffer::{Data, Pool};
-use crate::request::place::{Places, PlacesMut};
+use crate::request::place::{Place, Places, PlacesMut};
 
 /// Pieces of one request with data that the controller may have together.
 pub(crate) const WINDOW: u32 = 4;
@@ -88,6 +88,13 @@ impl Ops {
             buffer.fill(0, lent.bytes());
             op.data = Data::Owned(buffer);
         }
+    }
+    /// The first bytes of a read's result, to be looked at: out of shared memory they are copied into a buffer.
+    pub(crate) fn own(&mut self, data: Data, length: usize) -> Data {
+        let Data::Stored(stored) = &data else { return data };
+        let mut buffer = self.pool.take(length);
+        Place::of_stored(stored).part(0, length).read(&mut buffer.bytes_mut()[..length]);
+        Data::Owned(buffer)
     }
     /// Gives the buffer behind a request's data back.
     pub fn release(&mut self, data: Data) {

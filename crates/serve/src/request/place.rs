@@ -26,7 +26,7 @@ impl<'a> Place<'a> {
     pub(super) fn of_stored(stored: &'a Stored) -> Self {
         Self { span: stored.span(), shared: true, owner: PhantomData }
     }
-    fn part(self, skip: usize, length: usize) -> Self {
+    pub(super) fn part(self, skip: usize, length: usize) -> Self {
         Self { span: self.span.part(skip, length), ..self }
     }
     /// Its first byte, for the kernel.

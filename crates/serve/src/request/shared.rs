@@ -60,6 +60,16 @@ impl Span {
         // SAFETY: the source by the caller's promise; the target is borrowed mutably and as long.
         unsafe { copy(from, Side { pointer: into.as_mut_ptr(), shared: false }, self.length) };
     }
+    /// Fills all of it.
+    ///
+    /// # Safety
+    /// It is mapped and may be written, and there is no reference to it that is used meanwhile.
+    pub(crate) unsafe fn write(&self, from: &[u8]) {
+        assert_eq!(from.len(), self.length, "bytes of a span");
+        let from = Side { pointer: from.as_ptr().cast_mut(), shared: false };
+        // SAFETY: the source is borrowed and as long; the target by the caller's promise.
+        unsafe { copy(from, Side { pointer: self.pointer, shared: true }, self.length) };
+    }
     /// `length` bytes of it, `skip` bytes after its beginning.
     pub fn part(&self, skip: usize, length: usize) -> Self {
         let inside = skip.checked_add(length).is_some_and(|end| end <= self.length);
@@ -176,8 +186,7 @@ impl Stored {
     /// A part of what `keeper` keeps mapped.
     ///
     /// # Safety
-    /// All of `span` is mapped, and may be read, as long as the keeper lives. No reference to it is ever made, except
-    /// by [`Self::bytes`].
+    /// All of `span` is mapped, and may be read, as long as the keeper lives. There is never a reference to any of it.
     pub unsafe fn new(span: Span, keeper: Keeper) -> Self {
         Self { span, keeper }
     }
@@ -188,14 +197,6 @@ impl Stored {
     /// What keeps it mapped.
     pub fn keeper(&self) -> &Keeper {
         &self.keeper
-    }
-    /// Its bytes.
-    ///
-    /// # Safety
-    /// Nobody writes them as long as the slice is used.
-    pub unsafe fn bytes(&self) -> &[u8] {
-        // SAFETY: mapped by the promise of `new`, and not written by the caller's.
-        unsafe { std::slice::from_raw_parts(self.span.pointer, self.span.length) }
     }
 }
 

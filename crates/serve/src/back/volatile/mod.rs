@@ -26,6 +26,7 @@ use super::{Answer, Back, Extent, Job};
 use crate::back::volume::PlannedVolume;
 use crate::request::entry::Entry;
 use crate::request::op::Ops;
+use crate::request::shared::Span;
 
 /// Longest delay of an answer: long enough for the next requests to come in meanwhile.
 const DELAYS_US: [u32; 4] = [20, 50, 120, 300];
@@ -60,16 +61,13 @@ struct Started {
     medium: usize,
     offset: u64,
     /// Where its bytes are: the back end keeps them until its answer.
-    pieces: Vec<(*mut u8, usize)>,
+    pieces: Vec<Span>,
     command: CommandId,
     /// Answers that a flush covers.
     covered: u64,
     /// What the kernel says, once it is carried out.
     result: Option<i32>,
 }
-
-// SAFETY: an entry goes where its back end goes, whose memory it points to.
-unsafe impl Send for Started {}
 
 /// A back end over io_uring whose files lie on a volatile disk.
 pub struct Volatile {
@@ -173,7 +171,7 @@ impl Started {
     }
     /// All of its bytes, or one time in fifty a part of them that ends on a page.
     fn length(&self, random: &mut Random) -> usize {
-        let all: usize = self.pieces.iter().map(|(_, length)| length).sum();
+        let all: usize = self.pieces.iter().map(Span::len).sum();
         let part = (self.offset + all as u64 / 2) / 4096 * 4096;
         match random.chance(2) && part > self.offset {
             true => (part - self.offset) as usize,
@@ -183,15 +181,15 @@ impl Started {
     /// Copies between bytes and the entry's memory, from its first byte on.
     fn copy(&self, bytes: &mut [u8], into_memory: bool) {
         let mut at = 0;
-        for (pointer, length) in &self.pieces {
-            let length = (*length).min(bytes.len() - at);
-            let part = &mut bytes[at..at + length];
-            // SAFETY: the back end keeps the memory of an entry until its answer, as the kernel demands, and what a
-            // read fills is its own to be written; `part` is memory of this call.
+        for piece in &self.pieces {
+            let length = piece.len().min(bytes.len() - at);
+            let (piece, part) = (piece.part(0, length), &mut bytes[at..at + length]);
+            // SAFETY: as the kernel demands, the back end keeps the memory of an entry until its answer, and no
+            // reference to it is used meanwhile; it may be a guest's, who writes there when it likes.
             unsafe {
                 match into_memory {
-                    true => pointer.copy_from(part.as_ptr(), length),
-                    false => pointer.copy_to(part.as_mut_ptr(), length),
+                    true => piece.write(part),
+                    false => piece.read(part),
                 }
             }
             at += length;
@@ -240,14 +238,14 @@ impl Raw {
             other => panic!("the back end asks the kernel for operation {other}, unknown here"),
         }
     }
-    fn pieces(&self, call: Call) -> Vec<(*mut u8, usize)> {
+    fn pieces(&self, call: Call) -> Vec<Span> {
         if !matches!(call, Call::Read | Call::Write { .. }) {
             return Vec::new();
         }
         let vectors = self.address as *const libc::iovec;
         // SAFETY: the back end gives an array of so many vectors, which stays until its answer.
         let vectors = unsafe { slice::from_raw_parts(vectors, self.length as usize) };
-        vectors.iter().map(|vector| (vector.iov_base.cast(), vector.iov_len)).collect()
+        vectors.iter().map(|vector| Span::new(vector.iov_base.cast(), vector.iov_len)).collect()
     }
 }
 

@@ -336,7 +336,8 @@ pub(crate) fn parse(
     facts: Facts,
     spans: Vec<Span>,
 ) -> Result<Request, Flaw> {
-    debug_assert!(spans.is_empty(), "spans of another request");
+    // They would be taken for places of this memory.
+    assert!(spans.is_empty(), "spans of another request");
     let (next, left) = (Some(head), DESCRIPTORS_MAX);
     let mut walk = Walk { memory, table, next, left, indirect: false };
     let mut gathered = Gathered { spans, ..Gathered::default() };

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use virtio_queue::desc::split::Descriptor;
 use vm_memory::bitmap::BS;
 use vm_memory::guest_memory::Result as Guest;
+use vm_memory::mmap::MmapRegionError;
 use vm_memory::{
     ByteValued, FileOffset, GuestAddress, GuestMemoryBackend, GuestMemoryRegion,
     GuestMemoryRegionBytes, GuestRegionCollection, GuestRegionMmap, GuestUsize,
@@ -59,11 +60,35 @@ impl Shared {
     }
     /// So many bytes that are nobody else's.
     pub(crate) fn alone(bytes: usize) -> io::Result<Self> {
-        Self::watch(MmapRegion::new(bytes).map_err(io::Error::other)?)
+        Self::watch(mapping_of(bytes).map_err(io::Error::other)?)
     }
     /// Did its owner take it away?
     pub(crate) fn is_lost(&self) -> bool {
         self.watch.is_lost()
+    }
+}
+
+#[cfg(not(miri))]
+fn mapping_of(bytes: usize) -> Result<MmapRegion<()>, MmapRegionError> {
+    MmapRegion::new(bytes)
+}
+
+/// Miri knows no such mapping: zeroed memory stands in for it.
+#[cfg(miri)]
+fn mapping_of(bytes: usize) -> Result<MmapRegion<()>, MmapRegionError> {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: no test maps nothing; so many bytes from there on are there until the end of `Shared`, and nobody else's.
+    unsafe { MmapRegion::build_raw(std::alloc::alloc_zeroed(layout(bytes)), bytes, access, 0) }
+}
+#[cfg(miri)]
+fn layout(bytes: usize) -> std::alloc::Layout {
+    std::alloc::Layout::from_size_align(bytes, 1 << 12).expect("a few pages")
+}
+#[cfg(miri)]
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: made in `mapping_of`, and nobody looks at it any more.
+        unsafe { std::alloc::dealloc(self.map.as_ptr(), layout(self.map.size())) };
     }
 }
 
@@ -170,15 +195,16 @@ pub(super) fn read(from: &Bytes<'_>, into: &mut [u8]) {
 
 /// A descriptor, read once; `None` if it is not in memory.
 pub(super) fn descriptor(memory: &Memory, at: GuestAddress) -> Option<Descriptor> {
-    let mut bytes = [0; size_of::<Descriptor>()];
-    let mut rest = &mut bytes[..];
+    // Read where it is to be: bytes elsewhere need not lie on its borders, and then would be no descriptor.
+    let mut found = Descriptor::default();
+    let mut rest = found.as_mut_slice();
     for slice in GuestMemoryBackend::get_slices(memory, at, rest.len()) {
         let slice = slice.ok()?;
         let (here, after) = rest.split_at_mut(slice.len());
         read(&slice, here);
         rest = after;
     }
-    Descriptor::from_slice(&bytes).copied()
+    Some(found)
 }
 
 /// A guest's memory that is nobody else's: where its pieces begin and how long they are, in order.

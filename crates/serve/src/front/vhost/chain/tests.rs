@@ -158,7 +158,7 @@ fn draw(seed: &mut u64, below: u64) -> u64 {
 /// borders, with the rest of the chain in an indirect table or not.
 #[test]
 fn cuts_change_nothing() {
-    for mut seed in 0..2000u64 {
+    for mut seed in 0..if cfg!(miri) { 5 } else { 2000u64 } {
         let memory = memory();
         let (sector, sectors) = (draw(&mut seed, 1000), 1 + draw(&mut seed, 40));
         let (writes, length) = (draw(&mut seed, 2) == 0, sectors * 512);
@@ -197,8 +197,9 @@ fn cuts_change_nothing() {
 /// descriptors point somewhere into memory, so that some chains get far.
 #[test]
 fn random_memory_is_harmless() {
-    let (mut answered, mut engine) = (0, 0);
-    for first in 0..20_000u64 {
+    let (mut answered, mut engine) = (0u64, 0u64);
+    let seeds = if cfg!(miri) { 10 } else { 20_000 };
+    for first in 0..seeds {
         let (memory, mut seed) = (memory(), first);
         for slot in 0..u64::from(TABLE.size) * 2 {
             let addresses = [HEADERS, DATA, END - 600, 0x40000, 0xfff0, TABLES, u64::MAX - 20];
@@ -223,7 +224,7 @@ fn random_memory_is_harmless() {
         header(&memory, kinds[draw(&mut seed, 6) as usize], draw(&mut seed, 4000));
         let facts = Facts { read_only: draw(&mut seed, 4) == 0, ..FACTS };
         let (found, places) = read(&memory, facts);
-        answered += u32::from(found.is_ok());
+        answered += u64::from(found.is_ok());
         let bytes: usize = places.iter().map(|(_, bytes)| bytes).sum();
         match found {
             Ok(Ask::Engine(Command { operation, offset, length, .. })) => {
@@ -237,14 +238,16 @@ fn random_memory_is_harmless() {
             Ok(Ask::Refuse(_)) => assert_eq!(bytes, 0),
         }
     }
-    assert!(answered > 1000 && engine > 100, "the seeds are too wild: {answered}, {engine}");
+    let enough = answered > seeds / 20 && engine > seeds / 200;
+    assert!(enough, "the seeds are too wild: {answered}, {engine}");
 }
 
 /// Goal: what a chain costs is bounded by the longest request, however the guest's memory is cut: else one chain could
 /// make millions of places. Method: a memory of pages, and chains that name all of it again and again.
 #[test]
 fn places_are_bounded() {
-    const PAGES: usize = 512;
+    // Still more places than a request may have.
+    const PAGES: usize = if cfg!(miri) { 96 } else { 512 };
     let pieces: Vec<_> =
         (0..PAGES).map(|page| (GuestAddress(page as u64 * 0x1000), 0x1000)).collect();
     let memory = Arc::new(memory::alone(&pieces).unwrap());
