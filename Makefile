@@ -33,6 +33,13 @@ fuzz: ## the engine's law over many more seeds than `make test` draws; then the 
 	IOFAIR_SEEDS=$(SEEDS) cargo test --release --locked -p iofair-core --test conformance
 	@scripts/fuzz
 
+# One of them: make sanitize ONLY=miri
+ONLY ?=
+
+sanitize: ## the server's tests under Miri, AddressSanitizer and ThreadSanitizer (nightly; half an hour each at most)
+	@scripts/setup demo
+	@scripts/sanitize $(ONLY)
+
 # Kills a back end, and power cuts over all front ends and of pools: make soak KILLS=1000 CUTS=100000
 KILLS ?= 300
 CUTS ?= 10000
