@@ -81,17 +81,18 @@ fn what_was_written_is_read() {
 fn damage_is_seen() {
     let (superblock, bytes) = sealed(&table());
     let encoded = superblock.encode();
-    for bit in 0..8 * SUPERBLOCK_BYTES {
+    let step = if cfg!(miri) { 1999 } else { 1 };
+    for bit in (0..8 * SUPERBLOCK_BYTES).step_by(step) {
         let mut damaged = encoded;
         damaged[bit / 8] ^= 1 << (bit % 8);
         assert!(Superblock::decode(&damaged).is_err(), "bit {bit}");
     }
-    for bit in 0..8 * bytes.len() {
+    for bit in (0..8 * bytes.len()).step_by(step) {
         let mut damaged = bytes.clone();
         damaged[bit / 8] ^= 1 << (bit % 8);
         assert_eq!(Table::decode(&damaged, &superblock, 1), Err(Defect::Checksum), "bit {bit}");
     }
-    for length in 0..bytes.len() {
+    for length in (0..bytes.len()).step_by(step) {
         assert!(Table::decode(&bytes[..length], &superblock, 1).is_err());
     }
     let mut newer = encoded;

@@ -247,7 +247,7 @@ fn random_memory_is_harmless() {
 #[test]
 fn places_are_bounded() {
     // Still more places than a request may have.
-    const PAGES: usize = if cfg!(miri) { 96 } else { 512 };
+    const PAGES: usize = if cfg!(miri) { 72 } else { 512 };
     let pieces: Vec<_> =
         (0..PAGES).map(|page| (GuestAddress(page as u64 * 0x1000), 0x1000)).collect();
     let memory = Arc::new(memory::alone(&pieces).unwrap());
