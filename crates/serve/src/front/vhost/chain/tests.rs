@@ -197,7 +197,7 @@ fn cuts_change_nothing() {
 /// descriptors point somewhere into memory, so that some chains get far.
 #[test]
 fn random_memory_is_harmless() {
-    let (mut answered, mut engine) = (0u64, 0u64);
+    let (mut answered, mut engine) = (0, 0);
     let seeds = if cfg!(miri) { 10 } else { 20_000 };
     for first in 0..seeds {
         let (memory, mut seed) = (memory(), first);
@@ -224,7 +224,7 @@ fn random_memory_is_harmless() {
         header(&memory, kinds[draw(&mut seed, 6) as usize], draw(&mut seed, 4000));
         let facts = Facts { read_only: draw(&mut seed, 4) == 0, ..FACTS };
         let (found, places) = read(&memory, facts);
-        answered += u64::from(found.is_ok());
+        answered += u32::from(found.is_ok());
         let bytes: usize = places.iter().map(|(_, bytes)| bytes).sum();
         match found {
             Ok(Ask::Engine(Command { operation, offset, length, .. })) => {
@@ -238,8 +238,8 @@ fn random_memory_is_harmless() {
             Ok(Ask::Refuse(_)) => assert_eq!(bytes, 0),
         }
     }
-    let enough = answered > seeds / 20 && engine > seeds / 200;
-    assert!(enough, "the seeds are too wild: {answered}, {engine}");
+    let enough = answered > 1000 && engine > 100;
+    assert!(enough || cfg!(miri), "the seeds are too wild: {answered}, {engine}");
 }
 
 /// Goal: what a chain costs is bounded by the longest request, however the guest's memory is cut: else one chain could
