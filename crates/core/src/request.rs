@@ -170,20 +170,35 @@ struct Slot {
     next_part: u32,
     /// For the policy that holds the request: where it keeps it (a tree node, an index).
     place: u32,
+    /// A piece's request ([`Requests::take_piece`]); [`NIL`] for a request of its own.
+    whole: u32,
+    /// A request's pieces that the drive has.
+    pieces: u32,
+    /// Was it cut into pieces?
+    cut: bool,
 }
 
-/// One submitted piece of a dispatched request.
+/// A piece that failed.
+#[derive(Debug)]
+struct Failed {
+    whole: u32,
+    start: Sectors,
+    end: Sectors,
+    status: i32,
+}
+
+/// One submission of a dispatched request, or what of it lies in one command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Part {
     /// The submitter's name for it.
     pub tag: u64,
     /// Who sent it.
     pub client: ClientId,
-    /// First sector of this piece.
+    /// First sector.
     pub start: Sectors,
-    /// Length of this piece.
+    /// Length.
     pub length: Sectors,
-    /// When this piece was submitted.
+    /// When it was submitted.
     pub submitted: Instant,
 }
 
@@ -198,6 +213,8 @@ pub struct Requests {
     absorbed: u32,
     /// The last merge's winner, and the last request with a tag that was merged away.
     last_merge: (RequestId, RequestId),
+    /// Failed pieces of live requests.
+    failed: Vec<Failed>,
 }
 
 impl Default for Requests {
@@ -210,7 +227,8 @@ impl Requests {
     /// An empty pool.
     pub const fn new() -> Self {
         let last_merge = (RequestId(NIL), RequestId(NIL));
-        Self { slots: Vec::new(), free: NIL, live: 0, absorbed: 0, last_merge }
+        let failed = Vec::new();
+        Self { slots: Vec::new(), free: NIL, live: 0, absorbed: 0, last_merge, failed }
     }
     /// Live requests, merged parts included.
     pub fn len(&self) -> usize {
@@ -223,6 +241,9 @@ impl Requests {
     /// Takes a request in.
     pub fn insert(&mut self, request: Request) -> RequestId {
         self.live += 1;
+        self.take_slot(request)
+    }
+    fn take_slot(&mut self, request: Request) -> RequestId {
         let index = match self.free {
             NIL => u32::try_from(self.slots.len()).expect("the queue limit is far below 2^32"),
             free => free,
@@ -239,6 +260,9 @@ impl Requests {
             last_part: index,
             next_part: NIL,
             place: NIL,
+            whole: NIL,
+            pieces: 0,
+            cut: false,
         };
         match self.slots.get_mut(index as usize) {
             Some(free) => {
@@ -255,13 +279,15 @@ impl Requests {
         }
         RequestId(index)
     }
-    /// All live requests by slot, merged parts on their own too.
+    /// All live requests by slot, merged parts on their own too, pieces not.
     pub fn iter(&self) -> impl Iterator<Item = &Request> {
-        self.slots.iter().filter(|slot| slot.live).map(|slot| &slot.request)
+        let whole = self.slots.iter().filter(|slot| slot.live && slot.whole == NIL);
+        whole.map(|slot| &slot.request)
     }
-    /// All live requests that were not merged into others, with their ids.
+    /// All live requests that were not merged into others, with their ids; pieces not.
     pub fn heads(&self) -> impl Iterator<Item = (RequestId, &Request)> {
-        let slots = self.slots.iter().enumerate().filter(|(_, slot)| slot.live);
+        let slots = self.slots.iter().enumerate();
+        let slots = slots.filter(|(_, slot)| slot.live && slot.whole == NIL);
         let all = slots.map(|(index, slot)| (RequestId(index as u32), &slot.request));
         all.filter(|(_, request)| request.stage != MERGED)
     }
@@ -292,6 +318,8 @@ impl Requests {
         let (a, b) = (&self[first], &self[second]);
         let carries = matches!(a.operation, Operation::Read | Operation::Write);
         carries
+            && !self.is_cut(first)
+            && !self.is_cut(second)
             && a.end() == b.start
             && a.operation == b.operation
             && a.flags == b.flags
@@ -330,16 +358,24 @@ impl Requests {
         }
         (slot.first_part, slot.last_part, slot.request.length)
     }
-    /// The pieces of a request in sector order; just itself when nothing was merged.
+    /// The submissions of a request in sector order; just itself when nothing was merged. Of a piece: what lies in it.
     pub fn parts(&self, id: RequestId) -> impl Iterator<Item = (RequestId, Part)> + '_ {
-        let mut next = self.slots[id.0 as usize].first_part;
-        core::iter::from_fn(move || {
+        let slot = &self.slots[id.0 as usize];
+        let range = (slot.whole != NIL).then(|| (slot.request.start, slot.request.end()));
+        let mut next = self.slots[self.whole(id).0 as usize].first_part;
+        let parts = core::iter::from_fn(move || {
             if next == NIL {
                 return None;
             }
             let slot = &self.slots[next as usize];
             let this = RequestId(core::mem::replace(&mut next, slot.next_part));
             Some((this, slot.part()))
+        });
+        parts.filter_map(move |(id, part)| {
+            let Some((from, to)) = range else { return Some((id, part)) };
+            let start = part.start.max(from);
+            let end = (part.start + part.length).min(to);
+            (start < end).then(|| (id, Part { start, length: end - start, ..part }))
         })
     }
     /// Takes a whole chain out of the pool, handing each piece to `each` in sector order.
@@ -353,6 +389,84 @@ impl Requests {
             slot.fifo_next = core::mem::replace(&mut self.free, next);
             next = slot.next_part;
             each(&slot.request, slot.part());
+        }
+    }
+
+    /// Schedulers: cuts a piece of at most `length` sectors off the front of a request, as a command of its own: to be
+    /// returned from [`Policy::dispatch`](crate::policy::Policy::dispatch). What is left of the request stays with the
+    /// scheduler (`start` and `length` are what is left), and is used up when its length is zero. A request that was
+    /// never cut and fits into `length` is returned itself.
+    ///
+    /// The pieces of a request are completed one by one ([`Policy::complete`](crate::policy::Policy::complete)) and are
+    /// one completion to whoever submitted it.
+    pub fn take_piece(&mut self, id: RequestId, length: Sectors) -> RequestId {
+        debug_assert!(length > Sectors::ZERO, "a piece has a length");
+        let slot = &mut self.slots[id.0 as usize];
+        if !slot.cut && length >= slot.request.length {
+            return id;
+        }
+        let length = length.min(slot.request.length);
+        let piece = Request { length, ..slot.request.clone() };
+        (slot.cut, slot.pieces) = (true, slot.pieces + 1);
+        slot.request.start += length;
+        slot.request.length -= length;
+        let piece = self.take_slot(piece);
+        self.slots[piece.0 as usize].whole = id.0;
+        piece
+    }
+    /// The request that a piece was cut off; otherwise the request itself.
+    pub fn whole(&self, id: RequestId) -> RequestId {
+        match self.slots[id.0 as usize].whole {
+            NIL => id,
+            whole => RequestId(whole),
+        }
+    }
+    /// Is this a piece of a request?
+    pub fn is_piece(&self, id: RequestId) -> bool {
+        self.slots[id.0 as usize].whole != NIL
+    }
+    /// Was a piece cut off this request?
+    pub fn is_cut(&self, id: RequestId) -> bool {
+        self.slots[id.0 as usize].cut
+    }
+    /// In [`Policy::complete`](crate::policy::Policy::complete): is nothing of its request left to be completed?
+    pub fn is_last_piece(&self, id: RequestId) -> bool {
+        let slot = &self.slots[self.whole(id).0 as usize];
+        !slot.cut || (slot.pieces <= 1 && slot.request.length == Sectors::ZERO)
+    }
+    /// A piece was completed. Its request, if nothing of that is left.
+    pub(crate) fn end_piece(&mut self, id: RequestId, status: i32) -> Option<RequestId> {
+        let Slot { whole, request: Request { start, length, .. }, .. } = self.slots[id.0 as usize];
+        let slot = &mut self.slots[id.0 as usize];
+        slot.live = false;
+        slot.fifo_next = core::mem::replace(&mut self.free, id.0);
+        if status != 0 {
+            self.failed.push(Failed { whole, start, end: start + length, status });
+        }
+        let slot = &mut self.slots[whole as usize];
+        slot.pieces -= 1;
+        if slot.pieces > 0 || slot.request.length > Sectors::ZERO {
+            return None;
+        }
+        // The request is what it was.
+        let (first, last) = (slot.first_part as usize, slot.last_part as usize);
+        let start = self.slots[first].own_start;
+        let end = self.slots[last].own_start + self.slots[last].own_length;
+        let request = &mut self.slots[whole as usize].request;
+        (request.start, request.length) = (start, end - start);
+        Some(RequestId(whole))
+    }
+    /// What became of a part of a request that was cut: the first error of a piece that holds a sector of it, else zero.
+    pub(crate) fn status_of(&self, id: RequestId, part: &Part) -> i32 {
+        let holds = |it: &&Failed| {
+            it.whole == id.0 && it.start < part.start + part.length && part.start < it.end
+        };
+        self.failed.iter().find(holds).map_or(0, |it| it.status)
+    }
+    /// The failed pieces of a request need not be known any more.
+    pub(crate) fn forget_failed(&mut self, id: RequestId) {
+        if !self.failed.is_empty() {
+            self.failed.retain(|it| it.whole != id.0);
         }
     }
 

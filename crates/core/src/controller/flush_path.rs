@@ -92,6 +92,7 @@ impl Controller {
                 self.note(now, flush, EventKind::Completed);
             }
             if scheduled {
+                self.scheduler.complete(&mut context!(self, now), flush);
                 self.leave_stack(now, flush);
             }
             self.requests.remove_parts(flush, |request, part| {
@@ -114,9 +115,8 @@ impl Controller {
             self.thaw(now);
         }
     }
-    /// Scheduler and throttles are told that a request was completed, and its tag is free.
+    /// Throttles are told that a request was completed, and its tag is free.
     pub(super) fn leave_stack(&mut self, now: Instant, id: RequestId) {
-        self.scheduler.complete(&mut context!(self, now), id);
         if self.requests[id].operation == Operation::Flush {
             // As the throttles saw it.
             self.requests[id].length = Sectors::ZERO;

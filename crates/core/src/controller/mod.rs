@@ -63,10 +63,12 @@ pub struct Setup {
 
 impl Setup {
     /// The kernel's number of tags (`nr_requests`): with a scheduler twice the drive's depth, taken as
-    /// at most 128; without one the drive's own.
+    /// at most 128; without one the drive's own. Our own scheduler has at least 256.
     pub fn kernel_tags(facts: &DriveFacts, scheduler: &str) -> u32 {
         match scheduler {
             "none" => facts.depth,
+            // Shares of deep queues need more waiting than the drive takes.
+            "promise" => 2 * facts.depth.clamp(128, 1024),
             _ => 2 * facts.depth.min(128),
         }
     }
@@ -453,7 +455,12 @@ impl Controller {
         }
         let id = self.next_command(now)?;
         self.in_flight += 1;
-        self.note(now, id, EventKind::Dispatched);
+        let whole = self.requests.whole(id);
+        // Of a request that goes in pieces, the first one.
+        if whole == id || self.requests[whole].dispatched == Instant::MAX {
+            self.note(now, whole, EventKind::Dispatched);
+            self.requests[whole].dispatched = now;
+        }
         let request = &mut self.requests[id];
         request.dispatched = now;
         let Request { operation, flags, start, length, .. } = *request;
@@ -466,7 +473,8 @@ impl Controller {
         Some(Dispatch { id, operation, flags, start, length })
     }
 
-    /// The submissions that a dispatched command stands for, in sector order; itself for a flush.
+    /// The submissions that a dispatched command stands for, in sector order; itself for a flush. Of a submission that
+    /// goes to the drive in pieces, what lies in this command.
     pub fn parts(&self, id: RequestId) -> impl Iterator<Item = Part> + '_ {
         self.requests.parts(id).map(|(_, part)| part)
     }
@@ -482,16 +490,34 @@ impl Controller {
         assert!(self.in_flight > 0, "an answer to a command that was not given: {id:?}");
         assert!(self.requests[id].dispatched != Instant::MAX, "{id:?} was never dispatched");
         self.in_flight -= 1;
-        self.note(now, id, EventKind::Completed);
         self.flush_entered = false;
-        let Request { operation, dispatched, asked_tag: asked, length, .. } = self.requests[id];
+        let Request { operation, length, .. } = self.requests[id];
         if operation == Operation::Flush {
+            self.note(now, id, EventKind::Completed);
             self.complete_flushes(now, (id, status), done);
             return;
         }
         self.watch_complete(now, operation, length);
+        self.scheduler.complete(&mut context!(self, now), id);
+        if !self.requests.is_piece(id) {
+            self.complete_whole(now, (id, status), done);
+        } else if let Some(whole) = self.requests.end_piece(id, status) {
+            self.complete_whole(now, (whole, 0), done);
+        }
+    }
+
+    /// Nothing of a request is left in the scheduler or the drive. `status` is that of a request that was not cut.
+    fn complete_whole(
+        &mut self,
+        now: Instant,
+        (id, status): (RequestId, i32),
+        done: &mut Vec<Completion>,
+    ) {
+        self.note(now, id, EventKind::Completed);
+        let Request { operation, dispatched, asked_tag: asked, .. } = self.requests[id];
         self.leave_stack(now, id);
         let first = done.len();
+        let is_cut = self.requests.is_cut(id);
         let (flushes, counters) = (&mut self.flushes, &mut self.per_client);
         self.requests.remove_parts(id, |request, part| {
             self.slots.give(request);
@@ -506,6 +532,12 @@ impl Controller {
             let released = if own == Instant::MAX { asked } else { own };
             done.push(Completion { part, operation, released, dispatched, completed: now, status });
         });
+        if is_cut {
+            for completion in &mut done[first..] {
+                completion.status = self.requests.status_of(id, &completion.part);
+            }
+            self.requests.forget_failed(id);
+        }
         if operation.modifies() {
             for completion in &done[first..] {
                 self.flushes.release(&mut self.requests, completion.part.client);

@@ -41,6 +41,8 @@ pub(crate) enum Event<'a> {
         parts: &'a [Part],
     },
     Answered {
+        /// What the answered command stood for.
+        parts: &'a [Part],
         done: &'a [Completion],
         status: i32,
     },
@@ -75,41 +77,72 @@ fn law(holds: bool, text: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(text()) }
 }
 
-/// No request lost, doubled or invented: each is sent once and answered once, with its own sectors.
+/// A request as the drive sees it.
+struct Open {
+    accepted: Accepted,
+    /// Sectors of it that were sent, from its first one on; a flush has none, and counts as one.
+    sent: Sectors,
+    /// Commands with a piece of it that were not answered.
+    commands: u32,
+    /// The first error of one of them.
+    status: i32,
+}
+
+/// No request lost, doubled or invented: each is sent once, whole or piece by piece in order, and answered once, when
+/// all of it was, with its own sectors and the first error of its pieces.
 #[derive(Default)]
 pub(crate) struct Ledger {
-    /// Taken in and not yet answered; was it sent?
-    open: BTreeMap<u64, (Accepted, bool)>,
+    /// Taken in and not yet answered.
+    open: BTreeMap<u64, Open>,
 }
 
 impl Ledger {
     fn sent(&mut self, command: &Dispatch, parts: &[Part]) -> Result<(), String> {
+        let flush = command.operation == Operation::Flush;
         let mut next = command.start;
         for part in parts {
             let tag = part.tag;
-            let (accepted, sent) = self.open.get_mut(&tag).ok_or(format!("{tag} was invented"))?;
-            law(!*sent, || format!("{tag} was sent twice"))?;
-            *sent = true;
-            let same = (accepted.start, accepted.length, accepted.operation)
-                == (part.start, part.length, command.operation);
-            law(same, || format!("{accepted:?} was sent as {part:?} of {command:?}"))?;
-            let flush = command.operation == Operation::Flush;
+            let open = self.open.get_mut(&tag).ok_or(format!("{tag} was invented"))?;
+            let Open { accepted, sent, .. } = open;
+            let whole = if flush { Sectors(1) } else { accepted.length };
+            law(*sent < whole, || format!("{tag} was sent twice"))?;
+            let start = if flush { accepted.start } else { accepted.start + *sent };
+            let follows = (part.start, command.operation) == (start, accepted.operation);
+            law(follows, || format!("{accepted:?} was sent as {part:?} of {command:?}"))?;
             law(flush || part.start == next, || {
                 format!("{part:?} does not follow in {command:?}")
             })?;
             next += part.length;
+            *sent += if flush { Sectors(1) } else { part.length };
+            law(*sent <= whole, || format!("{accepted:?} was sent as {part:?} of {command:?}"))?;
+            open.commands += 1;
         }
-        let whole = command.operation == Operation::Flush || next == command.start + command.length;
+        let whole = flush || next == command.start + command.length;
         law(whole, || format!("{command:?} is not the sum of its parts {parts:?}"))
+    }
+    fn came(&mut self, parts: &[Part], status: i32) -> Result<(), String> {
+        for part in parts {
+            let tag = part.tag;
+            let open = self.open.get_mut(&tag).ok_or(format!("{tag} was not awaited"))?;
+            open.commands -= 1;
+            open.status = if open.status == 0 { status } else { open.status };
+        }
+        Ok(())
     }
     fn answered(&mut self, done: &Completion, status: i32) -> Result<(), String> {
         let tag = done.part.tag;
-        let (accepted, sent) = self.open.remove(&tag).ok_or(format!("{tag} was not awaited"))?;
+        let open = self.open.remove(&tag).ok_or(format!("{tag} was not awaited"))?;
+        let Open { accepted, sent, commands, status: first } = open;
         // Flushes that share a command are sent as one of them.
-        law(sent || accepted.operation == Operation::Flush, || format!("{tag} was never sent"))?;
+        let flush = accepted.operation == Operation::Flush;
+        let whole = sent == accepted.length && commands == 0;
+        law(flush || whole, || format!("{tag} was answered before all of it came"))?;
+        let status = if flush { status } else { first };
         let told = (done.part.client, done.part.start, done.part.length, done.operation);
         let asked = (accepted.client, accepted.start, accepted.length, accepted.operation);
-        law(told == asked && done.status == status, || format!("{accepted:?} came as {done:?}"))
+        law(told == asked && done.status == status, || {
+            format!("{accepted:?} with {status} came as {done:?}")
+        })
     }
 }
 
@@ -120,18 +153,21 @@ impl Checker for Ledger {
     fn see(&mut self, _: Instant, event: &Event<'_>) -> Result<(), String> {
         match event {
             Event::Accepted(accepted) => {
-                self.open.insert(accepted.tag, (**accepted, false));
+                let (sent, accepted) = (Sectors::ZERO, **accepted);
+                let open = Open { accepted, sent, commands: 0, status: 0 };
+                self.open.insert(accepted.tag, open);
                 Ok(())
             }
             Event::Dispatched { command, parts } => self.sent(command, parts),
-            Event::Answered { done, status, .. } => {
+            Event::Answered { parts, done, status } => {
+                self.came(parts, *status)?;
                 done.iter().try_for_each(|done| self.answered(done, *status))
             }
             Event::Settled(state) => law(state.pending == self.open.len(), || {
                 format!("{} are open, the engine says {}", self.open.len(), state.pending)
             }),
             Event::Ended(_) => {
-                let lost: Vec<_> = self.open.values().map(|(accepted, _)| accepted.tag).collect();
+                let lost: Vec<_> = self.open.values().map(|open| open.accepted.tag).collect();
                 law(lost.is_empty(), || format!("never answered: {lost:?}"))
             }
             _ => Ok(()),

@@ -310,10 +310,11 @@ impl<'a> World<'a> {
         let index = pick as usize % self.flying.len();
         let command = self.flying.swap_remove(index);
         let mut done = Vec::new();
+        let parts: Vec<_> = self.engine.parts(command.id).collect();
         self.engine.complete(self.now, command.id, status, &mut done);
         let tags = done.iter().map(|done| done.part.tag).collect();
         self.lines.push(Line::Answered { at: self.now, tags });
-        self.see(&Event::Answered { done: &done, status })?;
+        self.see(&Event::Answered { parts: &parts, done: &done, status })?;
         let called = command.operation == Operation::Flush || self.engine.schedules_dispatch();
         if called || self.mood != Mood::Sparing {
             self.settle()?;
