@@ -17,16 +17,22 @@ impl Engine {
     pub(super) fn expire(&mut self, now: Instant) {
         let mut fenced = false;
         while let Some((command, id)) = self.commands.take_late(now) {
+            self.parts.clear();
+            self.parts.extend(self.controller.parts(id));
+            for at in 0..self.parts.len() {
+                let part = self.parts[at];
+                self.commands.keeps(command, part.tag);
+                let key = self.ops.piece(&part).op;
+                fenced |= self.give_up(now, key);
+            }
             let mut completions = std::mem::take(&mut self.completions);
             self.controller.complete(now, id, libc::EIO, &mut completions);
             for completion in completions.drain(..) {
-                self.commands.keeps(command, completion.part.tag);
+                // Flushes that shared the command too.
                 let key = self.ops.piece(&completion.part).op;
-                let op = &self.ops[key];
-                // A client's own memory cannot be taken back from the kernel, so that request waits on.
-                if !op.abandoned && op.data.is_ours() {
-                    fenced |= op.operation.modifies();
-                    self.abandon(now, key);
+                fenced |= self.give_up(now, key);
+                if self.ops.complete_piece(completion.part.tag) {
+                    self.piece_done(now, completion.part.tag, libc::EIO);
                 }
             }
             self.completions = completions;
@@ -34,6 +40,17 @@ impl Engine {
         if fenced {
             self.fail_fenced();
         }
+    }
+    /// Answers a request of a late command, if that is possible: a client's own memory cannot be taken back from the
+    /// kernel, so such a request waits on. Can it still write something?
+    fn give_up(&mut self, now: Instant, key: usize) -> bool {
+        let op = &self.ops[key];
+        if op.abandoned || !op.data.is_ours() {
+            return false;
+        }
+        let writes = op.operation.modifies();
+        self.abandon(now, key);
+        writes
     }
     /// Answers a request although commands use its memory. What it may still write is fenced.
     fn abandon(&mut self, now: Instant, key: usize) {

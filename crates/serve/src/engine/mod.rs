@@ -240,18 +240,17 @@ impl Engine {
         if let Some(observer) = &mut self.observer {
             observer(now, &dispatch);
         }
-        if self.commands.late() >= self.depth {
-            let (id, done) = (dispatch.id, &mut self.completions);
-            return self.controller.complete(now, id, libc::EIO, done);
-        }
         self.parts.clear();
         self.parts.extend(self.controller.parts(dispatch.id));
         let ops = &self.ops;
-        if self.parts.iter().all(|part| ops[ops.piece(part).op].abandoned) {
-            // Answered already, with another piece that was late.
+        // Answered already, with another piece that was late.
+        let abandoned = self.parts.iter().all(|part| ops[ops.piece(part).op].abandoned);
+        if abandoned || self.commands.late() >= self.depth {
+            self.parts.iter().for_each(|part| self.ops.fail_piece(part.tag, libc::EIO));
             let (id, done) = (dispatch.id, &mut self.completions);
             return self.controller.complete(now, id, libc::EIO, done);
         }
+        self.parts.iter().for_each(|part| self.ops.use_piece(part.tag));
         let key = self.commands.start(now, dispatch.id);
         let dispatch = Dispatch { id: RequestId(key as u32), ..dispatch };
         let (job, before) = (Job { now, dispatch, parts: &self.parts }, self.answers.len());
@@ -265,10 +264,17 @@ impl Engine {
         for Answer { id, status } in answers.drain(..) {
             match self.commands.answer(id.0 as usize) {
                 Answered::InTime(id) => {
+                    for part in self.controller.parts(id) {
+                        self.ops.answer_piece(part.tag, status);
+                    }
                     self.controller.complete(now, id, status, &mut self.completions);
                 }
                 Answered::Late(pieces) => {
-                    pieces.into_iter().for_each(|tag| self.piece_done(now, tag, status));
+                    for tag in pieces {
+                        if self.ops.answer_piece(tag, status) {
+                            self.piece_done(now, tag, 0);
+                        }
+                    }
                 }
             }
         }
@@ -277,7 +283,9 @@ impl Engine {
         for completion in completions.drain(..) {
             let op = self.ops.piece(&completion.part).op;
             self.tallies.piece(self.ops[op].group, &completion);
-            self.piece_done(now, completion.part.tag, completion.status);
+            if self.ops.complete_piece(completion.part.tag) {
+                self.piece_done(now, completion.part.tag, completion.status);
+            }
         }
         self.completions = completions;
     }
@@ -288,7 +296,7 @@ impl Engine {
         }
         let op = &mut self.ops[piece.op];
         if op.status == 0 {
-            op.status = status;
+            op.status = if piece.status == 0 { status } else { piece.status };
         }
         // After an error nobody can know what was written, so the rest of it may be left out.
         if op.status == 0 && op.is_uncut() {

@@ -43,15 +43,37 @@ impl Ops {
     pub(crate) fn remove(&mut self, key: usize) -> Op {
         self.live.remove(key)
     }
-    /// What a part of a command stands for.
+    /// What a part of a command stands for: of a piece of a request, what lies in the part's sectors.
     pub fn piece(&self, part: &Part) -> Piece {
-        self.pieces[part.tag as usize]
+        self.pieces[part.tag as usize].within(part)
+    }
+    /// A command uses a piece's memory from now on.
+    pub(crate) fn use_piece(&mut self, tag: u64) {
+        self.pieces[tag as usize].commands += 1;
+    }
+    /// The back end has answered a command that used a piece. Is the piece done?
+    pub(crate) fn answer_piece(&mut self, tag: u64, status: i32) -> bool {
+        let piece = &mut self.pieces[tag as usize];
+        piece.commands -= 1;
+        if piece.status == 0 {
+            piece.status = status;
+        }
+        piece.complete && piece.commands == 0
+    }
+    /// A piece failed without a command.
+    pub(crate) fn fail_piece(&mut self, tag: u64, status: i32) {
+        self.pieces[tag as usize].status = status;
+    }
+    /// The controller has completed a piece. Is it done? It is not while a late command uses it.
+    pub(crate) fn complete_piece(&mut self, tag: u64) -> bool {
+        let piece = &mut self.pieces[tag as usize];
+        piece.complete = true;
+        piece.commands == 0
     }
     /// Cuts the next piece off a request: `length` bytes that begin on the drive at `offset`. Returns its tag.
     pub(crate) fn cut(&mut self, key: usize, offset: u64, length: u32) -> u64 {
         let op = &mut self.live[key];
-        let tag =
-            self.pieces.insert(Piece { op: key, offset, length, from: op.cut, fenced: false });
+        let tag = self.pieces.insert(Piece { offset, length, from: op.cut, ..Piece::new(key) });
         op.pieces[op.left as usize] = tag as u32;
         op.cut += length;
         op.left += 1;
@@ -216,9 +238,37 @@ pub struct Piece {
     pub from: u32,
     /// Its request was answered with an error while it was under way, and it may still be written.
     pub(crate) fenced: bool,
+    /// Commands of the back end that use its memory.
+    commands: u32,
+    /// Has the controller completed it?
+    complete: bool,
+    /// The first error of a command that used it.
+    pub(crate) status: i32,
 }
 
 impl Piece {
+    fn new(op: usize) -> Self {
+        Self {
+            op,
+            offset: 0,
+            length: 0,
+            from: 0,
+            fenced: false,
+            commands: 0,
+            complete: false,
+            status: 0,
+        }
+    }
+    /// What of it lies in a part's sectors.
+    fn within(self, part: &Part) -> Self {
+        if part.length == Sectors::ZERO {
+            return self;
+        }
+        let start = self.offset.max(part.start.bytes());
+        let end = self.range().end.min((part.start + part.length).bytes());
+        let length = end.saturating_sub(start) as u32;
+        Self { offset: start, length, from: self.from + (start - self.offset) as u32, ..self }
+    }
     /// Its bytes on the drive.
     pub fn range(&self) -> Range<u64> {
         self.offset..self.offset + u64::from(self.length)
