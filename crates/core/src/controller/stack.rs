@@ -41,7 +41,7 @@ pub struct Named {
 const WHOLE_TURNS: &[(&str, &str, &str)] =
     &[("bfq", "preempt_lower", "false"), ("bfq", "preempt_equal", "false")];
 
-/// Every one there is; both are from the survey of I/O-control solutions of 2019.
+/// Every one there is; the first two are from the survey of I/O-control solutions of 2019, the last is our own.
 pub static NAMED: &[Named] = &[
     Named {
         name: "complete",
@@ -57,6 +57,13 @@ pub static NAMED: &[Named] = &[
         admits: false,
         settings: &[],
         summary: "no control, so few clients a drive that none is overtaken for long",
+    },
+    Named {
+        name: "promise",
+        stack: "max+prop-promise",
+        admits: false,
+        settings: &[],
+        summary: "ceilings, then our own scheduler: every feasible minimum kept, the rest by weight, the drive full",
     },
 ];
 

@@ -413,3 +413,36 @@ fn what_no_throttle_held_is_sent_by_its_client() {
     }
     assert_eq!(order, [0, 1, 2, 99, 3, 4]);
 }
+
+/// Goal: an error of one piece is the error of the submissions that it holds, and of no other; everybody is answered when
+/// all pieces were. Method: three submissions merged to 48 KiB, sent in two pieces of 32 and 16 KiB by `promise` while
+/// another client is there; the second one fails.
+#[test]
+fn a_failed_piece_fails_what_it_holds() {
+    let stack = Stack::parse("prop-promise").expect("in the table");
+    let mut c = Controller::new(setup(), stack);
+    let clients = ["a", "b"].map(|name| {
+        let group = c.add_group(Instant::ZERO, name, Contract::default()).expect("new");
+        c.add_client(Instant::ZERO, group, Priority::default()).expect("new")
+    });
+    let mut plug = Plug::new();
+    for (tag, start) in [(1, 0), (2, 32), (3, 64)] {
+        let read = request(clients[0], tag, Operation::Read, start);
+        assert!(!plug.add(Submission { length: Sectors(32), ..read }));
+    }
+    c.submit(Instant(1), request(clients[1], 4, Operation::Read, 900)).expect("accepted");
+    c.unplug(Instant(1), &mut plug).expect("accepted");
+    let sent: Vec<Dispatch> = core::iter::from_fn(|| c.dispatch(Instant(1))).collect();
+    let lengths: Vec<u64> = sent.iter().map(|it| it.length.0).collect();
+    assert_eq!(lengths, [64, 8, 32], "two pieces, and another request between them: {sent:?}");
+    let held: Vec<_> = c.parts(sent[0].id).map(|part| (part.tag, part.length.0)).collect();
+    assert_eq!(held, [(1, 32), (2, 32)]);
+    let mut done = Vec::new();
+    c.complete(Instant(2), sent[2].id, 5, &mut done);
+    c.complete(Instant(3), sent[1].id, 0, &mut done);
+    assert_eq!(done.len(), 1, "only what was whole: {done:?}");
+    c.complete(Instant(4), sent[0].id, 0, &mut done);
+    let statuses: Vec<_> = done[1..].iter().map(|it| (it.part.tag, it.status)).collect();
+    assert_eq!(statuses, [(1, 0), (2, 0), (3, 5)]);
+    assert_eq!((c.pending(), c.in_flight()), (0, 0));
+}

@@ -26,6 +26,7 @@ pub mod kyber;
 pub mod mq_deadline;
 pub mod none;
 pub mod noop;
+pub mod promise;
 pub mod proportional;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -284,6 +285,7 @@ pub static REGISTRY: &[&Row] = &[
     &ioband::ROW_RANGE,
     &io_throttle::ROW,
     &io_cost::ROW,
+    &promise::ROW,
     &proportional::ROW,
     &wbt::ROW,
 ];

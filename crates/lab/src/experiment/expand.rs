@@ -95,7 +95,7 @@ impl Experiment {
             drive: it.drive.clone(),
             stack: self.stacks[stack].1.clone(),
             tags: self.tags,
-            flushes: FlushRule::Bypass,
+            flushes: flushes(&self.stacks[stack].1),
             stripe: it.stripe,
             host: it.host.clone(),
             groups: it.groups.clone(),
@@ -109,6 +109,14 @@ impl Experiment {
     /// Runs in all.
     pub fn runs(&self) -> usize {
         self.variants.len() * self.stacks.len() * self.repeats as usize
+    }
+}
+
+/// What flushes pass: nothing, as in the kernel and in the experiments of the sources, but `promise` has them scheduled.
+fn flushes(stack: &Stack) -> FlushRule {
+    match stack.scheduler.row.name {
+        "promise" => FlushRule::Scheduled,
+        _ => FlushRule::Bypass,
     }
 }
 

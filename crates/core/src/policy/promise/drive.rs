@@ -1,0 +1,225 @@
+//! What the drive can do, measured while it works.
+//!
+//! - *Rate of reads*: each large read tells what the drive completed between its dispatch and its completion. The mean over
+//!   a window of [`WINDOW`] counts at once if it is larger than what is known, else by and by, unless
+//!   there are writes.
+//! - *Rate of writes*: the largest over windows of [`WINDOW`] of busy time with writes only. A smaller one counts by and by,
+//!   and only if the drive was not short of requests.
+//! - *Requests a second*: the same over windows of small requests.
+//! - *Latency alone*: the median of the last nine reads that had the drive to themselves. While the drive is shared, one
+//!   read is sent alone every [`PROBE`].
+//!
+//! Source of the rate: Cheng et al., "Delivery rate estimation" (IETF draft, 2017).
+
+use alloc::vec::Vec;
+
+use crate::request::RequestId;
+use crate::time::{Instant, Nanos};
+
+use super::shares::Side;
+
+/// Busy time that makes a sample.
+const WINDOW: Nanos = Nanos::from_millis(20);
+/// How often a read is sent alone.
+const PROBE: Nanos = Nanos::from_millis(500);
+/// Requests of at most this many bytes on average tell how many a second the drive can do.
+pub(super) const SMALL: u64 = 8 << 10;
+/// With fewer in flight on average they do not.
+const DEEP: u128 = 16;
+/// Large reads in a window that tell of the rate.
+const SAMPLES_MIN: u64 = 4;
+/// Before anything is known.
+const RATE: u64 = 500_000_000;
+const ALONE: Nanos = Nanos::from_micros(200);
+/// A drive may write what it has cached for so long.
+const SETTLE: Nanos = Nanos::from_millis(100);
+/// Samples of the latency alone.
+const ALONE_SAMPLES: usize = 9;
+
+/// A drive at work.
+#[derive(Debug)]
+pub(super) struct Drive {
+    rates: [u64; 2],
+    known: [bool; 2],
+    iops: u64,
+    alone: [Nanos; ALONE_SAMPLES],
+    samples: usize,
+    /// The median of `alone`.
+    latency: Nanos,
+    next_probe: Instant,
+    last_write: Option<Instant>,
+    /// The read that has the drive to itself since when, if it still has.
+    lone: Option<Instant>,
+    in_flight: u32,
+    at: Instant,
+    /// The present window.
+    busy: Nanos,
+    bytes: [u64; 2],
+    requests: u64,
+    /// Requests in flight times nanoseconds.
+    depth: u128,
+    /// Was the drive ever short of requests in it, or were some held back?
+    short: bool,
+    /// Bytes read so far, and what they were when each request in flight was sent.
+    delivered: u64,
+    sent: Vec<(Instant, u64)>,
+    /// Sum and number of the samples of the rate of reads in this window, bytes a second.
+    samples_sum: u128,
+    samples_count: u64,
+}
+
+impl Default for Drive {
+    fn default() -> Self {
+        Self {
+            rates: [RATE; 2],
+            known: [false; 2],
+            iops: 0,
+            alone: [ALONE; ALONE_SAMPLES],
+            samples: 0,
+            latency: ALONE,
+            next_probe: Instant::ZERO,
+            last_write: None,
+            lone: None,
+            in_flight: 0,
+            at: Instant::ZERO,
+            busy: Nanos::ZERO,
+            bytes: [0; 2],
+            requests: 0,
+            depth: 0,
+            short: false,
+            delivered: 0,
+            sent: Vec::new(),
+            samples_sum: 0,
+            samples_count: 0,
+        }
+    }
+}
+
+impl Drive {
+    /// Bytes a second.
+    pub(super) fn rate(&self, side: Side) -> u64 {
+        self.rates[usize::from(side != Side::Read)]
+    }
+    /// Of a read that has the drive to itself.
+    pub(super) fn latency(&self) -> Nanos {
+        self.latency
+    }
+    /// The drive's time for a command.
+    pub(super) fn cost(&self, side: Side, bytes: u64) -> Nanos {
+        let by_bytes = Nanos::for_units_ceil(bytes, self.rate(side).max(1));
+        match self.iops {
+            0 => by_bytes,
+            iops => by_bytes.max(Nanos::for_units_ceil(1, iops)),
+        }
+    }
+    /// No read came to be alone.
+    pub(super) fn skip_probe(&mut self, now: Instant) {
+        self.next_probe = now + WINDOW;
+    }
+    /// Should the next read have the drive to itself? Not while the drive may be busy with writes that it has completed.
+    pub(super) fn wants_probe(&self, now: Instant) -> bool {
+        now >= self.next_probe && self.is_settled(now)
+    }
+    fn is_settled(&self, now: Instant) -> bool {
+        self.last_write.is_none_or(|at| now.since(at) >= SETTLE)
+    }
+    /// Nothing waits for the drive although it could take more, or something is held back although it could.
+    pub(super) fn on_short(&mut self) {
+        self.short = true;
+    }
+
+    fn pass(&mut self, now: Instant) {
+        if self.in_flight > 0 {
+            let passed = now.since(self.at);
+            self.busy += passed;
+            self.depth += u128::from(passed.0) * u128::from(self.in_flight);
+        }
+        self.at = self.at.max(now);
+    }
+    /// `probe`: a read that is to be alone.
+    pub(super) fn on_dispatch(&mut self, now: Instant, id: RequestId, probe: bool) {
+        self.pass(now);
+        let bound = self.sent.len().max(id.0 as usize + 1);
+        self.sent.resize(bound, (now, 0));
+        self.sent[id.0 as usize] = (now, self.delivered);
+        self.lone = (self.in_flight == 0 && probe).then_some(now);
+        self.in_flight += 1;
+    }
+    /// `bytes` is zero for what carries no data.
+    pub(super) fn on_complete(&mut self, now: Instant, id: RequestId, side: Side, bytes: u64) {
+        self.pass(now);
+        self.in_flight -= 1;
+        if side == Side::Write {
+            self.last_write = Some(now);
+        }
+        if side == Side::Read {
+            self.delivered += bytes;
+            let (at, before) = self.sent[id.0 as usize];
+            if bytes > SMALL {
+                let rate = u128::from(self.delivered - before) * 1_000_000_000;
+                self.samples_sum += rate / u128::from(now.since(at).0.max(1));
+                self.samples_count += 1;
+            }
+        }
+        if let Some(sent) = self.lone.take()
+            && bytes > 0
+        {
+            self.sample_latency(now, now.since(sent));
+        }
+        self.bytes[usize::from(side != Side::Read)] += bytes;
+        self.requests += 1;
+        if self.busy >= WINDOW {
+            self.end_window();
+        }
+    }
+    fn sample_latency(&mut self, now: Instant, latency: Nanos) {
+        let pause = if self.samples < ALONE_SAMPLES { WINDOW } else { PROBE };
+        self.next_probe = now + pause;
+        self.alone[self.samples % ALONE_SAMPLES] = latency;
+        self.samples += 1;
+        let known = self.samples.min(ALONE_SAMPLES);
+        let mut sorted = self.alone;
+        sorted[..known].sort_unstable();
+        self.latency = sorted[known / 2];
+    }
+    fn learn(&mut self, side: usize, sample: u64, short: bool) {
+        let rate = self.rates[side];
+        self.rates[side] = match () {
+            () if !self.known[side] || sample > rate => sample,
+            () if short => rate,
+            () => rate - (rate - sample) / 16,
+        };
+        self.known[side] = true;
+    }
+    fn end_window(&mut self) {
+        let time = core::mem::take(&mut self.busy);
+        let bytes = core::mem::take(&mut self.bytes);
+        let requests = core::mem::take(&mut self.requests);
+        let depth = core::mem::take(&mut self.depth) / u128::from(time.0.max(1));
+        let short = core::mem::take(&mut self.short);
+        let all = bytes[0] + bytes[1];
+        let a_second = |units: u64| {
+            let rate = u128::from(units) * 1_000_000_000 / u128::from(time.0.max(1));
+            u64::try_from(rate).unwrap_or(u64::MAX)
+        };
+        let (sum, count) =
+            (core::mem::take(&mut self.samples_sum), core::mem::take(&mut self.samples_count));
+        if count >= SAMPLES_MIN {
+            let sample = u64::try_from(sum / u128::from(count)).unwrap_or(u64::MAX).max(1);
+            let settled = self.is_settled(self.at);
+            self.learn(0, sample, !settled);
+        }
+        // Hardly anything of the other direction.
+        if bytes[1] > 0 && bytes[1] >= all - all / 20 {
+            self.learn(1, a_second(bytes[1]).max(1), short);
+        }
+        if requests > 0 && all / requests <= SMALL && depth >= DEEP {
+            let sample = a_second(requests);
+            if sample > self.iops {
+                self.iops = sample;
+            } else if !short {
+                self.iops -= (self.iops - sample) / 16;
+            }
+        }
+    }
+}

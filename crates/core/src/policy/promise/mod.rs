@@ -1,0 +1,515 @@
+//! `promise`: every feasible minimum is kept, and the drive stays full.
+//!
+//! **Idea.** A group with a minimum has a clock that says up to when its promise is kept. While a group is behind its
+//! clock nothing else goes to the drive; at all other times everybody shares it by weight, in drive time, and a window
+//! keeps what the drive has at once so small that a promised request finds little before it, and so large that the drive
+//! never runs dry. Nothing has to be set: rate and latency of the drive are measured while it works.
+//!
+//! **Rules**, each in a file beside this one:
+//!
+//! - [`clock`]: minimums, and the gate.
+//! - [`shares`]: what is left, by weight.
+//! - [`window`]: what the drive has at once; long requests in pieces.
+//! - [`drive`]: what is known of the drive.
+//! - [`turn`]: drives with a head serve one client at a time.
+//!
+//! Service for a promise counts for the group's share as well, so that a group gets the larger of the two and not both. A
+//! minimum holds for all clients and groups inside.
+//!
+//! Writes wait while a read in flight is later than its share of the drive explains. A flush waits for the writes that
+//! the drive has, and new writes wait for the flush. Buffered writes may have half of the tags.
+//!
+//! **Stated by the source**: nothing. The policy is our own choice, and what it takes from others is named in the files.
+
+mod clock;
+mod drive;
+mod shares;
+#[cfg(test)]
+mod tests;
+mod turn;
+mod window;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row, Standing, TagClass};
+use crate::contract::WEIGHT_DEFAULT;
+use crate::group::{Change, ClientId, GroupId};
+use crate::parts::fifo::Fifo;
+use crate::parts::tree::{Arena, NodeId, Tree};
+use crate::request::{Operation, Request, RequestId, Requests};
+use crate::time::{Instant, Nanos};
+use crate::unit::Sectors;
+
+use clock::{Clocks, Gate};
+use drive::Drive;
+use shares::{EntityId, SIDES, Shares, Side};
+use turn::Turn;
+use window::Window;
+
+/// Its row in the table.
+pub static ROW: Row = Row {
+    name: "promise",
+    short: "promise",
+    role: Role::Scheduler { groups: true },
+    summary: "every feasible minimum kept in every second, the rest by weight, the drive full",
+    file: "promise/mod.rs",
+    parameters: &[],
+    overrides: &[],
+    judgement: Judgement {
+        promises: &[
+            Claim {
+                says: "A minimum in bytes a second, kept beside readers and writers of any number, while the \
+                    drive stays as full as without control.",
+                shown_by: "promise/plextor",
+            },
+            Claim {
+                says: "What is left by weight, in drive time; who is alone is not held.",
+                shown_by: "promise/shares",
+            },
+        ],
+        needs: "Minimums that the drive can keep; what it cannot keep is cut to what it reaches.",
+        fails: &[
+            Claim {
+                says: "Reads wait behind promised buffered writers when their writes fill the drive's cache.",
+                shown_by: "promise/plextor",
+            },
+            Claim {
+                says: "Latencies, minimums in I/Os and classes among promises are not scheduled for yet.",
+                shown_by: "",
+            },
+        ],
+    },
+    build,
+};
+
+/// Flushes wait for a group that is further behind.
+const FLUSH_LAG: Nanos = Nanos::from_millis(4);
+/// A read that measures the drive's latency has the drive to itself unless a group is further behind.
+const PROBE_LAG: Nanos = Nanos::from_millis(5);
+/// How far a clock may run ahead, on flash and on drives with a head.
+const AHEAD: [Nanos; 2] = [Nanos::from_millis(5), Nanos::from_millis(400)];
+
+/// How far behind: what was not served before that is not owed any more.
+const LAG_MAX: [Nanos; 2] = [Nanos::from_millis(100), Nanos::from_secs(2)];
+
+fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
+    Box::new(Promise {
+        groups: build.groups,
+        clients: Vec::new(),
+        shares: Shares::default(),
+        clocks: {
+            let head = usize::from(build.facts.rotational);
+            Clocks::new(AHEAD[head], LAG_MAX[head])
+        },
+        window: Window::default(),
+        drive: Drive::default(),
+        late: Arena::default(),
+        reads: Tree::new(),
+        probe: Probe::No,
+        turn: None,
+        wakeup: None,
+        queued: 0,
+        writes: 0,
+        in_flight: 0,
+        last_done: Instant::ZERO,
+    })
+}
+
+/// A client's requests in the order of their arrival.
+#[derive(Clone, Copy, Default, Debug)]
+struct Client {
+    queues: [Fifo; SIDES],
+    requests: clock::Requests,
+}
+
+/// One read has the drive to itself, for its latency.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Probe {
+    No,
+    /// As soon as the drive is empty.
+    Wanted,
+    /// It is the read that goes now.
+    Sending,
+    /// The drive has it.
+    Sent,
+}
+
+struct Promise {
+    /// Do groups share, or all clients alike?
+    groups: bool,
+    clients: Vec<Client>,
+    shares: Shares,
+    clocks: Clocks,
+    window: Window,
+    drive: Drive,
+    /// Reads in flight by when they are late.
+    late: Arena<(Instant, RequestId), RequestId>,
+    reads: Tree,
+    probe: Probe,
+    turn: Option<Turn>,
+    wakeup: Option<Instant>,
+    queued: u32,
+    /// Writes in flight.
+    writes: u32,
+    in_flight: u32,
+    last_done: Instant,
+}
+
+fn side(request: &Request) -> Side {
+    match request.operation {
+        Operation::Read => Side::Read,
+        Operation::Flush => Side::Flush,
+        _ => Side::Write,
+    }
+}
+
+/// Bytes that a command costs; trims and zeroes move none, and cost as their length says.
+fn bytes(request: &Request) -> u64 {
+    request.length.bytes()
+}
+
+impl Promise {
+    fn entity(&self, cx: &Context<'_>, id: RequestId) -> EntityId {
+        EntityId::client(cx.requests[id].client)
+    }
+    /// The groups with a clock that a client's requests count for.
+    fn clocks_above(&self, client: EntityId) -> impl Iterator<Item = EntityId> + use<'_> {
+        let up = core::iter::successors(self.shares.parent(client), |id| self.shares.parent(*id));
+        up.filter(|id| self.clocks.has(*id))
+    }
+    fn each_clock(&mut self, client: EntityId, mut each: impl FnMut(&mut Clocks, EntityId)) {
+        let mut at = self.shares.parent(client);
+        while let Some(id) = at {
+            each(&mut self.clocks, id);
+            at = self.shares.parent(id);
+        }
+    }
+
+    /// The first request of a client on one side.
+    fn front(&self, client: EntityId, side: Side) -> Option<RequestId> {
+        let client = client.as_client()?;
+        self.clients[client.index()].queues[side as usize].front()
+    }
+    /// Sends the first request of a client's side, or a piece of it.
+    fn send(
+        &mut self,
+        cx: &mut Context<'_>,
+        client: EntityId,
+        side: Side,
+        (whole, by_share): (bool, bool),
+    ) -> Option<RequestId> {
+        let head = self.front(client, side)?;
+        let Request { operation, length, .. } = cx.requests[head];
+        let cuts = !whole && matches!(operation, Operation::Read | Operation::Write);
+        let piece = Sectors::from_bytes_ceil(Window::piece(&self.drive));
+        let most = if cuts { piece } else { length };
+        let id = match operation {
+            Operation::Flush => head,
+            _ => cx.requests.take_piece(head, most.max(Sectors(1))),
+        };
+        let (sent, now) = (bytes(&cx.requests[id]), cx.now);
+        let urgent = cx.requests[head].is_sync();
+        let all = id == head || cx.requests[head].length == Sectors::ZERO;
+        if all {
+            let queues = &mut self.clients[client.as_client()?.index()].queues;
+            queues[side as usize].pop_front(cx.requests);
+            self.shares.pop(client, side);
+            self.queued -= 1;
+        }
+        let own = &mut self.clients[cx.requests[id].client.index()].requests;
+        own.in_flight += 1;
+        own.queued -= u32::from(all);
+        own.urgent -= u32::from(all && urgent);
+        self.each_clock(client, |clocks, id| clocks.dispatch(now, id, sent, (all, urgent)));
+        let cost = self.drive.cost(side, sent);
+        if self.turn.is_none() {
+            self.shares.charge(client, cost, by_share);
+        }
+        let probe = self.probe == Probe::Sending;
+        self.drive.on_dispatch(now, id, probe);
+        if probe {
+            self.probe = Probe::Sent;
+        }
+        self.window.on_dispatch(side, sent);
+        self.in_flight += 1;
+        self.writes += u32::from(side == Side::Write);
+        if side == Side::Read && !cx.facts.rotational {
+            let late = now
+                + self.drive.latency()
+                + self.drive.latency()
+                + self.shares.fair_time(client, cost);
+            let node = self.late.insert(&mut self.reads, (late, id), id);
+            cx.requests.set_place(id, node.0);
+        }
+        Some(id)
+    }
+    /// Is a read in flight later than its share explains?
+    fn read_is_late(&self, now: Instant) -> bool {
+        let first = self.late.first(&self.reads);
+        first.is_some_and(|node| self.late.key(node).0 <= now)
+    }
+
+    /// Serves a group that is behind.
+    fn send_due(
+        &mut self,
+        cx: &mut Context<'_>,
+        group: EntityId,
+        urgent: bool,
+    ) -> Option<RequestId> {
+        let shared = self.window.is_shared(cx.now);
+        let mut best: Option<(shares::Key, EntityId, Side)> = None;
+        for side in Side::ALL {
+            let Some((key, client)) = self.shares.pick(group, side) else { continue };
+            let held = match side {
+                Side::Read => false,
+                Side::Write => {
+                    let waits = !urgent && self.read_is_late(cx.now);
+                    shared && (waits || !self.has_room(cx, client, side))
+                }
+                Side::Flush => self.writes > 0,
+            };
+            if !held && best.is_none_or(|(other, ..)| key < other) {
+                best = Some((key, client, side));
+            }
+        }
+        let (_, client, side) = best?;
+        self.send(cx, client, side, (!shared, false))
+    }
+    fn has_room(&self, cx: &Context<'_>, client: EntityId, side: Side) -> bool {
+        let Some(head) = self.front(client, side) else { return false };
+        let length = bytes(&cx.requests[head]).min(Window::piece(&self.drive));
+        self.window.has_room(&self.drive, side, length)
+    }
+    /// Whose turn it is by weight, within what the drive may have.
+    fn send_shared(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
+        let shared = self.window.is_shared(cx.now);
+        let mut best: Option<(shares::Key, EntityId, Side)> = None;
+        let mut flush = None;
+        // From flushes to reads: a flush that waits for writes holds those that come after it.
+        for side in Side::ALL.into_iter().rev() {
+            let Some((key, client)) = self.shares.pick(EntityId::ROOT, side) else { continue };
+            let held = match side {
+                Side::Read => shared && !self.has_room(cx, client, side),
+                Side::Write => {
+                    let held = self.read_is_late(cx.now) || !self.has_room(cx, client, side);
+                    (shared && held) || flush.is_some_and(|flush| flush <= key)
+                }
+                Side::Flush => {
+                    flush = Some(key);
+                    self.writes > 0
+                }
+            };
+            if !held && best.is_none_or(|(other, ..)| key < other) {
+                best = Some((key, client, side));
+            }
+        }
+        let (_, client, side) = best?;
+        if self.probe == Probe::Wanted {
+            match side {
+                Side::Read if self.in_flight == 0 => {
+                    let head = self.front(client, side);
+                    if head.is_some_and(|id| bytes(&cx.requests[id]) > drive::SMALL) {
+                        self.probe = Probe::Sending;
+                    }
+                }
+                Side::Write => {
+                    self.probe = Probe::No;
+                    self.drive.skip_probe(cx.now);
+                }
+                _ => {}
+            }
+        }
+        self.send(cx, client, side, (!shared, true))
+    }
+    /// Flushes pass the gate while nobody is far behind: what holds a flush holds its client's next writes as well, and
+    /// flushes that go together cost one.
+    fn send_flush(&mut self, cx: &mut Context<'_>, behind: Nanos) -> Option<RequestId> {
+        if behind > FLUSH_LAG || self.writes > 0 {
+            return None;
+        }
+        let (_, client) = self.shares.pick(EntityId::ROOT, Side::Flush)?;
+        self.send(cx, client, Side::Flush, (true, true))
+    }
+    fn wake_at(&mut self, at: Option<Instant>) {
+        self.wakeup = [self.wakeup, at].into_iter().flatten().min();
+    }
+    fn dispatch_flash(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
+        let now = cx.now;
+        let gate = self.clocks.gate(now);
+        let lag = match gate {
+            Gate::Due(_, lag) | Gate::Closed(lag, _) => lag,
+            _ => Nanos::ZERO,
+        };
+        let probing =
+            self.probe == Probe::Sent || (self.probe == Probe::Wanted && self.in_flight > 0);
+        if probing && lag < PROBE_LAG {
+            if !matches!(gate, Gate::Open(_) | Gate::Batch(..)) {
+                self.wake_at(Some(now + (PROBE_LAG - lag)));
+            } else if let Gate::Open(Some(next)) = gate {
+                self.wake_at(Some(next + PROBE_LAG));
+            }
+            return None;
+        }
+        match gate {
+            Gate::Batch(group, other) => {
+                let sent = self.send_due(cx, group, false);
+                let sent = sent.or_else(|| self.send_due(cx, other?, false));
+                if sent.is_none() {
+                    self.wake_at(Some(self.window.shared_until()).filter(|at| *at > now));
+                }
+                sent
+            }
+            Gate::Due(group, behind) => {
+                let sent = self.send_due(cx, group, true).or_else(|| self.send_flush(cx, behind));
+                if sent.is_some() {
+                    return sent;
+                }
+                self.wake_at(Some(self.window.shared_until()).filter(|at| *at > now));
+                None
+            }
+            Gate::Closed(behind, until) => {
+                let sent = self.send_flush(cx, behind);
+                if sent.is_none() {
+                    self.wake_at(until);
+                }
+                sent
+            }
+            Gate::Open(next) => {
+                let sent = self.send_shared(cx);
+                if sent.is_none() && self.queued > 0 {
+                    self.wake_at(next);
+                    self.wake_at(Some(self.window.shared_until()).filter(|at| *at > now));
+                }
+                sent
+            }
+        }
+    }
+    fn watch_contract(&mut self, cx: &Context<'_>, id: RequestId, client: EntityId) {
+        let now = cx.now;
+        let whole = cx.requests.whole(id);
+        let mut late = None;
+        let age = now.since(cx.requests[whole].submitted);
+        let took = now.since(cx.requests[id].dispatched);
+        for group in self.clocks_above(client) {
+            late = Some(late.unwrap_or(false) || self.clocks.is_late(now, group, took));
+        }
+        if let Some(wanted) = cx.groups.group(cx.requests[id].group).contract.latency
+            && side(&cx.requests[id]) == Side::Read
+        {
+            late = Some(late.unwrap_or(false) || age > wanted);
+        }
+        if let Some(late) = late {
+            self.window.on_contract(&self.drive, late);
+        }
+    }
+    fn set_group(&mut self, cx: &Context<'_>, id: GroupId) {
+        let (group, entity) = (cx.groups.group(id), EntityId::group(id));
+        let min = group.contract.min.filter(|_| self.groups && group.parent.is_some());
+        self.clocks.set(cx.now, entity, min);
+        if let Some(parent) = group.parent.filter(|_| self.groups) {
+            let parent = EntityId::group(parent);
+            self.shares.set(entity, parent, group.contract.weight, group.contract.class);
+        }
+    }
+    fn set_client(&mut self, cx: &Context<'_>, id: ClientId) {
+        let client = cx.groups.client(id);
+        let group = if self.groups { client.group } else { GroupId::ROOT };
+        let entity = EntityId::client(id);
+        let requests = self.clients[id.index()].requests;
+        self.each_clock(entity, |clocks, group| clocks.move_requests(group, requests, false));
+        self.shares.set(entity, EntityId::group(group), WEIGHT_DEFAULT, client.priority.class);
+        self.each_clock(entity, |clocks, group| clocks.move_requests(group, requests, true));
+    }
+}
+
+impl Policy for Promise {
+    fn submit(&mut self, cx: &mut Context<'_>, id: RequestId) {
+        let client = self.entity(cx, id);
+        let (side, now) = (side(&cx.requests[id]), cx.now);
+        let urgent = cx.requests[id].is_sync();
+        let index = cx.requests[id].client;
+        self.clients[index.index()].queues[side as usize].push_back(cx.requests, id);
+        let own = &mut self.clients[index.index()].requests;
+        own.queued += 1;
+        own.urgent += u32::from(urgent);
+        self.shares.push(client, side);
+        self.each_clock(client, |clocks, group| clocks.arrive(now, group, urgent));
+        self.window.on_submit(now, index.0);
+        self.queued += 1;
+    }
+    fn dispatch(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
+        self.wakeup = None;
+        if self.queued == 0 && self.turn.is_none() {
+            return None;
+        }
+        if cx.facts.rotational { self.dispatch_turn(cx) } else { self.dispatch_flash(cx) }
+    }
+    fn complete(&mut self, cx: &mut Context<'_>, id: RequestId) {
+        let client = self.entity(cx, id);
+        let (side, now) = (side(&cx.requests[id]), cx.now);
+        let carries = matches!(cx.requests[id].operation, Operation::Read | Operation::Write);
+        let sent = bytes(&cx.requests[id]);
+        self.clients[cx.requests[id].client.index()].requests.in_flight -= 1;
+        self.each_clock(client, |clocks, group| clocks.complete(now, group));
+        self.window.on_complete(side, sent);
+        if self.queued == 0 || !matches!(self.clocks.gate(now), Gate::Open(_)) {
+            self.drive.on_short();
+        }
+        self.drive.on_complete(now, id, side, if carries { sent } else { 0 });
+        self.in_flight -= 1;
+        self.writes -= u32::from(side == Side::Write);
+        self.last_done = now;
+        if cx.facts.rotational {
+            return;
+        }
+        if side == Side::Read {
+            let node = NodeId(cx.requests.place(id));
+            self.late.remove(&mut self.reads, node);
+        }
+        if cx.requests.is_last_piece(id) {
+            self.watch_contract(cx, id, client);
+        }
+        if self.probe == Probe::Sent && self.in_flight == 0 {
+            self.probe = Probe::No;
+        }
+        let large = side == Side::Read && sent > drive::SMALL;
+        let wants = large && self.drive.wants_probe(now) && self.window.is_shared(now);
+        if self.probe == Probe::No && wants {
+            self.probe = Probe::Wanted;
+        }
+    }
+    fn next_wakeup(&self) -> Option<Instant> {
+        self.wakeup
+    }
+    fn change(&mut self, cx: &mut Context<'_>, change: Change) {
+        match change {
+            Change::GroupAdded(id) | Change::GroupUpdated(id) => self.set_group(cx, id),
+            Change::GroupRemoved(id) => {
+                self.clocks.remove(EntityId::group(id));
+                self.shares.remove(EntityId::group(id));
+            }
+            Change::ClientAdded(id) => {
+                let bound = self.clients.len().max(id.index() + 1);
+                self.clients.resize(bound, Client::default());
+                self.set_client(cx, id);
+            }
+            Change::ClientUpdated(id) => self.set_client(cx, id),
+            Change::ClientRemoved(id) => self.shares.remove(EntityId::client(id)),
+        }
+    }
+    fn standing(&self, requests: &Requests, id: RequestId) -> Standing {
+        let _ = (requests, id);
+        Standing { until: self.wakeup, ..Standing::default() }
+    }
+    fn tag_limit(&self, class: TagClass, tags: u32) -> u32 {
+        class.single_queue_limit(tags)
+    }
+    fn observe(&self, gauges: &mut dyn Gauges) {
+        gauges.gauge("promise_read_rate_bytes_per_second", self.drive.rate(Side::Read));
+        gauges.gauge("promise_write_rate_bytes_per_second", self.drive.rate(Side::Write));
+        gauges.gauge("promise_latency_alone_nanoseconds", self.drive.latency().0);
+        gauges.gauge("promise_read_window_bytes", self.window.reads(&self.drive).bytes());
+        gauges.gauge("promise_piece_bytes", Window::piece(&self.drive));
+    }
+}

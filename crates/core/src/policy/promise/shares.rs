@@ -1,0 +1,268 @@
+//! Hierarchical start-time fair queueing over the drive's time: whose turn it is by weight.
+//!
+//! Groups and clients form a tree. Each has a virtual time; an entity that gets `cost` nanoseconds of the drive moves
+//! forward by `cost / weight`, and so do all groups above it. The smallest virtual time of the most urgent class goes
+//! next, at each level. An entity that comes back starts where its siblings are, so that nobody saves up the past:
+//!
+//! ```text
+//! on activation   v = max(v, V)            V: the largest virtual time at which a sibling was served
+//! on service      V = max(V, v);  v += cost * 100 / weight
+//! ```
+//!
+//! Source: Goyal, Vin and Cheng, "Start-time fair queueing" (1996), for the rule and its bound: two backlogged
+//! entities never differ by more than one request of each. Reads, writes and flushes have
+//! orders of their own, since one of them may be held while the others may go. Every operation is O(log n) a level.
+
+use alloc::vec::Vec;
+
+use crate::contract::WEIGHT_DEFAULT;
+use crate::group::{Class, ClientId, GroupId};
+use crate::parts::tree::{Arena, NodeId, Summary, Tree};
+use crate::time::Nanos;
+
+/// Which of a client's queues: what may be held while others may go.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Side {
+    Read,
+    /// Trims and zeroes too.
+    Write,
+    Flush,
+}
+
+/// How many there are.
+pub(super) const SIDES: usize = 3;
+
+impl Side {
+    pub(super) const ALL: [Self; SIDES] = [Self::Read, Self::Write, Self::Flush];
+}
+
+/// What a group gets for its promise counts as part of its share, up to so far ahead of its turn.
+const DEBT_MAX: u64 = 1_000_000_000;
+
+/// A group or a client.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct EntityId(u32);
+
+impl EntityId {
+    pub(super) const ROOT: Self = Self::group(GroupId::ROOT);
+
+    pub(super) const fn group(id: GroupId) -> Self {
+        Self(2 * id.0)
+    }
+    pub(super) const fn client(id: ClientId) -> Self {
+        Self(2 * id.0 + 1)
+    }
+    /// The client that this is.
+    pub(super) const fn as_client(self) -> Option<ClientId> {
+        if !self.0.is_multiple_of(2) { Some(ClientId(self.0 / 2)) } else { None }
+    }
+    /// The group that this is.
+    pub(super) const fn as_group(self) -> Option<GroupId> {
+        if self.0.is_multiple_of(2) { Some(GroupId(self.0 / 2)) } else { None }
+    }
+    const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl Summary for EntityId {
+    type Of = ();
+    fn alone(&self) {}
+    fn join(_one: (), _other: ()) {}
+}
+
+/// Who goes first: class, virtual time; the number breaks ties.
+pub(super) type Key = (Class, u64, EntityId);
+
+#[derive(Clone, Copy, Debug)]
+struct Entity {
+    parent: EntityId,
+    class: Class,
+    weight: u32,
+    vtime: u64,
+    /// By side: a client's requests, a group's children that have some.
+    queued: [u32; SIDES],
+    /// Its places in its parent's trees.
+    nodes: [Option<NodeId>; SIDES],
+    /// Children that have something queued, and the largest virtual time at which one was served.
+    trees: [Tree; SIDES],
+    weights: [u64; SIDES],
+    served: u64,
+}
+
+impl Entity {
+    const NEW: Self = Self {
+        parent: EntityId::ROOT,
+        class: Class::BestEffort,
+        weight: WEIGHT_DEFAULT,
+        vtime: 0,
+        queued: [0; SIDES],
+        nodes: [None; SIDES],
+        trees: [const { Tree::new() }; SIDES],
+        weights: [0; SIDES],
+        served: 0,
+    };
+}
+
+/// The tree of groups and clients.
+#[derive(Default, Debug)]
+pub(super) struct Shares {
+    entities: Vec<Entity>,
+    arena: Arena<Key, EntityId>,
+}
+
+impl Shares {
+    /// Adds an entity, or moves it, or changes its weight and class. What it has queued goes with it.
+    pub(super) fn set(&mut self, id: EntityId, parent: EntityId, weight: u32, class: Class) {
+        let bound = self.entities.len().max(id.index() + 1).max(parent.index() + 1);
+        self.entities.resize(bound, Entity::NEW);
+        let queued = self.entities[id.index()].queued;
+        self.leave(id);
+        let moved = self.entities[id.index()].parent != parent;
+        let served = self.entities[parent.index()].served;
+        let entity = &mut self.entities[id.index()];
+        (entity.parent, entity.weight, entity.class) = (parent, weight.max(1), class);
+        if moved {
+            entity.vtime = served;
+        }
+        for side in Side::ALL {
+            if queued[side as usize] > 0 {
+                self.join(id, side);
+            }
+        }
+    }
+    /// Forgets an entity that has nothing queued.
+    pub(super) fn remove(&mut self, id: EntityId) {
+        if id.index() >= self.entities.len() {
+            return;
+        }
+        self.leave(id);
+        self.entities[id.index()] = Entity::NEW;
+    }
+    fn leave(&mut self, id: EntityId) {
+        for side in Side::ALL {
+            if self.entities[id.index()].nodes[side as usize].is_some() {
+                self.quit(id, side);
+            }
+        }
+    }
+    pub(super) fn parent(&self, id: EntityId) -> Option<EntityId> {
+        let entity = self.entities.get(id.index())?;
+        (id != EntityId::ROOT).then_some(entity.parent)
+    }
+    pub(super) fn is_queued(&self, id: EntityId, side: Side) -> bool {
+        self.entities[id.index()].queued[side as usize] > 0
+    }
+
+    /// A client has one more request queued.
+    pub(super) fn push(&mut self, id: EntityId, side: Side) {
+        let entity = &mut self.entities[id.index()];
+        entity.queued[side as usize] += 1;
+        if entity.queued[side as usize] == 1 {
+            self.join(id, side);
+        }
+    }
+    /// A client has one request less queued.
+    pub(super) fn pop(&mut self, id: EntityId, side: Side) {
+        let entity = &mut self.entities[id.index()];
+        entity.queued[side as usize] -= 1;
+        if entity.queued[side as usize] == 0 {
+            self.quit(id, side);
+        }
+    }
+    /// Into its parent's tree, which joins its own parent's if it was empty.
+    fn join(&mut self, mut id: EntityId, side: Side) {
+        let side = side as usize;
+        while id != EntityId::ROOT {
+            let parent = self.entities[id.index()].parent;
+            let served = self.entities[parent.index()].served;
+            let entity = &mut self.entities[id.index()];
+            if entity.nodes == [None; SIDES] {
+                entity.vtime = entity.vtime.max(served);
+            }
+            let (key, weight) = ((entity.class, entity.vtime, id), entity.weight);
+            let above = &mut self.entities[parent.index()];
+            let node = self.arena.insert(&mut above.trees[side], key, id);
+            above.queued[side] += 1;
+            above.weights[side] += u64::from(weight);
+            let first = above.queued[side] == 1;
+            self.entities[id.index()].nodes[side] = Some(node);
+            if !first {
+                break;
+            }
+            id = parent;
+        }
+    }
+    /// Out of its parent's tree, which leaves its own parent's if it is empty now.
+    fn quit(&mut self, mut id: EntityId, side: Side) {
+        let side = side as usize;
+        while id != EntityId::ROOT {
+            let entity = &mut self.entities[id.index()];
+            let (parent, weight) = (entity.parent, entity.weight);
+            let Some(node) = entity.nodes[side].take() else { break };
+            let above = &mut self.entities[parent.index()];
+            self.arena.remove(&mut above.trees[side], node);
+            above.queued[side] -= 1;
+            above.weights[side] -= u64::from(weight);
+            if above.queued[side] > 0 {
+                break;
+            }
+            id = parent;
+        }
+    }
+
+    /// The client inside `top` whose turn it is on one side, and what decides at the level below `top`.
+    pub(super) fn pick(&self, top: EntityId, side: Side) -> Option<(Key, EntityId)> {
+        if top.as_client().is_some() {
+            let entity = &self.entities[top.index()];
+            return self.is_queued(top, side).then_some(((entity.class, entity.vtime, top), top));
+        }
+        let first = self.first(top, side)?;
+        let key = self.arena.key(first);
+        let mut at = self.arena.value(first);
+        while at.as_client().is_none() {
+            at = self.arena.value(self.first(at, side)?);
+        }
+        Some((key, at))
+    }
+    fn first(&self, group: EntityId, side: Side) -> Option<NodeId> {
+        self.arena.first(&self.entities[group.index()].trees[side as usize])
+    }
+    /// What `cost` takes at the client's share by weight, among those that have something queued.
+    pub(super) fn fair_time(&self, mut id: EntityId, cost: Nanos) -> Nanos {
+        let mut time = u128::from(cost.0);
+        while id != EntityId::ROOT {
+            let Entity { parent, weight, nodes, .. } = self.entities[id.index()];
+            let weights = self.entities[parent.index()].weights;
+            let most = weights.into_iter().max().unwrap_or(0);
+            let own = if nodes == [None; SIDES] { u64::from(weight) } else { 0 };
+            time = time * u128::from(most + own) / u128::from(weight);
+            id = parent;
+        }
+        Nanos(u64::try_from(time).unwrap_or(u64::MAX))
+    }
+    /// A client got `cost` of the drive's time, and so did all groups above it. `by_share`: since it was its turn, and not
+    /// for a promise.
+    pub(super) fn charge(&mut self, mut id: EntityId, cost: Nanos, by_share: bool) {
+        while id != EntityId::ROOT {
+            let Entity { parent, nodes, class, vtime: before, weight, .. } =
+                self.entities[id.index()];
+            let by = u128::from(cost.0) * u128::from(WEIGHT_DEFAULT) / u128::from(weight);
+            let vtime = before.saturating_add(u64::try_from(by).unwrap_or(u64::MAX).max(1));
+            let above = &mut self.entities[parent.index()];
+            let vtime = if by_share {
+                above.served = above.served.max(before);
+                vtime
+            } else {
+                vtime.min(before.max(above.served.saturating_add(DEBT_MAX)))
+            };
+            for (tree, node) in above.trees.iter_mut().zip(nodes) {
+                if let Some(node) = node {
+                    self.arena.replace(tree, node, (class, vtime, id), id);
+                }
+            }
+            self.entities[id.index()].vtime = vtime;
+            id = parent;
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Worked examples: what is due, who shares, and what the drive may have.
+
+use alloc::vec::Vec;
+
+use super::clock::{Clocks, Gate};
+use super::drive::Drive;
+use super::shares::{EntityId, Shares, Side};
+use super::window::Window;
+use crate::contract::Contract;
+use crate::group::{Class, ClientId, GroupId};
+use crate::policy::testing::Rig;
+use crate::request::RequestId;
+use crate::time::{Instant, Nanos};
+
+const MS: u64 = 1_000_000;
+/// Its promise in these tests: 4 KiB are worth 1 ms.
+const RATE: u64 = 4096 * 1000;
+
+fn at(ms: u64) -> Instant {
+    Instant(ms * MS)
+}
+fn clocks() -> (Clocks, EntityId) {
+    let mut clocks = Clocks::new(Nanos::from_millis(5), Nanos::from_millis(100));
+    let group = EntityId::group(GroupId(1));
+    clocks.set(Instant::ZERO, group, Some(RATE));
+    (clocks, group)
+}
+/// One request of 4 KiB comes, goes and is completed at once.
+fn serve(clocks: &mut Clocks, group: EntityId, now: Instant) {
+    clocks.arrive(now, group, true);
+    clocks.dispatch(now, group, 4096, (true, true));
+    clocks.complete(now, group);
+}
+
+/// Goal: a group is due when what it got is used up, and the gate is open until then. Method: 4 KiB are worth 1 ms.
+#[test]
+fn a_group_is_due_when_its_promise_is_used_up() {
+    let (mut clocks, group) = clocks();
+    serve(&mut clocks, group, at(10));
+    clocks.arrive(at(10), group, true);
+    assert_eq!(clocks.gate(at(10)), Gate::Open(Some(at(11))));
+    assert_eq!(clocks.gate(at(12)), Gate::Due(group, Nanos::from_millis(1)));
+}
+
+/// Goal: the gate stays closed for the moment between two requests of a group that is behind, and no longer; a longer
+/// pause is not owed. Method: a quarter of what a request is worth is 250 us.
+#[test]
+fn a_pause_is_not_owed() {
+    let (mut clocks, group) = clocks();
+    clocks.arrive(at(10), group, true);
+    clocks.dispatch(at(10), group, 4096, (true, true));
+    // It took 3 ms, which is 2 ms too long.
+    clocks.complete(at(13), group);
+    let until = Instant(13 * MS + MS / 4);
+    assert_eq!(clocks.gate(at(13)), Gate::Closed(Nanos::from_millis(2), Some(until)));
+    assert_eq!(clocks.gate(until), Gate::Open(None));
+    clocks.arrive(at(20), group, true);
+    assert_eq!(clocks.gate(at(20)), Gate::Due(group, Nanos::from_millis(2)), "as before the pause");
+}
+
+/// Goal: a promise that cannot be kept leaves something to the others. Method: a group that reaches half of its promise
+/// and nothing else is served: from some time on the gate opens.
+#[test]
+fn a_promise_that_cannot_be_kept_is_cut() {
+    let (mut clocks, group) = clocks();
+    let mut open = 0;
+    for ms in (10..4000).step_by(2) {
+        open += u32::from(matches!(clocks.gate(at(ms)), Gate::Open(_)));
+        clocks.arrive(at(ms), group, true);
+        clocks.dispatch(at(ms), group, 4096, (true, true));
+        clocks.complete(at(ms + 2), group);
+    }
+    assert!(open > 200, "{open} of 2000");
+}
+
+/// Goal: buffered writes that are due wait for more of them, and then give way to a read that is behind. Method: both.
+#[test]
+fn buffered_writes_are_patient() {
+    let (mut clocks, reader) = clocks();
+    let writer = EntityId::group(GroupId(2));
+    clocks.set(Instant::ZERO, writer, Some(RATE));
+    clocks.arrive(at(10), writer, false);
+    assert_eq!(clocks.gate(at(19)), Gate::Open(Some(at(20))));
+    assert_eq!(clocks.gate(at(20)), Gate::Batch(writer, None));
+    clocks.arrive(at(20), reader, true);
+    assert_eq!(clocks.gate(at(21)), Gate::Due(reader, Nanos::from_millis(1)));
+    clocks.dispatch(at(21), reader, 4096, (true, true));
+    assert!(matches!(clocks.gate(at(25)), Gate::Closed(..)), "the read is behind, in flight");
+    assert!(matches!(clocks.gate(at(120)), Gate::Due(it, _) if it == writer), "not for ever");
+}
+
+fn shares(weights: &[u32]) -> (Shares, Vec<EntityId>) {
+    let mut shares = Shares::default();
+    let clients = weights.iter().enumerate().map(|(number, weight)| {
+        let group = EntityId::group(GroupId(number as u32 + 1));
+        shares.set(group, EntityId::ROOT, *weight, Class::BestEffort);
+        let client = EntityId::client(ClientId(number as u32));
+        shares.set(client, group, 100, Class::BestEffort);
+        client
+    });
+    let clients = clients.collect();
+    (shares, clients)
+}
+
+/// Goal: time is shared by weight, and who was away saves nothing up. Method: 1:3, then a third one that comes late.
+#[test]
+fn time_is_shared_by_weight() {
+    let (mut shares, clients) = shares(&[100, 300, 200]);
+    clients[..2].iter().for_each(|client| shares.push(*client, Side::Read));
+    let mut turns = [0; 3];
+    let mut run = |shares: &mut Shares, times| {
+        let before = turns;
+        for _ in 0..times {
+            let (_, client) = shares.pick(EntityId::ROOT, Side::Read).expect("all have some");
+            shares.charge(client, Nanos(MS), true);
+            turns[client.as_client().expect("a client").index()] += 1;
+        }
+        [0, 1, 2].map(|it| turns[it] - before[it])
+    };
+    let [one, three, _] = run(&mut shares, 400);
+    assert!((99..=101).contains(&one) && (299..=301).contains(&three), "{one} : {three}");
+    shares.push(clients[2], Side::Read);
+    let [one, three, two] = run(&mut shares, 600);
+    assert!((99..=101).contains(&one), "{one} : {three} : {two}");
+    assert!((299..=301).contains(&three) && (199..=201).contains(&two), "{one} : {three} : {two}");
+}
+
+/// Goal: what a group gets for its promise counts for its share, and does not move the others. Method: one that was
+/// served twice for its promise waits for its turn.
+#[test]
+fn promised_service_counts_for_the_share() {
+    let (mut shares, clients) = shares(&[100, 100]);
+    clients.iter().for_each(|client| shares.push(*client, Side::Read));
+    (0..2).for_each(|_| shares.charge(clients[0], Nanos(MS), false));
+    for _ in 0..2 {
+        let (_, client) = shares.pick(EntityId::ROOT, Side::Read).expect("both have some");
+        assert_eq!(client, clients[1]);
+        shares.charge(client, Nanos(MS), true);
+    }
+    assert_eq!(shares.pick(EntityId::ROOT, Side::Read).map(|it| it.1), Some(clients[0]));
+}
+
+/// Goal: rate and latency are learned. Method: reads of 128 KiB, four at a time, each 1 ms: 512 KiB a millisecond; then
+/// reads that have the drive to themselves.
+#[test]
+fn the_drive_is_measured() {
+    let mut drive = Drive::default();
+    for ms in 0..100 {
+        (0..4).for_each(|id| drive.on_dispatch(at(ms), RequestId(id), false));
+        (0..4).for_each(|id| drive.on_complete(at(ms + 1), RequestId(id), Side::Read, 128 << 10));
+    }
+    let rate = drive.rate(Side::Read);
+    // On average two and a half of the four are completed when a read is.
+    assert!(rate > 250 << 20 && rate < 600 << 20, "{rate}");
+    for ms in 100..120 {
+        drive.on_dispatch(at(ms), RequestId(0), true);
+        drive.on_complete(Instant(ms * MS + 300_000), RequestId(0), Side::Read, 4096);
+    }
+    assert_eq!(drive.latency(), Nanos::from_micros(300));
+}
+
+/// Goal: the window shrinks when a promise is late, grows when it is not, and stays within its bounds. Method: many of
+/// both on a drive of which nothing is known: 500 MB/s and 200 us.
+#[test]
+fn the_window_follows_the_promise() {
+    let (drive, mut window) = (Drive::default(), Window::default());
+    let most = window.reads(&drive).bytes();
+    assert_eq!(most, 160 << 10, "3/2 of 100 kB, in pieces of 32 KiB");
+    (0..50).for_each(|_| window.on_contract(&drive, true));
+    assert_eq!(window.reads(&drive).bytes(), 64 << 10, "two pieces");
+    (0..50).for_each(|_| window.on_contract(&drive, false));
+    assert_eq!(window.reads(&drive).bytes(), most);
+}
+
+/// Goal: a long read of a neighbour goes in pieces and is one completion. Method: 8 sectors of one client between the
+/// pieces of another one's 1024.
+#[test]
+fn long_requests_let_others_pass() {
+    let mut rig = Rig::with("prop-promise", &[], |setup| setup.facts.rotational = false);
+    let (long, short) = (rig.client(), rig.client());
+    rig.controller
+        .submit(
+            rig.now,
+            crate::controller::Submission {
+                tag: 100,
+                client: long,
+                operation: crate::request::Operation::Read,
+                flags: crate::request::Flags::NONE,
+                start: crate::unit::Sectors(10_000),
+                length: crate::unit::Sectors(1024),
+            },
+        )
+        .expect("within the limit");
+    rig.read(short, 5);
+    let mut starts = Vec::new();
+    while let Some((id, start)) = rig.dispatch() {
+        starts.push(start);
+        rig.now += Nanos::from_micros(100);
+        rig.complete(id);
+    }
+    assert_eq!(starts.iter().filter(|start| **start >= 10_000).count(), 16, "{starts:?}");
+    assert!(starts.iter().position(|start| *start == 5) < Some(3), "{starts:?}");
+    assert_eq!(rig.controller.pending(), 0);
+}
+
+/// Goal: nothing unpromised is sent while a promised group is behind, and everything when it is not. Method: a drive that
+/// takes 2 ms for what is worth 1 ms.
+#[test]
+fn nobody_passes_a_group_that_is_behind() {
+    let mut rig = Rig::with("prop-promise", &[], |setup| setup.facts.rotational = false);
+    let (promised, other) = (rig.client(), rig.client());
+    let group = rig.controller.groups().client(promised).group;
+    let contract = Contract { min: Some(RATE), ..Contract::default() };
+    rig.controller.update_group(rig.now, group, contract).expect("it is there");
+    rig.now = at(10);
+    rig.reads(promised, &[1, 2]);
+    rig.reads(other, &[101, 102]);
+    let first = rig.dispatch().expect("due");
+    assert_eq!(first.1, 1);
+    rig.now = at(12);
+    let second = rig.dispatch().expect("behind");
+    assert_eq!((second.1, rig.dispatch()), (2, None), "the others wait");
+    rig.complete(first.0);
+    rig.complete(second.0);
+    rig.now = at(14);
+    assert_eq!(rig.served(), [101, 102], "its pause is its own");
+}

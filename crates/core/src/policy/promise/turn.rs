@@ -1,0 +1,106 @@
+//! Drives with a head: one client at a time has the drive.
+//!
+//! A turn lasts [`SLICE`], or until its client has nothing left for [`IDLE`]; a promised group's turn also ends when its
+//! clock is a slice ahead. The drive completes what it has before the next turn. A turn is charged with its time.
+
+use super::shares::{EntityId, Side};
+use super::{Gate, Promise};
+use crate::policy::Context;
+use crate::request::RequestId;
+use crate::time::{Instant, Nanos};
+use crate::trace::Subject;
+
+/// Longest turn.
+pub(super) const SLICE: Nanos = Nanos::from_millis(200);
+/// An empty client is waited for.
+const IDLE: Nanos = Nanos::from_millis(2);
+
+/// Whose turn it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Turn {
+    client: EntityId,
+    /// The group whose clock brought it.
+    due: Option<EntityId>,
+    began: Instant,
+    /// Its group is far enough ahead.
+    over: bool,
+}
+
+impl Turn {
+    /// The latest end.
+    fn end(&self) -> Instant {
+        self.began + if self.due.is_some() { SLICE + SLICE } else { SLICE }
+    }
+}
+
+impl Promise {
+    pub(super) fn dispatch_turn(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
+        let now = cx.now;
+        loop {
+            let Some(turn) = self.turn else {
+                self.turn = Some(self.next_turn(now)?);
+                continue;
+            };
+            if let Some(side) = self.oldest(cx, turn.client)
+                && !Self::is_over(now, &turn)
+            {
+                if side == Side::Flush && self.writes > 0 {
+                    return None;
+                }
+                let sent = self.send(cx, turn.client, side, (true, true));
+                let ahead = turn.due.and_then(|group| self.clocks.ahead(now, group));
+                let over = ahead.is_some_and(|ahead| ahead >= SLICE);
+                self.turn = Some(Turn { over, ..turn });
+                return sent;
+            }
+            if self.in_flight > 0 {
+                return None;
+            }
+            let idle_until = self.last_done.max(turn.began) + IDLE;
+            let empty = self.oldest(cx, turn.client).is_none();
+            if empty && !Self::is_over(now, &turn) && now < idle_until {
+                if self.queued > 0 {
+                    let until = idle_until.min(turn.end());
+                    if let Some(client) = turn.client.as_client() {
+                        let rule = "turn: idle; {ns} for its next request";
+                        cx.decide(Subject::Client(client), rule, [until.since(now).0, 0]);
+                    }
+                    self.wake_at(Some(until));
+                } else {
+                    self.end_turn(now, &turn);
+                }
+                return None;
+            }
+            self.end_turn(now, &turn);
+        }
+    }
+    fn is_over(now: Instant, turn: &Turn) -> bool {
+        turn.over || now >= turn.end()
+    }
+    fn end_turn(&mut self, now: Instant, turn: &Turn) {
+        self.turn = None;
+        let time = now.since(turn.began).max(Nanos(1));
+        self.shares.charge(turn.client, time, turn.due.is_none());
+    }
+    /// The side of a client's oldest request.
+    fn oldest(&self, cx: &Context<'_>, client: EntityId) -> Option<Side> {
+        let age =
+            |side: Side| Some((cx.requests[self.front(client, side)?].sequence, side as usize));
+        let (_, side) = Side::ALL.map(age).into_iter().flatten().min()?;
+        Some(Side::ALL[side])
+    }
+    fn next_turn(&mut self, now: Instant) -> Option<Turn> {
+        let gate = self.clocks.gate(now);
+        let (top, due) = match gate {
+            Gate::Due(group, _) | Gate::Batch(group, _) => (group, Some(group)),
+            Gate::Closed(_, until) => {
+                self.wake_at(until);
+                return None;
+            }
+            Gate::Open(_) => (EntityId::ROOT, None),
+        };
+        let all = Side::ALL.map(|side| self.shares.pick(top, side));
+        let (_, client) = all.into_iter().flatten().min_by_key(|(key, _)| *key)?;
+        Some(Turn { client, due, began: now, over: false })
+    }
+}

@@ -1,0 +1,110 @@
+//! How much the drive has at once: a window on reads, a bound on writes, and pieces.
+//!
+//! ```text
+//! L = what the drive reads in 100 us, a power of two, 32 to 128 KiB
+//! X = 3/2 * rate * latency alone, at least two pieces
+//! X = X * 7/8   when a request was later than its contract allows
+//! X = X + L/16  when it was not, up to the above
+//! W = what the drive writes in 1 ms, at least two pieces
+//! ```
+//!
+//! The drive is kept full by what it needs for its rate, and what it has before a new request is so little that the
+//! contract can be kept. Pieces let others pass between the parts of a long request. All three are in force only while
+//! clients share the drive.
+//!
+//! Source of the window: Cardwell et al., "BBR" (2016), the product of bandwidth and delay; of its feedback: Chiu and
+//! Jain (1989), additive increase and multiplicative decrease.
+
+use super::drive::Drive;
+use super::shares::{SIDES, Side};
+use crate::time::{Instant, Nanos};
+use crate::unit::Sectors;
+
+/// Two clients share the drive for so long after both sent something.
+const SHARED: Nanos = Nanos::from_millis(20);
+const PIECE_TIME: Nanos = Nanos::from_micros(100);
+const PIECE: [u64; 2] = [32 << 10, 128 << 10];
+const WRITES: Nanos = Nanos::from_millis(1);
+
+/// What the drive has, and what it may have.
+#[derive(Debug)]
+pub(super) struct Window {
+    /// By side: bytes.
+    in_drive: [u64; SIDES],
+    reads: u64,
+    last_client: u32,
+    shared_until: Instant,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Self {
+            in_drive: [0; SIDES],
+            reads: u64::MAX,
+            last_client: u32::MAX,
+            shared_until: Instant::ZERO,
+        }
+    }
+}
+
+impl Window {
+    /// The longest piece.
+    pub(super) fn piece(drive: &Drive) -> u64 {
+        let bytes = PIECE_TIME.units_floor(drive.rate(Side::Read)).max(1);
+        (1 << bytes.ilog2()).clamp(PIECE[0], PIECE[1])
+    }
+    /// Most bytes of reads that the drive may have.
+    fn most_reads(drive: &Drive) -> u64 {
+        let product = drive.latency().units_floor(drive.rate(Side::Read));
+        let piece = Self::piece(drive);
+        (product + product / 2).next_multiple_of(piece).max(2 * piece)
+    }
+    /// A client sent a request.
+    pub(super) fn on_submit(&mut self, now: Instant, client: u32) {
+        if self.last_client != client {
+            if self.last_client != u32::MAX {
+                self.shared_until = now + SHARED;
+            }
+            self.last_client = client;
+        }
+    }
+    /// Do clients share the drive now?
+    pub(super) fn is_shared(&self, now: Instant) -> bool {
+        now < self.shared_until
+    }
+    /// Until when, as far as is known.
+    pub(super) fn shared_until(&self) -> Instant {
+        self.shared_until
+    }
+    /// May so much go to the drive?
+    pub(super) fn has_room(&self, drive: &Drive, side: Side, bytes: u64) -> bool {
+        let piece = Self::piece(drive);
+        let limit = match side {
+            Side::Read => self.reads.min(Self::most_reads(drive)).max(2 * piece),
+            Side::Flush => return true,
+            Side::Write => WRITES.units_floor(drive.rate(Side::Write)).max(2 * piece),
+        };
+        let has = self.in_drive[side as usize];
+        // To the nearest piece: what is smaller beside large pieces takes none of their room.
+        has == 0 || has + bytes <= limit + piece / 2
+    }
+    pub(super) fn on_dispatch(&mut self, side: Side, bytes: u64) {
+        self.in_drive[side as usize] += bytes;
+    }
+    pub(super) fn on_complete(&mut self, side: Side, bytes: u64) {
+        self.in_drive[side as usize] -= bytes;
+    }
+    /// A request with a contract was completed, in time or late.
+    pub(super) fn on_contract(&mut self, drive: &Drive, late: bool) {
+        let (piece, most) = (Self::piece(drive), Self::most_reads(drive));
+        let now = self.reads.min(most);
+        self.reads = match late {
+            true => (now - now / 8).max(2 * piece),
+            false => (now + piece / 16).min(most),
+        };
+    }
+    /// Most bytes of reads now.
+    pub(super) fn reads(&self, drive: &Drive) -> Sectors {
+        Sectors::from_bytes_ceil(self.reads.min(Self::most_reads(drive)))
+    }
+}
