@@ -17,7 +17,7 @@ use serde_json::{Value as Json, json};
 /// Changes of each kind.
 const ROUNDS: u32 = 40;
 const ALICE: &str = "/v1/groups/tenants/alice";
-const STACKS: [&str; 4] = ["prop-bfq", "max-none", "none-kyber", "max+prop-bfq"];
+const STACKS: [&str; 5] = ["prop-bfq", "max-none", "none-kyber", "max+prop-bfq", "promise"];
 
 /// A server over a pool directory.
 fn pool() -> Controlled {

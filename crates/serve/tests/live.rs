@@ -43,7 +43,7 @@ fn everything(socket: &str) -> Vec<u8> {
 /// in the file itself, and as a second server over it tells.
 #[test]
 fn stopping_under_load_keeps_what_was_answered() {
-    for stack in ["none-none", "prop-bfq"] {
+    for stack in ["none-none", "prop-bfq", "promise"] {
         let rig = Rig::with("file", stack, "");
         let socket = rig.directory.path("socket");
         let work = |number: u64| {

@@ -197,7 +197,7 @@ fn repeat(stack: &str, watch: &Watch) -> Vec<Seen> {
 /// the recorded instants, over a fresh copy of the same drive; compare every dispatch.
 #[test]
 fn lab_and_reactor_dispatch_alike() {
-    for stack in ["none-none", "max-mq-deadline", "max+prop-bfq", "prop-bfq-4.18"] {
+    for stack in ["none-none", "max-mq-deadline", "max+prop-bfq", "prop-bfq-4.18", "promise"] {
         let mut watch = Watch::default();
         simulate_with(&scenario(stack), &mut watch).unwrap();
         let steps = watch.recorder.steps.iter();

@@ -84,7 +84,8 @@ impl Scene {
             0 => format!("file:{}", directory.path("pool.img")),
             _ => format!("directory:{}", directory.path("pool")),
         };
-        let stacks = ["none-none", "prop-bfq", "max+prop-bfq", "none-mq-deadline", "none-kyber"];
+        let stacks =
+            ["none-none", "prop-bfq", "max+prop-bfq", "none-mq-deadline", "none-kyber", "promise"];
         let stack = stacks[random.below(stacks.len() as u64) as usize];
         let mut text = format!(
             "[drive]\nback = '{back}'\nstack = '{stack}'\n[listen]\nunix = '{}'\n",

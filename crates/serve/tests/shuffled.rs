@@ -305,7 +305,9 @@ impl World {
 /// has one request a block at a time, so that a model says what every read must bring.
 #[test]
 fn bytes_may_come_as_they_like() {
-    for (stack, max) in [("none-none", None), ("prop-bfq", None), ("max-noop", Some(20 << 20))] {
+    for (stack, max) in
+        [("none-none", None), ("prop-bfq", None), ("promise", None), ("max-noop", Some(20 << 20))]
+    {
         for seed in 0..SEEDS {
             let (mut world, mut random) = (world(stack, max), Random(seed));
             let mut steps = 0;
