@@ -10,6 +10,7 @@
 //! [`Controller::complete`] as things happen, then [`Controller::dispatch`] until it returns `None`,
 //! and again at [`Controller::next_wakeup`]. Waking early, late or twice is harmless.
 
+mod completion;
 mod flush;
 mod flush_cost;
 mod flush_path;
@@ -504,47 +505,6 @@ impl Controller {
         } else if let Some(whole) = self.requests.end_piece(id, status) {
             self.complete_whole(now, (whole, 0), done);
         }
-    }
-
-    /// Nothing of a request is left in the scheduler or the drive. `status` is that of a request that was not cut.
-    fn complete_whole(
-        &mut self,
-        now: Instant,
-        (id, status): (RequestId, i32),
-        done: &mut Vec<Completion>,
-    ) {
-        self.note(now, id, EventKind::Completed);
-        let Request { operation, dispatched, asked_tag: asked, .. } = self.requests[id];
-        self.leave_stack(now, id);
-        let first = done.len();
-        let is_cut = self.requests.is_cut(id);
-        let (flushes, counters) = (&mut self.flushes, &mut self.per_client);
-        self.requests.remove_parts(id, |request, part| {
-            self.slots.give(request);
-            let latency = now.since(part.submitted);
-            let counters = &mut counters[request.client.index()];
-            counters.count(operation.direction(), part.length.bytes(), latency);
-            if operation.modifies() {
-                flushes.write_done(request.client, request.epoch);
-            }
-            // Merged before the throttles: it came with the request that took it in.
-            let own = request.asked_tag;
-            let released = if own == Instant::MAX { asked } else { own };
-            done.push(Completion { part, operation, released, dispatched, completed: now, status });
-        });
-        if is_cut {
-            for completion in &mut done[first..] {
-                completion.status = self.requests.status_of(id, &completion.part);
-            }
-            self.requests.forget_failed(id);
-        }
-        if operation.modifies() {
-            for completion in &done[first..] {
-                self.flushes.release(&mut self.requests, completion.part.client);
-            }
-            self.start_flushes(now);
-        }
-        self.thaw(now);
     }
 
     /// Right after [`Self::complete`] of a command that is no flush: would the kernel dispatch now although its driver
