@@ -1,13 +1,13 @@
 //! A server: contracts in, a running reactor out.
 
+mod backs;
+mod listening;
 mod room;
 
 use std::fs;
-use std::io::{self, Read};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
@@ -16,11 +16,7 @@ use std::time::Duration;
 use iofair_config::contracts::{Back as BackSpec, Contracts, Control, Listen, Metrics, Volume};
 use iofair_core::time::Nanos;
 
-use crate::back::emulated::Emulated;
-use crate::back::faulty::Faulty;
-use crate::back::memory::Memory;
-use crate::back::uring::Uring;
-use crate::back::{Back, store::Store};
+use crate::back::Back;
 use crate::blocks::Blocks;
 use crate::clock::Clock;
 use crate::confine;
@@ -29,7 +25,6 @@ use crate::engine::stats::Snapshot;
 use crate::engine::{Change, Engine, Patience, Plan};
 use crate::error::ServeError;
 use crate::front::fuse::{Mounted, Opener};
-use crate::layout::sync_parent;
 use crate::log;
 use crate::places::{Consent, Made, Places};
 use crate::pool::zeroing::Zeroing;
@@ -37,14 +32,10 @@ use crate::reactor::handle::ReactorHandle;
 use crate::reactor::{Listener, Message, Parts, Reactor};
 use crate::security::Security;
 use crate::socket::{self, Allowed};
-use crate::supervisor::{self, Passed, Watchdog};
+use crate::supervisor::{Passed, Watchdog};
 use crate::wake;
-
-/// Seed of an emulated drive's random streams: two runs of a server meet the same drive.
-const DRIVE_SEED: u64 = 1;
-
-/// How long a server that lives may take to greet.
-const GREETING_MAX: Duration = Duration::from_secs(2);
+use backs::open_back;
+use listening::{Listening, bind_unix, listen};
 
 /// Steps of a change after which something is left to undo.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -523,158 +514,10 @@ fn admit(
     Ok(Plan { stack, groups, volumes, closed, patience, faults })
 }
 
-/// The back end, with faults in front of it if they are asked for.
-fn open_back(contracts: &Contracts, places: &mut Places) -> Result<Box<dyn Back>, ServeError> {
-    let back = open_sound_back(contracts, places)?;
-    Ok(if contracts.drive.faulty { Box::new(Faulty::new(back)) } else { back })
-}
-
-fn open_sound_back(
-    contracts: &Contracts,
-    places: &mut Places,
-) -> Result<Box<dyn Back>, ServeError> {
-    match &contracts.drive.back {
-        BackSpec::Memory(size) => {
-            let memory = Memory::new((*size).max(places.end()));
-            Ok(Box::new(memory.map_err(ServeError::system(format!("{size} bytes of memory")))?))
-        }
-        BackSpec::File(_) => {
-            let pool = places.pool().expect("a file or device holds a pool");
-            Ok(Box::new(Uring::shared(pool.storage())))
-        }
-        BackSpec::Directory(path) => {
-            let what = || ServeError::system(path.display().to_string());
-            if !fs::exists(path).map_err(what())? {
-                let made = fs::DirBuilder::new().mode(0o700).create(path);
-                made.and_then(|()| sync_parent(path)).map_err(what())?;
-            }
-            Ok(Box::new(Uring::directory(path).map_err(what())?))
-        }
-        BackSpec::Emulated(name) => open_emulated(contracts, name),
-    }
-}
-
-/// `PROFILE[:variant]`, over memory, or over a sparse file with `@PATH` behind it.
-fn open_emulated(contracts: &Contracts, written: &str) -> Result<Box<dyn Back>, ServeError> {
-    let (name, path) = match written.split_once('@') {
-        Some((name, path)) => (name, Some(PathBuf::from(path))),
-        None => (written, None),
-    };
-    let drive = iofair_drive::profile::load(name, DRIVE_SEED);
-    let drive = drive.map_err(|error| contracts.back_error(error.to_string()))?;
-    let bytes = drive.facts().capacity.bytes();
-    let store = match &path {
-        None => Store::anonymous(bytes),
-        Some(path) => fs::OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-            .and_then(|file| Store::file(&file, bytes)),
-    };
-    let store = store.map_err(ServeError::system(format!("room for {written}")))?;
-    let place = path.map_or("memory".into(), |path| path.display().to_string());
-    Ok(Box::new(Emulated::new(&format!("{name} over {place}"), drive, store)))
-}
-
 /// Who may connect to the NBD socket, and to disks of virtual machines.
 fn allowed(contracts: &Contracts) -> Result<(Allowed, Allowed), ServeError> {
     let of = |access| Allowed::new(contracts, access);
     Ok((of(&contracts.listen.access)?, of(&contracts.vhost)?))
-}
-
-/// Where a server listens.
-struct Listening {
-    listeners: Vec<Listener>,
-    tcp: Option<SocketAddr>,
-    /// The path of a socket that is our own.
-    bound: Option<PathBuf>,
-}
-
-/// Listens where the contracts say, on a socket that was passed if it is bound there, and on all others
-/// that were passed.
-fn listen(
-    listen: &Listen,
-    allowed: Allowed,
-    mut passed: Vec<supervisor::Socket>,
-) -> Result<Listening, ServeError> {
-    let (mut listeners, mut tcp, mut bound) = (Vec::new(), None, None);
-    let mut add = |file, stays| listeners.push(Listener { file, stays });
-    if let Some(path) = &listen.unix {
-        match supervisor::take_unix(&mut passed, path) {
-            Some(socket) => add(socket.file, true),
-            None => {
-                add(bind_unix(path, allowed)?, false);
-                bound = Some(path.clone());
-            }
-        }
-    }
-    if let Some(address) = listen.tcp {
-        match supervisor::take_tcp(&mut passed, address) {
-            Some(socket) => {
-                tcp = socket.tcp();
-                add(socket.file, true);
-            }
-            None => {
-                let listener = bind_tcp(address)?;
-                tcp = listener.local_addr().ok();
-                add(listener.into(), false);
-            }
-        }
-    }
-    for socket in passed {
-        if let (Some(address), Some(message)) = (socket.tcp(), listen.refuses_tcp()) {
-            let what = format!("the socket at {address} that was passed");
-            return Err(ServeError::system(what)(io::Error::other(message)));
-        }
-        tcp = tcp.or(socket.tcp());
-        add(socket.file, true);
-    }
-    if let Some(address) = tcp.filter(|_| listen.plain_tcp()) {
-        eprintln!(
-            "warning: NBD over TCP without TLS at {address} (insecure = true): whoever reaches the port \
-             reads and writes every volume that is open to \"*\""
-        );
-    }
-    Ok(Listening { listeners, tcp, bound })
-}
-
-fn bind_tcp(address: SocketAddr) -> Result<TcpListener, ServeError> {
-    let bound = TcpListener::bind(address).or_else(|error| {
-        let taken = error.kind() == io::ErrorKind::AddrInUse;
-        match taken && is_dead(TcpStream::connect(address), TcpStream::set_read_timeout) {
-            true => TcpListener::bind(address),
-            false => Err(error),
-        }
-    });
-    bound.map_err(ServeError::system(address.to_string()))
-}
-
-/// A Unix socket; one that a dead server left there is replaced.
-fn bind_unix(path: &Path, allowed: Allowed) -> Result<OwnedFd, ServeError> {
-    let what = || ServeError::system(path.display().to_string());
-    let is_socket = fs::metadata(path).is_ok_and(|file| file.file_type().is_socket());
-    if is_socket && is_dead(UnixStream::connect(path), UnixStream::set_read_timeout) {
-        fs::remove_file(path).map_err(what())?;
-    }
-    socket::listen_unix(path, allowed).map_err(what())
-}
-
-/// Was an address left by a server that was killed? Then it refuses, or the kernel, which may still be
-/// cleaning up after the server's ring, cuts the connection off. A living server greets.
-fn is_dead<S: Read>(
-    connected: io::Result<S>,
-    limit: impl FnOnce(&S, Option<Duration>) -> io::Result<()>,
-) -> bool {
-    match connected {
-        Err(error) => error.kind() == io::ErrorKind::ConnectionRefused,
-        Ok(mut stream) => {
-            let limited = limit(&stream, Some(GREETING_MAX)).is_ok();
-            let cut_off = |error: io::Error| error.kind() == io::ErrorKind::ConnectionReset;
-            limited && stream.read(&mut [0]).map_or_else(cut_off, |bytes| bytes == 0)
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,113 @@
+//! Where a server listens for NBD clients.
+
+use std::fs;
+use std::io::{self, Read};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use iofair_config::contracts::Listen;
+
+use crate::error::ServeError;
+use crate::reactor::Listener;
+use crate::socket::{self, Allowed};
+use crate::supervisor;
+
+/// How long a server that lives may take to greet.
+const GREETING_MAX: Duration = Duration::from_secs(2);
+
+/// Where a server listens.
+pub(super) struct Listening {
+    pub(super) listeners: Vec<Listener>,
+    pub(super) tcp: Option<SocketAddr>,
+    /// The path of a socket that is our own.
+    pub(super) bound: Option<PathBuf>,
+}
+
+/// Listens where the contracts say, on a socket that was passed if it is bound there, and on all others
+/// that were passed.
+pub(super) fn listen(
+    listen: &Listen,
+    allowed: Allowed,
+    mut passed: Vec<supervisor::Socket>,
+) -> Result<Listening, ServeError> {
+    let (mut listeners, mut tcp, mut bound) = (Vec::new(), None, None);
+    let mut add = |file, stays| listeners.push(Listener { file, stays });
+    if let Some(path) = &listen.unix {
+        match supervisor::take_unix(&mut passed, path) {
+            Some(socket) => add(socket.file, true),
+            None => {
+                add(bind_unix(path, allowed)?, false);
+                bound = Some(path.clone());
+            }
+        }
+    }
+    if let Some(address) = listen.tcp {
+        match supervisor::take_tcp(&mut passed, address) {
+            Some(socket) => {
+                tcp = socket.tcp();
+                add(socket.file, true);
+            }
+            None => {
+                let listener = bind_tcp(address)?;
+                tcp = listener.local_addr().ok();
+                add(listener.into(), false);
+            }
+        }
+    }
+    for socket in passed {
+        if let (Some(address), Some(message)) = (socket.tcp(), listen.refuses_tcp()) {
+            let what = format!("the socket at {address} that was passed");
+            return Err(ServeError::system(what)(io::Error::other(message)));
+        }
+        tcp = tcp.or(socket.tcp());
+        add(socket.file, true);
+    }
+    if let Some(address) = tcp.filter(|_| listen.plain_tcp()) {
+        eprintln!(
+            "warning: NBD over TCP without TLS at {address} (insecure = true): whoever reaches the port \
+             reads and writes every volume that is open to \"*\""
+        );
+    }
+    Ok(Listening { listeners, tcp, bound })
+}
+
+fn bind_tcp(address: SocketAddr) -> Result<TcpListener, ServeError> {
+    let bound = TcpListener::bind(address).or_else(|error| {
+        let taken = error.kind() == io::ErrorKind::AddrInUse;
+        match taken && is_dead(TcpStream::connect(address), TcpStream::set_read_timeout) {
+            true => TcpListener::bind(address),
+            false => Err(error),
+        }
+    });
+    bound.map_err(ServeError::system(address.to_string()))
+}
+
+/// A Unix socket; one that a dead server left there is replaced.
+pub(super) fn bind_unix(path: &Path, allowed: Allowed) -> Result<OwnedFd, ServeError> {
+    let what = || ServeError::system(path.display().to_string());
+    let is_socket = fs::metadata(path).is_ok_and(|file| file.file_type().is_socket());
+    if is_socket && is_dead(UnixStream::connect(path), UnixStream::set_read_timeout) {
+        fs::remove_file(path).map_err(what())?;
+    }
+    socket::listen_unix(path, allowed).map_err(what())
+}
+
+/// Was an address left by a server that was killed? Then it refuses, or the kernel, which may still be
+/// cleaning up after the server's ring, cuts the connection off. A living server greets.
+fn is_dead<S: Read>(
+    connected: io::Result<S>,
+    limit: impl FnOnce(&S, Option<Duration>) -> io::Result<()>,
+) -> bool {
+    match connected {
+        Err(error) => error.kind() == io::ErrorKind::ConnectionRefused,
+        Ok(mut stream) => {
+            let limited = limit(&stream, Some(GREETING_MAX)).is_ok();
+            let cut_off = |error: io::Error| error.kind() == io::ErrorKind::ConnectionReset;
+            limited && stream.read(&mut [0]).map_or_else(cut_off, |bytes| bytes == 0)
+        }
+    }
+}
