@@ -21,6 +21,8 @@ const BACKS: [&str; 4] = ["file", "directory", "memory:256MiB", "emulated:samsun
 
 /// A faulty drive with a volume `v` that rules are about and a neighbour `w`.
 fn contracts(directory: &Directory, back: &str, rules: &[&str]) -> String {
+    // Where it is a file, long requests go to the drive in pieces.
+    let stack = if back == "file" { "promise" } else { "prop-bfq" };
     let back = match back {
         "file" => format!("file:{}", directory.path("pool.img")),
         "directory" => format!("directory:{}", directory.path("pool")),
@@ -28,7 +30,7 @@ fn contracts(directory: &Directory, back: &str, rules: &[&str]) -> String {
     };
     let rule = |rule: &&str| format!("[[drive.faults.rule]]\n{rule}\n");
     format!(
-        "[drive]\nback = 'faulty:{back}'\nstack = 'prop-bfq'\ntimeout = '250ms'\ndrain = '500ms'\n\
+        "[drive]\nback = 'faulty:{back}'\nstack = '{stack}'\ntimeout = '250ms'\ndrain = '500ms'\n\
          [drive.faults]\nseed = 3\n{}\n[listen]\nunix = '{}'\n\
          [[group]]\nname = 'g'\n[[volume]]\nname = 'v'\ngroup = 'g'\nsize = '64MiB'\n\
          [[group]]\nname = 'h'\n[[volume]]\nname = 'w'\ngroup = 'h'\nsize = '16MiB'\n",

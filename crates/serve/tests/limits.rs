@@ -7,7 +7,8 @@ mod rig;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::FromRawFd;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -102,9 +103,11 @@ fn one_host_keeps_no_other_out() {
     let scene =
         Scene::start("tcp = '127.0.0.1:0'\ninsecure = true\nhandshakes = 8\nhandshake = '1m'", "");
     let address = scene.server.tcp().unwrap();
-    let (over, generations) = (&AtomicBool::new(false), &AtomicUsize::new(0));
+    let over = &AtomicBool::new(false);
+    let (generation, generations) = mpsc::channel();
     thread::scope(|scope| {
         for _ in 0..48 {
+            let generation = generation.clone();
             scope.spawn(move || {
                 while !over.load(Ordering::Relaxed) {
                     let mut silent = dial([127, 0, 0, 1], address);
@@ -114,15 +117,14 @@ fn one_host_keeps_no_other_out() {
                     while !over.load(Ordering::Relaxed)
                         && !matches!(silent.read(&mut greeting), Ok(0))
                     {}
-                    generations.fetch_add(1, Ordering::Relaxed);
+                    // Nobody listens at the end.
+                    let _ = generation.send(());
                 }
             });
         }
         let wait = |more: usize| {
-            let until = generations.load(Ordering::Relaxed) + more;
-            while generations.load(Ordering::Relaxed) < until {
-                thread::sleep(Duration::from_millis(1));
-            }
+            generations.try_iter().for_each(drop);
+            (0..more).for_each(|_| generations.recv().unwrap());
         };
         wait(16);
         let mut slow = Options::greet(dial([127, 0, 0, 2], address)).unwrap();

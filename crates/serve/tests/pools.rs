@@ -203,7 +203,7 @@ fn room_is_zeroed_while_clients_are_served() {
     let dirty = || admin::show(scene.pool().as_ref()).unwrap().dirty_bytes;
     let until = Instant::now() + Duration::from_secs(60);
     while dirty() > 0 && Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::park_timeout(Duration::from_millis(20));
     }
     assert_eq!(dirty(), 0);
     server.reload(parse(&scene.text("", &[b, ("c", "h", "32MiB", "")]))).unwrap();
