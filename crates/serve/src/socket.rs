@@ -14,7 +14,7 @@ use std::ptr;
 use iofair_config::contracts::{Access, Contracts};
 
 use crate::error::ServeError;
-use crate::reactor::lobby::Origin;
+use crate::reactor::deferred::Origin;
 use crate::request::export::Peer;
 
 /// Connections that may wait until they are accepted.

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::accounts::{self, Credentials, NOBODY};
 use crate::error::ServeError;
-use crate::reactor::lobby::Origin;
+use crate::reactor::deferred::Origin;
 use crate::{security, socket};
 
 /// What somebody may do.

@@ -3,7 +3,7 @@
 //! Bounded: so many clients at once may be without a volume as the contracts say. Others that were accepted wait, and
 //! what was not accepted waits in the kernel, so that ten thousand clients that come back at once are served one after
 //! the other. Clients that hold their places without a word keep out nobody for long: when one waits, another one is cut
-//! off, after [`GRACE`] at the earliest; which one, `lobby` says, so that one host keeps out no other. All of this is
+//! off, after [`GRACE`] at the earliest; which one, [`deferred`](super::deferred) says, so that one host keeps out no other. All of this is
 //! charged to one account of a small weight, and while groups are served, it gets at most a fifth of the thread's time in
 //! short slices ([`Throttle`]), so that a request of theirs does not wait for what strangers ask.
 
@@ -13,10 +13,10 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use iofair_core::time::{Instant, Nanos};
 
 use super::connection::Connection;
+use super::deferred::{DeferredAccepts, Origin};
 use super::fair::Account;
-use super::lobby::{Lobby, Origin};
 use super::ring::{Event, Target};
-use super::{CHECK_INTERVAL, ENDPOINTS_MAX, LOBBY, Reactor};
+use super::{CHECK_INTERVAL, DEFERRED, ENDPOINTS_MAX, Reactor};
 use crate::socket;
 
 /// Time that a client has in any case: some round trips of a slow network.
@@ -77,7 +77,7 @@ impl Throttle {
 #[derive(Default)]
 pub(super) struct Handshakes {
     /// Those who were accepted and wait, and those who were let in.
-    lobby: Lobby<OwnedFd>,
+    deferred: DeferredAccepts<OwnedFd>,
     /// Listeners on which nothing is accepted now.
     paused_listeners: Vec<usize>,
     /// The entries of all others were cancelled.
@@ -108,7 +108,7 @@ impl Reactor {
             }
             self.next_check.get_or_insert(self.meter.since() + CHECK_INTERVAL);
         }
-        if self.handshakes.lobby.waiters() >= WAITING_MAX && !self.handshakes.is_pausing {
+        if self.handshakes.deferred.waiting_count() >= WAITING_MAX && !self.handshakes.is_pausing {
             self.handshakes.is_pausing = true;
             for index in 0..self.parts.listeners.len() {
                 self.ring.cancel(Target::Accept(index as u32), Target::Nobody)?;
@@ -118,8 +118,8 @@ impl Reactor {
     }
     /// Somebody was accepted.
     pub(super) fn accepted(&mut self, socket: OwnedFd) {
-        self.handshakes.lobby.wait(socket::origin(&socket), socket);
-        self.fair.push(Account::HANDSHAKE, LOBBY);
+        self.handshakes.deferred.wait(socket::origin(&socket), socket);
+        self.fair.push(Account::HANDSHAKE, DEFERRED);
     }
     /// Accepts again, if that was paused because too many waited.
     pub(super) fn end_pause(&mut self) -> io::Result<()> {
@@ -127,7 +127,7 @@ impl Reactor {
     }
     /// Accepts on listeners that were paused, if there is room again.
     pub(super) fn accept_again(&mut self) -> io::Result<()> {
-        if self.draining.is_some() || self.handshakes.lobby.waiters() > WAITING_FEW {
+        if self.draining.is_some() || self.handshakes.deferred.waiting_count() > WAITING_FEW {
             return Ok(());
         }
         self.handshakes.is_pausing = false;
@@ -138,45 +138,45 @@ impl Reactor {
     }
     /// Nobody is let in any more.
     pub(super) fn turn_away(&mut self) {
-        self.handshakes.lobby.turn_away();
+        self.handshakes.deferred.clear_waiting();
     }
     /// Somebody may be let in now.
-    pub(super) fn look_at_lobby(&mut self) {
+    pub(super) fn wake_deferred(&mut self) {
         self.handshakes.next = None;
-        if self.handshakes.lobby.waiters() > 0 {
-            self.fair.push(Account::HANDSHAKE, LOBBY);
+        if self.handshakes.deferred.waiting_count() > 0 {
+            self.fair.push(Account::HANDSHAKE, DEFERRED);
         }
     }
     /// Lets some of those in who wait.
-    pub(super) fn visit_lobby(&mut self, now: Instant) {
+    pub(super) fn visit_deferred(&mut self, now: Instant) {
         // Those who come while requests are not taken in wait until they are.
         if self.parts.engine.is_paused() {
             return;
         }
         for _ in 0..VISIT {
-            let Some(next) = self.handshakes.lobby.next_origin() else { return };
+            let Some(next) = self.handshakes.deferred.next_origin() else { return };
             if !self.make_place(now, next) {
                 return;
             }
-            let (origin, socket) = self.handshakes.lobby.call().expect("somebody waits");
+            let (origin, socket) = self.handshakes.deferred.call().expect("somebody waits");
             self.open(now, origin, socket);
         }
-        self.look_at_lobby();
+        self.wake_deferred();
     }
     /// Is there a place for one more client without a volume, who comes from there?
     fn make_place(&mut self, now: Instant, newcomer: Origin) -> bool {
         let most = self.parts.security.limits.handshakes as usize;
-        let lobby = &mut self.handshakes.lobby;
-        if lobby.guests() < most {
+        let deferred = &mut self.handshakes.deferred;
+        if deferred.handshaking() < most {
             return true;
         }
-        let Some((number, loser)) = lobby.loser(newcomer) else { return true };
-        if now < loser.since + GRACE {
-            self.handshakes.next = Some(loser.since + GRACE);
+        let Some((number, evicted)) = deferred.eviction_candidate(newcomer) else { return true };
+        if now < evicted.since + GRACE {
+            self.handshakes.next = Some(evicted.since + GRACE);
             return false;
         }
-        lobby.leave(number);
-        let key = loser.key;
+        deferred.leave(number);
+        let key = evicted.key;
         self.endpoints[key].handshake = None;
         let (endpoint, mut cx) = self.look(now, key);
         endpoint.cut(&mut cx);
@@ -192,13 +192,13 @@ impl Reactor {
         socket::prepare(socket.as_raw_fd());
         let connection = Connection::new(now, socket, &self.parts.security);
         let key = self.insert(Box::new(connection));
-        self.endpoints[key].handshake = Some(self.handshakes.lobby.enter(now, origin, key));
+        self.endpoints[key].handshake = Some(self.handshakes.deferred.enter(now, origin, key));
     }
     /// An endpoint that was without a volume has one now, or is gone.
     fn end_handshake(&mut self, key: usize) {
         if let Some(number) = self.endpoints[key].handshake.take() {
-            self.handshakes.lobby.leave(number);
-            self.look_at_lobby();
+            self.handshakes.deferred.leave(number);
+            self.wake_deferred();
         }
     }
     /// If a client has just chosen its volume, it is counted as a connection.

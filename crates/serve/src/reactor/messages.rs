@@ -107,7 +107,7 @@ impl Reactor {
         self.parts.engine.pause(false);
         self.pausing.clear();
         self.fair.wake_all();
-        self.look_at_lobby();
+        self.wake_deferred();
     }
     /// Takes over new contracts. Endpoints of volumes with a new size are told; those of volumes that are closed, and
     /// those whose clients may not use their volume any more, take nothing in from now on.

@@ -8,6 +8,7 @@ mod block;
 mod budget;
 mod busy_poll;
 mod connection;
+pub(crate) mod deferred;
 mod device;
 mod endpoint;
 mod fair;
@@ -15,7 +16,6 @@ mod file;
 pub(crate) mod handle;
 mod handshakes;
 mod input;
-pub(crate) mod lobby;
 mod messages;
 mod meter;
 mod outbox;
@@ -63,7 +63,7 @@ const CHECKS_MAX: u32 = 60;
 /// Endpoints that are checked in one turn, some 20 us of work.
 const CHECKS_PER_TURN: usize = 256;
 /// What waits in the fair queue for clients that come, and for endpoints.
-const LOBBY: usize = 0;
+const DEFERRED: usize = 0;
 const fn waiter(key: usize) -> usize {
     key + 1
 }
@@ -305,7 +305,7 @@ impl Reactor {
                 self.fair.unpark(Account::HANDSHAKE);
             }
             if self.handshakes.next().is_some_and(|due| now >= due) {
-                self.look_at_lobby();
+                self.wake_deferred();
             }
             self.periodic_check(now)?;
             self.work(now)?;

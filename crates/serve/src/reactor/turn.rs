@@ -110,7 +110,7 @@ impl Reactor {
             let is_handshake = account == Account::HANDSHAKE;
             self.work_for(Payer::Account(account));
             match next.checked_sub(waiter(0)) {
-                None => self.visit_lobby(now),
+                None => self.visit_deferred(now),
                 Some(key) => {
                     let (endpoint, mut cx) = self.look(now, key);
                     let progress = endpoint.take_in(&mut cx);

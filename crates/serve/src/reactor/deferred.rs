@@ -1,9 +1,9 @@
-//! Clients without a volume: who waits to be let in, who is in, and who goes for another one.
+//! Connections that have not chosen a volume yet: accepted ones that wait for a handshake slot, and those that have one.
 //!
-//! Places are divided by origin: a user of this host, or a host (of IPv6 the network that one host has). Those who wait
-//! are let in origin by origin; who goes for another one is the oldest of the origin that has most, unless the
-//! newcomer's own has as many. So an origin that holds all places and comes back at once after each that it loses takes
-//! none of those that others need.
+//! Slots are divided by origin. An origin is a user of this host, or a remote host (for IPv6, its /64 network). Waiting
+//! connections get slots origin by origin. When no slot is free, a connection is evicted: the oldest one of the origin
+//! that holds most slots, or of the newcomer's own origin if that holds as many. So an origin that holds all slots and
+//! reconnects at once after each eviction takes no slot that another origin needs.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -30,38 +30,38 @@ impl Origin {
     }
 }
 
-/// A client that was let in.
+/// A connection that has a handshake slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Guest {
+pub(super) struct Handshake {
     origin: Origin,
     /// Its endpoint.
     pub(super) key: usize,
     pub(super) since: Instant,
 }
 
-/// All of them; `S` is what a client that waits is kept as.
+/// All such connections; `S` stands for one that waits (its socket).
 #[derive(Debug)]
-pub(super) struct Lobby<S> {
-    /// By origin, in the order in which they came.
+pub(super) struct DeferredAccepts<S> {
+    /// Waiting connections by origin, oldest first.
     waiting: BTreeMap<Origin, VecDeque<S>>,
-    /// Origins that wait, the next one first.
+    /// Origins with waiting connections, the next one first.
     turns: VecDeque<Origin>,
-    waiters: usize,
-    /// In the order in which they were let in.
-    guests: BTreeMap<u64, Guest>,
+    waiting_count: usize,
+    /// Connections with a slot, in the order in which they got it.
+    handshaking: BTreeMap<u64, Handshake>,
     by_origin: BTreeMap<Origin, BTreeSet<u64>>,
-    /// Origins by how many they have in.
+    /// Origins by the number of slots that they hold.
     sizes: BTreeSet<(usize, Origin)>,
     next_number: u64,
 }
 
-impl<S> Default for Lobby<S> {
+impl<S> Default for DeferredAccepts<S> {
     fn default() -> Self {
         Self {
             waiting: BTreeMap::new(),
             turns: VecDeque::new(),
-            waiters: 0,
-            guests: BTreeMap::new(),
+            waiting_count: 0,
+            handshaking: BTreeMap::new(),
             by_origin: BTreeMap::new(),
             sizes: BTreeSet::new(),
             next_number: 0,
@@ -69,58 +69,58 @@ impl<S> Default for Lobby<S> {
     }
 }
 
-impl<S> Lobby<S> {
-    /// How many wait.
-    pub(super) fn waiters(&self) -> usize {
-        self.waiters
+impl<S> DeferredAccepts<S> {
+    /// Connections that wait.
+    pub(super) fn waiting_count(&self) -> usize {
+        self.waiting_count
     }
-    /// How many are in.
-    pub(super) fn guests(&self) -> usize {
-        self.guests.len()
+    /// Connections that have a slot.
+    pub(super) fn handshaking(&self) -> usize {
+        self.handshaking.len()
     }
-    /// One more waits.
+    /// Adds a connection that waits for a slot.
     pub(super) fn wait(&mut self, origin: Origin, client: S) {
         let queue = self.waiting.entry(origin).or_default();
         if queue.is_empty() {
             self.turns.push_back(origin);
         }
         queue.push_back(client);
-        self.waiters += 1;
+        self.waiting_count += 1;
     }
-    /// Where the next one comes from.
+    /// The origin of the connection that gets the next slot.
     pub(super) fn next_origin(&self) -> Option<Origin> {
         self.turns.front().copied()
     }
-    /// The next one.
+    /// Takes the connection that gets the next slot.
     pub(super) fn call(&mut self) -> Option<(Origin, S)> {
         let origin = self.turns.pop_front()?;
         let queue = self.waiting.get_mut(&origin)?;
         let client = queue.pop_front()?;
-        self.waiters -= 1;
+        self.waiting_count -= 1;
         match queue.is_empty() {
             true => drop(self.waiting.remove(&origin)),
             false => self.turns.push_back(origin),
         }
         Some((origin, client))
     }
-    /// Nobody waits any more.
-    pub(super) fn turn_away(&mut self) {
+    /// Drops all waiting connections.
+    pub(super) fn clear_waiting(&mut self) {
         self.waiting.clear();
         self.turns.clear();
-        self.waiters = 0;
+        self.waiting_count = 0;
     }
-    /// One is let in; returns its number.
+    /// Gives a slot to a connection; returns the slot's number.
     pub(super) fn enter(&mut self, now: Instant, origin: Origin, key: usize) -> u64 {
         let number = self.next_number;
         self.next_number += 1;
-        self.guests.insert(number, Guest { origin, key, since: now });
+        self.handshaking.insert(number, Handshake { origin, key, since: now });
         self.resize(origin, |own| own.insert(number));
         number
     }
-    /// One is not without a volume any more.
+    /// Frees a slot: its connection has chosen a volume or is gone.
     pub(super) fn leave(&mut self, number: u64) {
-        if let Some(guest) = self.guests.remove(&number) {
-            self.resize(guest.origin, |own| own.remove(&number));
+        if let Some(handshake) = self.handshaking.remove(&number) {
+            self.resize(handshake.origin, |own| own.remove(&number));
         }
     }
     fn resize(&mut self, origin: Origin, change: impl FnOnce(&mut BTreeSet<u64>) -> bool) {
@@ -132,13 +132,13 @@ impl<S> Lobby<S> {
             size => drop(self.sizes.insert((size, origin))),
         }
     }
-    /// Who goes first if one of this origin is to be let in: number and guest.
-    pub(super) fn loser(&self, newcomer: Origin) -> Option<(u64, Guest)> {
+    /// The connection that is evicted for one of this origin: its number and handshake.
+    pub(super) fn eviction_candidate(&self, newcomer: Origin) -> Option<(u64, Handshake)> {
         let own = self.by_origin.get(&newcomer).map_or(0, BTreeSet::len);
         let (most, largest) = *self.sizes.last()?;
         let from = if own >= most { newcomer } else { largest };
         let number = *self.by_origin.get(&from)?.first()?;
-        Some((number, self.guests[&number]))
+        Some((number, self.handshaking[&number]))
     }
 }
 
@@ -155,46 +155,46 @@ mod tests {
     #[test]
     fn who_has_most_goes_first() {
         let (many, few, user) = (host(1), host(2), Origin::User(0));
-        let mut lobby = Lobby::<()>::default();
+        let mut deferred = DeferredAccepts::<()>::default();
         for key in 0..4 {
-            lobby.enter(Instant(key), many, key as usize);
+            deferred.enter(Instant(key), many, key as usize);
         }
         let mut next = 4;
-        let mut replace = |lobby: &mut Lobby<()>, newcomer: Origin| {
-            let (number, guest) = lobby.loser(newcomer).unwrap();
-            lobby.leave(number);
-            lobby.enter(Instant(next), newcomer, next as usize);
+        let mut replace = |deferred: &mut DeferredAccepts<()>, newcomer: Origin| {
+            let (number, handshake) = deferred.eviction_candidate(newcomer).unwrap();
+            deferred.leave(number);
+            deferred.enter(Instant(next), newcomer, next as usize);
             next += 1;
-            guest.key
+            handshake.key
         };
-        assert_eq!(replace(&mut lobby, few), 0, "the oldest of those who have most");
-        assert_eq!(replace(&mut lobby, user), 1);
+        assert_eq!(replace(&mut deferred, few), 0, "the oldest of those who have most");
+        assert_eq!(replace(&mut deferred, user), 1);
         for round in 0..20 {
-            let gone = replace(&mut lobby, many);
+            let gone = replace(&mut deferred, many);
             assert!(![4, 5].contains(&gone), "round {round}: {gone} had less than its part");
         }
-        assert_eq!(lobby.guests(), 4);
-        assert_eq!(replace(&mut lobby, few), 24, "a second one is still less than most have");
-        assert_eq!(replace(&mut lobby, few), 4, "a third one would be more");
+        assert_eq!(deferred.handshaking(), 4);
+        assert_eq!(replace(&mut deferred, few), 24, "a second one is still less than most have");
+        assert_eq!(replace(&mut deferred, few), 4, "a third one would be more");
     }
 
-    /// Goal: who waits is let in origin by origin. Method: many of one, then one of another.
+    /// Goal: waiting connections get slots origin by origin. Method: many of one, then one of another.
     #[test]
     fn origins_take_turns() {
-        let mut lobby = Lobby::default();
-        (0..10).for_each(|client| lobby.wait(host(1), client));
-        lobby.wait(host(2), 10);
-        lobby.wait(host(3), 11);
-        let order: Vec<i32> = std::iter::from_fn(|| lobby.call()).map(|(_, it)| it).collect();
+        let mut deferred = DeferredAccepts::default();
+        (0..10).for_each(|client| deferred.wait(host(1), client));
+        deferred.wait(host(2), 10);
+        deferred.wait(host(3), 11);
+        let order: Vec<i32> = std::iter::from_fn(|| deferred.call()).map(|(_, it)| it).collect();
         assert_eq!(order, [0, 10, 11, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
-        assert_eq!((lobby.waiters(), lobby.next_origin()), (0, None));
-        lobby.wait(host(1), 12);
-        lobby.turn_away();
-        assert!(lobby.call().is_none() && lobby.waiters() == 0);
+        assert_eq!((deferred.waiting_count(), deferred.next_origin()), (0, None));
+        deferred.wait(host(1), 12);
+        deferred.clear_waiting();
+        assert!(deferred.call().is_none() && deferred.waiting_count() == 0);
     }
 
     /// Goal: a host that has a network of addresses is one origin. Method: two of one network, one of another, and an
-    /// address of the old kind in the new one's clothes.
+    /// IPv4 address mapped into IPv6.
     #[test]
     fn a_network_is_one_host() {
         let origin = |text: &str| Origin::host(text.parse().unwrap());
