@@ -17,7 +17,7 @@ use iofair_core::time::{Instant, Nanos};
 use iofair_drive::{Command, Done, Drive};
 
 use super::store::Store;
-use super::{Answer, Back, Extent, Job, memory};
+use super::{Answer, Back, Job, memory};
 use crate::request::entry::Entry;
 use crate::request::op::Ops;
 
@@ -104,9 +104,6 @@ impl Back for Emulated {
     fn on_ring(&mut self, user_data: u32, result: i32, _: &mut Ops, answers: &mut Vec<Answer>) {
         let status = self.status(-result.min(0));
         answers.push(Answer { id: RequestId(user_data), status });
-    }
-    fn extents(&mut self, offset: u64, length: u64, limit: usize) -> Vec<Extent> {
-        self.store.extents(offset, length, limit)
     }
     fn busy(&self) -> Option<Nanos> {
         Some(self.drive.busy())

@@ -19,7 +19,7 @@ use iofair_core::unit::{SECTOR_BYTES, Sectors};
 use iofair_drive::Command;
 use iofair_drive::fault::{self, Fault, Rule};
 
-use super::{Answer, Back, Extent, ExtentsTask, Job};
+use super::{Answer, Back, Job, Lookup};
 use crate::back::volume::PlannedVolume;
 use crate::request::entry::Entry;
 use crate::request::op::Ops;
@@ -194,11 +194,12 @@ impl Back for Faulty {
         self.inner.on_ring(user_data, result, ops, &mut self.answers);
         self.pass(answers);
     }
-    fn extents(&mut self, offset: u64, length: u64, limit: usize) -> Vec<Extent> {
-        self.inner.extents(offset, length, limit)
+    fn take_lookups(&mut self) -> Option<&mut Vec<Lookup>> {
+        self.inner.take_lookups()
     }
-    fn extents_task(&self, offset: u64, length: u64, limit: usize) -> Option<ExtentsTask> {
-        self.inner.extents_task(offset, length, limit)
+    fn on_found(&mut self, id: RequestId, status: i32, answers: &mut Vec<Answer>) {
+        self.inner.on_found(id, status, &mut self.answers);
+        self.pass(answers);
     }
     fn separate_flushes(&self) -> bool {
         self.inner.separate_flushes()

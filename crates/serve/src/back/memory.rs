@@ -7,9 +7,9 @@ use iofair_core::request::Operation;
 use iofair_core::unit::Sectors;
 
 use super::store::Store;
-use super::{Answer, Back, Extent, Job};
+use super::{Answer, Back, Job};
 use crate::request::buffer::Data;
-use crate::request::op::Ops;
+use crate::request::op::{Ops, Question};
 
 /// Commands at once: nothing ever waits here, so this only bounds a batch.
 const DEPTH: u32 = 1024;
@@ -32,6 +32,10 @@ impl Memory {
 /// Carries a command out on a store. Reads get a span of the store, unless they said where they want their bytes, or
 /// the store may be lost before they are sent.
 pub(super) fn apply(store: &mut Store, job: &Job<'_>, ops: &mut Ops) {
+    if let Some(Question { op, offset, length, limit }) = ops.question(job.parts) {
+        ops[op].data = Data::Extents(store.extents(offset, length, limit));
+        return;
+    }
     for part in job.parts {
         let piece = ops.piece(part);
         let op = &mut ops[piece.op];
@@ -72,9 +76,6 @@ impl Back for Memory {
     fn start(&mut self, job: &Job<'_>, ops: &mut Ops, answers: &mut Vec<Answer>) {
         apply(&mut self.store, job, ops);
         answers.push(Answer { id: job.dispatch.id, status: 0 });
-    }
-    fn extents(&mut self, offset: u64, length: u64, limit: usize) -> Vec<Extent> {
-        self.store.extents(offset, length, limit)
     }
     fn close(&mut self) -> io::Result<()> {
         Ok(())

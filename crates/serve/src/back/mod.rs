@@ -21,6 +21,7 @@ use iofair_core::time::{Instant, Nanos};
 
 use crate::back::volume::PlannedVolume;
 use crate::request::entry::Entry;
+use crate::request::extent::Extent;
 use crate::request::op::Ops;
 
 /// A command that a back end has finished.
@@ -43,17 +44,16 @@ pub struct Job<'a> {
     pub parts: &'a [Part],
 }
 
-/// A piece of a range as block status tells it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Extent {
-    /// Bytes.
-    pub length: u64,
-    /// Is nothing stored there? Then it reads as zeroes.
-    pub hole: bool,
+/// A command whose answer another thread finds, since the file system may have to wait for the drive: what is stored of
+/// a range.
+pub struct Lookup {
+    /// The command, as its dispatch named it.
+    pub command: RequestId,
+    /// The request's key in [`Ops`].
+    pub op: usize,
+    /// Finds it; nothing after an error.
+    pub find: Box<dyn FnOnce() -> Vec<Extent> + Send>,
 }
-
-/// Finds extents on another thread.
-pub type ExtentsTask = Box<dyn FnOnce() -> Vec<Extent> + Send>;
 
 /// What holds the data.
 pub trait Back: Send {
@@ -82,12 +82,13 @@ pub trait Back: Send {
     fn on_ring(&mut self, user_data: u32, result: i32, ops: &mut Ops, answers: &mut Vec<Answer>) {
         let _ = (user_data, result, ops, answers);
     }
-    /// What of a range is stored, at most `limit` pieces; adjacent pieces differ.
-    fn extents(&mut self, offset: u64, length: u64, limit: usize) -> Vec<Extent>;
-    /// [`Self::extents`] as a task for another thread, where finding them may have to wait for the drive.
-    fn extents_task(&self, offset: u64, length: u64, limit: usize) -> Option<ExtentsTask> {
-        let _ = (offset, length, limit);
+    /// Commands for another thread since the last call.
+    fn take_lookups(&mut self) -> Option<&mut Vec<Lookup>> {
         None
+    }
+    /// Another thread has carried a command out, and its request has what was found.
+    fn on_found(&mut self, id: RequestId, status: i32, answers: &mut Vec<Answer>) {
+        answers.push(Answer { id, status });
     }
     /// Has each volume something of its own to make durable? Then flushes of two volumes are two commands.
     fn separate_flushes(&self) -> bool {

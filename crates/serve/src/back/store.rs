@@ -11,8 +11,8 @@ use std::ptr;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::Extent;
 use crate::guard::Watch;
+use crate::request::extent::Extent;
 use crate::request::place::{Place, PlaceMut};
 use crate::request::shared::{self, Span, Stored};
 

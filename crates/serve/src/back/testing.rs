@@ -10,11 +10,12 @@ use iofair_core::controller::Stack;
 use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
 
-use super::Back;
+use super::{Back, Lookup};
 use crate::back::volume::{Map, PlannedVolume, VolumeId};
 use crate::engine::{Engine, Patience, Plan};
 use crate::request::buffer::{Data, Lent};
 use crate::request::entry::Entry;
+use crate::request::extent::Extent;
 use crate::request::op::{Hints, NewOp};
 
 /// What an entry asks of the kernel.
@@ -104,6 +105,26 @@ impl Scene {
         self.engine.keep_lent();
         let entries = self.engine.take_entries();
         entries.map_or(Vec::new(), |all| all.drain(..).map(|one| Asked::new(&one)).collect())
+    }
+    /// Would the engine take a block status in?
+    pub(super) fn takes_status(&mut self) -> bool {
+        let hints = Hints { extents: 1, ..Hints::default() };
+        let (owner, cookie, volume, operation, data) = (0, 0, 0, Operation::Read, Data::None);
+        let (offset, length) = (0, 4096);
+        let new = NewOp { owner, cookie, volume, operation, hints, offset, length, data };
+        self.engine.submit(self.now, new).is_ok()
+    }
+    /// The only command that waits for another thread.
+    pub(super) fn lookup(&mut self) -> Lookup {
+        let lookups = self.engine.take_lookups().unwrap();
+        assert_eq!(lookups.len(), 1);
+        lookups.remove(0)
+    }
+    /// The other thread has carried it out; returns what it found.
+    pub(super) fn look_up(&mut self, lookup: Lookup) -> Vec<Extent> {
+        let found = (lookup.find)();
+        self.engine.on_found(lookup.command, lookup.op, found.clone());
+        found
     }
     /// What the engine is asked about itself.
     pub(super) fn engine(&mut self) -> &mut Engine {

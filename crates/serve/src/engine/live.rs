@@ -92,7 +92,7 @@ impl Volume {
         self.stats.failed += u64::from(op.status != 0);
         if op.operation == Operation::Flush {
             self.stats.flushes += 1;
-        } else {
+        } else if !op.asks_status() {
             let latency = now.since(op.submitted);
             self.stats.count(op.operation.direction(), u64::from(op.length), latency);
         }
@@ -369,16 +369,6 @@ impl Engine {
     /// A client of a group has to wait for room.
     pub(crate) fn stalled(&mut self, group: GroupId) {
         self.tallies.stalled(group);
-    }
-    /// A client of a volume asked what of it is stored, and gets an answer.
-    pub(crate) fn asked_status(&mut self, volume: usize) {
-        self.tallies.asked_status(self.volumes[volume].group);
-    }
-    /// It gets none.
-    pub(crate) fn status_failed(&mut self, volume: usize) {
-        let volume = &mut self.volumes[volume];
-        volume.stats.failed += 1;
-        self.tallies.status_failed(volume.group);
     }
     /// A call to the control socket named a group, or a volume in it; one that is not there counts for nobody.
     pub(crate) fn called(&mut self, group: &str) {

@@ -30,9 +30,10 @@ use commands::{Answered, Commands};
 pub use live::{Patience, Plan, Volume};
 
 use crate::back::volume::Stamp;
-use crate::back::{Answer, Back, Extent, ExtentsTask, Job};
+use crate::back::{Answer, Back, Job, Lookup};
 use crate::request::buffer::Data;
 use crate::request::entry::Entry;
+use crate::request::extent::Extent;
 use crate::request::op::{NewOp, Op, Ops};
 
 /// Request slots that the groups share, by weight. A slot takes about 200 bytes, so this is below 4 MiB.
@@ -168,12 +169,14 @@ impl Engine {
     pub fn is_paused(&self) -> bool {
         self.paused
     }
-    /// Takes a request in, unless its group has no room (or the engine is paused): then it comes back, to be offered
-    /// again once there is room ([`Self::has_room`]). A write to where a late write is under way is taken in, and fails.
+    /// Takes a request in, unless its group has no room (or the engine is paused), or asks for a block status while it has
+    /// one: then it comes back, to be offered again once there is room ([`Self::has_room`]). A write to where a late write is under way is taken in, and fails.
     // The refused request is as large as it came, and boxing it would cost every request.
     #[allow(clippy::result_large_err)]
     pub fn submit(&mut self, now: Instant, new: NewOp) -> Result<(), NewOp> {
-        if !self.has_room(new.volume) {
+        let is_status = new.hints.extents > 0;
+        let group = self.volumes[new.volume].group;
+        if !self.has_room(new.volume) || (is_status && self.tallies.get(group).is_asking) {
             return Err(new);
         }
         if self.is_fenced(&new) {
@@ -187,6 +190,9 @@ impl Engine {
         let lent = matches!(new.data, Data::Lent(_));
         let op = Op::new(now, new, volume.group, flags);
         self.tallies.came_in(now, op.group);
+        if is_status {
+            self.tallies.asks_status(op.group);
+        }
         let key = self.ops.insert(Op { drive: is_whole.then_some(drive), ..op });
         if lent {
             self.lent.push(key);
@@ -368,36 +374,20 @@ impl Engine {
     pub fn ops(&mut self) -> &mut Ops {
         &mut self.ops
     }
-    /// What of a volume's range is stored, at most `limit` pieces; adjacent pieces differ.
-    pub fn extents(&mut self, key: usize, offset: u64, length: u64, limit: usize) -> Vec<Extent> {
-        let mut all: Vec<Extent> = Vec::new();
-        for place in self.volumes[key].map().places(offset..offset + length) {
-            let asked = place.end - place.start;
-            let found = self.back.extents(place.start, asked, limit - all.len());
-            let told: u64 = found.iter().map(|extent| extent.length).sum();
-            for extent in found {
-                match all.last_mut() {
-                    Some(last) if last.hole == extent.hole => last.length += extent.length,
-                    _ => all.push(extent),
-                }
-            }
-            if told < asked || all.len() >= limit {
-                break;
-            }
-        }
-        all
+    /// Commands for another thread: what each finds comes to [`Self::on_found`].
+    pub(crate) fn take_lookups(&mut self) -> Option<&mut Vec<Lookup>> {
+        self.back.take_lookups()
     }
-    /// [`Self::extents`] as a task for another thread, where finding them may take long. It tells of the range up to
-    /// the end of the volume's piece on the drive in which the range begins.
-    pub fn extents_task(
-        &self,
-        key: usize,
-        offset: u64,
-        length: u64,
-        limit: usize,
-    ) -> Option<ExtentsTask> {
-        let (start, piece) = self.volumes[key].map().locate(offset);
-        self.back.extents_task(start, length.min(piece), limit)
+    /// The group of a request on its way.
+    pub(crate) fn group_of(&self, op: usize) -> GroupId {
+        self.ops[op].group
+    }
+    /// Another thread has found what of a request's range is stored; call [`Self::turn`] afterwards.
+    pub(crate) fn on_found(&mut self, command: RequestId, op: usize, extents: Vec<Extent>) {
+        let status = if extents.is_empty() { libc::EIO } else { 0 };
+        // The command keeps the request, whether it is answered already or not.
+        self.ops[op].data = Data::Extents(extents);
+        self.back.on_found(command, status, &mut self.answers);
     }
     /// The back end.
     pub fn back(&mut self) -> &mut dyn Back {
@@ -426,7 +416,8 @@ fn flags(new: &NewOp, stamp: &Stamp) -> Flags {
     if new.hints.fua {
         flags = flags.with(Flags::FUA);
     }
-    if !(new.offset | u64::from(new.length)).is_multiple_of(SECTOR_BYTES) {
+    let is_whole = (new.offset | u64::from(new.length)).is_multiple_of(SECTOR_BYTES);
+    if !is_whole || new.hints.extents > 0 {
         flags = flags.with(Flags::NO_MERGE);
     }
     flags

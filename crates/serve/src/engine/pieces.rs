@@ -13,6 +13,7 @@ use iofair_core::time::Instant;
 use iofair_core::unit::{SECTOR_BYTES, Sectors};
 
 use super::{EMPTY_MAX, Engine};
+use crate::request::extent;
 use crate::request::op::{self, Op, WINDOW};
 
 /// Requests that wait for a slot for their next piece.
@@ -81,7 +82,9 @@ impl Engine {
         let volume = &self.volumes[volume];
         let (client, op) = (volume.client, &self.ops[key]);
         let (offset, together) = volume.map().locate(op.offset + u64::from(op.cut));
+        let is_status = op.asks_status();
         let longest = match operation {
+            _ if is_status => u64::MAX,
             Operation::Discard | Operation::WriteZeroes => EMPTY_MAX.bytes(),
             _ => self.longest_data,
         };
@@ -91,6 +94,7 @@ impl Engine {
         let tag = self.ops.cut(key, offset, length);
         let (start, length) = match operation {
             Operation::Flush => (Sectors::ZERO, Sectors::ZERO),
+            _ if is_status => (Sectors(offset / SECTOR_BYTES), extent::COST),
             _ => op::sectors(offset, length),
         };
         let submission = Submission { tag, client, operation, flags, start, length };

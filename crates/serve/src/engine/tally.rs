@@ -109,6 +109,8 @@ pub struct GroupTally {
     /// When the first of what is inside came in, or the second began.
     busy_since: Instant,
     parent: u32,
+    /// A block status of a volume directly in it is inside: there is one at most, since one thread finds out for all.
+    pub(super) is_asking: bool,
     /// It is among those whose second is worked out when it is over.
     is_active: bool,
 }
@@ -213,11 +215,15 @@ impl Tallies {
     /// A request was answered.
     pub(super) fn finished(&mut self, now: Instant, op: &Op) {
         let is_flush = op.operation == Operation::Flush;
-        let bytes = if is_flush { 0 } else { u64::from(op.length) };
+        let is_status = op.asks_status();
+        let bytes = if is_flush || is_status { 0 } else { u64::from(op.length) };
         let tally = &mut self.groups[op.group.index()];
         tally.failed += u64::from(op.status != 0);
         if is_flush {
             tally.flushes += 1;
+        } else if is_status {
+            tally.block_statuses += 1;
+            tally.is_asking = false;
         } else {
             tally.trims += u64::from(op.operation == Operation::Discard);
             tally.zeroes += u64::from(op.operation == Operation::WriteZeroes);
@@ -227,13 +233,9 @@ impl Tallies {
         }
         self.answered(now, op.group, bytes);
     }
-    /// A client of the group asked what is stored.
-    pub(super) fn asked_status(&mut self, group: GroupId) {
-        self.groups[group.index()].block_statuses += 1;
-    }
-    /// What is stored could not be found out.
-    pub(super) fn status_failed(&mut self, group: GroupId) {
-        self.groups[group.index()].failed += 1;
+    /// A block status of the group came in.
+    pub(super) fn asks_status(&mut self, group: GroupId) {
+        self.groups[group.index()].is_asking = true;
     }
     fn answered(&mut self, now: Instant, group: GroupId, bytes: u64) {
         let mut at = group.0;

@@ -7,11 +7,10 @@
 //! answered and sent. A client that has not chosen a volume in time is cut off, and room that a quiet one does not
 //! need is given back.
 //!
-//! Once the client has asked for TLS, its bytes pass through a [`Channel`] on both ways. What takes long is done by
-//! another thread (`workers.rs`): the handshake, which costs up to a millisecond, and block status, for which the
-//! file system may have to read from the drive.
+//! Once the client has asked for TLS, its bytes pass through a [`Channel`] on both ways. The handshake, which costs up to
+//! a millisecond, is done by another thread (`workers.rs`).
 
-mod tasks;
+mod handshake;
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -28,7 +27,7 @@ use super::endpoint::{Endpoint, Life, Progress, ReactorContext};
 use super::input::{INLINE_MAX, Input};
 use super::outbox::{Outbox, Sent};
 use super::ring::Event;
-use super::workers::Outcome;
+use super::workers::Handshake;
 use crate::front::nbd::session::{Action, Ask, Command, Session, Tls};
 use crate::front::nbd::wire::{self, errno};
 use crate::front::tls::{Channel, Stage};
@@ -46,6 +45,9 @@ const HANDSHAKE_UNSENT_MAX: usize = 64 << 10;
 /// What one step of a handshake uses up of a visit's quantum: four of them are a visit, since one may look at many
 /// volumes.
 const HANDSHAKE_COST: usize = 64 << 10;
+
+/// Extents in one answer to a block status request; a client asks again from the end of the last one.
+const EXTENTS_MAX: u16 = 256;
 
 /// Checks in a row at which a client that holds much must not have moved a byte, while others of its group wait
 /// for memory, to be cut off: ten seconds.
@@ -72,8 +74,6 @@ pub(super) struct Connection {
     channel: Option<Box<Channel>>,
     /// The channel is with the thread that does its handshake.
     is_shaking: bool,
-    /// A block status that another thread is finding out.
-    asked: Option<Command>,
     input: Input,
     out: Outbox,
     /// The volume that the client chose.
@@ -131,7 +131,6 @@ impl Connection {
             tls: security.config(),
             channel: None,
             is_shaking: false,
-            asked: None,
             input: Input::new(),
             out,
             volume: None,
@@ -158,13 +157,12 @@ impl Connection {
     }
     /// May it be forgotten?
     fn is_over(&self) -> bool {
-        let is_away = self.is_shaking || self.asked.is_some();
-        let is_ending = (self.closing || self.broken) && !is_away;
+        let is_ending = (self.closing || self.broken) && !self.is_shaking;
         is_ending && !self.receiving && self.is_idle() && !self.out.is_flying()
     }
     /// Is nothing of it inside or unsent?
     fn is_idle(&self) -> bool {
-        self.in_flight == 0 && self.asked.is_none() && (self.broken || self.out.is_empty())
+        self.in_flight == 0 && (self.broken || self.out.is_empty())
     }
     /// Bytes of payload that are inside, unsent or still coming.
     fn holds(&self) -> usize {
@@ -345,24 +343,20 @@ impl Connection {
             return Begun::Stalled(Progress::NoRoom);
         }
         let mut data = Data::None;
-        match command.ask {
-            Ask::BlockStatus { one } => return self.begin_block_status(command, one, cx),
-            Ask::Write => {
-                let unread = self.input.unread();
-                match self.input.lend(length) {
-                    Some(payload) => data = Data::Lent(payload),
-                    None if length <= INLINE_MAX => return Begun::NeedsBytes,
-                    None => {
-                        let got = unread.len();
-                        let mut buffer = cx.engine.ops().pool.take(length);
-                        buffer.fill(0, unread);
-                        self.input.consume(got);
-                        self.payload = Some(Payload { command, buffer, got });
-                        return Begun::Yes;
-                    }
+        if command.ask == Ask::Write {
+            let unread = self.input.unread();
+            match self.input.lend(length) {
+                Some(payload) => data = Data::Lent(payload),
+                None if length <= INLINE_MAX => return Begun::NeedsBytes,
+                None => {
+                    let got = unread.len();
+                    let mut buffer = cx.engine.ops().pool.take(length);
+                    buffer.fill(0, unread);
+                    self.input.consume(got);
+                    self.payload = Some(Payload { command, buffer, got });
+                    return Begun::Yes;
                 }
             }
-            _ => {}
         }
         match self.submit(command, data, cx) {
             Err(_) => Begun::Stalled(Progress::NoRoom),
@@ -388,8 +382,12 @@ impl Connection {
         let mut hints = Hints { fua, ..Hints::default() };
         let operation = match ask {
             Ask::Read => Operation::Read,
-            Ask::Cache | Ask::BlockStatus { .. } => {
+            Ask::Cache => {
                 hints.prefetch = true;
+                Operation::Read
+            }
+            Ask::BlockStatus { one } => {
+                hints.extents = if one { 1 } else { EXTENTS_MAX };
                 Operation::Read
             }
             Ask::Write => Operation::Write,
@@ -408,7 +406,7 @@ impl Connection {
             NewOp { owner, cookie, volume, operation, hints, offset, length, data },
         )?;
         self.in_flight += 1;
-        self.held += if carries(operation) { length as usize } else { 0 };
+        self.held += if carries(operation, hints) { length as usize } else { 0 };
         Ok(())
     }
     /// Lets go of all that is unsent: the socket is gone.
@@ -499,16 +497,19 @@ impl Endpoint for Connection {
     fn deliver(&mut self, mut op: Op, ops: &mut Ops) {
         self.in_flight -= 1;
         let length = op.length as usize;
-        self.held -= if carries(op.operation) { length } else { 0 };
+        self.held -= if carries(op.operation, op.hints) { length } else { 0 };
         let data = std::mem::take(&mut op.data);
         if self.broken {
             return ops.release(data);
         }
         let reads = op.operation == Operation::Read && !op.hints.prefetch;
         if op.status != 0 {
+            // A structured error, or a simple one.
             let ask = if reads { Ask::Read } else { Ask::Flush };
             let error = errno::from_system(op.status);
             self.session.fail(ask, op.cookie, error, self.out.text());
+        } else if let Data::Extents(extents) = &data {
+            wire::block_status(self.out.text(), op.cookie, extents);
         } else if reads {
             let structured = self.session.structured();
             wire::read_header(self.out.text(), structured, op.cookie, op.offset, op.length);
@@ -558,16 +559,8 @@ impl Endpoint for Connection {
     fn close(&mut self) {
         self.closing = true;
     }
-    fn on_outcome(&mut self, outcome: Outcome) {
-        match outcome {
-            Outcome::Handshake(handshake) => self.shaken(handshake),
-            Outcome::Extents(extents) => {
-                let command = self.asked.take().expect("it asked for them");
-                if !self.broken {
-                    self.tell_extents(command, &extents);
-                }
-            }
-        }
+    fn on_handshake(&mut self, handshake: Handshake) {
+        self.shaken(handshake);
     }
     fn cut(&mut self, cx: &mut ReactorContext<'_>) {
         self.give_up(cx.engine.ops());
@@ -606,6 +599,6 @@ impl Endpoint for Connection {
 }
 
 /// Does a request hold memory of its length?
-fn carries(operation: Operation) -> bool {
-    matches!(operation, Operation::Read | Operation::Write)
+fn carries(operation: Operation, hints: Hints) -> bool {
+    matches!(operation, Operation::Read | Operation::Write) && hints.extents == 0
 }

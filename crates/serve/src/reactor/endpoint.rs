@@ -10,8 +10,9 @@ use iofair_core::time::Instant;
 use super::budget::{Budget, Share};
 use super::fair::Account;
 use super::ring::{Event, Ring, Target};
-use super::workers::{Outcome, Task, Workers};
+use super::workers::{Handshake, Workers};
 use crate::engine::Engine;
+use crate::front::tls::Channel;
 use crate::request::entry::Entry;
 use crate::request::export::{Export, Exports, Offer};
 use crate::request::op::{Op, Ops};
@@ -68,9 +69,10 @@ impl ReactorContext<'_> {
         let account = self.account(volume);
         self.budget.charge(self.engine.controller().groups(), account, share, holds);
     }
-    /// Gives a task of this endpoint to another thread; its outcome comes to [`Endpoint::on_outcome`].
-    pub(super) fn begin_task(&mut self, volume: Option<usize>, task: Task) -> Result<(), Task> {
-        self.workers.begin(self.key, self.account(volume), task)
+    /// Gives the next step of a handshake to another thread; what came of it comes to [`Endpoint::on_handshake`]. `false`:
+    /// there is no such thread.
+    pub(super) fn begin_handshake(&mut self, volume: Option<usize>, channel: Box<Channel>) -> bool {
+        self.workers.shake_hands(self.key, self.account(volume), channel)
     }
     /// Queues an entry of this endpoint; its answer comes to [`Endpoint::on_ring`] with the same slot.
     pub(super) fn push(&mut self, entry: Entry, slot: u8) -> io::Result<()> {
@@ -151,10 +153,10 @@ pub(super) trait Endpoint: Send {
     fn settle(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<Life>;
     /// Takes nothing in from now on; what is inside is still answered.
     fn close(&mut self);
-    /// A task is done; [`Self::take_in`] comes next. Until then the endpoint must not be over.
-    fn on_outcome(&mut self, outcome: Outcome) {
-        let _ = outcome;
-        unreachable!("an endpoint without tasks");
+    /// A step of its handshake is done; [`Self::take_in`] comes next. Until then the endpoint must not be over.
+    fn on_handshake(&mut self, handshake: Handshake) {
+        let _ = handshake;
+        unreachable!("an endpoint without handshakes");
     }
     /// Ends at once, without answering what is inside.
     fn cut(&mut self, cx: &mut ReactorContext<'_>) {

@@ -14,8 +14,9 @@ use super::endpoint::{Life, Progress};
 use super::fair::Account;
 use super::meter::Payer;
 use super::ring::Target;
-use super::workers::Outcome;
+use super::workers::{Done, Outcome};
 use super::{CHECK_INTERVAL, Reactor, waiter};
+use crate::back::Lookup;
 
 /// Time after which a turn begins no visit, and the time for answers after that. A request of a client that waits for
 /// each one goes through two turns; the system call between them takes a microsecond or two.
@@ -58,17 +59,29 @@ impl Reactor {
     }
     /// Other threads have done what they were given.
     pub(super) fn take_outcomes(&mut self) {
-        while let Some(done) = self.workers.next_done() {
-            self.charge(done.account, done.time);
-            if let Outcome::Extents(extents) = &done.outcome
-                && extents.is_empty()
-                && let Some(volume) = self.endpoints[done.key].endpoint.volume()
-            {
-                self.parts.engine.status_failed(volume);
+        while let Some(Done { account, time, outcome }) = self.workers.next_done() {
+            self.charge(account, time);
+            match outcome {
+                Outcome::Handshake { key, handshake } => {
+                    self.endpoints[key].endpoint.on_handshake(handshake);
+                    self.has_input(key);
+                    self.fair.wake(account);
+                }
+                Outcome::Found { command, op, extents } => {
+                    self.parts.engine.on_found(command, op, extents);
+                }
             }
-            self.endpoints[done.key].endpoint.on_outcome(done.outcome);
-            self.has_input(done.key);
-            self.fair.wake(done.account);
+        }
+    }
+    /// Gives commands that the ring cannot carry out to another thread.
+    fn look_up(&mut self) {
+        let engine = &mut self.parts.engine;
+        let Some(lookups) = engine.take_lookups() else { return };
+        for lookup in std::mem::take(lookups) {
+            let account = Account::of(engine.group_of(lookup.op));
+            if let Err(Lookup { command, op, .. }) = self.workers.look_up(account, lookup) {
+                engine.on_found(command, op, Vec::new());
+            }
         }
     }
     /// Something happened to an endpoint: it is answered and settled in this turn, and checked some time.
@@ -95,6 +108,7 @@ impl Reactor {
             self.take_in_all(now, until)?;
             self.work_for(Payer::Engine);
             self.parts.engine.turn(now);
+            self.look_up();
             self.parts.engine.keep_lent();
             self.deliver_all();
             self.answer_all(now)?;

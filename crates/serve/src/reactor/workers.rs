@@ -2,35 +2,40 @@
 //! and block status, for which a file system may have to read from the drive.
 //!
 //! Each kind has a thread of its own, made when it is first needed, that does one task after the other. Bounded: a
-//! connection has one task of each kind at most, a group one block status; how many handshakes there are is bounded
-//! with the clients that have not chosen a volume. The time that a task took is charged to whoever asked for it.
+//! connection has one handshake at most, whose number is bounded with the clients that have not chosen a volume; a block
+//! status is a command that the engine dispatched, of which a group has one inside at most. The time that a task took is
+//! charged to whoever asked for it.
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 
+use iofair_core::request::RequestId;
 use iofair_core::time::Nanos;
 
 use super::fair::Account;
-use crate::back::{Extent, ExtentsTask};
+use crate::back::Lookup;
 use crate::clock::thread_time;
 use crate::front::tls::{Channel, Stage};
+use crate::request::extent::Extent;
 use crate::wake;
 
 /// How much less than others a thread with handshakes gets of a busy processor.
 const NICE: libc::c_int = 5;
 
 /// What there is to do.
-pub(super) enum Task {
-    Handshake(Box<Channel>),
-    Extents(ExtentsTask),
+enum Task {
+    Handshake { key: usize, channel: Box<Channel> },
+    Lookup(Lookup),
 }
 
 /// What came of it.
 pub(super) enum Outcome {
-    Handshake(Handshake),
-    Extents(Vec<Extent>),
+    /// Of this endpoint.
+    Handshake { key: usize, handshake: Handshake },
+    /// For this command, by the names in its [`Lookup`].
+    Found { command: RequestId, op: usize, extents: Vec<Extent> },
 }
 
 /// A channel after one step of its handshake.
@@ -45,23 +50,20 @@ pub(super) struct Handshake {
 
 /// A task that is done.
 pub(super) struct Done {
-    pub(super) key: usize,
     pub(super) account: Account,
     pub(super) time: Nanos,
     pub(super) outcome: Outcome,
 }
 
-type Ordered = (usize, Account, Task);
+type Ordered = (Account, Task);
 
 /// The threads. They end with it.
 pub(super) struct Workers {
     handshakes: Option<Sender<Ordered>>,
-    extents: Option<Sender<Ordered>>,
+    lookups: Option<Sender<Ordered>>,
     done: Receiver<Done>,
     report: Sender<Done>,
     wake: Arc<OwnedFd>,
-    /// Accounts with a block status under way.
-    asking: Vec<Account>,
 }
 
 impl Workers {
@@ -69,34 +71,45 @@ impl Workers {
     pub(super) fn new(wake: &OwnedFd) -> io::Result<Self> {
         let (report, done) = mpsc::channel();
         let wake = Arc::new(wake.try_clone()?);
-        Ok(Self { handshakes: None, extents: None, done, report, wake, asking: Vec::new() })
+        Ok(Self { handshakes: None, lookups: None, done, report, wake })
     }
-    /// Begins a task for an endpoint, or gives it back: the group has one already, or there is no thread.
-    pub(super) fn begin(&mut self, key: usize, account: Account, task: Task) -> Result<(), Task> {
-        let (is_extents, sender) = match task {
-            Task::Extents(_) if self.asking.contains(&account) => return Err(task),
-            Task::Extents(_) => (true, &mut self.extents),
-            Task::Handshake(_) => (false, &mut self.handshakes),
-        };
-        if sender.is_none() {
-            let name = if is_extents { "block status" } else { "handshakes" };
-            *sender = spawn(name, self.report.clone(), self.wake.clone());
-        }
-        let Some(thread) = sender else { return Err(task) };
-        thread.send((key, account, task)).map_err(|refused| refused.0.2)?;
-        if is_extents {
-            self.asking.push(account);
-        }
-        Ok(())
+    /// Begins a step of an endpoint's handshake, unless there is no thread for it.
+    pub(super) fn shake_hands(
+        &mut self,
+        key: usize,
+        account: Account,
+        channel: Box<Channel>,
+    ) -> bool {
+        let thread = thread(&mut self.handshakes, "handshakes", &self.report, &self.wake);
+        let task = Task::Handshake { key, channel };
+        thread.is_some_and(|thread| thread.send((account, task)).is_ok())
+    }
+    /// Begins a command of the engine, or gives it back: there is no thread for it.
+    pub(super) fn look_up(&mut self, account: Account, lookup: Lookup) -> Result<(), Lookup> {
+        let thread = thread(&mut self.lookups, "block status", &self.report, &self.wake);
+        let Some(thread) = thread else { return Err(lookup) };
+        thread.send((account, Task::Lookup(lookup))).map_err(|refused| match refused.0.1 {
+            Task::Lookup(lookup) => lookup,
+            Task::Handshake { .. } => unreachable!("it was a lookup"),
+        })
     }
     /// A task that is done, if there is one.
     pub(super) fn next_done(&mut self) -> Option<Done> {
-        let done = self.done.try_recv().ok()?;
-        if matches!(done.outcome, Outcome::Extents(_)) {
-            self.asking.retain(|account| *account != done.account);
-        }
-        Some(done)
+        self.done.try_recv().ok()
     }
+}
+
+/// A thread that is there, or is made now.
+fn thread<'a>(
+    thread: &'a mut Option<Sender<Ordered>>,
+    name: &str,
+    report: &Sender<Done>,
+    wake: &Arc<OwnedFd>,
+) -> Option<&'a Sender<Ordered>> {
+    if thread.is_none() {
+        *thread = spawn(name, report.clone(), wake.clone());
+    }
+    thread.as_ref()
 }
 
 fn spawn(name: &str, report: Sender<Done>, wake: Arc<OwnedFd>) -> Option<Sender<Ordered>> {
@@ -104,11 +117,11 @@ fn spawn(name: &str, report: Sender<Done>, wake: Arc<OwnedFd>) -> Option<Sender<
     let work = move || {
         // SAFETY: sets one number of the calling thread; a refusal leaves it as it is.
         unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
-        while let Ok((key, account, task)) = inbox.recv() {
+        while let Ok((account, task)) = inbox.recv() {
             let before = thread_time();
             let outcome = carry_out(task);
             let time = thread_time().saturating_sub(before);
-            if report.send(Done { key, account, time, outcome }).is_err() {
+            if report.send(Done { account, time, outcome }).is_err() {
                 return;
             }
             wake::signal(&wake);
@@ -120,11 +133,13 @@ fn spawn(name: &str, report: Sender<Done>, wake: Arc<OwnedFd>) -> Option<Sender<
 
 fn carry_out(task: Task) -> Outcome {
     match task {
-        Task::Handshake(mut channel) => {
+        Task::Handshake { key, mut channel } => {
             let (mut plain, mut sealed) = (Vec::new(), Vec::new());
             let stage = channel.open(|bytes| plain.extend_from_slice(bytes), &mut sealed);
-            Outcome::Handshake(Handshake { channel, stage, plain, sealed })
+            Outcome::Handshake { key, handshake: Handshake { channel, stage, plain, sealed } }
         }
-        Task::Extents(task) => Outcome::Extents(task()),
+        Task::Lookup(Lookup { command, op, find }) => {
+            Outcome::Found { command, op, extents: find() }
+        }
     }
 }

@@ -10,6 +10,7 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
 
+use super::extent::Extent;
 use super::place::{Place, Places, PlacesMut};
 pub use super::shared::{Scattered, Span, Stored};
 
@@ -175,13 +176,15 @@ pub enum Data {
     Stored(Stored),
     /// A write's payload or a read's result where the client wants it.
     Scattered(Scattered),
+    /// What block status tells.
+    Extents(Vec<Extent>),
 }
 
 impl Data {
     /// Is it memory that lives as long as this server wants? Or else the client's own, or a part of the
     /// input that is used again with the next turn.
     pub fn is_ours(&self) -> bool {
-        matches!(self, Self::None | Self::Owned(_) | Self::Stored(_))
+        !matches!(self, Self::Lent(_) | Self::Scattered(_))
     }
     /// Where a part of it is, to be read. There must be room for it.
     pub fn places(&self, from: usize, length: usize) -> Places<'_> {
@@ -195,7 +198,7 @@ impl Data {
         match self {
             Self::Owned(buffer) => PlacesMut::of_buffer(buffer, from, length),
             Self::Scattered(scattered) => scattered.places_mut(from, length),
-            Self::None | Self::Lent(_) | Self::Stored(_) => panic!("data that cannot be written"),
+            _ => panic!("data that cannot be written"),
         }
     }
     /// The first bytes, where they are all in one place.
@@ -207,7 +210,7 @@ impl Data {
             Self::Lent(lent) => Some(Place::of_lent(lent)),
             Self::Owned(buffer) => Some(Place::of_buffer(buffer)),
             Self::Stored(stored) => Some(Place::of_stored(stored)),
-            Self::None | Self::Scattered(_) => None,
+            Self::None | Self::Scattered(_) | Self::Extents(_) => None,
         }
     }
     /// The first bytes, where nobody else can write them: what lies in shared memory has to be copied out of its places.
@@ -215,7 +218,7 @@ impl Data {
         match self {
             Self::Lent(lent) => Some(&lent.bytes()[..length]),
             Self::Owned(buffer) => Some(&buffer.bytes()[..length]),
-            Self::None | Self::Stored(_) | Self::Scattered(_) => None,
+            _ => None,
         }
     }
 }

@@ -4,6 +4,7 @@
 pub mod buffer;
 pub mod entry;
 pub mod export;
+pub mod extent;
 pub mod op;
 pub mod place;
 pub mod shared;

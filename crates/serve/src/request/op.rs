@@ -47,6 +47,14 @@ impl Ops {
     pub fn piece(&self, part: &Part) -> Piece {
         self.pieces[part.tag as usize].within(part)
     }
+    /// What a command asks instead of data, if it is a block status: it is never merged.
+    pub fn question(&self, parts: &[Part]) -> Option<Question> {
+        let [part] = parts else { return None };
+        let Piece { op, offset, length, .. } = self.pieces[part.tag as usize];
+        let limit = self.live[op].hints.extents as usize;
+        let length = u64::from(length);
+        (limit > 0).then_some(Question { op, offset, length, limit })
+    }
     /// A command uses a piece's memory from now on.
     pub(crate) fn use_piece(&mut self, tag: u64) {
         self.pieces[tag as usize].commands += 1;
@@ -75,7 +83,8 @@ impl Ops {
         let op = &mut self.live[key];
         let tag = self.pieces.insert(Piece { offset, length, from: op.cut, ..Piece::new(key) });
         op.pieces[op.left as usize] = tag as u32;
-        op.cut += length;
+        // A block status tells of its first piece only.
+        op.cut = if op.hints.extents > 0 { op.length } else { op.cut + length };
         op.left += 1;
         tag as u64
     }
@@ -164,6 +173,9 @@ pub struct Hints {
     pub prefetch: bool,
     /// Durable before the answer.
     pub fua: bool,
+    /// Read: tell in at most so many pieces what of the range is stored, from its beginning on as far as they go; the
+    /// data itself if none.
+    pub extents: u16,
 }
 
 /// A request as a front end gives it.
@@ -246,6 +258,19 @@ pub struct Piece {
     pub(crate) status: i32,
 }
 
+/// What a block status asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Question {
+    /// The request's key in [`Ops`].
+    pub op: usize,
+    /// First byte on the drive.
+    pub offset: u64,
+    /// Bytes.
+    pub length: u64,
+    /// Extents in the answer at most.
+    pub limit: usize,
+}
+
 impl Piece {
     fn new(op: usize) -> Self {
         Self {
@@ -283,6 +308,10 @@ impl Op {
     /// Where the bytes of a piece are, to be written.
     pub fn places_mut(&mut self, piece: Piece) -> PlacesMut<'_> {
         self.data.places_mut(piece.from as usize, piece.length as usize)
+    }
+    /// Is it a block status?
+    pub(crate) fn asks_status(&self) -> bool {
+        self.hints.extents > 0
     }
     /// Is there something of it to cut?
     pub(crate) fn is_uncut(&self) -> bool {

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::claim::{claim, is_below_dev};
-use crate::back::Extent;
+use crate::request::extent::Extent;
 
 /// How long a server waits for one that was killed to be really gone.
 const LOCK_MAX: Duration = Duration::from_secs(2);

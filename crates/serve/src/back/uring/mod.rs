@@ -21,15 +21,15 @@ use std::sync::Arc;
 
 use io_uring::{opcode, types};
 use iofair_core::policy::DriveFacts;
-use iofair_core::request::Operation;
+use iofair_core::request::{Operation, RequestId};
 use iofair_core::unit::Sectors;
 use slab::Slab;
 
-use super::{Answer, Back, Extent, ExtentsTask, Job};
+use super::{Answer, Back, Job, Lookup};
 use crate::back::volume::PlannedVolume;
 use crate::request::buffer::Data;
 use crate::request::entry::Entry;
-use crate::request::op::{Op, Ops};
+use crate::request::op::{Op, Ops, Question};
 use file::Queue;
 pub use file::Storage;
 use files::Files;
@@ -44,7 +44,6 @@ const DEPTH_MAX: u32 = 1024;
 const REQUEST_MAX: Sectors = Sectors::from_kib(1024);
 
 /// Files and block devices.
-#[derive(Debug)]
 pub struct Uring {
     files: Files,
     /// The directory of the volumes' files, unless it is one file.
@@ -54,6 +53,7 @@ pub struct Uring {
     running: Slab<Running>,
     order: Order,
     entries: Vec<Entry>,
+    lookups: Vec<Lookup>,
     /// Finished commands, kept for the memory of their pieces.
     spare: Vec<Running>,
     /// Zeroes to write where the file system cannot make them.
@@ -90,6 +90,7 @@ impl Uring {
             running: Slab::new(),
             order: Order::default(),
             entries: Vec::new(),
+            lookups: Vec::new(),
             spare: Vec::new(),
             zeroes: Box::default(),
         }
@@ -127,6 +128,14 @@ impl Uring {
             running.add(op, piece, block);
         }
         running
+    }
+    /// The ring cannot ask a file system what is stored.
+    fn look_up(&mut self, command: RequestId, question: Question) {
+        let Question { op, offset, length, limit } = question;
+        let (file, offset) = self.files.find(offset);
+        let storage = self.files.shared(file);
+        let find = Box::new(move || storage.extents(offset, length, limit));
+        self.lookups.push(Lookup { command, op, find });
     }
     fn begin(&mut self, slot: usize) {
         let running = &mut self.running[slot];
@@ -188,6 +197,9 @@ impl Back for Uring {
         }
     }
     fn start(&mut self, job: &Job<'_>, ops: &mut Ops, answers: &mut Vec<Answer>) {
+        if let Some(question) = ops.question(job.parts) {
+            return self.look_up(job.dispatch.id, question);
+        }
         let running = self.prepare(job, ops);
         let (operation, aligned) = (running.operation, running.aligned);
         let (offset, length) = (running.offset, running.left);
@@ -223,14 +235,8 @@ impl Back for Uring {
             Next::Done(status) => self.finish(slot, status, answers),
         }
     }
-    fn extents(&mut self, offset: u64, length: u64, limit: usize) -> Vec<Extent> {
-        let (file, offset) = self.files.find(offset);
-        self.files.storage(file).extents(offset, length, limit)
-    }
-    fn extents_task(&self, offset: u64, length: u64, limit: usize) -> Option<ExtentsTask> {
-        let (file, offset) = self.files.find(offset);
-        let storage = self.files.shared(file);
-        Some(Box::new(move || storage.extents(offset, length, limit)))
+    fn take_lookups(&mut self) -> Option<&mut Vec<Lookup>> {
+        Some(&mut self.lookups)
     }
     fn separate_flushes(&self) -> bool {
         self.directory.is_some()

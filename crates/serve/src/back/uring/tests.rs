@@ -7,6 +7,7 @@ use iofair_core::time::Nanos;
 
 use super::*;
 use crate::back::testing::{Asked, Call, Scene};
+use crate::request::extent::Extent;
 use crate::request::op::Hints;
 
 const BYTES: u64 = 64 << 20;
@@ -349,4 +350,43 @@ fn long_requests_go_in_pieces() {
     assert!(scene.turn().is_empty());
     assert_eq!(scene.finished(), [(cookie, libc::ENOSPC)]);
     assert!(scene.engine().ops().is_empty());
+}
+
+/// Goal: a block status of a file is a command of the drive that another thread carries out: a group has one at a time,
+/// it is late like any other, and what is found too late is nobody's. Method: one that is answered in time, one that
+/// is not, another one meanwhile, and one about which nothing can be found out.
+#[test]
+fn block_status_is_a_command() {
+    let mut scene = scene("status");
+    let ask = |scene: &mut Scene| {
+        let hints = Hints { extents: 10, ..Hints::default() };
+        let cookie = scene.submit(Operation::Read, (1 << 20, 3 << 20), hints);
+        assert!(scene.turn().is_empty(), "nothing for the ring");
+        assert!(!scene.takes_status(), "a second one");
+        (cookie, scene.lookup())
+    };
+    let whole = [Extent { length: 3 << 20, hole: true }];
+    let (first, lookup) = ask(&mut scene);
+    assert!(scene.finished().is_empty(), "nothing was found yet");
+    assert_eq!(scene.look_up(lookup), whole);
+    scene.turn();
+    assert_eq!(scene.finished(), [(first, 0)]);
+
+    let (late, lookup) = ask(&mut scene);
+    scene.pass(Nanos::from_secs(31));
+    scene.turn();
+    assert_eq!(scene.finished(), [(late, libc::EIO)]);
+    let (second, other) = ask(&mut scene);
+    assert_eq!(scene.look_up(lookup), whole);
+    scene.turn();
+    assert!(scene.finished().is_empty() && scene.engine().is_stuck());
+    scene.look_up(other);
+    scene.turn();
+    assert_eq!(scene.finished(), [(second, 0)]);
+
+    let (failed, Lookup { command, op, .. }) = ask(&mut scene);
+    scene.engine().on_found(command, op, Vec::new());
+    scene.turn();
+    assert_eq!(scene.finished(), [(failed, libc::EIO)]);
+    assert!(!scene.engine().is_stuck() && scene.engine().pending() == 0);
 }

@@ -22,10 +22,12 @@ use iofair_drive::random::Random;
 
 pub use disk::{CommandId, Defect, Disk, Tally};
 
-use super::{Answer, Back, Extent, Job};
+use super::{Answer, Back, Job};
 use crate::back::volume::PlannedVolume;
+use crate::request::buffer::Data;
 use crate::request::entry::Entry;
-use crate::request::op::Ops;
+use crate::request::extent::Extent;
+use crate::request::op::{Ops, Question};
 use crate::request::shared::Span;
 
 /// Longest delay of an answer: long enough for the next requests to come in meanwhile.
@@ -257,6 +259,11 @@ impl Back for Volatile {
         self.inner.worst_case_rate()
     }
     fn start(&mut self, job: &Job<'_>, ops: &mut Ops, answers: &mut Vec<Answer>) {
+        if let Some(Question { op, length, .. }) = ops.question(job.parts) {
+            // The file knows nothing of the cache.
+            ops[op].data = Data::Extents(vec![Extent { length, hole: false }]);
+            return answers.push(Answer { id: job.dispatch.id, status: 0 });
+        }
         let flush = job.dispatch.operation == Operation::Flush;
         if flush && self.disk.defect() == Defect::FlushSkipped {
             return answers.push(Answer { id: RequestId(job.dispatch.id.0), status: 0 });
@@ -288,10 +295,6 @@ impl Back for Volatile {
         let alive = self.disk.answer(entry.command);
         let result = entry.result.filter(|_| alive).unwrap_or(-libc::EIO);
         self.inner.on_ring(user_data, result, ops, answers);
-    }
-    fn extents(&mut self, _: u64, length: u64, _: usize) -> Vec<Extent> {
-        // The file knows nothing of the cache.
-        vec![Extent { length, hole: false }]
     }
     fn separate_flushes(&self) -> bool {
         self.inner.separate_flushes()

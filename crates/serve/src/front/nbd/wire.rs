@@ -1,5 +1,7 @@
 //! The layout of NBD messages: numbers, headers, and how replies are written. Everything is big-endian.
 
+use crate::request::extent::Extent;
+
 /// First word of a server's greeting.
 pub const GREETING_MAGIC: u64 = 0x4e42_444d_4147_4943;
 /// Second word of the greeting and first of every option.
@@ -265,11 +267,12 @@ pub fn error_chunk(out: &mut Vec<u8>, cookie: u64, error: u32) {
 }
 
 /// Extents `(length, state)` of `base:allocation`.
-pub fn block_status(out: &mut Vec<u8>, cookie: u64, extents: &[(u32, u32)]) {
+pub fn block_status(out: &mut Vec<u8>, cookie: u64, extents: &[Extent]) {
     chunk_header(out, chunk::BLOCK_STATUS, cookie, 4 + 8 * extents.len() as u32);
     out.extend_from_slice(&BASE_ALLOCATION_ID.to_be_bytes());
-    for (length, state) in extents {
-        out.extend_from_slice(&length.to_be_bytes());
+    for Extent { length, hole } in extents {
+        let state = if *hole { state::HOLE | state::ZERO } else { 0 };
+        out.extend_from_slice(&(*length as u32).to_be_bytes());
         out.extend_from_slice(&state.to_be_bytes());
     }
 }
