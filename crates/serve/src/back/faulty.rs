@@ -9,6 +9,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use iofair_config::contracts::faults::{Fault as Wanted, FaultRule, Faults, FaultyOperation};
 use iofair_core::controller::Dispatch;
@@ -20,6 +21,7 @@ use iofair_drive::Command;
 use iofair_drive::fault::{self, Fault, Rule};
 
 use super::{Answer, Back, Job, Lookup};
+use crate::back::uring::Storage;
 use crate::back::volume::PlannedVolume;
 use crate::request::entry::Entry;
 use crate::request::op::Ops;
@@ -200,6 +202,9 @@ impl Back for Faulty {
     fn on_found(&mut self, id: RequestId, status: i32, answers: &mut Vec<Answer>) {
         self.inner.on_found(id, status, &mut self.answers);
         self.pass(answers);
+    }
+    fn take_closing(&mut self) -> Option<&mut Vec<Arc<Storage>>> {
+        self.inner.take_closing()
     }
     fn separate_flushes(&self) -> bool {
         self.inner.separate_flushes()

@@ -13,12 +13,15 @@ pub mod uring;
 pub mod volatile;
 pub mod volume;
 
+use std::sync::Arc;
+
 use iofair_config::contracts::faults::Faults;
 use iofair_core::controller::Dispatch;
 use iofair_core::policy::DriveFacts;
 use iofair_core::request::{Part, RequestId};
 use iofair_core::time::{Instant, Nanos};
 
+use crate::back::uring::Storage;
 use crate::back::volume::PlannedVolume;
 use crate::request::entry::Entry;
 use crate::request::extent::Extent;
@@ -89,6 +92,10 @@ pub trait Back: Send {
     /// Another thread has carried a command out, and its request has what was found.
     fn on_found(&mut self, id: RequestId, status: i32, answers: &mut Vec<Answer>) {
         answers.push(Answer { id, status });
+    }
+    /// Files of volumes that are gone, to be closed by another thread: the kernel may take long to free their blocks.
+    fn take_closing(&mut self) -> Option<&mut Vec<Arc<Storage>>> {
+        None
     }
     /// Has each volume something of its own to make durable? Then flushes of two volumes are two commands.
     fn separate_flushes(&self) -> bool {

@@ -16,6 +16,7 @@ pub mod stats;
 pub mod tally;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use iofair_core::controller::{Completion, Controller, Dispatch, FlushRule, Plug, Setup, Stack};
 use iofair_core::group::GroupId;
@@ -29,6 +30,7 @@ pub use change::{Change, Changed};
 use commands::{Answered, Commands};
 pub use live::{Patience, Plan, Volume};
 
+use crate::back::uring::Storage;
 use crate::back::volume::Stamp;
 use crate::back::{Answer, Back, Job, Lookup};
 use crate::request::buffer::Data;
@@ -377,6 +379,10 @@ impl Engine {
     /// Commands for another thread: what each finds comes to [`Self::on_found`].
     pub(crate) fn take_lookups(&mut self) -> Option<&mut Vec<Lookup>> {
         self.back.take_lookups()
+    }
+    /// Files to be closed by another thread.
+    pub(crate) fn take_closing(&mut self) -> Option<&mut Vec<Arc<Storage>>> {
+        self.back.take_closing()
     }
     /// The group of a request on its way.
     pub(crate) fn group_of(&self, op: usize) -> GroupId {

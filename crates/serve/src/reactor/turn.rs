@@ -73,11 +73,14 @@ impl Reactor {
             }
         }
     }
-    /// Gives commands that the ring cannot carry out to another thread.
-    fn look_up(&mut self) {
+    /// Gives what the ring cannot do to other threads.
+    fn begin_tasks(&mut self) {
         let engine = &mut self.parts.engine;
-        let Some(lookups) = engine.take_lookups() else { return };
-        for lookup in std::mem::take(lookups) {
+        for storage in engine.take_closing().into_iter().flat_map(|all| all.drain(..)) {
+            self.workers.close(storage);
+        }
+        let lookups = engine.take_lookups().map(std::mem::take);
+        for lookup in lookups.into_iter().flatten() {
             let account = Account::of(engine.group_of(lookup.op));
             if let Err(Lookup { command, op, .. }) = self.workers.look_up(account, lookup) {
                 engine.on_found(command, op, Vec::new());
@@ -108,7 +111,7 @@ impl Reactor {
             self.take_in_all(now, until)?;
             self.work_for(Payer::Engine);
             self.parts.engine.turn(now);
-            self.look_up();
+            self.begin_tasks();
             self.parts.engine.keep_lent();
             self.deliver_all();
             self.answer_all(now)?;

@@ -1,10 +1,11 @@
 //! What takes too long for the reactor's own thread: TLS handshakes, which cost up to a millisecond of processor time,
-//! and block status, for which a file system may have to read from the drive.
+//! block status, for which a file system may have to read from the drive, and closing files of volumes that are gone,
+//! whose blocks the kernel may free then.
 //!
 //! Each kind has a thread of its own, made when it is first needed, that does one task after the other. Bounded: a
 //! connection has one handshake at most, whose number is bounded with the clients that have not chosen a volume; a block
 //! status is a command that the engine dispatched, of which a group has one inside at most. The time that a task took is
-//! charged to whoever asked for it.
+//! charged to whoever asked for it; what the operator removes is nobody's.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,6 +17,7 @@ use iofair_core::time::Nanos;
 
 use super::fair::Account;
 use crate::back::Lookup;
+use crate::back::uring::Storage;
 use crate::clock::thread_time;
 use crate::front::tls::{Channel, Stage};
 use crate::request::extent::Extent;
@@ -61,6 +63,7 @@ type Ordered = (Account, Task);
 pub(super) struct Workers {
     handshakes: Option<Sender<Ordered>>,
     lookups: Option<Sender<Ordered>>,
+    closing: Option<Sender<Arc<Storage>>>,
     done: Receiver<Done>,
     report: Sender<Done>,
     wake: Arc<OwnedFd>,
@@ -71,7 +74,7 @@ impl Workers {
     pub(super) fn new(wake: &OwnedFd) -> io::Result<Self> {
         let (report, done) = mpsc::channel();
         let wake = Arc::new(wake.try_clone()?);
-        Ok(Self { handshakes: None, lookups: None, done, report, wake })
+        Ok(Self { handshakes: None, lookups: None, closing: None, done, report, wake })
     }
     /// Begins a step of an endpoint's handshake, unless there is no thread for it.
     pub(super) fn shake_hands(
@@ -92,6 +95,19 @@ impl Workers {
             Task::Lookup(lookup) => lookup,
             Task::Handshake { .. } => unreachable!("it was a lookup"),
         })
+    }
+    /// Lets go of a file; without a thread for it, here.
+    pub(super) fn close(&mut self, storage: Arc<Storage>) {
+        if self.closing.is_none() {
+            let (files, inbox) = mpsc::channel();
+            let work = move || inbox.into_iter().for_each(drop);
+            let thread = std::thread::Builder::new().name("closing".into()).spawn(work);
+            self.closing = thread.is_ok().then_some(files);
+        }
+        if let Some(thread) = &self.closing {
+            // A refusal drops it as well.
+            let _ = thread.send(storage);
+        }
     }
     /// A task that is done, if there is one.
     pub(super) fn next_done(&mut self) -> Option<Done> {

@@ -36,6 +36,8 @@ pub(super) struct Files {
     slots: Vec<Option<Slot>>,
     /// Bits of an address within a slot.
     bits: u32,
+    /// Files that nobody needs any more.
+    closing: Vec<Arc<Storage>>,
 }
 
 impl Files {
@@ -46,11 +48,11 @@ impl Files {
     /// The same with one that others know, too.
     pub(super) fn pool(storage: Arc<Storage>) -> Self {
         let slot = Slot { storage, running: 0, leaving: false };
-        Self { slots: vec![Some(slot)], bits: 63 }
+        Self { slots: vec![Some(slot)], bits: 63, closing: Vec::new() }
     }
     /// A file a volume, none yet.
     pub(super) fn many() -> Self {
-        Self { slots: Vec::new(), bits: SLOT_BITS }
+        Self { slots: Vec::new(), bits: SLOT_BITS, closing: Vec::new() }
     }
     /// The slot of an address, and where in its file the address lies.
     pub(super) fn find(&self, address: u64) -> (usize, u64) {
@@ -95,9 +97,11 @@ impl Files {
     }
     fn let_go(&mut self, index: usize) {
         let over = |slot: &mut Slot| slot.leaving && slot.running == 0;
-        // Closing may wait for the kernel to free the blocks of a file without a name; volumes are
-        // deleted rarely, and files with a name are closed at once.
-        self.slots[index].take_if(over);
+        self.closing.extend(self.slots[index].take_if(over).map(|slot| slot.storage));
+    }
+    /// Files to close. That may take long: the kernel frees the blocks of a file that has no name any more.
+    pub(super) fn closing(&mut self) -> &mut Vec<Arc<Storage>> {
+        &mut self.closing
     }
     /// A command on a slot begins.
     pub(super) fn begin(&mut self, index: usize) {
@@ -107,5 +111,38 @@ impl Files {
     pub(super) fn end(&mut self, index: usize) {
         self.slot(index).running -= 1;
         self.let_go(index);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a file is not closed by who answers commands and follows contracts, and before it may be closed nothing uses
+    /// it. Method: a volume that goes while the kernel has a command on its file, and one that goes idle.
+    #[test]
+    fn files_are_closed_by_others() {
+        let path = std::env::temp_dir().join(format!("iofair-closing-{}", std::process::id()));
+        for busy in [true, false] {
+            let storage = Arc::new(Storage::open(&path, 4096).unwrap());
+            std::fs::remove_file(&path).unwrap();
+            let mut files = Files::many();
+            files.place(slot_base(3), &storage);
+            let watch = Arc::downgrade(&storage);
+            drop(storage);
+            if busy {
+                files.begin(3);
+                files.forget(slot_base(3));
+                assert!(files.closing().is_empty(), "the kernel has a command on it");
+                files.end(3);
+            } else {
+                files.forget(slot_base(3));
+            }
+            assert_eq!((files.all().count(), watch.strong_count()), (0, 1));
+            let closing = files.closing().pop().unwrap();
+            assert!(watch.upgrade().is_some() && files.closing().is_empty());
+            drop(closing);
+            assert!(watch.upgrade().is_none());
+        }
     }
 }

@@ -238,6 +238,9 @@ impl Back for Uring {
     fn take_lookups(&mut self) -> Option<&mut Vec<Lookup>> {
         Some(&mut self.lookups)
     }
+    fn take_closing(&mut self) -> Option<&mut Vec<Arc<Storage>>> {
+        Some(self.files.closing())
+    }
     fn separate_flushes(&self) -> bool {
         self.directory.is_some()
     }

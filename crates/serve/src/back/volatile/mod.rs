@@ -11,6 +11,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::slice;
+use std::sync::Arc;
 
 use io_uring::{opcode, squeue, types};
 use iofair_config::contracts::faults::Faults;
@@ -23,6 +24,7 @@ use iofair_drive::random::Random;
 pub use disk::{CommandId, Defect, Disk, Tally};
 
 use super::{Answer, Back, Job};
+use crate::back::uring::Storage;
 use crate::back::volume::PlannedVolume;
 use crate::request::buffer::Data;
 use crate::request::entry::Entry;
@@ -295,6 +297,9 @@ impl Back for Volatile {
         let alive = self.disk.answer(entry.command);
         let result = entry.result.filter(|_| alive).unwrap_or(-libc::EIO);
         self.inner.on_ring(user_data, result, ops, answers);
+    }
+    fn take_closing(&mut self) -> Option<&mut Vec<Arc<Storage>>> {
+        self.inner.take_closing()
     }
     fn separate_flushes(&self) -> bool {
         self.inner.separate_flushes()

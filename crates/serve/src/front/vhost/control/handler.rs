@@ -48,6 +48,10 @@ struct Vring {
 pub(super) struct Handler {
     line: Arc<Line>,
     pieces: Vec<Piece>,
+    /// What the device has of it, so that it is unmapped here and not by the device, whose thread serves everybody.
+    shared: Vec<Arc<memory::Piece>>,
+    /// The same of the region for what is in flight.
+    region: Option<Arc<Shared>>,
     vrings: Vec<Vring>,
     features: u64,
     /// What its pieces count for.
@@ -58,7 +62,8 @@ impl Handler {
     pub(super) fn new(line: Arc<Line>) -> Self {
         let claim = Claim::new(line.allowance.clone());
         let vrings = vec![Vring::default(); QUEUES_MAX];
-        Self { line, pieces: Vec::new(), vrings, features: 0, claim }
+        let (pieces, shared, region) = Default::default();
+        Self { line, pieces, shared, region, vrings, features: 0, claim }
     }
     fn ask(&self, command: Command) -> Result<Reply> {
         match self.line.ask(command) {
@@ -96,9 +101,14 @@ impl Handler {
         let maps: Vec<_> = self.pieces.iter().map(|piece| piece.map.clone()).collect();
         let memory = match maps.len() {
             0 => Memory::new(),
-            _ => Memory::from_arc_regions(maps).map_err(|error| refuse(error.to_string()))?,
+            _ => {
+                let memory = Memory::from_arc_regions(maps.clone());
+                memory.map_err(|error| refuse(error.to_string()))?
+            }
         };
-        self.tell(Command::Memory(memory))
+        self.tell(Command::Memory(memory))?;
+        self.shared = maps;
+        Ok(())
     }
     /// Where the guest has what the client has there.
     fn translate(&self, user: u64) -> Result<u64> {
@@ -288,7 +298,10 @@ impl VhostUserBackendReqHandlerMut for Handler {
             return Err(refuse(message));
         };
         let map = Arc::new(Shared::map(file, mmap_offset, needed).map_err(refuse)?);
-        self.tell(Command::InFlight(Region { map, queues: num_queues, size: queue_size }))
+        let region = Region { map: map.clone(), queues: num_queues, size: queue_size };
+        self.tell(Command::InFlight(region))?;
+        self.region = Some(map);
+        Ok(())
     }
     fn get_max_mem_slots(&mut self) -> Result<u64> {
         Ok(SLOTS_MAX as u64)
@@ -341,5 +354,74 @@ impl VhostUserBackendReqHandlerMut for Handler {
     }
     fn set_log_base(&mut self, _: &VhostUserLog, _: File) -> Result<()> {
         Err(Error::InvalidOperation("no log of writes"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+
+    use iofair_config::contracts::GuestMemory;
+    use vm_memory::{GuestMemoryBackend, GuestMemoryRegion, MemoryRegionAddress};
+
+    use super::*;
+    use crate::front::vhost::allowance::Allowance;
+    use crate::front::vhost::command::Envelope;
+
+    const BYTES: u64 = 1 << 20;
+
+    /// Where the kernel has something of ours.
+    fn is_mapped(address: usize) -> bool {
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        let bound = |text: &str| usize::from_str_radix(text, 16).unwrap();
+        maps.lines().any(|line| {
+            let (from, to) = line.split(' ').next().unwrap().split_once('-').unwrap();
+            (bound(from)..bound(to)).contains(&address)
+        })
+    }
+    fn addresses(memory: &Memory) -> Vec<usize> {
+        let start = |piece: &memory::Piece| piece.get_host_address(MemoryRegionAddress(0));
+        memory.iter().map(|piece| start(piece).unwrap() as usize).collect()
+    }
+
+    /// Goal: the device's thread, which serves everybody, never unmaps what a client shares, whatever takes its place.
+    /// Method: a device that drops what it had with each new table, and looks whether it is still mapped; a table, another
+    /// one, a piece more and a piece less, and the end.
+    #[test]
+    fn memory_is_unmapped_by_the_client_s_thread() {
+        let (commands, asked) = mpsc::channel::<Envelope>();
+        let device = thread::spawn(move || {
+            let (mut memory, mut tables, mut ever) = (Memory::new(), 0, Vec::new());
+            for Envelope { command, reply } in asked {
+                if let Command::Memory(next) = command {
+                    let before = addresses(&memory);
+                    memory = next;
+                    assert!(before.into_iter().all(is_mapped), "unmapped by the device");
+                    ever.extend(addresses(&memory));
+                    tables += 1;
+                }
+                let _ = reply.send(Reply::Done);
+            }
+            (tables, ever)
+        });
+        let limits = GuestMemory { all_bytes: 1 << 30, each_bytes: 1 << 30 };
+        let (allowance, volume) = (Allowance::new(limits), "v".to_string());
+        let wake = crate::wake::new().unwrap();
+        let mut handler = Handler::new(Arc::new(Line { volume, commands, wake, allowance }));
+        let region = |at: u64| VhostUserMemoryRegion::new(at, BYTES, at, 0);
+        let file = || sealed_memory(BYTES).unwrap();
+        for _ in 0..2 {
+            handler.set_mem_table(&[region(0), region(BYTES)], vec![file(), file()], None).unwrap();
+        }
+        let overlap = [region(0), region(4096)];
+        assert!(handler.set_mem_table(&overlap, vec![file(), file()], None).is_err());
+        handler.set_mem_table(&[region(0)], vec![file()], None).unwrap();
+        let single = VhostUserSingleMemoryRegion::new(BYTES, BYTES, BYTES, 0);
+        handler.add_mem_region(&single, file(), None).unwrap();
+        handler.remove_mem_region(&single).unwrap();
+        drop(handler);
+        let (tables, ever) = device.join().unwrap();
+        assert_eq!((tables, ever.len()), (5, 8));
     }
 }
