@@ -1,4 +1,5 @@
-//! Counters and integer histograms.
+//! Counters, integer histograms, and whether minimums are kept.
 
 pub mod counters;
 pub mod histogram;
+pub mod minimum;

@@ -152,7 +152,7 @@ fn groups(page: &mut Page, groups: &[GroupMoment]) {
     each("iofair_group_share_promised", "gauge", help, |g| Some(g.promised));
     let help = "Part of all bytes of the last second that it got.";
     each("iofair_group_share_got", "gauge", help, |g| Some(g.got));
-    let help = "Seconds in which it wanted more, and got less than its minimum.";
+    let help = "Seconds of which more than a twentieth was overdue by its minimum.";
     let broken = |g: &GroupMoment| Some(g.tally.broken_seconds as f64);
     each("iofair_group_broken_promise_seconds_total", "counter", help, broken);
     let help = "Processor time for volumes directly in the group.";

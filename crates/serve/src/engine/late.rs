@@ -58,7 +58,7 @@ impl Engine {
         (op.status, op.abandoned) = (libc::EIO, true);
         self.abandoned += 1;
         self.volumes[op.volume].finished(now, op);
-        self.tallies.finished(now, op);
+        self.tallies.finished(now, op, self.controller.groups());
         self.early.push_back(op.answer_without_data());
         if op.operation.modifies() {
             self.ops.fence(key, |range| self.fences.add(&range));
@@ -85,9 +85,9 @@ impl Engine {
     pub(super) fn fail(&mut self, now: Instant, new: NewOp, status: i32) {
         let volume = &mut self.volumes[new.volume];
         let op = Op { status, ..Op::new(now, new, volume.group, Default::default()) };
-        self.tallies.came_in(now, op.group);
+        self.tallies.came_in(now, &op, self.controller.groups());
         volume.finished(now, &op);
-        self.tallies.finished(now, &op);
+        self.tallies.finished(now, &op, self.controller.groups());
         self.early.push_back(op);
     }
 }

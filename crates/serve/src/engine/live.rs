@@ -319,7 +319,7 @@ impl Engine {
         (volume.client == client).then_some(volume.plan.name.as_str())
     }
     /// What a group got.
-    pub(crate) fn tally(&self, group: GroupId) -> &GroupTally {
+    pub fn tally(&self, group: GroupId) -> &GroupTally {
         self.tallies.get(group)
     }
     /// The volumes as clients see them, in the order of their ids, with their groups.
@@ -377,7 +377,7 @@ impl Engine {
         }
     }
     /// A group by its path.
-    pub(crate) fn group_named(&self, path: &str) -> Option<GroupId> {
+    pub fn group_named(&self, path: &str) -> Option<GroupId> {
         self.index.groups.get(path).copied()
     }
     /// A group made the server work for so long.

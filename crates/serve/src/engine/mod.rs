@@ -191,7 +191,7 @@ impl Engine {
         let flags = flags(&new, volume.stamp());
         let lent = matches!(new.data, Data::Lent(_));
         let op = Op::new(now, new, volume.group, flags);
-        self.tallies.came_in(now, op.group);
+        self.tallies.came_in(now, &op, self.controller.groups());
         if is_status {
             self.tallies.asks_status(op.group);
         }
@@ -318,7 +318,7 @@ impl Engine {
         let op = &mut self.ops[key];
         if !op.abandoned {
             self.volumes[op.volume].finished(now, op);
-            self.tallies.finished(now, op);
+            self.tallies.finished(now, op, self.controller.groups());
             return self.finished.push_back(key);
         }
         let op = self.ops.remove(key);

@@ -1,14 +1,16 @@
 //! What each group got, second by second, and where its requests spent their time.
 //!
-//! Counted on every request, so it is plain arithmetic on memory that is there: no allocation, no division,
-//! no loop but the one up the tree of groups. Everything else is worked out when somebody asks.
+//! Counted on every request, so it is plain arithmetic on memory that is there: no allocation, no loop but the one up the
+//! tree of groups. Everything else is worked out when somebody asks.
 //!
-//! *A broken promise.* A second counts as broken for a group with a minimum when requests of the group
-//! (or of groups in it) were inside for nine tenths of it, and less than the minimum was answered.
+//! *A broken promise.* A second counts as broken for a group with a minimum when reads and writes of the group and of
+//! groups in it were overdue for more than a twentieth of it ([`MinimumMeter`]). Flushes and block
+//! statuses are no part of a minimum.
 
 use iofair_core::controller::Completion;
 use iofair_core::group::{GroupId, Groups};
 use iofair_core::request::Operation;
+use iofair_core::stats::minimum::MinimumMeter;
 use iofair_core::time::{Instant, Nanos};
 
 use crate::request::op::Op;
@@ -101,8 +103,9 @@ pub struct GroupTally {
     pub inside: u64,
     /// Processor time that volumes directly in it made the server spend.
     pub cpu: Nanos,
-    /// Seconds in which its minimum was wanted and not reached.
+    /// Seconds in which its minimum was not kept.
     pub broken_seconds: u64,
+    minimum: MinimumMeter,
     /// The last whole second, groups in it included.
     pub last: Second,
     present: Second,
@@ -133,10 +136,6 @@ impl Second {
     pub fn cpu_percent(&self) -> f64 {
         self.cpu.0 as f64 * 100.0 / self.length.0.max(1) as f64
     }
-    /// Did the group want the drive all the time?
-    fn wanted(&self) -> bool {
-        u128::from(self.busy.0) * 10 >= u128::from(self.length.0) * 9
-    }
     /// Bytes a second.
     pub fn rate(&self) -> u64 {
         let rate = u128::from(self.bytes) * 1_000_000_000 / u128::from(self.length.0.max(1));
@@ -145,6 +144,16 @@ impl Second {
 }
 
 const NONE: u32 = u32::MAX;
+
+/// What a request counts for: flushes and block statuses carry nothing.
+fn op_bytes(op: &Op) -> u64 {
+    if op.operation == Operation::Flush || op.asks_status() { 0 } else { u64::from(op.length) }
+}
+
+/// What a group is promised; nothing, if it is gone.
+fn minimum(groups: &Groups, id: GroupId) -> Option<u64> {
+    groups.try_group(id)?.contract.min
+}
 
 /// All groups, by id.
 #[derive(Debug, Default)]
@@ -198,10 +207,16 @@ impl Tallies {
             at = tally.parent;
         }
     }
-    /// A request of the group came in.
-    pub(super) fn came_in(&mut self, now: Instant, group: GroupId) {
+    /// A request came in.
+    pub(super) fn came_in(&mut self, now: Instant, op: &Op, groups: &Groups) {
+        self.arrived(now, op.group, op_bytes(op), groups);
+    }
+    fn arrived(&mut self, now: Instant, group: GroupId, bytes: u64, groups: &Groups) {
         let mut at = group.0;
         while let Some(tally) = self.groups.get_mut(at as usize) {
+            if bytes > 0 {
+                tally.minimum.arrive(now, minimum(groups, GroupId(at)), bytes);
+            }
             if tally.inside == 0 {
                 tally.busy_since = now;
             }
@@ -213,13 +228,11 @@ impl Tallies {
         }
     }
     /// A request was answered.
-    pub(super) fn finished(&mut self, now: Instant, op: &Op) {
-        let is_flush = op.operation == Operation::Flush;
-        let is_status = op.asks_status();
-        let bytes = if is_flush || is_status { 0 } else { u64::from(op.length) };
+    pub(super) fn finished(&mut self, now: Instant, op: &Op, groups: &Groups) {
+        let (bytes, is_status) = (op_bytes(op), op.asks_status());
         let tally = &mut self.groups[op.group.index()];
         tally.failed += u64::from(op.status != 0);
-        if is_flush {
+        if op.operation == Operation::Flush {
             tally.flushes += 1;
         } else if is_status {
             tally.block_statuses += 1;
@@ -231,15 +244,18 @@ impl Tallies {
             tally.requests[direction] += 1;
             tally.bytes[direction] += bytes;
         }
-        self.answered(now, op.group, bytes);
+        self.answered(now, op.group, bytes, groups);
     }
     /// A block status of the group came in.
     pub(super) fn asks_status(&mut self, group: GroupId) {
         self.groups[group.index()].is_asking = true;
     }
-    fn answered(&mut self, now: Instant, group: GroupId, bytes: u64) {
+    fn answered(&mut self, now: Instant, group: GroupId, bytes: u64, groups: &Groups) {
         let mut at = group.0;
         while let Some(tally) = self.groups.get_mut(at as usize) {
+            if bytes > 0 {
+                tally.minimum.complete(now, minimum(groups, GroupId(at)), bytes);
+            }
             tally.inside -= 1;
             tally.present.bytes += bytes;
             if tally.inside == 0 {
@@ -276,9 +292,7 @@ impl Tallies {
                 tally.busy_since = now;
             }
             tally.last = Second { length, ..std::mem::take(&mut tally.present) };
-            // A group that is gone has no contract, and nothing inside.
-            let min = groups.try_group(*id).and_then(|group| group.contract.min);
-            if min.is_some_and(|min| tally.last.wanted() && tally.last.rate() < min) {
+            if tally.minimum.end(now, minimum(groups, *id), length) {
                 // A turn that came late stands for all the seconds since the last one.
                 tally.broken_seconds += length.0 / SECOND.0;
             }
@@ -325,31 +339,40 @@ mod tests {
         (controller, tallies, [a, b])
     }
 
-    /// Goal: a promise counts as broken only when more was wanted and less was got, for groups above too.
-    /// Method: seconds with too little, with enough, with too little because nobody asked, and a late turn.
+    /// Goal: seconds are counted for the group that has the minimum, whoever in it asks; a turn that comes late stands for all
+    /// of its seconds. Method: requests of a group inside, worth half a second each, in time and late.
     #[test]
     fn broken_promises_are_counted() {
         let (controller, mut tallies, [a, b]) = scene();
+        let groups = controller.groups();
         let broken = |tallies: &Tallies| [a, b].map(|id| tallies.get(id).broken_seconds);
-        tallies.came_in(at(10), b);
-        tallies.answered(at(990), b, 900_000);
-        tallies.came_in(at(995), b);
-        tallies.turn(at(999), controller.groups());
-        assert_eq!(broken(&tallies), [0, 0], "the second is not over");
-        tallies.turn(at(1000), controller.groups());
-        assert_eq!(broken(&tallies), [1, 0], "0.9 MB of the one promised, and it wanted more");
-        tallies.answered(at(1500), b, 1_000_000);
-        tallies.came_in(at(1500), b);
-        tallies.turn(at(2000), controller.groups());
-        assert_eq!(broken(&tallies), [1, 0], "kept");
-        tallies.answered(at(2100), b, 1000);
-        tallies.turn(at(3000), controller.groups());
-        assert_eq!(broken(&tallies), [1, 0], "it wanted nothing more");
-        tallies.came_in(at(3000), b);
-        tallies.turn(at(6500), controller.groups());
-        assert_eq!(broken(&tallies), [4, 0], "three whole seconds without anything");
+        tallies.arrived(at(10), b, 500_000, groups);
+        tallies.answered(at(500), b, 500_000, groups);
+        tallies.arrived(at(510), b, 500_000, groups);
+        tallies.turn(at(999), groups);
+        tallies.turn(at(1000), groups);
+        assert_eq!(broken(&tallies), [0, 0], "half a megabyte of the one promised, in time");
+        tallies.answered(at(1300), b, 500_000, groups);
+        tallies.turn(at(2000), groups);
+        assert_eq!(broken(&tallies), [1, 0], "290 ms late, and then it asked for nothing");
+        tallies.arrived(at(3000), b, 500_000, groups);
+        tallies.turn(at(6500), groups);
+        assert_eq!(
+            broken(&tallies),
+            [5, 0],
+            "four whole seconds since the last turn, most of them overdue"
+        );
         assert_eq!(tallies.get(a).inside, 1);
         assert_eq!(tallies.get(GroupId::ROOT).last.busy, Nanos::from_millis(3500));
+    }
+
+    /// Goal: flushes are no part of a minimum. Method: one that takes two seconds.
+    #[test]
+    fn flushes_break_no_promise() {
+        let (controller, mut tallies, [a, _]) = scene();
+        tallies.arrived(at(0), a, 0, controller.groups());
+        tallies.turn(at(2000), controller.groups());
+        assert_eq!((tallies.get(a).broken_seconds, tallies.get(a).inside), (0, 1));
     }
 
     /// Goal: a turn visits only groups that did something, and what it shows of one that stopped is nothing. Method: a
@@ -357,14 +380,15 @@ mod tests {
     #[test]
     fn idle_groups_are_not_visited() {
         let (controller, mut tallies, [a, b]) = scene();
-        tallies.came_in(at(10), a);
-        tallies.answered(at(20), a, 1000);
+        let groups = controller.groups();
+        tallies.arrived(at(10), a, 1000, groups);
+        tallies.answered(at(20), a, 1000, groups);
         tallies.turn(at(1000), controller.groups());
         assert_eq!(tallies.active, [a, GroupId::ROOT]);
         assert_eq!((tallies.get(a).last.bytes, tallies.get(b).last.bytes), (1000, 0));
         tallies.turn(at(2000), controller.groups());
         assert_eq!((tallies.get(a).last.bytes, tallies.active.len()), (0, 0));
-        tallies.came_in(at(2500), b);
+        tallies.arrived(at(2500), b, 1000, groups);
         tallies.turn(at(3000), controller.groups());
         assert_eq!(tallies.active, [b, a, GroupId::ROOT]);
         assert_eq!(tallies.get(b).last.busy, Nanos::from_millis(500));

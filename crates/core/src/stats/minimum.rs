@@ -1,0 +1,117 @@
+//! Is a minimum kept? What a group got, second by second, against a drive of its own that is just as fast as its minimum.
+//!
+//! Such a drive completes a request of `b` bytes at most `b / min` after it has completed the one before, or after the
+//! request arrived if that was later (guaranteed-rate service: Goyal and Vin, "Generalized guaranteed rate scheduling
+//! algorithms", 1997). So the group has a clock, the instant up to which its minimum is kept:
+//!
+//! ```text
+//! the group asks          while reads or writes of it are inside
+//! on completion           clock += b / min
+//! overdue                 while the group asks and now > clock + (mean length of what is inside) / min
+//! after an overdue time   clock = now - (that length) / min        it was counted, and is not owed as well
+//! on arrival after a pause g
+//!                         clock = max(clock, now)                  a pause is not owed
+//!                         clock = max(clock, now + g)              if g >= (bytes completed since the last pause) / min
+//! always                  clock <= now + 500 ms
+//! ```
+//!
+//! A second is broken if more than a twentieth of it was overdue. For a client that sends its next request when the last
+//! one is completed, the overdue part of a second is the part of its throughput that it lost against the drive of its own,
+//! whatever its queue depth and its own time between two requests.
+//!
+//! *Own pace.* A client that pauses for as long as its requests are worth, or longer, could not reach the minimum however
+//! fast the drive was. Its next requests may take as long as it paused: a client with requests inside for half of the
+//! time or less never counts as short, and neither does one that is slow because the drive's latency is longer than what its
+//! few small requests are worth.
+//!
+//! *What this cannot know.* A client that sends at an even pace just below its minimum, and one that waits for each
+//! completion, look alike. A group that asks all the time counts as short though the same client would be too slow on an
+//! empty drive: then the minimum is one that the drive cannot keep for such a client.
+
+use crate::time::{Instant, Nanos};
+
+/// How far a clock runs ahead. Below a second, so that a second with nothing is broken whatever came before; more than
+/// schedulers of drives with a head need, which serve a group for 200 ms at a time.
+const AHEAD_MAX: Nanos = Nanos::from_millis(500);
+/// A second is broken if more than one part of so many was overdue.
+const TOLERANCE_PART: u64 = 20;
+
+/// The meter of one group. The caller says at each event what the minimum is, so that it may change at any time.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct MinimumMeter {
+    /// The minimum is kept up to here.
+    clock: Instant,
+    /// The last event.
+    last: Instant,
+    /// Requests and bytes inside.
+    requests: u64,
+    bytes: u64,
+    /// Bytes completed since the last pause.
+    completed: u64,
+    overdue: Nanos,
+}
+
+impl MinimumMeter {
+    /// A request of so many bytes arrives.
+    pub fn arrive(&mut self, now: Instant, min: Option<u64>, bytes: u64) {
+        if let Some(min) = rate(min) {
+            if self.requests == 0 {
+                let pause = now.since(self.last);
+                let own_pace = pause >= Nanos::for_units_ceil(self.completed, min);
+                let from = if own_pace { now + pause.min(AHEAD_MAX) } else { now };
+                self.clock = self.clock.max(from);
+            }
+            self.advance(now, min);
+        }
+        if self.requests == 0 {
+            self.completed = 0;
+        }
+        (self.requests, self.bytes) = (self.requests + 1, self.bytes + bytes);
+        self.last = now;
+    }
+    /// A request of so many bytes is completed.
+    pub fn complete(&mut self, now: Instant, min: Option<u64>, bytes: u64) {
+        match rate(min) {
+            Some(min) => {
+                self.advance(now, min);
+                let worth = Nanos::for_units_ceil(bytes, min);
+                self.clock = (self.clock + worth.min(AHEAD_MAX * 2)).min(now + AHEAD_MAX);
+            }
+            // Nothing is owed from before there was a minimum.
+            None => self.clock = now,
+        }
+        (self.requests, self.bytes) = (self.requests - 1, self.bytes - bytes);
+        self.completed += bytes;
+        self.last = now;
+    }
+    /// A second is over, or another span of `length`: was the minimum broken in it?
+    pub fn end(&mut self, now: Instant, min: Option<u64>, length: Nanos) -> bool {
+        if self.requests > 0 {
+            match rate(min) {
+                Some(min) => self.advance(now, min),
+                None => self.clock = now,
+            }
+            self.last = now;
+        }
+        core::mem::take(&mut self.overdue) > length / TOLERANCE_PART
+    }
+    /// Counts what was overdue since the last event.
+    fn advance(&mut self, now: Instant, min: u64) {
+        if self.requests == 0 || self.clock >= now {
+            return;
+        }
+        let next = Nanos::for_units_ceil(self.bytes / self.requests, min);
+        let due = self.clock + next;
+        if due < now {
+            self.overdue += now.since(due.max(self.last));
+            self.clock = now.saturating_sub(next);
+        }
+    }
+}
+
+fn rate(min: Option<u64>) -> Option<u64> {
+    min.filter(|min| *min > 0)
+}
+
+#[cfg(test)]
+mod tests;
