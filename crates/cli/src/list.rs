@@ -124,7 +124,7 @@ impl PolicyInfo {
     fn new(row: &Row, measured: &Measured) -> Self {
         let (role, shares_between_groups) = match row.role {
             Role::Throttle => ("throttle", false),
-            Role::Scheduler { groups } => ("scheduler", groups),
+            Role::Scheduler { groups, .. } => ("scheduler", groups),
         };
         let values = Values::new(row.parameters, row.overrides);
         let parameters = values.iter().map(|(parameter, value)| ParameterInfo {

@@ -85,7 +85,7 @@ fn a_warm_engine_allocates_nothing() {
 static HOARDER: Row = Row {
     name: "hoarder",
     short: "hoarder",
-    role: Role::Scheduler { groups: false },
+    role: Role::SCHEDULER,
     summary: "remembers every request for ever",
     file: "none",
     parameters: &[],

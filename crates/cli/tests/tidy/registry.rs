@@ -98,8 +98,8 @@ fn page(files: &[File], rows: &[&Row]) -> String {
 fn role(row: &Row) -> &'static str {
     match row.role {
         Role::Throttle => "throttle",
-        Role::Scheduler { groups: true } => "scheduler, shares between groups",
-        Role::Scheduler { groups: false } => "scheduler",
+        Role::Scheduler { groups: true, .. } => "scheduler, shares between groups",
+        Role::Scheduler { groups: false, .. } => "scheduler",
     }
 }
 

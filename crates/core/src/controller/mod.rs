@@ -62,19 +62,6 @@ pub struct Setup {
     pub trace: usize,
 }
 
-impl Setup {
-    /// The kernel's number of tags (`nr_requests`): with a scheduler twice the drive's depth, taken as
-    /// at most 128; without one the drive's own. Our own scheduler has at least 256.
-    pub fn kernel_tags(facts: &DriveFacts, scheduler: &str) -> u32 {
-        match scheduler {
-            "none" => facts.depth,
-            // Shares of deep queues need more waiting than the drive takes.
-            "promise" => 2 * facts.depth.clamp(128, 1024),
-            _ => 2 * facts.depth.min(128),
-        }
-    }
-}
-
 /// A request as its client gives it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Submission {

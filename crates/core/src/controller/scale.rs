@@ -127,8 +127,8 @@ fn work_does_not_grow_with_the_number_of_groups() {
     for row in REGISTRY {
         let stack = match row.role {
             Role::Throttle => format!("{}-none", row.short),
-            Role::Scheduler { groups: true } => format!("max+prop-{}", row.name),
-            Role::Scheduler { groups: false } => format!("max-{}", row.name),
+            Role::Scheduler { groups: true, .. } => format!("max+prop-{}", row.name),
+            Role::Scheduler { groups: false, .. } => format!("max-{}", row.name),
         };
         let few = Scale::new(&stack, 100).work();
         let many = Scale::new(&stack, 10_000).work();

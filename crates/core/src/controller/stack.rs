@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::params::{ParameterError, Values};
-use crate::policy::{self, REGISTRY, Role, Row};
+use crate::policy::{self, DriveFacts, REGISTRY, Role, Row};
 
 /// One stage with its parameters.
 #[derive(Clone)]
@@ -199,11 +199,22 @@ impl Stack {
                 }
             }
         }
-        if groups && row.role != (Role::Scheduler { groups: true }) {
+        if groups && !matches!(row.role, Role::Scheduler { groups: true, .. }) {
             return Err(StackError::NoGroups(row.name.to_string()));
         }
         let scheduler = Stage::new(row);
         Ok(Self { name: name.to_string(), throttles, scheduler, groups, admits: false })
+    }
+    /// Requests that the scheduler and the drive have together ([`Tags`](policy::Tags)).
+    pub fn tags(&self, facts: &DriveFacts) -> u32 {
+        match self.scheduler.row.role {
+            Role::Scheduler { tags, .. } => tags.number(facts),
+            Role::Throttle => unreachable!("no throttle is taken as a scheduler"),
+        }
+    }
+    /// Are flushes given to the scheduler in experiments too?
+    pub fn schedules_flushes(&self) -> bool {
+        matches!(self.scheduler.row.role, Role::Scheduler { flushes: true, .. })
     }
     /// Its name as given.
     pub fn name(&self) -> &str {
@@ -228,6 +239,22 @@ impl Stack {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::unit::Sectors;
+
+    /// Goal: the tags are those of the scheduler's row. Method: drives of little and much depth.
+    #[test]
+    fn tags_are_those_of_the_row() {
+        let tags = |stack: &str, depth| {
+            let (max_request, capacity) = (Sectors(8), Sectors(1 << 20));
+            let facts = DriveFacts { rotational: false, depth, max_request, capacity };
+            Stack::parse(stack).expect("a stack").tags(&facts)
+        };
+        assert_eq!([32, 1023].map(|depth| tags("none-none", depth)), [32, 1023]);
+        assert_eq!([32, 1023].map(|depth| tags("prop-bfq", depth)), [64, 256]);
+        assert_eq!([32, 1023, 4096].map(|depth| tags("promise", depth)), [256, 2046, 2048]);
+        let flushes = |stack| Stack::parse(stack).expect("a stack").schedules_flushes();
+        assert_eq!(["none-none", "prop-bfq", "promise"].map(flushes), [false, false, true]);
+    }
 
     /// Goal: a named stack is the stack it stands for, under its own name, with its own parameters, which may be
     /// set anew. Method: all of them.

@@ -74,7 +74,7 @@ use crate::trace::Subject;
 pub static ROW: Row = Row {
     name: "anticipatory",
     short: "anticipatory",
-    role: Role::Scheduler { groups: false },
+    role: Role::SCHEDULER,
     summary: "after a read, waits a moment for the next one of the same process (Linux 2.6.32)",
     file: "anticipatory.rs",
     parameters: PARAMETERS,

@@ -34,7 +34,7 @@ use crate::trace::Subject;
 pub static ROW: Row = Row {
     name: "deadline",
     short: "deadline",
-    role: Role::Scheduler { groups: false },
+    role: Role::SCHEDULER,
     summary: "batches by sector, reads first, deadlines for both (single queue, Linux 2.6.32)",
     file: "deadline.rs",
     parameters: PARAMETERS,

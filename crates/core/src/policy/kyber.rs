@@ -52,7 +52,7 @@ use latency::{GOOD, Latencies};
 pub static ROW: Row = Row {
     name: "kyber",
     short: "kyber",
-    role: Role::Scheduler { groups: false },
+    role: Role::SCHEDULER,
     summary: "tokens for reads and writes, scaled by two latency targets",
     file: "kyber.rs",
     parameters: PARAMETERS,

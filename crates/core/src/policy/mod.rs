@@ -189,12 +189,46 @@ pub trait Policy {
 pub enum Role {
     /// May hold requests back; any number of them above the scheduler.
     Throttle,
-    /// Orders what goes to the drive; one a stack. `groups`: can share by the groups' weights, which
-    /// the policy half `prop` switches on.
+    /// Orders what goes to the drive; one a stack.
     Scheduler {
-        /// Can it share between groups?
+        /// Can it share by the groups' weights, which the policy half `prop` switches on?
         groups: bool,
+        /// Requests that it and the drive have together.
+        tags: Tags,
+        /// Are flushes given to it in experiments too? Those of the sources bypass schedulers, as in the kernel.
+        flushes: bool,
     },
+}
+
+impl Role {
+    /// A scheduler as in the kernel.
+    pub const SCHEDULER: Self =
+        Self::Scheduler { groups: false, tags: Tags::Kernel, flushes: false };
+    /// The same, which can share between groups.
+    pub const SHARING_SCHEDULER: Self =
+        Self::Scheduler { groups: true, tags: Tags::Kernel, flushes: false };
+}
+
+/// How many requests a scheduler and the drive have together unless the experiment says it (`nr_requests`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tags {
+    /// As many as the drive takes: the kernel's number without a scheduler.
+    Depth,
+    /// Twice the drive's depth, taken as at most 128: the kernel's number with a scheduler.
+    Kernel,
+    /// Twice the depth, and 256 at least: shares of deep queues need more waiting than the drive takes.
+    Many,
+}
+
+impl Tags {
+    /// Their number for a drive.
+    pub fn number(self, facts: &DriveFacts) -> u32 {
+        match self {
+            Self::Depth => facts.depth,
+            Self::Kernel => 2 * facts.depth.min(128),
+            Self::Many => 2 * facts.depth.clamp(128, 1024),
+        }
+    }
 }
 
 /// What a builder gets.

@@ -32,7 +32,7 @@ use crate::unit::Sectors;
 pub static ROW: Row = Row {
     name: "mq-deadline",
     short: "mq-deadline",
-    role: Role::Scheduler { groups: false },
+    role: Role::SCHEDULER,
     summary: "batches by sector, reads first, deadlines for both",
     file: "mq_deadline.rs",
     parameters: PARAMETERS,

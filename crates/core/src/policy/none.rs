@@ -6,7 +6,7 @@
 
 use alloc::boxed::Box;
 
-use super::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row};
+use super::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row, Tags};
 use crate::parts::fifo::Fifo;
 use crate::request::RequestId;
 
@@ -14,7 +14,7 @@ use crate::request::RequestId;
 pub static ROW: Row = Row {
     name: "none",
     short: "none",
-    role: Role::Scheduler { groups: false },
+    role: Role::Scheduler { groups: false, tags: Tags::Depth, flushes: false },
     summary: "first come, first served; the drive orders",
     file: "none.rs",
     parameters: &[],

@@ -24,7 +24,7 @@ use crate::unit::Sectors;
 pub static ROW: Row = Row {
     name: "noop",
     short: "noop",
-    role: Role::Scheduler { groups: false },
+    role: Role::SCHEDULER,
     summary: "first come, first served, with merging",
     file: "noop.rs",
     parameters: PARAMETERS,

@@ -51,7 +51,7 @@ const fn row(name: &'static str, build: fn(&Build<'_>) -> Box<dyn Policy + Send>
     Row {
         name,
         short: name,
-        role: Role::Scheduler { groups: false },
+        role: Role::SCHEDULER,
         summary: "broken on purpose",
         file: "none",
         parameters: &[],

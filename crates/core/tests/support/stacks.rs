@@ -6,7 +6,7 @@ use iofair_core::policy::{REGISTRY, Role};
 pub(crate) fn schedulers() -> Vec<String> {
     let mut names = Vec::new();
     for row in REGISTRY {
-        if let Role::Scheduler { groups } = row.role {
+        if let Role::Scheduler { groups, .. } = row.role {
             names.push(format!("none-{}", row.name));
             if groups {
                 names.push(format!("prop-{}", row.name));

@@ -112,12 +112,9 @@ impl Experiment {
     }
 }
 
-/// What flushes pass: nothing, as in the kernel and in the experiments of the sources, but `promise` has them scheduled.
+/// What flushes pass: nothing, unless the scheduler asks for them.
 fn flushes(stack: &Stack) -> FlushRule {
-    match stack.scheduler.row.name {
-        "promise" => FlushRule::Scheduled,
-        _ => FlushRule::Bypass,
-    }
+    if stack.schedules_flushes() { FlushRule::Scheduled } else { FlushRule::Bypass }
 }
 
 /// Resolves a parsed file.

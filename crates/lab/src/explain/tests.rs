@@ -232,7 +232,7 @@ fn schedulers_explain_why_the_drive_is_empty() {
     for row in REGISTRY {
         let sharing = match row.role {
             Role::Throttle => continue,
-            Role::Scheduler { groups } => {
+            Role::Scheduler { groups, .. } => {
                 if groups {
                     "prop"
                 } else {

@@ -86,10 +86,10 @@ fn build_over<'a>(
     let geometry = controllers::split(scenario);
     let stripe = scenario.stripe.map(|stripe| stripe.geometry);
     let capacity = geometry.map_or(facts.capacity, |it| it.capacity(facts.capacity));
-    let kernel_tags = Setup::kernel_tags(&facts, scenario.stack.scheduler.row.name);
+    let stack_tags = scenario.stack.tags(&facts);
     let setup = Setup {
         facts,
-        tags: scenario.tags.unwrap_or(kernel_tags).max(1),
+        tags: scenario.tags.unwrap_or(stack_tags).max(1),
         queue_limit: QUEUE_LIMIT,
         guaranteed: 0,
         flushes: scenario.flushes,

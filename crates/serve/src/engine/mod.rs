@@ -409,7 +409,7 @@ impl Engine {
 fn tags(facts: &DriveFacts, stack: &Stack) -> u32 {
     match stack.groups {
         true => TAGS_UNBOUNDED,
-        false => Setup::kernel_tags(facts, stack.scheduler.row.name),
+        false => stack.tags(facts),
     }
 }
 

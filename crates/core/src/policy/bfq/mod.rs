@@ -145,7 +145,7 @@ use queue::{QueueId, Queues, WeakQueue};
 pub static ROW: Row = Row {
     name: "bfq",
     short: "bfq",
-    role: Role::Scheduler { groups: true },
+    role: Role::SHARING_SCHEDULER,
     summary: "budget fair queueing: shares by weight, with injection (Linux 5.14)",
     file: "bfq/mod.rs",
     parameters: settings::PARAMETERS,
@@ -195,7 +195,7 @@ pub static ROW: Row = Row {
 pub static ROW_5_3: Row = Row {
     name: "bfq-5.3",
     short: "bfq-5.3",
-    role: Role::Scheduler { groups: true },
+    role: Role::SHARING_SCHEDULER,
     summary: "budget fair queueing as in Linux 5.3, injecting on less evidence",
     file: "bfq/mod.rs",
     parameters: settings::PARAMETERS,
@@ -231,7 +231,7 @@ pub static ROW_5_3: Row = Row {
 pub static ROW_4_20: Row = Row {
     name: "bfq-4.20",
     short: "bfq-4.20",
-    role: Role::Scheduler { groups: true },
+    role: Role::SHARING_SCHEDULER,
     summary: "budget fair queueing as in Linux 4.20, the first with injection",
     file: "bfq/mod.rs",
     parameters: settings::PARAMETERS,
@@ -264,7 +264,7 @@ pub static ROW_4_20: Row = Row {
 pub static ROW_4_18: Row = Row {
     name: "bfq-4.18",
     short: "bfq-4.18",
-    role: Role::Scheduler { groups: true },
+    role: Role::SHARING_SCHEDULER,
     summary: "budget fair queueing as in stock Linux 4.18, without injection",
     file: "bfq/mod.rs",
     parameters: settings::PARAMETERS,

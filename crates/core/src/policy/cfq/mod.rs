@@ -85,7 +85,7 @@ use queue::{Queue, QueueId};
 pub static ROW: Row = Row {
     name: "cfq",
     short: "cfq",
-    role: Role::Scheduler { groups: false },
+    role: Role::SCHEDULER,
     summary: "completely fair queueing: slices of time by ioprio, waiting for readers (Linux 2.6.32)",
     file: "cfq/mod.rs",
     parameters: settings::PARAMETERS,

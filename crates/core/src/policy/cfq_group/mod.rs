@@ -91,7 +91,7 @@ const TICK: Nanos = Nanos::from_millis(1);
 pub static ROW: Row = Row {
     name: "cfq-group",
     short: "cfq-group",
-    role: Role::Scheduler { groups: true },
+    role: Role::SHARING_SCHEDULER,
     summary: "completely fair queueing with groups that share time by weight (Linux 4.18)",
     file: "cfq_group/mod.rs",
     parameters: settings::PARAMETERS,

@@ -106,7 +106,7 @@ use turn::Turn;
 pub static ROW_NOOP: Row = Row {
     name: "fair-noop",
     short: "fair-noop",
-    role: Role::Scheduler { groups: true },
+    role: Role::SHARING_SCHEDULER,
     summary: "disk time shared by groups, first come first served in each (IO controller V10)",
     file: "fair/mod.rs",
     parameters: &settings::NOOP,
@@ -142,7 +142,7 @@ pub static ROW_NOOP: Row = Row {
 pub static ROW_DEADLINE: Row = Row {
     name: "fair-deadline",
     short: "fair-deadline",
-    role: Role::Scheduler { groups: true },
+    role: Role::SHARING_SCHEDULER,
     summary: "disk time shared by groups, deadline in each (IO controller V10)",
     file: "fair/mod.rs",
     parameters: &settings::DEADLINE,
@@ -192,7 +192,7 @@ pub static ROW_DEADLINE: Row = Row {
 pub static ROW_ANTICIPATORY: Row = Row {
     name: "fair-anticipatory",
     short: "fair-anticipatory",
-    role: Role::Scheduler { groups: true },
+    role: Role::SHARING_SCHEDULER,
     summary: "disk time shared by groups, anticipatory in each (IO controller V10)",
     file: "fair/mod.rs",
     parameters: &settings::ANTICIPATORY,
@@ -227,7 +227,7 @@ pub static ROW_ANTICIPATORY: Row = Row {
 pub static ROW_CFQ: Row = Row {
     name: "fair-cfq",
     short: "fair-cfq",
-    role: Role::Scheduler { groups: true },
+    role: Role::SHARING_SCHEDULER,
     summary: "disk time shared by groups, and by clients in each (IO controller V10)",
     file: "fair/mod.rs",
     parameters: &settings::CFQ,

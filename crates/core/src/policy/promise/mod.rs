@@ -32,7 +32,9 @@ mod window;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row, Standing, TagClass};
+use super::{
+    Build, Claim, Context, Gauges, Judgement, Policy, Role, Row, Standing, TagClass, Tags,
+};
 use crate::contract::WEIGHT_DEFAULT;
 use crate::group::{Change, ClientId, GroupId};
 use crate::parts::fifo::Fifo;
@@ -51,7 +53,7 @@ use window::Window;
 pub static ROW: Row = Row {
     name: "promise",
     short: "promise",
-    role: Role::Scheduler { groups: true },
+    role: Role::Scheduler { groups: true, tags: Tags::Many, flushes: true },
     summary: "every feasible minimum kept in every second, the rest by weight, the drive full",
     file: "promise/mod.rs",
     parameters: &[],
