@@ -2,7 +2,7 @@
 //! replies.
 //!
 //! Bounded: a connection has at most as many requests inside as the contracts say, and [`HELD_MAX`] bytes
-//! inside or unsent ([`HANDSHAKE_UNSENT_MAX`] before it has chosen a volume); what all of a group may hold together
+//! inside or unsent (64 KiB before it has chosen a volume); what all of a group may hold together
 //! is in `budget`. Beyond, and when the engine has no room, it *stalls*: nothing more is received until something was
 //! answered and sent. A client that has not chosen a volume in time is cut off, and room that a quiet one does not
 //! need is given back.
@@ -10,6 +10,7 @@
 //! Once the client has asked for TLS, its bytes pass through a [`Channel`] on both ways. The handshake, which costs up to
 //! a millisecond, is done by another thread (`workers.rs`).
 
+mod commands;
 mod handshake;
 
 use std::io;
@@ -24,31 +25,22 @@ use rustls::server::ServerConfig;
 
 use super::budget::Share;
 use super::endpoint::{Endpoint, Life, Progress, ReactorContext};
-use super::input::{INLINE_MAX, Input};
+use super::input::Input;
 use super::outbox::{Outbox, Sent};
 use super::ring::Event;
 use super::workers::Handshake;
-use crate::front::nbd::session::{Action, Ask, Command, Session, Tls};
+use crate::front::nbd::session::{Ask, Command, Session, Tls};
 use crate::front::nbd::wire::{self, errno};
 use crate::front::tls::{Channel, Stage};
 use crate::request::buffer::{Buffer, Data};
 use crate::request::entry::Entry;
 use crate::request::export::Export;
-use crate::request::op::{Hints, NewOp, Op, Ops};
+use crate::request::op::{Op, Ops};
 use crate::security::Security;
 use crate::socket;
 
 /// Bytes of payload that one connection may have inside or unsent.
 const HELD_MAX: usize = 64 << 20;
-/// Unsent bytes from which on a client that has not chosen a volume is told nothing more before it has read.
-const HANDSHAKE_UNSENT_MAX: usize = 64 << 10;
-/// What one step of a handshake uses up of a visit's quantum: four of them are a visit, since one may look at many
-/// volumes.
-const HANDSHAKE_COST: usize = 64 << 10;
-
-/// Extents in one answer to a block status request; a client asks again from the end of the last one.
-const EXTENTS_MAX: u16 = 256;
-
 /// Checks in a row at which a client that holds much must not have moved a byte, while others of its group wait
 /// for memory, to be cut off: ten seconds.
 const STUCK_CHECKS: u32 = 10;
@@ -111,13 +103,6 @@ pub(super) struct Connection {
 
 // SAFETY: `pieces` and `header` lead into this connection's own input and payload, which move with it on the heap.
 unsafe impl Send for Connection {}
-
-/// How a command fared.
-enum Begun {
-    Yes,
-    NeedsBytes,
-    Stalled(Progress),
-}
 
 impl Connection {
     pub(super) fn new(now: Instant, socket: OwnedFd, security: &Security) -> Self {
@@ -270,145 +255,6 @@ impl Connection {
         }
     }
 
-    /// Turns what was received into requests, as far as it goes.
-    fn parse(&mut self, cx: &mut ReactorContext<'_>) -> Progress {
-        while !self.closing && !self.broken {
-            if let Some(payload) = self.payload.take_if(|p| p.got == p.command.length as usize) {
-                if !self.submit_payload(payload, cx) {
-                    return Progress::NoRoom;
-                }
-            } else if self.payload.is_some() {
-                return Progress::Done;
-            }
-            if let Some(command) = self.waiting.take() {
-                match self.begin(command, cx) {
-                    Begun::Yes => continue,
-                    Begun::NeedsBytes => {
-                        self.waiting = Some(command);
-                        return Progress::Done;
-                    }
-                    Begun::Stalled(progress) => {
-                        self.waiting = Some(command);
-                        return progress;
-                    }
-                }
-            }
-            let (most, cost) = match self.session.is_attached() {
-                true => (HELD_MAX, 0),
-                false => (HANDSHAKE_UNSENT_MAX, HANDSHAKE_COST),
-            };
-            if self.holds() > most {
-                return Progress::OwnLimit;
-            }
-            if self.input.unread().is_empty() && !self.session.is_listing() {
-                return Progress::Done;
-            }
-            if !cx.quantum.spend(cost) {
-                return Progress::More;
-            }
-            let step = self.session.step(self.input.unread(), cx.offer(), self.out.text());
-            self.input.consume(step.consumed);
-            match step.action {
-                Action::Continue => {}
-                Action::Refused => self.volume.into_iter().for_each(|it| cx.engine.refused(it)),
-                Action::More(_) => return Progress::Done,
-                Action::StartTls => self.start_tls(),
-                Action::Attach(id) => {
-                    cx.enter(id);
-                    self.volume = Some(id as usize);
-                }
-                Action::Command(command) => self.waiting = Some(command),
-                Action::Close => self.closing = true,
-            }
-        }
-        Progress::Done
-    }
-    /// Submits a long write whose payload is complete; `false` when the engine is full.
-    fn submit_payload(&mut self, payload: Payload, cx: &mut ReactorContext<'_>) -> bool {
-        let Payload { command, buffer, got } = payload;
-        let refused = self.submit(command, Data::Owned(buffer), cx).err();
-        let Some(Data::Owned(buffer)) = refused.map(|new| new.data) else { return true };
-        self.payload = Some(Payload { command, buffer, got });
-        false
-    }
-    fn begin(&mut self, command: Command, cx: &mut ReactorContext<'_>) -> Begun {
-        let length = command.length as usize;
-        let carries = matches!(command.ask, Ask::Read | Ask::Write | Ask::Cache);
-        let used = self.holds();
-        let full = carries && used > 0 && used + length > HELD_MAX;
-        if full || self.in_flight >= self.in_flight_max {
-            return Begun::Stalled(Progress::OwnLimit);
-        }
-        if carries && !cx.has_memory(self.volume, &mut self.share, used, length) {
-            return Begun::Stalled(Progress::NoRoom);
-        }
-        let mut data = Data::None;
-        if command.ask == Ask::Write {
-            let unread = self.input.unread();
-            match self.input.lend(length) {
-                Some(payload) => data = Data::Lent(payload),
-                None if length <= INLINE_MAX => return Begun::NeedsBytes,
-                None => {
-                    let got = unread.len();
-                    let mut buffer = cx.engine.ops().pool.take(length);
-                    buffer.fill(0, unread);
-                    self.input.consume(got);
-                    self.payload = Some(Payload { command, buffer, got });
-                    return Begun::Yes;
-                }
-            }
-        }
-        match self.submit(command, data, cx) {
-            Err(_) => Begun::Stalled(Progress::NoRoom),
-            Ok(()) => {
-                if command.ask == Ask::Write {
-                    self.input.consume(length);
-                    // It is copied if the drive does not have it in the same turn.
-                    cx.quantum.spend(length);
-                }
-                Begun::Yes
-            }
-        }
-    }
-    // The engine's refusal carries the request itself.
-    #[allow(clippy::result_large_err)]
-    fn submit(
-        &mut self,
-        command: Command,
-        data: Data,
-        cx: &mut ReactorContext<'_>,
-    ) -> Result<(), NewOp> {
-        let Command { cookie, ask, offset, length, fua } = command;
-        let mut hints = Hints { fua, ..Hints::default() };
-        let operation = match ask {
-            Ask::Read => Operation::Read,
-            Ask::Cache => {
-                hints.prefetch = true;
-                Operation::Read
-            }
-            Ask::BlockStatus { one } => {
-                hints.extents = if one { 1 } else { EXTENTS_MAX };
-                Operation::Read
-            }
-            Ask::Write => Operation::Write,
-            Ask::Flush => Operation::Flush,
-            Ask::Trim => Operation::Discard,
-            Ask::WriteZeroes { hole, fast } => {
-                (hints.hole, hints.fast) = (hole, fast);
-                Operation::WriteZeroes
-            }
-        };
-        let volume = self.volume.expect("commands come after the export was chosen");
-        let (offset, length) = if ask == Ask::Flush { (0, 0) } else { (offset, length) };
-        let owner = cx.key as u64;
-        cx.engine.submit(
-            cx.now,
-            NewOp { owner, cookie, volume, operation, hints, offset, length, data },
-        )?;
-        self.in_flight += 1;
-        self.held += if carries(operation, hints) { length as usize } else { 0 };
-        Ok(())
-    }
     /// Lets go of all that is unsent: the socket is gone.
     fn give_up(&mut self, ops: &mut Ops) {
         self.broken = true;
@@ -497,7 +343,7 @@ impl Endpoint for Connection {
     fn deliver(&mut self, mut op: Op, ops: &mut Ops) {
         self.in_flight -= 1;
         let length = op.length as usize;
-        self.held -= if carries(op.operation, op.hints) { length } else { 0 };
+        self.held -= if commands::carries(op.operation, op.hints) { length } else { 0 };
         let data = std::mem::take(&mut op.data);
         if self.broken {
             return ops.release(data);
@@ -596,9 +442,4 @@ impl Endpoint for Connection {
     fn volume(&self) -> Option<usize> {
         self.volume
     }
-}
-
-/// Does a request hold memory of its length?
-fn carries(operation: Operation, hints: Hints) -> bool {
-    matches!(operation, Operation::Read | Operation::Write) && hints.extents == 0
 }
