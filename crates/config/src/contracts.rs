@@ -5,7 +5,7 @@
 //! back = "emulated:plextor-px256m5s"  # or "file:/srv/pool.img", "/dev/nvme0n1", "memory:4GiB",
 //!                                     # or "directory:/srv/pool": a sparse file a volume
 //! pool = "0e9c1f6a-..."               # optional: the UUID that a pool on a device or file must have
-//! stack = "max+prop-bfq"              # policies and scheduler; iofair list policies
+//! stack = "max+prop-bfq"              # policies and scheduler; "promise" unless written; iofair list policies
 //! worst_case = "160MB/s"              # optional: what admission counts on, instead of the profile's
 //! timeout = "30s"                     # a command that takes longer is an error for its client
 //! drain = "30s"                       # at the end, a client that does not read is waited for so long

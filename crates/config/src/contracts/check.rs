@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use iofair_core::contract::{Contract, Limits, Low, Rate, WEIGHT_MAX, WEIGHT_MIN};
-use iofair_core::controller::{NAMED, Stack, StackError};
+use iofair_core::controller::{DEFAULT_STACK, NAMED, Stack, StackError};
 use iofair_core::params::ParameterError;
 use iofair_core::time::Nanos;
 use iofair_core::unit::{SECTOR_BYTES, parse_bytes};
@@ -76,8 +76,12 @@ pub(super) fn contracts(source: Source) -> Result<Contracts, ConfigError> {
 const SERVED: [(&str, &str, &str); 1] = [("bfq", "inject_by_weight", "true")];
 
 fn drive(source: &Source, written: &raw::Drive) -> Result<Drive, ConfigError> {
-    let mut stack = Stack::parse(written.stack.get_ref())
-        .map_err(|error| stack_error(source.error(written.stack.span(), ""), &error))?;
+    let (name, span) = match &written.stack {
+        Some(stack) => (stack.get_ref().as_str(), stack.span()),
+        None => (DEFAULT_STACK, written.back.span()),
+    };
+    let mut stack =
+        Stack::parse(name).map_err(|error| stack_error(source.error(span, ""), &error))?;
     for (policy, parameter, value) in SERVED {
         if stages(&stack).contains(&policy) {
             stack.set(policy, parameter, value).expect("in the policy's table");

@@ -49,7 +49,7 @@ pub(super) type Parameters = BTreeMap<Spanned<String>, BTreeMap<Spanned<String>,
 pub(super) struct Drive {
     pub(super) back: Spanned<String>,
     pub(super) pool: Option<Spanned<String>>,
-    pub(super) stack: Spanned<String>,
+    pub(super) stack: Option<Spanned<String>>,
     pub(super) worst_case: Option<Spanned<Rate>>,
     pub(super) timeout: Option<Spanned<Time>>,
     pub(super) drain: Option<Spanned<Time>>,

@@ -66,6 +66,19 @@ fn a_good_file_is_read() {
     assert!(told.starts_with("good.toml:35:"), "{told}");
 }
 
+/// Goal: a file without a stack has the one that keeps minimums, and its policy can be given parameters. Method: the good file
+/// without that line, and a parameter that there is not.
+#[test]
+fn a_file_without_a_stack_keeps_minimums() {
+    let file = GOOD.replace("stack = \"none-none\"\n", "");
+    assert_ne!(file, GOOD);
+    let contracts = Contracts::parse("good.toml", &file).expect("the stack may be left out");
+    assert_eq!(contracts.drive.stack.name(), "promise");
+    let file = format!("{file}\n[drive.policy.bfq]\nslice_idle = \"4ms\"\n");
+    let error = Contracts::parse("good.toml", &file).expect_err("no such policy in it");
+    assert!(error.to_string().contains("\"promise\" has no policy `bfq`"), "{error}");
+}
+
 /// Every back end that may be written.
 #[test]
 fn back_ends_are_read() {

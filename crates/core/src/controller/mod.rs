@@ -31,7 +31,7 @@ use core::fmt;
 
 pub use flush_path::FlushRule;
 pub use plug::{PLUG_MAX, Plug};
-pub use stack::{NAMED, Named, Stack, StackError, Stage};
+pub use stack::{DEFAULT as DEFAULT_STACK, NAMED, Named, Stack, StackError, Stage};
 pub use why::{Held, Place};
 
 use crate::group::{ClientId, GroupId, Groups};

@@ -67,6 +67,9 @@ pub static NAMED: &[Named] = &[
     },
 ];
 
+/// The stack of a server whose contract file names none.
+pub const DEFAULT: &str = "promise";
+
 /// Throttles, then a scheduler.
 #[derive(Clone)]
 pub struct Stack {
@@ -253,7 +256,7 @@ mod tests {
         assert_eq!([32, 1023].map(|depth| tags("prop-bfq", depth)), [64, 256]);
         assert_eq!([32, 1023, 4096].map(|depth| tags("promise", depth)), [256, 2046, 2048]);
         let flushes = |stack| Stack::parse(stack).expect("a stack").schedules_flushes();
-        assert_eq!(["none-none", "prop-bfq", "promise"].map(flushes), [false, false, true]);
+        assert_eq!(["none-none", "prop-bfq", DEFAULT].map(flushes), [false, false, true]);
     }
 
     /// Goal: a named stack is the stack it stands for, under its own name, with its own parameters, which may be
