@@ -2,12 +2,14 @@
 //!
 //! Starts a server on an emulated drive and real NBD clients over a Unix socket, one stack of policies
 //! after the other, and shows what each did to the promise and to the drive. The verdicts are what the
-//! run showed: a policy that breaks the promise is said to break it.
+//! run showed: a policy that breaks the promise is said to break it. `--at` runs it on a disk of the user's.
 
 mod client;
 mod outcome;
 mod page;
 mod plan;
+mod site;
+mod temporary;
 mod terminal;
 mod watch;
 
@@ -19,16 +21,26 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use iofair_core::controller::Stack;
-use iofair_core::unit::{parse_rate, parse_time};
+use iofair_core::controller::{DEFAULT_STACK, Stack};
+use iofair_core::unit::{parse_bytes, parse_rate, parse_time};
 
 use self::outcome::{Outcome, Sample, StackOutcome};
 use self::plan::Plan;
+use self::site::Site;
+use self::temporary::Temporaries;
 use crate::failure::Usage;
 use crate::output::Output;
 
-/// What runs when nobody says: no control, the limits, the shares.
-const STACKS: [&str; 3] = ["none-none", "max-none", "prop-bfq"];
+/// What runs when nobody says: no control, limits, shares, our own.
+const EMULATED_STACKS: [&str; 4] = ["none-none", "max-none", "prop-bfq", DEFAULT_STACK];
+/// The same on a disk that nobody knows, and that nobody can choose limits for.
+const DISK_STACKS: [&str; 3] = ["none-none", "prop-bfq", DEFAULT_STACK];
+/// What the random reader is promised on an emulated drive.
+const PROMISE: u64 = 10_000_000;
+/// How long a disk is measured, each time.
+const MEASURE_SECONDS: f64 = 2.0;
+/// What a client has of a disk is a multiple of it.
+const SIZE_UNIT: u64 = 1 << 20;
 /// Clients of the article, as the command line counts them.
 const ARTICLE: u64 = plan::ARTICLE_CLIENTS as u64;
 /// More clients would measure this machine, not the policies.
@@ -39,7 +51,8 @@ const CLIENTS_MAX: u64 = 64;
 #[command(after_help = "Examples:
   iofair demo                         one random reader, promised 10 MB/s, and four sequential ones
   iofair demo --clients 16            the survey's case: fifteen sequential readers
-  iofair demo --stack prop-bfq --stack max+prop-bfq
+  iofair demo --stack prop-bfq --stack promise
+  iofair demo --at /srv               on the disk of /srv, with a promise of half of what the reader gets alone
   iofair demo --json > demo.json      the numbers, for a script
 
 The default is the first workload of \"I/O control may be slowing your storage down dramatically\" (2018)
@@ -59,14 +72,20 @@ pub(crate) struct Args {
     #[arg(long, default_value = "2", value_name = "SECONDS")]
     ramp: String,
     /// A stack to run; may be repeated.
-    #[arg(long = "stack", value_name = "STACK", default_values = STACKS)]
+    #[arg(long = "stack", value_name = "STACK")]
     stacks: Vec<String>,
     /// The emulated drive.
     #[arg(long, default_value = "plextor-px256m5s", value_name = "PROFILE")]
     drive: String,
-    /// What the random reader is promised.
-    #[arg(long, default_value = "10MB/s", value_name = "RATE")]
-    promise: String,
+    /// A directory on a disk of yours to run on instead: files are written there, and removed at the end.
+    #[arg(long, value_name = "DIRECTORY", conflicts_with = "drive")]
+    at: Option<PathBuf>,
+    /// How long each client's file is there.
+    #[arg(long, default_value = "256MiB", value_name = "SIZE", requires = "at")]
+    size: String,
+    /// What the random reader is promised: 10 MB/s on an emulated drive, half of what it gets alone on your disk.
+    #[arg(long, visible_alias = "min", value_name = "RATE")]
+    promise: Option<String>,
     /// Where the page goes.
     #[arg(long, default_value = "demo.html", value_name = "FILE")]
     html: PathBuf,
@@ -76,29 +95,39 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     for stack in &args.stacks {
         Stack::parse(stack)?;
     }
+    let promise = args.promise.as_deref().map(parse_rate).transpose()?;
     // Before anything runs: half a minute later would be late to say that it cannot be written.
     let cannot_write = || format!("cannot write {}", args.html.display());
     let mut html = File::create(&args.html).with_context(cannot_write)?;
-    let socket = SocketDirectory::new()?;
-    let plan = Plan {
-        drive: args.drive.clone(),
+    let temporaries = Temporaries::start()?;
+    let socket = temporaries.make(&std::env::temp_dir())?;
+    let mut plan = Plan {
+        back: format!("emulated:{}", args.drive),
+        volume_size: plan::EMULATED_SIZE,
         clients: usize::try_from(args.clients).expect("its range is checked"),
-        promised: parse_rate(&args.promise)?,
+        promised: promise.unwrap_or(PROMISE),
+        alone: None,
         history_seconds: seconds(&args.history)?,
         ramp_seconds: seconds(&args.ramp)?,
         seconds: seconds(&args.seconds)?,
         socket: socket.path.join("demo.sock"),
     };
+    let on_disk = |at| at_directory(args, at, promise, &temporaries, &mut plan);
+    let site = args.at.as_deref().map(on_disk).transpose()?;
+    let chosen = chosen_stacks(args);
     let mut stacks = Vec::new();
-    for (i, stack) in args.stacks.iter().enumerate() {
-        let progress = Progress::new(output, &plan, stack, (i + 1, args.stacks.len()));
+    for (i, stack) in chosen.iter().enumerate() {
+        let progress = Progress::new(output, &plan, stack, (i + 1, chosen.len()));
         let run = watch::stack(&plan, stack, |sample| progress.glance(sample));
         let run = run.with_context(|| format!("{stack} could not be run"))?;
         progress.finish(&run, plan.promised);
         stacks.push(run);
     }
+    // The file of a disk was there as long as this.
+    drop(site);
     let outcome = Outcome {
-        drive: plan.drive,
+        drive: args.at.as_deref().map_or_else(|| args.drive.clone(), show),
+        is_real: args.at.is_some(),
         clients: plan.clients,
         seconds: plan.seconds,
         promised_bytes_per_s: plan.promised,
@@ -115,6 +144,59 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         text
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The stacks of this run; the last one is our own unless somebody says otherwise.
+fn chosen_stacks(args: &Args) -> Vec<String> {
+    match (&args.stacks[..], &args.at) {
+        ([], None) => EMULATED_STACKS.map(String::from).to_vec(),
+        ([], Some(_)) => DISK_STACKS.map(String::from).to_vec(),
+        (said, _) => said.to_vec(),
+    }
+}
+
+/// Writes the file of `--at`, and finds out what may be promised there.
+fn at_directory(
+    args: &Args,
+    at: &Path,
+    promise: Option<u64>,
+    temporaries: &Temporaries,
+    plan: &mut Plan,
+) -> Result<Site> {
+    plan.volume_size = parse_bytes(&args.size)? / SIZE_UNIT * SIZE_UNIT;
+    if plan.volume_size == 0 {
+        return Err(Usage(format!("\"{}\": at least 1MiB is needed", args.size)).into());
+    }
+    let clients: Vec<String> = plan.roster().into_iter().map(|client| client.name).collect();
+    let at = std::path::absolute(at)?;
+    let site = Site::new(&at, &clients, plan.volume_size, temporaries)?;
+    plan.back = site.back();
+    let short = |seconds: f64| seconds.min(MEASURE_SECONDS);
+    let measured = |clients| {
+        let plan = Plan {
+            clients,
+            promised: 0,
+            history_seconds: 0.1,
+            ramp_seconds: short(plan.ramp_seconds),
+            seconds: short(plan.seconds),
+            ..plan.clone()
+        };
+        let run =
+            watch::stack(&plan, "none-none", |_| ()).context("the drive cannot be measured")?;
+        Ok::<u64, anyhow::Error>(run.target.bytes_per_s)
+    };
+    let (alone, beside) = (measured(1)?, measured(plan.clients)?);
+    plan.promised = promise.unwrap_or(alone / 2).max(1);
+    plan.alone = Some(alone.max(1));
+    let mb = |rate: u64| rate as f64 / 1e6;
+    eprintln!(
+        "  the random reader gets {:.2} MB/s alone and {:.2} MB/s beside the others without control; promised: {:.2} MB/s{}",
+        mb(alone),
+        mb(beside),
+        mb(plan.promised),
+        if promise.is_none() { ", half of what it gets alone" } else { "" }
+    );
+    Ok(site)
 }
 
 /// What to try after this run, with the program as it was called.
@@ -136,27 +218,6 @@ fn seconds(text: &str) -> Result<f64> {
         return Err(Usage(format!("\"{text}\": allowed is 0.1 s to an hour")).into());
     }
     Ok(seconds)
-}
-
-/// A directory for the socket, gone when the demo is.
-struct SocketDirectory {
-    path: PathBuf,
-}
-
-impl SocketDirectory {
-    fn new() -> Result<Self> {
-        let name = format!("iofair-demo-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path)
-            .with_context(|| format!("cannot make a directory for the socket: {}", show(&path)))?;
-        Ok(Self { path })
-    }
-}
-impl Drop for SocketDirectory {
-    fn drop(&mut self) {
-        // Nothing better can be done with a failure here than to leave an empty directory behind.
-        let _ = std::fs::remove_dir_all(&self.path);
-    }
 }
 
 fn show(path: &Path) -> String {

@@ -1,6 +1,8 @@
 //! The program from outside: exit codes, JSON, the demo in miniature.
 
-use std::process::{Command, Output};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
 
 fn iofair(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_iofair")).args(args).output().expect("the program starts")
@@ -26,7 +28,7 @@ fn the_demo_runs_in_miniature() {
         "--stack",
         "none-none",
         "--stack",
-        "max-none",
+        "promise",
         "--clients",
         "3",
     ]);
@@ -37,13 +39,70 @@ fn the_demo_runs_in_miniature() {
         assert!(stack["stack"].is_string() && stack["promise_kept"].is_boolean());
         let target = stack["target"]["bytes_per_s"].as_u64().expect("a rate");
         assert!(stack["total"]["bytes_per_s"].as_u64().expect("a rate") >= target);
-        assert!(stack["target"]["latency_ns"]["p99"].is_u64());
+        let latency = |name: &str| stack["target"]["latency_ns"][name].as_u64().expect("a time");
+        assert!(latency("p99") <= latency("max"));
         assert_eq!(stack["readers"].as_array().expect("a list of readers").len(), 2);
     }
-    let html = std::fs::read_to_string(&page).expect("the page is there");
+    let html = fs::read_to_string(&page).expect("the page is there");
     assert!(html.contains("none-none") && html.ends_with("</html>\n"));
     assert!(!html.contains("http://") && !html.contains("https://"), "pages work offline");
-    std::fs::remove_file(&page).expect("it can be removed");
+    fs::remove_file(&page).expect("it can be removed");
+}
+
+/// A directory of a test on the disk that this was built on.
+fn directory(name: &str) -> PathBuf {
+    let path =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+    fs::create_dir_all(&path).expect("a directory");
+    path
+}
+
+/// Goal: the demo runs on a disk of the user's, promises what it can know there, and leaves nothing behind. Method: a small
+/// file and a tenth of a second each, on the disk that this was built on; and one that is larger than the disk.
+#[test]
+fn the_demo_runs_on_a_disk() {
+    let at = directory("demo-at");
+    let path = at.to_str().expect("a plain path");
+    let quick = ["--seconds", "0.2", "--ramp", "0.1", "--history", "0.1", "--html", "/dev/null"];
+    let small = ["--json", "--size", "2MiB", "--clients", "2", "--stack", "promise"];
+    let args = [&["demo", "--at", path], &quick[..], &small].concat();
+    let result = json(&args);
+    assert_eq!((result["drive"].as_str(), result["is_real"].as_bool()), (Some(path), Some(true)));
+    assert!(result["promised_bytes_per_s"].as_u64().expect("a rate") > 0);
+    assert!(result["stacks"][0]["total"]["bytes_per_s"].as_u64().expect("a rate") > 0);
+    assert_eq!(fs::read_dir(&at).expect("it is there").count(), 0, "nothing is left");
+    let output = iofair(&[&["demo", "--at", path, "--size", "1000000GiB"], &quick[..]].concat());
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.code() == Some(1) && errors.contains("free and the demo needs"),
+        "{errors}"
+    );
+    fs::remove_dir(&at).expect("it is empty");
+}
+
+/// Goal: nothing is left behind when the demo is interrupted while it runs. Method: Ctrl-C once its first file
+/// is there.
+#[test]
+fn an_interrupted_demo_leaves_nothing_behind() {
+    let (at, temporary) = (directory("demo-interrupted"), directory("demo-temporary"));
+    let mut demo = Command::new(env!("CARGO_BIN_EXE_iofair"));
+    demo.args(["demo", "--size", "2MiB", "--seconds", "60", "--html", "/dev/null", "--at"])
+        .arg(&at);
+    let mut demo = demo.env("TMPDIR", &temporary).stderr(Stdio::null()).spawn().expect("it starts");
+    let entries =
+        |path: &Path| fs::read_dir(path).expect("it is there").flatten().collect::<Vec<_>>();
+    while !entries(&at).iter().any(|made| made.path().join("target.img").exists()) {
+        assert!(demo.try_wait().expect("it can be asked").is_none(), "it ended by itself");
+        std::thread::yield_now();
+    }
+    let id = demo.id().to_string();
+    let killed = Command::new("kill").args(["-INT", &id]).status().expect("kill runs");
+    assert!(killed.success());
+    assert_eq!(demo.wait().expect("it ends").code(), Some(130));
+    for left in [&at, &temporary] {
+        assert_eq!(entries(left).len(), 0, "{left:?}");
+        fs::remove_dir(left).expect("it is empty");
+    }
 }
 
 /// Goal: what the user wrote wrong is exit code 2 with what is allowed. Method: one of each kind.
@@ -61,7 +120,7 @@ fn mistakes_are_told_from_failures() {
         explain(&["--request", "0"]),
     ];
     let [variant, stack, client, request] = &explained;
-    let mistakes: [(&[&str], &str); 13] = [
+    let mistakes: [(&[&str], &str); 16] = [
         (variant, "no variant \"none\"; there are: \"random target, readers\""),
         (stack, "no scheduler \"nine\""),
         (client, "no client \"nobody\"; there are: "),
@@ -70,6 +129,9 @@ fn mistakes_are_told_from_failures() {
         (&["demo", "--stack", "none-nine"], "no scheduler \"nine\""),
         (&["demo", "--clients", "0"], "1..=64"),
         (&["demo", "--promise", "10MB"], "followed by /s"),
+        (&["demo", "--at", "/dev", "--html", null], "/dev is in memory"),
+        (&["demo", "--at", "/", "--size", "1KiB", "--html", null], "at least 1MiB"),
+        (&["demo", "--size", "1MiB"], "--at <DIRECTORY>"),
         (&["list", "policies", "nothing"], "there are: none"),
         (&["list", "drives", "nothing"], "plextor-px256m5s"),
         (&["run", "no-such-file.toml"], "no-such-file.toml"),

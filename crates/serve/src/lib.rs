@@ -17,6 +17,7 @@ pub mod control;
 mod disks;
 pub mod engine;
 mod error;
+mod file_system;
 pub mod front;
 mod guard;
 mod layout;
@@ -36,6 +37,7 @@ pub use bare::Bare;
 pub use clock::Clock;
 pub use engine::stats::{Snapshot, VolumeSnapshot, VolumeStats};
 pub use error::ServeError;
+pub use file_system::{FileSystem, takes_direct};
 #[doc(hidden)]
 pub use front::vhost::hostile::hostile as hostile_driver;
 pub use places::Consent;

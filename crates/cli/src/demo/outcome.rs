@@ -14,7 +14,9 @@ const BUSY_MACHINE: f64 = 0.25;
 /// The whole demo.
 #[derive(Serialize)]
 pub(crate) struct Outcome {
+    /// The profile of an emulated drive, or a directory on a real one.
     pub(crate) drive: String,
+    pub(crate) is_real: bool,
     /// Target and readers together.
     pub(crate) clients: usize,
     /// Measured time of each stack.
@@ -77,6 +79,19 @@ pub(crate) struct Sample {
 }
 
 impl Outcome {
+    /// What the run showed, in one sentence: of the stacks that kept the promise, the one under which the clients got most.
+    pub(crate) fn summary(&self) -> Option<String> {
+        let best = self.stacks.iter().filter(|stack| stack.promise_kept);
+        let best = best.max_by_key(|stack| stack.total.bytes_per_s)?;
+        let most = self.stacks.iter().map(|stack| stack.total.bytes_per_s).max()?;
+        let mb = |rate: u64| rate as f64 / 1e6;
+        Some(format!(
+            "{} kept the promise and gave all clients together {:.0} MB/s; the most that any stack gave is {:.0} MB/s",
+            best.stack,
+            mb(best.total.bytes_per_s),
+            mb(most)
+        ))
+    }
     /// What a reader must know before believing the numbers: was the machine itself too busy?
     pub(crate) fn warning(&self) -> Option<String> {
         let waits = self.stacks.iter().map(|stack| stack.processor_wait);
@@ -142,9 +157,10 @@ impl StackOutcome {
         let got = mb(self.target.bytes_per_s);
         let word = if self.promise_kept { "kept" } else { "BROKEN" };
         format!(
-            "promise {word}: {got:.1} of {:.0} MB/s (p99 {}), all clients together {:.0} MB/s",
+            "promise {word}: {got:.1} of {:.0} MB/s (p99 {}, worst {}), all clients together {:.0} MB/s",
             mb(promised),
             milliseconds(self.target.latency_ns.p99),
+            milliseconds(self.target.latency_ns.max),
             mb(self.total.bytes_per_s),
         )
     }

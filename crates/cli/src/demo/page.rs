@@ -35,17 +35,21 @@ fn mb(rate: u64) -> f64 {
 /// The whole page.
 pub(crate) fn page(outcome: &Outcome, next: &[String]) -> String {
     let promised = mb(outcome.promised_bytes_per_s);
+    let drive = match outcome.is_real {
+        true => format!("the drive of {}", outcome.drive),
+        false => format!("an emulated {}", outcome.drive),
+    };
     let mut html = format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n\
          <title>iofair demo: who gets the drive?</title>\n<style>{STYLE}</style></head><body>\n\
          <h1>Who gets the drive?</h1>\n\
          <p>One client reads 4 KiB at random and was promised <b>{promised:.0} MB/s</b>; {} read \
-         sequentially, two windows of 256 KiB ahead. All are NBD clients of one server on an emulated \
+         sequentially, two windows of 256 KiB ahead. All are NBD clients of one server on \
          {}; each stack ran for {:.0} s, after one reader had been alone (from \
          which BFQ learns what the drive can do) and a ramp of all.</p>\n",
         readers(outcome.clients - 1),
-        escape(&outcome.drive),
+        escape(&drive),
         outcome.seconds
     );
     for stack in &outcome.stacks {
@@ -56,6 +60,9 @@ pub(crate) fn page(outcome: &Outcome, next: &[String]) -> String {
             "<p><code>{}</code> <span class=\"{class}\">{verdict}</span></p>",
             escape(&stack.stack)
         );
+    }
+    if let Some(summary) = outcome.summary() {
+        let _ = writeln!(html, "<p>{}.</p>", escape(&summary));
     }
     if let Some(warning) = outcome.warning() {
         let _ = writeln!(html, "<p><b>Note:</b> {}</p>", escape(&warning));

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use iofair_core::controller::Stack;
+use iofair_core::controller::{DEFAULT_STACK, Stack};
 
 use super::client::Work;
 
@@ -14,10 +14,10 @@ pub(crate) const ARTICLE_CLIENTS: usize = 5;
 const ARTICLE_WEIGHTS: (u32, u32) = (300, 100);
 /// The survey gives everybody the same.
 const EQUAL_WEIGHT: u32 = 100;
-/// Table 2: the ceiling of each reader under `max`, in bytes a second; the target's is its promise.
-const READER_MAX: u64 = 15_000_000;
+/// Table 2: the ceiling of each reader under `max`, in bytes a second, for a promise of 10 MB/s; the target's is its promise.
+const READER_MAX: (u64, u64) = (15_000_000, 10_000_000);
 /// The suite's files are at most this long.
-const VOLUME_SIZE: &str = "500MiB";
+pub(crate) const EMULATED_SIZE: u64 = 500 << 20;
 
 /// One client of the plan.
 #[derive(Clone)]
@@ -27,12 +27,18 @@ pub(crate) struct PlannedClient {
 }
 
 /// Everything that the runs of all stacks have in common.
+#[derive(Clone)]
 pub(crate) struct Plan {
-    pub(crate) drive: String,
+    /// The back end, as in a contract file.
+    pub(crate) back: String,
+    /// What each client has of it, in bytes.
+    pub(crate) volume_size: u64,
     /// Target and readers together, at least one.
     pub(crate) clients: usize,
-    /// What the target is promised, bytes a second.
+    /// What the target is promised, bytes a second; 0: nothing.
     pub(crate) promised: u64,
+    /// What it gets alone, where that was measured: what its promise is admitted by.
+    pub(crate) alone: Option<u64>,
     /// How long one sequential reader is alone first, as before the sources' own runs: policies that
     /// measure the drive (BFQ) know it then.
     pub(crate) history_seconds: f64,
@@ -59,8 +65,8 @@ impl Plan {
             _ => (EQUAL_WEIGHT, EQUAL_WEIGHT),
         };
         let mut text = format!(
-            "[drive]\nback = \"emulated:{}\"\nstack = \"{stack}\"\n\n[listen]\nunix = {:?}\n",
-            self.drive,
+            "[drive]\nback = {:?}\nstack = \"{stack}\"\n\n[listen]\nunix = {:?}\n",
+            self.back,
             socket.display().to_string()
         );
         if let Some(scheduler) = wants_low_latency_off(stack) {
@@ -68,27 +74,34 @@ impl Plan {
         }
         for client in self.roster() {
             let name = &client.name;
-            let promised = self.promised;
-            let _ = match client.work {
-                Work::Random => write!(
-                    text,
-                    "\n[[group]]\nname = \"{name}\"\nmin = \"{promised}B/s\"\nweight = {}\n\
-                     max = \"{promised}B/s\"\n",
-                    weights.0
-                ),
-                Work::Sequential => write!(
-                    text,
-                    "\n[[group]]\nname = \"{name}\"\nweight = {}\nmax = \"{READER_MAX}B/s\"\n",
-                    weights.1
-                ),
+            let (weight, max) = match client.work {
+                Work::Random => (weights.0, self.promised),
+                Work::Sequential => (weights.1, self.promised * READER_MAX.0 / READER_MAX.1),
             };
+            let _ = write!(text, "\n[[group]]\nname = \"{name}\"\nweight = {weight}\n");
+            if max > 0 && has_ceilings(stack) {
+                let _ = writeln!(text, "max = \"{max}B/s\"");
+            }
+            if client.work == Work::Random && self.promised > 0 {
+                let _ = writeln!(text, "min = \"{}B/s\"", self.promised);
+                if let Some(alone) = self.alone {
+                    let _ = writeln!(text, "alone = \"{alone}B/s\"");
+                }
+            }
+            let size = self.volume_size;
             let _ = write!(
                 text,
-                "[[volume]]\nname = \"{name}\"\ngroup = \"{name}\"\nsize = \"{VOLUME_SIZE}\"\n"
+                "[[volume]]\nname = \"{name}\"\ngroup = \"{name}\"\nsize = \"{size}B\"\n"
             );
         }
         text
     }
+}
+
+/// Ceilings are the means of stacks that keep promises by nothing else. The default stack has a throttle for them too, and the
+/// demo shows that it needs none.
+fn has_ceilings(stack: &str) -> bool {
+    stack != DEFAULT_STACK
 }
 
 /// The scheduler of a stack whose weight raising must be off to see the shares as promised, which is
@@ -102,12 +115,15 @@ fn wants_low_latency_off(stack: &str) -> Option<&'static str> {
 mod tests {
     use super::*;
     use iofair_config::contracts::Contracts;
+    use iofair_core::contract::Limits;
 
     fn plan(clients: usize) -> Plan {
         Plan {
-            drive: "plextor-px256m5s".into(),
+            back: "emulated:plextor-px256m5s".into(),
+            volume_size: EMULATED_SIZE,
             clients,
             promised: 10_000_000,
+            alone: None,
             history_seconds: 1.0,
             ramp_seconds: 1.0,
             seconds: 1.0,
@@ -131,6 +147,10 @@ mod tests {
         let bfq = plan(5).contracts("prop-bfq-4.18", Path::new("demo.sock"));
         let bfq = Contracts::parse("demo", &bfq).expect("good with any scheduler");
         assert!(!bfq.drive.stack.scheduler.values.bool("low_latency"));
+        let promise = plan(5).contracts("promise", Path::new("demo.sock"));
+        let promise = Contracts::parse("demo", &promise).expect("good without ceilings");
+        assert_eq!(promise.groups[0].contract.min, Some(10_000_000));
+        assert!(promise.groups.iter().all(|g| g.contract.max == Limits::default()));
         let survey = read(16);
         assert_eq!(survey.volumes.len(), 16);
         assert!(survey.groups.iter().all(|g| g.contract.weight == 100));
@@ -151,9 +171,10 @@ mod tests {
         let names = |c: &Contracts| c.groups.iter().map(|g| g.name.clone()).collect::<Vec<_>>();
         let contracts =
             |c: &Contracts| c.groups.iter().map(|g| g.contract.clone()).collect::<Vec<_>>();
-        let demo = read(5);
+        let demo = plan(5).contracts(DEFAULT_STACK, Path::new("demo.sock"));
+        let demo = Contracts::parse("demo", &demo).expect("good");
         assert_eq!((names(&file), contracts(&file)), (names(&demo), contracts(&demo)));
         assert_eq!(file.drive.back, demo.drive.back);
-        assert!(text.contains("low_latency = false"), "as in every run of the demo");
+        assert_eq!(file.drive.stack.name(), DEFAULT_STACK, "it is not written");
     }
 }

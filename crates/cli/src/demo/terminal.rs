@@ -38,6 +38,9 @@ pub(crate) fn report(outcome: &Outcome) -> String {
         let verdict = stack.verdict(outcome.promised_bytes_per_s);
         text += &format!("  {name} {}\n", colour(stack).apply_to(verdict));
     }
+    if let Some(summary) = outcome.summary() {
+        text += &format!("\n  {summary}\n");
+    }
     if let Some(warning) = outcome.warning() {
         text += &format!("\n  {} {warning}\n", style("note:").bold().yellow());
     }
@@ -52,13 +55,15 @@ fn numbers(outcome: &Outcome) -> String {
             format!("{:.2}", mb(stack.target.bytes_per_s)),
             milliseconds(latency.p50),
             milliseconds(latency.p99),
+            milliseconds(latency.max),
             format!("{:.1}", mb(stack.total.bytes_per_s)),
             format!("{:.0} %", stack.drive_utilisation * 100.0),
             if stack.promise_kept { "kept" } else { "broken" }.to_string(),
         ]
     });
-    let header = ["stack", "target MB/s", "p50", "p99", "total MB/s", "drive busy", "promise"];
-    table(&header, &rows.collect::<Vec<_>>(), &[1, 2, 3, 4, 5])
+    let header =
+        ["stack", "target MB/s", "p50", "p99", "worst", "total MB/s", "drive busy", "promise"];
+    table(&header, &rows.collect::<Vec<_>>(), &[1, 2, 3, 4, 5, 6])
 }
 
 fn bars(

@@ -1,0 +1,55 @@
+//! What a program must know of a directory before it writes large files there.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// Of `ramfs`; libc has no name for it.
+const RAMFS_MAGIC: i64 = 0x8584_58f6;
+
+/// Of a directory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileSystem {
+    /// Bytes that an ordinary user may still write.
+    pub free: u64,
+    /// Are its files in memory?
+    pub in_memory: bool,
+}
+
+impl FileSystem {
+    /// Asks the kernel.
+    pub fn of(directory: &Path) -> io::Result<Self> {
+        let opened = File::open(directory)?;
+        // SAFETY: all zeroes is a value of this struct of integers, and the call fills it.
+        let (result, found) = unsafe {
+            let mut found: libc::statfs = std::mem::zeroed();
+            (libc::fstatfs(opened.as_raw_fd(), &raw mut found), found)
+        };
+        if result != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let kind = i64::from(found.f_type);
+        let free = found.f_bavail.saturating_mul(u64::try_from(found.f_bsize).unwrap_or(0));
+        Ok(Self { free, in_memory: kind == i64::from(libc::TMPFS_MAGIC) || kind == RAMFS_MAGIC })
+    }
+}
+
+/// Can a file be read past the page cache?
+pub fn takes_direct(path: &Path) -> bool {
+    OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(path).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: memory is told from a disk. Method: the one that every Linux has, and that of this source.
+    #[test]
+    fn memory_is_told_from_a_disk() {
+        assert!(FileSystem::of(Path::new("/dev")).is_ok_and(|found| found.in_memory));
+        let here = FileSystem::of(Path::new(env!("CARGO_MANIFEST_DIR"))).unwrap();
+        assert!(!here.in_memory && here.free > 0);
+    }
+}
