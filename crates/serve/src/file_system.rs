@@ -30,9 +30,8 @@ impl FileSystem {
         if result != 0 {
             return Err(io::Error::last_os_error());
         }
-        let kind = i64::from(found.f_type);
         let free = found.f_bavail.saturating_mul(u64::try_from(found.f_bsize).unwrap_or(0));
-        Ok(Self { free, in_memory: kind == i64::from(libc::TMPFS_MAGIC) || kind == RAMFS_MAGIC })
+        Ok(Self { free, in_memory: [libc::TMPFS_MAGIC, RAMFS_MAGIC].contains(&found.f_type) })
     }
 }
 

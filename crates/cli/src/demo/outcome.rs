@@ -157,8 +157,8 @@ impl StackOutcome {
         let got = mb(self.target.bytes_per_s);
         let word = if self.promise_kept { "kept" } else { "BROKEN" };
         format!(
-            "promise {word}: {got:.1} of {:.0} MB/s (p99 {}, worst {}), all clients together {:.0} MB/s",
-            mb(promised),
+            "promise {word}: {got:.1} of {} MB/s (p99 {}, worst {}), all clients together {:.0} MB/s",
+            megabytes(promised),
             milliseconds(self.target.latency_ns.p99),
             milliseconds(self.target.latency_ns.max),
             mb(self.total.bytes_per_s),
@@ -177,6 +177,12 @@ pub(crate) struct Measured {
 
 fn is_kept(got: u64, promised: u64) -> bool {
     u128::from(got) * 100 >= u128::from(promised) * u128::from(KEPT_PERCENT)
+}
+
+/// A promise for people: `10`, or `8.6` when it was measured.
+pub(crate) fn megabytes(rate: u64) -> String {
+    let places = usize::from(!rate.is_multiple_of(1_000_000));
+    format!("{:.places$}", rate as f64 / 1e6)
 }
 
 /// A latency for people.
@@ -199,6 +205,7 @@ mod tests {
         assert!(is_kept(9_500_000, 10_000_000));
         assert!(!is_kept(9_499_999, 10_000_000));
         assert!(is_kept(0, 0));
+        assert_eq!([10_000_000, 8_630_000].map(megabytes), ["10", "8.6"]);
     }
 
     /// Goal: the JSON has the documented core. Method: a made-up run.

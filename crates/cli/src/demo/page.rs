@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::outcome::{Outcome, StackOutcome, milliseconds};
+use super::outcome::{Outcome, StackOutcome, megabytes, milliseconds};
 
 /// Colours that also differ in brightness, for those who see no green or red.
 const KEPT: &str = "#15803d";
@@ -44,10 +44,11 @@ pub(crate) fn page(outcome: &Outcome, next: &[String]) -> String {
          <meta name=\"viewport\" content=\"width=device-width\">\n\
          <title>iofair demo: who gets the drive?</title>\n<style>{STYLE}</style></head><body>\n\
          <h1>Who gets the drive?</h1>\n\
-         <p>One client reads 4 KiB at random and was promised <b>{promised:.0} MB/s</b>; {} read \
+         <p>One client reads 4 KiB at random and was promised <b>{} MB/s</b>; {} read \
          sequentially, two windows of 256 KiB ahead. All are NBD clients of one server on \
          {}; each stack ran for {:.0} s, after one reader had been alone (from \
          which BFQ learns what the drive can do) and a ramp of all.</p>\n",
+        megabytes(outcome.promised_bytes_per_s),
         readers(outcome.clients - 1),
         escape(&drive),
         outcome.seconds
@@ -159,7 +160,7 @@ fn bars(
         let _ = write!(
             svg,
             "<path d=\"M{x:.1} 0V{height}\" stroke=\"var(--ink)\" stroke-dasharray=\"4 3\"/>\
-             <text class=\"soft\" x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">promised {line:.0}</text>",
+             <text class=\"soft\" x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">promised {line:.1}</text>",
             height + 14.0
         );
     }

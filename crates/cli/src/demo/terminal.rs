@@ -2,7 +2,7 @@
 
 use console::{Style, style};
 
-use super::outcome::{Outcome, StackOutcome, milliseconds};
+use super::outcome::{Outcome, StackOutcome, megabytes, milliseconds};
 use crate::output::table;
 
 /// Columns of the longest bar.
@@ -17,10 +17,10 @@ fn mb(rate: u64) -> f64 {
 /// Everything that is printed at the end.
 pub(crate) fn report(outcome: &Outcome) -> String {
     let mut text = String::from("\n") + &numbers(outcome) + "\n";
-    let promised = mb(outcome.promised_bytes_per_s);
+    let promised = megabytes(outcome.promised_bytes_per_s);
     text += &bars(
         outcome,
-        &format!("target, MB/s (promised {promised:.0})"),
+        &format!("target, MB/s (promised {promised})"),
         |s| mb(s.target.bytes_per_s),
         &|value| format!("{value:.1}"),
     );
