@@ -324,6 +324,37 @@ fn read_on(socket: &str, volume: &str, done: &AtomicBool) {
     }
 }
 
+/// Goal: under `promise` the answers are in the terms of the contract: who holds others, and how a group stands by its own
+/// minimum. Method: a minimum that the drive cannot keep, and a group beside it, both with many requests all the time.
+#[test]
+fn why_speaks_of_minimums() {
+    let directory = rig::Directory::new();
+    let text = rig::controlled::file(&directory, "emulated:plextor-px256m5s")
+        .replace("stack = 'max+prop-bfq'\n", "")
+        .replace("[drive.policy.bfq]\nlow_latency = false # as promised\n", "")
+        .replace("min = '10MB/s'", "min = '500MB/s'\nalone = '600MB/s'");
+    std::fs::write(directory.path("contracts.toml"), text).unwrap();
+    let rig = Controlled::over(directory);
+    let (socket, done) = (rig.directory.path("socket"), AtomicBool::new(false));
+    thread::scope(|scope| {
+        for volume in ["v", "w"] {
+            let (socket, done) = (&socket, &done);
+            scope.spawn(move || read_on(socket, volume, done));
+        }
+        let says = |group: &str, what: &[&str]| loop {
+            let told = why(&rig, group)["answer"].as_str().unwrap().to_string();
+            if what.iter().all(|what| told.contains(what)) {
+                break;
+            }
+        };
+        says("batch", &["held: group tenants/alice is ", " behind its minimum"]);
+        says("tenants/alice", &["; ", " behind its minimum"]);
+        change(&rig, "/v1/groups/tenants/alice", json!({"min": "1MB/s"}));
+        says("tenants/alice", &["; ", " ahead of its minimum"]);
+        done.store(true, Ordering::Relaxed);
+    });
+}
+
 /// Goal: `why` says whose turn it is. Method: two volumes on an emulated disk with BFQ, each with many
 /// requests all the time; the lighter group is asked until it has to wait for the heavier one.
 #[test]

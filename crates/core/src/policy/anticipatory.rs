@@ -182,7 +182,7 @@ impl Policy for Anticipatory {
         let idles_until = self.queue.next_wakeup().filter(|_| self.queue.is_anticipating());
         let watched = self.queue.watched().filter(|_| idles_until.is_some());
         let serves = watched.map(|process| Subject::Client(process.client));
-        Standing { until: None, serves, idles_until }
+        Standing { serves, idles_until, ..Standing::default() }
     }
     fn observe(&self, gauges: &mut dyn Gauges) {
         gauges.gauge("anticipatory_queued_sync", self.queue.queued(Kind::Sync) as u64);

@@ -36,7 +36,7 @@ pub mod wbt;
 
 use alloc::boxed::Box;
 
-use crate::group::{Change, ClientId, Groups};
+use crate::group::{Change, ClientId, GroupId, Groups};
 use crate::params::{Parameter, Values};
 use crate::request::{RequestId, Requests};
 use crate::time::Instant;
@@ -94,6 +94,8 @@ pub struct Standing {
     pub serves: Option<Subject>,
     /// Until when the drive is kept free for their next request.
     pub idles_until: Option<Instant>,
+    /// The group that is furthest behind its minimum, and up to when that is kept: others are held from then on.
+    pub holder: Option<(GroupId, Instant)>,
 }
 
 /// Which part of the tags a request draws on; the scheduler may limit each ([`Policy::tag_limit`]).

@@ -84,6 +84,11 @@ impl MinimumMeter {
         self.completed += bytes;
         self.last = now;
     }
+    /// When the group begins to be overdue, if nothing of what is inside is completed before; `None` if it asks for nothing.
+    pub fn due(&self, min: Option<u64>) -> Option<Instant> {
+        let min = rate(min).filter(|_| self.requests > 0)?;
+        Some(self.clock + Nanos::for_units_ceil(self.bytes / self.requests, min))
+    }
     /// A second is over, or another span of `length`: was the minimum broken in it?
     pub fn end(&mut self, now: Instant, min: Option<u64>, length: Nanos) -> bool {
         if self.requests > 0 {
@@ -100,12 +105,10 @@ impl MinimumMeter {
         if self.requests == 0 || self.clock >= now {
             return;
         }
-        let next = Nanos::for_units_ceil(self.bytes / self.requests, min);
-        let due = self.clock + next;
-        if due < now {
-            self.overdue += now.since(due.max(self.last));
-            self.clock = now.saturating_sub(next);
-        }
+        let Some(due) = self.due(Some(min)).filter(|due| *due < now) else { return };
+        self.overdue += now.since(due.max(self.last));
+        // Counted, and not owed as well.
+        self.clock += now.since(due);
     }
 }
 

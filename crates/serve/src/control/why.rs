@@ -60,6 +60,7 @@ struct Seat {
     until: Option<Instant>,
     serves: Option<Subject>,
     idles_until: Option<Instant>,
+    holder: Option<(GroupId, Instant)>,
     /// The newest decision about one of the requests, and its direction.
     decision: Option<(Decision, Direction)>,
     group: GroupId,
@@ -170,6 +171,7 @@ fn take_seat(seats: &mut Seats, held: &Held<'_>) {
         until: None,
         serves: held.standing.serves,
         idles_until: held.standing.idles_until,
+        holder: held.standing.holder,
         decision: None,
         group: held.request.group,
     });
@@ -202,7 +204,7 @@ impl Scene<'_> {
             places.into_iter().map(|(place, seat)| self.wait(*place, seat)).collect();
         let answer = match waits.first() {
             None => "nothing waits: no request of the group is inside".to_string(),
-            Some(first) => first.text.clone(),
+            Some(first) => first.text.clone() + &self.minimum(),
         };
         Why {
             revision: String::new(),
@@ -276,6 +278,13 @@ impl Scene<'_> {
                 } else {
                     String::new()
                 };
+                if let Some((group, kept)) = seat.holder
+                    && kept <= self.seen.now
+                    && !self.is_own(Subject::Group(group))
+                {
+                    let (group, behind) = (self.group(group), brief(self.seen.now.since(kept)));
+                    return format!("{count} {are} held: {group} is {behind} behind its minimum");
+                }
                 let Some(serves) = serves else {
                     return format!("{count} {are} queued in {name}{rule}{full}");
                 };
@@ -297,6 +306,16 @@ impl Scene<'_> {
                     "nothing waits: {count} {are} at the drive, which has {commands} of {depth}"
                 )
             }
+        }
+    }
+    /// How the group stands by its minimum.
+    fn minimum(&self) -> String {
+        let min = self.engine().controller().groups().group(self.own).contract.min;
+        let now = self.seen.now;
+        match self.engine().tally(self.own).due(min) {
+            None => String::new(),
+            Some(due) if due < now => format!("; {} behind its minimum", brief(now.since(due))),
+            Some(due) => format!("; {} ahead of its minimum", brief(due.since(now))),
         }
     }
     /// Is this the group asked about, or something in it?

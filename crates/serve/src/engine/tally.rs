@@ -118,6 +118,13 @@ pub struct GroupTally {
     is_active: bool,
 }
 
+impl GroupTally {
+    /// When it begins to be overdue by this minimum ([`MinimumMeter::due`]).
+    pub fn due(&self, min: Option<u64>) -> Option<Instant> {
+        self.minimum.due(min)
+    }
+}
+
 /// A second, or the interval between two looks when nobody asked anything.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Second {

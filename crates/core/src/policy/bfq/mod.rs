@@ -431,7 +431,7 @@ impl Policy for Bfq {
     }
     fn standing(&self, _requests: &Requests, _id: RequestId) -> Standing {
         let serves = self.in_service.map(|id| self.subject(id));
-        Standing { until: None, serves, idles_until: self.wait_until }
+        Standing { serves, idles_until: self.wait_until, ..Standing::default() }
     }
     fn observe(&self, gauges: &mut dyn Gauges) {
         gauges.gauge("bfq_peak_rate_bytes_per_s", self.rate.bytes_per_s());

@@ -245,7 +245,7 @@ impl Policy for CfqGroup {
     }
     fn standing(&self, _requests: &Requests, _id: RequestId) -> Standing {
         let serves = self.active.map(|id| self.subject(id));
-        Standing { until: None, serves, idles_until: self.wait_until }
+        Standing { serves, idles_until: self.wait_until, ..Standing::default() }
     }
     fn observe(&self, gauges: &mut dyn Gauges) {
         gauges.gauge("cfq_busy_queues", u64::from(self.busy));

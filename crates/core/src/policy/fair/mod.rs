@@ -338,7 +338,7 @@ impl<L: Leaf> Policy for Fair<L> {
     }
     fn standing(&self, _requests: &Requests, _id: RequestId) -> Standing {
         let serves = self.turn.as_ref().map(|turn| self.subject(turn.queue));
-        Standing { until: None, serves, idles_until: self.next_wakeup() }
+        Standing { serves, idles_until: self.next_wakeup(), ..Standing::default() }
     }
     fn observe(&self, gauges: &mut dyn Gauges) {
         gauges.gauge("fair_busy_queues", u64::from(self.busy_queues));

@@ -256,6 +256,13 @@ impl Clocks {
     pub(super) fn is_late(&self, now: Instant, id: EntityId, took: Nanos) -> bool {
         self.look(id).is_some_and(|it| it.at <= now && took > it.grant)
     }
+    /// The group that closes the gate first, and when.
+    pub(super) fn first(&self) -> Option<(EntityId, Instant)> {
+        let first = |tree| self.arena.first(tree).map(|node| self.arena.key(node));
+        let [urgent, buffered] = [first(&self.queued[0]), first(&self.queued[1])];
+        let (at, id) = [urgent, buffered, first(&self.busy)].into_iter().flatten().min()?;
+        Some((id, at))
+    }
     /// How far ahead it is.
     pub(super) fn ahead(&self, now: Instant, id: EntityId) -> Option<Nanos> {
         Some(self.look(id)?.at.since(now))

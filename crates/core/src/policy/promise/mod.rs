@@ -41,6 +41,7 @@ use crate::parts::fifo::Fifo;
 use crate::parts::tree::{Arena, NodeId, Tree};
 use crate::request::{Operation, Request, RequestId, Requests};
 use crate::time::{Instant, Nanos};
+use crate::trace::Subject;
 use crate::unit::Sectors;
 
 use clock::{Clocks, Gate};
@@ -502,7 +503,9 @@ impl Policy for Promise {
     }
     fn standing(&self, requests: &Requests, id: RequestId) -> Standing {
         let _ = (requests, id);
-        Standing { until: self.wakeup, ..Standing::default() }
+        let serves = self.turn.and_then(|turn| turn.client.as_client()).map(Subject::Client);
+        let holder = self.clocks.first().and_then(|(id, at)| Some((id.as_group()?, at)));
+        Standing { until: self.wakeup, serves, holder, ..Standing::default() }
     }
     fn tag_limit(&self, class: TagClass, tags: u32) -> u32 {
         class.single_queue_limit(tags)

@@ -18,7 +18,7 @@ const IDLE: Nanos = Nanos::from_millis(2);
 /// Whose turn it is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turn {
-    client: EntityId,
+    pub(super) client: EntityId,
     /// The group whose clock brought it.
     due: Option<EntityId>,
     began: Instant,
