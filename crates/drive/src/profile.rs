@@ -35,6 +35,7 @@ const EMBEDDED: &[(&str, &str)] = &[
         include_str!("../../../profiles/drives/hitachi-hts727550a9e364.toml"),
     ),
     ("nvme-2015", include_str!("../../../profiles/drives/nvme-2015.toml")),
+    ("nvme-2021", include_str!("../../../profiles/drives/nvme-2021.toml")),
     ("plextor-px256m5s", include_str!("../../../profiles/drives/plextor-px256m5s.toml")),
     ("samsung-970-pro", include_str!("../../../profiles/drives/samsung-970-pro.toml")),
     ("sata-7200-2009", include_str!("../../../profiles/drives/sata-7200-2009.toml")),
@@ -381,7 +382,7 @@ impl fmt::Display for Sourced {
 mod tests {
     use super::*;
 
-    const PLEXTOR: &str = EMBEDDED[2].1;
+    const PLEXTOR: &str = EMBEDDED[3].1;
 
     /// Goal: everything listed can be loaded, and every file is listed. Method: both directions.
     #[test]

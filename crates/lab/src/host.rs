@@ -17,6 +17,7 @@ pub const PRESETS: &[Preset] = &[
     ("host-2018", host_2018),
     ("host-970-pro", host_970_pro),
     ("host-nvme-2015", host_nvme_2015),
+    ("host-nvme-2021", host_nvme_2021),
     ("host-hitachi", host_hitachi),
     ("host-2009", host_2009),
 ];
@@ -32,6 +33,7 @@ pub fn for_drive(drive: &str) -> Host {
     match profile {
         "samsung-970-pro" => host_970_pro(),
         "nvme-2015" => host_nvme_2015(),
+        "nvme-2021" => host_nvme_2021(),
         "hitachi-hts727550a9e364" => host_hitachi(),
         "sata-7200-2009" => host_2009(),
         _ => host_2018(),
@@ -115,6 +117,17 @@ pub fn host_970_pro() -> Host {
 /// The machine with the NVMe drive of 2015: h 10 us; its rows have no buffered client.
 pub fn host_nvme_2015() -> Host {
     Host { start_apart: Nanos::ZERO, ..host_970_pro() }
+}
+
+/// A server beside a data-centre drive of 2021; free, since only data sheets are known: H 60 us.
+pub fn host_nvme_2021() -> Host {
+    Host {
+        consume_window: Nanos::from_micros(60),
+        consume_copy: Nanos::from_micros(30),
+        produce_window: Nanos::from_micros(45),
+        memory: 64 << 30,
+        ..host_nvme_2015()
+    }
 }
 
 /// The machine with the HITACHI HTS727550A9E364: two requests of 128 KiB in flight a buffered reader, 45

@@ -20,6 +20,8 @@ const PLEXTOR_FIFO: &str = "plextor-px256m5s:a-fifo";
 const PLEXTOR_B: &str = "plextor-px256m5s:b";
 const SAMSUNG: &str = "samsung-970-pro";
 const NVME_2015: &str = "nvme-2015";
+const NVME_2021: &str = "nvme-2021";
+const NVME_2021_FRAGMENTED: &str = "nvme-2021:fragmented";
 
 const RAMP: Nanos = Nanos::from_millis(500);
 
@@ -32,6 +34,7 @@ pub(super) fn rows(seed: u64) -> Vec<Row> {
     plextor_variants(seed, &mut rows);
     samsung(&mut Bench::new(SAMSUNG, seed, &mut rows));
     nvme_2015(&mut Bench::new(NVME_2015, seed, &mut rows));
+    nvme_2021(seed, &mut rows);
     sliced(seed, &mut rows);
     limited(seed, &mut rows);
     rows
@@ -289,6 +292,42 @@ fn nvme_2015(bench: &mut Bench<'_>) {
         bench.row(readers / outcome.seconds / 1e6, (reads, "MB/s", measured, -1.0, note));
         bench.row(outcome.target_micros(), ("the same: latency", "us", micros, -1.5, ""));
     }
+}
+
+/// What data sheets say of the class; what they do not say, reads beside writes, is shown as an extrapolation.
+fn nvme_2021(seed: u64, rows: &mut Vec<Row>) {
+    const EXTRAPOLATION: &str = "extrapolation: no data sheet has it; write-cache and drain decide";
+    let writes = pressing(Operation::Write, 4096, 256, true);
+    let bench = &mut Bench::new(NVME_2021, seed, rows);
+    let alone = bench.run(1, &[bench.target()]);
+    let facts = ("4k random reader alone: latency", "us", Value(80.0), 0.0, "page-read");
+    bench.row(alone.target_micros(), facts);
+    let think = bench.think();
+    let operation = Operation::Write;
+    let writer = Job::Direct { operation, block: 4096, depth: 1, random: true, think };
+    let facts =
+        ("4k random writer alone: latency", "us", Value(15.0), -16.0, "turnaround is a guess");
+    bench.row(bench.run(1, &[writer]).target_micros(), facts);
+    let reads = bench.run(1, &[pressing(Operation::Read, 4096, 256, true)]);
+    let facts = ("4k random reads, depth 256", "kIOPS", Value(1000.0), 0.0, "firmware-read");
+    bench.row(reads.total_kiops(), facts);
+    let reader = bench.run(1, &[pressing(Operation::Read, 128 << 10, 32, false)]);
+    bench.row(reader.total_mb(), ("sequential reads", "MB/s", Value(6800.0), 0.0, "link"));
+    let writer = bench.run(1, &[pressing(Operation::Write, 128 << 10, 32, false)]);
+    bench.row(writer.total_mb(), ("sequential writes", "MB/s", Value(4000.0), 0.0, "drain"));
+    let beside = bench.run(1, &bench.beside(1, writes));
+    let name = "random writes of depth 256: target's latency";
+    bench.row(beside.target_micros(), (name, "us", Nothing, 0.0, EXTRAPOLATION));
+    let fsync = bench.run(1, &bench.beside(15, Job::Fsync { think }));
+    let name = "15 writers with fdatasync: target's latency";
+    bench.row(fsync.target_micros(), (name, "us", Nothing, 0.0, "power-loss-protection"));
+    let bench = &mut Bench::new(NVME_2021_FRAGMENTED, seed, rows);
+    let outcome = bench.run(1, &[writes]);
+    let facts = ("4k random writes, depth 256", "kIOPS", Value(200.0), 0.0, "drain");
+    bench.row(outcome.total_kiops(), facts);
+    let beside = bench.run(1, &bench.beside(1, writes));
+    let name = "random writes of depth 256: target's latency";
+    bench.row(beside.target_micros(), (name, "us", Nothing, 0.0, EXTRAPOLATION));
 }
 
 /// One client at a time, as an idealised BFQ would have it.

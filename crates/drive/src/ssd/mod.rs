@@ -1,10 +1,10 @@
-//! A solid-state drive: the simplest structure that fits what was measured on three of them.
+//! A solid-state drive: the simplest structure that fits what was measured on three of them, and the data sheets of a fourth.
 //!
 //! ```text
 //!            slots   firmware          flash units         link
 //! read  ──▶ [ Q ] ──▶ c each ──▶ list ──▶ pages, FIFO ──▶ one page a turn ──▶ answer
 //! write ──▶ [   ] ──▶ c each ──▶ room in the cache? ────▶ whole command ────▶ answer, then programs
-//! flush: alone in the drive; programs all that is cached, waits, then its own time
+//! flush: alone in the drive; programs all that is cached, waits, then its own time (protected cache: only that)
 //! ```
 //!
 //! A discrete-event machine in integer nanoseconds. Servers that are plain FIFOs (firmware, flash
@@ -215,11 +215,12 @@ impl Ssd {
     }
 
     /// Accepts commands of the host's FIFO. A flush enters an empty drive only, and nothing enters
-    /// while it runs.
+    /// while it runs; unless the cache is protected, when it is a command like others.
     fn accept(&mut self) {
         while let Some(&slot) = self.waiting.front() {
-            let is_flush = self.slots[slot].operation == Operation::Flush;
-            let blocked = self.flushing || (is_flush && self.accepted > 0);
+            let drains =
+                self.slots[slot].operation == Operation::Flush && !self.parameters.protected;
+            let blocked = self.flushing || (drains && self.accepted > 0);
             if blocked || self.accepted == self.parameters.slots {
                 return;
             }
@@ -231,7 +232,7 @@ impl Ssd {
     fn enter(&mut self, slot: Slot) {
         self.accepted += 1;
         let time = match self.slots[slot].operation {
-            Operation::Flush => {
+            Operation::Flush if !self.parameters.protected => {
                 self.flushing = true;
                 let empty = self.writes.flush(self.now, &mut self.flash);
                 self.timers.push(Reverse((empty + self.parameters.flush.0, slot)));
@@ -239,7 +240,7 @@ impl Ssd {
             }
             Operation::Read => self.parameters.firmware_read,
             // Giving sectors back and writing zeroes change the drive's tables only.
-            Operation::Write | Operation::Discard | Operation::WriteZeroes => {
+            Operation::Flush | Operation::Write | Operation::Discard | Operation::WriteZeroes => {
                 self.parameters.firmware_write
             }
         };
@@ -250,6 +251,10 @@ impl Ssd {
     /// The firmware is done with a command.
     fn understood(&mut self, slot: Slot) {
         let held = &self.slots[slot];
+        if held.operation == Operation::Flush {
+            let end = self.now + self.parameters.flush.0;
+            return self.timers.push(Reverse((end, slot)));
+        }
         if held.end > self.parameters.capacity {
             return self.answer(slot, EIO);
         }
@@ -289,7 +294,7 @@ impl Ssd {
             }
             Crossing::Write(slot) => {
                 let held = &self.slots[slot];
-                let wants = (held.bytes(), held.durable);
+                let wants = (held.bytes(), held.durable && !self.parameters.protected);
                 match self.writes.crossed(self.now, &mut self.flash, wants) {
                     Some(durable) => {
                         self.timers.push(Reverse((durable + self.parameters.flush.0, slot)));

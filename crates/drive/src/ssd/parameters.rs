@@ -67,8 +67,12 @@ pub struct Parameters {
     pub drain: u64,
     /// Bytes of write cache.
     pub write_cache: u64,
-    /// Time of a flush after the cache is empty, and of a durable write after its programs.
+    /// Time of a flush after the cache is empty, and of a durable write after its programs; with a protected cache,
+    /// of a flush after the firmware.
     pub flush: Nanos,
+    /// Is the write cache protected against loss of power? Then a flush has nothing to wait for, and a write is
+    /// durable once it is in the cache.
+    pub protected: bool,
     /// The deep-queue rule, if the drive has one.
     pub deep_queue: Option<DeepQueue>,
     /// Size of the drive in bytes.
@@ -106,6 +110,7 @@ pub struct Table {
     pub drain: Number<Rate>,
     pub write_cache: Number<Size>,
     pub flush: Number<Time>,
+    pub power_loss_protection: Option<Number<bool>>,
     pub deep_queue: DeepQueueTable,
 }
 
@@ -137,6 +142,7 @@ impl Table {
             drain: self.drain.value.0,
             write_cache: self.write_cache.value.0,
             flush: self.flush.value.0,
+            protected: self.power_loss_protection.as_ref().is_some_and(|number| number.value),
             deep_queue: self.deep_queue(),
             capacity: common.capacity,
             max_request: common.max_request,

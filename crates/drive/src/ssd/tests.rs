@@ -6,8 +6,15 @@ use crate::random::Random;
 use iofair_core::request::Flags;
 
 const PLEXTOR: &str = "plextor-px256m5s";
-const ALL: [&str; 5] =
-    [PLEXTOR, "plextor-px256m5s:a-fifo", "plextor-px256m5s:b", "samsung-970-pro", "nvme-2015"];
+const PROTECTED: &str = "nvme-2021";
+const ALL: [&str; 6] = [
+    PLEXTOR,
+    "plextor-px256m5s:a-fifo",
+    "plextor-px256m5s:b",
+    "samsung-970-pro",
+    "nvme-2015",
+    PROTECTED,
+];
 
 fn parameters(name: &str) -> Parameters {
     match read(name).unwrap().model {
@@ -194,6 +201,21 @@ fn flush_orders_and_empties() {
     assert_eq!(drain(&mut drive)[0].at.0, 12_100_000, "nothing to program: only its own time");
 }
 
+/// Goal: with a cache that is protected against loss of power neither a flush nor a durable write waits for flash.
+/// Method: worked by hand beside a read: 2 us of firmware each, 4096 B at 6.8 GB/s, a flush's own 5 us.
+#[test]
+fn a_protected_cache_is_durable() {
+    let mut drive = exact(PROTECTED);
+    drive.submit(Instant::ZERO, command(1, Operation::Read, (512, 4)));
+    let mut durable = command(2, Operation::Write, (0, 4));
+    durable.flags = Flags::FUA;
+    drive.submit(Instant::ZERO, durable);
+    drive.submit(Instant::ZERO, command(3, Operation::Flush, (0, 0)));
+    let done = drain(&mut drive);
+    let expected = [(2, 3_000 + 603), (3, 5_000 + 5_000), (1, 1_000 + 68_000 + 603)];
+    assert_eq!(done.iter().map(|done| (done.id, done.at.0)).collect::<Vec<_>>(), expected);
+}
+
 /// Goal: a durable write is answered after its program and a flush's time; others pass it. Method:
 /// a durable and a plain write together.
 #[test]
@@ -366,7 +388,7 @@ fn laws_hold_over_seeds() {
                 let link = command.length.bytes() * 1_000_000_000 / parameters.link;
                 let least = match command.operation {
                     Operation::Read => parameters.page_read.0 * 3 / 4 + link,
-                    Operation::Write if command.flags.has(Flags::FUA) => {
+                    Operation::Write if command.flags.has(Flags::FUA) && !parameters.protected => {
                         link + parameters.page_program().0 + parameters.flush.0
                     }
                     Operation::Write => link,
@@ -376,7 +398,11 @@ fn laws_hold_over_seeds() {
                 assert!(took >= least, "{name} seed {seed}: {command:?} took {took} < {least}");
                 assert_eq!(done.status, 0);
             }
-            for (flush, at, done) in answers.iter().filter(|a| a.0.operation == Operation::Flush) {
+            // A protected cache makes a flush a command like others: what was answered before is durable anyway.
+            let drains = |a: &&(Command, u64, Done)| {
+                a.0.operation == Operation::Flush && !parameters.protected
+            };
+            for (flush, at, done) in answers.iter().filter(drains) {
                 let outside = answers.iter().all(|(command, other_at, other)| {
                     other.at.0 <= done.at.0 || command.id > flush.id || other_at > at
                 });
