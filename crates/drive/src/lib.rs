@@ -9,6 +9,7 @@ pub mod fault;
 pub mod hdd;
 pub mod profile;
 pub mod random;
+mod random_profile;
 pub mod ssd;
 pub mod stripe;
 

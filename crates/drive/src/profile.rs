@@ -13,7 +13,7 @@
 //! ```
 //!
 //! The profiles under `profiles/drives` are part of the program; [`load`] also takes the path of a
-//! file. A variant replaces single numbers of its profile. Unknown keys are errors.
+//! file, and `random-flash:SEED` or `random-disk:SEED` for a drive that nobody measured. A variant replaces single numbers of its profile. Unknown keys are errors.
 
 use std::fmt;
 use std::path::Path;
@@ -26,6 +26,7 @@ use toml::{Table, Value};
 
 use crate::Drive;
 use crate::hdd::{self, Hdd};
+use crate::random_profile;
 use crate::ssd::{self, Ssd};
 
 /// The profiles that are part of the program.
@@ -264,8 +265,14 @@ pub fn read(name: &str) -> Result<Profile, ProfileError> {
     if let Some((_, text)) = EMBEDDED.iter().find(|(embedded, _)| *embedded == base) {
         return parse(name, text, variant);
     }
+    if let Some(seed) = variant.and_then(|seed| seed.parse().ok())
+        && let Some(text) = random_profile::text(base, seed)
+    {
+        return parse(name, &text, None);
+    }
     if Path::new(base).extension().is_none_or(|extension| extension != "toml") {
-        let available = list().into_iter().map(|listed| listed.name).collect();
+        let mut available: Vec<_> = list().into_iter().map(|listed| listed.name).collect();
+        available.extend(random_profile::KINDS.map(|kind| format!("{kind}:SEED")));
         return Err(ProfileError::Unknown { name: name.to_owned(), available });
     }
     let unreadable = |source| ProfileError::Unreadable { path: base.to_owned(), source };

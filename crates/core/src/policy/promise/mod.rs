@@ -234,7 +234,7 @@ impl Promise {
         if probe {
             self.probe = Probe::Sent;
         }
-        self.window.on_dispatch(side, sent);
+        self.window.on_dispatch(id, side, sent, by_share);
         self.in_flight += 1;
         self.writes += u32::from(side == Side::Write);
         if side == Side::Read && !cx.facts.rotational {
@@ -455,7 +455,7 @@ impl Policy for Promise {
         let sent = bytes(&cx.requests[id]);
         self.clients[cx.requests[id].client.index()].requests.in_flight -= 1;
         self.each_clock(client, |clocks, group| clocks.complete(now, group));
-        self.window.on_complete(side, sent);
+        self.window.on_complete(id, side);
         if self.queued == 0 || !matches!(self.clocks.gate(now), Gate::Open(_)) {
             self.drive.on_short();
         }

@@ -15,8 +15,11 @@
 //! Source of the window: Cardwell et al., "BBR" (2016), the product of bandwidth and delay; of its feedback: Chiu and
 //! Jain (1989), additive increase and multiplicative decrease.
 
+use alloc::vec::Vec;
+
 use super::drive::Drive;
 use super::shares::{SIDES, Side};
+use crate::request::RequestId;
 use crate::time::{Instant, Nanos};
 use crate::unit::Sectors;
 
@@ -29,8 +32,9 @@ const WRITES: Nanos = Nanos::from_millis(1);
 /// What the drive has, and what it may have.
 #[derive(Debug)]
 pub(super) struct Window {
-    /// By side: bytes.
+    /// By side: bytes that count; and by request in flight.
     in_drive: [u64; SIDES],
+    counted: Vec<u64>,
     reads: u64,
     last_client: u32,
     shared_until: Instant,
@@ -40,6 +44,7 @@ impl Default for Window {
     fn default() -> Self {
         Self {
             in_drive: [0; SIDES],
+            counted: Vec::new(),
             reads: u64::MAX,
             last_client: u32::MAX,
             shared_until: Instant::ZERO,
@@ -88,11 +93,16 @@ impl Window {
         // To the nearest piece: what is smaller beside large pieces takes none of their room.
         has == 0 || has + bytes <= limit + piece / 2
     }
-    pub(super) fn on_dispatch(&mut self, side: Side, bytes: u64) {
-        self.in_drive[side as usize] += bytes;
+    /// Bytes go to the drive. Reads for a promise do not count: they would keep the others out.
+    pub(super) fn on_dispatch(&mut self, id: RequestId, side: Side, bytes: u64, by_share: bool) {
+        let counted = if by_share || side != Side::Read { bytes } else { 0 };
+        let bound = self.counted.len().max(id.0 as usize + 1);
+        self.counted.resize(bound, 0);
+        self.counted[id.0 as usize] = counted;
+        self.in_drive[side as usize] += counted;
     }
-    pub(super) fn on_complete(&mut self, side: Side, bytes: u64) {
-        self.in_drive[side as usize] -= bytes;
+    pub(super) fn on_complete(&mut self, id: RequestId, side: Side) {
+        self.in_drive[side as usize] -= self.counted[id.0 as usize];
     }
     /// A request with a contract was completed, in time or late.
     pub(super) fn on_contract(&mut self, drive: &Drive, late: bool) {

@@ -1,0 +1,147 @@
+//! Draws cases: a drive, clients with a minimum, and their neighbours.
+
+use std::fmt::Write as _;
+
+use iofair_drive::random::Random;
+
+/// One or several equal clients.
+#[derive(Clone, Debug)]
+pub(crate) struct Client {
+    pub(crate) name: String,
+    pub(crate) count: u64,
+    pub(crate) promised: bool,
+    pub(crate) weight: u64,
+    pub(crate) block: u64,
+    /// The keys that say what it does, as an experiment writes them.
+    pub(crate) keys: String,
+}
+
+/// A case without its minimums, which are parts of what each client reaches alone.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    pub(crate) seed: u64,
+    pub(crate) drive: String,
+    pub(crate) disk: bool,
+    pub(crate) clients: Vec<Client>,
+    /// Parts of the drive's time in thousandths, a promised client each.
+    pub(crate) parts: Vec<u64>,
+}
+
+/// What all promised clients ask for together at most, in thousandths of the drive's time.
+const PARTS_FLASH: u64 = 700;
+const PARTS_DISK: u64 = 400;
+
+impl Case {
+    pub(crate) fn draw(seed: u64) -> Self {
+        let mut random = Random::new(seed, 7);
+        let disk = random.chance(15);
+        let known = ["plextor-px256m5s", "plextor-px256m5s:b", "samsung-970-pro", "nvme-2015"];
+        let drive = match (disk, random.below(10)) {
+            (false, 0..3) => known[random.below(4) as usize].to_owned(),
+            (false, _) => format!("random-flash:{}", random.below(1 << 20)),
+            (true, _) => format!("random-disk:{}", random.below(1 << 20)),
+        };
+        let mut clients = Vec::new();
+        let promised = random.between(1, if disk { 1 } else { 4 });
+        for index in 0..promised {
+            let client = draw_client(&mut random, format!("promised{index}"), true, disk);
+            clients.push(client);
+        }
+        for index in 0..random.between(1, 3) {
+            let client = draw_client(&mut random, format!("other{index}"), false, disk);
+            clients.push(client);
+        }
+        let all = if disk { PARTS_DISK } else { PARTS_FLASH };
+        let whole = random.between(all / 5, all);
+        let shares: Vec<u64> = (0..promised).map(|_| random.between(1, 10)).collect();
+        let sum: u64 = shares.iter().sum();
+        let parts = shares.iter().map(|share| (whole * share / sum).max(10)).collect();
+        Self { seed, drive, disk, clients, parts }
+    }
+
+    fn head(&self, only: Option<&str>) -> String {
+        let (time, ramp) = if self.disk { ("20s", "4s") } else { ("3s", "2s") };
+        let what = only.unwrap_or("all");
+        format!(
+            "title = \"case {} ({what})\"\nsource = \"drawn\"\ndrive = \"{}\"\ntime = \"{time}\"\nramp = \"{ramp}\"\n\
+             interval = \"1s\"\nstacks = [\"promise\"]\n[policy.bfq]\nlow_latency = false\n",
+            self.seed, self.drive
+        )
+    }
+    /// An experiment with one process of this client.
+    pub(crate) fn alone(&self, client: &Client) -> String {
+        let one = Client { count: 1, ..client.clone() };
+        self.head(Some(&client.name)) + &one.text(None)
+    }
+    /// The experiment, with these minimums in bytes a second.
+    pub(crate) fn text(&self, minimums: &[u64]) -> String {
+        let mut text = self.head(None);
+        let mut minimums = minimums.iter();
+        for client in &self.clients {
+            text += &client.text(minimums.next_if_promised(client));
+        }
+        text
+    }
+}
+
+trait NextIfPromised {
+    fn next_if_promised(&mut self, client: &Client) -> Option<u64>;
+}
+impl<'a, I: Iterator<Item = &'a u64>> NextIfPromised for I {
+    fn next_if_promised(&mut self, client: &Client) -> Option<u64> {
+        if client.promised { self.next().copied() } else { None }
+    }
+}
+
+impl Client {
+    fn text(&self, min: Option<u64>) -> String {
+        let mut text = format!(
+            "\n[[client]]\nname = \"{}\"\ncount = {}\nweight = {}\n{}",
+            self.name, self.count, self.weight, self.keys
+        );
+        if let Some(min) = min {
+            writeln!(text, "min = \"{min}B/s\"").expect("a string takes everything");
+        }
+        text
+    }
+}
+
+fn draw_client(random: &mut Random, name: String, promised: bool, disk: bool) -> Client {
+    let mut keys = String::new();
+    let mut put = |key: &str, value: &dyn std::fmt::Display| {
+        writeln!(keys, "{key} = {value}").expect("a string takes everything");
+    };
+    let random_access = random.chance(60);
+    let write = random.chance(if promised { 25 } else { 40 });
+    let job = match (random_access, write) {
+        (true, false) => "\"randread\"",
+        (true, true) => "\"randwrite\"",
+        (false, false) => "\"read\"",
+        (false, true) => "\"write\"",
+    };
+    put("job", &job);
+    // What a promised client writes to the page cache is not yet on the drive.
+    let buffered = if promised && write { false } else { random.chance(50) };
+    let block = if buffered && !random_access { 4 } else { 4 << random.below(if disk { 6 } else { 8 }) };
+    put("block", &format!("\"{block}KiB\""));
+    put("buffered", &buffered);
+    if !buffered {
+        let deepest = if random.chance(40) { 6 } else { 2 };
+        let depth = 1 << random.below(deepest);
+        put("depth", &depth);
+    }
+    if write && random.chance(20) {
+        put("fdatasync", &random.between(1, 8));
+    }
+    if random.chance(25) {
+        let most = if promised { 500 } else { 5000 };
+        put("think", &format!("\"{}us\"", random.between(20, most)));
+    }
+    if !promised && random.chance(25) {
+        let on = random.between(5, 400);
+        put("on_off", &format!("[\"{on}ms\", \"{}ms\"]", random.between(5, 400)));
+    }
+    let weight = if random.chance(50) { 100 } else { random.between(10, 1000) };
+    let count = if promised || random.chance(40) { 1 } else { 1 << random.between(1, 5) };
+    Client { name, count, promised, weight, block: block << 10, keys }
+}

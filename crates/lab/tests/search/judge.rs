@@ -1,0 +1,154 @@
+//! Runs a case under `promise` and other stacks and says what is wrong.
+
+use std::fmt;
+
+use iofair_lab::outcome::{ClientOutcome, Outcome};
+use iofair_lab::RunError;
+use iofair_lab::experiment::{self, Overrides};
+
+use crate::draw::{Case, Client};
+
+/// A promise counts as kept with this much of it, in hundredths: all of the time measured, and each second.
+const KEPT: u64 = 97;
+const KEPT_SECOND: u64 = 90;
+/// A client without a minimum starves below this part of its share of what promises leave, in hundredths.
+const STARVED: u64 = 25;
+/// Another stack beats `promise` by more than this, in hundredths of its total.
+const BEATEN: u64 = 108;
+/// Stacks that share fairly or keep promises.
+const OTHERS: &[&str] = &["none-none", "prop-bfq", "low+prop-bfq", "complete"];
+
+/// What is wrong.
+#[derive(Clone, Debug)]
+pub(crate) enum Finding {
+    /// Promised and got, bytes a second.
+    Broken { client: String, promised: u64, got: u64 },
+    /// The same in the worst second.
+    Second { client: String, promised: u64, got: u64 },
+    /// What its share would give and what it got.
+    Starved { client: String, share: u64, got: u64 },
+    /// A stack that keeps all promises and starves nobody has a larger total.
+    Beaten { stack: String, total: u64, ours: u64 },
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mb = |rate: &u64| *rate as f64 / 1e6;
+        match self {
+            Self::Broken { client, promised, got } => {
+                write!(f, "broken: {client} {:.2} of {:.2} MB/s", mb(got), mb(promised))
+            }
+            Self::Second { client, promised, got } => {
+                write!(f, "second: {client} {:.2} of {:.2} MB/s", mb(got), mb(promised))
+            }
+            Self::Starved { client, share, got } => {
+                write!(f, "starved: {client} {:.3} of {:.3} MB/s", mb(got), mb(share))
+            }
+            Self::Beaten { stack, total, ours } => {
+                write!(f, "beaten: {stack} {:.1}, promise {:.1} MB/s", mb(total), mb(ours))
+            }
+        }
+    }
+}
+
+/// A case with its minimums, and what was found.
+#[derive(Clone, Debug)]
+pub(crate) struct Verdict {
+    pub(crate) seed: u64,
+    pub(crate) text: String,
+    pub(crate) findings: Vec<Finding>,
+    /// Totals of `promise` and of the best stack that keeps the promises too, bytes a second.
+    pub(crate) total: u64,
+}
+
+fn run(text: &str, stack: &str) -> Outcome {
+    try_run(text, stack).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+/// Stacks with admission control refuse some of the cases.
+fn try_run(text: &str, stack: &str) -> Result<Outcome, RunError> {
+    let overrides = Overrides { stacks: Some(vec![stack.to_owned()]), ..Overrides::default() };
+    let experiment = experiment::parse("case.toml", text, &overrides)
+        .unwrap_or_else(|error| panic!("{error}\n{text}"));
+    iofair_lab::simulate(&experiment.scenario(0, 0, 0))
+}
+
+fn a_second(bytes: u64, outcome: &Outcome) -> u64 {
+    (u128::from(bytes) * 1_000_000_000 / u128::from(outcome.time.0)) as u64
+}
+fn total(outcome: &Outcome) -> u64 {
+    a_second(outcome.clients.iter().map(|client| client.bytes).sum(), outcome)
+}
+
+/// Runs a case.
+pub(crate) fn judge(case: &Case) -> Verdict {
+    let alone: Vec<u64> = case
+        .clients
+        .iter()
+        .map(|client| {
+            let outcome = run(&case.alone(client), "none-none");
+            // What a client writes to the page cache is not yet on the drive.
+            let drive = outcome.drive.read_bytes + outcome.drive.written_bytes;
+            a_second(outcome.clients[0].bytes.min(drive), &outcome)
+        })
+        .collect();
+    let parts = case.parts.iter();
+    let minimums: Vec<u64> =
+        alone.iter().zip(parts).map(|(alone, part)| (alone * part / 1000).max(1)).collect();
+    let text = case.text(&minimums);
+    let ours = run(&text, "promise");
+    let mut findings = faults(case, &alone, &minimums, &ours);
+    if findings.is_empty() {
+        for stack in OTHERS {
+            let Ok(theirs) = try_run(&text, stack) else { continue };
+            let better = total(&theirs) * 100 > total(&ours) * BEATEN;
+            if better && faults(case, &alone, &minimums, &theirs).is_empty() {
+                let (total, ours) = (total(&theirs), total(&ours));
+                findings.push(Finding::Beaten { stack: (*stack).to_owned(), total, ours });
+            }
+        }
+    }
+    Verdict { seed: case.seed, text, findings, total: total(&ours) }
+}
+
+fn faults(case: &Case, alone: &[u64], minimums: &[u64], outcome: &Outcome) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut processes = outcome.clients.iter();
+    let weights: u64 = case.clients.iter().map(|client| client.weight * client.count).sum();
+    let left = 1000 - case.parts.iter().sum::<u64>();
+    for (index, client) in case.clients.iter().enumerate() {
+        let before = findings.len();
+        for _ in 0..client.count {
+            let process = processes.next().expect("an outcome for each process");
+            let got = a_second(process.bytes, outcome);
+            let name = process.name.clone();
+            if client.promised {
+                let promised = minimums[index];
+                if got * 100 < promised * KEPT {
+                    findings.push(Finding::Broken { client: name, promised, got });
+                } else if let Some(got) = worst_second(client, process)
+                    && got + 2 * client.block < promised * KEPT_SECOND / 100
+                {
+                    findings.push(Finding::Second { client: name, promised, got });
+                }
+            } else {
+                let share = alone[index] * left / 1000 * client.weight / weights;
+                if got * 100 < share * STARVED && !is_small(client, share) {
+                    findings.push(Finding::Starved { client: name, share, got });
+                }
+            }
+        }
+        // Equal processes: the first one speaks for all.
+        findings.truncate(before + 1);
+    }
+    findings
+}
+
+/// Too little to be measured in this time: a few calls a second.
+fn is_small(client: &Client, share: u64) -> bool {
+    share < 4 * client.block
+}
+
+fn worst_second(client: &Client, process: &ClientOutcome) -> Option<u64> {
+    process.series.iter().map(|interval| interval.calls * client.block).min()
+}
