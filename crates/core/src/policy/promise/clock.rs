@@ -6,7 +6,7 @@
 //! on service of b bytes    clock += b / m
 //! behind                   clock <= now, while it has requests queued or in flight, or is between two of them
 //! on arrival after a pause clock = min(clock + pause, now) if it is behind: a pause is not owed
-//! always                   now - lag_max <= clock <= now + ahead
+//! always                   now - lag_max <= clock <= now + max(ahead, bytes in flight / m)
 //! ```
 //!
 //! *Between two requests.* A client that sends its next request when the last one is completed needs a moment for it.
@@ -60,6 +60,7 @@ struct Clock {
     place: Place,
     queued: u32,
     in_flight: u32,
+    bytes_in_flight: u64,
     /// Queued requests that somebody waits for.
     urgent: u32,
     /// Does somebody wait for what was sent last?
@@ -93,6 +94,7 @@ impl Clock {
             place: Place::Nowhere,
             queued: 0,
             in_flight: 0,
+            bytes_in_flight: 0,
             urgent: 0,
             awaited: false,
             batch: false,
@@ -148,8 +150,9 @@ pub(super) struct Requests {
     pub(super) queued: u32,
     /// Queued, and somebody waits for them.
     pub(super) urgent: u32,
-    /// Commands in flight.
+    /// Commands in flight, and their bytes.
     pub(super) in_flight: u32,
+    pub(super) bytes: u64,
 }
 
 /// What the clocks say.
@@ -215,6 +218,8 @@ impl Clocks {
         change(&mut clock.queued, it.queued);
         change(&mut clock.urgent, it.urgent);
         change(&mut clock.in_flight, it.in_flight);
+        clock.bytes_in_flight -= if comes { 0 } else { it.bytes };
+        clock.bytes_in_flight += if comes { it.bytes } else { 0 };
         self.put(group, id);
     }
     fn take_out(&mut self, group: usize) {
@@ -304,6 +309,7 @@ impl Clocks {
         clock.queued -= u32::from(all);
         clock.urgent -= u32::from(all && urgent);
         clock.in_flight += 1;
+        clock.bytes_in_flight += bytes;
         clock.awaited = urgent;
         if clock.promised == 0 {
             return;
@@ -313,16 +319,18 @@ impl Clocks {
         clock.forget(now, if buffered { lag_max / BUFFERED_PART } else { lag_max });
         clock.grant = Nanos::for_units_ceil(bytes, clock.rate);
         clock.bytes += bytes;
-        clock.at = (clock.at + clock.grant).min(now + ahead.max(clock.grant));
+        let in_flight = Nanos::for_units_ceil(clock.bytes_in_flight, clock.rate);
+        clock.at = (clock.at + clock.grant).min(now + ahead.max(in_flight));
         clock.batch = clock.at <= now;
         clock.behind &= clock.at + lag_max / BROKEN_PART <= now;
         self.put(group, id);
     }
     /// A command of the group was completed.
-    pub(super) fn complete(&mut self, now: Instant, id: EntityId) {
+    pub(super) fn complete(&mut self, now: Instant, id: EntityId, bytes: u64) {
         let lag_max = self.lag_max;
         let Some((group, clock)) = self.get(id) else { return };
         clock.in_flight -= 1;
+        clock.bytes_in_flight -= bytes;
         clock.forget(now, lag_max);
         if clock.queued == 0 && clock.in_flight == 0 {
             (clock.idle_since, clock.idle_until) = (now, now + clock.slack());

@@ -222,6 +222,7 @@ impl Promise {
         }
         let own = &mut self.clients[cx.requests[id].client.index()].requests;
         own.in_flight += 1;
+        own.bytes += sent;
         own.queued -= u32::from(all);
         own.urgent -= u32::from(all && urgent);
         self.each_clock(client, |clocks, id| clocks.dispatch(now, id, sent, (all, urgent)));
@@ -346,7 +347,11 @@ impl Promise {
         };
         let probing =
             self.probe == Probe::Sent || (self.probe == Probe::Wanted && self.in_flight > 0);
-        if probing && lag < PROBE_LAG {
+        if self.probe == Probe::Wanted && lag >= PROBE_LAG {
+            // The drive did not get empty before a group was far behind.
+            self.probe = Probe::No;
+            self.drive.skip_probe(now);
+        } else if probing && lag < PROBE_LAG {
             if !matches!(gate, Gate::Open(_) | Gate::Batch(..)) {
                 self.wake_at(Some(now + (PROBE_LAG - lag)));
             } else if let Gate::Open(Some(next)) = gate {
@@ -453,8 +458,10 @@ impl Policy for Promise {
         let (side, now) = (side(&cx.requests[id]), cx.now);
         let carries = matches!(cx.requests[id].operation, Operation::Read | Operation::Write);
         let sent = bytes(&cx.requests[id]);
-        self.clients[cx.requests[id].client.index()].requests.in_flight -= 1;
-        self.each_clock(client, |clocks, group| clocks.complete(now, group));
+        let own = &mut self.clients[cx.requests[id].client.index()].requests;
+        own.in_flight -= 1;
+        own.bytes -= sent;
+        self.each_clock(client, |clocks, group| clocks.complete(now, group, sent));
         self.window.on_complete(id, side);
         if self.queued == 0 || !matches!(self.clocks.gate(now), Gate::Open(_)) {
             self.drive.on_short();

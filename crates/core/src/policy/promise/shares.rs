@@ -5,9 +5,11 @@
 //! next, at each level. An entity that comes back starts where its siblings are, so that nobody saves up the past:
 //!
 //! ```text
-//! on activation   v = max(v, V)            V: the largest virtual time at which a sibling was served
-//! on service      V = max(V, v);  v += cost * 100 / weight
+//! on activation   v = max(v, V)
+//! on service      V = max(V, smallest v of all that have something queued);  v += cost * 100 / weight
 //! ```
+//!
+//! V is not the virtual time of the one that is served: who has the smallest may be held, and another goes meanwhile.
 //!
 //! Source: Goyal, Vin and Cheng, "Start-time fair queueing" (1996), for the rule and its bound: two backlogged
 //! entities never differ by more than one request of each. Reads, writes and flushes have
@@ -228,6 +230,12 @@ impl Shares {
     fn first(&self, group: EntityId, side: Side) -> Option<NodeId> {
         self.arena.first(&self.entities[group.index()].trees[side as usize])
     }
+    /// The smallest virtual time among the children of the most urgent class that have something queued.
+    fn first_vtime(&self, group: EntityId) -> Option<u64> {
+        let trees = self.entities[group.index()].trees.iter();
+        let first = trees.filter_map(|tree| Some(self.arena.key(self.arena.first(tree)?)));
+        first.min().map(|(_, vtime, _)| vtime)
+    }
     /// What `cost` takes at the client's share by weight, among those that have something queued.
     pub(super) fn fair_time(&self, mut id: EntityId, cost: Nanos) -> Nanos {
         let mut time = u128::from(cost.0);
@@ -249,9 +257,10 @@ impl Shares {
                 self.entities[id.index()];
             let by = u128::from(cost.0) * u128::from(WEIGHT_DEFAULT) / u128::from(weight);
             let vtime = before.saturating_add(u64::try_from(by).unwrap_or(u64::MAX).max(1));
+            let first = self.first_vtime(parent).map_or(before, |first| first.min(before));
             let above = &mut self.entities[parent.index()];
             let vtime = if by_share {
-                above.served = above.served.max(before);
+                above.served = above.served.max(first);
                 vtime
             } else {
                 vtime.min(before.max(above.served.saturating_add(DEBT_MAX)))
