@@ -80,6 +80,14 @@ fn total(outcome: &Outcome) -> u64 {
     a_second(outcome.clients.iter().map(|client| client.bytes).sum(), outcome)
 }
 
+/// What all clients get, each in thousandths of what it reaches alone: bytes alone would favour long requests.
+fn progress(case: &Case, alone: &[u64], outcome: &Outcome) -> u64 {
+    let counts = case.clients.iter().zip(alone);
+    let each = counts.flat_map(|(client, alone)| vec![(*alone).max(1); client.count as usize]);
+    let parts = each.zip(&outcome.clients);
+    parts.map(|(alone, client)| a_second(client.bytes, outcome) * 1000 / alone).sum()
+}
+
 /// Runs a case.
 pub(crate) fn judge(case: &Case) -> Verdict {
     let alone: Vec<u64> = case
@@ -101,7 +109,8 @@ pub(crate) fn judge(case: &Case) -> Verdict {
     if findings.is_empty() {
         for stack in OTHERS {
             let Ok(theirs) = try_run(&text, stack) else { continue };
-            let better = total(&theirs) * 100 > total(&ours) * BEATEN;
+            let better = total(&theirs) * 100 > total(&ours) * BEATEN
+                && progress(case, &alone, &theirs) * 100 > progress(case, &alone, &ours) * BEATEN;
             if better && faults(case, &alone, &minimums, &theirs).is_empty() {
                 let (total, ours) = (total(&theirs), total(&ours));
                 findings.push(Finding::Beaten { stack: (*stack).to_owned(), total, ours });

@@ -5,13 +5,13 @@
 //! ```text
 //! on service of b bytes    clock += b / m
 //! behind                   clock <= now, while it has requests queued or in flight, or is between two of them
-//! on arrival after a pause clock = min(clock + pause, now) if it is behind: a pause is not owed
+//! on arrival after a pause clock = min(clock + pause - slack, now) if it is behind: a pause is not owed
 //! always                   now - lag_max <= clock <= now + max(ahead, bytes in flight / m)
 //! ```
 //!
 //! *Between two requests.* A client that sends its next request when the last one is completed needs a moment for it.
-//! The gate stays closed for that moment, `slack`: a quarter of what the last request is worth by the promise, up to a
-//! half where the client is slower, at most [`SLACK_MAX`]. A longer pause is the client's own.
+//! The gate stays closed for that moment, `slack`: a quarter of what was sent since the last pause is worth by the
+//! promise, up to a half where the client is slower, at most [`SLACK_MAX`]. The rest of a longer pause is the client's own.
 //!
 //! *What cannot be kept.* A group that stays behind although nobody else is served gets what it reached that way, less
 //! a sixth, as its promise for some time: an infeasible promise never starves the others. With several such
@@ -26,7 +26,7 @@ use super::shares::EntityId;
 use crate::parts::tree::{Arena, NodeId, Tree};
 use crate::time::{Instant, Nanos};
 
-/// Parts of [`Clocks::lag_max`]: a group that is further behind all the time does not reach its promise.
+/// Parts of [`Clocks::period`]: a group that is further behind all the time does not reach its promise.
 const BROKEN_PART: u64 = 5;
 /// Of which part clocks of buffered writes are behind at most when they are served.
 const BUFFERED_PART: u64 = 5;
@@ -34,7 +34,7 @@ const BUFFERED_PART: u64 = 5;
 const URGENT_PART: u64 = 10;
 /// The longest moment between two requests of one client.
 const SLACK_MAX: Nanos = Nanos::from_millis(2);
-/// A promise is cut after so many periods ([`Clocks::lag_max`]) behind, to the most that was reached in one of them,
+/// A promise is cut after so many periods ([`Clocks::period`]) behind, to the most that was reached in one of them,
 /// less a sixth; after [`KEPT_CUT`] it grows again by one part in [`RECOVER`] each period.
 const CUT_AFTER: u32 = 5;
 const KEPT_CUT: u64 = 50;
@@ -72,8 +72,9 @@ struct Clock {
     idle_until: Instant,
     /// Mean pause between requests, those longer than [`SLACK_MAX`] left out.
     pause: Nanos,
-    /// What the last request was worth.
+    /// What the last command was worth, and all since the group had nothing left.
     grant: Nanos,
+    burst: Nanos,
     /// The present period: its begin, the bytes in it, and was the clock behind all the time?
     period: Instant,
     bytes: u64,
@@ -102,6 +103,7 @@ impl Clock {
             idle_until: Instant::ZERO,
             pause: Nanos::ZERO,
             grant: Nanos::ZERO,
+            burst: Nanos::ZERO,
             period: Instant::ZERO,
             bytes: 0,
             behind: false,
@@ -112,7 +114,7 @@ impl Clock {
     }
     fn slack(&self) -> Nanos {
         let learned = Nanos(self.pause.0.saturating_mul(2));
-        learned.max(self.grant / 4).min(self.grant / 2).min(SLACK_MAX)
+        learned.max(self.burst / 4).min(self.burst / 2).min(SLACK_MAX)
     }
     /// What was not served so long ago is not owed any more.
     fn forget(&mut self, now: Instant, most: Nanos) {
@@ -126,7 +128,8 @@ impl Clock {
         let reached = u128::from(self.bytes) * 1_000_000_000 / u128::from(time.0.max(1));
         self.reached = self.reached.max(u64::try_from(reached).unwrap_or(u64::MAX));
         self.missed += 1;
-        if !self.behind {
+        // One that gets more than its promise is catching up.
+        if !self.behind || reached >= u128::from(self.rate) {
             (self.missed, self.reached) = (0, 0);
             if now >= self.cut_until {
                 self.rate = self.promised.min(self.rate + self.rate / RECOVER + 1);
@@ -180,12 +183,14 @@ pub(super) struct Clocks {
     busy: Tree,
     ahead: Nanos,
     lag_max: Nanos,
+    period: Nanos,
 }
 
 impl Clocks {
-    /// `ahead`: how far a clock may run ahead; `lag_max`: and behind.
-    pub(super) fn new(ahead: Nanos, lag_max: Nanos) -> Self {
-        Self { ahead, lag_max, ..Self::default() }
+    /// `ahead`: how far a clock may run ahead; `lag_max`: and behind; `period`: how long it takes to see that a promise
+    /// is not reached.
+    pub(super) fn new(ahead: Nanos, lag_max: Nanos, period: Nanos) -> Self {
+        Self { ahead, lag_max, period, ..Self::default() }
     }
     /// A group is there, with this minimum in bytes a second, or none.
     pub(super) fn set(&mut self, now: Instant, id: EntityId, min: Option<u64>) {
@@ -282,7 +287,8 @@ impl Clocks {
             let first = clock.idle_since == Instant::ZERO;
             if first || now > clock.idle_until {
                 if clock.at <= now {
-                    clock.at = if first { now } else { (clock.at + pause).min(now) };
+                    let own = now.since(clock.idle_until);
+                    clock.at = if first { now } else { (clock.at + own).min(now) };
                 }
                 (clock.period, clock.bytes, clock.behind) = (now, 0, true);
                 (clock.missed, clock.reached) = (0, 0);
@@ -291,6 +297,7 @@ impl Clocks {
                 clock.pause = Nanos(clock.pause.0 - clock.pause.0 / 8 + pause.0 / 8);
             }
             clock.forget(now, lag_max);
+            clock.burst = Nanos::ZERO;
         }
         clock.queued += 1;
         clock.urgent += u32::from(urgent);
@@ -304,7 +311,7 @@ impl Clocks {
         bytes: u64,
         (all, urgent): (bool, bool),
     ) {
-        let (ahead, lag_max) = (self.ahead, self.lag_max);
+        let (ahead, lag_max, period) = (self.ahead, self.lag_max, self.period);
         let Some((group, clock)) = self.get(id) else { return };
         clock.queued -= u32::from(all);
         clock.urgent -= u32::from(all && urgent);
@@ -316,18 +323,19 @@ impl Clocks {
         }
         // A burst of what is owed to many fills the drive's cache, and the drive does nothing else until that is written.
         let buffered = !urgent && clock.urgent == 0;
-        clock.forget(now, if buffered { lag_max / BUFFERED_PART } else { lag_max });
+        clock.forget(now, if buffered { period / BUFFERED_PART } else { lag_max });
         clock.grant = Nanos::for_units_ceil(bytes, clock.rate);
+        clock.burst += clock.grant;
         clock.bytes += bytes;
         let in_flight = Nanos::for_units_ceil(clock.bytes_in_flight, clock.rate);
         clock.at = (clock.at + clock.grant).min(now + ahead.max(in_flight));
         clock.batch = clock.at <= now;
-        clock.behind &= clock.at + lag_max / BROKEN_PART <= now;
+        clock.behind &= clock.at + period / BROKEN_PART <= now;
         self.put(group, id);
     }
     /// A command of the group was completed.
     pub(super) fn complete(&mut self, now: Instant, id: EntityId, bytes: u64) {
-        let lag_max = self.lag_max;
+        let (lag_max, period) = (self.lag_max, self.period);
         let Some((group, clock)) = self.get(id) else { return };
         clock.in_flight -= 1;
         clock.bytes_in_flight -= bytes;
@@ -335,7 +343,7 @@ impl Clocks {
         if clock.queued == 0 && clock.in_flight == 0 {
             (clock.idle_since, clock.idle_until) = (now, now + clock.slack());
         }
-        clock.end_period(now, lag_max);
+        clock.end_period(now, period);
         self.put(group, id);
     }
     /// Who is behind.
@@ -344,7 +352,7 @@ impl Clocks {
         let [urgent, buffered] = [first(&self.queued[0]), first(&self.queued[1])];
         let due =
             |it: Option<(Instant, EntityId)>, lag: Nanos| it.filter(|(at, _)| *at + lag <= now);
-        let far = Nanos(self.lag_max.0 - self.lag_max.0 / URGENT_PART);
+        let far = Nanos(self.period.0 - self.period.0 / URGENT_PART);
         if let Some((at, id)) = due(urgent, Nanos::ZERO).or(due(buffered, far)) {
             return Gate::Due(id, now.since(at));
         }

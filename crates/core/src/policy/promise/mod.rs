@@ -94,7 +94,9 @@ const PROBE_LAG: Nanos = Nanos::from_millis(5);
 const AHEAD: [Nanos; 2] = [Nanos::from_millis(5), Nanos::from_millis(400)];
 
 /// How far behind: what was not served before that is not owed any more.
-const LAG_MAX: [Nanos; 2] = [Nanos::from_millis(100), Nanos::from_secs(2)];
+const LAG_MAX: [Nanos; 2] = [Nanos::from_secs(1), Nanos::from_secs(2)];
+/// Promises are compared with what is reached over this time.
+const PERIOD: [Nanos; 2] = [Nanos::from_millis(100), Nanos::from_secs(2)];
 
 fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
     Box::new(Promise {
@@ -103,7 +105,7 @@ fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
         shares: Shares::default(),
         clocks: {
             let head = usize::from(build.facts.rotational);
-            Clocks::new(AHEAD[head], LAG_MAX[head])
+            Clocks::new(AHEAD[head], LAG_MAX[head], PERIOD[head])
         },
         window: Window::default(),
         drive: Drive::default(),
