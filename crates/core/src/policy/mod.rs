@@ -218,8 +218,9 @@ pub enum Tags {
     Depth,
     /// Twice the drive's depth, taken as at most 128: the kernel's number with a scheduler.
     Kernel,
-    /// Twice the depth, and 256 at least: shares of deep queues need more waiting than the drive takes.
-    Many,
+    /// No limit beside the request slots: the scheduler sees the full backlog. What waits for a tag waits in order of
+    /// arrival, and no share or minimum holds for it.
+    Unlimited,
 }
 
 impl Tags {
@@ -228,7 +229,7 @@ impl Tags {
         match self {
             Self::Depth => facts.depth,
             Self::Kernel => 2 * facts.depth.min(128),
-            Self::Many => 2 * facts.depth.clamp(128, 1024),
+            Self::Unlimited => u32::MAX,
         }
     }
 }

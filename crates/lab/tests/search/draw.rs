@@ -122,7 +122,8 @@ fn draw_client(random: &mut Random, name: String, promised: bool, disk: bool) ->
     put("job", &job);
     // What a promised client writes to the page cache is not yet on the drive.
     let buffered = if promised && write { false } else { random.chance(50) };
-    let block = if buffered && !random_access { 4 } else { 4 << random.below(if disk { 6 } else { 8 }) };
+    let block =
+        if buffered && !random_access { 4 } else { 4 << random.below(if disk { 6 } else { 8 }) };
     put("block", &format!("\"{block}KiB\""));
     put("buffered", &buffered);
     if !buffered {

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use iofair_lab::outcome::{ClientOutcome, Outcome};
 use iofair_lab::RunError;
 use iofair_lab::experiment::{self, Overrides};
+use iofair_lab::outcome::{ClientOutcome, Outcome};
 
 use crate::draw::{Case, Client};
 

@@ -59,5 +59,7 @@ fn random_cases_find_nothing_new() {
     }
     let [broken, second, starved, beaten] = counts;
     let found = verdicts.iter().filter(|verdict| !verdict.findings.is_empty()).count();
-    println!("{cases} cases, {found} with findings: broken {broken}, a second {second}, starved {starved}, beaten {beaten}");
+    println!(
+        "{cases} cases, {found} with findings: broken {broken}, a second {second}, starved {starved}, beaten {beaten}"
+    );
 }

@@ -17,7 +17,7 @@
 //! minimum holds for all clients and groups inside.
 //!
 //! Writes wait while a read in flight is later than its share of the drive explains. A flush waits for the writes that
-//! the drive has, and new writes wait for the flush. Buffered writes may have half of the tags.
+//! the drive has, and new writes wait for the flush.
 //!
 //! **Stated by the source**: nothing. The policy is our own choice, and what it takes from others is named in the files.
 
@@ -32,9 +32,7 @@ mod window;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::{
-    Build, Claim, Context, Gauges, Judgement, Policy, Role, Row, Standing, TagClass, Tags,
-};
+use super::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row, Standing, Tags};
 use crate::contract::WEIGHT_DEFAULT;
 use crate::group::{Change, ClientId, GroupId};
 use crate::parts::fifo::Fifo;
@@ -54,7 +52,7 @@ use window::Window;
 pub static ROW: Row = Row {
     name: "promise",
     short: "promise",
-    role: Role::Scheduler { groups: true, tags: Tags::Many, flushes: true },
+    role: Role::Scheduler { groups: true, tags: Tags::Unlimited, flushes: true },
     summary: "every feasible minimum kept in every second, the rest by weight, the drive full",
     file: "promise/mod.rs",
     parameters: &[],
@@ -515,9 +513,6 @@ impl Policy for Promise {
         let serves = self.turn.and_then(|turn| turn.client.as_client()).map(Subject::Client);
         let holder = self.clocks.first().and_then(|(id, at)| Some((id.as_group()?, at)));
         Standing { until: self.wakeup, serves, holder, ..Standing::default() }
-    }
-    fn tag_limit(&self, class: TagClass, tags: u32) -> u32 {
-        class.single_queue_limit(tags)
     }
     fn observe(&self, gauges: &mut dyn Gauges) {
         gauges.gauge("promise_read_rate_bytes_per_second", self.drive.rate(Side::Read));
