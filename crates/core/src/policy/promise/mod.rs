@@ -89,7 +89,7 @@ const FLUSH_LAG: Nanos = Nanos::from_millis(4);
 /// A read that measures the drive's latency has the drive to itself unless a group is further behind.
 const PROBE_LAG: Nanos = Nanos::from_millis(5);
 /// How far a clock may run ahead, on flash and on drives with a head.
-const AHEAD: [Nanos; 2] = [Nanos::from_millis(5), Nanos::from_millis(400)];
+const AHEAD: [Nanos; 2] = [Nanos::from_millis(5), Nanos::from_millis(200)];
 
 /// How far behind: what was not served before that is not owed any more.
 const LAG_MAX: [Nanos; 2] = [Nanos::from_secs(1), Nanos::from_secs(2)];
@@ -471,6 +471,7 @@ impl Policy for Promise {
         self.writes -= u32::from(side == Side::Write);
         self.last_done = now;
         if cx.facts.rotational {
+            self.complete_in_turn();
             return;
         }
         if side == Side::Read {

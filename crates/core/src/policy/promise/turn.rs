@@ -15,6 +15,9 @@ pub(super) const SLICE: Nanos = Nanos::from_millis(200);
 /// An empty client is waited for.
 const IDLE: Nanos = Nanos::from_millis(2);
 
+/// Commands in flight before the first of a turn is completed.
+const FIRST: u64 = 4;
+
 /// Whose turn it is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turn {
@@ -24,6 +27,8 @@ pub(super) struct Turn {
     began: Instant,
     /// Its group is far enough ahead.
     over: bool,
+    /// Commands completed in it.
+    done: u32,
 }
 
 impl Turn {
@@ -44,12 +49,12 @@ impl Promise {
             if let Some(side) = self.oldest(cx, turn.client)
                 && !Self::is_over(now, &turn)
             {
-                if side == Side::Flush && self.writes > 0 {
+                if side == Side::Flush && self.writes > 0 || !self.fits(now, &turn) {
                     return None;
                 }
                 let sent = self.send(cx, turn.client, side, (true, true));
                 let ahead = turn.due.and_then(|group| self.clocks.ahead(now, group));
-                let over = ahead.is_some_and(|ahead| ahead >= SLICE);
+                let over = ahead.is_some_and(|ahead| ahead >= SLICE / 2);
                 self.turn = Some(Turn { over, ..turn });
                 return sent;
             }
@@ -77,6 +82,18 @@ impl Promise {
     fn is_over(now: Instant, turn: &Turn) -> bool {
         turn.over || now >= turn.end()
     }
+    /// Will the drive complete one command more before the turn ends? By the mean of those that it completed in this turn;
+    /// at first it gets twice as many as it has completed.
+    fn fits(&self, now: Instant, turn: &Turn) -> bool {
+        let (done, in_flight) = (u64::from(turn.done), u64::from(self.in_flight));
+        let (time, left) = (now.since(turn.began).0, turn.end().since(now).0);
+        in_flight == 0 || in_flight < FIRST + done && in_flight * time <= left * done.max(1)
+    }
+    pub(super) fn complete_in_turn(&mut self) {
+        if let Some(turn) = &mut self.turn {
+            turn.done += 1;
+        }
+    }
     fn end_turn(&mut self, now: Instant, turn: &Turn) {
         self.turn = None;
         let time = now.since(turn.began).max(Nanos(1));
@@ -101,6 +118,6 @@ impl Promise {
         };
         let all = Side::ALL.map(|side| self.shares.pick(top, side));
         let (_, client) = all.into_iter().flatten().min_by_key(|(key, _)| *key)?;
-        Some(Turn { client, due, began: now, over: false })
+        Some(Turn { client, due, began: now, over: false, done: 0 })
     }
 }
