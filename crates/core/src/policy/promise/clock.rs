@@ -328,7 +328,7 @@ impl Clocks {
         clock.burst += clock.grant;
         clock.bytes += bytes;
         let in_flight = Nanos::for_units_ceil(clock.bytes_in_flight, clock.rate);
-        clock.at = (clock.at + clock.grant).min(now + ahead.max(in_flight));
+        clock.at = (clock.at + clock.grant).min(now + ahead.max(in_flight.min(lag_max)));
         clock.batch = clock.at <= now;
         clock.behind &= clock.at + period / BROKEN_PART <= now;
         self.put(group, id);

@@ -6,6 +6,8 @@
 //! - *Rate of writes*: the largest over windows of [`WINDOW`] of busy time with writes only. A smaller one counts by and by,
 //!   and only if the drive was not short of requests.
 //! - *Requests a second*: the same over windows of small requests.
+//! - *Time of a flush*: what the drive did not do because of it. From the first flush in flight to the last one's
+//!   completion, less what the data completed meanwhile costs, divided by the flushes; a mean over some.
 //! - *Latency alone*: the median of the last nine reads that had the drive to themselves. While the drive is shared, one
 //!   read is sent alone every [`PROBE`].
 //!
@@ -66,6 +68,19 @@ pub(super) struct Drive {
     /// Sum and number of the samples of the rate of reads in this window, bytes a second.
     samples_sum: u128,
     samples_count: u64,
+    flushes: Flushes,
+}
+
+/// Flushes in flight, and what they cost.
+#[derive(Clone, Copy, Default, Debug)]
+struct Flushes {
+    in_flight: u32,
+    since: Instant,
+    /// Completed since then, and the cost of the data completed since then.
+    done: u32,
+    data: Nanos,
+    /// Of one flush, once known.
+    time: Option<Nanos>,
 }
 
 impl Default for Drive {
@@ -91,6 +106,7 @@ impl Default for Drive {
             sent: Vec::new(),
             samples_sum: 0,
             samples_count: 0,
+            flushes: Flushes::default(),
         }
     }
 }
@@ -106,6 +122,11 @@ impl Drive {
     }
     /// The drive's time for a command.
     pub(super) fn cost(&self, side: Side, bytes: u64) -> Nanos {
+        if side == Side::Flush
+            && let Some(time) = self.flushes.time
+        {
+            return time;
+        }
         let by_bytes = Nanos::for_units_ceil(bytes, self.rate(side).max(1));
         match self.iops {
             0 => by_bytes,
@@ -137,8 +158,14 @@ impl Drive {
         self.at = self.at.max(now);
     }
     /// `probe`: a read that is to be alone.
-    pub(super) fn on_dispatch(&mut self, now: Instant, id: RequestId, probe: bool) {
+    pub(super) fn on_dispatch(&mut self, now: Instant, id: RequestId, side: Side, probe: bool) {
         self.pass(now);
+        if side == Side::Flush {
+            if self.flushes.in_flight == 0 {
+                (self.flushes.since, self.flushes.data, self.flushes.done) = (now, Nanos::ZERO, 0);
+            }
+            self.flushes.in_flight += 1;
+        }
         let bound = self.sent.len().max(id.0 as usize + 1);
         self.sent.resize(bound, (now, 0));
         self.sent[id.0 as usize] = (now, self.delivered);
@@ -149,6 +176,7 @@ impl Drive {
     pub(super) fn on_complete(&mut self, now: Instant, id: RequestId, side: Side, bytes: u64) {
         self.pass(now);
         self.in_flight -= 1;
+        self.watch_flushes(now, side, bytes);
         if side == Side::Write {
             self.last_write = Some(now);
         }
@@ -170,6 +198,23 @@ impl Drive {
         self.requests += 1;
         if self.busy >= WINDOW {
             self.end_window();
+        }
+    }
+    fn watch_flushes(&mut self, now: Instant, side: Side, bytes: u64) {
+        if side != Side::Flush {
+            if self.flushes.in_flight > 0 {
+                self.flushes.data += self.cost(side, bytes);
+            }
+            return;
+        }
+        let flushes = &mut self.flushes;
+        flushes.in_flight -= 1;
+        flushes.done += 1;
+        if flushes.in_flight == 0 {
+            let lost = now.since(flushes.since).saturating_sub(flushes.data);
+            let sample = Nanos(lost.0 / u64::from(flushes.done));
+            let time = flushes.time.unwrap_or(sample);
+            flushes.time = Some(Nanos(time.0 - time.0 / 4 + sample.0 / 4));
         }
     }
     fn sample_latency(&mut self, now: Instant, latency: Nanos) {

@@ -86,6 +86,8 @@ pub static ROW: Row = Row {
 
 /// Flushes wait for a group that is further behind.
 const FLUSH_LAG: Nanos = Nanos::from_millis(4);
+/// What a command without data counts for a minimum.
+const NO_DATA: u64 = 4 << 10;
 /// A read that measures the drive's latency has the drive to itself unless a group is further behind.
 const PROBE_LAG: Nanos = Nanos::from_millis(5);
 /// How far a clock may run ahead, on flash and on drives with a head.
@@ -167,9 +169,18 @@ fn side(request: &Request) -> Side {
     }
 }
 
-/// Bytes that a command costs; trims and zeroes move none, and cost as their length says.
+/// Bytes that a command costs; trims and zeroes move none, and cost as their length says, flushes what the drive could
+/// have written meanwhile.
 fn bytes(request: &Request) -> u64 {
     request.length.bytes()
+}
+/// Bytes of a command that count for a minimum. Commands without data count as little as possible, since a minimum is one
+/// of data, but do count: a loop of them is not owed the whole drive.
+fn promised_bytes(request: &Request) -> u64 {
+    match request.operation {
+        Operation::Read | Operation::Write | Operation::WriteZeroes => bytes(request),
+        Operation::Flush | Operation::Discard => bytes(request).min(NO_DATA),
+    }
 }
 
 impl Promise {
@@ -212,6 +223,7 @@ impl Promise {
             _ => cx.requests.take_piece(head, most.max(Sectors(1))),
         };
         let (sent, now) = (bytes(&cx.requests[id]), cx.now);
+        let counts = promised_bytes(&cx.requests[id]);
         let urgent = cx.requests[head].is_sync();
         let all = id == head || cx.requests[head].length == Sectors::ZERO;
         if all {
@@ -222,16 +234,16 @@ impl Promise {
         }
         let own = &mut self.clients[cx.requests[id].client.index()].requests;
         own.in_flight += 1;
-        own.bytes += sent;
+        own.bytes += counts;
         own.queued -= u32::from(all);
         own.urgent -= u32::from(all && urgent);
-        self.each_clock(client, |clocks, id| clocks.dispatch(now, id, sent, (all, urgent)));
+        self.each_clock(client, |clocks, id| clocks.dispatch(now, id, counts, (all, urgent)));
         let cost = self.drive.cost(side, sent);
         if self.turn.is_none() {
             self.shares.charge(client, cost, by_share);
         }
         let probe = self.probe == Probe::Sending;
-        self.drive.on_dispatch(now, id, probe);
+        self.drive.on_dispatch(now, id, side, probe);
         if probe {
             self.probe = Probe::Sent;
         }
@@ -457,11 +469,11 @@ impl Policy for Promise {
         let client = self.entity(cx, id);
         let (side, now) = (side(&cx.requests[id]), cx.now);
         let carries = matches!(cx.requests[id].operation, Operation::Read | Operation::Write);
-        let sent = bytes(&cx.requests[id]);
+        let (sent, counts) = (bytes(&cx.requests[id]), promised_bytes(&cx.requests[id]));
         let own = &mut self.clients[cx.requests[id].client.index()].requests;
         own.in_flight -= 1;
-        own.bytes -= sent;
-        self.each_clock(client, |clocks, group| clocks.complete(now, group, sent));
+        own.bytes -= counts;
+        self.each_clock(client, |clocks, group| clocks.complete(now, group, counts));
         self.window.on_complete(id, side);
         if self.queued == 0 || !matches!(self.clocks.gate(now), Gate::Open(_)) {
             self.drive.on_short();
