@@ -86,8 +86,11 @@ pub static ROW: Row = Row {
 
 /// Flushes wait for a group that is further behind.
 const FLUSH_LAG: Nanos = Nanos::from_millis(4);
-/// What a command without data counts for a minimum.
-const NO_DATA: u64 = 4 << 10;
+/// How far ahead of the first in line one may be that goes before it, in virtual time.
+const PASS_MAX: u64 = 10_000_000;
+/// A trim, or a flush of nothing, counts so many bytes for a minimum, which is one of data: a loop of them is not owed the
+/// whole drive. A flush of data counts none.
+const NO_DATA: u64 = 128 << 10;
 /// A read that measures the drive's latency has the drive to itself unless a group is further behind.
 const PROBE_LAG: Nanos = Nanos::from_millis(5);
 /// How far a clock may run ahead, on flash and on drives with a head.
@@ -107,6 +110,7 @@ fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
             let head = usize::from(build.facts.rotational);
             Clocks::new(AHEAD[head], LAG_MAX[head], PERIOD[head])
         },
+        counts: Vec::new(),
         window: Window::default(),
         drive: Drive::default(),
         late: Arena::default(),
@@ -126,6 +130,8 @@ fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
 struct Client {
     queues: [Fifo; SIDES],
     requests: clock::Requests,
+    /// Bytes written since its last flush.
+    unflushed: u64,
 }
 
 /// One read has the drive to itself, for its latency.
@@ -146,6 +152,8 @@ struct Promise {
     clients: Vec<Client>,
     shares: Shares,
     clocks: Clocks,
+    /// By request in flight: bytes that count for minimums.
+    counts: Vec<u64>,
     window: Window,
     drive: Drive,
     /// Reads in flight by when they are late.
@@ -174,15 +182,6 @@ fn side(request: &Request) -> Side {
 fn bytes(request: &Request) -> u64 {
     request.length.bytes()
 }
-/// Bytes of a command that count for a minimum. Commands without data count as little as possible, since a minimum is one
-/// of data, but do count: a loop of them is not owed the whole drive.
-fn promised_bytes(request: &Request) -> u64 {
-    match request.operation {
-        Operation::Read | Operation::Write | Operation::WriteZeroes => bytes(request),
-        Operation::Flush | Operation::Discard => bytes(request).min(NO_DATA),
-    }
-}
-
 impl Promise {
     fn entity(&self, cx: &Context<'_>, id: RequestId) -> EntityId {
         EntityId::client(cx.requests[id].client)
@@ -200,6 +199,23 @@ impl Promise {
         }
     }
 
+    /// How much a command counts for minimums.
+    fn count(&mut self, request: &Request, id: RequestId) -> u64 {
+        let (bytes, client) = (bytes(request), &mut self.clients[request.client.index()]);
+        let counts = match request.operation {
+            Operation::Read => bytes,
+            Operation::Write | Operation::WriteZeroes => {
+                client.unflushed = client.unflushed.saturating_add(bytes);
+                bytes
+            }
+            Operation::Flush if core::mem::take(&mut client.unflushed) > 0 => 0,
+            Operation::Flush | Operation::Discard => bytes.min(NO_DATA),
+        };
+        let bound = self.counts.len().max(id.0 as usize + 1);
+        self.counts.resize(bound, 0);
+        self.counts[id.0 as usize] = counts;
+        counts
+    }
     /// The first request of a client on one side.
     fn front(&self, client: EntityId, side: Side) -> Option<RequestId> {
         let client = client.as_client()?;
@@ -223,7 +239,7 @@ impl Promise {
             _ => cx.requests.take_piece(head, most.max(Sectors(1))),
         };
         let (sent, now) = (bytes(&cx.requests[id]), cx.now);
-        let counts = promised_bytes(&cx.requests[id]);
+        let counts = self.count(&cx.requests[id], id);
         let urgent = cx.requests[head].is_sync();
         let all = id == head || cx.requests[head].length == Sectors::ZERO;
         if all {
@@ -275,15 +291,20 @@ impl Promise {
     ) -> Option<RequestId> {
         let shared = self.window.is_shared(cx.now);
         let mut best: Option<(shares::Key, EntityId, Side)> = None;
-        for side in Side::ALL {
+        let mut flush = None;
+        for side in Side::ALL.into_iter().rev() {
             let Some((key, client)) = self.shares.pick(group, side) else { continue };
             let held = match side {
                 Side::Read => false,
                 Side::Write => {
                     let waits = !urgent && self.read_is_late(cx.now);
-                    shared && (waits || !self.has_room(cx, client, side))
+                    let held = shared && (waits || !self.has_room(cx, client, side));
+                    held || flush.is_some_and(|flush| flush <= key)
                 }
-                Side::Flush => self.writes > 0,
+                Side::Flush => {
+                    flush = Some(key);
+                    self.writes > 0
+                }
             };
             if !held && best.is_none_or(|(other, ..)| key < other) {
                 best = Some((key, client, side));
@@ -302,6 +323,8 @@ impl Promise {
         let shared = self.window.is_shared(cx.now);
         let mut best: Option<(shares::Key, EntityId, Side)> = None;
         let mut flush = None;
+        // The first in line; while it is held others may go before it, but not far.
+        let mut first: Option<shares::Key> = None;
         // From flushes to reads: a flush that waits for writes holds those that come after it.
         for side in Side::ALL.into_iter().rev() {
             let Some((key, client)) = self.shares.pick(EntityId::ROOT, side) else { continue };
@@ -316,10 +339,17 @@ impl Promise {
                     self.writes > 0
                 }
             };
+            if first.is_none_or(|first| key < first) {
+                first = Some(key);
+            }
             if !held && best.is_none_or(|(other, ..)| key < other) {
                 best = Some((key, client, side));
             }
         }
+        let ahead = |key: shares::Key, first: shares::Key| {
+            key.0 > first.0 || key.1 > first.1.saturating_add(PASS_MAX)
+        };
+        best = best.filter(|(key, ..)| !(shared && first.is_some_and(|it| ahead(*key, it))));
         let (_, client, side) = best?;
         if self.probe == Probe::Wanted {
             match side {
@@ -469,7 +499,7 @@ impl Policy for Promise {
         let client = self.entity(cx, id);
         let (side, now) = (side(&cx.requests[id]), cx.now);
         let carries = matches!(cx.requests[id].operation, Operation::Read | Operation::Write);
-        let (sent, counts) = (bytes(&cx.requests[id]), promised_bytes(&cx.requests[id]));
+        let (sent, counts) = (bytes(&cx.requests[id]), self.counts[id.0 as usize]);
         let own = &mut self.clients[cx.requests[id].client.index()].requests;
         own.in_flight -= 1;
         own.bytes -= counts;
