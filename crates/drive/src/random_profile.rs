@@ -68,15 +68,17 @@ fn flash(seed: u64) -> String {
     text.quoted("consume-window", 262_144_000_000_000 / (link + link / 4) / 1000, "us");
     text.table("model.ssd");
     text.number("slots", if nvme { log(&mut random, 64, 1023) } else { 32 });
-    text.quoted("firmware-read", log(&mut random, 700, 22_400), "ns");
-    text.quoted("firmware-write", log(&mut random, 700, 22_400), "ns");
+    // Small requests at depth reach a tenth to all of the rate of long ones.
+    let small = (4096 * 1_000_000 / (link / 1000)).max(100);
+    text.quoted("firmware-read", log(&mut random, small, small * 10), "ns");
+    text.quoted("firmware-write", log(&mut random, small, small * 10), "ns");
     let setup = if random.chance(70) { 0 } else { log(&mut random, 20, 320) };
     text.quoted("large-setup", setup, "us");
     let page = [4u64 << 10, 8 << 10, 16 << 10][random.below(3) as usize];
     let page_read = log(&mut random, 12_000, 192_000);
-    // From a drive that cannot fill its link to one that could fill ten.
+    // From a drive that cannot fill its link to one that could fill four.
     let needed = (link / page) * page_read / 1_000_000_000;
-    let units = log(&mut random, (needed * 7 / 10).max(4), (needed * 10).max(64)).min(4096);
+    let units = log(&mut random, (needed * 7 / 10).max(4), (needed * 4).max(32)).min(4096);
     text.number("units", units);
     text.quoted("page", page, "B");
     text.quoted("page-read", page_read, "ns");
@@ -92,7 +94,9 @@ fn flash(seed: u64) -> String {
         log(&mut random, product.max(64 << 10), (product * 8).max(1 << 20)),
         "B",
     );
-    text.quoted("drain", log(&mut random, link / 16, link * 9 / 10), "B/s");
+    // A page is programmed in 100 us (one bit a cell) to 3.2 ms (four).
+    let program = log(&mut random, 100, 3200);
+    text.quoted("drain", (units * page * 1_000_000 / program).min(link * 9 / 10), "B/s");
     text.quoted("write-cache", log(&mut random, 512 << 10, 128 << 20), "B");
     text.quoted("flush", log(&mut random, 20, 5120), "us");
     text.table("model.ssd.deep-queue");
