@@ -88,9 +88,11 @@ pub static ROW: Row = Row {
 const FLUSH_LAG: Nanos = Nanos::from_millis(4);
 /// How far ahead of the first in line one may be that goes before it, in virtual time.
 const PASS_MAX: u64 = 10_000_000;
-/// A trim, or a flush of nothing, counts so many bytes for a minimum, which is one of data: a loop of them is not owed the
-/// whole drive. A flush of data counts none.
+/// A minimum is one of data. A trim counts so many bytes, and so does a flush that no write came before: a loop of them
+/// is not owed the whole drive. As many flushes as writes count nothing.
 const NO_DATA: u64 = 128 << 10;
+/// Most flushes that count nothing one after the other.
+const FLUSHES_FREE: u32 = 1024;
 /// A read that measures the drive's latency has the drive to itself unless a group is further behind.
 const PROBE_LAG: Nanos = Nanos::from_millis(5);
 /// How far a clock may run ahead, on flash and on drives with a head.
@@ -130,8 +132,8 @@ fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
 struct Client {
     queues: [Fifo; SIDES],
     requests: clock::Requests,
-    /// Bytes written since its last flush.
-    unflushed: u64,
+    /// Flushes that count nothing: one for each write so far.
+    flushes_free: u32,
 }
 
 /// One read has the drive to itself, for its latency.
@@ -205,10 +207,13 @@ impl Promise {
         let counts = match request.operation {
             Operation::Read => bytes,
             Operation::Write | Operation::WriteZeroes => {
-                client.unflushed = client.unflushed.saturating_add(bytes);
+                client.flushes_free = (client.flushes_free + 1).min(FLUSHES_FREE);
                 bytes
             }
-            Operation::Flush if core::mem::take(&mut client.unflushed) > 0 => 0,
+            Operation::Flush if client.flushes_free > 0 => {
+                client.flushes_free -= 1;
+                0
+            }
             Operation::Flush | Operation::Discard => bytes.min(NO_DATA),
         };
         let bound = self.counts.len().max(id.0 as usize + 1);
