@@ -486,11 +486,12 @@ impl Policy for Promise {
         let index = cx.requests[id].client;
         self.clients[index.index()].queues[side as usize].push_back(cx.requests, id);
         let own = &mut self.clients[index.index()].requests;
+        let first = own.queued == 0 && own.in_flight == 0;
         own.queued += 1;
         own.urgent += u32::from(urgent);
         self.shares.push(client, side);
         self.each_clock(client, |clocks, group| clocks.arrive(now, group, urgent));
-        self.window.on_submit(now, index.0);
+        self.window.on_submit(now, index.0, first);
         self.queued += 1;
     }
     fn dispatch(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
@@ -508,6 +509,9 @@ impl Policy for Promise {
         let own = &mut self.clients[cx.requests[id].client.index()].requests;
         own.in_flight -= 1;
         own.bytes -= counts;
+        if own.queued == 0 && own.in_flight == 0 {
+            self.window.on_leave(now);
+        }
         self.each_clock(client, |clocks, group| clocks.complete(now, group, counts));
         self.window.on_complete(id, side);
         if self.queued == 0 || !matches!(self.clocks.gate(now), Gate::Open(_)) {

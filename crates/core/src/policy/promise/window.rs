@@ -23,7 +23,7 @@ use crate::request::RequestId;
 use crate::time::{Instant, Nanos};
 use crate::unit::Sectors;
 
-/// Two clients share the drive for so long after both sent something.
+/// Two clients share the drive while both have requests inside, and so long after both sent or had some.
 const SHARED: Nanos = Nanos::from_millis(20);
 const PIECE_TIME: Nanos = Nanos::from_micros(100);
 const PIECE: [u64; 2] = [32 << 10, 128 << 10];
@@ -37,6 +37,8 @@ pub(super) struct Window {
     counted: Vec<u64>,
     reads: u64,
     last_client: u32,
+    /// Clients with something queued or in flight.
+    clients: u32,
     shared_until: Instant,
 }
 
@@ -47,6 +49,7 @@ impl Default for Window {
             counted: Vec::new(),
             reads: u64::MAX,
             last_client: u32::MAX,
+            clients: 0,
             shared_until: Instant::ZERO,
         }
     }
@@ -64,8 +67,9 @@ impl Window {
         let piece = Self::piece(drive);
         (product + product / 2).next_multiple_of(piece).max(2 * piece)
     }
-    /// A client sent a request.
-    pub(super) fn on_submit(&mut self, now: Instant, client: u32) {
+    /// A client sent a request; `first`: it had none inside.
+    pub(super) fn on_submit(&mut self, now: Instant, client: u32, first: bool) {
+        self.clients += u32::from(first);
         if self.last_client != client {
             if self.last_client != u32::MAX {
                 self.shared_until = now + SHARED;
@@ -73,9 +77,16 @@ impl Window {
             self.last_client = client;
         }
     }
+    /// A client has none inside any more.
+    pub(super) fn on_leave(&mut self, now: Instant) {
+        if self.clients > 1 {
+            self.shared_until = now + SHARED;
+        }
+        self.clients -= 1;
+    }
     /// Do clients share the drive now?
     pub(super) fn is_shared(&self, now: Instant) -> bool {
-        now < self.shared_until
+        self.clients > 1 || now < self.shared_until
     }
     /// Until when, as far as is known.
     pub(super) fn shared_until(&self) -> Instant {
