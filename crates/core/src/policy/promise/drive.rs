@@ -116,6 +116,10 @@ impl Drive {
     pub(super) fn rate(&self, side: Side) -> u64 {
         self.rates[usize::from(side != Side::Read)]
     }
+    /// Bytes read so far.
+    pub(super) fn bytes_read(&self) -> u64 {
+        self.delivered
+    }
     /// Of a read that has the drive to itself.
     pub(super) fn latency(&self) -> Nanos {
         self.latency

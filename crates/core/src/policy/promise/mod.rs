@@ -237,7 +237,7 @@ impl Promise {
         let head = self.front(client, side)?;
         let Request { operation, length, .. } = cx.requests[head];
         let cuts = !whole && matches!(operation, Operation::Read | Operation::Write);
-        let piece = Sectors::from_bytes_ceil(Window::piece(&self.drive));
+        let piece = Sectors::from_bytes_ceil(self.window.piece(&self.drive));
         let most = if cuts { piece } else { length };
         let id = match operation {
             Operation::Flush => head,
@@ -320,7 +320,7 @@ impl Promise {
     }
     fn has_room(&self, cx: &Context<'_>, client: EntityId, side: Side) -> bool {
         let Some(head) = self.front(client, side) else { return false };
-        let length = bytes(&cx.requests[head]).min(Window::piece(&self.drive));
+        let length = bytes(&cx.requests[head]).min(self.window.piece(&self.drive));
         self.window.has_room(&self.drive, side, length)
     }
     /// Whose turn it is by weight, within what the drive may have.
@@ -529,6 +529,9 @@ impl Policy for Promise {
             let node = NodeId(cx.requests.place(id));
             self.late.remove(&mut self.reads, node);
         }
+        if side == Side::Read && self.shares.is_queued(EntityId::ROOT, Side::Read) {
+            self.window.on_full(now, &self.drive);
+        }
         if cx.requests.is_last_piece(id) {
             self.watch_contract(cx, id, client);
         }
@@ -571,6 +574,6 @@ impl Policy for Promise {
         gauges.gauge("promise_write_rate_bytes_per_second", self.drive.rate(Side::Write));
         gauges.gauge("promise_latency_alone_nanoseconds", self.drive.latency().0);
         gauges.gauge("promise_read_window_bytes", self.window.reads(&self.drive).bytes());
-        gauges.gauge("promise_piece_bytes", Window::piece(&self.drive));
+        gauges.gauge("promise_piece_bytes", self.window.piece(&self.drive));
     }
 }

@@ -226,7 +226,7 @@ fn the_drive_is_measured() {
 fn the_window_follows_the_promise() {
     let (drive, mut window) = (Drive::default(), Window::default());
     let most = window.reads(&drive).bytes();
-    assert_eq!(most, 160 << 10, "3/2 of 100 kB, in pieces of 32 KiB");
+    assert_eq!(most, 128 << 10, "5/4 of 100 kB, in pieces of 32 KiB");
     (0..50).for_each(|_| window.on_contract(&drive, true));
     assert_eq!(window.reads(&drive).bytes(), 64 << 10, "two pieces");
     (0..50).for_each(|_| window.on_contract(&drive, false));

@@ -2,11 +2,15 @@
 //!
 //! ```text
 //! L = what the drive reads in 100 us, a power of two, 32 to 128 KiB
-//! X = 3/2 * rate * latency alone, at least two pieces
+//! X = 5/4 * rate * latency alone, at least two pieces
 //! X = X * 7/8   when a request was later than its contract allows
 //! X = X + L/16  when it was not, up to the above
 //! W = what the drive writes in 1 ms, at least two pieces
 //! ```
+//!
+//! What the drive does within a window says nothing about a larger one. Now and then X is twice as large for 50 ms, or L
+//! twice as long, where reads are held all the time. If the drive reads a twentieth more than in the 50 ms before, it has a
+//! higher rate, or longer pieces from then on, up to 8 times as long; they are shortened again where that costs nothing.
 //!
 //! The drive is kept full by what it needs for its rate, and what it has before a new request is so little that the
 //! contract can be kept. Pieces let others pass between the parts of a long request. All three are in force only while
@@ -27,6 +31,12 @@ use crate::unit::Sectors;
 const SHARED: Nanos = Nanos::from_millis(20);
 const PIECE_TIME: Nanos = Nanos::from_micros(100);
 const PIECE: [u64; 2] = [32 << 10, 128 << 10];
+/// How long a trial takes, twice: without the change and with it; and the pause after it: short after a gain, longer
+/// each time after none.
+/// Pieces are at most so many times doubled.
+const DOUBLINGS_MAX: u32 = 3;
+const TRIAL: Nanos = Nanos::from_millis(50);
+const TRIAL_PAUSE: [Nanos; 2] = [Nanos::from_millis(100), Nanos::from_millis(6400)];
 const WRITES: Nanos = Nanos::from_millis(1);
 
 /// What the drive has, and what it may have.
@@ -40,6 +50,37 @@ pub(super) struct Window {
     /// Clients with something queued or in flight.
     clients: u32,
     shared_until: Instant,
+    trial: Trial,
+    /// Of the pieces, for drives that take long for a command of any length.
+    doublings: u32,
+}
+
+/// What a trial changes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Change {
+    /// A window twice as large.
+    Window,
+    /// Pieces twice as long, and half as long.
+    Longer,
+    Shorter,
+}
+
+/// A look at what the drive does with a larger window, or other pieces: what it does now tells nothing of that.
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    change: Change,
+    /// When the next one may begin, and how long after the last one.
+    next: Instant,
+    pause: Nanos,
+    /// Begin of the present part, with what was read by then: first without the change, then with it.
+    began: Option<(Instant, u64)>,
+    before: Option<u64>,
+}
+
+impl Trial {
+    fn is(&self, change: Change) -> bool {
+        self.before.is_some() && self.change == change
+    }
 }
 
 impl Default for Window {
@@ -51,21 +92,34 @@ impl Default for Window {
             last_client: u32::MAX,
             clients: 0,
             shared_until: Instant::ZERO,
+            trial: Trial {
+                change: Change::Window,
+                next: Instant::ZERO,
+                pause: TRIAL_PAUSE[0],
+                began: None,
+                before: None,
+            },
+            doublings: 0,
         }
     }
 }
 
 impl Window {
     /// The longest piece.
-    pub(super) fn piece(drive: &Drive) -> u64 {
+    pub(super) fn piece(&self, drive: &Drive) -> u64 {
         let bytes = PIECE_TIME.units_floor(drive.rate(Side::Read)).max(1);
-        (1 << bytes.ilog2()).clamp(PIECE[0], PIECE[1])
+        let piece = (1 << bytes.ilog2()).clamp(PIECE[0], PIECE[1]) << self.doublings;
+        match () {
+            () if self.trial.is(Change::Longer) => 2 * piece,
+            () if self.trial.is(Change::Shorter) => piece / 2,
+            () => piece,
+        }
     }
     /// Most bytes of reads that the drive may have.
-    fn most_reads(drive: &Drive) -> u64 {
+    fn most_reads(&self, drive: &Drive) -> u64 {
         let product = drive.latency().units_floor(drive.rate(Side::Read));
-        let piece = Self::piece(drive);
-        (product + product / 2).next_multiple_of(piece).max(2 * piece)
+        let piece = self.piece(drive);
+        (product + product / 4).next_multiple_of(piece).max(2 * piece)
     }
     /// A client sent a request; `first`: it had none inside.
     pub(super) fn on_submit(&mut self, now: Instant, client: u32, first: bool) {
@@ -94,9 +148,10 @@ impl Window {
     }
     /// May so much go to the drive?
     pub(super) fn has_room(&self, drive: &Drive, side: Side, bytes: u64) -> bool {
-        let piece = Self::piece(drive);
+        let piece = self.piece(drive);
         let limit = match side {
-            Side::Read => self.reads.min(Self::most_reads(drive)).max(2 * piece),
+            Side::Read if self.trial.is(Change::Window) => 2 * self.most_reads(drive),
+            Side::Read => self.reads.min(self.most_reads(drive)).max(2 * piece),
             Side::Flush => return true,
             Side::Write => WRITES.units_floor(drive.rate(Side::Write)).max(2 * piece),
         };
@@ -115,9 +170,59 @@ impl Window {
     pub(super) fn on_complete(&mut self, id: RequestId, side: Side) {
         self.in_drive[side as usize] -= self.counted[id.0 as usize];
     }
+    /// A read was completed while others were held for want of room: is it time for a trial, or for the end of one?
+    pub(super) fn on_full(&mut self, now: Instant, drive: &Drive) {
+        let (trial, read) = (&mut self.trial, drive.bytes_read());
+        let Some((began, read_then)) = trial.began else {
+            if now >= trial.next {
+                trial.began = Some((now, read));
+            }
+            return;
+        };
+        let time = now.since(began);
+        if time < TRIAL {
+            return;
+        }
+        let rate = (read - read_then).saturating_mul(1_000_000_000) / time.0;
+        trial.began = Some((now, read));
+        // Held for most of the time without a break, or it says nothing.
+        if time > TRIAL + TRIAL {
+            (trial.began, trial.before) = (None, None);
+            return;
+        }
+        let Some(before) = trial.before.replace(rate) else { return };
+        self.end_trial(now, before, rate);
+    }
+    fn end_trial(&mut self, now: Instant, before: u64, rate: u64) {
+        let gained = rate > before + before / 20;
+        let kept = rate > before - before / 50;
+        let trial = &mut self.trial;
+        let good = match trial.change {
+            Change::Window => gained,
+            Change::Longer => {
+                self.doublings += u32::from(gained);
+                gained
+            }
+            Change::Shorter => {
+                self.doublings -= u32::from(kept);
+                false
+            }
+        };
+        trial.pause = if good { TRIAL_PAUSE[0] } else { (trial.pause * 2).min(TRIAL_PAUSE[1]) };
+        (trial.began, trial.before, trial.next) = (None, None, now + trial.pause);
+        trial.change = match trial.change {
+            _ if good => trial.change,
+            Change::Window if self.doublings < DOUBLINGS_MAX => Change::Longer,
+            Change::Window | Change::Longer if self.doublings > 0 => Change::Shorter,
+            _ => Change::Window,
+        };
+        if trial.change == Change::Longer && self.doublings == DOUBLINGS_MAX {
+            trial.change = Change::Window;
+        }
+    }
     /// A request with a contract was completed, in time or late.
     pub(super) fn on_contract(&mut self, drive: &Drive, late: bool) {
-        let (piece, most) = (Self::piece(drive), Self::most_reads(drive));
+        let (piece, most) = (self.piece(drive), self.most_reads(drive));
         let now = self.reads.min(most);
         self.reads = match late {
             true => (now - now / 8).max(2 * piece),
@@ -126,6 +231,6 @@ impl Window {
     }
     /// Most bytes of reads now.
     pub(super) fn reads(&self, drive: &Drive) -> Sectors {
-        Sectors::from_bytes_ceil(self.reads.min(Self::most_reads(drive)))
+        Sectors::from_bytes_ceil(self.reads.min(self.most_reads(drive)))
     }
 }
