@@ -254,7 +254,7 @@ mod tests {
         };
         assert_eq!([32, 1023].map(|depth| tags("none-none", depth)), [32, 1023]);
         assert_eq!([32, 1023].map(|depth| tags("prop-bfq", depth)), [64, 256]);
-        assert_eq!([32, 1023, 4096].map(|depth| tags("promise", depth)), [256, 2046, 2048]);
+        assert_eq!([32, 1023, 4096].map(|depth| tags("promise", depth)), [u32::MAX; 3]);
         let flushes = |stack| Stack::parse(stack).expect("a stack").schedules_flushes();
         assert_eq!(["none-none", "prop-bfq", DEFAULT].map(flushes), [false, false, true]);
     }

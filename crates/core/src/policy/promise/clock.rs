@@ -166,8 +166,8 @@ pub(super) enum Gate {
     /// A group is behind by so much, and has none queued: nobody else is served, at the latest until then.
     Closed(Nanos, Option<Instant>),
     /// A group is behind with buffered writes, which go together; the other one has requests that somebody waits for, and
-    /// may go too.
-    Batch(EntityId, Option<EntityId>),
+    /// may go too. Then one of them is due.
+    Batch(EntityId, Option<EntityId>, Option<Instant>),
     /// Nobody is behind; the next one will be then.
     Open(Option<Instant>),
 }
@@ -376,7 +376,7 @@ impl Clocks {
             self.take_out(group);
         }
         match due(buffered, Nanos::ZERO) {
-            Some((_, id)) => Gate::Batch(id, urgent.map(|(_, id)| id)),
+            Some((_, id)) => Gate::Batch(id, urgent.map(|(_, id)| id), next),
             None => Gate::Open(next),
         }
     }

@@ -399,18 +399,18 @@ impl Promise {
             self.probe = Probe::No;
             self.drive.skip_probe(now);
         } else if probing && lag < PROBE_LAG {
-            if !matches!(gate, Gate::Open(_) | Gate::Batch(..)) {
-                self.wake_at(Some(now + (PROBE_LAG - lag)));
-            } else if let Gate::Open(Some(next)) = gate {
-                self.wake_at(Some(next + PROBE_LAG));
+            match gate {
+                Gate::Open(next) => self.wake_at(next.map(|next| next + PROBE_LAG)),
+                _ => self.wake_at(Some(now + (PROBE_LAG - lag))),
             }
             return None;
         }
         match gate {
-            Gate::Batch(group, other) => {
+            Gate::Batch(group, other, next) => {
                 let sent = self.send_due(cx, group, false);
                 let sent = sent.or_else(|| self.send_due(cx, other?, false));
                 if sent.is_none() {
+                    self.wake_at(next);
                     self.wake_at(Some(self.window.shared_until()).filter(|at| *at > now));
                 }
                 sent

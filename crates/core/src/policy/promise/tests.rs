@@ -111,7 +111,7 @@ fn buffered_writes_are_patient() {
     clocks.set(Instant::ZERO, writer, Some(RATE));
     clocks.arrive(at(10), writer, false);
     assert_eq!(clocks.gate(at(19)), Gate::Open(Some(at(20))));
-    assert_eq!(clocks.gate(at(20)), Gate::Batch(writer, None));
+    assert_eq!(clocks.gate(at(20)), Gate::Batch(writer, None, Some(at(110))));
     clocks.arrive(at(20), reader, true);
     assert_eq!(clocks.gate(at(21)), Gate::Due(reader, Nanos::from_millis(1)));
     clocks.dispatch(at(21), reader, 4096, (true, true));

@@ -109,7 +109,7 @@ impl Promise {
     fn next_turn(&mut self, now: Instant) -> Option<Turn> {
         let gate = self.clocks.gate(now);
         let (top, due) = match gate {
-            Gate::Due(group, _) | Gate::Batch(group, _) => (group, Some(group)),
+            Gate::Due(group, _) | Gate::Batch(group, ..) => (group, Some(group)),
             Gate::Closed(_, until) => {
                 self.wake_at(until);
                 return None;
