@@ -25,6 +25,8 @@ pub struct ClientOutcome {
     pub name: String,
     /// Its group's path.
     pub group: String,
+    /// Its group's weight, as written.
+    pub weight: u32,
     /// Bytes read or written by finished calls.
     pub bytes: u64,
     /// Finished calls.
@@ -43,6 +45,8 @@ pub struct ClientOutcome {
 pub struct Interval {
     /// How many.
     pub calls: u64,
+    /// Their bytes.
+    pub bytes: u64,
     /// Sum of their times in nanoseconds.
     pub latency: u64,
 }

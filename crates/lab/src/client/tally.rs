@@ -42,6 +42,7 @@ impl Tally {
             let border = self.after + interval * (index as u64 + 1);
             let next = batch.ended_by(border).clamp(counted + 1, to);
             self.series[index].calls += next - counted;
+            self.series[index].bytes += (next - counted) * batch.block();
             self.series[index].latency += (next - counted) * batch.cost().0;
             counted = next;
         }
@@ -62,6 +63,7 @@ impl Tally {
             if let Some(interval) = self.interval {
                 let index = self.index(end, interval);
                 self.series[index].calls += 1;
+                self.series[index].bytes += bytes;
                 self.series[index].latency += latency.0;
             }
         }
@@ -127,5 +129,6 @@ mod tests {
         // They end at 750, 1000, 1250, ... 3000 us.
         assert_eq!(counts(&tally), [6, 5, 0, 1]);
         assert_eq!(tally.series[1].latency, 7 + 4 * cost.0);
+        assert_eq!(tally.series[1].bytes, 1 + 4 * 4096);
     }
 }

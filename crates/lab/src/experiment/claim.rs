@@ -6,11 +6,12 @@
 use core::ops::Range;
 
 use iofair_config::{ConfigError, Source};
+use iofair_core::time::Nanos;
 use serde::Serialize;
 
 use super::expand::Experiment;
 use super::file::{ExpectFile, ExperimentFile, KindFile, Number, PlaceTable, Several};
-use super::quantity::{Quantity, Subject, parse_value};
+use super::quantity::{Metric, Quantity, Subject, parse_value};
 
 /// Smallest quotient of neighbours that makes an order: a tie within the noise of a run is none.
 pub const ORDER_STEP: f64 = 1.01;
@@ -210,6 +211,12 @@ impl Resolver<'_> {
     ) -> Result<Quantity, ConfigError> {
         let quantity: Quantity = text.parse().map_err(|e: String| self.error(span.clone(), e))?;
         let Subject::Client(name) = &quantity.subject else { return Ok(quantity) };
+        let time = self.experiment.variants[variant].time;
+        let whole = |interval: Nanos| time.0.is_multiple_of(interval.0);
+        if quantity.metric == Metric::Least && !self.experiment.interval.is_some_and(whole) {
+            let message = "`least` needs the file's `interval`, and `time` a multiple of it";
+            return Err(self.error(span, message));
+        }
         let known = &self.experiment.variants[variant].subjects;
         if known.contains(name) {
             return Ok(quantity);

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use iofair_core::stats::histogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use crate::outcome::Outcome;
+use crate::outcome::{ClientOutcome, Outcome};
 
 /// How rates are printed.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
@@ -69,11 +69,15 @@ pub enum Metric {
     P999,
     /// Largest latency.
     Max,
+    /// Bytes a second in the worst of the file's intervals, in the experiment's unit; of a client only.
+    Least,
     /// Percent of the time in which the drive had work; of the total only.
     Busy,
+    /// Jain's index of what the groups got for their weight: 1 when all got the same, 1/n when one of n got all.
+    Fairness,
 }
 
-const METRICS: [(&str, Metric); 8] = [
+const METRICS: [(&str, Metric); 10] = [
     ("rate", Metric::Rate),
     ("iops", Metric::Iops),
     ("mean", Metric::Mean),
@@ -81,7 +85,9 @@ const METRICS: [(&str, Metric); 8] = [
     ("p99", Metric::P99),
     ("p999", Metric::P999),
     ("max", Metric::Max),
+    ("least", Metric::Least),
     ("busy", Metric::Busy),
+    ("fairness", Metric::Fairness),
 ];
 
 /// One number of a run.
@@ -107,8 +113,9 @@ impl Quantity {
     /// The unit in which [`Self::read`] gives it.
     pub const fn unit(&self, units: Units) -> &'static str {
         match self.metric {
-            Metric::Rate => units.rate(),
+            Metric::Rate | Metric::Least => units.rate(),
             Metric::Iops => "IOPS",
+            Metric::Fairness => "",
             Metric::Busy => "%",
             Metric::Mean | Metric::P50 | Metric::P99 | Metric::P999 | Metric::Max => "ms",
         }
@@ -123,6 +130,7 @@ impl Quantity {
                 Metric::Rate => bytes / seconds / units.bytes(&self.subject),
                 Metric::Iops => drive.commands as f64 / seconds,
                 Metric::Busy => drive.busy.0 as f64 / outcome.time.0 as f64 * 100.0,
+                Metric::Fairness => jain(outcome.clients.iter()),
                 latency => latency_ms(latency, &merged(outcome, |_| true)),
             };
         };
@@ -133,9 +141,31 @@ impl Quantity {
                 bytes / seconds / units.bytes(&self.subject)
             }
             Metric::Iops => mine().map(|c| c.calls).sum::<u64>() as f64 / seconds,
+            Metric::Fairness => jain(mine()),
+            Metric::Least => {
+                let intervals = mine().map(|client| client.series.len()).max().unwrap_or_default();
+                let bytes = |at: usize| mine().map(|c| c.series[at].bytes).sum::<u64>();
+                let least = (0..intervals).map(bytes).min().unwrap_or_default() as f64;
+                least * intervals as f64 / seconds / units.bytes(&self.subject)
+            }
             latency => latency_ms(latency, &merged(outcome, |c| is_process_of(c, name))),
         }
     }
+}
+
+/// Jain, Chiu and Hawe (1984): the square of the sum over n times the sum of squares, of the bytes of each group divided
+/// by its weight. Processes of one group count together; a group without processes is none.
+fn jain<'a>(clients: impl Iterator<Item = &'a ClientOutcome>) -> f64 {
+    let mut groups: Vec<(&str, u32, u64)> = Vec::new();
+    for client in clients {
+        match groups.iter_mut().find(|(name, ..)| *name == client.group) {
+            Some((.., bytes)) => *bytes += client.bytes,
+            None => groups.push((&client.group, client.weight, client.bytes)),
+        }
+    }
+    let got = groups.iter().map(|(_, weight, bytes)| *bytes as f64 / f64::from(*weight));
+    let (sum, squares) = got.fold((0.0, 0.0), |(sum, all), it| (sum + it, all + it * it));
+    sum * sum / (groups.len() as f64 * squares)
 }
 
 /// The latencies of all clients whose name is wanted, in one histogram.
@@ -161,7 +191,7 @@ fn latency_ms(metric: Metric, latency: &Histogram) -> f64 {
         Metric::P99 => latency.quantile(990_000),
         Metric::P999 => latency.quantile(999_000),
         Metric::Max => latency.max(),
-        Metric::Rate | Metric::Iops | Metric::Busy => 0,
+        Metric::Rate | Metric::Iops | Metric::Busy | Metric::Least | Metric::Fairness => 0,
     };
     nanos as f64 / 1e6
 }
@@ -211,6 +241,9 @@ impl FromStr for Quantity {
         if metric == Metric::Busy && subject != Subject::Total {
             return Err("only the total has \"busy\"".to_owned());
         }
+        if metric == Metric::Least && subject == Subject::Total {
+            return Err("only a client has \"least\"".to_owned());
+        }
         Ok(Self { subject, metric })
     }
 }
@@ -234,7 +267,7 @@ pub fn parse_value(text: &str, unit: &'static str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::{ClientOutcome, DriveOutcome};
+    use crate::outcome::{DriveOutcome, Interval};
     use iofair_core::time::Nanos;
 
     fn outcome() -> Outcome {
@@ -243,6 +276,7 @@ mod tests {
         let client = |name: &str, bytes| ClientOutcome {
             name: name.into(),
             group: name.into(),
+            weight: if name == "target" { 200 } else { 100 },
             bytes,
             calls: bytes / 4096,
             latency: latency.clone(),
@@ -281,12 +315,44 @@ mod tests {
         assert_eq!(read("total iops", Units::Si), 500.0);
     }
 
+    /// Goal: fairness is Jain's index of bytes by weight, group by group. Method: by hand: 102,400 of the target for
+    /// each unit of weight, 10,240 of both readers, 0.07 of the last; then both readers in one group.
+    #[test]
+    fn fairness_is_jains_index() {
+        let read = |text: &str, outcome: &Outcome| {
+            text.parse::<Quantity>().expect("known quantity").read(outcome, Units::Si)
+        };
+        let (mut outcome, sum) = (outcome(), 102_400.0 + 2.0 * 10_240.0 + 0.07);
+        let squares = 102_400f64.powi(2) + 2.0 * 10_240f64.powi(2);
+        assert!((read("total fairness", &outcome) - sum * sum / (4.0 * squares)).abs() < 1e-9);
+        assert_eq!(read("reader fairness", &outcome), 1.0);
+        outcome.clients[2].bytes = 0;
+        assert_eq!(read("reader fairness", &outcome), 0.5);
+        outcome.clients.iter_mut().for_each(|client| client.group = "all".to_owned());
+        assert_eq!(read("total fairness", &outcome), 1.0);
+    }
+
+    /// Goal: the worst interval of a client, its processes together. Method: two processes that are slow in turn, and
+    /// both in the third of four intervals of half a second.
+    #[test]
+    fn the_worst_interval() {
+        let mut outcome = outcome();
+        for (client, bytes) in [(1, [1, 9, 2, 9]), (2, [9, 1, 3, 9])] {
+            let interval = |mb: &u64| Interval { bytes: mb * 1_000_000, ..Interval::default() };
+            outcome.clients[client].series = bytes.iter().map(interval).collect();
+        }
+        let least: Quantity = "reader least".parse().expect("known quantity");
+        assert_eq!(least.read(&outcome, Units::Si), 10.0);
+        assert_eq!(least.unit(Units::Si), "MB/s");
+    }
+
     /// Goal: nonsense is refused with what there is. Method: one text a rule.
     #[test]
     fn unknown_numbers_are_refused() {
         let error = "target p98".parse::<Quantity>().unwrap_err();
         assert!(error.contains("p98") && error.contains("p99"), "{error}");
         assert!("target busy".parse::<Quantity>().is_err());
+        assert!("total least".parse::<Quantity>().is_err());
         assert!(parse_value("10MB/s", "ms").is_err());
         assert_eq!(parse_value("1.5s", "ms"), Ok(1500.0));
         assert_eq!(parse_value("235MB/s", "MB/s"), Ok(235.0));

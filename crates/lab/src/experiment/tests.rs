@@ -77,6 +77,7 @@ pub(crate) fn simulate(scenario: &Scenario) -> Result<Outcome, String> {
         clients.push(ClientOutcome {
             name: client.name.clone(),
             group: client.group.clone(),
+            weight: 100,
             bytes: (10_240_000 + 1_024 * scenario.seed) * seconds,
             calls: 2_500 * seconds,
             latency,
@@ -276,6 +277,7 @@ fn a_latency_falls_for_good() {
             let low = |index| index == 3 || index >= 25;
             let interval = |index| Interval {
                 calls: 2,
+                bytes: 8192,
                 latency: if low(index) { 2_000_000 } else { 18_000_000 },
             };
             outcome.clients[0].series = (0..30).map(interval).collect();
@@ -401,4 +403,18 @@ fn the_manual_names_every_key() {
             assert!(page.contains(key), "docs/experiments.md does not mention {key}");
         }
     }
+}
+
+/// Goal: the worst interval is only asked for where there are intervals, whole ones. Method: without, with and
+/// with one that does not divide the time.
+#[test]
+fn the_worst_interval_needs_intervals() {
+    let asked = EXAMPLE.replacen("of = \"target\"", "of = \"target least\"", 1);
+    let error = |interval: &str| {
+        let parsed = parse("e.toml", &format!("{interval}\n{asked}"), &Overrides::default());
+        parsed.err().map(|error| error.message)
+    };
+    assert_eq!(error("interval = '100ms'"), None);
+    assert!(error("").is_some_and(|message| message.contains("interval")));
+    assert!(error("interval = '300ms'").is_some_and(|message| message.contains("multiple")));
 }

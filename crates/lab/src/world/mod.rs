@@ -21,12 +21,13 @@ mod roster;
 pub(crate) mod tests;
 mod writeback;
 
+use iofair_core::contract::WEIGHT_DEFAULT;
 use iofair_core::time::Instant;
 
 use crate::cache::Cache;
 use crate::client::{Answered, Process};
 use crate::outcome::{ClientOutcome, Outcome};
-use crate::scenario::Scenario;
+use crate::scenario::{GroupSpec, Scenario};
 use crate::sim::Token;
 use engine::{Answer, Engine};
 use journal::Journal;
@@ -49,6 +50,8 @@ pub(crate) struct World<'a> {
     end: Instant,
     ramp_over: bool,
     steps_at_once: u32,
+    /// Weights of the groups as the scenario has them.
+    weights: Vec<(String, u32)>,
 }
 
 impl<'a> World<'a> {
@@ -59,7 +62,9 @@ impl<'a> World<'a> {
         scenario: &Scenario,
     ) -> Self {
         let ramp_end = Instant::ZERO + scenario.ramp;
+        let weight = |group: &GroupSpec| (group.name.clone(), group.contract.weight);
         Self {
+            weights: scenario.groups.iter().map(weight).collect(),
             engine,
             cache,
             processes,
@@ -161,11 +166,14 @@ impl<'a> World<'a> {
     pub(crate) fn finish(self) -> Outcome {
         let time = self.end.since(self.ramp_end);
         let (drive, trace_hash, simulated_requests) = self.engine.finish();
+        let weights = self.weights;
         let clients = self.processes.into_iter().map(|process| {
             let (name, group) = (process.name.clone(), process.group.clone());
             let tally = process.into_tally(self.end);
+            let written = weights.iter().find(|(name, _)| *name == group);
             ClientOutcome {
                 name,
+                weight: written.map_or(WEIGHT_DEFAULT, |(_, weight)| *weight),
                 group,
                 bytes: tally.bytes,
                 calls: tally.calls,
