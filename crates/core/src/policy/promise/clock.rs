@@ -26,7 +26,7 @@ use super::shares::EntityId;
 use crate::parts::tree::{Arena, NodeId, Tree};
 use crate::time::{Instant, Nanos};
 
-/// Parts of [`Clocks::period`]: a group that is further behind all the time does not reach its promise.
+/// Parts of [`Bounds::period`]: a group that is further behind all the time does not reach its promise.
 const BROKEN_PART: u64 = 5;
 /// Of which part clocks of buffered writes are behind at most when they are served.
 const BUFFERED_PART: u64 = 5;
@@ -34,7 +34,7 @@ const BUFFERED_PART: u64 = 5;
 const URGENT_PART: u64 = 10;
 /// The longest moment between two requests of one client.
 const SLACK_MAX: Nanos = Nanos::from_millis(2);
-/// A promise is cut after so many periods ([`Clocks::period`]) behind, to the most that was reached in one of them,
+/// A promise is cut after so many periods ([`Bounds::period`]) behind, to the most that was reached in one of them,
 /// less a sixth; after [`KEPT_CUT`] it grows again by one part in [`RECOVER`] each period.
 const CUT_AFTER: u32 = 5;
 const KEPT_CUT: u64 = 50;
@@ -172,6 +172,17 @@ pub(super) enum Gate {
     Open(Option<Instant>),
 }
 
+/// How far clocks run.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Bounds {
+    /// Ahead of the time, beside what is in flight.
+    pub(super) ahead: Nanos,
+    /// Behind it: what was not served before that is not owed any more.
+    pub(super) lag_max: Nanos,
+    /// How long it takes to see that a promise is not reached.
+    pub(super) period: Nanos,
+}
+
 /// All clocks.
 #[derive(Default, Debug)]
 pub(super) struct Clocks {
@@ -181,16 +192,15 @@ pub(super) struct Clocks {
     /// Groups with requests that somebody waits for, and those with nothing but buffered writes.
     queued: [Tree; 2],
     busy: Tree,
-    ahead: Nanos,
-    lag_max: Nanos,
-    period: Nanos,
+    bounds: Bounds,
 }
 
 impl Clocks {
-    /// `ahead`: how far a clock may run ahead; `lag_max`: and behind; `period`: how long it takes to see that a promise
-    /// is not reached.
-    pub(super) fn new(ahead: Nanos, lag_max: Nanos, period: Nanos) -> Self {
-        Self { ahead, lag_max, period, ..Self::default() }
+    pub(super) fn new(bounds: Bounds) -> Self {
+        Self { bounds, ..Self::default() }
+    }
+    pub(super) fn set_bounds(&mut self, bounds: Bounds) {
+        self.bounds = bounds;
     }
     /// A group is there, with this minimum in bytes a second, or none.
     pub(super) fn set(&mut self, now: Instant, id: EntityId, min: Option<u64>) {
@@ -280,7 +290,7 @@ impl Clocks {
 
     /// A request of the group, or of one in it, is queued.
     pub(super) fn arrive(&mut self, now: Instant, id: EntityId, urgent: bool) {
-        let lag_max = self.lag_max;
+        let lag_max = self.bounds.lag_max;
         let Some((group, clock)) = self.get(id) else { return };
         if clock.queued == 0 && clock.in_flight == 0 {
             let pause = now.since(clock.idle_since);
@@ -311,7 +321,7 @@ impl Clocks {
         bytes: u64,
         (all, urgent): (bool, bool),
     ) {
-        let (ahead, lag_max, period) = (self.ahead, self.lag_max, self.period);
+        let Bounds { ahead, lag_max, period } = self.bounds;
         let Some((group, clock)) = self.get(id) else { return };
         clock.queued -= u32::from(all);
         clock.urgent -= u32::from(all && urgent);
@@ -335,7 +345,7 @@ impl Clocks {
     }
     /// A command of the group was completed.
     pub(super) fn complete(&mut self, now: Instant, id: EntityId, bytes: u64) {
-        let (lag_max, period) = (self.lag_max, self.period);
+        let Bounds { lag_max, period, .. } = self.bounds;
         let Some((group, clock)) = self.get(id) else { return };
         clock.in_flight -= 1;
         clock.bytes_in_flight -= bytes;
@@ -352,7 +362,7 @@ impl Clocks {
         let [urgent, buffered] = [first(&self.queued[0]), first(&self.queued[1])];
         let due =
             |it: Option<(Instant, EntityId)>, lag: Nanos| it.filter(|(at, _)| *at + lag <= now);
-        let far = Nanos(self.period.0 - self.period.0 / URGENT_PART);
+        let far = Nanos(self.bounds.period.0 - self.bounds.period.0 / URGENT_PART);
         if let Some((at, id)) = due(urgent, Nanos::ZERO).or(due(buffered, far)) {
             return Gate::Due(id, now.since(at));
         }

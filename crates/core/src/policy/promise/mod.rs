@@ -11,6 +11,8 @@
 //! - [`shares`]: what is left, by weight.
 //! - [`window`]: what the drive has at once; long requests in pieces.
 //! - [`drive`]: what is known of the drive.
+//! - [`flash`]: drives without a head serve many at once.
+//! - [`head`]: is there one to move?
 //! - [`turn`]: drives with a head serve one client at a time.
 //!
 //! Service for a promise counts for the group's share as well, so that a group gets the larger of the two and not both. A
@@ -23,6 +25,8 @@
 
 mod clock;
 mod drive;
+mod flash;
+mod head;
 mod shares;
 #[cfg(test)]
 mod tests;
@@ -44,6 +48,7 @@ use crate::unit::Sectors;
 
 use clock::{Clocks, Gate};
 use drive::Drive;
+use head::Head;
 use shares::{EntityId, SIDES, Shares, Side};
 use turn::Turn;
 use window::Window;
@@ -84,17 +89,11 @@ pub static ROW: Row = Row {
     build,
 };
 
-/// Flushes wait for a group that is further behind.
-const FLUSH_LAG: Nanos = Nanos::from_millis(4);
-/// How far ahead of the first in line one may be that goes before it, in virtual time.
-const PASS_MAX: u64 = 10_000_000;
 /// A minimum is one of data. A trim counts so many bytes, and so does a flush that no write came before: a loop of them
 /// is not owed the whole drive. As many flushes as writes count nothing.
 const NO_DATA: u64 = 128 << 10;
 /// Most flushes that count nothing one after the other.
 const FLUSHES_FREE: u32 = 1024;
-/// A read that measures the drive's latency has the drive to itself unless a group is further behind.
-const PROBE_LAG: Nanos = Nanos::from_millis(5);
 /// How far a clock may run ahead, on flash and on drives with a head.
 const AHEAD: [Nanos; 2] = [Nanos::from_millis(5), Nanos::from_millis(200)];
 
@@ -103,21 +102,25 @@ const LAG_MAX: [Nanos; 2] = [Nanos::from_secs(1), Nanos::from_secs(2)];
 /// Promises are compared with what is reached over this time.
 const PERIOD: [Nanos; 2] = [Nanos::from_millis(100), Nanos::from_secs(2)];
 
+/// Of clocks, on drives with a head and without.
+fn bounds(head: bool) -> clock::Bounds {
+    let [ahead, lag_max, period] = [AHEAD, LAG_MAX, PERIOD].map(|it| it[usize::from(head)]);
+    clock::Bounds { ahead, lag_max, period }
+}
+
 fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
     Box::new(Promise {
         groups: build.groups,
         clients: Vec::new(),
         shares: Shares::default(),
-        clocks: {
-            let head = usize::from(build.facts.rotational);
-            Clocks::new(AHEAD[head], LAG_MAX[head], PERIOD[head])
-        },
+        clocks: Clocks::new(bounds(build.facts.rotational)),
         counts: Vec::new(),
         window: Window::default(),
         drive: Drive::default(),
         late: Arena::default(),
         reads: Tree::new(),
         probe: Probe::No,
+        head: Head::new(build.facts.rotational),
         turn: None,
         wakeup: None,
         queued: 0,
@@ -134,6 +137,8 @@ struct Client {
     requests: clock::Requests,
     /// Flushes that count nothing: one for each write so far.
     flushes_free: u32,
+    /// Where its last read ended.
+    read_end: Sectors,
 }
 
 /// One read has the drive to itself, for its latency.
@@ -162,6 +167,7 @@ struct Promise {
     late: Arena<(Instant, RequestId), RequestId>,
     reads: Tree,
     probe: Probe,
+    head: Head,
     turn: Option<Turn>,
     wakeup: Option<Instant>,
     queued: u32,
@@ -263,6 +269,8 @@ impl Promise {
         if self.turn.is_none() {
             self.shares.charge(client, cost, by_share);
         }
+        let far = side == Side::Read && self.is_far(&cx.requests[id]);
+        self.head.on_dispatch(now, self.in_flight == 0, far);
         let probe = self.probe == Probe::Sending;
         self.drive.on_dispatch(now, id, side, probe);
         if probe {
@@ -271,7 +279,7 @@ impl Promise {
         self.window.on_dispatch(id, side, sent, by_share);
         self.in_flight += 1;
         self.writes += u32::from(side == Side::Write);
-        if side == Side::Read && !cx.facts.rotational {
+        if side == Side::Read && !self.head.is() {
             let late = now
                 + self.drive.latency()
                 + self.drive.latency()
@@ -281,164 +289,27 @@ impl Promise {
         }
         Some(id)
     }
+    /// Is a read not where its client's last one ended?
+    fn is_far(&mut self, read: &Request) -> bool {
+        let client = &mut self.clients[read.client.index()];
+        core::mem::replace(&mut client.read_end, read.start + read.length) != read.start
+    }
+    /// The idle drive turns out to have a head, or none.
+    fn change_head(&mut self, now: Instant) {
+        if let Some(turn) = self.turn {
+            self.end_turn(now, &turn);
+        }
+        self.clocks.set_bounds(bounds(self.head.is()));
+        self.probe = Probe::No;
+    }
     /// Is a read in flight later than its share explains?
     fn read_is_late(&self, now: Instant) -> bool {
         let first = self.late.first(&self.reads);
         first.is_some_and(|node| self.late.key(node).0 <= now)
     }
 
-    /// Serves a group that is behind.
-    fn send_due(
-        &mut self,
-        cx: &mut Context<'_>,
-        group: EntityId,
-        urgent: bool,
-    ) -> Option<RequestId> {
-        let shared = self.window.is_shared(cx.now);
-        let mut best: Option<(shares::Key, EntityId, Side)> = None;
-        let mut flush = None;
-        for side in Side::ALL.into_iter().rev() {
-            let Some((key, client)) = self.shares.pick(group, side) else { continue };
-            let held = match side {
-                Side::Read => false,
-                Side::Write => {
-                    let waits = !urgent && self.read_is_late(cx.now);
-                    let held = shared && (waits || !self.has_room(cx, client, side));
-                    held || flush.is_some_and(|flush| flush <= key)
-                }
-                Side::Flush => {
-                    flush = Some(key);
-                    self.writes > 0
-                }
-            };
-            if !held && best.is_none_or(|(other, ..)| key < other) {
-                best = Some((key, client, side));
-            }
-        }
-        let (_, client, side) = best?;
-        self.send(cx, client, side, (!shared, false))
-    }
-    fn has_room(&self, cx: &Context<'_>, client: EntityId, side: Side) -> bool {
-        let Some(head) = self.front(client, side) else { return false };
-        let length = bytes(&cx.requests[head]).min(self.window.piece(&self.drive));
-        self.window.has_room(&self.drive, side, length)
-    }
-    /// Whose turn it is by weight, within what the drive may have.
-    fn send_shared(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
-        let shared = self.window.is_shared(cx.now);
-        let mut best: Option<(shares::Key, EntityId, Side)> = None;
-        let mut flush = None;
-        // The first in line; while it is held others may go before it, but not far.
-        let mut first: Option<shares::Key> = None;
-        // From flushes to reads: a flush that waits for writes holds those that come after it.
-        for side in Side::ALL.into_iter().rev() {
-            let Some((key, client)) = self.shares.pick(EntityId::ROOT, side) else { continue };
-            let held = match side {
-                Side::Read => shared && !self.has_room(cx, client, side),
-                Side::Write => {
-                    let held = self.read_is_late(cx.now) || !self.has_room(cx, client, side);
-                    (shared && held) || flush.is_some_and(|flush| flush <= key)
-                }
-                Side::Flush => {
-                    flush = Some(key);
-                    self.writes > 0
-                }
-            };
-            if first.is_none_or(|first| key < first) {
-                first = Some(key);
-            }
-            if !held && best.is_none_or(|(other, ..)| key < other) {
-                best = Some((key, client, side));
-            }
-        }
-        let ahead = |key: shares::Key, first: shares::Key| {
-            key.0 > first.0 || key.1 > first.1.saturating_add(PASS_MAX)
-        };
-        best = best.filter(|(key, ..)| !(shared && first.is_some_and(|it| ahead(*key, it))));
-        let (_, client, side) = best?;
-        if self.probe == Probe::Wanted {
-            match side {
-                Side::Read if self.in_flight == 0 => {
-                    let head = self.front(client, side);
-                    if head.is_some_and(|id| bytes(&cx.requests[id]) > drive::SMALL) {
-                        self.probe = Probe::Sending;
-                    }
-                }
-                Side::Write => {
-                    self.probe = Probe::No;
-                    self.drive.skip_probe(cx.now);
-                }
-                _ => {}
-            }
-        }
-        self.send(cx, client, side, (!shared, true))
-    }
-    /// Flushes pass the gate while nobody is far behind: what holds a flush holds its client's next writes as well, and
-    /// flushes that go together cost one.
-    fn send_flush(&mut self, cx: &mut Context<'_>, behind: Nanos) -> Option<RequestId> {
-        if behind > FLUSH_LAG || self.writes > 0 {
-            return None;
-        }
-        let (_, client) = self.shares.pick(EntityId::ROOT, Side::Flush)?;
-        self.send(cx, client, Side::Flush, (true, true))
-    }
     fn wake_at(&mut self, at: Option<Instant>) {
         self.wakeup = [self.wakeup, at].into_iter().flatten().min();
-    }
-    fn dispatch_flash(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
-        let now = cx.now;
-        let gate = self.clocks.gate(now);
-        let lag = match gate {
-            Gate::Due(_, lag) | Gate::Closed(lag, _) => lag,
-            _ => Nanos::ZERO,
-        };
-        let probing =
-            self.probe == Probe::Sent || (self.probe == Probe::Wanted && self.in_flight > 0);
-        if self.probe == Probe::Wanted && lag >= PROBE_LAG {
-            // The drive did not get empty before a group was far behind.
-            self.probe = Probe::No;
-            self.drive.skip_probe(now);
-        } else if probing && lag < PROBE_LAG {
-            match gate {
-                Gate::Open(next) => self.wake_at(next.map(|next| next + PROBE_LAG)),
-                _ => self.wake_at(Some(now + (PROBE_LAG - lag))),
-            }
-            return None;
-        }
-        match gate {
-            Gate::Batch(group, other, next) => {
-                let sent = self.send_due(cx, group, false);
-                let sent = sent.or_else(|| self.send_due(cx, other?, false));
-                if sent.is_none() {
-                    self.wake_at(next);
-                    self.wake_at(Some(self.window.shared_until()).filter(|at| *at > now));
-                }
-                sent
-            }
-            Gate::Due(group, behind) => {
-                let sent = self.send_due(cx, group, true).or_else(|| self.send_flush(cx, behind));
-                if sent.is_some() {
-                    return sent;
-                }
-                self.wake_at(Some(self.window.shared_until()).filter(|at| *at > now));
-                None
-            }
-            Gate::Closed(behind, until) => {
-                let sent = self.send_flush(cx, behind);
-                if sent.is_none() {
-                    self.wake_at(until);
-                }
-                sent
-            }
-            Gate::Open(next) => {
-                let sent = self.send_shared(cx);
-                if sent.is_none() && self.queued > 0 {
-                    self.wake_at(next);
-                    self.wake_at(Some(self.window.shared_until()).filter(|at| *at > now));
-                }
-                sent
-            }
-        }
     }
     fn watch_contract(&mut self, cx: &Context<'_>, id: RequestId, client: EntityId) {
         let now = cx.now;
@@ -499,7 +370,7 @@ impl Policy for Promise {
         if self.queued == 0 && self.turn.is_none() {
             return None;
         }
-        if cx.facts.rotational { self.dispatch_turn(cx) } else { self.dispatch_flash(cx) }
+        if self.head.is() { self.dispatch_turn(cx) } else { self.dispatch_flash(cx) }
     }
     fn complete(&mut self, cx: &mut Context<'_>, id: RequestId) {
         let client = self.entity(cx, id);
@@ -521,13 +392,19 @@ impl Policy for Promise {
         self.in_flight -= 1;
         self.writes -= u32::from(side == Side::Write);
         self.last_done = now;
-        if cx.facts.rotational {
-            self.complete_in_turn();
-            return;
-        }
-        if side == Side::Read {
+        let in_turn = self.head.is();
+        if side == Side::Read && !in_turn {
             let node = NodeId(cx.requests.place(id));
             self.late.remove(&mut self.reads, node);
+        }
+        self.head.on_complete(now);
+        if self.in_flight == 0 && self.head.changes(self.drive.latency()) {
+            self.change_head(now);
+            return;
+        }
+        if in_turn {
+            self.complete_in_turn();
+            return;
         }
         if side == Side::Read && self.shares.is_queued(EntityId::ROOT, Side::Read) {
             self.window.on_full(now, &self.drive);

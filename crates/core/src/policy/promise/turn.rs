@@ -94,7 +94,7 @@ impl Promise {
             turn.done += 1;
         }
     }
-    fn end_turn(&mut self, now: Instant, turn: &Turn) {
+    pub(super) fn end_turn(&mut self, now: Instant, turn: &Turn) {
         self.turn = None;
         let time = now.since(turn.began).max(Nanos(1));
         self.shares.charge(turn.client, time, turn.due.is_none());

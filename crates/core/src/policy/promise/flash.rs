@@ -1,0 +1,172 @@
+//! Drives without a head: who goes next while many are served at once.
+//!
+//! A group that is behind goes first, and nobody else goes while one is. Else the smallest virtual time goes, within the
+//! window; those that it holds let others pass, but not far. A flush waits for the writes that the drive has, and later
+//! writes for the flush.
+
+use super::clock::Gate;
+use super::shares::{self, EntityId, Side};
+use super::{Probe, Promise, bytes, drive};
+use crate::policy::Context;
+use crate::request::RequestId;
+use crate::time::Nanos;
+
+/// Flushes wait for a group that is further behind.
+const FLUSH_LAG: Nanos = Nanos::from_millis(4);
+/// How far ahead of the first in line one may be that goes before it, in virtual time.
+const PASS_MAX: u64 = 10_000_000;
+/// A read that measures the drive's latency has the drive to itself unless a group is further behind.
+const PROBE_LAG: Nanos = Nanos::from_millis(5);
+
+impl Promise {
+    /// Serves a group that is behind.
+    fn send_due(
+        &mut self,
+        cx: &mut Context<'_>,
+        group: EntityId,
+        urgent: bool,
+    ) -> Option<RequestId> {
+        let shared = self.window.is_shared(cx.now);
+        let mut best: Option<(shares::Key, EntityId, Side)> = None;
+        let mut flush = None;
+        for side in Side::ALL.into_iter().rev() {
+            let Some((key, client)) = self.shares.pick(group, side) else { continue };
+            let held = match side {
+                Side::Read => false,
+                Side::Write => {
+                    let waits = !urgent && self.read_is_late(cx.now);
+                    let held = shared && (waits || !self.has_room(cx, client, side));
+                    held || flush.is_some_and(|flush| flush <= key)
+                }
+                Side::Flush => {
+                    flush = Some(key);
+                    self.writes > 0
+                }
+            };
+            if !held && best.is_none_or(|(other, ..)| key < other) {
+                best = Some((key, client, side));
+            }
+        }
+        let (_, client, side) = best?;
+        self.send(cx, client, side, (!shared, false))
+    }
+    fn has_room(&self, cx: &Context<'_>, client: EntityId, side: Side) -> bool {
+        let Some(head) = self.front(client, side) else { return false };
+        let length = bytes(&cx.requests[head]).min(self.window.piece(&self.drive));
+        self.window.has_room(&self.drive, side, length)
+    }
+    /// Whose turn it is by weight, within what the drive may have.
+    fn send_shared(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
+        let shared = self.window.is_shared(cx.now);
+        let mut best: Option<(shares::Key, EntityId, Side)> = None;
+        let mut flush = None;
+        // The first in line; while it is held others may go before it, but not far.
+        let mut first: Option<shares::Key> = None;
+        // From flushes to reads: a flush that waits for writes holds those that come after it.
+        for side in Side::ALL.into_iter().rev() {
+            let Some((key, client)) = self.shares.pick(EntityId::ROOT, side) else { continue };
+            let held = match side {
+                Side::Read => shared && !self.has_room(cx, client, side),
+                Side::Write => {
+                    let held = self.read_is_late(cx.now) || !self.has_room(cx, client, side);
+                    (shared && held) || flush.is_some_and(|flush| flush <= key)
+                }
+                Side::Flush => {
+                    flush = Some(key);
+                    self.writes > 0
+                }
+            };
+            if first.is_none_or(|first| key < first) {
+                first = Some(key);
+            }
+            if !held && best.is_none_or(|(other, ..)| key < other) {
+                best = Some((key, client, side));
+            }
+        }
+        let ahead = |key: shares::Key, first: shares::Key| {
+            key.0 > first.0 || key.1 > first.1.saturating_add(PASS_MAX)
+        };
+        best = best.filter(|(key, ..)| !(shared && first.is_some_and(|it| ahead(*key, it))));
+        let (_, client, side) = best?;
+        if self.probe == Probe::Wanted {
+            match side {
+                Side::Read if self.in_flight == 0 => {
+                    let head = self.front(client, side);
+                    if head.is_some_and(|id| bytes(&cx.requests[id]) > drive::SMALL) {
+                        self.probe = Probe::Sending;
+                    }
+                }
+                Side::Write => {
+                    self.probe = Probe::No;
+                    self.drive.skip_probe(cx.now);
+                }
+                _ => {}
+            }
+        }
+        self.send(cx, client, side, (!shared, true))
+    }
+    /// Flushes pass the gate while nobody is far behind: what holds a flush holds its client's next writes as well, and
+    /// flushes that go together cost one.
+    fn send_flush(&mut self, cx: &mut Context<'_>, behind: Nanos) -> Option<RequestId> {
+        if behind > FLUSH_LAG || self.writes > 0 {
+            return None;
+        }
+        let (_, client) = self.shares.pick(EntityId::ROOT, Side::Flush)?;
+        self.send(cx, client, Side::Flush, (true, true))
+    }
+    pub(super) fn dispatch_flash(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
+        let now = cx.now;
+        let gate = self.clocks.gate(now);
+        let lag = match gate {
+            Gate::Due(_, lag) | Gate::Closed(lag, _) => lag,
+            _ => Nanos::ZERO,
+        };
+        let probing =
+            self.probe == Probe::Sent || (self.probe == Probe::Wanted && self.in_flight > 0);
+        if self.probe == Probe::Wanted && lag >= PROBE_LAG {
+            // The drive did not get empty before a group was far behind.
+            self.probe = Probe::No;
+            self.drive.skip_probe(now);
+        } else if probing && lag < PROBE_LAG {
+            match gate {
+                Gate::Open(next) => self.wake_at(next.map(|next| next + PROBE_LAG)),
+                _ => self.wake_at(Some(now + (PROBE_LAG - lag))),
+            }
+            return None;
+        }
+        match gate {
+            Gate::Batch(group, other, next) => {
+                let sent = self.send_due(cx, group, false);
+                let sent = sent.or_else(|| self.send_due(cx, other?, false));
+                if sent.is_none() {
+                    self.wake_at(next);
+                    self.wake_at(Some(self.window.shared_until()).filter(|at| *at > now));
+                }
+                sent
+            }
+            Gate::Due(group, behind) => {
+                let sent = self.send_due(cx, group, true).or_else(|| self.send_flush(cx, behind));
+                if sent.is_some() {
+                    return sent;
+                }
+                self.wake_at(Some(self.window.shared_until()).filter(|at| *at > now));
+                None
+            }
+            Gate::Closed(behind, until) => {
+                let sent = self.send_flush(cx, behind);
+                if sent.is_none() {
+                    self.wake_at(until);
+                }
+                sent
+            }
+            Gate::Open(next) => {
+                let sent = self.send_shared(cx);
+                if sent.is_none() && self.queued > 0 {
+                    self.wake_at(next);
+                    self.wake_at(Some(self.window.shared_until()).filter(|at| *at > now));
+                }
+                sent
+            }
+        }
+    }
+}
