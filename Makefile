@@ -76,7 +76,7 @@ bench: ## ratios against peers, measured in one run; writes docs/performance.md,
 	IOFAIR_BLESS=1 cargo test --locked -p iofair --test tidy generated_pages
 	IOFAIR_BLESS=1 cargo test --locked -p iofair --test control the_page
 
-measured: ## runs what is said of the policies; writes docs/measured.csv, and its numbers into docs/policies.md
+measured: ## runs what is said of the policies; writes docs/measured.csv, and its numbers into docs/policies.md and docs/promise.md
 	@scripts/setup demo
 	cargo build --release --locked -p iofair
 	$(IOFAIR) run --measured docs/measured.csv

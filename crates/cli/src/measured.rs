@@ -1,15 +1,16 @@
-//! The numbers that the sentences about the policies name: where they stand in the results, and the table of
+//! The numbers that the sentences about the policies and the table of `docs/promise.md` name: where they stand in the results, and the table of
 //! them that this program was built with (`docs/measured.csv`, written by `iofair run --measured`).
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 use iofair_core::policy::REGISTRY;
 use iofair_lab::experiment::{self, Experiment, Overrides, Results, Spot};
 use iofair_lab::report::{self, Measured};
 
 use crate::failure::Usage;
+use crate::list::collect_toml;
 
 const TABLE: &str = include_str!("../../../docs/measured.csv");
 
@@ -18,9 +19,18 @@ pub(crate) fn known() -> Result<Measured> {
     Measured::parse(TABLE).map_err(|error| anyhow!("docs/measured.csv: {error}"))
 }
 
-/// Every number that a sentence names.
+/// The experiments of the table of `docs/promise.md`.
+fn promises() -> Result<Vec<Experiment>> {
+    let mut files = Vec::new();
+    let listed = collect_toml(Path::new(report::PROMISES), &mut files);
+    listed.with_context(|| Usage(format!("cannot list {}", report::PROMISES)))?;
+    let read = |file: &PathBuf| Ok(experiment::read(file, &Overrides::default())?);
+    files.iter().map(read).collect()
+}
+
+/// Every number that a sentence names, and those of the table of `docs/promise.md`.
 fn wanted() -> Result<BTreeSet<Spot>> {
-    let mut all = BTreeSet::new();
+    let mut all = report::promises_spots(&promises()?);
     for row in REGISTRY {
         for claim in row.judgement.claims() {
             all.extend(report::spots(claim).map_err(|error| anyhow!("{}: {error}", row.name))?);

@@ -6,18 +6,38 @@ use std::collections::BTreeSet;
 
 use iofair_core::params::Values;
 use iofair_core::policy::{Claim, Judgement, REGISTRY, Row};
-use iofair_lab::experiment::{self, Overrides, Spot};
+use iofair_lab::experiment::{self, Experiment, Overrides, Spot};
 use iofair_lab::report::{self, Measured};
 
-use crate::files::{File, all, assert_none};
+use crate::files::{File, all, assert_none, root};
 
 const TABLE: &str = "docs/measured.csv";
+const PROMISE_PAGE: &str = "docs/promise.md";
 const UNITS: &[&str] = &["GB/s", "GiB/s", "IOPS", "KiB", "KiB/s", "MB/s", "MiB/s", "ms", "s", "us"];
 
 /// What was measured, as the pages show it.
 pub(crate) fn measured(files: &[File]) -> Result<Measured, String> {
     let table = files.iter().find(|file| file.path == TABLE);
     Measured::parse(&table.ok_or_else(|| format!("no {TABLE}"))?.text)
+}
+
+/// The experiments of the table of docs/promise.md, in the order of their paths.
+fn promises(files: &[File]) -> Vec<Experiment> {
+    let below = |file: &&File| file.path.starts_with(report::PROMISES);
+    let read = |file: &File| experiment::parse(&file.path, &file.text, &Overrides::default());
+    files.iter().filter(below).map(|file| read(file).expect("the lab reads all files")).collect()
+}
+
+/// Where docs/promise.md has the table.
+const BEGIN: &str = "<!-- measured: generated -->\n";
+const END: &str = "<!-- measured: end -->";
+
+/// The page with the table that `files` give.
+fn promise_page(files: &[File], page: &str) -> Option<String> {
+    let table = report::promises_table(&promises(files), &measured(files).ok()?);
+    let (before, rest) = page.split_once(BEGIN)?;
+    let (_, after) = rest.split_once(END)?;
+    Some(format!("{before}{BEGIN}{table}{END}{after}"))
 }
 
 /// The file of an experiment, as text.
@@ -53,8 +73,9 @@ fn not_in_step(files: &[File], rows: &[&Row]) -> Vec<String> {
         Err(error) => return vec![error],
     };
     let claims = rows.iter().flat_map(|row| row.judgement.claims());
-    let wanted: BTreeSet<Spot> =
+    let mut wanted: BTreeSet<Spot> =
         claims.filter_map(|claim| report::spots(claim).ok()).flatten().collect();
+    wanted.extend(report::promises_spots(&promises(files)));
     let there: BTreeSet<Spot> = measured.spots().cloned().collect();
     let name = |spot: &Spot| {
         let Spot { experiment, variant, stack, quantity } = spot;
@@ -130,6 +151,19 @@ fn the_measured_numbers_are_those_named() {
     assert_none(&not_in_step(&all(), REGISTRY));
 }
 
+/// Goal: the table of docs/promise.md is fresh. Method: generate and compare; IOFAIR_BLESS=1 writes it.
+#[test]
+fn generated_pages_of_promises_are_fresh() {
+    let path = root().join(PROMISE_PAGE);
+    let there = std::fs::read_to_string(&path).expect("the page is there");
+    let fresh = promise_page(&all(), &there).expect("the page has a place for the table");
+    if std::env::var_os("IOFAIR_BLESS").is_some() {
+        std::fs::write(&path, &fresh).expect("docs can be written");
+    }
+    let there = std::fs::read_to_string(&path).expect("the page is there");
+    assert!(there == fresh, "{PROMISE_PAGE} is stale; run make docs");
+}
+
 /// Goal: a result is never typed. Method: each number of each sentence against the experiment's file.
 #[test]
 fn no_result_is_typed() {
@@ -159,6 +193,14 @@ fn canaries() {
     ] {
         assert_eq!(nowhere(&files, &claim(says, shown_by)).len(), complaints, "{says} {shown_by}");
     }
+    let [promised, measured] = [
+        File::canary("experiments/promise/a.toml", experiment),
+        File::canary(TABLE, &table.replace("a/b", "promise/a")),
+    ];
+    let page = format!("x{BEGIN}old{END}y");
+    let fresh = promise_page(&[promised, measured], &page).expect("it has the place");
+    assert!(fresh.contains("|  | - | 5 / (not measured)") && !fresh.contains("old"), "{fresh}");
+    assert!(promise_page(&files, "no place").is_none());
     let row = iofair_core::policy::find("deadline").expect("in the table");
     for fine in [
         "{total of none-none} of 10 MB/s in 2 s.",

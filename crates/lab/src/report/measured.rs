@@ -1,4 +1,4 @@
-//! The numbers that the policies' own pages name (`Judgement` in their rows).
+//! The numbers that the policies' own pages name (`Judgement` in their rows), and those of [`super::promises`].
 //!
 //! A sentence there holds no number that was measured but says where it stands, in braces: `A random reader
 //! gets {target of none-none [15 readers]}.` [`spots`] finds these places, [`Measured`] is the table
@@ -139,6 +139,11 @@ impl Measured {
     /// The places of all lines.
     pub fn spots(&self) -> impl Iterator<Item = &Spot> {
         self.lines.keys()
+    }
+
+    /// What was measured there.
+    pub(super) fn value(&self, spot: &Spot) -> Option<f64> {
+        self.lines.get(spot).map(|(value, _)| *value)
     }
 
     /// The sentence of a claim with its numbers. What is not in the table is called so; the repository's own
