@@ -11,7 +11,7 @@ REALTIME = $$(chrt -f 20 true 2>/dev/null && echo chrt -f 20)
 IOFAIR = "$${CARGO_TARGET_DIR:-target}/release/iofair"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz sanitize soak hostile lint docs bench measured reproduce live deb clean
+.PHONY: help demo test fuzz search sanitize soak hostile lint docs bench measured reproduce live deb clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -32,6 +32,15 @@ fuzz: ## the engine's law over many more seeds than `make test` draws; then the 
 	@scripts/setup demo
 	IOFAIR_SEEDS=$(SEEDS) cargo test --release --locked -p iofair-core --test conformance
 	@scripts/fuzz
+
+# Cases, and a folder for the experiment files of those with findings: make search CASES=500 KEEP=/tmp
+CASES ?= 10000
+KEEP ?= target
+
+search: ## random drives and workloads look for what breaks the scheduler promise (2 hours)
+	@scripts/setup demo
+	IOFAIR_CASES=$(CASES) IOFAIR_KEEP="$$(realpath $(KEEP))" \
+		cargo test --release --locked -p iofair-lab --test search random -- --nocapture
 
 # One of them: make sanitize ONLY=miri
 ONLY ?=

@@ -1,4 +1,4 @@
-//! Runs a case under `promise` and other stacks and says what is wrong.
+//! Runs a case under a stack, and under others, and says what is wrong.
 
 use std::fmt;
 
@@ -18,6 +18,15 @@ const BEATEN: u64 = 108;
 /// Stacks that share fairly or keep promises.
 const OTHERS: &[&str] = &["none-none", "prop-bfq", "low+prop-bfq", "complete"];
 
+/// What can be wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Broken,
+    Second,
+    Starved,
+    Beaten,
+}
+
 /// What is wrong.
 #[derive(Clone, Debug)]
 pub(crate) enum Finding {
@@ -29,6 +38,17 @@ pub(crate) enum Finding {
     Starved { client: String, share: u64, got: u64 },
     /// A stack that keeps all promises and starves nobody has a larger total.
     Beaten { stack: String, total: u64, ours: u64 },
+}
+
+impl Finding {
+    pub(crate) fn kind(&self) -> Kind {
+        match self {
+            Self::Broken { .. } => Kind::Broken,
+            Self::Second { .. } => Kind::Second,
+            Self::Starved { .. } => Kind::Starved,
+            Self::Beaten { .. } => Kind::Beaten,
+        }
+    }
 }
 
 impl fmt::Display for Finding {
@@ -87,8 +107,8 @@ fn progress(case: &Case, alone: &[u64], outcome: &Outcome) -> u64 {
     parts.map(|(alone, client)| a_second(client.bytes, outcome) * 1000 / alone).sum()
 }
 
-/// Runs a case.
-pub(crate) fn judge(case: &Case) -> Verdict {
+/// Runs a case under `stack`, and under the others to compare.
+pub(crate) fn judge(case: &Case, stack: &str) -> Verdict {
     let alone: Vec<u64> = case
         .clients
         .iter()
@@ -103,7 +123,7 @@ pub(crate) fn judge(case: &Case) -> Verdict {
     let minimums: Vec<u64> =
         alone.iter().zip(parts).map(|(alone, part)| (alone * part / 1000).max(1)).collect();
     let text = case.text(&minimums);
-    let ours = run(&text, "promise");
+    let ours = run(&text, stack);
     let mut findings = faults(case, &alone, &minimums, &ours);
     if findings.is_empty() {
         for stack in OTHERS {

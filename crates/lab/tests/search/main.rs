@@ -1,7 +1,8 @@
 //! Random drives and random workloads look for what breaks the scheduler `promise`: a feasible minimum that is not kept,
 //! a client that starves, a stack that has more total at the same promises.
 //!
-//! `IOFAIR_CASES` is the number of cases, `IOFAIR_SEED` the first one; `IOFAIR_KEEP` names a folder for the cases found.
+//! `make search` runs many cases. `IOFAIR_CASES` is their number, `IOFAIR_SEED` the first one, and `IOFAIR_KEEP` names a folder
+//! for the experiment files of cases with findings. docs/promise.md explains the findings that are known.
 
 mod draw;
 mod judge;
@@ -9,13 +10,28 @@ mod judge;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use draw::Case;
-use judge::{Finding, Verdict};
+use judge::{Finding, Kind, Verdict};
 
-fn setting(name: &str, default: u64) -> u64 {
-    std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
+/// Findings among the first cases that docs/promise.md explains as limits.
+const KNOWN: &[(u64, Kind)] = &[
+    (7, Kind::Second),
+    (21, Kind::Beaten),
+    (24, Kind::Starved),
+    (32, Kind::Beaten),
+    (35, Kind::Second),
+    (38, Kind::Beaten),
+    (39, Kind::Beaten),
+    (57, Kind::Beaten),
+];
+/// Cases that every test run looks at.
+const SMOKE: u64 = 60;
+
+fn setting(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
 }
 
-fn search(first: u64, cases: u64) -> Vec<Verdict> {
+fn search(first: u64, cases: u64, stack: &str) -> Vec<Verdict> {
     let next = AtomicU64::new(first);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let work = || {
@@ -25,7 +41,10 @@ fn search(first: u64, cases: u64) -> Vec<Verdict> {
             if seed >= first + cases {
                 return verdicts;
             }
-            verdicts.push(judge::judge(&Case::draw(seed)));
+            if cases > SMOKE && (seed - first).is_multiple_of(100) {
+                println!("case {seed} of {}", first + cases - 1);
+            }
+            verdicts.push(judge::judge(&Case::draw(seed), stack));
         }
     };
     let mut all: Vec<Verdict> = std::thread::scope(|scope| {
@@ -36,30 +55,58 @@ fn search(first: u64, cases: u64) -> Vec<Verdict> {
     all
 }
 
-#[test]
-fn random_cases_find_nothing_new() {
-    let (first, cases) = (setting("IOFAIR_SEED", 1), setting("IOFAIR_CASES", 60));
-    let verdicts = search(first, cases);
-    let mut counts = [0u64; 4];
+fn report(verdicts: &[Verdict]) {
+    let keep = std::env::var("IOFAIR_KEEP").ok();
     for verdict in verdicts.iter().filter(|verdict| !verdict.findings.is_empty()) {
         for finding in &verdict.findings {
-            let kind = match finding {
-                Finding::Broken { .. } => 0,
-                Finding::Second { .. } => 1,
-                Finding::Starved { .. } => 2,
-                Finding::Beaten { .. } => 3,
-            };
-            counts[kind] += 1;
             println!("case {}: {finding}", verdict.seed);
         }
-        if let Ok(folder) = std::env::var("IOFAIR_KEEP") {
+        if let Some(folder) = &keep {
             let path = format!("{folder}/case-{}.toml", verdict.seed);
             std::fs::write(&path, &verdict.text).unwrap_or_else(|error| panic!("{path}: {error}"));
         }
     }
-    let [broken, second, starved, beaten] = counts;
     let found = verdicts.iter().filter(|verdict| !verdict.findings.is_empty()).count();
+    let count = |kind| {
+        let all = verdicts.iter().flat_map(|verdict| &verdict.findings);
+        all.filter(|finding| finding.kind() == kind).count()
+    };
     println!(
-        "{cases} cases, {found} with findings: broken {broken}, a second {second}, starved {starved}, beaten {beaten}"
+        "{} cases, {found} with findings: promises broken {}, in a second {}, starved {}, beaten {}",
+        verdicts.len(),
+        count(Kind::Broken),
+        count(Kind::Second),
+        count(Kind::Starved),
+        count(Kind::Beaten)
     );
+}
+
+/// Goal: no finding but those that are known; in a long run, no broken promise. Method: the first cases, or as many as the
+/// environment says.
+#[test]
+fn random_cases_find_nothing_new() {
+    let smoke = setting("IOFAIR_CASES").is_none() && setting("IOFAIR_SEED").is_none();
+    let cases = setting("IOFAIR_CASES").unwrap_or(SMOKE);
+    let verdicts = search(setting("IOFAIR_SEED").unwrap_or(1), cases, "promise");
+    report(&verdicts);
+    let new = |verdict: &Verdict, finding: &Finding| match smoke {
+        true => !KNOWN.contains(&(verdict.seed, finding.kind())),
+        false => finding.kind() == Kind::Broken,
+    };
+    let new: Vec<String> = verdicts
+        .iter()
+        .flat_map(|verdict| verdict.findings.iter().map(move |finding| (verdict, finding)))
+        .filter(|(verdict, finding)| new(verdict, finding))
+        .map(|(verdict, finding)| format!("case {}: {finding}", verdict.seed))
+        .collect();
+    assert!(new.is_empty(), "{new:#?}");
+}
+
+/// Goal: the search finds what is wrong. Method: a stack without any control breaks most promises.
+#[test]
+fn the_search_finds_broken_promises() {
+    let verdicts = search(1, 8, "none-none");
+    let broken = |it: &Verdict| it.findings.iter().any(|finding| finding.kind() == Kind::Broken);
+    let broken = verdicts.iter().filter(|verdict| broken(verdict)).count();
+    assert!(broken >= 4, "{broken} of 8");
 }
