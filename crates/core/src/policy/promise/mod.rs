@@ -77,7 +77,8 @@ pub static ROW: Row = Row {
         needs: "Minimums that the drive can keep; what it cannot keep is cut to what it reaches.",
         fails: &[
             Claim {
-                says: "Reads wait behind promised buffered writers when their writes fill the drive's cache.",
+                says: "A minimum near what its client reaches alone costs the others more than its part, since the \
+                    drive waits for one request at a time.",
                 shown_by: "promise/plextor",
             },
             Claim {
