@@ -2,7 +2,7 @@
 //!
 //! - *Rate of reads*: each large read tells what the drive completed between its dispatch and its completion. The mean over
 //!   a window of [`WINDOW`] counts at once if it is larger than what is known, else by and by, unless
-//!   there are writes.
+//!   there are writes. Small reads count only if their mean is larger.
 //! - *Rate of writes*: the largest over windows of [`WINDOW`] of busy time with writes only. A smaller one counts by and by,
 //!   and only if the drive was not short of requests.
 //! - *Requests a second*: the same over windows of small requests.
@@ -24,6 +24,8 @@ use super::shares::Side;
 const WINDOW: Nanos = Nanos::from_millis(20);
 /// How often a read is sent alone.
 const PROBE: Nanos = Nanos::from_millis(500);
+/// How soon again, after no read came to be alone.
+const PROBE_RETRY: Nanos = Nanos::from_millis(100);
 /// Requests of at most this many bytes on average tell how many a second the drive can do.
 pub(super) const SMALL: u64 = 8 << 10;
 /// With fewer in flight on average they do not.
@@ -45,7 +47,7 @@ pub(super) struct Drive {
     known: [bool; 2],
     iops: u64,
     alone: [Nanos; ALONE_SAMPLES],
-    samples: usize,
+    alone_count: usize,
     /// The median of `alone`.
     latency: Nanos,
     next_probe: Instant,
@@ -65,9 +67,8 @@ pub(super) struct Drive {
     /// Bytes read so far, and what they were when each request in flight was sent.
     delivered: u64,
     sent: Vec<(Instant, u64)>,
-    /// Sum and number of the samples of the rate of reads in this window, bytes a second.
-    samples_sum: u128,
-    samples_count: u64,
+    /// Sum and number of the samples of the rate of reads in this window, bytes a second: of large ones, and small ones.
+    samples: [(u128, u64); 2],
     flushes: Flushes,
 }
 
@@ -90,7 +91,7 @@ impl Default for Drive {
             known: [false; 2],
             iops: 0,
             alone: [ALONE; ALONE_SAMPLES],
-            samples: 0,
+            alone_count: 0,
             latency: ALONE,
             next_probe: Instant::ZERO,
             last_write: None,
@@ -104,8 +105,7 @@ impl Default for Drive {
             short: false,
             delivered: 0,
             sent: Vec::new(),
-            samples_sum: 0,
-            samples_count: 0,
+            samples: [(0, 0); 2],
             flushes: Flushes::default(),
         }
     }
@@ -139,7 +139,7 @@ impl Drive {
     }
     /// No read came to be alone.
     pub(super) fn skip_probe(&mut self, now: Instant) {
-        self.next_probe = now + WINDOW;
+        self.next_probe = now + PROBE_RETRY;
     }
     /// Should the next read have the drive to itself? Not while the drive may be busy with writes that it has completed.
     pub(super) fn wants_probe(&self, now: Instant) -> bool {
@@ -187,11 +187,10 @@ impl Drive {
         if side == Side::Read {
             self.delivered += bytes;
             let (at, before) = self.sent[id.0 as usize];
-            if bytes > SMALL {
-                let rate = u128::from(self.delivered - before) * 1_000_000_000;
-                self.samples_sum += rate / u128::from(now.since(at).0.max(1));
-                self.samples_count += 1;
-            }
+            let rate = u128::from(self.delivered - before) * 1_000_000_000;
+            let samples = &mut self.samples[usize::from(bytes <= SMALL)];
+            samples.0 += rate / u128::from(now.since(at).0.max(1));
+            samples.1 += 1;
         }
         if let Some(sent) = self.lone.take()
             && bytes > 0
@@ -222,11 +221,11 @@ impl Drive {
         }
     }
     fn sample_latency(&mut self, now: Instant, latency: Nanos) {
-        let pause = if self.samples < ALONE_SAMPLES { WINDOW } else { PROBE };
+        let pause = if self.alone_count < ALONE_SAMPLES { WINDOW } else { PROBE };
         self.next_probe = now + pause;
-        self.alone[self.samples % ALONE_SAMPLES] = latency;
-        self.samples += 1;
-        let known = self.samples.min(ALONE_SAMPLES);
+        self.alone[self.alone_count % ALONE_SAMPLES] = latency;
+        self.alone_count += 1;
+        let known = self.alone_count.min(ALONE_SAMPLES);
         let mut sorted = self.alone;
         sorted[..known].sort_unstable();
         self.latency = sorted[known / 2];
@@ -251,12 +250,17 @@ impl Drive {
             let rate = u128::from(units) * 1_000_000_000 / u128::from(time.0.max(1));
             u64::try_from(rate).unwrap_or(u64::MAX)
         };
-        let (sum, count) =
-            (core::mem::take(&mut self.samples_sum), core::mem::take(&mut self.samples_count));
-        if count >= SAMPLES_MIN {
-            let sample = u64::try_from(sum / u128::from(count)).unwrap_or(u64::MAX).max(1);
+        let [large, small] = core::mem::take(&mut self.samples).map(|(sum, count)| {
+            let mean = sum / u128::from(count.max(1));
+            (count >= SAMPLES_MIN).then_some(u64::try_from(mean).unwrap_or(u64::MAX).max(1))
+        });
+        if let Some(sample) = large {
             let settled = self.is_settled(self.at);
             self.learn(0, sample, !settled);
+        }
+        // Small reads show that the drive does at least so much.
+        if let Some(sample) = small.filter(|sample| *sample > self.rates[0]) {
+            self.learn(0, sample, true);
         }
         // Hardly anything of the other direction.
         if bytes[1] > 0 && bytes[1] >= all - all / 20 {

@@ -123,8 +123,9 @@ impl Promise {
         };
         let probing =
             self.probe == Probe::Sent || (self.probe == Probe::Wanted && self.in_flight > 0);
-        if self.probe == Probe::Wanted && lag >= PROBE_LAG {
-            // The drive did not get empty before a group was far behind.
+        let due = matches!(gate, Gate::Due(..) | Gate::Closed(..));
+        if self.probe == Probe::Wanted && (lag >= PROBE_LAG || due && self.in_flight == 0) {
+            // The drive did not get empty before a group was far behind, or it is empty for the sake of that group.
             self.probe = Probe::No;
             self.drive.skip_probe(now);
         } else if probing && lag < PROBE_LAG {
