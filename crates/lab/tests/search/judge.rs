@@ -155,7 +155,7 @@ fn faults(case: &Case, alone: &[u64], minimums: &[u64], outcome: &Outcome) -> Ve
                 let promised = minimums[index];
                 if got * 100 < promised * KEPT {
                     findings.push(Finding::Broken { client: name, promised, got });
-                } else if let Some(got) = worst_second(client, process)
+                } else if let Some(got) = worst_second(process)
                     && got + 2 * client.block < promised * KEPT_SECOND / 100
                 {
                     findings.push(Finding::Second { client: name, promised, got });
@@ -179,6 +179,7 @@ fn is_small(client: &Client, share: u64) -> bool {
     share < 4 * client.block
 }
 
-fn worst_second(client: &Client, process: &ClientOutcome) -> Option<u64> {
-    process.series.iter().map(|interval| interval.calls * client.block).min()
+/// The fewest bytes in one of the intervals, which are seconds.
+fn worst_second(process: &ClientOutcome) -> Option<u64> {
+    process.series.iter().map(|interval| interval.bytes).min()
 }

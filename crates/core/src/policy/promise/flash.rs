@@ -18,23 +18,39 @@ const PASS_MAX: u64 = 10_000_000;
 /// A read that measures the drive's latency has the drive to itself unless a group is further behind.
 const PROBE_LAG: Nanos = Nanos::from_millis(5);
 
+/// Why somebody may go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Why {
+    /// Its group is behind.
+    Due,
+    /// The same, and its buffered writes go together, unless a read is late.
+    Batch,
+    /// Nobody is behind: it is its turn by weight.
+    Share,
+}
+
+/// Those who wait.
+#[derive(Clone, Copy, Default, Debug)]
+struct Line {
+    /// The first one, held or not.
+    first: Option<shares::Key>,
+    /// The first one that may go.
+    free: Option<(shares::Key, EntityId, Side)>,
+}
+
 impl Promise {
-    /// Serves a group that is behind.
-    fn send_due(
-        &mut self,
-        cx: &mut Context<'_>,
-        group: EntityId,
-        urgent: bool,
-    ) -> Option<RequestId> {
+    /// The first in line inside `top`, and the first of those that are not held.
+    fn line(&self, cx: &Context<'_>, top: EntityId, why: Why) -> Line {
         let shared = self.window.is_shared(cx.now);
-        let mut best: Option<(shares::Key, EntityId, Side)> = None;
+        let mut line = Line::default();
         let mut flush = None;
+        // From flushes to reads: a flush that waits for writes holds those that come after it.
         for side in Side::ALL.into_iter().rev() {
-            let Some((key, client)) = self.shares.pick(group, side) else { continue };
+            let Some((key, client)) = self.shares.pick(top, side) else { continue };
             let held = match side {
-                Side::Read => false,
+                Side::Read => why == Why::Share && shared && !self.has_room(cx, client, side),
                 Side::Write => {
-                    let waits = !urgent && self.read_is_late(cx.now);
+                    let waits = why != Why::Due && self.read_is_late(cx.now);
                     let held = shared && (waits || !self.has_room(cx, client, side));
                     held || flush.is_some_and(|flush| flush <= key)
                 }
@@ -43,12 +59,17 @@ impl Promise {
                     self.writes > 0
                 }
             };
-            if !held && best.is_none_or(|(other, ..)| key < other) {
-                best = Some((key, client, side));
+            line.first = line.first.into_iter().chain([key]).min();
+            if !held && line.free.is_none_or(|(other, ..)| key < other) {
+                line.free = Some((key, client, side));
             }
         }
-        let (_, client, side) = best?;
-        self.send(cx, client, side, (!shared, false))
+        line
+    }
+    /// Serves a group that is behind.
+    fn send_due(&mut self, cx: &mut Context<'_>, group: EntityId, why: Why) -> Option<RequestId> {
+        let (_, client, side) = self.line(cx, group, why).free?;
+        self.send(cx, client, side, (!self.window.is_shared(cx.now), false))
     }
     fn has_room(&self, cx: &Context<'_>, client: EntityId, side: Side) -> bool {
         let Some(head) = self.front(client, side) else { return false };
@@ -58,36 +79,12 @@ impl Promise {
     /// Whose turn it is by weight, within what the drive may have.
     fn send_shared(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
         let shared = self.window.is_shared(cx.now);
-        let mut best: Option<(shares::Key, EntityId, Side)> = None;
-        let mut flush = None;
-        // The first in line; while it is held others may go before it, but not far.
-        let mut first: Option<shares::Key> = None;
-        // From flushes to reads: a flush that waits for writes holds those that come after it.
-        for side in Side::ALL.into_iter().rev() {
-            let Some((key, client)) = self.shares.pick(EntityId::ROOT, side) else { continue };
-            let held = match side {
-                Side::Read => shared && !self.has_room(cx, client, side),
-                Side::Write => {
-                    let held = self.read_is_late(cx.now) || !self.has_room(cx, client, side);
-                    (shared && held) || flush.is_some_and(|flush| flush <= key)
-                }
-                Side::Flush => {
-                    flush = Some(key);
-                    self.writes > 0
-                }
-            };
-            if first.is_none_or(|first| key < first) {
-                first = Some(key);
-            }
-            if !held && best.is_none_or(|(other, ..)| key < other) {
-                best = Some((key, client, side));
-            }
+        let Line { first, free } = self.line(cx, EntityId::ROOT, Why::Share);
+        let (first, (key, client, side)) = (first?, free?);
+        let is_far = key.0 > first.0 || key.1 > first.1.saturating_add(PASS_MAX);
+        if shared && is_far {
+            return None;
         }
-        let ahead = |key: shares::Key, first: shares::Key| {
-            key.0 > first.0 || key.1 > first.1.saturating_add(PASS_MAX)
-        };
-        best = best.filter(|(key, ..)| !(shared && first.is_some_and(|it| ahead(*key, it))));
-        let (_, client, side) = best?;
         if self.probe == Probe::Wanted {
             match side {
                 Side::Read if self.in_flight == 0 => {
@@ -137,8 +134,8 @@ impl Promise {
         }
         match gate {
             Gate::Batch(group, other, next) => {
-                let sent = self.send_due(cx, group, false);
-                let sent = sent.or_else(|| self.send_due(cx, other?, false));
+                let sent = self.send_due(cx, group, Why::Batch);
+                let sent = sent.or_else(|| self.send_due(cx, other?, Why::Batch));
                 if sent.is_none() {
                     self.wake_at(next);
                     self.wake_at(Some(self.window.shared_until()).filter(|at| *at > now));
@@ -146,7 +143,8 @@ impl Promise {
                 sent
             }
             Gate::Due(group, behind) => {
-                let sent = self.send_due(cx, group, true).or_else(|| self.send_flush(cx, behind));
+                let sent =
+                    self.send_due(cx, group, Why::Due).or_else(|| self.send_flush(cx, behind));
                 if sent.is_some() {
                     return sent;
                 }

@@ -9,14 +9,16 @@
 //! score  = 8   there is no head: no disk moves its arm and waits for half a revolution so quickly, so often
 //! ```
 //!
-//! A drive that said that it rotates is taken for a disk again when reads that have it to themselves take more than 5 ms.
-//! The drive is idle when the answer changes.
+//! A drive that said that it rotates is taken for a disk again when reads that have it to themselves take more than 5 ms. The
+//! score that is asked for is then twice as high: a client that reads what a disk has in its memory cannot change the
+//! answer often. The drive is idle when the answer changes.
 
 use crate::time::{Instant, Nanos};
 
 const FAST: Nanos = Nanos::from_millis(2);
 const SLOW: Nanos = Nanos::from_millis(3);
 const SCORE: u32 = 8;
+const SCORE_MAX: u32 = 1 << 20;
 const PENALTY: u32 = 4;
 /// Latency alone of a disk.
 const DISK: Nanos = Nanos::from_millis(5);
@@ -28,13 +30,15 @@ pub(super) struct Head {
     said: bool,
     is: bool,
     score: u32,
+    /// The score that is asked for.
+    wanted: u32,
     /// When a read far from its client's last one was sent to the idle drive.
     sent: Option<Instant>,
 }
 
 impl Head {
     pub(super) const fn new(rotational: bool) -> Self {
-        Self { said: rotational, is: rotational, score: 0, sent: None }
+        Self { said: rotational, is: rotational, score: 0, wanted: SCORE, sent: None }
     }
     /// Is there one?
     pub(super) const fn is(&self) -> bool {
@@ -58,10 +62,13 @@ impl Head {
     }
     /// The drive is idle, and a read that has it to itself takes so long. Is the answer another one now?
     pub(super) fn changes(&mut self, latency: Nanos) -> bool {
-        let is = if self.is { self.score < SCORE } else { self.said && latency > DISK };
+        let is = if self.is { self.score < self.wanted } else { self.said && latency > DISK };
         let changes = is != self.is;
         if changes {
             (self.is, self.score, self.sent) = (is, 0, None);
+            if is {
+                self.wanted = (self.wanted * 2).min(SCORE_MAX);
+            }
         }
         changes
     }

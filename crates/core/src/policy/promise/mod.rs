@@ -97,7 +97,6 @@ const NO_DATA: u64 = 128 << 10;
 const FLUSHES_FREE: u32 = 1024;
 /// How far a clock may run ahead, on flash and on drives with a head.
 const AHEAD: [Nanos; 2] = [Nanos::from_millis(5), Nanos::from_millis(200)];
-
 /// How far behind: what was not served before that is not owed any more.
 const LAG_MAX: [Nanos; 2] = [Nanos::from_secs(1), Nanos::from_secs(2)];
 /// Promises are compared with what is reached over this time.
@@ -115,7 +114,7 @@ fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
         clients: Vec::new(),
         shares: Shares::default(),
         clocks: Clocks::new(bounds(build.facts.rotational)),
-        counts: Vec::new(),
+        sent: Vec::new(),
         window: Window::default(),
         drive: Drive::default(),
         late: Arena::default(),
@@ -142,6 +141,13 @@ struct Client {
     read_end: Sectors,
 }
 
+/// How many bytes of a command in flight count for minimums, and for the window.
+#[derive(Clone, Copy, Default, Debug)]
+struct Sent {
+    promised: u64,
+    window: u64,
+}
+
 /// One read has the drive to itself, for its latency.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Probe {
@@ -160,8 +166,8 @@ struct Promise {
     clients: Vec<Client>,
     shares: Shares,
     clocks: Clocks,
-    /// By request in flight: bytes that count for minimums.
-    counts: Vec<u64>,
+    /// By request in flight.
+    sent: Vec<Sent>,
     window: Window,
     drive: Drive,
     /// Reads in flight by when they are late.
@@ -191,6 +197,7 @@ fn side(request: &Request) -> Side {
 fn bytes(request: &Request) -> u64 {
     request.length.bytes()
 }
+
 impl Promise {
     fn entity(&self, cx: &Context<'_>, id: RequestId) -> EntityId {
         EntityId::client(cx.requests[id].client)
@@ -209,24 +216,16 @@ impl Promise {
     }
 
     /// How much a command counts for minimums.
-    fn count(&mut self, request: &Request, id: RequestId) -> u64 {
-        let (bytes, client) = (bytes(request), &mut self.clients[request.client.index()]);
-        let counts = match request.operation {
-            Operation::Read => bytes,
-            Operation::Write | Operation::WriteZeroes => {
-                client.flushes_free = (client.flushes_free + 1).min(FLUSHES_FREE);
-                bytes
-            }
+    fn promised_bytes(&mut self, request: &Request) -> u64 {
+        let client = &mut self.clients[request.client.index()];
+        match request.operation {
             Operation::Flush if client.flushes_free > 0 => {
                 client.flushes_free -= 1;
                 0
             }
-            Operation::Flush | Operation::Discard => bytes.min(NO_DATA),
-        };
-        let bound = self.counts.len().max(id.0 as usize + 1);
-        self.counts.resize(bound, 0);
-        self.counts[id.0 as usize] = counts;
-        counts
+            Operation::Flush | Operation::Discard => NO_DATA,
+            Operation::Read | Operation::Write | Operation::WriteZeroes => bytes(request),
+        }
     }
     /// The first request of a client on one side.
     fn front(&self, client: EntityId, side: Side) -> Option<RequestId> {
@@ -251,7 +250,7 @@ impl Promise {
             _ => cx.requests.take_piece(head, most.max(Sectors(1))),
         };
         let (sent, now) = (bytes(&cx.requests[id]), cx.now);
-        let counts = self.count(&cx.requests[id], id);
+        let promised = self.promised_bytes(&cx.requests[id]);
         let urgent = cx.requests[head].is_sync();
         let all = id == head || cx.requests[head].length == Sectors::ZERO;
         if all {
@@ -262,10 +261,10 @@ impl Promise {
         }
         let own = &mut self.clients[cx.requests[id].client.index()].requests;
         own.in_flight += 1;
-        own.bytes += counts;
+        own.bytes += promised;
         own.queued -= u32::from(all);
         own.urgent -= u32::from(all && urgent);
-        self.each_clock(client, |clocks, id| clocks.dispatch(now, id, counts, (all, urgent)));
+        self.each_clock(client, |clocks, id| clocks.dispatch(now, id, promised, (all, urgent)));
         let cost = self.drive.cost(side, sent);
         if self.turn.is_none() {
             self.shares.charge(client, cost, by_share);
@@ -277,7 +276,11 @@ impl Promise {
         if probe {
             self.probe = Probe::Sent;
         }
-        self.window.on_dispatch(id, side, sent, by_share);
+        let window = Window::counts(side, sent, by_share);
+        self.window.on_dispatch(side, window);
+        let bound = self.sent.len().max(id.0 as usize + 1);
+        self.sent.resize(bound, Sent::default());
+        self.sent[id.0 as usize] = Sent { promised, window };
         self.in_flight += 1;
         self.writes += u32::from(side == Side::Write);
         if side == Side::Read && !self.head.is() {
@@ -357,7 +360,9 @@ impl Policy for Promise {
         let urgent = cx.requests[id].is_sync();
         let index = cx.requests[id].client;
         self.clients[index.index()].queues[side as usize].push_back(cx.requests, id);
-        let own = &mut self.clients[index.index()].requests;
+        let own = &mut self.clients[index.index()];
+        own.flushes_free += u32::from(side == Side::Write && own.flushes_free < FLUSHES_FREE);
+        let own = &mut own.requests;
         let first = own.queued == 0 && own.in_flight == 0;
         own.queued += 1;
         own.urgent += u32::from(urgent);
@@ -377,15 +382,15 @@ impl Policy for Promise {
         let client = self.entity(cx, id);
         let (side, now) = (side(&cx.requests[id]), cx.now);
         let carries = matches!(cx.requests[id].operation, Operation::Read | Operation::Write);
-        let (sent, counts) = (bytes(&cx.requests[id]), self.counts[id.0 as usize]);
+        let (sent, Sent { promised, window }) = (bytes(&cx.requests[id]), self.sent[id.0 as usize]);
         let own = &mut self.clients[cx.requests[id].client.index()].requests;
         own.in_flight -= 1;
-        own.bytes -= counts;
+        own.bytes -= promised;
         if own.queued == 0 && own.in_flight == 0 {
             self.window.on_leave(now);
         }
-        self.each_clock(client, |clocks, group| clocks.complete(now, group, counts));
-        self.window.on_complete(id, side);
+        self.each_clock(client, |clocks, group| clocks.complete(now, group, promised));
+        self.window.on_complete(side, window);
         if self.queued == 0 || !matches!(self.clocks.gate(now), Gate::Open(_)) {
             self.drive.on_short();
         }

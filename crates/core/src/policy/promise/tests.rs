@@ -4,13 +4,16 @@ use alloc::vec::Vec;
 
 use super::clock::{Bounds, Clocks, Gate};
 use super::drive::Drive;
+use super::head::Head;
 use super::shares::{EntityId, Shares, Side};
 use super::window::Window;
 use crate::contract::Contract;
+use crate::controller::{FlushRule, Submission};
 use crate::group::{Class, ClientId, GroupId};
 use crate::policy::testing::Rig;
-use crate::request::RequestId;
+use crate::request::{Flags, Operation, RequestId};
 use crate::time::{Instant, Nanos};
+use crate::unit::Sectors;
 
 const MS: u64 = 1_000_000;
 /// Its promise in these tests: 4 KiB are worth 1 ms.
@@ -243,13 +246,13 @@ fn long_requests_let_others_pass() {
     rig.controller
         .submit(
             rig.now,
-            crate::controller::Submission {
+            Submission {
                 tag: 100,
                 client: long,
-                operation: crate::request::Operation::Read,
-                flags: crate::request::Flags::NONE,
-                start: crate::unit::Sectors(10_000),
-                length: crate::unit::Sectors(1024),
+                operation: Operation::Read,
+                flags: Flags::NONE,
+                start: Sectors(10_000),
+                length: Sectors(1024),
             },
         )
         .expect("within the limit");
@@ -313,4 +316,63 @@ fn a_drive_is_what_it_does() {
     };
     assert_eq!(together(Nanos::from_micros(200)), 2);
     assert_eq!(together(Nanos::from_millis(8)), 1);
+}
+
+/// Goal: a client that reads what a disk has in its memory cannot make it be served as flash again and again. Method: reads of
+/// 100 us, and as many as it takes; then reads that take as long as a disk's.
+#[test]
+fn a_disk_is_not_taken_for_flash_often() {
+    let mut head = Head::new(true);
+    let mut reads = 0;
+    for _ in 0..10 {
+        while head.is() && reads < 100_000 {
+            head.on_dispatch(at(0), true, true);
+            head.on_complete(Instant(MS / 10));
+            reads += u32::from(!head.changes(Nanos::from_micros(100)));
+        }
+        head.changes(Nanos::from_millis(8));
+    }
+    assert!(reads > 8000, "{reads} reads for ten changes");
+}
+
+/// Goal: a promised client that does nothing but flush is not owed the drive. Method: flushes of 2 ms one after the other, and a
+/// neighbour whose reads of 100 us go between them.
+#[test]
+fn a_loop_of_flushes_is_not_owed_the_drive() {
+    let mut rig = Rig::with("prop-promise", &[], |setup| {
+        setup.facts.rotational = false;
+        setup.flushes = FlushRule::Scheduled;
+    });
+    let (flusher, reader) = (rig.client(), rig.client());
+    let group = rig.controller.groups().client(flusher).group;
+    let contract = Contract { min: Some(RATE), ..Contract::default() };
+    rig.controller.update_group(rig.now, group, contract).expect("it is there");
+    rig.now = at(10);
+    let (mut flushes, mut reads) = (0, 0);
+    let flush = |rig: &mut Rig| {
+        let (operation, flags) = (Operation::Flush, Flags::NONE);
+        let (start, length) = (Sectors::ZERO, Sectors::ZERO);
+        let flush = Submission { tag: 1, client: flusher, operation, flags, start, length };
+        rig.controller.submit(rig.now, flush).expect("within the limit");
+    };
+    flush(&mut rig);
+    rig.read(reader, 5_000);
+    while rig.now < at(1010) {
+        let Some((id, start)) = rig.dispatch() else {
+            rig.now += Nanos::from_micros(100);
+            continue;
+        };
+        if start == 5_000 {
+            rig.now += Nanos::from_micros(100);
+            rig.complete(id);
+            reads += 1;
+            rig.read(reader, 5_000);
+        } else {
+            rig.now += Nanos::from_millis(2);
+            rig.complete(id);
+            flushes += 1;
+            flush(&mut rig);
+        }
+    }
+    assert!(flushes > 20 && reads > 4000, "{flushes} flushes, {reads} reads");
 }

@@ -10,7 +10,8 @@
 //!
 //! What the drive does within a window says nothing about a larger one. Now and then X is twice as large for 50 ms, or L
 //! twice as long, where reads are held all the time. If the drive reads a twentieth more than in the 50 ms before, it has a
-//! higher rate, or longer pieces from then on, up to 8 times as long; they are shortened again where that costs nothing.
+//! higher rate, or longer pieces from then on, up to 8 times as long. They are shortened again where that costs nothing, and
+//! where a request is late although X is two pieces: a client that rests and works in turns could fake a gain.
 //!
 //! The drive is kept full by what it needs for its rate, and what it has before a new request is so little that the
 //! contract can be kept. Pieces let others pass between the parts of a long request. All three are in force only while
@@ -19,11 +20,8 @@
 //! Source of the window: Cardwell et al., "BBR" (2016), the product of bandwidth and delay; of its feedback: Chiu and
 //! Jain (1989), additive increase and multiplicative decrease.
 
-use alloc::vec::Vec;
-
 use super::drive::Drive;
 use super::shares::{SIDES, Side};
-use crate::request::RequestId;
 use crate::time::{Instant, Nanos};
 use crate::unit::Sectors;
 
@@ -31,20 +29,19 @@ use crate::unit::Sectors;
 const SHARED: Nanos = Nanos::from_millis(20);
 const PIECE_TIME: Nanos = Nanos::from_micros(100);
 const PIECE: [u64; 2] = [32 << 10, 128 << 10];
-/// How long a trial takes, twice: without the change and with it; and the pause after it: short after a gain, longer
-/// each time after none.
-/// Pieces are at most so many times doubled.
+/// Pieces are doubled at most so many times.
 const DOUBLINGS_MAX: u32 = 3;
+/// Length of each half of a trial, without the change and with it.
 const TRIAL: Nanos = Nanos::from_millis(50);
+/// The pause after a trial: short after a gain, twice as long each time after none.
 const TRIAL_PAUSE: [Nanos; 2] = [Nanos::from_millis(100), Nanos::from_millis(6400)];
 const WRITES: Nanos = Nanos::from_millis(1);
 
 /// What the drive has, and what it may have.
 #[derive(Debug)]
 pub(super) struct Window {
-    /// By side: bytes that count; and by request in flight.
+    /// By side: bytes that count.
     in_drive: [u64; SIDES],
-    counted: Vec<u64>,
     reads: u64,
     last_client: u32,
     /// Clients with something queued or in flight.
@@ -87,7 +84,6 @@ impl Default for Window {
     fn default() -> Self {
         Self {
             in_drive: [0; SIDES],
-            counted: Vec::new(),
             reads: u64::MAX,
             last_client: u32::MAX,
             clients: 0,
@@ -159,16 +155,15 @@ impl Window {
         // To the nearest piece: what is smaller beside large pieces takes none of their room.
         has == 0 || has + bytes <= limit + piece / 2
     }
-    /// Bytes go to the drive. Reads for a promise do not count: they would keep the others out.
-    pub(super) fn on_dispatch(&mut self, id: RequestId, side: Side, bytes: u64, by_share: bool) {
-        let counted = if by_share || side != Side::Read { bytes } else { 0 };
-        let bound = self.counted.len().max(id.0 as usize + 1);
-        self.counted.resize(bound, 0);
-        self.counted[id.0 as usize] = counted;
-        self.in_drive[side as usize] += counted;
+    /// How much of a command counts. Reads for a promise do not: they would keep the others out.
+    pub(super) fn counts(side: Side, bytes: u64, by_share: bool) -> u64 {
+        if by_share || side != Side::Read { bytes } else { 0 }
     }
-    pub(super) fn on_complete(&mut self, id: RequestId, side: Side) {
-        self.in_drive[side as usize] -= self.counted[id.0 as usize];
+    pub(super) fn on_dispatch(&mut self, side: Side, counts: u64) {
+        self.in_drive[side as usize] += counts;
+    }
+    pub(super) fn on_complete(&mut self, side: Side, counts: u64) {
+        self.in_drive[side as usize] -= counts;
     }
     /// A read was completed while others were held for want of room: is it time for a trial, or for the end of one?
     pub(super) fn on_full(&mut self, now: Instant, drive: &Drive) {
@@ -210,20 +205,27 @@ impl Window {
         };
         trial.pause = if good { TRIAL_PAUSE[0] } else { (trial.pause * 2).min(TRIAL_PAUSE[1]) };
         (trial.began, trial.before, trial.next) = (None, None, now + trial.pause);
-        trial.change = match trial.change {
-            _ if good => trial.change,
-            Change::Window if self.doublings < DOUBLINGS_MAX => Change::Longer,
-            Change::Window | Change::Longer if self.doublings > 0 => Change::Shorter,
-            _ => Change::Window,
+        let may = |change: &Change| match change {
+            Change::Window => true,
+            Change::Longer => self.doublings < DOUBLINGS_MAX,
+            Change::Shorter => self.doublings > 0,
         };
-        if trial.change == Change::Longer && self.doublings == DOUBLINGS_MAX {
-            trial.change = Change::Window;
-        }
+        // What was good is tried again; else, and where it cannot, the next one.
+        let next = match trial.change {
+            same if good => [same, Change::Window],
+            Change::Window => [Change::Longer, Change::Shorter],
+            Change::Longer => [Change::Shorter, Change::Window],
+            Change::Shorter => [Change::Window; 2],
+        };
+        trial.change = next.into_iter().find(may).unwrap_or(Change::Window);
     }
     /// A request with a contract was completed, in time or late.
     pub(super) fn on_contract(&mut self, drive: &Drive, late: bool) {
         let (piece, most) = (self.piece(drive), self.most_reads(drive));
         let now = self.reads.min(most);
+        if late && now <= 2 * piece {
+            self.doublings = self.doublings.saturating_sub(1);
+        }
         self.reads = match late {
             true => (now - now / 8).max(2 * piece),
             false => (now + piece / 16).min(most),
