@@ -172,7 +172,8 @@ impl Engine {
         self.paused
     }
     /// Takes a request in, unless its group has no room (or the engine is paused), or asks for a block status while it has
-    /// one: then it comes back, to be offered again once there is room ([`Self::has_room`]). A write to where a late write is under way is taken in, and fails.
+    /// one: then it comes back, to be offered again once there is room ([`Self::has_room`]). A write to where a late write is
+    /// under way is taken in, and fails.
     // The refused request is as large as it came, and boxing it would cost every request.
     #[allow(clippy::result_large_err)]
     pub fn submit(&mut self, now: Instant, new: NewOp) -> Result<(), NewOp> {

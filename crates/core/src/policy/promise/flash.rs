@@ -18,9 +18,9 @@ const PASS_MAX: u64 = 10_000_000;
 /// A read that measures the drive's latency has the drive to itself unless a group is further behind.
 const PROBE_LAG: Nanos = Nanos::from_millis(5);
 
-/// Why somebody may go.
+/// On what basis a client may go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Why {
+enum Basis {
     /// Its group is behind.
     Due,
     /// The same, and its buffered writes go together, unless a read is late.
@@ -29,9 +29,9 @@ enum Why {
     Share,
 }
 
-/// Those who wait.
+/// Clients at the front of the queues.
 #[derive(Clone, Copy, Default, Debug)]
-struct Line {
+struct Candidates {
     /// The first one, held or not.
     first: Option<shares::Key>,
     /// The first one that may go.
@@ -40,17 +40,17 @@ struct Line {
 
 impl Promise {
     /// The first in line inside `top`, and the first of those that are not held.
-    fn line(&self, cx: &Context<'_>, top: EntityId, why: Why) -> Line {
+    fn candidates(&self, cx: &Context<'_>, top: EntityId, basis: Basis) -> Candidates {
         let shared = self.window.is_shared(cx.now);
-        let mut line = Line::default();
+        let mut found = Candidates::default();
         let mut flush = None;
         // From flushes to reads: a flush that waits for writes holds those that come after it.
         for side in Side::ALL.into_iter().rev() {
             let Some((key, client)) = self.shares.pick(top, side) else { continue };
             let held = match side {
-                Side::Read => why == Why::Share && shared && !self.has_room(cx, client, side),
+                Side::Read => basis == Basis::Share && shared && !self.has_room(cx, client, side),
                 Side::Write => {
-                    let waits = why != Why::Due && self.read_is_late(cx.now);
+                    let waits = basis != Basis::Due && self.read_is_late(cx.now);
                     let held = shared && (waits || !self.has_room(cx, client, side));
                     held || flush.is_some_and(|flush| flush <= key)
                 }
@@ -59,16 +59,21 @@ impl Promise {
                     self.writes > 0
                 }
             };
-            line.first = line.first.into_iter().chain([key]).min();
-            if !held && line.free.is_none_or(|(other, ..)| key < other) {
-                line.free = Some((key, client, side));
+            found.first = found.first.into_iter().chain([key]).min();
+            if !held && found.free.is_none_or(|(other, ..)| key < other) {
+                found.free = Some((key, client, side));
             }
         }
-        line
+        found
     }
     /// Serves a group that is behind.
-    fn send_due(&mut self, cx: &mut Context<'_>, group: EntityId, why: Why) -> Option<RequestId> {
-        let (_, client, side) = self.line(cx, group, why).free?;
+    fn send_due(
+        &mut self,
+        cx: &mut Context<'_>,
+        group: EntityId,
+        basis: Basis,
+    ) -> Option<RequestId> {
+        let (_, client, side) = self.candidates(cx, group, basis).free?;
         self.send(cx, client, side, (!self.window.is_shared(cx.now), false))
     }
     fn has_room(&self, cx: &Context<'_>, client: EntityId, side: Side) -> bool {
@@ -79,7 +84,7 @@ impl Promise {
     /// Whose turn it is by weight, within what the drive may have.
     fn send_shared(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
         let shared = self.window.is_shared(cx.now);
-        let Line { first, free } = self.line(cx, EntityId::ROOT, Why::Share);
+        let Candidates { first, free } = self.candidates(cx, EntityId::ROOT, Basis::Share);
         let (first, (key, client, side)) = (first?, free?);
         let is_far = key.0 > first.0 || key.1 > first.1.saturating_add(PASS_MAX);
         if shared && is_far {
@@ -134,8 +139,8 @@ impl Promise {
         }
         match gate {
             Gate::Batch(group, other, next) => {
-                let sent = self.send_due(cx, group, Why::Batch);
-                let sent = sent.or_else(|| self.send_due(cx, other?, Why::Batch));
+                let sent = self.send_due(cx, group, Basis::Batch);
+                let sent = sent.or_else(|| self.send_due(cx, other?, Basis::Batch));
                 if sent.is_none() {
                     self.wake_at(next);
                     self.wake_at(Some(self.window.shared_until()).filter(|at| *at > now));
@@ -144,7 +149,7 @@ impl Promise {
             }
             Gate::Due(group, behind) => {
                 let sent =
-                    self.send_due(cx, group, Why::Due).or_else(|| self.send_flush(cx, behind));
+                    self.send_due(cx, group, Basis::Due).or_else(|| self.send_flush(cx, behind));
                 if sent.is_some() {
                     return sent;
                 }

@@ -58,7 +58,7 @@ pub static ROW: Row = Row {
     name: "promise",
     short: "promise",
     role: Role::Scheduler { groups: true, tags: Tags::Unlimited, flushes: true },
-    summary: "every feasible minimum kept in every second, the rest by weight, the drive full",
+    summary: "every feasible minimum kept, the rest by weight, the drive full",
     file: "promise/mod.rs",
     parameters: &[],
     overrides: &[],
@@ -80,6 +80,10 @@ pub static ROW: Row = Row {
                 says: "A minimum near what its client reaches alone costs the others more than its part, since the \
                     drive waits for one request at a time.",
                 shown_by: "promise/plextor",
+            },
+            Claim {
+                says: "On a disk a minimum is kept on average; single seconds get less, since turns take 200 ms.",
+                shown_by: "",
             },
             Claim {
                 says: "Latencies, minimums in I/Os and classes among promises are not scheduled for yet.",

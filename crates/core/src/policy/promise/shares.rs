@@ -9,10 +9,12 @@
 //! on service      V = max(V, smallest v of all that have something queued);  v += cost * 100 / weight
 //! ```
 //!
-//! V is not the virtual time of the one that is served: who has the smallest may be held, and another goes meanwhile.
+//! V is the smallest of those that wait and not, as in start-time fair queueing, that of the one in service: the one with the
+//! smallest may be held while another goes.
 //!
 //! Source: Goyal, Vin and Cheng, "Start-time fair queueing" (1996), for the rule and its bound: two backlogged
-//! entities never differ by more than one request of each. Reads, writes and flushes have
+//! entities never differ by more than one request of each. V by the smallest start is that of WF2Q+ (Bennett and Zhang,
+//! 1997). Reads, writes and flushes have
 //! orders of their own, since one of them may be held while the others may go. Every operation is O(log n) a level.
 
 use alloc::vec::Vec;
