@@ -82,7 +82,7 @@ pub static ROW: Row = Row {
                 shown_by: "promise/plextor",
             },
             Claim {
-                says: "On a disk a minimum is kept on average; single seconds get less, since turns take 200 ms.",
+                says: "On a disk a minimum is kept on average; a single second may get less, since clients take turns.",
                 shown_by: "",
             },
             Claim {

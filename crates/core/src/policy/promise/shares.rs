@@ -14,8 +14,8 @@
 //!
 //! Source: Goyal, Vin and Cheng, "Start-time fair queueing" (1996), for the rule and its bound: two backlogged
 //! entities never differ by more than one request of each. V by the smallest start is that of WF2Q+ (Bennett and Zhang,
-//! 1997). Reads, writes and flushes have
-//! orders of their own, since one of them may be held while the others may go. Every operation is O(log n) a level.
+//! 1997). Reads, writes and flushes have orders of their own, since one of them may be held while the others may go. Every
+//! operation is O(log n) a level.
 
 use alloc::vec::Vec;
 

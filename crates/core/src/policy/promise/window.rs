@@ -17,9 +17,8 @@
 //! contract can be kept. Pieces let others pass between the parts of a long request. All three are in force only while
 //! clients share the drive.
 //!
-//! Source of the window: Cardwell et al., "BBR" (2016), the product of bandwidth and delay, and
-//! looking for more bandwidth now and then; of its feedback: Chiu and
-//! Jain (1989), additive increase and multiplicative decrease.
+//! Source of the window: Cardwell et al., "BBR" (2016), the product of bandwidth and delay, and looking for
+//! more bandwidth now and then; of its feedback: Chiu and Jain (1989), additive increase and multiplicative decrease.
 
 use super::drive::Drive;
 use super::shares::{SIDES, Side};
