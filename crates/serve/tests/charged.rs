@@ -16,6 +16,7 @@ use iofair_serve::control::client::Ask;
 use rig::Directory;
 use rig::controlled::Controlled;
 use serde_json::{Value as Json, json};
+use vhost::VhostBackend;
 
 const QUEUES: usize = 4;
 
@@ -95,6 +96,24 @@ fn guests_are_charged_to_their_group() {
     }
     let all = 30 + QUEUES as u64 * u64::from(SLOTS);
     assert_eq!(held["requests"], json!([all, 30]));
+}
+
+/// Goal: messages of a guest's monitor are handled by other threads than the reactor's, and are charged to its group all
+/// the same. Method: a thousand of them that ask the device for nothing, and in another group none.
+#[test]
+fn messages_are_charged_to_their_group() {
+    let rig = start("vhost = 'DIR/NAME.sock'", "");
+    let [mut guest, _idle] = ["v", "w"]
+        .map(|name| Guest::connected(&rig.directory.path(&format!("{name}.sock")), QUEUES));
+    let spent = |group| usage(&rig, group)["cpu_seconds"].as_f64().unwrap();
+    let before = ["tenants/alice", "batch"].map(spent);
+    for _ in 0..1000 {
+        guest.front.as_mut().unwrap().get_features().unwrap();
+    }
+    // A message takes at least two system calls.
+    let after = ["tenants/alice", "batch"].map(spent);
+    assert!(after[0] - before[0] > 1000.0 * 1e-6, "{before:?} {after:?}");
+    assert!(after[1] - before[1] < (after[0] - before[0]) / 10.0, "{before:?} {after:?}");
 }
 
 /// Goal: the same of mounted files. Method: one of two files is written, read and made durable; then a read is held by

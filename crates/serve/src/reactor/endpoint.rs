@@ -5,7 +5,7 @@
 
 use std::io;
 
-use iofair_core::time::Instant;
+use iofair_core::time::{Instant, Nanos};
 
 use super::budget::{Budget, Share};
 use super::fair::Account;
@@ -28,6 +28,8 @@ pub(super) struct ReactorContext<'a> {
     pub(super) budget: &'a mut Budget,
     pub(super) quantum: Quantum,
     pub(super) workers: &'a mut Workers,
+    /// Processor time that other threads have spent for this endpoint's client, not charged yet.
+    pub(super) spent: Nanos,
 }
 
 impl ReactorContext<'_> {

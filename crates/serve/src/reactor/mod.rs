@@ -449,7 +449,9 @@ impl Reactor {
     fn look(&mut self, now: Instant, key: usize) -> (&mut dyn Endpoint, ReactorContext<'_>) {
         let Self { endpoints, parts, exports, ring, budget, workers, .. } = self;
         let (engine, quantum) = (&mut parts.engine, Quantum::VISIT);
-        let cx = ReactorContext { now, key, engine, exports, ring, budget, quantum, workers };
+        let spent = Nanos::ZERO;
+        let cx =
+            ReactorContext { now, key, engine, exports, ring, budget, quantum, workers, spent };
         (&mut *endpoints[key].endpoint, cx)
     }
 }

@@ -217,7 +217,12 @@ impl Reactor {
     fn answer(&mut self, now: Instant, key: usize) -> io::Result<()> {
         let (endpoint, mut cx) = self.look(now, key);
         let holds_less = endpoint.answer(&mut cx)?;
-        if endpoint.has_answers() {
+        let spent = cx.spent;
+        let has_answers = endpoint.has_answers();
+        if spent > Nanos::ZERO {
+            self.charge(self.account(key), spent);
+        }
+        if has_answers {
             self.to_answer.push(self.account(key), key);
         } else {
             self.to_answer.remove(key);

@@ -204,7 +204,7 @@ pub(crate) fn write() {
          measures it and writes this page.\n\n\
          The victim reads 4 KiB at a time at random places, one request after the other. Its group has \
          `min = \"{}MB/s\"` and `latency = \"2ms\"`; all attackers are in one other group without a promise, each with \
-         a volume of its own. The stack is `lat+prop-bfq`. The drive is the emulated SATA SSD `plextor-px256m5s` in \
+         a volume of its own. The stack is `promise`, the default. The drive is the emulated SATA SSD `plextor-px256m5s` in \
          real time unless the heading says otherwise.\n\n\
          Aim: at least {:.0} % of the promise (or of what the victim gets alone, where that is less), and a 99th \
          percentile of at most {SLOWER} times the one beside as many *honest* neighbours with the contract of the \

@@ -80,8 +80,7 @@ fn text(directory: &Directory, front: Front, drive: Drive, port: u16) -> String 
         }
     };
     let mut text = format!(
-        "[drive]\n{back}\nstack = 'lat+prop-bfq'\ndrain = '1s'\n\
-         [drive.policy.bfq]\nlow_latency = false\n\
+        "[drive]\n{back}\ndrain = '1s'\n\
          [control]\nunix = '{}'\n[metrics]\nunix = '{}'\n[listen]\nunix = '{}'\n",
         path("control.sock"),
         path("metrics.sock"),

@@ -144,6 +144,11 @@ impl Guest {
         self.inflight = Some((VhostUserInflight::new(bytes, 0, count, SIZE), file));
         self
     }
+    /// Shares its in-flight region once more.
+    pub(crate) fn share_inflight(&mut self) -> vhost::Result<()> {
+        let (inflight, file) = self.inflight.as_ref().unwrap();
+        self.front.as_mut().unwrap().set_inflight_fd(inflight, file.as_raw_fd())
+    }
     /// Cuts the memory short; what is gone must not be touched here, either.
     pub(crate) fn cut(&self, bytes: usize) {
         self.file.set_len(bytes as u64).unwrap();

@@ -170,6 +170,21 @@ fn is_memory(file: &File) -> bool {
     matches!(kind.as_str(), "tmpfs" | "ramfs" | "hugetlbfs")
 }
 
+/// Goal: while a queue runs, nothing takes the place of the region in which it notes what is inside, or the server's own
+/// thread would unmap the old one. Method: a guest that runs shares its region once more; then the next one comes.
+#[test]
+fn the_in_flight_region_stays_while_queues_run() {
+    let (rig, path) = crate::rig("memory:64MiB");
+    let mut guest = Guest::connected(&path, 1);
+    assert_eq!(guest.do_one(0, 0, None), 0);
+    // This message has no answer of its own.
+    let _ = guest.share_inflight();
+    assert!(guest.was_sent_away());
+    drop(guest);
+    assert_eq!(Guest::connected(&path, 1).do_one(0, 0, None), 0);
+    drop(rig);
+}
+
 /// Goal: machines share no more memory than the contracts allow, each and together; the message says which limit it was,
 /// what a machine gives back others may share, and new limits count from the reload on. Method: guests of 1 MiB a queue.
 #[test]

@@ -4,6 +4,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::Sender;
 
+use iofair_core::time::Nanos;
+
 use super::Memory;
 use super::config::Facts;
 use super::inflight::Region;
@@ -14,6 +16,8 @@ use super::ring::Setup;
 pub(crate) enum Command {
     /// A client has come; by this it can be sent away.
     Hello(UnixStream),
+    /// Nothing: a message was handled, and its time is charged before the next one is.
+    Spent,
     /// What is the volume now?
     Look,
     /// The features that the driver took.
@@ -57,5 +61,7 @@ pub(crate) enum Reply {
 #[derive(Debug)]
 pub(crate) struct Envelope {
     pub(crate) command: Command,
+    /// Processor time that the client's messages have cost since the last command.
+    pub(crate) spent: Nanos,
     pub(crate) reply: Sender<Reply>,
 }

@@ -12,6 +12,7 @@
 mod handler;
 mod peek;
 
+use std::cell::Cell;
 use std::io;
 use std::net::Shutdown;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -21,6 +22,7 @@ use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use iofair_core::time::Nanos;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
@@ -30,6 +32,7 @@ use vhost::vhost_user::{BackendReqHandler, Error};
 
 use super::allowance::Allowance;
 use super::command::{Command, Envelope, Reply};
+use crate::clock::thread_time;
 use crate::log;
 use crate::wake;
 use handler::Handler;
@@ -63,10 +66,22 @@ impl Line {
     /// Asks, and waits for the answer. `None`: there is no device any more.
     fn ask(&self, command: Command) -> Option<Reply> {
         let (reply, answered) = mpsc::channel();
-        self.commands.send(Envelope { command, reply }).ok()?;
+        let spent = spent();
+        self.commands.send(Envelope { command, spent, reply }).ok()?;
         wake::signal(&self.wake);
         answered.recv().ok()
     }
+}
+
+thread_local! {
+    /// What [`thread_time`] said when this thread's time was last told to a device, or when it turned to another one.
+    static TOLD: Cell<Nanos> = const { Cell::new(Nanos::ZERO) };
+}
+
+/// Processor time of this thread since it was last told.
+fn spent() -> Nanos {
+    let now = thread_time();
+    Nanos(now.0 - TOLD.replace(now).0)
 }
 
 /// A message for the operator.
@@ -258,6 +273,11 @@ async fn accept(listener: &AsyncFd<Arc<UnixListener>>, shared: &Shared) -> Optio
 
 /// Runs what may wait on a thread for such things. `None`: it panicked.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let work = || {
+        // What the thread did before was for somebody else.
+        let _ = spent();
+        work()
+    };
     spawn_blocking(work).await.ok()
 }
 
@@ -332,6 +352,7 @@ impl Conversation {
             if let Err(error) = self.messages.handle_request() {
                 return (Err(error), self);
             }
+            self.line.ask(Command::Spent);
         }
         (Ok(()), self)
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::{CALL, Device, Queue, ReactorContext, TROUBLE};
 use crate::front::vhost::command::{Command, Envelope, Reply};
 use crate::front::vhost::config::{Facts, feature};
-use crate::front::vhost::inflight::InFlight;
+use crate::front::vhost::inflight::{InFlight, Region};
 use crate::front::vhost::ring::{Ring, Setup};
 
 impl Device {
@@ -43,8 +43,9 @@ impl Device {
         // Nothing was taken in while it waited.
         self.kicked = self.running();
         (self.again, self.rewire) = (true, true);
-        let Envelope { command, reply } = envelope;
+        let Envelope { command, reply, .. } = envelope;
         let answer = match command {
+            Command::Spent => Reply::Done,
             Command::Hello(client) => self.hello(client, cx),
             Command::Look => Reply::Facts(self.facts),
             Command::Features(features) => {
@@ -55,10 +56,7 @@ impl Device {
                 self.memory = Arc::new(memory);
                 Reply::Done
             }
-            Command::InFlight(region) => {
-                self.region = Some(region);
-                Reply::Done
-            }
+            Command::InFlight(region) => self.note_in_flight(region),
             Command::Start { index, setup, kick } => self.start(index, &setup, kick),
             Command::Call { index, file } => {
                 self.queues[index].call.set(file);
@@ -109,6 +107,15 @@ impl Device {
         self.volume = Some(id as usize);
         self.client = Some(client);
         cx.attach(id);
+        Reply::Done
+    }
+    /// Where queues that begin from now on note what is inside. While one runs, nothing takes the place of its region:
+    /// the old one would be unmapped when the queue ends, by this thread.
+    fn note_in_flight(&mut self, region: Region) -> Reply {
+        if self.running() != 0 {
+            return Reply::Refused("a region for what is in flight while queues run".into());
+        }
+        self.region = Some(region);
         Reply::Done
     }
     /// A queue begins; if it runs already, it only gets another kick.

@@ -494,6 +494,7 @@ impl Endpoint for Device {
     fn answer(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<bool> {
         if std::mem::take(&mut self.is_asked) {
             while let Ok(envelope) = self.commands.try_recv() {
+                cx.spent += envelope.spent;
                 self.receive(envelope, cx)?;
             }
         }

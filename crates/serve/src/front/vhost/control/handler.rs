@@ -393,7 +393,7 @@ mod tests {
         let (commands, asked) = mpsc::channel::<Envelope>();
         let device = thread::spawn(move || {
             let (mut memory, mut tables, mut ever) = (Memory::new(), 0, Vec::new());
-            for Envelope { command, reply } in asked {
+            for Envelope { command, reply, .. } in asked {
                 if let Command::Memory(next) = command {
                     let before = addresses(&memory);
                     memory = next;
