@@ -7,6 +7,7 @@ use std::io;
 
 use iofair_core::time::{Instant, Nanos};
 
+use super::bells::Bells;
 use super::budget::{Budget, Share};
 use super::fair::Account;
 use super::ring::{Event, Ring, Target};
@@ -28,6 +29,7 @@ pub(super) struct ReactorContext<'a> {
     pub(super) budget: &'a mut Budget,
     pub(super) quantum: Quantum,
     pub(super) workers: &'a mut Workers,
+    pub(super) bells: &'a mut Bells,
     /// Processor time that other threads have spent for this endpoint's client, not charged yet.
     pub(super) spent: Nanos,
 }

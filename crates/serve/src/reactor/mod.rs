@@ -4,6 +4,7 @@
 //! fair to the groups and for a bounded time (`turn.rs`); let the engine decide; answer what is finished; send;
 //! receive again. The only timer is the engine's next wake-up, as the limit of the wait.
 
+mod bells;
 mod block;
 mod budget;
 mod busy_poll;
@@ -45,6 +46,7 @@ use crate::request::export::Exports;
 use crate::security::Security;
 use crate::supervisor::Watchdog;
 use crate::wake;
+use bells::Bells;
 use budget::Budget;
 use endpoint::{Endpoint, Quantum, ReactorContext};
 use fair::{Account, FairQueue};
@@ -194,6 +196,7 @@ pub(crate) struct Reactor {
     touched: Vec<usize>,
     budget: Budget,
     workers: Workers,
+    bells: Bells,
     /// Endpoints that want a check in the next round, those that are left of this round, and when the next one
     /// begins.
     to_check: Vec<usize>,
@@ -241,6 +244,7 @@ impl Reactor {
             touched: Vec::new(),
             budget: Budget::new(memory),
             workers,
+            bells: Bells::default(),
             to_check: Vec::new(),
             checking: Vec::new(),
             next_check: None,
@@ -447,11 +451,21 @@ impl Reactor {
     }
     /// An endpoint, and what it needs of the rest.
     fn look(&mut self, now: Instant, key: usize) -> (&mut dyn Endpoint, ReactorContext<'_>) {
-        let Self { endpoints, parts, exports, ring, budget, workers, .. } = self;
+        let Self { endpoints, parts, exports, ring, budget, workers, bells, .. } = self;
         let (engine, quantum) = (&mut parts.engine, Quantum::VISIT);
         let spent = Nanos::ZERO;
-        let cx =
-            ReactorContext { now, key, engine, exports, ring, budget, quantum, workers, spent };
+        let cx = ReactorContext {
+            now,
+            key,
+            engine,
+            exports,
+            ring,
+            budget,
+            quantum,
+            workers,
+            bells,
+            spent,
+        };
         (&mut *endpoints[key].endpoint, cx)
     }
 }

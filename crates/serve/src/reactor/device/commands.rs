@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use super::{CALL, Device, Queue, ReactorContext, TROUBLE};
+use super::{Device, Queue, ReactorContext, call};
 use crate::front::vhost::command::{Command, Envelope, Reply};
 use crate::front::vhost::config::{Facts, feature};
 use crate::front::vhost::inflight::{InFlight, Region};
@@ -58,15 +58,9 @@ impl Device {
             }
             Command::InFlight(region) => self.note_in_flight(region),
             Command::Start { index, setup, kick } => self.start(index, &setup, kick),
-            Command::Call { index, file } => {
-                self.queues[index].call.set(file);
-                // What was answered before there was anybody to call.
-                let mut wires = Self::wires(&mut self.flying, cx);
-                self.queues[index].call.ring(CALL + index as u8, &mut wires)?;
-                Reply::Done
-            }
+            Command::Call { index, file } => self.set_call(index, file, cx),
             Command::Trouble { index, file } => {
-                self.queues[index].trouble.set(file);
+                self.queues[index].trouble = file;
                 Reply::Done
             }
             Command::Enable { index, enabled } => {
@@ -84,7 +78,7 @@ impl Device {
                 Reply::Done
             }
             Command::Gone => {
-                self.forget(cx)?;
+                self.forget(cx);
                 Reply::Done
             }
             Command::End => {
@@ -107,6 +101,23 @@ impl Device {
         self.volume = Some(id as usize);
         self.client = Some(client);
         cx.attach(id);
+        Reply::Done
+    }
+    /// How to call the driver about a queue from now on.
+    fn set_call(
+        &mut self,
+        index: usize,
+        file: Option<OwnedFd>,
+        cx: &mut ReactorContext<'_>,
+    ) -> Reply {
+        if let Err(error) = cx.bells.prepare() {
+            return Reply::Refused(format!(
+                "no asynchronous I/O of the kernel to call drivers with (fs.aio-max-nr): {error}"
+            ));
+        }
+        self.queues[index].call = file;
+        // What was answered before there was anybody to call.
+        call(cx, self.queues[index].call.as_ref());
         Reply::Done
     }
     /// Where queues that begin from now on note what is inside. While one runs, nothing takes the place of its region:
@@ -135,13 +146,11 @@ impl Device {
         Reply::Done
     }
     /// The client has gone, and nothing is inside.
-    fn forget(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<()> {
-        let mut wires = Self::wires(&mut self.flying, cx);
-        for (index, queue) in self.queues.iter_mut().enumerate() {
+    fn forget(&mut self, cx: &mut ReactorContext<'_>) {
+        for queue in &mut self.queues {
             (queue.ring, queue.enabled, queue.dead) = (None, false, false);
             queue.kick.set(None);
-            queue.call.give_up(CALL + index as u8, &mut wires)?;
-            queue.trouble.give_up(TROUBLE + index as u8, &mut wires)?;
+            (queue.call, queue.trouble) = (None, None);
         }
         (self.memory, self.region, self.channel) = (Arc::default(), None, None);
         (self.features, self.kicked, self.answered, self.broken) = (0, 0, 0, 0);
@@ -150,7 +159,6 @@ impl Device {
         if let Some(volume) = self.volume.take() {
             cx.detach(volume as u32);
         }
-        Ok(())
     }
 }
 

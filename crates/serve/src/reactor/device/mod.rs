@@ -40,7 +40,7 @@ use crate::request::entry::Entry;
 use crate::request::op::{Hints, NewOp, Op, Ops};
 use crate::request::shared::{Scattered, Span};
 use crate::wake;
-use eventfd::{Call, Kick, MUTE_TIME, Mute};
+use eventfd::{Kick, MUTE_TIME, Mute};
 use vm_memory::{GuestAddress, GuestMemoryBackend};
 
 /// Requests that one device may have inside.
@@ -54,10 +54,8 @@ const SPARE_MAX: usize = 256;
 /// What a descriptor, or a piece of memory in it, counts for in a quantum: long chains are taken in a few at a time.
 const STEP_BYTES: usize = 64;
 
-/// Slots of a device's entries on the ring: one a queue of the first three, then one each.
+/// Slots of a device's entries on the ring: one a queue of the first, then one each.
 const KICK: u8 = 0;
-const CALL: u8 = QUEUES_MAX as u8;
-const TROUBLE: u8 = 2 * QUEUES_MAX as u8;
 const COMMANDS: u8 = 250;
 const AGAIN: u8 = 251;
 const CANCEL: u8 = 252;
@@ -73,8 +71,8 @@ struct Queue {
     /// It broke, and waits to be set up anew.
     dead: bool,
     kick: Kick,
-    call: Call,
-    trouble: Call,
+    call: Option<OwnedFd>,
+    trouble: Option<OwnedFd>,
 }
 
 /// A request that was just read from a queue.
@@ -151,6 +149,13 @@ impl Wires<'_, '_> {
     fn cancel(&mut self, slot: u8) -> io::Result<()> {
         *self.flying += 1;
         self.cx.cancel(slot, CANCEL)
+    }
+}
+
+/// Rings an eventfd, if the client gave one. One that cannot be rung harms its owner only, who was told when it gave it.
+fn call(cx: &mut ReactorContext<'_>, eventfd: Option<&OwnedFd>) {
+    if let Some(eventfd) = eventfd {
+        let _ = cx.bells.ring(eventfd);
     }
 }
 
@@ -377,8 +382,6 @@ impl Device {
         for (index, queue) in self.queues.iter_mut().enumerate() {
             if ending {
                 queue.kick.set(None);
-                queue.call.give_up(CALL + index as u8, &mut wires)?;
-                queue.trouble.give_up(TROUBLE + index as u8, &mut wires)?;
             }
             queue.kick.settle(KICK + index as u8, self.mute.is_muted(), &mut wires)?;
         }
@@ -391,26 +394,21 @@ impl Device {
             let Some(ring) = &mut queue.ring else { continue };
             match ring.wants_call(&self.memory) {
                 Ok(false) => {}
-                Ok(true) => {
-                    let mut wires = Self::wires(&mut self.flying, cx);
-                    queue.call.ring(CALL + index as u8, &mut wires)?;
-                }
+                Ok(true) => call(cx, queue.call.as_ref()),
                 Err(flaw) => self.stop(index, flaw),
             }
         }
         for index in bits(std::mem::take(&mut self.broken)) {
-            let mut wires = Self::wires(&mut self.flying, cx);
-            self.queues[index].trouble.ring(TROUBLE + index as u8, &mut wires)?;
+            call(cx, self.queues[index].trouble.as_ref());
         }
         Ok(())
     }
 }
 
 impl Endpoint for Device {
-    fn on_ring(&mut self, slot: u8, event: Event, cx: &mut ReactorContext<'_>) -> io::Result<()> {
+    fn on_ring(&mut self, slot: u8, event: Event, _: &mut ReactorContext<'_>) -> io::Result<()> {
         self.flying -= u32::from(!event.more);
         let index = usize::from(slot) % QUEUES_MAX;
-        let mut wires = Self::wires(&mut self.flying, cx);
         match slot {
             COMMANDS => {
                 self.watching &= event.more;
@@ -424,7 +422,7 @@ impl Endpoint for Device {
                 self.rewire = true;
             }
             AGAIN | CANCEL => {}
-            slot if slot < CALL => {
+            _ => {
                 self.kicked |= 1 << index;
                 self.mute.kicked();
                 if !event.more {
@@ -432,8 +430,6 @@ impl Endpoint for Device {
                     self.rewire = true;
                 }
             }
-            slot if slot < TROUBLE => self.queues[index].call.on_rung(slot, &mut wires)?,
-            slot => self.queues[index].trouble.on_rung(slot, &mut wires)?,
         }
         Ok(())
     }
