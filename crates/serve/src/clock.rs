@@ -1,6 +1,8 @@
 //! The only clock: monotonic nanoseconds since the server's start, read once per turn of a reactor. And the
 //! time of day, for people who look at files.
 
+use std::cell::Cell;
+
 use iofair_core::time::{Instant, Nanos};
 
 /// Where an engine's epoch lies.
@@ -25,6 +27,17 @@ pub(crate) fn thread_time() -> Nanos {
     // SAFETY: fills the local; the clock is one that every thread has.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+thread_local! {
+    /// What [`thread_time`] said when [`spent`] was asked last.
+    static TOLD: Cell<Nanos> = const { Cell::new(Nanos::ZERO) };
+}
+
+/// Processor time that the calling thread has used since it asked this last.
+pub(crate) fn spent() -> Nanos {
+    let now = thread_time();
+    Nanos(now.0 - TOLD.replace(now).0)
 }
 
 /// A moment of a thread that waits and has no engine's epoch.

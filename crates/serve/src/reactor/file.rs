@@ -16,7 +16,7 @@ use super::budget::Share;
 use super::endpoint::{Endpoint, Life, Progress, ReactorContext};
 use super::ring::Event;
 use crate::engine::Engine;
-use crate::front::fuse::Call;
+use crate::front::fuse::{Call, Sent};
 use crate::request::buffer::Data;
 use crate::request::entry::Entry;
 use crate::request::export::Export;
@@ -61,7 +61,7 @@ struct Inside {
 pub(super) struct File {
     volume: usize,
     size: u64,
-    calls: Receiver<Call>,
+    calls: Receiver<Sent>,
     wake: OwnedFd,
     watching: bool,
     inside: Slab<Inside>,
@@ -77,7 +77,7 @@ pub(super) struct File {
 
 impl File {
     /// A file on this volume.
-    pub(super) fn new(export: &Export, calls: Receiver<Call>, wake: OwnedFd) -> Self {
+    pub(super) fn new(export: &Export, calls: Receiver<Sent>, wake: OwnedFd) -> Self {
         Self {
             volume: export.id as usize,
             size: export.size,
@@ -175,7 +175,8 @@ impl Endpoint for File {
             if !cx.quantum.spend(0) {
                 return Progress::More;
             }
-            let Ok(call) = self.calls.try_recv() else { return Progress::Done };
+            let Ok((call, spent)) = self.calls.try_recv() else { return Progress::Done };
+            cx.spent += spent;
             self.begin(call, cx.engine);
         }
     }

@@ -45,6 +45,9 @@ impl Reactor {
         now
     }
     fn charge(&mut self, account: Account, time: Nanos) {
+        if time == Nanos::ZERO {
+            return;
+        }
         self.fair.charge(account, time);
         self.to_answer.charge(account, time);
         if let Some(group) = account.group() {
@@ -131,6 +134,8 @@ impl Reactor {
                 Some(key) => {
                     let (endpoint, mut cx) = self.look(now, key);
                     let progress = endpoint.take_in(&mut cx);
+                    let spent = cx.spent;
+                    self.charge(self.account(key), spent);
                     self.note_choice(key);
                     self.place(key, progress);
                     if is_handshake {
@@ -219,9 +224,7 @@ impl Reactor {
         let holds_less = endpoint.answer(&mut cx)?;
         let spent = cx.spent;
         let has_answers = endpoint.has_answers();
-        if spent > Nanos::ZERO {
-            self.charge(self.account(key), spent);
-        }
+        self.charge(self.account(key), spent);
         if has_answers {
             self.to_answer.push(self.account(key), key);
         } else {

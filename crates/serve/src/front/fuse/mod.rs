@@ -1,7 +1,7 @@
 //! Volumes as files of a mounted directory, for hosts without a driver for anything better: `losetup
 //! --direct-io=on` makes a block device of such a file.
 //!
-//! The kernel's requests are read by a thread of the session's own. What needs no drive (names, sizes) it
+//! The kernel's requests are read by some threads of the session's own. What needs no drive (names, sizes) it
 //! answers itself. Every open file is an endpoint of the reactor (`reactor/file.rs`), to which it sends calls, and
 //! which answers the kernel directly. Nothing is cached: files are opened for direct I/O, sizes are asked
 //! anew each time. A file behaves like a block device: it cannot be truncated, and a write past its end
@@ -25,8 +25,9 @@ use fuser::{
     WriteFlags,
 };
 use iofair_config::contracts::Volume;
+use iofair_core::time::Nanos;
 
-use crate::clock::{WallTime, wall};
+use crate::clock::{WallTime, spent, wall};
 use crate::request::buffer::Buffer;
 use crate::wake;
 
@@ -55,13 +56,16 @@ pub(crate) enum Call {
     Close,
 }
 
+/// A call, and the processor time that the thread which read it has spent on it.
+pub(crate) type Sent = (Call, Nanos);
+
 /// A file that somebody opens.
 #[derive(Debug)]
 pub(crate) struct Opening {
     /// The volume.
     pub(crate) volume: String,
     /// Its calls come here, and the eventfd is written after each.
-    pub(crate) calls: Receiver<Call>,
+    pub(crate) calls: Receiver<Sent>,
     pub(crate) wake: OwnedFd,
     handle: FileHandle,
     reply: ReplyOpen,
@@ -69,7 +73,7 @@ pub(crate) struct Opening {
 
 impl Opening {
     /// Tells whether it is open.
-    pub(crate) fn answer(self, opened: Result<(), i32>) -> (Receiver<Call>, OwnedFd) {
+    pub(crate) fn answer(self, opened: Result<(), i32>) -> (Receiver<Sent>, OwnedFd) {
         let flags = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
         match opened {
             Ok(()) => self.reply.opened(self.handle, flags),
@@ -180,11 +184,11 @@ impl Table {
 /// How calls reach an open file.
 #[derive(Debug)]
 struct Handle {
-    calls: Sender<Call>,
+    calls: Sender<Sent>,
     wake: OwnedFd,
 }
 
-/// What the session's thread knows.
+/// What the session's threads know.
 #[derive(Debug)]
 struct Volumes {
     files: Files,
@@ -203,7 +207,7 @@ impl Volumes {
     fn call(&self, handle: FileHandle, call: Call) {
         let handles = self.handles.lock().expect("nobody panics with it");
         if let Some(handle) = handles.get(&handle.0)
-            && handle.calls.send(call).is_ok()
+            && handle.calls.send((call, spent())).is_ok()
         {
             wake::signal(&handle.wake);
         }
@@ -216,7 +220,7 @@ impl Volumes {
         }
     }
     /// A new handle for a file, and its door's end of it.
-    fn handle(&self) -> io::Result<(FileHandle, Receiver<Call>, OwnedFd)> {
+    fn handle(&self) -> io::Result<(FileHandle, Receiver<Sent>, OwnedFd)> {
         let wake = wake::new()?;
         let watched = wake.try_clone()?;
         let (calls, inbox) = mpsc::channel();

@@ -18,6 +18,9 @@ use iofair_config::contracts::Volume;
 use super::{Files, Opener, Volumes};
 use crate::error::ServeError;
 
+/// Threads that read the kernel's requests and copy what is written: one alone would let a client with long requests hold
+/// up all others.
+const THREADS: usize = 4;
 /// Mode of the directory, if it is made.
 const DIRECTORY_MODE: u32 = 0o700;
 
@@ -45,6 +48,7 @@ impl Mounted {
             MountOption::NoSuid,
             MountOption::NoExec,
         ];
+        (config.n_threads, config.clone_fd) = (Some(THREADS), true);
         let session = Session::new(volumes, path, &config).and_then(Session::spawn);
         let session = Some(session.map_err(what())?);
         Ok(Self { files, path: path.to_path_buf(), session })

@@ -12,7 +12,6 @@
 mod handler;
 mod peek;
 
-use std::cell::Cell;
 use std::io;
 use std::net::Shutdown;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -22,7 +21,6 @@ use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use iofair_core::time::Nanos;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
@@ -32,7 +30,7 @@ use vhost::vhost_user::{BackendReqHandler, Error};
 
 use super::allowance::Allowance;
 use super::command::{Command, Envelope, Reply};
-use crate::clock::thread_time;
+use crate::clock::spent;
 use crate::log;
 use crate::wake;
 use handler::Handler;
@@ -71,17 +69,6 @@ impl Line {
         wake::signal(&self.wake);
         answered.recv().ok()
     }
-}
-
-thread_local! {
-    /// What [`thread_time`] said when this thread's time was last told to a device, or when it turned to another one.
-    static TOLD: Cell<Nanos> = const { Cell::new(Nanos::ZERO) };
-}
-
-/// Processor time of this thread since it was last told.
-fn spent() -> Nanos {
-    let now = thread_time();
-    Nanos(now.0 - TOLD.replace(now).0)
 }
 
 /// A message for the operator.
