@@ -195,7 +195,7 @@ impl Endpoint for File {
             ops.release(op.data);
         }
     }
-    /// Tells the kernel of one request: it copies what was read, up to a megabyte.
+    /// Tells the kernel of one request: it copies what was read.
     fn answer(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<bool> {
         let Some((reply, status, mut data, bytes)) = self.finished.pop_front() else {
             return Ok(false);

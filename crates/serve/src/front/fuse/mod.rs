@@ -33,8 +33,9 @@ use crate::wake;
 
 pub(crate) use mount::Mounted;
 
-/// Longest read or write that the kernel sends: its own limit.
-const TRANSFER_MAX: u32 = 1 << 20;
+/// Longest read or write that the kernel is to send. Its own limit is 1 MiB; what is read is copied to it by the thread that
+/// serves everybody.
+const TRANSFER_MAX: u32 = 256 << 10;
 /// Requests that the kernel has on the way at once, of those that nobody waits for: as many as a loop device
 /// or an asynchronous client wants.
 const BACKGROUND_MAX: u16 = 256;
