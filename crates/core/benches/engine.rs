@@ -45,6 +45,9 @@ const ROUNDS_MIN: usize = 5;
 /// Aims in nanoseconds with 1,000 groups: a stack and its bound.
 const NANOS_AIMS: [(&str, f64); 4] =
     [("none-none", 40.0), ("none-bfq", 250.0), ("prop-bfq", 250.0), (SERVED, 250.0)];
+/// A scheduler's time beside that of `none-none`, with so many groups.
+const RATIO_AIMS: [(&str, u32, f64); 2] =
+    [("prop-promise", 1_000, 2.5), ("prop-promise", 100_000, 3.0)];
 /// BFQ as a server has it, which injects by weight.
 const SERVED: &str = "prop-bfq served";
 /// Aims for memory: bytes a group of `prop-bfq`, bytes a queued request, and all of 100,000 groups.
@@ -64,7 +67,8 @@ const SMALL: Size = Size { groups: &[1, 16], rounds: 1, requests: 1_000 };
 
 /// Groups of the second table, and its stacks: the one that servers have, and one of each kind of scheduler and throttle.
 const SCALE: [u32; 4] = [10, 100, 1_000, 10_000];
-const SCALE_STACKS: [&str; 6] = [
+const SCALE_STACKS: [&str; 7] = [
+    "promise",
     "max+prop-bfq",
     "none-none",
     "none-mq-deadline",
@@ -282,6 +286,17 @@ fn aims(rows: &[Vec<Measured>], size: &Size) -> Vec<Vec<String>> {
             let nanos = row.nanos.median;
             let what = format!("`{stack}` with 1,000 groups: under {bound} ns");
             aims.push(page::aim(what, format!("{nanos:.0} ns"), nanos < bound));
+        }
+    }
+    let fastest = |stack: &str, groups| {
+        let mut found = all().filter(|row| row.stack == stack && row.groups == groups);
+        found.next().map(|row| row.nanos.fastest)
+    };
+    for (stack, groups, bound) in RATIO_AIMS {
+        if let (Some(own), Some(none)) = (fastest(stack, groups), fastest("none-none", groups)) {
+            let what = format!("`{stack}` with {groups} groups: under {bound} times `none-none`");
+            let ratio = own / none;
+            aims.push(page::aim(what, format!("{ratio:.2}"), ratio < bound));
         }
     }
     let allocations: u64 = all().map(|row| row.allocations).sum();

@@ -25,6 +25,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::group::Class;
+use crate::minimum::Minimum;
 use crate::request::Direction;
 use crate::time::Nanos;
 
@@ -77,6 +78,8 @@ pub struct Low {
 pub struct Contract {
     /// Guaranteed bytes a second; also the low limit of `throttle-low` if `low` has none.
     pub min: Option<u64>,
+    /// Guaranteed I/Os a second, of at most [`IO_BYTES`](crate::minimum::IO_BYTES) each; only `promise` keeps it.
+    pub min_iops: Option<u64>,
     /// Bytes a second that the group reaches with the drive to itself; `None`: nothing is known.
     pub alone: Option<u64>,
     /// Low limits.
@@ -95,6 +98,7 @@ impl Default for Contract {
     fn default() -> Self {
         Self {
             min: None,
+            min_iops: None,
             alone: None,
             low: Low::default(),
             weight: WEIGHT_DEFAULT,
@@ -106,6 +110,10 @@ impl Default for Contract {
 }
 
 impl Contract {
+    /// What is guaranteed.
+    pub const fn minimum(&self) -> Minimum {
+        Minimum { bytes_per_s: self.min, ios_per_s: self.min_iops }
+    }
     /// The low limits: those written, else the minimum in both directions.
     pub fn low_limits(&self) -> Limits {
         match self.min {

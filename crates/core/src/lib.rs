@@ -18,6 +18,7 @@ extern crate std;
 pub mod contract;
 pub mod controller;
 pub mod group;
+pub mod minimum;
 pub mod params;
 pub mod parts;
 pub mod policy;

@@ -80,16 +80,29 @@ pub(crate) fn status(status: &Json) -> String {
     text
 }
 
+/// What is guaranteed.
+fn minimum(in_force: &Json) -> String {
+    let bytes = rate(&in_force["min_bytes_per_second"]);
+    let ios = in_force["min_ios_per_second"].as_u64().map(|ios| format!("{ios} IOPS"));
+    match ios {
+        Some(ios) if bytes == "-" => ios,
+        Some(ios) => format!("{bytes}, {ios}"),
+        None => bytes,
+    }
+}
+
 /// `iofair ctl group list`.
 pub(crate) fn groups(groups: &Json) -> String {
     let row = |group: &Json| {
         let contract = group["contract"].as_object();
         vec![
             word(&group["name"]),
-            rate(&group["in_force"]["min_bytes_per_second"]),
+            minimum(&group["in_force"]),
             word(&group["in_force"]["weight"]),
             percent(&group["in_force"]["share"]),
-            contract.map(|contract| keys(contract, &["min", "weight"])).unwrap_or_default(),
+            contract
+                .map(|contract| keys(contract, &["min", "min_iops", "weight"]))
+                .unwrap_or_default(),
             list(&group["volumes"]).iter().map(word).collect::<Vec<_>>().join(" "),
         ]
     };

@@ -158,11 +158,13 @@ fn footer(view: &View, rows: &[Row], width: usize) -> Vec<Line<'static>> {
         let group = &row.group;
         let min =
             group.min_bytes_per_second.map(|min| format!(", min {:.1} MB/s", min as f64 / 1e6));
+        let min_iops = group.min_ios_per_second.map(|min| format!(", min {min} I/Os a second"));
         let promised = format!(
-            "{}: promised {:.1} %{}, {} inside, {} slots, {:.1} MiB",
+            "{}: promised {:.1} %{}{}, {} inside, {} slots, {:.1} MiB",
             group.name,
             group.share_promised * 100.0,
             min.unwrap_or_default(),
+            min_iops.unwrap_or_default(),
             group.requests_inside,
             group.request_slots,
             group.memory_bytes as f64 / (1 << 20) as f64

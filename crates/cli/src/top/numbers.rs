@@ -23,6 +23,8 @@ pub(crate) struct Group {
     pub(crate) name: String,
     pub(crate) weight: u32,
     pub(crate) min_bytes_per_second: Option<u64>,
+    #[serde(default)]
+    pub(crate) min_ios_per_second: Option<u64>,
     pub(crate) share_promised: f64,
     pub(crate) share_got: f64,
     pub(crate) bytes_per_second: u64,

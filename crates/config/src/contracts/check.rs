@@ -46,6 +46,7 @@ pub(super) fn contracts(source: Source) -> Result<Contracts, ConfigError> {
         path => path.as_ref().map(|path| PathBuf::from(path.get_ref())),
     };
     let groups = groups(&source, &file.group, &listen)?;
+    keeps_iops(&source, &file.group, &drive.stack)?;
     let volumes = volumes(&source, &file.volume, &groups)?;
     own_paths(&source, &file.volume, &drive)?;
     uuids(&source, &file.volume, &file.drive, &drive.back)?;
@@ -299,6 +300,12 @@ fn contract(source: &Source, group: &raw::Group) -> Result<Contract, ConfigError
         let message = "a guarantee of nothing";
         return Err(source.error(min.span(), message).allowed("more than 0B/s, or no min at all"));
     }
+    let min_iops = group.min_iops.as_ref().map(|iops| {
+        let rate = u64::try_from(*iops.get_ref()).ok().filter(|rate| *rate > 0);
+        let message = || format!("a guarantee of {} I/Os a second", iops.get_ref());
+        rate.ok_or_else(|| source.error(iops.span(), message()).allowed("1 or more"))
+    });
+    let min_iops = min_iops.transpose()?;
     let alone = group.alone.as_ref().map(|alone| alone.get_ref().0);
     if let Some(written) = &group.alone {
         check_alone(alone, min)
@@ -322,6 +329,7 @@ fn contract(source: &Source, group: &raw::Group) -> Result<Contract, ConfigError
     }
     Ok(Contract {
         min,
+        min_iops,
         alone,
         low,
         weight,
@@ -329,6 +337,14 @@ fn contract(source: &Source, group: &raw::Group) -> Result<Contract, ConfigError
         latency: group.latency.as_ref().map(|latency| latency.get_ref().nanos()),
         class: group.class.class(),
     })
+}
+
+/// Only a scheduler of minimums knows them in I/Os a second.
+fn keeps_iops(source: &Source, groups: &[raw::Group], stack: &Stack) -> Result<(), ConfigError> {
+    let written = groups.iter().find_map(|group| group.min_iops.as_ref());
+    let Some(written) = written.filter(|_| !stack.keeps_minimums()) else { return Ok(()) };
+    let message = format!("the stack \"{}\" keeps no minimum in I/Os a second", stack.name());
+    Err(source.error(written.span(), message).allowed("stack = \"promise\", or min = \"...MB/s\""))
 }
 
 /// What is wrong with what a group reaches alone, and what is allowed.

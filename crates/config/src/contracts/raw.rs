@@ -76,6 +76,7 @@ pub(super) struct Vhost {
 pub(super) struct Group {
     pub(super) name: Spanned<String>,
     pub(super) min: Option<Spanned<Rate>>,
+    pub(super) min_iops: Option<Spanned<i64>>,
     pub(super) alone: Option<Spanned<Rate>>,
     #[serde(default = "default_weight")]
     pub(super) weight: Spanned<i64>,

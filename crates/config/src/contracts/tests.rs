@@ -105,6 +105,7 @@ fn low_limits_are_read() {
     };
     let minimum = group("min = \"10MB/s\"").expect("a minimum");
     assert_eq!(minimum.low_limits(), Limits::both(10_000_000), "without low limits the minimum");
+    assert!(minimum.min_iops.is_none());
     let both = group("min = \"10MB/s\"\nlow = \"5MB/s\"").expect("one rate");
     assert_eq!(both.low_limits(), Limits::both(5_000_000));
     let table = r#"low = { read = "20MB/s", write_iops = 30, latency = "200us", idle = "3ms" }"#;
@@ -132,13 +133,21 @@ struct Bad(&'static str, &'static str, usize, &'static str, &'static str);
 const BAD: &[Bad] = &[
     Bad("weight = 300", "weight = 5000", 0, "weight 5000", "1 to 1000"),
     Bad("weight = 300", "weight = -1", 0, "weight -1", "1 to 1000"),
-    Bad("weight = 300", "weigth = 300", 0, "unknown key `weigth`", "name, min, alone, weight"),
+    Bad(
+        "weight = 300",
+        "weigth = 300",
+        0,
+        "unknown key `weigth`",
+        "name, min, min_iops, alone, weight",
+    ),
     Bad("weight = 300", "weight = \"300\"", 0, "invalid type", ""),
     Bad("min = \"10MB/s\"", "min = \"10MB\"", 0, "\"10MB\"", "followed by /s"),
     Bad("min = \"10MB/s\"", "min = \"0B/s\"", 0, "guarantee of nothing", "no min"),
     Bad("weight = 300", "alone = \"0B/s\"", 0, "rate of nothing", "more than 0B/s"),
     Bad("weight = 300", "alone = \"9MB/s\"", 0, "min 10.00 MB/s is more", "least 10.00 MB/s"),
     Bad("max = \"15MB/s\"", "alone = \"9MB/s\"", 0, "there is none", "a min beside it"),
+    Bad("min = \"10MB/s\"", "min_iops = 0", 0, "guarantee of 0", "1 or more"),
+    Bad("min = \"10MB/s\"", "min_iops = 9", 0, "\"none-none\" keeps no", "promise"),
     Bad("min = \"10MB/s\"", "min = 10", 0, "integer `10`", "10MB/s"),
     Bad("min = \"10MB/s\"", "min = \"45MB/s\"", 15, "max 40.00 MB/s is below", "45.00 MB/s"),
     Bad("max = \"15MB/s\"", "max = \"15\"", 0, "\"15\"", "read_iops"),

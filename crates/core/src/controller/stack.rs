@@ -219,6 +219,10 @@ impl Stack {
     pub fn schedules_flushes(&self) -> bool {
         matches!(self.scheduler.row.role, Role::Scheduler { flushes: true, .. })
     }
+    /// Does its scheduler keep minimums as such, in I/Os a second too, and not by weights?
+    pub fn keeps_minimums(&self) -> bool {
+        self.groups && core::ptr::eq(self.scheduler.row, &policy::promise::ROW)
+    }
     /// Its name as given.
     pub fn name(&self) -> &str {
         &self.name

@@ -1,17 +1,17 @@
 //! Is a minimum kept? What a group got, second by second, against a drive of its own that is just as fast as its minimum.
 //!
-//! Such a drive completes a request of `b` bytes at most `b / min` after it has completed the one before, or after the
-//! request arrived if that was later (guaranteed-rate service: Goyal and Vin, "Generalized guaranteed rate scheduling
+//! Such a drive completes a request at most as long as the request is worth ([`Minimum::worth`]: `b / min` for `b` bytes) after
+//! it has completed the one before, or after the request arrived if that was later (guaranteed-rate service: Goyal and Vin, "Generalized guaranteed rate scheduling
 //! algorithms", 1997). So the group has a clock, the instant up to which its minimum is kept:
 //!
 //! ```text
 //! the group asks          while reads or writes of it are inside
-//! on completion           clock += b / min
-//! overdue                 while the group asks and now > clock + (mean length of what is inside) / min
-//! after an overdue time   clock = now - (that length) / min        it was counted, and is not owed as well
+//! on completion           clock += worth
+//! overdue                 while the group asks and now > clock + (mean worth of what is inside)
+//! after an overdue time   clock = now - (that worth)               it was counted, and is not owed as well
 //! on arrival after a pause g
 //!                         clock = max(clock, now)                  a pause is not owed
-//!                         clock = max(clock, now + g)              if g >= (bytes completed since the last pause) / min
+//!                         clock = max(clock, now + g)              if g >= (worth of all completed since the last pause)
 //! always                  clock <= now + 500 ms
 //! ```
 //!
@@ -28,6 +28,7 @@
 //! completion, look alike. A group that asks all the time counts as short though the same client would be too slow on an
 //! empty drive: then the minimum is one that the drive cannot keep for such a client.
 
+use crate::minimum::{Amount, Minimum};
 use crate::time::{Instant, Nanos};
 
 /// How far a clock runs ahead. Below a second, so that a second with nothing is broken whatever came before; more than
@@ -43,77 +44,75 @@ pub struct MinimumMeter {
     clock: Instant,
     /// The last event.
     last: Instant,
-    /// Requests and bytes inside.
+    /// Requests inside, and how much they are.
     requests: u64,
-    bytes: u64,
-    /// Bytes completed since the last pause.
-    completed: u64,
+    inside: Amount,
+    /// Completed since the last pause.
+    completed: Amount,
     overdue: Nanos,
 }
 
 impl MinimumMeter {
     /// A request of so many bytes arrives.
-    pub fn arrive(&mut self, now: Instant, min: Option<u64>, bytes: u64) {
-        if let Some(min) = rate(min) {
+    pub fn arrive(&mut self, now: Instant, min: Minimum, bytes: u64) {
+        if let Some(worth) = min.worth(self.completed) {
             if self.requests == 0 {
                 let pause = now.since(self.last);
-                let own_pace = pause >= Nanos::for_units_ceil(self.completed, min);
+                let own_pace = pause >= worth;
                 let from = if own_pace { now + pause.min(AHEAD_MAX) } else { now };
                 self.clock = self.clock.max(from);
             }
             self.advance(now, min);
         }
         if self.requests == 0 {
-            self.completed = 0;
+            self.completed = Amount::default();
         }
-        (self.requests, self.bytes) = (self.requests + 1, self.bytes + bytes);
+        self.requests += 1;
+        self.inside += Amount::of(bytes);
         self.last = now;
     }
     /// A request of so many bytes is completed.
-    pub fn complete(&mut self, now: Instant, min: Option<u64>, bytes: u64) {
-        match rate(min) {
-            Some(min) => {
+    pub fn complete(&mut self, now: Instant, min: Minimum, bytes: u64) {
+        let amount = Amount::of(bytes);
+        match min.worth(amount) {
+            Some(worth) => {
                 self.advance(now, min);
-                let worth = Nanos::for_units_ceil(bytes, min);
                 self.clock = (self.clock + worth.min(AHEAD_MAX * 2)).min(now + AHEAD_MAX);
             }
             // Nothing is owed from before there was a minimum.
             None => self.clock = now,
         }
-        (self.requests, self.bytes) = (self.requests - 1, self.bytes - bytes);
-        self.completed += bytes;
+        self.requests -= 1;
+        self.inside -= amount;
+        self.completed += amount;
         self.last = now;
     }
     /// When the group begins to be overdue, if nothing of what is inside is completed before; `None` if it asks for nothing.
-    pub fn due(&self, min: Option<u64>) -> Option<Instant> {
-        let min = rate(min).filter(|_| self.requests > 0)?;
-        Some(self.clock + Nanos::for_units_ceil(self.bytes / self.requests, min))
+    pub fn due(&self, min: Minimum) -> Option<Instant> {
+        let worth = min.worth(self.inside).filter(|_| self.requests > 0)?;
+        Some(self.clock + worth / self.requests)
     }
     /// A second is over, or another span of `length`: was the minimum broken in it?
-    pub fn end(&mut self, now: Instant, min: Option<u64>, length: Nanos) -> bool {
+    pub fn end(&mut self, now: Instant, min: Minimum, length: Nanos) -> bool {
         if self.requests > 0 {
-            match rate(min) {
-                Some(min) => self.advance(now, min),
-                None => self.clock = now,
+            match min.is_some() {
+                true => self.advance(now, min),
+                false => self.clock = now,
             }
             self.last = now;
         }
         core::mem::take(&mut self.overdue) > length / TOLERANCE_PART
     }
     /// Counts what was overdue since the last event.
-    fn advance(&mut self, now: Instant, min: u64) {
+    fn advance(&mut self, now: Instant, min: Minimum) {
         if self.requests == 0 || self.clock >= now {
             return;
         }
-        let Some(due) = self.due(Some(min)).filter(|due| *due < now) else { return };
+        let Some(due) = self.due(min).filter(|due| *due < now) else { return };
         self.overdue += now.since(due.max(self.last));
         // Counted, and not owed as well.
         self.clock += now.since(due);
     }
-}
-
-fn rate(min: Option<u64>) -> Option<u64> {
-    min.filter(|min| *min > 0)
 }
 
 #[cfg(test)]

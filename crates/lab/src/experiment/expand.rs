@@ -494,6 +494,7 @@ fn named_group(source: &Source, group: &GroupFile) -> Result<GroupSpec, ConfigEr
     let keys = ClientFile {
         name: Some(group.name.clone()),
         min: group.min,
+        min_iops: group.min_iops,
         alone: group.alone,
         weight: group.weight,
         max: group.max,
@@ -518,6 +519,7 @@ fn client_contract(source: &Source, keys: &ClientFile) -> Result<Contract, Confi
         contract.weight = weight;
     }
     contract.min = keys.min.map(|rate| rate.0);
+    contract.min_iops = keys.min_iops;
     contract.alone = keys.alone.map(|rate| rate.0);
     check_alone(contract.alone, contract.min).map_err(|(message, allowed)| {
         let name = keys.name.as_ref().expect("checked before");

@@ -224,6 +224,8 @@ pub struct GroupFile {
     pub name: Spanned<String>,
     /// Guaranteed rate.
     pub min: Option<Rate>,
+    /// Guaranteed I/Os a second.
+    pub min_iops: Option<u64>,
     /// What it reaches with the drive to itself.
     pub alone: Option<Rate>,
     /// Share.
@@ -310,6 +312,8 @@ pub struct ClientFile {
     pub level: Option<u8>,
     /// The group's guaranteed rate.
     pub min: Option<Rate>,
+    /// The group's guaranteed I/Os a second.
+    pub min_iops: Option<u64>,
     /// What the group reaches with the drive to itself.
     pub alone: Option<Rate>,
     /// The group's share.
@@ -352,6 +356,7 @@ impl ClientFile {
             class: a.class.or(b.class),
             level: a.level.or(b.level),
             min: a.min.or(b.min),
+            min_iops: a.min_iops.or(b.min_iops),
             alone: a.alone.or(b.alone),
             weight: a.weight.or(b.weight),
             max: a.max.or(b.max),

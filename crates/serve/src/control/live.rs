@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use iofair_core::group::{Group, GroupId};
+use iofair_core::minimum::Minimum;
 use iofair_core::policy::Gauges;
 use iofair_core::time::Nanos;
 use serde::Serialize;
@@ -42,7 +43,7 @@ pub(super) struct GroupMoment {
     /// Index of the group above; the root has none.
     pub(super) parent: Option<usize>,
     pub(super) weight: u32,
-    pub(super) min: Option<u64>,
+    pub(super) minimum: Minimum,
     pub(super) tally: GroupTally,
     pub(super) holds: Holds,
     /// Part of the drive that its weight gives it among those who wanted it in the last second.
@@ -164,7 +165,7 @@ struct Copied {
     parent: Option<GroupId>,
     name: String,
     weight: u32,
-    min: Option<u64>,
+    minimum: Minimum,
     tally: GroupTally,
     holds: Holds,
 }
@@ -179,7 +180,7 @@ fn copy_groups(seen: &Seen<'_>, first: usize) -> (Vec<Copied>, Next) {
         parent: group.parent,
         name: group.name.clone(),
         weight: group.contract.weight,
-        min: group.contract.min,
+        minimum: group.contract.minimum(),
         tally: seen.engine.tally(id).clone(),
         holds: Holds::of(seen, id),
     };
@@ -199,7 +200,7 @@ fn in_order(copied: Vec<Copied>, total: u64) -> Vec<GroupMoment> {
     let mut groups: Vec<GroupMoment> = Vec::new();
     let mut level: VecDeque<(Copied, Option<(usize, u64)>)> = level.into();
     while let Some((one, above)) = level.pop_front() {
-        let Copied { id, name, weight, min, tally, holds, .. } = one;
+        let Copied { id, name, weight, minimum, tally, holds, .. } = one;
         // Among those who wanted it, and itself: a share that it would have is a share, too.
         let wanted = tally.last.busy > Nanos::ZERO;
         let promised = above.map_or(1.0, |(parent, wanting)| {
@@ -214,7 +215,17 @@ fn in_order(copied: Vec<Copied>, total: u64) -> Vec<GroupMoment> {
         let got = tally.last.bytes as f64 / total.max(1) as f64;
         let parent = above.map(|(parent, _)| parent);
         let why = None;
-        groups.push(GroupMoment { name, parent, weight, min, tally, holds, promised, got, why });
+        groups.push(GroupMoment {
+            name,
+            parent,
+            weight,
+            minimum,
+            tally,
+            holds,
+            promised,
+            got,
+            why,
+        });
     }
     groups
 }
@@ -244,6 +255,7 @@ struct LiveGroup {
     name: String,
     weight: u32,
     min_bytes_per_second: Option<u64>,
+    min_ios_per_second: Option<u64>,
     share_promised: f64,
     share_got: f64,
     #[serde(flatten)]
@@ -294,7 +306,8 @@ fn live_group(group: &GroupMoment) -> LiveGroup {
     LiveGroup {
         name: group.name.clone(),
         weight: group.weight,
-        min_bytes_per_second: group.min,
+        min_bytes_per_second: group.minimum.bytes_per_s,
+        min_ios_per_second: group.minimum.ios_per_s,
         share_promised: group.promised,
         share_got: group.got,
         usage: Usage::new(tally, group.holds),

@@ -144,7 +144,11 @@ fn groups(page: &mut Page, groups: &[GroupMoment]) {
     let help = "Bytes in the last second, of the group and those in it.";
     each("iofair_group_bytes_per_second", "gauge", help, |g| Some(g.tally.last.rate() as f64));
     let help = "Guaranteed bytes a second.";
-    each("iofair_group_minimum_bytes_per_second", "gauge", help, |g| g.min.map(|min| min as f64));
+    let minimum = |g: &GroupMoment| g.minimum.bytes_per_s.map(|min| min as f64);
+    each("iofair_group_minimum_bytes_per_second", "gauge", help, minimum);
+    let help = "Guaranteed I/Os a second, of at most 16 KiB each.";
+    let minimum = |g: &GroupMoment| g.minimum.ios_per_s.map(|min| min as f64);
+    each("iofair_group_minimum_ios_per_second", "gauge", help, minimum);
     let help = "Weight in force.";
     each("iofair_group_weight", "gauge", help, |g| Some(f64::from(g.weight)));
     let help =

@@ -68,6 +68,7 @@ struct InForce {
     /// Part of the drive when every group wants it.
     share: f64,
     min_bytes_per_second: Option<u64>,
+    min_ios_per_second: Option<u64>,
 }
 
 /// One volume.
@@ -129,7 +130,12 @@ pub(super) fn groups(
     let group = |((name, contract), share): (&(String, Contract), f64)| Group {
         name: name.clone(),
         contract: written.remove(name),
-        in_force: InForce { weight: contract.weight, share, min_bytes_per_second: contract.min },
+        in_force: InForce {
+            weight: contract.weight,
+            share,
+            min_bytes_per_second: contract.min,
+            min_ios_per_second: contract.min_iops,
+        },
         volumes: volumes.remove(name.as_str()).unwrap_or_default(),
         usage: usage(name),
     };

@@ -310,7 +310,7 @@ impl Scene<'_> {
     }
     /// How the group stands by its minimum.
     fn minimum(&self) -> String {
-        let min = self.engine().controller().groups().group(self.own).contract.min;
+        let min = self.engine().controller().groups().group(self.own).contract.minimum();
         let now = self.seen.now;
         match self.engine().tally(self.own).due(min) {
             None => String::new(),

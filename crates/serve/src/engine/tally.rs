@@ -9,6 +9,7 @@
 
 use iofair_core::controller::Completion;
 use iofair_core::group::{GroupId, Groups};
+use iofair_core::minimum::Minimum;
 use iofair_core::request::Operation;
 use iofair_core::stats::minimum::MinimumMeter;
 use iofair_core::time::{Instant, Nanos};
@@ -120,7 +121,7 @@ pub struct GroupTally {
 
 impl GroupTally {
     /// When it begins to be overdue by this minimum ([`MinimumMeter::due`]).
-    pub fn due(&self, min: Option<u64>) -> Option<Instant> {
+    pub fn due(&self, min: Minimum) -> Option<Instant> {
         self.minimum.due(min)
     }
 }
@@ -158,8 +159,8 @@ fn op_bytes(op: &Op) -> u64 {
 }
 
 /// What a group is promised; nothing, if it is gone.
-fn minimum(groups: &Groups, id: GroupId) -> Option<u64> {
-    groups.try_group(id)?.contract.min
+fn minimum(groups: &Groups, id: GroupId) -> Minimum {
+    groups.try_group(id).map_or(Minimum::NONE, |group| group.contract.minimum())
 }
 
 /// All groups, by id.

@@ -1,12 +1,13 @@
 //! Clocks of minimums: which group is behind what it was promised.
 //!
-//! A group with a minimum `m` has a clock: the instant up to which its promise is kept.
+//! A group with a minimum has a clock: the instant up to which its promise is kept. What it gets is worth the time in which
+//! the minimum promises as much ([`Minimum::worth`]).
 //!
 //! ```text
-//! on service of b bytes    clock += b / m
+//! on service               clock += worth
 //! behind                   clock <= now, while it has requests queued or in flight, or is between two of them
 //! on arrival after a pause clock = min(clock + pause - slack, now) if it is behind: a pause is not owed
-//! always                   now - lag_max <= clock <= now + max(ahead, bytes in flight / m)
+//! always                   now - lag_max <= clock <= now + max(ahead, worth of what is in flight)
 //! ```
 //!
 //! *Between two requests.* A client that sends its next request when the last one is completed needs a moment for it.
@@ -17,12 +18,17 @@
 //! a sixth, as its promise for some time: an infeasible promise never starves the others. With several such
 //! groups each keeps its part, since the clock that is furthest behind goes first.
 //!
+//! *Classes.* Among groups that are behind the most urgent class goes first, so that minimums that cannot all be kept are
+//! broken from the least urgent class up, and within a class in proportion.
+//!
 //! Source of the clock: Zhang, "VirtualClock" (1990); of reservation tags beside shares: Gulati, Merchant and Varman,
 //! "mClock" (2010).
 
 use alloc::vec::Vec;
 
 use super::shares::EntityId;
+use crate::group::Class;
+use crate::minimum::{Amount, Minimum};
 use crate::parts::tree::{Arena, NodeId, Tree};
 use crate::time::{Instant, Nanos};
 
@@ -34,6 +40,8 @@ const BUFFERED_PART: u64 = 5;
 const URGENT_PART: u64 = 10;
 /// The longest moment between two requests of one client.
 const SLACK_MAX: Nanos = Nanos::from_millis(2);
+/// A whole promise; those that are cut have fewer parts.
+const WHOLE: u64 = 1 << 20;
 /// A promise is cut after so many periods ([`Bounds::period`]) behind, to the most that was reached in one of them,
 /// less a sixth; after [`KEPT_CUT`] it grows again by one part in [`RECOVER`] each period.
 const CUT_AFTER: u32 = 5;
@@ -46,21 +54,22 @@ const PATIENCE: Nanos = Nanos::from_millis(10);
 enum Place {
     Nowhere,
     /// It has requests queued.
-    Queued(NodeId, usize),
+    Queued(NodeId, Class, usize),
     /// It has none queued, but some in flight, or is between two.
-    Busy(NodeId),
+    Busy(NodeId, Class),
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Clock {
-    /// Bytes a second that were promised, and those that are kept now.
-    promised: u64,
-    rate: u64,
+    /// What was promised, and how much of it is kept now, in parts of [`WHOLE`].
+    promised: Minimum,
+    kept: u64,
+    class: Class,
     at: Instant,
     place: Place,
     queued: u32,
     in_flight: u32,
-    bytes_in_flight: u64,
+    amount_in_flight: Amount,
     /// Queued requests that somebody waits for.
     urgent: u32,
     /// Does somebody wait for what was sent last?
@@ -75,11 +84,12 @@ struct Clock {
     /// What the last command was worth, and all since the group had nothing left.
     grant: Nanos,
     burst: Nanos,
-    /// The present period: its begin, the bytes in it, and was the clock behind all the time?
+    /// The present period: its begin, what the service in it is worth by the whole promise, and was the clock behind all the
+    /// time?
     period: Instant,
-    bytes: u64,
+    served: Nanos,
     behind: bool,
-    /// Periods behind one after the other, and the most that was reached in one, bytes a second.
+    /// Periods behind one after the other, and the most that was reached in one, in parts of the promise.
     missed: u32,
     reached: u64,
     /// The promise stays cut until then.
@@ -87,15 +97,16 @@ struct Clock {
 }
 
 impl Clock {
-    const fn new(promised: u64) -> Self {
+    const fn new() -> Self {
         Self {
-            promised,
-            rate: promised,
+            promised: Minimum::NONE,
+            kept: WHOLE,
+            class: Class::BestEffort,
             at: Instant::ZERO,
             place: Place::Nowhere,
             queued: 0,
             in_flight: 0,
-            bytes_in_flight: 0,
+            amount_in_flight: Amount { bytes: 0, ios: 0 },
             urgent: 0,
             awaited: false,
             batch: false,
@@ -105,12 +116,21 @@ impl Clock {
             grant: Nanos::ZERO,
             burst: Nanos::ZERO,
             period: Instant::ZERO,
-            bytes: 0,
+            served: Nanos::ZERO,
             behind: false,
             missed: 0,
             reached: 0,
             cut_until: Instant::ZERO,
         }
+    }
+    /// What an amount is worth by the promise as it is kept now.
+    fn worth(&self, amount: Amount) -> Nanos {
+        let whole = self.promised.worth(amount).unwrap_or(Nanos::ZERO);
+        if self.kept == WHOLE {
+            return whole;
+        }
+        let cut = u128::from(whole.0) * u128::from(WHOLE) / u128::from(self.kept);
+        Nanos(u64::try_from(cut).unwrap_or(u64::MAX))
     }
     fn slack(&self) -> Nanos {
         let learned = Nanos(self.pause.0.saturating_mul(2));
@@ -125,21 +145,22 @@ impl Clock {
         if time < period {
             return;
         }
-        let reached = u128::from(self.bytes) * 1_000_000_000 / u128::from(time.0.max(1));
-        self.reached = self.reached.max(u64::try_from(reached).unwrap_or(u64::MAX));
+        let reached = u128::from(self.served.0) * u128::from(WHOLE) / u128::from(time.0.max(1));
+        let reached = u64::try_from(reached).unwrap_or(u64::MAX);
+        self.reached = self.reached.max(reached);
         self.missed += 1;
         // One that gets more than its promise is catching up.
-        if !self.behind || reached >= u128::from(self.rate) {
+        if !self.behind || reached >= self.kept {
             (self.missed, self.reached) = (0, 0);
             if now >= self.cut_until {
-                self.rate = self.promised.min(self.rate + self.rate / RECOVER + 1);
+                self.kept = WHOLE.min(self.kept + self.kept / RECOVER + 1);
             }
         } else if self.missed >= CUT_AFTER {
-            self.rate = self.rate.min(self.reached - self.reached / 6).max(1);
+            self.kept = self.kept.min(self.reached - self.reached / 6).max(1);
             (self.at, self.cut_until) = (now, now + Nanos(period.0 * KEPT_CUT));
             (self.missed, self.reached) = (0, 0);
         }
-        (self.period, self.bytes, self.behind) = (now, 0, true);
+        (self.period, self.served, self.behind) = (now, Nanos::ZERO, true);
     }
     /// From when on its requests are due.
     fn due(&self) -> Instant {
@@ -153,9 +174,9 @@ pub(super) struct Requests {
     pub(super) queued: u32,
     /// Queued, and somebody waits for them.
     pub(super) urgent: u32,
-    /// Commands in flight, and their bytes.
+    /// Commands in flight, and how much of them counts.
     pub(super) in_flight: u32,
-    pub(super) bytes: u64,
+    pub(super) amount: Amount,
 }
 
 /// What the clocks say.
@@ -189,9 +210,9 @@ pub(super) struct Clocks {
     /// By group.
     clocks: Vec<Clock>,
     arena: Arena<(Instant, EntityId), EntityId>,
-    /// Groups with requests that somebody waits for, and those with nothing but buffered writes.
-    queued: [Tree; 2],
-    busy: Tree,
+    /// By class: groups with requests that somebody waits for, and those with nothing but buffered writes.
+    queued: [[Tree; 2]; 3],
+    busy: [Tree; 3],
     bounds: Bounds,
 }
 
@@ -202,26 +223,26 @@ impl Clocks {
     pub(super) fn set_bounds(&mut self, bounds: Bounds) {
         self.bounds = bounds;
     }
-    /// A group is there, with this minimum in bytes a second, or none.
-    pub(super) fn set(&mut self, now: Instant, id: EntityId, min: Option<u64>) {
+    /// A group is there, with this minimum, and class among minimums.
+    pub(super) fn set(&mut self, now: Instant, id: EntityId, promised: Minimum, class: Class) {
         let Some(group) = id.as_group() else { return };
         let bound = self.clocks.len().max(group.index() + 1);
-        self.clocks.resize(bound, Clock::new(0));
+        self.clocks.resize(bound, Clock::new());
         let clock = &mut self.clocks[group.index()];
-        let promised = min.unwrap_or(0);
         if clock.promised != promised {
-            (clock.promised, clock.rate, clock.at) = (promised, promised, clock.at.max(now));
-            (clock.period, clock.bytes, clock.behind) = (now, 0, true);
+            (clock.promised, clock.kept, clock.at) = (promised, WHOLE, clock.at.max(now));
+            (clock.period, clock.served, clock.behind) = (now, Nanos::ZERO, true);
             (clock.missed, clock.reached) = (0, 0);
-            self.put(group.index(), id);
         }
+        clock.class = class;
+        self.put(group.index(), id);
     }
     /// A group is gone.
     pub(super) fn remove(&mut self, id: EntityId) {
         let Some(group) = id.as_group() else { return };
         if group.index() < self.clocks.len() {
             self.take_out(group.index());
-            self.clocks[group.index()] = Clock::new(0);
+            self.clocks[group.index()] = Clock::new();
         }
     }
     /// Requests of a client come to a group, or leave it, with the client.
@@ -233,32 +254,40 @@ impl Clocks {
         change(&mut clock.queued, it.queued);
         change(&mut clock.urgent, it.urgent);
         change(&mut clock.in_flight, it.in_flight);
-        clock.bytes_in_flight -= if comes { 0 } else { it.bytes };
-        clock.bytes_in_flight += if comes { it.bytes } else { 0 };
+        match comes {
+            true => clock.amount_in_flight += it.amount,
+            false => clock.amount_in_flight -= it.amount,
+        }
         self.put(group, id);
     }
     fn take_out(&mut self, group: usize) {
         let clock = &mut self.clocks[group];
         match core::mem::replace(&mut clock.place, Place::Nowhere) {
             Place::Nowhere => {}
-            Place::Queued(node, kind) => drop(self.arena.remove(&mut self.queued[kind], node)),
-            Place::Busy(node) => drop(self.arena.remove(&mut self.busy, node)),
+            Place::Queued(node, class, kind) => {
+                self.arena.remove(&mut self.queued[class as usize][kind], node);
+            }
+            Place::Busy(node, class) => {
+                self.arena.remove(&mut self.busy[class as usize], node);
+            }
         }
     }
     /// Into the tree where it belongs, by its present clock.
     fn put(&mut self, group: usize, id: EntityId) {
         self.take_out(group);
         let clock = &mut self.clocks[group];
-        if clock.promised == 0 {
+        if !clock.promised.is_some() {
             return;
         }
+        let class = clock.class;
         if clock.queued > 0 {
             let (key, kind) = ((clock.due(), id), usize::from(clock.urgent == 0));
-            let node = self.arena.insert(&mut self.queued[kind], key, id);
-            clock.place = Place::Queued(node, kind);
+            let node = self.arena.insert(&mut self.queued[class as usize][kind], key, id);
+            clock.place = Place::Queued(node, class, kind);
         } else if clock.awaited && (clock.in_flight > 0 || clock.idle_until > clock.idle_since) {
             let key = (clock.at, id);
-            clock.place = Place::Busy(self.arena.insert(&mut self.busy, key, id));
+            let node = self.arena.insert(&mut self.busy[class as usize], key, id);
+            clock.place = Place::Busy(node, class);
         }
     }
     fn get(&mut self, id: EntityId) -> Option<(usize, &mut Clock)> {
@@ -266,7 +295,11 @@ impl Clocks {
         Some((group, self.clocks.get_mut(group)?))
     }
     fn look(&self, id: EntityId) -> Option<&Clock> {
-        self.clocks.get(id.as_group()?.index()).filter(|it| it.promised > 0)
+        self.clocks.get(id.as_group()?.index()).filter(|it| it.promised.is_some())
+    }
+    /// Its class among minimums.
+    pub(super) fn class(&self, id: EntityId) -> Option<Class> {
+        Some(self.clocks.get(id.as_group()?.index())?.class)
     }
     /// Has this group a minimum?
     pub(super) fn has(&self, id: EntityId) -> bool {
@@ -278,9 +311,8 @@ impl Clocks {
     }
     /// The group that closes the gate first, and when.
     pub(super) fn first(&self) -> Option<(EntityId, Instant)> {
-        let first = |tree| self.arena.first(tree).map(|node| self.arena.key(node));
-        let [urgent, buffered] = [first(&self.queued[0]), first(&self.queued[1])];
-        let (at, id) = [urgent, buffered, first(&self.busy)].into_iter().flatten().min()?;
+        let trees = self.queued.iter().flatten().chain(&self.busy);
+        let (at, id) = trees.filter_map(|tree| self.first_of(tree)).min()?;
         Some((id, at))
     }
     /// How far ahead it is.
@@ -300,7 +332,7 @@ impl Clocks {
                     let own = now.since(clock.idle_until);
                     clock.at = if first { now } else { (clock.at + own).min(now) };
                 }
-                (clock.period, clock.bytes, clock.behind) = (now, 0, true);
+                (clock.period, clock.served, clock.behind) = (now, Nanos::ZERO, true);
                 (clock.missed, clock.reached) = (0, 0);
             }
             if pause <= SLACK_MAX {
@@ -313,12 +345,12 @@ impl Clocks {
         clock.urgent += u32::from(urgent);
         self.put(group, id);
     }
-    /// Bytes go to the drive; `all`: with them the request.
+    /// So much goes to the drive; `all`: with it the request.
     pub(super) fn dispatch(
         &mut self,
         now: Instant,
         id: EntityId,
-        bytes: u64,
+        amount: Amount,
         (all, urgent): (bool, bool),
     ) {
         let Bounds { ahead, lag_max, period } = self.bounds;
@@ -326,29 +358,29 @@ impl Clocks {
         clock.queued -= u32::from(all);
         clock.urgent -= u32::from(all && urgent);
         clock.in_flight += 1;
-        clock.bytes_in_flight += bytes;
+        clock.amount_in_flight += amount;
         clock.awaited = urgent;
-        if clock.promised == 0 {
+        if !clock.promised.is_some() {
             return;
         }
         // A burst of what is owed to many fills the drive's cache, and the drive does nothing else until that is written.
         let buffered = !urgent && clock.urgent == 0;
         clock.forget(now, if buffered { period / BUFFERED_PART } else { lag_max });
-        clock.grant = Nanos::for_units_ceil(bytes, clock.rate);
+        clock.grant = clock.worth(amount);
         clock.burst += clock.grant;
-        clock.bytes += bytes;
-        let in_flight = Nanos::for_units_ceil(clock.bytes_in_flight, clock.rate);
+        clock.served += clock.promised.worth(amount).unwrap_or(Nanos::ZERO);
+        let in_flight = clock.worth(clock.amount_in_flight);
         clock.at = (clock.at + clock.grant).min(now + ahead.max(in_flight.min(lag_max)));
         clock.batch = clock.at <= now;
         clock.behind &= clock.at + period / BROKEN_PART <= now;
         self.put(group, id);
     }
     /// A command of the group was completed.
-    pub(super) fn complete(&mut self, now: Instant, id: EntityId, bytes: u64) {
+    pub(super) fn complete(&mut self, now: Instant, id: EntityId, amount: Amount) {
         let Bounds { lag_max, period, .. } = self.bounds;
         let Some((group, clock)) = self.get(id) else { return };
         clock.in_flight -= 1;
-        clock.bytes_in_flight -= bytes;
+        clock.amount_in_flight -= amount;
         clock.forget(now, lag_max);
         if clock.queued == 0 && clock.in_flight == 0 {
             (clock.idle_since, clock.idle_until) = (now, now + clock.slack());
@@ -356,10 +388,29 @@ impl Clocks {
         clock.end_period(now, period);
         self.put(group, id);
     }
-    /// Who is behind.
+    fn first_of(&self, tree: &Tree) -> Option<(Instant, EntityId)> {
+        self.arena.first(tree).map(|node| self.arena.key(node))
+    }
+    /// Who is behind: the most urgent class of those with somebody who is.
     pub(super) fn gate(&mut self, now: Instant) -> Gate {
-        let first = |tree| self.arena.first(tree).map(|node| self.arena.key(node));
-        let [urgent, buffered] = [first(&self.queued[0]), first(&self.queued[1])];
+        let mut next: Option<Instant> = None;
+        let sooner = |one: Option<Instant>, other| one.into_iter().chain(other).min();
+        for class in Class::ALL {
+            match self.gate_of(now, class) {
+                Gate::Open(later) => next = sooner(next, later),
+                Gate::Closed(lag, until) => return Gate::Closed(lag, sooner(next, until)),
+                Gate::Batch(id, other, until) => {
+                    return Gate::Batch(id, other, sooner(next, until));
+                }
+                due @ Gate::Due(..) => return due,
+            }
+        }
+        Gate::Open(next)
+    }
+    /// The same of one class.
+    fn gate_of(&mut self, now: Instant, class: Class) -> Gate {
+        let [urgent, buffered] = &self.queued[class as usize];
+        let [urgent, buffered] = [self.first_of(urgent), self.first_of(buffered)];
         let due =
             |it: Option<(Instant, EntityId)>, lag: Nanos| it.filter(|(at, _)| *at + lag <= now);
         let far = Nanos(self.bounds.period.0 - self.bounds.period.0 / URGENT_PART);
@@ -369,8 +420,7 @@ impl Clocks {
         // What waits for its time, and buffered writes that wait for a read that is behind.
         let late = buffered.map(|(at, _)| if at <= now { at + far } else { at });
         let next = urgent.map(|(at, _)| at).into_iter().chain(late).min();
-        while let Some(node) = self.arena.first(&self.busy) {
-            let (at, id) = self.arena.key(node);
+        while let Some((at, id)) = self.first_of(&self.busy[class as usize]) {
             if at > now {
                 break;
             }

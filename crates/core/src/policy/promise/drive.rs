@@ -141,12 +141,13 @@ impl Drive {
     pub(super) fn skip_probe(&mut self, now: Instant) {
         self.next_probe = now + PROBE_RETRY;
     }
+    /// Has the drive written just now, or does it perhaps still?
+    pub(super) fn writes_about(&self, now: Instant) -> bool {
+        self.last_write.is_some_and(|at| now.since(at) < SETTLE)
+    }
     /// Should the next read have the drive to itself? Not while the drive may be busy with writes that it has completed.
     pub(super) fn wants_probe(&self, now: Instant) -> bool {
-        now >= self.next_probe && self.is_settled(now)
-    }
-    fn is_settled(&self, now: Instant) -> bool {
-        self.last_write.is_none_or(|at| now.since(at) >= SETTLE)
+        now >= self.next_probe && !self.writes_about(now)
     }
     /// Nothing waits for the drive although it could take more, or something is held back although it could.
     pub(super) fn on_short(&mut self) {
@@ -255,7 +256,7 @@ impl Drive {
             (count >= SAMPLES_MIN).then_some(u64::try_from(mean).unwrap_or(u64::MAX).max(1))
         });
         if let Some(sample) = large {
-            let settled = self.is_settled(self.at);
+            let settled = !self.writes_about(self.at);
             self.learn(0, sample, !settled);
         }
         // Small reads show that the drive does at least so much.

@@ -5,6 +5,7 @@
 //! writes for the flush.
 
 use super::clock::Gate;
+use super::deadlines::AHEAD_MAX;
 use super::shares::{self, EntityId, Side};
 use super::{Probe, Promise, bytes, drive};
 use crate::policy::Context;
@@ -50,7 +51,8 @@ impl Promise {
             let held = match side {
                 Side::Read => basis == Basis::Share && shared && !self.has_room(cx, client, side),
                 Side::Write => {
-                    let waits = basis != Basis::Due && self.read_is_late(cx.now);
+                    let waits = basis != Basis::Due && self.read_is_late(cx.now)
+                        || basis == Basis::Share && cx.now < self.pace.next();
                     let held = shared && (waits || !self.has_room(cx, client, side));
                     held || flush.is_some_and(|flush| flush <= key)
                 }
@@ -80,6 +82,17 @@ impl Promise {
         let Some(head) = self.front(client, side) else { return false };
         let length = bytes(&cx.requests[head]).min(self.window.piece(&self.drive));
         self.window.has_room(&self.drive, side, length)
+    }
+    /// A read whose deadline is near goes before its turn, and past the window.
+    fn send_urgent(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
+        let (deadline, client) = self.first_deadline(AHEAD_MAX)?;
+        let latency = self.drive.latency();
+        let at = deadline.saturating_sub(latency + latency);
+        if cx.now < at {
+            self.wake_at(Some(at));
+            return None;
+        }
+        self.send(cx, client, Side::Read, (!self.window.is_shared(cx.now), false))
     }
     /// Whose turn it is by weight, within what the drive may have.
     fn send_shared(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
@@ -164,9 +177,10 @@ impl Promise {
                 sent
             }
             Gate::Open(next) => {
-                let sent = self.send_shared(cx);
+                let sent = self.send_urgent(cx).or_else(|| self.send_shared(cx));
                 if sent.is_none() && self.queued > 0 {
                     self.wake_at(next);
+                    self.wake_at(Some(self.pace.next()).filter(|at| *at > now));
                     self.wake_at(Some(self.window.shared_until()).filter(|at| *at > now));
                 }
                 sent

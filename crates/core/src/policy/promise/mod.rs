@@ -8,8 +8,10 @@
 //! **Rules**, each in a file beside this one:
 //!
 //! - [`clock`]: minimums, and the gate.
+//! - [`deadlines`]: latencies.
 //! - [`shares`]: what is left, by weight.
 //! - [`window`]: what the drive has at once; long requests in pieces.
+//! - [`pace`]: writes beside reads with a latency.
 //! - [`drive`]: what is known of the drive.
 //! - [`flash`]: drives without a head serve many at once.
 //! - [`head`]: is there one to move?
@@ -24,9 +26,11 @@
 //! **Stated by the source**: nothing. The policy is our own choice, and what it takes from others is named in the files.
 
 mod clock;
+mod deadlines;
 mod drive;
 mod flash;
 mod head;
+mod pace;
 mod shares;
 #[cfg(test)]
 mod tests;
@@ -38,7 +42,8 @@ use alloc::vec::Vec;
 
 use super::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row, Standing, Tags};
 use crate::contract::WEIGHT_DEFAULT;
-use crate::group::{Change, ClientId, GroupId};
+use crate::group::{Change, Class, ClientId, GroupId, Groups};
+use crate::minimum::{Amount, Minimum};
 use crate::parts::fifo::Fifo;
 use crate::parts::tree::{Arena, NodeId, Tree};
 use crate::request::{Operation, Request, RequestId, Requests};
@@ -47,8 +52,10 @@ use crate::trace::Subject;
 use crate::unit::Sectors;
 
 use clock::{Clocks, Gate};
+use deadlines::Deadlines;
 use drive::Drive;
 use head::Head;
+use pace::Pace;
 use shares::{EntityId, SIDES, Shares, Side};
 use turn::Turn;
 use window::Window;
@@ -118,14 +125,17 @@ fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
         clients: Vec::new(),
         shares: Shares::default(),
         clocks: Clocks::new(bounds(build.facts.rotational)),
+        deadlines: Deadlines::default(),
         sent: Vec::new(),
         window: Window::default(),
+        pace: Pace::default(),
         drive: Drive::default(),
         late: Arena::default(),
         reads: Tree::new(),
         probe: Probe::No,
         head: Head::new(build.facts.rotational),
         turn: None,
+        writer: None,
         wakeup: None,
         queued: 0,
         writes: 0,
@@ -145,10 +155,10 @@ struct Client {
     read_end: Sectors,
 }
 
-/// How many bytes of a command in flight count for minimums, and for the window.
+/// How much of a command in flight counts for minimums, and how many bytes for the window.
 #[derive(Clone, Copy, Default, Debug)]
 struct Sent {
-    promised: u64,
+    promised: Amount,
     window: u64,
 }
 
@@ -170,9 +180,11 @@ struct Promise {
     clients: Vec<Client>,
     shares: Shares,
     clocks: Clocks,
+    deadlines: Deadlines,
     /// By request in flight.
     sent: Vec<Sent>,
     window: Window,
+    pace: Pace,
     drive: Drive,
     /// Reads in flight by when they are late.
     late: Arena<(Instant, RequestId), RequestId>,
@@ -180,6 +192,8 @@ struct Promise {
     probe: Probe,
     head: Head,
     turn: Option<Turn>,
+    /// Who wrote in the turn before.
+    writer: Option<EntityId>,
     wakeup: Option<Instant>,
     queued: u32,
     /// Writes in flight.
@@ -202,6 +216,12 @@ fn bytes(request: &Request) -> u64 {
     request.length.bytes()
 }
 
+/// A group's class among minimums: the least urgent of its own and those above it.
+fn class_of(groups: &Groups, id: GroupId) -> Class {
+    let above = groups.ancestry(id).map(|id| groups.group(id).contract.class);
+    above.max().unwrap_or_default()
+}
+
 impl Promise {
     fn entity(&self, cx: &Context<'_>, id: RequestId) -> EntityId {
         EntityId::client(cx.requests[id].client)
@@ -220,15 +240,36 @@ impl Promise {
     }
 
     /// How much a command counts for minimums.
-    fn promised_bytes(&mut self, request: &Request) -> u64 {
+    fn promised_amount(&mut self, request: &Request) -> Amount {
         let client = &mut self.clients[request.client.index()];
         match request.operation {
             Operation::Flush if client.flushes_free > 0 => {
                 client.flushes_free -= 1;
-                0
+                Amount::default()
             }
-            Operation::Flush | Operation::Discard => NO_DATA,
-            Operation::Read | Operation::Write | Operation::WriteZeroes => bytes(request),
+            Operation::Flush | Operation::Discard => Amount::of(NO_DATA),
+            Operation::Read | Operation::Write | Operation::WriteZeroes => {
+                Amount::of(bytes(request))
+            }
+        }
+    }
+    /// A client's first read is another one now.
+    fn set_deadline(&mut self, cx: &Context<'_>, client: EntityId) {
+        let deadline = self.front(client, Side::Read).and_then(|id| {
+            let read = &cx.requests[id];
+            Some(read.submitted + deadlines::latency(cx.groups, read.group)?)
+        });
+        self.deadlines.set(client, deadline);
+    }
+    /// The read with the earliest deadline of a client that is at most so far ahead of its turn. One that is further ahead has
+    /// no deadline until it is served again: it must not hide the others.
+    fn first_deadline(&mut self, ahead_max: Nanos) -> Option<(Instant, EntityId)> {
+        loop {
+            let (deadline, client) = self.deadlines.first()?;
+            if self.shares.ahead(client) <= ahead_max.0 {
+                return Some((deadline, client));
+            }
+            self.deadlines.set(client, None);
         }
     }
     /// The first request of a client on one side.
@@ -254,7 +295,7 @@ impl Promise {
             _ => cx.requests.take_piece(head, most.max(Sectors(1))),
         };
         let (sent, now) = (bytes(&cx.requests[id]), cx.now);
-        let promised = self.promised_bytes(&cx.requests[id]);
+        let promised = self.promised_amount(&cx.requests[id]);
         let urgent = cx.requests[head].is_sync();
         let all = id == head || cx.requests[head].length == Sectors::ZERO;
         if all {
@@ -262,10 +303,13 @@ impl Promise {
             queues[side as usize].pop_front(cx.requests);
             self.shares.pop(client, side);
             self.queued -= 1;
+            if side == Side::Read {
+                self.set_deadline(cx, client);
+            }
         }
         let own = &mut self.clients[cx.requests[id].client.index()].requests;
         own.in_flight += 1;
-        own.bytes += promised;
+        own.amount += promised;
         own.queued -= u32::from(all);
         own.urgent -= u32::from(all && urgent);
         self.each_clock(client, |clocks, id| clocks.dispatch(now, id, promised, (all, urgent)));
@@ -279,6 +323,9 @@ impl Promise {
         self.drive.on_dispatch(now, id, side, probe);
         if probe {
             self.probe = Probe::Sent;
+        }
+        if side == Side::Write {
+            self.pace.on_write(now, Nanos::for_units_ceil(sent, self.drive.rate(side)));
         }
         let window = Window::counts(side, sent, by_share);
         self.window.on_dispatch(side, window);
@@ -328,10 +375,13 @@ impl Promise {
         for group in self.clocks_above(client) {
             late = Some(late.unwrap_or(false) || self.clocks.is_late(now, group, took));
         }
-        if let Some(wanted) = cx.groups.group(cx.requests[id].group).contract.latency
+        if let Some(wanted) = deadlines::latency(cx.groups, cx.requests[id].group)
             && side(&cx.requests[id]) == Side::Read
         {
             late = Some(late.unwrap_or(false) || age > wanted);
+            if self.drive.writes_about(now) {
+                self.pace.on_read(now, age > wanted);
+            }
         }
         if let Some(late) = late {
             self.window.on_contract(&self.drive, late);
@@ -339,11 +389,24 @@ impl Promise {
     }
     fn set_group(&mut self, cx: &Context<'_>, id: GroupId) {
         let (group, entity) = (cx.groups.group(id), EntityId::group(id));
-        let min = group.contract.min.filter(|_| self.groups && group.parent.is_some());
-        self.clocks.set(cx.now, entity, min);
+        let counts = self.groups && group.parent.is_some();
+        let minimum = if counts { group.contract.minimum() } else { Minimum::NONE };
+        self.clocks.set(cx.now, entity, minimum, class_of(cx.groups, id));
         if let Some(parent) = group.parent.filter(|_| self.groups) {
             let parent = EntityId::group(parent);
             self.shares.set(entity, parent, group.contract.weight, group.contract.class);
+        }
+    }
+    fn update_group(&mut self, cx: &Context<'_>, id: GroupId) {
+        // If its class is another one now, those of the groups in it may be, too.
+        let mut left = alloc::vec![id];
+        while let Some(id) = left.pop() {
+            let entity = EntityId::group(id);
+            let before = self.clocks.class(entity);
+            self.set_group(cx, id);
+            if self.clocks.class(entity) != before {
+                left.extend(&cx.groups.group(id).children);
+            }
         }
     }
     fn set_client(&mut self, cx: &Context<'_>, id: ClientId) {
@@ -371,6 +434,9 @@ impl Policy for Promise {
         own.queued += 1;
         own.urgent += u32::from(urgent);
         self.shares.push(client, side);
+        if side == Side::Read && self.front(client, side) == Some(id) {
+            self.set_deadline(cx, client);
+        }
         self.each_clock(client, |clocks, group| clocks.arrive(now, group, urgent));
         self.window.on_submit(now, index.0, first);
         self.queued += 1;
@@ -389,7 +455,7 @@ impl Policy for Promise {
         let (sent, Sent { promised, window }) = (bytes(&cx.requests[id]), self.sent[id.0 as usize]);
         let own = &mut self.clients[cx.requests[id].client.index()].requests;
         own.in_flight -= 1;
-        own.bytes -= promised;
+        own.amount -= promised;
         if own.queued == 0 && own.in_flight == 0 {
             self.window.on_leave(now);
         }
@@ -413,7 +479,7 @@ impl Policy for Promise {
             return;
         }
         if in_turn {
-            self.complete_in_turn();
+            self.complete_in_turn(side, now.since(cx.requests[id].dispatched));
             return;
         }
         if side == Side::Read && self.shares.is_queued(EntityId::ROOT, Side::Read) {
@@ -436,7 +502,8 @@ impl Policy for Promise {
     }
     fn change(&mut self, cx: &mut Context<'_>, change: Change) {
         match change {
-            Change::GroupAdded(id) | Change::GroupUpdated(id) => self.set_group(cx, id),
+            Change::GroupAdded(id) => self.set_group(cx, id),
+            Change::GroupUpdated(id) => self.update_group(cx, id),
             Change::GroupRemoved(id) => {
                 self.clocks.remove(EntityId::group(id));
                 self.shares.remove(EntityId::group(id));

@@ -238,6 +238,17 @@ impl Shares {
         let first = trees.filter_map(|tree| Some(self.arena.key(self.arena.first(tree)?)));
         first.min().map(|(_, vtime, _)| vtime)
     }
+    /// How far an entity, or one above it, is ahead of the first in line among its siblings, in virtual time.
+    pub(super) fn ahead(&self, mut id: EntityId) -> u64 {
+        let mut ahead = 0;
+        while id != EntityId::ROOT {
+            let Entity { parent, vtime, .. } = self.entities[id.index()];
+            let first = self.first_vtime(parent).unwrap_or(vtime);
+            ahead = ahead.max(vtime.saturating_sub(first));
+            id = parent;
+        }
+        ahead
+    }
     /// What `cost` takes at the client's share by weight, among those that have something queued.
     pub(super) fn fair_time(&self, mut id: EntityId, cost: Nanos) -> Nanos {
         let mut time = u128::from(cost.0);

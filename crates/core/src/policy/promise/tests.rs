@@ -10,6 +10,7 @@ use super::window::Window;
 use crate::contract::Contract;
 use crate::controller::{FlushRule, Submission};
 use crate::group::{Class, ClientId, GroupId};
+use crate::minimum::{Amount, Minimum};
 use crate::policy::testing::Rig;
 use crate::request::{Flags, Operation, RequestId};
 use crate::time::{Instant, Nanos};
@@ -18,6 +19,8 @@ use crate::unit::Sectors;
 const MS: u64 = 1_000_000;
 /// Its promise in these tests: 4 KiB are worth 1 ms.
 const RATE: u64 = 4096 * 1000;
+const MINIMUM: Minimum = Minimum { bytes_per_s: Some(RATE), ios_per_s: None };
+const BLOCK: Amount = Amount::of(4096);
 
 fn at(ms: u64) -> Instant {
     Instant(ms * MS)
@@ -27,14 +30,14 @@ fn clocks() -> (Clocks, EntityId) {
     let bounds = Bounds { ahead: Nanos::from_millis(5), lag_max: Nanos::from_secs(1), period };
     let mut clocks = Clocks::new(bounds);
     let group = EntityId::group(GroupId(1));
-    clocks.set(Instant::ZERO, group, Some(RATE));
+    clocks.set(Instant::ZERO, group, MINIMUM, Class::BestEffort);
     (clocks, group)
 }
 /// One request of 4 KiB comes, goes and is completed at once.
 fn serve(clocks: &mut Clocks, group: EntityId, now: Instant) {
     clocks.arrive(now, group, true);
-    clocks.dispatch(now, group, 4096, (true, true));
-    clocks.complete(now, group, 4096);
+    clocks.dispatch(now, group, BLOCK, (true, true));
+    clocks.complete(now, group, BLOCK);
 }
 
 /// Goal: a group is due when what it got is used up, and the gate is open until then. Method: 4 KiB are worth 1 ms.
@@ -53,9 +56,9 @@ fn a_group_is_due_when_its_promise_is_used_up() {
 fn a_pause_is_not_owed() {
     let (mut clocks, group) = clocks();
     clocks.arrive(at(10), group, true);
-    clocks.dispatch(at(10), group, 4096, (true, true));
+    clocks.dispatch(at(10), group, BLOCK, (true, true));
     // It took 3 ms, which is 2 ms too long.
-    clocks.complete(at(13), group, 4096);
+    clocks.complete(at(13), group, BLOCK);
     let until = Instant(13 * MS + MS / 4);
     assert_eq!(clocks.gate(at(13)), Gate::Closed(Nanos::from_millis(2), Some(until)));
     assert_eq!(clocks.gate(until), Gate::Open(None));
@@ -71,9 +74,9 @@ fn a_second_is_made_up_for() {
     for (took, owed) in [(600, 600), (5000, 1000)] {
         let (mut clocks, group) = clocks();
         clocks.arrive(at(10), group, true);
-        clocks.dispatch(at(10), group, 4096, (true, true));
+        clocks.dispatch(at(10), group, BLOCK, (true, true));
         let now = at(10 + took);
-        clocks.complete(now, group, 4096);
+        clocks.complete(now, group, BLOCK);
         let mut served = 0;
         while !matches!(clocks.gate(now), Gate::Open(_)) {
             serve(&mut clocks, group, now);
@@ -88,7 +91,7 @@ fn a_second_is_made_up_for() {
 fn what_is_in_flight_counts() {
     let (mut clocks, group) = clocks();
     (0..64).for_each(|_| clocks.arrive(at(10), group, true));
-    (0..64).for_each(|_| clocks.dispatch(at(10), group, 4096, (true, true)));
+    (0..64).for_each(|_| clocks.dispatch(at(10), group, BLOCK, (true, true)));
     assert_eq!(clocks.ahead(at(10), group), Some(Nanos::from_millis(64)));
 }
 
@@ -101,8 +104,8 @@ fn a_promise_that_cannot_be_kept_is_cut() {
     for ms in (10..4000).step_by(2) {
         open += u32::from(matches!(clocks.gate(at(ms)), Gate::Open(_)));
         clocks.arrive(at(ms), group, true);
-        clocks.dispatch(at(ms), group, 4096, (true, true));
-        clocks.complete(at(ms + 2), group, 4096);
+        clocks.dispatch(at(ms), group, BLOCK, (true, true));
+        clocks.complete(at(ms + 2), group, BLOCK);
     }
     assert!(open > 200, "{open} of 2000");
 }
@@ -112,15 +115,80 @@ fn a_promise_that_cannot_be_kept_is_cut() {
 fn buffered_writes_are_patient() {
     let (mut clocks, reader) = clocks();
     let writer = EntityId::group(GroupId(2));
-    clocks.set(Instant::ZERO, writer, Some(RATE));
+    clocks.set(Instant::ZERO, writer, MINIMUM, Class::BestEffort);
     clocks.arrive(at(10), writer, false);
     assert_eq!(clocks.gate(at(19)), Gate::Open(Some(at(20))));
     assert_eq!(clocks.gate(at(20)), Gate::Batch(writer, None, Some(at(110))));
     clocks.arrive(at(20), reader, true);
     assert_eq!(clocks.gate(at(21)), Gate::Due(reader, Nanos::from_millis(1)));
-    clocks.dispatch(at(21), reader, 4096, (true, true));
+    clocks.dispatch(at(21), reader, BLOCK, (true, true));
     assert!(matches!(clocks.gate(at(25)), Gate::Closed(..)), "the read is behind, in flight");
     assert!(matches!(clocks.gate(at(120)), Gate::Due(it, _) if it == writer), "not for ever");
+}
+
+/// Goal: a minimum in I/Os a second counts requests, and long ones as several. Method: a thousand a second; a short request
+/// and one of 64 KiB.
+#[test]
+fn a_minimum_may_count_requests() {
+    let (mut clocks, group) = clocks();
+    let minimum = Minimum { bytes_per_s: None, ios_per_s: Some(1000) };
+    clocks.set(Instant::ZERO, group, minimum, Class::BestEffort);
+    for (bytes, worth) in [(512, 1), (64 << 10, 4)] {
+        let now = at(10 + 100 * worth);
+        clocks.arrive(now, group, true);
+        clocks.dispatch(now, group, Amount::of(bytes), (true, true));
+        assert_eq!(clocks.ahead(now, group), Some(Nanos::from_millis(worth)), "{bytes}");
+        clocks.complete(now, group, Amount::of(bytes));
+    }
+}
+
+/// Goal: of groups that are behind the more urgent class goes, however far the other one is behind; one that is not behind
+/// holds nobody up. Method: two clocks, one of each class, in both states.
+#[test]
+fn more_urgent_minimums_go_first() {
+    let (mut clocks, group) = clocks();
+    let urgent = EntityId::group(GroupId(2));
+    clocks.set(Instant::ZERO, urgent, MINIMUM, Class::RealTime);
+    clocks.arrive(at(10), group, true);
+    clocks.arrive(at(30), urgent, true);
+    assert_eq!(clocks.gate(at(40)), Gate::Due(urgent, Nanos::from_millis(10)));
+    (0..20).for_each(|_| serve(&mut clocks, urgent, at(40)));
+    assert_eq!(clocks.gate(at(40)), Gate::Due(group, Nanos::from_millis(30)));
+    clocks.set(at(41), urgent, MINIMUM, Class::Idle);
+    assert!(matches!(clocks.gate(at(70)), Gate::Due(it, _) if it == group));
+}
+
+/// Goal: minimums that cannot all be kept are broken from the least urgent class up, and nobody starves. Method: a drive that
+/// serves 1.5 of two minimums, one after the other, for 10 s; then the same with both in one class.
+#[test]
+fn infeasible_minimums_degrade_by_class() {
+    for (class, kept) in [(Class::RealTime, 950), (Class::BestEffort, 500)] {
+        let (mut clocks, group) = clocks();
+        let other = EntityId::group(GroupId(2));
+        clocks.set(Instant::ZERO, other, MINIMUM, class);
+        let mut served = [0u32; 2];
+        for id in [group, other] {
+            (0..2).for_each(|_| clocks.arrive(Instant(1), id, true));
+        }
+        let mut now = Instant(1);
+        while now < at(10_000) {
+            let id = match clocks.gate(now) {
+                Gate::Due(id, _) => Some(id),
+                _ => None,
+            };
+            let took = Nanos(MS * 2 / 3);
+            if let Some(id) = id {
+                clocks.dispatch(now, id, BLOCK, (true, true));
+                clocks.complete(now + took, id, BLOCK);
+                clocks.arrive(now + took, id, true);
+                served[usize::from(id == other)] += 1;
+            }
+            now += took;
+        }
+        let [rest, first] = served.map(|count| count / 10);
+        assert!(first >= kept && rest >= 300, "{class:?}: {first} and {rest} of 1000");
+        assert!(class != Class::BestEffort || first.abs_diff(rest) < 100, "{first} and {rest}");
+    }
 }
 
 fn shares(weights: &[u32]) -> (Shares, Vec<EntityId>) {
@@ -375,4 +443,56 @@ fn a_loop_of_flushes_is_not_owed_the_drive() {
         }
     }
     assert!(flushes > 20 && reads > 4000, "{flushes} flushes, {reads} reads");
+}
+
+/// A rig on flash with a client whose group has a latency of 300 us, and another client.
+fn hurried() -> (Rig, ClientId, ClientId) {
+    let mut rig = Rig::with("prop-promise", &[], |setup| setup.facts.rotational = false);
+    let (hurried, other) = (rig.client(), rig.client());
+    let group = rig.controller.groups().client(hurried).group;
+    let contract = Contract { latency: Some(Nanos::from_micros(300)), ..Contract::default() };
+    rig.controller.update_group(rig.now, group, contract).expect("it is there");
+    rig.now = at(10);
+    (rig, hurried, other)
+}
+
+/// Goal: a burst of a group with a latency goes before what others sent earlier. Method: 32 reads of another client, one of which
+/// goes; then a burst of eight.
+#[test]
+fn a_burst_goes_before_its_turn() {
+    let (mut rig, hurried, other) = hurried();
+    let places = |from: u64, count: u64| (0..count).map(|n| from + 100 * n).collect::<Vec<_>>();
+    rig.reads(other, &places(50_000, 32));
+    rig.serve();
+    rig.reads(hurried, &places(1_000, 8));
+    let served = rig.served();
+    assert_eq!(served[..8], places(1_000, 8), "{served:?}");
+    assert_eq!(served.len(), 39);
+}
+
+/// Goal: a group with a latency that always asks for more than its share gets its share. Method: two clients with reads
+/// all the time; in the end the hurried one has half, and what a burst may take ahead.
+#[test]
+fn a_latency_is_no_larger_share() {
+    /// 4 KiB at the rate of a drive of which nothing is known yet.
+    const READ: Nanos = Nanos::from_micros(8);
+    let (mut rig, hurried, other) = hurried();
+    let mut served = [0u32; 2];
+    for client in [hurried, other] {
+        (0..8).for_each(|n| rig.read(client, u64::from(client.0) * 1_000_000 + 100 * n));
+    }
+    for turn in 0..40_000 {
+        let Some((id, start)) = rig.dispatch() else {
+            rig.now += READ;
+            continue;
+        };
+        rig.now += READ;
+        rig.complete(id);
+        let whose = if start / 1_000_000 == u64::from(hurried.0) { 0 } else { 1 };
+        served[whose] += 1;
+        let client = [hurried, other][whose];
+        rig.read(client, u64::from(client.0) * 1_000_000 + 1_000 + 100 * (turn % 1000));
+    }
+    let [mine, others] = served;
+    assert!(mine + others > 39_000 && mine.abs_diff(others) < 8_000, "{served:?}");
 }

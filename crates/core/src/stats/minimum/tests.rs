@@ -5,6 +5,7 @@ use alloc::collections::VecDeque;
 use super::*;
 
 const MIN: u64 = 25_000_000;
+const MINIMUM: Minimum = Minimum { bytes_per_s: Some(MIN), ios_per_s: None };
 const BLOCK: u64 = 4096;
 const SECONDS: u64 = 4;
 
@@ -46,7 +47,7 @@ impl Case {
         let (mut arrival, mut free, mut stall) =
             (Instant::ZERO + self.gap, Instant::ZERO, self.stall.0);
         let end = Instant::ZERO + Nanos::from_secs(SECONDS);
-        let min = Some(self.min);
+        let min = Minimum { bytes_per_s: Some(self.min), ios_per_s: None };
         loop {
             let completion = inside.front().map(|arrived| {
                 let at = free.max(*arrived) + self.service;
@@ -175,13 +176,13 @@ fn turns_keep_a_promise_and_long_stalls_do_not() {
 fn a_minimum_owes_nothing_from_before() {
     let (mut meter, second) = (MinimumMeter::default(), Nanos::from_secs(1));
     let at = |millis| Instant::ZERO + Nanos::from_millis(millis);
-    meter.arrive(at(0), None, BLOCK);
-    assert!(!meter.end(at(1000), None, second));
-    assert!(!meter.end(at(1040), Some(MIN), second), "40 ms of a minimum");
-    assert!(meter.end(at(2040), Some(MIN), second));
-    assert!(!meter.end(at(3040), None, second));
-    meter.complete(at(3050), None, BLOCK);
-    assert!(!meter.end(at(9000), Some(MIN), second), "nobody asks");
-    meter.arrive(at(9000), Some(0), BLOCK);
-    assert!(!meter.end(at(10_000), Some(0), second), "a minimum of nothing is kept");
+    meter.arrive(at(0), Minimum::NONE, BLOCK);
+    assert!(!meter.end(at(1000), Minimum::NONE, second));
+    assert!(!meter.end(at(1040), MINIMUM, second), "40 ms of a minimum");
+    assert!(meter.end(at(2040), MINIMUM, second));
+    assert!(!meter.end(at(3040), Minimum::NONE, second));
+    meter.complete(at(3050), Minimum::NONE, BLOCK);
+    assert!(!meter.end(at(9000), MINIMUM, second), "nobody asks");
+    meter.arrive(at(9000), Minimum::NONE, BLOCK);
+    assert!(!meter.end(at(10_000), Minimum::NONE, second), "a minimum of nothing is kept");
 }
