@@ -24,7 +24,7 @@ const LEAST: u64 = WHOLE / 16;
 const GROWTH: u64 = 256;
 /// Reads that are late together count once.
 const TOGETHER: Nanos = Nanos::from_millis(20);
-/// Reads in a row, at the least rate, that tell whether the latency can be kept, and how many of them may be late.
+/// Reads at less than twice the least rate that tell whether the latency can be kept, and how many of them may be late.
 const TRIAL: u32 = 256;
 const LATE_MAX: u32 = 5;
 /// How long writes have half of the rate after that.
@@ -38,7 +38,7 @@ pub(super) struct Pace {
     next: Instant,
     /// The next late read counts from then on.
     counts: Instant,
-    /// Reads at the least rate, and the late ones.
+    /// Reads near the least rate, and the late ones.
     reads: u32,
     late: u32,
     given_up: Instant,
@@ -57,7 +57,7 @@ impl Pace {
         if now < self.given_up {
             return;
         }
-        if self.part == LEAST {
+        if self.part < 2 * LEAST {
             self.reads += 1;
             self.late += u32::from(late);
             if self.reads >= TRIAL {
