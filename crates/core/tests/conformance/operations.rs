@@ -207,6 +207,7 @@ impl<'a> Generator<'a> {
             iops: [rate(10, 100_000), rate(10, 100_000)],
         };
         let min = rate(50_000, 50_000_000);
+        let min_iops = rate(10, 50_000);
         let latency = rate(10_000, 50_000_000).map(Nanos);
         let low = Low {
             limits: Limits {
@@ -217,6 +218,7 @@ impl<'a> Generator<'a> {
             idle: rate(1_000, 50_000_000).map(Nanos),
         };
         let weight = random.scale(1, 1000) as u32;
-        Contract { min, alone: None, low, weight, max, latency, class: self.class() }
+        let class = self.class();
+        Contract { min, min_iops, alone: None, low, weight, max, latency, class }
     }
 }

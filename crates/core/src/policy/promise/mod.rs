@@ -8,7 +8,7 @@
 //! **Rules**, each in a file beside this one:
 //!
 //! - [`clock`]: minimums, and the gate.
-//! - [`deadlines`]: latencies.
+//! - [`deadlines`]: reads with a latency.
 //! - [`shares`]: what is left, by weight.
 //! - [`window`]: what the drive has at once; long requests in pieces.
 //! - [`pace`]: writes beside reads with a latency.
