@@ -182,7 +182,7 @@ impl Drive {
         self.pass(now);
         self.in_flight -= 1;
         self.watch_flushes(now, side, bytes);
-        if side == Side::Write {
+        if side != Side::Read {
             self.last_write = Some(now);
         }
         if side == Side::Read {

@@ -58,7 +58,7 @@ impl Promise {
                 }
                 Side::Flush => {
                     flush = Some(key);
-                    self.writes > 0
+                    self.writes > 0 || basis == Basis::Share && cx.now < self.pace.next()
                 }
             };
             found.first = found.first.into_iter().chain([key]).min();
@@ -123,7 +123,7 @@ impl Promise {
     /// Flushes pass the gate while nobody is far behind: what holds a flush holds its client's next writes as well, and
     /// flushes that go together cost one.
     fn send_flush(&mut self, cx: &mut Context<'_>, behind: Nanos) -> Option<RequestId> {
-        if behind > FLUSH_LAG || self.writes > 0 {
+        if behind > FLUSH_LAG || self.writes > 0 || cx.now < self.pace.next() {
             return None;
         }
         let (_, client) = self.shares.pick(EntityId::ROOT, Side::Flush)?;
@@ -166,6 +166,7 @@ impl Promise {
                 if sent.is_some() {
                     return sent;
                 }
+                self.wake_at(Some(self.pace.next()).filter(|at| *at > now));
                 self.wake_at(Some(self.window.shared_until()).filter(|at| *at > now));
                 None
             }
@@ -173,6 +174,7 @@ impl Promise {
                 let sent = self.send_flush(cx, behind);
                 if sent.is_none() {
                     self.wake_at(until);
+                    self.wake_at(Some(self.pace.next()).filter(|at| *at > now));
                 }
                 sent
             }

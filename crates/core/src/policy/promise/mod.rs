@@ -324,8 +324,8 @@ impl Promise {
         if probe {
             self.probe = Probe::Sent;
         }
-        if side == Side::Write {
-            self.pace.on_write(now, Nanos::for_units_ceil(sent, self.drive.rate(side)));
+        if side != Side::Read {
+            self.pace.on_write(now, cost);
         }
         let window = Window::counts(side, sent, by_share);
         self.window.on_dispatch(side, window);

@@ -1,4 +1,4 @@
-//! How fast writes go while reads have a latency contract.
+//! How fast writes and flushes go while reads have a latency contract.
 //!
 //! A drive answers a write when it has it in its cache, and reads wait for what it writes afterwards, of which nobody tells. So
 //! the rate of writes is found by what reads say:
