@@ -19,9 +19,32 @@ const KNOWN: &[(u64, Kind)] = &[
     (32, Kind::Beaten),
     (35, Kind::Second),
     (39, Kind::Beaten),
+    (62, Kind::Starved),
+    (63, Kind::Starved),
+    (76, Kind::Starved),
+    (89, Kind::Starved),
+    (96, Kind::Starved),
+    (98, Kind::Second),
+    (104, Kind::Second),
+    (108, Kind::Beaten),
+    (113, Kind::Second),
+    (122, Kind::Second),
+    (128, Kind::Second),
+    (129, Kind::Starved),
+    (131, Kind::Starved),
+    (137, Kind::Second),
+    (137, Kind::Starved),
+    (138, Kind::Second),
+    (156, Kind::Second),
+    (172, Kind::Starved),
+    (180, Kind::Second),
+    (186, Kind::Second),
+    (191, Kind::Second),
+    (193, Kind::Second),
+    (195, Kind::Beaten),
 ];
 /// Cases that every test run looks at.
-const SMOKE: u64 = 60;
+const SMOKE: u64 = 200;
 
 fn setting(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;

@@ -12,7 +12,9 @@
 //!
 //! *Between two requests.* A client that sends its next request when the last one is completed needs a moment for it.
 //! The gate stays closed for that moment, `slack`: a quarter of what was sent since the last pause is worth by the
-//! promise, up to a half where the client is slower, at most [`SLACK_MAX`]. The rest of a longer pause is the client's own.
+//! promise, up to a half where the client is slower, at most [`SLACK_MAX`]. A client whose pauses usually fit into what is left
+//! of that worth when it is served quickly could reach its promise: then the gate stays closed for them. The rest of a longer
+//! pause is the client's own.
 //!
 //! *What cannot be kept.* A group that stays behind although nobody else is served gets what it reached that way, less
 //! a sixth, as its promise for some time: an infeasible promise never starves the others. With several such
@@ -38,6 +40,10 @@ const BROKEN_PART: u64 = 5;
 const BUFFERED_PART: u64 = 5;
 /// Buffered writes that are further behind than all but this part go though a read is behind too.
 const URGENT_PART: u64 = 10;
+/// A whole of [`Clock::quick`], its least value, and how slowly it grows.
+const QUICK_WHOLE: u64 = 1024;
+const QUICK_LEAST: u64 = 64;
+const QUICK_FORGETS: u64 = 32;
 /// The longest moment between two requests of one client.
 const SLACK_MAX: Nanos = Nanos::from_millis(2);
 /// A whole promise; those that are cut have fewer parts.
@@ -81,9 +87,12 @@ struct Clock {
     idle_until: Instant,
     /// Mean pause between requests, those longer than [`SLACK_MAX`] left out.
     pause: Nanos,
-    /// What the last command was worth, and all since the group had nothing left.
+    /// What the last command was worth, and all since the group had nothing left; when that began.
     grant: Nanos,
     burst: Nanos,
+    began: Instant,
+    /// The least part of such a time, of [`QUICK_WHOLE`], that the group was busy for what it got; it grows by and by.
+    quick: u64,
     /// The present period: its begin, what the service in it is worth by the whole promise, and was the clock behind all the
     /// time?
     period: Instant,
@@ -115,6 +124,8 @@ impl Clock {
             pause: Nanos::ZERO,
             grant: Nanos::ZERO,
             burst: Nanos::ZERO,
+            began: Instant::ZERO,
+            quick: QUICK_WHOLE / 2,
             period: Instant::ZERO,
             served: Nanos::ZERO,
             behind: false,
@@ -134,7 +145,20 @@ impl Clock {
     }
     fn slack(&self) -> Nanos {
         let learned = Nanos(self.pause.0.saturating_mul(2));
-        learned.max(self.burst / 4).min(self.burst / 2).min(SLACK_MAX)
+        // What its pauses may last if it is to reach its promise by its own pace.
+        let room = Nanos(self.burst.0 / QUICK_WHOLE * (QUICK_WHOLE - self.quick));
+        let fits = self.pause + self.pause / 4 <= room;
+        let most = if fits { room } else { self.burst / 2 };
+        learned.max(self.burst / 4).min(most).min(SLACK_MAX)
+    }
+    /// Nothing of it is left: how long was it busy for what it got?
+    fn rest(&mut self, now: Instant) {
+        let busy = u128::from(now.since(self.began).0) * u128::from(QUICK_WHOLE);
+        let part = busy / u128::from(self.burst.0.max(1));
+        let slower = self.quick + self.quick / QUICK_FORGETS + 1;
+        let part = u64::try_from(part).unwrap_or(u64::MAX).min(slower);
+        self.quick = part.clamp(QUICK_LEAST, QUICK_WHOLE / 2);
+        (self.idle_since, self.idle_until) = (now, now + self.slack());
     }
     /// What was not served so long ago is not owed any more.
     fn forget(&mut self, now: Instant, most: Nanos) {
@@ -339,7 +363,7 @@ impl Clocks {
                 clock.pause = Nanos(clock.pause.0 - clock.pause.0 / 8 + pause.0 / 8);
             }
             clock.forget(now, lag_max);
-            clock.burst = Nanos::ZERO;
+            (clock.burst, clock.began) = (Nanos::ZERO, now);
         }
         clock.queued += 1;
         clock.urgent += u32::from(urgent);
@@ -381,9 +405,12 @@ impl Clocks {
         let Some((group, clock)) = self.get(id) else { return };
         clock.in_flight -= 1;
         clock.amount_in_flight -= amount;
+        if !clock.promised.is_some() {
+            return;
+        }
         clock.forget(now, lag_max);
         if clock.queued == 0 && clock.in_flight == 0 {
-            (clock.idle_since, clock.idle_until) = (now, now + clock.slack());
+            clock.rest(now);
         }
         clock.end_period(now, period);
         self.put(group, id);

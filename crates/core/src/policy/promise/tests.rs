@@ -67,6 +67,28 @@ fn a_pause_is_not_owed() {
     assert_eq!(clocks.gate(at(20)), Gate::Due(group, lag), "as before the pause, and its moment");
 }
 
+/// Goal: the gate stays closed for a client that pauses for long, but could reach its promise at that pace, and not for one
+/// that could not. Method: requests worth 1 ms that take 100 us, with pauses of 600 us, and of 950 us; then one that takes 20 ms.
+#[test]
+fn a_client_that_could_reach_its_promise_is_waited_for() {
+    for (pause, waited) in [(600, true), (950, false)] {
+        let (mut clocks, group) = clocks();
+        let mut now = at(10);
+        for took in [100; 50].into_iter().chain([20_000]) {
+            clocks.arrive(now, group, true);
+            clocks.dispatch(now, group, BLOCK, (true, true));
+            now += Nanos::from_micros(took);
+            clocks.complete(now, group, BLOCK);
+            if took == 100 {
+                now += Nanos::from_micros(pause);
+            }
+        }
+        let just_before = now + Nanos::from_micros(pause - 10);
+        let closed = matches!(clocks.gate(just_before), Gate::Closed(..));
+        assert_eq!(closed, waited, "{pause} us");
+    }
+}
+
 /// Goal: what a group was not served for most of a second is made up for, and not more than a second. Method: a request
 /// that takes 600 ms, and one that takes 5 s: so many requests go at once until the gate opens.
 #[test]
