@@ -11,6 +11,7 @@ use super::{Probe, Promise, bytes, drive};
 use crate::policy::Context;
 use crate::request::RequestId;
 use crate::time::Nanos;
+use crate::trace::Subject;
 
 /// Flushes wait for a group that is further behind.
 const FLUSH_LAG: Nanos = Nanos::from_millis(4);
@@ -92,6 +93,10 @@ impl Promise {
             self.wake_at(Some(at));
             return None;
         }
+        if let Some(id) = client.as_client() {
+            let rule = "deadline: goes before its turn; {ns} left";
+            cx.decide(Subject::Client(id), rule, [deadline.since(cx.now).0, 0]);
+        }
         self.send(cx, client, Side::Read, (!self.window.is_shared(cx.now), false))
     }
     /// Whose turn it is by weight, within what the drive may have.
@@ -129,6 +134,25 @@ impl Promise {
         let (_, client) = self.shares.pick(EntityId::ROOT, Side::Flush)?;
         self.send(cx, client, Side::Flush, (true, true))
     }
+    /// Tells who asks why when the gate opens, or closes for another group.
+    fn tell_gate(&mut self, cx: &mut Context<'_>, gate: Gate, lag: Nanos) {
+        let holder = match gate {
+            Gate::Open(_) => None,
+            Gate::Due(id, _) | Gate::Batch(id, ..) => Some(id),
+            Gate::Closed(..) => self.clocks.first().map(|(id, _)| id),
+        };
+        if holder == self.holder {
+            return;
+        }
+        self.holder = holder;
+        match holder.and_then(EntityId::as_group) {
+            Some(id) => {
+                let rule = "gate: closed to others; {ns} behind its minimum";
+                cx.decide(Subject::Group(id), rule, [lag.0, 0]);
+            }
+            None => cx.decide(Subject::Drive, "gate: open; nobody is behind its minimum", [0; 2]),
+        }
+    }
     pub(super) fn dispatch_flash(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
         let now = cx.now;
         let gate = self.clocks.gate(now);
@@ -136,6 +160,7 @@ impl Promise {
             Gate::Due(_, lag) | Gate::Closed(lag, _) => lag,
             _ => Nanos::ZERO,
         };
+        self.tell_gate(cx, gate, lag);
         let probing =
             self.probe == Probe::Sent || (self.probe == Probe::Wanted && self.in_flight > 0);
         let due = matches!(gate, Gate::Due(..) | Gate::Closed(..));

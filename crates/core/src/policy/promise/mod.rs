@@ -137,6 +137,7 @@ fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
         turn: None,
         writer: None,
         wakeup: None,
+        holder: None,
         queued: 0,
         writes: 0,
         in_flight: 0,
@@ -195,6 +196,8 @@ struct Promise {
     /// Who wrote in the turn before.
     writer: Option<EntityId>,
     wakeup: Option<Instant>,
+    /// The group that the gate was closed for when somebody asked last.
+    holder: Option<EntityId>,
     queued: u32,
     /// Writes in flight.
     writes: u32,
@@ -529,5 +532,6 @@ impl Policy for Promise {
         gauges.gauge("promise_latency_alone_nanoseconds", self.drive.latency().0);
         gauges.gauge("promise_read_window_bytes", self.window.reads(&self.drive).bytes());
         gauges.gauge("promise_piece_bytes", self.window.piece(&self.drive));
+        gauges.gauge("promise_write_pace_percent", self.pace.percent());
     }
 }

@@ -75,6 +75,10 @@ impl Pace {
             self.counts = now + TOGETHER;
         }
     }
+    /// What writes may have of their rate.
+    pub(super) fn percent(&self) -> u64 {
+        self.part * 100 / WHOLE
+    }
     /// When the next write may go.
     pub(super) fn next(&self) -> Instant {
         self.next

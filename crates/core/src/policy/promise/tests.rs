@@ -11,9 +11,10 @@ use crate::contract::Contract;
 use crate::controller::{FlushRule, Submission};
 use crate::group::{Class, ClientId, GroupId};
 use crate::minimum::{Amount, Minimum};
-use crate::policy::testing::Rig;
+use crate::policy::testing::{Rig, rule_name};
 use crate::request::{Flags, Operation, RequestId};
 use crate::time::{Instant, Nanos};
+use crate::trace::{Event, EventKind};
 use crate::unit::Sectors;
 
 const MS: u64 = 1_000_000;
@@ -379,6 +380,15 @@ fn nobody_passes_a_group_that_is_behind() {
     rig.complete(second.0);
     rig.now = at(14);
     assert_eq!(rig.served(), [101, 102], "its pause is its own");
+    // And who asks why learns it.
+    let rules: Vec<_> = rig.controller.trace().drain().filter_map(gate_rule).collect();
+    assert!(rules.starts_with(&["gate: closed to others", "gate: open"]), "{rules:?}");
+}
+
+/// What an event says of the gate.
+fn gate_rule(event: Event) -> Option<&'static str> {
+    let EventKind::Decision { rule, .. } = event.kind else { return None };
+    rule.starts_with("gate").then(|| rule_name(rule))
 }
 
 /// Goal: a flash drive that says that it rotates is not served one client at a time. Method: two clients read here and there;
