@@ -89,6 +89,9 @@ pub(crate) struct Args {
     /// Where the page goes.
     #[arg(long, default_value = "demo.html", value_name = "FILE")]
     html: PathBuf,
+    /// Where its charts go as a picture (SVG), too.
+    #[arg(long, value_name = "FILE")]
+    picture: Option<PathBuf>,
 }
 
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
@@ -135,6 +138,10 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     };
     let next = next_commands(args);
     html.write_all(page::page(&outcome, &next).as_bytes()).with_context(cannot_write)?;
+    if let Some(path) = &args.picture {
+        std::fs::write(path, page::picture(&outcome))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
     output.print(&outcome, || {
         let mut text = terminal::report(&outcome);
         text += &format!("\n  page: {}\n", args.html.display());

@@ -32,6 +32,8 @@ fn the_demo_runs_in_miniature() {
         "--clients",
         "3",
     ]);
+    let picture = page.with_extension("svg");
+    args.extend(["--picture", picture.to_str().expect("a plain path")]);
     let result = json(&args);
     let stacks = result["stacks"].as_array().expect("a list of stacks");
     assert_eq!(stacks.len(), 2);
@@ -46,7 +48,10 @@ fn the_demo_runs_in_miniature() {
     let html = fs::read_to_string(&page).expect("the page is there");
     assert!(html.contains("none-none") && html.ends_with("</html>\n"));
     assert!(!html.contains("http://") && !html.contains("https://"), "pages work offline");
-    fs::remove_file(&page).expect("it can be removed");
+    let svg = fs::read_to_string(&picture).expect("the picture is there");
+    assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n") && svg.contains("promise"));
+    assert_eq!(svg.matches("<g ").count(), 3, "three charts");
+    [page, picture].into_iter().for_each(|path| fs::remove_file(path).expect("it can be removed"));
 }
 
 /// A directory of a test on the disk that this was built on.

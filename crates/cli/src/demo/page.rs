@@ -34,7 +34,6 @@ fn mb(rate: u64) -> f64 {
 
 /// The whole page.
 pub(crate) fn page(outcome: &Outcome, next: &[String]) -> String {
-    let promised = mb(outcome.promised_bytes_per_s);
     let drive = match outcome.is_real {
         true => format!("the drive of {}", outcome.drive),
         false => format!("an emulated {}", outcome.drive),
@@ -69,20 +68,13 @@ pub(crate) fn page(outcome: &Outcome, next: &[String]) -> String {
         let _ = writeln!(html, "<p><b>Note:</b> {}</p>", escape(&warning));
     }
     html += "<div class=\"charts\">\n";
-    let target = |s: &StackOutcome| {
-        Bar::new(s, mb(s.target.bytes_per_s), format!("{:.1}", mb(s.target.bytes_per_s)))
-    };
-    html += &bars(outcome, "Target, MB/s", target, Some(promised));
-    let total = |s: &StackOutcome| Bar {
-        colour: PLAIN,
-        ..Bar::new(s, mb(s.total.bytes_per_s), format!("{:.0}", mb(s.total.bytes_per_s)))
-    };
-    html += &bars(outcome, "All clients together, MB/s", total, None);
-    let p99 = |s: &StackOutcome| Bar {
-        colour: PLAIN,
-        ..Bar::new(s, s.target.latency_ns.p99 as f64, milliseconds(s.target.latency_ns.p99))
-    };
-    html += &bars(outcome, "Target's latency, p99", p99, None);
+    for (title, bars, whole) in charts(outcome) {
+        let _ = writeln!(
+            html,
+            "<figure style=\"margin:0\"><h2>{title}</h2><svg viewBox=\"0 0 {CHART} {whole}\" role=\"img\" \
+             aria-label=\"{title}\">{bars}</svg></figure>"
+        );
+    }
     html += "</div>\n<h2>While it ran</h2>\n<p class=\"soft\">Target (solid, left scale) and all clients \
              together (pale, right scale), MB/s over seconds; the dashed line is the promise.</p>\n\
              <div class=\"charts\">\n";
@@ -96,6 +88,55 @@ pub(crate) fn page(outcome: &Outcome, next: &[String]) -> String {
         let _ = writeln!(html, "<p><code>{}</code></p>", escape(command));
     }
     html + "</body></html>\n"
+}
+
+/// The charts alone, side by side, as a picture of its own.
+pub(crate) fn picture(outcome: &Outcome) -> String {
+    const STYLE: &str = "text { font: 14px system-ui, sans-serif; fill: #0f172a } .soft { fill: #64748b; font-size: 12px }";
+    let charts = charts(outcome);
+    let high = charts.iter().map(|(.., whole)| *whole).fold(0.0, f64::max) + 40.0;
+    let wide = CHART * charts.len() as f64;
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {wide} {high}\" role=\"img\" \
+         aria-label=\"who gets the drive, by stack\">\n<style>{STYLE}</style>\n\
+         <rect width=\"{wide}\" height=\"{high}\" fill=\"#ffffff\"/>\n"
+    );
+    for (i, (title, bars, _)) in charts.iter().enumerate() {
+        let x = CHART * i as f64;
+        let _ = writeln!(
+            svg,
+            "<text x=\"{}\" y=\"24\" font-weight=\"600\">{title}</text>\n<g transform=\"translate({x} 36)\">{}</g>",
+            x + LEFT,
+            bars.replace("var(--ink)", "#0f172a")
+        );
+    }
+    svg + "</svg>\n"
+}
+
+/// Width of a chart, and where its bars begin.
+const CHART: f64 = 360.0;
+const LEFT: f64 = 96.0;
+
+/// Title, bars and height of each chart.
+fn charts(outcome: &Outcome) -> Vec<(&'static str, String, f64)> {
+    let target = |s: &StackOutcome| {
+        Bar::new(s, mb(s.target.bytes_per_s), format!("{:.1}", mb(s.target.bytes_per_s)))
+    };
+    let plain =
+        |s: &StackOutcome, value: f64, label| Bar { colour: PLAIN, ..Bar::new(s, value, label) };
+    let total = |s: &StackOutcome| {
+        plain(s, mb(s.total.bytes_per_s), format!("{:.0}", mb(s.total.bytes_per_s)))
+    };
+    let worst = |s: &StackOutcome| {
+        plain(s, s.target.latency_ns.max as f64, milliseconds(s.target.latency_ns.max))
+    };
+    let promised = mb(outcome.promised_bytes_per_s);
+    let chart = |title, (bars, whole)| (title, bars, whole);
+    vec![
+        chart("Target, MB/s", bars(outcome, target, Some(promised))),
+        chart("All clients together, MB/s", bars(outcome, total, None)),
+        chart("Target's worst read", bars(outcome, worst, None)),
+    ]
 }
 
 fn readers(count: usize) -> String {
@@ -117,13 +158,8 @@ impl Bar {
     }
 }
 
-fn bars(
-    outcome: &Outcome,
-    title: &str,
-    bar: impl Fn(&StackOutcome) -> Bar,
-    line: Option<f64>,
-) -> String {
-    const LEFT: f64 = 96.0;
+/// A chart's bars, and its height.
+fn bars(outcome: &Outcome, bar: impl Fn(&StackOutcome) -> Bar, line: Option<f64>) -> (String, f64) {
     const WIDE: f64 = 190.0;
     const ROW: f64 = 34.0;
     let drawn: Vec<(&str, Bar)> =
@@ -131,13 +167,7 @@ fn bars(
     let values = drawn.iter().map(|(_, bar)| bar.value).chain(line);
     let largest = values.fold(f64::MIN_POSITIVE, f64::max);
     let height = 8.0 + ROW * drawn.len() as f64;
-    let whole = height + 20.0;
-    let mut svg = format!(
-        "<figure style=\"margin:0\"><h2>{}</h2><svg viewBox=\"0 0 360 {whole}\" role=\"img\" \
-         aria-label=\"{}\">",
-        escape(title),
-        escape(title)
-    );
+    let mut svg = String::new();
     for (i, (name, bar)) in drawn.iter().enumerate() {
         let y = 4.0 + ROW * i as f64;
         let width = (bar.value / largest * WIDE).max(1.0);
@@ -164,7 +194,7 @@ fn bars(
             height + 14.0
         );
     }
-    svg + "</svg></figure>\n"
+    (svg, height + 20.0)
 }
 
 /// Target and total over time; each on its own scale, the same in every chart.
