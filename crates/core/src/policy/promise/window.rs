@@ -199,7 +199,8 @@ impl Window {
                 gained
             }
             Change::Shorter => {
-                self.doublings -= u32::from(kept);
+                // A late request may have shortened them meanwhile.
+                self.doublings = self.doublings.saturating_sub(u32::from(kept));
                 false
             }
         };
@@ -234,5 +235,22 @@ impl Window {
     /// Most bytes of reads now.
     pub(super) fn reads(&self, drive: &Drive) -> Sectors {
         Sectors::from_bytes_ceil(self.reads.min(self.most_reads(drive)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: pieces that a late request shortens in the middle of a trial of shorter ones are not shortened below their least
+    /// length. Method: both, with pieces doubled once.
+    #[test]
+    fn late_requests_and_trials_agree() {
+        let (drive, mut window) = (Drive::default(), Window { doublings: 1, ..Window::default() });
+        let whole = Window::default().piece(&drive);
+        (window.trial.change, window.reads) = (Change::Shorter, 0);
+        window.on_contract(&drive, true);
+        window.end_trial(Instant(1), 100, 100);
+        assert_eq!((window.doublings, window.piece(&drive)), (0, whole));
     }
 }
