@@ -7,6 +7,7 @@
 pub mod calibration;
 pub mod fault;
 pub mod hdd;
+pub mod paced;
 pub mod profile;
 pub mod random;
 mod random_profile;

@@ -18,6 +18,9 @@ pub(super) struct Flash {
     read_least: u64,
     read_width: u64,
     program: u64,
+    /// Time of a program while there is fast flash, and the pages of it that are left.
+    fast_program: u64,
+    fast_pages: u64,
     /// Unit of the next program: they go round.
     next_program: usize,
 }
@@ -32,6 +35,8 @@ impl Flash {
             read_least: mean - spread,
             read_width: 2 * spread + 1,
             program: parameters.page_program().0,
+            fast_program: parameters.slc.map_or(0, |slc| parameters.program_at(slc.drain).0),
+            fast_pages: parameters.slc.map_or(0, |slc| slc.size / parameters.page),
             next_program: 0,
         }
     }
@@ -50,7 +55,9 @@ impl Flash {
         let unit = self.next_program;
         self.next_program = if unit + 1 == self.free.len() { 0 } else { unit + 1 };
         let free = &mut self.free[unit];
-        *free = now.max(*free) + self.program;
+        let time = if self.fast_pages > 0 { self.fast_program } else { self.program };
+        self.fast_pages = self.fast_pages.saturating_sub(1);
+        *free = now.max(*free) + time;
         *free
     }
 }

@@ -31,7 +31,9 @@ use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
-pub use self::parameters::{DeepQueue, DeepQueueTable, Duplex, LinkOrder, Parameters, Table};
+pub use self::parameters::{
+    DeepQueue, DeepQueueTable, Duplex, LinkOrder, Parameters, Slc, SlcTable, Table,
+};
 
 use self::flash::Flash;
 use self::read::ReadPath;

@@ -35,6 +35,16 @@ pub struct DeepQueue {
     pub overtakes: u32,
 }
 
+/// Pages that are programmed fast, one bit a cell, until there is no more room for such pages. The model does not make room
+/// again: drives do when they are idle.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Slc {
+    /// Bytes until then.
+    pub size: u64,
+    /// Rate in bytes a second at which all units together program until then.
+    pub drain: u64,
+}
+
 /// Everything that makes one solid-state drive differ from another.
 #[derive(Clone, Debug)]
 pub struct Parameters {
@@ -65,6 +75,8 @@ pub struct Parameters {
     pub read_buffer: u64,
     /// Rate in bytes a second at which all units together program.
     pub drain: u64,
+    /// Flash that is faster to begin with, if the drive has any.
+    pub slc: Option<Slc>,
     /// Bytes of write cache.
     pub write_cache: u64,
     /// Time of a flush after the cache is empty, and of a durable write after its programs; with a protected cache,
@@ -86,7 +98,11 @@ pub struct Parameters {
 impl Parameters {
     /// Time of a page program: all units together keep the drain rate.
     pub fn page_program(&self) -> Nanos {
-        Nanos::for_units_ceil(u64::from(self.units) * self.page, self.drain)
+        self.program_at(self.drain)
+    }
+    /// The same where it programs this many bytes a second.
+    pub(super) fn program_at(&self, drain: u64) -> Nanos {
+        Nanos::for_units_ceil(u64::from(self.units) * self.page, drain)
     }
 }
 
@@ -108,10 +124,20 @@ pub struct Table {
     pub duplex: Number<Duplex>,
     pub read_buffer: Number<Size>,
     pub drain: Number<Rate>,
+    pub slc: Option<SlcTable>,
     pub write_cache: Number<Size>,
     pub flush: Number<Time>,
     pub power_loss_protection: Option<Number<bool>>,
     pub deep_queue: DeepQueueTable,
+}
+
+/// Fast pages as a profile writes them.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "the fields of Slc, as written")]
+pub struct SlcTable {
+    pub size: Number<Size>,
+    pub drain: Number<Rate>,
 }
 
 /// The deep-queue rule as a profile writes it; `overtakes = 0` turns it off.
@@ -140,6 +166,7 @@ impl Table {
             duplex: self.duplex.value,
             read_buffer: self.read_buffer.value.0,
             drain: self.drain.value.0,
+            slc: self.slc.as_ref().map(|it| Slc { size: it.size.value.0, drain: it.drain.value.0 }),
             write_cache: self.write_cache.value.0,
             flush: self.flush.value.0,
             protected: self.power_loss_protection.as_ref().is_some_and(|number| number.value),
@@ -176,6 +203,9 @@ impl Parameters {
         }
         if self.link == 0 || self.drain == 0 {
             return refuse("link and drain", "above zero");
+        }
+        if self.slc.is_some_and(|slc| slc.drain == 0) {
+            return refuse("slc.drain", "above zero");
         }
         Ok(())
     }

@@ -103,6 +103,31 @@ fn deep_queue_rate() {
     assert!((13_600..13_700).contains(&each), "{each} ns a read");
 }
 
+/// Goal: fast flash is used until it is full, and then never. Method: writes of 1 MiB, one after the other, for four
+/// times its room on a drive that halves its rate then; the rate of the first and of the last quarter, less the caches.
+#[test]
+fn fast_flash_fills() {
+    let base = parameters("samsung-970-pro:slc");
+    let slc = base.slc.map(|slc| Slc { size: 512 << 20, ..slc }).expect("the variant has it");
+    let mut drive = Ssd::new(Parameters { slc: Some(slc), ..base.clone() }, 1);
+    let (mut done, mut ends) = (Vec::new(), Vec::new());
+    for id in 0..2048 {
+        let now = ends.last().copied().unwrap_or(Instant::ZERO);
+        drive.submit(now, command(id, Operation::Write, (u64::from(id) * 1024, 1024)));
+        while done.is_empty() {
+            let at = drive.next_event().expect("a write is under way");
+            drive.advance(at, &mut done);
+        }
+        ends.extend(done.drain(..).map(|done: Done| done.at));
+    }
+    let rate = |from: usize, to: usize| {
+        (((to - from) as u64) << 20) * 1_000_000 / ends[to].since(ends[from]).as_micros()
+    };
+    let (first, last) = (rate(300, 500), rate(1500, 2000));
+    assert!(first.abs_diff(slc.drain) < slc.drain / 50, "{first}");
+    assert!(last.abs_diff(base.drain) < base.drain / 50, "{last}");
+}
+
 /// Goal: large reads take turns on the link, or not in the FIFO variant. Method: a small read after
 /// a large one; its page is ready while the large one crosses.
 #[test]
