@@ -11,7 +11,7 @@ REALTIME = $$(chrt -f 20 true 2>/dev/null && echo chrt -f 20)
 IOFAIR = "$${CARGO_TARGET_DIR:-target}/release/iofair"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz search sanitize soak hostile lint docs bench measured reproduce live deb clean
+.PHONY: help demo test fuzz search sanitize soak hostile lint docs bench measured evidence reproduce live deb clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -89,6 +89,12 @@ measured: ## runs what is said of the policies; writes docs/measured.csv, and it
 	@scripts/setup demo
 	cargo build --release --locked -p iofair
 	$(IOFAIR) run --measured docs/measured.csv
+	IOFAIR_BLESS=1 cargo test --locked -p iofair --test tidy generated_pages
+
+evidence: ## step responses of the scheduler promise; writes docs/evidence, and the pictures of docs/promise.md
+	@scripts/setup demo
+	cargo build --release --locked -p iofair
+	$(IOFAIR) run experiments/steps --stack promise --series docs/evidence/steps.csv
 	IOFAIR_BLESS=1 cargo test --locked -p iofair --test tidy generated_pages
 
 reproduce: ## the published experiments, in virtual time; writes docs/reproduction.md, a page with charts, and all of `measured`

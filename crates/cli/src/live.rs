@@ -167,6 +167,9 @@ fn check(experiment: &Experiment) -> Result<(), String> {
         if variant.stripe.is_some() {
             return refuse("`stripe`, because a server has one drive".into());
         }
+        if !variant.changes.is_empty() {
+            return refuse("`change`, because contracts and drive stay as they are live".into());
+        }
         if variant.clients.len() > CLIENTS_MAX {
             let clients = variant.clients.len();
             return refuse(format!(

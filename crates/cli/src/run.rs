@@ -66,6 +66,9 @@ pub(crate) struct Args {
     /// Write every run as CSV.
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// Write the rates of each interval as CSV, for experiments that have an `interval`.
+    #[arg(long, value_name = "FILE")]
+    series: Option<PathBuf>,
     /// Write a page with charts that needs nothing but itself.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -101,9 +104,8 @@ fn time(text: &str) -> Result<Nanos, UnitError> {
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     let mut experiments = read(args)?;
     if args.on == World::Serve {
-        if args.csv.is_some() || args.html.is_some() {
-            let message =
-                "--csv and --html are the lab's; with --on serve there are --markdown and --json";
+        if args.csv.is_some() || args.html.is_some() || args.series.is_some() {
+            let message = "--csv, --series and --html are the lab's; with --on serve there are --markdown and --json";
             return Err(Usage(message.into()).into());
         }
         let (jobs, markdown) = (jobs(args), args.markdown.as_deref());
@@ -127,6 +129,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
 fn print(args: &Args, results: &[Results], output: &Output) -> Result<ExitCode> {
     let summaries: Vec<_> = results.iter().map(report::summarize).collect();
     save(args.csv.as_deref(), || report::csv(results))?;
+    save(args.series.as_deref(), || report::series_csv(results))?;
     save(args.html.as_deref(), || match summaries.as_slice() {
         [one] => report::page(&one.title, &summaries),
         _ => report::page("Experiments", &summaries),

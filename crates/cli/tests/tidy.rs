@@ -5,6 +5,8 @@
 mod bench;
 #[path = "tidy/comparison.rs"]
 mod comparison;
+#[path = "tidy/evidence.rs"]
+mod evidence;
 #[path = "tidy/explain.rs"]
 mod explain;
 #[path = "tidy/files.rs"]

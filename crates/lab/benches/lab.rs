@@ -90,6 +90,7 @@ fn figure_1(stack: Stack, target: Pattern, interferer: Pattern, seconds: u64) ->
         host: host::host_2018(),
         groups,
         clients,
+        changes: Vec::new(),
         ramp: Nanos::from_millis(500 * seconds),
         time: Nanos::from_secs(seconds),
         seed: 1,

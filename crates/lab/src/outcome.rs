@@ -62,4 +62,6 @@ pub struct DriveOutcome {
     pub commands: u64,
     /// Time with at least one command.
     pub busy: Nanos,
+    /// Bytes both ways in intervals from the end of the ramp on; empty unless the scenario asks for it, and outside.
+    pub series: Vec<u64>,
 }

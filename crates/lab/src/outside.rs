@@ -84,6 +84,9 @@ pub fn run_outside(
     if scenario.stripe.is_some() {
         return Err(RunError::Outside("`stripe`: a server has one drive".into()));
     }
+    if !scenario.changes.is_empty() {
+        return Err(RunError::Outside("`change`: contracts and drives elsewhere stay".into()));
+    }
     let mut nobody = Nobody;
     let mut world = world::build_outside(scenario, drive, &mut nobody, outside)?;
     Ok(world.run_outside().then(|| world.finish()))

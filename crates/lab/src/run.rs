@@ -4,6 +4,7 @@ use iofair_core::contract::Refusal;
 use iofair_core::group::GroupError;
 use iofair_core::unit::Sectors;
 use iofair_drive::Drive;
+use iofair_drive::paced::Paced;
 use iofair_drive::profile::{self, ProfileError};
 use iofair_drive::stripe::Stripe;
 
@@ -106,6 +107,11 @@ fn run(
     drives: Vec<Box<dyn Drive + Send>>,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, RunError> {
+    let (mut drives, paces) = (drives, scenario.paces());
+    if !paces.is_empty() {
+        let paced = |drive| Box::new(Paced::new(drive, &paces)) as Box<dyn Drive + Send>;
+        drives = drives.into_iter().map(paced).collect();
+    }
     let mut world = world::build(scenario, drives, observer)?;
     world.run();
     Ok(world.finish())

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use iofair_core::contract::Contract;
 use iofair_core::controller::{FlushRule, Stack};
 use iofair_core::group::Priority;
-use iofair_core::time::Nanos;
+use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
+use iofair_drive::paced::Pace;
 use iofair_drive::stripe::Geometry;
 
 use crate::recording::Recording;
@@ -31,6 +32,8 @@ pub struct Scenario {
     pub groups: Vec<GroupSpec>,
     /// Clients in order of their start.
     pub clients: Vec<ClientSpec>,
+    /// What changes meanwhile, in order of time.
+    pub changes: Vec<Change>,
     /// Time before measuring begins.
     pub ramp: Nanos,
     /// Time measured.
@@ -39,6 +42,40 @@ pub struct Scenario {
     pub seed: u64,
     /// Also keep what calls took in each interval of this length.
     pub interval: Option<Nanos>,
+}
+
+impl Scenario {
+    /// The speeds of the drive.
+    pub fn paces(&self) -> Vec<Pace> {
+        let pace = |change: &Change| match change.what {
+            What::Speed(percent) => Some(Pace { from: Instant::ZERO + change.at, percent }),
+            What::Contract { .. } => None,
+        };
+        self.changes.iter().filter_map(pace).collect()
+    }
+}
+
+/// Something that changes during a run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Change {
+    /// When, from the beginning of the run, as clients start.
+    pub at: Nanos,
+    /// What.
+    pub what: What,
+}
+
+/// What changes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum What {
+    /// The drive's speed, in percent of its profile's.
+    Speed(u32),
+    /// A group's contract.
+    Contract {
+        /// Path of the group.
+        group: String,
+        /// From now on.
+        contract: Box<Contract>,
+    },
 }
 
 /// Equal drives as one, and where their I/O is controlled.

@@ -90,6 +90,7 @@ fn scenario(stack: &str) -> Scenario {
             client("writer", "c", Pattern::RandomWrite, 16),
             client("other", "c", Pattern::RandomRead, 128),
         ],
+        changes: Vec::new(),
         ramp: Nanos::ZERO,
         time: Nanos::from_millis(400),
         seed: SEED,

@@ -202,6 +202,7 @@ impl Outside for Live<'_> {
             written_bytes: self.counts.written_bytes.load(Relaxed),
             commands: self.counts.commands.load(Relaxed),
             busy,
+            series: Vec::new(),
         }
     }
 }

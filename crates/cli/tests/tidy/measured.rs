@@ -9,6 +9,7 @@ use iofair_core::policy::{Claim, Judgement, REGISTRY, Row};
 use iofair_lab::experiment::{self, Experiment, Overrides, Spot};
 use iofair_lab::report::{self, Measured};
 
+use crate::evidence::{tables, with_table};
 use crate::files::{File, all, assert_none, root};
 
 const TABLE: &str = "docs/measured.csv";
@@ -28,16 +29,14 @@ fn promises(files: &[File]) -> Vec<Experiment> {
     files.iter().filter(below).map(|file| read(file).expect("the lab reads all files")).collect()
 }
 
-/// Where docs/promise.md has the table.
-const BEGIN: &str = "<!-- measured: generated -->\n";
-const END: &str = "<!-- measured: end -->";
-
-/// The page with the table that `files` give.
+/// The page with the tables that `files` give.
 fn promise_page(files: &[File], page: &str) -> Option<String> {
     let table = report::promises_table(&promises(files), &measured(files).ok()?);
-    let (before, rest) = page.split_once(BEGIN)?;
-    let (_, after) = rest.split_once(END)?;
-    Some(format!("{before}{BEGIN}{table}{END}{after}"))
+    let mut page = with_table(page, "measured", &table)?;
+    for (name, table) in tables(files).ok()? {
+        page = with_table(&page, name, &table)?;
+    }
+    Some(page)
 }
 
 /// The file of an experiment, as text.
@@ -151,7 +150,7 @@ fn the_measured_numbers_are_those_named() {
     assert_none(&not_in_step(&all(), REGISTRY));
 }
 
-/// Goal: the table of docs/promise.md is fresh. Method: generate and compare; IOFAIR_BLESS=1 writes it.
+/// Goal: the tables of docs/promise.md are fresh. Method: generate and compare; IOFAIR_BLESS=1 writes it.
 #[test]
 fn generated_pages_of_promises_are_fresh() {
     let path = root().join(PROMISE_PAGE);
@@ -197,7 +196,8 @@ fn canaries() {
         File::canary("experiments/promise/a.toml", experiment),
         File::canary(TABLE, &table.replace("a/b", "promise/a")),
     ];
-    let page = format!("x{BEGIN}old{END}y");
+    let place = |name| format!("<!-- {name}: generated -->\nold<!-- {name}: end -->\n");
+    let page = ["measured", "steps"].map(place).concat();
     let fresh = promise_page(&[promised, measured], &page).expect("it has the place");
     assert!(fresh.contains("|  | - | 5 / (not measured)") && !fresh.contains("old"), "{fresh}");
     assert!(promise_page(&files, "no place").is_none());

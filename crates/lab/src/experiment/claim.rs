@@ -15,6 +15,8 @@ use super::quantity::{Metric, Quantity, Subject, parse_value};
 
 /// Smallest quotient of neighbours that makes an order: a tie within the noise of a run is none.
 pub const ORDER_STEP: f64 = 1.01;
+/// Over which `rises_at` averages.
+pub(crate) const SECOND: Nanos = Nanos::from_secs(1);
 
 /// Where a number is read.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -43,6 +45,17 @@ pub enum Kind {
     Within,
     /// When the first place's latency falls below a part of the second's, in the band.
     FallsAt,
+    /// When the rate over each second rises to a value, in the band.
+    RisesAt,
+    /// When the rate of each interval comes near its later mean, in the band.
+    SettlesAt,
+}
+
+impl Kind {
+    /// Is its number a time, read off the intervals of a run?
+    pub const fn is_time(self) -> bool {
+        matches!(self, Self::FallsAt | Self::RisesAt | Self::SettlesAt)
+    }
 }
 
 /// One published statement about this experiment.
@@ -62,7 +75,8 @@ pub struct Claim {
     pub low: Option<f64>,
     /// Upper end of the band, itself allowed.
     pub high: Option<f64>,
-    /// Below which part of the second place's a latency must fall.
+    /// Below which part of the second place's a latency must fall; to which rate one must rise; how near to its mean one must
+    /// settle, as a part of it.
     pub part: f64,
     /// Must hold for the experiment to count as reproduced.
     pub hard: bool,
@@ -107,8 +121,8 @@ impl Claim {
                 // Not `f64::min`, which would pass over a quotient that is no number.
                 quotients.fold(f64::INFINITY, |least, q| if q >= least { least } else { q })
             }
-            // The first value is the time already: see `Results::verdicts`.
-            Kind::AtLeast | Kind::AtMost | Kind::Within | Kind::FallsAt => values[0],
+            // A time is the first value already: see `Results::verdicts`.
+            _ => values[0],
         };
         let holds = match self.kind {
             Kind::Order => got >= ORDER_STEP,
@@ -158,6 +172,8 @@ impl Resolver<'_> {
             KindFile::Order => Kind::Order,
             KindFile::Within => Kind::Within,
             KindFile::FallsAt => Kind::FallsAt,
+            KindFile::RisesAt => Kind::RisesAt,
+            KindFile::SettlesAt => Kind::SettlesAt,
         }
     }
     fn error(&self, span: Range<usize>, message: impl Into<String>) -> ConfigError {
@@ -253,8 +269,8 @@ impl Resolver<'_> {
         let (kind, expect) = (self.kind(), self.expect);
         let mut tables = Vec::new();
         match (kind, &expect.to, &expect.order) {
-            (Kind::FallsAt, ..) if self.experiment.interval.is_none() => {
-                return Err(self.kind_error("falls_at needs the file's `interval`"));
+            (kind, ..) if kind.is_time() && self.experiment.interval.is_none() => {
+                return Err(self.kind_error("this needs the file's `interval`"));
             }
             (Kind::Ratio | Kind::FallsAt, Some(to), None) => {
                 tables.push((PlaceTable::default(), expect.of.span()));
@@ -284,16 +300,20 @@ impl Resolver<'_> {
             let error = self.error(expect.of.span(), "falls_at is about a client's mean latency");
             return Err(error.allowed("such as \"target mean\""));
         }
+        if matches!(kind, Kind::RisesAt | Kind::SettlesAt) {
+            self.check_rate(kind, &places[0])?;
+        }
+        let of_quantity = places[0].quantity.unit(self.experiment.units);
         let unit = match kind {
             Kind::Ratio | Kind::Order => "",
-            Kind::FallsAt => "s",
-            _ => places[0].quantity.unit(self.experiment.units),
+            kind if kind.is_time() => "s",
+            _ => of_quantity,
         };
         let (published, low, high) = self.band(kind, unit)?;
-        let part = self.part(kind)?;
+        let part = self.part(kind, of_quantity)?;
         Ok(Some(Claim {
             kind,
-            text: self.text(kind, &places),
+            text: self.text(kind, &places, part),
             places,
             unit,
             published,
@@ -306,19 +326,40 @@ impl Resolver<'_> {
         }))
     }
 
-    /// What part of the other place's latency is fallen below; 1 where nothing is.
-    fn part(&self, kind: Kind) -> Result<f64, ConfigError> {
-        let part = match &self.expect.value {
-            Some(value) if kind == Kind::FallsAt => value,
-            _ if kind == Kind::FallsAt => {
-                return Err(self.kind_error("falls_at needs `value`, a part such as 0.7"));
-            }
-            _ => return Ok(1.0),
+    /// Rates by intervals are there of whole intervals only, and of whole seconds.
+    fn check_rate(&self, kind: Kind, place: &Place) -> Result<(), ConfigError> {
+        if place.quantity.metric != Metric::Rate {
+            let error = self.error(self.expect.of.span(), "this is about a rate");
+            return Err(error.allowed("such as \"target\" or \"total\""));
+        }
+        let time = self.experiment.variants[place.variant].time;
+        let parts = |whole: Nanos| {
+            self.experiment.interval.is_some_and(|interval| whole.0.is_multiple_of(interval.0))
         };
-        match part.get_ref() {
-            Number::Float(part) => Ok(*part),
-            Number::Integer(part) => Ok(*part as f64),
-            Number::Text(_) => Err(self.error(part.span(), "a part is a plain number")),
+        if !parts(time) || kind == Kind::RisesAt && !parts(SECOND) {
+            let message = "`time` and a second must be multiples of `interval` here";
+            return Err(self.kind_error(message));
+        }
+        Ok(())
+    }
+
+    /// The part of a latency or mean, or the rate, that a time is read off at; 1 for other kinds.
+    fn part(&self, kind: Kind, unit: &'static str) -> Result<f64, ConfigError> {
+        if !kind.is_time() {
+            return Ok(1.0);
+        }
+        let Some(value) = &self.expect.value else {
+            return Err(self.kind_error("this needs `value`, a part such as 0.7 or a rate"));
+        };
+        let is_part = kind != Kind::RisesAt;
+        match value.get_ref() {
+            Number::Float(part) if is_part => Ok(*part),
+            Number::Integer(part) if is_part => Ok(*part as f64),
+            Number::Text(text) if !is_part => {
+                parse_value(text, unit).map_err(|message| self.error(value.span(), message))
+            }
+            _ if is_part => Err(self.error(value.span(), "a part is a plain number")),
+            _ => Err(self.error(value.span(), "a rate has its unit, such as \"10MB/s\"")),
         }
     }
 
@@ -337,7 +378,7 @@ impl Resolver<'_> {
         };
         let expect = self.expect;
         let published = read(&expect.published)?;
-        let value = if kind == Kind::FallsAt { None } else { read(&expect.value)? };
+        let value = if kind.is_time() { None } else { read(&expect.value)? };
         let (mut low, mut high) = (read(&expect.low)?, read(&expect.high)?);
         if let Some(band) = &expect.band {
             let percent = band.get_ref().strip_suffix('%').and_then(|p| p.parse::<f64>().ok());
@@ -356,16 +397,15 @@ impl Resolver<'_> {
                 Err(self.kind_error("at_least and at_most need `value` and no band"))
             }
             (Kind::Order, None) if !banded && published.is_none() => Ok((None, None, None)),
-            (Kind::Ratio | Kind::Within | Kind::FallsAt, None) if banded || published.is_some() => {
-                Ok((published, low, high))
-            }
             (Kind::Order, _) => Err(self.kind_error("an order has no numbers")),
+            (_, None) if banded || published.is_some() => Ok((published, low, high)),
             _ => Err(self.kind_error("this needs `published`, or `low` and `high`, no `value`")),
         }
     }
 
-    fn text(&self, kind: Kind, places: &[Place]) -> String {
+    fn text(&self, kind: Kind, places: &[Place], part: f64) -> String {
         let first = &places[0];
+        let unit = first.quantity.unit(self.experiment.units);
         let name = |place: &Place| self.experiment.stacks[place.stack].0.clone();
         let same = |of: fn(&Place) -> String| places.iter().all(|p| of(p) == of(first));
         let quantity = |place: &Place| place.quantity.to_string();
@@ -389,8 +429,11 @@ impl Resolver<'_> {
                 if same_quantity { format!("{what}: {all}") } else { all }
             }
             Kind::AtLeast | Kind::AtMost | Kind::Within => format!("{what} of {}", name(first)),
+            Kind::RisesAt => format!("{what} of {} rises to {part} {unit}", name(first)),
+            Kind::SettlesAt => {
+                format!("{what} of {} settles within {part} of its mean", name(first))
+            }
             Kind::FallsAt => {
-                let part = self.part(kind).unwrap_or(1.0);
                 format!(
                     "{what} of {} falls below {part} of that of {}",
                     name(first),

@@ -1,24 +1,26 @@
 //! From a file to what is run: variants and sweeps multiplied out, processes counted out, stacks and
 //! host resolved. Every mistake that the parser cannot see is found here, with its place in the file.
 
-use iofair_config::contracts::check_alone;
 use iofair_config::{ConfigError, Source, Spanned};
-use iofair_core::contract::{Contract, Limits, Low, WEIGHT_MAX, WEIGHT_MIN};
 use iofair_core::controller::{FlushRule, Stack};
 use iofair_core::group::Priority;
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
 
 use super::Overrides;
+use super::change::changes;
 use super::claim::{self, Claim};
+use super::contract::{client_contract, named_group};
 use super::dedicated::Dedicated;
 use super::file::{
-    ClientFile, DedicatedFile, ExperimentFile, GroupFile, ParameterFile, SweepFile, VariantFile,
+    ClientFile, DedicatedFile, ExperimentFile, ParameterFile, SweepFile, VariantFile,
 };
 use super::machine::{host_of, stripe};
 use super::manner;
 use super::quantity::Units;
-use crate::scenario::{ClientSpec, GroupSpec, Host, Job, Manner, Pattern, Scenario, StripeSpec};
+use crate::scenario::{
+    Change, ClientSpec, GroupSpec, Host, Job, Manner, Pattern, Scenario, StripeSpec,
+};
 
 /// Most processes of one client: a guard against a slip of the pen, well above any source's.
 const COUNT_MAX: u32 = 100_000;
@@ -81,6 +83,8 @@ pub struct Variant {
     pub groups: Vec<GroupSpec>,
     /// Processes.
     pub clients: Vec<ClientSpec>,
+    /// What changes meanwhile, in order of time.
+    pub changes: Vec<Change>,
     /// Names of the clients that do I/O, in the file's order.
     pub subjects: Vec<String>,
     /// The mix that this is a size of: the name of its variant, and how many clients.
@@ -100,6 +104,7 @@ impl Experiment {
             host: it.host.clone(),
             groups: it.groups.clone(),
             clients: it.clients_after_history(),
+            changes: it.changes_after_history(),
             ramp: it.history + it.ramp,
             time: it.time,
             seed: self.seed.wrapping_add(u64::from(repeat)),
@@ -435,6 +440,7 @@ fn finish(
         history: file.history.0,
         stripe: draft.variant.and_then(|v| v.stripe.as_ref()).or(file.stripe.as_ref()).map(stripe),
         host: host_of(source, drive, &host)?,
+        changes: changes(source, file, draft.variant, &draft.clients)?,
         groups,
         clients,
         subjects,
@@ -481,6 +487,10 @@ impl Variant {
         });
         clients
     }
+    fn changes_after_history(&self) -> Vec<Change> {
+        let after = |it: &Change| Change { at: it.at + self.history, ..it.clone() };
+        self.changes.iter().map(after).collect()
+    }
     fn with_times(mut self, variant: Option<&VariantFile>) -> Self {
         if let Some(variant) = variant {
             self.time = variant.time.map_or(self.time, |time| time.0);
@@ -488,48 +498,6 @@ impl Variant {
         }
         self
     }
-}
-
-fn named_group(source: &Source, group: &GroupFile) -> Result<GroupSpec, ConfigError> {
-    let keys = ClientFile {
-        name: Some(group.name.clone()),
-        min: group.min,
-        min_iops: group.min_iops,
-        alone: group.alone,
-        weight: group.weight,
-        max: group.max,
-        low: group.low,
-        latency: group.latency,
-        ..ClientFile::default()
-    };
-    let mut contract = client_contract(source, &keys)?;
-    contract.class = group.class.unwrap_or_default().class();
-    Ok(GroupSpec { name: group.name.get_ref().clone(), contract })
-}
-
-fn client_contract(source: &Source, keys: &ClientFile) -> Result<Contract, ConfigError> {
-    let mut contract = Contract::default();
-    if let Some(weight) = keys.weight {
-        if !(WEIGHT_MIN..=WEIGHT_MAX).contains(&weight) {
-            let name = keys.name.as_ref().expect("checked before");
-            let message = format!("`{}` has weight {weight}", name.get_ref());
-            let allowed = format!("{WEIGHT_MIN} to {WEIGHT_MAX}");
-            return Err(source.error(name.span(), message).allowed(allowed));
-        }
-        contract.weight = weight;
-    }
-    contract.min = keys.min.map(|rate| rate.0);
-    contract.min_iops = keys.min_iops;
-    contract.alone = keys.alone.map(|rate| rate.0);
-    check_alone(contract.alone, contract.min).map_err(|(message, allowed)| {
-        let name = keys.name.as_ref().expect("checked before");
-        let message = format!("`alone` of `{}`: {message}", name.get_ref());
-        source.error(name.span(), message).allowed(allowed)
-    })?;
-    contract.latency = keys.latency.map(|time| time.0);
-    contract.low = keys.low.map_or_else(Low::default, |low| low.0);
-    contract.max = keys.max.map_or_else(Limits::default, |max| max.0);
-    Ok(contract)
 }
 
 fn client(

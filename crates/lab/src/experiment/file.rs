@@ -63,6 +63,9 @@ pub struct ExperimentFile {
     pub group: Vec<GroupFile>,
     /// Clients.
     pub client: Vec<ClientFile>,
+    /// What changes during a run.
+    #[serde(default)]
+    pub change: Vec<ChangeFile>,
     /// The same experiment with some keys changed.
     #[serde(default)]
     pub variant: Vec<VariantFile>,
@@ -386,6 +389,39 @@ pub struct VariantFile {
     /// Keys of clients, by client.
     #[serde(default)]
     pub client: BTreeMap<Spanned<String>, ClientFile>,
+    /// Other changes during a run.
+    pub change: Option<Vec<ChangeFile>>,
+}
+
+/// Something that changes during a run.
+#[derive(Clone, Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct ChangeFile {
+    /// When, from the beginning of the run, as clients start.
+    pub at: Spanned<Time>,
+    /// The drive's speed from then on, such as `"50%"` of its profile's.
+    pub speed: Option<Spanned<String>>,
+    /// Other contracts of clients' groups from then on, by client.
+    #[serde(default)]
+    pub client: BTreeMap<Spanned<String>, ContractFile>,
+}
+
+/// Keys of a contract that may change.
+#[derive(Clone, Copy, Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct ContractFile {
+    /// Guaranteed rate.
+    pub min: Option<Rate>,
+    /// Guaranteed I/Os a second.
+    pub min_iops: Option<u64>,
+    /// Share.
+    pub weight: Option<u32>,
+    /// Ceiling.
+    pub max: Option<Max>,
+    /// Low limit.
+    pub low: Option<Low>,
+    /// Latency wanted.
+    pub latency: Option<Time>,
 }
 
 /// One key of one client through several values; several sweeps multiply.
@@ -453,6 +489,10 @@ pub enum KindFile {
     Within,
     /// When `of`, a mean latency by intervals, falls below `value` times that at `to`, for good.
     FallsAt,
+    /// When `of`, a rate over each second, rises to `value`, for good.
+    RisesAt,
+    /// When `of`, a rate by intervals, comes within `value` times its later mean of that mean, for good.
+    SettlesAt,
 }
 
 /// Another place to read a quantity: a stack's name, or a table of what differs from the claim's own.
@@ -499,7 +539,7 @@ pub struct ExpectFile {
     pub stack: Option<Spanned<Several>>,
     /// The variant or variants; absent: all.
     pub variant: Option<Spanned<Several>>,
-    /// Bound of `at_least` and `at_most`; part of the other place's for `falls_at`.
+    /// Bound of `at_least`, `at_most` and `rises_at`; a part for `falls_at` and `settles_at`.
     pub value: Option<Spanned<Number>>,
     /// What the source prints.
     pub published: Option<Spanned<Number>>,

@@ -1,7 +1,9 @@
 //! Experiments: files that say what to run and what a source claims, and the machinery between them
 //! and a report. The format is described in `docs/experiments.md`.
 
+mod change;
 pub mod claim;
+mod contract;
 pub mod dedicated;
 pub mod expand;
 pub mod file;
@@ -12,6 +14,7 @@ pub mod quantity;
 mod reading;
 pub mod runner;
 pub mod statistics;
+pub(crate) mod step;
 
 #[cfg(test)]
 pub(crate) mod tests;

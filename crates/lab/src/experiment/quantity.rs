@@ -6,6 +6,7 @@ use core::fmt;
 use std::str::FromStr;
 
 use iofair_core::stats::histogram::Histogram;
+use iofair_core::time::Nanos;
 use serde::{Deserialize, Serialize};
 
 use crate::outcome::{ClientOutcome, Outcome};
@@ -119,6 +120,19 @@ impl Quantity {
             Metric::Busy => "%",
             Metric::Mean | Metric::P50 | Metric::P99 | Metric::P999 | Metric::Max => "ms",
         }
+    }
+    /// The rates of a client, or of the total, in each interval of a run that kept them.
+    pub fn rates(&self, outcome: &Outcome, interval: Nanos, units: Units) -> Vec<f64> {
+        let scale = interval.0 as f64 / 1e9 * units.bytes(&self.subject);
+        let rate = |bytes: u64| bytes as f64 / scale;
+        let Subject::Client(name) = &self.subject else {
+            return outcome.drive.series.iter().map(|bytes| rate(*bytes)).collect();
+        };
+        let mine: Vec<_> =
+            outcome.clients.iter().filter(|client| is_process_of(&client.name, name)).collect();
+        let intervals = mine.iter().map(|client| client.series.len()).max().unwrap_or_default();
+        let bytes = |at: usize| mine.iter().map(|client| client.series[at].bytes).sum();
+        (0..intervals).map(|at| rate(bytes(at))).collect()
     }
     /// Its value in an outcome: rates in `units`, latencies in milliseconds.
     pub fn read(&self, outcome: &Outcome, units: Units) -> f64 {
@@ -268,7 +282,6 @@ pub fn parse_value(text: &str, unit: &'static str) -> Result<f64, String> {
 mod tests {
     use super::*;
     use crate::outcome::{DriveOutcome, Interval};
-    use iofair_core::time::Nanos;
 
     fn outcome() -> Outcome {
         let mut latency = Histogram::new();
@@ -288,6 +301,7 @@ mod tests {
             written_bytes: 56 << 20,
             commands: 1000,
             busy: Nanos::from_secs(1),
+            series: Vec::new(),
         };
         let clients = vec![
             client("target", 20_480_000),

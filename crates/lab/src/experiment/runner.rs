@@ -4,10 +4,11 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use super::claim::{Kind, Place, Verdict};
+use super::claim::{Claim, Kind, Place, SECOND, Verdict};
 use super::expand::Experiment;
 use super::quantity::{Quantity, Subject, is_process_of};
 use super::statistics::Statistics;
+use super::step;
 use crate::outcome::{Interval, Outcome};
 use crate::scenario::Scenario;
 
@@ -145,12 +146,32 @@ impl Results {
             false => f64::INFINITY,
         }
     }
+    /// The seconds from which on a rate is what the claim says, in the latest of all repeats; infinite when it never is.
+    fn steps_at(&self, claim: &Claim) -> f64 {
+        let Some(interval) = self.experiment.interval else { return f64::INFINITY };
+        let place = &claim.places[0];
+        let time = |outcome: &Outcome| {
+            let rates = place.quantity.rates(outcome, interval, self.experiment.units);
+            let index = match claim.kind {
+                Kind::RisesAt => {
+                    step::rises_at(&rates, (SECOND.0 / interval.0) as usize, claim.part)
+                }
+                _ => step::settles_at(&rates, claim.part),
+            };
+            index.map_or(f64::INFINITY, |index| index as f64 * interval.0 as f64 / 1e9)
+        };
+        self.repeats(place.variant, place.stack).iter().map(time).fold(0.0, f64::max)
+    }
     /// Our number and the verdict for each claim, in order.
     pub fn verdicts(&self) -> Vec<(f64, Verdict)> {
-        let judge = |claim: &super::Claim| {
+        let judge = |claim: &Claim| {
             let mut values: Vec<f64> = claim.places.iter().map(|place| self.value(place)).collect();
-            if claim.kind == Kind::FallsAt {
-                values[0] = self.falls_at(&claim.places[0], values[1] * claim.part);
+            match claim.kind {
+                Kind::FallsAt => {
+                    values[0] = self.falls_at(&claim.places[0], values[1] * claim.part);
+                }
+                Kind::RisesAt | Kind::SettlesAt => values[0] = self.steps_at(claim),
+                _ => {}
             }
             claim.judge(&values)
         };

@@ -7,6 +7,8 @@ use super::*;
 use crate::outcome::{ClientOutcome, DriveOutcome, Interval, Outcome};
 use crate::scenario::{Pattern, Scenario};
 
+mod steps;
+
 pub(crate) const EXAMPLE: &str = r#"
 title = "Random reader against sequential readers"
 source = "an example"
@@ -90,6 +92,7 @@ pub(crate) fn simulate(scenario: &Scenario) -> Result<Outcome, String> {
         written_bytes: 0,
         commands: 1_000 * seconds,
         busy: Nanos(scenario.time.0 / 2),
+        series: Vec::new(),
     };
     let trace_hash = scenario.seed;
     Ok(Outcome { time: scenario.time, clients, drive, trace_hash, simulated_requests: 7 })

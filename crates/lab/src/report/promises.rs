@@ -11,9 +11,9 @@ use crate::experiment::{Experiment, Metric, Quantity, Spot};
 /// The folder of these experiments.
 pub const PROMISES: &str = "experiments/promise";
 /// Whom they are about.
-const TARGET: &str = "target";
+pub(super) const TARGET: &str = "target";
 /// A minimum counts as kept from this part of it on.
-const KEPT: f64 = 0.97;
+pub(super) const KEPT: f64 = 0.97;
 
 /// The four numbers of a run: the target's rate, its 99th percentile and longest call, and the drive's total.
 fn quantities() -> [Quantity; 4] {
@@ -45,7 +45,7 @@ pub fn promises_spots(experiments: &[Experiment]) -> BTreeSet<Spot> {
 }
 
 /// The target's minimum in MB/s; none where it has none.
-fn minimum(experiment: &Experiment, variant: usize) -> Option<f64> {
+pub(super) fn minimum(experiment: &Experiment, variant: usize) -> Option<f64> {
     let it = &experiment.variants[variant];
     let target = it.clients.iter().find(|client| client.name == TARGET)?;
     let group = it.groups.iter().find(|group| group.name == target.group)?;

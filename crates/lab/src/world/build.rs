@@ -10,6 +10,7 @@ use iofair_drive::Drive;
 use iofair_drive::random::Random;
 
 use super::World;
+use super::changes::Changes;
 use super::controllers::{self, Controllers};
 use super::engine::{Engine, Parts};
 use super::journal::{self, Journal, JournalSetup};
@@ -117,6 +118,7 @@ fn build_over<'a>(
     let crew = Crew { scenario, specs: &specs, files: &files, longest, threads: &threads };
     let processes = crew.processes(facts.max_request, &flushers, &mut cache);
     let everybody = Everybody { controllers: &controllers, crew: &crew, flushers: &flushers };
+    let changes = Changes::new(scenario, drives[0].worst_case_rate(), &controllers)?;
     let lanes = match &mut outside {
         Some(outside) => {
             outside.open(everybody.roster(setup.tags)).map_err(RunError::Outside)?;
@@ -127,9 +129,10 @@ fn build_over<'a>(
             controllers.with(drives, scenario)
         }
     };
-    let measured_from = Instant::ZERO + scenario.ramp;
-    let parts = Parts { lanes, outside, geometry, files, observer, measured_from };
+    let (measured_from, interval) = (Instant::ZERO + scenario.ramp, scenario.interval);
+    let parts = Parts { lanes, outside, geometry, files, observer, measured_from, interval };
     let mut engine = Engine::new(parts);
+    changes.start(&mut engine);
     cache.start(&mut engine);
     for (process, spec) in processes.iter().zip(&specs) {
         for slot in 0..process.slots() {
@@ -139,7 +142,7 @@ fn build_over<'a>(
     }
     engine.journaled = journal.is_some();
     let mut world = World::new(engine, cache, processes, scenario);
-    world.journal = journal;
+    (world.journal, world.changes) = (journal, changes);
     Ok(world)
 }
 
@@ -208,7 +211,10 @@ impl Crew<'_> {
 }
 
 /// Groups with their contracts; with the weights that keep their minimums if the stack admits them.
-fn groups(scenario: &Scenario, worst_case: u64) -> Result<Vec<(String, Contract)>, RunError> {
+pub(super) fn groups(
+    scenario: &Scenario,
+    worst_case: u64,
+) -> Result<Vec<(String, Contract)>, RunError> {
     let written = scenario.groups.iter().map(|group| (group.name.as_str(), &group.contract));
     if scenario.stack.admits {
         return Ok(admitted(written, worst_case)?);

@@ -1,8 +1,9 @@
 //! The middle of the world: clock, timers, engine and drive, and what is measured at the drive. Engine and drive may
 //! also be outside: then requests go there, and time comes from there.
 
+use iofair_core::contract::Contract;
 use iofair_core::controller::{Completion, Controller, Submission};
-use iofair_core::group::ClientId;
+use iofair_core::group::{ClientId, GroupId};
 use iofair_core::request::{Flags, Operation, RequestId};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
@@ -146,6 +147,7 @@ pub(crate) struct Engine<'a> {
     completions: Vec<Completion>,
     replies: Vec<Reply>,
     measured_from: Instant,
+    interval: Option<Nanos>,
     busy_before: Nanos,
     outcome: DriveOutcome,
     completed: u64,
@@ -161,6 +163,8 @@ pub(crate) struct Parts<'a> {
     pub(crate) observer: &'a mut dyn Observer,
     /// The end of the ramp.
     pub(crate) measured_from: Instant,
+    /// Intervals in which bytes are also counted.
+    pub(crate) interval: Option<Nanos>,
 }
 
 /// One request for [`Engine::submit`].
@@ -176,7 +180,7 @@ pub(crate) struct Ask {
 
 impl<'a> Engine<'a> {
     pub(crate) fn new(parts: Parts<'a>) -> Self {
-        let Parts { lanes, outside, geometry, files, observer, measured_from } = parts;
+        let Parts { lanes, outside, geometry, files, observer, measured_from, interval } = parts;
         Self {
             now: Instant::ZERO,
             timers: Timers::new(),
@@ -192,6 +196,7 @@ impl<'a> Engine<'a> {
             completions: Vec::new(),
             replies: Vec::new(),
             measured_from,
+            interval,
             busy_before: Nanos::ZERO,
             outcome: DriveOutcome::default(),
             completed: 0,
@@ -298,12 +303,8 @@ impl<'a> Engine<'a> {
             self.observer.on_answer(self.now, id, answer.status);
             let Sent { operation, bytes } = lane.sent[answer.id as usize];
             if self.now > self.measured_from {
-                self.outcome.commands += 1;
-                match operation {
-                    Operation::Read => self.outcome.read_bytes += bytes,
-                    Operation::Write => self.outcome.written_bytes += bytes,
-                    _ => {}
-                }
+                let since = self.now.since(self.measured_from);
+                count(&mut self.outcome, operation, bytes, self.interval.map(|it| (since, it)));
             }
             lane.controller.complete(self.now, id, answer.status, &mut self.completions);
             lane.on_answered(self.now, operation);
@@ -360,6 +361,17 @@ impl<'a> Engine<'a> {
         lane.hand_on_trace(self.traced, self.observer);
     }
 
+    /// Groups get other contracts; the controllers are asked then, as a server asks its own.
+    pub(crate) fn update_groups(&mut self, updates: &[(GroupId, Contract)]) {
+        for lane in &mut self.lanes {
+            for (group, contract) in updates {
+                let result = lane.controller.update_group(self.now, *group, contract.clone());
+                result.expect("no group of a run goes");
+            }
+            lane.run_by(self.now);
+        }
+    }
+
     /// Asks everybody although nobody is due, as a careless owner might.
     #[cfg(test)]
     pub(crate) fn poke(&mut self) {
@@ -397,6 +409,29 @@ impl<'a> Engine<'a> {
         }
         let busy = self.busy().saturating_sub(self.busy_before);
         (DriveOutcome { busy, ..self.outcome }, self.trace_hash, self.completed)
+    }
+}
+
+/// Counts an answered command, and, so long after the ramp, in its interval. An answer at a border belongs to the
+/// interval before it, as calls do.
+fn count(
+    outcome: &mut DriveOutcome,
+    operation: Operation,
+    bytes: u64,
+    interval: Option<(Nanos, Nanos)>,
+) {
+    outcome.commands += 1;
+    match operation {
+        Operation::Read => outcome.read_bytes += bytes,
+        Operation::Write => outcome.written_bytes += bytes,
+        _ => return,
+    }
+    if let Some((since, interval)) = interval {
+        let index = ((since.0 - 1) / interval.0) as usize;
+        if index >= outcome.series.len() {
+            outcome.series.resize(index + 1, 0);
+        }
+        outcome.series[index] += bytes;
     }
 }
 

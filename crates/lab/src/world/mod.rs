@@ -12,6 +12,7 @@
 //! order: process number i has file i.
 
 mod build;
+mod changes;
 mod controllers;
 pub(crate) mod engine;
 pub(crate) mod journal;
@@ -22,13 +23,14 @@ pub(crate) mod tests;
 mod writeback;
 
 use iofair_core::contract::WEIGHT_DEFAULT;
-use iofair_core::time::Instant;
+use iofair_core::time::{Instant, Nanos};
 
 use crate::cache::Cache;
 use crate::client::{Answered, Process};
 use crate::outcome::{ClientOutcome, Outcome};
 use crate::scenario::{GroupSpec, Scenario};
 use crate::sim::Token;
+use changes::Changes;
 use engine::{Answer, Engine};
 use journal::Journal;
 
@@ -52,6 +54,9 @@ pub(crate) struct World<'a> {
     steps_at_once: u32,
     /// Weights of the groups as the scenario has them.
     weights: Vec<(String, u32)>,
+    /// Contracts that change, one list a timer.
+    changes: Changes,
+    interval: Option<Nanos>,
 }
 
 impl<'a> World<'a> {
@@ -74,6 +79,8 @@ impl<'a> World<'a> {
             end: ramp_end + scenario.time,
             ramp_over: false,
             steps_at_once: 0,
+            changes: Changes::default(),
+            interval: scenario.interval,
         }
     }
 
@@ -156,6 +163,9 @@ impl<'a> World<'a> {
     }
 
     fn wake(&mut self, token: Token) {
+        if token.actor == changes::ACTOR {
+            return self.changes.apply(token.slot, &mut self.engine);
+        }
         match self.processes.get_mut(token.actor as usize) {
             Some(process) => process.on_timer(&mut self.engine, &mut self.cache, token.slot),
             None => self.cache.on_timer(token.actor, &mut self.engine),
@@ -165,7 +175,10 @@ impl<'a> World<'a> {
     /// What was measured.
     pub(crate) fn finish(self) -> Outcome {
         let time = self.end.since(self.ramp_end);
-        let (drive, trace_hash, simulated_requests) = self.engine.finish();
+        let (mut drive, trace_hash, simulated_requests) = self.engine.finish();
+        if let Some(interval) = self.interval {
+            drive.series.resize(time.0.div_ceil(interval.0.max(1)) as usize, 0);
+        }
         let weights = self.weights;
         let clients = self.processes.into_iter().map(|process| {
             let (name, group) = (process.name.clone(), process.group.clone());

@@ -23,6 +23,7 @@ use crate::scenario::{
     StripeSpec, Writeback,
 };
 
+mod changes;
 mod groups;
 mod scheduling;
 
@@ -148,6 +149,7 @@ pub(crate) fn scenario(clients: Vec<ClientSpec>, time: Nanos) -> Scenario {
         host: plain_host(),
         groups: Vec::new(),
         clients,
+        changes: Vec::new(),
         ramp: Nanos::ZERO,
         time,
         seed: 1,

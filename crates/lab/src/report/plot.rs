@@ -1,0 +1,213 @@
+//! Pictures that stand alone, as files beside the pages of docs/: SVG with its own colours on white, since a page shows it
+//! as an image. A [`Panel`] is one plot with its axes; [`picture`] puts several into one file.
+
+use core::fmt::Write;
+
+use super::chart::{escape, nice, tick_label};
+
+/// Colours of lines; the first one is the promised client's.
+pub(super) const COLOURS: [&str; 6] =
+    ["#d4380d", "#1677ff", "#8c8c8c", "#389e0d", "#722ed1", "#d48806"];
+
+const LEFT: f64 = 52.0;
+const RIGHT: f64 = 14.0;
+const TOP: f64 = 26.0;
+const BOTTOM: f64 = 38.0;
+
+/// One axis: from where to where, and in which steps.
+#[derive(Clone, Debug)]
+pub(super) struct Axis {
+    pub(super) name: String,
+    low: f64,
+    high: f64,
+}
+
+impl Axis {
+    /// From zero to a round number that is at least `high`.
+    pub(super) fn linear(name: &str, high: f64) -> Self {
+        let step = nice(high.max(1e-6) / 5.0);
+        let high = (high / step - 1e-9).ceil().max(1.0) * step;
+        Self { name: name.to_owned(), low: 0.0, high }
+    }
+    /// From zero to exactly `high`.
+    pub(super) fn exact(name: &str, high: f64) -> Self {
+        Self { name: name.to_owned(), low: 0.0, high }
+    }
+    /// Where a value lies, from 0 to 1.
+    fn place(&self, value: f64) -> f64 {
+        let value = value.clamp(self.low, self.high);
+        (value - self.low) / (self.high - self.low)
+    }
+    fn ticks(&self) -> Vec<f64> {
+        let step = nice(self.high / 5.0);
+        let count = (self.high / step + 1e-9) as u32;
+        (0..=count).map(|part| f64::from(part) * step).collect()
+    }
+}
+
+/// What is drawn in a panel.
+#[derive(Clone, Debug)]
+pub(super) enum Mark {
+    /// A line through points.
+    Line { points: Vec<(f64, f64)>, colour: &'static str, width: f64 },
+    /// A dashed line across, at a value of y.
+    Across(f64),
+    /// A dashed line down, at a value of x, with what it says.
+    Down(f64, String),
+}
+
+/// One plot.
+#[derive(Clone, Debug)]
+pub(super) struct Panel {
+    pub(super) title: String,
+    pub(super) x: Axis,
+    pub(super) y: Axis,
+    pub(super) marks: Vec<Mark>,
+}
+
+/// Panels in rows of `columns`, each of this size, under a title and a legend of colours.
+pub(super) fn picture(
+    title: &str,
+    legend: &[(&str, &str)],
+    (columns, width, height): (usize, f64, f64),
+    panels: &[Panel],
+) -> String {
+    let rows = panels.len().div_ceil(columns);
+    let head = 44.0;
+    let (wide, high) = (width * columns as f64, head + height * rows as f64);
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {wide:.0} {high:.0}\" width=\"{wide:.0}\" \
+         font-family=\"system-ui, sans-serif\" font-size=\"11\" fill=\"#262626\">\n<title>{0}</title>\n\
+         <rect width=\"{wide:.0}\" height=\"{high:.0}\" fill=\"#ffffff\"/>\n\
+         <text x=\"8\" y=\"18\" font-size=\"14\" font-weight=\"600\">{0}</text>\n",
+        escape(title)
+    );
+    let mut at = 8.0;
+    for (name, colour) in legend {
+        let _ = writeln!(
+            svg,
+            "<rect x=\"{at:.0}\" y=\"27\" width=\"10\" height=\"10\" rx=\"2\" fill=\"{colour}\"/>\
+             <text x=\"{:.0}\" y=\"36\">{}</text>",
+            at + 14.0,
+            escape(name)
+        );
+        at += 26.0 + 6.2 * name.chars().count() as f64;
+    }
+    for (index, panel) in panels.iter().enumerate() {
+        let (column, row) = (index % columns, index / columns);
+        let (left, top) = (width * column as f64, head + height * row as f64);
+        let _ = writeln!(svg, "<g transform=\"translate({left:.0} {top:.0})\">");
+        push_panel(&mut svg, panel, (width - LEFT - RIGHT, height - TOP - BOTTOM));
+        svg.push_str("</g>\n");
+    }
+    svg.push_str("</svg>\n");
+    svg
+}
+
+fn push_panel(svg: &mut String, panel: &Panel, (wide, high): (f64, f64)) {
+    let x = |value: f64| LEFT + wide * panel.x.place(value);
+    let y = |value: f64| TOP + high * (1.0 - panel.y.place(value));
+    let (right, bottom) = (LEFT + wide, TOP + high);
+    let _ = writeln!(
+        svg,
+        "<text x=\"{LEFT}\" y=\"14\" font-weight=\"600\">{}</text>",
+        escape(&panel.title)
+    );
+    for tick in panel.y.ticks() {
+        let _ = writeln!(
+            svg,
+            "<path d=\"M{LEFT} {0:.1}H{right:.1}\" stroke=\"#e8e8e8\"/>\
+             <text x=\"{1:.0}\" y=\"{2:.1}\" text-anchor=\"end\" fill=\"#595959\">{3}</text>",
+            y(tick),
+            LEFT - 5.0,
+            y(tick) + 3.5,
+            tick_label(tick)
+        );
+    }
+    for tick in panel.x.ticks() {
+        let _ = writeln!(
+            svg,
+            "<path d=\"M{0:.1} {bottom:.1}v4\" stroke=\"#8c8c8c\"/>\
+             <text x=\"{0:.1}\" y=\"{1:.1}\" text-anchor=\"middle\" fill=\"#595959\">{2}</text>",
+            x(tick),
+            bottom + 15.0,
+            tick_label(tick)
+        );
+    }
+    let _ = writeln!(
+        svg,
+        "<path d=\"M{LEFT} {TOP}V{bottom:.1}H{right:.1}\" stroke=\"#8c8c8c\" fill=\"none\"/>\
+         <text x=\"{0:.1}\" y=\"{1:.1}\" text-anchor=\"end\" fill=\"#595959\">{2}</text>\
+         <text x=\"{3:.0}\" y=\"{4:.0}\" fill=\"#595959\">{5}</text>",
+        right,
+        bottom + 29.0,
+        escape(&panel.x.name),
+        6.0,
+        TOP - 2.0,
+        escape(&panel.y.name)
+    );
+    for mark in &panel.marks {
+        push_mark(svg, mark, (&x, &y), (right, bottom));
+    }
+}
+
+type Place<'a> = (&'a dyn Fn(f64) -> f64, &'a dyn Fn(f64) -> f64);
+
+fn push_mark(svg: &mut String, mark: &Mark, (x, y): Place<'_>, (right, bottom): (f64, f64)) {
+    let _ = match mark {
+        Mark::Line { points, colour, width } => {
+            let mut path = String::new();
+            for (index, (across, up)) in points.iter().enumerate() {
+                let letter = if index == 0 { 'M' } else { 'L' };
+                let _ = write!(path, "{letter}{:.1} {:.1}", x(*across), y(*up));
+            }
+            writeln!(
+                svg,
+                "<path d=\"{path}\" stroke=\"{colour}\" stroke-width=\"{width}\" fill=\"none\"/>"
+            )
+        }
+        Mark::Across(value) => writeln!(
+            svg,
+            "<path d=\"M{LEFT} {:.1}H{right:.1}\" stroke=\"#262626\" stroke-dasharray=\"4 3\"/>",
+            y(*value)
+        ),
+        Mark::Down(value, says) => writeln!(
+            svg,
+            "<path d=\"M{0:.1} {TOP}V{bottom:.1}\" stroke=\"#262626\" stroke-dasharray=\"2 3\"/>\
+             <text x=\"{1:.1}\" y=\"{2:.1}\" fill=\"#595959\">{3}</text>",
+            x(*value),
+            x(*value) + 4.0,
+            TOP + 10.0,
+            escape(says)
+        ),
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: axes end at round numbers and place values where they belong. Method: by hand.
+    #[test]
+    fn axes_place_values() {
+        let linear = Axis::linear("MB/s", 534.0);
+        assert_eq!((linear.place(0.0), linear.place(600.0), linear.place(300.0)), (0.0, 1.0, 0.5));
+        assert_eq!(linear.ticks(), [0.0, 200.0, 400.0, 600.0]);
+        assert_eq!(Axis::exact("s", 8.0).place(4.0), 0.5);
+    }
+
+    /// Goal: every kind of mark is in the file, names safe. Method: one panel with all of them.
+    #[test]
+    fn a_picture_has_all_marks() {
+        let marks = vec![
+            Mark::Line { points: vec![(0.0, 0.0), (1.0, 1.0)], colour: COLOURS[0], width: 1.5 },
+            Mark::Across(1.0),
+            Mark::Down(0.5, "a & b".to_owned()),
+        ];
+        let (x, y) = (Axis::exact("s", 1.0), Axis::linear("MB/s", 1.0));
+        let panel = Panel { title: "one".to_owned(), x, y, marks };
+        let svg = picture("t", &[("red", COLOURS[0])], (2, 300.0, 200.0), &[panel.clone(), panel]);
+        assert!(svg.starts_with("<svg xmlns") && svg.ends_with("</svg>\n"));
+        assert!(svg.contains("a &amp; b") && svg.contains("translate(300"));
+    }
+}
