@@ -21,8 +21,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use iofair_core::attainable::{self, Claimant};
+use iofair_core::contract::Rate;
 use iofair_core::controller::{DEFAULT_STACK, Stack};
 use iofair_core::unit::{parse_bytes, parse_rate, parse_time};
+use iofair_drive::profile;
 
 use self::outcome::{Outcome, Sample, StackOutcome};
 use self::plan::Plan;
@@ -83,7 +86,7 @@ pub(crate) struct Args {
     /// How long each client's file is there.
     #[arg(long, default_value = "256MiB", value_name = "SIZE", requires = "at")]
     size: String,
-    /// What the random reader is promised: 10 MB/s on an emulated drive, half of what it gets alone on your disk.
+    /// What the random reader is promised: half of what it gets alone, on an emulated drive 10 MB/s at most.
     #[arg(long, visible_alias = "min", value_name = "RATE")]
     promise: Option<String>,
     /// Where the page goes.
@@ -99,6 +102,11 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         Stack::parse(stack)?;
     }
     let promise = args.promise.as_deref().map(parse_rate).transpose()?;
+    let chosen = chosen_stacks(args);
+    let promised = match args.at {
+        None => promise_on(&args.drive, promise, &chosen)?,
+        Some(_) => promise.unwrap_or(PROMISE),
+    };
     // Before anything runs: half a minute later would be late to say that it cannot be written.
     let cannot_write = || format!("cannot write {}", args.html.display());
     let mut html = File::create(&args.html).with_context(cannot_write)?;
@@ -108,7 +116,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         back: format!("emulated:{}", args.drive),
         volume_size: plan::EMULATED_SIZE,
         clients: usize::try_from(args.clients).expect("its range is checked"),
-        promised: promise.unwrap_or(PROMISE),
+        promised,
         alone: None,
         history_seconds: seconds(&args.history)?,
         ramp_seconds: seconds(&args.ramp)?,
@@ -117,7 +125,6 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     };
     let on_disk = |at| at_directory(args, at, promise, &temporaries, &mut plan);
     let site = args.at.as_deref().map(on_disk).transpose()?;
-    let chosen = chosen_stacks(args);
     let mut stacks = Vec::new();
     for (i, stack) in chosen.iter().enumerate() {
         let progress = Progress::new(output, &plan, stack, (i + 1, chosen.len()));
@@ -151,6 +158,27 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         text
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is promised on an emulated drive: what was asked for, if the server would not refuse it.
+fn promise_on(drive: &str, asked: Option<u64>, stacks: &[String]) -> Result<u64> {
+    let profile = profile::read(drive).map_err(|error| Usage(error.to_string()))?;
+    let reaches = profile.reaches();
+    let promised = asked.unwrap_or(PROMISE.min(reaches.alone / 2)).max(1);
+    let keeps = |stack: &&String| Stack::parse(stack).is_ok_and(|stack| stack.keeps_minimums());
+    let Some(stack) = stacks.iter().find(keeps) else { return Ok(promised) };
+    let target = Claimant { name: "target".into(), min: Some(promised), ..Claimant::default() };
+    match attainable::check(&reaches, &[target]) {
+        Ok(()) => Ok(promised),
+        Err(error) => {
+            let (promised, alone, fitting) = (Rate(promised), Rate(reaches.alone), error.fitting());
+            let message = format!(
+                "no promise of {promised} on {drive}: the random reader reaches {alone} with the drive to itself, and {stack} \
+                 refuses what it cannot keep; allowed is {fitting}, or other stacks (--stack)"
+            );
+            Err(Usage(message).into())
+        }
+    }
 }
 
 /// The stacks of this run; the last one is our own unless somebody says otherwise.

@@ -69,16 +69,20 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     let (shrink, take_over) = (args.shrink.clone(), args.take_over.clone());
     let consent = Consent { shrink, take_over, delete: Vec::new() };
     if args.check {
-        Server::check(&contracts, &consent).map_err(told)?;
-        output.print(&serde_json::json!({ "good": true }), || "the file is good\n".to_string())?;
+        let notes = Server::check(&contracts, &consent).map_err(told)?;
+        let good = serde_json::json!({ "good": true, "notes": notes });
+        output.print(&good, || {
+            let notes = notes.iter().map(|note| format!("note: {note}\n"));
+            "the file is good\n".to_string() + &notes.collect::<String>()
+        })?;
         return Ok(ExitCode::SUCCESS);
     }
     let signals = Signals::block().context("blocking signals")?;
     let control =
         Control::start_with(&args.contracts, contracts, passed, &consent).map_err(told)?;
-    let (ready, worst_case) =
-        control.server(|server| (ready(server, &control), server.worst_case())).map_err(told)?;
-    output.print(&ready, || in_words(&ready, worst_case))?;
+    let told_of = |server: &Server| (ready(server, &control), limits(server));
+    let (ready, limits) = control.server(told_of).map_err(told)?;
+    output.print(&ready, || in_words(&ready, &limits))?;
     let (count, drive, stack) = (ready.volumes.len(), &ready.drive, &ready.stack);
     let status = format!("serving {drive} with {stack}; volumes: {count}");
     supervisor::tell(Stage::Ready, &status);
@@ -137,12 +141,22 @@ fn ready(server: &Server, control: &Control) -> Ready {
     }
 }
 
-fn in_words(ready: &Ready, worst_case: Option<u64>) -> String {
-    let mut text = format!("serving {} with {}", ready.drive, ready.stack);
-    if let Some(rate) = worst_case {
-        text += &format!(", at worst {}", Rate(rate));
+/// What minimums are checked against.
+fn limits(server: &Server) -> String {
+    match (server.reaches(), server.worst_case()) {
+        (Some(drive), _) => format!(
+            ", which reads {}, writes {} and small blocks at random {}",
+            Rate(drive.reads),
+            Rate(drive.writes),
+            Rate(drive.alone)
+        ),
+        (None, Some(rate)) => format!(", at worst {}", Rate(rate)),
+        (None, None) => String::new(),
     }
-    text.push('\n');
+}
+
+fn in_words(ready: &Ready, limits: &str) -> String {
+    let mut text = format!("serving {} with {}{limits}\n", ready.drive, ready.stack);
     for volume in &ready.volumes {
         if let Some(mount) = &ready.mount {
             text += &format!("  {}\n", mount.join(volume).display());

@@ -125,6 +125,68 @@ fn needs_clients_flushed_data_survives_a_crash() {
     run("cmp", &[&image, &copy]);
 }
 
+/// Goal: under the default stack a minimum that the drive cannot keep is refused with the one that it can: by a check, by
+/// SIGHUP, which changes nothing, and by the demo before anything runs. Method: a server on a model of a drive.
+#[test]
+fn what_the_drive_cannot_keep_is_refused() {
+    let directory = std::env::temp_dir().join(format!("iofair-keeps-{}", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    let file = directory.join("contracts.toml");
+    let write = |back: &str, min: &str| {
+        let socket = directory.join("socket");
+        let text = format!(
+            "[drive]\nback = '{back}'\n[listen]\nunix = '{}'\n[[group]]\nname = 'g'\nmin = '{min}'\n",
+            socket.display()
+        );
+        fs::write(&file, text).unwrap();
+    };
+    let told = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_iofair"));
+        let output = command.args(arguments).current_dir(&directory).output().unwrap();
+        let text = [&output.stdout[..], &output.stderr[..]].concat();
+        (output.status.code(), String::from_utf8_lossy(&text).into_owned())
+    };
+    let check = || told(&["serve", "--check", file.to_str().unwrap()]);
+    let drive = "emulated:plextor-px256m5s";
+    write(drive, "24MB/s");
+    let (code, text) = check();
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("contracts.toml:7:7: group \"g\": 24.00 MB/s cannot be kept"), "{text}");
+    assert!(text.contains("allowed: at most 22.4"), "{text}");
+    write("memory:1GiB", "24MB/s");
+    let (code, text) = check();
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.starts_with("the file is good\nnote: minimums and latencies are not"), "{text}");
+
+    write(drive, "22MB/s");
+    assert_eq!(check(), (Some(0), "the file is good\n".to_string()));
+    let mut child = Command::new(env!("CARGO_BIN_EXE_iofair"))
+        .args(["serve", file.to_str().unwrap()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.starts_with("serving an emulated plextor"), "{line}");
+    assert!(line.contains("small blocks at random 23."), "{line}");
+    write(drive, "24MB/s");
+    run("kill", &["-HUP", &child.id().to_string()]);
+    let mut said = String::new();
+    let mut errors = BufReader::new(child.stderr.as_mut().unwrap());
+    while !said.contains("allowed: at most 22.4") {
+        assert!(errors.read_line(&mut said).unwrap() > 0, "{said}");
+    }
+    assert!(said.contains("contracts kept as they were"), "{said}");
+    run("kill", &["-TERM", &child.id().to_string()]);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+
+    let (code, text) = told(&["demo", "--promise", "30MB/s", "--html", "page.html"]);
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("no promise of 30.00 MB/s") && text.contains("at most 22.4"), "{text}");
+    fs::remove_dir_all(directory).unwrap();
+}
+
 /// Goal: promises that cannot be kept are refused with the numbers, and exit code 2. Method: two
 /// groups that ask for more than an emulated drive has.
 #[test]

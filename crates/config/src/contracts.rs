@@ -7,6 +7,8 @@
 //! pool = "0e9c1f6a-..."               # optional: the UUID that a pool on a device or file must have
 //! stack = "max+prop-bfq"              # policies and scheduler; "promise" unless written; iofair list policies
 //! worst_case = "160MB/s"              # optional: what admission counts on, instead of the profile's
+//! reaches = { read = "535MB/s", write = "383MB/s", random = "23.6MB/s" }  # optional: what minimums and latencies are
+//!                                     # checked against by the stack `promise`: see `reaches`
 //! timeout = "30s"                     # a command that takes longer is an error for its client
 //! drain = "30s"                       # at the end, a client that does not read is waited for so long
 //! paths = ["/dev/disk/by-id"]         # every `path` of a volume lies below one of them: see `paths`
@@ -52,8 +54,8 @@
 //! ```
 //!
 //! `raw` is the file as serde sees it, `check` turns it into what is below, `access` says who may connect to a
-//! Unix socket, `listen` who may open what, [`admission`] turns minimums into weights, and [`edit`] changes a file as
-//! a person would.
+//! Unix socket, `listen` who may open what, [`admission`] says which minimums can be kept and turns them into weights
+//! where a stack has only weights, and [`edit`] changes a file as a person would.
 
 mod access;
 pub mod admission;
@@ -65,6 +67,7 @@ mod guests;
 mod listen;
 mod paths;
 mod raw;
+mod reaches;
 
 #[cfg(test)]
 mod tests;
@@ -86,6 +89,7 @@ pub use guests::GuestMemory;
 pub use listen::{Entry, Limits, Listen, Required, Tls, is_reserved, user};
 // Experiments spell classes and ceilings the same way.
 pub use raw::{ClassName, Low, Max};
+pub use reaches::Reaches;
 
 /// A contract file that passed every check which needs no drive.
 #[derive(Clone, Debug)]
@@ -127,6 +131,8 @@ pub struct Drive {
     pub stack: Stack,
     /// What admission counts on, bytes a second; `None`: what the back end knows of itself.
     pub worst_case: Option<u64>,
+    /// What is written of what it reaches.
+    pub reaches: Reaches,
     /// How long a command may take.
     pub timeout: Nanos,
     /// How long the end may take.
@@ -165,6 +171,9 @@ pub struct Group {
     /// NBD connections at once to the volumes of this group and below, if that is limited.
     pub connections: Option<u32>,
     span: Range<usize>,
+    min_span: Option<Range<usize>>,
+    min_iops_span: Option<Range<usize>>,
+    latency_span: Option<Range<usize>>,
 }
 
 /// One volume.

@@ -15,6 +15,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod attainable;
 pub mod contract;
 pub mod controller;
 pub mod group;

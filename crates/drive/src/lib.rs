@@ -11,6 +11,7 @@ pub mod paced;
 pub mod profile;
 pub mod random;
 mod random_profile;
+mod reach;
 pub mod ssd;
 pub mod stripe;
 

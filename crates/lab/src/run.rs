@@ -1,5 +1,6 @@
 //! Running a scenario.
 
+use iofair_core::attainable::Unattainable;
 use iofair_core::contract::Refusal;
 use iofair_core::group::GroupError;
 use iofair_core::unit::Sectors;
@@ -28,6 +29,9 @@ pub enum RunError {
     /// The drive cannot keep the minimums.
     #[error(transparent)]
     Refused(#[from] Refusal),
+    /// No scheduler could keep the minimums on this drive.
+    #[error("{0}; allowed is {fitting}", fitting = .0.fitting())]
+    Unattainable(#[from] Unattainable),
     /// A client names a group that is not there.
     #[error("there is no group \"{0}\"")]
     NoGroup(String),

@@ -1,5 +1,6 @@
 //! A server: contracts in, a running reactor out.
 
+mod admission;
 mod backs;
 mod listening;
 mod room;
@@ -22,7 +23,7 @@ use crate::clock::Clock;
 use crate::confine;
 use crate::disks::{Disks, Fresh};
 use crate::engine::stats::Snapshot;
-use crate::engine::{Change, Engine, Patience, Plan};
+use crate::engine::{Change, Engine, Plan};
 use crate::error::ServeError;
 use crate::front::fuse::{Mounted, Opener};
 use crate::log;
@@ -34,6 +35,7 @@ use crate::security::Security;
 use crate::socket::{self, Allowed};
 use crate::supervisor::{Passed, Watchdog};
 use crate::wake;
+use admission::{Facts, admit};
 use backs::open_back;
 use listening::{Listening, bind_unix, listen};
 
@@ -56,8 +58,7 @@ pub struct Server {
     plan: Plan,
     places: Places,
     /// What admission counts on.
-    worst_case: Option<u64>,
-    capacity: Option<u64>,
+    facts: Facts,
     description: String,
     tcp: Option<SocketAddr>,
     /// The socket that this server made, and removes.
@@ -84,9 +85,11 @@ impl Server {
     pub fn start_under(contracts: Contracts, passed: Passed) -> Result<Self, ServeError> {
         Self::start_with(contracts, passed, &Consent::default())
     }
-    /// Would a server start with these contracts? Looks at devices, files and tables, and changes nothing.
-    pub fn check(contracts: &Contracts, consent: &Consent) -> Result<(), ServeError> {
-        Places::check(contracts, consent)
+    /// Would a server start with these contracts? Looks at devices, files and tables, and changes nothing. Returns what an
+    /// operator should know all the same.
+    pub fn check(contracts: &Contracts, consent: &Consent) -> Result<Vec<String>, ServeError> {
+        Places::check(contracts, consent)?;
+        admission::check(contracts)
     }
     /// [`Self::start_under`], with what was agreed to beyond the contracts.
     pub fn start_with(
@@ -122,8 +125,8 @@ impl Server {
             BackSpec::File(_) | BackSpec::Directory(_) => None,
             _ => Some(back.facts().capacity.bytes()),
         };
-        let worst_case = contracts.drive.worst_case.or(back.worst_case_rate());
-        let mut plan = admit(&contracts, &places, worst_case, capacity)?;
+        let facts = Facts::new(back.worst_case_rate(), capacity);
+        let mut plan = admit(&contracts, &places, &facts, None)?;
         let made = places.make(&contracts)?;
         plan.volumes = places.plan(&contracts.volumes);
         let description = back.describe();
@@ -147,8 +150,7 @@ impl Server {
             contracts,
             plan: remembered(&plan),
             places,
-            worst_case,
-            capacity,
+            facts,
             description,
             tcp,
             bound,
@@ -173,6 +175,7 @@ impl Server {
         if let Some(pool) = this.places.pool() {
             this.zeroing = Some(Zeroing::start(pool.run(), this.line.clone())?);
         }
+        this.tell_unchecked(None);
         Ok(this)
     }
     fn serve_disks(&mut self, sockets: Fresh, closed: &[String]) -> Result<(), ServeError> {
@@ -188,10 +191,6 @@ impl Server {
     /// What holds the data, for people.
     pub fn description(&self) -> &str {
         &self.description
-    }
-    /// The rate that admission counts on.
-    pub fn worst_case(&self) -> Option<u64> {
-        self.worst_case
     }
     /// The TCP address, with the port that was given out when 0 was asked.
     pub fn tcp(&self) -> Option<SocketAddr> {
@@ -225,15 +224,14 @@ impl Server {
         contracts: Contracts,
         consent: &Consent,
     ) -> Result<(), ServeError> {
-        let before = (self.contracts.clone(), self.worst_case);
+        let before = self.contracts.clone();
         let made = match self.change(contracts, consent)? {
             (made, Ok(())) => made,
             (made, Err(error)) => {
                 // The engine has the new contracts, and something cannot be served: back to the old ones.
-                let shrink = self.longer_than(&before.0);
+                let shrink = self.longer_than(&before);
                 let undo = Consent { shrink, ..Consent::default() };
-                let undone = self.change(before.0, &undo);
-                self.worst_case = before.1;
+                let undone = self.change(before, &undo);
                 match undone {
                     Ok((again, served)) => {
                         again.keep();
@@ -263,14 +261,13 @@ impl Server {
     ) -> Result<(Made, Result<(), ServeError>), ServeError> {
         let remove = consent.delete.as_slice();
         self.check_fixed(&contracts)?;
-        let known = self.worst_case_under(&contracts);
         confine::check(&contracts)?;
         let security = Security::load(&contracts.listen)?;
         self.places.check_removal(&self.contracts.volumes, &contracts.volumes, remove)?;
         self.zero_room(&contracts, consent)?;
         let mut places = self.places.clone();
         places.place(&contracts.volumes, consent)?;
-        let mut plan = admit(&contracts, &places, known, self.capacity)?;
+        let mut plan = admit(&contracts, &places, &self.facts, Some(&self.contracts))?;
         let paused = self.line.look(|seen| seen.engine.is_paused())?;
         self.blocks.check(&contracts.volumes, remove, paused)?;
         let (_, disks) = allowed(&contracts)?;
@@ -286,7 +283,9 @@ impl Server {
         if let Err(error) = applied {
             return self.blocks.undo(devices, error);
         }
-        (self.places, self.worst_case, self.contracts) = (places, known, contracts);
+        self.places = places;
+        let before = std::mem::replace(&mut self.contracts, contracts);
+        self.tell_unchecked(Some(&before));
         if let Some(mounted) = &self.mounted {
             mounted.update(&self.contracts.volumes);
         }
@@ -348,13 +347,6 @@ impl Server {
             return Err(ServeError::Fixed("where the server mounts its volumes".into()));
         }
         Ok(())
-    }
-    /// A rate that the old file wrote and the new one does not is the back end's own again.
-    fn worst_case_under(&self, contracts: &Contracts) -> Option<u64> {
-        match (contracts.drive.worst_case, self.contracts.drive.worst_case) {
-            (None, None) => self.worst_case,
-            (written, _) => written,
-        }
     }
     /// Has the reactor take over what differs from the plan in force.
     fn apply(&mut self, plan: Plan, security: Security) -> Result<(), ServeError> {
@@ -479,39 +471,6 @@ fn remembered(plan: &Plan) -> Plan {
     let mut plan = plan.clone();
     plan.volumes.iter_mut().for_each(|volume| volume.storage = None);
     plan
-}
-
-/// A plan without volumes, if the promises can be kept and the volumes fit.
-fn admit(
-    contracts: &Contracts,
-    places: &Places,
-    worst_case: Option<u64>,
-    capacity: Option<u64>,
-) -> Result<Plan, ServeError> {
-    if let (Some(group), None) = (contracts.asks_worst_case(), worst_case) {
-        let message = format!(
-            "group \"{}\" has a min, but nobody knows what this back end keeps at its worst: add \
-             worst_case = \"...MB/s\" to [drive], or alone = \"...MB/s\" to the group",
-            group.name
-        );
-        return Err(contracts.back_error(message).into());
-    }
-    if capacity.is_some_and(|capacity| places.end() > capacity) {
-        contracts.check_capacity(capacity.unwrap_or(0))?;
-        let message = format!(
-            "the volumes need {} bytes with those that were removed but keep their place, and the \
-             drive has {}",
-            places.end(),
-            capacity.unwrap_or(0)
-        );
-        return Err(contracts.back_error(message).into());
-    }
-    let groups = contracts.admitted(worst_case)?;
-    let (volumes, closed) = (Vec::new(), Vec::new());
-    let drive = &contracts.drive;
-    let patience = Patience { timeout: drive.timeout, drain: drive.drain };
-    let (stack, faults) = (drive.stack.clone(), drive.faults.clone());
-    Ok(Plan { stack, groups, volumes, closed, patience, faults })
 }
 
 /// Who may connect to the NBD socket, and to disks of virtual machines.

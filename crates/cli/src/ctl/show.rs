@@ -56,8 +56,17 @@ pub(crate) fn status(status: &Json) -> String {
     let field = |name: &str| word(&status[name]);
     let uptime = status["uptime_seconds"].as_f64().unwrap_or(0.0);
     let mut text = format!("{}, {} on {}", field("state"), field("stack"), field("drive"));
-    if let Some(rate) = status["worst_case_bytes_per_second"].as_u64() {
-        text += &format!(", at worst {}", iofair_core::contract::Rate(rate));
+    let reaches = &status["reaches"];
+    if reaches.is_object() {
+        let [read, write, random] = ["read", "write", "random"]
+            .map(|name| rate(&reaches[format!("{name}_bytes_per_second")]));
+        text +=
+            &format!("\nreaches      {read} of reads, {write} of writes, {random} of small reads");
+        if let Some(seconds) = reaches["latency_seconds"].as_f64() {
+            text += &format!(", {:.2} ms each beside writes", seconds * 1e3);
+        }
+    } else if status["worst_case_bytes_per_second"].is_u64() {
+        text += &format!(", at worst {}", rate(&status["worst_case_bytes_per_second"]));
     }
     text += &format!("\ncontracts    {}, revision {}\n", field("file"), field("revision"));
     let listens = ["listen_unix", "listen_tcp"].map(|name| &status[name]);

@@ -1,6 +1,8 @@
-//! Minimums become weights, level by level of the tree of groups.
+//! Which minimums can be kept, and what they become.
 //!
-//! Top-level groups are admitted against the drive's worst case; groups inside another against what that one then
+//! A scheduler that keeps minimums itself has the weights as written, and its minimums are checked against what the drive
+//! reaches ([`Basis::Reaches`], [`iofair_core::attainable`]). For all others minimums become weights, level by level of
+//! the tree of groups: top-level groups are admitted against the drive's worst case; groups inside another against what that one then
 //! gets when everybody wants everything. A group without a minimum of its own is guaranteed what the groups inside
 //! it ask together, so nobody has to add up by hand; one with a minimum must not promise more inside. A group
 //! that says what it reaches alone asks for the part of the drive's time that its minimum takes
@@ -9,9 +11,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use iofair_core::attainable::{Attainable, Claimant, Unattainable, check};
 use iofair_core::contract::{Asking, Contract, Refusal, WEIGHT_MAX, admit};
 
-use super::{Contracts, Group};
+use super::{Back, Contracts, Group};
+use crate::ConfigError;
 
 /// A group's path and its contract with the weight that keeps its minimum.
 pub type Admitted = Vec<(String, Contract)>;
@@ -32,7 +36,132 @@ pub fn admitted<'a>(
     Ok(tree.groups.into_iter().collect())
 }
 
+/// What is known of a drive beside what the file says.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Known {
+    /// What it keeps at its worst, bytes a second.
+    pub worst_case: Option<u64>,
+    /// What it reaches.
+    pub reaches: Option<Attainable>,
+}
+
+/// What the minimums of a stack that keeps them itself are checked against.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Basis {
+    /// What the drive reaches.
+    Reaches(Attainable),
+    /// Their sum: the file has `worst_case` and no `reaches`.
+    WorstCase(u64),
+    /// Nothing is known of the drive.
+    Nothing,
+}
+
+/// Why contracts are refused.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum AdmissionError {
+    /// A line of the file is.
+    Config(ConfigError),
+    /// The sum of the minimums is.
+    Sum(Refusal),
+}
+
+impl From<ConfigError> for AdmissionError {
+    fn from(error: ConfigError) -> Self {
+        Self::Config(error)
+    }
+}
+impl From<Refusal> for AdmissionError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Sum(refusal)
+    }
+}
+
 impl Contracts {
+    /// The groups with the weights in force, or why their minimums cannot be kept. `before`: the contracts that were in force;
+    /// groups that ask for more than there are asked to give way.
+    pub fn admit(&self, known: &Known, before: Option<&Self>) -> Result<Admitted, AdmissionError> {
+        if !self.drive.stack.keeps_minimums() {
+            let worst_case = self.drive.worst_case.or(known.worst_case);
+            if let (Some(group), None) = (self.asks_worst_case(), worst_case) {
+                let message = format!(
+                    "group \"{}\" has a min, but nobody knows what this back end keeps at its worst: add \
+                     worst_case = \"...MB/s\" to [drive], or alone = \"...MB/s\" to the group",
+                    group.name
+                );
+                return Err(self.back_error(message).into());
+            }
+            let admitted = self.admitted(worst_case)?;
+            if self.drive.stack.admits
+                && let Some(drive) = self.drive.reaches.over(known.reaches)
+            {
+                let claimants = claimants(&admitted, before);
+                check(&drive, &claimants).map_err(|error| self.unattainable(&error))?;
+            }
+            return Ok(admitted);
+        }
+        let groups = self.groups.iter().map(|group| (group.name.as_str(), &group.contract));
+        let groups: Admitted = Tree::new(groups, ANY).groups.into_iter().collect();
+        match self.basis(known) {
+            Basis::Reaches(drive) => {
+                let claimants = claimants(&groups, before);
+                check(&drive, &claimants).map_err(|error| self.unattainable(&error))?;
+            }
+            Basis::WorstCase(rate) => drop(self.admitted(Some(rate))?),
+            Basis::Nothing => {}
+        }
+        Ok(groups)
+    }
+    /// What the minimums are checked against, if the stack keeps them itself.
+    pub fn basis(&self, known: &Known) -> Basis {
+        let drive = &self.drive;
+        let written = drive.reaches != super::Reaches::default();
+        match (drive.worst_case.filter(|_| !written), drive.reaches.over(known.reaches)) {
+            (Some(rate), _) => Basis::WorstCase(rate),
+            (None, Some(drive)) => Basis::Reaches(drive),
+            (None, None) => Basis::Nothing,
+        }
+    }
+    /// Must somebody find out what this emulated drive reaches before the contracts can be admitted?
+    pub fn asks_reaches(&self) -> Option<&str> {
+        let Back::Emulated(name) = &self.drive.back else { return None };
+        let stack = &self.drive.stack;
+        let unknown = match stack.keeps_minimums() {
+            true => self.basis(&Known::default()) == Basis::Nothing,
+            false => stack.admits && self.drive.reaches.over(None).is_none(),
+        };
+        (unknown && self.promises()).then_some(name)
+    }
+    /// Is there a minimum or a latency?
+    fn promises(&self) -> bool {
+        let mut contracts = self.groups.iter().map(|group| &group.contract);
+        contracts.any(|contract| contract.minimum().is_some() || contract.latency.is_some())
+    }
+    /// That nobody checks the minimums, and what would change that.
+    pub fn unchecked(&self, known: &Known) -> Option<&'static str> {
+        let checked = !self.drive.stack.keeps_minimums() || self.basis(known) != Basis::Nothing;
+        (self.promises() && !checked).then_some(
+            "minimums and latencies are not checked, since nobody knows what this drive reaches: add reaches = { read = \
+             \"...MB/s\", write = \"...MB/s\", random = \"...MB/s\" } to [drive]",
+        )
+    }
+    /// The error in the line of the group that asks too much.
+    fn unattainable(&self, error: &Unattainable) -> ConfigError {
+        let group = self.groups.iter().find(|group| group.name == error.group());
+        let group = group.expect("only groups of the file ask for something");
+        let span = match error {
+            Unattainable::Latency { .. } => &group.latency_span,
+            Unattainable::Minimum { in_ios: true, .. }
+            | Unattainable::Inside { in_ios: true, .. } => &group.min_iops_span,
+            _ => &group.min_span,
+        };
+        let span = span.as_ref().unwrap_or(&group.span);
+        let mut allowed = error.fitting().to_string();
+        if matches!(error, Unattainable::Minimum { .. }) && group.contract.alone.is_none() {
+            allowed += "; more if the group says what its clients reach with the drive to themselves, \
+                        alone = \"...MB/s\"";
+        }
+        self.source.error(span.clone(), error.to_string()).allowed(allowed)
+    }
     /// [`admitted`] for the groups of the file; without a worst case if there is no [`Self::asks_worst_case`].
     pub fn admitted(&self, worst_case: Option<u64>) -> Result<Admitted, Refusal> {
         let groups = self.groups.iter().map(|group| (group.name.as_str(), &group.contract));
@@ -43,6 +172,26 @@ impl Contracts {
         let asks = |group: &&Group| group.contract.min.is_some() && group.contract.alone.is_none();
         self.groups.iter().find(asks)
     }
+}
+
+/// Can this drive keep all these minimums and latencies, whoever schedules? The groups are those of [`admitted`].
+pub fn check_attainable(drive: &Attainable, groups: &Admitted) -> Result<(), Unattainable> {
+    check(drive, &claimants(groups, None))
+}
+
+/// The groups as admission sees them, parents first; those that ask for something else than `before` are new.
+fn claimants(groups: &Admitted, before: Option<&Contracts>) -> Vec<Claimant> {
+    let asks = |contract: &Contract| (contract.minimum(), contract.alone, contract.latency);
+    let old: HashMap<&str, _> = before.map_or_else(HashMap::new, |before| {
+        before.groups.iter().map(|it| (it.name.as_str(), asks(&it.contract))).collect()
+    });
+    let places: HashMap<&str, usize> = groups.iter().map(|it| it.0.as_str()).zip(0..).collect();
+    let claimant = |(name, contract): &(String, Contract)| {
+        let parent = name.rsplit_once('/').map(|(above, _)| places[above]);
+        let is_new = before.is_some() && old.get(name.as_str()) != Some(&asks(contract));
+        Claimant { is_new, ..Claimant::new(name, contract, parent) }
+    };
+    groups.iter().map(claimant).collect()
 }
 
 /// Paths sort parents before children, since a parent's path is a prefix of theirs.
@@ -142,3 +291,6 @@ fn suffice(rate: u64, asking: &[Asking]) -> bool {
     };
     asking.iter().all(kept)
 }
+
+#[cfg(test)]
+mod tests;

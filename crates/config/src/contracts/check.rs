@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::faults::{self, Faults};
 use super::{
     Back, Contracts, Drive, Group, Listen, Ublk, Volume, access, control, guests, listen, paths,
-    raw,
+    raw, reaches,
 };
 use crate::units::Time;
 use crate::{ConfigError, Source, Spanned};
@@ -113,8 +113,10 @@ fn drive(source: &Source, written: &raw::Drive) -> Result<Drive, ConfigError> {
         time => Ok(time.as_ref().map_or(PATIENCE, |time| time.get_ref().nanos())),
     };
     let faulty = written.back.get_ref().starts_with(FAULTY);
+    let back = back(source, &written.back)?;
     Ok(Drive {
-        back: back(source, &written.back)?,
+        reaches: reaches::check(source, written.reaches.as_ref(), &back)?,
+        back,
         may_create: plain(&written.back).starts_with("file:") && written.pool.is_none(),
         pool: uuid(source, written.pool.as_ref())?,
         timeout: patience(&written.timeout)?,
@@ -283,6 +285,9 @@ fn groups(
             clients: listen::clients(source, &group.clients, listen)?,
             connections: listen::group_connections(source, group)?,
             span: group.name.span(),
+            min_span: group.min.as_ref().map(Spanned::span),
+            min_iops_span: group.min_iops.as_ref().map(Spanned::span),
+            latency_span: group.latency.as_ref().map(Spanned::span),
         });
     }
     Ok(groups)

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde::de::{self, Expected, MapAccess, Visitor, value::MapAccessDeserializer};
 
 use super::faults::RawFaults;
+use super::reaches::RawReaches;
 use super::{control, listen};
 use crate::Spanned;
 use crate::units::{Bytes, Rate, Scalar, Time};
@@ -51,6 +52,7 @@ pub(super) struct Drive {
     pub(super) pool: Option<Spanned<String>>,
     pub(super) stack: Option<Spanned<String>>,
     pub(super) worst_case: Option<Spanned<Rate>>,
+    pub(super) reaches: Option<Spanned<RawReaches>>,
     pub(super) timeout: Option<Spanned<Time>>,
     pub(super) drain: Option<Spanned<Time>>,
     pub(super) faults: Option<Spanned<RawFaults>>,

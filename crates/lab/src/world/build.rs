@@ -1,13 +1,13 @@
 //! From a scenario to a world: groups, clients, files, flushers, processes.
 
-use iofair_config::contracts::admission::admitted;
+use iofair_config::contracts::admission::{admitted, check_attainable};
 use iofair_core::contract::Contract;
 use iofair_core::controller::Setup;
 use iofair_core::group::{ClientId, Priority};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
-use iofair_drive::Drive;
 use iofair_drive::random::Random;
+use iofair_drive::{Drive, profile};
 
 use super::World;
 use super::changes::Changes;
@@ -210,14 +210,20 @@ impl Crew<'_> {
     }
 }
 
-/// Groups with their contracts; with the weights that keep their minimums if the stack admits them.
+/// Groups with their contracts; with the weights that keep their minimums if the stack admits them, and the drive could keep
+/// them at all.
 pub(super) fn groups(
     scenario: &Scenario,
     worst_case: u64,
 ) -> Result<Vec<(String, Contract)>, RunError> {
     let written = scenario.groups.iter().map(|group| (group.name.as_str(), &group.contract));
     if scenario.stack.admits {
-        return Ok(admitted(written, worst_case)?);
+        let admitted = admitted(written, worst_case)?;
+        // A drive of a test has no profile.
+        if let (Ok(profile), None) = (profile::read(&scenario.drive), scenario.stripe) {
+            check_attainable(&profile.reaches(), &admitted)?;
+        }
+        return Ok(admitted);
     }
     Ok(written.map(|(name, contract)| (name.to_string(), contract.clone())).collect())
 }

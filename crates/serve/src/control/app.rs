@@ -274,6 +274,7 @@ impl App {
             drive: server.description().to_string(),
             stack: contracts.drive.stack.name().to_string(),
             worst_case_bytes_per_second: server.worst_case(),
+            reaches: server.reaches().map(Into::into),
             listen_unix: contracts.listen.unix.clone(),
             listen_tcp: server.tcp().map(|address| address.to_string()),
             uptime_seconds: self.clock.now().0 as f64 / 1e9,

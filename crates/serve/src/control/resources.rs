@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use iofair_config::contracts::Contracts;
 use iofair_config::contracts::edit::Kind;
+use iofair_core::attainable::{Attainable, SMALL_READ};
 use iofair_core::contract::Contract;
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
@@ -24,6 +25,8 @@ pub(super) struct Status {
     pub(super) drive: String,
     pub(super) stack: String,
     pub(super) worst_case_bytes_per_second: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reaches: Option<Reaches>,
     pub(super) listen_unix: Option<PathBuf>,
     pub(super) listen_tcp: Option<String>,
     pub(super) uptime_seconds: f64,
@@ -43,6 +46,28 @@ pub(super) struct Status {
     /// What of a pool was zeroed since the start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) zeroed_bytes: Option<u64>,
+}
+
+/// What the drive reaches.
+#[derive(Serialize)]
+pub(super) struct Reaches {
+    read_bytes_per_second: u64,
+    write_bytes_per_second: u64,
+    random_bytes_per_second: u64,
+    small_requests_per_second: Option<u64>,
+    latency_seconds: Option<f64>,
+}
+
+impl From<Attainable> for Reaches {
+    fn from(drive: Attainable) -> Self {
+        Self {
+            read_bytes_per_second: drive.reads,
+            write_bytes_per_second: drive.writes,
+            random_bytes_per_second: drive.alone,
+            small_requests_per_second: drive.small.map(|small| small / SMALL_READ),
+            latency_seconds: drive.latency.map(|latency| latency.0 as f64 / 1e9),
+        }
+    }
 }
 
 /// One group.
@@ -120,7 +145,7 @@ pub(super) fn groups(
     mut usage: impl FnMut(&str) -> Option<Usage>,
 ) -> Result<Vec<Group>, ServeError> {
     let contracts = server.contracts();
-    let admitted = contracts.admitted(server.worst_case())?;
+    let admitted = server.admitted()?;
     let shares = shares(&admitted);
     let mut written = written(contracts, Kind::Group);
     let mut volumes: BTreeMap<&str, Vec<String>> = BTreeMap::new();

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use iofair_config::contracts::Contracts;
 
-use super::{Server, admit};
+use super::Server;
+use super::admission::admit;
 use crate::confine;
 use crate::error::ServeError;
 use crate::places::Consent;
@@ -14,9 +15,8 @@ impl Server {
     /// What of a pool must be zeroed before these contracts can be taken over; nothing if they cannot at all.
     pub(crate) fn lacking(&self, contracts: &Contracts, consent: &Consent) -> Vec<Demand> {
         let checked = self.check_fixed(contracts).and_then(|()| {
-            let known = self.worst_case_under(contracts);
             confine::check(contracts)?;
-            admit(contracts, &self.places, known, self.capacity).map(drop)
+            admit(contracts, &self.places, &self.facts, Some(&self.contracts)).map(drop)
         });
         let lacking = checked.and_then(|()| self.places.lacking(contracts, consent, &self.line));
         // Taking them over says why.

@@ -1,0 +1,105 @@
+//! Admission by what a drive reaches, as the contract file has it.
+
+use iofair_core::time::Nanos;
+
+use super::*;
+
+const PLEXTOR: Attainable = Attainable {
+    reads: 535_000_000,
+    writes: 386_000_000,
+    alone: 23_550_000,
+    small: None,
+    latency: Some(Nanos::from_micros(1_500)),
+};
+const KNOWN: Known = Known { worst_case: Some(160_000_000), reaches: Some(PLEXTOR) };
+
+/// Lines of `[drive]`, then groups.
+fn read(drive: &str, groups: &[(&str, &str)]) -> Contracts {
+    let mut text = format!("[drive]\nback = 'emulated:x'\n{drive}\n");
+    for (name, keys) in groups {
+        text += &format!("[[group]]\nname = '{name}'\n{keys}\n");
+    }
+    Contracts::parse("c.toml", &text).unwrap_or_else(|error| panic!("{error}"))
+}
+fn refused(contracts: &Contracts, before: Option<&Contracts>) -> ConfigError {
+    match contracts.admit(&KNOWN, before) {
+        Err(AdmissionError::Config(error)) => error,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Goal: under the stack that keeps minimums they are checked by what the drive reaches, weights stay as written, and a
+/// refusal has the line and what would fit. Method: sets that the sum of minimums or weights would judge differently.
+#[test]
+fn minimums_by_what_the_drive_reaches() {
+    let sixteen: Vec<String> = (0..16).map(|number| format!("g{number}")).collect();
+    let equal = |min: &'static str| -> Vec<(&str, &str)> {
+        sixteen.iter().map(|name| (name.as_str(), min)).collect()
+    };
+    let contracts = read("", &equal("min = '11MB/s'"));
+    let admitted = contracts.admit(&KNOWN, None).expect("176 of 160 MB/s by the sum");
+    assert!(admitted.iter().all(|(_, contract)| contract.weight == 100));
+    let groups =
+        [("a/x", "min = '100MB/s'\nalone = '400MB/s'\nweight = 7"), ("b", "weight = 1000")];
+    let admitted = read("", &groups).admit(&KNOWN, None).expect("100 of 386");
+    let weights: Vec<u32> = admitted.iter().map(|(_, contract)| contract.weight).collect();
+    assert_eq!(weights, [100, 7, 1000], "as written, whatever their shares are");
+
+    let error = refused(&read("", &[("a", "weight = 3\nmin = '24MB/s'")]), None);
+    assert_eq!(error.line(), 7, "the min: {error}");
+    let allowed = error.allowed.expect("what would fit");
+    assert!(allowed.starts_with("at most 22.37 MB/s; more if the group says"), "{allowed}");
+    let error = refused(&read("", &[("a", "min = '399MB/s'\nalone = '400MB/s'")]), None);
+    assert_eq!(error.allowed.as_deref(), Some("at most 366.70 MB/s"));
+    let error = refused(&read("", &[("a", "weight = 3\n\nlatency = '1ms'")]), None);
+    assert_eq!((error.line(), error.allowed.as_deref()), (8, Some("at least 1.500ms")));
+    let other = read("stack = 'prop-bfq'", &[("a", "min = '100MB/s'")]);
+    other.admit(&KNOWN, None).expect("100 of 160 MB/s by the sum, as before");
+}
+
+/// Goal: whoever changes is asked to give way. Method: a small new group beside a large old one, and the other way round.
+#[test]
+fn newcomers_give_way() {
+    let old = ("old", "min = '21MB/s'");
+    let before = read("", &[old]);
+    let both = read("", &[old, ("new", "min = '40MB/s'\nalone = '400MB/s'")]);
+    let error = refused(&both, Some(&before));
+    assert!(error.message.starts_with("group \"new\": 40.00 MB/s"), "{error}");
+    assert!(error.to_string().contains("allowed: at most 22.49 MB/s, or all"), "{error}");
+    let error = refused(&both, None);
+    assert!(error.message.starts_with("group \"old\": 21.00 MB/s"), "it takes most: {error}");
+    let all = read("", &[("old", "min = '12MB/s'"), ("new", "min = '200MB/s'\nalone = '400MB/s'")]);
+    let error = refused(&all, Some(&read("", &[("old", "min = '12MB/s'")])));
+    assert!(error.message.starts_with("group \"new\": 200.00 MB/s"), "{error}");
+    assert!(error.to_string().contains("allowed: at most 170.01 MB/s, or"), "{error}");
+    let error = refused(&all, Some(&read("", &[("new", "min = '200MB/s'\nalone = '400MB/s'")])));
+    assert!(error.message.starts_with("group \"old\": 12.00 MB/s"), "{error}");
+}
+
+/// Goal: what is written goes before what is known: what the drive reaches, then its worst case; if nothing is, nothing
+/// is refused, and that is said. Method: one minimum and all of them.
+#[test]
+fn what_is_written_comes_first() {
+    let groups = [("a", "min = '200MB/s'\nlatency = '5ms'")];
+    let by_model = read("", &groups);
+    assert_eq!(by_model.basis(&KNOWN), Basis::Reaches(PLEXTOR));
+    assert_eq!(by_model.asks_reaches(), Some("x"));
+    assert_eq!(by_model.basis(&Known::default()), Basis::Nothing);
+    by_model.admit(&Known::default(), None).expect("nobody knows");
+    let note = by_model.unchecked(&Known::default()).expect("which is said");
+    assert!(note.contains("reaches = { read"), "{note}");
+    assert_eq!(by_model.unchecked(&KNOWN), None);
+    let fast = read("reaches = { random = '250MB/s' }", &groups);
+    let reads = Attainable { alone: 250_000_000, ..PLEXTOR };
+    assert_eq!(fast.basis(&KNOWN), Basis::Reaches(reads));
+    fast.admit(&KNOWN, None).expect("200 of 250");
+    let worst = read("worst_case = '150MB/s'", &groups);
+    assert_eq!((worst.basis(&KNOWN), worst.asks_reaches()), (Basis::WorstCase(150_000_000), None));
+    let Err(AdmissionError::Sum(refusal)) = worst.admit(&KNOWN, None) else {
+        panic!("200 of 150 MB/s")
+    };
+    assert!(refusal.to_string().contains("50.00 MB/s too much"), "{refusal}");
+    for quiet in [read("", &[("a", "")]), read("stack = 'prop-bfq'", &groups)] {
+        assert_eq!((quiet.asks_reaches(), quiet.unchecked(&Known::default())), (None, None));
+    }
+}

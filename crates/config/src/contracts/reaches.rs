@@ -1,0 +1,143 @@
+//! What a drive reaches, in `[drive]`: what minimums and latencies are checked against.
+//!
+//! ```toml
+//! [drive]
+//! reaches = { read = "535MB/s", write = "386MB/s", random = "23.5MB/s", iops = 70000, latency = "1.5ms" }
+//! ```
+//!
+//! `random` is one client that reads 4 KiB at random places, one read after the other; `iops` many such requests at once, reads
+//! or writes, whichever is less (optional); `latency` what such a read takes beside writes in 99 of 100 cases (optional). An emulated drive is measured on its model, and what is written counts instead.
+
+use iofair_core::attainable::{Attainable, SMALL_READ};
+use iofair_core::contract::Rate as Shown;
+use iofair_core::time::Nanos;
+use serde::Deserialize;
+
+use super::Back;
+use crate::units::{Rate, Time};
+use crate::{ConfigError, Source, Spanned};
+
+/// What is written of it.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Reaches {
+    /// Bytes a second of large reads.
+    pub read: Option<u64>,
+    /// Bytes a second of large writes, with a full cache.
+    pub write: Option<u64>,
+    /// Bytes a second of small reads at random places, one after the other.
+    pub random: Option<u64>,
+    /// Small requests a second, many at once.
+    pub iops: Option<u64>,
+    /// What such a read takes beside writes.
+    pub latency: Option<Nanos>,
+}
+
+impl Reaches {
+    /// With what is known besides, unless something is missing.
+    pub(super) fn over(self, known: Option<Attainable>) -> Option<Attainable> {
+        let reads = self.read.or(known.map(|known| known.reads))?;
+        let writes = self.write.or(known.map(|known| known.writes))?;
+        let alone = self.random.or(known.map(|known| known.alone))?;
+        let small = self.iops.map(|iops| iops.saturating_mul(SMALL_READ));
+        let small = small.or(known.and_then(|known| known.small));
+        let latency = self.latency.or(known.and_then(|known| known.latency));
+        Some(Attainable { reads, writes, alone, small, latency })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawReaches {
+    read: Option<Spanned<Rate>>,
+    write: Option<Spanned<Rate>>,
+    random: Option<Spanned<Rate>>,
+    iops: Option<Spanned<u64>>,
+    latency: Option<Spanned<Time>>,
+}
+
+pub(super) fn check(
+    source: &Source,
+    written: Option<&Spanned<RawReaches>>,
+    back: &Back,
+) -> Result<Reaches, ConfigError> {
+    let Some(written) = written else { return Ok(Reaches::default()) };
+    let RawReaches { read, write, random, iops, latency } = written.get_ref();
+    let mut rates = [read, write, random].into_iter().flatten();
+    if let Some(rate) = rates.find(|rate| rate.get_ref().0 == 0) {
+        return Err(source.error(rate.span(), "a rate of nothing").allowed("more than 0B/s"));
+    }
+    if let Some(iops) = iops.as_ref().filter(|iops| *iops.get_ref() == 0) {
+        return Err(source.error(iops.span(), "no requests at all").allowed("more than 0"));
+    }
+    if let Some(time) = latency.as_ref().filter(|time| time.get_ref().nanos().0 == 0) {
+        return Err(source.error(time.span(), "a latency of nothing").allowed("more than 0ms"));
+    }
+    if let (Some(read), Some(random)) = (read, random)
+        && random.get_ref().0 > read.get_ref().0
+    {
+        let message =
+            "small reads at random places, one after the other, are faster than large ones";
+        let allowed = format!("at most {}", Shown(read.get_ref().0));
+        return Err(source.error(random.span(), message).allowed(allowed));
+    }
+    let missing = [("read", read), ("write", write), ("random", random)];
+    let missing = missing.into_iter().find(|(_, rate)| rate.is_none());
+    if let Some((key, _)) = missing.filter(|_| !matches!(back, Back::Emulated(_))) {
+        let message = format!("`{key}` is missing, and only an emulated drive has it of its own");
+        let error = source.error(written.span(), message);
+        return Err(error.allowed("read, write and random, and iops and latency if you like"));
+    }
+    let rate = |written: &Option<Spanned<Rate>>| written.as_ref().map(|rate| rate.get_ref().0);
+    let latency = latency.as_ref().map(|time| time.get_ref().nanos());
+    let iops = iops.as_ref().map(|iops| *iops.get_ref());
+    Ok(Reaches { read: rate(read), write: rate(write), random: rate(random), iops, latency })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contracts::Contracts;
+
+    fn parse(back: &str, keys: &str) -> Result<Reaches, ConfigError> {
+        let text = format!("[drive]\nback = '{back}'\nreaches = {keys}\n");
+        Contracts::parse("reaches.toml", &text).map(|contracts| contracts.drive.reaches)
+    }
+
+    /// Goal: every key is read, an emulated drive needs none of them, and what is wrong is told with its line and what is allowed.
+    /// Method: good and bad tables.
+    #[test]
+    fn what_a_drive_reaches_is_read() {
+        let all = "{ read = '535MB/s', write = '386MB/s', random = '23.5MB/s', iops = 70000, latency = '1.5ms' }";
+        let found = parse("memory:1GiB", all).expect("every key");
+        let drive = found.over(None).expect("nothing is missing");
+        let rates = [drive.reads, drive.writes, drive.alone];
+        assert_eq!(rates, [535_000_000, 386_000_000, 23_500_000]);
+        assert_eq!(drive.small, Some(70_000 * 4096));
+        assert_eq!(drive.latency, Some(Nanos::from_micros(1500)));
+        let part = parse("emulated:plextor-px256m5s", "{ random = '20MB/s' }").expect("one key");
+        assert_eq!(part.over(None), None);
+        assert_eq!(part.over(Some(drive)), Some(Attainable { alone: 20_000_000, ..drive }));
+        for (keys, message, allowed) in [
+            ("{ read = '0B/s' }", "rate of nothing", "more than 0B/s"),
+            ("{ iops = 0 }", "no requests", "more than 0"),
+            ("{ latency = '0s' }", "latency of nothing", "more than 0ms"),
+            (
+                "{ read = '1MB/s', write = '1MB/s' }",
+                "`random` is missing",
+                "read, write and random",
+            ),
+            (
+                "{ read = '1MB/s', write = '1MB/s', random = '2MB/s' }",
+                "faster",
+                "at most 1.00 MB/s",
+            ),
+            ("{ alone = '1MB/s' }", "unknown key `alone`", "read, write, random, iops, latency"),
+            ("'1MB/s'", "", ""),
+        ] {
+            let error = parse("memory:1GiB", keys).expect_err(keys);
+            assert_eq!(error.line(), 3, "{error}");
+            assert!(error.message.contains(message), "{error}");
+            assert!(error.allowed.as_deref().unwrap_or_default().contains(allowed), "{error}");
+        }
+    }
+}

@@ -1,0 +1,410 @@
+//! Which minimums a drive can keep at once, whatever the clients do.
+//!
+//! A minimum says how many bytes a second a group gets, not by which requests. Requests of one kind are far slower than all
+//! others: small reads at random places, one after the other. A client that sends them reaches `alone` bytes a second with
+//! the drive to itself, so its minimum `r` takes `r / alone` of the drive's time. [`check`] assumes the worst assignment of
+//! workloads to groups:
+//!
+//! ```text
+//! S    = min(reads, writes, small)       what the drive does a second of everything else
+//! flash  load = max over groups i of  r_i / alone_i + sum over all others of r_j / S
+//! disk   load = sum over groups of    r_i / alone_i
+//! admitted  <=>  load <= 95 %
+//! ```
+//!
+//! The maximum, and no sum, since flash serves random reads of different clients at the same time: 16 promised readers of
+//! 10 MB/s leave the writers beside them as much as one does (measured; a sum would refuse the third). A disk has one arm.
+//! A group that says what it reaches alone is counted with that, and on flash as a stream if it reaches more than half of
+//! `reads`: `r / min(reads, writes)`.
+//!
+//! A group with a minimum counts with that minimum and must not promise more inside; a group without one counts with what
+//! those inside it ask. What is refused is refused with the value that would fit ([`Unattainable`]).
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::contract::{Contract, Rate};
+use crate::time::Nanos;
+
+/// Part of the drive's time that may be promised, in millionths. The rest is what the scheduler needs to be late and catch
+/// up.
+const LOAD_MAX: u64 = 950_000;
+const WHOLE: u64 = 1_000_000;
+/// A drive that takes longer for one small read has a head to move; the scheduler asks the same question.
+const FLASH_READ_MAX: Nanos = Nanos::from_millis(2);
+/// A small read; a minimum in I/Os a second is one of such reads.
+pub const SMALL_READ: u64 = 4096;
+/// Rates are cut to this, so that no product overflows: a petabyte a second.
+const RATE_MAX: u64 = 1 << 50;
+/// Groups that are looked at to find one whose minimum can be lowered until all fit.
+const CANDIDATES_MAX: usize = 16;
+
+/// What a drive reaches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Attainable {
+    /// Bytes a second of large reads.
+    pub reads: u64,
+    /// Bytes a second of large writes for as long as one likes: with the write cache full.
+    pub writes: u64,
+    /// Bytes a second of 4 KiB reads at random places, one after the other, with the drive to themselves.
+    pub alone: u64,
+    /// Bytes a second of 4 KiB requests at random places, many at once: reads or writes, whichever is less; `None`: not
+    /// known, and taken to be no limit.
+    pub small: Option<u64>,
+    /// What one small read takes in 99 of 100 cases, on flash beside bounded writes; `None`: not known.
+    pub latency: Option<Nanos>,
+}
+
+impl Attainable {
+    /// Must a head move for each read?
+    pub fn has_head(&self) -> bool {
+        Nanos::for_units_ceil(SMALL_READ, self.alone.max(1)) > FLASH_READ_MAX
+    }
+    /// Does the group say that its clients read or write long requests?
+    fn is_stream(&self, group: &Claimant) -> bool {
+        group.alone.is_some_and(|alone| alone > self.reads / 2)
+    }
+    /// The rate that a group's minimum is a part of while another group reads at random.
+    fn speed(&self, group: &Claimant) -> u64 {
+        let streams = self.reads.min(self.writes);
+        let speed = match self.small {
+            _ if self.has_head() => return self.alone_of(group),
+            Some(small) if !self.is_stream(group) => small.min(streams),
+            _ => streams,
+        };
+        speed.clamp(1, RATE_MAX)
+    }
+    /// The rate that a group's minimum is a part of when its clients read as slowly as they can.
+    fn alone_of(&self, group: &Claimant) -> u64 {
+        let alone = group.alone.unwrap_or(self.alone);
+        match self.has_head() {
+            true => alone.clamp(1, RATE_MAX),
+            false if self.is_stream(group) => self.speed(group),
+            false => alone.clamp(1, self.speed(group)),
+        }
+    }
+}
+
+/// A group and what it was promised.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Claimant {
+    /// Its path.
+    pub name: String,
+    /// The group that it is in, by its place in the list, which is before its own.
+    pub parent: Option<usize>,
+    /// Its minimum in bytes a second; of one in I/Os a second each is a small read.
+    pub min: Option<u64>,
+    /// Is that one in I/Os a second?
+    pub in_ios: bool,
+    /// What it reaches alone, if it says so.
+    pub alone: Option<u64>,
+    /// The latency that it was promised.
+    pub latency: Option<Nanos>,
+    /// Is its contract new? Then it is asked to lower its minimum rather than others.
+    pub is_new: bool,
+}
+
+impl Claimant {
+    /// By its contract.
+    pub fn new(name: &str, contract: &Contract, parent: Option<usize>) -> Self {
+        let Contract { min: bytes, alone, latency, .. } = *contract;
+        let min = contract.minimum().in_bytes(SMALL_READ);
+        Self { name: name.into(), parent, min, in_ios: min > bytes, alone, latency, is_new: false }
+    }
+}
+
+/// A promise that the drive cannot keep.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Unattainable {
+    /// All minimums together take too much of the drive's time.
+    Minimum {
+        /// The group that should have less.
+        group: String,
+        /// Are the rates of this group I/Os a second, of [`SMALL_READ`] bytes each?
+        in_ios: bool,
+        /// Its minimum, bytes a second.
+        asked: u64,
+        /// The largest minimum that it could have beside the others; 0: the others are too much already.
+        fits: u64,
+        /// Part of what they ask that all groups could have, in percent.
+        scaled: u64,
+        /// Groups with a minimum beside this one.
+        others: usize,
+        /// What all ask together, in percent of the drive's time.
+        load: u64,
+    },
+    /// A group promises more inside than it has.
+    Inside {
+        /// The group that should have less.
+        group: String,
+        /// Are the rates of this group I/Os a second, of [`SMALL_READ`] bytes each?
+        in_ios: bool,
+        /// Its minimum, bytes a second.
+        asked: u64,
+        /// The largest minimum that it could have; 0: the others inside have all.
+        fits: u64,
+        /// The group around it.
+        parent: String,
+        /// Its minimum.
+        has: u64,
+    },
+    /// No read is completed so soon.
+    Latency {
+        /// The group.
+        group: String,
+        /// What it was promised.
+        asked: Nanos,
+        /// What the drive reaches.
+        reaches: Nanos,
+    },
+}
+
+impl Unattainable {
+    /// The group that asks too much.
+    pub fn group(&self) -> &str {
+        let (Self::Minimum { group, .. }
+        | Self::Inside { group, .. }
+        | Self::Latency { group, .. }) = self;
+        group
+    }
+    /// What would fit, in words.
+    pub fn fitting(&self) -> Fitting<'_> {
+        Fitting(self)
+    }
+}
+
+impl fmt::Display for Unattainable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Minimum { group, in_ios, asked, others, load, .. } => {
+                write!(f, "group \"{group}\": {} cannot be kept", Shown(*asked, *in_ios))?;
+                match others {
+                    0 => {}
+                    1 => write!(f, " beside another minimum")?,
+                    others => write!(f, " beside {others} other minimums")?,
+                }
+                let most = LOAD_MAX * 100 / WHOLE;
+                write!(
+                    f,
+                    ": with small random reads that is {load} % of the drive's time, and at most {most} % can be promised"
+                )
+            }
+            Self::Inside { group, in_ios, asked, parent, has, .. } => write!(
+                f,
+                "group \"{group}\": {} cannot be kept inside \"{parent}\", which has {} for all in it",
+                Shown(*asked, *in_ios),
+                Rate(*has)
+            ),
+            Self::Latency { group, asked, reaches } => write!(
+                f,
+                "group \"{group}\": a latency of {asked} cannot be kept, since beside writes one read in a hundred \
+                 takes {reaches}"
+            ),
+        }
+    }
+}
+impl core::error::Error for Unattainable {}
+
+/// A rate in bytes a second, or in I/Os of so many bytes, rounded down.
+struct Shown(u64, bool);
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self(bytes, true) => write!(f, "{} I/Os a second", bytes / SMALL_READ),
+            Self(bytes, false) => Rate(*bytes).fmt(f),
+        }
+    }
+}
+
+/// What would fit, in words.
+#[derive(Clone, Copy, Debug)]
+pub struct Fitting<'a>(&'a Unattainable);
+
+impl fmt::Display for Fitting<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Unattainable::Minimum { fits, in_ios, scaled, others, .. } => {
+                match fits {
+                    0 => f.write_str("no minimum beside the others")?,
+                    fits => write!(f, "at most {}", Shown(*fits, *in_ios))?,
+                }
+                let scaled = if *scaled == 0 { "less than 1" } else { &scaled.to_string() };
+                match others {
+                    0 => Ok(()),
+                    _ => write!(f, ", or all minimums at {scaled} % of what they are"),
+                }
+            }
+            Unattainable::Inside { fits: 0, .. } => {
+                write!(f, "no minimum beside the others inside")
+            }
+            Unattainable::Inside { fits, in_ios, .. } => {
+                write!(f, "at most {}", Shown(*fits, *in_ios))
+            }
+            Unattainable::Latency { reaches, .. } => write!(f, "at least {reaches}"),
+        }
+    }
+}
+
+/// Can the drive keep all these promises? Parents come before those inside them.
+pub fn check(drive: &Attainable, groups: &[Claimant]) -> Result<(), Unattainable> {
+    if let Some(reaches) = drive.latency {
+        let wanted = |group: &Claimant| group.latency.filter(|wanted| *wanted < reaches);
+        if let Some((group, asked)) = groups.iter().find_map(|it| Some((it, wanted(it)?))) {
+            return Err(Unattainable::Latency { group: group.name.clone(), asked, reaches });
+        }
+    }
+    let minimums: Vec<Option<u64>> = groups.iter().map(|it| it.min).collect();
+    let tree = Tree { drive, groups };
+    tree.check_inside(&minimums)?;
+    let load = tree.load(&minimums);
+    if load <= LOAD_MAX {
+        return Ok(());
+    }
+    let order = tree.candidates();
+    let lowered = |index: &usize| Some((*index, tree.lowered(&minimums, *index)?));
+    let (index, fits) = order.iter().find_map(lowered).unwrap_or((order[0], 0));
+    Err(Unattainable::Minimum {
+        group: groups[index].name.clone(),
+        in_ios: groups[index].in_ios,
+        asked: groups[index].min.unwrap_or(0),
+        fits,
+        scaled: LOAD_MAX * 100 / load,
+        others: minimums.iter().flatten().count() - 1,
+        load: load.div_ceil(WHOLE / 100),
+    })
+}
+
+/// The groups, asked with minimums that may differ from theirs.
+struct Tree<'a> {
+    drive: &'a Attainable,
+    groups: &'a [Claimant],
+}
+
+/// What the groups at one place of the tree ask together.
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    /// Bytes a second.
+    bytes: u64,
+    /// Time beside a group that reads at random, in millionths.
+    time: u64,
+}
+
+/// Parts of a second, in millionths, rounded up.
+fn parts(bytes: u64, per_second: u64) -> u64 {
+    let parts = (u128::from(bytes) * u128::from(WHOLE)).div_ceil(u128::from(per_second));
+    u64::try_from(parts).unwrap_or(u64::MAX)
+}
+
+impl Tree<'_> {
+    /// What those inside each group ask, and last what all ask.
+    fn sums(&self, minimums: &[Option<u64>]) -> Vec<Sum> {
+        let mut sums = alloc::vec![Sum::default(); self.groups.len() + 1];
+        for (index, group) in self.groups.iter().enumerate().rev() {
+            let inside = sums[index];
+            let own = minimums[index].map_or(inside, |min| {
+                let (min, speed) = (min.min(RATE_MAX), self.drive.speed(group));
+                // Those inside may have all of it, or leave some to clients that are as slow as this group's.
+                let rest = parts(min.saturating_sub(inside.bytes), speed);
+                Sum { bytes: min, time: parts(min, speed).max(inside.time.saturating_add(rest)) }
+            });
+            let above = &mut sums[group.parent.unwrap_or(self.groups.len())];
+            above.bytes = above.bytes.saturating_add(own.bytes).min(RATE_MAX);
+            above.time = above.time.saturating_add(own.time);
+        }
+        sums
+    }
+    /// The part of the drive's time that the minimums take at worst, in millionths, rounded up.
+    fn load(&self, minimums: &[Option<u64>]) -> u64 {
+        let all = self.sums(minimums)[self.groups.len()];
+        if self.drive.has_head() {
+            return all.time;
+        }
+        // r / alone + all others / S as r (S - alone) / (alone S) + all / S, in which each term grows with its rates.
+        let slower = |(group, min): (&Claimant, &Option<u64>)| {
+            let (speed, alone) = (self.drive.speed(group), self.drive.alone_of(group));
+            let more = u128::from((*min)?.min(RATE_MAX)) * u128::from(speed - alone);
+            let more = (more * u128::from(WHOLE)).div_ceil(u128::from(alone) * u128::from(speed));
+            Some(u64::try_from(more).unwrap_or(u64::MAX))
+        };
+        let slowest = self.groups.iter().zip(minimums).filter_map(slower).max().unwrap_or(0);
+        slowest.saturating_add(all.time)
+    }
+    fn fits(&self, minimums: &[Option<u64>]) -> bool {
+        self.load(minimums) <= LOAD_MAX
+    }
+    /// Groups with a minimum, those first that should rather be asked to lower it: new ones, then those that take most.
+    fn candidates(&self) -> Vec<usize> {
+        let time = |index: &usize| {
+            let group = &self.groups[*index];
+            parts(group.min.unwrap_or(0), self.drive.alone_of(group))
+        };
+        let mut order: Vec<usize> =
+            (0..self.groups.len()).filter(|index| self.groups[*index].min.is_some()).collect();
+        order.sort_by_key(|index| {
+            (!self.groups[*index].is_new, core::cmp::Reverse(time(index)), *index)
+        });
+        order.truncate(CANDIDATES_MAX);
+        order
+    }
+    /// The largest minimum of this group with which all fit, if there is one.
+    fn lowered(&self, minimums: &[Option<u64>], index: usize) -> Option<u64> {
+        let mut minimums = minimums.to_vec();
+        let mut with = |min: u64| {
+            minimums[index] = Some(min);
+            self.fits(&minimums)
+        };
+        let inside = self.inside(index);
+        let (mut low, mut high) = (inside.max(1), self.groups[index].min?);
+        if !with(low) {
+            return None;
+        }
+        while low < high {
+            let middle = high - (high - low) / 2;
+            if with(middle) { low = middle } else { high = middle - 1 }
+        }
+        Some(low)
+    }
+    /// What those inside a group ask.
+    fn inside(&self, index: usize) -> u64 {
+        let minimums: Vec<Option<u64>> = self.groups.iter().map(|it| it.min).collect();
+        self.sums(&minimums)[index].bytes
+    }
+    /// Does each group promise no more inside than it has?
+    fn check_inside(&self, minimums: &[Option<u64>]) -> Result<(), Unattainable> {
+        let sums = self.sums(minimums);
+        for (index, parent) in self.groups.iter().enumerate() {
+            let Some(has) = parent.min.filter(|has| sums[index].bytes > *has) else { continue };
+            let inside = |child: &&Claimant| self.minimum_above(child) == Some(index);
+            let asks = |child: &&Claimant| child.min.is_some();
+            let rest = |child: &Claimant| {
+                let min = child.min.unwrap_or(0).min(RATE_MAX);
+                has.saturating_sub(sums[index].bytes - min.min(sums[index].bytes))
+            };
+            let key = |child: &&Claimant| (rest(child) > 0, child.is_new, child.min);
+            let children = self.groups.iter().filter(asks).filter(inside);
+            let Some(child) = children.max_by_key(key) else { continue };
+            return Err(Unattainable::Inside {
+                group: child.name.clone(),
+                in_ios: child.in_ios,
+                asked: child.min.unwrap_or(0),
+                fits: rest(child),
+                parent: parent.name.clone(),
+                has,
+            });
+        }
+        Ok(())
+    }
+    /// The nearest group around this one that has a minimum.
+    fn minimum_above(&self, group: &Claimant) -> Option<usize> {
+        let mut above = group.parent;
+        while let Some(index) = above.filter(|index| self.groups[*index].min.is_none()) {
+            above = self.groups[index].parent;
+        }
+        above
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,231 @@
+//! What a drive reaches, for admission: measured on its model, in simulated time.
+//!
+//! Short runs, each on a drive of its own: small reads at random places of the whole drive, one after the other; many small
+//! reads, and many small writes; long reads at its end (on a disk the slow one), many at once; long writes with a full cache;
+//! and small reads, each after a millisecond's worth of writes that the drive has just completed, as a scheduler sends them
+//! that bounds writes (on a disk without them, since how long those take depends on what its cache holds). Same profile, same
+//! answer.
+
+use iofair_core::attainable::{Attainable, SMALL_READ};
+use iofair_core::request::{Flags, Operation};
+use iofair_core::time::{Instant, Nanos};
+use iofair_core::unit::Sectors;
+
+use crate::profile::{Model, Profile};
+use crate::random::Random;
+use crate::{Command, Done, Drive};
+
+const SEED: u64 = 1;
+/// Length and number of long requests.
+const LONG: u64 = 256 << 10;
+const DEPTH: u32 = 32;
+/// Small requests, and how many of them at once.
+const SMALL: u64 = 4096;
+const DEPTH_SMALL: u32 = 256;
+/// Small reads that are timed: for a mean, and for a 99th percentile beside writes.
+const READS_ALONE: u64 = 1024;
+const READS_BESIDE: u64 = 128;
+/// So often its size fills a write cache that is emptied at nine tenths of the rate at which it is filled.
+const FILLS: u64 = 12;
+/// Bytes of long requests that are timed, at least and at most.
+const BYTES: (u64, u64) = (16 << 20, 512 << 20);
+/// How long the writes before each read keep the drive.
+const BURST: Nanos = Nanos::from_millis(1);
+
+impl Profile {
+    /// What a drive of this profile reaches.
+    pub fn reaches(&self) -> Attainable {
+        let (reads, writes) = (self.streams(Operation::Read), self.streams(Operation::Write));
+        let turnaround = self.host.turnaround * READS_ALONE;
+        let times = self.small_reads(READS_ALONE, 0);
+        let time = times.iter().fold(turnaround, |sum, took| sum + *took);
+        let alone = rate(READS_ALONE * SMALL_READ, time);
+        let [small_reads, small_writes] =
+            [Operation::Read, Operation::Write].map(|it| self.small(it));
+        let small = Some(small_reads.min(small_writes));
+        let found = Attainable { reads, writes, alone, small, latency: None };
+        let mut times = match found.has_head() {
+            true => times,
+            false => self.small_reads(READS_BESIDE, BURST.units_floor(writes)),
+        };
+        times.sort_unstable();
+        Attainable { latency: Some(times[times.len() * 99 / 100]), ..found }
+    }
+    fn bench(&self, depth: u32) -> Bench {
+        let drive = self.build(SEED);
+        let facts = drive.facts();
+        let depth = facts.depth.min(depth);
+        let long = LONG.min(facts.max_request.bytes());
+        let capacity = facts.capacity.bytes();
+        let begin = capacity.saturating_sub(2 * BYTES.1) / SMALL_READ * SMALL_READ;
+        Bench {
+            drive,
+            now: Instant::ZERO,
+            random: Random::new(SEED, 1),
+            capacity,
+            long,
+            at: begin,
+            begin,
+            depth,
+            free: (0..depth).rev().collect(),
+            done: Vec::new(),
+        }
+    }
+    /// Bytes a second of long requests, in order, once the cache is full.
+    fn streams(&self, operation: Operation) -> u64 {
+        let cache = match operation {
+            Operation::Write => self.write_cache(),
+            _ => 0,
+        };
+        let mut bench = self.bench(DEPTH);
+        let timed = (2 * cache).clamp(BYTES.0, BYTES.1);
+        let begun = bench.long(operation, FILLS * cache);
+        rate(timed, bench.long(operation, timed).since(begun))
+    }
+    fn write_cache(&self) -> u64 {
+        match &self.model {
+            Model::Hdd(parameters) => parameters.write_cache * SMALL_READ,
+            Model::Ssd(parameters) => parameters.write_cache,
+        }
+    }
+    /// Bytes a second of small requests at random places, many at once. A write cache that takes them for longer than this
+    /// run is no limit, since `writes` is one.
+    fn small(&self, operation: Operation) -> u64 {
+        let mut bench = self.bench(DEPTH_SMALL);
+        let begun = bench.small(operation, u64::from(bench.depth));
+        rate(SMALL * SMALL_READ, bench.small(operation, SMALL).since(begun))
+    }
+    /// What small reads at random places take, each after so many bytes of writes.
+    fn small_reads(&self, count: u64, burst: u64) -> Vec<Nanos> {
+        let mut bench = self.bench(DEPTH);
+        let times = (0..count).map(|_| {
+            bench.long(Operation::Write, burst);
+            let sent = bench.now;
+            bench.small(Operation::Read, 1).since(sent)
+        });
+        times.collect()
+    }
+}
+
+/// Bytes a second, rounded down.
+fn rate(bytes: u64, time: Nanos) -> u64 {
+    let rate = u128::from(bytes) * 1_000_000_000 / u128::from(time.0.max(1));
+    u64::try_from(rate).unwrap_or(u64::MAX)
+}
+
+/// A drive and a host that knows nothing but to wait for it.
+struct Bench {
+    drive: Box<dyn Drive + Send>,
+    now: Instant,
+    random: Random,
+    capacity: u64,
+    /// Bytes of a long request, where the next one goes, and where the first one went.
+    long: u64,
+    at: u64,
+    begin: u64,
+    depth: u32,
+    free: Vec<u32>,
+    done: Vec<Done>,
+}
+
+impl Bench {
+    fn submit(&mut self, operation: Operation, start: u64, bytes: u64) {
+        let id = self.free.pop().expect("no more are sent than the drive takes");
+        let (start, length) = (Sectors::from_bytes_ceil(start), Sectors::from_bytes_ceil(bytes));
+        self.drive.submit(self.now, Command { id, operation, flags: Flags::NONE, start, length });
+    }
+    /// Turns the drive until it has answered something.
+    fn wait(&mut self) {
+        while self.done.is_empty() {
+            let Some(at) = self.drive.next_event() else { return };
+            self.drive.advance(at, &mut self.done);
+        }
+        for done in self.done.drain(..) {
+            self.now = self.now.max(done.at);
+            self.free.push(done.id);
+        }
+    }
+    /// Long requests until at least so many bytes are answered, in order through the last part of the drive; when the last
+    /// of them is.
+    fn long(&mut self, operation: Operation, bytes: u64) -> Instant {
+        let mut left = bytes.div_ceil(self.long);
+        while left > 0 || self.free.len() < self.depth as usize {
+            if left > 0 && !self.free.is_empty() {
+                self.submit(operation, self.at, self.long);
+                left -= 1;
+                self.at += self.long;
+                if self.at + self.long > self.capacity {
+                    self.at = self.begin;
+                }
+            } else {
+                self.wait();
+            }
+        }
+        self.now
+    }
+    /// Small requests at random places until so many are answered; when the last of them is.
+    fn small(&mut self, operation: Operation, mut left: u64) -> Instant {
+        while left > 0 || self.free.len() < self.depth as usize {
+            if left > 0 && !self.free.is_empty() {
+                let place = self.random.below(self.capacity / SMALL_READ) * SMALL_READ;
+                self.submit(operation, place, SMALL_READ);
+                left -= 1;
+            } else {
+                self.wait();
+            }
+        }
+        self.now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::profile;
+
+    /// Goal: what is measured is what the profiles were fitted to, and what is known to be attainable. Method: the rates of
+    /// the rows, with a tenth either way; the latencies of a study of these models beside writers.
+    #[test]
+    fn embedded_drives_reach_what_was_measured() {
+        const MB: u64 = 1_000_000;
+        for (name, [reads, writes, alone], micros) in [
+            ("plextor-px256m5s", [535 * MB, 386 * MB, 23_550_000], 1400),
+            ("samsung-970-pro", [3480 * MB, 2300 * MB, 61_000_000], 900),
+            ("nvme-2015", [2770 * MB, 1400 * MB, 42_700_000], 800),
+        ] {
+            let profile = profile::read(name).unwrap();
+            let found = profile.reaches();
+            println!("{name}: {found:?}");
+            for (found, known) in
+                [(found.reads, reads), (found.writes, writes), (found.alone, alone)]
+            {
+                assert!(found.abs_diff(known) <= known / 10, "{name}: {found} of {known}");
+            }
+            let latency = found.latency.unwrap().as_micros();
+            assert!((micros / 2..micros * 2).contains(&latency), "{name}: {latency} us");
+            assert!(!found.has_head());
+            assert_eq!(found, profile.reaches(), "no chance in it");
+        }
+        let disk = profile::read("hitachi-hts727550a9e364").unwrap().reaches();
+        println!("disk: {disk:?}");
+        assert!(disk.has_head());
+        // Half of what a client reaches that reads 500 MB of it.
+        assert!((242_000..490_000).contains(&disk.alone), "{disk:?}");
+    }
+
+    /// Goal: any profile can be measured, and quickly enough for the start of a server. Method: all embedded ones with
+    /// their variants, and drawn ones, against a count of processor time.
+    #[test]
+    fn every_drive_can_be_measured() {
+        let drawn = (0..20).map(|seed| format!("random-flash:{seed}"));
+        let drawn = drawn.chain((0..10).map(|seed| format!("random-disk:{seed}")));
+        let names = profile::list().into_iter().map(|listed| listed.name).chain(drawn);
+        for name in names {
+            let begun = cpu_time::ThreadTime::now();
+            let found = profile::read(&name).unwrap().reaches();
+            let took = begun.elapsed();
+            println!("{name}: {took:?}, {found:?}");
+            assert!(found.reads > 0 && found.writes > 0 && found.alone > 0, "{name}: {found:?}");
+            assert!(found.alone < found.reads, "{name}: {found:?}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Can a server keep what its contracts promise? Asked at the start and before every change.
+
+use std::sync::OnceLock;
+
+use iofair_config::contracts::Contracts;
+use iofair_config::contracts::admission::{AdmissionError, Admitted, Basis, Known};
+use iofair_core::attainable::Attainable;
+use iofair_drive::profile;
+
+use super::Server;
+use crate::engine::{Patience, Plan};
+use crate::error::ServeError;
+use crate::log;
+use crate::places::Places;
+
+/// Seed of a drive that is only asked for what its profile says.
+const SEED: u64 = 1;
+
+/// What is known of the back end, whatever the contracts say.
+#[derive(Debug)]
+pub(super) struct Facts {
+    worst_case: Option<u64>,
+    /// Its size, if volumes share it.
+    capacity: Option<u64>,
+    /// What it reaches, measured when it is first needed.
+    reaches: OnceLock<Attainable>,
+}
+
+impl Facts {
+    pub(super) const fn new(worst_case: Option<u64>, capacity: Option<u64>) -> Self {
+        Self { worst_case, capacity, reaches: OnceLock::new() }
+    }
+    fn known(&self, contracts: &Contracts) -> Result<Known, ServeError> {
+        if let (Some(written), None) = (contracts.asks_reaches(), self.reaches.get()) {
+            // A path behind `@` says where the data is.
+            let name = written.split_once('@').map_or(written, |(name, _)| name);
+            let profile = profile::read(name);
+            let profile = profile.map_err(|error| contracts.back_error(error.to_string()))?;
+            self.reaches.get_or_init(|| profile.reaches());
+        }
+        Ok(Known { worst_case: self.worst_case, reaches: self.reaches.get().copied() })
+    }
+    fn admit(
+        &self,
+        contracts: &Contracts,
+        before: Option<&Contracts>,
+    ) -> Result<Admitted, ServeError> {
+        contracts.admit(&self.known(contracts)?, before).map_err(|error| match error {
+            AdmissionError::Config(error) => ServeError::Config(error),
+            AdmissionError::Sum(refusal) => ServeError::Refused(refusal),
+        })
+    }
+}
+
+impl Server {
+    /// The rate that admission counts on where minimums become weights.
+    pub fn worst_case(&self) -> Option<u64> {
+        self.contracts.drive.worst_case.or(self.facts.worst_case)
+    }
+    /// What the drive reaches, if minimums are checked against that.
+    pub fn reaches(&self) -> Option<Attainable> {
+        let contracts = &self.contracts;
+        let known = self.facts.known(contracts).ok()?;
+        match contracts.basis(&known) {
+            Basis::Reaches(drive) if contracts.drive.stack.keeps_minimums() => Some(drive),
+            _ => None,
+        }
+    }
+    /// The groups with the weights in force.
+    pub(crate) fn admitted(&self) -> Result<Admitted, ServeError> {
+        self.facts.admit(&self.contracts, None)
+    }
+    /// Says that minimums are not checked, unless that was so `before`.
+    pub(super) fn tell_unchecked(&self, before: Option<&Contracts>) {
+        let told = |contracts: &Contracts| {
+            let known = self.facts.known(contracts).unwrap_or_default();
+            contracts.unchecked(&known)
+        };
+        if let Some(note) = told(&self.contracts).filter(|_| before.and_then(told).is_none()) {
+            log::tell("contracts", note);
+        }
+    }
+}
+
+/// Would these contracts be admitted, as far as that can be seen without opening the drive? What else is to say of them.
+pub(super) fn check(contracts: &Contracts) -> Result<Vec<String>, ServeError> {
+    use iofair_config::contracts::Back::Emulated;
+    let worst_case = match &contracts.drive.back {
+        Emulated(written) => {
+            let name = written.split_once('@').map_or(written.as_str(), |(name, _)| name);
+            let drive = profile::load(name, SEED);
+            let drive = drive.map_err(|error| contracts.back_error(error.to_string()))?;
+            Some(drive.worst_case_rate())
+        }
+        _ => None,
+    };
+    let facts = Facts::new(worst_case, None);
+    facts.admit(contracts, None)?;
+    Ok(contracts.unchecked(&facts.known(contracts)?).map(str::to_string).into_iter().collect())
+}
+
+/// A plan without volumes, if the promises can be kept and the volumes fit. `before`: the contracts in force.
+pub(super) fn admit(
+    contracts: &Contracts,
+    places: &Places,
+    facts: &Facts,
+    before: Option<&Contracts>,
+) -> Result<Plan, ServeError> {
+    let groups = facts.admit(contracts, before)?;
+    let capacity = facts.capacity.unwrap_or(u64::MAX);
+    if places.end() > capacity {
+        contracts.check_capacity(capacity)?;
+        let message = format!(
+            "the volumes need {} bytes with those that were removed but keep their place, and the \
+             drive has {capacity}",
+            places.end(),
+        );
+        return Err(contracts.back_error(message).into());
+    }
+    let (volumes, closed) = (Vec::new(), Vec::new());
+    let drive = &contracts.drive;
+    let patience = Patience { timeout: drive.timeout, drain: drive.drain };
+    let (stack, faults) = (drive.stack.clone(), drive.faults.clone());
+    Ok(Plan { stack, groups, volumes, closed, patience, faults })
+}
