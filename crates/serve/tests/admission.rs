@@ -88,7 +88,7 @@ fn what_cannot_be_kept_is_refused() {
     assert_eq!(change("/v1/groups/batch", json!({"min": null})).status, 200);
     assert_eq!(change(alice, json!({"min": most})).status, 200);
     let (words, _) = refused(&change("/v1/groups/batch", json!({"min": "5MB/s"})));
-    assert!(words.contains("group \"tenants/alice\""), "nothing fits beside it: {words}");
+    assert!(words.contains("group \"batch\": 5.00 MB/s cannot be kept"), "{words}");
     // A new stack is checked as a change of the minimums is.
     let stack = |name: &str| rig.ask(&Ask::new("PUT", "/v1/stack").body(json!({ "name": name })));
     assert_eq!(stack("max+prop-bfq").status, 200);
