@@ -245,6 +245,14 @@ fn detail_and_pages_are_chosen() {
 #[test]
 fn the_dashboard_shows_what_is_exported() {
     let rig = Controlled::start();
+    let asked = [
+        Ask::new("PUT", "/v1/stack").body(json!({ "name": "promise" })),
+        Ask::new("PATCH", "/v1/groups/tenants%2Falice").body(json!({ "min_iops": 100 })),
+    ];
+    for ask in asked {
+        let answer = rig.ask(&ask);
+        assert!(answer.is_good(), "{answer:?}");
+    }
     Workload::new(&rig.directory.path("socket"), 0, 64).run(200, 8);
     let page = page(&rig);
     let dashboard: Json = serde_json::from_str(DASHBOARD).unwrap();
