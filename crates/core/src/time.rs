@@ -48,11 +48,18 @@ impl Nanos {
     ///
     /// `per_second` must not be zero.
     pub fn for_units_ceil(units: u64, per_second: u64) -> Self {
+        // Divisions of 128 bits take several times as long as these.
+        if let Some(nanos) = units.checked_mul(1_000_000_000) {
+            return Self(nanos.div_ceil(per_second));
+        }
         let nanos = (u128::from(units) * 1_000_000_000).div_ceil(u128::from(per_second));
         Self(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
     /// The units that pass in this time at `per_second` units a second, rounded down.
     pub fn units_floor(self, per_second: u64) -> u64 {
+        if let Some(units) = self.0.checked_mul(per_second) {
+            return units / 1_000_000_000;
+        }
         let units = u128::from(self.0) * u128::from(per_second) / 1_000_000_000;
         u64::try_from(units).unwrap_or(u64::MAX)
     }

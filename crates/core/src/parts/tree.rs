@@ -59,6 +59,9 @@ pub struct NodeId(pub u32);
 pub struct Tree {
     /// The first of at most two nodes, or the topmost page if there are more.
     root: u32,
+    /// The first and last leaf, if there are more than two nodes.
+    first: u32,
+    last: u32,
     len: u32,
 }
 
@@ -71,7 +74,7 @@ impl Default for Tree {
 impl Tree {
     /// An empty tree.
     pub const fn new() -> Self {
-        Self { root: NIL, len: 0 }
+        Self { root: NIL, first: NIL, last: NIL, len: 0 }
     }
     /// Nodes in it.
     pub const fn len(&self) -> usize {
@@ -159,22 +162,14 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
         if tree.len < 3 {
             return (tree.len > 0).then_some(NodeId(tree.root));
         }
-        let mut page = self.page(tree.root);
-        while !page.leaf {
-            page = self.page(page.links[0]);
-        }
-        Some(NodeId(page.links[0]))
+        Some(NodeId(self.page(tree.first).links[0]))
     }
     /// The node of the largest key.
     pub fn last(&self, tree: &Tree) -> Option<NodeId> {
         if tree.len < 3 {
             return self.few(tree).last();
         }
-        let mut page = self.page(tree.root);
-        while !page.leaf {
-            page = self.page(page.last());
-        }
-        Some(NodeId(page.last()))
+        Some(NodeId(self.page(tree.last).last()))
     }
     /// The next node in key order.
     pub fn next(&self, node: NodeId) -> Option<NodeId> {
@@ -371,10 +366,16 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
             let leaf = self.new_page(true, first.0, first.1);
             self.put(leaf, 0, first);
             self.put(leaf, 1, second);
-            tree.root = leaf;
+            (tree.root, tree.first, tree.last) = (leaf, leaf, leaf);
         }
         let Node { key, value, .. } = self.nodes[node as usize];
         let summary = value.alone();
+        let last = self.page(tree.last);
+        // Most keys are times, and a new one is the latest. Summaries above would have to be renewed.
+        if size_of::<V::Of>() == 0 && last.keys().last().is_some_and(|end| *end <= key) {
+            let end = last.len();
+            return self.put_or_split(tree, tree.last, end, (key, summary, node));
+        }
         let mut at = tree.root;
         while !self.page(at).leaf {
             let page = &mut self.pages[at as usize];
@@ -405,6 +406,9 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
     ) {
         while self.page(page).len() == FANOUT {
             let right = self.split(page, at);
+            if page == tree.last {
+                tree.last = right;
+            }
             let kept = self.page(page).len();
             match at <= kept && kept < FANOUT {
                 true => self.put(page, at, entry),
@@ -491,8 +495,14 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
             let parent = self.page(page).parent;
             let at = self.page(parent).position_of(page);
             if len == 0 {
+                if page == tree.first {
+                    tree.first = self.page(page).next;
+                }
+                if page == tree.last {
+                    tree.last = self.page(page).previous;
+                }
                 self.drop_page(parent, at);
-            } else if len > SPARSE || !self.try_join(parent, at) {
+            } else if len > SPARSE || !self.try_join(tree, parent, at) {
                 let summary = self.page(page).summary(V::join);
                 let above = &mut self.pages[parent as usize].summaries[at];
                 if core::mem::replace(above, summary) == summary {
@@ -515,7 +525,7 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
         self.release(page);
     }
     /// Joins a page with one of its neighbours under the same page above, if there is room.
-    fn try_join(&mut self, parent: u32, at: usize) -> bool {
+    fn try_join(&mut self, tree: &mut Tree, parent: u32, at: usize) -> bool {
         let above = self.page(parent);
         let fits = |left: usize| {
             let (one, other) = (above.links[left], above.links[left + 1]);
@@ -537,6 +547,9 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
             }
             let end = self.page(into).len();
             self.put(into, end, entry);
+        }
+        if from == tree.last {
+            tree.last = into;
         }
         self.drop_page(parent, left + 1);
         self.pages[parent as usize].summaries[left] = self.page(into).summary(V::join);

@@ -26,6 +26,7 @@
 //! Source of the clock: Zhang, "VirtualClock" (1990); of reservation tags beside shares: Gulati, Merchant and Varman,
 //! "mClock" (2010).
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::shares::EntityId;
@@ -70,14 +71,8 @@ struct Clock {
     /// What was promised, and how much of it is kept now, in parts of [`WHOLE`].
     promised: Minimum,
     kept: u64,
-    class: Class,
     at: Instant,
     place: Place,
-    queued: u32,
-    in_flight: u32,
-    amount_in_flight: Amount,
-    /// Queued requests that somebody waits for.
-    urgent: u32,
     /// Does somebody wait for what was sent last?
     awaited: bool,
     /// Due buffered writes go until the clock is ahead.
@@ -106,17 +101,12 @@ struct Clock {
 }
 
 impl Clock {
-    const fn new() -> Self {
+    fn new() -> Self {
         Self {
             promised: Minimum::NONE,
             kept: WHOLE,
-            class: Class::BestEffort,
             at: Instant::ZERO,
             place: Place::Nowhere,
-            queued: 0,
-            in_flight: 0,
-            amount_in_flight: Amount { bytes: 0, ios: 0 },
-            urgent: 0,
             awaited: false,
             batch: false,
             idle_since: Instant::ZERO,
@@ -186,13 +176,31 @@ impl Clock {
         }
         (self.period, self.served, self.behind) = (now, Nanos::ZERO, true);
     }
-    /// From when on its requests are due.
-    fn due(&self) -> Instant {
-        if self.urgent > 0 || self.batch { self.at } else { self.at + PATIENCE }
+    /// From when on its requests are due; `urgent`: somebody waits for one of them.
+    fn due(&self, urgent: bool) -> Instant {
+        if urgent || self.batch { self.at } else { self.at + PATIENCE }
+    }
+    /// It had nothing queued or in flight until now.
+    fn wake(&mut self, now: Instant, lag_max: Nanos) {
+        let pause = now.since(self.idle_since);
+        let first = self.idle_since == Instant::ZERO;
+        if first || now > self.idle_until {
+            if self.at <= now {
+                let own = now.since(self.idle_until);
+                self.at = if first { now } else { (self.at + own).min(now) };
+            }
+            (self.period, self.served, self.behind) = (now, Nanos::ZERO, true);
+            (self.missed, self.reached) = (0, 0);
+        }
+        if pause <= SLACK_MAX {
+            self.pause = Nanos(self.pause.0 - self.pause.0 / 8 + pause.0 / 8);
+        }
+        self.forget(now, lag_max);
+        (self.burst, self.began) = (Nanos::ZERO, now);
     }
 }
 
-/// A client's requests, as far as clocks know them.
+/// Requests of a client, or of all in a group, as far as clocks know them.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Requests {
     pub(super) queued: u32,
@@ -201,6 +209,22 @@ pub(super) struct Requests {
     /// Commands in flight, and how much of them counts.
     pub(super) in_flight: u32,
     pub(super) amount: Amount,
+}
+
+impl Requests {
+    fn are_none(&self) -> bool {
+        self.queued == 0 && self.in_flight == 0
+    }
+}
+
+/// A group, with a minimum or without.
+#[derive(Clone, Default, Debug)]
+struct Group {
+    requests: Requests,
+    /// Among minimums.
+    class: Class,
+    /// If it has a minimum.
+    clock: Option<Box<Clock>>,
 }
 
 /// What the clocks say.
@@ -231,8 +255,9 @@ pub(super) struct Bounds {
 /// All clocks.
 #[derive(Default, Debug)]
 pub(super) struct Clocks {
-    /// By group.
-    clocks: Vec<Clock>,
+    groups: Vec<Group>,
+    /// Groups with a minimum.
+    count: usize,
     arena: Arena<(Instant, EntityId), EntityId>,
     /// By class: groups with requests that somebody waits for, and those with nothing but buffered writes.
     queued: [[Tree; 2]; 3],
@@ -249,43 +274,50 @@ impl Clocks {
     }
     /// A group is there, with this minimum, and class among minimums.
     pub(super) fn set(&mut self, now: Instant, id: EntityId, promised: Minimum, class: Class) {
-        let Some(group) = id.as_group() else { return };
-        let bound = self.clocks.len().max(group.index() + 1);
-        self.clocks.resize(bound, Clock::new());
-        let clock = &mut self.clocks[group.index()];
-        if clock.promised != promised {
-            (clock.promised, clock.kept, clock.at) = (promised, WHOLE, clock.at.max(now));
-            (clock.period, clock.served, clock.behind) = (now, Nanos::ZERO, true);
-            (clock.missed, clock.reached) = (0, 0);
+        let Some(group) = id.as_group().map(|id| id.index()) else { return };
+        let bound = self.groups.len().max(group + 1);
+        self.groups.resize(bound, Group::default());
+        self.take_out(group);
+        let Group { clock, class: known, .. } = &mut self.groups[group];
+        *known = class;
+        self.count -= usize::from(clock.is_some());
+        if promised.is_some() {
+            self.count += 1;
+            let clock = clock.get_or_insert_with(|| Box::new(Clock::new()));
+            if clock.promised != promised {
+                (clock.promised, clock.kept, clock.at) = (promised, WHOLE, clock.at.max(now));
+                (clock.period, clock.served, clock.behind) = (now, Nanos::ZERO, true);
+                (clock.missed, clock.reached) = (0, 0);
+            }
+        } else {
+            *clock = None;
         }
-        clock.class = class;
-        self.put(group.index(), id);
+        self.put(group, id);
     }
     /// A group is gone.
     pub(super) fn remove(&mut self, id: EntityId) {
-        let Some(group) = id.as_group() else { return };
-        if group.index() < self.clocks.len() {
-            self.take_out(group.index());
-            self.clocks[group.index()] = Clock::new();
+        self.set(Instant::ZERO, id, Minimum::NONE, Class::default());
+        if let Some(group) = id.as_group() {
+            self.groups[group.index()] = Group::default();
         }
     }
     /// Requests of a client come to a group, or leave it, with the client.
     pub(super) fn move_requests(&mut self, id: EntityId, it: Requests, comes: bool) {
-        let Some((group, clock)) = self.get(id) else { return };
+        let Some((group, own)) = self.requests(id) else { return };
         let change = |count: &mut u32, by: u32| {
             *count = if comes { *count + by } else { *count - by };
         };
-        change(&mut clock.queued, it.queued);
-        change(&mut clock.urgent, it.urgent);
-        change(&mut clock.in_flight, it.in_flight);
+        change(&mut own.queued, it.queued);
+        change(&mut own.urgent, it.urgent);
+        change(&mut own.in_flight, it.in_flight);
         match comes {
-            true => clock.amount_in_flight += it.amount,
-            false => clock.amount_in_flight -= it.amount,
+            true => own.amount += it.amount,
+            false => own.amount -= it.amount,
         }
         self.put(group, id);
     }
     fn take_out(&mut self, group: usize) {
-        let clock = &mut self.clocks[group];
+        let Some(clock) = &mut self.groups[group].clock else { return };
         match core::mem::replace(&mut clock.place, Place::Nowhere) {
             Place::Nowhere => {}
             Place::Queued(node, class, kind) => {
@@ -299,35 +331,38 @@ impl Clocks {
     /// Into the tree where it belongs, by its present clock.
     fn put(&mut self, group: usize, id: EntityId) {
         self.take_out(group);
-        let clock = &mut self.clocks[group];
-        if !clock.promised.is_some() {
+        let Group { requests: own, class, clock: Some(clock) } = &mut self.groups[group] else {
             return;
-        }
-        let class = clock.class;
-        if clock.queued > 0 {
-            let (key, kind) = ((clock.due(), id), usize::from(clock.urgent == 0));
+        };
+        let class = *class;
+        if own.queued > 0 {
+            let (key, kind) = ((clock.due(own.urgent > 0), id), usize::from(own.urgent == 0));
             let node = self.arena.insert(&mut self.queued[class as usize][kind], key, id);
             clock.place = Place::Queued(node, class, kind);
-        } else if clock.awaited && (clock.in_flight > 0 || clock.idle_until > clock.idle_since) {
+        } else if clock.awaited && (own.in_flight > 0 || clock.idle_until > clock.idle_since) {
             let key = (clock.at, id);
             let node = self.arena.insert(&mut self.busy[class as usize], key, id);
             clock.place = Place::Busy(node, class);
         }
     }
-    fn get(&mut self, id: EntityId) -> Option<(usize, &mut Clock)> {
+    fn requests(&mut self, id: EntityId) -> Option<(usize, &mut Requests)> {
         let group = id.as_group()?.index();
-        Some((group, self.clocks.get_mut(group)?))
+        Some((group, &mut self.groups.get_mut(group)?.requests))
     }
     fn look(&self, id: EntityId) -> Option<&Clock> {
-        self.clocks.get(id.as_group()?.index()).filter(|it| it.promised.is_some())
+        self.groups.get(id.as_group()?.index())?.clock.as_deref()
     }
     /// Its class among minimums.
     pub(super) fn class(&self, id: EntityId) -> Option<Class> {
-        Some(self.clocks.get(id.as_group()?.index())?.class)
+        Some(self.groups.get(id.as_group()?.index())?.class)
     }
     /// Has this group a minimum?
     pub(super) fn has(&self, id: EntityId) -> bool {
         self.look(id).is_some()
+    }
+    /// Has no group one?
+    pub(super) fn are_none(&self) -> bool {
+        self.count == 0
     }
     /// Is it behind because its last request took longer than the promise allows?
     pub(super) fn is_late(&self, now: Instant, id: EntityId, took: Nanos) -> bool {
@@ -346,27 +381,14 @@ impl Clocks {
 
     /// A request of the group, or of one in it, is queued.
     pub(super) fn arrive(&mut self, now: Instant, id: EntityId, urgent: bool) {
-        let lag_max = self.bounds.lag_max;
-        let Some((group, clock)) = self.get(id) else { return };
-        if clock.queued == 0 && clock.in_flight == 0 {
-            let pause = now.since(clock.idle_since);
-            let first = clock.idle_since == Instant::ZERO;
-            if first || now > clock.idle_until {
-                if clock.at <= now {
-                    let own = now.since(clock.idle_until);
-                    clock.at = if first { now } else { (clock.at + own).min(now) };
-                }
-                (clock.period, clock.served, clock.behind) = (now, Nanos::ZERO, true);
-                (clock.missed, clock.reached) = (0, 0);
-            }
-            if pause <= SLACK_MAX {
-                clock.pause = Nanos(clock.pause.0 - clock.pause.0 / 8 + pause.0 / 8);
-            }
-            clock.forget(now, lag_max);
-            (clock.burst, clock.began) = (Nanos::ZERO, now);
+        let Some((group, own)) = self.requests(id) else { return };
+        let wakes = own.are_none();
+        own.queued += 1;
+        own.urgent += u32::from(urgent);
+        let Some(clock) = &mut self.groups[group].clock else { return };
+        if wakes {
+            clock.wake(now, self.bounds.lag_max);
         }
-        clock.queued += 1;
-        clock.urgent += u32::from(urgent);
         self.put(group, id);
     }
     /// So much goes to the drive; `all`: with it the request.
@@ -378,22 +400,21 @@ impl Clocks {
         (all, urgent): (bool, bool),
     ) {
         let Bounds { ahead, lag_max, period } = self.bounds;
-        let Some((group, clock)) = self.get(id) else { return };
-        clock.queued -= u32::from(all);
-        clock.urgent -= u32::from(all && urgent);
-        clock.in_flight += 1;
-        clock.amount_in_flight += amount;
+        let Some((group, own)) = self.requests(id) else { return };
+        own.queued -= u32::from(all);
+        own.urgent -= u32::from(all && urgent);
+        own.in_flight += 1;
+        own.amount += amount;
+        let own = *own;
+        let Some(clock) = &mut self.groups[group].clock else { return };
         clock.awaited = urgent;
-        if !clock.promised.is_some() {
-            return;
-        }
         // A burst of what is owed to many fills the drive's cache, and the drive does nothing else until that is written.
-        let buffered = !urgent && clock.urgent == 0;
+        let buffered = !urgent && own.urgent == 0;
         clock.forget(now, if buffered { period / BUFFERED_PART } else { lag_max });
         clock.grant = clock.worth(amount);
         clock.burst += clock.grant;
         clock.served += clock.promised.worth(amount).unwrap_or(Nanos::ZERO);
-        let in_flight = clock.worth(clock.amount_in_flight);
+        let in_flight = clock.worth(own.amount);
         clock.at = (clock.at + clock.grant).min(now + ahead.max(in_flight.min(lag_max)));
         clock.batch = clock.at <= now;
         clock.behind &= clock.at + period / BROKEN_PART <= now;
@@ -402,14 +423,13 @@ impl Clocks {
     /// A command of the group was completed.
     pub(super) fn complete(&mut self, now: Instant, id: EntityId, amount: Amount) {
         let Bounds { lag_max, period, .. } = self.bounds;
-        let Some((group, clock)) = self.get(id) else { return };
-        clock.in_flight -= 1;
-        clock.amount_in_flight -= amount;
-        if !clock.promised.is_some() {
-            return;
-        }
+        let Some((group, own)) = self.requests(id) else { return };
+        own.in_flight -= 1;
+        own.amount -= amount;
+        let rests = own.are_none();
+        let Some(clock) = &mut self.groups[group].clock else { return };
         clock.forget(now, lag_max);
-        if clock.queued == 0 && clock.in_flight == 0 {
+        if rests {
             clock.rest(now);
         }
         clock.end_period(now, period);
@@ -420,6 +440,9 @@ impl Clocks {
     }
     /// Who is behind: the most urgent class of those with somebody who is.
     pub(super) fn gate(&mut self, now: Instant) -> Gate {
+        if self.are_none() {
+            return Gate::Open(None);
+        }
         let mut next: Option<Instant> = None;
         let sooner = |one: Option<Instant>, other| one.into_iter().chain(other).min();
         for class in Class::ALL {
@@ -451,8 +474,11 @@ impl Clocks {
             if at > now {
                 break;
             }
-            let Some((group, clock)) = self.get(id) else { break };
-            if clock.in_flight > 0 {
+            let Some(group) = id.as_group().map(|id| id.index()) else { break };
+            let Group { requests: own, clock: Some(clock), .. } = &self.groups[group] else {
+                break;
+            };
+            if own.in_flight > 0 {
                 return Gate::Closed(now.since(at), next);
             }
             if clock.idle_until > now {

@@ -32,6 +32,9 @@ pub(super) const SMALL: u64 = 8 << 10;
 const DEEP: u128 = 16;
 /// Large reads in a window that tell of the rate.
 const SAMPLES_MIN: u64 = 4;
+/// What it has at once is counted in what it reads and writes in these times.
+const PIECE_TIME: Nanos = Nanos::from_micros(100);
+const WRITES: Nanos = Nanos::from_millis(1);
 /// Before anything is known.
 const RATE: u64 = 500_000_000;
 const ALONE: Nanos = Nanos::from_micros(200);
@@ -46,6 +49,7 @@ pub(super) struct Drive {
     rates: [u64; 2],
     known: [bool; 2],
     iops: u64,
+    derived: Derived,
     alone: [Nanos; ALONE_SAMPLES],
     alone_count: usize,
     /// The median of `alone`.
@@ -72,6 +76,32 @@ pub(super) struct Drive {
     flushes: Flushes,
 }
 
+/// What follows from the rates and the latency, and is asked for with each request: divisions take long.
+#[derive(Clone, Copy, Debug)]
+struct Derived {
+    /// Of one byte, in nanoseconds with [`COST_SHIFT`] bits behind the point, and of one request.
+    byte: [u64; 2],
+    request: Nanos,
+    /// Bytes read in the time of a piece, and in that of a read that has the drive to itself; bytes written in a millisecond.
+    piece: u64,
+    product: u64,
+    writes: u64,
+}
+
+const COST_SHIFT: u32 = 24;
+
+impl Derived {
+    fn of(rates: [u64; 2], iops: u64, latency: Nanos) -> Self {
+        Self {
+            byte: rates.map(|rate| (1_000_000_000 << COST_SHIFT) / rate.max(1)),
+            request: if iops == 0 { Nanos::ZERO } else { Nanos::for_units_ceil(1, iops) },
+            piece: PIECE_TIME.units_floor(rates[0]),
+            product: latency.units_floor(rates[0]),
+            writes: WRITES.units_floor(rates[1]),
+        }
+    }
+}
+
 /// Flushes in flight, and what they cost.
 #[derive(Clone, Copy, Default, Debug)]
 struct Flushes {
@@ -90,6 +120,7 @@ impl Default for Drive {
             rates: [RATE; 2],
             known: [false; 2],
             iops: 0,
+            derived: Derived::of([RATE; 2], 0, ALONE),
             alone: [ALONE; ALONE_SAMPLES],
             alone_count: 0,
             latency: ALONE,
@@ -109,6 +140,16 @@ impl Default for Drive {
             flushes: Flushes::default(),
         }
     }
+}
+
+/// So many in this time, a second.
+fn rate(units: u64, time: Nanos) -> u64 {
+    let time = time.0.max(1);
+    if let Some(units) = units.checked_mul(1_000_000_000) {
+        return units / time;
+    }
+    let rate = u128::from(units) * 1_000_000_000 / u128::from(time);
+    u64::try_from(rate).unwrap_or(u64::MAX)
 }
 
 impl Drive {
@@ -131,11 +172,22 @@ impl Drive {
         {
             return time;
         }
-        let by_bytes = Nanos::for_units_ceil(bytes, self.rate(side).max(1));
-        match self.iops {
-            0 => by_bytes,
-            iops => by_bytes.max(Nanos::for_units_ceil(1, iops)),
-        }
+        let byte = self.derived.byte[usize::from(side != Side::Read)];
+        let by_bytes = (u128::from(bytes) * u128::from(byte)) >> COST_SHIFT;
+        let by_bytes = Nanos(u64::try_from(by_bytes).unwrap_or(u64::MAX));
+        by_bytes.max(self.derived.request)
+    }
+    /// Bytes that it reads in [`PIECE_TIME`].
+    pub(super) fn in_piece_time(&self) -> u64 {
+        self.derived.piece
+    }
+    /// Bytes that it reads in the time of a read that has it to itself.
+    pub(super) fn product(&self) -> u64 {
+        self.derived.product
+    }
+    /// Bytes that it writes in [`WRITES`].
+    pub(super) fn writes(&self) -> u64 {
+        self.derived.writes
     }
     /// No read came to be alone.
     pub(super) fn skip_probe(&mut self, now: Instant) {
@@ -188,9 +240,8 @@ impl Drive {
         if side == Side::Read {
             self.delivered += bytes;
             let (at, before) = self.sent[id.0 as usize];
-            let rate = u128::from(self.delivered - before) * 1_000_000_000;
             let samples = &mut self.samples[usize::from(bytes <= SMALL)];
-            samples.0 += rate / u128::from(now.since(at).0.max(1));
+            samples.0 += u128::from(rate(self.delivered - before, now.since(at)));
             samples.1 += 1;
         }
         if let Some(sent) = self.lone.take()
@@ -230,6 +281,7 @@ impl Drive {
         let mut sorted = self.alone;
         sorted[..known].sort_unstable();
         self.latency = sorted[known / 2];
+        self.derived = Derived::of(self.rates, self.iops, self.latency);
     }
     fn learn(&mut self, side: usize, sample: u64, short: bool) {
         let rate = self.rates[side];
@@ -247,10 +299,7 @@ impl Drive {
         let depth = core::mem::take(&mut self.depth) / u128::from(time.0.max(1));
         let short = core::mem::take(&mut self.short);
         let all = bytes[0] + bytes[1];
-        let a_second = |units: u64| {
-            let rate = u128::from(units) * 1_000_000_000 / u128::from(time.0.max(1));
-            u64::try_from(rate).unwrap_or(u64::MAX)
-        };
+        let a_second = |units: u64| rate(units, time);
         let [large, small] = core::mem::take(&mut self.samples).map(|(sum, count)| {
             let mean = sum / u128::from(count.max(1));
             (count >= SAMPLES_MIN).then_some(u64::try_from(mean).unwrap_or(u64::MAX).max(1))
@@ -275,5 +324,6 @@ impl Drive {
                 self.iops -= (self.iops - sample) / 16;
             }
         }
+        self.derived = Derived::of(self.rates, self.iops, self.latency);
     }
 }

@@ -102,9 +102,15 @@ impl Promise {
     /// Whose turn it is by weight, within what the drive may have.
     fn send_shared(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
         let shared = self.window.is_shared(cx.now);
+        let others = [Side::Write, Side::Flush];
+        let only_reads = !others.iter().any(|side| self.shares.is_queued(EntityId::ROOT, *side));
+        if shared && only_reads && !self.window.has_room(&self.drive, Side::Read, 1) {
+            return None;
+        }
         let Candidates { first, free } = self.candidates(cx, EntityId::ROOT, Basis::Share);
         let (first, (key, client, side)) = (first?, free?);
-        let is_far = key.0 > first.0 || key.1 > first.1.saturating_add(PASS_MAX);
+        let is_far =
+            key.class() > first.class() || key.vtime() > first.vtime().saturating_add(PASS_MAX);
         if shared && is_far {
             return None;
         }

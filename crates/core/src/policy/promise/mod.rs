@@ -72,13 +72,17 @@ pub static ROW: Row = Row {
     judgement: Judgement {
         promises: &[
             Claim {
-                says: "A minimum in bytes a second, kept beside readers and writers of any number, while the \
-                    drive stays as full as without control.",
+                says: "A minimum in bytes or I/Os a second, kept beside readers and writers of any number, while \
+                    the drive stays as full as without control.",
                 shown_by: "promise/plextor",
             },
             Claim {
                 says: "What is left by weight, in drive time; who is alone is not held.",
                 shown_by: "promise/shares",
+            },
+            Claim {
+                says: "A latency of reads, also beside writers: they slow down as far as it needs.",
+                shown_by: "isolation/latency",
             },
         ],
         needs: "Minimums that the drive can keep; what it cannot keep is cut to what it reaches.",
@@ -93,7 +97,8 @@ pub static ROW: Row = Row {
                 shown_by: "",
             },
             Claim {
-                says: "Latencies, minimums in I/Os and classes among promises are not scheduled for yet.",
+                says: "A latency on a disk is missed beside writes that the disk's cache completes before they are \
+                    written.",
                 shown_by: "",
             },
         ],
@@ -113,6 +118,9 @@ const LAG_MAX: [Nanos; 2] = [Nanos::from_secs(1), Nanos::from_secs(2)];
 /// Promises are compared with what is reached over this time.
 const PERIOD: [Nanos; 2] = [Nanos::from_millis(100), Nanos::from_secs(2)];
 
+/// The place of a read that is not in [`Promise::reads`].
+const NOT_WATCHED: NodeId = NodeId(u32::MAX);
+
 /// Of clocks, on drives with a head and without.
 fn bounds(head: bool) -> clock::Bounds {
     let [ahead, lag_max, period] = [AHEAD, LAG_MAX, PERIOD].map(|it| it[usize::from(head)]);
@@ -126,6 +134,7 @@ fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
         shares: Shares::default(),
         clocks: Clocks::new(bounds(build.facts.rotational)),
         deadlines: Deadlines::default(),
+        latencies: false,
         sent: Vec::new(),
         window: Window::default(),
         pace: Pace::default(),
@@ -182,6 +191,8 @@ struct Promise {
     shares: Shares,
     clocks: Clocks,
     deadlines: Deadlines,
+    /// Had any group a latency so far?
+    latencies: bool,
     /// By request in flight.
     sent: Vec<Sent>,
     window: Window,
@@ -231,12 +242,14 @@ impl Promise {
     }
     /// The groups with a clock that a client's requests count for.
     fn clocks_above(&self, client: EntityId) -> impl Iterator<Item = EntityId> + use<'_> {
-        let up = core::iter::successors(self.shares.parent(client), |id| self.shares.parent(*id));
+        let first = if self.clocks.are_none() { None } else { self.shares.parent(client) };
+        let up = core::iter::successors(first, |id| self.shares.parent(*id));
         up.filter(|id| self.clocks.has(*id))
     }
+    /// For each group that holds a client, but the root, which has no minimum.
     fn each_clock(&mut self, client: EntityId, mut each: impl FnMut(&mut Clocks, EntityId)) {
         let mut at = self.shares.parent(client);
-        while let Some(id) = at {
+        while let Some(id) = at.filter(|id| *id != EntityId::ROOT) {
             each(&mut self.clocks, id);
             at = self.shares.parent(id);
         }
@@ -258,6 +271,9 @@ impl Promise {
     }
     /// A client's first read is another one now.
     fn set_deadline(&mut self, cx: &Context<'_>, client: EntityId) {
+        if !self.latencies {
+            return;
+        }
         let deadline = self.front(client, Side::Read).and_then(|id| {
             let read = &cx.requests[id];
             Some(read.submitted + deadlines::latency(cx.groups, read.group)?)
@@ -338,14 +354,22 @@ impl Promise {
         self.in_flight += 1;
         self.writes += u32::from(side == Side::Write);
         if side == Side::Read && !self.head.is() {
-            let late = now
-                + self.drive.latency()
-                + self.drive.latency()
-                + self.shares.fair_time(client, cost);
-            let node = self.late.insert(&mut self.reads, (late, id), id);
-            cx.requests.set_place(id, node.0);
+            self.watch_read(cx, id, client, cost);
         }
         Some(id)
+    }
+    /// From when on is a read late? Nobody asks where nothing is written.
+    fn watch_read(&mut self, cx: &mut Context<'_>, id: RequestId, client: EntityId, cost: Nanos) {
+        let writes = self.shares.is_queued(EntityId::ROOT, Side::Write) || self.writes > 0;
+        let place = match writes || self.drive.writes_about(cx.now) {
+            true => {
+                let alone = self.drive.latency();
+                let late = cx.now + alone + alone + self.shares.fair_time(client, cost);
+                self.late.insert(&mut self.reads, (late, id), id)
+            }
+            false => NOT_WATCHED,
+        };
+        cx.requests.set_place(id, place.0);
     }
     /// Is a read not where its client's last one ended?
     fn is_far(&mut self, read: &Request) -> bool {
@@ -378,8 +402,9 @@ impl Promise {
         for group in self.clocks_above(client) {
             late = Some(late.unwrap_or(false) || self.clocks.is_late(now, group, took));
         }
-        if let Some(wanted) = deadlines::latency(cx.groups, cx.requests[id].group)
+        if self.latencies
             && side(&cx.requests[id]) == Side::Read
+            && let Some(wanted) = deadlines::latency(cx.groups, cx.requests[id].group)
         {
             late = Some(late.unwrap_or(false) || age > wanted);
             if self.drive.writes_about(now) {
@@ -392,6 +417,7 @@ impl Promise {
     }
     fn set_group(&mut self, cx: &Context<'_>, id: GroupId) {
         let (group, entity) = (cx.groups.group(id), EntityId::group(id));
+        self.latencies |= group.contract.latency.is_some();
         let counts = self.groups && group.parent.is_some();
         let minimum = if counts { group.contract.minimum() } else { Minimum::NONE };
         self.clocks.set(cx.now, entity, minimum, class_of(cx.groups, id));
@@ -474,7 +500,9 @@ impl Policy for Promise {
         let in_turn = self.head.is();
         if side == Side::Read && !in_turn {
             let node = NodeId(cx.requests.place(id));
-            self.late.remove(&mut self.reads, node);
+            if node != NOT_WATCHED {
+                self.late.remove(&mut self.reads, node);
+            }
         }
         self.head.on_complete(now);
         if self.in_flight == 0 && self.head.changes(self.drive.latency()) {

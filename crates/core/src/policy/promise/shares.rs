@@ -75,8 +75,28 @@ impl Summary for EntityId {
     fn join(_one: (), _other: ()) {}
 }
 
-/// Who goes first: class, virtual time; the number breaks ties.
-pub(super) type Key = (Class, u64, EntityId);
+/// Who goes first: class, virtual time; the number breaks ties. One number, since comparing these is most of what it costs
+/// to find a place.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Key(u128);
+
+impl Key {
+    fn new(class: Class, vtime: u64, id: EntityId) -> Self {
+        Self((class as u128) << 96 | u128::from(vtime) << 32 | u128::from(id.0))
+    }
+    /// The number of the class.
+    pub(super) const fn class(self) -> u32 {
+        (self.0 >> 96) as u32
+    }
+    /// The virtual time.
+    pub(super) const fn vtime(self) -> u64 {
+        (self.0 >> 32) as u64
+    }
+}
+
+/// Not in a tree.
+const NOWHERE: NodeId = NodeId(u32::MAX);
+const NOT_QUEUED: [NodeId; SIDES] = [NOWHERE; SIDES];
 
 #[derive(Clone, Copy, Debug)]
 struct Entity {
@@ -86,8 +106,8 @@ struct Entity {
     vtime: u64,
     /// By side: a client's requests, a group's children that have some.
     queued: [u32; SIDES],
-    /// Its places in its parent's trees.
-    nodes: [Option<NodeId>; SIDES],
+    /// Its places in its parent's trees, or [`NOWHERE`].
+    nodes: [NodeId; SIDES],
     /// Children that have something queued, and the largest virtual time at which one was served.
     trees: [Tree; SIDES],
     weights: [u64; SIDES],
@@ -101,7 +121,7 @@ impl Entity {
         weight: WEIGHT_DEFAULT,
         vtime: 0,
         queued: [0; SIDES],
-        nodes: [None; SIDES],
+        nodes: NOT_QUEUED,
         trees: [const { Tree::new() }; SIDES],
         weights: [0; SIDES],
         served: 0,
@@ -145,7 +165,7 @@ impl Shares {
     }
     fn leave(&mut self, id: EntityId) {
         for side in Side::ALL {
-            if self.entities[id.index()].nodes[side as usize].is_some() {
+            if self.entities[id.index()].nodes[side as usize] != NOWHERE {
                 self.quit(id, side);
             }
         }
@@ -181,16 +201,16 @@ impl Shares {
             let parent = self.entities[id.index()].parent;
             let served = self.entities[parent.index()].served;
             let entity = &mut self.entities[id.index()];
-            if entity.nodes == [None; SIDES] {
+            if entity.nodes == NOT_QUEUED {
                 entity.vtime = entity.vtime.max(served);
             }
-            let (key, weight) = ((entity.class, entity.vtime, id), entity.weight);
+            let (key, weight) = (Key::new(entity.class, entity.vtime, id), entity.weight);
             let above = &mut self.entities[parent.index()];
             let node = self.arena.insert(&mut above.trees[side], key, id);
             above.queued[side] += 1;
             above.weights[side] += u64::from(weight);
             let first = above.queued[side] == 1;
-            self.entities[id.index()].nodes[side] = Some(node);
+            self.entities[id.index()].nodes[side] = node;
             if !first {
                 break;
             }
@@ -203,7 +223,10 @@ impl Shares {
         while id != EntityId::ROOT {
             let entity = &mut self.entities[id.index()];
             let (parent, weight) = (entity.parent, entity.weight);
-            let Some(node) = entity.nodes[side].take() else { break };
+            let node = core::mem::replace(&mut entity.nodes[side], NOWHERE);
+            if node == NOWHERE {
+                break;
+            }
             let above = &mut self.entities[parent.index()];
             self.arena.remove(&mut above.trees[side], node);
             above.queued[side] -= 1;
@@ -219,7 +242,8 @@ impl Shares {
     pub(super) fn pick(&self, top: EntityId, side: Side) -> Option<(Key, EntityId)> {
         if top.as_client().is_some() {
             let entity = &self.entities[top.index()];
-            return self.is_queued(top, side).then_some(((entity.class, entity.vtime, top), top));
+            let key = Key::new(entity.class, entity.vtime, top);
+            return self.is_queued(top, side).then_some((key, top));
         }
         let first = self.first(top, side)?;
         let key = self.arena.key(first);
@@ -236,7 +260,7 @@ impl Shares {
     fn first_vtime(&self, group: EntityId) -> Option<u64> {
         let trees = self.entities[group.index()].trees.iter();
         let first = trees.filter_map(|tree| Some(self.arena.key(self.arena.first(tree)?)));
-        first.min().map(|(_, vtime, _)| vtime)
+        first.min().map(Key::vtime)
     }
     /// How far an entity, or one above it, is ahead of the first in line among its siblings, in virtual time.
     pub(super) fn ahead(&self, mut id: EntityId) -> u64 {
@@ -251,16 +275,16 @@ impl Shares {
     }
     /// What `cost` takes at the client's share by weight, among those that have something queued.
     pub(super) fn fair_time(&self, mut id: EntityId, cost: Nanos) -> Nanos {
-        let mut time = u128::from(cost.0);
+        let mut time = cost.0;
         while id != EntityId::ROOT {
             let Entity { parent, weight, nodes, .. } = self.entities[id.index()];
             let weights = self.entities[parent.index()].weights;
             let most = weights.into_iter().max().unwrap_or(0);
-            let own = if nodes == [None; SIDES] { u64::from(weight) } else { 0 };
-            time = time * u128::from(most + own) / u128::from(weight);
+            let own = if nodes == NOT_QUEUED { u64::from(weight) } else { 0 };
+            time = time.saturating_mul(most + own) / u64::from(weight);
             id = parent;
         }
-        Nanos(u64::try_from(time).unwrap_or(u64::MAX))
+        Nanos(time)
     }
     /// A client got `cost` of the drive's time, and so did all groups above it. `by_share`: since it was its turn, and not
     /// for a promise.
@@ -268,19 +292,22 @@ impl Shares {
         while id != EntityId::ROOT {
             let Entity { parent, nodes, class, vtime: before, weight, .. } =
                 self.entities[id.index()];
-            let by = u128::from(cost.0) * u128::from(WEIGHT_DEFAULT) / u128::from(weight);
-            let vtime = before.saturating_add(u64::try_from(by).unwrap_or(u64::MAX).max(1));
-            let first = self.first_vtime(parent).map_or(before, |first| first.min(before));
+            let by = match weight {
+                WEIGHT_DEFAULT => cost.0,
+                _ => cost.0.saturating_mul(u64::from(WEIGHT_DEFAULT)) / u64::from(weight),
+            };
+            let vtime = before.saturating_add(by.max(1));
+            let first = if by_share { self.first_vtime(parent) } else { None };
             let above = &mut self.entities[parent.index()];
             let vtime = if by_share {
-                above.served = above.served.max(first);
+                above.served = above.served.max(first.map_or(before, |first| first.min(before)));
                 vtime
             } else {
                 vtime.min(before.max(above.served.saturating_add(DEBT_MAX)))
             };
             for (tree, node) in above.trees.iter_mut().zip(nodes) {
-                if let Some(node) = node {
-                    self.arena.replace(tree, node, (class, vtime, id), id);
+                if node != NOWHERE {
+                    self.arena.replace(tree, node, Key::new(class, vtime, id), id);
                 }
             }
             self.entities[id.index()].vtime = vtime;

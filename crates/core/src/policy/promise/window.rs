@@ -27,7 +27,6 @@ use crate::unit::Sectors;
 
 /// Two clients share the drive while both have requests inside, and so long after both sent or had some.
 const SHARED: Nanos = Nanos::from_millis(20);
-const PIECE_TIME: Nanos = Nanos::from_micros(100);
 const PIECE: [u64; 2] = [32 << 10, 128 << 10];
 /// Pieces are doubled at most so many times.
 const DOUBLINGS_MAX: u32 = 3;
@@ -35,7 +34,6 @@ const DOUBLINGS_MAX: u32 = 3;
 const TRIAL: Nanos = Nanos::from_millis(50);
 /// The pause after a trial: short after a gain, twice as long each time after none.
 const TRIAL_PAUSE: [Nanos; 2] = [Nanos::from_millis(100), Nanos::from_millis(6400)];
-const WRITES: Nanos = Nanos::from_millis(1);
 
 /// What the drive has, and what it may have.
 #[derive(Debug)]
@@ -103,7 +101,7 @@ impl Default for Window {
 impl Window {
     /// The longest piece.
     pub(super) fn piece(&self, drive: &Drive) -> u64 {
-        let bytes = PIECE_TIME.units_floor(drive.rate(Side::Read)).max(1);
+        let bytes = drive.in_piece_time().max(1);
         let piece = (1 << bytes.ilog2()).clamp(PIECE[0], PIECE[1]) << self.doublings;
         match () {
             () if self.trial.is(Change::Longer) => 2 * piece,
@@ -113,9 +111,10 @@ impl Window {
     }
     /// Most bytes of reads that the drive may have.
     fn most_reads(&self, drive: &Drive) -> u64 {
-        let product = drive.latency().units_floor(drive.rate(Side::Read));
+        let product = drive.product();
+        // A power of two.
         let piece = self.piece(drive);
-        (product + product / 4).next_multiple_of(piece).max(2 * piece)
+        ((product + product / 4 + piece - 1) & !(piece - 1)).max(2 * piece)
     }
     /// A client sent a request; `first`: it had none inside.
     pub(super) fn on_submit(&mut self, now: Instant, client: u32, first: bool) {
@@ -149,7 +148,7 @@ impl Window {
             Side::Read if self.trial.is(Change::Window) => 2 * self.most_reads(drive),
             Side::Read => self.reads.min(self.most_reads(drive)).max(2 * piece),
             Side::Flush => return true,
-            Side::Write => WRITES.units_floor(drive.rate(Side::Write)).max(2 * piece),
+            Side::Write => drive.writes().max(2 * piece),
         };
         let has = self.in_drive[side as usize];
         // To the nearest piece: what is smaller beside large pieces takes none of their room.
