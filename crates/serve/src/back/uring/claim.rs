@@ -41,6 +41,55 @@ pub(crate) fn claim(path: &Path, patient: bool) -> io::Result<File> {
     }
 }
 
+/// The process that has locked a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Holder {
+    process: u32,
+    /// Locks outlive a process whose requests the kernel has not completed yet.
+    pub(super) has_ended: bool,
+}
+
+impl Holder {
+    /// Who it is, where the kernel says so: not on a file system with devices of its own, nor of a process in another
+    /// container.
+    pub(super) fn of(file: &File) -> Option<Self> {
+        let it = file.metadata().ok()?;
+        let (major, minor) = (libc::major(it.dev()), libc::minor(it.dev()));
+        let which = format!("{major:02x}:{minor:02x}:{}", it.ino());
+        let locks = fs::read_to_string("/proc/locks").ok()?;
+        let process = holder_in(&locks, &which)?;
+        let state = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        Some(Self { process, has_ended: has_ended(&state) })
+    }
+    /// Why somebody else cannot have the file.
+    pub(super) fn why(self) -> String {
+        let Self { process, has_ended } = self;
+        match has_ended {
+            false => format!("another server has it: process {process}"),
+            true => format!(
+                "another server has it: process {process} has ended, and the kernel has not completed its requests yet"
+            ),
+        }
+    }
+}
+
+/// The process with a lock on this file, `major:minor:inode`, in a text such as /proc/locks; lines with an arrow wait.
+fn holder_in(locks: &str, which: &str) -> Option<u32> {
+    let words = locks.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let mut found = words.filter_map(|words| match words[..] {
+        [_, "FLOCK", _, _, process, file, ..] if file == which => process.parse().ok(),
+        _ => None,
+    });
+    found.find(|process| *process > 0)
+}
+
+/// Does this text of /proc/PID/stat, empty if there is none, belong to a process that runs no more?
+fn has_ended(stat: &str) -> bool {
+    // The name before the state may hold anything.
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    matches!(state, None | Some('Z' | 'X'))
+}
+
 /// Is this below /dev, where no file is ever made? Shared memory there is an ordinary file system.
 pub(crate) fn is_below_dev(path: &Path) -> bool {
     let parent = path.parent().and_then(|parent| fs::canonicalize(parent).ok());
@@ -79,4 +128,33 @@ fn why_busy(path: &Path) -> Option<String> {
     let whole = fs::canonicalize(path).ok()?;
     let swap = swaps.lines().any(|line| line.split(' ').next() == whole.to_str());
     swap.then(|| "it is a swap area".to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: the process that has a file is named, and one that has ended is told from one that runs. Method: a file that this
+    /// process locks, and texts as the kernel writes them.
+    #[test]
+    fn holders_are_found() {
+        let path = std::env::temp_dir().join(format!("iofair-holder-{}", std::process::id()));
+        let file = File::create(&path).unwrap();
+        assert_eq!(Holder::of(&file), None);
+        file.lock().unwrap();
+        let own = Holder { process: std::process::id(), has_ended: false };
+        assert_eq!(Holder::of(&file), Some(own));
+        drop(file);
+        fs::remove_file(&path).unwrap();
+
+        let locks = "1: POSIX  ADVISORY  WRITE 7 fe:00:12 0 EOF\n2: FLOCK  ADVISORY  WRITE 8 fe:00:123 0 EOF\n\
+            2: -> FLOCK  ADVISORY  WRITE 9 fe:00:12 0 EOF\n3: FLOCK  ADVISORY  READ 10 fe:00:12 0 EOF\n";
+        assert_eq!(holder_in(locks, "fe:00:12"), Some(10));
+        assert_eq!(holder_in(locks, "fe:00:1"), None);
+        for (stat, ended) in
+            [("10 (a) b) S 1 2", false), ("10 (x) Z 1", true), ("10 (x) D 1", false), ("", true)]
+        {
+            assert_eq!(has_ended(stat), ended, "{stat}");
+        }
+    }
 }

@@ -9,11 +9,13 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use super::claim::{claim, is_below_dev};
+use super::claim::{Holder, claim, is_below_dev};
 use crate::request::extent::Extent;
 
-/// How long a server waits for one that was killed to be really gone.
+/// How long a server waits for a lock, and how long for that of a process that has ended: the kernel completes what it had
+/// under way first, which takes long on a busy drive.
 const LOCK_MAX: Duration = Duration::from_secs(2);
+const LOCK_ENDED_MAX: Duration = Duration::from_secs(30);
 /// Borders of direct I/O where the kernel does not tell them: every drive's blocks divide a page.
 const BLOCK_UNKNOWN: u64 = 4096;
 
@@ -97,8 +99,16 @@ impl Storage {
             // The thread waits on if nobody waits for it any more, and then gives the lock back.
             let (file, (done, waited)) = (self.buffered.try_clone()?, mpsc::channel());
             thread::spawn(move || done.send(flock(&file, libc::LOCK_EX)));
-            let refused = |_| io::Error::new(io::ErrorKind::ResourceBusy, "another server has it");
-            waited.recv_timeout(LOCK_MAX).map_err(refused)??;
+            let mut locked = waited.recv_timeout(LOCK_MAX);
+            if locked.is_err() && Holder::of(&self.buffered).is_some_and(|it| it.has_ended) {
+                locked = waited.recv_timeout(LOCK_ENDED_MAX);
+            }
+            let refused = |_| {
+                let holder = Holder::of(&self.buffered);
+                let why = holder.map_or_else(|| "another server has it".into(), Holder::why);
+                io::Error::new(io::ErrorKind::ResourceBusy, why)
+            };
+            locked.map_err(refused)??;
         }
         // Shared from now on, since both descriptors keep the next server out.
         let files = [Some(&self.buffered), self.direct.as_ref()];
