@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use iofair_config::contracts::faults::Faults;
 use iofair_core::contract::Contract;
 use iofair_core::controller::Stack;
+use iofair_core::group::GroupId;
 
 use super::live::{Patience, Plan};
 use crate::back::volume::{PlannedVolume, VolumeId};
@@ -38,6 +39,8 @@ pub struct Changed {
     pub resized: Vec<usize>,
     /// Keys of volumes that clients see differently now, or not any more; may name one twice.
     pub exports: Vec<usize>,
+    /// Groups that are new or have another contract; those above a new one may be new, too.
+    pub groups: Vec<GroupId>,
 }
 
 impl Change {

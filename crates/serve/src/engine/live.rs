@@ -183,7 +183,7 @@ impl Engine {
             self.controller.set_tags(self.fixed_tags.unwrap_or_else(tags));
         }
         for (path, contract) in &change.groups {
-            self.apply_group(now, path, contract);
+            changed.groups.push(self.apply_group(now, path, contract));
         }
         for volume in &change.volumes {
             self.back.place(volume);
@@ -206,16 +206,16 @@ impl Engine {
         self.settle(now);
         changed
     }
-    fn apply_group(&mut self, now: Instant, path: &str, contract: &Contract) {
+    fn apply_group(&mut self, now: Instant, path: &str, contract: &Contract) -> GroupId {
         let Some(id) = self.index.groups.get(path).copied() else {
-            self.add_group(now, path, contract);
-            return;
+            return self.add_group(now, path, contract);
         };
         self.leaving.groups.retain(|leaving| *leaving != id);
         if self.controller.groups().group(id).contract != *contract {
             let updated = self.controller.update_group(now, id, contract.clone());
             updated.expect("groups in the index are there");
         }
+        id
     }
     fn add_group(&mut self, now: Instant, path: &str, contract: &Contract) -> GroupId {
         let parent = match path.rsplit_once('/') {

@@ -125,10 +125,11 @@ impl FairQueue {
         let nodes = vec![Node::new(ROOT, HANDSHAKE_WEIGHT), Node::new(NONE, WEIGHT)];
         Self { nodes, links: Vec::new(), rotation: VecDeque::new() }
     }
-    /// The groups are these now.
-    pub(super) fn set_groups(&mut self, groups: &Groups) {
+    /// These groups are new, or others than they were.
+    pub(super) fn set_groups(&mut self, groups: &Groups, changed: &[GroupId]) {
         let mut moved = false;
-        for (id, group) in groups.iter() {
+        for id in changed.iter().flat_map(|id| groups.ancestry(*id)) {
+            let group = groups.group(id);
             let parent = group.parent.map_or(NONE, inner);
             let (at, own) = (inner(id) as usize, Account::of(id).0 as usize);
             while self.nodes.len() <= own {
@@ -136,7 +137,8 @@ impl FairQueue {
             }
             self.nodes[own].parent = inner(id);
             let node = &mut self.nodes[at];
-            moved |= node.parent != parent;
+            // One that was nowhere yet has nothing below it.
+            moved |= node.parent != parent && node.parent != NONE;
             (node.parent, node.weight) = (parent, group.contract.weight.max(1));
         }
         if moved {

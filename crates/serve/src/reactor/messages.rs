@@ -132,10 +132,9 @@ impl Reactor {
             let (offered, groups) = (engine.exports(), engine.controller().groups());
             self.exports.set(connections, offered, groups);
         }
-        if !change.groups.is_empty() || !change.gone_groups.is_empty() {
-            self.fair.set_groups(engine.controller().groups());
-            self.to_answer.set_groups(engine.controller().groups());
-        }
+        let groups = engine.controller().groups();
+        self.fair.set_groups(groups, &changed_volumes.groups);
+        self.to_answer.set_groups(groups, &changed_volumes.groups);
         self.budget.resize(security.limits.memory_bytes);
         let offers =
             |security: &Security| [Peer::Tcp, Peer::Unix(0)].map(|peer| security.offer(peer));

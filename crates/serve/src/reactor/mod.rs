@@ -267,8 +267,9 @@ impl Reactor {
     }
     fn set_groups(&mut self) {
         let groups = self.parts.engine.controller().groups();
-        self.fair.set_groups(groups);
-        self.to_answer.set_groups(groups);
+        let all: Vec<GroupId> = groups.iter().map(|(id, _)| id).collect();
+        self.fair.set_groups(groups, &all);
+        self.to_answer.set_groups(groups, &all);
     }
     fn accept_on(&mut self, index: usize) -> io::Result<()> {
         let entry = Entry::accept(self.parts.listeners[index].file.as_raw_fd());

@@ -427,14 +427,13 @@ impl Promise {
         }
     }
     fn update_group(&mut self, cx: &Context<'_>, id: GroupId) {
+        let entity = EntityId::group(id);
+        let before = self.clocks.class(entity);
+        self.set_group(cx, id);
         // If its class is another one now, those of the groups in it may be, too.
-        let mut left = alloc::vec![id];
-        while let Some(id) = left.pop() {
-            let entity = EntityId::group(id);
-            let before = self.clocks.class(entity);
-            self.set_group(cx, id);
-            if self.clocks.class(entity) != before {
-                left.extend(&cx.groups.group(id).children);
+        if self.clocks.class(entity) != before {
+            for child in &cx.groups.group(id).children {
+                self.update_group(cx, *child);
             }
         }
     }

@@ -40,10 +40,15 @@ fn groups(tree: &[(&str, u32)]) -> Controller {
     controller
 }
 
+fn set_all(queue: &mut FairQueue, groups: &Groups) {
+    let all: Vec<GroupId> = groups.iter().map(|(id, _)| id).collect();
+    queue.set_groups(groups, &all);
+}
+
 fn queue(tree: &[(&str, u32)]) -> (FairQueue, Vec<Account>) {
     let controller = groups(tree);
     let mut queue = FairQueue::new();
-    queue.set_groups(controller.groups());
+    set_all(&mut queue, controller.groups());
     let account = |(name, _): &(&str, u32)| Account::of(controller.groups().find(name).unwrap());
     (queue, tree.iter().map(account).collect())
 }
@@ -164,7 +169,7 @@ fn nobody_is_lost() {
     for seed in 0..SEEDS {
         let (mut queue, mut random) = (FairQueue::new(), Random(seed));
         let mut model = [At::Nowhere; 20];
-        queue.set_groups(trees[0].groups());
+        set_all(&mut queue, trees[0].groups());
         for _ in 0..5_000 {
             let key = random.below(20) as usize;
             let account = match random.below(6) {
@@ -188,7 +193,7 @@ fn nobody_is_lost() {
                 6 => queue.wake(account),
                 7 => queue.wake_next(),
                 8 if random.below(50) == 0 => {
-                    queue.set_groups(trees[random.below(2) as usize].groups());
+                    set_all(&mut queue, trees[random.below(2) as usize].groups());
                 }
                 _ => {
                     let served = queue.pop();
