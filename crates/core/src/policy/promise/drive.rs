@@ -70,6 +70,7 @@ pub(super) struct Drive {
     short: bool,
     /// Bytes read so far, and what they were when each request in flight was sent.
     delivered: u64,
+    written: u64,
     sent: Vec<(Instant, u64)>,
     /// Sum and number of the samples of the rate of reads in this window, bytes a second: of large ones, and small ones.
     samples: [(u128, u64); 2],
@@ -135,6 +136,7 @@ impl Default for Drive {
             depth: 0,
             short: false,
             delivered: 0,
+            written: 0,
             sent: Vec::new(),
             samples: [(0, 0); 2],
             flushes: Flushes::default(),
@@ -160,6 +162,10 @@ impl Drive {
     /// Bytes read so far.
     pub(super) fn bytes_read(&self) -> u64 {
         self.delivered
+    }
+    /// Bytes read and written so far.
+    pub(super) fn bytes_moved(&self) -> u64 {
+        self.delivered + self.written
     }
     /// Of a read that has the drive to itself.
     pub(super) fn latency(&self) -> Nanos {
@@ -248,6 +254,9 @@ impl Drive {
             && bytes > 0
         {
             self.sample_latency(now, now.since(sent));
+        }
+        if side == Side::Write {
+            self.written += bytes;
         }
         self.bytes[usize::from(side != Side::Read)] += bytes;
         self.requests += 1;

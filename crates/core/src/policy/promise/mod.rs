@@ -515,6 +515,10 @@ impl Policy for Promise {
         if side == Side::Read && self.shares.is_queued(EntityId::ROOT, Side::Read) {
             self.window.on_full(now, &self.drive);
         }
+        if side == Side::Write && self.shares.is_queued(EntityId::ROOT, Side::Write) {
+            let most = if self.latencies { 0 } else { window::WRITE_DOUBLINGS_MAX };
+            self.window.on_writes(now, &self.drive, most);
+        }
         if cx.requests.is_last_piece(id) {
             self.watch_contract(cx, id, client);
         }

@@ -5,7 +5,7 @@
 //! X = 5/4 * rate * latency alone, at least two pieces
 //! X = X * 7/8   when a request was later than its contract allows
 //! X = X + L/16  when it was not, up to the above
-//! W = what the drive writes in 1 ms, at least two pieces
+//! W = what the drive writes in 1 ms * 2^n, at least two pieces
 //! ```
 //!
 //! What the drive does within a window says nothing about a larger one. Now and then X is twice as large for 50 ms, or L
@@ -30,6 +30,9 @@ const SHARED: Nanos = Nanos::from_millis(20);
 const PIECE: [u64; 2] = [32 << 10, 128 << 10];
 /// Pieces are doubled at most so many times.
 const DOUBLINGS_MAX: u32 = 3;
+/// The bound on writes is halved at most so many times, and doubled: where nobody has a latency contract.
+const WRITE_HALVINGS_MAX: i32 = 3;
+pub(super) const WRITE_DOUBLINGS_MAX: i32 = 3;
 /// Length of each half of a trial, without the change and with it.
 const TRIAL: Nanos = Nanos::from_millis(50);
 /// The pause after a trial: short after a gain, twice as long each time after none.
@@ -45,12 +48,16 @@ pub(super) struct Window {
     /// Clients with something queued or in flight.
     clients: u32,
     shared_until: Instant,
-    trial: Trial,
+    /// Of reads, and of writes.
+    trial: Trial<Change>,
+    write_trial: Trial<Direction>,
     /// Of the pieces, for drives that take long for a command of any length.
     doublings: u32,
+    /// Of the bound on writes, and halvings below zero.
+    write_doublings: i32,
 }
 
-/// What a trial changes.
+/// What a trial of reads changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Change {
     /// A window twice as large.
@@ -60,21 +67,59 @@ enum Change {
     Shorter,
 }
 
-/// A look at what the drive does with a larger window, or other pieces: what it does now tells nothing of that.
+/// What a trial of writes changes: their bound is half or twice as large.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Direction {
+    Down,
+    Up,
+}
+
+/// A look at what the drive does with another window, bound, or other pieces: what it does now tells nothing of that.
 #[derive(Clone, Copy, Debug)]
-struct Trial {
-    change: Change,
+struct Trial<T> {
+    change: T,
     /// When the next one may begin, and how long after the last one.
     next: Instant,
     pause: Nanos,
-    /// Begin of the present part, with what was read by then: first without the change, then with it.
+    /// Begin of the present part, with what was moved by then: first without the change, then with it.
     began: Option<(Instant, u64)>,
     before: Option<u64>,
 }
 
-impl Trial {
-    fn is(&self, change: Change) -> bool {
+impl<T: Copy + PartialEq> Trial<T> {
+    fn new(change: T) -> Self {
+        Self { change, next: Instant::ZERO, pause: TRIAL_PAUSE[0], began: None, before: None }
+    }
+    fn is(&self, change: T) -> bool {
         self.before.is_some() && self.change == change
+    }
+    /// Commands were held for want of room, and so many bytes were moved so far: is it time for a trial, or for the end of
+    /// one? Then the rates without the change and with it.
+    fn step(&mut self, now: Instant, moved: u64) -> Option<[u64; 2]> {
+        let Some((began, moved_then)) = self.began else {
+            if now >= self.next {
+                self.began = Some((now, moved));
+            }
+            return None;
+        };
+        let time = now.since(began);
+        if time < TRIAL {
+            return None;
+        }
+        let rate = (moved - moved_then).saturating_mul(1_000_000_000) / time.0;
+        self.began = Some((now, moved));
+        // Held for most of the time without a break, or it says nothing.
+        if time > TRIAL + TRIAL {
+            (self.began, self.before) = (None, None);
+            return None;
+        }
+        let before = self.before.replace(rate)?;
+        Some([before, rate])
+    }
+    /// It has ended: the next one follows soon after a good one, and later after each that was not.
+    fn end(&mut self, now: Instant, good: bool) {
+        self.pause = if good { TRIAL_PAUSE[0] } else { (self.pause * 2).min(TRIAL_PAUSE[1]) };
+        (self.began, self.before, self.next) = (None, None, now + self.pause);
     }
 }
 
@@ -86,14 +131,10 @@ impl Default for Window {
             last_client: u32::MAX,
             clients: 0,
             shared_until: Instant::ZERO,
-            trial: Trial {
-                change: Change::Window,
-                next: Instant::ZERO,
-                pause: TRIAL_PAUSE[0],
-                began: None,
-                before: None,
-            },
+            trial: Trial::new(Change::Window),
+            write_trial: Trial::new(Direction::Up),
             doublings: 0,
+            write_doublings: 0,
         }
     }
 }
@@ -148,7 +189,7 @@ impl Window {
             Side::Read if self.trial.is(Change::Window) => 2 * self.most_reads(drive),
             Side::Read => self.reads.min(self.most_reads(drive)).max(2 * piece),
             Side::Flush => return true,
-            Side::Write => drive.writes().max(2 * piece),
+            Side::Write => self.most_writes(drive).max(2 * piece),
         };
         let has = self.in_drive[side as usize];
         // To the nearest piece: what is smaller beside large pieces takes none of their room.
@@ -164,28 +205,46 @@ impl Window {
     pub(super) fn on_complete(&mut self, side: Side, counts: u64) {
         self.in_drive[side as usize] -= counts;
     }
-    /// A read was completed while others were held for want of room: is it time for a trial, or for the end of one?
-    pub(super) fn on_full(&mut self, now: Instant, drive: &Drive) {
-        let (trial, read) = (&mut self.trial, drive.bytes_read());
-        let Some((began, read_then)) = trial.began else {
-            if now >= trial.next {
-                trial.began = Some((now, read));
-            }
-            return;
+    /// Most bytes of writes that the drive may have.
+    fn most_writes(&self, drive: &Drive) -> u64 {
+        let by = match self.write_trial.change {
+            _ if self.write_trial.before.is_none() => 0,
+            Direction::Down => -1,
+            Direction::Up => 1,
         };
-        let time = now.since(began);
-        if time < TRIAL {
+        let usual = drive.writes();
+        match self.write_doublings + by {
+            halvings @ ..0 => usual >> halvings.unsigned_abs(),
+            doublings => usual << doublings.unsigned_abs(),
+        }
+    }
+    /// A read was completed while others were held for want of room.
+    pub(super) fn on_full(&mut self, now: Instant, drive: &Drive) {
+        if self.write_trial.began.is_none()
+            && let Some([before, rate]) = self.trial.step(now, drive.bytes_read())
+        {
+            self.end_trial(now, before, rate);
+        }
+    }
+    /// A write was completed while others waited; `most`: how often their bound may be doubled.
+    pub(super) fn on_writes(&mut self, now: Instant, drive: &Drive, most: i32) {
+        if self.trial.began.is_some() {
             return;
         }
-        let rate = (read - read_then).saturating_mul(1_000_000_000) / time.0;
-        trial.began = Some((now, read));
-        // Held for most of the time without a break, or it says nothing.
-        if time > TRIAL + TRIAL {
-            (trial.began, trial.before) = (None, None);
-            return;
-        }
-        let Some(before) = trial.before.replace(rate) else { return };
-        self.end_trial(now, before, rate);
+        let trial = &mut self.write_trial;
+        let Some([before, rate]) = trial.step(now, drive.bytes_moved()) else { return };
+        let good = match trial.change {
+            Direction::Up => rate > before + before / 50,
+            Direction::Down => rate > before - before / 200,
+        };
+        let by = if trial.change == Direction::Up { 1 } else { -1 };
+        self.write_doublings = (self.write_doublings + if good { by } else { 0 }).min(most);
+        trial.end(now, good);
+        let may_up = self.write_doublings < most;
+        let may_down = self.write_doublings > -WRITE_HALVINGS_MAX;
+        // What was good is tried again, else the other one.
+        let up = (trial.change == Direction::Up) == good;
+        trial.change = if may_up && (up || !may_down) { Direction::Up } else { Direction::Down };
     }
     fn end_trial(&mut self, now: Instant, before: u64, rate: u64) {
         let gained = rate > before + before / 20;
@@ -203,8 +262,7 @@ impl Window {
                 false
             }
         };
-        trial.pause = if good { TRIAL_PAUSE[0] } else { (trial.pause * 2).min(TRIAL_PAUSE[1]) };
-        (trial.began, trial.before, trial.next) = (None, None, now + trial.pause);
+        trial.end(now, good);
         let may = |change: &Change| match change {
             Change::Window => true,
             Change::Longer => self.doublings < DOUBLINGS_MAX,
@@ -240,6 +298,7 @@ impl Window {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request::RequestId;
 
     /// Goal: pieces that a late request shortens in the middle of a trial of shorter ones are not shortened below their least
     /// length. Method: both, with pieces doubled once.
@@ -251,5 +310,28 @@ mod tests {
         window.on_contract(&drive, true);
         window.end_trial(Instant(1), 100, 100);
         assert_eq!((window.doublings, window.piece(&drive)), (0, whole));
+    }
+
+    /// Goal: the bound on writes is where the drive moves most. Method: drives that are fastest at some bound, asked every
+    /// millisecond for twenty seconds.
+    #[test]
+    fn writes_find_their_bound() {
+        for (best, most, found) in [(-2, 3, -2..=-2), (2, 3, 2..=2), (2, 0, 0..=0), (9, 3, 3..=3)] {
+            let (mut drive, mut window) = (Drive::default(), Window::default());
+            for milli in 0..20_000 {
+                let now = Instant(milli * 1_000_000);
+                let bound = window.most_writes(&drive).ilog2() as i32;
+                let away = (bound - drive.writes().ilog2() as i32 - best).unsigned_abs();
+                drive.on_dispatch(now, RequestId(0), Side::Write, false);
+                drive.on_complete(
+                    now,
+                    RequestId(0),
+                    Side::Write,
+                    100_000 - 5_000 * u64::from(away),
+                );
+                window.on_writes(now, &drive, most);
+            }
+            assert!(found.contains(&window.write_doublings), "{best}: {}", window.write_doublings);
+        }
     }
 }
