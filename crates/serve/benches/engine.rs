@@ -80,7 +80,7 @@ fn run(engine: &mut Engine, now: &mut Instant, requests: u64) {
 fn main() {
     let full = std::env::args().any(|argument| argument == "--bench");
     let (rounds, requests) = if full { (61, 64_000) } else { (2, 640) };
-    for stack in ["none-none", "max-none", "prop-bfq"] {
+    for stack in ["none-none", "max-none", "prop-bfq", "promise"] {
         let (mut engine, mut now) = (engine(stack), Instant::ZERO);
         run(&mut engine, &mut now, requests);
         let mut times: Vec<f64> = (0..rounds)

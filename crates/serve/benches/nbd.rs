@@ -42,7 +42,7 @@ const BARE: &str = "(bare socket)";
 /// one's throughput that the other must reach.
 const GROUPS: usize = 4;
 const DRIVE: &str = "plextor-px256m5s";
-const STACKS: [&str; 2] = ["prop-bfq", "none-none"];
+const STACKS: [&str; 2] = ["promise", "none-none"];
 const STACK_AIM: f64 = 0.97;
 
 /// What the client does: name, direction, block, depth, connections.
