@@ -515,7 +515,12 @@ impl Policy for Promise {
         if side == Side::Read && self.shares.is_queued(EntityId::ROOT, Side::Read) {
             self.window.on_full(now, &self.drive);
         }
-        if side == Side::Write && self.shares.is_queued(EntityId::ROOT, Side::Write) {
+        let promised = self.clocks_above(client).next().is_some();
+        if side == Side::Write
+            && self.shares.is_queued(EntityId::ROOT, Side::Write)
+            && !self.clocks.are_none()
+            && !promised
+        {
             let most = if self.latencies { 0 } else { window::WRITE_DOUBLINGS_MAX };
             self.window.on_writes(now, &self.drive, most);
         }

@@ -232,6 +232,10 @@ impl Window {
             return;
         }
         let trial = &mut self.write_trial;
+        if trial.began.is_some_and(|(began, _)| now.since(began) > TRIAL + TRIAL) {
+            // What was found is not asked for any more.
+            self.write_doublings -= self.write_doublings.signum();
+        }
         let Some([before, rate]) = trial.step(now, drive.bytes_moved()) else { return };
         let good = match trial.change {
             Direction::Up => rate > before + before / 50,
