@@ -9,7 +9,7 @@
 //! - *Time of a flush*: what the drive did not do because of it. From the first flush in flight to the last one's
 //!   completion, less what the data completed meanwhile costs, divided by the flushes; a mean over some.
 //! - *Latency alone*: the median of the last nine reads that had the drive to themselves. While the drive is shared, one
-//!   read is sent alone every [`PROBE`].
+//!   read is sent alone every [`PROBE`], and soon again after one that took two fifths longer or shorter.
 //!
 //! Source of the rate: Cheng et al., "Delivery rate estimation" (IETF draft, 2017).
 
@@ -282,7 +282,10 @@ impl Drive {
         }
     }
     fn sample_latency(&mut self, now: Instant, latency: Nanos) {
-        let pause = if self.alone_count < ALONE_SAMPLES { WINDOW } else { PROBE };
+        let known = self.latency;
+        let is_other = latency > known + known / 5 * 2 || known > latency + latency / 5 * 2;
+        let soon = self.alone_count < ALONE_SAMPLES || is_other;
+        let pause = if soon { WINDOW } else { PROBE };
         self.next_probe = now + pause;
         self.alone[self.alone_count % ALONE_SAMPLES] = latency;
         self.alone_count += 1;

@@ -315,6 +315,28 @@ fn the_drive_is_measured() {
     assert_eq!(drive.latency(), Nanos::from_micros(300));
 }
 
+/// Goal: a drive that gets slower is measured again within a second, and not all the time. Method: a read alone whenever
+/// the drive wants one, of 200 us in the first five seconds and 400 us in the next five.
+#[test]
+fn a_slower_drive_is_measured_soon() {
+    let (mut drive, mut probes, mut known) = (Drive::default(), 0, None);
+    for ms in 0..10_000 {
+        if !drive.wants_probe(at(ms)) {
+            continue;
+        }
+        probes += 1;
+        let micros = if ms < 5_000 { 200 } else { 400 };
+        drive.on_dispatch(at(ms), RequestId(0), Side::Read, true);
+        let done = Instant(ms * MS + micros * 1_000);
+        drive.on_complete(done, RequestId(0), Side::Read, 32 << 10);
+        if known.is_none() && drive.latency() == Nanos::from_micros(400) {
+            known = Some(ms);
+        }
+    }
+    assert!(known.is_some_and(|ms| ms < 6_000), "{known:?}");
+    assert!(probes < 45, "{probes}");
+}
+
 /// Goal: the window shrinks when a promise is late, grows when it is not, and stays within its bounds. Method: many of
 /// both on a drive of which nothing is known: 500 MB/s and 200 us.
 #[test]
