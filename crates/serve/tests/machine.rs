@@ -171,7 +171,7 @@ fn needs_guest_a_minimum_is_kept_beside_another_guest() {
     let least = seconds.iter().map(|second| second[0]).fold(f64::MAX, f64::min);
     println!("promised {:.2} MB/s, least {least:.2}; greedy {:.1} MB/s", mean(0), mean(1));
     assert!(mean(0) > 0.97, "{seconds:?}");
-    assert!(mean(1) > 30.0, "{seconds:?}");
+    assert!(mean(1) > 15.0, "{seconds:?}");
 }
 
 /// A profile with other numbers, in a file of its own: key, the usual value, and the other one.
