@@ -512,8 +512,11 @@ impl Policy for Promise {
             self.complete_in_turn(side, now.since(cx.requests[id].dispatched));
             return;
         }
-        if side == Side::Read && self.shares.is_queued(EntityId::ROOT, Side::Read) {
-            self.window.on_full(now, &self.drive);
+        if side == Side::Read {
+            match self.shares.is_queued(EntityId::ROOT, Side::Read) {
+                true => self.window.on_full(now, &self.drive),
+                false => self.window.on_room(now, &self.drive),
+            }
         }
         let promised = self.clocks_above(client).next().is_some();
         if side == Side::Write

@@ -10,7 +10,8 @@
 //!
 //! What the drive does within a window says nothing about a larger one. Now and then X is twice as large for 50 ms, or L
 //! twice as long, where reads are held all the time. If the drive reads a twentieth more than in the 50 ms before, it has a
-//! higher rate, or longer pieces from then on, up to 8 times as long. They are shortened again where that costs nothing, and
+//! higher rate, or longer pieces from then on, up to 8 times as long; after a second gain X stays twice as large where nobody
+//! writes, until half of it is as good. Pieces are shortened again where that costs nothing, and
 //! where a request is late although X is two pieces: a client that rests and works in turns could fake a gain.
 //!
 //! The drive is kept full by what it needs for its rate, and what it has before a new request is so little that the
@@ -28,6 +29,8 @@ use crate::unit::Sectors;
 /// Two clients share the drive while both have requests inside, and so long after both sent or had some.
 const SHARED: Nanos = Nanos::from_millis(20);
 const PIECE: [u64; 2] = [32 << 10, 128 << 10];
+/// The window is doubled at most so many times.
+const WIDENINGS_MAX: u32 = 3;
 /// Pieces are doubled at most so many times.
 const DOUBLINGS_MAX: u32 = 3;
 /// The bound on writes is halved at most so many times, and doubled: where nobody has a latency contract.
@@ -51,6 +54,10 @@ pub(super) struct Window {
     /// Of reads, and of writes.
     trial: Trial<Change>,
     write_trial: Trial<Direction>,
+    /// Doublings of the window, for drives that take longer when they are busy.
+    widenings: u32,
+    /// Was the last trial of a larger window good?
+    has_gained: bool,
     /// Of the pieces, for drives that take long for a command of any length.
     doublings: u32,
     /// Of the bound on writes, and halvings below zero.
@@ -60,11 +67,16 @@ pub(super) struct Window {
 /// What a trial of reads changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Change {
-    /// A window twice as large.
+    /// A window twice as large, and half as large.
     Window,
+    Narrower,
     /// Pieces twice as long, and half as long.
     Longer,
     Shorter,
+}
+
+impl Change {
+    const ALL: [Self; 4] = [Self::Window, Self::Narrower, Self::Longer, Self::Shorter];
 }
 
 /// What a trial of writes changes: their bound is half or twice as large.
@@ -133,6 +145,8 @@ impl Default for Window {
             shared_until: Instant::ZERO,
             trial: Trial::new(Change::Window),
             write_trial: Trial::new(Direction::Up),
+            widenings: 0,
+            has_gained: false,
             doublings: 0,
             write_doublings: 0,
         }
@@ -155,7 +169,9 @@ impl Window {
         let product = drive.product();
         // A power of two.
         let piece = self.piece(drive);
-        ((product + product / 4 + piece - 1) & !(piece - 1)).max(2 * piece)
+        let narrower = u32::from(self.trial.is(Change::Narrower));
+        let widened = (product + product / 4) << self.widenings.saturating_sub(narrower);
+        ((widened + piece - 1) & !(piece - 1)).max(2 * piece)
     }
     /// A client sent a request; `first`: it had none inside.
     pub(super) fn on_submit(&mut self, now: Instant, client: u32, first: bool) {
@@ -220,10 +236,27 @@ impl Window {
     }
     /// A read was completed while others were held for want of room.
     pub(super) fn on_full(&mut self, now: Instant, drive: &Drive) {
+        if drive.writes_about(now) {
+            // More for reads is less for writes, whatever their weights are.
+            (self.widenings, self.has_gained) = (0, false);
+        }
         if self.write_trial.began.is_none()
             && let Some([before, rate]) = self.trial.step(now, drive.bytes_read())
         {
             self.end_trial(now, before, rate);
+        }
+    }
+    /// A read was completed while none was held: is a window that holds nobody larger than it has to be?
+    pub(super) fn on_room(&mut self, now: Instant, drive: &Drive) {
+        if self.widenings == 0 {
+            return;
+        }
+        let trial = &mut self.trial;
+        if trial.began.is_none_or(|(began, _)| now.since(began) > TRIAL + TRIAL) {
+            (trial.change, trial.began, trial.before) = (Change::Narrower, None, None);
+        }
+        if trial.change == Change::Narrower {
+            self.on_full(now, drive);
         }
     }
     /// A write was completed while others waited; `most`: how often their bound may be doubled.
@@ -255,7 +288,17 @@ impl Window {
         let kept = rate > before - before / 50;
         let trial = &mut self.trial;
         let good = match trial.change {
-            Change::Window => gained,
+            Change::Window => {
+                // After the first gain the rate is known to be higher, and that may be all.
+                self.widenings += u32::from(gained && self.has_gained);
+                self.has_gained = gained;
+                gained
+            }
+            Change::Narrower => {
+                let narrows = rate > before - before / 100;
+                self.widenings = self.widenings.saturating_sub(u32::from(narrows));
+                narrows
+            }
             Change::Longer => {
                 self.doublings += u32::from(gained);
                 gained
@@ -267,19 +310,17 @@ impl Window {
             }
         };
         trial.end(now, good);
+        let trial = &self.trial;
         let may = |change: &Change| match change {
-            Change::Window => true,
+            Change::Window => self.widenings < WIDENINGS_MAX,
+            Change::Narrower => self.widenings > 0,
             Change::Longer => self.doublings < DOUBLINGS_MAX,
             Change::Shorter => self.doublings > 0,
         };
         // What was good is tried again; else, and where it cannot, the next one.
-        let next = match trial.change {
-            same if good => [same, Change::Window],
-            Change::Window => [Change::Longer, Change::Shorter],
-            Change::Longer => [Change::Shorter, Change::Window],
-            Change::Shorter => [Change::Window; 2],
-        };
-        trial.change = next.into_iter().find(may).unwrap_or(Change::Window);
+        let after = Change::ALL.iter().cycle().skip_while(|it| **it != trial.change);
+        let next = after.copied().skip(usize::from(!good)).find(may);
+        self.trial.change = next.unwrap_or(Change::Window);
     }
     /// A request with a contract was completed, in time or late.
     pub(super) fn on_contract(&mut self, drive: &Drive, late: bool) {
@@ -314,6 +355,22 @@ mod tests {
         window.on_contract(&drive, true);
         window.end_trial(Instant(1), 100, 100);
         assert_eq!((window.doublings, window.piece(&drive)), (0, whole));
+    }
+
+    /// Goal: a window is widened where that gains twice, and no longer than it is of use. Method: results of trials; then reads
+    /// that nothing holds.
+    #[test]
+    fn the_window_is_as_wide_as_it_gains() {
+        let (drive, mut window) = (Drive::default(), Window::default());
+        let usual = window.most_reads(&drive);
+        window.end_trial(Instant(1), 100, 150);
+        assert_eq!(window.most_reads(&drive), usual, "the rate may be higher, and no more");
+        window.end_trial(Instant(2), 100, 150);
+        assert_eq!(window.most_reads(&drive), 2 * usual);
+        for milli in 0..1_000 {
+            window.on_room(Instant(milli * 1_000_000), &drive);
+        }
+        assert_eq!(window.most_reads(&drive), usual);
     }
 
     /// Goal: the bound on writes is where the drive moves most. Method: drives that are fastest at some bound, asked every
