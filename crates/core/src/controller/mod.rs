@@ -169,6 +169,8 @@ pub struct Controller {
     flush_cost: flush_cost::FlushCost,
     /// Did a flush enter the stack with the last command that was completed?
     flush_entered: bool,
+    /// Has a command passed the flushes that are ready?
+    flush_passed: bool,
     /// By client: where its last read or write ended.
     positions: Vec<Sectors>,
     trace: Trace,
@@ -216,6 +218,7 @@ impl Controller {
             flushes: flush::Flushes::new(setup.flushes),
             flush_cost: flush_cost::FlushCost::new(setup.facts.max_request),
             flush_entered: false,
+            flush_passed: false,
             positions: Vec::new(),
             trace: Trace::new(setup.trace),
             in_flight: 0,
