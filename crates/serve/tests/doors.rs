@@ -26,7 +26,7 @@ use vmm_sys_util::eventfd::EventFd;
 fn contracts(directory: &Directory, back: &str, rules: &[&str]) -> String {
     let back = back.replace("DIR", &directory.path(""));
     // A slow drive is slow, and no more than that.
-    let timeout = if back.contains("faulty") { "250ms" } else { "30s" };
+    let timeout = if back.contains("faulty") { "1s" } else { "30s" };
     let faults: String =
         rules.iter().map(|rule| format!("[[drive.faults.rule]]\n{rule}\n")).collect();
     format!(

@@ -286,7 +286,7 @@ fn needs_root_faults_meet_the_calls_that_meet_them() {
     let faulty = |fault: &str| {
         let rule = "volume = 'a'\nrange = { from = '4KiB', to = '8KiB' }";
         format!(
-            "timeout = '250ms'\ndrain = '500ms'\n[[drive.faults.rule]]\nfault = '{fault}'\n{rule}\n"
+            "timeout = '1s'\ndrain = '500ms'\n[[drive.faults.rule]]\nfault = '{fault}'\n{rule}\n"
         )
     };
     let (a, b) = (scene.open("a").unwrap(), scene.open("b").unwrap());
