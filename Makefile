@@ -91,10 +91,13 @@ measured: ## runs what is said of the policies; writes docs/measured.csv, and it
 	$(IOFAIR) run --measured docs/measured.csv
 	IOFAIR_BLESS=1 cargo test --locked -p iofair --test tidy generated_pages
 
-evidence: ## step responses of the scheduler promise; writes docs/evidence, and the pictures of docs/promise.md
+evidence: ## promise beside every stack, over seeds, and when something changes; writes docs/evidence, and its part of docs/promise.md
 	@scripts/setup demo
 	cargo build --release --locked -p iofair
-	$(IOFAIR) run experiments/steps --stack promise --series docs/evidence/steps.csv
+	$(IOFAIR) run --quiet experiments/steps --stack promise --series docs/evidence/steps.csv
+	$(IOFAIR) run --quiet experiments/promise --stack every --frontier docs/evidence/frontier.csv
+	$(IOFAIR) run --quiet experiments/promise --stack promise --drive-variants --repeats 20 \
+		--frontier docs/evidence/seeds.csv
 	IOFAIR_BLESS=1 cargo test --locked -p iofair --test tidy generated_pages
 
 reproduce: ## the published experiments, in virtual time; writes docs/reproduction.md, a page with charts, and all of `measured`

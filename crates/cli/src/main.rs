@@ -10,6 +10,7 @@ mod ctl;
 mod demo;
 mod explain;
 mod failure;
+mod frontier;
 mod list;
 mod live;
 mod man;

@@ -1,5 +1,5 @@
-//! The numbers that the sentences about the policies and the table of `docs/promise.md` name: where they stand in the results, and the table of
-//! them that this program was built with (`docs/measured.csv`, written by `iofair run --measured`).
+//! The numbers that the sentences about the policies and two tables of `docs/promise.md` name: where they stand in the results,
+//! and the table of them that this program was built with (`docs/measured.csv`, written by `iofair run --measured`).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -19,18 +19,19 @@ pub(crate) fn known() -> Result<Measured> {
     Measured::parse(TABLE).map_err(|error| anyhow!("docs/measured.csv: {error}"))
 }
 
-/// The experiments of the table of `docs/promise.md`.
-fn promises() -> Result<Vec<Experiment>> {
+/// The experiments of a table of `docs/promise.md`.
+fn experiments(folder: &str) -> Result<Vec<Experiment>> {
     let mut files = Vec::new();
-    let listed = collect_toml(Path::new(report::PROMISES), &mut files);
-    listed.with_context(|| Usage(format!("cannot list {}", report::PROMISES)))?;
+    let listed = collect_toml(Path::new(folder), &mut files);
+    listed.with_context(|| Usage(format!("cannot list {folder}")))?;
     let read = |file: &PathBuf| Ok(experiment::read(file, &Overrides::default())?);
     files.iter().map(read).collect()
 }
 
-/// Every number that a sentence names, and those of the table of `docs/promise.md`.
+/// Every number that a sentence names, and those of the tables of `docs/promise.md`.
 fn wanted() -> Result<BTreeSet<Spot>> {
-    let mut all = report::promises_spots(&promises()?);
+    let mut all = report::promises_spots(&experiments(report::PROMISES)?);
+    all.extend(report::cases_spots(&experiments(report::CASES)?));
     for row in REGISTRY {
         for claim in row.judgement.claims() {
             all.extend(report::spots(claim).map_err(|error| anyhow!("{}: {error}", row.name))?);

@@ -14,6 +14,7 @@ use iofair_lab::report;
 use iofair_lab::scenario::Scenario;
 
 use crate::failure::Usage;
+use crate::frontier;
 use crate::list::collect_toml;
 use crate::live;
 use crate::measured;
@@ -42,7 +43,8 @@ pub(crate) struct Args {
     /// Only this variant; may be repeated.
     #[arg(long, value_name = "NAME")]
     variant: Vec<String>,
-    /// Only these stacks; one that the file does not have is run too.
+    /// Only these stacks; one that the file does not have is run too. `every` stands for a stack of each policy and the
+    /// named stacks.
     #[arg(long, value_delimiter = ',')]
     stack: Vec<String>,
     /// Runs of each variant on each stack, with seeds of their own.
@@ -69,6 +71,13 @@ pub(crate) struct Args {
     /// Write the rates of each interval as CSV, for experiments that have an `interval`.
     #[arg(long, value_name = "FILE")]
     series: Option<PathBuf>,
+    /// Write what the client `target` gets and what all get as CSV, a line for each stack and each variant in which
+    /// it has a minimum. Runs nothing else, and nothing that a stack refuses.
+    #[arg(long, value_name = "FILE")]
+    frontier: Option<PathBuf>,
+    /// Run the file also on each variant in its drive's profile (`NAME:VARIANT`).
+    #[arg(long)]
+    drive_variants: bool,
     /// Write a page with charts that needs nothing but itself.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -104,8 +113,8 @@ fn time(text: &str) -> Result<Nanos, UnitError> {
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     let mut experiments = read(args)?;
     if args.on == World::Serve {
-        if args.csv.is_some() || args.html.is_some() || args.series.is_some() {
-            let message = "--csv, --series and --html are the lab's; with --on serve there are --markdown and --json";
+        if [&args.csv, &args.html, &args.series, &args.frontier].iter().any(|it| it.is_some()) {
+            let message = "--csv, --series, --frontier and --html are the lab's; with --on serve there are --markdown and --json";
             return Err(Usage(message.into()).into());
         }
         let (jobs, markdown) = (jobs(args), args.markdown.as_deref());
@@ -130,6 +139,7 @@ fn print(args: &Args, results: &[Results], output: &Output) -> Result<ExitCode> 
     let summaries: Vec<_> = results.iter().map(report::summarize).collect();
     save(args.csv.as_deref(), || report::csv(results))?;
     save(args.series.as_deref(), || report::series_csv(results))?;
+    save(args.frontier.as_deref(), || report::frontier_csv(results))?;
     save(args.html.as_deref(), || match summaries.as_slice() {
         [one] => report::page(&one.title, &summaries),
         _ => report::page("Experiments", &summaries),
@@ -164,22 +174,44 @@ fn read(args: &Args) -> Result<Vec<Experiment>> {
             files.push(path.clone());
         }
     }
+    let stacks = match args.stack.as_slice() {
+        [one] if one == "every" => frontier::every_stack(),
+        given => given.to_vec(),
+    };
+    let mut settings = args.set.clone();
+    if args.frontier.is_some() {
+        // A minimum is one in each second.
+        settings.push("interval=1s".to_owned());
+    }
     let overrides = Overrides {
-        stacks: (!args.stack.is_empty()).then(|| args.stack.clone()),
+        stacks: (!stacks.is_empty()).then_some(stacks),
         repeats: args.repeats,
         time: args.time,
         ramp: args.ramp,
         seed: args.seed,
-        settings: args.set.clone(),
+        settings,
     };
-    let read = |file: &PathBuf| {
-        let mut experiment = experiment::read(file, &overrides)?;
+    let read = |file: &PathBuf, overrides: &Overrides| {
+        let mut experiment = experiment::read(file, overrides)?;
         if !args.variant.is_empty() {
             experiment.keep_variants(&args.variant).map_err(Usage)?;
         }
-        Ok(experiment)
+        anyhow::Ok(experiment)
     };
-    files.iter().map(read).collect()
+    let mut all = Vec::new();
+    for file in &files {
+        let experiment = read(file, &overrides)?;
+        let drive = experiment.variants[0].drive.clone();
+        all.push(experiment);
+        if args.drive_variants {
+            for variant in frontier::drive_variants(&drive) {
+                let mut overrides = overrides.clone();
+                overrides.settings.push(format!("drive={variant}"));
+                all.push(read(file, &overrides)?);
+            }
+        }
+    }
+    Ok(if args.frontier.is_some() { frontier::admitted(&all) } else { all })
 }
 
 fn simulate(args: &Args, experiments: Vec<Experiment>) -> Result<Vec<Results>> {

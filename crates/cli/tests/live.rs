@@ -76,7 +76,7 @@ fn what_cannot_run_live_is_refused() {
         (&[STRIPE], "cannot run live: `stripe`, because a server has one drive"),
         (&[FIGURE, "--set", "client.interferer.count=1000"], "each has a connection of its own"),
         (&[FIGURE, "--time", "60m"], "live this takes 200 h 26 min, and 2 h 0 min is the most"),
-        (&[FIGURE, "--csv", "/dev/null"], "--csv, --series and --html are the lab's"),
+        (&[FIGURE, "--csv", "/dev/null"], "--csv, --series, --frontier and --html are the lab's"),
         (
             &[FIGURE, "--variant", "none"],
             "no variant \"none\"; there are: \"random target, readers\"",

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use iofair_lab::report::{escape, picture_file};
+
 use super::outcome::{Outcome, StackOutcome, megabytes, milliseconds};
 
 /// Colours that also differ in brightness, for those who see no green or red.
@@ -92,25 +94,21 @@ pub(crate) fn page(outcome: &Outcome, next: &[String]) -> String {
 
 /// The charts alone, side by side, as a picture of its own.
 pub(crate) fn picture(outcome: &Outcome) -> String {
-    const STYLE: &str = "text { font: 14px system-ui, sans-serif; fill: #0f172a } .soft { fill: #64748b; font-size: 12px }";
     let charts = charts(outcome);
     let high = charts.iter().map(|(.., whole)| *whole).fold(0.0, f64::max) + 40.0;
-    let wide = CHART * charts.len() as f64;
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {wide} {high}\" role=\"img\" \
-         aria-label=\"who gets the drive, by stack\">\n<style>{STYLE}</style>\n\
-         <rect width=\"{wide}\" height=\"{high}\" fill=\"#ffffff\"/>\n"
-    );
+    let mut body =
+        "<style>text { font-size: 14px } .soft { fill: #64748b; font-size: 12px }</style>\n"
+            .to_owned();
     for (i, (title, bars, _)) in charts.iter().enumerate() {
         let x = CHART * i as f64;
         let _ = writeln!(
-            svg,
+            body,
             "<text x=\"{}\" y=\"24\" font-weight=\"600\">{title}</text>\n<g transform=\"translate({x} 36)\">{}</g>",
             x + LEFT,
-            bars.replace("var(--ink)", "#0f172a")
+            bars.replace("var(--ink)", "#262626")
         );
     }
-    svg + "</svg>\n"
+    picture_file("who gets the drive, by stack", (CHART * charts.len() as f64, high), &body)
 }
 
 /// Width of a chart, and where its bars begin.
@@ -263,8 +261,4 @@ fn numbers(outcome: &Outcome) -> String {
         }
     }
     html + "</table>\n"
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -10,7 +10,7 @@ const PAGE: &str = "docs/promise.md";
 const PICTURES: &str = "docs/images";
 
 /// The experiments below a folder, in the order of their paths.
-fn experiments(files: &[File], folder: &str) -> Vec<Experiment> {
+pub(crate) fn experiments(files: &[File], folder: &str) -> Vec<Experiment> {
     let below = |file: &&File| file.path.starts_with(&format!("{folder}/"));
     let read = |file: &File| experiment::parse(&file.path, &file.text, &Overrides::default());
     files.iter().filter(below).map(|file| read(file).expect("the lab reads all files")).collect()
@@ -23,14 +23,19 @@ fn text<'a>(files: &'a [File], path: &str) -> &'a str {
 /// Names and contents of all pictures that are drawn.
 fn pictures(files: &[File]) -> Result<Vec<(String, String)>, String> {
     let steps = experiments(files, report::STEPS);
-    report::step_pictures(&steps, text(files, "docs/evidence/steps.csv"))
+    let mut all = report::step_pictures(&steps, text(files, "docs/evidence/steps.csv"))?;
+    all.extend(report::pareto_pictures(text(files, "docs/evidence/frontier.csv"))?);
+    Ok(all)
 }
 
 /// Tables of the page: what they stand between, and what they say.
 pub(crate) fn tables(files: &[File]) -> Result<Vec<(&'static str, String)>, String> {
     let steps = experiments(files, report::STEPS);
     let steps = report::steps_table(&steps, text(files, "docs/evidence/steps.csv"))?;
-    Ok(vec![("steps", steps)])
+    let every = text(files, "docs/evidence/frontier.csv");
+    let seeds = report::seeds_table(text(files, "docs/evidence/seeds.csv"))?;
+    let (frontier, stacks) = (report::frontier_table(every)?, report::stacks_table(every)?);
+    Ok(vec![("frontier", frontier), ("stacks", stacks), ("seeds", seeds), ("steps", steps)])
 }
 
 /// The page with the table of this name in its place.

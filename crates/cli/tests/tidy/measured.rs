@@ -6,10 +6,10 @@ use std::collections::BTreeSet;
 
 use iofair_core::params::Values;
 use iofair_core::policy::{Claim, Judgement, REGISTRY, Row};
-use iofair_lab::experiment::{self, Experiment, Overrides, Spot};
+use iofair_lab::experiment::{self, Overrides, Spot};
 use iofair_lab::report::{self, Measured};
 
-use crate::evidence::{tables, with_table};
+use crate::evidence::{experiments, tables, with_table};
 use crate::files::{File, all, assert_none, root};
 
 const TABLE: &str = "docs/measured.csv";
@@ -22,17 +22,13 @@ pub(crate) fn measured(files: &[File]) -> Result<Measured, String> {
     Measured::parse(&table.ok_or_else(|| format!("no {TABLE}"))?.text)
 }
 
-/// The experiments of the table of docs/promise.md, in the order of their paths.
-fn promises(files: &[File]) -> Vec<Experiment> {
-    let below = |file: &&File| file.path.starts_with(report::PROMISES);
-    let read = |file: &File| experiment::parse(&file.path, &file.text, &Overrides::default());
-    files.iter().filter(below).map(|file| read(file).expect("the lab reads all files")).collect()
-}
-
 /// The page with the tables that `files` give.
 fn promise_page(files: &[File], page: &str) -> Option<String> {
-    let table = report::promises_table(&promises(files), &measured(files).ok()?);
-    let mut page = with_table(page, "measured", &table)?;
+    let measured = measured(files).ok()?;
+    let table = report::promises_table(&experiments(files, report::PROMISES), &measured);
+    let page = with_table(page, "measured", &table)?;
+    let table = report::cases_table(&experiments(files, report::CASES), &measured);
+    let mut page = with_table(&page, "cases", &table)?;
     for (name, table) in tables(files).ok()? {
         page = with_table(&page, name, &table)?;
     }
@@ -74,7 +70,8 @@ fn not_in_step(files: &[File], rows: &[&Row]) -> Vec<String> {
     let claims = rows.iter().flat_map(|row| row.judgement.claims());
     let mut wanted: BTreeSet<Spot> =
         claims.filter_map(|claim| report::spots(claim).ok()).flatten().collect();
-    wanted.extend(report::promises_spots(&promises(files)));
+    wanted.extend(report::promises_spots(&experiments(files, report::PROMISES)));
+    wanted.extend(report::cases_spots(&experiments(files, report::CASES)));
     let there: BTreeSet<Spot> = measured.spots().cloned().collect();
     let name = |spot: &Spot| {
         let Spot { experiment, variant, stack, quantity } = spot;
@@ -197,7 +194,7 @@ fn canaries() {
         File::canary(TABLE, &table.replace("a/b", "promise/a")),
     ];
     let place = |name| format!("<!-- {name}: generated -->\nold<!-- {name}: end -->\n");
-    let page = ["measured", "steps"].map(place).concat();
+    let page = ["measured", "cases", "frontier", "stacks", "seeds", "steps"].map(place).concat();
     let fresh = promise_page(&[promised, measured], &page).expect("it has the place");
     assert!(fresh.contains("|  | - | 5 / (not measured)") && !fresh.contains("old"), "{fresh}");
     assert!(promise_page(&files, "no place").is_none());

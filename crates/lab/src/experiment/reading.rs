@@ -83,6 +83,15 @@ fn spot(quantity: Quantity, place: &str, variant: &str, experiment: &str) -> Res
 }
 
 impl Spot {
+    /// The spot of a place, whose names are there.
+    pub fn of(experiment: &Experiment, place: &Place) -> Self {
+        Self {
+            experiment: experiment.name.clone(),
+            variant: experiment.variants[place.variant].name.clone(),
+            stack: experiment.stacks[place.stack].0.clone(),
+            quantity: place.quantity.clone(),
+        }
+    }
     /// Its place in the experiment that it names, or what there is instead.
     pub fn place(&self, experiment: &Experiment) -> Result<Place, String> {
         let unknown = |what: &str, name: &str, known: Vec<&str>| {

@@ -5,6 +5,7 @@
 use core::fmt::Write;
 
 use super::number::number;
+use super::svg::escape;
 
 /// Colours that the style sheet knows.
 pub(super) const COLOURS: usize = 8;
@@ -34,11 +35,6 @@ const HEIGHT: f64 = 230.0;
 pub(super) const TOP: f64 = 18.0;
 pub(super) const LEFT: f64 = 46.0;
 const LINE: f64 = 14.0;
-
-/// Text that is safe inside an element or a quoted attribute.
-pub(super) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
 
 /// The next of 1, 2, 5, 10, ... that is at least `value`.
 pub(super) fn nice(value: f64) -> f64 {

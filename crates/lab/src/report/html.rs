@@ -3,9 +3,10 @@
 
 use core::fmt::Write;
 
-use super::chart::{Bar, COLOURS, Curve, Group, bars, escape, percentiles};
+use super::chart::{Bar, COLOURS, Curve, Group, bars, percentiles};
 use super::number::{band, number, published, with_confidence};
 use super::summary::{ClaimRow, Row, Summary};
+use super::svg::escape;
 use super::table::got;
 use super::timeline::{Line, timeline};
 use crate::experiment::{Statistics, Subject, Verdict};

@@ -3,17 +3,21 @@
 //! [`beside()`] puts the results of two worlds side by side.
 
 mod beside;
+mod cases;
 mod chart;
 mod csv;
+mod frontier;
 mod html;
 mod json;
 mod markdown;
 mod measured;
 mod number;
+mod pareto;
 mod plot;
 mod promises;
 mod steps;
 mod summary;
+mod svg;
 mod table;
 mod timeline;
 
@@ -21,12 +25,16 @@ mod timeline;
 mod tests;
 
 pub use beside::{Beside, beside, beside_markdown, beside_table};
+pub use cases::{CASES, cases_spots, cases_table};
 pub use csv::csv;
+pub use frontier::{frontier_csv, frontier_table, has_promise, seeds_table, stacks_table};
 pub use html::page;
 pub use json::{json, json_of_one};
 pub use markdown::markdown;
 pub use measured::{Measured, experiments, missing, spots, stacks_asked};
+pub use pareto::pareto_pictures;
 pub use promises::{PROMISES, promises_spots, promises_table};
 pub use steps::{STEPS, series_csv, step_pictures, steps_table};
 pub use summary::{ClaimRow, Summary, summarize};
+pub use svg::{escape, picture_file};
 pub use table::table;

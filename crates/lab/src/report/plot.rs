@@ -3,15 +3,16 @@
 
 use core::fmt::Write;
 
-use super::chart::{escape, nice, tick_label};
+use super::chart::{nice, tick_label};
+use super::svg::{escape, picture_file};
 
-/// Colours of lines; the first one is the promised client's.
+/// Colours of lines and dots; those with a meaning come first.
 pub(super) const COLOURS: [&str; 6] =
     ["#d4380d", "#1677ff", "#8c8c8c", "#389e0d", "#722ed1", "#d48806"];
 
 const LEFT: f64 = 52.0;
 const RIGHT: f64 = 14.0;
-const TOP: f64 = 26.0;
+const TOP: f64 = 36.0;
 const BOTTOM: f64 = 38.0;
 
 /// One axis: from where to where, and in which steps.
@@ -20,6 +21,16 @@ pub(super) struct Axis {
     pub(super) name: String,
     low: f64,
     high: f64,
+    scale: Scale,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Scale {
+    Linear,
+    /// Powers of ten.
+    Log,
+    /// The same, the small ones up or right.
+    Reversed,
 }
 
 impl Axis {
@@ -27,18 +38,36 @@ impl Axis {
     pub(super) fn linear(name: &str, high: f64) -> Self {
         let step = nice(high.max(1e-6) / 5.0);
         let high = (high / step - 1e-9).ceil().max(1.0) * step;
-        Self { name: name.to_owned(), low: 0.0, high }
+        Self { name: name.to_owned(), low: 0.0, high, scale: Scale::Linear }
     }
     /// From zero to exactly `high`.
     pub(super) fn exact(name: &str, high: f64) -> Self {
-        Self { name: name.to_owned(), low: 0.0, high }
+        Self { name: name.to_owned(), low: 0.0, high, scale: Scale::Linear }
+    }
+    /// Whole powers of ten around `low` and `high`; what lies beyond is drawn at the border.
+    pub(super) fn log(name: &str, low: f64, high: f64) -> Self {
+        let low = 10f64.powi(low.max(1e-9).log10().floor() as i32);
+        let high = 10f64.powi(high.max(1e-9).log10().ceil() as i32).max(low * 10.0);
+        Self { name: name.to_owned(), low, high, scale: Scale::Log }
+    }
+    /// The same with small numbers where large ones are elsewhere.
+    pub(super) fn reversed(self) -> Self {
+        Self { scale: Scale::Reversed, ..self }
     }
     /// Where a value lies, from 0 to 1.
-    fn place(&self, value: f64) -> f64 {
+    pub(super) fn place(&self, value: f64) -> f64 {
         let value = value.clamp(self.low, self.high);
-        (value - self.low) / (self.high - self.low)
+        let part = match self.scale {
+            Scale::Linear => (value - self.low) / (self.high - self.low),
+            _ => (value / self.low).log10() / (self.high / self.low).log10(),
+        };
+        if self.scale == Scale::Reversed { 1.0 - part } else { part }
     }
     fn ticks(&self) -> Vec<f64> {
+        if self.scale != Scale::Linear {
+            let (low, high) = (self.low.log10().round() as i32, self.high.log10().round() as i32);
+            return (low..=high).map(|power| 10f64.powi(power)).collect();
+        }
         let step = nice(self.high / 5.0);
         let count = (self.high / step + 1e-9) as u32;
         (0..=count).map(|part| f64::from(part) * step).collect()
@@ -54,6 +83,8 @@ pub(super) enum Mark {
     Across(f64),
     /// A dashed line down, at a value of x, with what it says.
     Down(f64, String),
+    /// A dot, with its name beside it where there is room.
+    Dot { at: (f64, f64), colour: &'static str, radius: f64, name: String, tip: String },
 }
 
 /// One plot.
@@ -74,12 +105,8 @@ pub(super) fn picture(
 ) -> String {
     let rows = panels.len().div_ceil(columns);
     let head = 44.0;
-    let (wide, high) = (width * columns as f64, head + height * rows as f64);
     let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {wide:.0} {high:.0}\" width=\"{wide:.0}\" \
-         font-family=\"system-ui, sans-serif\" font-size=\"11\" fill=\"#262626\">\n<title>{0}</title>\n\
-         <rect width=\"{wide:.0}\" height=\"{high:.0}\" fill=\"#ffffff\"/>\n\
-         <text x=\"8\" y=\"18\" font-size=\"14\" font-weight=\"600\">{0}</text>\n",
+        "<g font-size=\"11\">\n<text x=\"8\" y=\"18\" font-size=\"14\" font-weight=\"600\">{}</text>\n",
         escape(title)
     );
     let mut at = 8.0;
@@ -100,8 +127,8 @@ pub(super) fn picture(
         push_panel(&mut svg, panel, (width - LEFT - RIGHT, height - TOP - BOTTOM));
         svg.push_str("</g>\n");
     }
-    svg.push_str("</svg>\n");
-    svg
+    svg.push_str("</g>\n");
+    picture_file(title, (width * columns as f64, head + height * rows as f64), &svg)
 }
 
 fn push_panel(svg: &mut String, panel: &Panel, (wide, high): (f64, f64)) {
@@ -143,17 +170,19 @@ fn push_panel(svg: &mut String, panel: &Panel, (wide, high): (f64, f64)) {
         bottom + 29.0,
         escape(&panel.x.name),
         6.0,
-        TOP - 2.0,
+        TOP - 10.0,
         escape(&panel.y.name)
     );
+    let mut labels = Labels { panel: [LEFT, TOP - 9.0, right, bottom], taken: Vec::new() };
     for mark in &panel.marks {
-        push_mark(svg, mark, (&x, &y), (right, bottom));
+        push_mark(svg, mark, (&x, &y), &mut labels);
     }
 }
 
 type Place<'a> = (&'a dyn Fn(f64) -> f64, &'a dyn Fn(f64) -> f64);
 
-fn push_mark(svg: &mut String, mark: &Mark, (x, y): Place<'_>, (right, bottom): (f64, f64)) {
+fn push_mark(svg: &mut String, mark: &Mark, (x, y): Place<'_>, labels: &mut Labels) {
+    let [_, _, right, bottom] = labels.panel;
     let _ = match mark {
         Mark::Line { points, colour, width } => {
             let mut path = String::new();
@@ -180,7 +209,49 @@ fn push_mark(svg: &mut String, mark: &Mark, (x, y): Place<'_>, (right, bottom): 
             TOP + 10.0,
             escape(says)
         ),
+        Mark::Dot { at: (across, up), colour, radius, name, tip } => {
+            let (left, top) = (x(*across), y(*up));
+            let _ = writeln!(
+                svg,
+                "<circle cx=\"{left:.1}\" cy=\"{top:.1}\" r=\"{radius}\" fill=\"{colour}\"><title>{}</title></circle>",
+                escape(tip)
+            );
+            let Some((anchor, left, bottom)) = labels.place(name, (left, top)) else { return };
+            writeln!(
+                svg,
+                "<text x=\"{left:.1}\" y=\"{bottom:.1}\" text-anchor=\"{anchor}\" font-size=\"9.5\">{}</text>",
+                escape(name)
+            )
+        }
     };
+}
+
+/// Where names of dots stand in a panel: left, top, right and bottom of each.
+struct Labels {
+    panel: [f64; 4],
+    taken: Vec<[f64; 4]>,
+}
+
+impl Labels {
+    /// The anchor and the place of a name beside a dot, where it covers no other name; none if there is no such place.
+    fn place(&mut self, name: &str, (x, y): (f64, f64)) -> Option<(&'static str, f64, f64)> {
+        let (wide, high) = (5.2 * name.chars().count() as f64, 9.0);
+        for (anchor, shift, below) in
+            [("start", 6.0, -3.0), ("end", -6.0, -3.0), ("start", 6.0, 9.0), ("end", -6.0, 9.0)]
+        {
+            let (at, bottom) = (x + shift, y + below);
+            let left = if anchor == "end" { at - wide } else { at };
+            let [l, t, r, b] = [left, bottom - high, left + wide, bottom];
+            let is_free = |it: &[f64; 4]| r <= it[0] || l >= it[2] || b <= it[1] || t >= it[3];
+            let panel = self.panel;
+            let is_inside = l >= panel[0] && t >= panel[1] && r <= panel[2] && b <= panel[3];
+            if wide > 0.0 && is_inside && self.taken.iter().all(is_free) {
+                self.taken.push([l, t, r, b]);
+                return Some((anchor, at, bottom));
+            }
+        }
+        None
+    }
 }
 
 #[cfg(test)]
@@ -193,6 +264,10 @@ mod tests {
         let linear = Axis::linear("MB/s", 534.0);
         assert_eq!((linear.place(0.0), linear.place(600.0), linear.place(300.0)), (0.0, 1.0, 0.5));
         assert_eq!(linear.ticks(), [0.0, 200.0, 400.0, 600.0]);
+        let log = Axis::log("ms", 0.3, 27.0);
+        assert_eq!(log.ticks(), [0.1, 1.0, 10.0, 100.0]);
+        assert!((log.place(1.0) - 1.0 / 3.0).abs() < 1e-9 && log.place(0.01) == 0.0);
+        assert!((log.reversed().place(1.0) - 2.0 / 3.0).abs() < 1e-9);
         assert_eq!(Axis::exact("s", 8.0).place(4.0), 0.5);
     }
 
@@ -203,11 +278,21 @@ mod tests {
             Mark::Line { points: vec![(0.0, 0.0), (1.0, 1.0)], colour: COLOURS[0], width: 1.5 },
             Mark::Across(1.0),
             Mark::Down(0.5, "a & b".to_owned()),
+            Mark::Dot {
+                at: (1.0, 1.0),
+                colour: COLOURS[1],
+                radius: 3.0,
+                name: "<x>".to_owned(),
+                tip: String::new(),
+            },
         ];
         let (x, y) = (Axis::exact("s", 1.0), Axis::linear("MB/s", 1.0));
         let panel = Panel { title: "one".to_owned(), x, y, marks };
         let svg = picture("t", &[("red", COLOURS[0])], (2, 300.0, 200.0), &[panel.clone(), panel]);
         assert!(svg.starts_with("<svg xmlns") && svg.ends_with("</svg>\n"));
-        assert!(svg.contains("a &amp; b") && svg.contains("translate(300"));
+        assert!(
+            svg.contains("a &amp; b") && svg.contains("&lt;x&gt;") && svg.contains("translate(300")
+        );
+        assert_eq!(svg.matches("<circle").count(), 2);
     }
 }

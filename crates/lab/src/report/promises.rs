@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use super::measured::Measured;
 use super::number::short;
-use crate::experiment::{Experiment, Metric, Quantity, Spot};
+use crate::experiment::{Experiment, Metric, Place, Quantity, Spot};
 
 /// The folder of these experiments.
 pub const PROMISES: &str = "experiments/promise";
@@ -22,12 +22,7 @@ fn quantities() -> [Quantity; 4] {
 }
 
 fn spot(experiment: &Experiment, variant: usize, stack: usize, quantity: Quantity) -> Spot {
-    Spot {
-        experiment: experiment.name.clone(),
-        variant: experiment.variants[variant].name.clone(),
-        stack: experiment.stacks[stack].0.clone(),
-        quantity,
-    }
+    Spot::of(experiment, &Place { variant, stack, quantity })
 }
 
 /// Where the numbers of the table stand.

@@ -2,7 +2,8 @@
 
 use core::fmt::Write;
 
-use super::chart::{COLOURS, HIGH, LEFT, TOP, WIDE, escape, nice, open, tick_label};
+use super::chart::{COLOURS, HIGH, LEFT, TOP, WIDE, nice, open, tick_label};
+use super::svg::escape;
 
 /// One stack's mean latencies in milliseconds, interval after interval.
 pub(super) struct Line<'a> {

@@ -66,23 +66,23 @@ impl Case {
         Self { seed, drive, disk, clients, parts }
     }
 
-    fn head(&self, only: Option<&str>) -> String {
+    fn head(&self, stacks: &[&str], note: &str) -> String {
         let (time, ramp) = if self.disk { ("20s", "4s") } else { ("3s", "2s") };
-        let what = only.unwrap_or("all");
         format!(
-            "title = \"case {} ({what})\"\nsource = \"drawn\"\ndrive = \"{}\"\ntime = \"{time}\"\nramp = \"{ramp}\"\n\
-             interval = \"1s\"\nstacks = [\"promise\"]\n[policy.bfq]\nlow_latency = false\n",
+            "title = \"Case {} of the search\"\nsource = \"our own: make search\"\nnote = \"{note}\"\n\
+             drive = \"{}\"\ntime = \"{time}\"\nramp = \"{ramp}\"\ninterval = \"1s\"\nstacks = {stacks:?}\n\n\
+             [policy.bfq]\nlow_latency = false\n",
             self.seed, self.drive
         )
     }
     /// An experiment with one process of this client.
     pub(crate) fn alone(&self, client: &Client) -> String {
         let one = Client { count: 1, ..client.clone() };
-        self.head(Some(&client.name)) + &one.text(None)
+        self.head(&["promise"], "") + &one.text(None)
     }
     /// The experiment, with these minimums in bytes a second.
-    pub(crate) fn text(&self, minimums: &[u64]) -> String {
-        let mut text = self.head(None);
+    pub(crate) fn experiment(&self, stacks: &[&str], note: &str, minimums: &[u64]) -> String {
+        let mut text = self.head(stacks, note);
         let mut minimums = minimums.iter();
         for client in &self.clients {
             text += &client.text(minimums.next_if_promised(client));

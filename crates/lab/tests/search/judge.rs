@@ -7,14 +7,15 @@ use iofair_lab::experiment::{self, Overrides};
 use iofair_lab::outcome::{ClientOutcome, Outcome};
 
 use crate::draw::{Case, Client};
+use crate::keep;
 
 /// A promise counts as kept with this much of it, in hundredths: all of the time measured, and each second.
-const KEPT: u64 = 97;
-const KEPT_SECOND: u64 = 90;
+pub(crate) const KEPT: u64 = 97;
+pub(crate) const KEPT_SECOND: u64 = 90;
 /// A client without a minimum starves below this part of its share of what promises leave, in hundredths.
-const STARVED: u64 = 25;
+pub(crate) const STARVED: u64 = 25;
 /// Another stack beats `promise` by more than this, in hundredths of its total.
-const BEATEN: u64 = 108;
+pub(crate) const BEATEN: u64 = 108;
 /// Stacks that share fairly or keep promises.
 const OTHERS: &[&str] = &["none-none", "prop-bfq", "low+prop-bfq", "complete"];
 
@@ -71,7 +72,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// A case with its minimums, and what was found.
+/// A case as an experiment, and what was found.
 #[derive(Clone, Debug)]
 pub(crate) struct Verdict {
     pub(crate) seed: u64,
@@ -122,7 +123,7 @@ pub(crate) fn judge(case: &Case, stack: &str) -> Verdict {
     let parts = case.parts.iter();
     let minimums: Vec<u64> =
         alone.iter().zip(parts).map(|(alone, part)| (alone * part / 1000).max(1)).collect();
-    let text = case.text(&minimums);
+    let text = case.experiment(&[stack], "", &minimums);
     let ours = run(&text, stack);
     let mut findings = faults(case, &alone, &minimums, &ours);
     if findings.is_empty() {
@@ -136,6 +137,7 @@ pub(crate) fn judge(case: &Case, stack: &str) -> Verdict {
             }
         }
     }
+    let text = keep::experiment(case, &minimums, &findings);
     Verdict { seed: case.seed, text, findings }
 }
 

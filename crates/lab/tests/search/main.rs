@@ -2,17 +2,19 @@
 //! a client that starves, a stack that has more total at the same promises.
 //!
 //! `make search` runs many cases. `IOFAIR_CASES` is their number, `IOFAIR_SEED` the first one, and `IOFAIR_KEEP` names a folder
-//! for the experiment files of cases with findings. docs/promise.md explains the findings that are known.
+//! for the experiment files of cases with findings, or of the only case. Cases that were looked into are kept under `experiments/search`.
 
 mod draw;
 mod judge;
+mod keep;
+mod known;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use draw::Case;
 use judge::{Finding, Kind, Verdict};
 
-/// Findings among the first cases that docs/promise.md explains as limits.
+/// Findings among the first cases that docs/promise.md documents as limits.
 const KNOWN: &[(u64, Kind)] = &[
     (7, Kind::Second),
     (24, Kind::Starved),
@@ -75,12 +77,14 @@ fn search(first: u64, cases: u64, stack: &str) -> Vec<Verdict> {
 
 fn report(verdicts: &[Verdict]) {
     let keep = std::env::var("IOFAIR_KEEP").ok();
-    for verdict in verdicts.iter().filter(|verdict| !verdict.findings.is_empty()) {
+    // Who asks for one case wants to see it.
+    let shown = |verdict: &&Verdict| !verdict.findings.is_empty() || verdicts.len() == 1;
+    for verdict in verdicts.iter().filter(shown) {
         for finding in &verdict.findings {
             println!("case {}: {finding}", verdict.seed);
         }
         if let Some(folder) = &keep {
-            let path = format!("{folder}/case-{}.toml", verdict.seed);
+            let path = format!("{folder}/case-{:04}.toml", verdict.seed);
             std::fs::write(&path, &verdict.text).unwrap_or_else(|error| panic!("{path}: {error}"));
         }
     }
