@@ -37,10 +37,11 @@ fuzz: ## the engine's law over many more seeds than `make test` draws; then the 
 CASES ?= 10000
 KEEP ?= target
 
-search: ## random drives and workloads look for what breaks the scheduler promise (2 hours)
+search: ## random drives and workloads look for what breaks the scheduler promise; writes docs/evidence/search.csv (1 hour)
 	@scripts/setup demo
-	IOFAIR_CASES=$(CASES) IOFAIR_KEEP="$$(realpath $(KEEP))" \
+	IOFAIR_CASES=$(CASES) IOFAIR_KEEP="$$(realpath $(KEEP))" IOFAIR_FOUND="$(CURDIR)/docs/evidence/search.csv" \
 		cargo test --release --locked -p iofair-lab --test search random -- --nocapture
+	IOFAIR_BLESS=1 cargo test --locked -p iofair --test tidy generated_pages
 
 # One of them: make sanitize ONLY=miri
 ONLY ?=

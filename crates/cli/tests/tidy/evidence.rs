@@ -35,7 +35,14 @@ pub(crate) fn tables(files: &[File]) -> Result<Vec<(&'static str, String)>, Stri
     let every = text(files, "docs/evidence/frontier.csv");
     let seeds = report::seeds_table(text(files, "docs/evidence/seeds.csv"))?;
     let (frontier, stacks) = (report::frontier_table(every)?, report::stacks_table(every)?);
-    Ok(vec![("frontier", frontier), ("stacks", stacks), ("seeds", seeds), ("steps", steps)])
+    let found = report::found_table(text(files, "docs/evidence/search.csv"))?;
+    Ok(vec![
+        ("frontier", frontier),
+        ("stacks", stacks),
+        ("seeds", seeds),
+        ("steps", steps),
+        ("found", found),
+    ])
 }
 
 /// The page with the table of this name in its place.

@@ -28,6 +28,18 @@ pub(crate) enum Kind {
     Beaten,
 }
 
+impl Kind {
+    /// Its name in docs/evidence/search.csv.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Broken => "broken",
+            Self::Second => "second",
+            Self::Starved => "starved",
+            Self::Beaten => "beaten",
+        }
+    }
+}
+
 /// What is wrong.
 #[derive(Clone, Debug)]
 pub(crate) enum Finding {
@@ -48,6 +60,16 @@ impl Finding {
             Self::Second { .. } => Kind::Second,
             Self::Starved { .. } => Kind::Starved,
             Self::Beaten { .. } => Kind::Beaten,
+        }
+    }
+    /// The client or the stack, what was expected, and what it got, bytes a second.
+    pub(crate) fn row(&self) -> (&str, u64, u64) {
+        match self {
+            Self::Broken { client, promised, got } | Self::Second { client, promised, got } => {
+                (client, *promised, *got)
+            }
+            Self::Starved { client, share, got } => (client, *share, *got),
+            Self::Beaten { stack, total, ours } => (stack, *total, *ours),
         }
     }
 }
@@ -76,6 +98,8 @@ impl fmt::Display for Finding {
 #[derive(Clone, Debug)]
 pub(crate) struct Verdict {
     pub(crate) seed: u64,
+    pub(crate) disk: bool,
+    pub(crate) drive: String,
     pub(crate) text: String,
     pub(crate) findings: Vec<Finding>,
 }
@@ -138,7 +162,7 @@ pub(crate) fn judge(case: &Case, stack: &str) -> Verdict {
         }
     }
     let text = keep::experiment(case, &minimums, &findings);
-    Verdict { seed: case.seed, text, findings }
+    Verdict { seed: case.seed, disk: case.disk, drive: case.drive.clone(), text, findings }
 }
 
 fn faults(case: &Case, alone: &[u64], minimums: &[u64], outcome: &Outcome) -> Vec<Finding> {

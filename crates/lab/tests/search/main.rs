@@ -2,14 +2,17 @@
 //! a client that starves, a stack that has more total at the same promises.
 //!
 //! `make search` runs many cases. `IOFAIR_CASES` is their number, `IOFAIR_SEED` the first one, and `IOFAIR_KEEP` names a folder
-//! for the experiment files of cases with findings, or of the only case. Cases that were looked into are kept under `experiments/search`.
+//! for the experiment files of cases with findings, or of the only case; `IOFAIR_FOUND` names a file for a table of all findings. Cases that were looked into are kept under `experiments/search`.
 
 mod draw;
 mod judge;
 mod keep;
 mod known;
 
+use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use iofair_lab::report::SEARCHED;
 
 use draw::Case;
 use judge::{Finding, Kind, Verdict};
@@ -103,6 +106,25 @@ fn report(verdicts: &[Verdict]) {
     );
 }
 
+/// The findings as lines of docs/evidence/search.csv, rates in MB/s, and how many cases were searched on each kind of drive.
+fn csv(verdicts: &[Verdict]) -> String {
+    let mut text = "case,on,drive,finding,of,expected,got\n".to_owned();
+    let on = |disk| if disk { "disk" } else { "flash" };
+    for verdict in verdicts {
+        for finding in &verdict.findings {
+            let ((of, expected, got), kind) = (finding.row(), finding.kind().name());
+            let [expected, got] = [expected, got].map(|rate| rate as f64 / 1e6);
+            let (seed, on, drive) = (verdict.seed, on(verdict.disk), &verdict.drive);
+            let _ = writeln!(text, "{seed},{on},{drive},{kind},{of},{expected:.3},{got:.3}");
+        }
+    }
+    for disk in [false, true] {
+        let searched = verdicts.iter().filter(|verdict| verdict.disk == disk).count();
+        let _ = writeln!(text, "0,{},,{SEARCHED},,0,{searched}", on(disk));
+    }
+    text
+}
+
 /// Goal: no finding but those that are known; in a long run, no broken promise. Method: the first cases, or as many as the
 /// environment says.
 #[test]
@@ -111,6 +133,9 @@ fn random_cases_find_nothing_new() {
     let cases = setting("IOFAIR_CASES").unwrap_or(SMOKE);
     let verdicts = search(setting("IOFAIR_SEED").unwrap_or(1), cases, "promise");
     report(&verdicts);
+    if let Ok(path) = std::env::var("IOFAIR_FOUND") {
+        std::fs::write(&path, csv(&verdicts)).unwrap_or_else(|error| panic!("{path}: {error}"));
+    }
     let new = |verdict: &Verdict, finding: &Finding| match smoke {
         true => !KNOWN.contains(&(verdict.seed, finding.kind())),
         false => finding.kind() == Kind::Broken,
