@@ -32,20 +32,16 @@ fn median(mut parts: Vec<f64>) -> f64 {
 }
 
 /// The cases of one cell: how many of all, and the median of what they got as a part of what was expected.
-fn cell(lines: &[&Line], searched: f64, is: impl Fn(&Line) -> bool) -> String {
+fn cell(lines: &[&Line], searched: f64, is: impl Fn(&Line) -> bool) -> (String, Option<String>) {
     let found: Vec<&Line> = lines.iter().copied().filter(|line| is(line)).collect();
     let mut cases: Vec<u64> = found.iter().map(|line| line.case).collect();
     cases.dedup();
     if cases.is_empty() {
-        return "0".to_owned();
+        return ("0".to_owned(), None);
     }
     let part = median(found.iter().map(|line| line.got / line.expected).collect());
-    format!(
-        "{} ({} %), {} %",
-        cases.len(),
-        short(cases.len() as f64 * 100.0 / searched),
-        short(part * 100.0)
-    )
+    let cases = cases.len() as f64;
+    (format!("{cases} ({} %)", short(cases * 100.0 / searched)), Some(short(part * 100.0)))
 }
 
 /// The table, a row a kind of finding. Lines must be in the order of cases.
@@ -55,7 +51,7 @@ pub fn found_table(csv: &str) -> Result<String, String> {
     let lines = lines.map_err(|error| error.to_string())?;
     let of = |on: &'static str| lines.iter().filter(move |line| line.on == on);
     let searched = DRIVES.map(|(on, _)| {
-        of(on).filter(|line| line.finding == SEARCHED).map(|line| line.got).sum::<f64>()
+        of(on).filter(|line| line.finding == SEARCHED).map(|line| line.got).fold(0.0, |a, b| a + b)
     });
     let mut text = "| finding |".to_owned();
     for ((_, drives), searched) in DRIVES.iter().zip(searched) {
