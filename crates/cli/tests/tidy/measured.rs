@@ -194,7 +194,8 @@ fn canaries() {
         File::canary(TABLE, &table.replace("a/b", "promise/a")),
     ];
     let place = |name| format!("<!-- {name}: generated -->\nold<!-- {name}: end -->\n");
-    let page = ["measured", "cases", "frontier", "stacks", "seeds", "steps"].map(place).concat();
+    let page =
+        ["measured", "cases", "frontier", "stacks", "seeds", "steps", "found"].map(place).concat();
     let fresh = promise_page(&[promised, measured], &page).expect("it has the place");
     assert!(fresh.contains("|  | - | 5 / (not measured)") && !fresh.contains("old"), "{fresh}");
     assert!(promise_page(&files, "no place").is_none());

@@ -62,14 +62,12 @@ pub fn found_table(csv: &str) -> Result<String, String> {
     for (finding, what) in KINDS.into_iter().chain([all]) {
         let _ = write!(text, "| {what} |");
         for ((on, _), searched) in DRIVES.iter().zip(searched) {
-            let lines: Vec<&Line> = of(on).collect();
-            let is = |line: &Line| {
-                line.finding != SEARCHED && (finding.is_empty() || line.finding == finding)
-            };
-            let cell = cell(&lines, searched, is);
-            let cell =
-                if finding.is_empty() { cell.split(',').next().unwrap_or("") } else { &cell };
-            let _ = write!(text, " {cell} |");
+            let lines: Vec<&Line> = of(on).filter(|line| line.finding != SEARCHED).collect();
+            let is = |line: &Line| finding.is_empty() || line.finding == finding;
+            let (cell, part) = cell(&lines, searched, is);
+            let part = part.filter(|_| !finding.is_empty());
+            let part = part.map_or(String::new(), |part| format!(", {part} %"));
+            let _ = write!(text, " {cell}{part} |");
         }
         text.push('\n');
     }
