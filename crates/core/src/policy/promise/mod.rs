@@ -412,7 +412,7 @@ impl Promise {
             }
         }
         if let Some(late) = late {
-            self.window.on_contract(&self.drive, late);
+            self.window.on_contract(now, &self.drive, late);
         }
     }
     fn set_group(&mut self, cx: &Context<'_>, id: GroupId) {

@@ -344,9 +344,9 @@ fn the_window_follows_the_promise() {
     let (drive, mut window) = (Drive::default(), Window::default());
     let most = window.reads(&drive).bytes();
     assert_eq!(most, 128 << 10, "5/4 of 100 kB, in pieces of 32 KiB");
-    (0..50).for_each(|_| window.on_contract(&drive, true));
+    (0..50).for_each(|_| window.on_contract(Instant(1), &drive, true));
     assert_eq!(window.reads(&drive).bytes(), 64 << 10, "two pieces");
-    (0..50).for_each(|_| window.on_contract(&drive, false));
+    (0..50).for_each(|_| window.on_contract(Instant(1), &drive, false));
     assert_eq!(window.reads(&drive).bytes(), most);
 }
 

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! What the drive does within a window says nothing about a larger one. Now and then X is twice as large for 50 ms, or L
-//! twice as long, where reads are held all the time. If the drive reads a twentieth more than in the 50 ms before, it has a
+//! twice as long, where reads are held all the time; for less than that, if many requests are later than their contracts allow
+//! that were not in the 50 ms before. If the drive reads a twentieth more than in the 50 ms before, it has a
 //! higher rate, or longer pieces from then on, up to 8 times as long; after a second gain X stays twice as large where nobody
 //! writes, until half of it is as good. Pieces are shortened again where that costs nothing, and
 //! where a request is late although X is two pieces: a client that rests and works in turns could fake a gain.
@@ -38,6 +39,8 @@ const WRITE_HALVINGS_MAX: i32 = 3;
 pub(super) const WRITE_DOUBLINGS_MAX: i32 = 3;
 /// Length of each half of a trial, without the change and with it.
 const TRIAL: Nanos = Nanos::from_millis(50);
+/// A trial ends early after so many late requests, and twice those of its first half.
+const LATE: u32 = 8;
 /// The pause after a trial: short after a gain, twice as long each time after none.
 const TRIAL_PAUSE: [Nanos; 2] = [Nanos::from_millis(100), Nanos::from_millis(6400)];
 
@@ -96,11 +99,14 @@ struct Trial<T> {
     /// Begin of the present part, with what was moved by then: first without the change, then with it.
     began: Option<(Instant, u64)>,
     before: Option<u64>,
+    /// Requests that were later than their contracts allow, in each part.
+    late: [u32; 2],
 }
 
 impl<T: Copy + PartialEq> Trial<T> {
     fn new(change: T) -> Self {
-        Self { change, next: Instant::ZERO, pause: TRIAL_PAUSE[0], began: None, before: None }
+        let (next, pause) = (Instant::ZERO, TRIAL_PAUSE[0]);
+        Self { change, next, pause, began: None, before: None, late: [0; 2] }
     }
     fn is(&self, change: T) -> bool {
         self.before.is_some() && self.change == change
@@ -122,16 +128,27 @@ impl<T: Copy + PartialEq> Trial<T> {
         self.began = Some((now, moved));
         // Held for most of the time without a break, or it says nothing.
         if time > TRIAL + TRIAL {
-            (self.began, self.before) = (None, None);
+            (self.began, self.before, self.late) = (None, None, [0; 2]);
             return None;
         }
         let before = self.before.replace(rate)?;
         Some([before, rate])
     }
+    /// A request was late: is that what the change does?
+    fn harms(&mut self) -> bool {
+        if self.began.is_none() {
+            return false;
+        }
+        let [without, with] = &mut self.late;
+        let count = if self.before.is_some() { &mut *with } else { &mut *without };
+        *count = count.saturating_add(1);
+        *with >= without.saturating_mul(2).saturating_add(LATE)
+    }
     /// It has ended: the next one follows soon after a good one, and later after each that was not.
     fn end(&mut self, now: Instant, good: bool) {
         self.pause = if good { TRIAL_PAUSE[0] } else { (self.pause * 2).min(TRIAL_PAUSE[1]) };
         (self.began, self.before, self.next) = (None, None, now + self.pause);
+        self.late = [0; 2];
     }
 }
 
@@ -253,7 +270,13 @@ impl Window {
         }
         let trial = &mut self.trial;
         if trial.began.is_none_or(|(began, _)| now.since(began) > TRIAL + TRIAL) {
-            (trial.change, trial.began, trial.before) = (Change::Narrower, None, None);
+            *trial = Trial {
+                change: Change::Narrower,
+                began: None,
+                before: None,
+                late: [0; 2],
+                ..*trial
+            };
         }
         if trial.change == Change::Narrower {
             self.on_full(now, drive);
@@ -309,7 +332,11 @@ impl Window {
                 false
             }
         };
-        trial.end(now, good);
+        self.next_trial(now, good);
+    }
+    /// A trial of reads has ended.
+    fn next_trial(&mut self, now: Instant, good: bool) {
+        self.trial.end(now, good);
         let trial = &self.trial;
         let may = |change: &Change| match change {
             Change::Window => self.widenings < WIDENINGS_MAX,
@@ -323,7 +350,11 @@ impl Window {
         self.trial.change = next.unwrap_or(Change::Window);
     }
     /// A request with a contract was completed, in time or late.
-    pub(super) fn on_contract(&mut self, drive: &Drive, late: bool) {
+    pub(super) fn on_contract(&mut self, at: Instant, drive: &Drive, late: bool) {
+        let more = matches!(self.trial.change, Change::Window | Change::Longer);
+        if late && self.trial.harms() && more {
+            self.next_trial(at, false);
+        }
         let (piece, most) = (self.piece(drive), self.most_reads(drive));
         let now = self.reads.min(most);
         if late && now <= 2 * piece {
@@ -352,7 +383,7 @@ mod tests {
         let (drive, mut window) = (Drive::default(), Window { doublings: 1, ..Window::default() });
         let whole = Window::default().piece(&drive);
         (window.trial.change, window.reads) = (Change::Shorter, 0);
-        window.on_contract(&drive, true);
+        window.on_contract(Instant(1), &drive, true);
         window.end_trial(Instant(1), 100, 100);
         assert_eq!((window.doublings, window.piece(&drive)), (0, whole));
     }
@@ -371,6 +402,22 @@ mod tests {
             window.on_room(Instant(milli * 1_000_000), &drive);
         }
         assert_eq!(window.most_reads(&drive), usual);
+    }
+
+    /// Goal: a trial that makes requests late ends at once; one beside requests that are late in any case does not. Method: the
+    /// second half of a trial, with few and with many late requests in the first.
+    #[test]
+    fn trials_that_harm_end() {
+        let drive = Drive::default();
+        for (late, ends) in [(0, true), (100, false)] {
+            let mut window = Window::default();
+            (window.trial.began, window.trial.late) = (Some((Instant(1), 0)), [late, 0]);
+            window.trial.before = Some(100);
+            (0..7).for_each(|_| window.on_contract(Instant(2), &drive, true));
+            assert!(window.trial.is(Change::Window));
+            window.on_contract(Instant(2), &drive, true);
+            assert_eq!(window.trial.is(Change::Window), !ends);
+        }
     }
 
     /// Goal: the bound on writes is where the drive moves most. Method: drives that are fastest at some bound, asked every
