@@ -8,6 +8,8 @@ mod machine;
 #[path = "rig/process.rs"]
 mod process;
 mod rig;
+#[path = "rig/slow.rs"]
+mod slow;
 
 use std::fs;
 
@@ -15,6 +17,7 @@ use iofair_config::contracts::Contracts;
 use iofair_serve::{Server, Snapshot};
 use machine::Machine;
 use rig::Directory;
+use slow::{changed, slow_flash};
 
 /// What `docs/vhost.md` says, so that it stays true.
 const PAGE: &str = include_str!("../../../docs/vhost.md");
@@ -172,26 +175,6 @@ fn needs_guest_a_minimum_is_kept_beside_another_guest() {
     println!("promised {:.2} MB/s, least {least:.2}; greedy {:.1} MB/s", mean(0), mean(1));
     assert!(mean(0) > 0.97, "{seconds:?}");
     assert!(mean(1) > 15.0, "{seconds:?}");
-}
-
-/// A profile with other numbers, in a file of its own: key, the usual value, and the other one.
-fn changed(directory: &Directory, profile: &str, changes: &[(&str, &str, &str)]) -> String {
-    let mut text = profile.to_string();
-    for (key, usual, other) in changes {
-        let old = format!("{key} = {{ value = \"{usual}\"");
-        assert!(text.contains(&old), "the profile has changed: {key}");
-        text = text.replace(&old, &format!("{key} = {{ value = \"{other}\""));
-    }
-    let path = directory.path("slow.toml");
-    fs::write(&path, text).unwrap();
-    path
-}
-
-/// A drive without a head that guests in software emulation can fill: the PLEXTOR at a tenth of its rate.
-fn slow_flash(directory: &Directory) -> String {
-    let known = include_str!("../../../profiles/drives/plextor-px256m5s.toml");
-    let slow = [("link", "535MB/s", "53MB/s"), ("drain", "386.45MB/s", "38MB/s")];
-    changed(directory, known, &slow)
 }
 
 /// A disk so slow that guests in software emulation are faster: the one of 2009 at a fifth of its rate.

@@ -1,0 +1,99 @@
+//! A minimum that the kernel's own block layer sees: clients of loop devices over files of a mounted directory.
+#![allow(clippy::unwrap_used)]
+
+mod rig;
+#[path = "rig/slow.rs"]
+mod slow;
+
+use std::process::{Child, Command, Stdio};
+
+use iofair_serve::{Server, Snapshot};
+use rig::{Directory, parse, run};
+
+/// The promised client and the greedy one.
+const VOLUMES: [&str; 2] = ["promised", "greedy"];
+const SECONDS: usize = 10;
+
+/// A loop device that goes with its owner.
+struct Looped(String);
+
+impl Looped {
+    fn over(file: &str) -> Self {
+        Self(run("losetup", &["-f", "--show", "--direct-io=on", file]).trim().to_string())
+    }
+    /// Reads until it is killed, or for a while.
+    fn read(&self, job: &[&str]) -> Child {
+        let mut command = Command::new("fio");
+        command.args([
+            "--name=job",
+            "--ioengine=libaio",
+            "--direct=1",
+            "--time_based",
+            "--runtime=60",
+        ]);
+        command.arg(format!("--filename={}", self.0)).args(job);
+        command.stdout(Stdio::null()).spawn().unwrap()
+    }
+}
+
+impl Drop for Looped {
+    fn drop(&mut self) {
+        run("losetup", &["-d", &self.0]);
+    }
+}
+
+/// MB/s of a volume in the time of the snapshot.
+fn rate(snapshot: &Snapshot, volume: &str) -> f64 {
+    let found = snapshot.volumes.iter().find(|one| one.name == volume).unwrap();
+    found.stats.bytes.iter().sum::<u64>() as f64 * 1e3 / snapshot.time.0 as f64
+}
+
+/// Waits until the server has counted for a second.
+fn second(server: &Server) -> Snapshot {
+    std::thread::park_timeout(std::time::Duration::from_secs(1));
+    server.stats(true).unwrap()
+}
+
+/// Goal: a client of a block device has its minimum beside one that reads all it can through another one, and the drive stays
+/// full. Method: an emulated SSD that two processors can fill, its volumes as files, loop devices with direct I/O on them, and fio: 4 KiB one after the
+/// other beside four streams; what each moves is counted by the server.
+#[test]
+#[ignore = "needs root: mount, loop device, fio"]
+fn needs_root_a_minimum_is_kept_on_block_devices() {
+    let directory = Directory::new();
+    let mut text = format!(
+        "[drive]\nback = 'emulated:{}'\n[fuse]\nmount = '{}'\n",
+        slow::slow_flash(&directory),
+        directory.path("mnt")
+    );
+    for (name, min) in VOLUMES.into_iter().zip(["min = '4MB/s'", "weight = 1000"]) {
+        text += &format!("[[group]]\nname = '{name}'\n{min}\n");
+        text += &format!("[[volume]]\nname = '{name}'\ngroup = '{name}'\nsize = '4GiB'\n");
+    }
+    let server = Server::start(parse(&text)).unwrap();
+    let devices = VOLUMES.map(|name| Looped::over(&directory.path(&format!("mnt/{name}"))));
+    let streams = ["--rw=read", "--bs=256k", "--iodepth=2", "--numjobs=4", "--offset_increment=1g"];
+    let jobs: [&[&str]; 2] = [&["--rw=randread", "--bs=4k"], &streams];
+    let mut clients: Vec<Child> =
+        devices.iter().zip(jobs).map(|(device, job)| device.read(job)).collect();
+    while server.stats(false).unwrap().volumes.iter().any(|one| one.stats.requests[0] < 100) {
+        assert!(clients.iter_mut().all(|client| client.try_wait().unwrap().is_none()));
+        std::thread::yield_now();
+    }
+    second(&server);
+    let rates: Vec<[f64; 2]> = (0..SECONDS)
+        .map(|_| second(&server))
+        .map(|snapshot| VOLUMES.map(|name| rate(&snapshot, name)))
+        .collect();
+    for client in &mut clients {
+        run("kill", &["-INT", &client.id().to_string()]);
+        client.wait().unwrap();
+    }
+    drop(devices);
+    let mean = |which: usize| rates.iter().map(|rates| rates[which]).sum::<f64>() / SECONDS as f64;
+    let least = rates.iter().map(|rates| rates[0]).fold(f64::MAX, f64::min);
+    println!("promised {:.2} MB/s, least {least:.2}; greedy {:.1} MB/s", mean(0), mean(1));
+    server.stop().unwrap();
+    // Without control the first has a tenth of it.
+    assert!(mean(0) > 3.88 && mean(1) > 35.0, "{rates:?}");
+}
