@@ -30,7 +30,7 @@ SEEDS ?= 5000
 
 fuzz: ## the engine's law over many more seeds than `make test` draws; then the targets of fuzz/ (nightly)
 	@scripts/setup demo
-	IOFAIR_SEEDS=$(SEEDS) cargo test --release --locked -p iofair-core --test conformance
+	IOFAIR_SEEDS=$(SEEDS) cargo test --release --locked -p iofair-historical --test conformance
 	@scripts/fuzz
 
 # Cases, and a folder for the experiment files of those with findings: make search CASES=500 KEEP=/tmp

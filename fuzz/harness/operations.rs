@@ -13,6 +13,7 @@ use iofair_core::policy::DriveFacts;
 use iofair_core::request::{Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
+use iofair_historical::TABLE;
 
 const STACKS: [&str; 8] = [
     "none-none",
@@ -42,7 +43,7 @@ struct World {
 }
 
 fn stack(byte: u8) -> Stack {
-    Stack::parse(STACKS[usize::from(byte) % STACKS.len()]).expect("these are there")
+    TABLE.stack(STACKS[usize::from(byte) % STACKS.len()]).expect("these are there")
 }
 
 impl World {

@@ -23,9 +23,10 @@ use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iofair_core::attainable::{self, Claimant};
 use iofair_core::contract::Rate;
-use iofair_core::controller::{DEFAULT_STACK, Stack};
 use iofair_core::unit::{parse_bytes, parse_rate, parse_time};
 use iofair_drive::profile;
+use iofair_historical::TABLE;
+use iofair_policies::DEFAULT_STACK;
 
 use self::outcome::{Outcome, Sample, StackOutcome};
 use self::plan::Plan;
@@ -99,7 +100,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     for stack in &args.stacks {
-        Stack::parse(stack)?;
+        TABLE.stack(stack)?;
     }
     let promise = args.promise.as_deref().map(parse_rate).transpose()?;
     let chosen = chosen_stacks(args);
@@ -165,7 +166,7 @@ fn promise_on(drive: &str, asked: Option<u64>, stacks: &[String]) -> Result<u64>
     let profile = profile::read(drive).map_err(|error| Usage(error.to_string()))?;
     let reaches = profile.reaches();
     let promised = asked.unwrap_or(PROMISE.min(reaches.alone / 2)).max(1);
-    let keeps = |stack: &&String| Stack::parse(stack).is_ok_and(|stack| stack.keeps_minimums());
+    let keeps = |stack: &&String| TABLE.stack(stack).is_ok_and(|stack| stack.keeps_minimums());
     let Some(stack) = stacks.iter().find(keeps) else { return Ok(promised) };
     let target = Claimant { name: "target".into(), min: Some(promised), ..Claimant::default() };
     match attainable::check(&reaches, &[target]) {

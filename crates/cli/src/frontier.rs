@@ -1,9 +1,9 @@
 //! What `iofair run --frontier` runs: every stack, every variant of a drive, but nothing that a stack refuses.
 
-use iofair_core::controller::NAMED;
-use iofair_core::policy::{REGISTRY, Role, Row};
+use iofair_core::policy::{Role, Row};
 use iofair_core::time::Nanos;
 use iofair_drive::profile;
+use iofair_historical::TABLE;
 use iofair_lab::experiment::Experiment;
 use iofair_lab::{RunError, report, simulate};
 
@@ -18,8 +18,8 @@ pub(crate) fn every_stack() -> Vec<String> {
         Role::Scheduler { groups: true, .. } => format!("prop-{}", row.name),
         Role::Scheduler { .. } => format!("none-{}", row.name),
     };
-    let named = NAMED.iter().map(|named| named.name.to_owned());
-    let all = REGISTRY.iter().map(of).chain(named);
+    let named = TABLE.stacks.iter().map(|named| named.name.to_owned());
+    let all = TABLE.policies.iter().map(of).chain(named);
     all.filter(|name| !DUPLICATES.contains(&name.as_str())).collect()
 }
 
@@ -68,7 +68,6 @@ fn refusal(experiment: &Experiment, stack: usize) -> Option<RunError> {
 
 #[cfg(test)]
 mod tests {
-    use iofair_core::controller::Stack;
     use iofair_lab::experiment::{Overrides, parse};
 
     use super::*;
@@ -77,9 +76,9 @@ mod tests {
     #[test]
     fn every_policy_has_a_stack() {
         let stacks = every_stack();
-        for row in REGISTRY {
+        for row in TABLE.policies {
             let has = |name: &String| {
-                let stack = Stack::parse(name).expect("made of rows");
+                let stack = TABLE.stack(name).expect("made of rows");
                 let throttles = stack.throttles.iter().map(|stage| stage.row.name);
                 throttles.chain([stack.scheduler.row.name]).any(|it| it == row.name)
             };

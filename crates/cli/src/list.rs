@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use iofair_core::controller::{NAMED, Named};
 use iofair_core::params::{Kind, Values};
-use iofair_core::policy::{self, Claim, REGISTRY, Role, Row};
+use iofair_core::policy::{Claim, Named, Role, Row};
 use iofair_drive::profile;
+use iofair_historical::TABLE;
 use iofair_lab::experiment::file::ClientFile;
 use iofair_lab::report::{self, Measured};
 use serde::Serialize;
@@ -186,12 +186,12 @@ fn kind(kind: Kind) -> &'static str {
 
 fn policies(names: &[String], output: &Output) -> Result<()> {
     let find = |name: &String| {
-        let known: Vec<_> = REGISTRY.iter().map(|row| row.name).collect();
+        let known: Vec<_> = TABLE.policies.iter().map(|row| row.name).collect();
         let unknown = || Usage(format!("no policy \"{name}\"; there are: {}", known.join(", ")));
-        policy::find(name).ok_or_else(unknown)
+        TABLE.find(name).ok_or_else(unknown)
     };
     let chosen: Vec<&Row> = match names {
-        [] => REGISTRY.to_vec(),
+        [] => TABLE.policies.to_vec(),
         names => names.iter().map(find).collect::<Result<_, _>>()?,
     };
     let measured = measured::known()?;
@@ -226,7 +226,7 @@ fn stacks(output: &Output) -> Result<()> {
         let settings = settings.iter().map(setting).collect();
         StackInfo { name, stack, admits_minimums: admits, settings, summary }
     };
-    let infos: Vec<_> = NAMED.iter().map(info).collect();
+    let infos: Vec<_> = TABLE.stacks.iter().map(info).collect();
     output.print(&infos, || {
         let rows = infos.iter().map(|i| [i.name, i.stack, i.summary].map(str::to_string).into());
         table(&["name", "stack", "what it does"], &rows.collect::<Vec<Vec<_>>>(), &[])

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
-use iofair_core::policy::REGISTRY;
 use iofair_lab::experiment::{self, Experiment, Overrides, Results, Spot};
 use iofair_lab::report::{self, Measured};
 
@@ -32,7 +31,7 @@ fn experiments(folder: &str) -> Result<Vec<Experiment>> {
 fn wanted() -> Result<BTreeSet<Spot>> {
     let mut all = report::promises_spots(&experiments(report::PROMISES)?);
     all.extend(report::cases_spots(&experiments(report::CASES)?));
-    for row in REGISTRY {
+    for row in iofair_historical::TABLE.policies {
         for claim in row.judgement.claims() {
             all.extend(report::spots(claim).map_err(|error| anyhow!("{}: {error}", row.name))?);
         }

@@ -102,7 +102,8 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
             return Ok(if report.good { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         Command::Import { path, contracts } => {
-            admin::import(path, &Contracts::open(contracts)?).map_err(told)?
+            admin::import(path, &Contracts::open_with(&iofair_historical::TABLE, contracts)?)
+                .map_err(told)?
         }
         Command::Delete { path, volume } => admin::delete(path, volume).map_err(told)?,
     };

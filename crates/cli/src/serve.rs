@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, anyhow};
 use iofair_config::contracts::Contracts;
 use iofair_core::contract::Rate;
+use iofair_historical::TABLE;
 use iofair_serve::control::Control;
 use iofair_serve::supervisor::{self, Passed, Stage};
 use iofair_serve::{Consent, ServeError, Server, Signal, Signals};
@@ -56,7 +57,7 @@ struct Ready {
 }
 
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
-    let contracts = Contracts::open(&args.contracts)?;
+    let contracts = Contracts::open_with(&TABLE, &args.contracts)?;
     let passed = Passed::from_environment().map_err(told)?;
     let listens = contracts.listen.unix.is_some() || contracts.listen.tcp.is_some();
     let disks =

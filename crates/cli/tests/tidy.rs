@@ -15,7 +15,7 @@ mod files;
 mod licences;
 #[path = "tidy/measured.rs"]
 mod measured;
-#[path = "../../core/tests/support/page.rs"]
+#[path = "../../historical/tests/support/page.rs"]
 mod page;
 #[path = "tidy/registry.rs"]
 mod registry;

@@ -77,6 +77,7 @@ use std::path::{Path, PathBuf};
 
 use iofair_core::contract::Contract;
 use iofair_core::controller::Stack;
+use iofair_core::policy::Table;
 use iofair_core::time::Nanos;
 use uuid::Uuid;
 
@@ -211,11 +212,23 @@ pub struct Ublk {
 impl Contracts {
     /// Reads and checks a contract file.
     pub fn open(path: &Path) -> Result<Self, ConfigError> {
-        check::contracts(Source::open(path)?)
+        Self::open_with(&iofair_policies::TABLE, path)
+    }
+    /// The same with other policies.
+    pub fn open_with(policies: &'static Table, path: &Path) -> Result<Self, ConfigError> {
+        check::contracts(Source::open(path)?, policies)
     }
     /// Reads and checks contracts that are already in memory; `path` is only for error messages.
     pub fn parse(path: &str, text: &str) -> Result<Self, ConfigError> {
-        check::contracts(Source::new(path, text))
+        Self::parse_with(&iofair_policies::TABLE, path, text)
+    }
+    /// The same with other policies.
+    pub fn parse_with(
+        policies: &'static Table,
+        path: &str,
+        text: &str,
+    ) -> Result<Self, ConfigError> {
+        check::contracts(Source::new(path, text), policies)
     }
     /// The text that they were read from.
     pub fn text(&self) -> &str {

@@ -151,8 +151,8 @@ pub struct Groups {
     /// All but the root by path.
     paths: BTreeMap<String, GroupId>,
     /// Groups and clients looked at, for tests that count work.
-    #[cfg(test)]
-    pub(crate) visits: core::cell::Cell<u64>,
+    #[cfg(feature = "testing")]
+    visits: core::sync::atomic::AtomicU64,
     clients: Vec<Option<Client>>,
     free_clients: Vec<ClientId>,
 }
@@ -177,8 +177,8 @@ impl Groups {
             groups: alloc::vec![Some(root)],
             free_groups: Vec::new(),
             paths: BTreeMap::new(),
-            #[cfg(test)]
-            visits: core::cell::Cell::new(0),
+            #[cfg(feature = "testing")]
+            visits: core::sync::atomic::AtomicU64::new(0),
             clients: Vec::new(),
             free_clients: Vec::new(),
         }
@@ -230,8 +230,16 @@ impl Groups {
         if name.is_empty() { Some(GroupId::ROOT) } else { self.paths.get(name).copied() }
     }
     fn count_visit(&self) {
-        #[cfg(test)]
-        self.visits.set(self.visits.get() + 1);
+        #[cfg(feature = "testing")]
+        {
+            use core::sync::atomic::Ordering::Relaxed;
+            self.visits.store(self.visits.load(Relaxed) + 1, Relaxed);
+        }
+    }
+    /// Groups and clients looked at since this was asked last.
+    #[cfg(feature = "testing")]
+    pub fn take_visits(&self) -> u64 {
+        self.visits.swap(0, core::sync::atomic::Ordering::Relaxed)
     }
     /// From the group up to and including the root.
     pub fn ancestry(&self, id: GroupId) -> impl Iterator<Item = GroupId> + '_ {

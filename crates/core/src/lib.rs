@@ -12,7 +12,7 @@
 #![deny(clippy::float_arithmetic)]
 
 extern crate alloc;
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 extern crate std;
 
 pub mod attainable;
@@ -26,6 +26,8 @@ pub mod policy;
 pub mod quota;
 pub mod request;
 pub mod stats;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod time;
 pub mod trace;
 pub mod unit;

@@ -132,6 +132,27 @@ pub const MERGED: u8 = u8::MAX - 1;
 pub const SHARES: u8 = u8::MAX - 2;
 
 impl Request {
+    /// One of a client in the root group, submitted at zero.
+    #[cfg(feature = "testing")]
+    pub fn of(client: ClientId, operation: Operation, start: u64, length: u64) -> Self {
+        Self {
+            tag: 0,
+            operation,
+            flags: Flags::NONE,
+            start: Sectors(start),
+            length: Sectors(length),
+            client,
+            group: GroupId::ROOT,
+            priority: Priority::default(),
+            submitted: Instant::ZERO,
+            asked_tag: Instant::MAX,
+            got_tag: Instant::MAX,
+            dispatched: Instant::MAX,
+            sequence: 0,
+            stage: 0,
+            epoch: 0,
+        }
+    }
     /// The sector after the last one.
     pub fn end(&self) -> Sectors {
         self.start + self.length
@@ -390,6 +411,12 @@ impl Requests {
             next = slot.next_part;
             each(&slot.request, slot.part());
         }
+    }
+
+    /// What the engine does with a request that was answered.
+    #[cfg(feature = "testing")]
+    pub fn end(&mut self, id: RequestId, each: impl FnMut(&Request, Part)) {
+        self.remove_parts(id, each);
     }
 
     /// Schedulers: cuts a piece of at most `length` sectors off the front of a request, as a command of its own: to be

@@ -4,7 +4,7 @@
 //! answers, which is the same on every machine. Without `--bench` (as `cargo test` calls it) each load
 //! runs small.
 
-#[path = "../../core/tests/support/page.rs"]
+#[path = "../../historical/tests/support/page.rs"]
 mod page;
 
 use cpu_time::ThreadTime;

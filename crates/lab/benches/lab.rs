@@ -7,9 +7,9 @@
 //! whole run, building it included. Under `cargo test` it runs small; the hashes say that the same work
 //! was done.
 
-#[path = "../../core/tests/support/page.rs"]
+#[path = "../../historical/tests/support/page.rs"]
 mod page;
-#[path = "../../core/tests/support/stacks.rs"]
+#[path = "../../historical/tests/support/stacks.rs"]
 mod stacks;
 
 use std::alloc::System;
@@ -20,6 +20,7 @@ use iofair_core::controller::{FlushRule, Stack};
 use iofair_core::group::Priority;
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
+use iofair_historical::TABLE;
 use iofair_lab::outcome::Outcome;
 use iofair_lab::scenario::{ClientSpec, GroupSpec, Job, Manner, Pattern, Scenario};
 use iofair_lab::{host, simulate};
@@ -121,7 +122,7 @@ fn timed(scenario: &Scenario) -> (Outcome, f64) {
 fn measure(stack: &str, row: (&'static str, Pattern, Pattern), full: bool) -> Measured {
     let (seconds, rounds) = if full { (20, 3) } else { (1, 1) };
     let (workload, target, interferer) = row;
-    let parsed = Stack::parse(stack).expect("checked before");
+    let parsed = TABLE.stack(stack).expect("checked before");
     let scenario = figure_1(parsed, target, interferer, seconds);
     let region = Region::new(ALLOCATOR);
     let (outcome, first) = timed(&scenario);

@@ -9,9 +9,9 @@ use std::alloc::System;
 use cpu_time::ThreadTime;
 use iofair_config::contracts::faults::Faults;
 use iofair_core::contract::Contract;
-use iofair_core::controller::Stack;
 use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
+use iofair_policies::TABLE;
 use iofair_serve::back::memory::Memory;
 use iofair_serve::back::volume::{Map, PlannedVolume, VolumeId};
 use iofair_serve::engine::{Engine, Patience, Plan};
@@ -29,7 +29,7 @@ const SIZE: u64 = 1 << 20;
 /// An engine with a volume a group, two levels deep.
 fn engine(stack: &str) -> Engine {
     let memory = Memory::new(SIZE * GROUPS as u64).expect("16 MiB");
-    let mut stack = Stack::parse(stack).expect("made of rows");
+    let mut stack = TABLE.stack(stack).expect("made of rows");
     // Nobody thinks here, so nobody is waited for: that would be the model's time and not ours.
     let _ = stack.set("bfq", "slice_idle", "0ms");
     let mut engine = Engine::new(Box::new(memory), stack.clone());

@@ -9,7 +9,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod bare;
-#[path = "../../core/tests/support/page.rs"]
+#[path = "../../historical/tests/support/page.rs"]
 mod page;
 mod peers;
 

@@ -4,9 +4,9 @@
 use std::path::Path;
 
 use iofair_core::contract::Contract;
-use iofair_core::controller::Stack;
 use iofair_core::request::Flags;
 use iofair_core::time::{Instant, Nanos};
+use iofair_policies::TABLE;
 use iofair_serve::back::emulated::Emulated;
 use iofair_serve::back::store::Store;
 use iofair_serve::back::volume::{Map, PlannedVolume, Stamp, VolumeId};
@@ -21,7 +21,7 @@ fn start(socket: &Path) -> (Bare, Vec<String>, u64) {
     let drive = iofair_drive::profile::load(DRIVE, 1).unwrap();
     let size = drive.facts().capacity.bytes();
     let store = Store::forgetful(size).unwrap();
-    let stack = Stack::parse("none-mq-deadline").unwrap();
+    let stack = TABLE.stack("none-mq-deadline").unwrap();
     let back = Box::new(Emulated::new(DRIVE, drive, store));
     let names: Vec<String> = (0..CLIENTS).map(|number| format!("v{number}")).collect();
     let volume = |(name, number): (&String, u128)| PlannedVolume {

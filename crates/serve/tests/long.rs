@@ -3,12 +3,9 @@
 
 mod rig;
 
-use std::io::Write;
-use std::sync::Arc;
-
-use iofair_core::controller::Stack;
 use iofair_core::request::Operation;
 use iofair_core::time::Instant;
+use iofair_policies::TABLE;
 use iofair_serve::Server;
 use iofair_serve::back::memory::Memory;
 use iofair_serve::back::volume::{Map, PlannedVolume, Run, VolumeId};
@@ -17,6 +14,8 @@ use iofair_serve::request::buffer::{Data, Lent};
 use iofair_serve::request::op::{Hints, NewOp};
 use rig::wire::Wire;
 use rig::{Directory, parse};
+use std::io::Write;
+use std::sync::Arc;
 
 /// NBD's command.
 const WRITE_ZEROES: u16 = 6;
@@ -69,7 +68,7 @@ fn giant_zeroes_stop_nobody_else() {
 
 /// An engine over memory with one volume that lies on it in pieces.
 fn scattered(runs: &[Run]) -> Engine {
-    let stack = Stack::parse("none-none").unwrap();
+    let stack = TABLE.stack("none-none").unwrap();
     let end = runs.iter().map(|run| run.drive + run.length).max().unwrap();
     let mut engine = Engine::new(Box::new(Memory::new(end).unwrap()), stack.clone());
     let map = Map::new(runs.to_vec()).unwrap();

@@ -2,7 +2,7 @@
 //! process.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../core/tests/support/page.rs"]
+#[path = "../../historical/tests/support/page.rs"]
 mod page;
 mod rig;
 

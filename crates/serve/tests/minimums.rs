@@ -4,10 +4,10 @@
 
 use iofair_config::contracts::faults::Faults;
 use iofair_core::contract::Contract;
-use iofair_core::controller::Stack;
 use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
 use iofair_drive::profile;
+use iofair_policies::TABLE;
 use iofair_serve::back::volume::{Map, PlannedVolume, VolumeId};
 use iofair_serve::back::{emulated::Emulated, store::Store};
 use iofair_serve::engine::{Engine, Patience, Plan};
@@ -48,7 +48,7 @@ impl Bench {
         let drive = profile::load(DRIVE, SEED).unwrap();
         let capacity = drive.facts().capacity.bytes();
         let back = Emulated::new(DRIVE, drive, Store::anonymous(capacity).unwrap());
-        let stack = Stack::parse(stack).unwrap();
+        let stack = TABLE.stack(stack).unwrap();
         let mut engine = Engine::new(Box::new(back), stack.clone());
         let volume = |number| PlannedVolume {
             id: VolumeId(number as u128),

@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex};
 
 use iofair_config::contracts::faults::Faults;
 use iofair_core::contract::{Contract, Limits};
-use iofair_core::controller::{Controller, Dispatch, FlushRule, Setup, Stack, Submission};
+use iofair_core::controller::{Controller, Dispatch, FlushRule, Setup, Submission};
 use iofair_core::group::{GroupId, Priority};
 use iofair_core::request::{Operation, RequestId};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 use iofair_drive::profile;
+use iofair_historical::TABLE;
 use iofair_lab::host;
 use iofair_lab::observe::{Observer, Recorder, Step};
 use iofair_lab::scenario::{
@@ -73,7 +74,7 @@ fn scenario(stack: &str) -> Scenario {
     };
     Scenario {
         drive: DRIVE.into(),
-        stack: Stack::parse(stack).unwrap(),
+        stack: TABLE.stack(stack).unwrap(),
         tags: None,
         flushes: FlushRule::Scheduled,
         stripe: None,
@@ -134,7 +135,7 @@ fn engine(stack: &str, watch: &Watch) -> Engine {
     let drive = profile::load(DRIVE, SEED).unwrap();
     let bytes = drive.facts().capacity.bytes();
     let back = Emulated::new(DRIVE, drive, Store::anonymous(bytes).unwrap());
-    let stack = Stack::parse(stack).unwrap();
+    let stack = TABLE.stack(stack).unwrap();
     let mut engine = Engine::new(Box::new(back), stack.clone());
     let volume = |(number, group): (usize, &String)| PlannedVolume {
         id: VolumeId(number as u128),

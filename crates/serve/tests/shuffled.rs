@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 
 use iofair_config::contracts::faults::Faults;
 use iofair_core::contract::{Contract, Limits};
-use iofair_core::controller::Stack;
 use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
+use iofair_policies::TABLE;
 use iofair_serve::back::memory::Memory;
 use iofair_serve::back::volume::{Map, PlannedVolume, VolumeId};
 use iofair_serve::engine::{Engine, Patience, Plan};
@@ -176,7 +176,7 @@ struct World {
 
 fn world(stack: &str, max: Option<u64>) -> World {
     let bytes = CLIENTS as u64 * BLOCKS * BLOCK;
-    let stack = Stack::parse(stack).unwrap();
+    let stack = TABLE.stack(stack).unwrap();
     let mut engine = Engine::new(Box::new(Memory::new(bytes).unwrap()), stack.clone());
     let contract =
         Contract { max: max.map(Limits::both).unwrap_or_default(), ..Contract::default() };

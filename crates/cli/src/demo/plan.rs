@@ -1,10 +1,10 @@
 //! What the demo runs: the first workload of the article of 2018, or the survey's of 2019, as a contract
 //! file with one volume a client.
 
+use iofair_historical::TABLE;
+use iofair_policies::DEFAULT_STACK;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-
-use iofair_core::controller::{DEFAULT_STACK, Stack};
 
 use super::client::Work;
 
@@ -107,7 +107,7 @@ fn has_ceilings(stack: &str) -> bool {
 /// The scheduler of a stack whose weight raising must be off to see the shares as promised, which is
 /// how the article and the survey ran it.
 fn wants_low_latency_off(stack: &str) -> Option<&'static str> {
-    let row = Stack::parse(stack).ok()?.scheduler.row;
+    let row = TABLE.stack(stack).ok()?.scheduler.row;
     row.parameters.iter().any(|p| p.name == "low_latency").then_some(row.name)
 }
 
@@ -133,7 +133,7 @@ mod tests {
 
     fn read(clients: usize) -> Contracts {
         let text = plan(clients).contracts("none-none", Path::new("demo.sock"));
-        Contracts::parse("demo", &text).expect("the demo's own contracts are good")
+        Contracts::parse_with(&TABLE, "demo", &text).expect("the demo's own contracts are good")
     }
 
     /// Goal: the contracts are the article's and the survey's. Method: weights and limits of both.
@@ -145,10 +145,11 @@ mod tests {
         assert_eq!(article.groups[0].contract.min, Some(10_000_000));
         assert_eq!(article.groups[1].contract.max.bytes_per_s, [Some(15_000_000); 2]);
         let bfq = plan(5).contracts("prop-bfq-4.18", Path::new("demo.sock"));
-        let bfq = Contracts::parse("demo", &bfq).expect("good with any scheduler");
+        let bfq = Contracts::parse_with(&TABLE, "demo", &bfq).expect("good with any scheduler");
         assert!(!bfq.drive.stack.scheduler.values.bool("low_latency"));
         let promise = plan(5).contracts("promise", Path::new("demo.sock"));
-        let promise = Contracts::parse("demo", &promise).expect("good without ceilings");
+        let promise =
+            Contracts::parse_with(&TABLE, "demo", &promise).expect("good without ceilings");
         assert_eq!(promise.groups[0].contract.min, Some(10_000_000));
         assert!(promise.groups.iter().all(|g| g.contract.max == Limits::default()));
         let survey = read(16);
@@ -167,12 +168,12 @@ mod tests {
     #[test]
     fn the_file_beside_the_demo_says_the_same() {
         let text = include_str!("../../../../demo/contracts.toml");
-        let file = Contracts::parse("demo/contracts.toml", text).expect("a good file");
+        let file = Contracts::parse_with(&TABLE, "demo/contracts.toml", text).expect("a good file");
         let names = |c: &Contracts| c.groups.iter().map(|g| g.name.clone()).collect::<Vec<_>>();
         let contracts =
             |c: &Contracts| c.groups.iter().map(|g| g.contract.clone()).collect::<Vec<_>>();
         let demo = plan(5).contracts(DEFAULT_STACK, Path::new("demo.sock"));
-        let demo = Contracts::parse("demo", &demo).expect("good");
+        let demo = Contracts::parse_with(&TABLE, "demo", &demo).expect("good");
         assert_eq!((names(&file), contracts(&file)), (names(&demo), contracts(&demo)));
         assert_eq!(file.drive.back, demo.drive.back);
         assert_eq!(file.drive.stack.name(), DEFAULT_STACK, "it is not written");

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use anyhow::Result;
 use iofair_core::contract::Contract;
-use iofair_core::controller::Stack;
 use iofair_core::time::Nanos;
+use iofair_historical::TABLE;
 use iofair_serve::back::memory::Memory;
 use iofair_serve::back::volume::{Map, PlannedVolume, VolumeId};
 use iofair_serve::client::{Ask, Crowd, Request};
@@ -23,7 +23,7 @@ const LENGTH: u32 = 4096;
 
 /// The median time of a read of 4 KiB from memory, which answers at once.
 pub(super) fn measure(socket: &Path) -> Result<Nanos> {
-    let stack = Stack::parse("none-none")?;
+    let stack = TABLE.stack("none-none")?;
     let memory = Memory::new(u64::from(LENGTH))?;
     let volume = PlannedVolume {
         id: VolumeId(0),

@@ -4,8 +4,8 @@
 
 use std::fmt::Write;
 
-use iofair_core::controller::Stack;
-use iofair_core::policy::{Claim, Judgement, REGISTRY, Role, Row};
+use iofair_core::policy::{Claim, Judgement, Role, Row};
+use iofair_historical::TABLE;
 
 use iofair_lab::report::{self, Measured};
 
@@ -112,7 +112,7 @@ fn shows(files: &[File], row: &Row, shown_by: &str) -> bool {
     let path = format!("experiments/{experiment}.toml");
     let Some(file) = files.iter().find(|file| file.path == path) else { return false };
     let runs = |name: &str| {
-        let Ok(stack) = Stack::parse(name) else { return false };
+        let Ok(stack) = TABLE.stack(name) else { return false };
         let mut stages = stack.throttles.iter().chain([&stack.scheduler]);
         stages.any(|stage| stage.row.name == row.name)
     };
@@ -125,14 +125,14 @@ fn shows(files: &[File], row: &Row, shown_by: &str) -> bool {
 /// Goal: the comparison is whole. Method: every row says something in each column.
 #[test]
 fn every_policy_is_judged() {
-    assert_none(&silent(REGISTRY));
+    assert_none(&silent(TABLE.policies));
 }
 
 /// Goal: nothing is claimed that cannot be seen. Method: the experiments named against the files, and
 /// their stacks against the policy.
 #[test]
 fn every_claim_has_an_experiment_that_runs_the_policy() {
-    assert_none(&unshown(&all(), REGISTRY));
+    assert_none(&unshown(&all(), TABLE.policies));
 }
 
 /// Goal: every rule of this file catches what it is for. Method: made-up rows and files.
@@ -142,7 +142,7 @@ fn canaries() {
         Box::leak(Box::new([Claim { says: "It does so there.", shown_by }]))
     }
     fn judged(promises: &'static [Claim], needs: &'static str, fails: &'static [Claim]) -> Row {
-        let row = REGISTRY.iter().find(|row| row.name == "noop").expect("in the table");
+        let row = TABLE.policies.iter().find(|row| row.name == "noop").expect("in the table");
         Row { judgement: Judgement { promises, needs, fails }, ..**row }
     }
     assert_eq!(silent(&[&judged(claims(""), "", claims(""))]).len(), 1);

@@ -5,7 +5,8 @@
 use std::collections::BTreeSet;
 
 use iofair_core::params::Values;
-use iofair_core::policy::{Claim, Judgement, REGISTRY, Row};
+use iofair_core::policy::{Claim, Judgement, Row};
+use iofair_historical::TABLE as POLICIES;
 use iofair_lab::experiment::{self, Overrides, Spot};
 use iofair_lab::report::{self, Measured};
 
@@ -137,14 +138,14 @@ fn typed_in(files: &[File], row: &Row) -> Vec<String> {
 #[test]
 fn every_number_named_exists() {
     let files = all();
-    let claims = REGISTRY.iter().flat_map(|row| row.judgement.claims());
+    let claims = POLICIES.policies.iter().flat_map(|row| row.judgement.claims());
     assert_none(&claims.flat_map(|claim| nowhere(&files, claim)).collect::<Vec<_>>());
 }
 
 /// Goal: every number named was measured, and none besides. Method: sentences against the table.
 #[test]
 fn the_measured_numbers_are_those_named() {
-    assert_none(&not_in_step(&all(), REGISTRY));
+    assert_none(&not_in_step(&all(), POLICIES.policies));
 }
 
 /// Goal: the tables of docs/promise.md are fresh. Method: generate and compare; IOFAIR_BLESS=1 writes it.
@@ -164,7 +165,9 @@ fn generated_pages_of_promises_are_fresh() {
 #[test]
 fn no_result_is_typed() {
     let files = all();
-    assert_none(&REGISTRY.iter().flat_map(|row| typed_in(&files, row)).collect::<Vec<_>>());
+    assert_none(
+        &POLICIES.policies.iter().flat_map(|row| typed_in(&files, row)).collect::<Vec<_>>(),
+    );
 }
 
 /// Goal: every rule of this file catches what it is for. Method: made-up sentences about a made-up experiment.
@@ -199,7 +202,7 @@ fn canaries() {
     let fresh = promise_page(&[promised, measured], &page).expect("it has the place");
     assert!(fresh.contains("|  | - | 5 / (not measured)") && !fresh.contains("old"), "{fresh}");
     assert!(promise_page(&files, "no place").is_none());
-    let row = iofair_core::policy::find("deadline").expect("in the table");
+    let row = POLICIES.find("deadline").expect("in the table");
     for fine in [
         "{total of none-none} of 10 MB/s in 2 s.",
         "Weight 300: {x} : 1, `a-1` 9 of `7`.",

@@ -4,24 +4,26 @@
 
 use std::fmt::Write;
 
-use iofair_core::controller::NAMED;
 use iofair_core::params::Values;
-use iofair_core::policy::{REGISTRY, Role, Row};
+use iofair_core::policy::{Role, Row};
+use iofair_historical::TABLE;
 
 use crate::comparison;
 use crate::files::{File, all, assert_none, root};
 
-const FOLDER: &str = "crates/core/src/policy/";
+/// Where policies are.
+const FOLDERS: [&str; 2] = ["crates/policies/src/", "crates/historical/src/"];
 const PAGE: &str = "docs/policies.md";
 
 /// Files and folders of policies that no row names.
 fn unregistered(files: &[File], rows: &[&str]) -> Vec<String> {
     let mut found: Vec<&str> = Vec::new();
     for file in files {
-        let Some(below) = file.path.strip_prefix(FOLDER) else { continue };
+        let below = FOLDERS.iter().find_map(|folder| file.path.strip_prefix(folder));
+        let Some(below) = below else { continue };
         let first = below.split('/').next().unwrap_or_default();
         let name = first.strip_suffix(".rs").unwrap_or(first);
-        let other = ["mod", "tests", "testing"].contains(&name);
+        let other = ["lib", "parts"].contains(&name);
         if !other && !found.contains(&name) {
             found.push(name);
         }
@@ -31,26 +33,27 @@ fn unregistered(files: &[File], rows: &[&str]) -> Vec<String> {
         first.any(|first| first.strip_suffix(".rs").unwrap_or(first) == name)
     };
     let orphans = found.into_iter().filter(|name| !registered(name));
-    orphans.map(|name| format!("{FOLDER}{name}: no row in REGISTRY names it")).collect()
+    orphans.map(|name| format!("{name}: no row names it")).collect()
 }
 
 /// Rows whose file is not there or tells no story.
 fn without_manual(files: &[File], rows: &[&str]) -> Vec<String> {
     let missing = rows.iter().filter(|row| manual(files, row).is_empty());
-    missing.map(|row| format!("{FOLDER}{row}: no manual page (//!) there")).collect()
+    missing.map(|row| format!("{row}: no manual page (//!) there")).collect()
 }
 
 /// Manual pages that do not tell what their source states from what was derived or chosen.
 fn without_source(files: &[File], rows: &[&str]) -> Vec<String> {
     let tells = |row: &str| manual(files, row).to_lowercase().contains("stated");
     let silent = rows.iter().filter(|row| !tells(row));
-    silent.map(|row| format!("{FOLDER}{row}: what is stated by its source?")).collect()
+    silent.map(|row| format!("{row}: what is stated by its source?")).collect()
 }
 
 /// The manual page of a policy: the `//!` at the head of its file.
 fn manual(files: &[File], row: &str) -> String {
-    let wanted = format!("{FOLDER}{row}");
-    let Some(file) = files.iter().find(|file| file.path == wanted) else { return String::new() };
+    let is_it =
+        |file: &&File| FOLDERS.iter().any(|folder| file.path.strip_prefix(folder) == Some(row));
+    let Some(file) = files.iter().find(is_it) else { return String::new() };
     let head = file.text.lines().map_while(|line| line.strip_prefix("//!"));
     head.map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(line))).collect()
 }
@@ -71,7 +74,7 @@ fn page(files: &[File], rows: &[&Row]) -> String {
     }
     page += "\nSolutions that have a name of their own (`iofair list stacks`):\n\n\
              | name | stack | what it does |\n|---|---|---|\n";
-    for named in NAMED {
+    for named in TABLE.stacks {
         let _ = writeln!(page, "| `{}` | `{}` | {} |", named.name, named.stack, named.summary);
     }
     for row in rows {
@@ -104,7 +107,7 @@ fn role(row: &Row) -> &'static str {
 }
 
 fn files_of_rows() -> Vec<&'static str> {
-    REGISTRY.iter().map(|row| row.file).collect()
+    TABLE.policies.iter().map(|row| row.file).collect()
 }
 
 /// Goal: no policy is forgotten, and each has its manual page. Method: files against rows.
@@ -119,8 +122,8 @@ fn every_policy_file_is_a_row() {
 /// Goal: names are unique, so that a stack's name means one thing. Method: compare all pairs.
 #[test]
 fn names_of_policies_are_unique() {
-    for (i, row) in REGISTRY.iter().enumerate() {
-        for other in &REGISTRY[..i] {
+    for (i, row) in TABLE.policies.iter().enumerate() {
+        for other in &TABLE.policies[..i] {
             assert!(row.name != other.name && row.name != other.short, "{} twice", row.name);
         }
     }
@@ -129,7 +132,7 @@ fn names_of_policies_are_unique() {
 /// Goal: generated pages are fresh. Method: generate and compare; IOFAIR_BLESS=1 writes them.
 #[test]
 fn generated_pages_are_fresh() {
-    let fresh = page(&all(), REGISTRY);
+    let fresh = page(&all(), TABLE.policies);
     let path = root().join(PAGE);
     if std::env::var_os("IOFAIR_BLESS").is_some() {
         std::fs::write(&path, &fresh).expect("docs can be written");
@@ -142,14 +145,14 @@ fn generated_pages_are_fresh() {
 #[test]
 fn canaries() {
     let files = [
-        File::canary("crates/core/src/policy/mod.rs", ""),
-        File::canary("crates/core/src/policy/good.rs", "//! Good, as stated.\nuse x;\n"),
-        File::canary("crates/core/src/policy/big/mod.rs", "use y;\n"),
-        File::canary("crates/core/src/policy/lost.rs", "//! Lost.\n"),
+        File::canary("crates/policies/src/lib.rs", ""),
+        File::canary("crates/policies/src/good.rs", "//! Good, as stated.\nuse x;\n"),
+        File::canary("crates/historical/src/big/mod.rs", "use y;\n"),
+        File::canary("crates/historical/src/lost.rs", "//! Lost.\n"),
     ];
     assert_eq!(unregistered(&files, &["good.rs", "big/mod.rs"]).len(), 1);
     assert_eq!(without_manual(&files, &["good.rs", "big/mod.rs", "gone.rs"]).len(), 2);
     assert_eq!(without_source(&files, &["good.rs", "lost.rs"]).len(), 1);
     assert_eq!(manual(&files, "good.rs"), "Good, as stated.\n");
-    assert_ne!(page(&files, &[]), page(&all(), REGISTRY));
+    assert_ne!(page(&files, &[]), page(&all(), TABLE.policies));
 }

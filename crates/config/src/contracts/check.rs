@@ -5,10 +5,12 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use iofair_core::contract::{Contract, Limits, Low, Rate, WEIGHT_MAX, WEIGHT_MIN};
-use iofair_core::controller::{DEFAULT_STACK, NAMED, Stack, StackError};
+use iofair_core::controller::{Stack, StackError};
 use iofair_core::params::ParameterError;
+use iofair_core::policy::Table;
 use iofair_core::time::Nanos;
 use iofair_core::unit::{SECTOR_BYTES, parse_bytes};
+use iofair_policies::DEFAULT_STACK;
 use uuid::Uuid;
 
 use super::faults::{self, Faults};
@@ -29,9 +31,12 @@ const FILE_NAME_BYTES_MAX: usize = 251;
 /// Block devices that the kernel's driver can number.
 const UBLK_DEVICES_MAX: u32 = 1 << 20;
 
-pub(super) fn contracts(source: Source) -> Result<Contracts, ConfigError> {
+pub(super) fn contracts(
+    source: Source,
+    policies: &'static Table,
+) -> Result<Contracts, ConfigError> {
     let file: raw::File = source.parse()?;
-    let mut drive = drive(&source, &file.drive)?;
+    let mut drive = drive(&source, &file.drive, policies)?;
     let listen = listen::check(&source, &file.listen)?;
     let control = control::control(&source, &file.control)?;
     let metrics = control::metrics(&source, &file.metrics)?;
@@ -76,13 +81,17 @@ pub(super) fn contracts(source: Source) -> Result<Contracts, ConfigError> {
 /// as they were published.
 const SERVED: [(&str, &str, &str); 1] = [("bfq", "inject_by_weight", "true")];
 
-fn drive(source: &Source, written: &raw::Drive) -> Result<Drive, ConfigError> {
+fn drive(
+    source: &Source,
+    written: &raw::Drive,
+    policies: &'static Table,
+) -> Result<Drive, ConfigError> {
     let (name, span) = match &written.stack {
         Some(stack) => (stack.get_ref().as_str(), stack.span()),
         None => (DEFAULT_STACK, written.back.span()),
     };
     let mut stack =
-        Stack::parse(name).map_err(|error| stack_error(source.error(span, ""), &error))?;
+        policies.stack(name).map_err(|error| stack_error(source.error(span, ""), &error))?;
     for (policy, parameter, value) in SERVED {
         if stages(&stack).contains(&policy) {
             stack.set(policy, parameter, value).expect("in the policy's table");
@@ -145,9 +154,9 @@ fn no_stage(source: &Source, policy: &Spanned<String>, stack: &Stack) -> ConfigE
 /// Fills in what a stack's error says.
 fn stack_error(mut at: ConfigError, error: &StackError) -> ConfigError {
     match error {
-        StackError::Shape(given) => {
+        StackError::Shape { given, known } => {
             at.message = format!("\"{given}\" is no stack");
-            let named: Vec<_> = NAMED.iter().map(|named| format!("\"{}\"", named.name)).collect();
+            let named: Vec<_> = known.iter().map(|name| format!("\"{name}\"")).collect();
             let shape = "<policy>-<scheduler>, as in \"max+prop-bfq\" or \"none-none\"";
             at.allowed(format!("{shape}; {}", named.join(", ")))
         }

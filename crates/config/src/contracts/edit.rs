@@ -4,6 +4,7 @@
 //! A change gives a new text, and the text is checked like any other. So a change is refused with the
 //! same words as a file that a person got wrong: the place it would have, and what is allowed.
 
+use iofair_core::policy::Table as Policies;
 use serde_json::{Map, Value as Json};
 use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike, Value};
 
@@ -108,9 +109,12 @@ impl Contracts {
                 set(&mut document, path, *kind, name).keys(keys, *how)?;
             }
             Edit::Remove { kind, name } => remove(&mut document, path, *kind, name)?,
-            Edit::Stack { name, policy } => stack(&mut document, name, policy.as_ref()),
+            Edit::Stack { name, policy } => {
+                stack(&mut document, self.drive.stack.table(), name, policy.as_ref());
+            }
         }
-        Self::parse(path, &document.to_string()).map_err(EditError::Bad)
+        Self::parse_with(self.drive.stack.table(), path, &document.to_string())
+            .map_err(EditError::Bad)
     }
     /// The file as plain values, for those who show it.
     pub fn written(&self) -> Json {
@@ -198,7 +202,7 @@ fn remove(document: &mut DocumentMut, path: &str, kind: Kind, name: &str) -> Res
     Ok(())
 }
 
-fn stack(document: &mut DocumentMut, name: &str, policy: Option<&Keys>) {
+fn stack(document: &mut DocumentMut, table: &'static Policies, name: &str, policy: Option<&Keys>) {
     let drive = document.entry("drive").or_insert(toml_edit::table());
     let Some(drive) = drive.as_table_like_mut() else { return };
     put(drive, "stack", &Json::from(name), false);
@@ -206,7 +210,7 @@ fn stack(document: &mut DocumentMut, name: &str, policy: Option<&Keys>) {
         Some(policy) if policy.is_empty() => drop(drive.remove("policy")),
         Some(policy) => put(drive, "policy", &Json::Object(policy.clone()), false),
         None => {
-            let Ok(stack) = iofair_core::controller::Stack::parse(name) else { return };
+            let Ok(stack) = table.stack(name) else { return };
             let stages = || stack.throttles.iter().chain([&stack.scheduler]).map(|s| s.row);
             let stays = |key: &str| stages().any(|row| row.name == key || row.short == key);
             let Some(written) = drive.get_mut("policy").and_then(Item::as_table_like_mut) else {

@@ -16,13 +16,9 @@ mod flush_cost;
 mod flush_path;
 mod live;
 mod plug;
-#[cfg(test)]
-mod scale;
 mod slots;
 mod stack;
 mod tags;
-#[cfg(test)]
-mod tests;
 mod why;
 
 use alloc::boxed::Box;
@@ -31,7 +27,7 @@ use core::fmt;
 
 pub use flush_path::FlushRule;
 pub use plug::{PLUG_MAX, Plug};
-pub use stack::{DEFAULT as DEFAULT_STACK, NAMED, Named, Stack, StackError, Stage};
+pub use stack::{Stack, StackError, Stage};
 pub use why::{Held, Place};
 
 use crate::group::{ClientId, GroupId, Groups};

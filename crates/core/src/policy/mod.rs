@@ -1,38 +1,16 @@
-//! The policies: the contract that each keeps, and the table of all of them.
+//! Policies: the contract that each keeps, and the table that a stack's name is read with.
 //!
 //! A *stack* is any number of throttles, each of which may hold a request back, and then one scheduler,
 //! which orders what was let through. Both are a [`Policy`]. The controller hands a request to the
 //! first stage, moves what a throttle lets go to the next stage, and pulls from the scheduler whenever
 //! the drive has a free slot.
 //!
-//! The law, checked for every row of [`REGISTRY`] over many seeds: no request lost, doubled or
+//! The law, checked for every policy of this project over many seeds: no request lost, doubled or
 //! invented; held work with nothing in flight implies a future wake-up; early, late and double wake-ups
 //! change nothing; same calls, same answers; no allocation per request once warm.
 //!
-//! Adding a policy is one file beside this one, whose `//!` is its manual page, its `mod` line, and its
-//! row.
-
-pub mod anticipatory;
-pub mod bfq;
-pub mod cfq;
-pub mod cfq_group;
-pub mod deadline;
-pub mod fair;
-pub mod io_cost;
-pub mod io_latency;
-pub mod io_throttle;
-pub mod ioband;
-pub mod kyber;
-pub mod mq_deadline;
-pub mod none;
-pub mod noop;
-pub mod promise;
-pub mod proportional;
-#[cfg(test)]
-pub(crate) mod testing;
-pub mod throttle_low;
-pub mod throttle_max;
-pub mod wbt;
+//! Policies live in crates of their own: `iofair-policies` has those that a server runs, `iofair-historical` those of the
+//! literature. One of yours is a type that implements [`Policy`], a [`Row`], and a [`Table`] with it.
 
 use alloc::boxed::Box;
 
@@ -199,16 +177,18 @@ pub enum Role {
         tags: Tags,
         /// Are flushes given to it in experiments too? Those of the sources bypass schedulers, as in the kernel.
         flushes: bool,
+        /// Does it keep minimums as such, in I/Os a second too, and not by weights?
+        minimums: bool,
     },
 }
 
 impl Role {
     /// A scheduler as in the kernel.
     pub const SCHEDULER: Self =
-        Self::Scheduler { groups: false, tags: Tags::Kernel, flushes: false };
+        Self::Scheduler { groups: false, tags: Tags::Kernel, flushes: false, minimums: false };
     /// The same, which can share between groups.
     pub const SHARING_SCHEDULER: Self =
-        Self::Scheduler { groups: true, tags: Tags::Kernel, flushes: false };
+        Self::Scheduler { groups: true, tags: Tags::Kernel, flushes: false, minimums: false };
 }
 
 /// How many requests a scheduler and the drive have together unless the experiment says it (`nr_requests`).
@@ -285,7 +265,7 @@ pub struct Row {
     pub role: Role,
     /// One line for lists.
     pub summary: &'static str,
-    /// The file that holds it, under `policy/`; its `//!` is the manual page.
+    /// The file that holds it, under `src/` of its crate; its `//!` is the manual page.
     pub file: &'static str,
     /// Its parameters.
     pub parameters: &'static [Parameter],
@@ -297,37 +277,31 @@ pub struct Row {
     pub build: fn(&Build<'_>) -> Box<dyn Policy + Send>,
 }
 
-/// Every policy there is.
-pub static REGISTRY: &[&Row] = &[
-    &none::ROW,
-    &noop::ROW,
-    &deadline::ROW,
-    &anticipatory::ROW,
-    &mq_deadline::ROW,
-    &kyber::ROW,
-    &bfq::ROW,
-    &bfq::ROW_5_3,
-    &bfq::ROW_4_20,
-    &bfq::ROW_4_18,
-    &cfq::ROW,
-    &cfq_group::ROW,
-    &fair::ROW_NOOP,
-    &fair::ROW_DEADLINE,
-    &fair::ROW_ANTICIPATORY,
-    &fair::ROW_CFQ,
-    &io_latency::ROW,
-    &throttle_low::ROW,
-    &throttle_max::ROW,
-    &ioband::ROW,
-    &ioband::ROW_RANGE,
-    &io_throttle::ROW,
-    &io_cost::ROW,
-    &promise::ROW,
-    &proportional::ROW,
-    &wbt::ROW,
-];
+/// A stack under a name of its own: a source's whole solution.
+pub struct Named {
+    /// The name.
+    pub name: &'static str,
+    /// The stack.
+    pub stack: &'static str,
+    /// Do minimums become weights, and are too many of them refused?
+    pub admits: bool,
+    /// Parameters that differ from their defaults: stage, parameter, value.
+    pub settings: &'static [(&'static str, &'static str, &'static str)],
+    /// One line for lists.
+    pub summary: &'static str,
+}
 
-/// The row of this name or short name.
-pub fn find(name: &str) -> Option<&'static Row> {
-    REGISTRY.iter().copied().find(|row| row.name == name || row.short == name)
+/// The policies that stacks are made of.
+pub struct Table {
+    /// Throttles and schedulers.
+    pub policies: &'static [&'static Row],
+    /// Stacks with names of their own.
+    pub stacks: &'static [Named],
+}
+
+impl Table {
+    /// The row of this name or short name.
+    pub fn find(&self, name: &str) -> Option<&'static Row> {
+        self.policies.iter().copied().find(|row| row.name == name || row.short == name)
+    }
 }

@@ -6,6 +6,7 @@ use iofair_core::controller::{FlushRule, Stack};
 use iofair_core::group::Priority;
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
+use iofair_historical::TABLE;
 
 use super::Overrides;
 use super::change::changes;
@@ -186,7 +187,7 @@ fn stacks(
         }
         let own = file.stack.iter().find(|(key, _)| key.get_ref() == name.get_ref());
         let base = own.and_then(|(_, own)| own.base.as_ref()).unwrap_or(name);
-        let parsed = Stack::parse(base.get_ref());
+        let parsed = TABLE.stack(base.get_ref());
         let mut stack = parsed.map_err(|e| source.error(base.span(), e.to_string()))?;
         set(source, &mut stack, &file.policy, false)?;
         if let Some((_, own)) = own {
@@ -201,7 +202,7 @@ fn stacks(
                 chosen.push(known.clone());
                 continue;
             }
-            let parsed = Stack::parse(name);
+            let parsed = TABLE.stack(name);
             let mut stack =
                 parsed.map_err(|e| ConfigError::whole_file("--stack", e.to_string()))?;
             set(source, &mut stack, &file.policy, false)?;
@@ -227,12 +228,12 @@ fn set(
             row.name == policy.get_ref() || row.short == policy.get_ref()
         };
         let present = has(stack.scheduler.row) || stack.throttles.iter().any(|s| has(s.row));
-        if !present && !strict && iofair_core::policy::find(policy.get_ref()).is_some() {
+        if !present && !strict && TABLE.find(policy.get_ref()).is_some() {
             continue;
         }
         if !present && !strict {
             let message = format!("no policy `{}`", policy.get_ref());
-            let known = iofair_core::policy::REGISTRY.iter().map(|row| row.name);
+            let known = TABLE.policies.iter().map(|row| row.name);
             return Err(source.error(policy.span(), message).near(policy.get_ref(), known));
         }
         for (key, value) in values {

@@ -1,8 +1,8 @@
 //! Small worlds in which it is known why a request waits, on a drive whose answers all take 100 us.
 
 use iofair_core::contract::{Contract, Limits};
-use iofair_core::controller::Stack;
-use iofair_core::policy::{REGISTRY, Role};
+use iofair_core::policy::Role;
+use iofair_historical::TABLE;
 
 use super::*;
 use crate::observe::{Nobody, Observer};
@@ -20,7 +20,7 @@ fn world(stack: &str, clients: Vec<ClientSpec>) -> Scenario {
     let clients: Vec<_> =
         clients.into_iter().map(|c| ClientSpec { group: c.name.clone(), ..c }).collect();
     let mut run = scenario(clients, us(50_000));
-    (run.stack, run.groups) = (Stack::parse(stack).expect("in the table"), groups);
+    (run.stack, run.groups) = (TABLE.stack(stack).expect("in the table"), groups);
     run.tags = Some(128);
     run
 }
@@ -200,7 +200,7 @@ fn texts_have_their_parts() {
 #[test]
 fn throttles_explain_what_they_hold() {
     let mut unexplained = Vec::new();
-    for row in REGISTRY.iter().filter(|row| row.role == Role::Throttle) {
+    for row in TABLE.policies.iter().filter(|row| row.role == Role::Throttle) {
         let buffered = client("writer", job(Pattern::SequentialWrite, 4, true));
         let clients = vec![direct("a", 16), direct("b", 16), direct("c", 1), buffered];
         let mut run = world(&format!("{}-none", row.short), clients);
@@ -229,7 +229,7 @@ fn throttles_explain_what_they_hold() {
 #[test]
 fn schedulers_explain_why_the_drive_is_empty() {
     let (mut idle, mut silent) = (Vec::new(), Vec::new());
-    for row in REGISTRY {
+    for row in TABLE.policies {
         let sharing = match row.role {
             Role::Throttle => continue,
             Role::Scheduler { groups, .. } => {

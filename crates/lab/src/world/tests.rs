@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use iofair_core::contract::{Contract, Limits};
-use iofair_core::controller::{Dispatch, FlushRule, Stack, Submission};
+use iofair_core::controller::{Dispatch, FlushRule, Submission};
 use iofair_core::group::Priority;
 use iofair_core::policy::DriveFacts;
 use iofair_core::request::{Flags, Operation};
@@ -13,6 +13,7 @@ use iofair_core::unit::Sectors;
 use iofair_drive::random::Random;
 use iofair_drive::stripe::Geometry;
 use iofair_drive::{Command, Done, Drive};
+use iofair_historical::TABLE;
 
 use super::*;
 use crate::host;
@@ -142,7 +143,7 @@ fn plain_host() -> Host {
 pub(crate) fn scenario(clients: Vec<ClientSpec>, time: Nanos) -> Scenario {
     Scenario {
         drive: "plextor-px256m5s".to_owned(),
-        stack: Stack::parse("none-none").unwrap(),
+        stack: TABLE.stack("none-none").unwrap(),
         tags: None,
         flushes: FlushRule::Bypass,
         stripe: None,

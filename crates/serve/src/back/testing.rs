@@ -6,7 +6,6 @@ use std::sync::Arc;
 use io_uring::squeue;
 use iofair_config::contracts::faults::Faults;
 use iofair_core::contract::Contract;
-use iofair_core::controller::Stack;
 use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
 
@@ -66,7 +65,7 @@ pub(super) struct Scene {
 
 impl Scene {
     pub(super) fn new(back: impl Back + 'static, bytes: u64) -> Self {
-        let stack = Stack::parse("none-none").unwrap();
+        let stack = iofair_policies::TABLE.stack("none-none").unwrap();
         let mut engine = Engine::new(Box::new(back), stack.clone());
         let (name, group) = ("v".to_string(), "g".to_string());
         let (id, map) = (VolumeId(0), Arc::new(Map::linear(0, bytes)));

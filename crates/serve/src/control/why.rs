@@ -402,7 +402,7 @@ fn brief(time: Nanos) -> String {
 mod tests {
     use super::*;
     use iofair_core::contract::Contract;
-    use iofair_core::controller::{FlushRule, Setup, Stack, Submission};
+    use iofair_core::controller::{FlushRule, Setup, Submission};
     use iofair_core::group::{ClientId, Priority};
     use iofair_core::policy::DriveFacts;
     use iofair_core::request::{Flags, Operation};
@@ -425,7 +425,8 @@ mod tests {
         let facts = DriveFacts { rotational: false, depth: 1, max_request, capacity };
         let (queue_limit, guaranteed, flushes) = (0, 10_000, FlushRule::Bypass);
         let setup = Setup { facts, tags: 1, queue_limit, guaranteed, flushes, trace: 0 };
-        let mut controller = Controller::new(setup, Stack::parse("max-none").unwrap());
+        let mut controller =
+            Controller::new(setup, iofair_policies::TABLE.stack("max-none").unwrap());
         let [others, own] = ["others", "own"].map(|name| {
             let group = controller.add_group(Instant::ZERO, name, Contract::default()).unwrap();
             (group, controller.add_client(Instant::ZERO, group, Priority::default()).unwrap())

@@ -93,7 +93,7 @@ mod tests {
             (path.to_string(), Contract { weight, ..Contract::default() })
         };
         Plan {
-            stack: Stack::parse("none-none").unwrap(),
+            stack: iofair_policies::TABLE.stack("none-none").unwrap(),
             groups: groups.iter().map(group).collect(),
             volumes,
             closed: Vec::new(),

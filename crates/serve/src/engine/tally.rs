@@ -316,7 +316,7 @@ impl Tallies {
 mod tests {
     use super::*;
     use iofair_core::contract::Contract;
-    use iofair_core::controller::{Controller, FlushRule, Setup, Stack};
+    use iofair_core::controller::{Controller, FlushRule, Setup};
     use iofair_core::policy::DriveFacts;
     use iofair_core::unit::Sectors;
 
@@ -336,7 +336,8 @@ mod tests {
             flushes: FlushRule::Bypass,
             trace: 0,
         };
-        let mut controller = Controller::new(setup, Stack::parse("none-none").unwrap());
+        let mut controller =
+            Controller::new(setup, iofair_policies::TABLE.stack("none-none").unwrap());
         let promised = Contract { min: Some(1_000_000), ..Contract::default() };
         let a = controller.add_group(at(0), "a", promised).unwrap();
         let b = controller.add_group(at(0), "a/b", Contract::default()).unwrap();

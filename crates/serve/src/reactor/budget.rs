@@ -134,7 +134,7 @@ fn beyond(held: usize) -> u64 {
 mod tests {
     use super::*;
     use iofair_core::contract::Contract;
-    use iofair_core::controller::{Controller, FlushRule, Setup, Stack};
+    use iofair_core::controller::{Controller, FlushRule, Setup};
     use iofair_core::policy::DriveFacts;
     use iofair_core::time::Instant;
     use iofair_core::unit::Sectors;
@@ -151,7 +151,8 @@ mod tests {
             flushes: FlushRule::Bypass,
             trace: 0,
         };
-        let mut controller = Controller::new(setup, Stack::parse("none-none").unwrap());
+        let mut controller =
+            Controller::new(setup, iofair_policies::TABLE.stack("none-none").unwrap());
         let accounts = ["a", "b"].map(|name| {
             let id = controller.add_group(Instant::ZERO, name, Contract::default()).unwrap();
             Account::of(id)

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::scenario::{Change, What};
+use iofair_historical::TABLE;
 
 fn reader(group: &str) -> ClientSpec {
     let group = group.to_owned();
@@ -35,7 +36,7 @@ fn a_drive_slows_down() {
 fn a_ceiling_rises() {
     let ceiling = |rate| Contract { max: Limits::both(rate), ..Contract::default() };
     let mut run = scenario(vec![reader("one")], Nanos::from_secs(4));
-    run.stack = Stack::parse("max-none").unwrap();
+    run.stack = TABLE.stack("max-none").unwrap();
     run.groups = vec![GroupSpec { name: "one".to_owned(), contract: ceiling(10_000_000) }];
     run.changes = vec![contract(Nanos::from_secs(2), "one", ceiling(20_000_000))];
     run.interval = Some(Nanos::from_secs(1));
@@ -52,7 +53,7 @@ fn a_ceiling_rises() {
 fn impossible_changes_are_refused() {
     let minimum = |min| Contract { min: Some(min), ..Contract::default() };
     let mut run = scenario(vec![reader("one")], us(20_000));
-    run.stack = Stack::parse("complete").unwrap();
+    run.stack = TABLE.stack("complete").unwrap();
     run.groups = vec![GroupSpec { name: "one".to_owned(), contract: minimum(100_000) }];
     let mut changed = |group, min| {
         run.changes = vec![contract(us(10_000), group, minimum(min))];

@@ -1,6 +1,7 @@
 //! Groups and what stands between a client and its share: ceilings, flushers, guests, stripes, metadata.
 
 use super::*;
+use iofair_historical::TABLE;
 
 /// Goal: several clients of one group share its ceiling. Method: two groups of 10 MB/s, one with one
 /// direct reader, one with a client of three processes and another client.
@@ -17,7 +18,7 @@ fn a_group_holds_several_clients() {
     };
     let members = vec![member("a", "one", 1), member("b", "many", 3), member("c", "many", 1)];
     let mut run = scenario(members, Nanos::from_secs(4));
-    run.stack = Stack::parse("max-none").unwrap();
+    run.stack = TABLE.stack("max-none").unwrap();
     run.ramp = Nanos::from_secs(1);
     run.groups = ["one", "many"].map(|name| GroupSpec { name: name.to_owned(), ..limit() }).into();
     let outcome = run_fixed(&run, us(100));
@@ -35,7 +36,7 @@ fn ceilings_of_buffered_writers_follow_the_writeback() {
         writer.group = "w".to_owned();
         let mut run = scenario(vec![writer], Nanos::from_secs(10));
         run.ramp = Nanos::from_secs(10);
-        run.stack = Stack::parse("max-none").unwrap();
+        run.stack = TABLE.stack("max-none").unwrap();
         run.host = Host { memory: 320 << 20, writeback, ..plain_host() };
         let contract = Contract { max: Limits::both(10_000_000), ..Contract::default() };
         run.groups = vec![GroupSpec { name: "w".to_owned(), contract }];
@@ -63,7 +64,7 @@ fn one_flusher_blurs_the_weights() {
         };
         let mut run = scenario(vec![writer("heavy"), writer("light")], Nanos::from_secs(20));
         run.drive = "sata-7200-2009".to_owned();
-        run.stack = Stack::parse("prop-fair-cfq").unwrap();
+        run.stack = TABLE.stack("prop-fair-cfq").unwrap();
         run.ramp = Nanos::from_secs(20);
         run.tags = Some(tags);
         run.host = Host { writeback, ..host::host_2009() };
@@ -99,7 +100,7 @@ fn guests_keep_their_weights() {
     };
     let mut run = scenario(vec![guest("heavy"), guest("light")], Nanos::from_secs(20));
     run.drive = "sata-7200-2009".to_owned();
-    run.stack = Stack::parse("prop-fair-deadline").unwrap();
+    run.stack = TABLE.stack("prop-fair-deadline").unwrap();
     run.stack.set("fair-deadline", "fairness", "1").unwrap();
     run.ramp = Nanos::from_secs(10);
     run.tags = Some(128);
@@ -210,7 +211,7 @@ fn complete_admits_minimums() {
             ClientSpec { group: name.to_owned(), ..client(name, job) }
         };
         let mut run = scenario(vec![member("a"), member("b")], Nanos::from_secs(4));
-        run.stack = Stack::parse(stack).unwrap();
+        run.stack = TABLE.stack(stack).unwrap();
         run.stack.set("bfq", "low_latency", "false").unwrap();
         run.ramp = Nanos::from_secs(1);
         let group = |i: usize| {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::scenario::Scheduling;
+use iofair_historical::TABLE;
 
 const TIMES: &[(&str, Nanos)] = &[("mq-deadline", Nanos(25_000)), ("none", Nanos(25_000))];
 
@@ -10,7 +11,7 @@ fn readers(stack: &str, processes: u32, scheduling: Scheduling) -> Outcome {
     let mut reader = client("reader", job(Pattern::RandomRead, 4, false));
     reader.processes = processes;
     let mut run = scenario(vec![reader], Nanos::from_secs(1));
-    run.stack = Stack::parse(stack).unwrap();
+    run.stack = TABLE.stack(stack).unwrap();
     run.host.scheduling = scheduling;
     run_fixed(&run, us(90))
 }
@@ -49,7 +50,7 @@ fn only_what_asks_is_asked() {
         let mut writer = client("writer", job(Pattern::SequentialWrite, 4, true));
         writer.processes = 3;
         let mut run = scenario(vec![writer], Nanos::from_secs(1));
-        run.stack = Stack::parse(stack).unwrap();
+        run.stack = TABLE.stack(stack).unwrap();
         run.host = Host { scheduling, memory: 256 << 20, writeback_request: kib(128), ..run.host };
         run_fixed(&run, us(2_000)).drive.written_bytes
     };
@@ -65,7 +66,7 @@ fn only_what_asks_is_asked() {
         first.priority.class = iofair_core::group::Class::RealTime;
         other.processes = 3;
         let mut run = scenario(vec![first, other], Nanos::from_secs(1));
-        run.stack = Stack::parse("none-bfq-5.3").unwrap();
+        run.stack = TABLE.stack("none-bfq-5.3").unwrap();
         run.host.scheduling = scheduling;
         let outcome = run_fixed(&run, us(90));
         outcome.clients.iter().map(|client| client.calls).collect::<Vec<_>>()
@@ -83,7 +84,7 @@ fn the_dispatcher_is_woken() {
     let written = |stack: &str, scheduling: Scheduling| {
         let writer = client("writer", job(Pattern::SequentialWrite, 4, true));
         let mut run = scenario(vec![writer], Nanos::from_secs(2));
-        run.stack = Stack::parse(stack).unwrap();
+        run.stack = TABLE.stack(stack).unwrap();
         run.host = Host { scheduling, memory: 256 << 20, writeback_request: kib(128), ..run.host };
         run_fixed(&run, us(20_000)).drive.written_bytes
     };

@@ -41,8 +41,8 @@ impl App {
     fn try_reload(&self) -> Result<Tried, ServeError> {
         let mut served = lock(&self.served);
         let text = self.file.read().map_err(self.system())?;
-        let path = served.server()?.contracts().path().to_string();
-        let contracts = Contracts::parse(&path, &text)?;
+        let now = served.server()?.contracts();
+        let contracts = Contracts::parse_with(now.drive.stack.table(), now.path(), &text)?;
         let gate = Gate::load(&contracts)?;
         let demands = served.server()?.lacking(&contracts, &Consent::default());
         if !demands.is_empty() {

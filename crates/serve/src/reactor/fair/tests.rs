@@ -2,7 +2,7 @@
 //! tree of groups, endpoints that always have input or come and go, costs and choices from seeds.
 
 use iofair_core::contract::Contract;
-use iofair_core::controller::{Controller, FlushRule, Setup, Stack};
+use iofair_core::controller::{Controller, FlushRule, Setup};
 use iofair_core::policy::DriveFacts;
 use iofair_core::time::Instant;
 use iofair_core::unit::Sectors;
@@ -32,7 +32,7 @@ fn groups(tree: &[(&str, u32)]) -> Controller {
         flushes: FlushRule::Bypass,
         trace: 0,
     };
-    let mut controller = Controller::new(setup, Stack::parse("none-none").unwrap());
+    let mut controller = Controller::new(setup, iofair_policies::TABLE.stack("none-none").unwrap());
     for (name, weight) in tree {
         let contract = Contract { weight: *weight, ..Contract::default() };
         controller.add_group(Instant::ZERO, name, contract).unwrap();

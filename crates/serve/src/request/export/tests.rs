@@ -2,7 +2,7 @@
 //! that come and go, and a reload.
 
 use iofair_core::contract::Contract;
-use iofair_core::controller::{Controller, FlushRule, Setup, Stack};
+use iofair_core::controller::{Controller, FlushRule, Setup};
 use iofair_core::policy::DriveFacts;
 use iofair_core::time::Instant;
 use iofair_core::unit::Sectors;
@@ -15,7 +15,7 @@ fn controller(names: &[&str]) -> Controller {
     let facts = DriveFacts { rotational: false, depth: 1, max_request, capacity };
     let flushes = FlushRule::Bypass;
     let setup = Setup { facts, tags: 1, queue_limit: 1, guaranteed: 0, flushes, trace: 0 };
-    let mut controller = Controller::new(setup, Stack::parse("none-none").unwrap());
+    let mut controller = Controller::new(setup, iofair_policies::TABLE.stack("none-none").unwrap());
     for name in names {
         controller.add_group(Instant::ZERO, name, Contract::default()).unwrap();
     }

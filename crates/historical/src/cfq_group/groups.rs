@@ -1,0 +1,226 @@
+//! Groups: whose turn it is, and what a turn costs.
+//!
+//! A group with queues stands in one tree by its virtual time. A turn costs the time that it took over
+//! the group's fraction of the drive: its part among its siblings that have something to do, times its
+//! parent's, and so on to the root. A group's own clients compete with the groups in it, as if they were
+//! one more of weight `leaf_weight`. Fractions are made when a group enters the tree, and at each charge.
+
+use iofair_core::group::{Class, GroupId};
+use iofair_core::policy::Context;
+use iofair_core::time::{Instant, Nanos};
+use iofair_policies::parts::ewma::Pauses;
+use iofair_policies::parts::positions::Marker;
+use iofair_policies::parts::priority_slice::SHARED;
+use iofair_policies::parts::tree::{Arena, NodeId, Tree};
+
+use super::queue::{QueueId, TREES, Workload};
+use super::{CfqGroup, TICK};
+
+/// Binary digits after the point of a fraction (`CFQ_SERVICE_SHIFT`).
+const SHIFT: u32 = 12;
+/// So far behind the last group a new one is put, in virtual time; in nanoseconds, or in requests.
+const DELAY_TIME: u128 = 200_000_000;
+const DELAY_REQUESTS: u128 = 200;
+
+/// The queues of a class and workload, or of the idle class.
+#[derive(Debug)]
+pub(super) struct ServiceTree {
+    pub(super) tree: Tree,
+    /// Of all its synchronous queues together.
+    pub(super) pauses: Pauses,
+}
+
+/// What was left of a workload's time when its group's turn ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Saved {
+    pub(super) left: Nanos,
+    pub(super) class: Class,
+    pub(super) workload: Workload,
+}
+
+/// What is kept of a group.
+#[derive(Debug)]
+pub(super) struct GroupState {
+    parent: Option<GroupId>,
+    /// In force, and to be when it next becomes active.
+    weight: u64,
+    wanted: u64,
+    /// Weights of what is active in it: groups, and its own clients.
+    children_weight: u64,
+    /// How many of them.
+    active: u32,
+    /// Of the whole drive, with [`SHIFT`] binary digits; valid while it is in the tree.
+    fraction: u64,
+    time: u128,
+    node: Option<NodeId>,
+    /// Queues in its service trees.
+    pub(super) queues: u32,
+    /// Averages of the busy queues, real time last.
+    pub(super) busy_average: [u32; 2],
+    pub(super) trees: [ServiceTree; TREES],
+    pub(super) saved: Option<Saved>,
+    /// Requests that the drive has.
+    pub(super) dispatched: u32,
+    pub(super) pauses: Pauses,
+    /// Queues for buffered writes.
+    pub(super) writes: [Option<QueueId>; SHARED],
+}
+
+impl GroupState {
+    pub(super) fn new(now: Instant, parent: Option<GroupId>, weight: u64) -> Self {
+        let service_tree = |_| ServiceTree { tree: Tree::new(), pauses: Pauses::new(now) };
+        Self {
+            parent,
+            weight,
+            wanted: weight,
+            children_weight: 0,
+            active: 0,
+            fraction: 1,
+            time: 0,
+            node: None,
+            queues: 0,
+            busy_average: [0; 2],
+            trees: core::array::from_fn(service_tree),
+            saved: None,
+            dispatched: 0,
+            pauses: Pauses::new(now),
+            writes: [None; SHARED],
+        }
+    }
+    pub(super) fn reweigh(&mut self, weight: u64) {
+        self.wanted = weight;
+    }
+    /// Its part of a time of the whole drive.
+    pub(super) fn part_of(&self, time: Nanos) -> Nanos {
+        Nanos(((u128::from(time.0) * u128::from(self.fraction)) >> SHIFT) as u64)
+    }
+    /// Queues of a class.
+    pub(super) fn busy(&self, class: Class) -> u32 {
+        let count = |index: usize| self.trees[index].tree.len() as u32;
+        match class {
+            Class::RealTime => count(0) + count(1) + count(2),
+            Class::BestEffort => count(3) + count(4) + count(5),
+            Class::Idle => count(6),
+        }
+    }
+    /// Queues of buffered writes.
+    pub(super) fn busy_async(&self) -> u32 {
+        (self.trees[0].tree.len() + self.trees[3].tree.len()) as u32
+    }
+}
+
+/// Groups with queues, by virtual time.
+#[derive(Debug, Default)]
+pub(super) struct GroupOrder {
+    arena: Arena<u128, Marker>,
+    tree: Tree,
+    minimum: u128,
+}
+
+impl CfqGroup {
+    /// The group whose turn it is.
+    pub(super) fn first_group(&mut self) -> Option<GroupId> {
+        let GroupOrder { arena, tree, minimum } = &mut self.group_order;
+        let node = arena.first(tree)?;
+        *minimum = arena.key(node).max(*minimum);
+        Some(GroupId(arena.value(node).0))
+    }
+    /// A group gets a queue with requests.
+    pub(super) fn add_to_group(&mut self, id: GroupId) {
+        self.groups[id.index()].queues += 1;
+        if self.groups[id.index()].node.is_some() {
+            return;
+        }
+        let delay = if self.counts_requests() { DELAY_REQUESTS } else { DELAY_TIME };
+        let GroupOrder { arena, tree, minimum } = &self.group_order;
+        let last = arena.last(tree).map(|node| arena.key(node) + delay);
+        self.groups[id.index()].time = last.unwrap_or(*minimum);
+        self.enter(id);
+    }
+    /// A group loses a queue.
+    pub(super) fn remove_from_group(&mut self, id: GroupId) {
+        let group = &mut self.groups[id.index()];
+        group.queues -= 1;
+        if group.queues == 0 {
+            group.saved = None;
+            self.leave(id);
+        }
+    }
+    fn enter(&mut self, id: GroupId) {
+        let leaf = self.settings.leaf_weight;
+        let group = &mut self.groups[id.index()];
+        let GroupOrder { arena, tree, .. } = &mut self.group_order;
+        group.node = Some(arena.insert(tree, group.time, Marker(id.0)));
+        let mut fresh = group.active == 0;
+        group.active += 1;
+        group.children_weight += leaf;
+        let mut fraction = (leaf << SHIFT) / group.children_weight;
+        let mut at = id;
+        while let Some(parent) = self.groups[at.index()].parent {
+            let group = &mut self.groups[at.index()];
+            if fresh {
+                group.weight = group.wanted;
+            }
+            let weight = group.weight;
+            let above = &mut self.groups[parent.index()];
+            if fresh {
+                fresh = above.active == 0;
+                above.active += 1;
+                above.children_weight += weight;
+            }
+            fraction = fraction * weight / above.children_weight;
+            at = parent;
+        }
+        self.groups[id.index()].fraction = fraction.max(1);
+    }
+    fn leave(&mut self, id: GroupId) {
+        let leaf = self.settings.leaf_weight;
+        let group = &mut self.groups[id.index()];
+        let node = group.node.take().expect("a group with queues is in the tree");
+        self.group_order.arena.remove(&mut self.group_order.tree, node);
+        group.active -= 1;
+        group.children_weight -= leaf;
+        let mut at = id;
+        while self.groups[at.index()].active == 0 {
+            let Some(parent) = self.groups[at.index()].parent else { break };
+            let weight = self.groups[at.index()].weight;
+            let above = &mut self.groups[parent.index()];
+            above.active -= 1;
+            above.children_weight -= weight;
+            at = parent;
+        }
+    }
+
+    /// The turn of a queue ends, and with it that of its group.
+    pub(super) fn charge(&mut self, cx: &mut Context<'_>, id: QueueId) {
+        let queue = &self.queues[id];
+        let group_id = queue.group;
+        let group = &self.groups[group_id.index()];
+        let sync_queues = group.queues - group.busy_async() - group.busy(Class::Idle);
+        let cost = if self.counts_requests() {
+            queue.slice_sent
+        } else if !queue.sync && sync_queues == 0 {
+            queue.allocated.0
+        } else {
+            match queue.slice_start.filter(|start| *start != cx.now) {
+                // Nothing but the way to its first request: that counts, or a group could seek for free.
+                None => cx.now.since(queue.activated).max(TICK).0,
+                // No more than it was given.
+                Some(start) => cx.now.since(start).min(queue.allocated).0,
+            }
+        };
+        let fraction = group.fraction;
+        self.leave(group_id);
+        let group = &mut self.groups[group_id.index()];
+        group.time += (u128::from(cost) << (2 * SHIFT)) / u128::from(fraction);
+        let left = self.serving.until.map_or(Nanos::ZERO, |until| until.since(cx.now));
+        let (class, workload) = (self.serving.class, self.serving.workload);
+        group.saved = (left > Nanos::ZERO).then_some(Saved { left, class, workload });
+        self.enter(group_id);
+        let rule = match self.counts_requests() {
+            true => "group: charged; {} requests, its part is {} of 4096",
+            false => "group: charged; {ns}, its part is {} of 4096",
+        };
+        cx.decide(iofair_core::trace::Subject::Group(group_id), rule, [cost, fraction]);
+    }
+}

@@ -1,0 +1,125 @@
+//! The parameters of the last CFQ.
+
+use iofair_core::params::{Parameter, Values};
+use iofair_core::time::Nanos;
+use iofair_core::unit::Sectors;
+use iofair_policies::parts::priority_slice::PrioritySlices;
+use iofair_policies::parts::sorted_fifo::SeekRules;
+
+/// The kernel's own.
+pub(super) static PARAMETERS: &[Parameter] = &[
+    Parameter::count(
+        "quantum",
+        8,
+        (1, 1 << 20),
+        "requests of one queue that the drive may have; half of them late in its slice, any number of the only one",
+    ),
+    Parameter::time(
+        "fifo_expire_sync",
+        Nanos::from_millis(125),
+        "a synchronous request this old goes first in its queue",
+    ),
+    Parameter::time(
+        "fifo_expire_async",
+        Nanos::from_millis(250),
+        "a buffered write this old goes first in its queue",
+    ),
+    Parameter::bytes("back_seek_max", 16 << 20, "farthest way back of the head that counts as one"),
+    Parameter::count(
+        "back_seek_penalty",
+        2,
+        (1, 1000),
+        "a way back counts so many times as far as one forwards",
+    ),
+    Parameter::time(
+        "slice_sync",
+        Nanos::from_millis(100),
+        "slice of a queue of level 4; a fifth more or less for each level",
+    ),
+    Parameter::time(
+        "slice_async",
+        Nanos::from_millis(40),
+        "slice of buffered writes of level 4; a fifth more or less for each level",
+    ),
+    Parameter::count(
+        "slice_async_rq",
+        2,
+        (1, 1 << 20),
+        "buffered writes a slice while others wait: twice this, and once more twice for each level above 7",
+    ),
+    Parameter::time(
+        "slice_idle",
+        Nanos::from_millis(8),
+        "how long an empty queue is waited for; 0s never waits, and counts requests instead of time on a drive that queues",
+    ),
+    Parameter::time(
+        "group_idle",
+        Nanos::from_millis(8),
+        "how long the last queue of a group is waited for where it would not be for itself; 0s never",
+    ),
+    Parameter::bool(
+        "idle_on_flash",
+        false,
+        "wait as slice_idle says on flash too (before 4.1); off: slice_idle is 0s there",
+    ),
+    Parameter::bool(
+        "low_latency",
+        true,
+        "fit the slices of a group's queues into its part of target_latency, and let buffered writes in slowly after late reads",
+    ),
+    Parameter::time(
+        "target_latency",
+        Nanos::from_millis(300),
+        "time in which every queue is to have a turn",
+    ),
+    Parameter::count(
+        "leaf_weight",
+        100,
+        (1, 1000),
+        "weight of a group's own clients against the groups in it",
+    ),
+];
+
+/// [`PARAMETERS`] as values.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settings {
+    pub(super) quantum: u32,
+    pub(super) fifo_expire_sync: Nanos,
+    pub(super) fifo_expire_async: Nanos,
+    pub(super) seek: SeekRules,
+    pub(super) slices: PrioritySlices,
+    pub(super) slice_async_rq: u64,
+    pub(super) slice_idle: Nanos,
+    pub(super) group_idle: Nanos,
+    pub(super) low_latency: bool,
+    pub(super) target_latency: Nanos,
+    pub(super) leaf_weight: u64,
+}
+
+impl Settings {
+    pub(super) fn new(values: &Values, rotational: bool) -> Self {
+        // The kernel's smallest slice is a tick.
+        let slice = |name| values.time(name).max(super::TICK);
+        let idles = rotational || values.bool("idle_on_flash");
+        Self {
+            quantum: values.count("quantum") as u32,
+            fifo_expire_sync: values.time("fifo_expire_sync"),
+            fifo_expire_async: values.time("fifo_expire_async"),
+            seek: SeekRules {
+                back_max: Sectors::from_bytes_ceil(values.count("back_seek_max")),
+                back_penalty: values.count("back_seek_penalty"),
+                urgent_first: true,
+            },
+            slices: PrioritySlices {
+                sync: slice("slice_sync"),
+                asynchronous: slice("slice_async"),
+            },
+            slice_async_rq: values.count("slice_async_rq"),
+            slice_idle: if idles { values.time("slice_idle") } else { Nanos::ZERO },
+            group_idle: values.time("group_idle"),
+            low_latency: values.bool("low_latency"),
+            target_latency: slice("target_latency"),
+            leaf_weight: values.count("leaf_weight"),
+        }
+    }
+}

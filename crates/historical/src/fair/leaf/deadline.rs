@@ -1,0 +1,62 @@
+//! `deadline`: batches by sector and deadlines, inside each group on its own.
+
+use iofair_core::policy::{Build, Context};
+use iofair_core::request::RequestId;
+use iofair_core::unit::Sectors;
+use iofair_policies::parts::deadline_queue::{DeadlineQueue, DeadlineRules};
+use iofair_policies::parts::sorted_fifo::{Entry, MergeRules, Sorted};
+
+use super::{Birth, Leaf, Situation};
+
+pub(in super::super) struct Deadline {
+    rules: DeadlineRules,
+    sorted: Sorted,
+}
+
+impl Leaf for Deadline {
+    type Queue = DeadlineQueue;
+    const QUEUE_A_CLIENT: bool = false;
+
+    fn new(build: &Build<'_>) -> Self {
+        let values = build.values;
+        let rules = DeadlineRules {
+            expire: [values.time("read_expire"), values.time("write_expire")],
+            fifo_batch: values.count("fifo_batch") as u32,
+            writes_starved: values.count("writes_starved") as u32,
+            merges: MergeRules { front: values.bool("front_merges"), max: build.facts.max_request },
+        };
+        Self { rules, sorted: Sorted::new() }
+    }
+    fn new_queue(&self, _: &Birth) -> DeadlineQueue {
+        DeadlineQueue::new(self.rules)
+    }
+    fn queued(&self, queue: &DeadlineQueue) -> usize {
+        queue.len()
+    }
+    fn insert(
+        &mut self,
+        cx: &mut Context<'_>,
+        queue: &mut DeadlineQueue,
+        id: RequestId,
+        _: Sectors,
+    ) {
+        queue.insert(&mut self.sorted, cx.requests, Entry { id, arrived: cx.now });
+    }
+    fn try_merge(
+        &mut self,
+        cx: &mut Context<'_>,
+        queue: &mut DeadlineQueue,
+        id: RequestId,
+        _: Sectors,
+    ) -> bool {
+        queue.try_merge(&mut self.sorted, cx.requests, id)
+    }
+    fn dispatch(
+        &mut self,
+        cx: &mut Context<'_>,
+        queue: &mut DeadlineQueue,
+        _: &Situation,
+    ) -> Option<RequestId> {
+        queue.dispatch(&mut self.sorted, cx.requests, cx.now)
+    }
+}

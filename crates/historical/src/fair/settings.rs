@@ -1,0 +1,141 @@
+//! The parameters of the layer and of its leaves.
+
+use iofair_core::params::{Parameter, Values};
+use iofair_core::time::Nanos;
+use iofair_policies::parts::priority_slice::PrioritySlices;
+
+/// The layer's own; every row begins with them.
+const LAYER: [Parameter; 6] = [
+    Parameter::time(
+        "group_idle",
+        Nanos::from_millis(8),
+        "how long a group that would become empty is waited for; 0s never waits",
+    ),
+    Parameter::bool(
+        "fairness",
+        false,
+        "charge all time used, also past the slice, and let the drive finish between queues",
+    ),
+    Parameter::time("slice_sync", Nanos::from_millis(100), "slice of a queue of priority level 4"),
+    Parameter::time(
+        "slice_async",
+        Nanos::from_millis(40),
+        "slice of a queue of buffered writes of priority level 4",
+    ),
+    Parameter::bool(
+        "async_in_root",
+        false,
+        "buffered writes belong to the root group, not to the group that wrote",
+    ),
+    Parameter::time(
+        "tick",
+        Nanos::from_millis(4),
+        "the clock tick of the kernel: a turn costs at least one",
+    ),
+];
+
+/// The layer's parameters, then a leaf's.
+const fn with<const L: usize, const N: usize>(leaf: [Parameter; L]) -> [Parameter; N] {
+    assert!(LAYER.len() + L == N, "every parameter has its place");
+    let mut all = [LAYER[0]; N];
+    let mut index = 0;
+    while index < N {
+        all[index] = if index < LAYER.len() { LAYER[index] } else { leaf[index - LAYER.len()] };
+        index += 1;
+    }
+    all
+}
+
+pub(super) static NOOP: [Parameter; 7] = with([Parameter::count(
+    "dispatch_batch",
+    1,
+    (1, 128),
+    "requests moved at once to the dispatch list, which is sorted one way",
+)]);
+
+pub(super) static DEADLINE: [Parameter; 11] = with([
+    Parameter::time(
+        "read_expire",
+        Nanos::from_millis(500),
+        "a read older than this starts a batch",
+    ),
+    Parameter::time("write_expire", Nanos::from_secs(5), "a write older than this starts a batch"),
+    Parameter::count("fifo_batch", 16, (0, 1 << 20), "requests in a batch"),
+    Parameter::count("writes_starved", 2, (0, 1 << 20), "batches of reads before one of writes"),
+    Parameter::bool("front_merges", true, "merge in front of requests, not only behind"),
+]);
+
+pub(super) static ANTICIPATORY: [Parameter; 11] = with([
+    Parameter::time(
+        "read_expire",
+        Nanos::from_millis(125),
+        "a read or synchronous write older than this may go first",
+    ),
+    Parameter::time("write_expire", Nanos::from_millis(250), "another write older than this may"),
+    Parameter::time("read_batch_expire", Nanos::from_millis(500), "a batch while writes wait"),
+    Parameter::time("write_batch_expire", Nanos::from_millis(125), "a batch while reads wait"),
+    Parameter::time("antic_expire", Nanos::from_millis(6), "longest wait; 0: never wait"),
+]);
+
+pub(super) static CFQ: [Parameter; 13] = with([
+    Parameter::time(
+        "slice_idle",
+        Nanos::from_millis(8),
+        "how long an empty queue with an idle window is waited for; 0s never waits",
+    ),
+    Parameter::count(
+        "quantum",
+        4,
+        (1, 1 << 20),
+        "requests of one queue that the drive may have; four times as many of the only one",
+    ),
+    Parameter::count(
+        "slice_async_rq",
+        2,
+        (1, 1 << 20),
+        "buffered writes a turn while others wait: twice this, and once more twice for each level above 7",
+    ),
+    Parameter::time(
+        "fifo_expire_sync",
+        Nanos::from_millis(125),
+        "a synchronous request this old goes first in its queue",
+    ),
+    Parameter::time(
+        "fifo_expire_async",
+        Nanos::from_millis(250),
+        "a buffered write this old goes first in its queue",
+    ),
+    Parameter::bytes("back_seek_max", 16 << 20, "farthest way back of the head that counts as one"),
+    Parameter::count(
+        "back_seek_penalty",
+        2,
+        (1, 1000),
+        "a way back counts so many times as far as one forwards",
+    ),
+]);
+
+/// The layer's own settings.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settings {
+    pub(super) group_idle: Nanos,
+    pub(super) fairness: bool,
+    pub(super) slices: PrioritySlices,
+    pub(super) async_in_root: bool,
+    pub(super) tick: Nanos,
+}
+
+impl Settings {
+    pub(super) fn new(values: &Values) -> Self {
+        let slices = PrioritySlices {
+            sync: values.time("slice_sync"),
+            asynchronous: values.time("slice_async"),
+        };
+        Self {
+            group_idle: values.time("group_idle"),
+            fairness: values.bool("fairness"),
+            slices,
+            async_in_root: values.bool("async_in_root"),
+            tick: values.time("tick"),
+        }
+    }
+}

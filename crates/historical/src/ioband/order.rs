@@ -1,0 +1,106 @@
+//! Which blocked group is released next: an ordered set in place of the original's scan of all groups.
+
+use alloc::vec::Vec;
+
+use iofair_policies::parts::tree::{Arena, NodeId, Summary, Tree};
+
+/// What a group has waiting.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Standing {
+    /// Nothing.
+    Nothing,
+    /// Requests that were not looked at yet.
+    Open,
+    /// Only requests of one class, put aside because that class had no room.
+    Parked(usize),
+}
+
+/// Trees by [`Standing`], and one for groups that may not send.
+const DRY: usize = 3;
+
+const fn tree_of(standing: Standing) -> usize {
+    match standing {
+        Standing::Nothing | Standing::Open => 0,
+        Standing::Parked(class) => 1 + class,
+    }
+}
+
+/// A group in a tree.
+#[derive(Clone, Copy, Debug)]
+struct Entry(u32);
+
+impl Summary for Entry {
+    type Of = ();
+    fn alone(&self) {}
+    fn join(_one: (), _other: ()) {}
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    node: NodeId,
+    tree: usize,
+    standing: Standing,
+}
+
+/// Groups with blocked requests. The smallest key is next; equal keys go by the group's number.
+pub(super) struct Order {
+    nodes: Arena<(u128, u32), Entry>,
+    trees: [Tree; 4],
+    places: Vec<Option<Place>>,
+}
+
+impl Order {
+    pub(super) fn new() -> Self {
+        Self { nodes: Arena::new(), trees: [Tree::new(); 4], places: Vec::new() }
+    }
+    /// Makes room for groups below `bound`.
+    pub(super) fn grow(&mut self, bound: usize) {
+        if self.places.len() < bound {
+            self.places.resize(bound, None);
+        }
+    }
+    /// Takes a group out; tells what it had waiting and whether it was among those that may not send.
+    pub(super) fn leave(&mut self, group: usize) -> Option<(Standing, bool)> {
+        let place = self.places[group].take()?;
+        self.nodes.remove(&mut self.trees[place.tree], place.node);
+        Some((place.standing, place.tree == DRY))
+    }
+    /// A group that may send.
+    pub(super) fn enter(&mut self, group: usize, standing: Standing, key: u128) {
+        self.put(group, standing, tree_of(standing), key);
+    }
+    /// A group that may not.
+    pub(super) fn enter_dry(&mut self, group: usize, standing: Standing, key: u128) {
+        self.put(group, standing, DRY, key);
+    }
+    fn put(&mut self, group: usize, standing: Standing, tree: usize, key: u128) {
+        assert!(self.places[group].is_none(), "group {group} is in the order already");
+        let entry = Entry(group as u32);
+        let node = self.nodes.insert(&mut self.trees[tree], (key, group as u32), entry);
+        self.places[group] = Some(Place { node, tree, standing });
+    }
+    /// What a group in the order has waiting.
+    pub(super) fn standing(&self, group: usize) -> Option<Standing> {
+        self.places[group].map(|place| place.standing)
+    }
+    /// Is it among those that may not send?
+    pub(super) fn is_dry(&self, group: usize) -> bool {
+        self.places[group].is_some_and(|place| place.tree == DRY)
+    }
+    /// The next group for which one of the classes has room.
+    pub(super) fn best(&self, room: [bool; 2]) -> Option<usize> {
+        if !room[0] && !room[1] {
+            return None;
+        }
+        let open = [true, room[0], room[1]];
+        let firsts = self.trees.iter().zip(open).filter(|(_, open)| *open);
+        let firsts = firsts.filter_map(|(tree, _)| self.nodes.first(tree));
+        let first = firsts.min_by_key(|node| self.nodes.key(*node))?;
+        Some(self.nodes.value(first).0 as usize)
+    }
+    /// The first of those that may not send, with its key.
+    pub(super) fn first_dry(&self) -> Option<(usize, u128)> {
+        let node = self.nodes.first(&self.trees[DRY])?;
+        Some((self.nodes.value(node).0 as usize, self.nodes.key(node).0))
+    }
+}

@@ -1,0 +1,59 @@
+//! Policies of the literature, for experiments: schedulers and throttles that Linux had or that were proposed for it. Servers
+//! do not need them; `iofair-policies` has what they run.
+#![no_std]
+#![forbid(unsafe_code)]
+#![deny(clippy::float_arithmetic)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod anticipatory;
+pub mod cfq;
+pub mod cfq_group;
+pub mod deadline;
+pub mod fair;
+pub mod io_throttle;
+pub mod ioband;
+pub mod noop;
+pub mod parts;
+pub mod proportional;
+pub mod throttle_low;
+
+use iofair_core::policy::Table;
+use iofair_policies::{
+    bfq, io_cost, io_latency, kyber, mq_deadline, none, promise, throttle_max, wbt,
+};
+
+/// All policies of this crate and of `iofair-policies`, and its stacks.
+pub static TABLE: Table = Table {
+    policies: &[
+        &none::ROW,
+        &noop::ROW,
+        &deadline::ROW,
+        &anticipatory::ROW,
+        &mq_deadline::ROW,
+        &kyber::ROW,
+        &bfq::ROW,
+        &bfq::versions::ROW_5_3,
+        &bfq::versions::ROW_4_20,
+        &bfq::versions::ROW_4_18,
+        &cfq::ROW,
+        &cfq_group::ROW,
+        &fair::ROW_NOOP,
+        &fair::ROW_DEADLINE,
+        &fair::ROW_ANTICIPATORY,
+        &fair::ROW_CFQ,
+        &io_latency::ROW,
+        &throttle_low::ROW,
+        &throttle_max::ROW,
+        &ioband::ROW,
+        &ioband::ROW_RANGE,
+        &io_throttle::ROW,
+        &io_cost::ROW,
+        &promise::ROW,
+        &proportional::ROW,
+        &wbt::ROW,
+    ],
+    stacks: iofair_policies::TABLE.stacks,
+};

@@ -1,0 +1,109 @@
+//! The requests that a queue of CFQ holds, and the one that it would send next: its oldest, once a slice
+//! and if that is too old, and else the best for the head of those that it came to know one by one.
+
+use iofair_core::request::{Flags, RequestId, Requests};
+use iofair_core::time::{Instant, Nanos};
+use iofair_core::unit::Sectors;
+use iofair_policies::parts::sorted_fifo::{
+    Entry, MergeRules, SeekRules, Sorted, SortedFifo, choose,
+};
+
+/// A queue's requests.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Backlog {
+    list: SortedFifo,
+    next: Option<RequestId>,
+    metadata: u32,
+    age_checked: bool,
+}
+
+/// Where the head is, and how its ways are judged.
+#[derive(Clone, Copy, Debug)]
+pub struct Head {
+    /// The end of what was sent last.
+    pub at: Sectors,
+    /// The rules.
+    pub rules: SeekRules,
+}
+
+impl Backlog {
+    /// Requests in it.
+    pub const fn len(&self) -> usize {
+        self.list.len()
+    }
+    /// Is nobody in it?
+    pub const fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+    /// Whom it would send now, age aside.
+    pub const fn next(&self) -> Option<RequestId> {
+        self.next
+    }
+    /// Requests for metadata in it.
+    pub const fn metadata(&self) -> u32 {
+        self.metadata
+    }
+    /// A slice begins: age may be looked at again.
+    pub fn begin_slice(&mut self) {
+        self.age_checked = false;
+    }
+    /// Takes a request in.
+    pub fn insert(
+        &mut self,
+        sorted: &mut Sorted,
+        requests: &mut Requests,
+        entry: Entry,
+        head: &Head,
+    ) {
+        self.list.insert(sorted, requests, entry);
+        self.metadata += is_metadata(requests, entry.id);
+        self.prefer(requests, entry.id, head);
+    }
+    /// Makes a member the next one if it is better placed.
+    fn prefer(&mut self, requests: &Requests, id: RequestId, head: &Head) {
+        self.next = Some(match self.next {
+            Some(next) if next != id => choose(requests, (next, id), head.at, &head.rules),
+            _ => id,
+        });
+    }
+    /// Tries to merge an incoming request into a member; how many members there are less if so (a merge
+    /// can close the gap between two).
+    pub fn try_merge(
+        &mut self,
+        sorted: &mut Sorted,
+        requests: &mut Requests,
+        (id, rules): (RequestId, MergeRules),
+        head: &Head,
+    ) -> Option<u32> {
+        let merged = self.list.try_merge(sorted, requests, id, rules)?;
+        if let Some(absorbed) = merged.absorbed {
+            self.metadata -= is_metadata(requests, absorbed);
+            if self.next == Some(absorbed) {
+                self.next = Some(merged.into);
+            }
+        }
+        self.prefer(requests, merged.into, head);
+        Some(u32::from(merged.absorbed.is_some()))
+    }
+    /// Takes out the one to send; there must be one. `expire`: older ones go first.
+    pub fn take(
+        &mut self,
+        sorted: &mut Sorted,
+        requests: &mut Requests,
+        (now, expire): (Instant, Nanos),
+        rules: &SeekRules,
+    ) -> RequestId {
+        let look = !core::mem::replace(&mut self.age_checked, true);
+        let oldest = self.list.oldest().filter(|_| look);
+        let expired = oldest.filter(|id| self.list.arrived(sorted, requests, *id) + expire <= now);
+        let id = expired.or(self.next).expect("a queue is chosen for its next request");
+        self.next = self.list.next_request(sorted, requests, id, rules);
+        self.list.remove(sorted, requests, id);
+        self.metadata -= is_metadata(requests, id);
+        id
+    }
+}
+
+fn is_metadata(requests: &Requests, id: RequestId) -> u32 {
+    u32::from(requests[id].flags.has(Flags::METADATA))
+}

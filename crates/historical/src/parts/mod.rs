@@ -1,0 +1,9 @@
+//! Pieces that policies of this crate share.
+
+pub mod anticipatory;
+pub mod backlog;
+pub mod habits;
+pub mod hw_tag;
+pub mod noop_queue;
+pub mod sharing;
+pub mod slots;

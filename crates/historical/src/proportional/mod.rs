@@ -1,0 +1,478 @@
+//! `proportional` (`unified`): shares of an estimated bandwidth by weight, as limits for blk-throttle.
+//!
+//! *Idea.* A group's share of what the drive can do becomes a limit, and blk-throttle's accounts enforce it.
+//! What the drive can do is not known and changes with size, direction and depth; so it is estimated
+//! from what it just did, a little too high, and the circle of estimate, limit and load settles where
+//! the drive is full. A group that uses less than its limit gives share away little by little, and has
+//! all of it back at once when it hits the limit.
+//!
+//! *Equations*, once a `period`, in bytes a second, or requests a second with `requests`:
+//!
+//! ```text
+//! sample    = done / busy time          capacity moves to it by 1/rise or 1/fall of the distance
+//! share     = product of (acting weight / sum of the active siblings')
+//! limit     = capacity * (1 + over) * share
+//! decay     acting weight -= acting weight * (1 - used / limit) / decay     if used < enough * limit
+//! recovery  acting weight = weight                        when a request has to wait for the limit
+//! defer     no decay for so many periods after a recovery
+//! ```
+//!
+//! *Stated by the source*: capability and cost are bytes or requests, as the user chooses; bandwidth is the
+//! current one over utilisation; it is always estimated a little too high; the share is weight over
+//! total weight, the limit share times bandwidth, by blk-throttle's existing means; the share of a
+//! group that underuses it decreases gradually, recovers to the original if the acting limit is hit, and
+//! is not decreased soon after a recovery; without that, two groups of which one is idle end at 50, 25,
+//! ... of 100 MB/s (`inactive = false` shows it).
+//!
+//! *Derived*: one estimate for reads and writes together (the slides list a separate weight for writes as
+//! work to do), so one account a group for both directions; groups nest by products of shares. From
+//! TencentOS-kernel's throttle of the same kind: no sample from a drive busy for less than 25 %, an
+//! estimate that rises by half of the distance and falls by an eighth, and that a group without any
+//! request in a period does not count until its next one. `over` = 1/8 is what the first patches of
+//! January 2016 used, from memory.
+//!
+//! *Our choice*: the period; decay by a quarter of the unused part, not below 1/64 of the weight (slower,
+//! the estimate falls before the others can use what was given); two periods of deferral; `enough`, 5/6:
+//! an estimate an eighth too high leaves 800 of 1000 just 86 % of its limit on a full drive, and that must
+//! not decay; no limit below 320 KiB/s or 10 requests a second (blk-throttle's own smallest); a group's
+//! own requests beside groups inside, and those of the root group, count as one more group of weight
+//! 100. Utilisation is the time in which anything at all was between this policy and its answer.
+//!
+//! *Where it fails*: a group that is slow because another one fills the drive looks like one that does not
+//! want more. Readers that wait for their answers lose their share to writers and never hit a limit.
+//!
+//! *Parameters.* `period`, `slice` (blk-throttle's), `over`, `rise`, `fall`, `decay`, `enough`, `defer`,
+//! `requests`; `inactive = false` counts every group that has a client at its full weight, always.
+//!
+//! *Source.* Shaohua Li, "Toward a unified block IO controller" (slides, 2016); blk-throttle as in
+//! `throttle-max`, which stands above this one (`max+unified-none`) for upper limits.
+
+mod estimate;
+#[cfg(test)]
+mod tests;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use estimate::{Estimate, Follow};
+use iofair_core::contract::WEIGHT_DEFAULT;
+use iofair_core::group::{Change, ClientId, GroupId};
+use iofair_core::params::{Kind, Parameter};
+use iofair_core::policy::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row, Standing};
+use iofair_core::request::{RequestId, Requests};
+use iofair_core::time::{Instant, Nanos};
+use iofair_core::trace::Subject;
+use iofair_policies::parts::levels::{Account, Levels, TOP, cost, level_of};
+use iofair_policies::parts::meter::{Limit, Rule};
+use iofair_policies::parts::shares::{WHOLE, Weights, group_node, own_node};
+
+/// Its row in the table.
+pub static ROW: Row = Row {
+    name: "proportional",
+    short: "unified",
+    role: Role::Throttle,
+    summary: "shares of an estimated bandwidth by weight through blk-throttle's limits",
+    file: "proportional/mod.rs",
+    parameters: PARAMETERS,
+    overrides: &[],
+    judgement: Judgement {
+        promises: &[Claim {
+            says: "A part by weight of what the drive was seen to do; shares that are not used go to \
+                others.",
+            shown_by: "controller-2015/benchmark",
+        }],
+        needs: "Groups that would take more than they get: a share is kept by running into its limit.",
+        fails: &[
+            Claim {
+                says: "Readers that wait for their answers never hit a limit: with weights 200 and \
+                    800 they get {cgroup1 of unified-none [reads]} and {cgroup2 of unified-none \
+                    [reads]}.",
+                shown_by: "controller-2015/benchmark",
+            },
+            Claim {
+                says: "Writers take a reader's share: with weight 800 it reads {cgroup2 of \
+                    unified-none [writes 200, reads 800]} where 200 write {cgroup1 of unified-none \
+                    [writes 200, reads 800]}.",
+                shown_by: "controller-2015/benchmark",
+            },
+        ],
+    },
+    build,
+};
+
+const MS: u64 = 1_000_000;
+const PARAMETERS: &[Parameter] = &[
+    Parameter {
+        name: "period",
+        doc: "time between two estimates",
+        kind: Kind::Time,
+        default: 100 * MS,
+        range: (10 * MS, 10_000 * MS),
+    },
+    Parameter {
+        name: "slice",
+        doc: "time over which a limit holds, in whole milliseconds",
+        kind: Kind::Time,
+        default: 100 * MS,
+        range: (MS, 1000 * MS),
+    },
+    Parameter::bool("requests", false, "capability and cost are requests, not bytes"),
+    Parameter {
+        name: "over",
+        doc: "the estimate is taken for so much more than it is",
+        kind: Kind::Percent,
+        default: 1250,
+        range: (0, 10_000),
+    },
+    Parameter::count("rise", 2, (1, 64), "an estimate rises by this part of the distance"),
+    Parameter::count("fall", 8, (1, 64), "an estimate falls by this part of the distance"),
+    Parameter::count("decay", 4, (1, 64), "a share falls by this part of what was not used"),
+    Parameter {
+        name: "enough",
+        doc: "use of this part of the limit is no underuse",
+        kind: Kind::Percent,
+        default: 8333,
+        range: (0, 10_000),
+    },
+    Parameter::count("defer", 2, (0, 1000), "periods without decay after a recovery"),
+    Parameter::bool(
+        "inactive",
+        true,
+        "shares of groups that are idle or underuse theirs go to others",
+    ),
+];
+
+/// A share does not fall below this part of the weight.
+const FLOOR: u64 = 64;
+/// Smallest limits, bytes and requests a second (`MIN_THROTL_BPS`, `MIN_THROTL_IOPS`).
+const SMALLEST: [u64; 2] = [320 << 10, 10];
+
+fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
+    let count = |name| build.values.count(name);
+    let slice_ms = build.values.time("slice").as_millis().max(1);
+    let rule =
+        Rule { slice_ms, linux_7: false, ask_each_slice: false, burst: Nanos::ZERO, joint: true };
+    let shares = Shares {
+        weights: Weights::default(),
+        capacity: None,
+        over: count("over"),
+        unit: usize::from(build.values.bool("requests")),
+    };
+    Box::new(Proportional {
+        levels: Levels::new(rule, Nanos::MAX, shares),
+        groups: Vec::new(),
+        active: Vec::new(),
+        costs: Vec::new(),
+        estimate: Estimate::new(Follow { up: count("rise"), down: count("fall") }),
+        period: build.values.time("period"),
+        decay: count("decay"),
+        enough: count("enough"),
+        defer: count("defer"),
+        adapts: build.values.bool("inactive"),
+        period_end: None,
+        happened: false,
+    })
+}
+
+/// What makes limits.
+struct Shares {
+    weights: Weights,
+    /// Units a second.
+    capacity: Option<u64>,
+    /// Hundredths of a percent above it.
+    over: u64,
+    /// Bytes or requests.
+    unit: usize,
+}
+
+impl Shares {
+    /// A group's limit; none before the first estimate.
+    fn limit(&mut self, group: usize) -> Option<u64> {
+        let share = self.weights.share(own_node(group)).inuse;
+        let capacity = u128::from(self.capacity?) * u128::from(10_000 + self.over) / 10_000;
+        let limit = capacity * u128::from(share) / u128::from(WHOLE);
+        Some(u64::try_from(limit).unwrap_or(u64::MAX).max(SMALLEST[self.unit]))
+    }
+}
+
+/// The group of a level; none for the one above all.
+#[derive(Clone, Copy, Default, Debug)]
+struct Part(Option<u32>);
+
+impl Account for Part {
+    type State = Shares;
+    fn limit(&self, shares: &mut Shares, _now: Instant, _direction: usize) -> Limit {
+        let mut limit = Limit::default();
+        limit.0[shares.unit] = self.0.and_then(|group| shares.limit(group as usize));
+        limit
+    }
+}
+
+/// What a group did in this period.
+#[derive(Clone, Copy, Default, Debug)]
+struct Group {
+    /// Its place among those that count.
+    active: Option<u32>,
+    /// Units that passed.
+    used: u64,
+    /// Its requests here and below.
+    inside: u64,
+    sent: bool,
+    /// Did it hit its limit?
+    hit: bool,
+    recovered: Option<Instant>,
+    /// Its acting weight from the next period on.
+    next: u64,
+}
+
+struct Proportional {
+    levels: Levels<Part>,
+    groups: Vec<Group>,
+    /// Groups that count.
+    active: Vec<u32>,
+    /// By request on its way through: what it costs.
+    costs: Vec<u64>,
+    estimate: Estimate,
+    period: Nanos,
+    decay: u64,
+    /// In hundredths of a percent.
+    enough: u64,
+    defer: u64,
+    adapts: bool,
+    /// `None` while nothing happens.
+    period_end: Option<Instant>,
+    /// Was anything submitted or answered in this period?
+    happened: bool,
+}
+
+impl Policy for Proportional {
+    fn submit(&mut self, cx: &mut Context<'_>, id: RequestId) {
+        self.wake(cx.now);
+        let request = &cx.requests[id];
+        let (group, direction) = (request.group.index(), request.operation.direction() as usize);
+        let (at, sequence) = (level_of(request.group), request.sequence);
+        self.activate(group);
+        self.groups[group].sent = true;
+        self.groups[group].inside += 1;
+        let cost = cost(cx.requests, id);
+        self.note_cost(id, cost);
+        let mut waits = self.levels.queued(at, direction) > 0
+            || self.levels.wait(cx.now, at, direction, cost).is_some();
+        if waits {
+            self.groups[group].hit = true;
+            if self.recover(cx.now, group) {
+                let subject = Subject::Group(cx.requests[id].group);
+                cx.decide(subject, "hits its acting limit: the whole share", [0; 2]);
+                waits = self.levels.queued(at, direction) > 0
+                    || self.levels.wait(cx.now, at, direction, cost).is_some();
+            }
+        }
+        if waits {
+            self.levels.hold(cx.now, cx.requests, (at, at), id);
+            let limit = self.levels.state.limit(group).unwrap_or(0);
+            let subject = Subject::Request { id, sequence };
+            cx.decide(
+                subject,
+                "over its limit: {} units a second; {} held now",
+                [limit, self.levels.held()],
+            );
+        } else {
+            self.levels.charge(cx.now, at, direction, cost);
+            self.levels.pass(cx.requests, id);
+        }
+    }
+
+    fn dispatch(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
+        if self.period_end.is_some_and(|end| end <= cx.now) {
+            self.end_period(cx);
+        }
+        if !self.levels.has_passed() {
+            while let Some(at) = self.levels.due(cx.now) {
+                self.levels.serve(cx.now, cx.requests, at);
+            }
+        }
+        let id = self.levels.pop_passed(cx.requests)?;
+        self.estimate.enter(cx.now);
+        let group = &mut self.groups[cx.requests[id].group.index()];
+        group.used = group.used.saturating_add(self.costs[id.0 as usize]);
+        Some(id)
+    }
+
+    fn complete(&mut self, cx: &mut Context<'_>, id: RequestId) {
+        self.wake(cx.now);
+        let (mut requests, mut units) = (0, 0);
+        for (part, _) in cx.requests.parts(id) {
+            let cost = self.costs.get_mut(part.0 as usize).map_or(0, core::mem::take);
+            requests += u64::from(cost > 0);
+            units += cost;
+        }
+        self.estimate.leave(cx.now, requests, units);
+        self.groups[cx.requests[id].group.index()].inside -= requests;
+    }
+
+    /// Held requests are put aside; a worker sends them.
+    fn is_asleep(&self, _client: ClientId, _held: u32) -> bool {
+        false
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        self.period_end.into_iter().chain(self.levels.next_wakeup()).min()
+    }
+
+    fn change(&mut self, cx: &mut Context<'_>, change: Change) {
+        match change {
+            Change::GroupAdded(id) => {
+                let group = cx.groups.group(id);
+                let weights = [group.contract.weight, WEIGHT_DEFAULT];
+                self.levels.state.weights.add_group(id, group.parent, weights);
+                while self.groups.len() <= id.index() {
+                    self.groups.push(Group::default());
+                }
+                self.groups[id.index()] = Group::default();
+                self.levels.add(cx.now, level_of(id), TOP, Part(Some(id.0)));
+            }
+            Change::GroupUpdated(id) => {
+                let weight = cx.groups.group(id).contract.weight;
+                self.levels.state.weights.set_weight(group_node(id), weight);
+            }
+            Change::GroupRemoved(id) => {
+                assert!(!self.levels.holds(level_of(id)), "{id:?} goes with requests inside");
+                self.deactivate(id.index());
+            }
+            Change::ClientAdded(id) | Change::ClientUpdated(id) => self.count_client(cx, id),
+            Change::ClientRemoved(_) => {}
+        }
+    }
+
+    fn standing(&self, requests: &Requests, id: RequestId) -> Standing {
+        let until = self.levels.ready(level_of(requests[id].group));
+        Standing { until, ..Standing::default() }
+    }
+
+    fn observe(&self, gauges: &mut dyn Gauges) {
+        gauges.gauge("capacity_per_s", self.estimate.capacity().unwrap_or(0));
+        gauges.gauge("active_groups", self.active.len() as u64);
+        gauges.gauge("held_requests", self.levels.held());
+    }
+}
+
+/// Groups and their shares.
+impl Proportional {
+    fn activate(&mut self, group: usize) {
+        if self.groups[group].active.is_none() {
+            self.groups[group].active = Some(self.active.len() as u32);
+            self.active.push(group as u32);
+            let weight = self.weight(group);
+            self.act_with(group, weight);
+        }
+    }
+    fn deactivate(&mut self, group: usize) {
+        let Some(at) = self.groups[group].active.take() else { return };
+        self.levels.state.weights.propagate(own_node(group), 0, 0);
+        self.active.swap_remove(at as usize);
+        if let Some(moved) = self.active.get(at as usize) {
+            self.groups[*moved as usize].active = Some(at);
+        }
+    }
+    /// With `inactive` off, groups count from their first client on.
+    fn count_client(&mut self, cx: &Context<'_>, id: ClientId) {
+        if !self.adapts {
+            self.activate(cx.groups.client(id).group.index());
+        }
+    }
+    fn weight(&self, group: usize) -> u64 {
+        self.levels.state.weights.node(own_node(group)).weight
+    }
+    fn acting(&self, group: usize) -> u64 {
+        self.levels.state.weights.node(own_node(group)).inuse
+    }
+    fn act_with(&mut self, group: usize, acting: u64) {
+        let weight = self.weight(group);
+        self.levels.state.weights.propagate(own_node(group), weight, acting);
+    }
+    /// The whole share again; `true` if it was less.
+    fn recover(&mut self, now: Instant, group: usize) -> bool {
+        let weight = self.weight(group);
+        let less = self.acting(group) < weight;
+        if less {
+            self.groups[group].recovered = Some(now);
+            self.act_with(group, weight);
+        }
+        less
+    }
+    fn note_cost(&mut self, id: RequestId, cost: [u64; 2]) {
+        let index = id.0 as usize;
+        if index >= self.costs.len() {
+            self.costs.resize(index + 1, 0);
+        }
+        // At least one unit, as zero means that the request is not counted: a flush has no bytes.
+        self.costs[index] = cost[self.levels.state.unit].max(1);
+    }
+}
+
+/// Periods.
+impl Proportional {
+    /// Something happens; if nothing did for a while a period begins.
+    fn wake(&mut self, now: Instant) {
+        self.happened = true;
+        if self.period_end.is_none() {
+            self.start_period(now);
+        }
+    }
+    fn start_period(&mut self, now: Instant) {
+        self.estimate.restart(now);
+        self.period_end = Some(now + self.period);
+    }
+    fn end_period(&mut self, cx: &mut Context<'_>) {
+        let started = self.period_end.map_or(cx.now, |end| end.saturating_sub(self.period));
+        let length = cx.now.since(started);
+        if self.adapts {
+            self.decay(cx.now, length);
+        }
+        for group in &mut self.groups {
+            (group.used, group.sent, group.hit) = (0, false, false);
+        }
+        self.estimate.sample(cx.now);
+        self.levels.state.capacity = self.estimate.capacity();
+        let capacity = self.estimate.capacity().unwrap_or(0);
+        cx.decide(
+            Subject::Drive,
+            "period: the drive is taken for {} units a second; {} groups active",
+            [capacity, self.active.len() as u64],
+        );
+        self.levels.ask_all_again(cx.now);
+        self.period_end = None;
+        if core::mem::take(&mut self.happened) {
+            self.start_period(cx.now);
+        }
+    }
+    /// Groups that did nothing do not count any more; those that underuse their share lose some of it.
+    fn decay(&mut self, now: Instant, length: Nanos) {
+        for at in (0..self.active.len()).rev() {
+            let index = self.active[at] as usize;
+            let group = self.groups[index];
+            if !group.sent && group.inside == 0 {
+                self.deactivate(index);
+                continue;
+            }
+            self.groups[index].next = self.acting(index);
+            let recent = self.period * self.defer;
+            let deferred = group.recovered.is_some_and(|at| now.since(at) <= recent);
+            let Some(limit) = self.levels.state.limit(index) else { continue };
+            let allowed = length.units_floor(limit).max(1);
+            let waits = self.levels.holds(level_of(GroupId(index as u32)));
+            if group.hit || waits || deferred || group.used * 10_000 >= allowed * self.enough {
+                continue;
+            }
+            let unused = u128::from(allowed - group.used);
+            let acting = self.acting(index);
+            let lost = u128::from(acting) * unused / u128::from(allowed) / u128::from(self.decay);
+            let floor = (self.weight(index) / FLOOR).max(1);
+            self.groups[index].next = (acting - lost as u64).max(floor);
+        }
+        for at in 0..self.active.len() {
+            let index = self.active[at] as usize;
+            self.act_with(index, self.groups[index].next);
+        }
+    }
+}

@@ -1,0 +1,495 @@
+//! `throttle-low` (`low`): minimums in bytes and requests a second by holding back everybody else, as
+//! blk-throttle's `io.low`.
+//!
+//! *Idea.* The whole drive is in one of two states. In LOW every group is held to its low limit, whatever
+//! the drive could do; in MAX it may go beyond. A group that gets less than its low limit though it is
+//! not idle takes the drive down to LOW; when every group has what it wants, or is idle, the drive goes
+//! back up. Requests wait and climb as in `throttle-max`: same queues, same accounts.
+//!
+//! *Limits*, of bytes and of requests, reads and writes each on its own. `scale` counts the slices since
+//! the upgrade, up to 4,096, so that what groups may send grows by half a low limit a slice:
+//!
+//! ```text
+//! LOW   low; a leaf with no low limit in this direction 320 KiB/s and 10 requests/s; others nothing
+//! MAX   min(max, low + low / 2 * scale); without a low limit max
+//! ```
+//!
+//! *Upgrade*, looked for when a request is over its limit, once a slice as requests come, and whenever a
+//! timer of held requests goes off (every 8 slices at least); never in the first slice after a downgrade.
+//! Every leaf, or else one of the groups above it, must agree: it has no low limit; **or all directions
+//! with a low limit have requests waiting**; or its last overflow is a slice ago and it is idle.
+//! *Downgrade*, looked for once a slice as requests of a leaf come: a direction whose rate since the last
+//! look was at least its low limit overflows. If the upgrade and the oldest of the overflows of all
+//! limited directions are a slice ago, in the leaf and all groups above, and the leaf is not idle, `scale`
+//! is halved, and at 0 the drive is in LOW.
+//!
+//! *Idle* is a group whose last answer is longer ago than the lesser of 5 s and 4 `idle`; or whose mean
+//! think time (7/8 old, 1/8 new) exceeds `idle`; or fewer than a fifth of whose requests were bad, both
+//! counts halved each slice. Bad is a request that took more than the usual time of its size and
+//! direction plus `latency`, the wait in here included. On flash the usual time is learned in LOW only,
+//! from the drive's own answers: each second, in each of nine sizes (to 4 KiB, twice as much each, 1 MiB
+//! and more), the mean of 32 or more, averaged 7/8 to 1/8, never less than that of a smaller size. With a
+//! moving head it is 4 ms for all, and answers within 1 ms are not counted.
+//!
+//! *What follows* (all of it the original's): A group with low limits on both directions that only reads
+//! never overflows in writes and never has writes waiting. So it counts as below its limit whenever it is
+//! not idle, and LOW is left only when every such group is idle. And a child of a group without low limit
+//! inherits "no thresholds" from it, which counts as idle always: its low limit never takes effect.
+//!
+//! *Parameters.* A group's low limits are the contract's `low`, or else `min` in both directions; they are
+//! dropped unless both thresholds are set. `latency` and `idle` are the defaults of the thresholds (the
+//! kernel has none; these are the S suite's); a child's `latency` is at least its parent's, its `idle` at
+//! most. `slice` is 20 ms on flash and 100 ms otherwise (`throttle_sample_time`). With `ceilings` the
+//! contract's `max` holds as well, as in the kernel, where both are one policy; else use `max+low`.
+//!
+//! *Source.* Linux `block/blk-throttle.c` with `CONFIG_BLK_DEV_THROTTLING_LOW`, 4.12 to 4.18, read in RHEL's
+//! 4.18 and in the tree of bfq-mq (4.14); S. Li's patches of January 2017. Stated there: all of the above.
+//! *Our choice*, where we differ: milliseconds for jiffies; timers go off at their tick, the kernel's one tick
+//! later; a bio's time counts from its submission to the engine (4.18 from its arrival at
+//! blk-throttle); the root group has no low limit, as there, and no ceiling; 5.x, which does not count the
+//! wait, is not offered.
+
+mod device;
+mod share;
+#[cfg(test)]
+mod tests;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use device::{Device, jiffies, micros};
+use iofair_core::contract::Limits;
+use iofair_core::group::{Change, ClientId, GroupId, Groups};
+use iofair_core::params::{Kind, Parameter};
+use iofair_core::policy::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row, Standing};
+use iofair_core::request::{RequestId, Requests};
+use iofair_core::time::{Instant, Nanos};
+use iofair_core::trace::Subject;
+use iofair_policies::parts::levels::{Levels, TOP, cost, group_of, level_of};
+use iofair_policies::parts::meter::Rule;
+use share::{Settings, Share};
+
+/// Its row in the table.
+pub static ROW: Row = Row {
+    name: "throttle-low",
+    short: "low",
+    role: Role::Throttle,
+    summary: "minimums by holding everybody to theirs while one is missed, as blk-throttle's io.low",
+    file: "throttle_low/mod.rs",
+    parameters: PARAMETERS,
+    overrides: &[],
+    judgement: Judgement {
+        promises: &[Claim {
+            says: "A minimum for each group, by holding everybody to theirs while one is missed.",
+            shown_by: "article-2018/figure-1",
+        }],
+        needs: "Minimums that the drive can give to all in its worst mix; both thresholds, `latency` \
+            and `idle`.",
+        fails: &[
+            Claim {
+                says: "While one is missed all are held: a random reader beside four sequential \
+                    ones keeps {target of low-none [random target, readers]} of its 10 MB/s, and \
+                    all together get {total of low-none [random target, readers]}, without control \
+                    {total of none-none [random target, readers]}.",
+                shown_by: "article-2018/figure-1",
+            },
+            Claim {
+                says: "Beside four constant and five on/off interferers a random reader gets \
+                    {target of low-none [random target]} of its 10 MB/s.",
+                shown_by: "article-2018/figure-4a",
+            },
+            Claim {
+                says: "A group with minimums for reads and writes that only reads never fills its \
+                    writes: only idleness leads out of the low state.",
+                shown_by: "",
+            },
+        ],
+    },
+    build,
+};
+
+const PARAMETERS: &[Parameter] = &[
+    Parameter::time(
+        "latency",
+        Nanos::from_micros(100),
+        "longer than usual by this is bad; 0: unset",
+    ),
+    Parameter::time("idle", Nanos::from_micros(1000), "mean think time of an idle group; 0: unset"),
+    Parameter {
+        name: "slice",
+        doc: "time between two looks, at least 10 ms; 0: 20 ms on flash, else 100 ms",
+        kind: Kind::Time,
+        default: 0,
+        range: (0, 1_000_000_000),
+    },
+    Parameter::bool("ceilings", false, "the contracts' max holds as well"),
+];
+
+/// A tick of the kernel's slowest clock (`HZ` = 100): held requests wake up every 8 slices, which at
+/// shorter ones would be all that happens.
+const SLICE_MIN_MS: u64 = 10;
+
+fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
+    let slice_ms = match build.values.time("slice") {
+        Nanos::ZERO if build.facts.rotational => 100,
+        Nanos::ZERO => 20,
+        slice => slice.as_millis().max(SLICE_MIN_MS),
+    };
+    let rule =
+        Rule { slice_ms, linux_7: false, ask_each_slice: true, burst: Nanos::ZERO, joint: false };
+    // The limits may change while a request waits, so nobody sleeps longer than this.
+    let sleep_max = Nanos::from_millis(8 * slice_ms);
+    Box::new(ThrottleLow {
+        levels: Levels::new(rule, sleep_max, Device::new(slice_ms, build.facts.rotational)),
+        latency: build.values.time("latency"),
+        idle: build.values.time("idle"),
+        ceilings: build.values.bool("ceilings"),
+        stale: false,
+        walk: Vec::new(),
+        refuser: TOP,
+    })
+}
+
+struct ThrottleLow {
+    levels: Levels<Share>,
+    latency: Nanos,
+    idle: Nanos,
+    ceilings: bool,
+    /// Low limits changed: who is limited and all thresholds must be found anew.
+    stale: bool,
+    walk: Vec<GroupId>,
+    /// The leaf that last refused an upgrade: it is asked first.
+    refuser: usize,
+}
+
+impl Policy for ThrottleLow {
+    fn submit(&mut self, cx: &mut Context<'_>, id: RequestId) {
+        self.settle(cx);
+        let request = &cx.requests[id];
+        let (direction, mut at) = (request.operation.direction() as usize, level_of(request.group));
+        if !self.levels.account(at).limited[direction] {
+            self.levels.pass(cx.requests, id);
+            return;
+        }
+        let now = jiffies(cx.now);
+        self.levels.state.learn(now);
+        self.levels.account_mut(at).came(micros(cx.now));
+        let cost = cost(cx.requests, id);
+        let mut from = at;
+        while at != TOP {
+            let overflow = &mut self.levels.account_mut(at).overflow[direction];
+            if *overflow == 0 {
+                *overflow = now;
+            }
+            self.try_downgrade(cx, at);
+            self.try_upgrade(cx, at);
+            if self.levels.queued(at, direction) == 0 {
+                if self.levels.wait(cx.now, at, direction, cost).is_none() {
+                    self.levels.charge(cx.now, at, direction, cost);
+                    from = at;
+                    at = self.levels.parent(at);
+                    continue;
+                }
+                self.levels.account_mut(at).overflow[direction] = now;
+                if self.can_upgrade(cx.now, at) {
+                    self.upgrade(cx);
+                    continue;
+                }
+            }
+            self.levels.account_mut(at).overflow[direction] = now;
+            self.levels.hold(cx.now, cx.requests, (at, from), id);
+            let subject = Subject::Request { id, sequence: cx.requests[id].sequence };
+            let rule = match self.levels.state.is_low {
+                true => "LOW: over the low limit of {group}; {} held now",
+                false => "MAX: over the limit of {group}; {} held now",
+            };
+            cx.decide(subject, rule, [group_of(at), self.levels.held()]);
+            return;
+        }
+        self.levels.pass(cx.requests, id);
+    }
+
+    fn dispatch(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
+        if !self.levels.has_passed() {
+            while let Some(at) = self.levels.due(cx.now) {
+                self.settle(cx);
+                if self.can_upgrade(cx.now, TOP) {
+                    self.upgrade(cx);
+                }
+                self.levels.serve(cx.now, cx.requests, at);
+            }
+        }
+        self.levels.pop_passed(cx.requests)
+    }
+
+    fn complete(&mut self, cx: &mut Context<'_>, id: RequestId) {
+        if self.levels.state.lows == 0 {
+            return;
+        }
+        self.settle(cx);
+        let request = &cx.requests[id];
+        let at = level_of(request.group);
+        let direction = request.operation.direction() as usize;
+        for (_, part) in cx.requests.parts(id) {
+            let device = &self.levels.state;
+            let usual = device.usual(direction, part.length);
+            let took = micros(cx.now).saturating_sub(micros(part.submitted));
+            let bounds = (device.latency_counted(), device.slice_ms);
+            self.levels.account_mut(at).answered(cx.now, (took, usual), bounds);
+        }
+        let took = micros(cx.now).saturating_sub(micros(request.dispatched));
+        self.levels.state.measure(request.operation, request.length, took);
+    }
+
+    /// Held requests are put aside; a worker sends them.
+    fn is_asleep(&self, _client: ClientId, _held: u32) -> bool {
+        false
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        self.levels.next_wakeup()
+    }
+
+    fn change(&mut self, cx: &mut Context<'_>, change: Change) {
+        match change {
+            Change::GroupAdded(id) => self.add(cx, id),
+            Change::GroupUpdated(id) => self.update(cx, id),
+            Change::GroupRemoved(id) => self.remove(cx, id),
+            _ => {}
+        }
+    }
+
+    fn standing(&self, requests: &Requests, id: RequestId) -> Standing {
+        let until = self.levels.ready(level_of(requests[id].group));
+        Standing { until, ..Standing::default() }
+    }
+
+    fn observe(&self, gauges: &mut dyn Gauges) {
+        gauges.gauge("held_requests", self.levels.held());
+        gauges.gauge("state_low", u64::from(self.levels.state.is_low));
+        gauges.gauge("scale", self.levels.state.scale);
+        gauges.gauge("groups_with_low", u64::from(self.levels.state.lows));
+    }
+}
+
+/// Groups come and change.
+impl ThrottleLow {
+    fn settings(&self, groups: &Groups, id: GroupId) -> Settings {
+        let contract = &groups.group(id).contract;
+        let (max, low) = match id {
+            GroupId::ROOT => (Limits::default(), Limits::default()),
+            _ if self.ceilings => (contract.max, contract.low_limits()),
+            _ => (Limits::default(), contract.low_limits()),
+        };
+        let latency = contract.low.latency.unwrap_or(self.latency);
+        let idle = contract.low.idle.unwrap_or(self.idle);
+        Settings::new(max, low, [latency, idle])
+    }
+    fn add(&mut self, cx: &Context<'_>, id: GroupId) {
+        let parent = cx.groups.group(id).parent.map_or(TOP, level_of);
+        let settings = self.settings(cx.groups, id);
+        let share = match id {
+            GroupId::ROOT => Share::default(),
+            _ => Share::new(settings),
+        };
+        self.levels.add(cx.now, level_of(id), parent, share);
+        self.levels.account_mut(parent).children += 1;
+        if settings.has_low() {
+            self.levels.state.lows += 1;
+            self.levels.state.is_low = true;
+            self.stale = true;
+        } else {
+            self.find_rules(cx.now, level_of(id));
+        }
+    }
+    fn update(&mut self, cx: &mut Context<'_>, id: GroupId) {
+        let (at, now) = (level_of(id), cx.now);
+        let new = self.settings(cx.groups, id);
+        let old = self.levels.account(at).settings;
+        if old == new {
+            return;
+        }
+        let limits = [0, 1].map(|direction| self.levels.limit(now, at, direction));
+        self.levels.account_mut(at).settings = new;
+        let device = &mut self.levels.state;
+        device.lows = device.lows - u32::from(old.has_low()) + u32::from(new.has_low());
+        if device.lows == 0 {
+            device.is_low = false;
+        } else if !old.same_low(&new) {
+            device.is_low = true;
+            self.stale = true;
+        }
+        self.find_rules_below(cx, id);
+        self.levels.limits_changed((now, cx.requests), at, limits);
+    }
+    fn remove(&mut self, cx: &mut Context<'_>, id: GroupId) {
+        let at = level_of(id);
+        assert!(!self.levels.holds(at), "{id:?} goes with requests inside");
+        let had_low = self.levels.account(at).settings.has_low();
+        *self.levels.account_mut(at) = Share::default();
+        let parent = self.levels.parent(at);
+        self.levels.account_mut(parent).children -= 1;
+        self.levels.state.lows -= u32::from(had_low);
+        if self.levels.state.is_low && self.levels.state.lows == 0 {
+            self.upgrade(cx);
+        }
+    }
+    /// Finds all rules anew if low limits changed since.
+    fn settle(&mut self, cx: &Context<'_>) {
+        if core::mem::take(&mut self.stale) {
+            self.find_rules_below(cx, GroupId::ROOT);
+        }
+    }
+    fn find_rules_below(&mut self, cx: &Context<'_>, id: GroupId) {
+        let mut walk = core::mem::take(&mut self.walk);
+        walk.push(id);
+        while let Some(id) = walk.pop() {
+            self.find_rules(cx.now, level_of(id));
+            walk.extend_from_slice(&cx.groups.group(id).children);
+        }
+        self.walk = walk;
+    }
+    /// Is a group limited at all, here or above, and what are its thresholds? As in the kernel this is
+    /// found when limits are set, in the state that the drive is in then.
+    fn find_rules(&mut self, now: Instant, at: usize) {
+        let limits = [0, 1].map(|direction| self.levels.limit(now, at, direction));
+        let parent_level = self.levels.parent(at);
+        let parent = *self.levels.account(parent_level);
+        // The root and the groups directly below it inherit no thresholds.
+        let inherits = parent_level != TOP && self.levels.parent(parent_level) != TOP;
+        let share = self.levels.account_mut(at);
+        share.limited = [0, 1].map(|d| parent.limited[d] || !limits[d].is_none());
+        [share.latency, share.idle] = share.settings.thresholds();
+        if inherits {
+            share.latency = share.latency.max(parent.latency);
+            share.idle = share.idle.min(parent.idle);
+        }
+    }
+}
+
+/// Up and down.
+impl ThrottleLow {
+    /// The oldest overflow of the limited directions; a group above without low limit says nothing.
+    fn last_overflow(&self, now: u64, leaf: usize) -> u64 {
+        let mut last = self.levels.account(leaf).last_overflow(now);
+        let mut at = self.levels.parent(leaf);
+        while at != TOP {
+            let share = self.levels.account(at);
+            if share.settings.has_low() {
+                last = last.max(share.last_overflow(now));
+            }
+            at = self.levels.parent(at);
+        }
+        last
+    }
+    /// Does this group not mind that others go beyond their low limits?
+    fn agrees(&self, now: Instant, at: usize) -> bool {
+        let share = self.levels.account(at);
+        let waits = [0, 1].map(|direction| self.levels.queued(at, direction) > 0);
+        share.has_enough_waiting(waits)
+            || (jiffies(now) >= self.last_overflow(jiffies(now), at) + self.levels.state.slice_ms
+                && share.is_idle(micros(now)))
+    }
+    /// Does the leaf or a group above it agree?
+    fn branch_agrees(&self, now: Instant, leaf: usize) -> bool {
+        let mut at = leaf;
+        loop {
+            if self.agrees(now, at) {
+                return true;
+            }
+            at = self.levels.parent(at);
+            if at == TOP || self.levels.parent(at) == TOP {
+                return false;
+            }
+        }
+    }
+    /// Do all leaves but this one agree?
+    fn can_upgrade(&mut self, now: Instant, except: usize) -> bool {
+        let device = &self.levels.state;
+        if !device.is_low || jiffies(now) < device.downgraded + device.slice_ms {
+            return false;
+        }
+        let count = self.levels.len();
+        for offset in 0..count {
+            let at = (self.refuser + offset) % count;
+            let share = self.levels.account(at);
+            if at != except && share.is_live && share.children == 0 && !self.branch_agrees(now, at)
+            {
+                self.refuser = at;
+                return false;
+            }
+        }
+        true
+    }
+    /// A request of this group comes: once a slice that is a reason to look.
+    fn try_upgrade(&mut self, cx: &mut Context<'_>, at: usize) {
+        let (now, slice) = (jiffies(cx.now), self.levels.state.slice_ms);
+        let share = self.levels.account(at);
+        if !self.levels.state.is_low || share.looked + slice > now {
+            return;
+        }
+        let is_due = now >= share.last_overflow(now) + slice;
+        self.levels.account_mut(at).looked = now;
+        if is_due && self.can_upgrade(cx.now, TOP) {
+            self.upgrade(cx);
+        }
+    }
+    fn upgrade(&mut self, cx: &mut Context<'_>) {
+        let now = cx.now;
+        let device = &mut self.levels.state;
+        (device.is_low, device.upgraded, device.scale) = (false, jiffies(now), 0);
+        cx.decide(
+            Subject::Drive,
+            "all have enough or are idle: MAX; {} held now",
+            [self.levels.held(), 0],
+        );
+        self.levels.ask_all_again(now);
+        while let Some(at) = self.levels.due(now) {
+            self.levels.serve(now, cx.requests, at);
+        }
+    }
+    /// A request of this group comes: once a slice the rates since the last look are compared with the
+    /// low limits.
+    fn try_downgrade(&mut self, cx: &mut Context<'_>, at: usize) {
+        let (now, slice) = (jiffies(cx.now), self.levels.state.slice_ms);
+        let share = self.levels.account(at);
+        let idle_state = self.levels.state.is_low || self.levels.state.lows == 0;
+        if idle_state || share.children > 0 || share.looked + slice > now {
+            return;
+        }
+        let elapsed = now - share.looked;
+        self.levels.account_mut(at).looked = now;
+        if now < self.last_overflow(now, at) + slice {
+            return;
+        }
+        self.levels.account_mut(at).find_overflows(now, elapsed);
+        if self.branch_can_downgrade(cx.now, at) {
+            let scale = self.levels.state.downgrade(now);
+            let subject = Subject::Group(GroupId(at as u32 - 1));
+            let rule = match scale {
+                0 => "below its low limit and not idle: LOW",
+                _ => "below its low limit and not idle: scale halved to {}",
+            };
+            cx.decide(subject, rule, [scale, self.levels.held()]);
+        }
+        self.levels.account_mut(at).sent = [[0; 2]; 2];
+    }
+    fn branch_can_downgrade(&self, now: Instant, leaf: usize) -> bool {
+        let device = &self.levels.state;
+        let mut at = leaf;
+        loop {
+            let share = self.levels.account(at);
+            let ticks = jiffies(now);
+            let missed = ticks >= device.upgraded + device.slice_ms
+                && ticks >= self.last_overflow(ticks, at) + device.slice_ms
+                && (share.children > 0 || !share.is_idle(micros(now)));
+            if !missed {
+                return false;
+            }
+            at = self.levels.parent(at);
+            if at == TOP || self.levels.parent(at) == TOP {
+                return true;
+            }
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! One group: its limits, how much it sent, when it had enough, and whether it is idle. Times are in
+//! ticks or the kernel's microseconds, as `device.rs` makes them; zero is never.
+
+use super::device::{Device, jiffies, micros};
+use iofair_core::contract::Limits;
+use iofair_core::time::{Instant, Nanos};
+use iofair_policies::parts::levels::Account;
+use iofair_policies::parts::meter::Limit;
+
+/// What a leaf without low limit gets in LOW: bytes, requests a second (`MIN_THROTL_BPS`,
+/// `MIN_THROTL_IOPS`).
+const LEAST: [u64; 2] = [320 * 1024, 10];
+/// Longest silence of a group that is not idle, in microseconds (`MAX_IDLE_TIME`).
+const SILENCE_MAX: u64 = 5_000_000;
+/// Requests counted before counts are halved.
+const COUNTED_MAX: u64 = 1024;
+/// One bad request among fewer than so many makes a group not idle.
+const BAD_PART: u64 = 5;
+
+/// What the contract says; limits by direction: bytes, requests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Settings {
+    max: [[Option<u64>; 2]; 2],
+    /// Zero is none.
+    low: [[u64; 2]; 2],
+    latency: u64,
+    idle: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self::new(Limits::default(), Limits::default(), [Nanos::ZERO; 2])
+    }
+}
+
+impl Settings {
+    /// Thresholds are latency and idle.
+    pub(super) fn new(max: Limits, low: Limits, thresholds: [Nanos; 2]) -> Self {
+        let by_direction = |limits: &Limits| {
+            [0, 1].map(|d| [limits.bytes_per_s[d], limits.iops[d]].map(|l| l.map(|l| l.max(1))))
+        };
+        let [max, low] = [by_direction(&max), by_direction(&low)];
+        let [latency, idle] = thresholds.map(Nanos::as_micros);
+        let is_dropped = latency == 0 || idle == 0;
+        let capped = |d: usize, kind: usize| match low[d][kind] {
+            Some(low) if !is_dropped => low.min(max[d][kind].unwrap_or(u64::MAX)),
+            _ => 0,
+        };
+        let low = [0, 1].map(|d| [0, 1].map(|kind| capped(d, kind)));
+        Self { max, low, latency, idle }
+    }
+    fn limits(&self, direction: usize) -> bool {
+        self.low[direction] != [0; 2]
+    }
+    pub(super) fn has_low(&self) -> bool {
+        self.limits(0) || self.limits(1)
+    }
+    pub(super) fn same_low(&self, other: &Self) -> bool {
+        (self.low, self.thresholds()) == (other.low, other.thresholds())
+    }
+    /// Latency and idle; a group without low limit has none, which counts as idle.
+    pub(super) fn thresholds(&self) -> [u64; 2] {
+        if self.has_low() { [self.latency, self.idle] } else { [u64::MAX, 0] }
+    }
+}
+
+/// One group.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Share {
+    pub(super) is_live: bool,
+    pub(super) children: u32,
+    pub(super) settings: Settings,
+    /// By direction: may there be a limit here or above?
+    pub(super) limited: [bool; 2],
+    /// Thresholds in force, in microseconds.
+    pub(super) latency: u64,
+    pub(super) idle: u64,
+    /// By direction, when the group last reached its low limit.
+    pub(super) overflow: [u64; 2],
+    /// When it was last looked at, and what was sent since: direction; bytes, requests.
+    pub(super) looked: u64,
+    pub(super) sent: [[u64; 2]; 2],
+    /// Last answer, and the one that the think time was last counted from.
+    answered: u64,
+    thought_since: u64,
+    think_time: u64,
+    counted: u64,
+    bad: u64,
+    /// When the counts are halved again.
+    halve: u64,
+}
+
+impl Share {
+    pub(super) fn new(settings: Settings) -> Self {
+        Self { is_live: true, settings, ..Self::default() }
+    }
+    fn limit_of(&self, device: &mut Device, now: Instant, of: (usize, usize)) -> Option<u64> {
+        let (direction, kind) = of;
+        let low = self.settings.low[direction];
+        match (device.is_low, low[kind]) {
+            (true, 0) if self.children > 0 || low[1 - kind] > 0 => None,
+            (true, 0) => Some(LEAST[kind]),
+            (true, low) => Some(low),
+            (false, 0) => self.settings.max[direction][kind],
+            (false, low) => {
+                let max = self.settings.max[direction][kind].unwrap_or(u64::MAX);
+                Some(if low == max { max } else { device.grown(low, now).min(max) })
+            }
+        }
+    }
+    /// When it last reached its low limit in the direction where that is longest ago.
+    pub(super) fn last_overflow(&self, now: u64) -> u64 {
+        let of = |d: usize| if self.settings.limits(d) { self.overflow[d] } else { now };
+        of(0).min(of(1))
+    }
+    /// Has it no low limit, or requests waiting (`waits`) in all directions that have one?
+    pub(super) fn has_enough_waiting(&self, waits: [bool; 2]) -> bool {
+        (0..2).all(|d| waits[d] || !self.settings.limits(d))
+    }
+    /// Overflows of the rates since the last look, so many ticks ago.
+    pub(super) fn find_overflows(&mut self, now: u64, elapsed: u64) {
+        for direction in 0..2 {
+            for kind in 0..2 {
+                let low = self.settings.low[direction][kind];
+                if low > 0 && self.sent[direction][kind] * 1000 / elapsed >= low {
+                    self.overflow[direction] = now;
+                }
+            }
+        }
+    }
+    pub(super) fn is_idle(&self, now: u64) -> bool {
+        self.latency == u64::MAX
+            || self.idle == 0
+            || now.saturating_sub(self.answered) > SILENCE_MAX.min(4 * self.idle)
+            || self.think_time > self.idle
+            || (self.latency > 0 && self.counted > 0 && self.bad * BAD_PART < self.counted)
+    }
+    /// A request of the group comes.
+    pub(super) fn came(&mut self, now: u64) {
+        if self.answered == 0 || now <= self.answered || self.thought_since == self.answered {
+            return;
+        }
+        self.think_time = (self.think_time * 7 + now - self.answered) >> 3;
+        self.thought_since = self.answered;
+    }
+    /// A request of the group was answered after so long; the usual time of such; and the least that
+    /// counts, and the length of a slice.
+    pub(super) fn answered(
+        &mut self,
+        now: Instant,
+        (took, usual): (u64, u64),
+        (counts_from, slice_ms): (u64, u64),
+    ) {
+        self.answered = micros(now);
+        if took == 0 {
+            return;
+        }
+        if self.latency > 0 && took >= counts_from {
+            self.bad += u64::from(took > usual.saturating_add(self.latency));
+            self.counted += 1;
+        }
+        if jiffies(now) > self.halve || self.counted > COUNTED_MAX {
+            self.halve = jiffies(now) + slice_ms;
+            self.counted /= 2;
+            self.bad /= 2;
+        }
+    }
+}
+
+impl Account for Share {
+    type State = Device;
+    fn limit(&self, device: &mut Device, now: Instant, direction: usize) -> Limit {
+        match self.is_live {
+            true => Limit([0, 1].map(|kind| self.limit_of(device, now, (direction, kind)))),
+            false => Limit::default(),
+        }
+    }
+    fn charged(&mut self, direction: usize, cost: [u64; 2]) {
+        for (sent, cost) in self.sent[direction].iter_mut().zip(cost) {
+            *sent += cost;
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Broken policies, each wrapped around a whole one, which the checkers must catch.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use iofair_core::params::Values;
+use iofair_core::policy::{Build, Context, Judgement, Policy, Role, Row};
+use iofair_core::request::{Operation, RequestId};
+use iofair_core::time::{Instant, Nanos};
+use iofair_core::unit::Sectors;
+use iofair_historical::TABLE;
+
+/// How a canary is broken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum How {
+    Loses,
+    Doubles,
+    Invents,
+    Damages,
+    LetsFlushPass,
+    HoldsForEver,
+    HoldsAsleep,
+    AsksInThePast,
+    NeverSleeps,
+    CountsCalls,
+    WatchesTheTrace,
+    DependsOnChance,
+    ForgetsWhenLate,
+    MergesAnything,
+    MergesTooMuch,
+}
+
+/// Every canary and the clause that must catch it.
+pub(crate) static CANARIES: &[(&str, &Row)] = &[
+    ("ledger", &row("loses", |b| broken(b, How::Loses))),
+    ("ledger", &row("doubles", |b| broken(b, How::Doubles))),
+    ("ledger", &row("invents", |b| broken(b, How::Invents))),
+    ("ledger", &row("damages", |b| broken(b, How::Damages))),
+    ("ledger", &row("forgets-when-late", |b| broken(b, How::ForgetsWhenLate))),
+    ("flush order", &row("lets-flush-pass", |b| broken(b, How::LetsFlushPass))),
+    ("wake-ups", &row("holds-for-ever", |b| broken(b, How::HoldsForEver))),
+    ("wake-ups", &row("holds-asleep", |b| broken(b, How::HoldsAsleep))),
+    ("wake-ups", &row("asks-in-the-past", |b| broken(b, How::AsksInThePast))),
+    ("wake-ups", &row("never-sleeps", |b| broken(b, How::NeverSleeps))),
+    ("merges", &row("merges-anything", |b| broken(b, How::MergesAnything))),
+    ("bounds", &row("merges-too-much", |b| broken(b, How::MergesTooMuch))),
+    (crate::RESTLESS, &row("counts-calls", |b| broken(b, How::CountsCalls))),
+    (crate::RESTLESS, &row("watches-the-trace", |b| broken(b, How::WatchesTheTrace))),
+    (crate::REPEATABLE, &row("depends-on-chance", |b| broken(b, How::DependsOnChance))),
+];
+
+const fn row(name: &'static str, build: fn(&Build<'_>) -> Box<dyn Policy + Send>) -> Row {
+    Row {
+        name,
+        short: name,
+        role: Role::SCHEDULER,
+        summary: "broken on purpose",
+        file: "none",
+        parameters: &[],
+        overrides: &[],
+        judgement: Judgement::NONE,
+        build,
+    }
+}
+
+fn broken(build: &Build<'_>, how: How) -> Box<dyn Policy + Send> {
+    let row = TABLE.find("noop").expect("in the table");
+    let values = Values::new(row.parameters, row.overrides);
+    let whole = (row.build)(&Build { values: &values, ..*build });
+    Box::new(Broken { whole, how, calls: 0, held: Vec::new(), wakeup: None })
+}
+
+struct Broken {
+    whole: Box<dyn Policy + Send>,
+    how: How,
+    calls: usize,
+    /// Kept from the whole policy.
+    held: Vec<RequestId>,
+    wakeup: Option<Instant>,
+}
+
+static CHANCE: AtomicU64 = AtomicU64::new(0);
+
+impl Broken {
+    fn keeps_all(&self) -> bool {
+        matches!(self.how, How::CountsCalls | How::WatchesTheTrace | How::DependsOnChance)
+    }
+    fn take_held(&mut self, cx: &Context<'_>) -> Option<RequestId> {
+        let last = self.held.len().checked_sub(1)?;
+        let index = match self.how {
+            How::CountsCalls => self.calls % self.held.len(),
+            How::WatchesTheTrace if cx.trace.is_on() => last,
+            How::DependsOnChance => {
+                CHANCE.fetch_add(1, Ordering::Relaxed) as usize % self.held.len()
+            }
+            _ => 0,
+        };
+        Some(self.held.remove(index))
+    }
+    /// An earlier request that `id` follows, whatever the rules say.
+    fn follows(&self, cx: &Context<'_>, id: RequestId, rules: bool) -> Option<RequestId> {
+        let longest = Sectors(if rules { cx.facts.max_request.0 } else { u64::MAX });
+        self.held.iter().copied().find(|other| {
+            let alike = cx.requests[*other].operation == cx.requests[id].operation
+                && cx.requests[id].operation != Operation::Flush;
+            let fits = cx.requests[*other].length + cx.requests[id].length <= longest;
+            let alike = alike && (rules || cx.requests.can_merge(*other, id, longest));
+            alike && fits && cx.requests[*other].end() == cx.requests[id].start
+        })
+    }
+    fn waiting_flush(&self, cx: &Context<'_>) -> Option<RequestId> {
+        (0..512).map(RequestId).find(|id| {
+            let live = cx.requests.is_live(*id);
+            live && cx.requests[*id].operation == Operation::Flush
+                && cx.requests[*id].dispatched == Instant::MAX
+        })
+    }
+}
+
+impl Policy for Broken {
+    fn submit(&mut self, cx: &mut Context<'_>, id: RequestId) {
+        self.calls += 1;
+        match self.how {
+            How::Loses if self.calls.is_multiple_of(7) => return,
+            How::MergesAnything | How::MergesTooMuch => return self.held.push(id),
+            How::HoldsForEver | How::HoldsAsleep if self.calls.is_multiple_of(5) => {
+                self.wakeup = Some(cx.now + Nanos::from_millis(1));
+                return self.held.push(id);
+            }
+            How::ForgetsWhenLate => {
+                self.wakeup.get_or_insert(cx.now + Nanos::from_millis(1));
+                return self.held.push(id);
+            }
+            _ if self.keeps_all() => return self.held.push(id),
+            _ => {}
+        }
+        self.whole.submit(cx, id);
+    }
+    fn try_merge(&mut self, cx: &mut Context<'_>, id: RequestId) -> bool {
+        let into = match self.how {
+            How::MergesAnything => self.follows(cx, id, true),
+            How::MergesTooMuch => self.follows(cx, id, false),
+            _ => return self.held.is_empty() && self.whole.try_merge(cx, id),
+        };
+        if let Some(into) = into {
+            cx.requests.merge_back(into, id);
+        }
+        into.is_some()
+    }
+    fn dispatch(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
+        self.calls += usize::from(self.how == How::CountsCalls);
+        match self.how {
+            How::LetsFlushPass => {
+                if let Some(flush) = self.waiting_flush(cx) {
+                    return Some(flush);
+                }
+            }
+            How::HoldsForEver => self.wakeup = Some(cx.now + Nanos::from_millis(1)),
+            How::NeverSleeps => self.wakeup = Some(cx.now + Nanos::from_secs(1)),
+            How::AsksInThePast => self.wakeup = Some(Instant(1)),
+            How::ForgetsWhenLate => {
+                let late = self.wakeup.is_some_and(|at| cx.now > at + Nanos::from_millis(1));
+                if self.wakeup.is_none_or(|at| cx.now < at) {
+                    return None;
+                }
+                self.wakeup = self.wakeup.filter(|_| !self.held.is_empty());
+                if late {
+                    self.held.clear();
+                }
+                return self.take_held(cx);
+            }
+            How::MergesAnything | How::MergesTooMuch => return self.take_held(cx),
+            _ if self.keeps_all() => return self.take_held(cx),
+            _ => {}
+        }
+        let id = self.whole.dispatch(cx)?;
+        self.calls += 1;
+        match self.how {
+            How::Doubles if self.calls.is_multiple_of(7) => self.whole.submit(cx, id),
+            How::Damages if self.calls.is_multiple_of(7) => cx.requests[id].length += Sectors(1),
+            How::Invents if self.calls.is_multiple_of(7) => {
+                let mut invented = cx.requests[id].clone();
+                invented.tag += 1 << 40;
+                let invented = cx.requests.insert(invented);
+                self.whole.submit(cx, invented);
+            }
+            _ => {}
+        }
+        Some(id)
+    }
+    fn complete(&mut self, cx: &mut Context<'_>, id: RequestId) {
+        self.whole.complete(cx, id);
+    }
+    fn next_wakeup(&self) -> Option<Instant> {
+        self.wakeup.filter(|_| self.how != How::HoldsAsleep)
+    }
+}

@@ -1,0 +1,319 @@
+//! The parameters of BFQ, and what Linux 4.18, 4.20 and 5.3 set differently.
+
+use crate::parts::sorted_fifo::SeekRules;
+use iofair_core::params::{Parameter, Values};
+use iofair_core::time::Nanos;
+use iofair_core::unit::Sectors;
+
+/// Parameters: the kernel's own first, then the steps from 4.18 to 2021, each with a switch.
+pub(super) static PARAMETERS: &[Parameter] = &[
+    Parameter::time(
+        "slice_idle",
+        Nanos::from_millis(8),
+        "how long an empty queue is waited for; 0s never waits",
+    ),
+    Parameter::bool(
+        "strict_guarantees",
+        false,
+        "wait for every queue, and give the drive one request at a time",
+    ),
+    Parameter::bool(
+        "low_latency",
+        true,
+        "raise the weight of interactive and soft real-time clients",
+    ),
+    Parameter::time("timeout_sync", Nanos::from_millis(125), "longest slot of a queue"),
+    Parameter::count(
+        "max_budget",
+        0,
+        (0, 1 << 31),
+        "sectors that a queue may get in one slot; 0 derives them from the peak rate",
+    ),
+    Parameter::rate(
+        "peak_rate",
+        0,
+        "what the drive is known to do, as after hours of work; 0 starts from a guess",
+    ),
+    Parameter::bytes("back_seek_max", 16 << 20, "farthest way back of the head that counts as one"),
+    Parameter::count(
+        "back_seek_penalty",
+        2,
+        (1, 1000),
+        "a way back counts so many times as far as one forwards",
+    ),
+    Parameter::time(
+        "fifo_expire_sync",
+        Nanos::from_millis(125),
+        "a synchronous request this old goes first in its queue",
+    ),
+    Parameter::time(
+        "fifo_expire_async",
+        Nanos::from_millis(250),
+        "a buffered write this old goes first in its queue",
+    ),
+    Parameter::bool(
+        "injection",
+        true,
+        "serve others while an empty queue is waited for, within limits",
+    ),
+    Parameter::count(
+        "inject_coefficient",
+        0,
+        (0, 1000),
+        "inject while injected * this < received * 10, for seeky queues on flash; 0 learns limits",
+    ),
+    Parameter::bool(
+        "early_learning",
+        false,
+        "learn limits of injection as until Linux 5.3: from less evidence",
+    ),
+    Parameter::bool(
+        "early_habits",
+        false,
+        "judge think times, who is busy and who may be raised as Linux 5.3 and older did",
+    ),
+    Parameter::bool(
+        "think_in_waits",
+        true,
+        "take think times also of a queue that is waited for, which Linux 5.14 does not",
+    ),
+    Parameter::bool(
+        "inject_by_weight",
+        false,
+        "on flash, inject also as long as what the drive has of each is in proportion to the weights",
+    ),
+    Parameter::bool("wakers", true, "detect who waits for whom and inject the waker first"),
+    Parameter::count(
+        "busy_groups",
+        1,
+        (0, 1000),
+        "groups with requests that make sharing asymmetric; 0 looks at their weights and crowds",
+    ),
+    Parameter::bool(
+        "spare_smallest_weight",
+        true,
+        "differing weights are no reason to wait for a queue of the smallest one",
+    ),
+    Parameter::bool(
+        "preempt_lower",
+        true,
+        "a queue of higher class or weight preempts the one in service",
+    ),
+    Parameter::bool(
+        "preempt_unwaited",
+        true,
+        "any queue preempts one in service that is not waited for",
+    ),
+    Parameter::bool(
+        "preempt_equal",
+        true,
+        "a queue that is back in time preempts one that is raised as much; else only one raised less",
+    ),
+    Parameter::count(
+        "async_charge",
+        3,
+        (1, 100),
+        "a buffered write is charged so many times its length",
+    ),
+    Parameter::bool(
+        "async_charge_always",
+        false,
+        "charge buffered writes so also where sharing is asymmetric",
+    ),
+    Parameter::bool(
+        "async_charge_twice",
+        false,
+        "charge buffered writes twice that beside raised queues",
+    ),
+    Parameter::bool(
+        "merge_on_queueing_flash",
+        false,
+        "merge cooperating queues also on flash that queues commands",
+    ),
+    Parameter::bool("stable_merge", true, "merge queues that one group creates together, for good"),
+    Parameter::bool("idle_alone", true, "wait also for the only busy queue"),
+    Parameter::bool(
+        "idle_raised_in_crowd",
+        true,
+        "wait for a raised queue while the drive has four requests of others",
+    ),
+    Parameter::time(
+        "slice_idle_raised",
+        Nanos::from_millis(20),
+        "shortest wait for a raised queue",
+    ),
+    Parameter::count(
+        "queueing_threshold",
+        3,
+        (1, 1000),
+        "a drive that gets more commands than this at once counts as queueing",
+    ),
+    Parameter::bool(
+        "queueing_in_waits",
+        false,
+        "judge that also by what it gets while a queue with few requests is waited for",
+    ),
+    Parameter::bool(
+        "wait_past_timeout",
+        true,
+        "wait for an empty queue with requests in the drive though its slot is over",
+    ),
+];
+
+/// Stock BFQ of Linux 4.18.
+pub(super) static OVERRIDES_4_18: &[(&str, u64)] = &[
+    ("injection", 0),
+    ("early_habits", 1),
+    ("wakers", 0),
+    ("busy_groups", 0),
+    ("spare_smallest_weight", 0),
+    ("preempt_lower", 0),
+    ("preempt_unwaited", 0),
+    ("preempt_equal", 0),
+    ("async_charge", 10),
+    ("async_charge_always", 1),
+    ("async_charge_twice", 1),
+    ("merge_on_queueing_flash", 1),
+    ("stable_merge", 0),
+    ("idle_alone", 0),
+    ("idle_raised_in_crowd", 0),
+    ("slice_idle_raised", 0),
+    ("queueing_threshold", 4),
+    ("queueing_in_waits", 1),
+    ("wait_past_timeout", 0),
+];
+
+/// BFQ of Linux 4.20.
+pub(super) static OVERRIDES_4_20: &[(&str, u64)] = &[
+    ("inject_coefficient", 1),
+    ("early_habits", 1),
+    ("wakers", 0),
+    ("spare_smallest_weight", 0),
+    ("preempt_lower", 0),
+    ("preempt_unwaited", 0),
+    ("preempt_equal", 0),
+    ("async_charge_always", 1),
+    ("merge_on_queueing_flash", 1),
+    ("stable_merge", 0),
+    ("idle_alone", 0),
+    ("idle_raised_in_crowd", 0),
+    ("slice_idle_raised", 0),
+    ("queueing_threshold", 4),
+    ("queueing_in_waits", 1),
+];
+
+/// BFQ of Linux 5.3.
+pub(super) static OVERRIDES_5_3: &[(&str, u64)] = &[
+    ("early_learning", 1),
+    ("early_habits", 1),
+    ("wakers", 0),
+    ("preempt_unwaited", 0),
+    ("stable_merge", 0),
+    ("idle_alone", 0),
+];
+
+/// What may be sent for others while an empty queue is waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Injection {
+    Never,
+    /// As 4.20 has it: so many tenths of it, at most as much as the queue received.
+    ByService(u64),
+    /// As many requests as the queue was found not to notice.
+    Learned,
+}
+
+impl Injection {
+    fn new(values: &Values) -> Self {
+        match (values.bool("injection"), values.count("inject_coefficient")) {
+            (false, _) => Self::Never,
+            (true, 0) => Self::Learned,
+            (true, coefficient) => Self::ByService(coefficient),
+        }
+    }
+}
+
+/// [`PARAMETERS`] as values.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settings {
+    pub(super) slice_idle: Nanos,
+    pub(super) strict_guarantees: bool,
+    pub(super) low_latency: bool,
+    pub(super) timeout: Nanos,
+    /// Given by the user; `None` derives it.
+    pub(super) max_budget: Option<Sectors>,
+    /// Bytes a second that the drive is known to do.
+    pub(super) peak_rate: Option<u64>,
+    pub(super) seek: SeekRules,
+    pub(super) fifo_expire_sync: Nanos,
+    pub(super) fifo_expire_async: Nanos,
+    pub(super) injection: Injection,
+    pub(super) early_learning: bool,
+    pub(super) early_habits: bool,
+    pub(super) think_in_waits: bool,
+    pub(super) inject_by_weight: bool,
+    pub(super) wakers: bool,
+    pub(super) busy_groups: u32,
+    pub(super) spare_smallest_weight: bool,
+    pub(super) preempt_lower: bool,
+    pub(super) preempt_unwaited: bool,
+    pub(super) preempt_equal: bool,
+    pub(super) async_charge: u64,
+    pub(super) async_charge_always: bool,
+    pub(super) async_charge_twice: bool,
+    pub(super) merge_on_queueing_flash: bool,
+    pub(super) stable_merge: bool,
+    pub(super) idle_alone: bool,
+    pub(super) idle_raised_in_crowd: bool,
+    pub(super) slice_idle_raised: Nanos,
+    pub(super) queueing_threshold: u32,
+    pub(super) queueing_in_waits: bool,
+    pub(super) wait_past_timeout: bool,
+}
+
+impl Settings {
+    pub(super) fn new(values: &Values) -> Self {
+        let strict_guarantees = values.bool("strict_guarantees");
+        let slice_idle = values.time("slice_idle");
+        // As in the kernel: strict guarantees are none without the full wait.
+        let slice_idle =
+            if strict_guarantees { slice_idle.max(Nanos::from_millis(8)) } else { slice_idle };
+        let max_budget = Some(values.count("max_budget")).filter(|sectors| *sectors > 0);
+        Self {
+            slice_idle,
+            strict_guarantees,
+            low_latency: values.bool("low_latency"),
+            timeout: values.time("timeout_sync").max(Nanos::from_millis(1)),
+            max_budget: max_budget.map(Sectors),
+            peak_rate: Some(values.count("peak_rate")).filter(|rate| *rate > 0),
+            seek: SeekRules {
+                back_max: Sectors::from_bytes_ceil(values.count("back_seek_max")),
+                back_penalty: values.count("back_seek_penalty"),
+                urgent_first: true,
+            },
+            fifo_expire_sync: values.time("fifo_expire_sync"),
+            fifo_expire_async: values.time("fifo_expire_async"),
+            injection: Injection::new(values),
+            early_learning: values.bool("early_learning"),
+            early_habits: values.bool("early_habits"),
+            think_in_waits: values.bool("think_in_waits"),
+            inject_by_weight: values.bool("inject_by_weight"),
+            wakers: values.bool("wakers"),
+            busy_groups: values.count("busy_groups") as u32,
+            spare_smallest_weight: values.bool("spare_smallest_weight"),
+            preempt_lower: values.bool("preempt_lower"),
+            preempt_unwaited: values.bool("preempt_unwaited"),
+            preempt_equal: values.bool("preempt_equal"),
+            async_charge: values.count("async_charge"),
+            async_charge_always: values.bool("async_charge_always"),
+            async_charge_twice: values.bool("async_charge_twice"),
+            merge_on_queueing_flash: values.bool("merge_on_queueing_flash"),
+            stable_merge: values.bool("stable_merge"),
+            idle_alone: values.bool("idle_alone"),
+            idle_raised_in_crowd: values.bool("idle_raised_in_crowd"),
+            slice_idle_raised: values.time("slice_idle_raised"),
+            queueing_threshold: values.count("queueing_threshold") as u32,
+            queueing_in_waits: values.bool("queueing_in_waits"),
+            wait_past_timeout: values.bool("wait_past_timeout"),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Earlier versions of BFQ: the same code with other switches ([`super::settings`]). `iofair-historical` has them in its table.
+
+use iofair_core::policy::{Claim, Judgement, Role, Row};
+
+use super::{build, settings};
+
+/// The one of August 2019, of Linux 5.3.
+pub static ROW_5_3: Row = Row {
+    name: "bfq-5.3",
+    short: "bfq-5.3",
+    role: Role::SHARING_SCHEDULER,
+    summary: "budget fair queueing as in Linux 5.3, injecting on less evidence",
+    file: "bfq/mod.rs",
+    parameters: settings::PARAMETERS,
+    overrides: settings::OVERRIDES_5_3,
+    judgement: Judgement {
+        promises: &[
+            Claim {
+                says: "Latency near the idle drive's for a client of the real-time class: {target \
+                    mean of none-bfq-5.3 [readers]} beside 15 readers, {target mean of \
+                    none-bfq-5.3 [writers]} beside writers that flush after each write.",
+                shown_by: "comparison-2019/plextor",
+            },
+            Claim {
+                says: "A queue of higher weight preempts: a sporadic read takes {target max of \
+                    prop-bfq-5.3} at most beside a reader of lower weight, without that {target \
+                    max of before}.",
+                shown_by: "mails-2019/preemption",
+            },
+        ],
+        needs: "Weights, and some seconds of work, as `bfq`.",
+        fails: &[Claim {
+            says: "Limits that grow too easily: with weights 1000 and 1 the heavier reader gets \
+                {target of prop-bfq-5.3 [15 readers, weights 1000:1]}, alone {target of none-none \
+                [0 readers] in survey-2019/no-control}, and beside seven equal ones {target of \
+                prop-bfq-5.3 [7 readers]}.",
+            shown_by: "mails-2019/plextor",
+        }],
+    },
+    build,
+};
+
+/// The first one that injects, of Linux 4.20.
+pub static ROW_4_20: Row = Row {
+    name: "bfq-4.20",
+    short: "bfq-4.20",
+    role: Role::SHARING_SCHEDULER,
+    summary: "budget fair queueing as in Linux 4.20, the first with injection",
+    file: "bfq/mod.rs",
+    parameters: settings::PARAMETERS,
+    overrides: settings::OVERRIDES_4_20,
+    judgement: Judgement {
+        promises: &[Claim {
+            says: "As `bfq-4.18`, and seeky readers no longer empty the drive: others are injected \
+                while one is waited for.",
+            shown_by: "article-2018/figure-3",
+        }],
+        needs: "As `bfq`; flash that queues commands.",
+        fails: &[
+            Claim {
+                says: "Only seeky queues are filled up: a sequential reader and four random ones \
+                    get {total of prop-bfq-4.20 [sequential target]} together, without control \
+                    {total of none-none [sequential target]}.",
+                shown_by: "article-2018/figure-3",
+            },
+            Claim {
+                says: "A weight is a part, not a rate: beside nine interferers the target gets \
+                    {target of prop-bfq-4.20 [random target]} of the 10 MB/s meant for it.",
+                shown_by: "article-2018/figure-4a",
+            },
+        ],
+    },
+    build,
+};
+
+/// Stock BFQ of Linux 4.18.
+pub static ROW_4_18: Row = Row {
+    name: "bfq-4.18",
+    short: "bfq-4.18",
+    role: Role::SHARING_SCHEDULER,
+    summary: "budget fair queueing as in stock Linux 4.18, without injection",
+    file: "bfq/mod.rs",
+    parameters: settings::PARAMETERS,
+    overrides: settings::OVERRIDES_4_18,
+    judgement: Judgement {
+        promises: &[Claim {
+            says: "Shares of sequential readers as their weights: {heavy of prop-bfq-4.18 / light \
+                of prop-bfq-4.18 [100 and 1000]} : 1 for weights of 1000 and 100.",
+            shown_by: "suite/fairness",
+        }],
+        needs: "As `bfq`; clients that read in order, or equal weights.",
+        fails: &[
+            Claim {
+                says: "Where weights differ it waits for each queue with an empty drive: five \
+                    random readers get {total of prop-bfq-4.18 [random target]}, without control \
+                    {total of none-none [random target]}.",
+                shown_by: "article-2018/figure-3",
+            },
+            Claim {
+                says: "A weight is a part, not a rate: beside nine interferers the target gets \
+                    {target of prop-bfq-4.18 [random target]} of the 10 MB/s meant for it.",
+                shown_by: "article-2018/figure-4a",
+            },
+        ],
+    },
+    build,
+};

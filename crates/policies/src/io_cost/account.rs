@@ -1,0 +1,94 @@
+//! One group's account: its own virtual time, its waiters, its debt.
+
+use crate::parts::tree::{NodeId, Summary};
+use iofair_core::parts::fifo::Fifo;
+use iofair_core::time::{Instant, Nanos};
+use iofair_core::unit::Sectors;
+
+use super::vrate::Virtual;
+
+/// A group in the tree of timers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry(pub(super) u32);
+
+impl Summary for Entry {
+    type Of = ();
+    fn alone(&self) {}
+    fn join(_one: (), _other: ()) {}
+}
+
+/// What is kept of a group's own requests.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Account {
+    /// Its place among those that are active.
+    pub(super) active: Option<u32>,
+    /// Budget spent: its own time, which follows the clock's.
+    pub(super) spent: Virtual,
+    /// As `spent`, when all that is under way is done.
+    pub(super) done: Virtual,
+    /// The period in which it sent its last request.
+    pub(super) sent_in: u64,
+    pub(super) active_since: Instant,
+    /// How far `spent` lay behind the clock when its weight was last set.
+    pub(super) saved_margin: i64,
+    /// Its weight in use before the last change.
+    pub(super) last_inuse: u64,
+    /// Where its last request ended.
+    pub(super) cursor: Option<Sectors>,
+    /// Device time, in virtual units, that it used in this period.
+    pub(super) used: u64,
+    /// `first.rs`: how far `spent` was looked at, and the last usages.
+    pub(super) seen: Virtual,
+    pub(super) usages: [u64; 3],
+    pub(super) usage_at: usize,
+    pub(super) waiters: Fifo,
+    pub(super) timer: Option<NodeId>,
+    /// Device time, in virtual units, that went out without a budget.
+    pub(super) debt: u64,
+    /// By how much its clients are held up because of the debt, as of `delay_at`; halves each second.
+    pub(super) delay: Nanos,
+    pub(super) delay_at: Instant,
+    /// So long are they held up.
+    pub(super) held_until: Instant,
+}
+
+impl Account {
+    pub(super) fn new() -> Self {
+        Self {
+            active: None,
+            spent: Virtual::default(),
+            done: Virtual::default(),
+            sent_in: 0,
+            active_since: Instant::ZERO,
+            saved_margin: 0,
+            last_inuse: 0,
+            cursor: None,
+            used: 0,
+            seen: Virtual::default(),
+            usages: [0; 3],
+            usage_at: 0,
+            waiters: Fifo::new(),
+            timer: None,
+            debt: 0,
+            delay: Nanos::ZERO,
+            delay_at: Instant::ZERO,
+            held_until: Instant::ZERO,
+        }
+    }
+    pub(super) fn is_active(&self) -> bool {
+        self.active.is_some()
+    }
+    /// Does it wait for anything that time brings?
+    pub(super) fn waits(&self) -> bool {
+        !self.waiters.is_empty() || self.debt > 0 || self.delay > Nanos::ZERO
+    }
+    /// Is something of it under way?
+    pub(super) fn is_under_way(&self) -> bool {
+        self.spent != self.done
+    }
+    /// Moves its own time on, without any request.
+    pub(super) fn skip(&mut self, time: i64) {
+        self.spent = self.spent.plus(time);
+        self.done = self.done.plus(time);
+    }
+}

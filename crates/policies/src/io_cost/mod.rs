@@ -1,0 +1,248 @@
+//! `io-cost` (`cost`): shares of a drive's time by weight, with a model of what each request costs.
+//!
+//! *Idea.* A linear model says how much device time a request takes. A virtual clock says how much device
+//! time there is; a group with share h pays `1/h` of a request's cost in its own virtual time and may
+//! send while it is not ahead of the clock. The clock goes faster while groups are held back and the
+//! drive keeps its latency, slower while it does not: so a model that is wrong all along costs nothing.
+//! Groups that use less than their share lend the rest at each period's end and take it back at once
+//! when they need it.
+//!
+//! *Equations.* By direction, with the parameters' rates, in virtual time (2^37 a second):
+//!
+//! ```text
+//! page = 1 s / (bps / 4096)    seq = max(0, 1 s / seqiops - page)    rand = max(0, 1 s / randiops - page)
+//! cost = (within 16 MiB of the group's last end ? seq : rand) + pages * page
+//! goes when      spent + cost / h <= clock       h = product of w / (sum of w of active siblings)
+//! period         max(2, (1,000,000 - ppm) / 50,000) * latency, 1 ms to 1 s (of the longer latency)
+//! busy           tag waits > 5 % of the period, or too many late: level = max(level, 0) + 1
+//! idle           both below 75 % of the limit, and somebody short: level = min(level, 0) - 1
+//! clock's rate   changes by 0, 1, 2, 4, 8, 16 % a period, from |level| 0, 4, 20, 36, 44, 52 on
+//! who gives      who lies more than 20 % of a period behind the clock, or gives already
+//! what it keeps  usage / (1 - 50 % + saved): then it will have saved 50 % at the next period's end
+//! takes back     25 % of its weight at a time when less than 20 % is left
+//! ```
+//!
+//! A request is late if it took longer than its target from asking for a tag to its answer, not counting
+//! what its size takes by the model. Debts are in `debt.rs`, donations in `donation.rs`.
+//!
+//! *Parameters.* Those of `io.cost.qos` (`rpct rlat wpct wlat min max`) and `io.cost.model` (`rbps
+//! rseqiops rrandiops wbps wseqiops wrandiops`). What is not given comes from one of four built-in
+//! sets: rotating, flash without a queue, flash, fast flash. If nothing at all is given, 10 s at 500 %
+//! move from flash to fast flash, 10 s at 10 % back. Without `rpct` and `wpct` only tag waits count.
+//! `size_latency = false` counts a request's whole latency, as Linux before 5.8. `first`: the rules of the
+//! patches as first mailed, in 2019 (`first.rs`).
+//!
+//! Who waits is woken 1 to 2 % of a period late, so that waiters go in bunches: at the last, or with another
+//! timer that goes off before (the kernel's timers have such a range, on each processor; we take one).
+//!
+//! *Source.* Linux 7.0 `block/blk-iocost.c`, `Documentation/admin-guide/cgroup-v2.rst`; Heo et al.,
+//! "IOCost: Block IO Control for Containers in Datacenters", ASPLOS 2022. The rule that no answer at
+//! all leaves the level as it is comes from a patch of 2026 by Jialin Wang. Stated there: all of the
+//! above. *Our choice*, where we differ:
+//! - A group may have requests of its own beside groups inside: they count as one more group inside,
+//!   of weight 100. (The kernel forbids that, and lets pass what does it anyway.) The root group's
+//!   own requests pass freely, as in the kernel.
+//! - What is merged by the scheduler was paid in full before; the kernel sees merges first, and takes
+//!   only the pages' cost. Requests that one plug joined count as one here too.
+//! - Metadata counts as what the kernel issues as root (there is no swap here). A client in debt is held
+//!   up at its group's next requests; the kernel puts the task to sleep on its way out.
+//! - Nanoseconds, not microseconds. Periods rest after one in which nothing was sent or answered, if
+//!   nobody waits, or if the clock cannot go faster and the first waiter's turn is all that can come.
+//!   The next event ends one long period (the kernel's go on, and the level with them).
+//! - Model parameters below 1 MiB/s or 16 requests a second count as that, `max` is 10 % at least (the
+//!   kernel: 1 %), so that nobody waits for minutes; a `max` below `min` counts as `min` (the kernel
+//!   refuses it).
+
+mod account;
+mod budget;
+mod debt;
+mod donation;
+mod first;
+mod latency;
+mod model;
+mod period;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod vrate;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use crate::parts::shares::{Weights, group_node};
+use crate::parts::tree::{Arena, Tree};
+use account::{Account, Entry};
+use debt::Forgiveness;
+use donation::Donor;
+use iofair_core::contract::WEIGHT_DEFAULT;
+use iofair_core::group::{Change, GroupId};
+use iofair_core::parts::fifo::Fifo;
+use iofair_core::policy::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row};
+use iofair_core::request::RequestId;
+use iofair_core::time::Instant;
+use latency::Latency;
+use settings::Settings;
+use vrate::{Clock, WHOLE_RATE};
+
+/// Its row in the table.
+pub static ROW: Row = Row {
+    name: "io-cost",
+    short: "cost",
+    role: Role::Throttle,
+    summary: "shares of device time by weight under a cost model, with latency feedback, as io.cost",
+    file: "io_cost/mod.rs",
+    parameters: settings::PARAMETERS,
+    overrides: &[],
+    judgement: Judgement {
+        promises: &[Claim {
+            says: "Device time by weight, what is unused lent, as much at once as the drive's latency \
+                allows.",
+            shown_by: "mails-2019/io-cost",
+        }],
+        needs: "A cost model and latency targets that fit the drive (`rpct`, `rlat` and so on).",
+        fails: &[
+            Claim {
+                says: "A target that is too easy does nothing and one that is too hard stops the \
+                    drive: {total of rlat 10 ms} in all at 10 ms, {total of rlat 1 ms} at 1 ms.",
+                shown_by: "mails-2019/io-cost",
+            },
+            Claim {
+                says: "Without targets only waits for tags count: readers of weights 1000 and 100 \
+                    get {heavy of cost-none / light of cost-none [100 and 1000]} : 1.",
+                shown_by: "suite/fairness",
+            },
+        ],
+    },
+    build,
+};
+
+fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
+    let settings = Settings::new(build.values, build.facts);
+    Box::new(IoCost {
+        clock: Clock::new(settings.period),
+        settings,
+        weights: Weights::default(),
+        accounts: Vec::new(),
+        active: Vec::new(),
+        costs: Vec::new(),
+        passed: Fifo::new(),
+        held: 0,
+        timers: Arena::new(),
+        waiting: Tree::new(),
+        latency: Latency::default(),
+        busy_level: 0,
+        periods: 0,
+        running: false,
+        period_end: None,
+        forgiveness: Forgiveness::default(),
+        donors: Vec::new(),
+    })
+}
+
+struct IoCost {
+    settings: Settings,
+    clock: Clock,
+    weights: Weights,
+    /// By group.
+    accounts: Vec<Account>,
+    /// Groups that sent something lately.
+    active: Vec<u32>,
+    /// By request: the device time that it asks for while it waits, then what its group paid until it is
+    /// done.
+    costs: Vec<u64>,
+    /// On their way out.
+    passed: Fifo,
+    /// Requests that wait.
+    held: u64,
+    timers: Arena<Instant, Entry>,
+    /// Groups with waiters, by the time of the first.
+    waiting: Tree,
+    latency: Latency,
+    /// Periods in a row in which the drive was busy; idle, if negative.
+    busy_level: i32,
+    /// Periods so far.
+    periods: u64,
+    /// Is anybody active, as of the last period's end?
+    running: bool,
+    /// `None` while not running, and while periods rest.
+    period_end: Option<Instant>,
+    forgiveness: Forgiveness,
+    donors: Vec<Donor>,
+}
+
+impl Policy for IoCost {
+    fn submit(&mut self, cx: &mut Context<'_>, id: RequestId) {
+        let index = id.0 as usize;
+        if index >= self.costs.len() {
+            self.costs.resize(index + 1, 0);
+        }
+        let request = &cx.requests[id];
+        let group = request.group;
+        let device_time = self.settings.model.cost(request, self.accounts[group.index()].cursor);
+        if group == GroupId::ROOT || device_time == 0 {
+            self.passed.push_back(cx.requests, id);
+            return;
+        }
+        self.catch_up(cx);
+        self.decide(cx, id, device_time);
+    }
+
+    fn dispatch(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
+        if self.next_timer().is_some_and(|at| at <= cx.now) {
+            self.catch_up(cx);
+            self.serve_timers(cx);
+        }
+        if self.period_end.is_some_and(|end| end <= cx.now) {
+            self.end_period(cx);
+        }
+        self.passed.pop_front(cx.requests)
+    }
+
+    fn complete(&mut self, cx: &mut Context<'_>, id: RequestId) {
+        self.catch_up(cx);
+        self.latency.count(&self.settings, &cx.requests[id], cx.now);
+        let mut paid: i64 = 0;
+        for (part, _) in cx.requests.parts(id) {
+            if let Some(cost) = self.costs.get_mut(part.0 as usize) {
+                paid = paid.wrapping_add(core::mem::take(cost) as i64);
+            }
+        }
+        let account = &mut self.accounts[cx.requests[id].group.index()];
+        account.done = account.done.plus(paid);
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        self.next_timer().into_iter().chain(self.period_end).min()
+    }
+
+    fn change(&mut self, cx: &mut Context<'_>, change: Change) {
+        match change {
+            Change::GroupAdded(id) => {
+                let group = cx.groups.group(id);
+                let weights = [group.contract.weight, WEIGHT_DEFAULT];
+                self.weights.add_group(id, group.parent, weights);
+                while self.accounts.len() <= id.index() {
+                    self.accounts.push(Account::new());
+                }
+                self.accounts[id.index()] = Account::new();
+            }
+            Change::GroupUpdated(id) => {
+                self.weights.set_weight(group_node(id), cx.groups.group(id).contract.weight);
+            }
+            Change::GroupRemoved(id) => {
+                assert!(self.accounts[id.index()].waiters.is_empty(), "{id:?} goes with requests");
+                self.deactivate(id.index());
+            }
+            _ => {}
+        }
+    }
+
+    fn observe(&self, gauges: &mut dyn Gauges) {
+        gauges.gauge("rate_percent", self.clock.base_rate() * 100 / WHOLE_RATE);
+        gauges.gauge("busy_periods", u64::from(self.busy_level.max(0).unsigned_abs()));
+        gauges.gauge("idle_periods", u64::from(self.busy_level.min(0).unsigned_abs()));
+        gauges.gauge("active_groups", self.active.len() as u64);
+        gauges.gauge("held_requests", self.held);
+        gauges.gauge("built_in_set", self.settings.set() as u64);
+    }
+}

@@ -1,0 +1,196 @@
+//! A world for tests: one client a group, a drive that answers everything after the same time.
+
+use std::collections::BTreeMap;
+use std::vec::Vec;
+
+use iofair_core::contract::Contract;
+use iofair_core::controller::{Controller, Dispatch, FlushRule, Setup, Submission};
+use iofair_core::group::{ClientId, Priority};
+use iofair_core::policy::{DriveFacts, Gauges};
+use iofair_core::request::{Flags, Operation, RequestId};
+use iofair_core::time::{Instant, Nanos};
+use iofair_core::unit::Sectors;
+
+/// What a client does: random 4 KiB reads.
+#[derive(Clone, Copy)]
+pub(super) enum Work {
+    /// So many outstanding.
+    Deep(u32),
+    /// One after so much time.
+    Every(Nanos),
+    Nothing,
+}
+
+pub(super) struct Client {
+    id: ClientId,
+    work: Work,
+    outstanding: u32,
+    next: Instant,
+    pub(super) done: u64,
+}
+
+pub(super) struct World {
+    pub(super) controller: Controller,
+    pub(super) now: Instant,
+    pub(super) clients: Vec<Client>,
+    flying: BTreeMap<(Instant, u64), RequestId>,
+    /// The drive's.
+    pub(super) latency: Nanos,
+    /// Each so manieth answer takes so long.
+    pub(super) slow: Option<(u64, Nanos)>,
+    dispatched: u64,
+    sent: u64,
+}
+
+pub(super) const MS: Nanos = Nanos::from_millis(1);
+
+pub(super) fn facts() -> DriveFacts {
+    DriveFacts {
+        rotational: false,
+        depth: 1 << 10,
+        max_request: Sectors(1 << 16),
+        capacity: Sectors(1 << 40),
+    }
+}
+
+impl World {
+    pub(super) fn new(set: &[(&str, &str)]) -> Self {
+        Self::with_tags(set, 1 << 10)
+    }
+    pub(super) fn with_tags(set: &[(&str, &str)], tags: u32) -> Self {
+        let setup = Setup {
+            facts: facts(),
+            tags,
+            queue_limit: 1 << 16,
+            guaranteed: 0,
+            flushes: FlushRule::Bypass,
+            trace: 0,
+        };
+        let mut stack = crate::TABLE.stack("cost-none").expect("in the table");
+        for (parameter, text) in set {
+            stack.set("cost", parameter, text).expect("in the policy's table");
+        }
+        Self {
+            controller: Controller::new(setup, stack),
+            now: Instant(1_000_000_000),
+            clients: Vec::new(),
+            flying: BTreeMap::new(),
+            latency: Nanos::from_micros(100),
+            slow: None,
+            dispatched: 0,
+            sent: 0,
+        }
+    }
+    /// A drive of exactly 1000 random reads a second that never changes its mind.
+    pub(super) fn fixed() -> Self {
+        Self::new(&[
+            ("rrandiops", "1000"),
+            ("rseqiops", "1000"),
+            ("rbps", "4096000B/s"),
+            ("rlat", "50ms"),
+            ("min", "100"),
+            ("max", "100"),
+        ])
+    }
+    /// Client number `clients.len()` in a group of this path and weight.
+    pub(super) fn client(&mut self, path: &str, weight: u32, work: Work) {
+        let contract = Contract { weight, ..Contract::default() };
+        let group = match self.controller.groups().find(path) {
+            Some(group) => group,
+            None => self.controller.add_group(self.now, path, contract).expect("new"),
+        };
+        let id = self.controller.add_client(self.now, group, Priority::default()).expect("there");
+        self.clients.push(Client { id, work, outstanding: 0, next: self.now, done: 0 });
+    }
+    pub(super) fn set_work(&mut self, client: usize, work: Work) {
+        self.clients[client].work = work;
+        self.clients[client].next = self.now;
+    }
+    /// One request; `tag` is the client's number.
+    pub(super) fn send(&mut self, client: usize, operation: Operation, flags: Flags) {
+        self.sent += 1;
+        // Far from the last one, wherever that was.
+        let start = Sectors(self.sent * (1 << 20) % (1 << 39));
+        let (id, tag, length) = (self.clients[client].id, client as u64, Sectors(8));
+        let submission = Submission { tag, client: id, operation, flags, start, length };
+        self.controller.submit(self.now, submission).expect("within the limit");
+        self.clients[client].outstanding += 1;
+    }
+    fn work(&mut self) {
+        for at in 0..self.clients.len() {
+            match self.clients[at].work {
+                Work::Deep(depth) => {
+                    while self.clients[at].outstanding < depth {
+                        self.send(at, Operation::Read, Flags::NONE);
+                    }
+                }
+                Work::Every(pause) => {
+                    while self.clients[at].next <= self.now {
+                        self.clients[at].next += pause;
+                        self.send(at, Operation::Read, Flags::NONE);
+                    }
+                }
+                Work::Nothing => {}
+            }
+        }
+        while let Some(Dispatch { id, .. }) = self.controller.dispatch(self.now) {
+            self.dispatched += 1;
+            let latency = match self.slow {
+                Some((every, latency)) if self.dispatched.is_multiple_of(every) => latency,
+                _ => self.latency,
+            };
+            self.flying.insert((self.now + latency, self.dispatched), id);
+        }
+    }
+    /// Lets so much time pass; what each client got done in it.
+    pub(super) fn run(&mut self, time: Nanos) -> Vec<u64> {
+        let end = self.now + time;
+        let before: Vec<u64> = self.clients.iter().map(|client| client.done).collect();
+        self.work();
+        loop {
+            let answer = self.flying.keys().next().map(|(at, _)| *at);
+            let sending = self.clients.iter().filter_map(|client| match client.work {
+                Work::Every(_) => Some(client.next),
+                _ => None,
+            });
+            let next = sending.chain(answer).chain(self.controller.next_wakeup()).min();
+            let Some(next) = next.filter(|at| *at <= end) else { break };
+            self.now = self.now.max(next);
+            while let Some(first) = self.flying.first_entry().filter(|f| f.key().0 <= self.now) {
+                let id = first.remove();
+                let mut done = Vec::new();
+                self.controller.complete(self.now, id, 0, &mut done);
+                for completion in done {
+                    let client = &mut self.clients[completion.part.tag as usize];
+                    client.done += 1;
+                    client.outstanding -= 1;
+                }
+            }
+            self.work();
+        }
+        self.now = end;
+        self.clients.iter().zip(before).map(|(client, before)| client.done - before).collect()
+    }
+    pub(super) fn in_flight(&self) -> usize {
+        self.flying.len()
+    }
+    pub(super) fn gauge(&self, name: &str) -> u64 {
+        struct Find<'a>(&'a str, u64);
+        impl Gauges for Find<'_> {
+            fn gauge(&mut self, name: &'static str, value: u64) {
+                if name == self.0 {
+                    self.1 = value;
+                }
+            }
+        }
+        let mut find = Find(name, u64::MAX);
+        self.controller.observe(&mut find);
+        assert!(find.1 != u64::MAX, "no gauge {name}");
+        find.1
+    }
+}
+
+/// Is `got` within `percent` of `wanted`?
+pub(super) fn near(got: u64, wanted: u64, percent: u64) -> bool {
+    got.abs_diff(wanted) * 100 <= wanted * percent
+}

@@ -1,0 +1,283 @@
+//! `kyber`: keeps the drive's queue short enough for two latency targets.
+//!
+//! *Idea.* Reads, writes, discards and others are four *domains*. Each has first come, first served queues
+//! and a number of *tokens*; a request needs one from the time it goes to the drive until its answer. When the
+//! drive is slow, domains that are faster than they need to be get fewer tokens; a domain that misses its
+//! target gets more. So the wait moves from the drive, where it hits everybody, to the queue of those
+//! who can afford it.
+//!
+//! *Dispatch.* A domain gives up to a batch in a row (reads 16, writes 8, discards and others 1), then the next
+//! one that has a request and a token, in turns. All others than reads and synchronous writes may use only
+//! three quarters of the tags.
+//!
+//! *Tokens.* At most 256, 128, 64 and 16, at least 1; those of the fourth never change. Each answer is counted
+//! in eight buckets, a quarter of the target wide (`read_lat`, `write_lat`; 5 s for discards), twice: with the
+//! time in the queue, and the drive's time alone. 100 ms after the first answer since the last time:
+//!
+//! ```text
+//! congested = any domain's p90 of the drive's time lies above its target
+//! q         = the domain's p99 of the whole time, in quarters of its target, rounded up, at most 8
+//! tokens    = tokens * q / 4            if congested, or if q > 4
+//! ```
+//!
+//! A percentile is taken from 500 samples, or fewer after a second, and uses them up. A domain that
+//! cannot tell `q` when there is congestion uses the last one that it knew, once.
+//!
+//! *Source*: Linux 7.0, `block/kyber-iosched.c` (Omar Sandoval; these rules since 4.20). Stated there: all of
+//! the above. An oddity kept: the second runs for both percentiles of a domain, and the drive's is taken first
+//! and starts it anew; so with fewer than 500 samples `q` is rarely told unless the domain has fallen silent.
+//!
+//! *Our choice*, where we differ: the kernel keeps a software queue a processor and empties them one by one;
+//! here it is one. As there, a request merges with one of the last eight of its domain that were not yet moved
+//! on to the drive's queue, which happens to all of them when a token is free. If tokens are taken away while
+//! all are in use, none is free until enough are back (the kernel's bitmap forgets those above its new end).
+//! A flush, where it is scheduled, takes a token of the fourth domain, as all that is no read, write or discard.
+
+mod latency;
+#[cfg(test)]
+mod tests;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use iofair_core::params::Parameter;
+use iofair_core::parts::fifo::Fifo;
+use iofair_core::policy::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row, TagClass};
+use iofair_core::request::{Operation, RequestId, Requests};
+use iofair_core::time::{Instant, Nanos};
+use iofair_core::trace::Subject;
+use latency::{GOOD, Latencies};
+
+/// Its row in the table.
+pub static ROW: Row = Row {
+    name: "kyber",
+    short: "kyber",
+    role: Role::SCHEDULER,
+    summary: "tokens for reads and writes, scaled by two latency targets",
+    file: "kyber.rs",
+    parameters: PARAMETERS,
+    overrides: &[],
+    judgement: Judgement {
+        promises: &[Claim {
+            says: "Reads and writes near a latency target each, by taking tokens from whoever can \
+                wait; random readers and writers keep {total: none-kyber / none-none [5 random \
+                readers, 5 random writers]} of the throughput.",
+            shown_by: "suite/throughput-sync",
+        }],
+        needs: "A drive that many requests reach at once, and writes as the cause of slow reads.",
+        fails: &[
+            Claim {
+                says: "All reads are one domain: a random reader beside four sequential ones gets \
+                    {target of none-kyber [random target, readers]}, with `none` {target of \
+                    none-none [random target, readers]}.",
+                shown_by: "article-2018/figure-1 --stack none-none,none-kyber",
+            },
+            Claim {
+                says: "Beside buffered writers the mean read takes {target mean of none-kyber \
+                    [random target, writers]}; its target is 2 ms.",
+                shown_by: "article-2018/figure-1 --stack none-kyber",
+            },
+        ],
+    },
+    build,
+};
+
+const PARAMETERS: &[Parameter] = &[
+    Parameter::time("read_lat", Nanos::from_millis(2), "what 99 % of the reads should stay below"),
+    Parameter::time(
+        "write_lat",
+        Nanos::from_millis(10),
+        "what 99 % of the writes should stay below",
+    ),
+];
+
+/// Target of discards.
+const DISCARD_LAT: Nanos = Nanos::from_secs(5);
+/// Reads, writes, discards, others; only the first three are measured.
+const DOMAINS: usize = 4;
+const MEASURED: usize = 3;
+const TOKENS_MAX: [u32; DOMAINS] = [256, 128, 64, 16];
+const BATCH: [u32; DOMAINS] = [16, 8, 1, 1];
+/// What a change of tokens is called in the trace.
+const RESIZED: [&str; MEASURED] =
+    ["tokens of reads: {} to {}", "tokens of writes: {} to {}", "tokens of discards: {} to {}"];
+/// How long answers are gathered.
+const WINDOW: Nanos = Nanos::from_millis(100);
+/// Part of the tags for all but synchronous requests.
+const ASYNC_PERCENT: u32 = 75;
+/// Waiting requests that a newcomer is compared with.
+const MERGE_DEPTH: usize = 8;
+
+fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
+    let targets = [build.values.time("read_lat"), build.values.time("write_lat"), DISCARD_LAT];
+    Box::new(Kyber {
+        domains: TOKENS_MAX.map(|tokens| Domain { tokens, ..Domain::default() }),
+        latencies: targets.map(Latencies::new),
+        current: 0,
+        batched: 0,
+        timer: None,
+        arrived: Vec::new(),
+    })
+}
+
+fn domain(operation: Operation) -> usize {
+    match operation {
+        Operation::Read => 0,
+        Operation::Write => 1,
+        Operation::Discard => 2,
+        _ => 3,
+    }
+}
+
+#[derive(Clone, Copy, Default, Debug)]
+struct Domain {
+    queue: Fifo,
+    /// The first so many of it are on their way to the drive and merge no more.
+    moved: usize,
+    tokens: u32,
+    used: u32,
+    /// Who was last found without a token, to tell it once.
+    blocked: Option<RequestId>,
+}
+
+struct Kyber {
+    domains: [Domain; DOMAINS],
+    latencies: [Latencies; MEASURED],
+    /// The domain whose batch runs, and what it gave.
+    current: usize,
+    batched: u32,
+    /// When the answers gathered so far are judged.
+    timer: Option<Instant>,
+    /// When each request came in, by its slot.
+    arrived: Vec<Instant>,
+}
+
+impl Kyber {
+    /// The next request of the current domain, if it has one and a token.
+    fn take_from_current(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
+        let domain = &mut self.domains[self.current];
+        let id = domain.queue.front()?;
+        if domain.used >= domain.tokens {
+            if domain.blocked.replace(id) != Some(id) {
+                let subject = Subject::Request { id, sequence: cx.requests[id].sequence };
+                let values = [domain.tokens.into(), domain.queue.len() as u64];
+                cx.decide(subject, "no token of its domain: it has {}, and {} wait", values);
+            }
+            return None;
+        }
+        if domain.moved == 0 {
+            domain.moved = domain.queue.len();
+        }
+        domain.moved -= 1;
+        domain.queue.remove(cx.requests, id);
+        domain.blocked = None;
+        domain.used += 1;
+        self.batched += 1;
+        Some(id)
+    }
+    /// Judges what was gathered if it is time; being late changes nothing but the moment.
+    fn judge(&mut self, cx: &mut Context<'_>) {
+        let Some(due) = self.timer.filter(|due| *due <= cx.now) else { return };
+        self.timer = None;
+        let mut congested = false;
+        for latencies in &mut self.latencies {
+            congested |= latencies.is_congested(due);
+        }
+        for (index, latencies) in self.latencies.iter_mut().enumerate() {
+            let Some(p99) = latencies.p99(due, congested) else { continue };
+            if !congested && p99 < GOOD {
+                continue;
+            }
+            let domain = &mut self.domains[index];
+            let scaled = domain.tokens * (p99 as u32 + 1) / GOOD as u32;
+            let scaled = scaled.clamp(1, TOKENS_MAX[index]);
+            let before = core::mem::replace(&mut domain.tokens, scaled);
+            if before != scaled {
+                cx.decide(Subject::Drive, RESIZED[index], [before.into(), scaled.into()]);
+            }
+        }
+    }
+    /// The waiting request with which this one was merged.
+    fn merge(&self, cx: &mut Context<'_>, id: RequestId) -> Option<RequestId> {
+        let domain = &self.domains[domain(cx.requests[id].operation)];
+        let max = cx.facts.max_request;
+        let requests: &mut Requests = cx.requests;
+        let open = (domain.queue.len() - domain.moved).min(MERGE_DEPTH);
+        let mut next = domain.queue.back();
+        for _ in 0..open {
+            let waiting = next.expect("so many are in the queue");
+            if requests.can_merge(waiting, id, max) {
+                requests.merge_back(waiting, id);
+                return Some(waiting);
+            }
+            if requests.can_merge(id, waiting, max) {
+                requests.merge_front(waiting, id);
+                return Some(waiting);
+            }
+            next = domain.queue.previous(requests, waiting);
+        }
+        None
+    }
+}
+
+impl Policy for Kyber {
+    fn submit(&mut self, cx: &mut Context<'_>, id: RequestId) {
+        self.judge(cx);
+        let slot = id.0 as usize;
+        if self.arrived.len() <= slot {
+            self.arrived.resize(slot + 1, Instant::ZERO);
+        }
+        self.arrived[slot] = cx.now;
+        let domain = &mut self.domains[domain(cx.requests[id].operation)];
+        domain.queue.push_back(cx.requests, id);
+    }
+    fn try_merge(&mut self, cx: &mut Context<'_>, id: RequestId) -> bool {
+        self.merge(cx, id).is_some()
+    }
+    fn dispatch(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
+        self.judge(cx);
+        if self.batched < BATCH[self.current]
+            && let Some(id) = self.take_from_current(cx)
+        {
+            return Some(id);
+        }
+        self.batched = 0;
+        for _ in 0..DOMAINS {
+            self.current = (self.current + 1) % DOMAINS;
+            if let Some(id) = self.take_from_current(cx) {
+                return Some(id);
+            }
+        }
+        None
+    }
+    fn complete(&mut self, cx: &mut Context<'_>, id: RequestId) {
+        self.judge(cx);
+        let request = &cx.requests[id];
+        let domain = domain(request.operation);
+        self.domains[domain].used -= 1;
+        if let Some(latencies) = self.latencies.get_mut(domain) {
+            let total = cx.now.since(self.arrived[id.0 as usize]);
+            latencies.add(total, cx.now.since(request.dispatched));
+            self.timer.get_or_insert(cx.now + WINDOW);
+        }
+    }
+    fn next_wakeup(&self) -> Option<Instant> {
+        // Tokens matter only to those who wait for one.
+        let waits = self.domains.iter().any(|domain| !domain.queue.is_empty());
+        self.timer.filter(|_| waits)
+    }
+    fn tag_limit(&self, class: TagClass, tags: u32) -> u32 {
+        match class {
+            TagClass::Async => (u64::from(tags) * u64::from(ASYNC_PERCENT) / 100) as u32,
+            _ => tags,
+        }
+    }
+    fn observe(&self, gauges: &mut dyn Gauges) {
+        let [reads, writes, discards, _] = &self.domains;
+        gauges.gauge("kyber_read_tokens", reads.tokens.into());
+        gauges.gauge("kyber_write_tokens", writes.tokens.into());
+        gauges.gauge("kyber_discard_tokens", discards.tokens.into());
+        let queued = self.domains.iter().map(|domain| domain.queue.len()).sum::<usize>();
+        gauges.gauge("kyber_queued_requests", queued as u64);
+    }
+}

@@ -1,0 +1,146 @@
+//! Policies that a server of today would run, for the engine of `iofair-core`: Linux's [`none`], [`mq_deadline`], [`kyber`] and
+//! [`bfq`] as schedulers; [`throttle_max`], [`io_latency`], [`io_cost`] and [`wbt`] as throttles; and [`promise`], which keeps
+//! guaranteed minimums and keeps the drive full.
+//!
+//! ```
+//! let stack = iofair_policies::TABLE.stack("promise").expect("a stack of this table");
+//! assert!(stack.keeps_minimums());
+//! ```
+//!
+//! Adding a policy is one file, whose `//!` is its manual page, its `mod` line, and its row in [`TABLE`].
+#![no_std]
+#![forbid(unsafe_code)]
+#![deny(clippy::float_arithmetic)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod bfq;
+pub mod io_cost;
+pub mod io_latency;
+pub mod kyber;
+pub mod mq_deadline;
+pub mod none;
+pub mod parts;
+pub mod promise;
+pub mod throttle_max;
+pub mod wbt;
+
+use iofair_core::policy::{Named, Table};
+
+/// The stack of a server whose contract file names none.
+pub const DEFAULT_STACK: &str = "promise";
+
+/// Minimums rest on shares, and shares on whole turns. BFQ of the survey's time (4.18, 4.20) has neither of two
+/// later rules by which a queue that wakes up ends another's turn: one of higher weight (5.3), and one that is
+/// back in time and raised no less (5.2). With them a reader in order that is admitted beside one at random of
+/// more weight falls below its minimum (`crates/lab/tests/minimums.rs`).
+const WHOLE_TURNS: &[(&str, &str, &str)] =
+    &[("bfq", "preempt_lower", "false"), ("bfq", "preempt_equal", "false")];
+
+/// The first two are from the survey of I/O-control solutions of 2019, the last is our own.
+const STACKS: &[Named] = &[
+    Named {
+        name: "complete",
+        stack: "max+prop-bfq",
+        admits: true,
+        settings: WHOLE_TURNS,
+        summary: "minimum, high average and maximum: minimums are admitted and become weights, and a \
+            turn of bfq ends by no other's weight",
+    },
+    Named {
+        name: "dedicated",
+        stack: "none-none",
+        admits: false,
+        settings: &[],
+        summary: "no control, so few clients a drive that none is overtaken for long",
+    },
+    Named {
+        name: "promise",
+        stack: "max+prop-promise",
+        admits: false,
+        settings: &[],
+        summary: "ceilings, then our own scheduler: every feasible minimum kept, the rest by weight, the drive full",
+    },
+];
+
+/// All of this crate.
+pub static TABLE: Table = Table {
+    policies: &[
+        &none::ROW,
+        &mq_deadline::ROW,
+        &kyber::ROW,
+        &bfq::ROW,
+        &io_latency::ROW,
+        &throttle_max::ROW,
+        &io_cost::ROW,
+        &promise::ROW,
+        &wbt::ROW,
+    ],
+    stacks: STACKS,
+};
+
+#[cfg(test)]
+mod tests {
+    use std::string::ToString;
+    use std::vec::Vec;
+
+    use iofair_core::controller::Stack;
+    use iofair_core::policy::DriveFacts;
+    use iofair_core::unit::Sectors;
+
+    use super::*;
+
+    /// With the earlier versions of BFQ.
+    pub(crate) static ALL: Table = Table {
+        policies: &[
+            &none::ROW,
+            &bfq::ROW,
+            &bfq::versions::ROW_5_3,
+            &bfq::versions::ROW_4_20,
+            &bfq::versions::ROW_4_18,
+        ],
+        stacks: &[],
+    };
+
+    /// Goal: the tags are those of the scheduler's row. Method: drives of little and much depth.
+    #[test]
+    fn tags_are_those_of_the_row() {
+        let tags = |stack: &str, depth| {
+            let (max_request, capacity) = (Sectors(8), Sectors(1 << 20));
+            let facts = DriveFacts { rotational: false, depth, max_request, capacity };
+            TABLE.stack(stack).expect("a stack").tags(&facts)
+        };
+        assert_eq!([32, 1023].map(|depth| tags("none-none", depth)), [32, 1023]);
+        assert_eq!([32, 1023].map(|depth| tags("prop-bfq", depth)), [64, 256]);
+        assert_eq!([32, 1023, 4096].map(|depth| tags("promise", depth)), [u32::MAX; 3]);
+        let flushes = |stack| TABLE.stack(stack).expect("a stack").schedules_flushes();
+        assert_eq!(["none-none", "prop-bfq", DEFAULT_STACK].map(flushes), [false, false, true]);
+    }
+
+    /// Goal: a named stack is the stack it stands for, under its own name, with its own parameters, which may be
+    /// set anew. Method: all of them.
+    #[test]
+    fn named_stacks_are_what_they_stand_for() {
+        for named in TABLE.stacks {
+            let (own, plain) = (TABLE.stack(named.name), TABLE.stack(named.stack));
+            let (own, plain) = (own.expect("named"), plain.expect("made of rows"));
+            let rows = |stack: &Stack| {
+                let throttles = stack.throttles.iter().map(|stage| stage.row.name);
+                throttles.chain([stack.scheduler.row.name]).collect::<Vec<_>>()
+            };
+            assert_eq!((rows(&own), own.groups), (rows(&plain), plain.groups));
+            assert_eq!((own.name(), own.admits), (named.name, named.admits));
+            assert!(!plain.admits);
+        }
+        let mut complete = TABLE.stack("complete").expect("named");
+        for rule in ["preempt_lower", "preempt_equal"] {
+            assert!(!complete.scheduler.values.bool(rule), "whole turns: {rule}");
+            complete.set("bfq", rule, "true").expect("a parameter");
+            assert!(complete.scheduler.values.bool(rule), "as set");
+        }
+        let error = TABLE.stack("completed").expect_err("no such stack").to_string();
+        assert!(error.contains("complete, dedicated"), "{error}");
+    }
+}

@@ -1,0 +1,145 @@
+//! The queueing of the single-queue deadline scheduler, one set of reads and writes: batches by sector,
+//! reads before writes, a deadline for each request.
+//!
+//! Reads and writes wait apart, by sector and by arrival. Whatever goes out leaves a finger on its
+//! successor by sector in its own direction; a batch follows the finger. Source: Linux 2.6.32,
+//! `block/deadline-iosched.c`. It knows no group: whoever wants one queue a group keeps one of these a
+//! group over one shared [`Sorted`] (`deadline` has one, the fair layer many).
+
+use super::sorted_fifo::{Entry, MergeRules, Sorted, SortedFifo};
+use iofair_core::request::{Direction, RequestId, Requests};
+use iofair_core::time::{Instant, Nanos};
+use iofair_core::unit::Sectors;
+
+/// The tunables.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DeadlineRules {
+    /// A request older than this starts the next batch of its [`Direction`].
+    pub expire: [Nanos; 2],
+    /// Requests in a batch.
+    pub fifo_batch: u32,
+    /// Batches of reads, while writes wait, before one of writes.
+    pub writes_starved: u32,
+    /// What may be merged.
+    pub merges: MergeRules,
+}
+
+/// Reads and writes that wait.
+#[derive(Clone, Copy, Debug)]
+pub struct DeadlineQueue {
+    rules: DeadlineRules,
+    queues: [SortedFifo; 2],
+    /// The finger: the successor of what went out last, if it has one.
+    next: Option<RequestId>,
+    /// The direction of what went out last.
+    direction: Direction,
+    /// Requests that the running batch has given.
+    batched: u32,
+    /// Batches of reads since the last batch of writes, while writes waited.
+    starved: u32,
+}
+
+/// Which direction the next batch has, and how many batches of reads the writes have waited then:
+/// reads, unless the writes have waited for `writes_starved` of them.
+pub fn batch_direction(
+    waiting: [bool; 2],
+    starved: u32,
+    writes_starved: u32,
+) -> Option<(Direction, u32)> {
+    match waiting {
+        [false, false] => None,
+        [true, false] => Some((Direction::Read, starved)),
+        [true, true] if starved < writes_starved => Some((Direction::Read, starved + 1)),
+        _ => Some((Direction::Write, 0)),
+    }
+}
+
+impl DeadlineQueue {
+    /// An empty queue.
+    pub const fn new(rules: DeadlineRules) -> Self {
+        let queues = [SortedFifo::new(); 2];
+        Self { rules, queues, next: None, direction: Direction::Read, batched: 0, starved: 0 }
+    }
+    /// Requests that wait.
+    pub const fn len(&self) -> usize {
+        self.queues[0].len() + self.queues[1].len()
+    }
+    /// Is nobody waiting?
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Requests that wait in one direction.
+    pub const fn queued(&self, direction: Direction) -> usize {
+        self.queues[direction as usize].len()
+    }
+    /// Batches of reads that the waiting writes have seen go by.
+    pub const fn starved(&self) -> u32 {
+        self.starved
+    }
+    /// Takes a request in.
+    pub fn insert(&mut self, sorted: &mut Sorted, requests: &mut Requests, entry: Entry) {
+        let direction = requests[entry.id].operation.direction();
+        self.queues[direction as usize].insert(sorted, requests, entry);
+    }
+    /// Merges an incoming request into a waiting one, if it may.
+    pub fn try_merge(
+        &mut self,
+        sorted: &mut Sorted,
+        requests: &mut Requests,
+        id: RequestId,
+    ) -> bool {
+        let next_start = self.next.map(|next| requests[next].start);
+        let queue = &mut self.queues[requests[id].operation.direction() as usize];
+        let Some(merged) = queue.try_merge(sorted, requests, id, self.rules.merges) else {
+            return false;
+        };
+        if let Some(absorbed) = merged.absorbed
+            && (self.next == Some(absorbed) || self.next == Some(merged.into))
+        {
+            // The one in front keeps the finger; from the one behind it moves on, past both.
+            let in_front = next_start == Some(requests[merged.into].start);
+            let behind = || queue.next(sorted, requests, merged.into);
+            self.next = if in_front { Some(merged.into) } else { behind() };
+        }
+        true
+    }
+    /// Gives a request out, if one waits.
+    pub fn dispatch(
+        &mut self,
+        sorted: &mut Sorted,
+        requests: &mut Requests,
+        now: Instant,
+    ) -> Option<RequestId> {
+        let id = match self.next {
+            Some(next) if self.batched < self.rules.fifo_batch => next,
+            _ => self.start_batch(sorted, requests, now)?,
+        };
+        self.batched += 1;
+        self.direction = requests[id].operation.direction();
+        let queue = &mut self.queues[self.direction as usize];
+        self.next = queue.next(sorted, requests, id);
+        queue.remove(sorted, requests, id);
+        Some(id)
+    }
+    fn start_batch(
+        &mut self,
+        sorted: &Sorted,
+        requests: &Requests,
+        now: Instant,
+    ) -> Option<RequestId> {
+        let waiting = self.queues.map(|queue| !queue.is_empty());
+        let (direction, starved) =
+            batch_direction(waiting, self.starved, self.rules.writes_starved)?;
+        let queue = &self.queues[direction as usize];
+        let oldest = queue.oldest().expect("only a direction with requests is chosen");
+        let deadline =
+            queue.arrived(sorted, requests, oldest) + self.rules.expire[direction as usize];
+        (self.starved, self.batched) = (starved, 0);
+        let follow = self.next.filter(|_| direction == self.direction && now <= deadline);
+        Some(follow.unwrap_or(oldest))
+    }
+    /// Where the finger is: the first sector of what would go on the running batch.
+    pub fn next_start(&self, requests: &Requests) -> Option<Sectors> {
+        self.next.map(|next| requests[next].start)
+    }
+}

@@ -1,0 +1,14 @@
+//! Pieces that policies share. A piece moves here when a second policy wants it, not before.
+
+pub mod deadline_queue;
+pub mod ewma;
+pub mod levels;
+pub mod meter;
+pub mod positions;
+pub mod priority_slice;
+pub mod seeks;
+pub mod shares;
+pub mod sorted_fifo;
+pub mod token_bucket;
+pub mod tree;
+pub mod wf2q;

@@ -1,0 +1,56 @@
+//! Queues by the sector of their next request: who works near a place? Cooperating processes (CFQ, BFQ)
+//! are found so.
+
+use super::tree::{Arena, Summary, Tree};
+use iofair_core::unit::Sectors;
+
+/// A queue, by its number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Marker(pub u32);
+
+impl Summary for Marker {
+    type Of = ();
+    fn alone(&self) {}
+    fn join(_one: (), _other: ()) {}
+}
+
+/// The nodes that any number of trees (one a group, one a level) share.
+pub type Positions = Arena<Sectors, Marker>;
+
+/// The nearest of the two neighbours of a position, with its distance, unless it is `except`; on a tie the
+/// one at the position or after it.
+pub fn nearest(
+    positions: &Positions,
+    tree: &Tree,
+    position: Sectors,
+    except: u32,
+) -> Option<(Sectors, u32)> {
+    let neighbours = [positions.at_or_after(tree, position), positions.before(tree, position)];
+    let neighbours = neighbours.into_iter().flatten().filter_map(|node| {
+        let Marker(queue) = positions.value(node);
+        (queue != except).then(|| (positions.key(node).distance(position), queue))
+    });
+    neighbours.min_by_key(|(distance, _)| *distance)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: the nearest on either side, a tie goes forwards, oneself does not count. Method: three
+    /// queues.
+    #[test]
+    fn nearest_of_two_sides() {
+        let (mut positions, mut tree) = (Positions::new(), Tree::new());
+        assert_eq!(nearest(&positions, &tree, Sectors(5), 9), None);
+        for (queue, at) in [100, 200, 400].into_iter().enumerate() {
+            positions.insert(&mut tree, Sectors(at), Marker(queue as u32));
+        }
+        let near = |at, except| nearest(&positions, &tree, Sectors(at), except);
+        assert_eq!(near(149, 9), Some((Sectors(49), 0)));
+        assert_eq!(near(150, 9), Some((Sectors(50), 1)));
+        assert_eq!(near(200, 9), Some((Sectors(0), 1)));
+        assert_eq!(near(200, 1), Some((Sectors(100), 0)));
+        assert_eq!(near(500, 2), None);
+    }
+}

@@ -1,0 +1,82 @@
+//! What a priority level is worth in CFQ: the length of a slice, and how many buffered writes.
+//!
+//! ```text
+//! slice = base + base / 5 * (4 - level)          sync base 100 ms: 180, 160, ... 100 (level 4), ... 40
+//! writes = 2 (rq + rq (7 - level))               rq 2: 32 at level 0 to 4 at level 7
+//! ```
+//!
+//! Source: Linux `block/cfq-iosched.c`, `CFQ_SLICE_SCALE` 5 and `slice_async_rq` 2.
+
+use iofair_core::group::{Class, Priority};
+use iofair_core::time::Nanos;
+
+/// Lowest level.
+const LEVEL_MAX: u8 = 7;
+
+/// Slices at level 4, from which those of the others follow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PrioritySlices {
+    /// Of queues that somebody waits for.
+    pub sync: Nanos,
+    /// Of buffered writes.
+    pub asynchronous: Nanos,
+}
+
+impl Default for PrioritySlices {
+    fn default() -> Self {
+        Self { sync: Nanos::from_millis(100), asynchronous: Nanos::from_millis(40) }
+    }
+}
+
+impl PrioritySlices {
+    /// The slice of a queue of this level.
+    pub fn slice(&self, sync: bool, level: u8) -> Nanos {
+        let base = if sync { self.sync } else { self.asynchronous };
+        let step = base / 5;
+        match level.min(LEVEL_MAX) {
+            level @ 0..=4 => base + step * u64::from(4 - level),
+            level => base - step * u64::from(level - 4),
+        }
+    }
+    /// How much more than this queue the one of the longest slice gets.
+    pub fn less_than_longest(&self, sync: bool, level: u8) -> Nanos {
+        self.slice(true, 0).saturating_sub(self.slice(sync, level))
+    }
+}
+
+/// Buffered writes that a queue of this level may send in one slice while others wait.
+pub fn async_requests(base: u64, level: u8) -> u64 {
+    2 * (base + base * u64::from(LEVEL_MAX - level.min(LEVEL_MAX)))
+}
+
+/// Shared queues for buffered writes: eight levels of two classes, and one for the idle class.
+pub const SHARED: usize = 17;
+
+/// Which of the [`SHARED`] queues buffered writes of this priority go to.
+pub fn shared_index(priority: Priority) -> usize {
+    let level = usize::from(priority.level.min(LEVEL_MAX));
+    match priority.class {
+        Class::RealTime => level,
+        Class::BestEffort => 8 + level,
+        Class::Idle => 16,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    /// Goal: the published tables. Method: all levels.
+    #[test]
+    fn slices_by_level() {
+        let slices = PrioritySlices::default();
+        let all = |sync| (0..8).map(|p| slices.slice(sync, p).as_millis()).collect::<Vec<_>>();
+        assert_eq!(all(true), [180, 160, 140, 120, 100, 80, 60, 40]);
+        assert_eq!(all(false), [72, 64, 56, 48, 40, 32, 24, 16]);
+        assert_eq!(slices.less_than_longest(true, 0), Nanos::ZERO);
+        assert_eq!(slices.less_than_longest(false, 4), Nanos::from_millis(140));
+        let writes: Vec<_> = (0..8).map(|level| async_requests(2, level)).collect();
+        assert_eq!(writes, [32, 28, 24, 20, 16, 12, 8, 4]);
+    }
+}

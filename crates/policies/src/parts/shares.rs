@@ -1,0 +1,190 @@
+//! Shares: the tree of weights, and what each group's part of the whole is.
+//!
+//! A group is two nodes: one for all of it ([`group_node`]), and a leaf inside for its own requests
+//! ([`own_node`]), which counts as one more group beside those inside.
+//!
+//! A node has a weight while something under it is active. What a leaf *may* use is its `active` weight;
+//! what it leaves itself after giving some away is `inuse`. The *share* of a node is the product, from
+//! the root down, of its weight over the sum of its siblings'. It is remembered until any weight changes.
+
+use alloc::vec::Vec;
+
+use iofair_core::group::GroupId;
+
+/// A share of everything.
+pub const WHOLE: u64 = 1 << 16;
+/// "No node above": the root.
+pub const NIL: u32 = u32::MAX;
+
+/// The node that stands for a group and everything in it.
+pub const fn group_node(group: GroupId) -> u32 {
+    group.0 * 2
+}
+/// The leaf that stands for the group's own requests.
+pub const fn own_node(group: usize) -> u32 {
+    group as u32 * 2 + 1
+}
+
+/// Part of the whole, in [`WHOLE`]ths, at least one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Share {
+    /// By the weights of all that are active.
+    pub active: u64,
+    /// By what is left after donations.
+    pub inuse: u64,
+}
+
+/// What the computation of donations keeps about an inner node (io-cost's `donation.rs`).
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Inner {
+    /// Met already.
+    pub walked: bool,
+    /// Share by weights.
+    pub share: u64,
+    /// Share of the donors below, before and after.
+    pub donating: u64,
+    /// See `donating`.
+    pub after: u64,
+    /// Share after donations.
+    pub inuse: u64,
+    /// Sum of the weights below, adjusted.
+    pub adjusted: u64,
+}
+
+/// A node.
+#[derive(Clone, Copy, Debug)]
+pub struct Node {
+    /// The node above, or [`NIL`].
+    pub parent: u32,
+    /// As configured, in [`WHOLE`]ths.
+    pub weight: u64,
+    /// What it may use; zero while nothing is active there.
+    pub active: u64,
+    /// What is left of it to itself.
+    pub inuse: u64,
+    /// Sums over the nodes directly below.
+    pub active_sum: u64,
+    inuse_sum: u64,
+    share: Share,
+    /// When `share` was right.
+    generation: u64,
+    /// For io-cost.
+    pub inner: Inner,
+}
+
+const UNUSED: Node = Node {
+    parent: NIL,
+    weight: WHOLE,
+    active: 0,
+    inuse: 0,
+    active_sum: 0,
+    inuse_sum: 0,
+    share: Share { active: WHOLE, inuse: WHOLE },
+    generation: 0,
+    inner: Inner { walked: false, share: 0, donating: 0, after: 0, inuse: 0, adjusted: 0 },
+};
+
+/// The tree.
+#[derive(Debug, Default)]
+pub struct Weights {
+    pub(crate) nodes: Vec<Node>,
+    generation: u64,
+    pub(crate) walk: Vec<u32>,
+}
+
+impl Weights {
+    /// A group is there now; its own requests weigh `own`.
+    pub fn add_group(&mut self, group: GroupId, parent: Option<GroupId>, weights: [u32; 2]) {
+        let [weight, own] = weights;
+        self.place(group_node(group), parent.map_or(NIL, group_node), weight);
+        self.place(own_node(group.index()), group_node(group), own);
+    }
+    /// A new node (in the place of one that is gone) with this weight.
+    pub fn place(&mut self, node: u32, parent: u32, weight: u32) {
+        while self.nodes.len() <= node as usize {
+            self.nodes.push(UNUSED);
+        }
+        self.generation += 1;
+        let weight = u64::from(weight) * WHOLE;
+        self.nodes[node as usize] = Node { parent, weight, ..UNUSED };
+    }
+    /// A node that is there.
+    pub fn node(&self, node: u32) -> &Node {
+        &self.nodes[node as usize]
+    }
+    /// Another weight from now on.
+    pub fn set_weight(&mut self, node: u32, weight: u32) {
+        let weight = u64::from(weight) * WHOLE;
+        let n = &mut self.nodes[node as usize];
+        n.weight = weight;
+        if n.active > 0 {
+            let inuse = n.inuse;
+            self.propagate(node, weight, inuse);
+        }
+    }
+    /// Sets a node's two weights and all sums above it. Zero: it is not active.
+    pub fn propagate(&mut self, node: u32, active: u64, inuse: u64) {
+        let (mut at, mut active) = (node, active);
+        let n = self.node(node);
+        let mut inuse = match n.active_sum {
+            0 => inuse.max(1).min(active),
+            sum => (active * n.inuse_sum).div_ceil(sum),
+        };
+        loop {
+            let n = &mut self.nodes[at as usize];
+            if (n.active, n.inuse) == (active, inuse) || n.parent == NIL {
+                return;
+            }
+            let (old_active, old_inuse) = (n.active, n.inuse);
+            (n.active, n.inuse) = (active, inuse);
+            self.generation += 1;
+            at = n.parent;
+            let above = &mut self.nodes[at as usize];
+            above.active_sum = above.active_sum + active - old_active;
+            above.inuse_sum = above.inuse_sum + inuse - old_inuse;
+            // What is lent out below is lent out here, in proportion.
+            (active, inuse) = match above.active_sum {
+                0 => (0, 0),
+                sum => (above.weight, (above.weight * above.inuse_sum).div_ceil(sum)),
+            };
+        }
+    }
+    /// A node's part of the whole.
+    pub fn share(&mut self, node: u32) -> Share {
+        let Share { active, inuse } = self.find_share(node);
+        Share { active: active.max(1), inuse: inuse.max(1) }
+    }
+    fn find_share(&mut self, node: u32) -> Share {
+        let n = *self.node(node);
+        if n.parent == NIL || n.generation == self.generation {
+            return n.share;
+        }
+        let mut share = self.find_share(n.parent);
+        let above = self.node(n.parent);
+        if above.active_sum > 0 && above.inuse_sum > 0 {
+            share.active = share.active * n.active / above.active_sum.max(n.active);
+            share.inuse = share.inuse * n.inuse / above.inuse_sum.max(n.inuse);
+        }
+        let n = &mut self.nodes[node as usize];
+        (n.share, n.generation) = (share, self.generation);
+        share
+    }
+    /// The part of the whole that a leaf would have if it gave nothing away while others go on giving.
+    pub fn share_max(&self, leaf: u32) -> u64 {
+        let (mut at, mut share) = (leaf, WHOLE);
+        let mut inuse = self.node(leaf).active;
+        loop {
+            let n = self.node(at);
+            if n.parent == NIL {
+                return share.max(1);
+            }
+            let above = self.node(n.parent);
+            let sum = above.inuse_sum + inuse - n.inuse;
+            if sum > 0 && above.active_sum > 0 {
+                share = share * inuse / sum;
+                inuse = (above.weight * sum).div_ceil(above.active_sum);
+            }
+            at = n.parent;
+        }
+    }
+}

@@ -1,0 +1,561 @@
+//! Ordered trees over one arena, with a summary of each subtree kept on the way.
+//!
+//! Many trees, most of them small (one a client), share the nodes and pages of one [`Arena`]. Insert,
+//! remove, first, next and bounds are O(log n); equal keys keep their order of insertion. The summary
+//! (for instance the smallest start in a subtree) is what makes "the smallest finish among those
+//! already eligible" a walk instead of a scan (B-WF2Q+).
+//!
+//! A B+ tree: a node lies in a leaf page, and pages above lead to it. A treap, which this was before,
+//! follows a pointer to another cache line for each bit of the rank and guesses wrong at every other
+//! one; here that is once a page. A tree of one node has no page at all, and two nodes know each
+//! other instead (a page for each of 100,000 clients with two requests would be 20 MB). Pages that get
+//! sparse are joined with a neighbour if it has room and otherwise left as they are, until empty (Johnson and
+//! Shasha 1993): nothing is ever moved between neighbours to even them out.
+//!
+//! Nothing is allocated once as many nodes and pages as now have been in use at once; pages for a usual
+//! filling are set aside with the nodes.
+
+mod page;
+
+use alloc::vec::Vec;
+
+use page::{FANOUT, Page};
+
+const NIL: u32 = u32::MAX;
+/// In a node's `page`: it is one of two, and what follows is the other; and it is the second.
+const PAIR: u32 = 1 << 31;
+const SECOND: u32 = 1 << 30;
+/// A page of at most so many entries looks for a neighbour to be joined with.
+const SPARSE: usize = FANOUT / 4;
+/// Neighbours are joined if they have at most so many entries together: the next one must not split them.
+const JOINED: usize = FANOUT - SPARSE;
+
+/// Nodes a page to set pages aside for: 8.3 are there after any number of random insertions and removals.
+const FILLED: usize = FANOUT * 3 / 8;
+
+/// A value that can sum up a subtree.
+pub trait Summary {
+    /// What is known of a subtree.
+    type Of: Copy + PartialEq + core::fmt::Debug;
+    /// Sums up this value alone.
+    fn alone(&self) -> Self::Of;
+    /// Sums up two subtrees; in which order subtrees are joined must not matter.
+    fn join(one: Self::Of, other: Self::Of) -> Self::Of;
+}
+
+/// Requests in sector order need no summary.
+impl Summary for iofair_core::request::RequestId {
+    type Of = ();
+    fn alone(&self) {}
+    fn join(_one: (), _other: ()) {}
+}
+
+/// A node of a tree in an [`Arena`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct NodeId(pub u32);
+
+/// One tree in an [`Arena`]; belongs to the arena that it was filled from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tree {
+    /// The first of at most two nodes, or the topmost page if there are more.
+    root: u32,
+    /// The first and last leaf, if there are more than two nodes.
+    first: u32,
+    last: u32,
+    len: u32,
+}
+
+impl Default for Tree {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Tree {
+    /// An empty tree.
+    pub const fn new() -> Self {
+        Self { root: NIL, first: NIL, last: NIL, len: 0 }
+    }
+    /// Nodes in it.
+    pub const fn len(&self) -> usize {
+        self.len as usize
+    }
+    /// Has it no node?
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+#[derive(Debug)]
+struct Node<K, V> {
+    key: K,
+    value: V,
+    /// The leaf that holds it; the other node if there are two; [`NIL`] if it is alone in its tree.
+    page: u32,
+}
+
+/// Where a node lies.
+enum Place {
+    /// It is the only one of its tree.
+    Alone,
+    /// There is one other.
+    Pair { other: NodeId, second: bool },
+    /// In a leaf.
+    Page(u32),
+}
+
+/// The nodes and pages of any number of trees.
+#[derive(Debug)]
+pub struct Arena<K, V: Summary> {
+    nodes: Vec<Node<K, V>>,
+    pages: Vec<Page<K, V::Of>>,
+    /// The first free node and the first free page; the others follow by their `page` and `next`.
+    free_node: u32,
+    free_page: u32,
+}
+
+impl<K: Ord + Copy, V: Summary + Copy> Default for Arena<K, V> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Looking.
+impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
+    /// The key of a node.
+    pub fn key(&self, node: NodeId) -> K {
+        self.nodes[node.0 as usize].key
+    }
+    /// The value of a node.
+    pub fn value(&self, node: NodeId) -> V {
+        self.nodes[node.0 as usize].value
+    }
+    /// The summary of all nodes of a tree.
+    pub fn summary(&self, tree: &Tree) -> Option<V::Of> {
+        match tree.len {
+            0 => None,
+            1 => Some(self.nodes[tree.root as usize].value.alone()),
+            2 => {
+                let (first, second) = (tree.root as usize, self.second(tree) as usize);
+                Some(V::join(self.nodes[first].value.alone(), self.nodes[second].value.alone()))
+            }
+            _ => Some(self.page(tree.root).summary(V::join)),
+        }
+    }
+    /// The first node in key order whose own summary passes; a joined summary must pass if, and only
+    /// if, one of those that it was joined from does.
+    pub fn first_where(&self, tree: &Tree, passes: impl Fn(V::Of) -> bool) -> Option<NodeId> {
+        if tree.len < 3 {
+            return self.few(tree).find(|node| passes(self.value(*node).alone()));
+        }
+        let mut at = tree.root;
+        loop {
+            let page = self.page(at);
+            at = page.links[page.summaries().iter().position(|summary| passes(*summary))?];
+            if page.leaf {
+                return Some(NodeId(at));
+            }
+        }
+    }
+    /// The node of the smallest key.
+    pub fn first(&self, tree: &Tree) -> Option<NodeId> {
+        if tree.len < 3 {
+            return (tree.len > 0).then_some(NodeId(tree.root));
+        }
+        Some(NodeId(self.page(tree.first).links[0]))
+    }
+    /// The node of the largest key.
+    pub fn last(&self, tree: &Tree) -> Option<NodeId> {
+        if tree.len < 3 {
+            return self.few(tree).last();
+        }
+        Some(NodeId(self.page(tree.last).last()))
+    }
+    /// The next node in key order.
+    pub fn next(&self, node: NodeId) -> Option<NodeId> {
+        let page = match self.place_of(node) {
+            Place::Alone => return None,
+            Place::Pair { other, second } => return (!second).then_some(other),
+            Place::Page(page) => self.page(page),
+        };
+        self.entry_or_next(page, page.position_of(node.0) + 1)
+    }
+    /// The previous node in key order.
+    pub fn previous(&self, node: NodeId) -> Option<NodeId> {
+        let page = match self.place_of(node) {
+            Place::Alone => return None,
+            Place::Pair { other, second } => return second.then_some(other),
+            Place::Page(page) => self.page(page),
+        };
+        self.entry_before(page, page.position_of(node.0))
+    }
+    /// The first node whose key is at least `key`.
+    pub fn at_or_after(&self, tree: &Tree, key: K) -> Option<NodeId> {
+        if tree.len < 3 {
+            return self.few(tree).find(|node| self.key(*node) >= key);
+        }
+        let page = self.leaf_before(tree, key);
+        self.entry_or_next(page, page.keys().partition_point(|other| *other < key))
+    }
+    /// The last node whose key is below `key`.
+    pub fn before(&self, tree: &Tree, key: K) -> Option<NodeId> {
+        if tree.len < 3 {
+            return self.few(tree).filter(|node| self.key(*node) < key).last();
+        }
+        let page = self.leaf_before(tree, key);
+        self.entry_before(page, page.keys().partition_point(|other| *other < key))
+    }
+
+    fn page(&self, index: u32) -> &Page<K, V::Of> {
+        &self.pages[index as usize]
+    }
+    fn place_of(&self, node: NodeId) -> Place {
+        match self.nodes[node.0 as usize].page {
+            NIL => Place::Alone,
+            page if page & PAIR == 0 => Place::Page(page),
+            pair => {
+                let other = NodeId(pair & !(PAIR | SECOND));
+                Place::Pair { other, second: pair & SECOND != 0 }
+            }
+        }
+    }
+    /// The second node of a tree that has two.
+    fn second(&self, tree: &Tree) -> u32 {
+        self.nodes[tree.root as usize].page & !PAIR
+    }
+    /// The nodes of a tree that has at most two.
+    fn few(&self, tree: &Tree) -> impl Iterator<Item = NodeId> {
+        let first = (tree.len > 0).then_some(NodeId(tree.root));
+        first.into_iter().chain((tree.len > 1).then(|| NodeId(self.second(tree))))
+    }
+    fn entry_or_next(&self, page: &Page<K, V::Of>, at: usize) -> Option<NodeId> {
+        if at < page.len() {
+            return Some(NodeId(page.links[at]));
+        }
+        (page.next != NIL).then(|| NodeId(self.page(page.next).links[0]))
+    }
+    fn entry_before(&self, page: &Page<K, V::Of>, at: usize) -> Option<NodeId> {
+        if at > 0 {
+            return Some(NodeId(page.links[at - 1]));
+        }
+        (page.previous != NIL).then(|| NodeId(self.page(page.previous).last()))
+    }
+    /// The last leaf that may hold a key below `key`.
+    fn leaf_before(&self, tree: &Tree, key: K) -> &Page<K, V::Of> {
+        let mut page = self.page(tree.root);
+        while !page.leaf {
+            page = self.page(page.links[page.child_where(|bound| bound < key)]);
+        }
+        page
+    }
+}
+
+/// Changing.
+impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
+    /// No nodes yet.
+    pub const fn new() -> Self {
+        Self { nodes: Vec::new(), pages: Vec::new(), free_node: NIL, free_page: NIL }
+    }
+    /// Adds a node; after all nodes of an equal key.
+    pub fn insert(&mut self, tree: &mut Tree, key: K, value: V) -> NodeId {
+        let node = Node { key, value, page: NIL };
+        let index = match self.free_node {
+            NIL => self.nodes.len() as u32,
+            free => free,
+        };
+        match self.nodes.get_mut(index as usize) {
+            Some(free) => {
+                self.free_node = free.page;
+                *free = node;
+            }
+            None => {
+                if self.nodes.len() == self.nodes.capacity() {
+                    // By a quarter: doubling would leave up to half of a large arena unused.
+                    self.nodes.reserve_exact(self.nodes.len() / 4 + 16);
+                }
+                self.nodes.push(node);
+                self.set_pages_aside();
+            }
+        }
+        self.enter(tree, index);
+        NodeId(index)
+    }
+    /// Takes a node out of the tree that holds it and returns its value.
+    pub fn remove(&mut self, tree: &mut Tree, node: NodeId) -> V {
+        self.leave(tree, node.0);
+        let free = &mut self.nodes[node.0 as usize];
+        free.page = core::mem::replace(&mut self.free_node, node.0);
+        free.value
+    }
+    /// Gives a node another key and value, as if it were removed and added again; it keeps its name.
+    pub fn replace(&mut self, tree: &mut Tree, node: NodeId, key: K, value: V) {
+        let entry = &mut self.nodes[node.0 as usize];
+        (entry.key, entry.value) = (key, value);
+        let place = self.place_of(node);
+        if let Place::Pair { .. } = place {
+            self.leave(tree, node.0);
+            self.enter(tree, node.0);
+        }
+        if let Place::Page(page) = place {
+            let leaf = &mut self.pages[page as usize];
+            let at = leaf.position_of(node.0);
+            let after_previous =
+                if at > 0 { leaf.keys[at - 1] <= key } else { leaf.previous == NIL };
+            let last = at + 1 == leaf.len();
+            let before_next = if last { leaf.next == NIL } else { key < leaf.keys[at + 1] };
+            if !(after_previous && before_next) {
+                self.leave(tree, node.0);
+                self.enter(tree, node.0);
+                return;
+            }
+            (leaf.keys[at], leaf.summaries[at]) = (key, value.alone());
+            self.settle(tree, page);
+        }
+    }
+
+    /// Pages for as many nodes as there is room for now.
+    fn set_pages_aside(&mut self) {
+        let usual = self.nodes.capacity() / FILLED;
+        if self.pages.capacity() < usual {
+            self.pages.reserve_exact(usual - self.pages.len());
+        }
+    }
+    fn new_page(&mut self, leaf: bool, key: K, summary: V::Of) -> u32 {
+        if self.free_page == NIL {
+            if self.pages.len() == self.pages.capacity() {
+                // Many trees of two nodes make many pages; doubling would waste as many again.
+                self.pages.reserve_exact(self.pages.len() / 4 + 1);
+            }
+            self.pages.push(Page::new(leaf, key, summary));
+            return self.pages.len() as u32 - 1;
+        }
+        let index = self.free_page;
+        let page = &mut self.pages[index as usize];
+        self.free_page = page.next;
+        page.restart(leaf);
+        index
+    }
+    fn release(&mut self, page: u32) {
+        self.pages[page as usize].next = core::mem::replace(&mut self.free_page, page);
+    }
+    /// Tells a node or page below which page holds it now.
+    fn adopt(&mut self, page: u32, link: u32) {
+        match self.page(page).leaf {
+            true => self.nodes[link as usize].page = page,
+            false => self.pages[link as usize].parent = page,
+        }
+    }
+
+    fn enter(&mut self, tree: &mut Tree, node: u32) {
+        tree.len += 1;
+        if tree.len == 1 {
+            tree.root = node;
+            return;
+        }
+        if tree.len == 2 {
+            let before = self.nodes[node as usize].key < self.nodes[tree.root as usize].key;
+            let (first, second) = if before { (node, tree.root) } else { (tree.root, node) };
+            return self.pair(tree, first, second);
+        }
+        if tree.len == 3 {
+            let entry = |node: u32| {
+                let Node { key, value, .. } = &self.nodes[node as usize];
+                (*key, value.alone(), node)
+            };
+            let (first, second) = (entry(tree.root), entry(self.second(tree)));
+            let leaf = self.new_page(true, first.0, first.1);
+            self.put(leaf, 0, first);
+            self.put(leaf, 1, second);
+            (tree.root, tree.first, tree.last) = (leaf, leaf, leaf);
+        }
+        let Node { key, value, .. } = self.nodes[node as usize];
+        let summary = value.alone();
+        let last = self.page(tree.last);
+        // Most keys are times, and a new one is the latest. Summaries above would have to be renewed.
+        if size_of::<V::Of>() == 0 && last.keys().last().is_some_and(|end| *end <= key) {
+            let end = last.len();
+            return self.put_or_split(tree, tree.last, end, (key, summary, node));
+        }
+        let mut at = tree.root;
+        while !self.page(at).leaf {
+            let page = &mut self.pages[at as usize];
+            let child = page.child_where(|bound| bound <= key);
+            page.summaries[child] = V::join(page.summaries[child], summary);
+            at = page.links[child];
+        }
+        let position = self.page(at).keys().partition_point(|other| *other <= key);
+        self.put_or_split(tree, at, position, (key, summary, node));
+    }
+    /// Makes two nodes all of a tree.
+    fn pair(&mut self, tree: &mut Tree, first: u32, second: u32) {
+        tree.root = first;
+        self.nodes[first as usize].page = PAIR | second;
+        self.nodes[second as usize].page = PAIR | SECOND | first;
+    }
+    fn put(&mut self, page: u32, at: usize, entry: (K, V::Of, u32)) {
+        self.pages[page as usize].insert(at, entry);
+        self.adopt(page, entry.2);
+    }
+    /// Puts an entry into a page; a full one is split, and the new page put into the page above.
+    fn put_or_split(
+        &mut self,
+        tree: &mut Tree,
+        mut page: u32,
+        mut at: usize,
+        mut entry: (K, V::Of, u32),
+    ) {
+        while self.page(page).len() == FANOUT {
+            let right = self.split(page, at);
+            if page == tree.last {
+                tree.last = right;
+            }
+            let kept = self.page(page).len();
+            match at <= kept && kept < FANOUT {
+                true => self.put(page, at, entry),
+                false => self.put(right, at - kept, entry),
+            }
+            let (left, parent) = (page, self.page(page).parent);
+            let summary = self.page(left).summary(V::join);
+            let key = self.page(right).keys[0];
+            entry = (key, self.page(right).summary(V::join), right);
+            if parent == NIL {
+                let root = self.new_page(false, key, summary);
+                tree.root = root;
+                self.put(root, 0, (key, summary, left));
+                (page, at) = (root, 1);
+            } else {
+                let above = &mut self.pages[parent as usize];
+                let position = above.position_of(left);
+                above.summaries[position] = summary;
+                (page, at) = (parent, position + 1);
+            }
+        }
+        self.put(page, at, entry);
+    }
+    /// Moves the upper half of a full page to a new one behind it; nothing if the entry to come is the
+    /// tree's last one, so that keys that come in order fill their pages.
+    fn split(&mut self, page: u32, at: usize) -> u32 {
+        let left = self.page(page);
+        let (leaf, next) = (left.leaf, left.next);
+        let kept = if at == FANOUT && next == NIL { FANOUT } else { FANOUT / 2 };
+        let (key, summary) = (left.keys[0], left.summaries[0]);
+        let right = self.new_page(leaf, key, summary);
+        for from in kept..FANOUT {
+            self.put(right, from - kept, self.page(page).entry(from));
+        }
+        self.pages[page as usize].truncate(kept);
+        self.link(right, next);
+        self.link(page, right);
+        right
+    }
+    /// Makes two pages of a level neighbours.
+    fn link(&mut self, left: u32, right: u32) {
+        if left != NIL {
+            self.pages[left as usize].next = right;
+        }
+        if right != NIL {
+            self.pages[right as usize].previous = left;
+        }
+    }
+
+    fn leave(&mut self, tree: &mut Tree, node: u32) {
+        tree.len -= 1;
+        let place = self.place_of(NodeId(node));
+        self.nodes[node as usize].page = NIL;
+        match place {
+            Place::Alone => tree.root = NIL,
+            Place::Pair { other, .. } => {
+                tree.root = other.0;
+                self.nodes[other.0 as usize].page = NIL;
+            }
+            Place::Page(page) => {
+                let leaf = &mut self.pages[page as usize];
+                leaf.remove(leaf.position_of(node));
+                self.settle(tree, page);
+                if tree.len == 2 {
+                    let page = tree.root;
+                    let leaf = self.page(page);
+                    // Sparse neighbours were joined.
+                    assert!(leaf.leaf && leaf.len() == 2, "two nodes lie in one leaf");
+                    let [first, second] = [leaf.links[0], leaf.links[1]];
+                    self.pair(tree, first, second);
+                    self.release(page);
+                }
+            }
+        }
+    }
+    /// A page changed: takes it away if it is empty, joins it with a neighbour if it is sparse, and
+    /// renews the summaries above as far as they change.
+    fn settle(&mut self, tree: &mut Tree, mut page: u32) {
+        while self.page(page).parent != NIL {
+            let len = self.page(page).len();
+            if size_of::<V::Of>() == 0 && len > SPARSE {
+                return;
+            }
+            let parent = self.page(page).parent;
+            let at = self.page(parent).position_of(page);
+            if len == 0 {
+                if page == tree.first {
+                    tree.first = self.page(page).next;
+                }
+                if page == tree.last {
+                    tree.last = self.page(page).previous;
+                }
+                self.drop_page(parent, at);
+            } else if len > SPARSE || !self.try_join(tree, parent, at) {
+                let summary = self.page(page).summary(V::join);
+                let above = &mut self.pages[parent as usize].summaries[at];
+                if core::mem::replace(above, summary) == summary {
+                    return;
+                }
+            }
+            page = parent;
+        }
+        while !self.page(page).leaf && self.page(page).len() == 1 {
+            self.release(page);
+            page = self.page(page).links[0];
+            self.pages[page as usize].parent = NIL;
+            tree.root = page;
+        }
+    }
+    fn drop_page(&mut self, parent: u32, at: usize) {
+        let page = self.page(parent).links[at];
+        self.pages[parent as usize].remove(at);
+        self.link(self.page(page).previous, self.page(page).next);
+        self.release(page);
+    }
+    /// Joins a page with one of its neighbours under the same page above, if there is room.
+    fn try_join(&mut self, tree: &mut Tree, parent: u32, at: usize) -> bool {
+        let above = self.page(parent);
+        let fits = |left: usize| {
+            let (one, other) = (above.links[left], above.links[left + 1]);
+            self.page(one).len() + self.page(other).len() <= JOINED
+        };
+        let left = if at > 0 && fits(at - 1) {
+            at - 1
+        } else if at + 1 < above.len() && fits(at) {
+            at
+        } else {
+            return false;
+        };
+        let (into, from, bound) = (above.links[left], above.links[left + 1], above.keys[left + 1]);
+        for i in 0..self.page(from).len() {
+            let mut entry = self.page(from).entry(i);
+            // The first bound of a page is not looked at there, so it may have become too high.
+            if i == 0 && !self.page(from).leaf {
+                entry.0 = bound;
+            }
+            let end = self.page(into).len();
+            self.put(into, end, entry);
+        }
+        if from == tree.last {
+            tree.last = into;
+        }
+        self.drop_page(parent, left + 1);
+        self.pages[parent as usize].summaries[left] = self.page(into).summary(V::join);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests;

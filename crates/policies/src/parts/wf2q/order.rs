@@ -1,0 +1,75 @@
+//! Order within groups, and how a change of it moves upwards.
+
+use super::{EntityId, Hierarchy, IDLE_CLASS_PERIOD, Leave, Level, Place, Reason};
+use iofair_core::group::Class;
+use iofair_core::time::Instant;
+
+impl Hierarchy {
+    /// Looks up who is next, from the group that holds `from` up to the root as far as it matters.
+    pub(super) fn climb(&mut self, now: Instant, from: EntityId, reason: Reason) {
+        let mut group = self.entity(from).parent;
+        loop {
+            self.refresh(now, group);
+            if group == EntityId::ROOT {
+                return;
+            }
+            if !self.follow(group, reason) && reason != Reason::Expiry {
+                return;
+            }
+            group = self.entity(group).parent;
+        }
+    }
+    /// Adapts a group's own place to what is inside it; does its parent have to look again?
+    fn follow(&mut self, group: EntityId, reason: Reason) -> bool {
+        let Level { next, in_service, .. } = *self.level(group);
+        let Some(next) = next else {
+            if in_service.is_some() {
+                return self.withdraw(group);
+            }
+            self.retire(group, Leave::Remembered);
+            return true;
+        };
+        let budget = self.entity(next).budget;
+        let entity = self.entity_mut(group);
+        let same = core::mem::replace(&mut entity.budget, budget) == budget;
+        if !entity.busy {
+            self.arrive(group, (reason == Reason::InTime).then_some(1));
+            return true;
+        }
+        let waits = matches!(entity.place, Place::Active(_));
+        if same && waits && reason != Reason::Expiry {
+            return false;
+        }
+        self.reposition(group, reason == Reason::Expiry);
+        true
+    }
+    /// Looks up who is next in a group: the most urgent class first, but the idle class when it has
+    /// waited for [`IDLE_CLASS_PERIOD`].
+    fn refresh(&mut self, now: Instant, group: EntityId) {
+        let index = self.entity(group).level as usize;
+        let level = &mut self.levels[index];
+        let nobody = level.in_service.is_none();
+        let mut first = 0;
+        if now.since(level.idle_class_served) > IDLE_CLASS_PERIOD {
+            if level.trees[Class::Idle as usize].active.is_empty() {
+                level.idle_class_served = now;
+            } else {
+                first = Class::Idle as usize;
+            }
+        }
+        level.next = None;
+        for class in &Class::ALL[first..] {
+            let tree = &mut self.levels[index].trees[*class as usize];
+            let before = tree.now;
+            let next = tree.first_eligible(&self.nodes, nobody);
+            let moved = tree.now != before;
+            if next.is_some() {
+                self.levels[index].next = next;
+                if moved {
+                    self.forget_one(group, *class);
+                }
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What a [`Hierarchy`] tells about itself.
+
+use super::{EntityId, Hierarchy, QUEUE, Virtual};
+use iofair_core::group::Class;
+use iofair_core::unit::Sectors;
+
+impl Hierarchy {
+    /// The queue in service.
+    pub fn in_service(&self) -> Option<EntityId> {
+        self.in_service
+    }
+    /// The entity of a group that is in service.
+    pub fn in_service_of(&self, group: EntityId) -> Option<EntityId> {
+        self.level(group).in_service
+    }
+    /// The entity of a group that is served next, the one in service left aside.
+    pub fn next_of(&self, group: EntityId) -> Option<EntityId> {
+        self.level(group).next
+    }
+    /// The queue that [`Self::pick`] would take if the one in service expired empty now; for hints, as
+    /// the expiry itself may change the order.
+    pub fn next_queue(&self) -> Option<EntityId> {
+        let mut at = self.level(EntityId::ROOT).next?;
+        while !self.is_queue(at) {
+            at = self.level(at).next?;
+        }
+        Some(at)
+    }
+    /// Would the root group serve somebody else next? Only then is it of use to preempt the queue in
+    /// service.
+    pub fn next_may_preempt(&self) -> bool {
+        let root = self.level(EntityId::ROOT);
+        root.next.is_some() && root.next != root.in_service
+    }
+    /// Is it a queue (not a group)?
+    pub fn is_queue(&self, id: EntityId) -> bool {
+        self.entity(id).level == QUEUE
+    }
+    /// Is it active or in service?
+    pub fn is_busy(&self, id: EntityId) -> bool {
+        self.entity(id).busy
+    }
+    /// Is it in service: the queue, or a group above it?
+    pub fn is_in_service(&self, id: EntityId) -> bool {
+        id != EntityId::ROOT && self.level(self.entity(id).parent).in_service == Some(id)
+    }
+    /// The group that holds it; the root holds itself.
+    pub fn parent(&self, id: EntityId) -> EntityId {
+        self.entity(id).parent
+    }
+    /// The entities side by side in one group that are, or hold, two queues.
+    pub fn side_by_side(&self, queues: [EntityId; 2]) -> [EntityId; 2] {
+        let mut at = queues;
+        let mut depths = at.map(|queue| self.depth(queue));
+        while self.parent(at[0]) != self.parent(at[1]) {
+            let deepest = depths[0].max(depths[1]);
+            for (at, depth) in at.iter_mut().zip(&mut depths) {
+                if *depth == deepest {
+                    (*at, *depth) = (self.parent(*at), *depth - 1);
+                }
+            }
+        }
+        at
+    }
+    fn depth(&self, id: EntityId) -> u32 {
+        let above = |at: &EntityId| Some(self.parent(*at)).filter(|_| *at != EntityId::ROOT);
+        core::iter::successors(Some(id), above).count() as u32
+    }
+    /// The weight in force.
+    pub fn weight(&self, id: EntityId) -> u32 {
+        self.entity(id).weight
+    }
+    /// The class in force.
+    pub fn class(&self, id: EntityId) -> Class {
+        self.entity(id).class
+    }
+    /// Service that it may receive in one go.
+    pub fn budget(&self, id: EntityId) -> Sectors {
+        self.entity(id).budget
+    }
+    /// Service received since it was last activated or requeued; for a group, since it was last moved.
+    pub fn service(&self, id: EntityId) -> Sectors {
+        self.entity(id).service
+    }
+    /// What is left of the budget.
+    pub fn budget_left(&self, id: EntityId) -> Sectors {
+        let entity = self.entity(id);
+        Sectors(entity.budget.0.saturating_sub(entity.service.0))
+    }
+    /// Virtual start and finish.
+    pub fn timestamps(&self, id: EntityId) -> (Virtual, Virtual) {
+        (self.entity(id).start, self.entity(id).finish)
+    }
+    /// The virtual time of a class of a group.
+    pub fn virtual_time(&self, group: EntityId, class: Class) -> Virtual {
+        self.level(group).trees[class as usize].now
+    }
+    /// Sum of the weights of a class in a group: active, in service, or remembered.
+    pub fn weight_sum(&self, group: EntityId, class: Class) -> u64 {
+        self.level(group).trees[class as usize].weight_sum
+    }
+    /// Entities of a class directly inside a group that are active or in service.
+    pub fn busy_inside(&self, group: EntityId, class: Class) -> u32 {
+        self.level(group).trees[class as usize].busy
+    }
+    /// Busy queues of a class, over the whole hierarchy.
+    pub fn busy_queues(&self, class: Class) -> u32 {
+        self.busy_queues[class as usize]
+    }
+    /// Busy queues in all.
+    pub fn busy_queues_total(&self) -> u32 {
+        self.busy_queues.iter().sum()
+    }
+    /// Busy groups, the root left aside.
+    pub fn busy_groups(&self) -> u32 {
+        self.busy_groups
+    }
+}

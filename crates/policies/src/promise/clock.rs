@@ -1,0 +1,496 @@
+//! Clocks of minimums: which group is behind what it was promised.
+//!
+//! A group with a minimum has a clock: the instant up to which its promise is kept. What it gets is worth the time in which
+//! the minimum promises as much ([`Minimum::worth`]).
+//!
+//! ```text
+//! on service               clock += worth
+//! behind                   clock <= now, while it has requests queued or in flight, or is between two of them
+//! on arrival after a pause clock = min(clock + pause - slack, now) if it is behind: a pause is not owed
+//! always                   now - lag_max <= clock <= now + max(ahead, worth of what is in flight)
+//! ```
+//!
+//! *Between two requests.* A client that sends its next request when the last one is completed needs a moment for it.
+//! The gate stays closed for that moment, `slack`: a quarter of what was sent since the last pause is worth by the
+//! promise, up to a half where the client is slower, at most [`SLACK_MAX`]. A client whose pauses usually fit into what is left
+//! of that worth when it is served quickly could reach its promise: then the gate stays closed for them. The rest of a longer
+//! pause is the client's own.
+//!
+//! *What cannot be kept.* A group that stays behind although nobody else is served gets what it reached that way, less
+//! a sixth, as its promise for some time: an infeasible promise never starves the others. With several such
+//! groups each keeps its part, since the clock that is furthest behind goes first.
+//!
+//! *Classes.* Among groups that are behind the most urgent class goes first, so that minimums that cannot all be kept are
+//! broken from the least urgent class up, and within a class in proportion.
+//!
+//! Source of the clock: Zhang, "VirtualClock" (1990); of reservation tags beside shares: Gulati, Merchant and Varman,
+//! "mClock" (2010).
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::shares::EntityId;
+use crate::parts::tree::{Arena, NodeId, Tree};
+use iofair_core::group::Class;
+use iofair_core::minimum::{Amount, Minimum};
+use iofair_core::time::{Instant, Nanos};
+
+/// Parts of [`Bounds::period`]: a group that is further behind all the time does not reach its promise.
+const BROKEN_PART: u64 = 5;
+/// Of which part clocks of buffered writes are behind at most when they are served.
+const BUFFERED_PART: u64 = 5;
+/// Buffered writes that are further behind than all but this part go though a read is behind too.
+const URGENT_PART: u64 = 10;
+/// A whole of [`Clock::quick`], its least value, and how slowly it grows.
+const QUICK_WHOLE: u64 = 1024;
+const QUICK_LEAST: u64 = 64;
+const QUICK_FORGETS: u64 = 32;
+/// The longest moment between two requests of one client.
+const SLACK_MAX: Nanos = Nanos::from_millis(2);
+/// A whole promise; those that are cut have fewer parts.
+const WHOLE: u64 = 1 << 20;
+/// A promise is cut after so many periods ([`Bounds::period`]) behind, to the most that was reached in one of them,
+/// less a sixth; after [`KEPT_CUT`] it grows again by one part in [`RECOVER`] each period.
+const CUT_AFTER: u32 = 5;
+const KEPT_CUT: u64 = 50;
+const RECOVER: u64 = 16;
+/// Buffered writes that are due wait for so much more of them, to go together.
+const PATIENCE: Nanos = Nanos::from_millis(10);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Place {
+    Nowhere,
+    /// It has requests queued.
+    Queued(NodeId, Class, usize),
+    /// It has none queued, but some in flight, or is between two.
+    Busy(NodeId, Class),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Clock {
+    /// What was promised, and how much of it is kept now, in parts of [`WHOLE`].
+    promised: Minimum,
+    kept: u64,
+    at: Instant,
+    place: Place,
+    /// Does somebody wait for what was sent last?
+    awaited: bool,
+    /// Due buffered writes go until the clock is ahead.
+    batch: bool,
+    /// When nothing of it was left, and until when that is a moment between two requests.
+    idle_since: Instant,
+    idle_until: Instant,
+    /// Mean pause between requests, those longer than [`SLACK_MAX`] left out.
+    pause: Nanos,
+    /// What the last command was worth, and all since the group had nothing left; when that began.
+    grant: Nanos,
+    burst: Nanos,
+    began: Instant,
+    /// The least part of such a time, of [`QUICK_WHOLE`], that the group was busy for what it got; it grows by and by.
+    quick: u64,
+    /// The present period: its begin, what the service in it is worth by the whole promise, and was the clock behind all the
+    /// time?
+    period: Instant,
+    served: Nanos,
+    behind: bool,
+    /// Periods behind one after the other, and the most that was reached in one, in parts of the promise.
+    missed: u32,
+    reached: u64,
+    /// The promise stays cut until then.
+    cut_until: Instant,
+}
+
+impl Clock {
+    fn new() -> Self {
+        Self {
+            promised: Minimum::NONE,
+            kept: WHOLE,
+            at: Instant::ZERO,
+            place: Place::Nowhere,
+            awaited: false,
+            batch: false,
+            idle_since: Instant::ZERO,
+            idle_until: Instant::ZERO,
+            pause: Nanos::ZERO,
+            grant: Nanos::ZERO,
+            burst: Nanos::ZERO,
+            began: Instant::ZERO,
+            quick: QUICK_WHOLE / 2,
+            period: Instant::ZERO,
+            served: Nanos::ZERO,
+            behind: false,
+            missed: 0,
+            reached: 0,
+            cut_until: Instant::ZERO,
+        }
+    }
+    /// What an amount is worth by the promise as it is kept now.
+    fn worth(&self, amount: Amount) -> Nanos {
+        let whole = self.promised.worth(amount).unwrap_or(Nanos::ZERO);
+        if self.kept == WHOLE {
+            return whole;
+        }
+        let cut = u128::from(whole.0) * u128::from(WHOLE) / u128::from(self.kept);
+        Nanos(u64::try_from(cut).unwrap_or(u64::MAX))
+    }
+    fn slack(&self) -> Nanos {
+        let learned = Nanos(self.pause.0.saturating_mul(2));
+        // What its pauses may last if it is to reach its promise by its own pace.
+        let room = Nanos(self.burst.0 / QUICK_WHOLE * (QUICK_WHOLE - self.quick));
+        let fits = self.pause + self.pause / 4 <= room;
+        let most = if fits { room } else { self.burst / 2 };
+        learned.max(self.burst / 4).min(most).min(SLACK_MAX)
+    }
+    /// Nothing of it is left: how long was it busy for what it got?
+    fn rest(&mut self, now: Instant) {
+        let busy = u128::from(now.since(self.began).0) * u128::from(QUICK_WHOLE);
+        let part = busy / u128::from(self.burst.0.max(1));
+        let slower = self.quick + self.quick / QUICK_FORGETS + 1;
+        let part = u64::try_from(part).unwrap_or(u64::MAX).min(slower);
+        self.quick = part.clamp(QUICK_LEAST, QUICK_WHOLE / 2);
+        (self.idle_since, self.idle_until) = (now, now + self.slack());
+    }
+    /// What was not served so long ago is not owed any more.
+    fn forget(&mut self, now: Instant, most: Nanos) {
+        self.at = self.at.max(now.saturating_sub(most));
+    }
+    fn end_period(&mut self, now: Instant, period: Nanos) {
+        let time = now.since(self.period);
+        if time < period {
+            return;
+        }
+        let reached = u128::from(self.served.0) * u128::from(WHOLE) / u128::from(time.0.max(1));
+        let reached = u64::try_from(reached).unwrap_or(u64::MAX);
+        self.reached = self.reached.max(reached);
+        self.missed += 1;
+        // One that gets more than its promise is catching up.
+        if !self.behind || reached >= self.kept {
+            (self.missed, self.reached) = (0, 0);
+            if now >= self.cut_until {
+                self.kept = WHOLE.min(self.kept + self.kept / RECOVER + 1);
+            }
+        } else if self.missed >= CUT_AFTER {
+            self.kept = self.kept.min(self.reached - self.reached / 6).max(1);
+            (self.at, self.cut_until) = (now, now + Nanos(period.0 * KEPT_CUT));
+            (self.missed, self.reached) = (0, 0);
+        }
+        (self.period, self.served, self.behind) = (now, Nanos::ZERO, true);
+    }
+    /// From when on its requests are due; `urgent`: somebody waits for one of them.
+    fn due(&self, urgent: bool) -> Instant {
+        if urgent || self.batch { self.at } else { self.at + PATIENCE }
+    }
+    /// It had nothing queued or in flight until now.
+    fn wake(&mut self, now: Instant, lag_max: Nanos) {
+        let pause = now.since(self.idle_since);
+        let first = self.idle_since == Instant::ZERO;
+        if first || now > self.idle_until {
+            if self.at <= now {
+                let own = now.since(self.idle_until);
+                self.at = if first { now } else { (self.at + own).min(now) };
+            }
+            (self.period, self.served, self.behind) = (now, Nanos::ZERO, true);
+            (self.missed, self.reached) = (0, 0);
+        }
+        if pause <= SLACK_MAX {
+            self.pause = Nanos(self.pause.0 - self.pause.0 / 8 + pause.0 / 8);
+        }
+        self.forget(now, lag_max);
+        (self.burst, self.began) = (Nanos::ZERO, now);
+    }
+}
+
+/// Requests of a client, or of all in a group, as far as clocks know them.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Requests {
+    pub(super) queued: u32,
+    /// Queued, and somebody waits for them.
+    pub(super) urgent: u32,
+    /// Commands in flight, and how much of them counts.
+    pub(super) in_flight: u32,
+    pub(super) amount: Amount,
+}
+
+impl Requests {
+    fn are_none(&self) -> bool {
+        self.queued == 0 && self.in_flight == 0
+    }
+}
+
+/// A group, with a minimum or without.
+#[derive(Clone, Default, Debug)]
+struct Group {
+    requests: Requests,
+    /// Among minimums.
+    class: Class,
+    /// If it has a minimum.
+    clock: Option<Box<Clock>>,
+}
+
+/// What the clocks say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Gate {
+    /// This group is behind by so much, and has requests queued.
+    Due(EntityId, Nanos),
+    /// A group is behind by so much, and has none queued: nobody else is served, at the latest until then.
+    Closed(Nanos, Option<Instant>),
+    /// A group is behind with buffered writes, which go together; the other one has requests that somebody waits for, and
+    /// may go too. Then one of them is due.
+    Batch(EntityId, Option<EntityId>, Option<Instant>),
+    /// Nobody is behind; the next one will be then.
+    Open(Option<Instant>),
+}
+
+/// How far clocks run.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Bounds {
+    /// Ahead of the time, beside what is in flight.
+    pub(super) ahead: Nanos,
+    /// Behind it: what was not served before that is not owed any more.
+    pub(super) lag_max: Nanos,
+    /// How long it takes to see that a promise is not reached.
+    pub(super) period: Nanos,
+}
+
+/// All clocks.
+#[derive(Default, Debug)]
+pub(super) struct Clocks {
+    groups: Vec<Group>,
+    /// Groups with a minimum.
+    count: usize,
+    arena: Arena<(Instant, EntityId), EntityId>,
+    /// By class: groups with requests that somebody waits for, and those with nothing but buffered writes.
+    queued: [[Tree; 2]; 3],
+    busy: [Tree; 3],
+    bounds: Bounds,
+}
+
+impl Clocks {
+    pub(super) fn new(bounds: Bounds) -> Self {
+        Self { bounds, ..Self::default() }
+    }
+    pub(super) fn set_bounds(&mut self, bounds: Bounds) {
+        self.bounds = bounds;
+    }
+    /// A group is there, with this minimum, and class among minimums.
+    pub(super) fn set(&mut self, now: Instant, id: EntityId, promised: Minimum, class: Class) {
+        let Some(group) = id.as_group().map(|id| id.index()) else { return };
+        let bound = self.groups.len().max(group + 1);
+        self.groups.resize(bound, Group::default());
+        self.take_out(group);
+        let Group { clock, class: known, .. } = &mut self.groups[group];
+        *known = class;
+        self.count -= usize::from(clock.is_some());
+        if promised.is_some() {
+            self.count += 1;
+            let clock = clock.get_or_insert_with(|| Box::new(Clock::new()));
+            if clock.promised != promised {
+                (clock.promised, clock.kept, clock.at) = (promised, WHOLE, clock.at.max(now));
+                (clock.period, clock.served, clock.behind) = (now, Nanos::ZERO, true);
+                (clock.missed, clock.reached) = (0, 0);
+            }
+        } else {
+            *clock = None;
+        }
+        self.put(group, id);
+    }
+    /// A group is gone.
+    pub(super) fn remove(&mut self, id: EntityId) {
+        self.set(Instant::ZERO, id, Minimum::NONE, Class::default());
+        if let Some(group) = id.as_group() {
+            self.groups[group.index()] = Group::default();
+        }
+    }
+    /// Requests of a client come to a group, or leave it, with the client.
+    pub(super) fn move_requests(&mut self, id: EntityId, it: Requests, comes: bool) {
+        let Some((group, own)) = self.requests(id) else { return };
+        let change = |count: &mut u32, by: u32| {
+            *count = if comes { *count + by } else { *count - by };
+        };
+        change(&mut own.queued, it.queued);
+        change(&mut own.urgent, it.urgent);
+        change(&mut own.in_flight, it.in_flight);
+        match comes {
+            true => own.amount += it.amount,
+            false => own.amount -= it.amount,
+        }
+        self.put(group, id);
+    }
+    fn take_out(&mut self, group: usize) {
+        let Some(clock) = &mut self.groups[group].clock else { return };
+        match core::mem::replace(&mut clock.place, Place::Nowhere) {
+            Place::Nowhere => {}
+            Place::Queued(node, class, kind) => {
+                self.arena.remove(&mut self.queued[class as usize][kind], node);
+            }
+            Place::Busy(node, class) => {
+                self.arena.remove(&mut self.busy[class as usize], node);
+            }
+        }
+    }
+    /// Into the tree where it belongs, by its present clock.
+    fn put(&mut self, group: usize, id: EntityId) {
+        self.take_out(group);
+        let Group { requests: own, class, clock: Some(clock) } = &mut self.groups[group] else {
+            return;
+        };
+        let class = *class;
+        if own.queued > 0 {
+            let (key, kind) = ((clock.due(own.urgent > 0), id), usize::from(own.urgent == 0));
+            let node = self.arena.insert(&mut self.queued[class as usize][kind], key, id);
+            clock.place = Place::Queued(node, class, kind);
+        } else if clock.awaited && (own.in_flight > 0 || clock.idle_until > clock.idle_since) {
+            let key = (clock.at, id);
+            let node = self.arena.insert(&mut self.busy[class as usize], key, id);
+            clock.place = Place::Busy(node, class);
+        }
+    }
+    fn requests(&mut self, id: EntityId) -> Option<(usize, &mut Requests)> {
+        let group = id.as_group()?.index();
+        Some((group, &mut self.groups.get_mut(group)?.requests))
+    }
+    fn look(&self, id: EntityId) -> Option<&Clock> {
+        self.groups.get(id.as_group()?.index())?.clock.as_deref()
+    }
+    /// Its class among minimums.
+    pub(super) fn class(&self, id: EntityId) -> Option<Class> {
+        Some(self.groups.get(id.as_group()?.index())?.class)
+    }
+    /// Has this group a minimum?
+    pub(super) fn has(&self, id: EntityId) -> bool {
+        self.look(id).is_some()
+    }
+    /// Has no group one?
+    pub(super) fn are_none(&self) -> bool {
+        self.count == 0
+    }
+    /// Is it behind because its last request took longer than the promise allows?
+    pub(super) fn is_late(&self, now: Instant, id: EntityId, took: Nanos) -> bool {
+        self.look(id).is_some_and(|it| it.at <= now && took > it.grant)
+    }
+    /// The group that closes the gate first, and when.
+    pub(super) fn first(&self) -> Option<(EntityId, Instant)> {
+        let trees = self.queued.iter().flatten().chain(&self.busy);
+        let (at, id) = trees.filter_map(|tree| self.first_of(tree)).min()?;
+        Some((id, at))
+    }
+    /// How far ahead it is.
+    pub(super) fn ahead(&self, now: Instant, id: EntityId) -> Option<Nanos> {
+        Some(self.look(id)?.at.since(now))
+    }
+
+    /// A request of the group, or of one in it, is queued.
+    pub(super) fn arrive(&mut self, now: Instant, id: EntityId, urgent: bool) {
+        let Some((group, own)) = self.requests(id) else { return };
+        let wakes = own.are_none();
+        own.queued += 1;
+        own.urgent += u32::from(urgent);
+        let Some(clock) = &mut self.groups[group].clock else { return };
+        if wakes {
+            clock.wake(now, self.bounds.lag_max);
+        }
+        self.put(group, id);
+    }
+    /// So much goes to the drive; `all`: with it the request.
+    pub(super) fn dispatch(
+        &mut self,
+        now: Instant,
+        id: EntityId,
+        amount: Amount,
+        (all, urgent): (bool, bool),
+    ) {
+        let Bounds { ahead, lag_max, period } = self.bounds;
+        let Some((group, own)) = self.requests(id) else { return };
+        own.queued -= u32::from(all);
+        own.urgent -= u32::from(all && urgent);
+        own.in_flight += 1;
+        own.amount += amount;
+        let own = *own;
+        let Some(clock) = &mut self.groups[group].clock else { return };
+        clock.awaited = urgent;
+        // A burst of what is owed to many fills the drive's cache, and the drive does nothing else until that is written.
+        let buffered = !urgent && own.urgent == 0;
+        clock.forget(now, if buffered { period / BUFFERED_PART } else { lag_max });
+        clock.grant = clock.worth(amount);
+        clock.burst += clock.grant;
+        clock.served += clock.promised.worth(amount).unwrap_or(Nanos::ZERO);
+        let in_flight = clock.worth(own.amount);
+        clock.at = (clock.at + clock.grant).min(now + ahead.max(in_flight.min(lag_max)));
+        clock.batch = clock.at <= now;
+        clock.behind &= clock.at + period / BROKEN_PART <= now;
+        self.put(group, id);
+    }
+    /// A command of the group was completed.
+    pub(super) fn complete(&mut self, now: Instant, id: EntityId, amount: Amount) {
+        let Bounds { lag_max, period, .. } = self.bounds;
+        let Some((group, own)) = self.requests(id) else { return };
+        own.in_flight -= 1;
+        own.amount -= amount;
+        let rests = own.are_none();
+        let Some(clock) = &mut self.groups[group].clock else { return };
+        clock.forget(now, lag_max);
+        if rests {
+            clock.rest(now);
+        }
+        clock.end_period(now, period);
+        self.put(group, id);
+    }
+    fn first_of(&self, tree: &Tree) -> Option<(Instant, EntityId)> {
+        self.arena.first(tree).map(|node| self.arena.key(node))
+    }
+    /// Who is behind: the most urgent class of those with somebody who is.
+    pub(super) fn gate(&mut self, now: Instant) -> Gate {
+        if self.are_none() {
+            return Gate::Open(None);
+        }
+        let mut next: Option<Instant> = None;
+        let sooner = |one: Option<Instant>, other| one.into_iter().chain(other).min();
+        for class in Class::ALL {
+            match self.gate_of(now, class) {
+                Gate::Open(later) => next = sooner(next, later),
+                Gate::Closed(lag, until) => return Gate::Closed(lag, sooner(next, until)),
+                Gate::Batch(id, other, until) => {
+                    return Gate::Batch(id, other, sooner(next, until));
+                }
+                due @ Gate::Due(..) => return due,
+            }
+        }
+        Gate::Open(next)
+    }
+    /// The same of one class.
+    fn gate_of(&mut self, now: Instant, class: Class) -> Gate {
+        let [urgent, buffered] = &self.queued[class as usize];
+        let [urgent, buffered] = [self.first_of(urgent), self.first_of(buffered)];
+        let due =
+            |it: Option<(Instant, EntityId)>, lag: Nanos| it.filter(|(at, _)| *at + lag <= now);
+        let far = Nanos(self.bounds.period.0 - self.bounds.period.0 / URGENT_PART);
+        if let Some((at, id)) = due(urgent, Nanos::ZERO).or(due(buffered, far)) {
+            return Gate::Due(id, now.since(at));
+        }
+        // What waits for its time, and buffered writes that wait for a read that is behind.
+        let late = buffered.map(|(at, _)| if at <= now { at + far } else { at });
+        let next = urgent.map(|(at, _)| at).into_iter().chain(late).min();
+        while let Some((at, id)) = self.first_of(&self.busy[class as usize]) {
+            if at > now {
+                break;
+            }
+            let Some(group) = id.as_group().map(|id| id.index()) else { break };
+            let Group { requests: own, clock: Some(clock), .. } = &self.groups[group] else {
+                break;
+            };
+            if own.in_flight > 0 {
+                return Gate::Closed(now.since(at), next);
+            }
+            if clock.idle_until > now {
+                let until = clock.idle_until;
+                let until = next.map_or(until, |next| next.min(until));
+                return Gate::Closed(now.since(at), Some(until));
+            }
+            self.take_out(group);
+        }
+        match due(buffered, Nanos::ZERO) {
+            Some((_, id)) => Gate::Batch(id, urgent.map(|(_, id)| id), next),
+            None => Gate::Open(next),
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! What the drive can do, measured while it works.
+//!
+//! - *Rate of reads*: each large read tells what the drive completed between its dispatch and its completion. The mean over
+//!   a window of [`WINDOW`] counts at once if it is larger than what is known, else by and by, unless
+//!   there are writes. Small reads count only if their mean is larger.
+//! - *Rate of writes*: the largest over windows of [`WINDOW`] of busy time with writes only. A smaller one counts by and by,
+//!   and only if the drive was not short of requests.
+//! - *Requests a second*: the same over windows of small requests.
+//! - *Time of a flush*: what the drive did not do because of it. From the first flush in flight to the last one's
+//!   completion, less what the data completed meanwhile costs, divided by the flushes; a mean over some.
+//! - *Latency alone*: the median of the last nine reads that had the drive to themselves. While the drive is shared, one
+//!   read is sent alone every [`PROBE`], and soon again after one that took two fifths longer or shorter.
+//!
+//! Source of the rate: Cheng et al., "Delivery rate estimation" (IETF draft, 2017).
+
+use alloc::vec::Vec;
+
+use iofair_core::request::RequestId;
+use iofair_core::time::{Instant, Nanos};
+
+use super::shares::Side;
+
+/// Busy time that makes a sample.
+const WINDOW: Nanos = Nanos::from_millis(20);
+/// How often a read is sent alone.
+const PROBE: Nanos = Nanos::from_millis(500);
+/// How soon again, after no read came to be alone.
+const PROBE_RETRY: Nanos = Nanos::from_millis(100);
+/// Requests of at most this many bytes on average tell how many a second the drive can do.
+pub(super) const SMALL: u64 = 8 << 10;
+/// With fewer in flight on average they do not.
+const DEEP: u128 = 16;
+/// Large reads in a window that tell of the rate.
+const SAMPLES_MIN: u64 = 4;
+/// What it has at once is counted in what it reads and writes in these times.
+const PIECE_TIME: Nanos = Nanos::from_micros(100);
+const WRITES: Nanos = Nanos::from_millis(1);
+/// Before anything is known.
+const RATE: u64 = 500_000_000;
+const ALONE: Nanos = Nanos::from_micros(200);
+/// A drive may write what it has cached for so long.
+const SETTLE: Nanos = Nanos::from_millis(100);
+/// Samples of the latency alone.
+const ALONE_SAMPLES: usize = 9;
+
+/// A drive at work.
+#[derive(Debug)]
+pub(super) struct Drive {
+    rates: [u64; 2],
+    known: [bool; 2],
+    iops: u64,
+    derived: Derived,
+    alone: [Nanos; ALONE_SAMPLES],
+    alone_count: usize,
+    /// The median of `alone`.
+    latency: Nanos,
+    next_probe: Instant,
+    last_write: Option<Instant>,
+    /// The read that has the drive to itself since when, if it still has.
+    lone: Option<Instant>,
+    in_flight: u32,
+    at: Instant,
+    /// The present window.
+    busy: Nanos,
+    bytes: [u64; 2],
+    requests: u64,
+    /// Requests in flight times nanoseconds.
+    depth: u128,
+    /// Was the drive ever short of requests in it, or were some held back?
+    short: bool,
+    /// Bytes read so far, and what they were when each request in flight was sent.
+    delivered: u64,
+    written: u64,
+    sent: Vec<(Instant, u64)>,
+    /// Sum and number of the samples of the rate of reads in this window, bytes a second: of large ones, and small ones.
+    samples: [(u128, u64); 2],
+    flushes: Flushes,
+}
+
+/// What follows from the rates and the latency, and is asked for with each request: divisions take long.
+#[derive(Clone, Copy, Debug)]
+struct Derived {
+    /// Of one byte, in nanoseconds with [`COST_SHIFT`] bits behind the point, and of one request.
+    byte: [u64; 2],
+    request: Nanos,
+    /// Bytes read in the time of a piece, and in that of a read that has the drive to itself; bytes written in a millisecond.
+    piece: u64,
+    product: u64,
+    writes: u64,
+}
+
+const COST_SHIFT: u32 = 24;
+
+impl Derived {
+    fn of(rates: [u64; 2], iops: u64, latency: Nanos) -> Self {
+        Self {
+            byte: rates.map(|rate| (1_000_000_000 << COST_SHIFT) / rate.max(1)),
+            request: if iops == 0 { Nanos::ZERO } else { Nanos::for_units_ceil(1, iops) },
+            piece: PIECE_TIME.units_floor(rates[0]),
+            product: latency.units_floor(rates[0]),
+            writes: WRITES.units_floor(rates[1]),
+        }
+    }
+}
+
+/// Flushes in flight, and what they cost.
+#[derive(Clone, Copy, Default, Debug)]
+struct Flushes {
+    in_flight: u32,
+    since: Instant,
+    /// Completed since then, and the cost of the data completed since then.
+    done: u32,
+    data: Nanos,
+    /// Of one flush, once known.
+    time: Option<Nanos>,
+}
+
+impl Default for Drive {
+    fn default() -> Self {
+        Self {
+            rates: [RATE; 2],
+            known: [false; 2],
+            iops: 0,
+            derived: Derived::of([RATE; 2], 0, ALONE),
+            alone: [ALONE; ALONE_SAMPLES],
+            alone_count: 0,
+            latency: ALONE,
+            next_probe: Instant::ZERO,
+            last_write: None,
+            lone: None,
+            in_flight: 0,
+            at: Instant::ZERO,
+            busy: Nanos::ZERO,
+            bytes: [0; 2],
+            requests: 0,
+            depth: 0,
+            short: false,
+            delivered: 0,
+            written: 0,
+            sent: Vec::new(),
+            samples: [(0, 0); 2],
+            flushes: Flushes::default(),
+        }
+    }
+}
+
+/// So many in this time, a second.
+fn rate(units: u64, time: Nanos) -> u64 {
+    let time = time.0.max(1);
+    if let Some(units) = units.checked_mul(1_000_000_000) {
+        return units / time;
+    }
+    let rate = u128::from(units) * 1_000_000_000 / u128::from(time);
+    u64::try_from(rate).unwrap_or(u64::MAX)
+}
+
+impl Drive {
+    /// Bytes a second.
+    pub(super) fn rate(&self, side: Side) -> u64 {
+        self.rates[usize::from(side != Side::Read)]
+    }
+    /// Bytes read so far.
+    pub(super) fn bytes_read(&self) -> u64 {
+        self.delivered
+    }
+    /// Bytes read and written so far.
+    pub(super) fn bytes_moved(&self) -> u64 {
+        self.delivered + self.written
+    }
+    /// Of a read that has the drive to itself.
+    pub(super) fn latency(&self) -> Nanos {
+        self.latency
+    }
+    /// The drive's time for a command.
+    pub(super) fn cost(&self, side: Side, bytes: u64) -> Nanos {
+        if side == Side::Flush
+            && let Some(time) = self.flushes.time
+        {
+            return time;
+        }
+        let byte = self.derived.byte[usize::from(side != Side::Read)];
+        let by_bytes = (u128::from(bytes) * u128::from(byte)) >> COST_SHIFT;
+        let by_bytes = Nanos(u64::try_from(by_bytes).unwrap_or(u64::MAX));
+        by_bytes.max(self.derived.request)
+    }
+    /// Bytes that it reads in [`PIECE_TIME`].
+    pub(super) fn in_piece_time(&self) -> u64 {
+        self.derived.piece
+    }
+    /// Bytes that it reads in the time of a read that has it to itself.
+    pub(super) fn product(&self) -> u64 {
+        self.derived.product
+    }
+    /// Bytes that it writes in [`WRITES`].
+    pub(super) fn writes(&self) -> u64 {
+        self.derived.writes
+    }
+    /// No read came to be alone.
+    pub(super) fn skip_probe(&mut self, now: Instant) {
+        self.next_probe = now + PROBE_RETRY;
+    }
+    /// Has the drive written just now, or does it perhaps still?
+    pub(super) fn writes_about(&self, now: Instant) -> bool {
+        self.last_write.is_some_and(|at| now.since(at) < SETTLE)
+    }
+    /// Should the next read have the drive to itself? Not while the drive may be busy with writes that it has completed.
+    pub(super) fn wants_probe(&self, now: Instant) -> bool {
+        now >= self.next_probe && !self.writes_about(now)
+    }
+    /// Nothing waits for the drive although it could take more, or something is held back although it could.
+    pub(super) fn on_short(&mut self) {
+        self.short = true;
+    }
+
+    fn pass(&mut self, now: Instant) {
+        if self.in_flight > 0 {
+            let passed = now.since(self.at);
+            self.busy += passed;
+            self.depth += u128::from(passed.0) * u128::from(self.in_flight);
+        }
+        self.at = self.at.max(now);
+    }
+    /// `probe`: a read that is to be alone.
+    pub(super) fn on_dispatch(&mut self, now: Instant, id: RequestId, side: Side, probe: bool) {
+        self.pass(now);
+        if side == Side::Flush {
+            if self.flushes.in_flight == 0 {
+                (self.flushes.since, self.flushes.data, self.flushes.done) = (now, Nanos::ZERO, 0);
+            }
+            self.flushes.in_flight += 1;
+        }
+        let bound = self.sent.len().max(id.0 as usize + 1);
+        self.sent.resize(bound, (now, 0));
+        self.sent[id.0 as usize] = (now, self.delivered);
+        self.lone = (self.in_flight == 0 && probe).then_some(now);
+        self.in_flight += 1;
+    }
+    /// `bytes` is zero for what carries no data.
+    pub(super) fn on_complete(&mut self, now: Instant, id: RequestId, side: Side, bytes: u64) {
+        self.pass(now);
+        self.in_flight -= 1;
+        self.watch_flushes(now, side, bytes);
+        if side != Side::Read {
+            self.last_write = Some(now);
+        }
+        if side == Side::Read {
+            self.delivered += bytes;
+            let (at, before) = self.sent[id.0 as usize];
+            let samples = &mut self.samples[usize::from(bytes <= SMALL)];
+            samples.0 += u128::from(rate(self.delivered - before, now.since(at)));
+            samples.1 += 1;
+        }
+        if let Some(sent) = self.lone.take()
+            && bytes > 0
+        {
+            self.sample_latency(now, now.since(sent));
+        }
+        if side == Side::Write {
+            self.written += bytes;
+        }
+        self.bytes[usize::from(side != Side::Read)] += bytes;
+        self.requests += 1;
+        if self.busy >= WINDOW {
+            self.end_window();
+        }
+    }
+    fn watch_flushes(&mut self, now: Instant, side: Side, bytes: u64) {
+        if side != Side::Flush {
+            if self.flushes.in_flight > 0 {
+                self.flushes.data += self.cost(side, bytes);
+            }
+            return;
+        }
+        let flushes = &mut self.flushes;
+        flushes.in_flight -= 1;
+        flushes.done += 1;
+        if flushes.in_flight == 0 {
+            let lost = now.since(flushes.since).saturating_sub(flushes.data);
+            let sample = Nanos(lost.0 / u64::from(flushes.done));
+            let time = flushes.time.unwrap_or(sample);
+            flushes.time = Some(Nanos(time.0 - time.0 / 4 + sample.0 / 4));
+        }
+    }
+    fn sample_latency(&mut self, now: Instant, latency: Nanos) {
+        let known = self.latency;
+        let is_other = latency > known + known / 5 * 2 || known > latency + latency / 5 * 2;
+        let soon = self.alone_count < ALONE_SAMPLES || is_other;
+        let pause = if soon { WINDOW } else { PROBE };
+        self.next_probe = now + pause;
+        self.alone[self.alone_count % ALONE_SAMPLES] = latency;
+        self.alone_count += 1;
+        let known = self.alone_count.min(ALONE_SAMPLES);
+        let mut sorted = self.alone;
+        sorted[..known].sort_unstable();
+        self.latency = sorted[known / 2];
+        self.derived = Derived::of(self.rates, self.iops, self.latency);
+    }
+    fn learn(&mut self, side: usize, sample: u64, short: bool) {
+        let rate = self.rates[side];
+        self.rates[side] = match () {
+            () if !self.known[side] || sample > rate => sample,
+            () if short => rate,
+            () => rate - (rate - sample) / 16,
+        };
+        self.known[side] = true;
+    }
+    fn end_window(&mut self) {
+        let time = core::mem::take(&mut self.busy);
+        let bytes = core::mem::take(&mut self.bytes);
+        let requests = core::mem::take(&mut self.requests);
+        let depth = core::mem::take(&mut self.depth) / u128::from(time.0.max(1));
+        let short = core::mem::take(&mut self.short);
+        let all = bytes[0] + bytes[1];
+        let a_second = |units: u64| rate(units, time);
+        let [large, small] = core::mem::take(&mut self.samples).map(|(sum, count)| {
+            let mean = sum / u128::from(count.max(1));
+            (count >= SAMPLES_MIN).then_some(u64::try_from(mean).unwrap_or(u64::MAX).max(1))
+        });
+        if let Some(sample) = large {
+            let settled = !self.writes_about(self.at);
+            self.learn(0, sample, !settled);
+        }
+        // Small reads show that the drive does at least so much.
+        if let Some(sample) = small.filter(|sample| *sample > self.rates[0]) {
+            self.learn(0, sample, true);
+        }
+        // Hardly anything of the other direction.
+        if bytes[1] > 0 && bytes[1] >= all - all / 20 {
+            self.learn(1, a_second(bytes[1]).max(1), short);
+        }
+        if requests > 0 && all / requests <= SMALL && depth >= DEEP {
+            let sample = a_second(requests);
+            if sample > self.iops {
+                self.iops = sample;
+            } else if !short {
+                self.iops -= (self.iops - sample) / 16;
+            }
+        }
+        self.derived = Derived::of(self.rates, self.iops, self.latency);
+    }
+}

@@ -1,0 +1,223 @@
+//! Drives without a head: who goes next while many are served at once.
+//!
+//! A group that is behind goes first, and nobody else goes while one is. Else the smallest virtual time goes, within the
+//! window; those that it holds let others pass, but not far. A flush waits for the writes that the drive has, and later
+//! writes for the flush.
+
+use super::clock::Gate;
+use super::deadlines::AHEAD_MAX;
+use super::shares::{self, EntityId, Side};
+use super::{Probe, Promise, bytes, drive};
+use iofair_core::policy::Context;
+use iofair_core::request::RequestId;
+use iofair_core::time::Nanos;
+use iofair_core::trace::Subject;
+
+/// Flushes wait for a group that is further behind.
+const FLUSH_LAG: Nanos = Nanos::from_millis(4);
+/// How far ahead of the first in line one may be that goes before it, in virtual time.
+const PASS_MAX: u64 = 10_000_000;
+/// A read that measures the drive's latency has the drive to itself unless a group is further behind.
+const PROBE_LAG: Nanos = Nanos::from_millis(5);
+
+/// On what basis a client may go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Basis {
+    /// Its group is behind.
+    Due,
+    /// The same, and its buffered writes go together, unless a read is late.
+    Batch,
+    /// Nobody is behind: it is its turn by weight.
+    Share,
+}
+
+/// Clients at the front of the queues.
+#[derive(Clone, Copy, Default, Debug)]
+struct Candidates {
+    /// The first one, held or not.
+    first: Option<shares::Key>,
+    /// The first one that may go.
+    free: Option<(shares::Key, EntityId, Side)>,
+}
+
+impl Promise {
+    /// The first in line inside `top`, and the first of those that are not held.
+    fn candidates(&self, cx: &Context<'_>, top: EntityId, basis: Basis) -> Candidates {
+        let shared = self.window.is_shared(cx.now);
+        let mut found = Candidates::default();
+        let mut flush = None;
+        // From flushes to reads: a flush that waits for writes holds those that come after it.
+        for side in Side::ALL.into_iter().rev() {
+            let Some((key, client)) = self.shares.pick(top, side) else { continue };
+            let held = match side {
+                Side::Read => basis == Basis::Share && shared && !self.has_room(cx, client, side),
+                Side::Write => {
+                    let waits = basis != Basis::Due && self.read_is_late(cx.now)
+                        || basis == Basis::Share && cx.now < self.pace.next();
+                    let held = shared && (waits || !self.has_room(cx, client, side));
+                    held || flush.is_some_and(|flush| flush <= key)
+                }
+                Side::Flush => {
+                    flush = Some(key);
+                    self.writes > 0 || basis == Basis::Share && cx.now < self.pace.next()
+                }
+            };
+            found.first = found.first.into_iter().chain([key]).min();
+            if !held && found.free.is_none_or(|(other, ..)| key < other) {
+                found.free = Some((key, client, side));
+            }
+        }
+        found
+    }
+    /// Serves a group that is behind.
+    fn send_due(
+        &mut self,
+        cx: &mut Context<'_>,
+        group: EntityId,
+        basis: Basis,
+    ) -> Option<RequestId> {
+        let (_, client, side) = self.candidates(cx, group, basis).free?;
+        self.send(cx, client, side, (!self.window.is_shared(cx.now), false))
+    }
+    fn has_room(&self, cx: &Context<'_>, client: EntityId, side: Side) -> bool {
+        let Some(head) = self.front(client, side) else { return false };
+        let length = bytes(&cx.requests[head]).min(self.window.piece(&self.drive));
+        self.window.has_room(&self.drive, side, length)
+    }
+    /// A read whose deadline is near goes before its turn, and past the window.
+    fn send_urgent(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
+        let (deadline, client) = self.first_deadline(AHEAD_MAX)?;
+        let latency = self.drive.latency();
+        let at = deadline.saturating_sub(latency + latency);
+        if cx.now < at {
+            self.wake_at(Some(at));
+            return None;
+        }
+        if let Some(id) = client.as_client() {
+            let rule = "deadline: goes before its turn; {ns} left";
+            cx.decide(Subject::Client(id), rule, [deadline.since(cx.now).0, 0]);
+        }
+        self.send(cx, client, Side::Read, (!self.window.is_shared(cx.now), false))
+    }
+    /// Whose turn it is by weight, within what the drive may have.
+    fn send_shared(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
+        let shared = self.window.is_shared(cx.now);
+        let others = [Side::Write, Side::Flush];
+        let only_reads = !others.iter().any(|side| self.shares.is_queued(EntityId::ROOT, *side));
+        if shared && only_reads && !self.window.has_room(&self.drive, Side::Read, 1) {
+            return None;
+        }
+        let Candidates { first, free } = self.candidates(cx, EntityId::ROOT, Basis::Share);
+        let (first, (key, client, side)) = (first?, free?);
+        let is_far =
+            key.class() > first.class() || key.vtime() > first.vtime().saturating_add(PASS_MAX);
+        if shared && is_far {
+            return None;
+        }
+        if self.probe == Probe::Wanted {
+            match side {
+                Side::Read if self.in_flight == 0 => {
+                    let head = self.front(client, side);
+                    if head.is_some_and(|id| bytes(&cx.requests[id]) > drive::SMALL) {
+                        self.probe = Probe::Sending;
+                    }
+                }
+                Side::Write => {
+                    self.probe = Probe::No;
+                    self.drive.skip_probe(cx.now);
+                }
+                _ => {}
+            }
+        }
+        self.send(cx, client, side, (!shared, true))
+    }
+    /// Flushes pass the gate while nobody is far behind: what holds a flush holds its client's next writes as well, and
+    /// flushes that go together cost one.
+    fn send_flush(&mut self, cx: &mut Context<'_>, behind: Nanos) -> Option<RequestId> {
+        if behind > FLUSH_LAG || self.writes > 0 || cx.now < self.pace.next() {
+            return None;
+        }
+        let (_, client) = self.shares.pick(EntityId::ROOT, Side::Flush)?;
+        self.send(cx, client, Side::Flush, (true, true))
+    }
+    /// Tells who asks why when the gate opens, or closes for another group.
+    fn tell_gate(&mut self, cx: &mut Context<'_>, gate: Gate, lag: Nanos) {
+        let holder = match gate {
+            Gate::Open(_) => None,
+            Gate::Due(id, _) | Gate::Batch(id, ..) => Some(id),
+            Gate::Closed(..) => self.clocks.first().map(|(id, _)| id),
+        };
+        if holder == self.holder {
+            return;
+        }
+        self.holder = holder;
+        match holder.and_then(EntityId::as_group) {
+            Some(id) => {
+                let rule = "gate: closed to others; {ns} behind its minimum";
+                cx.decide(Subject::Group(id), rule, [lag.0, 0]);
+            }
+            None => cx.decide(Subject::Drive, "gate: open; nobody is behind its minimum", [0; 2]),
+        }
+    }
+    pub(super) fn dispatch_flash(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
+        let now = cx.now;
+        let gate = self.clocks.gate(now);
+        let lag = match gate {
+            Gate::Due(_, lag) | Gate::Closed(lag, _) => lag,
+            _ => Nanos::ZERO,
+        };
+        self.tell_gate(cx, gate, lag);
+        let probing =
+            self.probe == Probe::Sent || (self.probe == Probe::Wanted && self.in_flight > 0);
+        let due = matches!(gate, Gate::Due(..) | Gate::Closed(..));
+        if self.probe == Probe::Wanted && (lag >= PROBE_LAG || due && self.in_flight == 0) {
+            // The drive did not get empty before a group was far behind, or it is empty for the sake of that group.
+            self.probe = Probe::No;
+            self.drive.skip_probe(now);
+        } else if probing && lag < PROBE_LAG {
+            match gate {
+                Gate::Open(next) => self.wake_at(next.map(|next| next + PROBE_LAG)),
+                _ => self.wake_at(Some(now + (PROBE_LAG - lag))),
+            }
+            return None;
+        }
+        match gate {
+            Gate::Batch(group, other, next) => {
+                let sent = self.send_due(cx, group, Basis::Batch);
+                let sent = sent.or_else(|| self.send_due(cx, other?, Basis::Batch));
+                if sent.is_none() {
+                    self.wake_at(next);
+                    self.wake_at(Some(self.window.shared_until()).filter(|at| *at > now));
+                }
+                sent
+            }
+            Gate::Due(group, behind) => {
+                let sent =
+                    self.send_due(cx, group, Basis::Due).or_else(|| self.send_flush(cx, behind));
+                if sent.is_some() {
+                    return sent;
+                }
+                self.wake_at(Some(self.pace.next()).filter(|at| *at > now));
+                self.wake_at(Some(self.window.shared_until()).filter(|at| *at > now));
+                None
+            }
+            Gate::Closed(behind, until) => {
+                let sent = self.send_flush(cx, behind);
+                if sent.is_none() {
+                    self.wake_at(until);
+                    self.wake_at(Some(self.pace.next()).filter(|at| *at > now));
+                }
+                sent
+            }
+            Gate::Open(next) => {
+                let sent = self.send_urgent(cx).or_else(|| self.send_shared(cx));
+                if sent.is_none() && self.queued > 0 {
+                    self.wake_at(next);
+                    self.wake_at(Some(self.pace.next()).filter(|at| *at > now));
+                    self.wake_at(Some(self.window.shared_until()).filter(|at| *at > now));
+                }
+                sent
+            }
+        }
+    }
+}

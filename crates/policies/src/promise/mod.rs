@@ -1,0 +1,578 @@
+//! `promise`: every feasible minimum is kept, and the drive stays full.
+//!
+//! **Idea.** A group with a minimum has a clock that says up to when its promise is kept. While a group is behind its
+//! clock nothing else goes to the drive; at all other times everybody shares it by weight, in drive time, and a window
+//! keeps what the drive has at once so small that a promised request finds little before it, and so large that the drive
+//! never runs dry. Nothing has to be set: rate and latency of the drive are measured while it works.
+//!
+//! **Rules**, each in a file beside this one:
+//!
+//! - [`clock`]: minimums, and the gate.
+//! - [`deadlines`]: reads with a latency.
+//! - [`shares`]: what is left, by weight.
+//! - [`window`]: what the drive has at once; long requests in pieces.
+//! - [`pace`]: writes beside reads with a latency.
+//! - [`drive`]: what is known of the drive.
+//! - [`flash`]: drives without a head serve many at once.
+//! - [`head`]: is there one to move?
+//! - [`turn`]: drives with a head serve one client at a time.
+//!
+//! Service for a promise counts for the group's share as well, so that a group gets the larger of the two and not both. A
+//! minimum holds for all clients and groups inside.
+//!
+//! Writes wait while a read in flight is later than its share of the drive explains. A flush waits for the writes that
+//! the drive has, and new writes wait for the flush.
+//!
+//! **Stated by the source**: nothing. The policy is our own choice, and what it takes from others is named in the files.
+
+mod clock;
+mod deadlines;
+mod drive;
+mod flash;
+mod head;
+mod pace;
+mod shares;
+#[cfg(test)]
+mod tests;
+mod turn;
+mod window;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use crate::parts::tree::{Arena, NodeId, Tree};
+use iofair_core::contract::WEIGHT_DEFAULT;
+use iofair_core::group::{Change, Class, ClientId, GroupId, Groups};
+use iofair_core::minimum::{Amount, Minimum};
+use iofair_core::parts::fifo::Fifo;
+use iofair_core::policy::{
+    Build, Claim, Context, Gauges, Judgement, Policy, Role, Row, Standing, Tags,
+};
+use iofair_core::request::{Operation, Request, RequestId, Requests};
+use iofair_core::time::{Instant, Nanos};
+use iofair_core::trace::Subject;
+use iofair_core::unit::Sectors;
+
+use clock::{Clocks, Gate};
+use deadlines::Deadlines;
+use drive::Drive;
+use head::Head;
+use pace::Pace;
+use shares::{EntityId, SIDES, Shares, Side};
+use turn::Turn;
+use window::Window;
+
+/// Its row in the table.
+pub static ROW: Row = Row {
+    name: "promise",
+    short: "promise",
+    role: Role::Scheduler { groups: true, tags: Tags::Unlimited, flushes: true, minimums: true },
+    summary: "every feasible minimum kept, the rest by weight, the drive full",
+    file: "promise/mod.rs",
+    parameters: &[],
+    overrides: &[],
+    judgement: Judgement {
+        promises: &[
+            Claim {
+                says: "A minimum in bytes or I/Os a second, kept beside readers and writers of any number, while \
+                    the drive stays as full as without control.",
+                shown_by: "promise/plextor",
+            },
+            Claim {
+                says: "What is left by weight, in drive time; who is alone is not held.",
+                shown_by: "promise/shares",
+            },
+            Claim {
+                says: "A latency of reads, also beside writers: they slow down as far as it needs.",
+                shown_by: "isolation/latency",
+            },
+        ],
+        needs: "Minimums that the drive can keep; what it cannot keep is cut to what it reaches.",
+        fails: &[
+            Claim {
+                says: "A minimum near what its client reaches alone costs the others more than its part, since the \
+                    drive waits for one request at a time.",
+                shown_by: "promise/plextor",
+            },
+            Claim {
+                says: "On a disk a minimum is kept on average; a single second may get less, since clients take turns.",
+                shown_by: "",
+            },
+            Claim {
+                says: "A latency on a disk is missed beside writes that the disk's cache completes before they are \
+                    written.",
+                shown_by: "",
+            },
+        ],
+    },
+    build,
+};
+
+/// A minimum is one of data. A trim counts so many bytes, and so does a flush that no write came before: a loop of them
+/// is not owed the whole drive. As many flushes as writes count nothing.
+const NO_DATA: u64 = 128 << 10;
+/// Most flushes that count nothing one after the other.
+const FLUSHES_FREE: u32 = 1024;
+/// How far a clock may run ahead, on flash and on drives with a head.
+const AHEAD: [Nanos; 2] = [Nanos::from_millis(5), Nanos::from_millis(200)];
+/// How far behind: what was not served before that is not owed any more.
+const LAG_MAX: [Nanos; 2] = [Nanos::from_secs(1), Nanos::from_secs(2)];
+/// Promises are compared with what is reached over this time.
+const PERIOD: [Nanos; 2] = [Nanos::from_millis(100), Nanos::from_secs(2)];
+
+/// The place of a read that is not in [`Promise::reads`].
+const NOT_WATCHED: NodeId = NodeId(u32::MAX);
+
+/// Of clocks, on drives with a head and without.
+fn bounds(head: bool) -> clock::Bounds {
+    let [ahead, lag_max, period] = [AHEAD, LAG_MAX, PERIOD].map(|it| it[usize::from(head)]);
+    clock::Bounds { ahead, lag_max, period }
+}
+
+fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
+    Box::new(Promise {
+        groups: build.groups,
+        clients: Vec::new(),
+        shares: Shares::default(),
+        clocks: Clocks::new(bounds(build.facts.rotational)),
+        deadlines: Deadlines::default(),
+        latencies: false,
+        sent: Vec::new(),
+        window: Window::default(),
+        pace: Pace::default(),
+        drive: Drive::default(),
+        late: Arena::default(),
+        reads: Tree::new(),
+        probe: Probe::No,
+        head: Head::new(build.facts.rotational),
+        turn: None,
+        writer: None,
+        wakeup: None,
+        holder: None,
+        queued: 0,
+        writes: 0,
+        in_flight: 0,
+        last_done: Instant::ZERO,
+    })
+}
+
+/// A client's requests in the order of their arrival.
+#[derive(Clone, Copy, Default, Debug)]
+struct Client {
+    queues: [Fifo; SIDES],
+    requests: clock::Requests,
+    /// Flushes that count nothing: one for each write so far.
+    flushes_free: u32,
+    /// Where its last read ended.
+    read_end: Sectors,
+}
+
+/// How much of a command in flight counts for minimums, and how many bytes for the window.
+#[derive(Clone, Copy, Default, Debug)]
+struct Sent {
+    promised: Amount,
+    window: u64,
+}
+
+/// One read has the drive to itself, for its latency.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Probe {
+    No,
+    /// As soon as the drive is empty.
+    Wanted,
+    /// It is the read that goes now.
+    Sending,
+    /// The drive has it.
+    Sent,
+}
+
+struct Promise {
+    /// Do groups share, or all clients alike?
+    groups: bool,
+    clients: Vec<Client>,
+    shares: Shares,
+    clocks: Clocks,
+    deadlines: Deadlines,
+    /// Had any group a latency so far?
+    latencies: bool,
+    /// By request in flight.
+    sent: Vec<Sent>,
+    window: Window,
+    pace: Pace,
+    drive: Drive,
+    /// Reads in flight by when they are late.
+    late: Arena<(Instant, RequestId), RequestId>,
+    reads: Tree,
+    probe: Probe,
+    head: Head,
+    turn: Option<Turn>,
+    /// Who wrote in the turn before.
+    writer: Option<EntityId>,
+    wakeup: Option<Instant>,
+    /// The group that the gate was closed for when somebody asked last.
+    holder: Option<EntityId>,
+    queued: u32,
+    /// Writes in flight.
+    writes: u32,
+    in_flight: u32,
+    last_done: Instant,
+}
+
+fn side(request: &Request) -> Side {
+    match request.operation {
+        Operation::Read => Side::Read,
+        Operation::Flush => Side::Flush,
+        _ => Side::Write,
+    }
+}
+
+/// Bytes that a command costs; trims and zeroes move none, and cost as their length says, flushes what the drive could
+/// have written meanwhile.
+fn bytes(request: &Request) -> u64 {
+    request.length.bytes()
+}
+
+/// A group's class among minimums: the least urgent of its own and those above it.
+fn class_of(groups: &Groups, id: GroupId) -> Class {
+    let above = groups.ancestry(id).map(|id| groups.group(id).contract.class);
+    above.max().unwrap_or_default()
+}
+
+impl Promise {
+    fn entity(&self, cx: &Context<'_>, id: RequestId) -> EntityId {
+        EntityId::client(cx.requests[id].client)
+    }
+    /// The groups with a clock that a client's requests count for.
+    fn clocks_above(&self, client: EntityId) -> impl Iterator<Item = EntityId> + use<'_> {
+        let first = if self.clocks.are_none() { None } else { self.shares.parent(client) };
+        let up = core::iter::successors(first, |id| self.shares.parent(*id));
+        up.filter(|id| self.clocks.has(*id))
+    }
+    /// For each group that holds a client, but the root, which has no minimum.
+    fn each_clock(&mut self, client: EntityId, mut each: impl FnMut(&mut Clocks, EntityId)) {
+        let mut at = self.shares.parent(client);
+        while let Some(id) = at.filter(|id| *id != EntityId::ROOT) {
+            each(&mut self.clocks, id);
+            at = self.shares.parent(id);
+        }
+    }
+
+    /// How much a command counts for minimums.
+    fn promised_amount(&mut self, request: &Request) -> Amount {
+        let client = &mut self.clients[request.client.index()];
+        match request.operation {
+            Operation::Flush if client.flushes_free > 0 => {
+                client.flushes_free -= 1;
+                Amount::default()
+            }
+            Operation::Flush | Operation::Discard => Amount::of(NO_DATA),
+            Operation::Read | Operation::Write | Operation::WriteZeroes => {
+                Amount::of(bytes(request))
+            }
+        }
+    }
+    /// A client's first read is another one now.
+    fn set_deadline(&mut self, cx: &Context<'_>, client: EntityId) {
+        if !self.latencies {
+            return;
+        }
+        let deadline = self.front(client, Side::Read).and_then(|id| {
+            let read = &cx.requests[id];
+            Some(read.submitted + deadlines::latency(cx.groups, read.group)?)
+        });
+        self.deadlines.set(client, deadline);
+    }
+    /// The read with the earliest deadline of a client that is at most so far ahead of its turn. One that is further ahead has
+    /// no deadline until it is served again: it must not hide the others.
+    fn first_deadline(&mut self, ahead_max: Nanos) -> Option<(Instant, EntityId)> {
+        loop {
+            let (deadline, client) = self.deadlines.first()?;
+            if self.shares.ahead(client) <= ahead_max.0 {
+                return Some((deadline, client));
+            }
+            self.deadlines.set(client, None);
+        }
+    }
+    /// The first request of a client on one side.
+    fn front(&self, client: EntityId, side: Side) -> Option<RequestId> {
+        let client = client.as_client()?;
+        self.clients[client.index()].queues[side as usize].front()
+    }
+    /// Sends the first request of a client's side, or a piece of it.
+    fn send(
+        &mut self,
+        cx: &mut Context<'_>,
+        client: EntityId,
+        side: Side,
+        (whole, by_share): (bool, bool),
+    ) -> Option<RequestId> {
+        let head = self.front(client, side)?;
+        let Request { operation, length, .. } = cx.requests[head];
+        let cuts = !whole && matches!(operation, Operation::Read | Operation::Write);
+        let piece = Sectors::from_bytes_ceil(self.window.piece(&self.drive));
+        let most = if cuts { piece } else { length };
+        let id = match operation {
+            Operation::Flush => head,
+            _ => cx.requests.take_piece(head, most.max(Sectors(1))),
+        };
+        let (sent, now) = (bytes(&cx.requests[id]), cx.now);
+        let promised = self.promised_amount(&cx.requests[id]);
+        let urgent = cx.requests[head].is_sync();
+        let all = id == head || cx.requests[head].length == Sectors::ZERO;
+        if all {
+            let queues = &mut self.clients[client.as_client()?.index()].queues;
+            queues[side as usize].pop_front(cx.requests);
+            self.shares.pop(client, side);
+            self.queued -= 1;
+            if side == Side::Read {
+                self.set_deadline(cx, client);
+            }
+        }
+        let own = &mut self.clients[cx.requests[id].client.index()].requests;
+        own.in_flight += 1;
+        own.amount += promised;
+        own.queued -= u32::from(all);
+        own.urgent -= u32::from(all && urgent);
+        self.each_clock(client, |clocks, id| clocks.dispatch(now, id, promised, (all, urgent)));
+        let cost = self.drive.cost(side, sent);
+        if self.turn.is_none() {
+            self.shares.charge(client, cost, by_share);
+        }
+        let far = side == Side::Read && self.is_far(&cx.requests[id]);
+        self.head.on_dispatch(now, self.in_flight == 0, far);
+        let probe = self.probe == Probe::Sending;
+        self.drive.on_dispatch(now, id, side, probe);
+        if probe {
+            self.probe = Probe::Sent;
+        }
+        if side != Side::Read {
+            self.pace.on_write(now, cost);
+        }
+        let window = Window::counts(side, sent, by_share);
+        self.window.on_dispatch(side, window);
+        let bound = self.sent.len().max(id.0 as usize + 1);
+        self.sent.resize(bound, Sent::default());
+        self.sent[id.0 as usize] = Sent { promised, window };
+        self.in_flight += 1;
+        self.writes += u32::from(side == Side::Write);
+        if side == Side::Read && !self.head.is() {
+            self.watch_read(cx, id, client, cost);
+        }
+        Some(id)
+    }
+    /// From when on is a read late? Nobody asks where nothing is written.
+    fn watch_read(&mut self, cx: &mut Context<'_>, id: RequestId, client: EntityId, cost: Nanos) {
+        let writes = self.shares.is_queued(EntityId::ROOT, Side::Write) || self.writes > 0;
+        let place = match writes || self.drive.writes_about(cx.now) {
+            true => {
+                let alone = self.drive.latency();
+                let late = cx.now + alone + alone + self.shares.fair_time(client, cost);
+                self.late.insert(&mut self.reads, (late, id), id)
+            }
+            false => NOT_WATCHED,
+        };
+        cx.requests.set_place(id, place.0);
+    }
+    /// Is a read not where its client's last one ended?
+    fn is_far(&mut self, read: &Request) -> bool {
+        let client = &mut self.clients[read.client.index()];
+        core::mem::replace(&mut client.read_end, read.start + read.length) != read.start
+    }
+    /// The idle drive turns out to have a head, or none.
+    fn change_head(&mut self, now: Instant) {
+        if let Some(turn) = self.turn {
+            self.end_turn(now, &turn);
+        }
+        self.clocks.set_bounds(bounds(self.head.is()));
+        self.probe = Probe::No;
+    }
+    /// Is a read in flight later than its share explains?
+    fn read_is_late(&self, now: Instant) -> bool {
+        let first = self.late.first(&self.reads);
+        first.is_some_and(|node| self.late.key(node).0 <= now)
+    }
+
+    fn wake_at(&mut self, at: Option<Instant>) {
+        self.wakeup = [self.wakeup, at].into_iter().flatten().min();
+    }
+    fn watch_contract(&mut self, cx: &Context<'_>, id: RequestId, client: EntityId) {
+        let now = cx.now;
+        let whole = cx.requests.whole(id);
+        let mut late = None;
+        let age = now.since(cx.requests[whole].submitted);
+        let took = now.since(cx.requests[id].dispatched);
+        for group in self.clocks_above(client) {
+            late = Some(late.unwrap_or(false) || self.clocks.is_late(now, group, took));
+        }
+        if self.latencies
+            && side(&cx.requests[id]) == Side::Read
+            && let Some(wanted) = deadlines::latency(cx.groups, cx.requests[id].group)
+        {
+            late = Some(late.unwrap_or(false) || age > wanted);
+            if self.drive.writes_about(now) {
+                self.pace.on_read(now, age > wanted);
+            }
+        }
+        if let Some(late) = late {
+            self.window.on_contract(now, &self.drive, late);
+        }
+    }
+    fn set_group(&mut self, cx: &Context<'_>, id: GroupId) {
+        let (group, entity) = (cx.groups.group(id), EntityId::group(id));
+        self.latencies |= group.contract.latency.is_some();
+        let counts = self.groups && group.parent.is_some();
+        let minimum = if counts { group.contract.minimum() } else { Minimum::NONE };
+        self.clocks.set(cx.now, entity, minimum, class_of(cx.groups, id));
+        if let Some(parent) = group.parent.filter(|_| self.groups) {
+            let parent = EntityId::group(parent);
+            self.shares.set(entity, parent, group.contract.weight, group.contract.class);
+        }
+    }
+    fn update_group(&mut self, cx: &Context<'_>, id: GroupId) {
+        let entity = EntityId::group(id);
+        let before = self.clocks.class(entity);
+        self.set_group(cx, id);
+        // If its class is another one now, those of the groups in it may be, too.
+        if self.clocks.class(entity) != before {
+            for child in &cx.groups.group(id).children {
+                self.update_group(cx, *child);
+            }
+        }
+    }
+    fn set_client(&mut self, cx: &Context<'_>, id: ClientId) {
+        let client = cx.groups.client(id);
+        let group = if self.groups { client.group } else { GroupId::ROOT };
+        let entity = EntityId::client(id);
+        let requests = self.clients[id.index()].requests;
+        self.each_clock(entity, |clocks, group| clocks.move_requests(group, requests, false));
+        self.shares.set(entity, EntityId::group(group), WEIGHT_DEFAULT, client.priority.class);
+        self.each_clock(entity, |clocks, group| clocks.move_requests(group, requests, true));
+    }
+}
+
+impl Policy for Promise {
+    fn submit(&mut self, cx: &mut Context<'_>, id: RequestId) {
+        let client = self.entity(cx, id);
+        let (side, now) = (side(&cx.requests[id]), cx.now);
+        let urgent = cx.requests[id].is_sync();
+        let index = cx.requests[id].client;
+        self.clients[index.index()].queues[side as usize].push_back(cx.requests, id);
+        let own = &mut self.clients[index.index()];
+        own.flushes_free += u32::from(side == Side::Write && own.flushes_free < FLUSHES_FREE);
+        let own = &mut own.requests;
+        let first = own.queued == 0 && own.in_flight == 0;
+        own.queued += 1;
+        own.urgent += u32::from(urgent);
+        self.shares.push(client, side);
+        if side == Side::Read && self.front(client, side) == Some(id) {
+            self.set_deadline(cx, client);
+        }
+        self.each_clock(client, |clocks, group| clocks.arrive(now, group, urgent));
+        self.window.on_submit(now, index.0, first);
+        self.queued += 1;
+    }
+    fn dispatch(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
+        self.wakeup = None;
+        if self.queued == 0 && self.turn.is_none() {
+            return None;
+        }
+        if self.head.is() { self.dispatch_turn(cx) } else { self.dispatch_flash(cx) }
+    }
+    fn complete(&mut self, cx: &mut Context<'_>, id: RequestId) {
+        let client = self.entity(cx, id);
+        let (side, now) = (side(&cx.requests[id]), cx.now);
+        let carries = matches!(cx.requests[id].operation, Operation::Read | Operation::Write);
+        let (sent, Sent { promised, window }) = (bytes(&cx.requests[id]), self.sent[id.0 as usize]);
+        let own = &mut self.clients[cx.requests[id].client.index()].requests;
+        own.in_flight -= 1;
+        own.amount -= promised;
+        if own.queued == 0 && own.in_flight == 0 {
+            self.window.on_leave(now);
+        }
+        self.each_clock(client, |clocks, group| clocks.complete(now, group, promised));
+        self.window.on_complete(side, window);
+        if self.queued == 0 || !matches!(self.clocks.gate(now), Gate::Open(_)) {
+            self.drive.on_short();
+        }
+        self.drive.on_complete(now, id, side, if carries { sent } else { 0 });
+        self.in_flight -= 1;
+        self.writes -= u32::from(side == Side::Write);
+        self.last_done = now;
+        let in_turn = self.head.is();
+        if side == Side::Read && !in_turn {
+            let node = NodeId(cx.requests.place(id));
+            if node != NOT_WATCHED {
+                self.late.remove(&mut self.reads, node);
+            }
+        }
+        self.head.on_complete(now);
+        if self.in_flight == 0 && self.head.changes(self.drive.latency()) {
+            self.change_head(now);
+            return;
+        }
+        if in_turn {
+            self.complete_in_turn(side, now.since(cx.requests[id].dispatched));
+            return;
+        }
+        if side == Side::Read {
+            match self.shares.is_queued(EntityId::ROOT, Side::Read) {
+                true => self.window.on_full(now, &self.drive),
+                false => self.window.on_room(now, &self.drive),
+            }
+        }
+        let promised = self.clocks_above(client).next().is_some();
+        if side == Side::Write
+            && self.shares.is_queued(EntityId::ROOT, Side::Write)
+            && !self.clocks.are_none()
+            && !promised
+        {
+            let most = if self.latencies { 0 } else { window::WRITE_DOUBLINGS_MAX };
+            self.window.on_writes(now, &self.drive, most);
+        }
+        if cx.requests.is_last_piece(id) {
+            self.watch_contract(cx, id, client);
+        }
+        if self.probe == Probe::Sent && self.in_flight == 0 {
+            self.probe = Probe::No;
+        }
+        let large = side == Side::Read && sent > drive::SMALL;
+        let wants = large && self.drive.wants_probe(now) && self.window.is_shared(now);
+        if self.probe == Probe::No && wants {
+            self.probe = Probe::Wanted;
+        }
+    }
+    fn next_wakeup(&self) -> Option<Instant> {
+        self.wakeup
+    }
+    fn change(&mut self, cx: &mut Context<'_>, change: Change) {
+        match change {
+            Change::GroupAdded(id) => self.set_group(cx, id),
+            Change::GroupUpdated(id) => self.update_group(cx, id),
+            Change::GroupRemoved(id) => {
+                self.clocks.remove(EntityId::group(id));
+                self.shares.remove(EntityId::group(id));
+            }
+            Change::ClientAdded(id) => {
+                let bound = self.clients.len().max(id.index() + 1);
+                self.clients.resize(bound, Client::default());
+                self.set_client(cx, id);
+            }
+            Change::ClientUpdated(id) => self.set_client(cx, id),
+            Change::ClientRemoved(id) => self.shares.remove(EntityId::client(id)),
+        }
+    }
+    fn standing(&self, requests: &Requests, id: RequestId) -> Standing {
+        let _ = (requests, id);
+        let serves = self.turn.and_then(|turn| turn.client.as_client()).map(Subject::Client);
+        let holder = self.clocks.first().and_then(|(id, at)| Some((id.as_group()?, at)));
+        Standing { until: self.wakeup, serves, holder, ..Standing::default() }
+    }
+    fn observe(&self, gauges: &mut dyn Gauges) {
+        gauges.gauge("promise_read_rate_bytes_per_second", self.drive.rate(Side::Read));
+        gauges.gauge("promise_write_rate_bytes_per_second", self.drive.rate(Side::Write));
+        gauges.gauge("promise_latency_alone_nanoseconds", self.drive.latency().0);
+        gauges.gauge("promise_read_window_bytes", self.window.reads(&self.drive).bytes());
+        gauges.gauge("promise_piece_bytes", self.window.piece(&self.drive));
+        gauges.gauge("promise_write_pace_percent", self.pace.percent());
+    }
+}

@@ -1,0 +1,556 @@
+//! Worked examples: what is due, who shares, and what the drive may have.
+
+use alloc::vec::Vec;
+
+use super::clock::{Bounds, Clocks, Gate};
+use super::drive::Drive;
+use super::head::Head;
+use super::shares::{EntityId, Shares, Side};
+use super::window::Window;
+use iofair_core::contract::Contract;
+use iofair_core::controller::{FlushRule, Submission};
+use iofair_core::group::{Class, ClientId, GroupId};
+use iofair_core::minimum::{Amount, Minimum};
+use iofair_core::request::{Flags, Operation, RequestId};
+use iofair_core::testing::{Rig, rule_name};
+use iofair_core::time::{Instant, Nanos};
+use iofair_core::trace::{Event, EventKind};
+use iofair_core::unit::Sectors;
+
+const MS: u64 = 1_000_000;
+/// Its promise in these tests: 4 KiB are worth 1 ms.
+const RATE: u64 = 4096 * 1000;
+const MINIMUM: Minimum = Minimum { bytes_per_s: Some(RATE), ios_per_s: None };
+const BLOCK: Amount = Amount::of(4096);
+
+fn at(ms: u64) -> Instant {
+    Instant(ms * MS)
+}
+fn clocks() -> (Clocks, EntityId) {
+    let period = Nanos::from_millis(100);
+    let bounds = Bounds { ahead: Nanos::from_millis(5), lag_max: Nanos::from_secs(1), period };
+    let mut clocks = Clocks::new(bounds);
+    let group = EntityId::group(GroupId(1));
+    clocks.set(Instant::ZERO, group, MINIMUM, Class::BestEffort);
+    (clocks, group)
+}
+/// One request of 4 KiB comes, goes and is completed at once.
+fn serve(clocks: &mut Clocks, group: EntityId, now: Instant) {
+    clocks.arrive(now, group, true);
+    clocks.dispatch(now, group, BLOCK, (true, true));
+    clocks.complete(now, group, BLOCK);
+}
+
+/// Goal: a group is due when what it got is used up, and the gate is open until then. Method: 4 KiB are worth 1 ms.
+#[test]
+fn a_group_is_due_when_its_promise_is_used_up() {
+    let (mut clocks, group) = clocks();
+    serve(&mut clocks, group, at(10));
+    clocks.arrive(at(10), group, true);
+    assert_eq!(clocks.gate(at(10)), Gate::Open(Some(at(11))));
+    assert_eq!(clocks.gate(at(12)), Gate::Due(group, Nanos::from_millis(1)));
+}
+
+/// Goal: the gate stays closed for the moment between two requests of a group that is behind, and no longer; a longer
+/// pause is not owed. Method: a quarter of what a request is worth is 250 us.
+#[test]
+fn a_pause_is_not_owed() {
+    let (mut clocks, group) = clocks();
+    clocks.arrive(at(10), group, true);
+    clocks.dispatch(at(10), group, BLOCK, (true, true));
+    // It took 3 ms, which is 2 ms too long.
+    clocks.complete(at(13), group, BLOCK);
+    let until = Instant(13 * MS + MS / 4);
+    assert_eq!(clocks.gate(at(13)), Gate::Closed(Nanos::from_millis(2), Some(until)));
+    assert_eq!(clocks.gate(until), Gate::Open(None));
+    clocks.arrive(at(20), group, true);
+    let lag = Nanos::from_millis(2) + Nanos(MS / 4);
+    assert_eq!(clocks.gate(at(20)), Gate::Due(group, lag), "as before the pause, and its moment");
+}
+
+/// Goal: the gate stays closed for a client that pauses for long, but could reach its promise at that pace, and not for one
+/// that could not. Method: requests worth 1 ms that take 100 us, with pauses of 600 us, and of 950 us; then one that takes 20 ms.
+#[test]
+fn a_client_that_could_reach_its_promise_is_waited_for() {
+    for (pause, waited) in [(600, true), (950, false)] {
+        let (mut clocks, group) = clocks();
+        let mut now = at(10);
+        for took in [100; 50].into_iter().chain([20_000]) {
+            clocks.arrive(now, group, true);
+            clocks.dispatch(now, group, BLOCK, (true, true));
+            now += Nanos::from_micros(took);
+            clocks.complete(now, group, BLOCK);
+            if took == 100 {
+                now += Nanos::from_micros(pause);
+            }
+        }
+        let just_before = now + Nanos::from_micros(pause - 10);
+        let closed = matches!(clocks.gate(just_before), Gate::Closed(..));
+        assert_eq!(closed, waited, "{pause} us");
+    }
+}
+
+/// Goal: what a group was not served for most of a second is made up for, and not more than a second. Method: a request
+/// that takes 600 ms, and one that takes 5 s: so many requests go at once until the gate opens.
+#[test]
+fn a_second_is_made_up_for() {
+    for (took, owed) in [(600, 600), (5000, 1000)] {
+        let (mut clocks, group) = clocks();
+        clocks.arrive(at(10), group, true);
+        clocks.dispatch(at(10), group, BLOCK, (true, true));
+        let now = at(10 + took);
+        clocks.complete(now, group, BLOCK);
+        let mut served = 0;
+        while !matches!(clocks.gate(now), Gate::Open(_)) {
+            serve(&mut clocks, group, now);
+            served += 1;
+        }
+        assert!((owed - 2..owed + 2).contains(&served), "{served} after {took} ms");
+    }
+}
+
+/// Goal: a deep queue's requests all count, though a clock does not run far ahead. Method: 64 requests at once.
+#[test]
+fn what_is_in_flight_counts() {
+    let (mut clocks, group) = clocks();
+    (0..64).for_each(|_| clocks.arrive(at(10), group, true));
+    (0..64).for_each(|_| clocks.dispatch(at(10), group, BLOCK, (true, true)));
+    assert_eq!(clocks.ahead(at(10), group), Some(Nanos::from_millis(64)));
+}
+
+/// Goal: a promise that cannot be kept leaves something to the others. Method: a group that reaches half of its promise
+/// and nothing else is served: from some time on the gate opens.
+#[test]
+fn a_promise_that_cannot_be_kept_is_cut() {
+    let (mut clocks, group) = clocks();
+    let mut open = 0;
+    for ms in (10..4000).step_by(2) {
+        open += u32::from(matches!(clocks.gate(at(ms)), Gate::Open(_)));
+        clocks.arrive(at(ms), group, true);
+        clocks.dispatch(at(ms), group, BLOCK, (true, true));
+        clocks.complete(at(ms + 2), group, BLOCK);
+    }
+    assert!(open > 200, "{open} of 2000");
+}
+
+/// Goal: buffered writes that are due wait for more of them, and then give way to a read that is behind. Method: both.
+#[test]
+fn buffered_writes_are_patient() {
+    let (mut clocks, reader) = clocks();
+    let writer = EntityId::group(GroupId(2));
+    clocks.set(Instant::ZERO, writer, MINIMUM, Class::BestEffort);
+    clocks.arrive(at(10), writer, false);
+    assert_eq!(clocks.gate(at(19)), Gate::Open(Some(at(20))));
+    assert_eq!(clocks.gate(at(20)), Gate::Batch(writer, None, Some(at(110))));
+    clocks.arrive(at(20), reader, true);
+    assert_eq!(clocks.gate(at(21)), Gate::Due(reader, Nanos::from_millis(1)));
+    clocks.dispatch(at(21), reader, BLOCK, (true, true));
+    assert!(matches!(clocks.gate(at(25)), Gate::Closed(..)), "the read is behind, in flight");
+    assert!(matches!(clocks.gate(at(120)), Gate::Due(it, _) if it == writer), "not for ever");
+}
+
+/// Goal: a minimum in I/Os a second counts requests, and long ones as several. Method: a thousand a second; a short request
+/// and one of 64 KiB.
+#[test]
+fn a_minimum_may_count_requests() {
+    let (mut clocks, group) = clocks();
+    let minimum = Minimum { bytes_per_s: None, ios_per_s: Some(1000) };
+    clocks.set(Instant::ZERO, group, minimum, Class::BestEffort);
+    for (bytes, worth) in [(512, 1), (64 << 10, 4)] {
+        let now = at(10 + 100 * worth);
+        clocks.arrive(now, group, true);
+        clocks.dispatch(now, group, Amount::of(bytes), (true, true));
+        assert_eq!(clocks.ahead(now, group), Some(Nanos::from_millis(worth)), "{bytes}");
+        clocks.complete(now, group, Amount::of(bytes));
+    }
+}
+
+/// Goal: of groups that are behind the more urgent class goes, however far the other one is behind; one that is not behind
+/// holds nobody up. Method: two clocks, one of each class, in both states.
+#[test]
+fn more_urgent_minimums_go_first() {
+    let (mut clocks, group) = clocks();
+    let urgent = EntityId::group(GroupId(2));
+    clocks.set(Instant::ZERO, urgent, MINIMUM, Class::RealTime);
+    clocks.arrive(at(10), group, true);
+    clocks.arrive(at(30), urgent, true);
+    assert_eq!(clocks.gate(at(40)), Gate::Due(urgent, Nanos::from_millis(10)));
+    (0..20).for_each(|_| serve(&mut clocks, urgent, at(40)));
+    assert_eq!(clocks.gate(at(40)), Gate::Due(group, Nanos::from_millis(30)));
+    clocks.set(at(41), urgent, MINIMUM, Class::Idle);
+    assert!(matches!(clocks.gate(at(70)), Gate::Due(it, _) if it == group));
+}
+
+/// Goal: minimums that cannot all be kept are broken from the least urgent class up, and nobody starves. Method: a drive that
+/// serves 1.5 of two minimums, one after the other, for 10 s; then the same with both in one class.
+#[test]
+fn infeasible_minimums_degrade_by_class() {
+    for (class, kept) in [(Class::RealTime, 950), (Class::BestEffort, 500)] {
+        let (mut clocks, group) = clocks();
+        let other = EntityId::group(GroupId(2));
+        clocks.set(Instant::ZERO, other, MINIMUM, class);
+        let mut served = [0u32; 2];
+        for id in [group, other] {
+            (0..2).for_each(|_| clocks.arrive(Instant(1), id, true));
+        }
+        let mut now = Instant(1);
+        while now < at(10_000) {
+            let id = match clocks.gate(now) {
+                Gate::Due(id, _) => Some(id),
+                _ => None,
+            };
+            let took = Nanos(MS * 2 / 3);
+            if let Some(id) = id {
+                clocks.dispatch(now, id, BLOCK, (true, true));
+                clocks.complete(now + took, id, BLOCK);
+                clocks.arrive(now + took, id, true);
+                served[usize::from(id == other)] += 1;
+            }
+            now += took;
+        }
+        let [rest, first] = served.map(|count| count / 10);
+        assert!(first >= kept && rest >= 300, "{class:?}: {first} and {rest} of 1000");
+        assert!(class != Class::BestEffort || first.abs_diff(rest) < 100, "{first} and {rest}");
+    }
+}
+
+fn shares(weights: &[u32]) -> (Shares, Vec<EntityId>) {
+    let mut shares = Shares::default();
+    let clients = weights.iter().enumerate().map(|(number, weight)| {
+        let group = EntityId::group(GroupId(number as u32 + 1));
+        shares.set(group, EntityId::ROOT, *weight, Class::BestEffort);
+        let client = EntityId::client(ClientId(number as u32));
+        shares.set(client, group, 100, Class::BestEffort);
+        client
+    });
+    let clients = clients.collect();
+    (shares, clients)
+}
+
+/// Goal: time is shared by weight, and who was away saves nothing up. Method: 1:3, then a third one that comes late.
+#[test]
+fn time_is_shared_by_weight() {
+    let (mut shares, clients) = shares(&[100, 300, 200]);
+    clients[..2].iter().for_each(|client| shares.push(*client, Side::Read));
+    let mut turns = [0; 3];
+    let mut run = |shares: &mut Shares, times| {
+        let before = turns;
+        for _ in 0..times {
+            let (_, client) = shares.pick(EntityId::ROOT, Side::Read).expect("all have some");
+            shares.charge(client, Nanos(MS), true);
+            turns[client.as_client().expect("a client").index()] += 1;
+        }
+        [0, 1, 2].map(|it| turns[it] - before[it])
+    };
+    let [one, three, _] = run(&mut shares, 400);
+    assert!((99..=101).contains(&one) && (299..=301).contains(&three), "{one} : {three}");
+    shares.push(clients[2], Side::Read);
+    let [one, three, two] = run(&mut shares, 600);
+    assert!((99..=101).contains(&one), "{one} : {three} : {two}");
+    assert!((299..=301).contains(&three) && (199..=201).contains(&two), "{one} : {three} : {two}");
+}
+
+/// Goal: what a group gets for its promise counts for its share, and does not move the others. Method: one that was
+/// served twice for its promise waits for its turn.
+#[test]
+fn promised_service_counts_for_the_share() {
+    let (mut shares, clients) = shares(&[100, 100]);
+    clients.iter().for_each(|client| shares.push(*client, Side::Read));
+    (0..2).for_each(|_| shares.charge(clients[0], Nanos(MS), false));
+    for _ in 0..2 {
+        let (_, client) = shares.pick(EntityId::ROOT, Side::Read).expect("both have some");
+        assert_eq!(client, clients[1]);
+        shares.charge(client, Nanos(MS), true);
+    }
+    assert_eq!(shares.pick(EntityId::ROOT, Side::Read).map(|it| it.1), Some(clients[0]));
+}
+
+/// Goal: a newcomer starts with those who wait, though others passed them while they were held. Method: reads are held,
+/// writes go.
+#[test]
+fn virtual_time_stays_with_those_that_are_held() {
+    let (mut shares, clients) = shares(&[100, 100, 100]);
+    shares.push(clients[0], Side::Read);
+    shares.push(clients[1], Side::Write);
+    (0..50).for_each(|_| shares.charge(clients[1], Nanos(MS), true));
+    shares.push(clients[2], Side::Read);
+    shares.charge(clients[0], Nanos(MS), true);
+    let next = shares.pick(EntityId::ROOT, Side::Read).map(|(_, client)| client);
+    assert_eq!(next, Some(clients[2]), "not after all of the writes");
+}
+
+/// Goal: a flush costs the drive's time. Method: a flush of 3 ms, then one during which data are completed.
+#[test]
+fn a_flush_costs_its_time() {
+    let mut drive = Drive::default();
+    drive.on_dispatch(at(0), RequestId(0), Side::Flush, false);
+    drive.on_complete(at(3), RequestId(0), Side::Flush, 0);
+    assert_eq!(drive.cost(Side::Flush, 1 << 20), Nanos::from_millis(3), "whatever its length");
+    for turn in 1..100 {
+        drive.on_dispatch(at(turn * 10), RequestId(0), Side::Flush, false);
+        drive.on_dispatch(at(turn * 10), RequestId(1), Side::Write, false);
+        drive.on_complete(at(turn * 10 + 3), RequestId(1), Side::Write, 1_000_000);
+        drive.on_complete(at(turn * 10 + 3), RequestId(0), Side::Flush, 0);
+    }
+    let cost = drive.cost(Side::Flush, 0);
+    assert!(cost < Nanos(MS), "the drive wrote all the time: {cost:?}");
+}
+
+/// Goal: rate and latency are learned. Method: reads of 128 KiB, four at a time, each 1 ms: 512 KiB a millisecond; then
+/// reads that have the drive to themselves.
+#[test]
+fn the_drive_is_measured() {
+    let mut drive = Drive::default();
+    for ms in 0..100 {
+        (0..4).for_each(|id| drive.on_dispatch(at(ms), RequestId(id), Side::Read, false));
+        (0..4).for_each(|id| drive.on_complete(at(ms + 1), RequestId(id), Side::Read, 128 << 10));
+    }
+    let rate = drive.rate(Side::Read);
+    // On average two and a half of the four are completed when a read is.
+    assert!(rate > 250 << 20 && rate < 600 << 20, "{rate}");
+    for ms in 100..120 {
+        drive.on_dispatch(at(ms), RequestId(0), Side::Read, true);
+        drive.on_complete(Instant(ms * MS + 300_000), RequestId(0), Side::Read, 4096);
+    }
+    assert_eq!(drive.latency(), Nanos::from_micros(300));
+}
+
+/// Goal: a drive that gets slower is measured again within a second, and not all the time. Method: a read alone whenever
+/// the drive wants one, of 200 us in the first five seconds and 400 us in the next five.
+#[test]
+fn a_slower_drive_is_measured_soon() {
+    let (mut drive, mut probes, mut known) = (Drive::default(), 0, None);
+    for ms in 0..10_000 {
+        if !drive.wants_probe(at(ms)) {
+            continue;
+        }
+        probes += 1;
+        let micros = if ms < 5_000 { 200 } else { 400 };
+        drive.on_dispatch(at(ms), RequestId(0), Side::Read, true);
+        let done = Instant(ms * MS + micros * 1_000);
+        drive.on_complete(done, RequestId(0), Side::Read, 32 << 10);
+        if known.is_none() && drive.latency() == Nanos::from_micros(400) {
+            known = Some(ms);
+        }
+    }
+    assert!(known.is_some_and(|ms| ms < 6_000), "{known:?}");
+    assert!(probes < 45, "{probes}");
+}
+
+/// Goal: the window shrinks when a promise is late, grows when it is not, and stays within its bounds. Method: many of
+/// both on a drive of which nothing is known: 500 MB/s and 200 us.
+#[test]
+fn the_window_follows_the_promise() {
+    let (drive, mut window) = (Drive::default(), Window::default());
+    let most = window.reads(&drive).bytes();
+    assert_eq!(most, 128 << 10, "5/4 of 100 kB, in pieces of 32 KiB");
+    (0..50).for_each(|_| window.on_contract(Instant(1), &drive, true));
+    assert_eq!(window.reads(&drive).bytes(), 64 << 10, "two pieces");
+    (0..50).for_each(|_| window.on_contract(Instant(1), &drive, false));
+    assert_eq!(window.reads(&drive).bytes(), most);
+}
+
+/// Goal: a long read of a neighbour goes in pieces and is one completion. Method: 8 sectors of one client between the
+/// pieces of another one's 1024.
+#[test]
+fn long_requests_let_others_pass() {
+    let mut rig =
+        Rig::with(&crate::TABLE, "prop-promise", &[], |setup| setup.facts.rotational = false);
+    let (long, short) = (rig.client(), rig.client());
+    rig.controller
+        .submit(
+            rig.now,
+            Submission {
+                tag: 100,
+                client: long,
+                operation: Operation::Read,
+                flags: Flags::NONE,
+                start: Sectors(10_000),
+                length: Sectors(1024),
+            },
+        )
+        .expect("within the limit");
+    rig.read(short, 5);
+    let mut starts = Vec::new();
+    while let Some((id, start)) = rig.dispatch() {
+        starts.push(start);
+        rig.now += Nanos::from_micros(100);
+        rig.complete(id);
+    }
+    assert_eq!(starts.iter().filter(|start| **start >= 10_000).count(), 16, "{starts:?}");
+    assert!(starts.iter().position(|start| *start == 5) < Some(3), "{starts:?}");
+    assert_eq!(rig.controller.pending(), 0);
+}
+
+/// Goal: nothing unpromised is sent while a promised group is behind, and everything when it is not. Method: a drive that
+/// takes 2 ms for what is worth 1 ms.
+#[test]
+fn nobody_passes_a_group_that_is_behind() {
+    let mut rig =
+        Rig::with(&crate::TABLE, "prop-promise", &[], |setup| setup.facts.rotational = false);
+    let (promised, other) = (rig.client(), rig.client());
+    let group = rig.controller.groups().client(promised).group;
+    let contract = Contract { min: Some(RATE), ..Contract::default() };
+    rig.controller.update_group(rig.now, group, contract).expect("it is there");
+    rig.now = at(10);
+    rig.reads(promised, &[1, 2]);
+    rig.reads(other, &[101, 102]);
+    let first = rig.dispatch().expect("due");
+    assert_eq!(first.1, 1);
+    rig.now = at(12);
+    let second = rig.dispatch().expect("behind");
+    assert_eq!((second.1, rig.dispatch()), (2, None), "the others wait");
+    rig.complete(first.0);
+    rig.complete(second.0);
+    rig.now = at(14);
+    assert_eq!(rig.served(), [101, 102], "its pause is its own");
+    // And who asks why learns it.
+    let rules: Vec<_> = rig.controller.trace().drain().filter_map(gate_rule).collect();
+    assert!(rules.starts_with(&["gate: closed to others", "gate: open"]), "{rules:?}");
+}
+
+/// What an event says of the gate.
+fn gate_rule(event: Event) -> Option<&'static str> {
+    let EventKind::Decision { rule, .. } = event.kind else { return None };
+    rule.starts_with("gate").then(|| rule_name(rule))
+}
+
+/// Goal: a flash drive that says that it rotates is not served one client at a time. Method: two clients read here and there;
+/// reads take 200 us, on another drive 8 ms.
+#[test]
+fn a_drive_is_what_it_does() {
+    let together = |took: Nanos| {
+        let mut rig =
+            Rig::with(&crate::TABLE, "prop-promise", &[], |setup| setup.facts.rotational = true);
+        let (one, other) = (rig.client(), rig.client());
+        let mut most = 0;
+        for place in 0..40 {
+            rig.read(one, 10_000 * place);
+            rig.read(other, 10_000 * place + 5_000);
+            loop {
+                let sent: Vec<_> = core::iter::from_fn(|| rig.dispatch()).collect();
+                most = most.max(if place > 20 { sent.len() } else { 0 });
+                rig.now += took;
+                sent.iter().for_each(|(id, _)| rig.complete(*id));
+                if rig.controller.pending() == 0 {
+                    break;
+                }
+            }
+        }
+        most
+    };
+    assert_eq!(together(Nanos::from_micros(200)), 2);
+    assert_eq!(together(Nanos::from_millis(8)), 1);
+}
+
+/// Goal: a client that reads what a disk has in its memory cannot make it be served as flash again and again. Method: reads of
+/// 100 us, and as many as it takes; then reads that take as long as a disk's.
+#[test]
+fn a_disk_is_not_taken_for_flash_often() {
+    let mut head = Head::new(true);
+    let mut reads = 0;
+    for _ in 0..10 {
+        while head.is() && reads < 100_000 {
+            head.on_dispatch(at(0), true, true);
+            head.on_complete(Instant(MS / 10));
+            reads += u32::from(!head.changes(Nanos::from_micros(100)));
+        }
+        head.changes(Nanos::from_millis(8));
+    }
+    assert!(reads > 8000, "{reads} reads for ten changes");
+}
+
+/// Goal: a promised client that does nothing but flush is not owed the drive. Method: flushes of 2 ms one after the other, and a
+/// neighbour whose reads of 100 us go between them.
+#[test]
+fn a_loop_of_flushes_is_not_owed_the_drive() {
+    let mut rig = Rig::with(&crate::TABLE, "prop-promise", &[], |setup| {
+        setup.facts.rotational = false;
+        setup.flushes = FlushRule::Scheduled;
+    });
+    let (flusher, reader) = (rig.client(), rig.client());
+    let group = rig.controller.groups().client(flusher).group;
+    let contract = Contract { min: Some(RATE), ..Contract::default() };
+    rig.controller.update_group(rig.now, group, contract).expect("it is there");
+    rig.now = at(10);
+    let (mut flushes, mut reads) = (0, 0);
+    let flush = |rig: &mut Rig| {
+        let (operation, flags) = (Operation::Flush, Flags::NONE);
+        let (start, length) = (Sectors::ZERO, Sectors::ZERO);
+        let flush = Submission { tag: 1, client: flusher, operation, flags, start, length };
+        rig.controller.submit(rig.now, flush).expect("within the limit");
+    };
+    flush(&mut rig);
+    rig.read(reader, 5_000);
+    while rig.now < at(1010) {
+        let Some((id, start)) = rig.dispatch() else {
+            rig.now += Nanos::from_micros(100);
+            continue;
+        };
+        if start == 5_000 {
+            rig.now += Nanos::from_micros(100);
+            rig.complete(id);
+            reads += 1;
+            rig.read(reader, 5_000);
+        } else {
+            rig.now += Nanos::from_millis(2);
+            rig.complete(id);
+            flushes += 1;
+            flush(&mut rig);
+        }
+    }
+    assert!(flushes > 20 && reads > 4000, "{flushes} flushes, {reads} reads");
+}
+
+/// A rig on flash with a client whose group has a latency of 300 us, and another client.
+fn hurried() -> (Rig, ClientId, ClientId) {
+    let mut rig =
+        Rig::with(&crate::TABLE, "prop-promise", &[], |setup| setup.facts.rotational = false);
+    let (hurried, other) = (rig.client(), rig.client());
+    let group = rig.controller.groups().client(hurried).group;
+    let contract = Contract { latency: Some(Nanos::from_micros(300)), ..Contract::default() };
+    rig.controller.update_group(rig.now, group, contract).expect("it is there");
+    rig.now = at(10);
+    (rig, hurried, other)
+}
+
+/// Goal: a burst of a group with a latency goes before what others sent earlier. Method: 32 reads of another client, one of which
+/// goes; then a burst of eight.
+#[test]
+fn a_burst_goes_before_its_turn() {
+    let (mut rig, hurried, other) = hurried();
+    let places = |from: u64, count: u64| (0..count).map(|n| from + 100 * n).collect::<Vec<_>>();
+    rig.reads(other, &places(50_000, 32));
+    rig.serve();
+    rig.reads(hurried, &places(1_000, 8));
+    let served = rig.served();
+    assert_eq!(served[..8], places(1_000, 8), "{served:?}");
+    assert_eq!(served.len(), 39);
+}
+
+/// Goal: a group with a latency that always asks for more than its share gets its share. Method: two clients with reads
+/// all the time; in the end the hurried one has half, and what a burst may take ahead.
+#[test]
+fn a_latency_is_no_larger_share() {
+    /// 4 KiB at the rate of a drive of which nothing is known yet.
+    const READ: Nanos = Nanos::from_micros(8);
+    let (mut rig, hurried, other) = hurried();
+    let mut served = [0u32; 2];
+    for client in [hurried, other] {
+        (0..8).for_each(|n| rig.read(client, u64::from(client.0) * 1_000_000 + 100 * n));
+    }
+    for turn in 0..40_000 {
+        let Some((id, start)) = rig.dispatch() else {
+            rig.now += READ;
+            continue;
+        };
+        rig.now += READ;
+        rig.complete(id);
+        let whose = if start / 1_000_000 == u64::from(hurried.0) { 0 } else { 1 };
+        served[whose] += 1;
+        let client = [hurried, other][whose];
+        rig.read(client, u64::from(client.0) * 1_000_000 + 1_000 + 100 * (turn % 1000));
+    }
+    let [mine, others] = served;
+    assert!(mine + others > 39_000 && mine.abs_diff(others) < 8_000, "{served:?}");
+}

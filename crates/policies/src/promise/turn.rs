@@ -1,0 +1,155 @@
+//! Drives with a head: one client at a time has the drive.
+//!
+//! A turn lasts [`SLICE`], or until its client has nothing left for [`IDLE`]; a promised group's turn also ends when its
+//! clock is a slice ahead. The drive completes what it has before the next turn. A turn is charged with its time.
+//!
+//! A drive with a cache completes writes before they are written, and the first read of the next turn waits for that. What it
+//! takes longer than twice a read that has the drive to itself is charged to whoever wrote.
+
+use super::shares::{EntityId, Side};
+use super::{Gate, Promise};
+use iofair_core::policy::Context;
+use iofair_core::request::RequestId;
+use iofair_core::time::{Instant, Nanos};
+use iofair_core::trace::Subject;
+
+/// Longest turn.
+pub(super) const SLICE: Nanos = Nanos::from_millis(200);
+/// An empty client is waited for.
+const IDLE: Nanos = Nanos::from_millis(2);
+
+/// A turn ends so long before the deadline of another client's read: what the drive has is completed first.
+const DEADLINE_NEAR: Nanos = Nanos::from_millis(25);
+/// Commands in flight before the first of a turn is completed.
+const FIRST: u64 = 4;
+
+/// Whose turn it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Turn {
+    pub(super) client: EntityId,
+    /// The group whose clock brought it.
+    due: Option<EntityId>,
+    began: Instant,
+    /// Its group is far enough ahead.
+    over: bool,
+    /// Commands completed in it.
+    done: u32,
+    /// Has it sent writes?
+    writes: bool,
+}
+
+impl Turn {
+    /// The latest end.
+    fn end(&self) -> Instant {
+        self.began + if self.due.is_some() { SLICE + SLICE } else { SLICE }
+    }
+}
+
+impl Promise {
+    pub(super) fn dispatch_turn(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
+        let now = cx.now;
+        loop {
+            let Some(turn) = self.turn else {
+                self.turn = Some(self.next_turn(now)?);
+                continue;
+            };
+            if let Some(side) = self.oldest(cx, turn.client)
+                && !Self::is_over(now, &turn)
+                && !self.gives_way(now, &turn)
+            {
+                if side == Side::Flush && self.writes > 0 || !self.fits(now, &turn) {
+                    return None;
+                }
+                let sent = self.send(cx, turn.client, side, (true, true));
+                let writes = turn.writes || side == Side::Write;
+                let ahead = turn.due.and_then(|group| self.clocks.ahead(now, group));
+                let over = ahead.is_some_and(|ahead| ahead >= SLICE / 2);
+                self.turn = Some(Turn { over, writes, ..turn });
+                return sent;
+            }
+            if self.in_flight > 0 {
+                return None;
+            }
+            let idle_until = self.last_done.max(turn.began) + IDLE;
+            let empty = self.oldest(cx, turn.client).is_none();
+            if empty && !Self::is_over(now, &turn) && now < idle_until {
+                if self.queued > 0 {
+                    let until = idle_until.min(turn.end());
+                    if let Some(client) = turn.client.as_client() {
+                        let rule = "turn: idle; {ns} for its next request";
+                        cx.decide(Subject::Client(client), rule, [until.since(now).0, 0]);
+                    }
+                    self.wake_at(Some(until));
+                } else {
+                    self.end_turn(now, &turn);
+                }
+                return None;
+            }
+            self.end_turn(now, &turn);
+        }
+    }
+    /// The client whose read has a deadline that is near, if it is not ahead of its turn already.
+    fn urgent(&mut self, now: Instant) -> Option<EntityId> {
+        let (deadline, client) = self.first_deadline(SLICE + SLICE)?;
+        (deadline <= now + DEADLINE_NEAR).then_some(client)
+    }
+    /// Does a turn by weight end for a deadline of another client?
+    fn gives_way(&mut self, now: Instant, turn: &Turn) -> bool {
+        turn.due.is_none() && self.urgent(now).is_some_and(|client| client != turn.client)
+    }
+    fn is_over(now: Instant, turn: &Turn) -> bool {
+        turn.over || now >= turn.end()
+    }
+    /// Will the drive complete one command more before the turn ends? By the mean of those that it completed in this turn;
+    /// at first it gets twice as many as it has completed.
+    fn fits(&self, now: Instant, turn: &Turn) -> bool {
+        let (done, in_flight) = (u64::from(turn.done), u64::from(self.in_flight));
+        let (time, left) = (now.since(turn.began).0, turn.end().since(now).0);
+        in_flight == 0 || in_flight < FIRST + done && in_flight * time <= left * done.max(1)
+    }
+    /// A command was completed that took so long.
+    pub(super) fn complete_in_turn(&mut self, side: Side, took: Nanos) {
+        let Some(turn) = &mut self.turn else { return };
+        turn.done += 1;
+        let usual = self.drive.latency() + self.drive.latency();
+        if turn.done == 1
+            && side == Side::Read
+            && let Some(writer) = self.writer.take().filter(|writer| *writer != turn.client)
+        {
+            let late = took.saturating_sub(usual);
+            turn.began += late;
+            self.shares.charge(writer, late, true);
+        }
+    }
+    pub(super) fn end_turn(&mut self, now: Instant, turn: &Turn) {
+        self.turn = None;
+        self.writer = turn.writes.then_some(turn.client);
+        let time = now.since(turn.began).max(Nanos(1));
+        self.shares.charge(turn.client, time, turn.due.is_none());
+    }
+    /// The side of a client's oldest request.
+    fn oldest(&self, cx: &Context<'_>, client: EntityId) -> Option<Side> {
+        let age =
+            |side: Side| Some((cx.requests[self.front(client, side)?].sequence, side as usize));
+        let (_, side) = Side::ALL.map(age).into_iter().flatten().min()?;
+        Some(Side::ALL[side])
+    }
+    fn next_turn(&mut self, now: Instant) -> Option<Turn> {
+        let gate = self.clocks.gate(now);
+        let (top, due) = match gate {
+            Gate::Due(group, _) | Gate::Batch(group, ..) => (group, Some(group)),
+            Gate::Closed(_, until) => {
+                self.wake_at(until);
+                return None;
+            }
+            Gate::Open(_) => (EntityId::ROOT, None),
+        };
+        let urgent = if due.is_none() { self.urgent(now) } else { None };
+        let all = Side::ALL.map(|side| self.shares.pick(top, side));
+        let client = match urgent {
+            Some(client) => client,
+            None => all.into_iter().flatten().min_by_key(|(key, _)| *key)?.1,
+        };
+        Some(Turn { client, due, began: now, over: false, done: 0, writes: false })
+    }
+}

@@ -1,0 +1,445 @@
+//! How much the drive has at once: a window on reads, a bound on writes, and pieces.
+//!
+//! ```text
+//! L = what the drive reads in 100 us, a power of two, 32 to 128 KiB
+//! X = 5/4 * rate * latency alone, at least two pieces
+//! X = X * 7/8   when a request was later than its contract allows
+//! X = X + L/16  when it was not, up to the above
+//! W = what the drive writes in 1 ms * 2^n, at least two pieces
+//! ```
+//!
+//! What the drive does within a window says nothing about a larger one. Now and then X is twice as large for 50 ms, or L
+//! twice as long, where reads are held all the time; for less than that, if many requests are later than their contracts allow
+//! that were not in the 50 ms before. If the drive reads a twentieth more than in the 50 ms before, it has a
+//! higher rate, or longer pieces from then on, up to 8 times as long; after a second gain X stays twice as large where nobody
+//! writes, until half of it is as good. Pieces are shortened again where that costs nothing, and
+//! where a request is late although X is two pieces: a client that rests and works in turns could fake a gain.
+//!
+//! The drive is kept full by what it needs for its rate, and what it has before a new request is so little that the
+//! contract can be kept. Pieces let others pass between the parts of a long request. All three are in force only while
+//! clients share the drive.
+//!
+//! Source of the window: Cardwell et al., "BBR" (2016), the product of bandwidth and delay, and looking for
+//! more bandwidth now and then; of its feedback: Chiu and Jain (1989), additive increase and multiplicative decrease.
+
+use super::drive::Drive;
+use super::shares::{SIDES, Side};
+use iofair_core::time::{Instant, Nanos};
+use iofair_core::unit::Sectors;
+
+/// Two clients share the drive while both have requests inside, and so long after both sent or had some.
+const SHARED: Nanos = Nanos::from_millis(20);
+const PIECE: [u64; 2] = [32 << 10, 128 << 10];
+/// The window is doubled at most so many times.
+const WIDENINGS_MAX: u32 = 3;
+/// Pieces are doubled at most so many times.
+const DOUBLINGS_MAX: u32 = 3;
+/// The bound on writes is halved at most so many times, and doubled: where nobody has a latency contract.
+const WRITE_HALVINGS_MAX: i32 = 3;
+pub(super) const WRITE_DOUBLINGS_MAX: i32 = 3;
+/// Length of each half of a trial, without the change and with it.
+const TRIAL: Nanos = Nanos::from_millis(50);
+/// A trial ends early after so many late requests, and twice those of its first half.
+const LATE: u32 = 8;
+/// The pause after a trial: short after a gain, twice as long each time after none.
+const TRIAL_PAUSE: [Nanos; 2] = [Nanos::from_millis(100), Nanos::from_millis(6400)];
+
+/// What the drive has, and what it may have.
+#[derive(Debug)]
+pub(super) struct Window {
+    /// By side: bytes that count.
+    in_drive: [u64; SIDES],
+    reads: u64,
+    last_client: u32,
+    /// Clients with something queued or in flight.
+    clients: u32,
+    shared_until: Instant,
+    /// Of reads, and of writes.
+    trial: Trial<Change>,
+    write_trial: Trial<Direction>,
+    /// Doublings of the window, for drives that take longer when they are busy.
+    widenings: u32,
+    /// Was the last trial of a larger window good?
+    has_gained: bool,
+    /// Of the pieces, for drives that take long for a command of any length.
+    doublings: u32,
+    /// Of the bound on writes, and halvings below zero.
+    write_doublings: i32,
+}
+
+/// What a trial of reads changes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Change {
+    /// A window twice as large, and half as large.
+    Window,
+    Narrower,
+    /// Pieces twice as long, and half as long.
+    Longer,
+    Shorter,
+}
+
+impl Change {
+    const ALL: [Self; 4] = [Self::Window, Self::Narrower, Self::Longer, Self::Shorter];
+}
+
+/// What a trial of writes changes: their bound is half or twice as large.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Direction {
+    Down,
+    Up,
+}
+
+/// A look at what the drive does with another window, bound, or other pieces: what it does now tells nothing of that.
+#[derive(Clone, Copy, Debug)]
+struct Trial<T> {
+    change: T,
+    /// When the next one may begin, and how long after the last one.
+    next: Instant,
+    pause: Nanos,
+    /// Begin of the present part, with what was moved by then: first without the change, then with it.
+    began: Option<(Instant, u64)>,
+    before: Option<u64>,
+    /// Requests that were later than their contracts allow, in each part.
+    late: [u32; 2],
+}
+
+impl<T: Copy + PartialEq> Trial<T> {
+    fn new(change: T) -> Self {
+        let (next, pause) = (Instant::ZERO, TRIAL_PAUSE[0]);
+        Self { change, next, pause, began: None, before: None, late: [0; 2] }
+    }
+    fn is(&self, change: T) -> bool {
+        self.before.is_some() && self.change == change
+    }
+    /// Commands were held for want of room, and so many bytes were moved so far: is it time for a trial, or for the end of
+    /// one? Then the rates without the change and with it.
+    fn step(&mut self, now: Instant, moved: u64) -> Option<[u64; 2]> {
+        let Some((began, moved_then)) = self.began else {
+            if now >= self.next {
+                self.began = Some((now, moved));
+            }
+            return None;
+        };
+        let time = now.since(began);
+        if time < TRIAL {
+            return None;
+        }
+        let rate = (moved - moved_then).saturating_mul(1_000_000_000) / time.0;
+        self.began = Some((now, moved));
+        // Held for most of the time without a break, or it says nothing.
+        if time > TRIAL + TRIAL {
+            (self.began, self.before, self.late) = (None, None, [0; 2]);
+            return None;
+        }
+        let before = self.before.replace(rate)?;
+        Some([before, rate])
+    }
+    /// A request was late: is that what the change does?
+    fn harms(&mut self) -> bool {
+        if self.began.is_none() {
+            return false;
+        }
+        let [without, with] = &mut self.late;
+        let count = if self.before.is_some() { &mut *with } else { &mut *without };
+        *count = count.saturating_add(1);
+        *with >= without.saturating_mul(2).saturating_add(LATE)
+    }
+    /// It has ended: the next one follows soon after a good one, and later after each that was not.
+    fn end(&mut self, now: Instant, good: bool) {
+        self.pause = if good { TRIAL_PAUSE[0] } else { (self.pause * 2).min(TRIAL_PAUSE[1]) };
+        (self.began, self.before, self.next) = (None, None, now + self.pause);
+        self.late = [0; 2];
+    }
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Self {
+            in_drive: [0; SIDES],
+            reads: u64::MAX,
+            last_client: u32::MAX,
+            clients: 0,
+            shared_until: Instant::ZERO,
+            trial: Trial::new(Change::Window),
+            write_trial: Trial::new(Direction::Up),
+            widenings: 0,
+            has_gained: false,
+            doublings: 0,
+            write_doublings: 0,
+        }
+    }
+}
+
+impl Window {
+    /// The longest piece.
+    pub(super) fn piece(&self, drive: &Drive) -> u64 {
+        let bytes = drive.in_piece_time().max(1);
+        let piece = (1 << bytes.ilog2()).clamp(PIECE[0], PIECE[1]) << self.doublings;
+        match () {
+            () if self.trial.is(Change::Longer) => 2 * piece,
+            () if self.trial.is(Change::Shorter) => piece / 2,
+            () => piece,
+        }
+    }
+    /// Most bytes of reads that the drive may have.
+    fn most_reads(&self, drive: &Drive) -> u64 {
+        let product = drive.product();
+        // A power of two.
+        let piece = self.piece(drive);
+        let narrower = u32::from(self.trial.is(Change::Narrower));
+        let widened = (product + product / 4) << self.widenings.saturating_sub(narrower);
+        ((widened + piece - 1) & !(piece - 1)).max(2 * piece)
+    }
+    /// A client sent a request; `first`: it had none inside.
+    pub(super) fn on_submit(&mut self, now: Instant, client: u32, first: bool) {
+        self.clients += u32::from(first);
+        if self.last_client != client {
+            if self.last_client != u32::MAX {
+                self.shared_until = now + SHARED;
+            }
+            self.last_client = client;
+        }
+    }
+    /// A client has none inside any more.
+    pub(super) fn on_leave(&mut self, now: Instant) {
+        if self.clients > 1 {
+            self.shared_until = now + SHARED;
+        }
+        self.clients -= 1;
+    }
+    /// Do clients share the drive now?
+    pub(super) fn is_shared(&self, now: Instant) -> bool {
+        self.clients > 1 || now < self.shared_until
+    }
+    /// Until when, as far as is known.
+    pub(super) fn shared_until(&self) -> Instant {
+        self.shared_until
+    }
+    /// May so much go to the drive?
+    pub(super) fn has_room(&self, drive: &Drive, side: Side, bytes: u64) -> bool {
+        let piece = self.piece(drive);
+        let limit = match side {
+            Side::Read if self.trial.is(Change::Window) => 2 * self.most_reads(drive),
+            Side::Read => self.reads.min(self.most_reads(drive)).max(2 * piece),
+            Side::Flush => return true,
+            Side::Write => self.most_writes(drive).max(2 * piece),
+        };
+        let has = self.in_drive[side as usize];
+        // To the nearest piece: what is smaller beside large pieces takes none of their room.
+        has == 0 || has + bytes <= limit + piece / 2
+    }
+    /// How much of a command counts. Reads for a promise do not: they would keep the others out.
+    pub(super) fn counts(side: Side, bytes: u64, by_share: bool) -> u64 {
+        if by_share || side != Side::Read { bytes } else { 0 }
+    }
+    pub(super) fn on_dispatch(&mut self, side: Side, counts: u64) {
+        self.in_drive[side as usize] += counts;
+    }
+    pub(super) fn on_complete(&mut self, side: Side, counts: u64) {
+        self.in_drive[side as usize] -= counts;
+    }
+    /// Most bytes of writes that the drive may have.
+    fn most_writes(&self, drive: &Drive) -> u64 {
+        let by = match self.write_trial.change {
+            _ if self.write_trial.before.is_none() => 0,
+            Direction::Down => -1,
+            Direction::Up => 1,
+        };
+        let usual = drive.writes();
+        match self.write_doublings + by {
+            halvings @ ..0 => usual >> halvings.unsigned_abs(),
+            doublings => usual << doublings.unsigned_abs(),
+        }
+    }
+    /// A read was completed while others were held for want of room.
+    pub(super) fn on_full(&mut self, now: Instant, drive: &Drive) {
+        if drive.writes_about(now) {
+            // More for reads is less for writes, whatever their weights are.
+            (self.widenings, self.has_gained) = (0, false);
+        }
+        if self.write_trial.began.is_none()
+            && let Some([before, rate]) = self.trial.step(now, drive.bytes_read())
+        {
+            self.end_trial(now, before, rate);
+        }
+    }
+    /// A read was completed while none was held: is a window that holds nobody larger than it has to be?
+    pub(super) fn on_room(&mut self, now: Instant, drive: &Drive) {
+        if self.widenings == 0 {
+            return;
+        }
+        let trial = &mut self.trial;
+        if trial.began.is_none_or(|(began, _)| now.since(began) > TRIAL + TRIAL) {
+            *trial = Trial {
+                change: Change::Narrower,
+                began: None,
+                before: None,
+                late: [0; 2],
+                ..*trial
+            };
+        }
+        if trial.change == Change::Narrower {
+            self.on_full(now, drive);
+        }
+    }
+    /// A write was completed while others waited; `most`: how often their bound may be doubled.
+    pub(super) fn on_writes(&mut self, now: Instant, drive: &Drive, most: i32) {
+        if self.trial.began.is_some() {
+            return;
+        }
+        let trial = &mut self.write_trial;
+        if trial.began.is_some_and(|(began, _)| now.since(began) > TRIAL + TRIAL) {
+            // What was found is not asked for any more.
+            self.write_doublings -= self.write_doublings.signum();
+        }
+        let Some([before, rate]) = trial.step(now, drive.bytes_moved()) else { return };
+        let good = match trial.change {
+            Direction::Up => rate > before + before / 50,
+            Direction::Down => rate > before - before / 200,
+        };
+        let by = if trial.change == Direction::Up { 1 } else { -1 };
+        self.write_doublings = (self.write_doublings + if good { by } else { 0 }).min(most);
+        trial.end(now, good);
+        let may_up = self.write_doublings < most;
+        let may_down = self.write_doublings > -WRITE_HALVINGS_MAX;
+        // What was good is tried again, else the other one.
+        let up = (trial.change == Direction::Up) == good;
+        trial.change = if may_up && (up || !may_down) { Direction::Up } else { Direction::Down };
+    }
+    fn end_trial(&mut self, now: Instant, before: u64, rate: u64) {
+        let gained = rate > before + before / 20;
+        let kept = rate > before - before / 50;
+        let trial = &mut self.trial;
+        let good = match trial.change {
+            Change::Window => {
+                // After the first gain the rate is known to be higher, and that may be all.
+                self.widenings += u32::from(gained && self.has_gained);
+                self.has_gained = gained;
+                gained
+            }
+            Change::Narrower => {
+                let narrows = rate > before - before / 100;
+                self.widenings = self.widenings.saturating_sub(u32::from(narrows));
+                narrows
+            }
+            Change::Longer => {
+                self.doublings += u32::from(gained);
+                gained
+            }
+            Change::Shorter => {
+                // A late request may have shortened them meanwhile.
+                self.doublings = self.doublings.saturating_sub(u32::from(kept));
+                false
+            }
+        };
+        self.next_trial(now, good);
+    }
+    /// A trial of reads has ended.
+    fn next_trial(&mut self, now: Instant, good: bool) {
+        self.trial.end(now, good);
+        let trial = &self.trial;
+        let may = |change: &Change| match change {
+            Change::Window => self.widenings < WIDENINGS_MAX,
+            Change::Narrower => self.widenings > 0,
+            Change::Longer => self.doublings < DOUBLINGS_MAX,
+            Change::Shorter => self.doublings > 0,
+        };
+        // What was good is tried again; else, and where it cannot, the next one.
+        let after = Change::ALL.iter().cycle().skip_while(|it| **it != trial.change);
+        let next = after.copied().skip(usize::from(!good)).find(may);
+        self.trial.change = next.unwrap_or(Change::Window);
+    }
+    /// A request with a contract was completed, in time or late.
+    pub(super) fn on_contract(&mut self, at: Instant, drive: &Drive, late: bool) {
+        let more = matches!(self.trial.change, Change::Window | Change::Longer);
+        if late && self.trial.harms() && more {
+            self.next_trial(at, false);
+        }
+        let (piece, most) = (self.piece(drive), self.most_reads(drive));
+        let now = self.reads.min(most);
+        if late && now <= 2 * piece {
+            self.doublings = self.doublings.saturating_sub(1);
+        }
+        self.reads = match late {
+            true => (now - now / 8).max(2 * piece),
+            false => (now + piece / 16).min(most),
+        };
+    }
+    /// Most bytes of reads now.
+    pub(super) fn reads(&self, drive: &Drive) -> Sectors {
+        Sectors::from_bytes_ceil(self.reads.min(self.most_reads(drive)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iofair_core::request::RequestId;
+
+    /// Goal: pieces that a late request shortens in the middle of a trial of shorter ones are not shortened below their least
+    /// length. Method: both, with pieces doubled once.
+    #[test]
+    fn late_requests_and_trials_agree() {
+        let (drive, mut window) = (Drive::default(), Window { doublings: 1, ..Window::default() });
+        let whole = Window::default().piece(&drive);
+        (window.trial.change, window.reads) = (Change::Shorter, 0);
+        window.on_contract(Instant(1), &drive, true);
+        window.end_trial(Instant(1), 100, 100);
+        assert_eq!((window.doublings, window.piece(&drive)), (0, whole));
+    }
+
+    /// Goal: a window is widened where that gains twice, and no longer than it is of use. Method: results of trials; then reads
+    /// that nothing holds.
+    #[test]
+    fn the_window_is_as_wide_as_it_gains() {
+        let (drive, mut window) = (Drive::default(), Window::default());
+        let usual = window.most_reads(&drive);
+        window.end_trial(Instant(1), 100, 150);
+        assert_eq!(window.most_reads(&drive), usual, "the rate may be higher, and no more");
+        window.end_trial(Instant(2), 100, 150);
+        assert_eq!(window.most_reads(&drive), 2 * usual);
+        for milli in 0..1_000 {
+            window.on_room(Instant(milli * 1_000_000), &drive);
+        }
+        assert_eq!(window.most_reads(&drive), usual);
+    }
+
+    /// Goal: a trial that makes requests late ends at once; one beside requests that are late in any case does not. Method: the
+    /// second half of a trial, with few and with many late requests in the first.
+    #[test]
+    fn trials_that_harm_end() {
+        let drive = Drive::default();
+        for (late, ends) in [(0, true), (100, false)] {
+            let mut window = Window::default();
+            (window.trial.began, window.trial.late) = (Some((Instant(1), 0)), [late, 0]);
+            window.trial.before = Some(100);
+            (0..7).for_each(|_| window.on_contract(Instant(2), &drive, true));
+            assert!(window.trial.is(Change::Window));
+            window.on_contract(Instant(2), &drive, true);
+            assert_eq!(window.trial.is(Change::Window), !ends);
+        }
+    }
+
+    /// Goal: the bound on writes is where the drive moves most. Method: drives that are fastest at some bound, asked every
+    /// millisecond for twenty seconds.
+    #[test]
+    fn writes_find_their_bound() {
+        for (best, most, found) in [(-2, 3, -2..=-2), (2, 3, 2..=2), (2, 0, 0..=0), (9, 3, 3..=3)] {
+            let (mut drive, mut window) = (Drive::default(), Window::default());
+            for milli in 0..20_000 {
+                let now = Instant(milli * 1_000_000);
+                let bound = window.most_writes(&drive).ilog2() as i32;
+                let away = (bound - drive.writes().ilog2() as i32 - best).unsigned_abs();
+                drive.on_dispatch(now, RequestId(0), Side::Write, false);
+                drive.on_complete(
+                    now,
+                    RequestId(0),
+                    Side::Write,
+                    100_000 - 5_000 * u64::from(away),
+                );
+                window.on_writes(now, &drive, most);
+            }
+            assert!(found.contains(&window.write_doublings), "{best}: {}", window.write_doublings);
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! `throttle-max` (`max`): ceilings in bytes and requests a second, as the kernel's blk-throttle.
+//!
+//! *Idea.* A group with a ceiling sends what its current time slice allows; the rest waits in the group,
+//! first come, first served, and is let go when the account allows. Groups nest: a request climbs from
+//! its group to the root and is charged at each level. Where it has to wait it queues as one of the
+//! *sources* of that level (the level's own requests, and one a child), served in turns.
+//!
+//! *Equations*, by direction (reads; everything else), on a clock of milliseconds, with `slice` = 100 ms.
+//! `elapsed` counts from the slice's start, `up()` rounds up to whole slices:
+//!
+//! ```text
+//! bytes      allowed = rate * up(elapsed)        over = sent + size - allowed
+//!            wait    = max(over / rate, 1 ms) + up(elapsed) - elapsed          when over > 0
+//! requests   allowed = rate * up(elapsed + 1)
+//!            wait    = until the slice begins that allows it                  when sent + 1 > allowed
+//! ```
+//!
+//! The longer wait counts. A slice that is over is replaced by a fresh one if nothing is queued, else
+//! extended. After each request whole slices gone by are *trimmed*: what they allowed is taken off the
+//! account and the start moves on. So a whole slice's worth goes at once at the slice's start, and the
+//! long-run rate is the ceiling. A request that comes up from a child starts its parent's slice, if none
+//! is under way, where the child's started (credit for its wait). In its turn a child sends up to six
+//! reads, then two writes. A discard counts as 512 bytes.
+//!
+//! *Parameters.* `linux_7`: the accounts of Linux 7.0, which keep one slice when trimming, wait at
+//! least `1 / rate` for the next request, and carry what was saved or owed over to a changed limit;
+//! without it 4.18, which starts anew when a limit changes, whereupon waiting requests are asked again
+//! at once. `burst`: not blk-throttle but token buckets of our own, exact to the nanosecond: that much
+//! time's worth of the rate may be saved up, everything else is spaced evenly.
+//!
+//! *Source.* Linux `block/blk-throttle.c`, 4.18 (RHEL 8) and 7.0; stated there: all of the above. *Our
+//! choice*, where we differ: the
+//! root group may have a ceiling too; requests that pass the top leave in the order of their release,
+//! not reads first; the kernel pauses after 32 requests of one level to let others have the lock, which
+//! changes no order and is left out; where the kernel asks at each slice whether a request fits its
+//! account, we find that slice at once; 7.0's separate queues for the two kinds of wait are one here.
+
+#[cfg(test)]
+mod tests;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use crate::parts::levels::{Account, Levels, TOP, cost, group_of, level_of};
+use crate::parts::meter::{Limit, Rule};
+use iofair_core::contract::Limits;
+use iofair_core::group::{Change, ClientId, GroupId, Groups};
+use iofair_core::params::{Kind, Parameter};
+use iofair_core::policy::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row, Standing};
+use iofair_core::request::{RequestId, Requests};
+use iofair_core::time::{Instant, Nanos};
+use iofair_core::trace::Subject;
+
+/// Its row in the table.
+pub static ROW: Row = Row {
+    name: "throttle-max",
+    short: "max",
+    role: Role::Throttle,
+    summary: "ceilings in bytes and requests a second, hierarchical, as blk-throttle",
+    file: "throttle_max.rs",
+    parameters: PARAMETERS,
+    overrides: &[],
+    judgement: Judgement {
+        promises: &[Claim {
+            says: "Nobody gets more than a ceiling.",
+            shown_by: "article-2018/figure-1",
+        }],
+        needs: "Ceilings. Minimums only follow if the ceilings of all are within what the drive does \
+            in its worst mix.",
+        fails: &[Claim {
+            says: "What one leaves nobody else gets: {total of max-none [random target, readers]} \
+                with five of ten clients active, without control {total of none-none [random \
+                target, readers]}.",
+            shown_by: "article-2018/figure-1",
+        }],
+    },
+    build,
+};
+
+const PARAMETERS: &[Parameter] = &[
+    Parameter {
+        name: "slice",
+        doc: "time over which a ceiling holds, in whole milliseconds",
+        kind: Kind::Time,
+        default: 100 * MILLISECOND,
+        range: (MILLISECOND, 1000 * MILLISECOND),
+    },
+    Parameter::bool("linux_7", false, "accounts of Linux 7.0, not of 4.18"),
+    Parameter::time("burst", Nanos::ZERO, "token buckets that save up this much; 0: time slices"),
+];
+const MILLISECOND: u64 = 1_000_000;
+
+fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
+    let rule = Rule {
+        slice_ms: build.values.time("slice").as_millis().max(1),
+        linux_7: build.values.bool("linux_7"),
+        ask_each_slice: false,
+        joint: false,
+        burst: build.values.time("burst"),
+    };
+    Box::new(ThrottleMax { levels: Levels::new(rule, Nanos::MAX, ()), walk: Vec::new() })
+}
+
+/// What limits a level.
+#[derive(Clone, Copy, Default, Debug)]
+struct Ceiling {
+    limits: [Limit; 2],
+    /// By direction: is there a ceiling here or above?
+    limited: [bool; 2],
+}
+
+impl Account for Ceiling {
+    type State = ();
+    fn limit(&self, _state: &mut (), _now: Instant, direction: usize) -> Limit {
+        self.limits[direction]
+    }
+}
+
+/// A ceiling of zero would hold for ever; it counts as one.
+fn limits_by_direction(limits: &Limits) -> [Limit; 2] {
+    [0, 1].map(|d| Limit([limits.bytes_per_s[d], limits.iops[d]].map(|l| l.map(|l| l.max(1)))))
+}
+
+struct ThrottleMax {
+    levels: Levels<Ceiling>,
+    walk: Vec<GroupId>,
+}
+
+impl Policy for ThrottleMax {
+    fn submit(&mut self, cx: &mut Context<'_>, id: RequestId) {
+        let request = &cx.requests[id];
+        let (direction, mut at) = (request.operation.direction() as usize, level_of(request.group));
+        if !self.levels.account(at).limited[direction] {
+            self.levels.pass(cx.requests, id);
+            return;
+        }
+        let cost = cost(cx.requests, id);
+        let mut from = at;
+        while at != TOP {
+            let holds = self.levels.queued(at, direction) > 0;
+            if holds || self.levels.wait(cx.now, at, direction, cost).is_some() {
+                self.levels.hold(cx.now, cx.requests, (at, from), id);
+                let sequence = cx.requests[id].sequence;
+                let subject = Subject::Request { id, sequence };
+                let values = [group_of(at), self.levels.held()];
+                cx.decide(subject, "over the ceiling of {group}; {} held now", values);
+                return;
+            }
+            self.levels.charge(cx.now, at, direction, cost);
+            from = at;
+            at = self.levels.parent(at);
+        }
+        self.levels.pass(cx.requests, id);
+    }
+
+    fn dispatch(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
+        if !self.levels.has_passed() {
+            while let Some(at) = self.levels.due(cx.now) {
+                self.levels.serve(cx.now, cx.requests, at);
+            }
+        }
+        self.levels.pop_passed(cx.requests)
+    }
+
+    /// Held requests are put aside; a worker sends them.
+    fn is_asleep(&self, _client: ClientId, _held: u32) -> bool {
+        false
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        self.levels.next_wakeup()
+    }
+
+    fn change(&mut self, cx: &mut Context<'_>, change: Change) {
+        match change {
+            Change::GroupAdded(id) => self.add(cx, id),
+            Change::GroupUpdated(id) => self.update(cx, id),
+            Change::GroupRemoved(id) => {
+                assert!(!self.levels.holds(level_of(id)), "{id:?} goes with requests inside");
+            }
+            _ => {}
+        }
+    }
+
+    fn standing(&self, requests: &Requests, id: RequestId) -> Standing {
+        let until = self.levels.ready(level_of(requests[id].group));
+        Standing { until, ..Standing::default() }
+    }
+
+    fn observe(&self, gauges: &mut dyn Gauges) {
+        gauges.gauge("held_requests", self.levels.held());
+        gauges.gauge("levels_waiting_for", self.levels.timers() as u64);
+    }
+}
+
+/// Groups come and change.
+impl ThrottleMax {
+    fn add(&mut self, cx: &Context<'_>, id: GroupId) {
+        let group = cx.groups.group(id);
+        let parent = group.parent.map_or(TOP, level_of);
+        let limits = limits_by_direction(&group.contract.max);
+        let ceiling = Ceiling { limits, limited: [false; 2] };
+        self.levels.add(cx.now, level_of(id), parent, ceiling);
+        self.find_limited(level_of(id));
+    }
+    /// `true` if that changed.
+    fn find_limited(&mut self, at: usize) -> bool {
+        let above = self.levels.account(self.levels.parent(at)).limited;
+        let ceiling = self.levels.account_mut(at);
+        let limited = [0, 1].map(|d| above[d] || !ceiling.limits[d].is_none());
+        core::mem::replace(&mut ceiling.limited, limited) != limited
+    }
+    fn update(&mut self, cx: &mut Context<'_>, id: GroupId) {
+        let at = level_of(id);
+        let limits = limits_by_direction(&cx.groups.group(id).contract.max);
+        if self.levels.account(at).limits == limits {
+            return;
+        }
+        let old = core::mem::replace(&mut self.levels.account_mut(at).limits, limits);
+        self.find_limited_below(cx.groups, id);
+        self.levels.limits_changed((cx.now, cx.requests), at, old);
+    }
+    fn find_limited_below(&mut self, groups: &Groups, id: GroupId) {
+        let mut walk = core::mem::take(&mut self.walk);
+        walk.push(id);
+        while let Some(id) = walk.pop() {
+            // Where nothing changes, nothing changes below.
+            if self.find_limited(level_of(id)) {
+                walk.extend_from_slice(&groups.group(id).children);
+            }
+        }
+        self.walk = walk;
+    }
+}

@@ -1,0 +1,420 @@
+//! `wbt`: writeback throttling; buffered writes go no deeper than reads can stand.
+//!
+//! *Idea.* The flusher writes as much at once as the drive takes, and a read that comes then waits behind all
+//! of it. So writeback may have only so many requests at the drive, and fewer as soon as even the fastest read
+//! of a while took too long (after CoDel, which drops packets by the smallest delay of a window).
+//!
+//! *Window.* 100 ms, or `100 ms / sqrt(step + 1)` at `step > 0`; it begins with a write that is let go and
+//! is followed by another while writes are in flight or `step` is not 0. At its end:
+//!
+//! ```text
+//! the first read on its way takes longer than the window, or than min_lat with no read answered   step down
+//! answers of one read and three writes at least:   fastest read took longer than min_lat         step down
+//!                                                  else                                          step up
+//! else, if a write was answered, is in flight, or writers wait for the page cache                step up
+//! else for the fifth time since the last step                                        step towards the middle
+//! ```
+//!
+//! *Depth.* At `step = 0` 16, or the drive's depth d if that is less. Each step down halves what is above one:
+//! `1 + (15 >> step)`, until 1. Each step up doubles it, until 3/4 d; from there the first step down leads back
+//! to 0. A drive without a queue has 2, or 1 below the middle. Three limits follow:
+//!
+//! ```text
+//! max        = depth              a write that somebody waits for, metadata, or while writers wait
+//! normal     = (depth + 1) / 2    others
+//! background = (depth + 3) / 4    others if a read was sent or answered within 100 ms; discards
+//! ```
+//!
+//! Writes and discards are counted apart. A write that finds the limit reached waits, and so does one that
+//! finds others waiting. Those that wait are let go, up to the limit, when none is left in flight, or so many
+//! answers have come that `background / 2` fit below `normal` again (discards: below `background`), and at
+//! each step up. With a write cache in the drive, and no writers waiting, only when none is left.
+//!
+//! *Parameters.* `min_lat`: the target; 2 ms on flash, 75 ms with a moving head. `dirty_wait`: the kernel asks
+//! whether a writer was made to wait for the page cache within the last second (`balance_dirty_pages`). The
+//! engine does not see that; on, which it is, means always when a write came within the last second, as with
+//! anybody who writes more than the drive takes; off means never. `write_cache`: has the drive one?
+//! `sync_writes`: are synchronous writes held too? The kernel holds those of an fsync and never direct ones;
+//! here both carry the same flag, so it is off.
+//!
+//! *Source*: Linux, `block/blk-wbt.c` and `block/blk-rq-qos.c` (Jens Axboe, 4.10; read as of 2025, 7.0).
+//! Stated there: all of the above but what is said of the parameters. BFQ switches it off.
+//!
+//! *Our choice*, where we differ: kswapd's writes are as others; "background" writeback (the flusher's, above
+//! its threshold) is not known from other writeback, so without `dirty_wait` it may have `normal`. The read
+//! that is watched on its way is the first let through since the last one was answered, not the first at the
+//! drive; its time counts from the drive. Requests are counted before they merge, those of the kernel after. A
+//! drive of depth 2 can step up to a depth of 1 and never back, as there, but an idle one is not watched for
+//! ever.
+
+mod depth;
+#[cfg(test)]
+mod tests;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use depth::Depth;
+use iofair_core::params::Parameter;
+use iofair_core::parts::fifo::Fifo;
+use iofair_core::policy::{
+    Build, Claim, Context, DriveFacts, Gauges, Judgement, Policy, Role, Row,
+};
+use iofair_core::request::{Flags, Operation, Request, RequestId, Requests};
+use iofair_core::time::{Instant, Nanos};
+use iofair_core::trace::Subject;
+
+/// Its row in the table.
+pub static ROW: Row = Row {
+    name: "wbt",
+    short: "wbt",
+    role: Role::Throttle,
+    summary: "buffered writes no deeper than reads can stand (writeback throttling)",
+    file: "wbt.rs",
+    parameters: PARAMETERS,
+    overrides: &[],
+    judgement: Judgement {
+        promises: &[Claim {
+            says: "Beside buffered writers even the fastest read of a while takes no longer than \
+                `min_lat`.",
+            shown_by: "article-2018/figure-1 --stack wbt-none",
+        }],
+        needs: "Buffered writes; a drive whose reads tell how busy it is.",
+        fails: &[Claim {
+            says: "Nothing else is held: a random reader waits {target mean of wbt-none [readers]} \
+                beside 15 readers and {target mean of wbt-none [writers]} beside 15 writers that \
+                wait for their data, with `none` {target mean of none-none [readers]} and {target \
+                mean of none-none [writers]}.",
+            shown_by: "comparison-2019/plextor --stack none-none,wbt-none",
+        }],
+    },
+    build,
+};
+
+const PARAMETERS: &[Parameter] = &[
+    Parameter::time(
+        "min_lat",
+        Nanos::ZERO,
+        "what the fastest read of a window may take; 0: 2 ms on flash, 75 ms with a moving head",
+    ),
+    Parameter::bool("dirty_wait", true, "writers wait for the page cache"),
+    Parameter::bool("write_cache", true, "the drive has a write cache"),
+    Parameter::bool("sync_writes", false, "holds synchronous writes too"),
+];
+
+/// A read sent or answered within this time is near.
+const NEAR: Nanos = Nanos::from_millis(100);
+/// Writers that waited for the page cache within this time still do.
+const RECENT: Nanos = Nanos::from_secs(1);
+/// Answered writes in a window that say that it is they who slow the reads.
+const WRITES_MIN: u32 = 3;
+/// Windows that tell nothing, before a step towards the middle.
+const UNKNOWN_MAX: u32 = 5;
+
+fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
+    let values = build.values;
+    let min_lat = match values.time("min_lat") {
+        Nanos::ZERO => target(build.facts),
+        given => given,
+    };
+    Box::new(Wbt {
+        min_lat,
+        dirty_wait: values.bool("dirty_wait"),
+        write_cache: values.bool("write_cache"),
+        sync_writes: values.bool("sync_writes"),
+        depth: Depth::new(build.facts.depth),
+        passed: Fifo::new(),
+        lanes: Default::default(),
+        tracked: Vec::new(),
+        timer: None,
+        window: Window::default(),
+        unknown: 0,
+        watched: None,
+        watched_sent: false,
+        last_sent: Instant::ZERO,
+        last_answered: Instant::ZERO,
+        last_written: None,
+    })
+}
+
+const fn target(facts: &DriveFacts) -> Nanos {
+    Nanos::from_millis(if facts.rotational { 75 } else { 2 })
+}
+
+/// What is counted apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Lane {
+    Writes,
+    Discards,
+}
+
+/// Requests of a lane: those that wait, and how many were let go and are not answered.
+#[derive(Clone, Copy, Default, Debug)]
+struct Flow {
+    waiting: Fifo,
+    in_flight: u32,
+}
+
+/// What was answered in the present window.
+#[derive(Clone, Copy, Default, Debug)]
+struct Window {
+    fastest_read: Option<Nanos>,
+    writes: u32,
+}
+
+/// What a window says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Verdict {
+    Exceeded,
+    Fine,
+    OnlyWrites,
+    Unknown,
+}
+
+struct Wbt {
+    min_lat: Nanos,
+    dirty_wait: bool,
+    write_cache: bool,
+    sync_writes: bool,
+    depth: Depth,
+    /// On their way out.
+    passed: Fifo,
+    lanes: [Flow; 2],
+    /// The lane in which a request is counted, by its slot.
+    tracked: Vec<Option<Lane>>,
+    /// The end of the present window.
+    timer: Option<Instant>,
+    window: Window,
+    /// Windows that told nothing since the last step.
+    unknown: u32,
+    /// The read that is watched on its way.
+    watched: Option<RequestId>,
+    /// It was at the drive when we were last asked.
+    watched_sent: bool,
+    /// When a read was let through, and answered, last.
+    last_sent: Instant,
+    last_answered: Instant,
+    /// When a write came in last.
+    last_written: Option<Instant>,
+}
+
+impl Wbt {
+    fn lane(&self, request: &Request) -> Option<Lane> {
+        match request.operation {
+            Operation::Write if self.sync_writes || !request.flags.has(Flags::SYNC) => {
+                Some(Lane::Writes)
+            }
+            Operation::Discard => Some(Lane::Discards),
+            _ => None,
+        }
+    }
+    /// Have writers been made to wait for the page cache of late?
+    fn writers_wait(&self, now: Instant) -> bool {
+        self.dirty_wait && self.last_written.is_some_and(|last| now < last + RECENT)
+    }
+    /// How many there may be in the request's lane for it to be let go.
+    fn limit(&self, now: Instant, request: &Request) -> u32 {
+        let near = |last: Instant| now < last + NEAR;
+        let urgent = request.flags.has(Flags::SYNC) || request.flags.has(Flags::METADATA);
+        if request.operation == Operation::Discard {
+            self.depth.background()
+        } else if urgent || self.writers_wait(now) {
+            self.depth.max()
+        } else if near(self.last_sent) || near(self.last_answered) {
+            self.depth.background()
+        } else {
+            self.depth.normal()
+        }
+    }
+    fn may_go(&self, requests: &Requests, now: Instant, lane: Lane, id: RequestId) -> bool {
+        self.lanes[lane as usize].in_flight < self.limit(now, &requests[id])
+    }
+    fn let_go(&mut self, requests: &mut Requests, now: Instant, lane: Lane, id: RequestId) {
+        let slot = id.0 as usize;
+        if self.tracked.len() <= slot {
+            self.tracked.resize(slot + 1, None);
+        }
+        self.tracked[slot] = Some(lane);
+        self.lanes[lane as usize].in_flight += 1;
+        self.passed.push_back(requests, id);
+        if self.timer.is_none() {
+            self.open_window(now);
+        }
+    }
+    /// Lets those go that wait, in their order, as far as they may.
+    fn wake(&mut self, requests: &mut Requests, now: Instant, lane: Lane) {
+        while let Some(id) = self.lanes[lane as usize].waiting.front()
+            && self.may_go(requests, now, lane, id)
+        {
+            self.lanes[lane as usize].waiting.remove(requests, id);
+            self.let_go(requests, now, lane, id);
+        }
+    }
+    /// Answers in a lane: are there enough of them to wake who waits?
+    fn answered(&mut self, cx: &mut Context<'_>, lane: Lane, many: u32) {
+        self.lanes[lane as usize].in_flight -= many;
+        let in_flight = self.lanes[lane as usize].in_flight;
+        let limit = match lane {
+            Lane::Discards => self.depth.background(),
+            Lane::Writes if self.write_cache && !self.writers_wait(cx.now) => 0,
+            Lane::Writes => self.depth.normal(),
+        };
+        let room = limit.saturating_sub(in_flight);
+        if in_flight == 0 || room > 0 && room >= self.depth.background() / 2 {
+            self.wake(cx.requests, cx.now, lane);
+        }
+    }
+}
+
+/// Windows.
+impl Wbt {
+    fn open_window(&mut self, now: Instant) {
+        self.window = Window::default();
+        self.timer = Some(now + self.depth.window());
+    }
+    /// Ends every window whose time has come, each at its own: nobody asks in time while nobody waits.
+    fn judge(&mut self, cx: &mut Context<'_>) {
+        while let Some(end) = self.timer.filter(|end| *end <= cx.now) {
+            self.end_window(cx, end);
+        }
+    }
+    fn end_window(&mut self, cx: &mut Context<'_>, now: Instant) {
+        self.timer = None;
+        let in_flight = self.lanes[0].in_flight + self.lanes[1].in_flight;
+        match self.verdict(cx.requests, now, in_flight) {
+            Verdict::Exceeded => self.step_down(cx, true),
+            Verdict::Fine | Verdict::OnlyWrites => self.step_up(cx, now),
+            Verdict::Unknown => {
+                self.unknown += 1;
+                if self.unknown >= UNKNOWN_MAX && self.depth.step() > 0 {
+                    self.step_up(cx, now);
+                } else if self.unknown >= UNKNOWN_MAX && self.depth.step() < 0 {
+                    self.step_down(cx, false);
+                }
+            }
+        }
+        // Somebody who was let go by a step up has opened the next one.
+        if self.timer.is_none() && (self.depth.can_return() || in_flight > 0) {
+            self.open_window(now);
+        }
+    }
+    /// Was even the fastest read too slow, among writes enough?
+    fn window_is_slow(&self) -> bool {
+        let Window { fastest_read, writes } = self.window;
+        writes >= WRITES_MIN && fastest_read.is_some_and(|fastest| fastest > self.min_lat)
+    }
+    fn verdict(&self, requests: &Requests, now: Instant, in_flight: u32) -> Verdict {
+        let Window { fastest_read, writes } = self.window;
+        let on_its_way = self.watched.map_or(Nanos::ZERO, |id| now.since(requests[id].dispatched));
+        let alone = fastest_read.is_none();
+        let overdue = on_its_way > self.depth.window() || on_its_way > self.min_lat && alone;
+        if overdue || self.window_is_slow() {
+            Verdict::Exceeded
+        } else if !alone && writes >= WRITES_MIN {
+            Verdict::Fine
+        } else if writes > 0 || self.writers_wait(now) || in_flight > 0 {
+            Verdict::OnlyWrites
+        } else {
+            Verdict::Unknown
+        }
+    }
+    fn step_up(&mut self, cx: &mut Context<'_>, now: Instant) {
+        if self.depth.up() {
+            self.unknown = 0;
+            self.tell(cx, "more depth for writeback: {}; fastest read {ns}");
+            self.wake(cx.requests, now, Lane::Writes);
+            self.wake(cx.requests, now, Lane::Discards);
+        }
+    }
+    fn step_down(&mut self, cx: &mut Context<'_>, hard: bool) {
+        if self.depth.down(hard) {
+            self.unknown = 0;
+            self.tell(cx, "less depth for writeback: {}; fastest read {ns}");
+        }
+    }
+    fn tell(&self, cx: &mut Context<'_>, rule: &'static str) {
+        let fastest = self.window.fastest_read.map_or(0, |latency| latency.0);
+        cx.decide(Subject::Drive, rule, [self.depth.max().into(), fastest]);
+    }
+}
+
+impl Policy for Wbt {
+    fn submit(&mut self, cx: &mut Context<'_>, id: RequestId) {
+        self.judge(cx);
+        let request = &cx.requests[id];
+        let Some(lane) = self.lane(request) else {
+            if request.operation == Operation::Read {
+                self.last_sent = cx.now;
+                self.watched.get_or_insert(id);
+            }
+            self.passed.push_back(cx.requests, id);
+            return;
+        };
+        if lane == Lane::Writes {
+            self.last_written = Some(cx.now);
+        }
+        let first = self.lanes[lane as usize].waiting.is_empty();
+        if first && self.may_go(cx.requests, cx.now, lane, id) {
+            self.let_go(cx.requests, cx.now, lane, id);
+            return;
+        }
+        let subject = Subject::Request { id, sequence: request.sequence };
+        let values =
+            [self.limit(cx.now, request).into(), self.lanes[lane as usize].in_flight.into()];
+        cx.decide(subject, "over the depth of writeback: {}, with {} in flight", values);
+        self.lanes[lane as usize].waiting.push_back(cx.requests, id);
+    }
+    fn dispatch(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
+        self.judge(cx);
+        let sent = |id: RequestId| cx.requests[id].dispatched != Instant::MAX;
+        self.watched_sent = self.watched.is_some_and(sent);
+        self.passed.pop_front(cx.requests)
+    }
+    fn complete(&mut self, cx: &mut Context<'_>, id: RequestId) {
+        self.judge(cx);
+        let request = &cx.requests[id];
+        let (operation, took) = (request.operation, cx.now.since(request.dispatched));
+        if self.timer.is_some() {
+            match operation {
+                Operation::Read => {
+                    let fastest = self.window.fastest_read.map_or(took, |least| least.min(took));
+                    self.window.fastest_read = Some(fastest);
+                }
+                _ => self.window.writes += 1,
+            }
+        }
+        if operation == Operation::Read {
+            self.last_answered = cx.now;
+            let mut parts = cx.requests.parts(id);
+            if parts.any(|(part, _)| Some(part) == self.watched) {
+                self.watched = None;
+            }
+            return;
+        }
+        let (mut of, mut many) = (None, 0);
+        for (part, _) in cx.requests.parts(id) {
+            if let Some(lane) = self.tracked.get_mut(part.0 as usize).and_then(Option::take) {
+                (of, many) = (Some(lane), many + 1);
+            }
+        }
+        if let Some(lane) = of {
+            self.answered(cx, lane, many);
+        }
+    }
+    fn next_wakeup(&self) -> Option<Instant> {
+        let waits = self.lanes.iter().any(|lane| !lane.waiting.is_empty());
+        // Only a step up lets somebody go. At the top it takes a step down first; if none is in sight, the
+        // ends of windows can wait for the next call.
+        let matters = !self.depth.is_at_top() || self.watched_sent || self.window_is_slow();
+        self.timer.filter(|_| waits && matters)
+    }
+    fn observe(&self, gauges: &mut dyn Gauges) {
+        gauges.gauge("wbt_depth", self.depth.max().into());
+        gauges.gauge("wbt_window_ns", self.depth.window().0);
+        let [writes, discards] = &self.lanes;
+        gauges.gauge("wbt_in_flight_writes", writes.in_flight.into());
+        gauges.gauge("wbt_in_flight_discards", discards.in_flight.into());
+        let held = writes.waiting.len() + discards.waiting.len();
+        gauges.gauge("wbt_held_requests", held as u64);
+    }
+}
