@@ -109,7 +109,9 @@ impl World {
         let index = usize::from(which) % self.at_drive.len();
         let dispatch = self.at_drive.swap_remove(index);
         let status = if which > 250 { 5 } else { 0 };
-        self.controller.complete(self.now, dispatch.id, status, &mut self.done);
+        self.controller
+            .complete(self.now, dispatch.command, status, &mut self.done)
+            .expect("the drive has it");
         for completion in self.done.drain(..) {
             assert!(self.inside.remove(&completion.part.tag), "answered twice or never asked");
         }

@@ -24,6 +24,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::error::EngineError;
 use crate::group::Class;
 use crate::minimum::Minimum;
 use crate::request::Direction;
@@ -110,6 +111,20 @@ impl Default for Contract {
 }
 
 impl Contract {
+    /// Is it one that the engine takes?
+    pub fn check(&self) -> Result<(), EngineError> {
+        if !(WEIGHT_MIN..=WEIGHT_MAX).contains(&self.weight) {
+            return Err(EngineError::BadWeight(self.weight));
+        }
+        let Limits { bytes_per_s, iops } = self.max;
+        if bytes_per_s.into_iter().chain(iops).any(|limit| limit == Some(0)) {
+            return Err(EngineError::Zero("a ceiling"));
+        }
+        if self.latency == Some(Nanos::ZERO) {
+            return Err(EngineError::Zero("a latency"));
+        }
+        Ok(())
+    }
     /// What is guaranteed.
     pub const fn minimum(&self) -> Minimum {
         Minimum { bytes_per_s: self.min, ios_per_s: self.min_iops }

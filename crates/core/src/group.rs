@@ -7,7 +7,6 @@
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::fmt;
 
 use crate::contract::Contract;
 
@@ -110,38 +109,6 @@ pub enum Change {
     /// A client is about to go; it has no request any more.
     ClientRemoved(ClientId),
 }
-
-/// Why a change of the tree was refused.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum GroupError {
-    /// A group of this name is there already.
-    Exists(String),
-    /// There is no such group or client.
-    Missing(String),
-    /// It still holds something: groups, clients or requests.
-    Busy(String),
-    /// An empty path component.
-    BadName(String),
-    /// More than [`DEPTH_MAX`] path components.
-    TooDeep(String),
-}
-
-impl fmt::Display for GroupError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Exists(name) => write!(f, "group \"{name}\" is there already"),
-            Self::Missing(name) => write!(f, "there is no \"{name}\""),
-            Self::Busy(name) => write!(f, "\"{name}\" still holds groups, clients or requests"),
-            Self::BadName(name) => {
-                write!(f, "\"{name}\" is no group name: words separated by single slashes")
-            }
-            Self::TooDeep(name) => {
-                write!(f, "\"{name}\" is deeper than {DEPTH_MAX} groups")
-            }
-        }
-    }
-}
-impl core::error::Error for GroupError {}
 
 /// The tree of groups and the table of clients.
 #[derive(Debug)]

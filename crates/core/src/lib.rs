@@ -18,6 +18,7 @@ extern crate std;
 pub mod attainable;
 pub mod contract;
 pub mod controller;
+pub mod error;
 pub mod group;
 pub mod minimum;
 pub mod params;

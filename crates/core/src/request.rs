@@ -7,6 +7,8 @@
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
 
+use core::fmt;
+
 use crate::group::{ClientId, GroupId, Priority};
 use crate::time::{Instant, Nanos};
 use crate::unit::Sectors;
@@ -87,6 +89,31 @@ impl Flags {
 /// The slot of a live request in [`Requests`]; reused after its completion.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RequestId(pub u32);
+
+/// A command that the drive was given, for one completion. Unlike a [`RequestId`] it never names another one later (in the
+/// next 2^32 commands of its slot).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct CommandId {
+    slot: u32,
+    generation: u32,
+}
+
+impl CommandId {
+    /// For drivers that carry a number with each command.
+    pub const fn to_bits(self) -> u64 {
+        (self.generation as u64) << 32 | self.slot as u64
+    }
+    /// What was [`Self::to_bits`].
+    pub const fn from_bits(bits: u64) -> Self {
+        Self { slot: bits as u32, generation: (bits >> 32) as u32 }
+    }
+}
+
+impl fmt::Display for CommandId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "command {} of slot {}", self.generation, self.slot)
+    }
+}
 
 /// One request on its way through the engine.
 #[derive(Clone, Debug)]
@@ -195,6 +222,8 @@ struct Slot {
     whole: u32,
     /// A request's pieces that the drive has.
     pieces: u32,
+    /// How many requests this slot has had.
+    generation: u32,
     /// Was it cut into pieces?
     cut: bool,
 }
@@ -283,12 +312,14 @@ impl Requests {
             place: NIL,
             whole: NIL,
             pieces: 0,
+            generation: 0,
             cut: false,
         };
         match self.slots.get_mut(index as usize) {
             Some(free) => {
                 self.free = free.fifo_next;
-                *free = slot;
+                let generation = free.generation.wrapping_add(1);
+                *free = Slot { generation, ..slot };
             }
             None => {
                 if self.slots.len() == self.slots.capacity() {
@@ -320,6 +351,17 @@ impl Requests {
     pub fn head(&self, id: RequestId) -> Option<&Request> {
         let slot = self.slots.get(id.0 as usize).filter(|slot| slot.live)?;
         (slot.request.stage != MERGED).then_some(&slot.request)
+    }
+    /// The name of a request as a command in the drive.
+    pub(crate) fn command(&self, id: RequestId) -> CommandId {
+        CommandId { slot: id.0, generation: self.slots[id.0 as usize].generation }
+    }
+    /// The request of a command, if the drive has it.
+    pub(crate) fn in_drive(&self, command: CommandId) -> Option<RequestId> {
+        let slot = self.slots.get(command.slot as usize)?;
+        let is_it = slot.live && slot.generation == command.generation && !slot.cut;
+        let was_sent = slot.request.dispatched != Instant::MAX && slot.request.stage != MERGED;
+        (is_it && was_sent).then_some(RequestId(command.slot))
     }
     /// Is this slot in use?
     pub fn is_live(&self, id: RequestId) -> bool {

@@ -12,7 +12,7 @@ use crate::contract::Contract;
 use crate::controller::{Controller, Dispatch, FlushRule, Setup, Submission};
 use crate::group::{Class, ClientId, Priority};
 use crate::policy::{DriveFacts, Table};
-use crate::request::{Flags, Operation, RequestId};
+use crate::request::{CommandId, Flags, Operation};
 use crate::time::Instant;
 use crate::unit::Sectors;
 
@@ -94,11 +94,12 @@ impl Rig {
         self.controller.submit(self.now, submission).expect("within the limit");
     }
     /// What goes to the drive now, left in flight: its first sector.
-    pub fn dispatch(&mut self) -> Option<(RequestId, u64)> {
-        self.controller.dispatch(self.now).map(|Dispatch { id, start, .. }| (id, start.0))
+    pub fn dispatch(&mut self) -> Option<(CommandId, u64)> {
+        self.controller.dispatch(self.now).map(|Dispatch { command, start, .. }| (command, start.0))
     }
-    pub fn complete(&mut self, id: RequestId) {
-        self.controller.complete(self.now, id, 0, &mut Vec::new());
+    pub fn complete(&mut self, id: CommandId) {
+        let done = self.controller.complete(self.now, id, 0, &mut Vec::new());
+        done.expect("the drive has it");
     }
     /// Dispatches and answers one at once: the first sectors of its parts.
     pub fn serve(&mut self) -> Option<Vec<u64>> {

@@ -89,7 +89,9 @@ impl World {
         self.now = self.now.max(next.expect("there is always work"));
         if self.drive.front().is_some_and(|(at, _)| *at <= self.now) {
             let (_, command) = self.drive.pop_front().expect("just looked at");
-            self.engine.complete(self.now, command.id, 0, &mut done);
+            self.engine
+                .complete(self.now, command.command, 0, &mut done)
+                .expect("the drive has it");
         }
         done
     }

@@ -1,13 +1,12 @@
 //! The journey itself, with the simplest policies.
 
 use iofair_core::contract::{Contract, Limits};
-use iofair_core::controller::{
-    Controller, Dispatch, FlushRule, Held, Plug, Setup, Submission, SubmitError,
-};
+use iofair_core::controller::{Controller, Dispatch, FlushRule, Held, Plug, Setup, Submission};
+use iofair_core::error::EngineError;
 use iofair_core::group::ClientId;
 use iofair_core::group::{GroupId, Priority};
 use iofair_core::policy::DriveFacts;
-use iofair_core::request::{Flags, Operation, Request, RequestId};
+use iofair_core::request::{CommandId, Flags, Operation, Request};
 use iofair_core::time::Instant;
 use iofair_core::trace::{EventKind, Subject};
 use iofair_core::unit::Sectors;
@@ -37,9 +36,9 @@ fn request(client: ClientId, tag: u64, operation: Operation, start: u64) -> Subm
     Submission { tag, client, operation, flags: Flags::NONE, start: Sectors(start), length }
 }
 
-fn complete(controller: &mut Controller, id: RequestId) -> Vec<u64> {
+fn complete(controller: &mut Controller, id: CommandId) -> Vec<u64> {
     let mut done = Vec::new();
-    controller.complete(Instant(9), id, 0, &mut done);
+    controller.complete(Instant(9), id, 0, &mut done).expect("the drive has it");
     done.iter().map(|c| c.part.tag).collect()
 }
 
@@ -54,12 +53,12 @@ fn a_flush_never_passes_the_writes_it_covers() {
     let first = c.dispatch(Instant(4)).expect("the first write");
     let second = c.dispatch(Instant(4)).expect("the later write may pass the flush");
     assert_eq!(c.dispatch(Instant(4)), None, "the flush waits");
-    assert_eq!(complete(&mut c, second.id), [3]);
+    assert_eq!(complete(&mut c, second.command), [3]);
     assert_eq!(c.dispatch(Instant(5)), None, "the later write does not free it");
-    assert_eq!(complete(&mut c, first.id), [1]);
+    assert_eq!(complete(&mut c, first.command), [1]);
     let flush = c.dispatch(Instant(6)).expect("now it goes");
     assert_eq!(flush.operation, Operation::Flush);
-    assert_eq!(complete(&mut c, flush.id), [2]);
+    assert_eq!(complete(&mut c, flush.command), [2]);
     assert_eq!(c.pending(), 0);
 }
 
@@ -75,9 +74,9 @@ fn waiting_flushes_share_one_command() {
     flush(&mut c, 2);
     flush(&mut c, 3);
     assert_eq!(c.dispatch(Instant(3)), None);
-    assert_eq!(complete(&mut c, first.id), [1]);
+    assert_eq!(complete(&mut c, first.command), [1]);
     let second = c.dispatch(Instant(4)).expect("both");
-    assert_eq!(complete(&mut c, second.id), [2, 3]);
+    assert_eq!(complete(&mut c, second.command), [2, 3]);
 }
 
 /// Goal: where each client has its own drive beneath it, a flush of one neither waits for another's nor covers
@@ -98,10 +97,10 @@ fn separate_flushes_run_side_by_side() {
     }
     let other = c.dispatch(Instant(6)).expect("the second client's");
     assert_eq!(c.dispatch(Instant(6)), None, "the first client's wait for the one under way");
-    assert_eq!(complete(&mut c, other.id), [3, 5]);
-    assert_eq!(complete(&mut c, slow.id), [1]);
+    assert_eq!(complete(&mut c, other.command), [3, 5]);
+    assert_eq!(complete(&mut c, slow.command), [1]);
     let last = c.dispatch(Instant(7)).expect("the rest of the first client's");
-    assert_eq!(complete(&mut c, last.id), [2, 4]);
+    assert_eq!(complete(&mut c, last.command), [2, 4]);
     assert_eq!((c.dispatch(Instant(8)), c.pending()), (None, 0));
 }
 
@@ -116,11 +115,11 @@ fn a_plug_merges_adjacent_requests() {
     c.unplug(Instant(1), &mut plug).expect("accepted");
     let merged = c.dispatch(Instant(1)).expect("one of three");
     assert_eq!((merged.start, merged.length), (Sectors(0), Sectors(24)));
-    let starts: Vec<_> = c.parts(merged.id).map(|part| part.start.0).collect();
+    let starts: Vec<_> = c.parts(merged.command).map(|part| part.start.0).collect();
     assert_eq!(starts, [0, 8, 16]);
-    assert_eq!(complete(&mut c, merged.id), [1, 2, 3]);
+    assert_eq!(complete(&mut c, merged.command), [1, 2, 3]);
     let single = c.dispatch(Instant(1)).expect("the far one");
-    assert_eq!(complete(&mut c, single.id), [4]);
+    assert_eq!(complete(&mut c, single.command), [4]);
     assert_eq!(c.counters(client).merged, 2);
 }
 
@@ -129,27 +128,27 @@ fn a_plug_merges_adjacent_requests() {
 fn bad_submissions_are_refused() {
     let (mut c, client) = controller();
     let past = request(client, 1, Operation::Read, 2 << 20);
-    assert!(matches!(c.submit(Instant(0), past), Err(SubmitError::BadRange { .. })));
+    assert!(matches!(c.submit(Instant(0), past), Err(EngineError::BadRange { .. })));
     let nobody = request(ClientId(9), 1, Operation::Read, 0);
-    assert_eq!(c.submit(Instant(0), nobody), Err(SubmitError::NoClient(ClientId(9))));
+    assert_eq!(c.submit(Instant(0), nobody), Err(EngineError::NoClient(ClientId(9))));
     let long = |operation| {
         let length = Sectors::from_kib(256) + Sectors(1);
         Submission { length, ..request(client, 1, operation, 0) }
     };
-    let too_long = SubmitError::TooLong { length: Sectors(513), longest: Sectors(512) };
-    assert_eq!(c.submit(Instant(0), long(Operation::Read)), Err(too_long));
+    let too_long = EngineError::TooLong { length: Sectors(513), longest: Sectors(512) };
+    assert_eq!(c.submit(Instant(0), long(Operation::Read)), Err(too_long.clone()));
     assert_eq!(c.gather(&mut Plug::new(), long(Operation::Write)), Err(too_long));
     assert_eq!(c.pending_of(client), 0);
     // What carries no data may be so long.
     let trim = c.submit(Instant(0), long(Operation::Discard)).expect("accepted");
     let sent = c.dispatch(Instant(0)).expect("nothing else is there");
     assert_eq!(sent.id, trim);
-    assert_eq!(complete(&mut c, trim), [1]);
+    assert_eq!(complete(&mut c, sent.command), [1]);
     // Its guarantee, then half of what its parent may hold of the pool, which is half of the pool.
     let taken = take_all(&mut c, client);
     assert_eq!((taken, c.pending()), (8 + 22, 30));
     let full = c.submit(Instant(0), request(client, 64, Operation::Read, 0));
-    assert_eq!(full, Err(SubmitError::Full(c.groups().client(client).group)));
+    assert_eq!(full, Err(EngineError::Full(c.groups().client(client).group)));
     assert_eq!(c.pending(), 30);
 }
 
@@ -216,7 +215,7 @@ fn a_backlog_leaves_slots_to_other_groups() {
 
     // The reads of the good one are all served, and as many come in again.
     while let Some(command) = c.dispatch(Instant(1)) {
-        complete(&mut c, command.id);
+        complete(&mut c, command.command);
     }
     assert_eq!((c.pending_of(bad), c.pending_of(good)), (328, 0));
     assert_eq!(take_all(&mut c, good), 8 + 160);
@@ -234,7 +233,7 @@ fn gathered_requests_have_their_slots() {
     }
     let old = c.groups().client(client).group;
     let full = c.gather(&mut plug, request(client, 1, Operation::Read, 0));
-    assert_eq!((full, c.slots_of(old), c.pending()), (Err(SubmitError::Full(old)), 30, 0));
+    assert_eq!((full, c.slots_of(old), c.pending()), (Err(EngineError::Full(old)), 30, 0));
     assert!(c.remove_client(Instant(0), client).is_err(), "it has requests");
     let new = c.add_group(Instant(0), "c", Contract::default()).expect("new");
     c.update_client(Instant(0), client, new, Priority::default()).expect("both are there");
@@ -242,7 +241,7 @@ fn gathered_requests_have_their_slots() {
     c.unplug(Instant(0), &mut plug).expect("all have slots");
     assert_eq!((c.slots_of(old), c.slots_of(new), c.pending()), (30, 0, 30));
     while let Some(command) = c.dispatch(Instant(1)) {
-        complete(&mut c, command.id);
+        complete(&mut c, command.command);
     }
     assert_eq!((c.slots_of(old), c.pending_of(client)), (0, 0));
     c.remove_group(Instant(2), old).expect("empty");
@@ -258,9 +257,9 @@ fn a_switch_drains_and_goes_on() {
     c.switch(Instant(1), iofair_historical::TABLE.stack("none-none").expect("in the table"));
     c.submit(Instant(1), request(client, 2, Operation::Read, 64)).expect("fits");
     assert_eq!(c.dispatch(Instant(1)), None, "frozen");
-    assert_eq!(complete(&mut c, inside.id), [1]);
+    assert_eq!(complete(&mut c, inside.command), [1]);
     let next = c.dispatch(Instant(2)).expect("thawed");
-    assert_eq!(complete(&mut c, next.id), [2]);
+    assert_eq!(complete(&mut c, next.command), [2]);
 }
 
 /// Goal: what still holds something is not removed. Method: remove top-down, then bottom-up.
@@ -289,13 +288,13 @@ fn a_newcomer_takes_no_tag_before_a_waiter() {
     let dispatched: Vec<_> = std::iter::from_fn(|| c.dispatch(Instant(9))).collect();
     c.submit(Instant(10), request(client, 9, Operation::Read, 5_000)).expect("accepted");
     let mut done = Vec::new();
-    c.complete(Instant(11), dispatched[0].id, 0, &mut done);
+    c.complete(Instant(11), dispatched[0].command, 0, &mut done).expect("the drive has it");
     c.submit(Instant(11), request(client, 10, Operation::Write, 6_000)).expect("accepted");
     let mut order = Vec::new();
     for now in 12.. {
         let Some(dispatch) = c.dispatch(Instant(now)) else { break };
-        order.extend(c.parts(dispatch.id).map(|part| part.tag));
-        c.complete(Instant(now), dispatch.id, 0, &mut done);
+        order.extend(c.parts(dispatch.command).map(|part| part.tag));
+        c.complete(Instant(now), dispatch.command, 0, &mut done).expect("the drive has it");
     }
     assert_eq!(order, [5, 6, 7, 8, 9, 10]);
 }
@@ -312,9 +311,9 @@ fn the_trace_tells_every_way() {
         c.submit(Instant(tag), request(client, tag, Operation::Read, start)).expect("accepted");
     }
     let first = c.dispatch(Instant(4)).expect("two in one");
-    assert_eq!(complete(&mut c, first.id), [1, 2]);
+    assert_eq!(complete(&mut c, first.command), [1, 2]);
     let second = c.dispatch(Instant(10)).expect("it has the tag now");
-    assert_eq!(complete(&mut c, second.id), [3]);
+    assert_eq!(complete(&mut c, second.command), [3]);
     let mut events = |sequence: u64| -> Vec<EventKind> {
         let about = |event: &iofair_core::trace::Event| matches!(event.subject, Subject::Request { sequence: of, .. } if of == sequence);
         let events: Vec<_> = c.trace().drain().collect();
@@ -335,9 +334,9 @@ fn the_trace_tells_every_way() {
     flush(&mut c, 4);
     let running = c.dispatch(Instant(11)).expect("free");
     (5..=6).for_each(|tag| flush(&mut c, tag));
-    assert_eq!(complete(&mut c, running.id), [4]);
+    assert_eq!(complete(&mut c, running.command), [4]);
     let shared = c.dispatch(Instant(12)).expect("both");
-    assert_eq!(complete(&mut c, shared.id), [5, 6]);
+    assert_eq!(complete(&mut c, shared.command), [5, 6]);
     let told: Vec<_> = c.trace().drain().map(|event| event.kind).collect();
     assert_eq!(told[told.len() - 3..], [Dispatched, Completed, Completed]);
 }
@@ -358,7 +357,7 @@ fn sleepers_are_clients_and_not_requests() {
     let mut order = Vec::new();
     while c.pending() > 0 {
         let sent = c.dispatch(Instant(20)).expect("there is work and the drive is free");
-        order.extend(complete(&mut c, sent.id));
+        order.extend(complete(&mut c, sent.command));
         assert_eq!(c.is_asleep(second), !order.contains(&2));
     }
     // Eight tags; request 8 slept first, then 13, and the rest of the first client behind both.
@@ -391,10 +390,10 @@ fn held_requests_make_nobody_sleep_and_come_as_one() {
     }
     c.submit(later, request(free, 99, Operation::Read, 9_000)).expect("accepted");
     let mut order: Vec<u64> =
-        taken.into_iter().flat_map(|sent| complete(&mut c, sent.id)).collect();
+        taken.into_iter().flat_map(|sent| complete(&mut c, sent.command)).collect();
     while c.pending() > 0 {
         let sent = c.dispatch(later);
-        order.extend(sent.map(|sent| complete(&mut c, sent.id)).into_iter().flatten());
+        order.extend(sent.map(|sent| complete(&mut c, sent.command)).into_iter().flatten());
         later = c.next_wakeup().map_or(later, |at| at.max(later));
     }
     assert_eq!(order, [0, 1, 2, 99, 3, 4, 5, 6, 7, 8, 9, 10, 11], "the reader passes the pile");
@@ -421,7 +420,7 @@ fn what_no_throttle_held_is_sent_by_its_client() {
     let (mut order, later) = (Vec::new(), Instant(2_500));
     while c.pending() > 0 {
         let sent = c.dispatch(later).expect("there is work and the drive is free");
-        order.extend(complete(&mut c, sent.id));
+        order.extend(complete(&mut c, sent.command));
     }
     assert_eq!(order, [0, 1, 2, 99, 3, 4]);
 }
@@ -447,13 +446,13 @@ fn a_failed_piece_fails_what_it_holds() {
     let sent: Vec<Dispatch> = core::iter::from_fn(|| c.dispatch(Instant(1))).collect();
     let lengths: Vec<u64> = sent.iter().map(|it| it.length.0).collect();
     assert_eq!(lengths, [64, 8, 32], "two pieces, and another request between them: {sent:?}");
-    let held: Vec<_> = c.parts(sent[0].id).map(|part| (part.tag, part.length.0)).collect();
+    let held: Vec<_> = c.parts(sent[0].command).map(|part| (part.tag, part.length.0)).collect();
     assert_eq!(held, [(1, 32), (2, 32)]);
     let mut done = Vec::new();
-    c.complete(Instant(2), sent[2].id, 5, &mut done);
-    c.complete(Instant(3), sent[1].id, 0, &mut done);
+    c.complete(Instant(2), sent[2].command, 5, &mut done).expect("the drive has it");
+    c.complete(Instant(3), sent[1].command, 0, &mut done).expect("the drive has it");
     assert_eq!(done.len(), 1, "only what was whole: {done:?}");
-    c.complete(Instant(4), sent[0].id, 0, &mut done);
+    c.complete(Instant(4), sent[0].command, 0, &mut done).expect("the drive has it");
     let statuses: Vec<_> = done[1..].iter().map(|it| (it.part.tag, it.status)).collect();
     assert_eq!(statuses, [(1, 0), (2, 0), (3, 5)]);
     assert_eq!((c.pending(), c.in_flight()), (0, 0));

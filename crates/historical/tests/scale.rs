@@ -2,8 +2,9 @@
 
 use iofair_core::contract::{Contract, Limits};
 use iofair_core::controller::{Controller, FlushRule, Setup, Submission};
+use iofair_core::error::EngineError;
 use iofair_core::group::{ClientId, GroupId};
-use iofair_core::group::{DEPTH_MAX, GroupError, Priority};
+use iofair_core::group::{DEPTH_MAX, Priority};
 use iofair_core::policy::DriveFacts;
 use iofair_core::policy::Role;
 use iofair_core::request::{Flags, Operation};
@@ -70,7 +71,7 @@ impl Scale {
         let mut done = Vec::new();
         while self.engine.pending() > 0 {
             match self.engine.dispatch(now) {
-                Some(command) => self.engine.complete(now, command.id, 0, &mut done),
+                Some(it) => self.engine.complete(now, it.command, 0, &mut done).expect("sent"),
                 None => now = self.engine.next_wakeup().expect("held work asks for a wake-up"),
             }
         }
@@ -163,7 +164,7 @@ fn paths_find_their_groups() {
     assert!(children.len() == 150 && children.is_sorted());
     assert_eq!(scale.engine.groups().find(""), Some(GroupId::ROOT));
     let again = scale.engine.add_group(Instant::ZERO, &path(201), Contract::default());
-    assert_eq!(again, Err(GroupError::Exists(path(201))));
+    assert_eq!(again, Err(EngineError::Exists(path(201))));
 }
 
 /// Goal: the depth of the tree is bounded, and what is refused makes no group on its path. Method: the bound itself.
@@ -172,7 +173,7 @@ fn the_tree_is_not_deeper_than_it_may_be() {
     let mut engine = Scale::new("none-none", 0).engine;
     let path = |depth: usize| std::vec!["g"; depth].join("/");
     let deep = engine.add_group(Instant::ZERO, &path(DEPTH_MAX + 1), Contract::default());
-    assert_eq!(deep, Err(GroupError::TooDeep(path(DEPTH_MAX + 1))));
+    assert_eq!(deep, Err(EngineError::TooDeep(path(DEPTH_MAX + 1))));
     assert_eq!(engine.groups().iter().count(), 1);
     let group = engine.add_group(Instant::ZERO, &path(DEPTH_MAX), Contract::default());
     let group = group.expect("as deep as it may be");

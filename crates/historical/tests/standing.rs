@@ -48,7 +48,9 @@ impl World {
     fn serve(&mut self) {
         while let Some(dispatch) = self.controller.dispatch(self.now) {
             self.now += Nanos::from_micros(200);
-            self.controller.complete(self.now, dispatch.id, 0, &mut Vec::new());
+            self.controller
+                .complete(self.now, dispatch.command, 0, &mut Vec::new())
+                .expect("the drive has it");
         }
     }
     /// What is said of a request of a group that is held while somebody is waited for.

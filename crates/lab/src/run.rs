@@ -2,7 +2,7 @@
 
 use iofair_core::attainable::Unattainable;
 use iofair_core::contract::Refusal;
-use iofair_core::group::GroupError;
+use iofair_core::error::EngineError;
 use iofair_core::unit::Sectors;
 use iofair_drive::Drive;
 use iofair_drive::paced::Paced;
@@ -25,7 +25,7 @@ pub enum RunError {
     Drive(#[from] ProfileError),
     /// The groups do not make a tree.
     #[error(transparent)]
-    Group(#[from] GroupError),
+    Group(#[from] EngineError),
     /// The drive cannot keep the minimums.
     #[error(transparent)]
     Refused(#[from] Refusal),

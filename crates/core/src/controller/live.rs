@@ -6,7 +6,8 @@ use alloc::vec::Vec;
 
 use super::{Context, Controller, Setup, Stack, context};
 use crate::contract::Contract;
-use crate::group::{Change, Client, ClientId, DEPTH_MAX, GroupError, GroupId, Priority};
+use crate::error::EngineError;
+use crate::group::{Change, Client, ClientId, DEPTH_MAX, GroupId, Priority};
 use crate::policy::{Build, Policy};
 use crate::stats::counters::Counters;
 use crate::time::Instant;
@@ -54,15 +55,16 @@ impl Controller {
         now: Instant,
         path: &str,
         contract: Contract,
-    ) -> Result<GroupId, GroupError> {
+    ) -> Result<GroupId, EngineError> {
         if path.is_empty() || path.split('/').any(str::is_empty) {
-            return Err(GroupError::BadName(path.to_string()));
+            return Err(EngineError::BadName(path.to_string()));
         }
         if path.split('/').count() > DEPTH_MAX {
-            return Err(GroupError::TooDeep(path.to_string()));
+            return Err(EngineError::TooDeep(path.to_string()));
         }
+        contract.check()?;
         if self.groups.find(path).is_some() {
-            return Err(GroupError::Exists(path.to_string()));
+            return Err(EngineError::Exists(path.to_string()));
         }
         let parent = match path.rsplit_once('/') {
             None => GroupId::ROOT,
@@ -71,20 +73,26 @@ impl Controller {
                 None => self.add_group(now, above, Contract::default())?,
             },
         };
-        Ok(self.add_group_under(now, path, parent, contract))
+        self.add_group_under(now, path, parent, contract)
     }
-    /// Adds a group under a known parent without looking for its name; `path` must be new.
+    /// Adds a group under a parent that is known already.
     pub fn add_group_under(
         &mut self,
         now: Instant,
         path: &str,
         parent: GroupId,
         contract: Contract,
-    ) -> GroupId {
+    ) -> Result<GroupId, EngineError> {
+        contract.check()?;
+        self.known_group(parent)?;
+        if self.groups.find(path).is_some() {
+            return Err(EngineError::Exists(path.to_string()));
+        }
+        let now = self.present(now);
         let id = self.groups.add_group(path, parent, contract);
         self.slots.add_group(id);
         self.tell(now, Change::GroupAdded(id));
-        id
+        Ok(id)
     }
     /// Gives a group another contract.
     pub fn update_group(
@@ -92,31 +100,32 @@ impl Controller {
         now: Instant,
         id: GroupId,
         contract: Contract,
-    ) -> Result<(), GroupError> {
+    ) -> Result<(), EngineError> {
+        contract.check()?;
         self.known_group(id)?;
+        let now = self.present(now);
         self.groups.group_mut(id).contract = contract;
         self.tell(now, Change::GroupUpdated(id));
         Ok(())
     }
     /// Removes a group that holds no group and no client.
-    pub fn remove_group(&mut self, now: Instant, id: GroupId) -> Result<(), GroupError> {
+    pub fn remove_group(&mut self, now: Instant, id: GroupId) -> Result<(), EngineError> {
         self.known_group(id)?;
         let group = self.groups.group(id);
         let busy = group.clients > 0 || !group.children.is_empty() || id == GroupId::ROOT;
         if busy || self.slots.has_group(id) {
-            return Err(GroupError::Busy(group.name.clone()));
+            return Err(EngineError::Busy(group.name.clone()));
         }
+        let now = self.present(now);
         self.tell(now, Change::GroupRemoved(id));
         self.groups.remove_group(id);
         Ok(())
     }
-    fn known_group(&self, id: GroupId) -> Result<(), GroupError> {
-        let missing = || GroupError::Missing(alloc::format!("group {}", id.0));
-        self.groups.try_group(id).map(|_| ()).ok_or_else(missing)
+    fn known_group(&self, id: GroupId) -> Result<(), EngineError> {
+        self.groups.try_group(id).map(|_| ()).ok_or(EngineError::NoGroup(id))
     }
-    fn known_client(&self, id: ClientId) -> Result<(), GroupError> {
-        let missing = || GroupError::Missing(alloc::format!("client {}", id.0));
-        self.groups.try_client(id).map(|_| ()).ok_or_else(missing)
+    fn known_client(&self, id: ClientId) -> Result<(), EngineError> {
+        self.groups.try_client(id).map(|_| ()).ok_or(EngineError::NoClient(id))
     }
 
     /// Adds a client to a group.
@@ -125,8 +134,9 @@ impl Controller {
         now: Instant,
         group: GroupId,
         priority: Priority,
-    ) -> Result<ClientId, GroupError> {
+    ) -> Result<ClientId, EngineError> {
         self.known_group(group)?;
+        let now = self.present(now);
         let id = self.groups.add_client(Client { group, priority });
         if id.index() >= self.per_client.len() {
             self.per_client.resize(id.index() + 1, Counters::default());
@@ -149,19 +159,21 @@ impl Controller {
         id: ClientId,
         group: GroupId,
         priority: Priority,
-    ) -> Result<(), GroupError> {
+    ) -> Result<(), EngineError> {
         self.known_client(id)?;
         self.known_group(group)?;
+        let now = self.present(now);
         self.groups.update_client(id, Client { group, priority });
         self.tell(now, Change::ClientUpdated(id));
         Ok(())
     }
     /// Removes a client that has no request inside.
-    pub fn remove_client(&mut self, now: Instant, id: ClientId) -> Result<(), GroupError> {
+    pub fn remove_client(&mut self, now: Instant, id: ClientId) -> Result<(), EngineError> {
         self.known_client(id)?;
         if self.slots.has_client(id) {
-            return Err(GroupError::Busy(alloc::format!("client {}", id.0)));
+            return Err(EngineError::Busy(alloc::format!("client {}", id.0)));
         }
+        let now = self.present(now);
         self.tell(now, Change::ClientRemoved(id));
         self.groups.remove_client(id);
         Ok(())
@@ -170,13 +182,18 @@ impl Controller {
     /// Changes the stack. As in the kernel, the old one is drained first: from now on submissions wait
     /// until all that is inside was answered, then they enter the new stack in order.
     pub fn switch(&mut self, now: Instant, stack: Stack) {
+        let now = self.present(now);
         self.next_stack = Some(stack);
         self.thaw(now);
     }
-    /// Scheduler and drive may have so many requests together from now on.
-    pub fn set_tags(&mut self, tags: u32) {
+    /// Scheduler and drive may have so many requests together from now on, at least one.
+    pub fn set_tags(&mut self, tags: u32) -> Result<(), EngineError> {
+        if tags == 0 {
+            return Err(EngineError::NoTags);
+        }
         self.setup.tags = tags;
         self.tags.set_total(tags);
+        Ok(())
     }
     /// Completes a switch once the old stack is empty.
     pub(super) fn thaw(&mut self, now: Instant) {

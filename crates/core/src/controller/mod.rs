@@ -23,17 +23,17 @@ mod why;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::fmt;
 
 pub use flush_path::FlushRule;
 pub use plug::{PLUG_MAX, Plug};
 pub use stack::{Stack, StackError, Stage};
 pub use why::{Held, Place};
 
+use crate::error::EngineError;
 use crate::group::{ClientId, GroupId, Groups};
 use crate::parts::fifo::Fifo;
 use crate::policy::{Context, DriveFacts, Gauges, Policy};
-use crate::request::{Flags, NO_STAGE, Operation, Part, Request, RequestId, Requests};
+use crate::request::{CommandId, Flags, NO_STAGE, Operation, Part, Request, RequestId, Requests};
 use crate::stats::counters::Counters;
 use crate::time::Instant;
 use crate::trace::{EventKind, Subject, Trace};
@@ -75,51 +75,12 @@ pub struct Submission {
     pub length: Sectors,
 }
 
-/// Why a submission was refused. Nothing was taken in.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SubmitError {
-    /// No request slot is free for this group; try again after a completion.
-    Full(GroupId),
-    /// No such client.
-    NoClient(ClientId),
-    /// A flush with a length, something else without, or past the end of the drive.
-    BadRange {
-        /// First sector asked.
-        start: Sectors,
-        /// Sectors asked.
-        length: Sectors,
-        /// Sectors there are.
-        capacity: Sectors,
-    },
-    /// More data than one command of the drive takes; whoever submits cuts it. What carries no data may be longer.
-    TooLong {
-        /// Sectors asked.
-        length: Sectors,
-        /// [`DriveFacts::max_request`].
-        longest: Sectors,
-    },
-}
-
-impl fmt::Display for SubmitError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Full(id) => write!(f, "no request slot is free for group {}", id.0),
-            Self::NoClient(id) => write!(f, "there is no client {}", id.0),
-            Self::BadRange { start, length, capacity } => {
-                write!(f, "{} sectors from {} on a drive of {}", length.0, start.0, capacity.0)
-            }
-            Self::TooLong { length, longest } => {
-                write!(f, "{} sectors in one request, at most {}", length.0, longest.0)
-            }
-        }
-    }
-}
-impl core::error::Error for SubmitError {}
-
 /// A command for the drive; answer it with [`Controller::complete`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Dispatch {
-    /// Its name until it is answered.
+    /// What to complete it with.
+    pub command: CommandId,
+    /// The request that it stands for, as traces and policies name it; used again after its completion.
     pub id: RequestId,
     /// What the drive is asked.
     pub operation: Operation,
@@ -176,6 +137,9 @@ pub struct Controller {
     frozen: Fifo,
     /// The stack to switch to once the present one is empty.
     next_stack: Option<Stack>,
+    /// The latest time that was passed in, and how often an earlier one was.
+    latest: Instant,
+    went_back: u64,
     /// Data requests inside the stack or the drive; merged parts count as one.
     inside: u32,
     per_client: Vec<Counters>,
@@ -221,6 +185,8 @@ impl Controller {
             sequence: 0,
             frozen: Fifo::new(),
             next_stack: None,
+            latest: Instant::ZERO,
+            went_back: 0,
             inside: 0,
             per_client: Vec::new(),
             plugged: Vec::new(),
@@ -235,12 +201,24 @@ impl Controller {
         self.flushes.separate();
     }
 
+    /// The present: time that goes backwards stands still instead.
+    fn present(&mut self, now: Instant) -> Instant {
+        self.went_back += u64::from(now < self.latest);
+        self.latest = self.latest.max(now);
+        self.latest
+    }
+    /// How often a call had an earlier time than one before it. It was then taken for the latest one.
+    pub fn times_went_back(&self) -> u64 {
+        self.went_back
+    }
+
     /// Takes a request in. Call [`Self::dispatch`] afterwards.
     pub fn submit(
         &mut self,
         now: Instant,
         submission: Submission,
-    ) -> Result<RequestId, SubmitError> {
+    ) -> Result<RequestId, EngineError> {
+        let now = self.present(now);
         let group = self.reserve(&submission)?;
         let id = self.admit(now, &submission, group);
         self.start_admitted(now, id);
@@ -249,7 +227,8 @@ impl Controller {
 
     /// Takes in all that a plug has gathered, adjacent requests merged. On an error, what is left in
     /// the plug was not taken in. A plug that was filled by [`Self::gather`] alone is never refused.
-    pub fn unplug(&mut self, now: Instant, plug: &mut Plug) -> Result<(), SubmitError> {
+    pub fn unplug(&mut self, now: Instant, plug: &mut Plug) -> Result<(), EngineError> {
+        let now = self.present(now);
         let mut result = Ok(());
         let mut taken = 0;
         let mut last: Option<(Submission, RequestId)> = None;
@@ -416,6 +395,9 @@ impl Controller {
     /// An owner that can hold back should send no more for this client then; nothing is lost if it does.
     pub fn is_asleep(&self, client: ClientId) -> bool {
         let index = client.index();
+        if self.groups.try_client(client).is_none() {
+            return false;
+        }
         let mut throttles = self.throttles.iter().zip(&self.held);
         self.tags.is_asleep(client) || throttles.any(|(it, held)| it.is_asleep(client, held[index]))
     }
@@ -435,7 +417,9 @@ impl Controller {
     }
 
     /// The next command for the drive, if there is one and the drive has a free slot.
+    #[must_use = "the drive is to be given it"]
     pub fn dispatch(&mut self, now: Instant) -> Option<Dispatch> {
+        let now = self.present(now);
         self.pump(now);
         if self.in_flight >= self.setup.facts.depth {
             return None;
@@ -448,6 +432,7 @@ impl Controller {
             self.note(now, whole, EventKind::Dispatched);
             self.requests[whole].dispatched = now;
         }
+        let command = self.requests.command(id);
         let request = &mut self.requests[id];
         request.dispatched = now;
         let Request { operation, flags, start, length, .. } = *request;
@@ -455,27 +440,39 @@ impl Controller {
         if operation == Operation::Flush && self.setup.flushes == FlushRule::Scheduled {
             // To the scheduler it had a length and a place.
             let (flags, nowhere) = (Flags::NONE, Sectors::ZERO);
-            return Some(Dispatch { id, operation, flags, start: nowhere, length: nowhere });
+            let (start, length) = (nowhere, nowhere);
+            return Some(Dispatch { command, id, operation, flags, start, length });
         }
-        Some(Dispatch { id, operation, flags, start, length })
+        Some(Dispatch { command, id, operation, flags, start, length })
     }
 
-    /// The submissions that a dispatched command stands for, in sector order; itself for a flush. Of a submission that
-    /// goes to the drive in pieces, what lies in this command.
-    pub fn parts(&self, id: RequestId) -> impl Iterator<Item = Part> + '_ {
-        self.requests.parts(id).map(|(_, part)| part)
+    /// The submissions that a command in the drive stands for, in sector order; itself for a flush. Of a submission that
+    /// goes to the drive in pieces, what lies in this command. None for a command that the drive does not have.
+    pub fn parts(&self, command: CommandId) -> impl Iterator<Item = Part> + '_ {
+        let id = self.requests.in_drive(command).into_iter();
+        id.flat_map(|id| self.requests.parts(id)).map(|(_, part)| part)
     }
 
-    /// The drive answered a command: appends every submission that it stood for to `done`.
+    /// The drive answered a command: appends every submission that it stood for to `done`. `status` is zero or an error
+    /// number for the clients. A second completion is refused, and one of a command that was never given.
     pub fn complete(
         &mut self,
         now: Instant,
-        id: RequestId,
+        command: CommandId,
         status: i32,
         done: &mut Vec<Completion>,
+    ) -> Result<(), EngineError> {
+        let now = self.present(now);
+        let id = self.requests.in_drive(command).ok_or(EngineError::NotInDrive(command))?;
+        self.complete_command(now, (id, status), done);
+        Ok(())
+    }
+    fn complete_command(
+        &mut self,
+        now: Instant,
+        (id, status): (RequestId, i32),
+        done: &mut Vec<Completion>,
     ) {
-        assert!(self.in_flight > 0, "an answer to a command that was not given: {id:?}");
-        assert!(self.requests[id].dispatched != Instant::MAX, "{id:?} was never dispatched");
         self.in_flight -= 1;
         self.flush_entered = false;
         let Request { operation, length, .. } = self.requests[id];
@@ -539,9 +536,9 @@ impl Controller {
     pub fn pending(&self) -> usize {
         self.requests.len()
     }
-    /// What passed for one client.
+    /// What passed for one client; nothing for one that never was.
     pub fn counters(&self, client: ClientId) -> Counters {
-        self.per_client[client.index()]
+        self.per_client.get(client.index()).copied().unwrap_or_default()
     }
     /// The trace of events.
     pub fn trace(&mut self) -> &mut Trace {

@@ -5,7 +5,8 @@
 
 use alloc::vec::Vec;
 
-use super::{Controller, Plug, Setup, Submission, SubmitError};
+use super::{Controller, Plug, Setup, Submission};
+use crate::error::EngineError;
 use crate::group::{ClientId, GroupId, Groups};
 use crate::quota::{Limits, Quota};
 use crate::request::{Operation, Request};
@@ -52,30 +53,30 @@ impl Slots {
 impl Controller {
     /// Checks a submission, takes its request slot and puts it into a plug, so that [`Self::unplug`] will not refuse
     /// it. Such a plug must be submitted to this controller; dropping it loses the slots.
-    pub fn gather(&mut self, plug: &mut Plug, submission: Submission) -> Result<(), SubmitError> {
+    pub fn gather(&mut self, plug: &mut Plug, submission: Submission) -> Result<(), EngineError> {
         let group = self.reserve(&submission)?;
         plug.gathered.push((submission, Some(group)));
         Ok(())
     }
     /// Checks a submission and takes a request slot for it; says which group holds the slot.
-    pub(super) fn reserve(&mut self, submission: &Submission) -> Result<GroupId, SubmitError> {
+    pub(super) fn reserve(&mut self, submission: &Submission) -> Result<GroupId, EngineError> {
         let Submission { client, operation, start, length, .. } = *submission;
-        let known = self.groups.try_client(client).ok_or(SubmitError::NoClient(client))?;
+        let known = self.groups.try_client(client).ok_or(EngineError::NoClient(client))?;
         let capacity = self.setup.facts.capacity;
         let is_flush = operation == Operation::Flush;
         let end = start.0.saturating_add(length.0);
         if is_flush != (length == Sectors::ZERO) || end > capacity.0 {
-            return Err(SubmitError::BadRange { start, length, capacity });
+            return Err(EngineError::BadRange { start, length, capacity });
         }
         let longest = self.setup.facts.max_request;
         if matches!(operation, Operation::Read | Operation::Write) && length > longest {
-            return Err(SubmitError::TooLong { length, longest });
+            return Err(EngineError::TooLong { length, longest });
         }
         let group = known.group;
         if self.slots.try_take(&self.groups, group, client) {
             Ok(group)
         } else {
-            Err(SubmitError::Full(group))
+            Err(EngineError::Full(group))
         }
     }
 
@@ -87,7 +88,7 @@ impl Controller {
     }
     /// Submissions of one client inside or in a plug ([`Self::gather`]).
     pub fn pending_of(&self, client: ClientId) -> u32 {
-        self.slots.clients[client.index()]
+        self.slots.clients.get(client.index()).copied().unwrap_or(0)
     }
     /// Request slots that the clients directly in one group hold.
     pub fn slots_of(&self, group: GroupId) -> u64 {

@@ -7,7 +7,7 @@ use crate::contract::Contract;
 use crate::controller::Setup;
 use crate::group::{Class, ClientId, GroupId, Priority};
 use crate::policy::Table;
-use crate::request::{Flags, Operation, RequestId};
+use crate::request::{CommandId, Flags, Operation};
 use crate::time::Nanos;
 use crate::trace::EventKind;
 
@@ -90,7 +90,7 @@ impl World {
         self.rig.now += Nanos::from_micros(micros);
     }
     /// Whose request goes to the drive now.
-    pub fn dispatch(&mut self) -> Option<(usize, RequestId)> {
+    pub fn dispatch(&mut self) -> Option<(usize, CommandId)> {
         let (id, start) = self.rig.dispatch()?;
         Some(((start / OWN) as usize, id))
     }
@@ -102,7 +102,7 @@ impl World {
         Some(client)
     }
     /// As many as the drive gets without an answer.
-    pub fn burst(&mut self) -> Vec<(usize, RequestId)> {
+    pub fn burst(&mut self) -> Vec<(usize, CommandId)> {
         core::iter::from_fn(|| self.dispatch()).collect()
     }
     /// Serves so many requests one by one; runs of the same client are counted.

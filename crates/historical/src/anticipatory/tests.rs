@@ -1,7 +1,7 @@
 //! The published rules, one by one, on a drive that answers when told.
 
 use iofair_core::group::ClientId;
-use iofair_core::request::{Flags, Operation, RequestId};
+use iofair_core::request::{CommandId, Flags, Operation};
 use iofair_core::testing::Rig;
 use iofair_core::time::{Instant, Nanos};
 use std::vec;
@@ -18,7 +18,7 @@ const fn ms(n: u64) -> Instant {
 }
 
 /// What goes out now, which must be at `start`.
-fn go(rig: &mut Rig, start: u64) -> RequestId {
+fn go(rig: &mut Rig, start: u64) -> CommandId {
     let (id, at) = rig.dispatch().expect("something goes out");
     assert_eq!(at, start);
     id

@@ -78,7 +78,9 @@ impl Rig {
         let mut gone = Vec::new();
         while let Some(dispatch) = self.controller.dispatch(now) {
             let mut done = Vec::new();
-            self.controller.complete(now, dispatch.id, 0, &mut done);
+            self.controller
+                .complete(now, dispatch.command, 0, &mut done)
+                .expect("the drive has it");
             gone.push(done[0].part.client);
         }
         gone

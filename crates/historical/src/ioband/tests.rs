@@ -10,7 +10,7 @@ use iofair_core::contract::{Contract, Limits};
 use iofair_core::controller::{Controller, FlushRule, Setup, Submission};
 use iofair_core::group::{ClientId, Priority};
 use iofair_core::policy::{DriveFacts, Gauges};
-use iofair_core::request::{Flags, Operation, RequestId};
+use iofair_core::request::{CommandId, Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
@@ -22,7 +22,7 @@ const WRITE: (Operation, u64) = (Operation::Write, 8);
 struct Rig {
     controller: Controller,
     now: Instant,
-    below: VecDeque<(RequestId, ClientId)>,
+    below: VecDeque<(CommandId, ClientId)>,
     sent: u64,
 }
 
@@ -78,8 +78,8 @@ impl Rig {
     fn go(&mut self) -> Vec<ClientId> {
         let mut gone = Vec::new();
         while let Some(dispatch) = self.controller.dispatch(self.now) {
-            let client = self.controller.parts(dispatch.id).next().expect("itself").client;
-            self.below.push_back((dispatch.id, client));
+            let client = self.controller.parts(dispatch.command).next().expect("itself").client;
+            self.below.push_back((dispatch.command, client));
             gone.push(client);
         }
         gone
@@ -87,7 +87,7 @@ impl Rig {
     /// The drive answers the oldest.
     fn answer(&mut self) -> Option<ClientId> {
         let (id, client) = self.below.pop_front()?;
-        self.controller.complete(self.now, id, 0, &mut Vec::new());
+        self.controller.complete(self.now, id, 0, &mut Vec::new()).expect("the drive has it");
         Some(client)
     }
     fn gauge(&self, name: &str) -> u64 {

@@ -9,7 +9,7 @@ use iofair_core::contract::Contract;
 use iofair_core::controller::{Controller, Dispatch, FlushRule, Setup, Submission};
 use iofair_core::group::{ClientId, Priority};
 use iofair_core::policy::{DriveFacts, Gauges};
-use iofair_core::request::{Flags, Operation, RequestId};
+use iofair_core::request::{CommandId, Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
@@ -33,7 +33,7 @@ struct World {
     controller: Controller,
     now: Instant,
     clients: Vec<Client>,
-    flying: VecDeque<(Instant, RequestId)>,
+    flying: VecDeque<(Instant, CommandId)>,
     latency: Nanos,
     /// The drive's shortest time between two answers.
     pace: Nanos,
@@ -104,7 +104,7 @@ impl World {
                 }
             }
         }
-        while let Some(Dispatch { id, .. }) = self.controller.dispatch(self.now) {
+        while let Some(Dispatch { command: id, .. }) = self.controller.dispatch(self.now) {
             let after = self.flying.back().map_or(self.now, |(at, _)| *at + self.pace);
             self.flying.push_back((after.max(self.now + self.latency), id));
         }
@@ -124,7 +124,7 @@ impl World {
             while let Some((_, id)) = self.flying.front().copied().filter(|f| f.0 <= self.now) {
                 self.flying.pop_front();
                 let mut done = Vec::new();
-                self.controller.complete(self.now, id, 0, &mut done);
+                self.controller.complete(self.now, id, 0, &mut done).expect("the drive has it");
                 for completion in done {
                     let client = &mut self.clients[completion.part.tag as usize];
                     client.outstanding -= 1;

@@ -10,7 +10,7 @@ use iofair_core::contract::{Contract, Low};
 use iofair_core::controller::{Controller, FlushRule, Setup, Submission};
 use iofair_core::group::{ClientId, Priority};
 use iofair_core::policy::DriveFacts;
-use iofair_core::request::{Flags, Operation, RequestId};
+use iofair_core::request::{CommandId, Flags, Operation};
 use iofair_core::unit::Sectors;
 
 const MB: u64 = 1_000_000;
@@ -20,7 +20,7 @@ const WRITE: Operation = Operation::Write;
 /// A drive of flash that answers when told; times in milliseconds.
 struct Rig {
     controller: Controller,
-    flying: Vec<(ClientId, RequestId)>,
+    flying: Vec<(ClientId, CommandId)>,
     sent: u64,
     /// Length of the next requests.
     length: Sectors,
@@ -80,8 +80,8 @@ impl Rig {
     fn go(&mut self, ms: u64) -> usize {
         let before = self.flying.len();
         while let Some(dispatch) = self.controller.dispatch(at(ms)) {
-            let client = self.controller.parts(dispatch.id).next().expect("itself").client;
-            self.flying.push((client, dispatch.id));
+            let client = self.controller.parts(dispatch.command).next().expect("itself").client;
+            self.flying.push((client, dispatch.command));
         }
         self.flying.len() - before
     }
@@ -91,7 +91,7 @@ impl Rig {
     }
     fn answer_at(&mut self, now: Instant) {
         for (_, id) in core::mem::take(&mut self.flying) {
-            self.controller.complete(now, id, 0, &mut Vec::new());
+            self.controller.complete(now, id, 0, &mut Vec::new()).expect("the drive has it");
         }
     }
     /// Serves every wake-up up to a time: how many went.
@@ -140,7 +140,7 @@ fn not_idle(rig: &mut Rig, path: &str, limits: Limits, from: u64) -> ClientId {
 
 /// Goal: in LOW all are held to their low limits; a direction without one to 320 KiB/s and 10 requests a
 /// second, unless the other unit is limited. Method: a group that is not idle keeps the drive in LOW; 20 ms
-/// of 10 MB/s are one read of 128 KiB, the next lacks 62,144 bytes = 6 ms and waits for the slice's end.
+/// of 10 MB/s, from 5 ms on, are one read of 128 KiB; the next lacks 62,144 bytes = 6 ms and waits for the slice's end.
 #[test]
 fn low_holds_everybody_to_their_low_limit() {
     let mut rig = Rig::new(&[]);
@@ -152,7 +152,7 @@ fn low_holds_everybody_to_their_low_limit() {
     assert!(rig.is_low(), "a low limit was set");
     rig.send(10, reader, READ, 5);
     assert_eq!(rig.go(10), 1);
-    assert_eq!(rig.controller.next_wakeup(), Some(at(26)));
+    assert_eq!(rig.controller.next_wakeup(), Some(at(31)));
     rig.send(10, counted, READ, 5);
     assert_eq!(rig.go(10), 2, "100 a second in 20 ms, of any size");
     rig.send(10, reader, WRITE, 5);

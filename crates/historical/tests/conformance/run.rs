@@ -310,8 +310,10 @@ impl<'a> World<'a> {
         let index = pick as usize % self.flying.len();
         let command = self.flying.swap_remove(index);
         let mut done = Vec::new();
-        let parts: Vec<_> = self.engine.parts(command.id).collect();
-        self.engine.complete(self.now, command.id, status, &mut done);
+        let parts: Vec<_> = self.engine.parts(command.command).collect();
+        self.engine
+            .complete(self.now, command.command, status, &mut done)
+            .expect("the drive has it");
         let tags = done.iter().map(|done| done.part.tag).collect();
         self.lines.push(Line::Answered { at: self.now, tags });
         self.see(&Event::Answered { parts: &parts, done: &done, status })?;
@@ -340,7 +342,7 @@ impl<'a> World<'a> {
         self.see(&Event::Settled(&state))
     }
     fn sent(&mut self, command: Dispatch) -> Result<(), Broken> {
-        let parts: Vec<_> = self.engine.parts(command.id).collect();
+        let parts: Vec<_> = self.engine.parts(command.command).collect();
         let tags = parts.iter().map(|part| part.tag).collect();
         let Dispatch { operation, start, length, .. } = command;
         self.lines.push(Line::Sent { at: self.now, operation, start, length, tags });

@@ -8,7 +8,7 @@ use iofair_core::contract::{Contract, Limits, Low};
 use iofair_core::controller::{Completion, Controller, FlushRule, Setup, Stack, Submission};
 use iofair_core::group::{ClientId, GroupId, Priority};
 use iofair_core::policy::DriveFacts;
-use iofair_core::request::{Flags, Operation, RequestId};
+use iofair_core::request::{CommandId, Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
@@ -25,7 +25,7 @@ pub(crate) struct Load {
     now: Instant,
     clients: Vec<ClientId>,
     contract: Contract,
-    flying: VecDeque<RequestId>,
+    flying: VecDeque<CommandId>,
     done: Vec<Completion>,
     random: u64,
     tag: u64,
@@ -75,6 +75,7 @@ impl Load {
             let name = format!("group-{number}");
             let (now, contract) = (this.now, this.contract.clone());
             let group = this.engine.add_group_under(now, &name, GroupId::ROOT, contract);
+            let group = group.expect("a new name");
             let client = this.engine.add_client(now, group, Priority::default());
             this.clients.push(client.expect("the group is there"));
         }
@@ -120,7 +121,7 @@ impl Load {
             while let Some(command) = self.engine.dispatch(self.now) {
                 // FNV-1a over the order of service.
                 self.hash = (self.hash ^ command.start.0).wrapping_mul(0x0100_0000_01b3);
-                self.flying.push_back(command.id);
+                self.flying.push_back(command.command);
             }
             let Some(id) = self.flying.pop_front() else {
                 self.now = self.engine.next_wakeup().expect("held work asks for a wake-up");
@@ -128,7 +129,7 @@ impl Load {
             };
             self.now += SERVICE;
             let mut done = core::mem::take(&mut self.done);
-            self.engine.complete(self.now, id, 0, &mut done);
+            self.engine.complete(self.now, id, 0, &mut done).expect("the drive has it");
             for completion in done.drain(..) {
                 self.submit(completion.part.client);
             }

@@ -3,7 +3,8 @@
 
 use iofair_core::contract::Contract;
 use iofair_core::controller::{Controller, Setup};
-use iofair_core::group::{ClientId, GroupError, GroupId, Priority};
+use iofair_core::error::EngineError;
+use iofair_core::group::{ClientId, GroupId, Priority};
 use iofair_core::time::{Instant, Nanos};
 use iofair_drive::Drive;
 use iofair_drive::random::Random;
@@ -29,7 +30,7 @@ impl Controllers {
     pub(super) fn first(&self) -> &Controller {
         &self.0[0]
     }
-    pub(super) fn add_group(&mut self, name: &str, contract: &Contract) -> Result<(), GroupError> {
+    pub(super) fn add_group(&mut self, name: &str, contract: &Contract) -> Result<(), EngineError> {
         for controller in &mut self.0 {
             controller.add_group(Instant::ZERO, name, contract.clone())?;
         }

@@ -4,7 +4,7 @@
 use iofair_core::contract::Contract;
 use iofair_core::controller::{Completion, Controller, Submission};
 use iofair_core::group::{ClientId, GroupId};
-use iofair_core::request::{Flags, Operation, RequestId};
+use iofair_core::request::{CommandId, Flags, Operation, RequestId};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 use iofair_drive::random::Random;
@@ -20,6 +20,7 @@ use crate::world::layout::File;
 /// What a command was, by its request's slot.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
+    command: CommandId,
     operation: Operation,
     bytes: u64,
 }
@@ -301,12 +302,14 @@ impl<'a> Engine<'a> {
         for answer in self.answered.drain(..) {
             let id = RequestId(answer.id);
             self.observer.on_answer(self.now, id, answer.status);
-            let Sent { operation, bytes } = lane.sent[answer.id as usize];
+            let Sent { command, operation, bytes } = lane.sent[answer.id as usize];
             if self.now > self.measured_from {
                 let since = self.now.since(self.measured_from);
                 count(&mut self.outcome, operation, bytes, self.interval.map(|it| (since, it)));
             }
-            lane.controller.complete(self.now, id, answer.status, &mut self.completions);
+            lane.controller
+                .complete(self.now, command, answer.status, &mut self.completions)
+                .expect("the drive has it");
             lane.on_answered(self.now, operation);
         }
         done.extend(self.completions.drain(..).map(|completion| {
@@ -335,13 +338,14 @@ impl<'a> Engine<'a> {
         lane.run_at = None;
         while let Some(dispatch) = lane.controller.dispatch(self.now) {
             self.observer.on_dispatch(self.now, &dispatch);
-            let client = lane.controller.parts(dispatch.id).next().map_or(0, |p| p.client.0);
+            let client = lane.controller.parts(dispatch.command).next().map_or(0, |p| p.client.0);
             // The number of the lane lies above every sector.
             let start = dispatch.start.0 ^ (index as u64) << 56;
             for word in [self.now.0, u64::from(client), start, dispatch.length.0] {
                 self.trace_hash = (self.trace_hash ^ word).wrapping_mul(FNV_PRIME).rotate_left(23);
             }
-            let sent = Sent { operation: dispatch.operation, bytes: dispatch.length.bytes() };
+            let (command, operation) = (dispatch.command, dispatch.operation);
+            let sent = Sent { command, operation, bytes: dispatch.length.bytes() };
             let slot = dispatch.id.0 as usize;
             if slot >= lane.sent.len() {
                 lane.sent.resize(slot + 1, sent);

@@ -10,6 +10,7 @@ use iofair_core::contract::Contract;
 use iofair_core::controller::{Controller, FlushRule, Setup, Submission};
 use iofair_core::group::{ClientId, Priority};
 use iofair_core::policy::DriveFacts;
+use iofair_core::request::CommandId;
 use iofair_core::request::Operation;
 use iofair_core::unit::Sectors;
 
@@ -241,7 +242,7 @@ fn delays_are_paid_off() {
 struct Rig {
     controller: Controller,
     now: Instant,
-    flying: Vec<(ClientId, RequestId)>,
+    flying: Vec<(ClientId, CommandId)>,
     sent: u64,
 }
 
@@ -283,8 +284,8 @@ impl Rig {
     }
     fn go(&mut self) {
         while let Some(dispatch) = self.controller.dispatch(self.now) {
-            let client = self.controller.parts(dispatch.id).next().expect("itself").client;
-            self.flying.push((client, dispatch.id));
+            let client = self.controller.parts(dispatch.command).next().expect("itself").client;
+            self.flying.push((client, dispatch.command));
         }
     }
     fn flying(&self, client: ClientId) -> usize {
@@ -297,7 +298,7 @@ impl Rig {
             core::mem::take(&mut self.flying).into_iter().partition(|(of, _)| *of == client);
         self.flying = rest;
         for (_, id) in done {
-            self.controller.complete(self.now, id, 0, &mut Vec::new());
+            self.controller.complete(self.now, id, 0, &mut Vec::new()).expect("the drive has it");
         }
         self.go();
     }

@@ -76,7 +76,9 @@ impl Rig {
         let mut gone = Vec::new();
         while let Some(dispatch) = self.controller.dispatch(now) {
             let mut done = Vec::new();
-            self.controller.complete(now, dispatch.id, 0, &mut done);
+            self.controller
+                .complete(now, dispatch.command, 0, &mut done)
+                .expect("the drive has it");
             gone.push(done[0].part.client);
         }
         gone
@@ -258,7 +260,9 @@ fn six_reads_then_two_writes() {
     let mut order = Vec::new();
     while let Some(dispatch) = rig.controller.dispatch(at(100)) {
         order.push(dispatch.operation == Operation::Read);
-        rig.controller.complete(at(100), dispatch.id, 0, &mut Vec::new());
+        rig.controller
+            .complete(at(100), dispatch.command, 0, &mut Vec::new())
+            .expect("the drive has it");
     }
     assert_eq!(order.len(), 60);
     let turn = [true, true, true, true, true, true, false, false];
@@ -427,7 +431,9 @@ fn random_lists() {
             now += random(20);
             while let Some(dispatch) = rig.controller.dispatch(at(now)) {
                 let mut done = Vec::new();
-                rig.controller.complete(at(now), dispatch.id, 0, &mut done);
+                rig.controller
+                    .complete(at(now), dispatch.command, 0, &mut done)
+                    .expect("the drive has it");
                 gone += 1;
                 let direction = dispatch.operation.direction() as usize;
                 let group = rig.controller.groups().client(done[0].part.client).group;

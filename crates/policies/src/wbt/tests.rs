@@ -2,7 +2,7 @@
 
 use iofair_core::group::ClientId;
 use iofair_core::policy::Gauges;
-use iofair_core::request::{Flags, Operation, RequestId};
+use iofair_core::request::{CommandId, Flags, Operation};
 use iofair_core::testing::Rig;
 use iofair_core::time::{Instant, Nanos};
 use std::vec::Vec;
@@ -46,7 +46,7 @@ fn send(rig: &mut Rig, client: ClientId, count: u64, operation: Operation, flags
     (0..count).for_each(|i| rig.submit(client, 1000 * i, operation, flags));
 }
 /// All that goes to the drive now.
-fn go(rig: &mut Rig) -> Vec<RequestId> {
+fn go(rig: &mut Rig) -> Vec<CommandId> {
     core::iter::from_fn(|| rig.dispatch()).map(|(id, _)| id).collect()
 }
 

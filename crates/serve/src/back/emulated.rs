@@ -82,7 +82,7 @@ impl Back for Emulated {
     }
     fn start(&mut self, job: &Job<'_>, ops: &mut Ops, _: &mut Vec<Answer>) {
         memory::apply(&mut self.store, job, ops);
-        let Dispatch { id, operation, flags, start, length } = job.dispatch;
+        let Dispatch { id, operation, flags, start, length, .. } = job.dispatch;
         let fua = job.parts.iter().any(|part| ops[ops.piece(part).op].hints.fua);
         if self.store.backing().is_some() && (fua || operation == Operation::Flush) {
             self.durable.push(id);

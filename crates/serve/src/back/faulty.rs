@@ -140,7 +140,7 @@ impl Back for Faulty {
         self.inner.worst_case_rate()
     }
     fn start(&mut self, job: &Job<'_>, ops: &mut Ops, answers: &mut Vec<Answer>) {
-        let Dispatch { id, operation, flags, mut start, length } = job.dispatch;
+        let Dispatch { id, operation, flags, mut start, length, .. } = job.dispatch;
         if operation == Operation::Flush
             && let Some(part) = job.parts.first()
         {

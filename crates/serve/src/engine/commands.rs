@@ -4,7 +4,7 @@
 //! but the command keeps its slot at the drive and its memory until the back end answers after all, which
 //! may be never.
 
-use iofair_core::request::RequestId;
+use iofair_core::request::CommandId;
 use iofair_core::time::{Instant, Nanos};
 use slab::Slab;
 
@@ -14,7 +14,7 @@ const NIL: usize = usize::MAX;
 #[derive(Debug)]
 struct Command {
     /// The controller's name for it.
-    request: RequestId,
+    command: CommandId,
     started: Instant,
     /// Neighbours in the order of starting; late ones have left it.
     before: usize,
@@ -27,7 +27,7 @@ struct Command {
 #[derive(Debug)]
 pub(super) enum Answered {
     /// A command of the controller.
-    InTime(RequestId),
+    InTime(CommandId),
     /// A late one, and the tags of the pieces that it stood for.
     Late(Vec<u64>),
 }
@@ -55,9 +55,9 @@ impl Commands {
         self.live.is_empty()
     }
     /// A command goes to the back end; returns the name that it has there.
-    pub(super) fn start(&mut self, now: Instant, request: RequestId) -> usize {
+    pub(super) fn start(&mut self, now: Instant, command: CommandId) -> usize {
         let (before, after) = (self.last, NIL);
-        let key = self.live.insert(Command { request, started: now, before, after, late: None });
+        let key = self.live.insert(Command { command, started: now, before, after, late: None });
         match before {
             NIL => self.first = key,
             before => self.live[before].after = key,
@@ -70,9 +70,9 @@ impl Commands {
         if self.live[key].late.is_none() {
             self.unlink(key);
         }
-        let Command { request, late, .. } = self.live.remove(key);
+        let Command { command, late, .. } = self.live.remove(key);
         match late {
-            None => Answered::InTime(request),
+            None => Answered::InTime(command),
             Some(pieces) => {
                 self.late -= 1;
                 Answered::Late(pieces)
@@ -84,13 +84,13 @@ impl Commands {
         self.live.get(self.first).map(|command| command.started + self.timeout)
     }
     /// The next command that is late by now.
-    pub(super) fn take_late(&mut self, now: Instant) -> Option<(usize, RequestId)> {
+    pub(super) fn take_late(&mut self, now: Instant) -> Option<(usize, CommandId)> {
         let key = self.first;
         self.next_late().filter(|due| *due <= now)?;
         self.unlink(key);
         self.late += 1;
         self.live[key].late = Some(Vec::new());
-        Some((key, self.live[key].request))
+        Some((key, self.live[key].command))
     }
     /// A late command uses the memory of this piece.
     pub(super) fn keeps(&mut self, key: usize, tag: u64) {
@@ -119,22 +119,25 @@ mod tests {
     fn commands_are_late_in_their_order() {
         let mut commands = Commands::new(Nanos(10));
         let keys: Vec<usize> =
-            (0..4).map(|i| commands.start(Instant(i), RequestId(100 + i as u32))).collect();
-        assert!(matches!(commands.answer(keys[1]), Answered::InTime(RequestId(101))));
+            (0..4).map(|i| commands.start(Instant(i), CommandId::from_bits(100 + i))).collect();
+        assert!(matches!(commands.answer(keys[1]), Answered::InTime(it) if it.to_bits() == 101));
         assert_eq!(commands.next_late(), Some(Instant(10)));
         assert_eq!(commands.take_late(Instant(9)), None);
-        assert_eq!(commands.take_late(Instant(12)), Some((keys[0], RequestId(100))));
+        assert_eq!(commands.take_late(Instant(12)), Some((keys[0], CommandId::from_bits(100))));
         commands.keeps(keys[0], 7);
-        assert_eq!(commands.take_late(Instant(12)), Some((keys[2], RequestId(102))));
+        assert_eq!(commands.take_late(Instant(12)), Some((keys[2], CommandId::from_bits(102))));
         assert_eq!((commands.take_late(Instant(12)), commands.late()), (None, 2));
-        assert!(matches!(commands.answer(keys[3]), Answered::InTime(RequestId(103))));
+        assert!(matches!(commands.answer(keys[3]), Answered::InTime(it) if it.to_bits() == 103));
         assert_eq!(commands.next_late(), None);
         match commands.answer(keys[0]) {
             Answered::Late(pieces) => assert_eq!(pieces, [7]),
             other => panic!("{other:?}"),
         }
         assert!(matches!(commands.answer(keys[2]), Answered::Late(_)) && commands.is_empty());
-        assert_eq!((commands.start(Instant(20), RequestId(1)), commands.late()), (keys[2], 0));
+        assert_eq!(
+            (commands.start(Instant(20), CommandId::from_bits(1)), commands.late()),
+            (keys[2], 0)
+        );
         assert_eq!(commands.next_late(), Some(Instant(30)));
     }
 }

@@ -16,17 +16,18 @@ impl Engine {
     /// they are over, so that nothing else waits for them.
     pub(super) fn expire(&mut self, now: Instant) {
         let mut fenced = false;
-        while let Some((command, id)) = self.commands.take_late(now) {
+        while let Some((key, command)) = self.commands.take_late(now) {
             self.parts.clear();
-            self.parts.extend(self.controller.parts(id));
+            self.parts.extend(self.controller.parts(command));
             for at in 0..self.parts.len() {
                 let part = self.parts[at];
-                self.commands.keeps(command, part.tag);
-                let key = self.ops.piece(&part).op;
-                fenced |= self.give_up(now, key);
+                self.commands.keeps(key, part.tag);
+                let op = self.ops.piece(&part).op;
+                fenced |= self.give_up(now, op);
             }
             let mut completions = std::mem::take(&mut self.completions);
-            self.controller.complete(now, id, libc::EIO, &mut completions);
+            let over = self.controller.complete(now, command, libc::EIO, &mut completions);
+            over.expect("it was late, and the drive still has it");
             for completion in completions.drain(..) {
                 // Flushes that shared the command too.
                 let key = self.ops.piece(&completion.part).op;

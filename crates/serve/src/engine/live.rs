@@ -180,7 +180,8 @@ impl Engine {
         if !same_stack(self.controller.stack(), &change.stack) {
             self.controller.switch(now, change.stack.clone());
             let tags = || super::tags(self.controller.facts(), &change.stack);
-            self.controller.set_tags(self.fixed_tags.unwrap_or_else(tags));
+            let tags = self.fixed_tags.unwrap_or_else(tags);
+            self.controller.set_tags(tags).expect("a drive has at least one tag");
         }
         for (path, contract) in &change.groups {
             changed.groups.push(self.apply_group(now, path, contract));
@@ -226,6 +227,7 @@ impl Engine {
             },
         };
         let id = self.controller.add_group_under(now, path, parent, contract.clone());
+        let id = id.expect("checked with the file, and new");
         self.tallies.add(id, self.controller.groups());
         self.index.groups.insert(path.to_string(), id);
         id

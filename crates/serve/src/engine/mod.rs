@@ -250,17 +250,18 @@ impl Engine {
             observer(now, &dispatch);
         }
         self.parts.clear();
-        self.parts.extend(self.controller.parts(dispatch.id));
+        self.parts.extend(self.controller.parts(dispatch.command));
         let ops = &self.ops;
         // Answered already, with another piece that was late.
         let abandoned = self.parts.iter().all(|part| ops[ops.piece(part).op].abandoned);
         if abandoned || self.commands.late() >= self.depth {
             self.parts.iter().for_each(|part| self.ops.fail_piece(part.tag, libc::EIO));
-            let (id, done) = (dispatch.id, &mut self.completions);
-            return self.controller.complete(now, id, libc::EIO, done);
+            let (command, done) = (dispatch.command, &mut self.completions);
+            let over = self.controller.complete(now, command, libc::EIO, done);
+            return over.expect("it was just given");
         }
         self.parts.iter().for_each(|part| self.ops.use_piece(part.tag));
-        let key = self.commands.start(now, dispatch.id);
+        let key = self.commands.start(now, dispatch.command);
         let dispatch = Dispatch { id: RequestId(key as u32), ..dispatch };
         let (job, before) = (Job { now, dispatch, parts: &self.parts }, self.answers.len());
         self.back.start(&job, &mut self.ops, &mut self.answers);
@@ -272,11 +273,13 @@ impl Engine {
         let mut answers = std::mem::take(&mut self.answers);
         for Answer { id, status } in answers.drain(..) {
             match self.commands.answer(id.0 as usize) {
-                Answered::InTime(id) => {
-                    for part in self.controller.parts(id) {
+                Answered::InTime(command) => {
+                    for part in self.controller.parts(command) {
                         self.ops.answer_piece(part.tag, status);
                     }
-                    self.controller.complete(now, id, status, &mut self.completions);
+                    let over =
+                        self.controller.complete(now, command, status, &mut self.completions);
+                    over.expect("the back end answers what it was given, once");
                 }
                 Answered::Late(pieces) => {
                     for tag in pieces {

@@ -125,7 +125,9 @@ impl World {
         let now = self.now;
         if let Some((_, dispatch)) = self.busy.take_if(|(at, _)| *at <= now) {
             let mut done = Vec::new();
-            self.controller.complete(now, dispatch.id, 0, &mut done);
+            self.controller
+                .complete(now, dispatch.command, 0, &mut done)
+                .expect("the drive has it");
             for completion in done {
                 let actor = &mut self.actors[completion.part.tag as usize];
                 actor.done += 1;
@@ -185,7 +187,9 @@ impl World {
         self.controller.dispatch(self.now)
     }
     pub(super) fn complete(&mut self, dispatch: Dispatch) {
-        self.controller.complete(self.now, dispatch.id, 0, &mut Vec::new());
+        self.controller
+            .complete(self.now, dispatch.command, 0, &mut Vec::new())
+            .expect("the drive has it");
     }
     /// Dispatches one and answers it so many milliseconds later: its first sector.
     pub(super) fn serve(&mut self, millis: u64) -> Option<u64> {

@@ -8,7 +8,7 @@ use iofair_core::contract::Contract;
 use iofair_core::controller::{Controller, Dispatch, FlushRule, Setup, Submission};
 use iofair_core::group::{ClientId, GroupId, Priority};
 use iofair_core::policy::DriveFacts;
-use iofair_core::request::{Flags, Operation, RequestId};
+use iofair_core::request::{CommandId, Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
@@ -93,7 +93,7 @@ pub(super) struct World {
     lanes: Vec<Instant>,
     link: Instant,
     head: Sectors,
-    in_flight: Vec<(Instant, RequestId)>,
+    in_flight: Vec<(Instant, CommandId)>,
     actors: Vec<Actor>,
 }
 
@@ -203,12 +203,12 @@ impl World {
             if self.drive.rotational {
                 *lane = self.link;
             }
-            self.in_flight.push((self.link, dispatch.id));
+            self.in_flight.push((self.link, dispatch.command));
         }
     }
-    fn answer(&mut self, id: RequestId) {
+    fn answer(&mut self, id: CommandId) {
         let mut done = Vec::new();
-        self.controller.complete(self.now, id, 0, &mut done);
+        self.controller.complete(self.now, id, 0, &mut done).expect("the drive has it");
         for completion in done {
             let actor = &mut self.actors[completion.part.tag as usize];
             actor.done += completion.part.length.bytes();
@@ -272,7 +272,9 @@ impl World {
         self.controller.dispatch(self.now)
     }
     pub(super) fn complete(&mut self, dispatch: Dispatch) {
-        self.controller.complete(self.now, dispatch.id, 0, &mut Vec::new());
+        self.controller
+            .complete(self.now, dispatch.command, 0, &mut Vec::new())
+            .expect("the drive has it");
     }
     /// Dispatches one, and answers it so many microseconds later.
     pub(super) fn serve(&mut self, micros: u64) -> Option<Dispatch> {

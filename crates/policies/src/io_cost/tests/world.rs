@@ -7,7 +7,7 @@ use iofair_core::contract::Contract;
 use iofair_core::controller::{Controller, Dispatch, FlushRule, Setup, Submission};
 use iofair_core::group::{ClientId, Priority};
 use iofair_core::policy::{DriveFacts, Gauges};
-use iofair_core::request::{Flags, Operation, RequestId};
+use iofair_core::request::{CommandId, Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
@@ -33,7 +33,7 @@ pub(super) struct World {
     pub(super) controller: Controller,
     pub(super) now: Instant,
     pub(super) clients: Vec<Client>,
-    flying: BTreeMap<(Instant, u64), RequestId>,
+    flying: BTreeMap<(Instant, u64), CommandId>,
     /// The drive's.
     pub(super) latency: Nanos,
     /// Each so manieth answer takes so long.
@@ -133,7 +133,7 @@ impl World {
                 Work::Nothing => {}
             }
         }
-        while let Some(Dispatch { id, .. }) = self.controller.dispatch(self.now) {
+        while let Some(Dispatch { command: id, .. }) = self.controller.dispatch(self.now) {
             self.dispatched += 1;
             let latency = match self.slow {
                 Some((every, latency)) if self.dispatched.is_multiple_of(every) => latency,
@@ -159,7 +159,7 @@ impl World {
             while let Some(first) = self.flying.first_entry().filter(|f| f.key().0 <= self.now) {
                 let id = first.remove();
                 let mut done = Vec::new();
-                self.controller.complete(self.now, id, 0, &mut done);
+                self.controller.complete(self.now, id, 0, &mut done).expect("the drive has it");
                 for completion in done {
                     let client = &mut self.clients[completion.part.tag as usize];
                     client.done += 1;

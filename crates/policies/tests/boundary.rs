@@ -1,0 +1,158 @@
+//! What the engine refuses: everything that a caller can get wrong, with an error that says what, and nothing changed.
+
+#![allow(clippy::unwrap_used)]
+
+use iofair_core::contract::{Contract, Limits};
+use iofair_core::controller::{Controller, Dispatch, FlushRule, Setup, Submission};
+use iofair_core::error::EngineError;
+use iofair_core::group::{ClientId, GroupId, Priority};
+use iofair_core::policy::DriveFacts;
+use iofair_core::request::{CommandId, Flags, Operation};
+use iofair_core::time::{Instant, Nanos};
+use iofair_core::unit::Sectors;
+use iofair_policies::TABLE;
+
+const NOW: Instant = Instant(1_000_000);
+
+fn engine(stack: &str) -> (Controller, GroupId, ClientId) {
+    let facts = DriveFacts {
+        rotational: false,
+        depth: 32,
+        max_request: Sectors::from_kib(1024),
+        capacity: Sectors::from_kib(1 << 20),
+    };
+    let flushes = FlushRule::Scheduled;
+    let setup = Setup { facts, tags: 64, queue_limit: 64, guaranteed: 8, flushes, trace: 0 };
+    let mut engine = Controller::new(setup, TABLE.stack(stack).unwrap());
+    let group = engine.add_group(NOW, "a", Contract::default()).unwrap();
+    let client = engine.add_client(NOW, group, Priority::default()).unwrap();
+    (engine, group, client)
+}
+
+fn submit(engine: &mut Controller, now: Instant, client: ClientId, kib: u64) {
+    let (operation, flags) = (Operation::Read, Flags::SYNC);
+    let (start, length) = (Sectors::ZERO, Sectors::from_kib(kib));
+    let submission = Submission { tag: kib, client, operation, flags, start, length };
+    engine.submit(now, submission).unwrap();
+}
+
+/// Goal: a command is completed once, and never in the name of a later one in its slot. Method: under each scheduler, complete
+/// twice, and again once the slot has another command; whole requests, and pieces of a long one.
+#[test]
+fn a_command_is_completed_once() {
+    for row in TABLE.policies.iter().filter(|row| !row.name.contains("throttle")) {
+        let Ok(stack) = TABLE.stack(&format!("none-{}", row.name)) else { continue };
+        for kib in [4, 1024] {
+            let (mut engine, _, client) = engine(stack.name());
+            let other = engine.add_client(NOW, GroupId::ROOT, Priority::default()).unwrap();
+            let mut done = Vec::new();
+            let mut old: Vec<CommandId> = Vec::new();
+            for round in 1..20 {
+                let now = Instant(NOW.0 * round * 20);
+                [client, other].iter().for_each(|it| submit(&mut engine, now, *it, kib));
+                let mut now = now;
+                while engine.pending() > 0 {
+                    while let Some(Dispatch { command, .. }) = engine.dispatch(now) {
+                        for stale in &old {
+                            let refused = engine.complete(now, *stale, 0, &mut done);
+                            assert_eq!(refused, Err(EngineError::NotInDrive(*stale)));
+                            assert_eq!(engine.parts(*stale).count(), 0);
+                        }
+                        assert!(engine.parts(command).count() > 0);
+                        engine.complete(now, command, 0, &mut done).unwrap();
+                        old.push(command);
+                    }
+                    now = engine.next_wakeup().unwrap_or(now).max(now);
+                }
+                assert_eq!(done.drain(..).count(), 2, "{} {kib}", row.name);
+                assert_eq!((engine.in_flight(), engine.slots_of(GroupId::ROOT)), (0, 0));
+            }
+            let bits = old[0].to_bits();
+            assert_eq!(CommandId::from_bits(bits), old[0]);
+        }
+    }
+    let (mut engine, ..) = engine("none-none");
+    let never = CommandId::from_bits(u64::MAX);
+    let refused = engine.complete(NOW, never, 0, &mut Vec::new());
+    assert_eq!(refused, Err(EngineError::NotInDrive(never)));
+}
+
+/// Goal: no contract that a policy could not keep gets in. Method: weights, ceilings and latencies outside what is allowed,
+/// for a new group and for one that is there.
+#[test]
+fn bad_contracts_are_refused() {
+    let (mut engine, group, _) = engine("promise");
+    let zero = Limits { bytes_per_s: [None, Some(0)], iops: [None; 2] };
+    let bad = [
+        (Contract { weight: 0, ..Contract::default() }, EngineError::BadWeight(0)),
+        (Contract { weight: 1001, ..Contract::default() }, EngineError::BadWeight(1001)),
+        (Contract { max: zero, ..Contract::default() }, EngineError::Zero("a ceiling")),
+        (
+            Contract { latency: Some(Nanos::ZERO), ..Contract::default() },
+            EngineError::Zero("a latency"),
+        ),
+    ];
+    for (contract, error) in bad {
+        assert!(!error.to_string().is_empty());
+        let added = engine.add_group(NOW, "new/one", contract.clone());
+        assert_eq!(added, Err(error.clone()));
+        assert!(engine.groups().find("new").is_none(), "nor the group above it");
+        let added = engine.add_group_under(NOW, "under", GroupId::ROOT, contract.clone());
+        assert_eq!(added, Err(error.clone()));
+        assert_eq!(engine.update_group(NOW, group, contract), Err(error));
+    }
+    assert_eq!(engine.groups().group(group).contract, Contract::default());
+}
+
+/// Goal: ids of what is not there, or not any more, change nothing and panic nowhere. Method: each call with ids of a removed
+/// group and client, and with some that never were.
+#[test]
+fn unknown_ids_are_refused() {
+    let (mut engine, group, client) = engine("promise");
+    engine.remove_client(NOW, client).unwrap();
+    engine.remove_group(NOW, group).unwrap();
+    for (group, client) in [(group, client), (GroupId(999), ClientId(999))] {
+        let no_group = || EngineError::NoGroup(group);
+        let no_client = || EngineError::NoClient(client);
+        assert_eq!(engine.update_group(NOW, group, Contract::default()), Err(no_group()));
+        assert_eq!(engine.remove_group(NOW, group), Err(no_group()));
+        let under = engine.add_group_under(NOW, "x", group, Contract::default());
+        assert_eq!(under, Err(no_group()));
+        assert_eq!(engine.add_client(NOW, group, Priority::default()), Err(no_group()));
+        let moved = engine.update_client(NOW, client, GroupId::ROOT, Priority::default());
+        assert_eq!(moved, Err(no_client()));
+        assert_eq!(engine.remove_client(NOW, client), Err(no_client()));
+        assert!(!engine.has_room(client, 1) && !engine.is_asleep(client));
+        assert_eq!((engine.pending_of(client), engine.slots_of(group)), (0, 0));
+        assert_eq!(engine.counters(client), Default::default());
+    }
+    assert_eq!(engine.set_tags(0), Err(EngineError::NoTags));
+    engine.set_tags(1).unwrap();
+}
+
+/// Goal: a clock that goes backwards does no harm: time stands still meanwhile, and somebody can see it. Method: a ceiling of
+/// one request a second under a clock that jumps back by ten seconds after each.
+#[test]
+fn time_that_goes_backwards_stands_still() {
+    let (mut engine, group, client) = engine("max-none");
+    let max = Limits { bytes_per_s: [None; 2], iops: [Some(1); 2] };
+    engine.update_group(NOW, group, Contract { max, ..Contract::default() }).unwrap();
+    let start = Instant(20_000_000_000);
+    let (mut now, mut done) = (start, Vec::new());
+    assert_eq!(engine.times_went_back(), 0);
+    for _ in 0..5 {
+        submit(&mut engine, now, client, 4);
+        while engine.pending() > 0 {
+            if let Some(dispatch) = engine.dispatch(now) {
+                engine.complete(now, dispatch.command, 0, &mut done).unwrap();
+            } else {
+                now = engine.next_wakeup().unwrap();
+                let before = engine.times_went_back();
+                assert_eq!(engine.dispatch(Instant(now.0 - 10_000_000_000)), None);
+                assert_eq!(engine.times_went_back(), before + 1);
+            }
+        }
+    }
+    assert!(now >= start + Nanos::from_secs(3), "{now:?}");
+    assert!(done.is_sorted_by_key(|it| it.completed) && done.len() == 5);
+}
