@@ -19,10 +19,12 @@ use judge::{Finding, Kind, Verdict};
 
 /// Findings among the first cases that docs/promise.md documents as limits.
 const KNOWN: &[(u64, Kind)] = &[
+    (2, Kind::Second),
     (7, Kind::Second),
     (24, Kind::Starved),
     (35, Kind::Second),
     (39, Kind::Beaten),
+    (53, Kind::Second),
     (62, Kind::Starved),
     (63, Kind::Starved),
     (76, Kind::Starved),
@@ -41,7 +43,7 @@ const KNOWN: &[(u64, Kind)] = &[
     (138, Kind::Second),
     (156, Kind::Second),
     (175, Kind::Beaten),
-    (180, Kind::Second),
+    (180, Kind::Beaten),
     (186, Kind::Second),
     (191, Kind::Second),
     (193, Kind::Second),

@@ -17,7 +17,7 @@
 //! pause is the client's own.
 //!
 //! *What cannot be kept.* A group that stays behind although nobody else is served gets what it reached that way, less
-//! a sixth, as its promise for some time: an infeasible promise never starves the others. With several such
+//! a sixth at most, as its promise for some time: an infeasible promise never starves the others. With several such
 //! groups each keeps its part, since the clock that is furthest behind goes first.
 //!
 //! *Classes.* Among groups that are behind the most urgent class goes first, so that minimums that cannot all be kept are
@@ -49,9 +49,10 @@ const QUICK_FORGETS: u64 = 32;
 const SLACK_MAX: Nanos = Nanos::from_millis(2);
 /// A whole promise; those that are cut have fewer parts.
 const WHOLE: u64 = 1 << 20;
-/// A promise is cut after so many periods ([`Bounds::period`]) behind, to the most that was reached in one of them,
-/// less a sixth; after [`KEPT_CUT`] it grows again by one part in [`RECOVER`] each period.
+/// A promise is cut after so many periods ([`Bounds::period`]) behind, to the most that was reached in one of them, less what the
+/// others are left: as large a part as it missed, within [`LEFT_PARTS`]; after [`KEPT_CUT`] it grows again by one part in [`RECOVER`] each period.
 const CUT_AFTER: u32 = 5;
+const LEFT_PARTS: [u64; 2] = [32, 6];
 const KEPT_CUT: u64 = 50;
 const RECOVER: u64 = 16;
 /// Buffered writes that are due wait for so much more of them, to go together.
@@ -170,7 +171,11 @@ impl Clock {
                 self.kept = WHOLE.min(self.kept + self.kept / RECOVER + 1);
             }
         } else if self.missed >= CUT_AFTER {
-            self.kept = self.kept.min(self.reached - self.reached / 6).max(1);
+            let missing = WHOLE - self.reached.min(WHOLE);
+            let left = u128::from(self.reached) * u128::from(missing) / u128::from(WHOLE);
+            let [least, most] = LEFT_PARTS.map(|part| self.reached / part);
+            let left = u64::try_from(left).unwrap_or(most).clamp(least, most);
+            self.kept = self.kept.min(self.reached - left).max(1);
             (self.at, self.cut_until) = (now, now + Nanos(period.0 * KEPT_CUT));
             (self.missed, self.reached) = (0, 0);
         }

@@ -17,7 +17,12 @@ use iofair_core::trace::Subject;
 pub(super) const SLICE: Nanos = Nanos::from_millis(200);
 /// An empty client is waited for.
 const IDLE: Nanos = Nanos::from_millis(2);
+/// One whose turn is due is waited for longer: what its absence would cost it is a whole turn of somebody else.
+const IDLE_DUE: Nanos = Nanos::from_millis(8);
 
+/// A turn by weight ends early for a group that is further behind. A client that always has requests makes up for a turn of
+/// somebody else in its own; one that thinks between them cannot.
+const LAG_MAX: Nanos = Nanos::from_millis(100);
 /// A turn ends so long before the deadline of another client's read: what the drive has is completed first.
 const DEADLINE_NEAR: Nanos = Nanos::from_millis(25);
 /// Commands in flight before the first of a turn is completed.
@@ -70,7 +75,8 @@ impl Promise {
             if self.in_flight > 0 {
                 return None;
             }
-            let idle_until = self.last_done.max(turn.began) + IDLE;
+            let idle = if turn.due.is_some() { IDLE_DUE } else { IDLE };
+            let idle_until = self.last_done.max(turn.began) + idle;
             let empty = self.oldest(cx, turn.client).is_none();
             if empty && !Self::is_over(now, &turn) && now < idle_until {
                 if self.queued > 0 {
@@ -93,9 +99,13 @@ impl Promise {
         let (deadline, client) = self.first_deadline(SLICE + SLICE)?;
         (deadline <= now + DEADLINE_NEAR).then_some(client)
     }
-    /// Does a turn by weight end for a deadline of another client?
+    /// Does a turn by weight end for a deadline of another client, or for a group that is far behind?
     fn gives_way(&mut self, now: Instant, turn: &Turn) -> bool {
-        turn.due.is_none() && self.urgent(now).is_some_and(|client| client != turn.client)
+        if turn.due.is_some() {
+            return false;
+        }
+        let far = matches!(self.clocks.gate(now), Gate::Due(_, lag) if lag > LAG_MAX);
+        far || self.urgent(now).is_some_and(|client| client != turn.client)
     }
     fn is_over(now: Instant, turn: &Turn) -> bool {
         turn.over || now >= turn.end()
