@@ -211,7 +211,7 @@ fn needs_guest_twice_the_weight_is_twice_the_drive() {
             directory.path(name)
         );
     }
-    let server = Server::start(Contracts::parse("test.toml", &text).unwrap()).unwrap();
+    let server = Server::start(rig::parse(&text)).unwrap();
     // A small cache is full soon, and all of it is on its way to the drive, which the kernel's own throttle of
     // writeback would prevent. Both together have no more requests out than the server has tags, and these have
     // the size of 2009.
