@@ -10,7 +10,7 @@ use iofair_config::contracts::faults::Faults;
 use iofair_core::contract::{Contract, Limits};
 use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
-use iofair_policies::TABLE;
+use iofair_historical::TABLE;
 use iofair_serve::back::memory::Memory;
 use iofair_serve::back::volume::{Map, PlannedVolume, VolumeId};
 use iofair_serve::engine::{Engine, Patience, Plan};
