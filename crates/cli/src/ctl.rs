@@ -22,6 +22,8 @@ const PAGE: usize = 10_000;
 #[command(after_help = "Examples:
   iofair ctl status
   iofair ctl group set tenants/alice weight=300 max.read=50MB/s
+  iofair ctl group create tenants/carol weight=50
+  iofair ctl group show tenants/alice
   iofair ctl group usage                                   processor, memory, slots and requests of each group
   iofair ctl group set tenants/alice max=none              without a ceiling again
   iofair ctl volume create alice-data tenants/alice 10GiB
@@ -55,6 +57,9 @@ enum Command {
         /// Parameters, as in bfq.slice_idle=4ms; without any, those that fit the new stack stay.
         #[arg(value_name = "POLICY.PARAMETER=VALUE")]
         parameters: Vec<String>,
+        /// Takes keys of groups that the new stack does not enforce out of the contract file; else they are an error.
+        #[arg(long, requires = "name")]
+        give_up: bool,
     },
     /// What holds a group back right now, and which rule.
     Why {
@@ -86,14 +91,27 @@ enum Command {
 enum Group {
     /// All groups, with what they get when all want the drive.
     List,
+    /// One group: its contract, what is in force, its volumes.
+    Show {
+        /// Its path.
+        name: String,
+    },
     /// What groups have used since the server started, and what they hold now.
     Usage {
         /// All that is known of this one.
         name: Option<String>,
     },
-    /// Changes a group's contract, or makes a group.
-    Set {
+    /// Makes a group.
+    Create {
         /// Its path: groups nest.
+        name: String,
+        /// Keys as in the contract file: weight=300, max.read=50MB/s, latency=2ms.
+        #[arg(value_name = "KEY=VALUE")]
+        keys: Vec<String>,
+    },
+    /// Changes the contract of a group.
+    Set {
+        /// Its path.
         name: String,
         /// Keys as in the contract file: weight=300, max.read=50MB/s, latency=2ms; `none` removes.
         #[arg(required = true, value_name = "KEY=VALUE")]
@@ -157,10 +175,14 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         }
         Command::Group(group) => talk.group(group, output)?,
         Command::Volume(volume) => talk.volume(volume, output)?,
-        Command::Stack { name, parameters } => {
+        Command::Stack { name, parameters, give_up } => {
             let ask = match name {
                 None => Ask::new("GET", "/v1/stack"),
-                Some(name) => Ask::new("PUT", "/v1/stack").body(words::stack(name, parameters)?),
+                Some(name) => {
+                    let mut body = words::stack(name, parameters)?;
+                    body["give_up"] = json!(give_up);
+                    Ask::new("PUT", "/v1/stack").body(body)
+                }
             };
             let stack = talk.ask(&ask)?;
             output.print(&stack, || show::stack(&stack["stack"]))?;
@@ -243,16 +265,31 @@ impl Talk {
                 let one = self.ask(&Ask::new("GET", &words::path("groups", name)))?;
                 output.print(&one, || show::usage_of(&one["group"]))
             }
+            Group::Show { name } => {
+                let one = self.ask(&Ask::new("GET", &words::path("groups", name)))?;
+                output.print(&one, || show::group(&one["group"]))
+            }
+            Group::Create { name, keys } => {
+                let ask = Ask::new("PUT", &words::path("groups", name)).body(words::keys(keys)?);
+                let done = self.ask(&Ask { only_new: true, ..ask })?;
+                output.print(&done, || show::groups(&json!([done["group"]])))
+            }
             Group::Set { name, keys, revision } => {
                 let path = words::path("groups", name);
-                let keys = words::keys(keys)?;
-                let seen = |ask: Ask| Ask { if_match: revision.clone(), ..ask };
-                let there = call(&self.address, &Ask::new("GET", &path));
+                let body = words::keys(keys)?;
+                let there = self.ask(&Ask::new("GET", &path)).map_err(|error| {
+                    let told = error.to_string();
+                    if !told.starts_with(words::NO_GROUP) {
+                        return error;
+                    }
+                    let typed = keys.join(" ");
+                    Usage(format!("{told}\n  a new one: iofair ctl group create {name} {typed}"))
+                        .into()
+                })?;
                 // A group that only exists as a part of paths has no contract to change yet.
-                let there = there.ok().and_then(|reply| reply.json().ok());
-                let is_new = there.is_some_and(|json| json["group"]["contract"].is_null());
-                let ask = if is_new { "PUT" } else { "PATCH" };
-                let done = self.ask(&seen(Ask::new(ask, &path).body(keys)))?;
+                let new = there["group"]["contract"].is_null();
+                let ask = Ask::new(if new { "PUT" } else { "PATCH" }, &path).body(body);
+                let done = self.ask(&Ask { if_match: revision.clone(), only_new: new, ..ask })?;
                 output.print(&done, || show::groups(&json!([done["group"]])))
             }
             Group::Remove { name } => {

@@ -121,6 +121,12 @@ fn the_server_is_found_and_mistakes_are_told() {
     for (words, told) in [
         (&["ctl", "group", "set", "batch", "weigth=3"][..], "did you mean `weight`?"),
         (&["ctl", "group", "set", "batch", "weight"], "is not KEY=VALUE"),
+        (&["ctl", "group", "set", "bathc", "weight=4"], "did you mean `batch`?"),
+        (&["ctl", "group", "set", "new", "weight=4"], "iofair ctl group create new weight=4"),
+        (&["ctl", "group", "create", "batch"], "group \"batch\" is there already"),
+        (&["ctl", "group", "show", "bathc"], "did you mean `batch`?"),
+        (&["ctl", "why", "bathc"], "did you mean `batch`?"),
+        (&["ctl", "stack", "none-none"], "does not enforce `min`, `weight` of group"),
         (&["ctl", "group", "remove", "bathc"], "did you mean `batch`?"),
         (&["ctl", "stack", "prop-none"], "cannot share between groups"),
         (&["ctl", "volume", "create", "x", "batch", "1000B"], "whole sectors"),

@@ -197,7 +197,7 @@ fn too_many_promises_are_refused() {
     let group = |name| format!("[[group]]\nname = '{name}'\nmin = '90MB/s'\n");
     let socket = directory.join("socket");
     let text = format!(
-        "[drive]\nback = 'memory:1MiB'\nstack = 'none-none'\nworst_case = '160MB/s'\n\
+        "[drive]\nback = 'memory:1MiB'\nstack = 'prop-bfq'\nworst_case = '160MB/s'\n\
          [listen]\nunix = '{}'\n{}{}",
         socket.display(),
         group("a"),

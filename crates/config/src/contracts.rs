@@ -53,7 +53,8 @@
 //! ublk = 0                            # optional: a block device /dev/ublkb0 of this host; true: any number
 //! ```
 //!
-//! `raw` is the file as serde sees it, `check` turns it into what is below, `access` says who may connect to a
+//! `raw` is the file as serde sees it, `check` turns it into what is below, `enforced` refuses keys of groups that the stack
+//! does not enforce, `access` says who may connect to a
 //! Unix socket, `listen` who may open what, [`admission`] says which minimums can be kept and turns them into weights
 //! where a stack has only weights, and [`edit`] changes a file as a person would.
 
@@ -62,6 +63,7 @@ pub mod admission;
 mod check;
 mod control;
 pub mod edit;
+mod enforced;
 pub mod faults;
 mod guests;
 mod listen;
@@ -86,6 +88,7 @@ use crate::{ConfigError, Source};
 pub use access::Access;
 pub use check::check_alone;
 pub use control::{Admin, Control, ControlTls, Detail, Metrics, Who};
+pub use enforced::Key;
 pub use guests::GuestMemory;
 pub use listen::{Entry, Limits, Listen, Required, Tls, is_reserved, user};
 // Experiments spell classes and ceilings the same way.
@@ -216,7 +219,7 @@ impl Contracts {
     }
     /// The same with other policies.
     pub fn open_with(policies: &'static Table, path: &Path) -> Result<Self, ConfigError> {
-        check::contracts(Source::open(path)?, policies)
+        Self::strict(Source::open(path)?, policies)
     }
     /// Reads and checks contracts that are already in memory; `path` is only for error messages.
     pub fn parse(path: &str, text: &str) -> Result<Self, ConfigError> {
@@ -228,7 +231,15 @@ impl Contracts {
         path: &str,
         text: &str,
     ) -> Result<Self, ConfigError> {
-        check::contracts(Source::new(path, text), policies)
+        Self::strict(Source::new(path, text), policies)
+    }
+    /// Contracts that say nothing which their stack does not enforce.
+    fn strict(source: Source, policies: &'static Table) -> Result<Self, ConfigError> {
+        let (contracts, unenforced) = check::contracts(source, policies)?;
+        match enforced::error(&contracts, &unenforced) {
+            Some(error) => Err(error),
+            None => Ok(contracts),
+        }
     }
     /// The text that they were read from.
     pub fn text(&self) -> &str {

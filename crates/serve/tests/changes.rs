@@ -17,7 +17,8 @@ use serde_json::{Value as Json, json};
 /// Changes of each kind.
 const ROUNDS: u32 = 40;
 const ALICE: &str = "/v1/groups/tenants/alice";
-const STACKS: [&str; 5] = ["prop-bfq", "max-none", "none-kyber", "max+prop-bfq", "promise"];
+const STACKS: [&str; 5] =
+    ["max+prop-bfq", "max+cost-none", "max+unified-kyber", "max+prop-fair-deadline", "promise"];
 
 /// A server over a pool directory.
 fn pool() -> Controlled {
@@ -74,7 +75,7 @@ impl Changer<'_> {
                 self.must(&Ask::new("PATCH", &volume).body(json!({"size": "2MiB"})));
             }
             assert_eq!(self.ask(&Ask::new("DELETE", &group)).status, 422, "a volume is in it");
-            let limit = json!({"max": {"read": "1MB/s"}, "latency": "2ms"});
+            let limit = json!({"max": {"read": "1MB/s"}, "weight": 2});
             self.must(&Ask::new("PATCH", &group).body(limit));
             self.must(&Ask::new("DELETE", &format!("{volume}?data=delete")));
             assert_eq!(self.ask(&Ask::new("DELETE", &volume)).status, 404);
@@ -211,7 +212,7 @@ fn a_file_that_cannot_be_written_changes_nothing() {
     fs::create_dir(&blocked).unwrap();
     for ask in [
         Ask::new("PATCH", ALICE).body(json!({"weight": 5})),
-        Ask::new("PUT", "/v1/stack").body(json!({"name": "none-none"})),
+        Ask::new("PUT", "/v1/stack").body(json!({"name": "promise"})),
         Ask::new("DELETE", "/v1/volumes/w"),
     ] {
         let reply = rig.ask(&ask);

@@ -118,8 +118,8 @@ fn needs_clients_contracts_change_under_load() {
     }
     let back = "memory:128MiB";
     for round in 0..200 {
-        let stack = ["max-none", "none-none", "none-mq-deadline", "max-noop"][round % 4];
-        let contract = ["max = '900MB/s'", "weight = 300"][round % 2];
+        let stack = ["max-none", "prop-bfq", "max-noop", "none-none"][round % 4];
+        let contract = ["max = '900MB/s'", "weight = 300", "max = '800MB/s'", ""][round % 4];
         let text = contracts(&rig.directory, back, stack, contract);
         rig.server.reload(parse(&text)).unwrap();
     }

@@ -94,7 +94,7 @@ fn good_calls() -> Vec<(&'static str, &'static str, &'static str, Option<Json>, 
         ("DELETE", VOLUME, "x", None, 200),
         ("GET", "/v1/stack", "", None, 200),
         ("GET", "/healthz", "", None, 200),
-        ("PUT", "/v1/stack", "", new(json!({"name": "none-kyber"})), 200),
+        ("PUT", "/v1/stack", "", new(json!({"name": "max+prop-fair-noop"})), 200),
         ("POST", "/v1/drain", "", new(json!({"then": "resume"})), 200),
         ("POST", "/v1/drain", "", None, 200),
         ("POST", "/v1/resume", "", None, 200),
@@ -182,6 +182,7 @@ fn bad_calls(rig: &Controlled, checker: &mut Checker) {
     let stack = |body| Ask::new("PUT", "/v1/stack").body(body);
     refused("/v1/stack", stack(json!({"nome": "x"})), 400);
     refused("/v1/stack", stack(json!({"name": "none-nobody"})), 422);
+    refused("/v1/stack", stack(json!({"name": "none-none"})), 422);
     let late = Some("0123456789abcdef".into());
     refused("/v1/stack", Ask { if_match: late, ..stack(json!({"name": "none-none"})) }, 412);
     refused("/v1/drain", Ask::new("POST", "/v1/drain").body(json!({"then": "party"})), 400);
@@ -239,7 +240,7 @@ fn edited_by_hand(rig: &Controlled, refused: &mut impl FnMut(&str, Ask, u16)) {
     refused(GROUP, Ask::new("DELETE", "/v1/groups/batch"), 409);
     refused(VOLUME, Ask::new("PATCH", "/v1/volumes/w").body(json!({"read_only": true})), 409);
     refused(VOLUME, Ask::new("DELETE", "/v1/volumes/w"), 409);
-    refused("/v1/stack", Ask::new("PUT", "/v1/stack").body(json!({"name": "none-none"})), 409);
+    refused("/v1/stack", Ask::new("PUT", "/v1/stack").body(json!({"name": "promise"})), 409);
     assert_eq!(rig.text(), good.clone() + "# mine\n");
     refused("/v1/reload", Ask::new("POST", "/v1/reload"), 200);
     refused(GROUP, Ask::new("PATCH", "/v1/groups/batch").body(weight), 200);
@@ -280,10 +281,8 @@ fn wrong_words(rig: &Controlled, checker: &mut Checker) {
     }
     let mut wire = Wire::connect(&rig.directory.path("socket"));
     let limit = |iops: u32| Ask::new("PATCH", "/v1/groups/tenants/alice").body(limited(iops));
-    assert_eq!(
-        rig.ask(&Ask::new("PUT", "/v1/stack").body(json!({"name": "max-none"}))).status,
-        200
-    );
+    let stack = json!({"name": "max-none", "give_up": true});
+    assert_eq!(rig.ask(&Ask::new("PUT", "/v1/stack").body(stack)).status, 200);
     assert_eq!(rig.ask(&limit(1)).status, 200);
     for at in 0..HELD {
         wire.send_write(0, at * 4096, &[1; 4096]).unwrap();
@@ -337,10 +336,15 @@ fn changes_survive_and_refusals_leave_no_trace() {
     assert_eq!(rig.ask(&late.body(json!({"weight": 1}))).status, 412);
     let seen = Ask { if_match: good.revision, ..Ask::new("PATCH", alice) };
     assert_eq!(rig.ask(&seen.body(json!({"max": "40MB/s"}))).status, 200);
-    assert_eq!(
-        rig.ask(&Ask::new("PUT", "/v1/stack").body(json!({"name": "prop-bfq"}))).status,
-        200
+    let stack = |body: Json| rig.ask(&Ask::new("PUT", "/v1/stack").body(body));
+    let lost = stack(json!({"name": "prop-bfq"})).json().unwrap();
+    let text = lost["error"]["text"].as_str().unwrap();
+    assert!(
+        text.contains("\"prop-bfq\" does not enforce `max` of group \"tenants/alice\""),
+        "{text}"
     );
+    assert_eq!(rig.get("/v1/stack")["stack"]["name"], "max+prop-bfq");
+    assert_eq!(stack(json!({"name": "wbt+max+prop-bfq"})).status, 200);
     let (group, text) = (rig.get(alice), rig.text());
     assert_eq!(group["group"]["contract"]["max"], "40MB/s");
     assert!(text.contains("# thrice") && text.contains("# as promised"), "{text}");
@@ -351,8 +355,8 @@ fn changes_survive_and_refusals_leave_no_trace() {
     for part in ["contract", "in_force", "volumes"] {
         assert_eq!(again.get(alice)["group"][part], group["group"][part]);
     }
-    assert_eq!(again.get("/v1/stack")["stack"]["name"], "prop-bfq");
-    assert_eq!(again.get("/v1/stack")["stack"]["stages"][0]["parameters"]["low_latency"], "false");
+    assert_eq!(again.get("/v1/stack")["stack"]["name"], "wbt+max+prop-bfq");
+    assert_eq!(again.get("/v1/stack")["stack"]["stages"][2]["parameters"]["low_latency"], "false");
 }
 
 /// Goal: a drain answers what is inside, lets nobody in, and loses nobody who waits. Method: requests

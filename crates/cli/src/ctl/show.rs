@@ -119,6 +119,32 @@ pub(crate) fn groups(groups: &Json) -> String {
     table(&["group", "min", "weight", "share", "contract", "volumes"], &rows, &[1, 2, 3])
 }
 
+/// `iofair ctl group show`.
+pub(crate) fn group(group: &Json) -> String {
+    let in_force = &group["in_force"];
+    let contract = group["contract"].as_object().map(|contract| keys(contract, &[]));
+    let contract = contract.unwrap_or_else(|| "none: it is a part of other groups' paths".into());
+    let volumes: Vec<String> = list(&group["volumes"]).iter().map(word).collect();
+    let (rate, inside) =
+        (rate(&group["usage"]["bytes_per_second"]), &group["usage"]["requests_inside"]);
+    let rows = [
+        ("group", word(&group["name"])),
+        ("contract", contract),
+        (
+            "in force",
+            format!(
+                "min {}, weight {}, {} of the drive when all groups want it",
+                minimum(in_force),
+                word(&in_force["weight"]),
+                percent(&in_force["share"])
+            ),
+        ),
+        ("volumes", volumes.join(" ")),
+        ("now", format!("{rate}, {} requests inside", word(inside))),
+    ];
+    rows.map(|(name, value)| format!("{name:<10}{value}").trim_end().to_string() + "\n").concat()
+}
+
 /// A group's processor time, in all its ways.
 fn cpu(usage: &Json) -> String {
     usage["cpu_percent"].as_f64().map_or("-".into(), |percent| format!("{percent:.1} %"))

@@ -5,6 +5,9 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::failure::Usage;
 
+/// How a server's refusal of an unknown group begins.
+pub(crate) const NO_GROUP: &str = "there is no group";
+
 /// The path of one group or volume; slashes of its name are no slashes of the path.
 pub(crate) fn path(kind: &str, name: &str) -> String {
     format!("/v1/{kind}/{}", escaped(name))

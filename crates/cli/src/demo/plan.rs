@@ -1,10 +1,12 @@
 //! What the demo runs: the first workload of the article of 2018, or the survey's of 2019, as a contract
 //! file with one volume a client.
 
-use iofair_historical::TABLE;
-use iofair_policies::DEFAULT_STACK;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+
+use iofair_config::contracts::Key;
+use iofair_historical::TABLE;
+use iofair_policies::DEFAULT_STACK;
 
 use super::client::Work;
 
@@ -58,7 +60,7 @@ impl Plan {
         let reader = |i| PlannedClient { name: format!("reader-{i}"), work: Work::Sequential };
         std::iter::once(target).chain((1..self.clients).map(reader)).collect()
     }
-    /// The contract file of a run with this stack.
+    /// The contract file of a run with this stack, with the promises that the stack enforces.
     pub(crate) fn contracts(&self, stack: &str, socket: &Path) -> String {
         let weights = match self.clients {
             ARTICLE_CLIENTS => ARTICLE_WEIGHTS,
@@ -78,11 +80,15 @@ impl Plan {
                 Work::Random => (weights.0, self.promised),
                 Work::Sequential => (weights.1, self.promised * READER_MAX.0 / READER_MAX.1),
             };
-            let _ = write!(text, "\n[[group]]\nname = \"{name}\"\nweight = {weight}\n");
-            if max > 0 && has_ceilings(stack) {
+            let _ = write!(text, "\n[[group]]\nname = \"{name}\"\n");
+            if enforces(stack, Key::Weight) {
+                let _ = writeln!(text, "weight = {weight}");
+            }
+            if max > 0 && has_ceilings(stack) && enforces(stack, Key::Max) {
                 let _ = writeln!(text, "max = \"{max}B/s\"");
             }
-            if client.work == Work::Random && self.promised > 0 {
+            let is_promised = client.work == Work::Random && self.promised > 0;
+            if is_promised && enforces(stack, Key::Min) {
                 let _ = writeln!(text, "min = \"{}B/s\"", self.promised);
                 if let Some(alone) = self.alone {
                     let _ = writeln!(text, "alone = \"{alone}B/s\"");
@@ -96,6 +102,11 @@ impl Plan {
         }
         text
     }
+}
+
+/// The server takes no promise that its stack does not enforce.
+fn enforces(stack: &str, key: Key) -> bool {
+    TABLE.stack(stack).is_ok_and(|stack| key.is_enforced_by(&stack))
 }
 
 /// Ceilings are the means of stacks that keep promises by nothing else. The default stack has a throttle for them too, and the
@@ -132,7 +143,7 @@ mod tests {
     }
 
     fn read(clients: usize) -> Contracts {
-        let text = plan(clients).contracts("none-none", Path::new("demo.sock"));
+        let text = plan(clients).contracts("complete", Path::new("demo.sock"));
         Contracts::parse_with(&TABLE, "demo", &text).expect("the demo's own contracts are good")
     }
 
@@ -144,6 +155,10 @@ mod tests {
         assert_eq!(weights, [300, 100, 100, 100, 100]);
         assert_eq!(article.groups[0].contract.min, Some(10_000_000));
         assert_eq!(article.groups[1].contract.max.bytes_per_s, [Some(15_000_000); 2]);
+        for stack in ["none-none", "max-none", "prop-bfq"] {
+            let text = plan(5).contracts(stack, Path::new("demo.sock"));
+            Contracts::parse_with(&TABLE, "demo", &text).unwrap_or_else(|error| panic!("{error}"));
+        }
         let bfq = plan(5).contracts("prop-bfq-4.18", Path::new("demo.sock"));
         let bfq = Contracts::parse_with(&TABLE, "demo", &bfq).expect("good with any scheduler");
         assert!(!bfq.drive.stack.scheduler.values.bool("low_latency"));

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::PathBuf;
 
-use iofair_core::contract::{Contract, Limits, Low, Rate, WEIGHT_MAX, WEIGHT_MIN};
+use iofair_core::contract::{Contract, Limits, Low, Rate, WEIGHT_DEFAULT, WEIGHT_MAX, WEIGHT_MIN};
 use iofair_core::controller::{Stack, StackError};
 use iofair_core::params::ParameterError;
 use iofair_core::policy::Table;
@@ -13,6 +13,7 @@ use iofair_core::unit::{SECTOR_BYTES, parse_bytes};
 use iofair_policies::DEFAULT_STACK;
 use uuid::Uuid;
 
+use super::enforced::{Unenforced, unenforced};
 use super::faults::{self, Faults};
 use super::{
     Back, Contracts, Drive, Group, Listen, Ublk, Volume, access, control, guests, listen, paths,
@@ -31,10 +32,11 @@ const FILE_NAME_BYTES_MAX: usize = 251;
 /// Block devices that the kernel's driver can number.
 const UBLK_DEVICES_MAX: u32 = 1 << 20;
 
+/// The contracts, and the keys in them that their stack does not enforce.
 pub(super) fn contracts(
     source: Source,
     policies: &'static Table,
-) -> Result<Contracts, ConfigError> {
+) -> Result<(Contracts, Vec<Unenforced>), ConfigError> {
     let file: raw::File = source.parse()?;
     let mut drive = drive(&source, &file.drive, policies)?;
     let listen = listen::check(&source, &file.listen)?;
@@ -51,7 +53,7 @@ pub(super) fn contracts(
         path => path.as_ref().map(|path| PathBuf::from(path.get_ref())),
     };
     let groups = groups(&source, &file.group, &listen)?;
-    keeps_iops(&source, &file.group, &drive.stack)?;
+    let unenforced = unenforced(&file.group, &drive.stack);
     let volumes = volumes(&source, &file.volume, &groups)?;
     own_paths(&source, &file.volume, &drive)?;
     uuids(&source, &file.volume, &file.drive, &drive.back)?;
@@ -74,7 +76,7 @@ pub(super) fn contracts(
     if let Back::Memory(bytes) = contracts.drive.back {
         contracts.check_capacity(bytes)?;
     }
-    Ok(contracts)
+    Ok((contracts, unenforced))
 }
 
 /// What is set for a server unless its file says otherwise: policy, parameter, value. The lab leaves the policies
@@ -303,12 +305,14 @@ fn groups(
 }
 
 fn contract(source: &Source, group: &raw::Group) -> Result<Contract, ConfigError> {
-    let weight = u32::try_from(*group.weight.get_ref()).ok();
-    let Some(weight) = weight.filter(|weight| (WEIGHT_MIN..=WEIGHT_MAX).contains(weight)) else {
-        let message = format!("weight {} is out of range", group.weight.get_ref());
-        let allowed = format!("{WEIGHT_MIN} to {WEIGHT_MAX}");
-        return Err(source.error(group.weight.span(), message).allowed(allowed));
-    };
+    let weight = group.weight.as_ref().map_or(Ok(WEIGHT_DEFAULT), |written| {
+        let weight = u32::try_from(*written.get_ref()).ok();
+        weight.filter(|weight| (WEIGHT_MIN..=WEIGHT_MAX).contains(weight)).ok_or_else(|| {
+            let message = format!("weight {} is out of range", written.get_ref());
+            let allowed = format!("{WEIGHT_MIN} to {WEIGHT_MAX}");
+            source.error(written.span(), message).allowed(allowed)
+        })
+    })?;
     let min = group.min.as_ref().map(|min| min.get_ref().0);
     if let Some(min) = group.min.as_ref().filter(|min| min.get_ref().0 == 0) {
         let message = "a guarantee of nothing";
@@ -349,16 +353,8 @@ fn contract(source: &Source, group: &raw::Group) -> Result<Contract, ConfigError
         weight,
         max: limits,
         latency: group.latency.as_ref().map(|latency| latency.get_ref().nanos()),
-        class: group.class.class(),
+        class: group.class.as_ref().map(|class| class.get_ref().class()).unwrap_or_default(),
     })
-}
-
-/// Only a scheduler of minimums knows them in I/Os a second.
-fn keeps_iops(source: &Source, groups: &[raw::Group], stack: &Stack) -> Result<(), ConfigError> {
-    let written = groups.iter().find_map(|group| group.min_iops.as_ref());
-    let Some(written) = written.filter(|_| !stack.keeps_minimums()) else { return Ok(()) };
-    let message = format!("the stack \"{}\" keeps no minimum in I/Os a second", stack.name());
-    Err(source.error(written.span(), message).allowed("stack = \"promise\", or min = \"...MB/s\""))
 }
 
 /// What is wrong with what a group reaches alone, and what is allowed.

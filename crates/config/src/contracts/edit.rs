@@ -8,11 +8,15 @@ use iofair_core::policy::Table as Policies;
 use serde_json::{Map, Value as Json};
 use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike, Value};
 
-use super::Contracts;
-use crate::ConfigError;
+use super::enforced::Unenforced;
+use super::{Contracts, Key, check};
+use crate::{ConfigError, Source};
 
 #[cfg(test)]
 mod tests;
+
+/// Names that an error about an unknown one lists.
+const NAMED_MAX: usize = 16;
 
 /// Keys of a group, a volume or a policy, spelled as in the file.
 pub type Keys = Map<String, Json>;
@@ -64,6 +68,8 @@ pub enum Edit {
         name: String,
         /// Parameters by policy; `None`: those of policies that the new stack has too stay.
         policy: Option<Keys>,
+        /// Are keys of groups that the new stack does not enforce taken out of the file? Else they are an error.
+        give_up: bool,
     },
 }
 
@@ -109,8 +115,15 @@ impl Contracts {
                 set(&mut document, path, *kind, name).keys(keys, *how)?;
             }
             Edit::Remove { kind, name } => remove(&mut document, path, *kind, name)?,
-            Edit::Stack { name, policy } => {
-                stack(&mut document, self.drive.stack.table(), name, policy.as_ref());
+            Edit::Stack { name, policy, give_up } => {
+                let table = self.drive.stack.table();
+                stack(&mut document, table, name, policy.as_ref());
+                if *give_up {
+                    let source = Source::new(path, &document.to_string());
+                    let (_, unenforced) =
+                        check::contracts(source, table).map_err(EditError::Bad)?;
+                    forget(&mut document, &unenforced);
+                }
             }
         }
         Self::parse_with(self.drive.stack.table(), path, &document.to_string())
@@ -140,7 +153,12 @@ fn missing(path: &str, kind: Kind, name: &str, list: &ArrayOfTables) -> EditErro
     let known: Vec<&str> = list.iter().map(name_of).collect();
     let word = kind.word();
     let error = ConfigError::whole_file(path, format!("there is no {word} \"{name}\""));
-    let allowed = if known.is_empty() { "none is there".into() } else { known.join(", ") };
+    let mut allowed = known[..known.len().min(NAMED_MAX)].join(", ");
+    match known.len() {
+        0 => allowed += "none is there",
+        count if count > NAMED_MAX => allowed += &format!(", and {} more", count - NAMED_MAX),
+        _ => {}
+    }
     EditError::Missing(error.allowed(allowed).near(name, known))
 }
 
@@ -221,6 +239,18 @@ fn stack(document: &mut DocumentMut, table: &'static Policies, name: &str, polic
             if written.is_empty() {
                 drive.remove("policy");
             }
+        }
+    }
+}
+
+/// Takes these keys out of the file, and what has no meaning without them.
+fn forget(document: &mut DocumentMut, unenforced: &[Unenforced]) {
+    let list = tables(document, Kind::Group);
+    for Unenforced { group, key, .. } in unenforced {
+        let Some(table) = list.iter_mut().find(|table| name_of(table) == group) else { continue };
+        table.remove(key.word());
+        if *key == Key::Min {
+            table.remove("alone");
         }
     }
 }

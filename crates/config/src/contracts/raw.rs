@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
-use iofair_core::contract::{self, Limits, WEIGHT_DEFAULT};
+use iofair_core::contract::{self, Limits};
 use iofair_core::group::Class;
 use iofair_core::unit::parse_rate;
 use serde::Deserialize;
@@ -80,20 +80,14 @@ pub(super) struct Group {
     pub(super) min: Option<Spanned<Rate>>,
     pub(super) min_iops: Option<Spanned<i64>>,
     pub(super) alone: Option<Spanned<Rate>>,
-    #[serde(default = "default_weight")]
-    pub(super) weight: Spanned<i64>,
+    pub(super) weight: Option<Spanned<i64>>,
     pub(super) max: Option<Spanned<Max>>,
     pub(super) low: Option<Spanned<Low>>,
     pub(super) latency: Option<Spanned<Time>>,
-    #[serde(default)]
-    pub(super) class: ClassName,
+    pub(super) class: Option<Spanned<ClassName>>,
     #[serde(default)]
     pub(super) clients: Vec<Spanned<String>>,
     pub(super) connections: Option<Spanned<i64>>,
-}
-
-fn default_weight() -> Spanned<i64> {
-    Spanned::new(0..0, i64::from(WEIGHT_DEFAULT))
 }
 
 #[derive(Deserialize)]

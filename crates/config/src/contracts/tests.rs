@@ -8,7 +8,7 @@ use iofair_core::time::Nanos;
 const GOOD: &str = r#"
 [drive]
 back = "memory:1GiB"
-stack = "none-none"
+stack = "lat+max+prop-bfq"
 worst_case = "160MB/s"
 
 [listen]
@@ -47,7 +47,7 @@ ublk = 3
 fn a_good_file_is_read() {
     let contracts = Contracts::parse("good.toml", GOOD).expect("a good file");
     assert_eq!(contracts.drive.back, Back::Memory(1 << 30));
-    assert_eq!(contracts.drive.stack.name(), "none-none");
+    assert_eq!(contracts.drive.stack.name(), "lat+max+prop-bfq");
     assert_eq!(contracts.drive.worst_case, Some(160_000_000));
     assert_eq!(contracts.listen.unix, Some(PathBuf::from("pool.sock")));
     let alice = &contracts.groups[0].contract;
@@ -70,7 +70,7 @@ fn a_good_file_is_read() {
 /// without that line, and a parameter that there is not.
 #[test]
 fn a_file_without_a_stack_keeps_minimums() {
-    let file = GOOD.replace("stack = \"none-none\"\n", "");
+    let file = GOOD.replace("stack = \"lat+max+prop-bfq\"\n", "");
     assert_ne!(file, GOOD);
     let contracts = Contracts::parse("good.toml", &file).expect("the stack may be left out");
     assert_eq!(contracts.drive.stack.name(), "promise");
@@ -99,7 +99,7 @@ fn back_ends_are_read() {
 fn low_limits_are_read() {
     let group = |keys: &str| {
         let file =
-            "[drive]\nback = \"memory:1GiB\"\nstack = \"none-none\"\n[[group]]\nname = \"a\"\n";
+            "[drive]\nback = \"memory:1GiB\"\nstack = \"low-none\"\n[[group]]\nname = \"a\"\n";
         let contracts = Contracts::parse("low.toml", &format!("{file}{keys}"))?;
         Ok::<_, ConfigError>(contracts.groups[0].contract.clone())
     };
@@ -147,7 +147,7 @@ const BAD: &[Bad] = &[
     Bad("weight = 300", "alone = \"9MB/s\"", 0, "min 10.00 MB/s is more", "least 10.00 MB/s"),
     Bad("max = \"15MB/s\"", "alone = \"9MB/s\"", 0, "there is none", "a min beside it"),
     Bad("min = \"10MB/s\"", "min_iops = 0", 0, "guarantee of 0", "1 or more"),
-    Bad("min = \"10MB/s\"", "min_iops = 9", 0, "\"none-none\" keeps no", "promise"),
+    Bad("min = \"10MB/s\"", "min_iops = 9", 0, "does not enforce `min_iops`", "promise"),
     Bad("min = \"10MB/s\"", "min = 10", 0, "integer `10`", "10MB/s"),
     Bad("min = \"10MB/s\"", "min = \"45MB/s\"", 15, "max 40.00 MB/s is below", "45.00 MB/s"),
     Bad("max = \"15MB/s\"", "max = \"15\"", 0, "\"15\"", "read_iops"),
@@ -166,10 +166,28 @@ const BAD: &[Bad] = &[
     Bad("name = \"scratch\"", "name = \"a b\"", 0, "no volume name", "letters"),
     Bad("size = \"512MiB\"", "size = \"1000B\"", 0, "whole sectors", "multiple of 512"),
     Bad("size = \"512MiB\"", "size = \"2GiB\"", 24, "the drive has 1073741824", "1073741824B"),
-    Bad("stack = \"none-none\"", "stack = \"none\"", 0, "is no stack", "<policy>-<scheduler>"),
-    Bad("stack = \"none-none\"", "stack = \"mux-none\"", 0, "no policy \"mux\"", "none, prop"),
-    Bad("stack = \"none-none\"", "stack = \"none-nine\"", 0, "no scheduler \"nine\"", "none"),
-    Bad("stack = \"none-none\"", "stack = \"prop-none\"", 0, "cannot share", "none"),
+    Bad(
+        "stack = \"lat+max+prop-bfq\"",
+        "stack = \"none\"",
+        0,
+        "is no stack",
+        "<policy>-<scheduler>",
+    ),
+    Bad(
+        "stack = \"lat+max+prop-bfq\"",
+        "stack = \"mux-none\"",
+        0,
+        "no policy \"mux\"",
+        "none, prop",
+    ),
+    Bad(
+        "stack = \"lat+max+prop-bfq\"",
+        "stack = \"none-nine\"",
+        0,
+        "no scheduler \"nine\"",
+        "none",
+    ),
+    Bad("stack = \"lat+max+prop-bfq\"", "stack = \"prop-none\"", 0, "cannot share", "none"),
     Bad("back = \"memory:1GiB\"", "back = \"ram:1GiB\"", 0, "no back end", "memory:SIZE"),
     Bad("back = \"memory:1GiB\"", "back = \"memory:big\"", 0, "\"big\"", "4KiB"),
     Bad("back = \"memory:1GiB\"", "back = \"memory:1B\"", 0, "less than a sector", "memory:"),
@@ -178,8 +196,8 @@ const BAD: &[Bad] = &[
     Bad("read_only = true", "path = \"/dev/sdb1\"", 0, "of its own", "directory"),
     Bad("worst_case = \"160MB/s\"", "worst_case = \"0B/s\"", 0, "worst case", "more than 0"),
     Bad("worst_case = \"160MB/s\"", "timeout = \"0s\"", 0, "no time", "more than 0ms"),
-    Bad("worst_case = \"160MB/s\"", "policy.mux.x = 1", 0, "no policy `mux`", "none"),
-    Bad("worst_case = \"160MB/s\"", "policy.none.x = 1", 0, "no parameter `x`", "none at all"),
+    Bad("worst_case = \"160MB/s\"", "policy.mux.x = 1", 0, "no policy `mux`", "bfq"),
+    Bad("worst_case = \"160MB/s\"", "policy.bfq.x = 1", 0, "no parameter `x`", "slice_idle"),
     Bad("tcp = \"127.0.0.1:10809\"", "tcp = \"localhost\"", 0, "is no address", "IP:PORT"),
     Bad("[listen]", "[fuse]\nmount = \"\"\n[listen]", 8, "empty path", "a directory"),
     Bad("unix = \"pool.sock\"", "unix = \"\"", 0, "empty path", "socket"),
@@ -242,12 +260,15 @@ fn slips_are_recognised() {
     let slips = [
         ("weight = 300", "weigth = 300", "weight"),
         ("group = \"batch\"", "group = \"bath\"", "batch"),
-        ("stack = \"none-none\"", "stack = \"none-nome\"", "none"),
+        ("stack = \"lat+max+prop-bfq\"", "stack = \"none-nome\"", "none"),
     ];
     for (good, bad, meant) in slips {
         let error = Contracts::parse("bad.toml", &GOOD.replacen(good, bad, 1)).expect_err(bad);
         assert_eq!(error.nearest.as_deref(), Some(meant), "{error}");
     }
+    let file = "[drive]\nback = \"memory:1GiB\"\nstack = \"none-none\"\npolicy.none.x = 1\n";
+    let error = Contracts::parse("bad.toml", file).expect_err("no parameters");
+    assert_eq!(error.allowed.as_deref(), Some("none at all"), "{error}");
 }
 
 /// Goal: an opened drive that is too small is blamed on the first volume that does not fit.

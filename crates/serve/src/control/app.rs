@@ -304,7 +304,9 @@ impl App {
         let mut keys = keys(call)?;
         let name = keys.remove("name").and_then(|name| name.as_str().map(str::to_owned));
         let policy = keys.remove("policy");
-        let (Some(name), None) = (name, keys.keys().next()) else {
+        let give_up = keys.remove("give_up").unwrap_or(false.into());
+        let (Some(name), None, Some(give_up)) = (name, keys.keys().next(), give_up.as_bool())
+        else {
             return Err(Problem::bad_request("a stack is its name and, if you like, parameters")
                 .allowed(
                     "{\"name\": \"prop-bfq\", \"policy\": {\"bfq\": {\"slice_idle\": \"4ms\"}}}",
@@ -315,7 +317,7 @@ impl App {
             Some(Json::Object(policy)) => Some(policy),
             Some(_) => return Err(Problem::bad_request("`policy` holds one object a policy")),
         };
-        self.change(call, &Edit::Stack { name, policy })?;
+        self.change(call, &Edit::Stack { name, policy, give_up })?;
         self.stack(200)
     }
     fn groups(&self, call: &Call) -> Result<Answer> {
@@ -374,7 +376,7 @@ impl App {
         let served = lock(&self.served);
         let server = served.server()?;
         let revision = served.revision.clone();
-        let missing = || Problem::missing(format!("there is no {} \"{name}\"", kind.word()));
+        let missing = || unknown(server, kind, name);
         let body = match kind {
             Kind::Group => {
                 let usage = |one: &str| if one == name { usage.take() } else { None };
@@ -400,8 +402,9 @@ impl App {
     fn why(&self, name: &str) -> Result<Answer> {
         let (line, revision) = self.line()?;
         let why = why::why(&line, name)?;
-        let missing = || Problem::missing(format!("there is no group \"{name}\""));
-        let mut why = why.ok_or_else(missing)?;
+        let Some(mut why) = why else {
+            return Err(self.server(|server| unknown(server, Kind::Group, name))?);
+        };
         why.revision = revision;
         Ok(Answer::json(200, Some(why.revision.clone()), &why))
     }
@@ -472,6 +475,16 @@ impl App {
         *lock(&self.state) = State::Serving;
         Ok(Answer::json(200, None, &json!({ "state": State::Serving.word() })))
     }
+}
+
+/// There is no group or volume of this name; which one may be meant.
+fn unknown(server: &Server, kind: Kind, name: &str) -> Problem {
+    let contracts = server.contracts();
+    let names: Vec<&str> = match kind {
+        Kind::Group => contracts.groups.iter().map(|group| group.name.as_str()).collect(),
+        Kind::Volume => contracts.volumes.iter().map(|volume| volume.name.as_str()).collect(),
+    };
+    Problem::missing(format!("there is no {} \"{name}\"", kind.word())).near(name, names)
 }
 
 fn not_allowed(allow: &'static str) -> Answer {

@@ -49,6 +49,19 @@ impl Problem {
         self.allowed = Some(what.into());
         self
     }
+    /// Names the candidate that is nearest to what was written, if one is near enough.
+    pub(super) fn near<'a>(
+        mut self,
+        written: &str,
+        candidates: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
+        let nearest = ConfigError::whole_file("", "").near(written, candidates).nearest;
+        if let Some(nearest) = &nearest {
+            self.text += &format!("\n  did you mean `{nearest}`?");
+        }
+        self.nearest = nearest.map(Into::into);
+        self
+    }
     /// What is wrong.
     pub(super) fn message(&self) -> &str {
         &self.message

@@ -99,7 +99,7 @@ fn what_is_written_comes_first() {
         panic!("200 of 150 MB/s")
     };
     assert!(refusal.to_string().contains("50.00 MB/s too much"), "{refusal}");
-    for quiet in [read("", &[("a", "")]), read("stack = 'prop-bfq'", &groups)] {
+    for quiet in [read("", &[("a", "")]), read("stack = 'lat+prop-bfq'", &groups)] {
         assert_eq!((quiet.asks_reaches(), quiet.unchecked(&Known::default())), (None, None));
     }
 }

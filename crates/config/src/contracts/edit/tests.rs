@@ -6,7 +6,7 @@ use serde_json::json;
 const FILE: &str = r#"# our pool
 [drive]
 back = "memory:1GiB"  # enough
-stack = "prop-bfq"
+stack = "max+prop-bfq"
 [drive.policy.bfq]
 slice_idle = "4ms"    # measured
 
@@ -92,14 +92,37 @@ fn things_come_and_go() {
 #[test]
 fn stacks_change_with_their_parameters() {
     let stack = |name: &str, policy: Option<Json>| {
-        after(&Edit::Stack { name: name.into(), policy: policy.map(keys) })
+        after(&Edit::Stack { name: name.into(), policy: policy.map(keys), give_up: false })
     };
-    assert_eq!(stack("max+prop-bfq", None), FILE.replace("prop-bfq", "max+prop-bfq"));
-    let none = stack("none-kyber", None);
-    assert!(!none.contains("slice_idle") && none.contains("# enough"), "{none}");
-    let given = stack("prop-bfq", Some(json!({"bfq": {"slice_idle": "2ms"}})));
+    let wbt = stack("wbt+max+prop-bfq", None);
+    assert_eq!(wbt, FILE.replace("max+prop-bfq", "wbt+max+prop-bfq"));
+    let other = stack("max+prop-fair-deadline", None);
+    assert!(!other.contains("slice_idle") && other.contains("# enough"), "{other}");
+    let given = stack("max+prop-bfq", Some(json!({"bfq": {"slice_idle": "2ms"}})));
     assert_eq!(given, FILE.replace("4ms", "2ms"));
-    assert!(!stack("prop-bfq", Some(json!({}))).contains("slice_idle"));
+    assert!(!stack("max+prop-bfq", Some(json!({}))).contains("slice_idle"));
+}
+
+/// Goal: a stack that does not enforce what groups were promised is refused, with all that would be lost; who agrees loses it,
+/// and the file says so. Method: no control, with a minimum that says what it reaches alone, too.
+#[test]
+fn a_stack_gives_up_only_what_is_agreed_to() {
+    let stack = |give_up| Edit::Stack { name: "none-kyber".into(), policy: None, give_up };
+    let text = FILE.replace("max = ", "min = \"9MB/s\"\nalone = \"90MB/s\"\nmax = ");
+    let before = Contracts::parse("pool.toml", &text).expect("a good file");
+    let error = before.edited(&stack(false)).expect_err("promises are lost");
+    let error = error.error();
+    assert!(error.message.contains("`min`, `weight`, `max` of group \"tenants/alice\""), "{error}");
+    assert_eq!(error.line(), 10, "{error}");
+    let after = before.edited(&stack(true)).expect("agreed to");
+    let gone = ["weight = 300          # paid for\n", "max = \"50MB/s\"\n"];
+    let lines = gone.iter().fold(FILE.to_string(), |text, line| text.replace(line, ""));
+    let table = "[drive.policy.bfq]\nslice_idle = \"4ms\"    # measured\n";
+    let lines = lines.replace(table, "").replace("max+prop-bfq", "none-kyber");
+    assert_eq!(after.text(), lines);
+    let same = |name: &str| Edit::Stack { name: name.into(), policy: None, give_up: true };
+    let kept = file().edited(&same("max+prop-bfq")).expect("nothing is lost");
+    assert_eq!(kept.text(), FILE);
 }
 
 /// Goal: wrong changes are refused with the words that a wrong file gets. Method: one of each kind.
@@ -123,7 +146,7 @@ fn wrong_changes_are_refused() {
     assert!(matches!(error, EditError::Bad(_)), "{error:?}");
     let error = refuse(Edit::Remove { kind: Kind::Group, name: "tenants/alice".into() });
     assert!(error.error().message.contains("no group \"tenants/alice\""), "{error:?}");
-    let error = refuse(Edit::Stack { name: "prop-none".into(), policy: None });
+    let error = refuse(Edit::Stack { name: "prop-none".into(), policy: None, give_up: false });
     assert!(error.error().message.contains("cannot share"), "{error:?}");
     let error = refuse(Edit::Remove { kind: Kind::Volume, name: "x".into() });
     assert!(matches!(error, EditError::Missing(_)), "{error:?}");

@@ -1,0 +1,185 @@
+//! Which keys of a group's contract a stack enforces.
+//!
+//! A key that the stack does not enforce would be a promise that nobody keeps, so the server refuses a contract file that
+//! has one, whether it is read at the start, at a reload or after a change of the stack. Experiments compare what policies
+//! make of the same contracts, so the lab does not ask.
+//!
+//! Some stages enforce a key only in part; `docs/control.md` says which.
+
+use std::ops::Range;
+
+use iofair_core::controller::Stack;
+
+use super::{Contracts, raw};
+use crate::{ConfigError, Spanned};
+
+/// Keys that an error names.
+const NAMED_MAX: usize = 8;
+
+/// Throttles that share by weight, by their short names.
+const SHARING: [&str; 3] = ["cost", "ioband", "unified"];
+/// Throttles that hold ceilings.
+const LIMITING: [&str; 3] = ["max", "iothrottle", "rangebw"];
+/// The throttle that protects minimums by low limits, which can hold ceilings too.
+const LOW: &str = "low";
+/// The throttle that keeps a band of bandwidth.
+const BAND: &str = "rangebw";
+/// The throttle that protects latencies.
+const LATENCY: &str = "lat";
+/// Schedulers that know the class of a group.
+const CLASSES: [&str; 9] = [
+    "promise",
+    "bfq",
+    "bfq-5.3",
+    "bfq-4.20",
+    "bfq-4.18",
+    "fair-noop",
+    "fair-deadline",
+    "fair-anticipatory",
+    "fair-cfq",
+];
+
+/// A key of a `[[group]]` that some stage has to enforce.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Key {
+    /// `min`
+    Min,
+    /// `min_iops`
+    MinIops,
+    /// `weight`
+    Weight,
+    /// `max`
+    Max,
+    /// `low`
+    Low,
+    /// `latency`
+    Latency,
+    /// `class`
+    Class,
+}
+
+impl Key {
+    /// All of them.
+    pub const ALL: [Self; 7] =
+        [Self::Min, Self::MinIops, Self::Weight, Self::Max, Self::Low, Self::Latency, Self::Class];
+    /// As it is spelled in the file.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Min => "min",
+            Self::MinIops => "min_iops",
+            Self::Weight => "weight",
+            Self::Max => "max",
+            Self::Low => "low",
+            Self::Latency => "latency",
+            Self::Class => "class",
+        }
+    }
+    /// Does some stage of this stack enforce it?
+    pub fn is_enforced_by(self, stack: &Stack) -> bool {
+        let mut throttles = stack.throttles.iter();
+        let mut has = |names: &[&str]| throttles.any(|stage| names.contains(&stage.row.short));
+        match self {
+            // Where a stack shares by weight, admission turns minimums into weights.
+            Self::Min => Self::Weight.is_enforced_by(stack) || has(&[LOW, BAND]),
+            Self::MinIops => stack.keeps_minimums(),
+            Self::Weight => stack.groups || has(&SHARING),
+            Self::Max => throttles.any(|stage| match stage.row.short {
+                LOW => stage.values.bool("ceilings"),
+                short => LIMITING.contains(&short),
+            }),
+            Self::Low => has(&[LOW]),
+            Self::Latency => stack.keeps_minimums() || has(&[LATENCY]),
+            Self::Class => stack.groups && CLASSES.contains(&stack.scheduler.row.name),
+        }
+    }
+    /// Stacks that enforce it, the nearest to this one first, and the stages that do.
+    fn allowed(self, stack: &Stack) -> String {
+        let mut stacks = vec!["promise".to_string()];
+        // A stack with a name of its own has no dash, and nothing can be added to it.
+        if let Some((policies, scheduler)) = stack.name().split_once('-') {
+            let with = |stage: &str| match policies {
+                "none" => format!("{stage}-{scheduler}"),
+                policies => format!("{stage}+{policies}-{scheduler}"),
+            };
+            match self {
+                Self::Max => stacks.push(with("max")),
+                Self::Low => stacks = vec![with(LOW)],
+                Self::Latency => stacks.push(with(LATENCY)),
+                Self::Min | Self::Weight | Self::Class if !stack.groups => {
+                    let shares = CLASSES.contains(&scheduler);
+                    let scheduler = if shares { scheduler } else { "bfq" };
+                    let others = policies.split('+').filter(|policy| *policy != "none");
+                    let parts: Vec<&str> = others.chain(["prop"]).collect();
+                    stacks.push(format!("{}-{scheduler}", parts.join("+")));
+                }
+                Self::Min | Self::MinIops | Self::Weight | Self::Class => {}
+            }
+        } else if self == Self::Low {
+            stacks = vec!["low-none".to_string()];
+        }
+        let stacks: Vec<String> = stacks.iter().map(|stack| format!("\"{stack}\"")).collect();
+        let stages = match self {
+            Self::Min => "prop, low, cost, ioband, unified, rangebw",
+            Self::MinIops => "the scheduler promise below prop",
+            Self::Weight => "prop, cost, ioband, unified",
+            Self::Max => "max, iothrottle, rangebw, low with ceilings = true",
+            Self::Low => "low",
+            Self::Latency => "lat, and the scheduler promise below prop",
+            Self::Class => "prop above the schedulers promise, bfq, fair-...",
+        };
+        let stacks = stacks.join(" or ");
+        format!("stack = {stacks} (stages that enforce it: {stages}); or no {}", self.word())
+    }
+}
+
+/// A key that is written and not enforced.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Unenforced {
+    /// The group's path.
+    pub(super) group: String,
+    pub(super) key: Key,
+    span: Range<usize>,
+}
+
+/// Every key that this stack does not enforce, in the order of the file's groups.
+pub(super) fn unenforced(written: &[raw::Group], stack: &Stack) -> Vec<Unenforced> {
+    let of = |group: &raw::Group| {
+        let spans = [
+            group.min.as_ref().map(Spanned::span),
+            group.min_iops.as_ref().map(Spanned::span),
+            group.weight.as_ref().map(Spanned::span),
+            group.max.as_ref().map(Spanned::span),
+            group.low.as_ref().map(Spanned::span),
+            group.latency.as_ref().map(Spanned::span),
+            group.class.as_ref().map(Spanned::span),
+        ];
+        let written = Key::ALL.into_iter().zip(spans);
+        let missed = written.filter(|(key, _)| !key.is_enforced_by(stack));
+        let name = group.name.get_ref().clone();
+        let found = missed.filter_map(|(key, span)| Some((key, span?)));
+        found.map(|(key, span)| Unenforced { group: name.clone(), key, span }).collect::<Vec<_>>()
+    };
+    written.iter().flat_map(of).collect()
+}
+
+/// The error about keys that are not enforced: it stands at the first and names the others.
+pub(super) fn error(contracts: &Contracts, unenforced: &[Unenforced]) -> Option<ConfigError> {
+    let first = unenforced.first()?;
+    let stack = &contracts.drive.stack;
+    let shown = &unenforced[..unenforced.len().min(NAMED_MAX)];
+    let of = |keys: &[Unenforced]| {
+        let words: Vec<String> = keys.iter().map(|one| format!("`{}`", one.key.word())).collect();
+        format!("{} of group \"{}\"", words.join(", "), keys[0].group)
+    };
+    let groups: Vec<String> = shown.chunk_by(|a, b| a.group == b.group).map(of).collect();
+    let mut message =
+        format!("the stack \"{}\" does not enforce {}", stack.name(), groups.join(", nor "));
+    if unenforced.len() > NAMED_MAX {
+        message += &format!(", and {} more", unenforced.len() - NAMED_MAX);
+    }
+    let error = contracts.source.error(first.span.clone(), message);
+    Some(error.allowed(first.key.allowed(stack)))
+}
+
+#[cfg(test)]
+mod tests;
