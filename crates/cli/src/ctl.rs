@@ -26,6 +26,7 @@ const PAGE: usize = 10_000;
   iofair ctl group show tenants/alice
   iofair ctl group usage                                   processor, memory, slots and requests of each group
   iofair ctl group set tenants/alice max=none              without a ceiling again
+  iofair ctl --dry-run group set tenants/alice min=50MB/s  what would change, and would it be refused?
   iofair ctl volume create alice-data tenants/alice 10GiB
   iofair ctl stack prop-bfq bfq.slice_idle=4ms             nobody is cut off
   iofair ctl why tenants/alice                             what holds it back right now
@@ -36,6 +37,9 @@ Changes are written into the contract file, so they survive a restart; comments 
 pub(crate) struct Args {
     #[command(flatten)]
     place: Place,
+    /// Says what a change would do, and changes nothing: the lines of the contract file, and what groups get.
+    #[arg(long, global = true)]
+    dry_run: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -167,7 +171,12 @@ enum Volume {
 }
 
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
-    let talk = Talk { address: args.place.find()? };
+    let (address, dry_run) = (args.place.find()?, args.dry_run);
+    let talk = Talk { address, dry_run };
+    if dry_run && matches!(args.command, Command::Drain { .. } | Command::Resume) {
+        let message = "a drain has no dry run: --dry-run goes with group, volume, stack and reload";
+        return Err(Usage(message.into()).into());
+    }
     match &args.command {
         Command::Status => {
             let status = talk.ask(&Ask::new("GET", "/v1/status"))?;
@@ -176,16 +185,18 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         Command::Group(group) => talk.group(group, output)?,
         Command::Volume(volume) => talk.volume(volume, output)?,
         Command::Stack { name, parameters, give_up } => {
-            let ask = match name {
-                None => Ask::new("GET", "/v1/stack"),
+            let shown = |stack: &Json| show::stack(&stack["stack"]);
+            match name {
+                None => {
+                    let stack = talk.ask(&Ask::new("GET", "/v1/stack"))?;
+                    output.print(&stack, || shown(&stack))?;
+                }
                 Some(name) => {
                     let mut body = words::stack(name, parameters)?;
                     body["give_up"] = json!(give_up);
-                    Ask::new("PUT", "/v1/stack").body(body)
+                    talk.change(Ask::new("PUT", "/v1/stack").body(body), output, shown)?;
                 }
-            };
-            let stack = talk.ask(&ask)?;
-            output.print(&stack, || show::stack(&stack["stack"]))?;
+            }
         }
         Command::Why { group } => {
             let why = talk.ask(&Ask::new("GET", &(words::path("groups", group) + "/why")))?;
@@ -208,7 +219,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
             let changes = talk.ask(&Ask::new("GET", &format!("/v1/audit?last={last}")))?;
             output.print(&changes, || show::audit(&changes["changes"]))?;
         }
-        Command::Reload => talk.revised(&Ask::new("POST", "/v1/reload"), output)?,
+        Command::Reload => talk.revised(Ask::new("POST", "/v1/reload"), output)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -216,6 +227,8 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
 /// A server to talk to.
 struct Talk {
     address: Address,
+    /// Are changes only tried?
+    dry_run: bool,
 }
 
 impl Talk {
@@ -246,10 +259,22 @@ impl Talk {
         }
         Ok(whole)
     }
+    /// A change, or a dry run of it; `shown` is for what it made.
+    fn change(&self, ask: Ask, output: &Output, shown: impl Fn(&Json) -> String) -> Result<()> {
+        if !self.dry_run {
+            let done = self.ask(&ask)?;
+            return output.print(&done, || shown(&done));
+        }
+        let joined = if ask.path.contains('?') { '&' } else { '?' };
+        let path = format!("{}{joined}dry_run=true", ask.path);
+        let tried = self.ask(&Ask { path, ..ask })?;
+        output.print(&tried, || show::dry_run(&tried))
+    }
     /// A change of which only the revision is told.
-    fn revised(&self, ask: &Ask, output: &Output) -> Result<()> {
-        let done = self.ask(ask)?;
-        output.print(&done, || format!("done; revision {}\n", show::word(&done["revision"])))
+    fn revised(&self, ask: Ask, output: &Output) -> Result<()> {
+        self.change(ask, output, |done| {
+            format!("done; revision {}\n", show::word(&done["revision"]))
+        })
     }
     fn group(&self, group: &Group, output: &Output) -> Result<()> {
         match group {
@@ -271,8 +296,8 @@ impl Talk {
             }
             Group::Create { name, keys } => {
                 let ask = Ask::new("PUT", &words::path("groups", name)).body(words::keys(keys)?);
-                let done = self.ask(&Ask { only_new: true, ..ask })?;
-                output.print(&done, || show::groups(&json!([done["group"]])))
+                let ask = Ask { only_new: true, ..ask };
+                self.change(ask, output, |done| show::groups(&json!([done["group"]])))
             }
             Group::Set { name, keys, revision } => {
                 let path = words::path("groups", name);
@@ -289,11 +314,11 @@ impl Talk {
                 // A group that only exists as a part of paths has no contract to change yet.
                 let new = there["group"]["contract"].is_null();
                 let ask = Ask::new(if new { "PUT" } else { "PATCH" }, &path).body(body);
-                let done = self.ask(&Ask { if_match: revision.clone(), only_new: new, ..ask })?;
-                output.print(&done, || show::groups(&json!([done["group"]])))
+                let ask = Ask { if_match: revision.clone(), only_new: new, ..ask };
+                self.change(ask, output, |done| show::groups(&json!([done["group"]])))
             }
             Group::Remove { name } => {
-                self.revised(&Ask::new("DELETE", &words::path("groups", name)), output)
+                self.revised(Ask::new("DELETE", &words::path("groups", name)), output)
             }
         }
     }
@@ -317,11 +342,10 @@ impl Talk {
             Volume::Remove { name, delete_data } => {
                 let data = if *delete_data { "?data=delete" } else { "" };
                 let path = words::path("volumes", name) + data;
-                return self.revised(&Ask::new("DELETE", &path), output);
+                return self.revised(Ask::new("DELETE", &path), output);
             }
         };
         let path = words::path("volumes", name) + &ask.path;
-        let done = self.ask(&Ask { path, ..ask })?;
-        output.print(&done, || show::volumes(&json!([done["volume"]])))
+        self.change(Ask { path, ..ask }, output, |done| show::volumes(&json!([done["volume"]])))
     }
 }

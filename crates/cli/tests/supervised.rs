@@ -8,7 +8,7 @@ use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-const CONTRACTS: &str = "[drive]\nback = 'memory:1MiB'\nstack = 'none-none'\n\
+const CONTRACTS: &str = "[drive]\nback = 'memory:1MiB'\nstack = 'prop-bfq'\n\
     [listen]\nunix = 'nbd.sock'\n[control]\nunix = 'control.sock'\n\
     [[group]]\nname = 'g'\n[[volume]]\nname = 'v'\ngroup = 'g'\nsize = '1MiB'\n";
 

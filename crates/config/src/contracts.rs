@@ -53,6 +53,8 @@
 //! ublk = 0                            # optional: a block device /dev/ublkb0 of this host; true: any number
 //! ```
 //!
+//! Paths are relative to the file's directory.
+//!
 //! `raw` is the file as serde sees it, `check` turns it into what is below, `enforced` refuses keys of groups that the stack
 //! does not enforce, `access` says who may connect to a
 //! Unix socket, `listen` who may open what, [`admission`] says which minimums can be kept and turns them into weights
@@ -221,7 +223,8 @@ impl Contracts {
     pub fn open_with(policies: &'static Table, path: &Path) -> Result<Self, ConfigError> {
         Self::strict(Source::open(path)?, policies)
     }
-    /// Reads and checks contracts that are already in memory; `path` is only for error messages.
+    /// Reads and checks contracts that are already in memory. `path` names them in error messages, and paths in them are
+    /// relative to its directory.
     pub fn parse(path: &str, text: &str) -> Result<Self, ConfigError> {
         Self::parse_with(&iofair_policies::TABLE, path, text)
     }

@@ -1,7 +1,7 @@
 //! A file's text, and how a byte range in it becomes a place that people can find.
 
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 
@@ -45,6 +45,10 @@ impl Source {
     /// The file's text.
     pub fn text(&self) -> &str {
         &self.text
+    }
+    /// A path that the file names: relative ones begin at the file's own directory, wherever the reader was started.
+    pub fn beside(&self, written: &str) -> PathBuf {
+        Path::new(&self.path).parent().map_or_else(|| written.into(), |own| own.join(written))
     }
     /// The text as a value.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, ConfigError> {
@@ -101,11 +105,42 @@ impl Source {
         if let Some(name) = message.strip_prefix("missing field ") {
             return at(&format!("the key {name} is missing"));
         }
+        if message == "wanted string or table" {
+            return at("this is no word").allowed(allowed("a string"));
+        }
         match message.split_once(", expected ") {
-            Some((wrong, allowed)) => at(wrong).allowed(allowed.trim()),
+            Some((wrong, expected)) => at(&value(wrong)).allowed(allowed(expected.trim())),
             None => at(message.trim()),
         }
     }
+}
+
+/// What was written: "invalid type: integer `10`" is about the value and not about types.
+fn value(wrong: &str) -> String {
+    match wrong.strip_prefix("invalid type: ") {
+        Some("map") => "a table is not right here".into(),
+        Some("sequence") => "a list is not right here".into(),
+        Some(found) => format!("{found} is not right here"),
+        None => wrong.to_string(),
+    }
+}
+
+/// What a parser expects, in values instead of types.
+fn allowed(expected: &str) -> String {
+    let is_type = |prefix: &str| expected.starts_with(prefix);
+    match expected {
+        "i64" | "u64" | "i32" | "u32" | "u16" | "u8" | "usize" => "a whole number such as 300",
+        "f64" | "f32" => "a number such as 1.5",
+        "a boolean" => "true or false",
+        "a string" => "a text in quotes, such as \"name\"",
+        "a sequence" => "a list such as [\"one\", \"two\"]",
+        "a map" => "a table of keys",
+        _ if is_type("struct ") || is_type("internally tagged enum ") => "a table of keys",
+        _ if is_type("enum ") || is_type("variant ") => "one of the known words, in quotes",
+        // Units and limits say it in their own words.
+        _ => expected,
+    }
+    .to_string()
 }
 
 /// Serde's "`a`, expected one of `b`, `c`" as ("a", ["b", "c"]).
@@ -128,6 +163,9 @@ mod tests {
         #[expect(dead_code)]
         #[serde(default)]
         kind: Kind,
+        #[expect(dead_code)]
+        #[serde(default)]
+        count: i64,
     }
     #[derive(serde::Deserialize, Debug, Default)]
     #[serde(rename_all = "kebab-case")]
@@ -158,17 +196,37 @@ mod tests {
     fn parser_errors_say_what_is_allowed() {
         let unknown = refuse("sise = '1B'");
         assert_eq!(unknown.message, "unknown key `sise`");
-        assert_eq!(unknown.allowed.as_deref(), Some("size, kind"));
+        assert_eq!(unknown.allowed.as_deref(), Some("size, kind, count"));
         assert_eq!(unknown.nearest.as_deref(), Some("size"));
         let variant = refuse("size = '1B'\nkind = 'real-tine'");
         assert_eq!((variant.line(), variant.nearest.as_deref()), (2, Some("real-time")));
         let missing = refuse("kind = 'idle'");
         assert!(missing.message.contains("`size` is missing"), "{missing}");
         let number = refuse("size = 4096");
-        assert!(number.message.contains("integer `4096`"), "{number}");
+        assert_eq!(number.message, "integer `4096` is not right here");
         assert!(number.allowed.expect("says what").contains("4KiB"));
+        let text = refuse("size = '1B'\ncount = 'three'");
+        assert_eq!(text.message, "string \"three\" is not right here");
+        assert_eq!(text.allowed.as_deref(), Some("a whole number such as 300"));
+        let flag = refuse("size = '1B'\nkind = true");
+        assert!(!flag.to_string().contains("enum"), "{flag}");
+        let list = refuse("size = []");
+        assert_eq!(list.message, "a list is not right here");
         let syntax = refuse("size = '1B'\nkind = ");
         assert_eq!(syntax.line(), 2, "{syntax}");
+    }
+
+    /// Goal: paths are relative to the file that names them. Method: files named in several ways.
+    #[test]
+    fn paths_begin_at_the_file() {
+        for (file, named, meant) in [
+            ("/etc/iofair/contracts.toml", "pool.sock", "/etc/iofair/pool.sock"),
+            ("/etc/iofair/contracts.toml", "/run/pool.sock", "/run/pool.sock"),
+            ("sub/contracts.toml", "../pool", "sub/../pool"),
+            ("contracts.toml", "pool", "pool"),
+        ] {
+            assert_eq!(Source::new(file, "").beside(named), PathBuf::from(meant), "{file}");
+        }
     }
 
     /// Goal: a file that cannot be read is an error with its name. Method: no such file.

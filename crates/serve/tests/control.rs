@@ -86,11 +86,15 @@ fn good_calls() -> Vec<(&'static str, &'static str, &'static str, Option<Json>, 
         ("GET", "/metrics", "", None, 200),
         ("PATCH", GROUP, "tenants/alice", new(json!({"weight": 500, "max": "50MB/s"})), 200),
         ("PUT", GROUP, "tenants/bob", new(json!({"max": {"read_iops": 50}})), 200),
+        ("PATCH", GROUP, "tenants/bob?dry_run=true", new(json!({"weight": 50})), 200),
+        ("PUT", GROUP, "tenants/carol?dry_run=true", new(json!({"weight": 50})), 200),
+        ("DELETE", GROUP, "tenants/bob?dry_run=true", None, 200),
         ("DELETE", GROUP, "tenants/bob", None, 200),
         ("GET", "/v1/volumes", "", None, 200),
         ("GET", VOLUME, "w", None, 200),
         ("PUT", VOLUME, "x", new(json!({"group": "batch", "size": "1MiB"})), 200),
         ("PATCH", VOLUME, "x", new(json!({"read_only": true})), 200),
+        ("DELETE", VOLUME, "x?dry_run=true", None, 200),
         ("DELETE", VOLUME, "x", None, 200),
         ("GET", "/v1/stack", "", None, 200),
         ("GET", "/healthz", "", None, 200),
@@ -192,6 +196,12 @@ fn bad_calls(rig: &Controlled, checker: &mut Checker) {
         let template = format!("/v1/{template}");
         refused(&template, Ask::new("OPTIONS", &template), 405);
     }
+    for path in ["/v1/drain", "/v1/resume", "/v1/reload"] {
+        refused(path, Ask::new("POST", &format!("{path}?dry_run=maybe")), 400);
+    }
+    refused("/v1/drain", Ask::new("POST", "/v1/drain?dry_run=true"), 400);
+    let tried = Ask::new("PUT", "/v1/stack?now=true").body(json!({"name": "promise"}));
+    refused("/v1/stack", tried, 400);
     edited_by_hand(rig, &mut refused);
     wrong_words(rig, checker);
 }
@@ -357,6 +367,60 @@ fn changes_survive_and_refusals_leave_no_trace() {
     }
     assert_eq!(again.get("/v1/stack")["stack"]["name"], "wbt+max+prop-bfq");
     assert_eq!(again.get("/v1/stack")["stack"]["stages"][2]["parameters"]["low_latency"], "false");
+}
+
+/// Goal: a dry run tells what would differ, refuses what the change would be refused for, and changes nothing, not even the audit
+/// log. Method: every call that changes, tried beside an audit log; then the same for real.
+#[test]
+fn dry_runs_tell_and_change_nothing() {
+    let directory = Directory::new();
+    let audit = directory.path("audit");
+    let text = file(&directory, "memory:64MiB");
+    let text = text.replace("[control]\n", &format!("[control]\naudit = '{audit}'\n"));
+    fs::write(directory.path("contracts.toml"), &text).unwrap();
+    let rig = Controlled::over(directory);
+    let revision = rig.get("/v1/status")["revision"].clone();
+    let told = |ask: Ask| {
+        let path = ask.path.clone() + if ask.path.contains('?') { "&" } else { "?" };
+        let reply = rig.ask(&Ask { path: path + "dry_run=true", ..ask });
+        assert_eq!(rig.text(), text, "nothing has changed");
+        assert_eq!(rig.get("/v1/status")["revision"], revision);
+        (reply.status, reply.json().unwrap())
+    };
+    let alice = "/v1/groups/tenants/alice";
+    let (status, tried) = told(Ask::new("PATCH", alice).body(json!({"weight": 500})));
+    let lines = json!(["-weight = 300 # thrice", "+weight = 500 # thrice"]);
+    assert_eq!((status, &tried["dry_run"], &tried["lines"]), (200, &json!(true), &lines));
+    let group = &tried["groups"][0];
+    let weights = [&group["before"]["weight"], &group["after"]["weight"]];
+    assert_eq!((&group["name"], weights), (&json!("tenants/alice"), [&json!(300), &json!(500)]));
+    let (_, tried) =
+        told(Ask { only_new: true, ..Ask::new("PUT", "/v1/groups/new").body(json!({})) });
+    let shares: Vec<_> = tried["groups"].as_array().unwrap().iter().collect();
+    let share = |name: &str, when: &str| {
+        let group = shares.iter().find(|group| group["name"] == name).unwrap();
+        group[when]["share"].as_f64()
+    };
+    assert_eq!((share("new", "before"), share("batch", "before")), (None, Some(0.5)));
+    assert!(share("batch", "after").unwrap() < 0.34, "{tried}");
+    for (ask, status) in [
+        (Ask::new("PATCH", alice).body(json!({"min": "200MB/s"})), 422),
+        (Ask::new("PATCH", "/v1/groups/nobody").body(json!({})), 404),
+        (Ask::new("DELETE", alice), 422),
+        (Ask::new("DELETE", "/v1/volumes/w?data=delete"), 422),
+        (Ask::new("PUT", "/v1/stack").body(json!({"name": "none-none"})), 422),
+        (Ask::new("PUT", "/v1/stack").body(json!({"name": "none-none", "give_up": true})), 200),
+        (Ask::new("POST", "/v1/reload"), 200),
+    ] {
+        let about = format!("{} {}", ask.method, ask.path);
+        let (found, told) = told(ask);
+        assert_eq!(found, status, "{about}: {told}");
+    }
+    assert_eq!(fs::read_to_string(&audit).unwrap(), "", "nobody changed anything");
+    fs::write(rig.directory.path("contracts.toml"), text.replace("300 #", "400 #")).unwrap();
+    let tried = rig.ask(&Ask::new("POST", "/v1/reload?dry_run=true")).json().unwrap();
+    assert_eq!(tried["lines"], json!(["-weight = 300 # thrice", "+weight = 400 # thrice"]));
+    assert_eq!(rig.get(alice)["group"]["contract"]["weight"], 300);
 }
 
 /// Goal: a drain answers what is inside, lets nobody in, and loses nobody who waits. Method: requests

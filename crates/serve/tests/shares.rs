@@ -33,10 +33,14 @@ struct Client {
 
 fn contracts(stack: &str, clients: &[Client]) -> Contracts {
     let groups = clients.iter().enumerate().map(|(number, client)| {
+        // Written only where it says something: no control enforces none.
+        let weight = match client.weight {
+            100 => String::new(),
+            weight => format!("weight = {weight}\n"),
+        };
         format!(
-            "[[group]]\nname = 'g{number}'\nweight = {}\n\
-             [[volume]]\nname = 'v{number}'\ngroup = 'g{number}'\nsize = '{MEBIBYTES}MiB'\n",
-            client.weight
+            "[[group]]\nname = 'g{number}'\n{weight}\
+             [[volume]]\nname = 'v{number}'\ngroup = 'g{number}'\nsize = '{MEBIBYTES}MiB'\n"
         )
     });
     let head = format!("[drive]\nback = 'emulated:{DRIVE}'\nstack = '{stack}'\n");

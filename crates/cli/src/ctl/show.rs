@@ -207,6 +207,32 @@ pub(crate) fn usage_of(group: &Json) -> String {
     rows.map(|(name, value)| format!("{name:<10}{value}\n")).concat()
 }
 
+/// What a change would do.
+pub(crate) fn dry_run(tried: &Json) -> String {
+    let (lines, groups) = (list(&tried["lines"]), list(&tried["groups"]));
+    if lines.is_empty() && groups.is_empty() {
+        return "nothing would change\n".to_string();
+    }
+    let mut text = "dry run, nothing has changed; the contract file would:\n".to_string();
+    lines.iter().for_each(|line| text += &format!("  {}\n", word(line)));
+    let row = |group: &Json| {
+        let when = ["before", "after"].map(|when| &group[when]);
+        let [mins, weights, shares] =
+            [minimum, |it: &Json| word(&it["weight"]), |it: &Json| percent(&it["share"])].map(
+                |show| match when.map(show) {
+                    [before, after] if before == after => before,
+                    both => both.join(" -> "),
+                },
+            );
+        vec![word(&group["name"]), mins, weights, shares]
+    };
+    if !groups.is_empty() {
+        let rows: Vec<Vec<String>> = groups.iter().map(row).collect();
+        text += &table(&["group", "min", "weight", "share"], &rows, &[1, 2, 3]);
+    }
+    text
+}
+
 /// `iofair ctl volume list`.
 pub(crate) fn volumes(volumes: &Json) -> String {
     let row = |volume: &Json| {

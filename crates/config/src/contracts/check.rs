@@ -50,7 +50,7 @@ pub(super) fn contracts(
         Some(path) if path.get_ref().is_empty() => {
             return Err(source.error(path.span(), "an empty path").allowed("a directory"));
         }
-        path => path.as_ref().map(|path| PathBuf::from(path.get_ref())),
+        path => path.as_ref().map(|path| source.beside(path.get_ref())),
     };
     let groups = groups(&source, &file.group, &listen)?;
     let unenforced = unenforced(&file.group, &drive.stack);
@@ -81,7 +81,14 @@ pub(super) fn contracts(
 
 /// What is set for a server unless its file says otherwise: policy, parameter, value. The lab leaves the policies
 /// as they were published.
-const SERVED: [(&str, &str, &str); 1] = [("bfq", "inject_by_weight", "true")];
+const SERVED: [(&str, &str, &str); 5] = [
+    ("bfq", "inject_by_weight", "true"),
+    // It multiplies the weight of clients that it takes for interactive by up to thirty, whatever their contracts say.
+    ("bfq", "low_latency", "false"),
+    ("bfq-5.3", "low_latency", "false"),
+    ("bfq-4.20", "low_latency", "false"),
+    ("bfq-4.18", "low_latency", "false"),
+];
 
 fn drive(
     source: &Source,
@@ -253,9 +260,12 @@ fn back(source: &Source, written: &Spanned<String>) -> Result<Back, ConfigError>
         Some(("file" | "emulated" | "directory", "")) => {
             refuse(format!("\"{text}\" names nothing"))
         }
-        Some(("file", path)) => Ok(Back::File(PathBuf::from(path))),
-        Some(("directory", path)) => Ok(Back::Directory(PathBuf::from(path))),
-        Some(("emulated", profile)) => Ok(Back::Emulated(profile.to_string())),
+        Some(("file", path)) => Ok(Back::File(source.beside(path))),
+        Some(("directory", path)) => Ok(Back::Directory(source.beside(path))),
+        Some(("emulated", profile)) => Ok(Back::Emulated(match profile.split_once('@') {
+            Some((profile, path)) => format!("{profile}@{}", source.beside(path).display()),
+            None => profile.to_string(),
+        })),
         Some(("memory", size)) => match parse_bytes(size) {
             Ok(bytes) if bytes >= SECTOR_BYTES => Ok(Back::Memory(bytes)),
             Ok(_) => refuse(format!("\"{text}\" is less than a sector")),

@@ -222,7 +222,7 @@ fn file(source: &Source, path: &Spanned<String>, what: &str) -> Result<PathBuf, 
     if path.get_ref().is_empty() {
         return Err(source.error(path.span(), "an empty path").allowed(what));
     }
-    Ok(PathBuf::from(path.get_ref()))
+    Ok(source.beside(path.get_ref()))
 }
 
 fn tls(source: &Source, written: &WrittenTls) -> Result<ControlTls, ConfigError> {

@@ -300,7 +300,7 @@ fn path(source: &Source, path: &Spanned<String>, what: &str) -> Result<PathBuf, 
     if path.get_ref().is_empty() {
         return Err(source.error(path.span(), "an empty path").allowed(what));
     }
-    Ok(PathBuf::from(path.get_ref()))
+    Ok(source.beside(path.get_ref()))
 }
 
 fn count(

@@ -79,6 +79,24 @@ fn a_file_without_a_stack_keeps_minimums() {
     assert!(error.to_string().contains("\"promise\" has no policy `bfq`"), "{error}");
 }
 
+/// Goal: on a server no client's weight is raised above its contract unless the file asks for it; the lab has the policies as they
+/// were published. Method: every version of the scheduler, as it is and as it is written.
+#[test]
+fn weights_are_raised_only_if_asked_for() {
+    for scheduler in ["bfq", "bfq-5.3", "bfq-4.20", "bfq-4.18"] {
+        let stack = format!("prop-{scheduler}");
+        let raises = |more: &str| {
+            let file = format!("[drive]\nback = 'memory:1GiB'\nstack = '{stack}'\n{more}");
+            let contracts = Contracts::parse("bfq.toml", &file).expect("a good file");
+            contracts.drive.stack.scheduler.values.bool("low_latency")
+        };
+        assert!(!raises(""), "{stack}");
+        assert!(raises(&format!("policy.'{scheduler}'.low_latency = true")), "{stack}");
+        let published = Stack::parse(&stack).expect("a stack");
+        assert!(published.scheduler.values.bool("low_latency"), "{stack}");
+    }
+}
+
 /// Every back end that may be written.
 #[test]
 fn back_ends_are_read() {
@@ -91,6 +109,34 @@ fn back_ends_are_read() {
     assert_eq!(back("/dev/nvme0n1"), Back::File("/dev/nvme0n1".into()));
     assert_eq!(back("faulty:file:pool.img"), Back::File("pool.img".into()));
     assert_eq!(back("directory:/srv/pool"), Back::Directory("/srv/pool".into()));
+}
+
+/// Goal: every path is relative to the file's directory. Method: a file elsewhere with each key that names one.
+#[test]
+fn paths_are_relative_to_the_file() {
+    let read = |back: &str| {
+        let text = format!(
+            "[drive]\nback = '{back}'\n[listen]\nunix = 'pool.sock'\n\
+             tls = {{ certificate = 'a.pem', key = '/k.pem', clients = 'ca.pem' }}\n\
+             [control]\nunix = 'c.sock'\naudit = 'audit'\n[metrics]\nunix = 'm.sock'\n\
+             [[group]]\nname = 'g'\n\
+             [[volume]]\nname = 'v'\ngroup = 'g'\nsize = '1MiB'\nvhost = 'v.sock'\n\
+             [fuse]\nmount = 'mnt'\n"
+        );
+        Contracts::parse("/etc/iofair/c.toml", &text).unwrap_or_else(|error| panic!("{error}"))
+    };
+    let found = read("directory:pool");
+    let own = |path: &str| Some(PathBuf::from("/etc/iofair").join(path));
+    assert_eq!(found.drive.back, Back::Directory("/etc/iofair/pool".into()));
+    assert_eq!((&found.listen.unix, &found.mount), (&own("pool.sock"), &own("mnt")));
+    assert_eq!((&found.control.unix, &found.control.audit), (&own("c.sock"), &own("audit")));
+    assert_eq!((&found.metrics.unix, &found.volumes[0].vhost), (&own("m.sock"), &own("v.sock")));
+    let tls = found.listen.tls.expect("it was written");
+    assert_eq!((Some(tls.certificate), tls.clients), (own("a.pem"), own("ca.pem")));
+    assert_eq!(tls.key, PathBuf::from("/k.pem"));
+    assert_eq!(read("faulty:file:p.img").drive.back, Back::File("/etc/iofair/p.img".into()));
+    assert_eq!(read("emulated:x:b@p").drive.back, Back::Emulated("x:b@/etc/iofair/p".into()));
+    assert_eq!(read("emulated:x:b").drive.back, Back::Emulated("x:b".into()));
 }
 
 /// Goal: low limits are read in all their forms, stand back for nothing but themselves, and bad ones are
@@ -140,7 +186,7 @@ const BAD: &[Bad] = &[
         "unknown key `weigth`",
         "name, min, min_iops, alone, weight",
     ),
-    Bad("weight = 300", "weight = \"300\"", 0, "invalid type", ""),
+    Bad("weight = 300", "weight = \"300\"", 0, "string \"300\"", "a whole number such as 300"),
     Bad("min = \"10MB/s\"", "min = \"10MB\"", 0, "\"10MB\"", "followed by /s"),
     Bad("min = \"10MB/s\"", "min = \"0B/s\"", 0, "guarantee of nothing", "no min"),
     Bad("weight = 300", "alone = \"0B/s\"", 0, "rate of nothing", "more than 0B/s"),

@@ -197,7 +197,8 @@ impl App {
 impl App {
     pub(super) fn answer(&self, call: &Call) -> Answer {
         let named = self.group_named(call);
-        let answer = if call.method == "GET" { self.route(call) } else { self.audited(call) };
+        let changes = call.method != "GET" && !is_dry_run(call);
+        let answer = if changes { self.audited(call) } else { self.route(call) };
         // What the call made is there only now.
         if let Some(group) = named.or_else(|| self.group_named(call)) {
             // A reactor that is gone counts nothing.
@@ -229,7 +230,13 @@ impl App {
             (["v1", "openapi.json"], "GET") => Ok(self.openapi()),
             (["v1", "openapi.json"], _) => Ok(not_allowed("GET")),
             (["v1", "stack"], "GET") => self.stack(200),
-            (["v1", "stack"], "PUT") => self.put_stack(call),
+            (["v1", "stack"], "PUT") if is_dry_run(call) || call.query.is_empty() => {
+                self.put_stack(call)
+            }
+            (["v1", "stack"], "PUT") => {
+                Err(Problem::bad_request(format!("\"{}\" after the question mark", call.query))
+                    .allowed("dry_run=true"))
+            }
             (["v1", "stack"], _) => Ok(not_allowed("GET, PUT")),
             (["v1", "groups"], "GET") => self.groups(call),
             (["v1", "volumes"], "GET") => self.volumes(call),
@@ -245,8 +252,17 @@ impl App {
             (["v1", "live" | "audit"] | ["metrics" | "healthz"], _) => Ok(not_allowed("GET")),
             (["v1", "groups", name @ ..], _) => self.one(call, Kind::Group, &unescape(name)?),
             (["v1", "volumes", name @ ..], _) => self.one(call, Kind::Volume, &unescape(name)?),
+            (["v1", "drain" | "resume" | "reload"], "POST")
+                if !call.query.is_empty() && !is_dry_run(call) =>
+            {
+                Err(Problem::bad_request(format!("\"{}\" after the question mark", call.query))
+                    .allowed("nothing, or dry_run=true for a reload"))
+            }
             (["v1", "drain"], "POST") => self.drain(call),
             (["v1", "resume"], "POST") => self.resume(),
+            (["v1", "reload"], "POST") if is_dry_run(call) => {
+                self.dry_run(call, None, &Consent::default())
+            }
             (["v1", "reload"], "POST") => {
                 let revision = self.reload()?;
                 Ok(Answer::json(200, Some(revision.clone()), &json!({ "revision": revision })))
@@ -317,7 +333,11 @@ impl App {
             Some(Json::Object(policy)) => Some(policy),
             Some(_) => return Err(Problem::bad_request("`policy` holds one object a policy")),
         };
-        self.change(call, &Edit::Stack { name, policy, give_up })?;
+        let edit = Edit::Stack { name, policy, give_up };
+        if is_dry_run(call) {
+            return self.dry_run(call, Some(&edit), &Consent::default());
+        }
+        self.change(call, &edit)?;
         self.stack(200)
     }
     fn groups(&self, call: &Call) -> Result<Answer> {
@@ -353,7 +373,11 @@ impl App {
             "GET" => return self.show(200, kind, name),
             "DELETE" => {
                 let edit = Edit::Remove { kind, name: name.into() };
-                let revision = self.change_with(call, &edit, &consent(call, kind, name)?)?;
+                let agreed = consent(call, kind, name)?;
+                if is_dry_run(call) {
+                    return self.dry_run(call, Some(&edit), &agreed);
+                }
+                let revision = self.change_with(call, &edit, &agreed)?;
                 let body = json!({ "revision": revision });
                 return Ok(Answer::json(200, Some(revision), &body));
             }
@@ -363,9 +387,12 @@ impl App {
             _ => return Ok(not_allowed("GET, PUT, PATCH, DELETE")),
         };
         let agreed = consent(call, kind, name)?;
-        let (name, keys) = (name.to_string(), keys(call)?);
-        self.change_with(call, &Edit::Set { kind, name: name.clone(), keys, how }, &agreed)?;
-        self.show(if how == How::Create { 201 } else { 200 }, kind, &name)
+        let edit = Edit::Set { kind, name: name.to_string(), keys: keys(call)?, how };
+        if is_dry_run(call) {
+            return self.dry_run(call, Some(&edit), &agreed);
+        }
+        self.change_with(call, &edit, &agreed)?;
+        self.show(if how == How::Create { 201 } else { 200 }, kind, name)
     }
     fn show(&self, status: u16, kind: Kind, name: &str) -> Result<Answer> {
         let path = name.to_string();
@@ -492,19 +519,33 @@ fn not_allowed(allow: &'static str) -> Answer {
     Answer { allow: Some(allow), ..Answer::problem(&problem) }
 }
 
+/// After the question mark of a change that shall only be tried.
+const DRY_RUN: &str = "dry_run=true";
+
+/// Is this a change that shall only be tried? A drain cannot.
+fn is_dry_run(call: &Call) -> bool {
+    let parts: Vec<&str> = call.path.trim_matches('/').split('/').collect();
+    let changes = match parts.as_slice() {
+        ["v1", "stack" | "reload"] => call.query == DRY_RUN,
+        ["v1", "groups" | "volumes", ..] => call.query.split('&').any(|word| word == DRY_RUN),
+        _ => false,
+    };
+    changes && call.method != "GET"
+}
+
 /// What a caller agrees to, as it stands behind the question mark.
 fn consent(call: &Call, kind: Kind, name: &str) -> Result<Consent> {
     let mut consent = Consent::default();
     for word in call.query.split('&').filter(|word| !word.is_empty()) {
         let list = match (kind, call.method.as_str(), word) {
-            (_, "DELETE", "data=keep") => continue,
+            (_, "DELETE", "data=keep") | (_, _, DRY_RUN) => continue,
             (Kind::Volume, "DELETE", "data=delete") => &mut consent.delete,
             (Kind::Volume, "PUT" | "PATCH", "shrink=true") => &mut consent.shrink,
             (Kind::Volume, "PUT" | "PATCH", "take_over=true") => &mut consent.take_over,
             _ => {
                 return Err(Problem::bad_request(format!("\"{word}\" after the name")).allowed(
-                    "for a volume: DELETE with ?data=keep or ?data=delete, PUT and PATCH with ?shrink=true or \
-                     ?take_over=true",
+                    "dry_run=true; for a volume: DELETE with ?data=keep or ?data=delete, PUT and PATCH with ?shrink=true \
+                     or ?take_over=true",
                 ));
             }
         };

@@ -9,6 +9,8 @@
 //! `ETag`, too); a change that names one (`If-Match`) is refused if another was faster. A file that somebody
 //! edited by hand is not overwritten: its changes are to be taken over first (SIGHUP, `POST /v1/reload`).
 //!
+//! A dry run is checked as the change would be, and tells what would differ: the file's lines and what groups get.
+//!
 //! [`Control`] is what a program holds; `http` turns sockets into calls of `app`, which knows no socket; `gate` says who
 //! may do what, `slots`, `rate` and `limits` how much of it, `audit` writes down who did what; `resources` says how things
 //! look from outside, `docs/openapi.json` is the contract with clients.
@@ -17,6 +19,7 @@ mod app;
 mod audit;
 mod audited;
 pub mod client;
+mod diff;
 mod file;
 mod gate;
 mod health;

@@ -1,6 +1,6 @@
 //! How groups, volumes and the server look from outside.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use iofair_config::contracts::Contracts;
@@ -86,7 +86,7 @@ pub(super) struct Group {
 }
 
 /// What the written contract comes to.
-#[derive(Serialize)]
+#[derive(Clone, PartialEq, Serialize)]
 struct InForce {
     /// After minimums became weights.
     weight: u32,
@@ -94,6 +94,17 @@ struct InForce {
     share: f64,
     min_bytes_per_second: Option<u64>,
     min_ios_per_second: Option<u64>,
+}
+
+/// A group that a change would give something else.
+#[derive(Serialize)]
+pub(super) struct Changed {
+    name: String,
+    /// Absent: there is no such group.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    before: Option<InForce>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    after: Option<InForce>,
 }
 
 /// One volume.
@@ -155,16 +166,39 @@ pub(super) fn groups(
     let group = |((name, contract), share): (&(String, Contract), f64)| Group {
         name: name.clone(),
         contract: written.remove(name),
-        in_force: InForce {
-            weight: contract.weight,
-            share,
-            min_bytes_per_second: contract.min,
-            min_ios_per_second: contract.min_iops,
-        },
+        in_force: InForce::new(contract, share),
         volumes: volumes.remove(name.as_str()).unwrap_or_default(),
         usage: usage(name),
     };
     Ok(admitted.iter().zip(shares).map(group).collect())
+}
+
+impl InForce {
+    fn new(contract: &Contract, share: f64) -> Self {
+        Self {
+            weight: contract.weight,
+            share,
+            min_bytes_per_second: contract.min,
+            min_ios_per_second: contract.min_iops,
+        }
+    }
+}
+
+/// Groups that differ, by what is in force of them.
+pub(super) fn changed(before: &[(String, Contract)], after: &[(String, Contract)]) -> Vec<Changed> {
+    let in_force = |groups: &[(String, Contract)]| -> BTreeMap<String, InForce> {
+        let all = groups.iter().zip(shares(groups));
+        all.map(|((name, contract), share)| (name.clone(), InForce::new(contract, share))).collect()
+    };
+    let (mut before, mut after) = (in_force(before), in_force(after));
+    before.retain(|name, old| match after.get(name) {
+        Some(new) if new == old => after.remove(name).is_none(),
+        _ => true,
+    });
+    let names: BTreeSet<String> = before.keys().chain(after.keys()).cloned().collect();
+    let one =
+        |name: String| Changed { before: before.remove(&name), after: after.remove(&name), name };
+    names.into_iter().map(one).collect()
 }
 
 fn parent(name: &str) -> &str {

@@ -7,11 +7,13 @@ use iofair_config::contracts::admission::{AdmissionError, Admitted, Basis, Known
 use iofair_core::attainable::Attainable;
 use iofair_drive::profile;
 
-use super::Server;
+use super::{Server, allowed};
+use crate::confine;
 use crate::engine::{Patience, Plan};
 use crate::error::ServeError;
 use crate::log;
-use crate::places::Places;
+use crate::places::{Consent, Places};
+use crate::security::Security;
 
 /// Seed of a drive that is only asked for what its profile says.
 const SEED: u64 = 1;
@@ -69,6 +71,29 @@ impl Server {
     /// The groups with the weights in force.
     pub(crate) fn admitted(&self) -> Result<Admitted, ServeError> {
         self.facts.admit(&self.contracts, None)
+    }
+    /// The groups with the weights that these contracts would give them, or why they would be refused. Sockets, devices
+    /// and files of volumes are not made, so what stands in their way is not seen.
+    pub(crate) fn try_out(
+        &self,
+        contracts: &Contracts,
+        consent: &Consent,
+    ) -> Result<Admitted, ServeError> {
+        self.check_fixed(contracts)?;
+        confine::check(contracts)?;
+        Security::load(&contracts.listen)?;
+        let (old, remove) = (&self.contracts.volumes, consent.delete.as_slice());
+        self.places.check_removal(old, &contracts.volumes, remove)?;
+        let mut places = self.places.clone();
+        // Room that must be zeroed before is found when it is.
+        if places.lacking(contracts, consent, &self.line)?.is_empty() {
+            places.place(&contracts.volumes, consent)?;
+        }
+        let plan = admit(contracts, &places, &self.facts, Some(&self.contracts))?;
+        let paused = self.line.look(|seen| seen.engine.is_paused())?;
+        self.blocks.check(&contracts.volumes, remove, paused)?;
+        allowed(contracts)?;
+        Ok(plan.groups)
     }
     /// Says that minimums are not checked, unless that was so `before`.
     pub(super) fn tell_unchecked(&self, before: Option<&Contracts>) {

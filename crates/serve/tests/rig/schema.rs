@@ -14,6 +14,13 @@ pub(crate) fn complaints(document: &Json, schema: &Json, value: &Json, at: &str)
                 let target = document.pointer(name).unwrap_or_else(|| panic!("no {name}"));
                 found.extend(complaints(document, target, value, at));
             }
+            "anyOf" => {
+                let each = wanted.as_array().unwrap().iter();
+                let all: Vec<_> = each.map(|one| complaints(document, one, value, at)).collect();
+                if all.iter().all(|complaints| !complaints.is_empty()) {
+                    found.extend(all.into_iter().flatten());
+                }
+            }
             "type" => found.extend(kind(schema, wanted, value, at)),
             "enum" => {
                 let known = wanted.as_array().unwrap().contains(value);

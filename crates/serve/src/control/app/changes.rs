@@ -5,17 +5,32 @@ use std::time::Duration;
 use iofair_config::contracts::Contracts;
 use iofair_config::contracts::edit::Edit;
 
-use super::{App, Arc, Call, Problem, Result, lock};
+use serde::Serialize;
+
+use super::{Answer, App, Arc, Call, Problem, Result, Served, lock};
 use crate::clock::moment;
 use crate::confine;
 use crate::control::file::{Pending, revision};
 use crate::control::gate::Gate;
+use crate::control::{diff, resources};
 use crate::error::ServeError;
 use crate::places::Consent;
 use crate::pool::zeroing::Demand;
 
 /// A change that needs more zeroes than are made in this time is refused, and may be tried again: callers wait a minute.
 const ZEROING_MAX: Duration = Duration::from_secs(40);
+
+/// What a change would do.
+#[derive(Serialize)]
+struct DryRun {
+    dry_run: bool,
+    /// Of the file, which stays as it is.
+    revision: String,
+    /// Lines that would go and come.
+    lines: Vec<String>,
+    /// Groups that would get something else.
+    groups: Vec<resources::Changed>,
+}
 
 /// What came of a change.
 enum Tried {
@@ -77,18 +92,7 @@ impl App {
     /// [`Self::change_with`], unless extents of a pool must be zeroed before: other changes need not wait for that.
     fn try_change(&self, call: &Call, edit: &Edit, consent: &Consent) -> Result<Tried> {
         let mut served = lock(&self.served);
-        if let Some(wanted) = call.if_match.as_ref().filter(|wanted| **wanted != served.revision) {
-            let now = &served.revision;
-            let message = format!("the revision is {now} now, not {wanted}");
-            return Err(Problem::new(412, "changed-meanwhile", message)
-                .allowed("read again what you want to change, and change that"));
-        }
-        let before = served.server()?.contracts().clone();
-        if self.file.read().map_err(self.system())? != before.text() {
-            let file = self.file.path().display();
-            return Err(Problem::conflict(format!("{file} was edited and not taken over yet"))
-                .allowed("take it over first: POST /v1/reload, or SIGHUP"));
-        }
+        let before = self.current(&served, call)?;
         let after = before.edited(edit)?;
         confine::check_change(&before, &after)?;
         if after.text() == before.text() {
@@ -123,6 +127,55 @@ impl App {
         }
         served.revision = fresh.clone();
         Ok(Tried::Done(fresh))
+    }
+    /// The contracts in force, if the caller knows them and the file has them.
+    fn current(&self, served: &Served, call: &Call) -> Result<Contracts> {
+        if let Some(wanted) = call.if_match.as_ref().filter(|wanted| **wanted != served.revision) {
+            let now = &served.revision;
+            let message = format!("the revision is {now} now, not {wanted}");
+            return Err(Problem::new(412, "changed-meanwhile", message)
+                .allowed("read again what you want to change, and change that"));
+        }
+        let before = served.server()?.contracts().clone();
+        if self.file.read().map_err(self.system())? != before.text() {
+            let file = self.file.path().display();
+            return Err(Problem::conflict(format!("{file} was edited and not taken over yet"))
+                .allowed("take it over first: POST /v1/reload, or SIGHUP"));
+        }
+        Ok(before)
+    }
+    /// What a change would do, or a reload without one: checked as it would be, and nothing is changed.
+    pub(super) fn dry_run(
+        &self,
+        call: &Call,
+        edit: Option<&Edit>,
+        consent: &Consent,
+    ) -> Result<Answer> {
+        let served = lock(&self.served);
+        let server = served.server()?;
+        let after = match edit {
+            Some(edit) => {
+                let before = self.current(&served, call)?;
+                let after = before.edited(edit)?;
+                confine::check_change(&before, &after)?;
+                after
+            }
+            None => {
+                let text = self.file.read().map_err(self.system())?;
+                let after = Contracts::parse(server.contracts().path(), &text)
+                    .map_err(ServeError::Config)?;
+                Gate::load(&after)?;
+                after
+            }
+        };
+        let groups = server.try_out(&after, consent)?;
+        let effect = DryRun {
+            dry_run: true,
+            revision: served.revision.clone(),
+            lines: diff::lines(server.contracts().text(), after.text()),
+            groups: resources::changed(&server.admitted()?, &groups),
+        };
+        Ok(Answer::json(200, Some(effect.revision.clone()), &effect))
     }
     /// The new text takes the file's place. An error only if it did not: then `before` is still there.
     fn commit(&self, pending: Pending<'_>, before: &str) -> Result<()> {
