@@ -189,3 +189,44 @@ fn in_words(ready: &Ready, limits: &str) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: policies of the literature enforce what they are for, and what an error names is taken. Method: a contract with each
+    /// key under stacks that enforce it, and under no control.
+    #[test]
+    fn policies_of_the_literature_enforce_their_keys() {
+        let read = |stack: &str, key: &str| {
+            let text = format!(
+                "[drive]\nback = 'memory:1GiB'\nstack = '{stack}'\n[[group]]\nname = 'a'\n{key}\n"
+            );
+            Contracts::parse_with(&TABLE, "c.toml", &text)
+        };
+        for (key, stacks) in [
+            ("min = '9MB/s'", "low-none rangebw-none ioband-none unified-none prop-cfq-group"),
+            ("weight = 100", "ioband-none unified-none prop-cfq-group prop-fair-deadline"),
+            ("max = '9MB/s'", "iothrottle-none rangebw-none"),
+            ("low = '9MB/s'", "low-none max+low-kyber"),
+            ("class = 'idle'", "prop-fair-cfq prop-bfq-4.18 prop-bfq-5.3"),
+        ] {
+            for stack in stacks.split(' ') {
+                read(stack, key).unwrap_or_else(|error| panic!("{error}"));
+            }
+            let error = read("none-none", key).expect_err("no control");
+            let allowed = error.allowed.expect("says what is");
+            let stacks = allowed.split(" (").next().expect("a piece").split('"').skip(1).step_by(2);
+            stacks.for_each(|named| drop(read(named, key).expect("as the error says")));
+        }
+        for (stack, key) in [
+            ("low-none", "max = '9MB/s'"),
+            ("prop-cfq-group", "class = 'idle'"),
+            ("rangebw-none", "weight = 100"),
+        ] {
+            read(stack, key).expect_err(stack);
+        }
+        let ceilings = "max = '9MB/s'\n[drive.policy.low]\nceilings = true";
+        read("low-none", ceilings).expect("it holds ceilings, too");
+    }
+}

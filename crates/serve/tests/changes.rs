@@ -18,7 +18,7 @@ use serde_json::{Value as Json, json};
 const ROUNDS: u32 = 40;
 const ALICE: &str = "/v1/groups/tenants/alice";
 const STACKS: [&str; 5] =
-    ["max+prop-bfq", "max+cost-none", "max+unified-kyber", "max+prop-fair-deadline", "promise"];
+    ["max+prop-bfq", "max+cost-none", "wbt+max+cost-kyber", "max+lat+prop-bfq", "promise"];
 
 /// A server over a pool directory.
 fn pool() -> Controlled {

@@ -92,43 +92,59 @@ impl Key {
             Self::Class => stack.groups && CLASSES.contains(&stack.scheduler.row.name),
         }
     }
-    /// Stacks that enforce it, the nearest to this one first, and the stages that do.
+    /// Stacks of the same policies that enforce it, and the stages that do.
     fn allowed(self, stack: &Stack) -> String {
-        let mut stacks = vec!["promise".to_string()];
-        // A stack with a name of its own has no dash, and nothing can be added to it.
-        if let Some((policies, scheduler)) = stack.name().split_once('-') {
-            let with = |stage: &str| match policies {
-                "none" => format!("{stage}-{scheduler}"),
-                policies => format!("{stage}+{policies}-{scheduler}"),
-            };
-            match self {
-                Self::Max => stacks.push(with("max")),
-                Self::Low => stacks = vec![with(LOW)],
-                Self::Latency => stacks.push(with(LATENCY)),
-                Self::Min | Self::Weight | Self::Class if !stack.groups => {
-                    let shares = CLASSES.contains(&scheduler);
-                    let scheduler = if shares { scheduler } else { "bfq" };
-                    let others = policies.split('+').filter(|policy| *policy != "none");
-                    let parts: Vec<&str> = others.chain(["prop"]).collect();
-                    stacks.push(format!("{}-{scheduler}", parts.join("+")));
-                }
-                Self::Min | Self::MinIops | Self::Weight | Self::Class => {}
-            }
-        } else if self == Self::Low {
-            stacks = vec!["low-none".to_string()];
-        }
-        let stacks: Vec<String> = stacks.iter().map(|stack| format!("\"{stack}\"")).collect();
+        let table = stack.table();
+        let stacks = self.candidates(stack).into_iter().filter(|name| {
+            table.stack(name).is_ok_and(|candidate| self.is_enforced_by(&candidate))
+        });
+        let stacks: Vec<String> = stacks.map(|name| format!("\"{name}\"")).collect();
+        let known = |name: &&&str| table.find(name).is_some();
+        let words =
+            |names: &[&str]| names.iter().filter(known).copied().collect::<Vec<_>>().join(", ");
+        let sharing = || words(&[&["promise", "bfq"], &SHARING[..]].concat());
         let stages = match self {
-            Self::Min => "prop, low, cost, ioband, unified, rangebw",
-            Self::MinIops => "the scheduler promise below prop",
-            Self::Weight => "prop, cost, ioband, unified",
-            Self::Max => "max, iothrottle, rangebw, low with ceilings = true",
-            Self::Low => "low",
-            Self::Latency => "lat, and the scheduler promise below prop",
-            Self::Class => "prop above the schedulers promise, bfq, fair-...",
+            Self::Min => format!("{}, {}", sharing(), words(&[LOW, BAND])),
+            Self::MinIops => words(&["promise"]),
+            Self::Weight => sharing(),
+            Self::Max => words(&LIMITING),
+            Self::Low => words(&[LOW]),
+            Self::Latency => words(&["promise", LATENCY]),
+            Self::Class => words(&CLASSES),
         };
-        let stacks = stacks.join(" or ");
-        format!("stack = {stacks} (stages that enforce it: {stages}); or no {}", self.word())
+        let stages = stages.trim_end_matches(", ");
+        let word = self.word();
+        match (stacks.is_empty(), stages.is_empty()) {
+            (_, true) => format!("no {word}: no policy of this program enforces it"),
+            (true, false) => format!("a stack with one of {stages}; or no {word}"),
+            (false, false) => {
+                let stacks = stacks.join(" or ");
+                format!("stack = {stacks} (policies that enforce it: {stages}); or no {word}")
+            }
+        }
+    }
+    /// Stacks that may enforce it and are near to this one.
+    fn candidates(self, stack: &Stack) -> Vec<String> {
+        let mut found = vec!["promise".to_string()];
+        // A stack with a name of its own has no dash, and nothing can be added to it.
+        let (policies, scheduler) = stack.name().split_once('-').unwrap_or(("none", "none"));
+        let with = |stage: &str| match policies {
+            "none" => format!("{stage}-{scheduler}"),
+            policies => format!("{stage}+{policies}-{scheduler}"),
+        };
+        match self {
+            Self::Max => found.push(with("max")),
+            Self::Low => found.push(with(LOW)),
+            Self::Latency => found.push(with(LATENCY)),
+            Self::Min | Self::Weight | Self::Class => {
+                let scheduler = if CLASSES.contains(&scheduler) { scheduler } else { "bfq" };
+                let others = policies.split('+').filter(|part| !["none", "prop"].contains(part));
+                let parts: Vec<&str> = others.chain(["prop"]).collect();
+                found.push(format!("{}-{scheduler}", parts.join("+")));
+            }
+            Self::MinIops => {}
+        }
+        found
     }
 }
 

@@ -96,7 +96,7 @@ fn stacks_change_with_their_parameters() {
     };
     let wbt = stack("wbt+max+prop-bfq", None);
     assert_eq!(wbt, FILE.replace("max+prop-bfq", "wbt+max+prop-bfq"));
-    let other = stack("max+prop-fair-deadline", None);
+    let other = stack("max+cost-kyber", None);
     assert!(!other.contains("slice_idle") && other.contains("# enough"), "{other}");
     let given = stack("max+prop-bfq", Some(json!({"bfq": {"slice_idle": "2ms"}})));
     assert_eq!(given, FILE.replace("4ms", "2ms"));

@@ -162,8 +162,10 @@ impl App {
             }
             None => {
                 let text = self.file.read().map_err(self.system())?;
-                let after = Contracts::parse(server.contracts().path(), &text)
-                    .map_err(ServeError::Config)?;
+                let now = server.contracts();
+                let table = now.drive.stack.table();
+                let after = Contracts::parse_with(table, now.path(), &text);
+                let after = after.map_err(ServeError::Config)?;
                 Gate::load(&after)?;
                 after
             }
