@@ -92,7 +92,7 @@ fn sockets_that_were_passed_are_served_and_stay() {
         let server = manager.start("nbd:control", "60000000");
         assert_eq!(
             manager.hears(),
-            "READY=1\nSTATUS=serving 1 MiB of memory with none-none; volumes: 1\n"
+            "READY=1\nSTATUS=serving 1 MiB of memory with prop-bfq; volumes: 1\n"
         );
         assert_eq!(&greeting(early), b"NBDMAGIC");
         assert_eq!(&greeting(manager.connect("nbd.sock")), b"NBDMAGIC");
@@ -121,7 +121,7 @@ fn the_manager_hears_of_reloads_and_is_fed() {
     let contracts = manager.directory.join("contracts.toml");
     for (text, outcome) in [
         (CONTRACTS.replace("'g'\n[[v", "'g'\nweight = 7\n[[v"), "contracts taken over from"),
-        (CONTRACTS.replace("none-none", "none-nun"), "contracts kept as they were: contracts.toml"),
+        (CONTRACTS.replace("prop-bfq", "none-nun"), "contracts kept as they were: contracts.toml"),
     ] {
         fs::write(&contracts, text).unwrap();
         signal(&server, "-HUP");
