@@ -66,13 +66,13 @@ impl Here {
         let (machine, path) = (&self.machine, us(self.path_ns));
         let (late, worst) = (us(self.late_p99_ns), us(self.late_max_ns) / 1e3);
         format!(
-            "Live on {machine}. The way from client to engine and back takes {path:.0} us; one of a hundred times at \
-             which a client wanted to go on was missed by {late:.0} us or more, the worst by {worst:.0} ms."
+            "Live on {machine}. The path from client to engine and back takes {path:.0} us. 1 % of the clients' wake-ups \
+             were late by {late:.0} us or more, the latest by {worst:.0} ms."
         )
     }
 }
 
-/// What stands above the numbers of a page.
+/// The introduction of the page, above the results.
 const HEAD: &str = include_str!("live/head.md");
 
 /// Runs experiments in both worlds.
@@ -110,7 +110,7 @@ pub(crate) fn run(
     tell(asked, output, page, (&here, &all))?;
     if let Some(done) = interrupted {
         return Err(anyhow!(
-            "interrupted after {done}; only whole experiments are told, and no page is written"
+            "interrupted after {done}; results are for complete experiments only, and no page is written"
         ));
     }
     let misses: usize = live.iter().map(Results::hard_misses).sum();
@@ -202,8 +202,8 @@ fn notes(live: &Results, path: Nanos) -> Vec<String> {
     let left: Vec<String> = hosts.iter().map(left).collect();
     let us = path.0 as f64 / 1e3;
     vec![format!(
-        "the way from client to engine and back takes {us:.0} us here, and that is a part of the host's turnaround: \
-         left to wait are {}",
+        "The path from client to engine and back takes {us:.0} us on this machine, which counts towards the host's \
+         turnaround; clients wait for the rest: {}",
         left.join(", ")
     )]
 }

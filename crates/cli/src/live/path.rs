@@ -1,4 +1,4 @@
-//! How long the way from a client to the engine and back takes here: NBD, two threads, one socket.
+//! Measures the path from a client to the engine and back on this machine: NBD, two threads, one socket.
 //!
 //! The hosts of the lab have a *turnaround*: the processor time of a whole I/O path between a completion and the next
 //! request. Live, this path is a part of that, so what is left to wait is the difference.

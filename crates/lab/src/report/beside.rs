@@ -275,7 +275,7 @@ impl Beside {
 
 fn aims(shares: Count, latencies: Count) -> String {
     format!(
-        "{} of {} shares within {:.0} %, {} of {} latencies within {:.0} % of the lab",
+        "{} of {} shares within {:.0} %, {} of {} latencies within {:.0} % of the simulator's",
         shares.within,
         shares.of,
         SHARES_WITHIN * 100.0,
@@ -323,7 +323,7 @@ pub fn beside_table(it: &Beside) -> String {
     };
     text.push_str(&trimmed(&table));
     if !it.claims.is_empty() {
-        let titles = ["variant", "claim", "band", "lab", "live", "in the lab it", "live it"];
+        let titles = ["variant", "claim", "band", "lab", "live", "in the lab", "live"];
         let mut table = new_table(&titles, 2);
         for claim in &it.claims {
             table.add_row(vec![
@@ -341,7 +341,7 @@ pub fn beside_table(it: &Beside) -> String {
     text.push_str(&format!("\n{}\n", it.verdict()));
     let alike = it.claims_alike();
     if alike.of > 0 {
-        text.push_str(&format!("{} of {} verdicts are the lab's\n", alike.within, alike.of));
+        text.push_str(&format!("{} of {} verdicts match\n", alike.within, alike.of));
     }
     text
 }
@@ -353,7 +353,7 @@ pub fn beside_markdown(head: &str, all: &[Beside]) -> String {
     let latencies = all.iter().map(|it| it.latencies).fold(Count::default(), Count::plus);
     let alike = all.iter().map(Beside::claims_alike).fold(Count::default(), Count::plus);
     text.push_str(&format!(
-        "**{}**; {} of {} verdicts on published claims are the lab's.\n\n",
+        "**{}**; {} of {} verdicts on published claims match.\n\n",
         aims(shares, latencies),
         alike.within,
         alike.of
@@ -396,7 +396,7 @@ fn section(text: &mut String, it: &Beside) {
     if differs.is_empty() {
         return;
     }
-    text.push_str("\nVerdicts that differ:\n\n| variant | claim | published | band | lab | live | live it |\n");
+    text.push_str("\nVerdicts that differ:\n\n| variant | claim | published | band | lab | live | live verdict |\n");
     text.push_str("|---|---|---|---|---|---|---|\n");
     for claim in differs {
         text.push_str(&format!(
