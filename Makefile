@@ -11,7 +11,7 @@ REALTIME = $$(chrt -f 20 true 2>/dev/null && echo chrt -f 20)
 IOFAIR = "$${CARGO_TARGET_DIR:-target}/release/iofair"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz search sanitize soak hostile lint docs bench measured evidence reproduce live deb clean
+.PHONY: help demo test fuzz search sanitize soak hostile lint docs book bench measured evidence reproduce live deb clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -79,6 +79,10 @@ docs: ## write the generated pages under docs/ anew
 	IOFAIR_BLESS=1 cargo test --locked -p iofair --test tidy generated_pages
 	IOFAIR_BLESS=1 cargo test --locked -p iofair --test control the_page
 	IOFAIR_BLESS=1 cargo test --locked -p iofair-drive --test calibration
+
+book: ## all pages as a site, in target/book
+	@scripts/setup book
+	@scripts/book
 
 bench: ## ratios against peers, measured in one run; writes docs/performance.md, and its numbers into docs/policies.md
 	@scripts/setup bench

@@ -3,6 +3,8 @@
 
 #[path = "tidy/bench.rs"]
 mod bench;
+#[path = "tidy/book.rs"]
+mod book;
 #[path = "tidy/comparison.rs"]
 mod comparison;
 #[path = "tidy/evidence.rs"]
