@@ -7,13 +7,13 @@ use clap_complete::Shell;
 
 use crate::output::{Output, write};
 
-/// What may be written after `completions`.
+/// Arguments of `iofair completions`.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   iofair completions bash > ~/.local/share/bash-completion/completions/iofair
   iofair completions zsh > ~/.zfunc/_iofair")]
 pub(crate) struct Args {
-    /// The shell.
+    /// Shell to print completions for.
     shell: Shell,
 }
 

@@ -14,30 +14,30 @@ use crate::failure::Usage;
 use crate::output::Output;
 use address::Place;
 
-/// Things that are asked for at once.
+/// Number of items requested at once.
 const PAGE: usize = 10_000;
 
-/// What may be written after `ctl`.
+/// Arguments of `iofair ctl`.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   iofair ctl status
   iofair ctl group set tenants/alice weight=300 max.read=50MB/s
   iofair ctl group create tenants/carol weight=50
   iofair ctl group show tenants/alice
-  iofair ctl group usage                                   processor, memory, slots and requests of each group
-  iofair ctl group set tenants/alice max=none              without a ceiling again
-  iofair ctl --dry-run group set tenants/alice min=50MB/s  what would change, and would it be refused?
+  iofair ctl group usage                                   processor time, memory, slots and requests of each group
+  iofair ctl group set tenants/alice max=none              remove the ceiling
+  iofair ctl --dry-run group set tenants/alice min=50MB/s  what would change, or why it would be refused
   iofair ctl volume create alice-data tenants/alice 10GiB
-  iofair ctl stack prop-bfq bfq.slice_idle=4ms             nobody is cut off
-  iofair ctl why tenants/alice                             what holds it back right now
+  iofair ctl stack prop-bfq bfq.slice_idle=4ms             change the policy stack; clients stay connected
+  iofair ctl why tenants/alice                             what holds its requests now
   iofair ctl --socket /run/iofair/control.sock status
   iofair ctl --socket https://pool1:9720 --tls-ca ca.pem --tls-certificate me.pem --tls-key me-key.pem status
 
-Changes are written into the contract file, so they survive a restart; comments stay.")]
+Changes are also written to the contract file, so they survive a restart. Comments in the file are kept.")]
 pub(crate) struct Args {
     #[command(flatten)]
     place: Place,
-    /// Says what a change would do, and changes nothing: the lines of the contract file, and what groups get.
+    /// Show what a change would do to the contract file and to the groups, and change nothing.
     #[arg(long, global = true)]
     dry_run: bool,
     #[command(subcommand)]
@@ -46,46 +46,46 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// The server as a whole.
+    /// Show the state of the server.
     Status,
-    /// Groups and their contracts.
+    /// List, change and remove groups and their contracts.
     #[command(subcommand)]
     Group(Group),
-    /// Volumes.
+    /// List, create, resize and remove volumes.
     #[command(subcommand)]
     Volume(Volume),
-    /// The policies and their parameters; with a name: other policies.
+    /// Show the policy stack and its parameters, or change it.
     Stack {
-        /// POLICY-SCHEDULER, as in max+prop-bfq.
+        /// Name of the new stack, such as max+prop-bfq.
         name: Option<String>,
-        /// Parameters, as in bfq.slice_idle=4ms; without any, those that fit the new stack stay.
+        /// Parameters, such as bfq.slice_idle=4ms. Without any, current parameters that fit the new stack are kept.
         #[arg(value_name = "POLICY.PARAMETER=VALUE")]
         parameters: Vec<String>,
-        /// Takes keys of groups that the new stack does not enforce out of the contract file; else they are an error.
+        /// Remove keys that the new stack does not enforce from the contract file; otherwise they are an error.
         #[arg(long, requires = "name")]
         give_up: bool,
     },
-    /// What holds a group back right now, and which rule.
+    /// Show what holds a group's requests now, and by which rule.
     Why {
-        /// Its path.
+        /// Path of the group.
         group: String,
     },
-    /// Lets nobody new in and answers all that is inside; then ends, resumes or holds.
+    /// Accept no new clients and requests, complete those in flight, then end the server, hold or resume.
     Drain {
-        /// Go on at once: everything that was asked before is answered and durable where it had to be.
+        /// Resume at once. All earlier requests are then complete, and durable where required.
         #[arg(long, conflicts_with = "hold")]
         resume: bool,
-        /// Stay so until `iofair ctl resume`.
+        /// Hold until `iofair ctl resume`.
         #[arg(long)]
         hold: bool,
     },
-    /// Ends a drain that holds.
+    /// Resume after `drain --hold`.
     Resume,
-    /// Takes over the contract file as it is now.
+    /// Apply the contract file as it is now.
     Reload,
-    /// The last changes: who made them, and how they ended.
+    /// Show the last changes: who made them, and their results.
     Audit {
-        /// As many lines of the log.
+        /// Number of lines.
         #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
         last: u16,
     },
@@ -93,78 +93,78 @@ enum Command {
 
 #[derive(clap::Subcommand)]
 enum Group {
-    /// All groups, with what they get when all want the drive.
+    /// List groups, with the share that each gets while all are busy.
     List,
-    /// One group: its contract, what is in force, its volumes.
+    /// Show a group: its contract, what is in force, its volumes.
     Show {
-        /// Its path.
+        /// Path of the group.
         name: String,
     },
-    /// What groups have used since the server started, and what they hold now.
+    /// Show what groups have used since the server started, and what they hold now.
     Usage {
-        /// All that is known of this one.
+        /// Show all counters of this group.
         name: Option<String>,
     },
-    /// Makes a group.
+    /// Create a group.
     Create {
-        /// Its path: groups nest.
+        /// Path of the group, such as tenants/alice.
         name: String,
         /// Keys as in the contract file: weight=300, max.read=50MB/s, latency=2ms.
         #[arg(value_name = "KEY=VALUE")]
         keys: Vec<String>,
     },
-    /// Changes the contract of a group.
+    /// Change the contract of a group.
     Set {
-        /// Its path.
+        /// Path of the group.
         name: String,
-        /// Keys as in the contract file: weight=300, max.read=50MB/s, latency=2ms; `none` removes.
+        /// Keys as in the contract file: weight=300, max.read=50MB/s, latency=2ms. The value `none` removes a key.
         #[arg(required = true, value_name = "KEY=VALUE")]
         keys: Vec<String>,
-        /// Only if this is still the server's revision.
+        /// Make the change only if the contract file still has this revision.
         #[arg(long)]
         revision: Option<String>,
     },
-    /// Removes a group that no volume is in.
+    /// Remove a group without volumes.
     Remove {
-        /// Its path.
+        /// Path of the group.
         name: String,
     },
 }
 
 #[derive(clap::Subcommand)]
 enum Volume {
-    /// All volumes.
+    /// List volumes.
     List,
-    /// Makes a volume.
+    /// Create a volume.
     Create {
-        /// Name of the export.
+        /// Name of the volume.
         name: String,
-        /// Path of its group.
+        /// Path of the volume's group.
         group: String,
-        /// As in 10GiB.
+        /// Size, such as 10GiB.
         size: String,
-        /// Other keys as in the contract file: read_only=true.
+        /// Other keys as in the contract file, such as read_only=true.
         #[arg(value_name = "KEY=VALUE")]
         keys: Vec<String>,
-        /// Take data over that is kept under this name for another group.
+        /// Take over data that is kept under this name for another group.
         #[arg(long)]
         take_over: bool,
     },
-    /// Gives a volume another size.
+    /// Change the size of a volume.
     Resize {
-        /// Its name.
+        /// Name of the volume.
         name: String,
-        /// As in 20GiB.
+        /// New size, such as 20GiB.
         size: String,
-        /// It may become shorter; what is cut off is lost.
+        /// Allow the volume to shrink; data beyond the new size is lost.
         #[arg(long)]
         shrink: bool,
     },
-    /// Takes a volume away: nobody new may use it. Its data stays unless you say otherwise.
+    /// Remove a volume from the contracts. It accepts no new clients, and its data is kept.
     Remove {
-        /// Its name.
+        /// Name of the volume.
         name: String,
-        /// Cut its clients off and delete its data, for good.
+        /// Disconnect its clients and delete its data permanently.
         #[arg(long)]
         delete_data: bool,
     },

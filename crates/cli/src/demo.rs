@@ -35,65 +35,65 @@ use self::temporary::Temporaries;
 use crate::failure::Usage;
 use crate::output::Output;
 
-/// What runs when nobody says: no control, limits, shares, our own.
+/// Default stacks: no control, ceilings, shares, and our own.
 const EMULATED_STACKS: [&str; 4] = ["none-none", "max-none", "prop-bfq", DEFAULT_STACK];
-/// The same on a disk that nobody knows, and that nobody can choose limits for.
+/// Default stacks on an unknown disk, for which no ceilings can be chosen.
 const DISK_STACKS: [&str; 3] = ["none-none", "prop-bfq", DEFAULT_STACK];
-/// What the random reader is promised on an emulated drive.
+/// Guaranteed minimum of the random reader on an emulated drive.
 const PROMISE: u64 = 10_000_000;
-/// How long a disk is measured, each time.
+/// Duration of each measurement of a disk.
 const MEASURE_SECONDS: f64 = 2.0;
-/// What a client has of a disk is a multiple of it.
+/// The size of a client's file is a multiple of it.
 const SIZE_UNIT: u64 = 1 << 20;
 /// Clients of the article, as the command line counts them.
 const ARTICLE: u64 = plan::ARTICLE_CLIENTS as u64;
 /// More clients would measure this machine, not the policies.
 const CLIENTS_MAX: u64 = 64;
 
-/// What may be written after `demo`.
+/// Arguments of `iofair demo`.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  iofair demo                         one random reader, promised 10 MB/s, and four sequential ones
-  iofair demo --clients 16            the survey's case: fifteen sequential readers
+  iofair demo                         a random reader with a guaranteed 10 MB/s, and four sequential readers
+  iofair demo --clients 16            the same with fifteen sequential readers, as in the survey of 2019
   iofair demo --stack prop-bfq --stack promise
-  iofair demo --at /srv               on the disk of /srv, with a promise of half of what the reader gets alone
-  iofair demo --json > demo.json      the numbers, for a script
+  iofair demo --at /srv               on the disk of /srv; the reader is guaranteed half of its rate alone
+  iofair demo --json > demo.json      results for a script
 
 The default is the first workload of \"I/O control may be slowing your storage down dramatically\" (2018)
 with the weights and limits of its Table 2; other numbers of clients have equal weights.")]
 pub(crate) struct Args {
-    /// Clients: the one with the promise and the sequential readers.
+    /// Number of clients: the random reader, and the sequential readers.
     #[arg(long, default_value_t = ARTICLE, value_name = "N",
           value_parser = clap::value_parser!(u64).range(1..=CLIENTS_MAX))]
     clients: u64,
-    /// Measured time of each stack.
+    /// Measured time for each stack.
     #[arg(long, default_value = "6", value_name = "SECONDS")]
     seconds: String,
-    /// Time that a sequential reader has alone first, from which BFQ learns the drive's peak rate.
+    /// Time that a sequential reader runs alone first, so that BFQ can learn the drive's peak rate.
     #[arg(long, default_value = "2", value_name = "SECONDS")]
     history: String,
-    /// Time of all clients together before measuring, in which queues fill.
+    /// Warm-up of all clients before the measured time, so that queues fill.
     #[arg(long, default_value = "2", value_name = "SECONDS")]
     ramp: String,
-    /// A stack to run; may be repeated.
+    /// Policy stack to run; may be repeated.
     #[arg(long = "stack", value_name = "STACK")]
     stacks: Vec<String>,
-    /// The emulated drive.
+    /// Profile of the emulated drive.
     #[arg(long, default_value = "plextor-px256m5s", value_name = "PROFILE")]
     drive: String,
-    /// A directory on a disk of yours to run on instead: files are written there, and removed at the end.
+    /// Run on a real disk instead: files are created in this directory and removed at the end.
     #[arg(long, value_name = "DIRECTORY", conflicts_with = "drive")]
     at: Option<PathBuf>,
-    /// How long each client's file is there.
+    /// Size of each client's file on a real disk.
     #[arg(long, default_value = "256MiB", value_name = "SIZE", requires = "at")]
     size: String,
-    /// What the random reader is promised: half of what it gets alone, on an emulated drive 10 MB/s at most.
+    /// Guaranteed minimum of the random reader; by default half of its rate alone, at most 10 MB/s on an emulated drive.
     #[arg(long, visible_alias = "min", value_name = "RATE")]
     promise: Option<String>,
-    /// Where the page goes.
+    /// File for the HTML page.
     #[arg(long, default_value = "demo.html", value_name = "FILE")]
     html: PathBuf,
-    /// Where its charts go as a picture (SVG), too.
+    /// File for the charts of the page, as SVG.
     #[arg(long, value_name = "FILE")]
     picture: Option<PathBuf>,
 }

@@ -17,48 +17,48 @@ use serde::Serialize;
 use crate::failure::Usage;
 use crate::output::Output;
 
-/// Most stories at once: they are printed to be read.
+/// Most requests shown step by step at once.
 const STORIES_MAX: u32 = 1_000;
 /// Slowest requests in a summary.
 const SLOWEST: u32 = 10;
 
-/// What may be written after `explain`.
+/// Arguments of `iofair explain`.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   iofair explain figure-1.toml --stack max-none         who waited where, by which rules
-  iofair explain figure-1.toml --request 4711           the story of one request
+  iofair explain figure-1.toml --request 4711           one request, step by step
   iofair explain figure-1.toml --client target --slowest 3
-                                                        the stories of a client's three slowest
+                                                        a client's three slowest requests, step by step
   iofair explain figure-1.toml --variant 'random target, 4 readers' --repeat 2 --json
 
-Each run is the same again, so the numbers of requests stay; see docs/explain.md.")]
+Runs are reproducible, so a request has the same number in each run. See docs/explain.md.")]
 pub(crate) struct Args {
-    /// An experiment file.
+    /// Experiment file.
     #[arg(value_name = "EXPERIMENT")]
     path: PathBuf,
-    /// The variant; by default the first one.
+    /// Variant; by default the first one.
     #[arg(long)]
     variant: Option<String>,
-    /// The stack, one of the file's or another; by default the file's first.
+    /// Policy stack, of the file or any other; by default the file's first one.
     #[arg(long)]
     stack: Option<String>,
-    /// The repeat, from 1.
+    /// Number of the repeat, starting at 1.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
-    /// Tell the story of the request with this number: the first one submitted is 1.
+    /// Show the request with this number step by step. Requests are numbered in order of submission, from 1.
     #[arg(long, value_name = "NUMBER", conflicts_with_all = ["slowest", "client"])]
     request: Vec<u64>,
-    /// Only this client, or this process of it.
+    /// Show only this client, or this process of a client.
     #[arg(long)]
     client: Option<String>,
-    /// Tell the stories of so many of the slowest requests.
+    /// Show this many of the slowest requests step by step.
     #[arg(long, value_name = "COUNT", num_args = 0..=1, default_missing_value = "1",
         value_parser = clap::value_parser!(u32).range(1..=i64::from(STORIES_MAX)))]
     slowest: Option<u32>,
-    /// Time measured, such as 2s.
+    /// Measured time, such as 2s.
     #[arg(long, value_parser = time)]
     time: Option<Nanos>,
-    /// Time before it, such as 500ms.
+    /// Warm-up before the measured time, such as 500ms.
     #[arg(long, value_parser = time)]
     ramp: Option<Nanos>,
 }

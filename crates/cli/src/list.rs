@@ -16,15 +16,15 @@ use crate::failure::Usage;
 use crate::measured;
 use crate::output::{Output, table};
 
-/// What may be written after `list`.
+/// Arguments of `iofair list`.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   iofair list policies                throttles and schedulers
-  iofair list policies bfq            one in full: every parameter, its default and range
-  iofair list stacks                  solutions that have a name of their own
+  iofair list policies bfq            one policy: every parameter with its default and range
+  iofair list stacks                  stacks with a name of their own
   iofair list drives                  emulated drives and their variants
-  iofair list drives samsung-970-pro  every number of a profile with its source
-  iofair list experiments --json      experiments under ./experiments, for a script")]
+  iofair list drives samsung-970-pro  every parameter of a profile, with its source
+  iofair list experiments --json      experiments under ./experiments, as JSON")]
 pub(crate) struct Args {
     #[command(subcommand)]
     what: What,
@@ -32,23 +32,23 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum What {
-    /// Throttles and schedulers; a stack's name is THROTTLES-SCHEDULER.
+    /// List throttles and schedulers. The name of a stack is THROTTLES-SCHEDULER.
     Policies {
-        /// Show these in full.
+        /// Show these policies with all parameters.
         names: Vec<String>,
     },
-    /// Stacks with a name of their own, for a contract file's or an experiment's `stack`.
+    /// List stacks with a name of their own, for the key `stack` of a contract file or experiment.
     Stacks,
-    /// Profiles of drives that can be emulated; NAME:VARIANT is another reading of the same drive.
+    /// List profiles of drives that can be emulated. NAME:VARIANT selects a variant of a drive.
     Drives {
-        /// Show every number of these, with its source.
+        /// Show these drives with all parameters and their sources.
         names: Vec<String>,
     },
-    /// What a client of an experiment may do, and the keys that say so.
+    /// List the jobs and keys of clients in an experiment.
     Clients,
-    /// Experiment files.
+    /// List experiment files.
     Experiments {
-        /// Where to look.
+        /// Directory to search.
         #[arg(default_value = "experiments")]
         directory: PathBuf,
     },

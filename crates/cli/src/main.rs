@@ -1,8 +1,8 @@
 //! The command line: parses, calls, prints.
 //!
-//! One file a command. A command is a module with `Args` (what may be written after its name) and
+//! One file per command. A command is a module with `Args` (its arguments) and
 //! `run(&Args, &Output) -> anyhow::Result<ExitCode>`; adding one is its `mod` line, its variant of
-//! [`Command`] and its arm in [`dispatch`]. Only this room prints error chains and chooses exit codes:
+//! [`Command`] and its arm in [`dispatch`]. Only this crate prints error chains and chooses exit codes:
 //! 0 done, 1 failed, 2 wrong usage or a bad file.
 
 mod completions;
@@ -27,7 +27,7 @@ use clap::{Parser, Subcommand};
 
 use crate::output::Output;
 
-/// Decides whose I/O goes next: promises kept between clients that share a drive.
+/// An I/O scheduler for drives that several clients share: server, simulator, and tools.
 #[derive(Parser)]
 #[command(name = "iofair", version, max_term_width = 100, after_help = EXAMPLES)]
 struct Cli {
@@ -40,39 +40,39 @@ struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  iofair demo                        the promise, live, in half a minute
-  iofair serve demo/contracts.toml   volumes under contracts
-  iofair pool create /dev/sdb        a device for volumes
-  iofair ctl status                  a running server: look at it, change it
-  iofair run experiments             the published experiments, in virtual time
-  iofair run --on serve figure-1.toml the same live, beside the lab
-  iofair explain figure-1.toml       why requests waited there, by which rules
-  iofair list policies               what can order and limit I/O, with all parameters
-  iofair list policies bfq           one of them in full
+  iofair demo                         compare policies with NBD clients on an emulated SSD
+  iofair serve demo/contracts.toml    serve volumes
+  iofair pool create /dev/sdb         prepare a device for volumes
+  iofair ctl status                   show the state of a running server
+  iofair run experiments              simulate the published experiments
+  iofair run --on serve figure-1.toml run one live, beside the simulation
+  iofair explain figure-1.toml        show where requests waited, and by which rules
+  iofair list policies                list throttles and schedulers
+  iofair list policies bfq            show one of them with all parameters
 
 Every command has --help with examples, and --json.";
 
 #[derive(Subcommand)]
 enum Command {
-    /// The promise, live: NBD clients on an emulated SSD, policy by policy.
+    /// Compare policies with real NBD clients on an emulated SSD, in half a minute.
     Demo(demo::Args),
-    /// Serve volumes under contracts, over NBD, to virtual machines, as block devices and as files.
+    /// Serve volumes over NBD, to virtual machines, as block devices and as files.
     Serve(serve::Args),
-    /// Make, show, check and import pools on block devices and in files.
+    /// Create, show, check and import pools on block devices and in files.
     Pool(pool::Args),
-    /// Look at a running server and change it.
+    /// Inspect and change a running server.
     Ctl(ctl::Args),
-    /// A running server, live: promised against got, who is held and why.
+    /// Show a live view of a running server: the rate and share of each group, and what holds it.
     Top(top::Args),
-    /// Experiments in virtual time, beside what their sources claim; or live, beside the lab.
+    /// Run experiments in simulation, or live on a server, and compare with published results.
     Run(run::Args),
-    /// Why a request of such a run waited, and who waited where.
+    /// Show where the requests of a simulated run waited, and why.
     Explain(explain::Args),
-    /// What there is: policies, drives, clients, experiments.
+    /// List policies, stacks, drives, clients and experiments.
     List(list::Args),
-    /// Completions for a shell.
+    /// Print shell completions.
     Completions(completions::Args),
-    /// Manual pages.
+    /// Print or write manual pages.
     Man(man::Args),
 }
 

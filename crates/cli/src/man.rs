@@ -8,13 +8,13 @@ use clap::CommandFactory;
 
 use crate::output::{Output, write};
 
-/// What may be written after `man`.
+/// Arguments of `iofair man`.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  iofair man | man -l -               read the main page
+  iofair man | man -l -               show the main page
   iofair man --directory man1         write iofair.1, iofair-list.1, ...")]
 pub(crate) struct Args {
-    /// Write every page into this directory instead of the main one to standard output.
+    /// Write all pages to this directory, instead of the main page to standard output.
     #[arg(long, value_name = "DIRECTORY")]
     directory: Option<PathBuf>,
 }

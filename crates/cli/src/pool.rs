@@ -11,15 +11,15 @@ use iofair_serve::pool::admin::{self, Creation, Report, Summary};
 
 use crate::output::{Output, table};
 
-/// What may be written after `pool`.
+/// Arguments of `iofair pool`.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  iofair pool create /dev/sdb                         an empty pool; what is on the device is lost
-  iofair pool create /srv/pool.img                    the same in a new file, which grows with its volumes
-  iofair pool show /dev/sdb                           volumes with their UUIDs, and where they lie
-  iofair pool check /dev/sdb                          every copy of the table; --repair uses the good one
-  iofair pool import /dev/sdb --contracts old.toml    takes over volumes of a version without pools
-  iofair pool delete /dev/sdb alice-old               deletes data that is kept for nobody")]
+  iofair pool create /dev/sdb                         an empty pool; data on the device is lost
+  iofair pool create /srv/pool.img                    a pool in a new file, which grows with its volumes
+  iofair pool show /dev/sdb                           volumes with their UUIDs and positions
+  iofair pool check /dev/sdb                          check every copy of the table; --repair uses the valid one
+  iofair pool import /dev/sdb --contracts old.toml    convert volumes of a version without pools
+  iofair pool delete /dev/sdb alice-old               delete data of a removed volume")]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -27,59 +27,59 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Makes an empty pool on a device, or in a new file.
+    /// Create an empty pool on a device, or in a new file.
     #[command(after_help = "Examples:
   iofair pool create /dev/sdb
   iofair pool create /dev/vdb --blank     a new virtual disk, which reads as zeroes")]
     Create {
-        /// The block device or file.
+        /// Block device or file.
         path: PathBuf,
-        /// Do it whatever is there; all of it is lost.
+        /// Overwrite existing data; all of it is lost.
         #[arg(long)]
         force: bool,
-        /// What is there reads as zeroes: new volumes need no zeroing.
+        /// Assume that the device reads as zeroes, so that new volumes need no zeroing.
         #[arg(long)]
         blank: bool,
     },
-    /// Shows a pool and its volumes, also while a server has it.
+    /// Show a pool and its volumes; a server may be using it.
     #[command(after_help = "Examples:
   iofair pool show /dev/sdb
   iofair pool show /srv/pool.img --json | jq -r '.volumes[] | .name + \" \" + .uuid'")]
     Show {
-        /// The block device or file.
+        /// Block device or file.
         path: PathBuf,
     },
-    /// Checks every copy of a pool's table, and says what helps.
+    /// Check every copy of a pool's table, and suggest repairs.
     #[command(after_help = "Examples:
   iofair pool check /dev/sdb
-  iofair pool check --repair /dev/sdb     use the newest copy that is whole; its server must be stopped")]
+  iofair pool check --repair /dev/sdb     use the newest valid copy; the server must be stopped")]
     Check {
-        /// The block device or file.
+        /// Block device or file.
         path: PathBuf,
-        /// Use the newest copy that is whole, and write the others anew.
+        /// Use the newest valid copy, and rewrite the others from it.
         #[arg(long)]
         repair: bool,
     },
-    /// Takes over volumes of a version without pools, with their data, in place.
+    /// Convert the volumes of a version without pools, with their data, in place.
     #[command(after_help = "Examples:
   iofair pool import /dev/sdb --contracts /etc/iofair/contracts.toml
   iofair pool import /srv/pool.img --contracts contracts.toml
 
 The contract file must be the one that was served last: on a device its order says where volumes lie.")]
     Import {
-        /// The block device or file.
+        /// Block device or file.
         path: PathBuf,
-        /// The contract file with which it was served.
+        /// Contract file with which it was last served.
         #[arg(long, value_name = "FILE")]
         contracts: PathBuf,
     },
-    /// Deletes the data of a volume that the contracts do not have any more.
+    /// Delete the data of a volume that is no longer in the contracts.
     #[command(after_help = "Examples:
   iofair pool delete /dev/sdb alice-old")]
     Delete {
-        /// The block device or file.
+        /// Block device or file.
         path: PathBuf,
-        /// The volume's name.
+        /// Name of the volume.
         volume: String,
     },
 }

@@ -20,79 +20,79 @@ use crate::live;
 use crate::measured;
 use crate::output::{Output, write};
 
-/// What may be written after `run`.
+/// Arguments of `iofair run`.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  iofair run experiments/article-2018/figure-1.toml      one figure, as its file says
-  iofair run experiments --html results.html             everything, on one page
-  iofair run figure-1.toml --stack prop-bfq --repeats 1  a quick look at one stack
-  iofair run figure-1.toml --json > figure-1.json        every run, for a script
+  iofair run experiments/article-2018/figure-1.toml      one figure
+  iofair run experiments --html results.html             all experiments, with a page of results
+  iofair run figure-1.toml --stack prop-bfq --repeats 1  one stack, one run
+  iofair run figure-1.toml --json > figure-1.json        results for a script
   iofair run experiments/suite/bandwidth-latency.toml --set client.interferer.job=write --set client.interferer.count=7
                                                          a template with other values
   iofair run --on serve figure-1.toml --repeats 1 --variant 'random target, readers'
-                                                         live, through real sockets, beside the lab
+                                                         live, through real sockets, beside the simulation
 
-The seeds are printed; the same file and seed give the same bytes on any machine.")]
+The same file and seed give the same output on any machine. The seeds are printed.")]
 pub(crate) struct Args {
-    /// Experiment files, or directories of them.
+    /// Experiment files, or directories with experiment files.
     #[arg(required_unless_present = "measured")]
     paths: Vec<PathBuf>,
-    /// Where: in virtual time, or live on a server over the emulated drive, in real time.
+    /// Where to run: in the simulator (virtual time), or live on a server with an emulated drive (real time).
     #[arg(long, value_enum, default_value_t = World::Lab)]
     on: World,
-    /// Only this variant; may be repeated.
+    /// Run only this variant; may be repeated.
     #[arg(long, value_name = "NAME")]
     variant: Vec<String>,
-    /// Only these stacks; one that the file does not have is run too. `every` stands for a stack of each policy and the
+    /// Run only these stacks, including ones that the file does not list. `every` means one stack for each policy and all
     /// named stacks.
     #[arg(long, value_delimiter = ',')]
     stack: Vec<String>,
-    /// Runs of each variant on each stack, with seeds of their own.
+    /// Number of runs of each variant on each stack, with different seeds.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     repeats: Option<u32>,
-    /// Time measured, such as 2s.
+    /// Measured time, such as 2s.
     #[arg(long, value_parser = time)]
     time: Option<Nanos>,
-    /// Time before it, such as 500ms.
+    /// Warm-up before the measured time, such as 500ms.
     #[arg(long, value_parser = time)]
     ramp: Option<Nanos>,
     /// Seed of the first repeat.
     #[arg(long)]
     seed: Option<u64>,
-    /// Set a key of the file, such as client.target.count=4 or policy.bfq.slice_idle=0s.
+    /// Override a key of the file, such as client.target.count=4 or policy.bfq.slice_idle=0s.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Runs at once; by default one a core.
+    /// Number of concurrent runs; by default one per core.
     #[arg(long, short)]
     jobs: Option<NonZeroUsize>,
-    /// Write every run as CSV.
+    /// Write the results of every run to a CSV file.
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Write the rates of each interval as CSV, for experiments that have an `interval`.
+    /// Write the rates of each interval to a CSV file, for experiments with an `interval`.
     #[arg(long, value_name = "FILE")]
     series: Option<PathBuf>,
-    /// Write what the client `target` gets and what all get as CSV, a line for each stack and each variant in which
-    /// it has a minimum. Runs nothing else, and nothing that a stack refuses.
+    /// Write the rate of the client `target` and the total rate to a CSV file, with one line for each stack and each variant in
+    /// which the target has a minimum. Runs only these variants, and skips those that a stack refuses.
     #[arg(long, value_name = "FILE")]
     frontier: Option<PathBuf>,
-    /// Run the file also on each variant in its drive's profile (`NAME:VARIANT`).
+    /// Also run each experiment on all variants of its drive (`NAME:VARIANT`).
     #[arg(long)]
     drive_variants: bool,
-    /// Write a page with charts that needs nothing but itself.
+    /// Write a self-contained HTML page with charts.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write every published number beside ours.
+    /// Write a Markdown page with published numbers beside ours.
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
-    /// Write the numbers that `iofair list policies` names, read off these experiments; what they lack
-    /// of it is run besides.
+    /// Write the numbers that `iofair list policies` shows. Additional experiments are run if the given ones do not
+    /// provide all of them.
     #[arg(long, value_name = "FILE")]
     #[arg(conflicts_with_all = ["on", "variant", "stack", "repeats", "time", "ramp", "seed", "set"])]
     measured: Option<PathBuf>,
     /// Print neither progress nor tables.
     #[arg(long, short)]
     quiet: bool,
-    /// Fail (exit code 1) when a hard claim does not hold.
+    /// Exit with code 1 if a hard claim does not hold.
     #[arg(long)]
     strict: bool,
 }
@@ -100,9 +100,9 @@ pub(crate) struct Args {
 /// Where experiments run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 enum World {
-    /// In virtual time.
+    /// In the simulator, in virtual time.
     Lab,
-    /// Live.
+    /// Live, on a server.
     Serve,
 }
 

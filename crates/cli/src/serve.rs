@@ -15,23 +15,23 @@ use serde::Serialize;
 use crate::failure::Usage;
 use crate::output::Output;
 
-/// What may be written after `serve`.
+/// Arguments of `iofair serve`.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   iofair serve contracts.toml                          serve until SIGTERM or Ctrl-C
-  iofair serve --check contracts.toml                  only check the file and its drive
-  kill -HUP $(pidof iofair)                            read the contracts again; nobody is cut off
+  iofair serve --check contracts.toml                  check the file and its drive, and exit
+  kill -HUP $(pidof iofair)                            reload the contracts without disconnecting clients
   nbdinfo 'nbd+unix:///alice-root?socket=/run/iofair/pool.sock'")]
 pub(crate) struct Args {
-    /// The contract file: drive, listen, groups, volumes.
+    /// The contract file: drive, listeners, groups, volumes.
     contracts: PathBuf,
-    /// Check the file, and the pool or devices that it names, and leave.
+    /// Check the contract file, and the pool or devices that it names, and exit.
     #[arg(long)]
     check: bool,
-    /// This volume may become shorter, as the file says; what is cut off is lost. May be repeated.
+    /// Allow this volume to shrink to the size in the file; data beyond that size is lost. May be repeated.
     #[arg(long, value_name = "VOLUME")]
     shrink: Vec<String>,
-    /// This volume's data, kept for another group, goes to the one that the file says. May be repeated.
+    /// Give this volume's data, kept for another group, to the group in the file. May be repeated.
     #[arg(long, value_name = "VOLUME")]
     take_over: Vec<String>,
 }

@@ -28,27 +28,27 @@ use crate::output::{Output, write};
 use numbers::Look;
 use view::{Action, View};
 
-/// What may be written after `top`.
+/// Arguments of `iofair top`.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Keys: up and down choose a group, left and right fold it, + and - change its weight, e types
-one in, s sorts (name, share, rate, wait), w shows why groups wait, q ends.
+    after_help = "Keys: up and down select a group, left and right fold it, + and - change its weight, e enters a
+weight, s sorts (name, share, rate, wait), w shows why groups wait, q quits.
 
 Examples:
   iofair top
   iofair top --socket /run/iofair/control.sock
-  iofair top --once                      one picture as text, for a note or a script"
+  iofair top --once                      a single frame as text"
 )]
 pub(crate) struct Args {
     #[command(flatten)]
     place: Place,
-    /// Print one picture as text and end.
+    /// Print a single frame as text and exit.
     #[arg(long)]
     once: bool,
-    /// Seconds between two looks.
+    /// Seconds between refreshes.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3600))]
     every: u64,
-    /// Size of the picture of --once.
+    /// Size of the frame of --once, such as 80x24.
     #[arg(long, default_value = "80x24", value_name = "COLUMNSxLINES", requires = "once")]
     size: String,
 }

@@ -19,21 +19,21 @@ const HTTPS: &str = "https://";
 /// Options that name a server.
 #[derive(clap::Args)]
 pub(crate) struct Place {
-    /// The server's control socket, or https://HOST:PORT.
-    /// [default: $IOFAIR_SOCKET, else the control table of the contract file]
+    /// Path of the server's control socket, or https://HOST:PORT.
+    /// [default: $IOFAIR_SOCKET, else the `[control]` table of the contract file]
     #[arg(long, global = true, value_name = "PATH")]
     socket: Option<String>,
-    /// The contract file to find the socket in.
+    /// Contract file that names the control socket.
     /// [default: ./contracts.toml, else /etc/iofair/contracts.toml]
     #[arg(long, global = true, value_name = "FILE")]
     contracts: Option<PathBuf>,
-    /// For https: the CA that signed the server.
+    /// For https: file with the CA certificate of the server.
     #[arg(long, global = true, value_name = "FILE")]
     tls_ca: Option<PathBuf>,
-    /// For https: your certificate.
+    /// For https: file with your certificate.
     #[arg(long, global = true, value_name = "FILE")]
     tls_certificate: Option<PathBuf>,
-    /// For https: its private key.
+    /// For https: file with its private key.
     #[arg(long, global = true, value_name = "FILE")]
     tls_key: Option<PathBuf>,
 }
