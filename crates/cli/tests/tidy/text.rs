@@ -11,15 +11,18 @@ const LINES_SMELL: usize = 600;
 const NEEDS: &[&str] = &[
     "box",
     "clients",
+    "deb",
     "guest",
     "hugepages",
     "lintian",
     "man",
+    "nbdkit",
     "promtool",
     "root",
     "systemd",
     "time",
     "ublk",
+    "valgrind",
 ];
 
 fn over_long(files: &[File], most: usize) -> Vec<String> {
