@@ -123,10 +123,11 @@ live: ## experiments live, through real sockets, beside the lab; writes docs/liv
 	nice -n -20 $(IOFAIR) run --on serve \
 		$(LIVE:%=experiments/%.toml) --repeats 1 $(LIVE_TIMES) --markdown docs/live.md $(ARGS)
 
-deb: ## a Debian package, in target/deb
+deb: ## Debian packages of the program and of libiofair, in target/deb
 	@scripts/setup deb
-	cargo build --release --locked -p iofair
+	cargo build --release --locked -p iofair -p iofair-capi
 	@scripts/deb $(IOFAIR) target/deb
+	@scripts/deb-library "$${CARGO_TARGET_DIR:-target}/release/libiofair.a" target/deb
 
 clean: ## remove what was built
 	cargo clean
