@@ -41,7 +41,7 @@ impl Set {
         let front = match self.front {
             Front::Unix => "NBD over a Unix socket",
             Front::Tls => "NBD over TCP with TLS",
-            Front::Vhost => "Disks of virtual machines (vhost-user-blk)",
+            Front::Vhost => "Virtual machine disks (vhost-user-blk)",
             Front::Fuse => "Mounted files (FUSE)",
         };
         let victim = match self.kind {
@@ -146,7 +146,7 @@ fn table(page: &mut String, set: Set, rows: &Rows, missed: &mut [usize; 2]) {
     );
     let counts: String = set.counts().iter().map(|count| format!(" {count} |")).collect();
     let _ =
-        writeln!(page, "| each neighbour |{counts}\n|---|{}", "---|".repeat(set.counts().len()));
+        writeln!(page, "| Each neighbour |{counts}\n|---|{}", "---|".repeat(set.counts().len()));
     let promise = (PROMISE as f64).min(alone.bytes_per_s);
     let honest: Vec<Option<Outcome>> = rows.rows[0]
         .1
@@ -200,22 +200,23 @@ pub(crate) fn write() {
     let page = format!(
         "# Isolation\n\n\
          <!-- Written by `make hostile`; do not edit. -->\n\n\
-         What a client with a contract gets beside clients that mean harm, through every front end. `make hostile` \
-         measures it and writes this page.\n\n\
-         The victim reads 4 KiB at a time at random places, one request after the other. Its group has \
-         `min = \"{}MB/s\"` and `latency = \"2ms\"`; all attackers are in one other group without a promise, each with \
-         a volume of its own. The stack is `promise`, the default. The drive is the emulated SATA SSD `plextor-px256m5s` in \
-         real time unless the heading says otherwise.\n\n\
-         Aim: at least {:.0} % of the promise (or of what the victim gets alone, where that is less), and a 99th \
-         percentile of at most {SLOWER} times the one beside as many *honest* neighbours with the contract of the \
-         attackers. Of {cells} combinations **{missed}** miss it; they are marked.\n\n\
-         How it was measured: a fresh `iofair serve` for each run of {seconds} s, {repeats} runs of each, medians of \
-         each quantity; {processors} processors. The attackers are threads of another process at `nice 19`, and the \
+         This page shows what a client with a contract gets beside hostile clients, for every front end. `make hostile` \
+         measures it and writes the page.\n\n\
+         The victim reads 4 KiB at random with queue depth 1. Its group has `min = \"{}MB/s\"` and `latency = \"2ms\"`; \
+         all attackers are in one other group without a guarantee; each has its own volume. The stack is `promise`, the \
+         default. The drive is the emulated SATA SSD `plextor-px256m5s` in real time, unless the heading says \
+         otherwise.\n\n\
+         Aim: at least {:.0} % of the promised rate (or of what the victim gets alone, if that is less), and a 99th \
+         percentile of at most {SLOWER} times that beside as many *honest* neighbours under the same contract as the \
+         attackers. The numbers in brackets compare with these neighbours. Of {cells} combinations **{missed}** miss \
+         the aim; they are marked.\n\n\
+         Method: a new `iofair serve` for each run of {seconds} s, {repeats} runs of each, and the median of each \
+         quantity, on {processors} processors. The attackers are threads of another process at `nice 19`, and the \
          victim and the server's reactor thread have real-time priority, so that attackers cannot take the processor \
-         from them: what is measured is the server, not the scheduler of the machine. The server's other threads \
-         have neither. A request that was never completed counts with the time for which it was waited \
-         for. The runs of the victim alone show how noisy the machine was.\n\n\
-         Block devices of the host (ublk) are not here: no driver on the machine that measures.\n\n{tables}",
+         from them; this measures the server and not the process scheduler. The server's other threads run at normal \
+         priority. A request that never completed counts with its waiting time. The runs of the victim alone show how \
+         noisy the machine was.\n\n\
+         Block devices of the host (ublk) are missing, because the machine has no driver for them.\n\n{tables}",
         PROMISE / 1_000_000,
         SHARE * 100.0,
     );
