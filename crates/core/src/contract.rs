@@ -1,15 +1,15 @@
-//! What a client is promised, and whether the drive can keep a set of promises.
+//! Contracts of groups, and the check whether a drive can keep a set of guaranteed minimums.
 //!
-//! A contract is a guaranteed minimum, a share of what is left (`weight`), a ceiling (`max`), a latency
-//! and a class. [`admit`] checks what the minimums of sibling groups claim of the drive against what it
-//! can do at its worst, and turns claims into weights (`w_i` proportional to `c_i`, scaled to 1..1000).
+//! A contract is a guaranteed minimum, a share of the spare bandwidth (`weight`), a ceiling (`max`), a latency
+//! and a class. [`admit`] compares the minimums of sibling groups with the worst-case rate of the drive, and
+//! translates them into weights (`w_i` proportional to the claim `c_i`, scaled to 1..1000).
 //!
-//! Where nothing else is known a minimum claims itself: minimums must not add up to more than the drive
-//! keeps at its worst (survey of I/O-control solutions, 2019: 160 MB/s among 16 clients is 10 MB/s each).
-//! That counts on everybody at once. A scheduler that shares time serves one client after the other, and
-//! one that reads at random, one request at a time, then needs far more time for a byte than one that
-//! reads in order: 10 MB/s takes 10/23 of the time from a client that reaches 23 MB/s alone. So who says
-//! what a group reaches `alone` has its minimum counted as that part of the drive's time:
+//! By default, a minimum claims its own value: the sum of the minimums must not exceed the worst-case rate of the
+//! drive (survey of I/O-control solutions, 2019: 160 MB/s among 16 clients is 10 MB/s each). This assumes that all
+//! clients are busy at once. But a scheduler that shares drive time serves one client after the other, and a random
+//! reader with queue depth 1 needs far more time per byte than a sequential one: a client that reaches 23 MB/s
+//! alone needs 10/23 of the time for 10 MB/s. If a contract says what the group reaches `alone`, its minimum
+//! therefore counts as that fraction of the drive's time:
 //!
 //! ```text
 //! c_i = r_i                                    nothing known
@@ -17,8 +17,8 @@
 //! sum of c_i <= worst_case
 //! ```
 //!
-//! Nine tenths are what sharing leaves of the drive ([`KEPT_PERCENT`]). Time is what such a scheduler
-//! keeps for each, so who turns out slower than it said breaks its own minimum, and nobody else's.
+//! The factor 9/10 is the part of the drive's rate that remains when clients share it ([`KEPT_PERCENT`]). The scheduler
+//! guarantees time, so a client that is slower than its `alone` misses its own minimum, but no other client's.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -30,18 +30,18 @@ use crate::minimum::Minimum;
 use crate::request::Direction;
 use crate::time::Nanos;
 
-/// Smallest and largest weight of a group, and what it is when nobody says (blkio, BFQ).
+/// Smallest weight of a group; [`WEIGHT_MAX`] is the largest, [`WEIGHT_DEFAULT`] the default (as in blkio and BFQ).
 pub const WEIGHT_MIN: u32 = 1;
 /// See [`WEIGHT_MIN`].
 pub const WEIGHT_MAX: u32 = 1000;
 /// See [`WEIGHT_MIN`].
 pub const WEIGHT_DEFAULT: u32 = 100;
 
-/// What is left of a drive's speed when several share it, for groups that say what they reach alone: BFQ
+/// Percentage of a drive's rate that remains when several clients share it, for groups with `alone`: BFQ
 /// "keeps throughput in the range 90-100% of the available speed" (the survey of 2019).
 pub const KEPT_PERCENT: u64 = 90;
 
-/// Ceilings, `None` where there is none; index by [`Direction`].
+/// Ceilings on reads and writes (index by [`Direction`]); `None` means no ceiling.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Limits {
     /// Bytes a second, reads and writes.
@@ -62,13 +62,13 @@ impl Limits {
     }
 }
 
-/// Low limits of `throttle-low`: what a group gets at least while others want the drive too.
+/// Low limits of `throttle-low`: the rate that a group gets while other groups are busy, too.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Low {
-    /// The limits; none at all: the contract's `min`, in both directions.
+    /// The limits. If there are none, the contract's `min` applies to both directions.
     pub limits: Limits,
-    /// How much longer than usual a request of the group may take before that counts as bad; `None`:
-    /// the policy's parameter.
+    /// Increase of a request's latency over the usual one that counts as bad; `None`: the policy's
+    /// parameter.
     pub latency: Option<Nanos>,
     /// Mean think time above which the group counts as idle; `None`: the policy's parameter.
     pub idle: Option<Nanos>,
@@ -81,15 +81,15 @@ pub struct Contract {
     pub min: Option<u64>,
     /// Guaranteed I/Os a second, of at most [`IO_BYTES`](crate::minimum::IO_BYTES) each; only `promise` keeps it.
     pub min_iops: Option<u64>,
-    /// Bytes a second that the group reaches with the drive to itself; `None`: nothing is known.
+    /// Rate in bytes a second that the group reaches with the drive to itself; `None`: unknown.
     pub alone: Option<u64>,
     /// Low limits.
     pub low: Low,
-    /// Share of what is left among siblings, [`WEIGHT_MIN`] to [`WEIGHT_MAX`].
+    /// Share of the spare bandwidth relative to sibling groups, [`WEIGHT_MIN`] to [`WEIGHT_MAX`].
     pub weight: u32,
     /// Ceilings.
     pub max: Limits,
-    /// Latency wanted.
+    /// Target for the completion time of reads.
     pub latency: Option<Nanos>,
     /// Scheduling class of the group among its siblings.
     pub class: Class,
@@ -111,7 +111,7 @@ impl Default for Contract {
 }
 
 impl Contract {
-    /// Is it one that the engine takes?
+    /// Checks the contract: weight in range, no ceiling and no latency of zero.
     pub fn check(&self) -> Result<(), EngineError> {
         if !(WEIGHT_MIN..=WEIGHT_MAX).contains(&self.weight) {
             return Err(EngineError::BadWeight(self.weight));
@@ -125,11 +125,11 @@ impl Contract {
         }
         Ok(())
     }
-    /// What is guaranteed.
+    /// The guaranteed minimum.
     pub const fn minimum(&self) -> Minimum {
         Minimum { bytes_per_s: self.min, ios_per_s: self.min_iops }
     }
-    /// The low limits: those written, else the minimum in both directions.
+    /// The low limits as written, or else the minimum in both directions.
     pub fn low_limits(&self) -> Limits {
         match self.min {
             Some(min) if self.low.limits == Limits::default() => Limits::both(min),
@@ -138,22 +138,22 @@ impl Contract {
     }
 }
 
-/// One of the groups that share a drive, as [`admit`] sees it.
+/// A group that shares a drive, as input of [`admit`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Asking {
     /// Its name.
     pub name: String,
-    /// What its minimum claims of the drive, or what those inside it claim, in bytes a second of the worst
-    /// case; `None`: nothing was promised.
+    /// Claim of its minimum, or the sum of the claims inside it, in bytes a second of the worst case; `None`: no
+    /// minimum.
     pub claim: Option<u64>,
-    /// Minimum and what it reaches alone, if that is where the claim comes from.
+    /// Minimum and rate alone, if the claim was computed from them.
     pub by_time: Option<[u64; 2]>,
     /// Its weight as written.
     pub weight: u32,
 }
 
 impl Asking {
-    /// By its contract, on a drive that gives `worst_case` bytes a second at its worst.
+    /// From a contract, on a drive with a worst-case rate of `worst_case` bytes a second.
     pub fn new(name: &str, contract: &Contract, worst_case: u64) -> Self {
         let by_time = contract.min.zip(contract.alone).map(|(min, alone)| [min, alone.max(1)]);
         let claim = match by_time {
@@ -173,9 +173,9 @@ impl Asking {
 pub struct Refusal {
     /// Sum of the claims, bytes a second.
     pub asked: u64,
-    /// What the drive gives at its worst, bytes a second.
+    /// Worst-case rate of the drive, bytes a second.
     pub worst_case: u64,
-    /// The groups that ask, largest claim first.
+    /// The groups with claims, largest claim first.
     pub groups: Vec<Asking>,
 }
 
@@ -201,7 +201,7 @@ impl fmt::Display for Refusal {
 }
 impl core::error::Error for Refusal {}
 
-/// A byte rate for people: `12.34 MB/s`.
+/// A byte rate that is displayed as `12.34 MB/s`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rate(pub u64);
 
@@ -214,17 +214,17 @@ impl fmt::Display for Rate {
 /// Admits sibling groups on a drive whose worst-case rate is `worst_case` bytes a second, and returns the
 /// weight that each must get.
 ///
-/// Without any claim the weights stay as given. With claims, group i needs at least `c_i / worst_case` of
-/// the total weight. If all have claims the weights are in proportion to them. Else each gets what it claims or
-/// what its weight is worth, whichever is more:
+/// Without claims, the weights stay as given. With claims, group i needs at least `c_i / worst_case` of
+/// the total weight. If all groups have claims, the weights are proportional to them. Otherwise each group gets its claim or
+/// the value of its weight, whichever is larger:
 ///
 /// ```text
 /// share_i = max(c_i, level * weight_i)      with the level at which the shares add up to worst_case
 /// ```
 ///
-/// So a claim lifts its group up to itself and no further, and what is left is shared by weight among all others,
-/// whether they claim something or not. Weights are scaled so that the largest is [`WEIGHT_MAX`], and every rounding
-/// is in favour of those with a claim.
+/// A claim therefore raises its group's share up to the claim and no further, and the rest is shared by weight among all
+/// other groups, with or without claims. Weights are scaled so that the largest is [`WEIGHT_MAX`]; rounding
+/// favours groups with claims.
 pub fn admit(worst_case: u64, groups: &[Asking]) -> Result<Vec<u32>, Refusal> {
     let asked: u64 = groups.iter().filter_map(|group| group.claim).fold(0, u64::saturating_add);
     if asked == 0 {
@@ -261,7 +261,7 @@ pub fn admit(worst_case: u64, groups: &[Asking]) -> Result<Vec<u32>, Refusal> {
     Ok(groups.iter().map(scale).collect())
 }
 
-/// What those share whose weight is worth as much as they claim, and the sum of their weights.
+/// The rate shared by the groups whose weight is worth at least their claim, and the sum of their weights.
 struct Level {
     rest: u64,
     weights: u64,

@@ -1,4 +1,4 @@
-//! Why the engine refused what it was asked. Nothing has changed then.
+//! The error type of the engine. A call that returns an error has changed nothing.
 
 use alloc::string::String;
 use core::fmt;
@@ -8,47 +8,48 @@ use crate::group::{ClientId, DEPTH_MAX, GroupId};
 use crate::request::CommandId;
 use crate::unit::Sectors;
 
-/// Why the engine refused what it was asked.
+/// Why the engine refused a call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum EngineError {
-    /// No request slot is free for this group; try again after a completion.
+    /// The group has no free request slot. Try again after a completion.
     Full(GroupId),
-    /// There is no such client, or not any more.
+    /// The client does not exist, or was removed.
     NoClient(ClientId),
-    /// There is no such group, or not any more.
+    /// The group does not exist, or was removed.
     NoGroup(GroupId),
-    /// A flush with a length, something else without, or past the end of the drive.
+    /// The range is invalid: a flush with a length, another request without one, or a range beyond the end of the drive.
     BadRange {
-        /// First sector asked.
+        /// First sector of the request.
         start: Sectors,
-        /// Sectors asked.
+        /// Length of the request.
         length: Sectors,
-        /// Sectors there are.
+        /// Size of the drive.
         capacity: Sectors,
     },
-    /// More data than one command of the drive takes; whoever submits cuts it. What carries no data may be longer.
+    /// The request has more data than one command of the drive can carry; the caller must split it. Requests without data
+    /// may be longer.
     TooLong {
-        /// Sectors asked.
+        /// Length of the request.
         length: Sectors,
         /// [`DriveFacts::max_request`](crate::policy::DriveFacts::max_request).
         longest: Sectors,
     },
-    /// The drive does not have this command: it never had it, or it was completed already.
+    /// The drive does not have this command: it was never dispatched, or it was completed already.
     NotInDrive(CommandId),
     /// A weight outside [`WEIGHT_MIN`] to [`WEIGHT_MAX`].
     BadWeight(u32),
-    /// A ceiling or a latency of zero, with which nothing would ever be served.
+    /// A ceiling or latency of zero, under which no request would ever be served.
     Zero(&'static str),
-    /// A group of this name is there already.
+    /// A group of this name already exists.
     Exists(String),
-    /// It still holds something: groups, clients or requests.
+    /// The group or client to be removed still holds groups, clients or requests.
     Busy(String),
-    /// An empty path component.
+    /// The name has an empty path component.
     BadName(String),
-    /// More than [`DEPTH_MAX`] path components.
+    /// The name has more than [`DEPTH_MAX`] path components.
     TooDeep(String),
-    /// A scheduler and its drive need at least one tag.
+    /// The number of tags is zero.
     NoTags,
 }
 

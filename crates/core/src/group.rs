@@ -1,8 +1,8 @@
-//! Who shares the drive: the tree of groups, and the clients in it.
+//! The tree of groups that share a drive, and the clients in it.
 //!
 //! A *group* holds a contract and may hold groups. A *client* is one source of requests (a process, a
 //! volume) and belongs to one group at a time. Ids are small dense integers, so that a policy can keep
-//! its own state in a vector beside them; a removed id is reused only after the policy was told.
+//! its own state in a vector indexed by them. The id of a removed group or client is reused only after policies were notified.
 
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
@@ -10,28 +10,28 @@ use alloc::vec::Vec;
 
 use crate::contract::Contract;
 
-/// Levels of groups below the root: what walks from a group to the root is bounded.
+/// Maximum number of levels below the root, which bounds every walk from a group to the root.
 pub const DEPTH_MAX: usize = 32;
 
-/// A group's place in [`Groups`].
+/// Identifies a group in [`Groups`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct GroupId(pub u32);
 
 impl GroupId {
-    /// The group that holds all others.
+    /// The root group, which contains all others.
     pub const ROOT: Self = Self(0);
-    /// As an index of a vector.
+    /// The id as an index of a vector.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// A client's place in [`Groups`].
+/// Identifies a client in [`Groups`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ClientId(pub u32);
 
 impl ClientId {
-    /// As an index of a vector.
+    /// The id as an index of a vector.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -40,12 +40,12 @@ impl ClientId {
 /// Scheduling class, most urgent first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub enum Class {
-    /// Before everybody else.
+    /// Served before the other classes.
     RealTime,
-    /// The usual one.
+    /// The default.
     #[default]
     BestEffort,
-    /// Only when nobody else wants the drive.
+    /// Served only when no other client needs the drive.
     Idle,
 }
 
@@ -54,7 +54,7 @@ impl Class {
     pub const ALL: [Self; 3] = [Self::RealTime, Self::BestEffort, Self::Idle];
 }
 
-/// A client's own priority: class, and level 0 (most) to 7 (least) in it.
+/// A client's I/O priority: a class, and a level in it from 0 (highest) to 7 (lowest).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Priority {
     /// Scheduling class.
@@ -72,13 +72,13 @@ impl Default for Priority {
 /// One group.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// Its path: `tenants/alice`; the root's is empty.
+    /// Its path, such as `tenants/alice`; empty for the root.
     pub name: String,
-    /// The group that holds it; `None` for the root.
+    /// Its parent group; `None` for the root.
     pub parent: Option<GroupId>,
     /// Groups directly inside, by id.
     pub children: Vec<GroupId>,
-    /// What it was promised.
+    /// Its contract.
     pub contract: Contract,
     /// Clients directly inside.
     pub clients: u32,
@@ -93,20 +93,20 @@ pub struct Client {
     pub priority: Priority,
 }
 
-/// What changed in the tree, as told to policies ([`crate::policy::Policy::change`]).
+/// A change of the tree, for policies ([`crate::policy::Policy::change`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// A group is there now.
+    /// A group was added.
     GroupAdded(GroupId),
     /// A group's contract changed.
     GroupUpdated(GroupId),
-    /// A group is about to go; it holds no request, client or group any more.
+    /// A group is about to be removed; it no longer holds requests, clients or groups.
     GroupRemoved(GroupId),
-    /// A client is there now.
+    /// A client was added.
     ClientAdded(ClientId),
-    /// A client's group or priority changed; requests submitted before keep their old ones.
+    /// A client's group or priority changed. Requests submitted earlier keep the old ones.
     ClientUpdated(ClientId),
-    /// A client is about to go; it has no request any more.
+    /// A client is about to be removed; it no longer has requests.
     ClientRemoved(ClientId),
 }
 
@@ -115,9 +115,9 @@ pub enum Change {
 pub struct Groups {
     groups: Vec<Option<Group>>,
     free_groups: Vec<GroupId>,
-    /// All but the root by path.
+    /// All groups except the root, by path.
     paths: BTreeMap<String, GroupId>,
-    /// Groups and clients looked at, for tests that count work.
+    /// Number of groups and clients accessed, for tests that count work.
     #[cfg(feature = "testing")]
     visits: core::sync::atomic::AtomicU64,
     clients: Vec<Option<Client>>,
@@ -131,7 +131,7 @@ impl Default for Groups {
 }
 
 impl Groups {
-    /// Just the root.
+    /// A tree with only the root.
     pub fn new() -> Self {
         let root = Group {
             name: String::new(),
@@ -203,7 +203,7 @@ impl Groups {
             self.visits.store(self.visits.load(Relaxed) + 1, Relaxed);
         }
     }
-    /// Groups and clients looked at since this was asked last.
+    /// Number of groups and clients accessed since the last call.
     #[cfg(feature = "testing")]
     pub fn take_visits(&self) -> u64 {
         self.visits.swap(0, core::sync::atomic::Ordering::Relaxed)

@@ -1,12 +1,11 @@
-//! The engine: decides whose I/O goes next.
+//! The I/O scheduling engine: it decides the order in which the requests of many clients reach a drive.
 //!
-//! Pure by construction: `no_std`, no dependency, no float, no clock, no lock, no log, no random
-//! number. Time comes in as `now` ([`time::Instant`]); the next deadline goes out as
-//! `Option<Instant>`. So the object that the lab proves in virtual time is the object that serves a
-//! real drive.
+//! The engine is pure: `no_std`, no dependency, no float, no clock, no lock, no log, no random
+//! number. The current time is an argument (`now`, [`time::Instant`], in nanoseconds), and the next deadline is a
+//! result (`Option<Instant>`). Therefore the same code runs in the simulator and in the server.
 //!
-//! Where to start reading: [`controller`] (a request's journey), [`policy`] (the contract that every
-//! policy keeps), [`group`] (who shares the drive), [`contract`] (what each was promised).
+//! Where to start reading: [`controller`] (the path of a request), [`policy`] (the trait that every
+//! policy implements), [`group`] (the tree of groups), [`contract`] (what each group was promised).
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(clippy::float_arithmetic)]

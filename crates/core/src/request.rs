@@ -13,27 +13,27 @@ use crate::group::{ClientId, GroupId, Priority};
 use crate::time::{Instant, Nanos};
 use crate::unit::Sectors;
 
-/// What a request asks of the drive.
+/// The kind of a request.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Operation {
     /// Read sectors.
     Read,
     /// Write sectors.
     Write,
-    /// Make every write answered so far durable; carries no sectors.
+    /// Make all completed writes durable; has no sectors.
     Flush,
-    /// Give sectors back to the drive (trim).
+    /// Discard sectors (trim).
     Discard,
-    /// Write zeroes without carrying them.
+    /// Write zeroes, without data.
     WriteZeroes,
 }
 
 impl Operation {
-    /// Does it change what the drive holds?
+    /// Does it change data on the drive?
     pub const fn modifies(self) -> bool {
         matches!(self, Self::Write | Self::Discard | Self::WriteZeroes)
     }
-    /// The direction that limits and counters know: everything that is no read counts as a write.
+    /// The direction for limits and counters; everything except a read counts as a write.
     pub const fn direction(self) -> Direction {
         match self {
             Self::Read => Direction::Read,
@@ -63,17 +63,17 @@ pub struct Flags(u8);
 impl Flags {
     /// None of them.
     pub const NONE: Self = Self(0);
-    /// Somebody waits for this write (direct or `O_SYNC`); reads are always synchronous.
+    /// A client waits for this write (direct or `O_SYNC`). Reads are always synchronous.
     pub const SYNC: Self = Self(1);
-    /// The write is durable before it is answered (force unit access).
+    /// The write is durable before it completes (force unit access).
     pub const FUA: Self = Self(2);
     /// File-system metadata.
     pub const METADATA: Self = Self(4);
     /// Never merge this request.
     pub const NO_MERGE: Self = Self(8);
-    /// Read-ahead: nobody waits for it yet.
+    /// Read-ahead: no client waits for it yet.
     pub const READ_AHEAD: Self = Self(16);
-    /// Nothing follows that is worth waiting for: a scheduler does not idle after this one.
+    /// No related request follows, so a scheduler should not idle after this one.
     pub const NO_IDLE: Self = Self(32);
 
     /// These and `other`.
@@ -90,8 +90,8 @@ impl Flags {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RequestId(pub u32);
 
-/// A command that the drive was given, for one completion. Unlike a [`RequestId`] it never names another one later (in the
-/// next 2^32 commands of its slot).
+/// Identifies a dispatched command until its completion. Unlike a [`RequestId`], it is not reused (for the next 2^32 commands
+/// of its slot).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CommandId {
     slot: u32,
@@ -99,11 +99,11 @@ pub struct CommandId {
 }
 
 impl CommandId {
-    /// For drivers that carry a number with each command.
+    /// As a number, for drivers that carry one with each command.
     pub const fn to_bits(self) -> u64 {
         (self.generation as u64) << 32 | self.slot as u64
     }
-    /// What was [`Self::to_bits`].
+    /// The inverse of [`Self::to_bits`].
     pub const fn from_bits(bits: u64) -> Self {
         Self { slot: bits as u32, generation: (bits >> 32) as u32 }
     }
@@ -115,21 +115,21 @@ impl fmt::Display for CommandId {
     }
 }
 
-/// One request on its way through the engine.
+/// A request in the engine.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The submitter's own name for it, returned with its completion.
+    /// The caller's own identifier, returned with the completion.
     pub tag: u64,
-    /// What it asks.
+    /// Its operation.
     pub operation: Operation,
-    /// How.
+    /// Its flags.
     pub flags: Flags,
     /// First sector. Grows downwards when another request is merged in front.
     pub start: Sectors,
-    /// Length, all merged parts included; zero for a flush, unless a scheduler has it
+    /// Length, including merged parts; zero for a flush, unless a scheduler holds it
     /// ([`FlushRule`](crate::controller::FlushRule)).
     pub length: Sectors,
-    /// Who sent it.
+    /// The client that submitted it.
     pub client: ClientId,
     /// The client's group at submission.
     pub group: GroupId,
@@ -145,17 +145,17 @@ pub struct Request {
     pub dispatched: Instant,
     /// Submission order over the whole engine; breaks every tie.
     pub sequence: u64,
-    /// The stage that has it: throttles count from 0, then the scheduler; or one of those below.
+    /// The stage that holds it: throttles from 0, then the scheduler; or one of the constants below.
     pub stage: u8,
     /// Writes: which of its client's flushes covers it (see `controller/flush.rs`).
     pub(crate) epoch: u32,
 }
 
-/// [`Request::stage`] of a request that no stage has got yet.
+/// [`Request::stage`] of a request that has not entered a stage.
 pub const NO_STAGE: u8 = u8::MAX;
 /// [`Request::stage`] of a request that was merged into another one.
 pub const MERGED: u8 = u8::MAX - 1;
-/// [`Request::stage`] of a flush that the scheduler gave and that waits for a command to share.
+/// [`Request::stage`] of a dispatched flush that waits to share the next flush command.
 pub const SHARES: u8 = u8::MAX - 2;
 
 impl Request {
@@ -184,7 +184,7 @@ impl Request {
     pub fn end(&self) -> Sectors {
         self.start + self.length
     }
-    /// Does somebody wait for it? Reads always, writes when so flagged.
+    /// Does a client wait for it? True for reads, and for writes with [`Flags::SYNC`].
     pub fn is_sync(&self) -> bool {
         self.operation == Operation::Read || self.flags.has(Flags::SYNC)
     }
@@ -237,12 +237,12 @@ struct Failed {
     status: i32,
 }
 
-/// One submission of a dispatched request, or what of it lies in one command.
+/// One submission that is part of a dispatched request or command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Part {
-    /// The submitter's name for it.
+    /// The caller's own identifier.
     pub tag: u64,
-    /// Who sent it.
+    /// The client that submitted it.
     pub client: ClientId,
     /// First sector.
     pub start: Sectors,
@@ -252,7 +252,7 @@ pub struct Part {
     pub submitted: Instant,
 }
 
-/// All live requests. Grows to the largest number ever alive at once and allocates nothing after.
+/// The pool of live requests. It grows to the largest number alive at once, and then allocates nothing.
 #[derive(Debug)]
 pub struct Requests {
     slots: Vec<Slot>,
@@ -288,7 +288,7 @@ impl Requests {
     pub fn is_empty(&self) -> bool {
         self.live == 0
     }
-    /// Takes a request in.
+    /// Adds a request.
     pub fn insert(&mut self, request: Request) -> RequestId {
         self.live += 1;
         self.take_slot(request)
@@ -352,11 +352,11 @@ impl Requests {
         let slot = self.slots.get(id.0 as usize).filter(|slot| slot.live)?;
         (slot.request.stage != MERGED).then_some(&slot.request)
     }
-    /// The name of a request as a command in the drive.
+    /// The command id of a dispatched request.
     pub(crate) fn command(&self, id: RequestId) -> CommandId {
         CommandId { slot: id.0, generation: self.slots[id.0 as usize].generation }
     }
-    /// The request of a command, if the drive has it.
+    /// The request of a command, if the command is in the drive.
     pub(crate) fn in_drive(&self, command: CommandId) -> Option<RequestId> {
         let slot = self.slots.get(command.slot as usize)?;
         let is_it = slot.live && slot.generation == command.generation && !slot.cut;
@@ -455,7 +455,7 @@ impl Requests {
         }
     }
 
-    /// What the engine does with a request that was answered.
+    /// What the engine does with a completed request.
     #[cfg(feature = "testing")]
     pub fn end(&mut self, id: RequestId, each: impl FnMut(&Request, Part)) {
         self.remove_parts(id, each);
@@ -483,7 +483,7 @@ impl Requests {
         self.slots[piece.0 as usize].whole = id.0;
         piece
     }
-    /// The request that a piece was cut off; otherwise the request itself.
+    /// The request that a piece belongs to, or the request itself.
     pub fn whole(&self, id: RequestId) -> RequestId {
         match self.slots[id.0 as usize].whole {
             NIL => id,
@@ -494,7 +494,7 @@ impl Requests {
     pub fn is_piece(&self, id: RequestId) -> bool {
         self.slots[id.0 as usize].whole != NIL
     }
-    /// Was a piece cut off this request?
+    /// Has a piece been taken from this request?
     pub fn is_cut(&self, id: RequestId) -> bool {
         self.slots[id.0 as usize].cut
     }

@@ -1,16 +1,16 @@
-//! Policies: the contract that each keeps, and the table that a stack's name is read with.
+//! The policy trait, and the table from which policy stacks are built.
 //!
 //! A *stack* is any number of throttles, each of which may hold a request back, and then one scheduler,
-//! which orders what was let through. Both are a [`Policy`]. The controller hands a request to the
-//! first stage, moves what a throttle lets go to the next stage, and pulls from the scheduler whenever
+//! which decides the dispatch order. Both implement [`Policy`]. The controller passes a request to the
+//! first stage, moves it to the next stage when a throttle releases it, and calls the scheduler whenever
 //! the drive has a free slot.
 //!
-//! The law, checked for every policy of this project over many seeds: no request lost, doubled or
-//! invented; held work with nothing in flight implies a future wake-up; early, late and double wake-ups
-//! change nothing; same calls, same answers; no allocation per request once warm.
+//! Every policy must keep these rules, which a suite checks over many seeds: no request is lost, duplicated or
+//! invented; if requests are held while nothing is in flight, there is a future wake-up; early, late and repeated
+//! wake-ups change nothing; the same calls give the same results; no allocation per request once warm.
 //!
-//! Policies live in crates of their own: `iofair-policies` has those that a server runs, `iofair-historical` those of the
-//! literature. One of yours is a type that implements [`Policy`], a [`Row`], and a [`Table`] with it.
+//! `iofair-policies` has the policies for servers, `iofair-historical` those of the literature. A policy of your own is a type that
+//! implements [`Policy`], a [`Row`] that describes it, and a [`Table`] that contains the row; `examples/own_policy.rs` is one.
 
 use alloc::boxed::Box;
 
@@ -21,12 +21,12 @@ use crate::time::Instant;
 use crate::trace::{EventKind, Subject, Trace};
 use crate::unit::Sectors;
 
-/// What the engine knows of the drive behind it.
+/// Facts about the drive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DriveFacts {
-    /// Does a head move?
+    /// Is it a hard disk?
     pub rotational: bool,
-    /// Commands that the drive takes at once (NCQ 32, NVMe 1023); 1 means no queueing.
+    /// Queue depth (NCQ 32, NVMe 1023); 1 means no queueing.
     pub depth: u32,
     /// Longest command.
     pub max_request: Sectors,
@@ -34,24 +34,24 @@ pub struct DriveFacts {
     pub capacity: Sectors,
 }
 
-/// What a policy may see and touch during a call.
+/// What a policy can access during a call.
 pub struct Context<'a> {
-    /// The present.
+    /// The current time.
     pub now: Instant,
     /// All live requests.
     pub requests: &'a mut Requests,
     /// Groups and clients.
     pub groups: &'a Groups,
-    /// Where decisions are explained.
+    /// Trace for decisions.
     pub trace: &'a mut Trace,
     /// The drive.
     pub facts: &'a DriveFacts,
-    /// Commands that the drive has now.
+    /// Number of commands in the drive.
     pub in_flight: u32,
 }
 
 impl Context<'_> {
-    /// Records a decision for those who ask why; costs one branch when nobody does.
+    /// Records a decision and its rule, for `explain` and `why`. Costs one branch if the trace is off.
     pub fn decide(&mut self, subject: Subject, rule: &'static str, values: [u64; 2]) {
         self.trace.push(self.now, subject, EventKind::Decision { rule, values });
     }
@@ -98,9 +98,9 @@ impl TagClass {
     }
 }
 
-/// One stage of a stack.
+/// A stage of a policy stack: a throttle or a scheduler.
 pub trait Policy {
-    /// Takes a request in. The policy holds it until `dispatch` returns it.
+    /// Accepts a request. The policy holds it until `dispatch` returns it.
     fn submit(&mut self, cx: &mut Context<'_>, id: RequestId);
 
     /// Schedulers: tries to merge an incoming request into one that the policy holds
@@ -111,100 +111,99 @@ pub trait Policy {
         false
     }
 
-    /// Gives one request on: a throttle to the next stage, a scheduler to the drive. `None` holds,
-    /// on purpose or because there is nothing. Called until it returns `None`.
+    /// Returns the next request: from a throttle to the next stage, from a scheduler to the drive. Called until it returns
+    /// `None`, which means that the policy has no requests or holds them on purpose.
     fn dispatch(&mut self, cx: &mut Context<'_>) -> Option<RequestId>;
 
-    /// The drive answered; the request is still in the pool.
+    /// The drive completed the request, which is still in the pool.
     fn complete(&mut self, cx: &mut Context<'_>, id: RequestId) {
         let _ = (cx, id);
     }
 
-    /// Schedulers, right after `complete`: does that answer bring about a dispatch by itself? A driver that has its
-    /// queue run after every answer (SCSI) dispatches in any case; where none does (NVMe), only what the scheduler
-    /// itself schedules, and the next request that comes, lead to one. Who asks always asks too often at worst.
+    /// Schedulers, right after `complete`: should the controller dispatch after this completion? A SCSI driver runs its
+    /// queue after every completion, so it dispatches in any case. With an NVMe driver, only the scheduler itself or the
+    /// next request causes a dispatch. Returning true is always safe.
     fn schedules_dispatch(&self) -> bool {
         true
     }
 
-    /// When the policy wants to be asked again though nothing else happens. The caller then calls
-    /// `dispatch`; there is no separate timer call.
+    /// The time at which the caller should call `dispatch` even if nothing else happens; `None`: never. There is no
+    /// separate timer call.
     fn next_wakeup(&self) -> Option<Instant> {
         None
     }
 
-    /// Groups or clients changed. A new policy is told of all that exist, the root group first.
+    /// A group or client changed. A new policy is told of each one that exists, the root group first.
     fn change(&mut self, cx: &mut Context<'_>, change: Change) {
         let _ = (cx, change);
     }
 
-    /// For those who ask why: what the policy knows now about a request that it holds.
+    /// Why the policy holds a request now, for `why`.
     fn standing(&self, requests: &Requests, id: RequestId) -> Standing {
         let _ = (requests, id);
         Standing::default()
     }
 
-    /// Schedulers: how many of `tags` may be in use for a request of this class to still get one.
+    /// Schedulers: a request of this class gets a tag only while fewer than this many of `tags` are in use.
     fn tag_limit(&self, class: TagClass, tags: u32) -> u32 {
         let _ = class;
         tags
     }
 
-    /// Throttles: does the process sleep that sends in this client's name, of which `held` requests are in here?
-    /// So it is where the kernel makes submitters wait. Where it puts requests aside and a worker of its own
-    /// sends them, nobody sleeps.
+    /// Throttles: does the submitting process of this client sleep while `held` of its requests are held here?
+    /// True where the kernel makes submitters wait; false where it queues requests for a worker to submit.
     fn is_asleep(&self, client: ClientId, held: u32) -> bool {
         let _ = client;
         held > 0
     }
 
-    /// Numbers to watch.
+    /// Reports the policy's gauges.
     fn observe(&self, gauges: &mut dyn Gauges) {
         let _ = gauges;
     }
 }
 
-/// Throttle or scheduler.
+/// The role of a policy in a stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// May hold requests back; any number of them above the scheduler.
+    /// Holds requests; a stack has any number of throttles above the scheduler.
     Throttle,
-    /// Orders what goes to the drive; one a stack.
+    /// Decides the dispatch order; a stack has one scheduler.
     Scheduler {
-        /// Can it share by the groups' weights, which the policy half `prop` switches on?
+        /// Can it share between groups by weight? `prop` in the name of a stack enables this.
         groups: bool,
-        /// Requests that it and the drive have together.
+        /// The limit on requests in the scheduler and the drive together.
         tags: Tags,
-        /// Are flushes given to it in experiments too? Those of the sources bypass schedulers, as in the kernel.
+        /// Does it get flushes in experiments, too? In the kernel, flushes bypass schedulers.
         flushes: bool,
-        /// Does it keep minimums as such, in I/Os a second too, and not by weights?
+        /// Does it enforce minimums directly, including those in I/Os a second, instead of by weights?
         minimums: bool,
     },
 }
 
 impl Role {
-    /// A scheduler as in the kernel.
+    /// A scheduler like those in the kernel.
     pub const SCHEDULER: Self =
         Self::Scheduler { groups: false, tags: Tags::Kernel, flushes: false, minimums: false };
-    /// The same, which can share between groups.
+    /// The same, with sharing between groups.
     pub const SHARING_SCHEDULER: Self =
         Self::Scheduler { groups: true, tags: Tags::Kernel, flushes: false, minimums: false };
 }
 
-/// How many requests a scheduler and the drive have together unless the experiment says it (`nr_requests`).
+/// The default limit on requests in the scheduler and the drive together (`nr_requests`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tags {
-    /// As many as the drive takes: the kernel's number without a scheduler.
+    /// The queue depth of the drive: the kernel's value without a scheduler.
     Depth,
-    /// Twice the drive's depth, taken as at most 128: the kernel's number with a scheduler.
+    /// Twice the queue depth of the drive, which counts as at most 128: the kernel's value with a scheduler.
     Kernel,
-    /// No limit beside the request slots: the scheduler sees the full backlog. What waits for a tag waits in order of
-    /// arrival, and no share or minimum holds for it.
+    /// No limit except the request slots, so that the scheduler sees the full backlog. Requests that wait for a tag wait in
+    /// order of arrival, without regard to shares or minimums.
     Unlimited,
 }
 
 impl Tags {
-    /// Their number for a drive.
+    /// The number of tags for a drive.
     pub fn number(self, facts: &DriveFacts) -> u32 {
         match self {
             Self::Depth => facts.depth,
@@ -214,28 +213,28 @@ impl Tags {
     }
 }
 
-/// What a builder gets.
+/// Arguments of [`Row::build`].
 pub struct Build<'a> {
     /// The parameters.
     pub values: &'a Values,
     /// The drive.
     pub facts: &'a DriveFacts,
-    /// Share between groups (`prop`), or treat all clients alike.
+    /// Whether to share between groups (`prop`), or to treat all clients alike.
     pub groups: bool,
 }
 
-/// What is to be known of a policy before it is chosen. What it costs is measured, not written here.
+/// What a user should know before choosing a policy. Its cost is measured instead (docs/performance.md).
 pub struct Judgement {
     /// What it promises.
     pub promises: &'static [Claim],
-    /// What it takes to keep that.
+    /// What it needs in order to keep its promises.
     pub needs: &'static str,
     /// Where it fails.
     pub fails: &'static [Claim],
 }
 
 impl Judgement {
-    /// Of a policy that is in no table.
+    /// For a policy outside this project.
     pub const NONE: Self = Self { promises: &[], needs: "", fails: &[] };
 
     /// What it promises, then where it fails.
@@ -244,46 +243,46 @@ impl Judgement {
     }
 }
 
-/// A sentence about a policy, and how to see that it is true.
+/// A statement about a policy, and the experiment that shows it.
 pub struct Claim {
-    /// The sentence. A number that was measured is never typed but named in braces, in the words of
-    /// docs/reproduction.md: `{target of none-none [15 readers]}`, `{total: prop-bfq / none-none}`, and with
-    /// ` in EXPERIMENT` behind it one of another experiment. `make measured` writes what they are now.
+    /// The statement. Measured numbers are not typed but referred to in braces, with the names of
+    /// docs/reproduction.md: `{target of none-none [15 readers]}`, `{total: prop-bfq / none-none}`; with
+    /// ` in EXPERIMENT` at the end, a number of another experiment. `make measured` writes their current values.
     pub says: &'static str,
     /// An experiment (its file below `experiments/`, without `.toml`), followed by ` --stack NAME,NAME` if
-    /// the file does not run all that the sentence speaks of. Empty: it follows from the rules on the manual page.
+    /// the file does not run all stacks of the statement. Empty: the statement follows from the policy's rules.
     pub shown_by: &'static str,
 }
 
-/// A row of the table of policies.
+/// Describes a policy, as a row of the table of policies.
 pub struct Row {
-    /// Its name in the literature.
+    /// Its name, as in the literature.
     pub name: &'static str,
-    /// How a stack's name calls a throttle (`max` in `max-none`); no dash in it.
+    /// Its name in the name of a stack (`max` in `max-none`); for a throttle, without a dash.
     pub short: &'static str,
-    /// Throttle or scheduler.
+    /// The role of a policy in a stack.
     pub role: Role,
     /// One line for lists.
     pub summary: &'static str,
-    /// The file that holds it, under `src/` of its crate; its `//!` is the manual page.
+    /// Its source file, under `src/` of its crate. The `//!` comment of that file is its manual page.
     pub file: &'static str,
     /// Its parameters.
     pub parameters: &'static [Parameter],
     /// Defaults in which a variant differs from `parameters`.
     pub overrides: &'static [(&'static str, u64)],
-    /// What to expect of it.
+    /// What it promises and needs, and where it fails.
     pub judgement: Judgement,
-    /// Makes one.
+    /// Creates the policy.
     pub build: fn(&Build<'_>) -> Box<dyn Policy + Send>,
 }
 
-/// A stack under a name of its own: a source's whole solution.
+/// A stack with a name of its own, such as a complete solution from a source.
 pub struct Named {
     /// The name.
     pub name: &'static str,
     /// The stack.
     pub stack: &'static str,
-    /// Do minimums become weights, and are too many of them refused?
+    /// Does the server translate minimums into weights, and refuse those that do not fit?
     pub admits: bool,
     /// Parameters that differ from their defaults: stage, parameter, value.
     pub settings: &'static [(&'static str, &'static str, &'static str)],
@@ -291,7 +290,7 @@ pub struct Named {
     pub summary: &'static str,
 }
 
-/// The policies that stacks are made of.
+/// The policies from which stacks are built.
 pub struct Table {
     /// Throttles and schedulers.
     pub policies: &'static [&'static Row],
