@@ -159,7 +159,7 @@ impl PolicyInfo {
         page.extend(self.fails.iter().map(|fails| fails.line("Fails:")));
         page += &format!("{:10}docs/performance.md\n", "Costs:");
         if self.parameters.is_empty() {
-            return page + "It has no parameter.\n";
+            return page + "It has no parameters.\n";
         }
         let rows = self.parameters.iter().map(|p| {
             let range = format!("{} to {}", p.smallest, p.largest);

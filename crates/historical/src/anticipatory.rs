@@ -77,28 +77,28 @@ pub static ROW: Row = Row {
     name: "anticipatory",
     short: "anticipatory",
     role: Role::SCHEDULER,
-    summary: "after a read, waits a moment for the next one of the same process (Linux 2.6.32)",
+    summary: "after a read, idles briefly for the next one of the same process (Linux 2.6.32)",
     file: "anticipatory.rs",
     parameters: PARAMETERS,
     overrides: &[],
     judgement: Judgement {
         promises: &[Claim {
-            says: "A process that reads on nearby is waited for and served on without a seek in \
-                between.",
+            says: "The drive idles for a process that is likely to read nearby next, so that its \
+                reads need no seek.",
             shown_by: "io-controller-2009/every-scheduler",
         }],
-        needs: "A head that moves, and readers that come back within `antic_expire`.",
+        needs: "A hard disk, and readers that send their next request within `antic_expire`.",
         fails: &[
             Claim {
-                says: "On flash it waits as on a disk: of five random readers one gets {target of \
-                    none-anticipatory [random target]} and the other four {interferer of \
-                    none-anticipatory [random target]} together; with `none` {target of none-none \
-                    [random target]} and {interferer of none-none [random target]}.",
+                says: "It also idles on flash, where this only costs time: of five random readers, \
+                    one gets {target of none-anticipatory [random target]} and the other four get \
+                    {interferer of none-anticipatory [random target]} together; with `none`, {target \
+                    of none-none [random target]} and {interferer of none-none [random target]}.",
                 shown_by: "article-2018/figure-3 --stack none-none,none-anticipatory",
             },
             Claim {
-                says: "It knows no shares: a random reader beside eight sequential ones gets \
-                    {target of none-anticipatory} where a group of equal weight gets {target of \
+                says: "It has no shares: a random reader beside eight sequential readers gets \
+                    {target of none-anticipatory}; a group of equal weight would get {target of \
                     prop-fair-anticipatory}.",
                 shown_by: "io-controller-2009/every-scheduler",
             },

@@ -41,15 +41,16 @@ pub static ROW: Row = Row {
     overrides: &[],
     judgement: Judgement {
         promises: &[Claim {
-            says: "Reads before writes, and from time to time the oldest request, so that nobody \
-                waits for ever.",
+            says: "Reads go before writes; expired requests start a batch, so that no request \
+                starves.",
             shown_by: "article-2018/figure-1 --stack none-deadline",
         }],
-        needs: "A drive with a short queue: what the drive has already is out of reach.",
+        needs: "A drive with a short queue, because the scheduler has no control over requests in \
+            the drive.",
         fails: &[Claim {
-            says: "Deadlines are looked at between batches and end at the drive: reads due after \
-                500 ms wait {target mean of none-deadline} beside eight sequential readers on a \
-                disk.",
+            says: "It checks deadlines only between batches, and they do not cover the time in the \
+                drive: reads with a deadline of 500 ms wait {target mean of none-deadline} beside \
+                eight sequential readers on a hard disk.",
             shown_by: "io-controller-2009/every-scheduler",
         }],
     },

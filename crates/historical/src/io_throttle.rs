@@ -59,29 +59,30 @@ pub static ROW: Row = Row {
     name: "io-throttle",
     short: "iothrottle",
     role: Role::Throttle,
-    summary: "ceilings at which the submitter sleeps, leaky or token bucket, as Righi's patches",
+    summary: "ceilings at which the submitter sleeps, with a leaky or token bucket, as in Righi's \
+        patches",
     file: "io_throttle.rs",
     parameters: PARAMETERS,
     overrides: &[],
     judgement: Judgement {
         promises: &[Claim {
-            says: "Nobody gets more than a limit, and nothing piles up: who is too fast sleeps where \
-                it submits.",
+            says: "No group exceeds its ceiling, and no queue builds up: a process over the ceiling \
+                sleeps when it submits.",
             shown_by: "article-2018/figure-1 --stack iothrottle-none",
         }],
-        needs: "Limits. Minimums only follow if the limits of all are within what the drive does in \
-            its worst mix.",
+        needs: "Ceilings. Minimums follow only if the sum of all ceilings is within the drive's \
+            worst-case rate.",
         fails: &[
             Claim {
-                says: "Sleeps end on a tick, so small requests stay far below the limit: four \
-                    random readers with 15 MB/s each get {interferer of iothrottle-none [random \
+                says: "Sleeps end on a timer tick, so small requests stay far below the ceiling: \
+                    four random readers with 15 MB/s each get {interferer of iothrottle-none [random \
                     target]} together.",
                 shown_by: "article-2018/figure-3 --stack iothrottle-none",
             },
             Claim {
-                says: "What one leaves nobody else gets: {total of iothrottle-none [random target, \
-                    readers]} in all, without control {total of none-none [random target, \
-                    readers]}.",
+                says: "Bandwidth that a group does not use is lost: the total is {total of \
+                    iothrottle-none [random target, readers]}, without control {total of none-none \
+                    [random target, readers]}.",
                 shown_by: "article-2018/figure-1 --stack none-none,iothrottle-none",
             },
         ],

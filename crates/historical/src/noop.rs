@@ -31,13 +31,14 @@ pub static ROW: Row = Row {
     overrides: &[],
     judgement: Judgement {
         promises: &[Claim {
-            says: "First come, first served, neighbours merged; the drive is never kept waiting.",
+            says: "First come, first served, with adjacent requests merged. The drive is never left \
+                idle.",
             shown_by: "mails-2019/journal",
         }],
-        needs: "Clients that want the same of the drive.",
+        needs: "Clients with equal demand.",
         fails: &[Claim {
-            says: "A random reader beside eight sequential ones on a disk waits {target mean of \
-                none-noop} for each answer: {target of none-noop}.",
+            says: "A random reader beside eight sequential readers on a hard disk waits {target \
+                mean of none-noop} for each completion and gets {target of none-noop}.",
             shown_by: "io-controller-2009/every-scheduler",
         }],
     },

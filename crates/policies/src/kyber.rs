@@ -1,37 +1,38 @@
 //! `kyber`: keeps the drive's queue short enough for two latency targets.
 //!
-//! *Idea.* Reads, writes, discards and others are four *domains*. Each has first come, first served queues
-//! and a number of *tokens*; a request needs one from the time it goes to the drive until its answer. When the
-//! drive is slow, domains that are faster than they need to be get fewer tokens; a domain that misses its
-//! target gets more. So the wait moves from the drive, where it hits everybody, to the queue of those
-//! who can afford it.
+//! *Idea.* Reads, writes, discards and other requests are four *domains*. Each has FIFO queues and a number of
+//! *tokens*; a request needs a token from its dispatch to its completion. When the drive is slow, domains that are
+//! faster than their target get fewer tokens, and a domain that misses its target gets more. Requests then wait in
+//! the queue of a domain that can afford it, instead of in the drive, where they would delay all requests.
 //!
-//! *Dispatch.* A domain gives up to a batch in a row (reads 16, writes 8, discards and others 1), then the next
-//! one that has a request and a token, in turns. All others than reads and synchronous writes may use only
-//! three quarters of the tags.
+//! *Dispatch.* Domains take turns. A domain dispatches up to a batch (16 reads, 8 writes, 1 discard or other
+//! request); then the next domain with a request and a token follows. Requests other than reads and synchronous
+//! writes may use only three quarters of the tags.
 //!
-//! *Tokens.* At most 256, 128, 64 and 16, at least 1; those of the fourth never change. Each answer is counted
-//! in eight buckets, a quarter of the target wide (`read_lat`, `write_lat`; 5 s for discards), twice: with the
-//! time in the queue, and the drive's time alone. 100 ms after the first answer since the last time:
+//! *Tokens.* At most 256, 128, 64 and 16, at least 1; those of the fourth domain never change. Each completion is
+//! counted in eight buckets, each a quarter of the target wide (`read_lat`, `write_lat`; 5 s for discards), twice:
+//! by total time including the queue, and by the drive's time alone. The tokens are adjusted 100 ms after the first
+//! completion since the last adjustment:
 //!
 //! ```text
-//! congested = any domain's p90 of the drive's time lies above its target
-//! q         = the domain's p99 of the whole time, in quarters of its target, rounded up, at most 8
+//! congested = any domain's p90 of the drive's time is above its target
+//! q         = the domain's p99 of the total time, in quarters of its target, rounded up, at most 8
 //! tokens    = tokens * q / 4            if congested, or if q > 4
 //! ```
 //!
-//! A percentile is taken from 500 samples, or fewer after a second, and uses them up. A domain that
-//! cannot tell `q` when there is congestion uses the last one that it knew, once.
+//! A percentile is computed from 500 samples, or from fewer after a second, and consumes them. A domain without a
+//! value of `q` during congestion uses its last known one, once.
 //!
-//! *Source*: Linux 7.0, `block/kyber-iosched.c` (Omar Sandoval; these rules since 4.20). Stated there: all of
-//! the above. An oddity kept: the second runs for both percentiles of a domain, and the drive's is taken first
-//! and starts it anew; so with fewer than 500 samples `q` is rarely told unless the domain has fallen silent.
+//! *Source*: Linux 7.0, `block/kyber-iosched.c` (Omar Sandoval; these rules since 4.20). Stated there: all of the
+//! above. An oddity is kept: the second is shared by both percentiles of a domain, and the drive's is computed
+//! first and restarts it. With fewer than 500 samples, `q` is therefore rarely available, unless the domain has
+//! become silent.
 //!
-//! *Our choice*, where we differ: the kernel keeps a software queue a processor and empties them one by one;
-//! here it is one. As there, a request merges with one of the last eight of its domain that were not yet moved
-//! on to the drive's queue, which happens to all of them when a token is free. If tokens are taken away while
-//! all are in use, none is free until enough are back (the kernel's bitmap forgets those above its new end).
-//! A flush, where it is scheduled, takes a token of the fourth domain, as all that is no read, write or discard.
+//! *Our choice*, where we differ: the kernel has one software queue per processor and empties them one by one; here
+//! there is one. As in the kernel, a request merges with one of the last eight of its domain that have not moved on
+//! to the drive's queue, which all of them do when a token is free. If tokens are removed while all are in use,
+//! none is free until enough have been returned (the kernel's bitmap forgets those above its new end). A scheduled
+//! flush uses a token of the fourth domain, like everything that is not a read, write or discard.
 
 mod latency;
 #[cfg(test)]
@@ -59,22 +60,22 @@ pub static ROW: Row = Row {
     overrides: &[],
     judgement: Judgement {
         promises: &[Claim {
-            says: "Reads and writes near a latency target each, by taking tokens from whoever can \
-                wait; random readers and writers keep {total: none-kyber / none-none [5 random \
+            says: "Reads and writes are kept near a latency target each, by reducing the tokens of \
+                the other; random readers and writers keep {total: none-kyber / none-none [5 random \
                 readers, 5 random writers]} of the throughput.",
             shown_by: "suite/throughput-sync",
         }],
-        needs: "A drive that many requests reach at once, and writes as the cause of slow reads.",
+        needs: "A drive with a deep queue, and writes as the cause of slow reads.",
         fails: &[
             Claim {
-                says: "All reads are one domain: a random reader beside four sequential ones gets \
-                    {target of none-kyber [random target, readers]}, with `none` {target of \
-                    none-none [random target, readers]}.",
+                says: "All reads belong to one domain: a random reader beside four sequential \
+                    readers gets {target of none-kyber [random target, readers]}, with `none` \
+                    {target of none-none [random target, readers]}.",
                 shown_by: "article-2018/figure-1 --stack none-none,none-kyber",
             },
             Claim {
-                says: "Beside buffered writers the mean read takes {target mean of none-kyber \
-                    [random target, writers]}; its target is 2 ms.",
+                says: "Beside buffered writers, the mean latency of reads is {target mean of \
+                    none-kyber [random target, writers]}; the target is 2 ms.",
                 shown_by: "article-2018/figure-1 --stack none-kyber",
             },
         ],

@@ -46,22 +46,23 @@ const STACKS: &[Named] = &[
         stack: "max+prop-bfq",
         admits: true,
         settings: WHOLE_TURNS,
-        summary: "minimum, high average and maximum: minimums are admitted and become weights, and a \
-            turn of bfq ends by no other's weight",
+        summary: "ceilings, and BFQ with minimums translated into weights, subject to admission; \
+            queues do not preempt each other by weight",
     },
     Named {
         name: "dedicated",
         stack: "none-none",
         admits: false,
         settings: &[],
-        summary: "no control, so few clients a drive that none is overtaken for long",
+        summary: "no control; for drives with so few clients that each gets what it needs",
     },
     Named {
         name: "promise",
         stack: "max+prop-promise",
         admits: false,
         settings: &[],
-        summary: "ceilings, then our own scheduler: every feasible minimum kept, the rest by weight, the drive full",
+        summary: "ceilings, and our own scheduler: every feasible minimum kept, spare bandwidth \
+            shared by weight, the drive kept busy",
     },
 ];
 

@@ -1,20 +1,20 @@
-//! `mq-deadline`: sweeps by sector in batches, reads before writes, nobody waits for ever.
+//! `mq-deadline`: serves requests in batches by sector, reads before writes, with deadlines against starvation.
 //!
-//! Three levels by the class of the request: realtime, best effort, idle. In each, reads and writes
-//! wait apart, by sector and by arrival. A *batch* goes upwards by sector in one direction, up to
-//! `fifo_batch` requests. The next batch is of reads, if there are any, except that writes come after
-//! `writes_starved` batches of reads at their cost; it starts where the direction's last one ended, or
-//! with the oldest request if that waited longer than `read_expire` or `write_expire`. The most
-//! urgent level goes first, and a level below gets nothing while one above has a request queued or at the
-//! drive; but a request that waited `prio_aging_expire` goes before all levels (Linux
-//! 7.0, `block/mq-deadline.c`; all of this is stated there).
+//! Requests are in three levels by class: realtime, best effort, idle. In each level, reads and writes have
+//! separate queues, by sector and by arrival. A *batch* consists of up to `fifo_batch` requests of one direction
+//! with increasing sectors. The next batch is one of reads, if there are any; but after `writes_starved` batches of
+//! reads at the expense of writes, it is one of writes. A batch starts where the direction's last one ended, or
+//! with the oldest request if that has waited longer than `read_expire` or `write_expire`. The most urgent level
+//! goes first, and a lower level gets nothing while a higher one has requests queued or in the drive. But a request
+//! that has waited for `prio_aging_expire` goes before all levels (Linux 7.0, `block/mq-deadline.c`; all of this is
+//! stated there).
 //!
-//! Everything but reads may use only `async_depth` tags.
+//! Requests other than reads may use only `async_depth` tags.
 //!
-//! Our choice, where we differ: a level that ageing looked at without a request old enough keeps no trace of
-//! it (the kernel counts that as a batch of reads), so being woken more often changes nothing; and we ask to
-//! be woken when a request comes of age. At the start no batch runs (the kernel starts as if one of writes
-//! did). A flush, where it is scheduled, is a write that somebody waits for.
+//! Our choice, where we differ: if ageing checks a level and finds no request old enough, nothing is recorded (the
+//! kernel counts that as a batch of reads), so additional wake-ups change nothing; and we request a wake-up for the
+//! time when a request reaches its age. At the start no batch is active (the kernel starts as if one of writes
+//! were). A scheduled flush counts as a synchronous write.
 
 use alloc::boxed::Box;
 
@@ -39,15 +39,16 @@ pub static ROW: Row = Row {
     overrides: &[],
     judgement: Judgement {
         promises: &[Claim {
-            says: "Batches by sector, reads and urgent classes first; ten random readers keep \
-                {total: none-mq-deadline / none-none [10 random readers]} of the throughput.",
+            says: "Requests are served in batches by sector, reads and urgent classes first; ten \
+                random readers keep {total: none-mq-deadline / none-none [10 random readers]} of the \
+                throughput.",
             shown_by: "suite/throughput-sync",
         }],
-        needs: "A limit for everything but reads (`async_depth`), which is off by default.",
+        needs: "A limit for all requests except reads (`async_depth`); it is off by default.",
         fails: &[Claim {
-            says: "Buffered writers take all tags before reads can come first: a random reader \
-                gets {target of none-mq-deadline [random target, writers]}, with `none` {target of \
-                none-none [random target, writers]}.",
+            says: "Buffered writers occupy all tags, so reads wait for a tag before the scheduler can \
+                prefer them: a random reader gets {target of none-mq-deadline [random target, \
+                writers]}, with `none` {target of none-none [random target, writers]}.",
             shown_by: "article-2018/figure-1 --stack none-none,none-mq-deadline",
         }],
     },

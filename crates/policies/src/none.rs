@@ -1,8 +1,8 @@
 //! `none`: first come, first served.
 //!
-//! No scheduler at all: requests go to the drive in the order of their submission, as many as it takes, and
-//! the drive picks its own order among them. Merging happens only in the plug. All of this is stated by the
-//! source: the kernel's `none` (Linux 7.0, `block/blk-mq.c`).
+//! No scheduler: requests go to the drive in the order of submission, as many as the drive accepts, and the drive
+//! chooses its own order among them. Requests are merged only in the plug. All of this is stated by the source: the
+//! kernel's `none` (Linux 7.0, `block/blk-mq.c`).
 
 use alloc::boxed::Box;
 
@@ -15,20 +15,20 @@ pub static ROW: Row = Row {
     name: "none",
     short: "none",
     role: Role::Scheduler { groups: false, tags: Tags::Depth, flushes: false, minimums: false },
-    summary: "first come, first served; the drive orders",
+    summary: "first come, first served; the drive chooses the order",
     file: "none.rs",
     parameters: &[],
     overrides: &[],
     judgement: Judgement {
         promises: &[Claim {
-            says: "Nothing to anybody; every request is at the drive at once, and the drive does what \
-                it can.",
+            says: "Nothing: every request goes to the drive at once, and the drive does what it \
+                can.",
             shown_by: "survey-2019/no-control",
         }],
-        needs: "A drive that is fair by itself, or clients that are never greedy together.",
+        needs: "A drive that is fair by itself, or clients that are not busy at the same time.",
         fails: &[Claim {
-            says: "A random reader beside 15 sequential ones gets {target of none-none [15 \
-                readers]} of the {target of none-none [0 readers]} that it gets alone.",
+            says: "A random reader beside 15 sequential readers gets {target of none-none [15 \
+                readers]}, and {target of none-none [0 readers]} alone.",
             shown_by: "survey-2019/no-control",
         }],
     },

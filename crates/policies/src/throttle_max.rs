@@ -1,12 +1,12 @@
-//! `throttle-max` (`max`): ceilings in bytes and requests a second, as the kernel's blk-throttle.
+//! `throttle-max` (`max`): ceilings in bytes and requests a second, as in the kernel's blk-throttle.
 //!
-//! *Idea.* A group with a ceiling sends what its current time slice allows; the rest waits in the group,
-//! first come, first served, and is let go when the account allows. Groups nest: a request climbs from
-//! its group to the root and is charged at each level. Where it has to wait it queues as one of the
-//! *sources* of that level (the level's own requests, and one a child), served in turns.
+//! *Idea.* A group with a ceiling dispatches as much as its current time slice allows. Further requests wait in the
+//! group, first come, first served. Groups nest: a request passes all levels from its group to the root and is
+//! charged at each. Where it has to wait, it joins one of the *sources* of that level (the level's own requests,
+//! and one source per child), which are served in turns.
 //!
-//! *Equations*, by direction (reads; everything else), on a clock of milliseconds, with `slice` = 100 ms.
-//! `elapsed` counts from the slice's start, `up()` rounds up to whole slices:
+//! *Equations*, by direction (reads; all others), on a clock of milliseconds, with `slice` = 100 ms. `elapsed`
+//! counts from the slice's start; `up()` rounds up to whole slices:
 //!
 //! ```text
 //! bytes      allowed = rate * up(elapsed)        over = sent + size - allowed
@@ -15,25 +15,24 @@
 //!            wait    = until the slice begins that allows it                  when sent + 1 > allowed
 //! ```
 //!
-//! The longer wait counts. A slice that is over is replaced by a fresh one if nothing is queued, else
-//! extended. After each request whole slices gone by are *trimmed*: what they allowed is taken off the
-//! account and the start moves on. So a whole slice's worth goes at once at the slice's start, and the
-//! long-run rate is the ceiling. A request that comes up from a child starts its parent's slice, if none
-//! is under way, where the child's started (credit for its wait). In its turn a child sends up to six
-//! reads, then two writes. A discard counts as 512 bytes.
+//! The longer wait applies. A slice that has ended is replaced by a new one if nothing is queued, and extended
+//! otherwise. After each request, past whole slices are *trimmed*: their allowance is subtracted from the account,
+//! and the start moves forward. So the allowance of a whole slice is dispatched at once at the slice's start, and
+//! the long-run rate is the ceiling. If a request from a child starts its parent's slice, that slice begins when
+//! the child's began (credit for the wait). In its turn, a child dispatches up to six reads, then two writes. A
+//! discard counts as 512 bytes.
 //!
-//! *Parameters.* `linux_7`: the accounts of Linux 7.0, which keep one slice when trimming, wait at
-//! least `1 / rate` for the next request, and carry what was saved or owed over to a changed limit;
-//! without it 4.18, which starts anew when a limit changes, whereupon waiting requests are asked again
-//! at once. `burst`: not blk-throttle but token buckets of our own, exact to the nanosecond: that much
-//! time's worth of the rate may be saved up, everything else is spaced evenly.
+//! *Parameters.* `linux_7`: the accounting of Linux 7.0, which keeps one slice when trimming, waits at least
+//! `1 / rate` for the next request, and carries savings and debts over to a changed limit. Without it, the
+//! accounting is that of 4.18, which restarts when a limit changes and then re-evaluates waiting requests at once.
+//! `burst`: replaces blk-throttle's accounting by our own token buckets, exact to the nanosecond. This much time's
+//! worth of the rate can be saved up; everything else is spaced evenly.
 //!
-//! *Source.* Linux `block/blk-throttle.c`, 4.18 (RHEL 8) and 7.0; stated there: all of the above. *Our
-//! choice*, where we differ: the
-//! root group may have a ceiling too; requests that pass the top leave in the order of their release,
-//! not reads first; the kernel pauses after 32 requests of one level to let others have the lock, which
-//! changes no order and is left out; where the kernel asks at each slice whether a request fits its
-//! account, we find that slice at once; 7.0's separate queues for the two kinds of wait are one here.
+//! *Source.* Linux `block/blk-throttle.c`, 4.18 (RHEL 8) and 7.0; stated there: all of the above. *Our choice*,
+//! where we differ: the root group may have a ceiling, too; requests that pass the root leave in the order of their
+//! release, not reads first; the kernel pauses after 32 requests of one level to release the lock, which changes no
+//! order and is omitted; where the kernel checks at each slice whether a request fits, we compute that slice
+//! directly; 7.0's separate queues for the two kinds of wait are one here.
 
 #[cfg(test)]
 mod tests;
@@ -56,21 +55,21 @@ pub static ROW: Row = Row {
     name: "throttle-max",
     short: "max",
     role: Role::Throttle,
-    summary: "ceilings in bytes and requests a second, hierarchical, as blk-throttle",
+    summary: "ceilings in bytes and requests a second, hierarchical, as in blk-throttle",
     file: "throttle_max.rs",
     parameters: PARAMETERS,
     overrides: &[],
     judgement: Judgement {
         promises: &[Claim {
-            says: "Nobody gets more than a ceiling.",
+            says: "No group exceeds its ceiling.",
             shown_by: "article-2018/figure-1",
         }],
-        needs: "Ceilings. Minimums only follow if the ceilings of all are within what the drive does \
-            in its worst mix.",
+        needs: "Ceilings. Minimums follow only if the sum of all ceilings is within the drive's \
+            worst-case rate.",
         fails: &[Claim {
-            says: "What one leaves nobody else gets: {total of max-none [random target, readers]} \
-                with five of ten clients active, without control {total of none-none [random \
-                target, readers]}.",
+            says: "Bandwidth that a group does not use is lost: the total is {total of max-none \
+                [random target, readers]} with five of ten clients active, without control {total of \
+                none-none [random target, readers]}.",
             shown_by: "article-2018/figure-1",
         }],
     },

@@ -1,51 +1,52 @@
-//! `wbt`: writeback throttling; buffered writes go no deeper than reads can stand.
+//! `wbt`: writeback throttling; limits buffered writes so that reads stay fast.
 //!
-//! *Idea.* The flusher writes as much at once as the drive takes, and a read that comes then waits behind all
-//! of it. So writeback may have only so many requests at the drive, and fewer as soon as even the fastest read
-//! of a while took too long (after CoDel, which drops packets by the smallest delay of a window).
+//! *Idea.* The flusher writes as much at once as the drive accepts, and a read that arrives then waits behind all
+//! of it. Therefore only a limited number of writeback requests may be in the drive, and the limit is reduced when
+//! even the fastest read in a time window took too long (after CoDel, which drops packets according to the smallest
+//! delay in a window).
 //!
-//! *Window.* 100 ms, or `100 ms / sqrt(step + 1)` at `step > 0`; it begins with a write that is let go and
-//! is followed by another while writes are in flight or `step` is not 0. At its end:
-//!
-//! ```text
-//! the first read on its way takes longer than the window, or than min_lat with no read answered   step down
-//! answers of one read and three writes at least:   fastest read took longer than min_lat         step down
-//!                                                  else                                          step up
-//! else, if a write was answered, is in flight, or writers wait for the page cache                step up
-//! else for the fifth time since the last step                                        step towards the middle
-//! ```
-//!
-//! *Depth.* At `step = 0` 16, or the drive's depth d if that is less. Each step down halves what is above one:
-//! `1 + (15 >> step)`, until 1. Each step up doubles it, until 3/4 d; from there the first step down leads back
-//! to 0. A drive without a queue has 2, or 1 below the middle. Three limits follow:
+//! *Window.* 100 ms, or `100 ms / sqrt(step + 1)` at `step > 0`. It begins when a write is dispatched, and is
+//! followed by another window while writes are in flight or `step` is not 0. At its end:
 //!
 //! ```text
-//! max        = depth              a write that somebody waits for, metadata, or while writers wait
-//! normal     = (depth + 1) / 2    others
-//! background = (depth + 3) / 4    others if a read was sent or answered within 100 ms; discards
+//! the oldest read in flight takes longer than the window, or than min_lat with no read completed   step down
+//! at least one read and three writes completed:   fastest read took longer than min_lat            step down
+//!                                                 otherwise                                        step up
+//! else, if a write was completed, is in flight, or writers wait for the page cache                 step up
+//! else for the fifth time since the last step                                          step towards the middle
 //! ```
 //!
-//! Writes and discards are counted apart. A write that finds the limit reached waits, and so does one that
-//! finds others waiting. Those that wait are let go, up to the limit, when none is left in flight, or so many
-//! answers have come that `background / 2` fit below `normal` again (discards: below `background`), and at
-//! each step up. With a write cache in the drive, and no writers waiting, only when none is left.
+//! *Depth.* At `step = 0` 16, or the drive's depth d if that is less. Each step down halves the part above one:
+//! `1 + (15 >> step)`, down to 1. Each step up doubles it, up to 3/4 d; from there, the first step down returns to 0.
+//! A drive without a queue has 2, or 1 below the middle. Three limits follow:
 //!
-//! *Parameters.* `min_lat`: the target; 2 ms on flash, 75 ms with a moving head. `dirty_wait`: the kernel asks
-//! whether a writer was made to wait for the page cache within the last second (`balance_dirty_pages`). The
-//! engine does not see that; on, which it is, means always when a write came within the last second, as with
-//! anybody who writes more than the drive takes; off means never. `write_cache`: has the drive one?
-//! `sync_writes`: are synchronous writes held too? The kernel holds those of an fsync and never direct ones;
-//! here both carry the same flag, so it is off.
+//! ```text
+//! max        = depth              synchronous writes, metadata, and all writes while writers wait
+//! normal     = (depth + 1) / 2    other writes
+//! background = (depth + 3) / 4    other writes if a read was dispatched or completed within 100 ms; discards
+//! ```
 //!
-//! *Source*: Linux, `block/blk-wbt.c` and `block/blk-rq-qos.c` (Jens Axboe, 4.10; read as of 2025, 7.0).
-//! Stated there: all of the above but what is said of the parameters. BFQ switches it off.
+//! Writes and discards are counted separately. A write waits if the limit is reached or if others wait already.
+//! Waiting requests are released, up to the limit, when none is in flight any more, when so many have completed
+//! that `background / 2` fit below `normal` again (discards: below `background`), and at each step up. If the drive
+//! has a write cache and no writers wait, they are released only when none is in flight.
 //!
-//! *Our choice*, where we differ: kswapd's writes are as others; "background" writeback (the flusher's, above
-//! its threshold) is not known from other writeback, so without `dirty_wait` it may have `normal`. The read
-//! that is watched on its way is the first let through since the last one was answered, not the first at the
-//! drive; its time counts from the drive. Requests are counted before they merge, those of the kernel after. A
-//! drive of depth 2 can step up to a depth of 1 and never back, as there, but an idle one is not watched for
-//! ever.
+//! *Parameters.* `min_lat`: the target; 2 ms on flash, 75 ms on hard disks. `dirty_wait`: the kernel checks whether
+//! a writer had to wait for the page cache within the last second (`balance_dirty_pages`). The engine cannot see
+//! that. On, the default, assumes it whenever a write arrived within the last second, which is right for a client
+//! that writes more than the drive accepts; off means never. `write_cache`: does the drive have one? `sync_writes`:
+//! are synchronous writes limited, too? The kernel limits those of an fsync and never direct ones; here both have
+//! the same flag, so it is off.
+//!
+//! *Source*: Linux, `block/blk-wbt.c` and `block/blk-rq-qos.c` (Jens Axboe, 4.10; read as of 2025, 7.0). Stated
+//! there: all of the above except the parameters. BFQ switches it off.
+//!
+//! *Our choice*, where we differ: kswapd's writes are treated like others. "Background" writeback (the flusher's,
+//! above its threshold) cannot be distinguished from other writeback, so without `dirty_wait` it may use `normal`.
+//! The read that is watched in flight is the first one passed on since the last one completed, not the first one in
+//! the drive; its time counts from dispatch. Requests are counted before they merge, in the kernel afterwards. A
+//! drive of depth 2 can step up to a depth of 1 and never back, as in the kernel, but an idle one is not watched
+//! for ever.
 
 mod depth;
 #[cfg(test)]
@@ -69,22 +70,22 @@ pub static ROW: Row = Row {
     name: "wbt",
     short: "wbt",
     role: Role::Throttle,
-    summary: "buffered writes no deeper than reads can stand (writeback throttling)",
+    summary: "limits buffered writes so that reads stay fast (writeback throttling)",
     file: "wbt.rs",
     parameters: PARAMETERS,
     overrides: &[],
     judgement: Judgement {
         promises: &[Claim {
-            says: "Beside buffered writers even the fastest read of a while takes no longer than \
-                `min_lat`.",
+            says: "Beside buffered writers, the fastest read in each time window takes no longer \
+                than `min_lat`.",
             shown_by: "article-2018/figure-1 --stack wbt-none",
         }],
-        needs: "Buffered writes; a drive whose reads tell how busy it is.",
+        needs: "Buffered writes, and a drive whose read latency reflects its load.",
         fails: &[Claim {
-            says: "Nothing else is held: a random reader waits {target mean of wbt-none [readers]} \
-                beside 15 readers and {target mean of wbt-none [writers]} beside 15 writers that \
-                wait for their data, with `none` {target mean of none-none [readers]} and {target \
-                mean of none-none [writers]}.",
+            says: "It limits nothing else: the mean latency of a random reader is {target mean of \
+                wbt-none [readers]} beside 15 readers and {target mean of wbt-none [writers]} beside \
+                15 synchronous writers; with `none`, {target mean of none-none [readers]} and \
+                {target mean of none-none [writers]}.",
             shown_by: "comparison-2019/plextor --stack none-none,wbt-none",
         }],
     },

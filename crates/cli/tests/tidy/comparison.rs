@@ -1,6 +1,6 @@
-//! The comparison of policies at the head of docs/policies.md: what each promises, needs, costs, and where
-//! it fails. The words stand in its row, their numbers in docs/measured.csv, what it costs in docs/performance.md. Rules: every row says all of it,
-//! and every experiment that it names exists and runs the policy.
+//! What docs/policies.md says of each policy: what it promises, needs and costs, and where it fails. The texts are in the policy's row,
+//! their numbers in docs/measured.csv, its cost in docs/performance.md. Rules: every row has all of them, and every
+//! experiment that it names exists and runs the policy.
 
 use std::fmt::Write;
 
@@ -10,39 +10,29 @@ use iofair_historical::TABLE;
 use iofair_lab::report::{self, Measured};
 
 use crate::files::{File, all, assert_none};
-use crate::measured::measured;
 
 const PERFORMANCE: &str = "docs/performance.md";
 
-/// The table, a row a policy.
-pub(crate) fn table(files: &[File], rows: &[&Row]) -> String {
-    let mut table = String::from(
-        "*Costs* are nanoseconds a request with 1,000 groups, of the engine as well \
-         ([performance.md](performance.md)); for a\nthrottle, with ceilings far off and with ceilings \
-         that always hold. The numbers of the other columns are those of the\nexperiment named, \
-         in the unit of its source (in `units = \"suite\"` a client's MB/s are KiB/s / 1000, those in all MiB/s);\n\
-         `iofair run` shows them, `make measured` writes them. *By its rules*: the policy's own page below tells \
-         why.\n\n\
-         | policy | promises | needs | costs | fails |\n|---|---|---|---|---|\n",
-    );
-    let measured = measured(files).unwrap_or_default();
-    for row in rows {
-        let Judgement { promises, needs, fails } = &row.judgement;
-        let _ = writeln!(
-            table,
-            "| [{}](#{}) | {} | {needs} | {} | {} |",
-            row.name,
-            row.name.replace('.', ""),
-            sentences(promises, &measured),
-            cost(files, row),
-            sentences(fails, &measured)
-        );
-    }
-    table
-}
+/// What the lists below say, and where their numbers come from.
+pub(crate) const LEGEND: &str = "Each policy has a section below with what it promises, what it needs, and where it fails. The numbers in these lists are \
+     those\nof the experiment named, in the unit of its source (with `units = \"suite\"`, a client's MB/s are KiB/s / 1000 and a \
+     total is in\nMiB/s). `iofair run` shows them; `make measured` writes them. *By its rules* means that it follows from the \
+     policy's rules.\n\n*Cost* is nanoseconds per request with 1,000 groups, including the engine \
+     ([performance.md](performance.md)). For a throttle, it is\nthe cost with ceilings out of reach and with ceilings that are \
+     always reached (`held`).\n";
 
-fn sentences(claims: &[Claim], measured: &Measured) -> String {
-    claims.iter().map(|claim| sentence(claim, measured)).collect::<Vec<_>>().join("<br>")
+/// What a policy promises, needs and costs, and where it fails, as a list.
+pub(crate) fn list(row: &Row, measured: &Measured) -> String {
+    let Judgement { promises, needs, fails } = &row.judgement;
+    let mut list = String::new();
+    for claim in *promises {
+        let _ = writeln!(list, "- **Promises.** {}", sentence(claim, measured));
+    }
+    let _ = writeln!(list, "- **Needs.** {needs}");
+    for claim in *fails {
+        let _ = writeln!(list, "- **Fails.** {}", sentence(claim, measured));
+    }
+    list
 }
 
 /// A claim with its numbers and links to what shows them.
@@ -57,8 +47,8 @@ fn sentence(claim: &Claim, measured: &Measured) -> String {
     format!("{says} ({})", links.join("; "))
 }
 
-/// What the page of measurements says of a policy by itself.
-fn cost(files: &[File], row: &Row) -> String {
+/// The cost of a policy by itself, from the page of measurements.
+pub(crate) fn cost(files: &[File], row: &Row) -> String {
     let name = match row.role {
         Role::Throttle => [format!("{}-none", row.short), format!("{}-none held", row.short)],
         Role::Scheduler { .. } => [format!("none-{}", row.name), format!("prop-{}", row.name)],

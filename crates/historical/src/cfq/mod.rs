@@ -88,36 +88,40 @@ pub static ROW: Row = Row {
     name: "cfq",
     short: "cfq",
     role: Role::SCHEDULER,
-    summary: "completely fair queueing: slices of time by ioprio, waiting for readers (Linux 2.6.32)",
+    summary: "completely fair queueing: time slices by I/O priority, with idling (Linux 2.6.32)",
     file: "cfq/mod.rs",
     parameters: settings::PARAMETERS,
     overrides: &[],
     judgement: Judgement {
         promises: &[
             Claim {
-                says: "Each process a slice of the disk's time: sixteen sequential readers still \
-                    get {client: none-cfq [16 clients] / none-cfq [1 clients]} of what one gets.",
+                says: "Each process gets slices of disk time: sixteen sequential readers together \
+                    still get {client: none-cfq [16 clients] / none-cfq [1 clients]} of the rate of \
+                    one.",
                 shown_by: "io-controller-2009/cfq-sequential-readers",
             },
-            Claim { says: "Its ioprio says how long the slice is.", shown_by: "" },
+            Claim {
+                says: "The I/O priority of a process sets the length of its slices.",
+                shown_by: "",
+            },
         ],
-        needs: "A head that moves, and clients that read in order.",
+        needs: "A hard disk, and sequential readers.",
         fails: &[
             Claim {
-                says: "Who seeks sends one request a round: a random reader beside 16 sequential \
-                    ones gets {target of none-cfq [16 readers]}, alone {client of none-cfq [1 \
-                    clients] in io-controller-2009/cfq-random-readers}, and waits for up to \
-                    {target max of none-cfq [16 readers]}.",
+                says: "A random reader gets one request per round: beside 16 sequential readers it \
+                    gets {target of none-cfq [16 readers]}, alone {client of none-cfq [1 clients] in \
+                    io-controller-2009/cfq-random-readers}, and waits for up to {target max of \
+                    none-cfq [16 readers]}.",
                 shown_by: "io-controller-2009/test-2",
             },
             Claim {
-                says: "On flash it waits as well: five random readers get {total of none-cfq \
-                    [random target]}, with `none` {total of none-none [random target]}.",
+                says: "It also idles on flash: five random readers get {total of none-cfq [random \
+                    target]}, with `none` {total of none-none [random target]}.",
                 shown_by: "article-2018/figure-3 --stack none-none,none-cfq",
             },
             Claim {
-                says: "A writer that waits for another process's journal commit gets {target of \
-                    none-cfq}, with `noop` {target of none-noop}.",
+                says: "It idles while a writer waits for the journal commit of another process: the \
+                    writer gets {target of none-cfq}, with `noop` {target of none-noop}.",
                 shown_by: "mails-2019/journal",
             },
         ],

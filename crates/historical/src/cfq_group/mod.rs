@@ -100,38 +100,38 @@ pub static ROW: Row = Row {
     overrides: &[],
     judgement: Judgement {
         promises: &[Claim {
-            says: "Each group its part of the disk's time by weight: a random reader gets {target \
-                of prop-cfq-group [1 readers]} beside one sequential reader and {target of \
+            says: "Each group gets disk time by weight: a random reader gets {target of \
+                prop-cfq-group [1 readers]} beside one sequential reader and {target of \
                 prop-cfq-group [16 readers]} beside sixteen.",
             shown_by: "io-controller-2009/test-2 --stack prop-cfq-group",
         }],
-        needs: "A head that moves; weights. Classes of groups and minimums are not looked at.",
+        needs: "A hard disk; weights. It ignores the classes and minimums of groups.",
         fails: &[
             Claim {
-                says: "On flash it counts requests, not time: a random reader of weight 300 beside \
-                    four sequential ones of weight 100 gets {target of prop-cfq-group [random \
-                    target, readers]}, where by time it is {target of prop-fair-cfq [random \
-                    target, readers]} (`fair-cfq`).",
+                says: "On flash it counts requests instead of time: a random reader of weight 300 \
+                    beside four sequential readers of weight 100 gets {target of prop-cfq-group \
+                    [random target, readers]}; by time (`fair-cfq`) it gets {target of prop-fair-cfq \
+                    [random target, readers]}.",
                 shown_by: "article-2018/figure-1 --stack prop-cfq-group,prop-fair-cfq",
             },
             Claim {
-                says: "`group_idle` empties flash: five random readers get {total of \
+                says: "`group_idle` leaves flash idle: five random readers get {total of \
                     prop-cfq-group [random target]}, with `none` {total of none-none [random \
                     target]}.",
                 shown_by: "article-2018/figure-3 --stack none-none,prop-cfq-group",
             },
             Claim {
-                says: "Slices shrink with the number of readers in a group, down to two turns of \
-                    the disk: beside the random reader 16 sequential ones read {reader of \
-                    prop-cfq-group [16 readers]} together, with `fair-cfq` {reader of \
-                    prop-fair-cfq [16 readers]}.",
+                says: "Slices shrink with the number of readers in a group, down to two revolutions \
+                    of the disk: beside the random reader, 16 sequential readers get {reader of \
+                    prop-cfq-group [16 readers]} together, with `fair-cfq` {reader of prop-fair-cfq \
+                    [16 readers]}.",
                 shown_by: "io-controller-2009/test-2 --stack prop-cfq-group,prop-fair-cfq",
             },
             Claim {
-                says: "So 16 sequential readers beside one in a group of twice the weight get 1 : \
-                    {target of prop-cfq-group / reader of prop-cfq-group [16 readers]}, and {total \
-                    of prop-cfq-group [16 readers]} in all, with `fair-cfq` {total of \
-                    prop-fair-cfq [16 readers]}.",
+                says: "For the same reason, 16 sequential readers and one in a group of twice the \
+                    weight share 1 : {target of prop-cfq-group / reader of prop-cfq-group [16 \
+                    readers]}, with a total of {total of prop-cfq-group [16 readers]}; with \
+                    `fair-cfq`, the total is {total of prop-fair-cfq [16 readers]}.",
                 shown_by: "io-controller-2009/test-3 --stack prop-cfq-group,prop-fair-cfq",
             },
         ],

@@ -107,30 +107,29 @@ pub static ROW_NOOP: Row = Row {
     name: "fair-noop",
     short: "fair-noop",
     role: Role::SHARING_SCHEDULER,
-    summary: "disk time shared by groups, first come first served in each (IO controller V10)",
+    summary: "disk time shared by groups; first come, first served in each (IO controller V10)",
     file: "fair/mod.rs",
     parameters: &settings::NOOP,
     overrides: &[],
     judgement: Judgement {
         promises: &[Claim {
-            says: "Each group its part of the drive's time by weight: a random reader of weight \
-                300 gets {target of prop-fair-noop [random target, readers]} beside four \
-                sequential ones of weight 100, alone {target of none-none [0 readers] in \
-                survey-2019/no-control}.",
+            says: "Each group gets drive time by weight: a random reader of weight 300 gets {target \
+                of prop-fair-noop [random target, readers]} beside four sequential readers of weight \
+                100, alone {target of none-none [0 readers] in survey-2019/no-control}.",
             shown_by: "article-2018/figure-1 --stack prop-fair-noop",
         }],
-        needs: "A head that moves; weights; one stream in a group.",
+        needs: "A hard disk; weights; one stream per group.",
         fails: &[
             Claim {
-                says: "Readers of one group seek against each other: 16 sequential ones get \
-                    {reader of prop-fair-noop [16 readers]} together, with `fair-cfq` {reader of \
+                says: "Readers of the same group cause seeks for each other: 16 sequential readers \
+                    get {reader of prop-fair-noop [16 readers]} together, with `fair-cfq` {reader of \
                     prop-fair-cfq [16 readers]}.",
                 shown_by: "io-controller-2009/test-3 --stack prop-fair-noop,prop-fair-cfq",
             },
             Claim {
-                says: "Tags are not shared by group: beside four buffered writers a random reader \
-                    gets {target of prop-fair-noop [random target, writers]}, with `none` {target \
-                    of none-none [random target, writers]}.",
+                says: "Tags are not shared by group: beside four buffered writers, a random reader \
+                    gets {target of prop-fair-noop [random target, writers]}, with `none` {target of \
+                    none-none [random target, writers]}.",
                 shown_by: "article-2018/figure-1 --stack none-none,prop-fair-noop",
             },
         ],
@@ -150,35 +149,35 @@ pub static ROW_DEADLINE: Row = Row {
     judgement: Judgement {
         promises: &[
             Claim {
-                says: "Each group its part of the drive's time by weight: a random reader of \
-                    weight 300 gets {target of prop-fair-deadline [random target, readers]} \
-                    beside four sequential ones of weight 100, alone {target of none-none \
-                    [0 readers] in survey-2019/no-control}.",
+                says: "Each group gets drive time by weight: a random reader of weight 300 gets \
+                    {target of prop-fair-deadline [random target, readers]} beside four sequential \
+                    readers of weight 100, alone {target of none-none [0 readers] in \
+                    survey-2019/no-control}.",
                 shown_by: "article-2018/figure-1 --stack prop-fair-deadline",
             },
             Claim {
-                says: "Guests that write through a virtual disk, one request at a time, with \
-                    weights 1000 and 500 get {target of prop-fair-deadline / guest of \
+                says: "Guests with weights 1000 and 500 that write through a virtual disk, one \
+                    request at a time, share {target of prop-fair-deadline / guest of \
                     prop-fair-deadline} : 1.",
                 shown_by: "io-controller-2009/test-4",
             },
         ],
-        needs: "A head that moves; weights; one stream in a group.",
+        needs: "A hard disk; weights; one stream per group.",
         fails: &[
             Claim {
-                says: "Readers of one group seek against each other: 16 sequential ones get \
-                    {reader of prop-fair-deadline [16 readers]} together, with `fair-cfq` {reader \
-                    of prop-fair-cfq [16 readers]}.",
+                says: "Readers of the same group cause seeks for each other: 16 sequential readers \
+                    get {reader of prop-fair-deadline [16 readers]} together, with `fair-cfq` \
+                    {reader of prop-fair-cfq [16 readers]}.",
                 shown_by: "io-controller-2009/test-3 --stack prop-fair-deadline,prop-fair-cfq",
             },
             Claim {
-                says: "What the drive still holds of one group is served in the other's time: a \
-                    random reader gets {target of prop-fair-deadline [1 writers]} beside one \
-                    random writer, {target of prop-fair-deadline [32 writers]} beside 32.",
+                says: "Requests of one group that are still in the drive use the time of the next \
+                    group: a random reader gets {target of prop-fair-deadline [1 writers]} beside \
+                    one random writer, {target of prop-fair-deadline [32 writers]} beside 32.",
                 shown_by: "io-controller-2009/every-scheduler-test-1",
             },
             Claim {
-                says: "Tags are not shared by group: beside four buffered writers a random reader \
+                says: "Tags are not shared by group: beside four buffered writers, a random reader \
                     gets {target of prop-fair-deadline [random target, writers]}, with `none` \
                     {target of none-none [random target, writers]}.",
                 shown_by: "article-2018/figure-1 --stack none-none,prop-fair-deadline",
@@ -199,21 +198,21 @@ pub static ROW_ANTICIPATORY: Row = Row {
     overrides: &[],
     judgement: Judgement {
         promises: &[Claim {
-            says: "Each group its part of the drive's time by weight, and readers of a group are \
-                served one after the other: eight read {reader of prop-fair-anticipatory} \
-                together, with `fair-noop` {reader of prop-fair-noop}.",
+            says: "Each group gets drive time by weight, and readers of a group are served one \
+                after the other: eight get {reader of prop-fair-anticipatory} together, with \
+                `fair-noop` {reader of prop-fair-noop}.",
             shown_by: "io-controller-2009/every-scheduler",
         }],
-        needs: "A head that moves; weights.",
+        needs: "A hard disk; weights.",
         fails: &[
             Claim {
-                says: "Waiting empties flash: five random readers get {total of \
-                    prop-fair-anticipatory [random target]}, with `none` {total of none-none \
-                    [random target]}.",
+                says: "Idling leaves flash unused: five random readers get {total of \
+                    prop-fair-anticipatory [random target]}, with `none` {total of none-none [random \
+                    target]}.",
                 shown_by: "article-2018/figure-3 --stack none-none,prop-fair-anticipatory",
             },
             Claim {
-                says: "Tags are not shared by group: beside four buffered writers a random reader \
+                says: "Tags are not shared by group: beside four buffered writers, a random reader \
                     gets {target of prop-fair-anticipatory [random target, writers]}, with `none` \
                     {target of none-none [random target, writers]}.",
                 shown_by: "article-2018/figure-1 --stack none-none,prop-fair-anticipatory",
@@ -234,29 +233,29 @@ pub static ROW_CFQ: Row = Row {
     overrides: &[],
     judgement: Judgement {
         promises: &[Claim {
-            says: "Each group its part of the disk's time by weight: one of twice the weight gets \
-                {target of prop-fair-cfq / reader of prop-fair-cfq [1 readers]} : 1 beside one \
-                reader, {target of prop-fair-cfq / reader of prop-fair-cfq [16 readers]} : 1 \
-                beside sixteen; flat it is `cfq`.",
+            says: "Each group gets disk time by weight: a group of twice the weight gets {target of \
+                prop-fair-cfq / reader of prop-fair-cfq [1 readers]} : 1 beside one reader, {target \
+                of prop-fair-cfq / reader of prop-fair-cfq [16 readers]} : 1 beside sixteen. Without \
+                groups it is `cfq`.",
             shown_by: "io-controller-2009/test-3",
         }],
-        needs: "A head that moves; weights.",
+        needs: "A hard disk; weights.",
         fails: &[
             Claim {
-                says: "Buffered writers with weights 1000 and 500 get {target of prop-fair-cfq / \
-                    writer of prop-fair-cfq [one flusher, in the owners' names]} : 1: the flusher \
-                    does not keep the heavier queue filled.",
+                says: "Buffered writers with weights 1000 and 500 share {target of prop-fair-cfq / \
+                    writer of prop-fair-cfq [one flusher, in the owners' names]} : 1, because the \
+                    flusher does not keep the heavier queue filled.",
                 shown_by: "io-controller-2009/test-5",
             },
             Claim {
-                says: "Waiting empties flash: five random readers get {total of prop-fair-cfq \
+                says: "Idling leaves flash unused: five random readers get {total of prop-fair-cfq \
                     [random target]}, with `none` {total of none-none [random target]}.",
                 shown_by: "article-2018/figure-3 --stack none-none,prop-fair-cfq",
             },
             Claim {
-                says: "Tags are not shared by group: beside four buffered writers a random reader \
-                    gets {target of prop-fair-cfq [random target, writers]}, with `none` {target \
-                    of none-none [random target, writers]}.",
+                says: "Tags are not shared by group: beside four buffered writers, a random reader \
+                    gets {target of prop-fair-cfq [random target, writers]}, with `none` {target of \
+                    none-none [random target, writers]}.",
                 shown_by: "article-2018/figure-1 --stack none-none,prop-fair-cfq",
             },
         ],

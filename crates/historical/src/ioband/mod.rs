@@ -79,25 +79,25 @@ pub static ROW: Row = Row {
     name: "ioband",
     short: "ioband",
     role: Role::Throttle,
-    summary: "tokens by weight, refilled when all have spent theirs, as dm-ioband",
+    summary: "tokens by weight, refilled when all groups have used theirs, as in dm-ioband",
     file: "ioband/mod.rs",
     parameters: PARAMETERS,
     overrides: &[],
     judgement: Judgement {
         promises: &[Claim {
-            says: "Bandwidth by weight above any scheduler, and nobody is waited for.",
+            says: "Bandwidth by weight, above any scheduler, without idling.",
             shown_by: "io-controller-2009/test-3 --stack ioband-cfq",
         }],
-        needs: "Groups that always have many requests waiting, as many clients or deep queues make.",
+        needs: "Groups that always have many requests queued, from many clients or deep queues.",
         fails: &[
             Claim {
-                says: "One reader at a time has nothing waiting, so others run ahead: one of \
-                    weight 1000 gets {target of ioband-cfq [16 readers]} beside 16 of weight 500, \
-                    which get {reader of ioband-cfq [16 readers]}.",
+                says: "A single reader has no requests queued, so others overtake it: a reader of \
+                    weight 1000 gets {target of ioband-cfq [16 readers]} beside 16 readers of weight \
+                    500, which get {reader of ioband-cfq [16 readers]}.",
                 shown_by: "io-controller-2009/test-3 --stack ioband-cfq",
             },
             Claim {
-                says: "A random reader beside four sequential ones gets {target of ioband-none \
+                says: "A random reader beside four sequential readers gets {target of ioband-none \
                     [random target, readers]}, with `none` {target of none-none [random target, \
                     readers]}.",
                 shown_by: "article-2018/figure-1 --stack none-none,ioband-none",
@@ -112,25 +112,26 @@ pub static ROW_RANGE: Row = Row {
     name: "ioband-range-bw",
     short: "rangebw",
     role: Role::Throttle,
-    summary: "minimum and maximum bandwidth a second, dm-ioband's policy range-bw",
+    summary: "minimum and maximum bandwidth, as in dm-ioband's policy range-bw",
     file: "ioband/mod.rs",
     parameters: PARAMETERS,
     overrides: &[("range_bw", 1)],
     judgement: Judgement {
         promises: &[Claim {
-            says: "A minimum and a maximum a second; the maximum holds for readers.",
+            says: "A minimum and a maximum rate; the maximum is enforced for readers.",
             shown_by: "article-2018/figure-1 --stack rangebw-none",
         }],
-        needs: "More than `io_limit` requests below, and no flusher.",
+        needs: "More than `io_limit` requests in the stages below, and no flusher.",
         fails: &[
             Claim {
-                says: "A maximum does not bind the flusher: four buffered writers with 15 MB/s \
+                says: "The maximum does not limit the flusher: four buffered writers with 15 MB/s \
                     each write {interferer of rangebw-none [random target, writers]}.",
                 shown_by: "article-2018/figure-1 --stack rangebw-none",
             },
             Claim {
-                says: "A minimum shows only while `io_limit` (192) requests are below or turns are \
-                    over; a few readers of one request each never get that far.",
+                says: "The minimum has an effect only while `io_limit` (192) requests are in the \
+                    stages below or turns are over; a few readers with one request each never reach \
+                    that.",
                 shown_by: "",
             },
         ],

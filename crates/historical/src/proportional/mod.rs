@@ -77,22 +77,22 @@ pub static ROW: Row = Row {
     overrides: &[],
     judgement: Judgement {
         promises: &[Claim {
-            says: "A part by weight of what the drive was seen to do; shares that are not used go to \
-                others.",
+            says: "A share by weight of the drive's measured rate. Unused shares go to other \
+                groups.",
             shown_by: "controller-2015/benchmark",
         }],
-        needs: "Groups that would take more than they get: a share is kept by running into its limit.",
+        needs: "Groups that demand more than their share, because shares are enforced as limits.",
         fails: &[
             Claim {
-                says: "Readers that wait for their answers never hit a limit: with weights 200 and \
-                    800 they get {cgroup1 of unified-none [reads]} and {cgroup2 of unified-none \
+                says: "Readers with few requests in flight never reach a limit: with weights 200 \
+                    and 800 they get {cgroup1 of unified-none [reads]} and {cgroup2 of unified-none \
                     [reads]}.",
                 shown_by: "controller-2015/benchmark",
             },
             Claim {
-                says: "Writers take a reader's share: with weight 800 it reads {cgroup2 of \
-                    unified-none [writes 200, reads 800]} where 200 write {cgroup1 of unified-none \
-                    [writes 200, reads 800]}.",
+                says: "Writers take a reader's share: the reader, with weight 800, gets {cgroup2 of \
+                    unified-none [writes 200, reads 800]}; the writers, with weight 200, get \
+                    {cgroup1 of unified-none [writes 200, reads 800]}.",
                 shown_by: "controller-2015/benchmark",
             },
         ],

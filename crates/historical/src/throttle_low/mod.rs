@@ -74,33 +74,34 @@ pub static ROW: Row = Row {
     name: "throttle-low",
     short: "low",
     role: Role::Throttle,
-    summary: "minimums by holding everybody to theirs while one is missed, as blk-throttle's io.low",
+    summary: "minimums, by limiting all groups to theirs while one is missed, as in blk-throttle's \
+        io.low",
     file: "throttle_low/mod.rs",
     parameters: PARAMETERS,
     overrides: &[],
     judgement: Judgement {
         promises: &[Claim {
-            says: "A minimum for each group, by holding everybody to theirs while one is missed.",
+            says: "A minimum for each group: while one is missed, all groups are limited to theirs.",
             shown_by: "article-2018/figure-1",
         }],
-        needs: "Minimums that the drive can give to all in its worst mix; both thresholds, `latency` \
-            and `idle`.",
+        needs: "Minimums whose sum is within the drive's worst-case rate; both thresholds, \
+            `latency` and `idle`.",
         fails: &[
             Claim {
-                says: "While one is missed all are held: a random reader beside four sequential \
-                    ones keeps {target of low-none [random target, readers]} of its 10 MB/s, and \
-                    all together get {total of low-none [random target, readers]}, without control \
-                    {total of none-none [random target, readers]}.",
+                says: "While one minimum is missed, the total is low: a random reader beside four \
+                    sequential readers gets {target of low-none [random target, readers]} of its 10 \
+                    MB/s, with a total of {total of low-none [random target, readers]}, without \
+                    control {total of none-none [random target, readers]}.",
                 shown_by: "article-2018/figure-1",
             },
             Claim {
-                says: "Beside four constant and five on/off interferers a random reader gets \
+                says: "Beside four constant and five on/off interferers, a random reader gets \
                     {target of low-none [random target]} of its 10 MB/s.",
                 shown_by: "article-2018/figure-4a",
             },
             Claim {
-                says: "A group with minimums for reads and writes that only reads never fills its \
-                    writes: only idleness leads out of the low state.",
+                says: "A group with minimums for reads and writes that only reads never reaches its \
+                    write minimum, so only idleness ends the low state.",
                 shown_by: "",
             },
         ],

@@ -1,115 +1,119 @@
-//! `bfq`: budget fair queueing. Every client gets the share of the drive that its weight promises,
-//! whatever the others do, and the drive is still kept busy.
+//! `bfq`: budget fair queueing. Every client gets a share of the drive by weight, whatever the others do, and the
+//! drive is kept busy.
 //!
-//! **Idea.** The drive is given to one queue at a time, for a *budget* of sectors. Queues take their
-//! turns by B-WF2Q+ ([`crate::parts::wf2q`]), so that the sectors served to any two stay in proportion
-//! to their weights at every moment, to within about one budget of each and one request:
+//! **Idea.** BFQ serves one queue at a time, for a *budget* of sectors. B-WF2Q+ ([`crate::parts::wf2q`]) chooses
+//! the next queue, so that the sectors served to any two queues stay proportional to their weights at every moment,
+//! to within about one budget of each and one request:
 //!
 //! ```text
-//! who is next      the smallest F among those with S <= V          (weight w, budget B)
+//! next queue       the smallest F among those with S <= V          (weight w, budget B)
 //! at activation    S = max(V, F)     F = S + B / w
 //! at expiry        F = S + service / w,  the time instead of the service for slow queues
 //! ```
 //!
-//! A queue that is empty but about to send more is *waited for* (`slice_idle`), else a client that
-//! sends one request at a time would lose its turn after each. Waiting costs throughput on a drive that
-//! does many things at once; so it is done only where it boosts throughput (a head that need not move)
-//! or is owed (sharing is asymmetric: weights, classes or groups differ), and while it lasts others'
-//! requests are *injected*, as many as the waited-for queue was found not to notice.
+//! If a queue is empty but likely to get another request soon, BFQ *idles* for it (`slice_idle`); otherwise a
+//! client with queue depth 1 would lose its turn after each request. Idling costs throughput on a drive that
+//! executes many commands at once. It is therefore done only if it increases throughput (a head that need not move)
+//! or is necessary for fairness (sharing is asymmetric: weights, classes or groups differ). While BFQ idles, it
+//! *injects* requests of other queues, as many as the queue in service was found to tolerate.
 //!
-//! **Where to read what.** A request's way: `arrive` (which queue; does it preempt), `select` (whose
-//! request is sent; what an answer brings about). A queue's slot: `budget`, `idle`, `inject`, `part`. What the
-//! drive can do: `rate`. Who is favoured: `raise`. Who shares a queue: `merge`. Who there is: `members`,
-//! `queue`, `activity`.
+//! **Where to read what.** The path of a request: `arrive` (which queue; does it preempt), `select` (which request
+//! is dispatched; what follows from a completion). A queue's slot: `budget`, `idle`, `inject`, `part`. The drive's
+//! rate: `rate`. Weight raising: `raise`. Queue merging: `merge`. Clients and queues: `members`, `queue`,
+//! `activity`.
 //!
-//! **Queues.** Reads and writes that somebody waits for go to one queue a client; buffered writes to
-//! queues shared by the group, one a class and priority level. A level weighs `(8 - level) * 10`. With
-//! groups (`prop`), groups share by their contracts' weights and classes, and the queues of a group
-//! share what the group gets; without, all clients share by their priorities.
+//! **Queues.** Reads and synchronous writes go to one queue per client. Buffered writes go to queues shared by the
+//! group, one per class and priority level. A level weighs `(8 - level) * 10`. With groups (`prop`), groups share
+//! by their contracts' weights and classes, and the queues of a group share what the group gets. Without, all
+//! clients share by their priorities.
 //!
-//! **How a slot ends, and what it says about the next budget** (between max/32 and max, which is what
-//! the drive does at its peak in `timeout_sync`):
+//! **How a slot ends, and the next budget** (between max/32 and max, which is the peak rate of the drive times
+//! `timeout_sync`):
 //!
 //! | end | next budget |
 //! |---|---|
 //! | budget exhausted | four times as much |
 //! | budget timeout | twice as much |
-//! | waited for in vain, requests in the drive | twice as much |
-//! | waited for in vain | less by 4/32 of the largest |
-//! | no more requests, not waited for | what it received |
+//! | idled in vain, requests in the drive | twice as much |
+//! | idled in vain | less by 4/32 of the largest |
+//! | no more requests, no idling | the service received |
 //! | preempted | the same |
 //!
-//! A slow queue (seeky, or half the largest budget not reached after 20 ms) and one that times out with
-//! a third of its budget left are charged `max * time / timeout_sync`, if that is more.
+//! A slow queue (random, or half the largest budget not reached after 20 ms), and one that times out with a third
+//! of its budget left, are charged `max * time / timeout_sync`, if that is more.
 //!
-//! Time is charged by the estimate of the peak rate, so what the drive did before matters: a drive that
-//! never showed its peak charges seeky clients too little. `peak_rate` says what a drive is known to do.
-//! (2018 article, Figure 1, a random reader of weight 300 beside four sequential ones of 100: 88 MB/s in
-//! all with nothing known, 233 MB/s with 400 MB/s known; published 235.)
+//! Time is charged by the estimate of the peak rate, so the history of the drive matters: if the drive never showed
+//! its peak rate, random clients are charged too little. `peak_rate` sets a known rate. (2018 article, Figure 1, a
+//! random reader of weight 300 beside four sequential readers of weight 100: a total of 88 MB/s with no history,
+//! 233 MB/s with a known 400 MB/s; published 235.)
 //!
-//! **Four rows.** `bfq` is the algorithm after the series of 2018 to 2021 (Linux 5.14): injection
-//! within learned limits, wakers, no waiting in symmetric scenarios by real counts, preemption by weight
-//! and class, stable merge. (It means to inject one request after `slice_idle` into a queue that nothing was
-//! learned of yet, but adds that time in nanoseconds to one in ticks, which makes hours; so it does not, here either.)
-//! `bfq-4.18` is what the distributions of 2018 had: the same with these
-//! switched off, and with buffered writes charged ten times their length. `bfq-4.20` is the first one that
-//! injects (commit d0edc2473be9), and so what came nearest to the improved BFQ of the 2018 article, which
-//! was a development branch: while a seeky, unraised queue is waited for on flash that queues, the queue
-//! that became active last is served instead, as long as
+//! **Four versions.** `bfq` is the algorithm after the patches of 2018 to 2021 (Linux 5.14): injection within
+//! learned limits, wakers, no idling in symmetric scenarios by real counts, preemption by weight and class, stable
+//! merge. (It is meant to inject one request after `slice_idle` into a queue about which nothing has been learned,
+//! but adds that time in nanoseconds to one in ticks, which makes hours. So it does not do so, and neither do we.)
+//!
+//! `bfq-4.18` is what the distributions of 2018 had: the same without these, and with buffered writes charged ten
+//! times their length. It ends a slot whose time is over although the drive has its queue's last requests, if
+//! others wait (`wait_past_timeout`).
+//!
+//! `bfq-4.20` is the first version that injects (commit d0edc2473be9), and therefore the closest to the improved
+//! BFQ of the 2018 article, which was a development branch. While BFQ idles for a random queue that is not raised,
+//! on flash that queues commands, it serves the queue that became active last instead, as long as
 //!
 //! ```text
 //! sectors injected in the slot * 1 < sectors that the queue received * 10
 //! ```
 //!
-//! (the 1 is `inject_coefficient`: up to nine tenths are injected). Beyond that it differs from 4.18 in
-//! that any group with requests makes sharing asymmetric (2d29c9f89fcd), and that buffered writes are
-//! charged three times their length, whoever is raised (4.19, "reduce write overcharge"). In both a queue that is
-//! back in time, or is raised or about to be, preempts one that is raised less. (Later only one that is back in
-//! time, also one that is raised as much, and whoever has a higher weight.) A drive that was once seen to queue
-//! counts so for good; but in both it is judged also by what it gets while a queue is waited for
-//! (`queueing_in_waits`), so that a few clients make flash look as if it took one command at a time, and 4.20 stops
-//! injecting. And 4.18 ends a slot that is over though the drive has its queue's last requests, where others wait
-//! (`wait_past_timeout`).
+//! (the 1 is `inject_coefficient`: up to nine tenths are injected). It also differs from 4.18 in that any group
+//! with requests makes sharing asymmetric (2d29c9f89fcd), and that buffered writes are charged three times their
+//! length, whatever is raised (4.19, "reduce write overcharge").
 //!
-//! `bfq-5.3` is what was measured in summer 2019. It has no stable merge (5.13) and does not wait for the only
-//! busy queue (5.12). It learns from less evidence (`early_learning`): a limit is looked at 100 ms after it was
-//! lowered, not 10; it grows with reads that nothing was injected before, up to twice what the drive had at
-//! once; and it is at least 1 after each time that is shorter than the one that counts as undisturbed (until
-//! the four patches of 22 August 2019, in 5.4). Wakers are found but not injected, since what is looked at is the next
-//! request of the queue that is waited for, which has none; and a queue that is not waited for is not preempted by
-//! just anybody (`preempt_unwaited`).
+//! In both, a queue preempts another that is raised less if it is back in time, or is raised or about to be.
+//! (Later, only a queue that is back in time does, also against one raised as much, and any queue with a higher
+//! weight.) A drive once seen to queue commands counts as queueing for good. But in both versions it is also judged
+//! by the requests it gets while BFQ idles (`queueing_in_waits`), so that with few clients flash appears to take
+//! one command at a time, and 4.20 stops injecting.
 //!
-//! The habits of clients were judged otherwise (`early_habits`, in the three older rows). A think time is
-//! taken of every request, and is long above `slice_idle`; now of those that come to a queue with nothing
-//! outstanding, and above half of it. A queue is busy nearly always unless a wait for it ended in vain with less
-//! than 2/10 of its budget used, until 120 requests in a row are back in time; now if it rests for 20 % of the time
-//! at most. Clients of any level may be raised, not only those of the usual one.
+//! `bfq-5.3` is what was measured in summer 2019. It has no stable merge (5.13) and does not idle for the only busy
+//! queue (5.12). It learns from less evidence (`early_learning`): a limit is checked 100 ms after it was lowered,
+//! not 10; it grows with reads before which nothing was injected, up to twice the number of requests that the drive
+//! had at once; and it is at least 1 after each time that is shorter than the undisturbed one (until the four
+//! patches of 22 August 2019, in 5.4). Wakers are found but not injected, because it examines the next request of
+//! the queue for which it idles, which has none. And a queue for which it does not idle is not preempted by any
+//! queue (`preempt_unwaited`).
 //!
-//! **When it is asked.** Where the driver has the queue run after every answer (SCSI, so SATA), others may be
-//! injected from the moment when an answer leaves the queue in service empty. With NVMe a dispatch comes of requests
-//! that come, and of what BFQ itself schedules: after a wait, and after an answer that leaves the drive empty, unless
-//! the wait for its queue begins ([`Policy::schedules_dispatch`]). There hardly anything goes before the next request
-//! of a queue that is waited for, but others are sent right behind it.
+//! The three older versions judge the behaviour of clients differently (`early_habits`). They take a think time
+//! from every request, and call it long above `slice_idle`; today, only requests that arrive at a queue with
+//! nothing outstanding count, and long is above half of `slice_idle`. They consider a queue busy nearly always,
+//! unless idling for it was in vain with less than 2/10 of its budget used, until 120 requests in a row are back in
+//! time; today, if it rests for at most 20 % of the time. They may raise clients of any priority level, today only
+//! those of the default level.
 //!
-//! **Source.** Checconi and Valente, "High throughput disk scheduling with fair bandwidth
-//! distribution" (2010); Valente and Avanzini, "Evolution of the BFQ storage-I/O scheduler" (2015);
-//! Linux `block/bfq-iosched.c` and `Documentation/block/bfq-iosched.rst`; for 4.20 as d0edc2473be9 and
-//! what belongs to it also are in the stable series 4.19. *Stated there*: all of the above.
+//! **When it is asked.** If the driver runs the queue after every completion (SCSI, and so SATA), requests of
+//! others may be injected from the moment when a completion leaves the queue in service empty. With NVMe, only new
+//! requests and BFQ itself cause a dispatch: after idling, and after a completion that leaves the drive empty,
+//! unless idling for its queue begins ([`Policy::schedules_dispatch`]). There, hardly any request goes before the
+//! next one of the queue in service, but others are dispatched right behind it.
 //!
-//! **Our choice**, where we differ. Times are nanoseconds, not ticks. The budget counts as known after eleven
-//! slots (the kernel's average of 194 on a scale of 256). A search for somebody to inject looks at 32
-//! queues, not at all. Think time is taken also of a queue that is waited for (`think_in_waits`): 5.14
-//! leaves those out, by a test that was meant for queues with requests. Who paused three times for longer than it
-//! was waited for then thinks long for good, and whose answers come at that time becomes its waker: beside writers
-//! the reads of gnome-terminal's start (suite/start-up) take 37 s and more, and 0.9 as it is here.
-//! A changed class counts at once for a queue that waits, and at the end of its slot for one in
-//! service. Tests of 4.18 and 4.20 that are beside the point here (no waiting
-//! for queues of a large burst, classes not looked at for asymmetry, soft real-time's pace after
-//! interactive periods) follow the later code.
+//! **Source.** Checconi and Valente, "High throughput disk scheduling with fair bandwidth distribution" (2010);
+//! Valente and Avanzini, "Evolution of the BFQ storage-I/O scheduler" (2015); Linux `block/bfq-iosched.c` and
+//! `Documentation/block/bfq-iosched.rst`; for 4.20, d0edc2473be9 and related commits are also in the stable series 4.19.
+//! *Stated there*: all of the above.
 //!
-//! **Ours, and off** in every row: `inject_by_weight`, which `iofair serve` turns on. With groups sharing is always
-//! asymmetric (since 4.20), so a group with a few requests at once has the drive to itself and leaves much of it
-//! unused; with it several are served at once, weights kept (`part`).
+//! **Our choice**, where we differ. Times are in nanoseconds, not ticks. The budget counts as known after eleven
+//! slots (the kernel's average of 194 on a scale of 256). A search for a queue to inject examines 32 queues, not
+//! all. Think time is also taken of a queue for which BFQ idles (`think_in_waits`): 5.14 omits those, because of a
+//! test that was meant for queues with requests. There, a client that three times paused for longer than BFQ idled
+//! has a long think time for good, and a client whose requests complete at that time becomes its waker: beside
+//! writers, the reads of gnome-terminal's start (suite/start-up) take 37 s and more, here 0.9. A changed class
+//! applies at once to a waiting queue, and at the end of the slot to the queue in service. Some rules of 4.18 and 4.20
+//! that do not matter here (no idling for queues of a large burst, classes ignored for asymmetry, soft real-time's
+//! pace after interactive periods) follow the later code.
+//!
+//! **Ours, and off** in every version: `inject_by_weight`, which `iofair serve` turns on. With groups, sharing is
+//! always asymmetric (since 4.20), so a group with few requests in flight has the drive to itself and leaves much
+//! of it unused. With `inject_by_weight`, several groups are served at once, in proportion to their weights
+//! (`part`).
 
 mod activity;
 mod arrive;
@@ -156,35 +160,34 @@ pub static ROW: Row = Row {
     judgement: Judgement {
         promises: &[
             Claim {
-                says: "A part of the service by weight for every group: a random reader of weight \
-                    300 gets {target of prop-bfq [random target, readers]} beside four sequential \
-                    ones of weight 100, alone {target of none-none [0 readers] in \
-                    survey-2019/no-control}.",
+                says: "A share by weight for every group: a random reader of weight 300 gets \
+                    {target of prop-bfq [random target, readers]} beside four sequential readers of \
+                    weight 100, alone {target of none-none [0 readers] in survey-2019/no-control}.",
                 shown_by: "article-2018/figure-1",
             },
             Claim {
-                says: "Nearly the latency of the idle drive for a client of the real-time class: \
+                says: "For a client of the real-time class, nearly the latency of an idle drive: \
                     {target mean of none-bfq [readers]} beside 15 readers.",
                 shown_by: "comparison-2019/plextor --stack none-bfq",
             },
         ],
-        needs: "Weights; to know what the drive does at its peak (`peak_rate`, or some seconds of \
-            work). Rates in MB/s need admission as well (`complete`).",
+        needs: "Weights, and the drive's peak rate (`peak_rate`, or some seconds of load to learn \
+            it). Guaranteed rates also need admission (`complete`).",
         fails: &[
             Claim {
-                says: "Injection costs the share of who leaves gaps: two readers that make calls \
-                    of 4 KiB, with weights 1000 and 100, get {heavy of prop-bfq / light of \
-                    prop-bfq [100 and 1000, calls of 4 KiB]} : 1, with `bfq-4.18` {heavy of \
+                says: "Injection reduces the share of clients with gaps between requests: two \
+                    readers with calls of 4 KiB and weights 1000 and 100 share {heavy of prop-bfq / \
+                    light of prop-bfq [100 and 1000, calls of 4 KiB]} : 1, with `bfq-4.18` {heavy of \
                     prop-bfq-4.18 / light of prop-bfq-4.18 [100 and 1000, calls of 4 KiB]} : 1.",
                 shown_by: "suite/fairness",
             },
             Claim {
-                says: "One queue at a time leaves much of an NVMe drive unused: eight readers get \
-                    {total of prop-bfq} from it, without control {total of none-none}.",
+                says: "It serves one queue at a time, which leaves much of an NVMe drive unused: \
+                    eight readers get {total of prop-bfq}, without control {total of none-none}.",
                 shown_by: "mails-2019/samsung-970-pro --stack none-none,prop-bfq",
             },
             Claim {
-                says: "Beside buffered writers a random reader of weight 300 gets {target of \
+                says: "Beside buffered writers, a random reader of weight 300 gets {target of \
                     prop-bfq [random target, writers]}, with `bfq-4.18` {target of prop-bfq-4.18 \
                     [random target, writers]}.",
                 shown_by: "article-2018/figure-1",

@@ -16,24 +16,24 @@ pub static ROW_5_3: Row = Row {
     judgement: Judgement {
         promises: &[
             Claim {
-                says: "Latency near the idle drive's for a client of the real-time class: {target \
-                    mean of none-bfq-5.3 [readers]} beside 15 readers, {target mean of \
+                says: "For a client of the real-time class, nearly the latency of an idle drive: \
+                    {target mean of none-bfq-5.3 [readers]} beside 15 readers, {target mean of \
                     none-bfq-5.3 [writers]} beside writers that flush after each write.",
                 shown_by: "comparison-2019/plextor",
             },
             Claim {
-                says: "A queue of higher weight preempts: a sporadic read takes {target max of \
-                    prop-bfq-5.3} at most beside a reader of lower weight, without that {target \
-                    max of before}.",
+                says: "A queue of higher weight preempts: beside a reader of lower weight, a \
+                    sporadic read takes at most {target max of prop-bfq-5.3}; without preemption, \
+                    {target max of before}.",
                 shown_by: "mails-2019/preemption",
             },
         ],
-        needs: "Weights, and some seconds of work, as `bfq`.",
+        needs: "Weights, and some seconds of load, as for `bfq`.",
         fails: &[Claim {
-            says: "Limits that grow too easily: with weights 1000 and 1 the heavier reader gets \
-                {target of prop-bfq-5.3 [15 readers, weights 1000:1]}, alone {target of none-none \
-                [0 readers] in survey-2019/no-control}, and beside seven equal ones {target of \
-                prop-bfq-5.3 [7 readers]}.",
+            says: "Its injection limits grow too easily: with weights 1000 and 1, the heavier \
+                reader gets {target of prop-bfq-5.3 [15 readers, weights 1000:1]}, alone {target of \
+                none-none [0 readers] in survey-2019/no-control}, and beside seven readers of equal \
+                weight {target of prop-bfq-5.3 [7 readers]}.",
             shown_by: "mails-2019/plextor",
         }],
     },
@@ -51,21 +51,21 @@ pub static ROW_4_20: Row = Row {
     overrides: settings::OVERRIDES_4_20,
     judgement: Judgement {
         promises: &[Claim {
-            says: "As `bfq-4.18`, and seeky readers no longer empty the drive: others are injected \
-                while one is waited for.",
+            says: "As `bfq-4.18`; in addition, random readers no longer leave the drive idle, \
+                because requests of others are injected while BFQ waits for one of them.",
             shown_by: "article-2018/figure-3",
         }],
-        needs: "As `bfq`; flash that queues commands.",
+        needs: "As for `bfq`; flash that queues commands.",
         fails: &[
             Claim {
-                says: "Only seeky queues are filled up: a sequential reader and four random ones \
-                    get {total of prop-bfq-4.20 [sequential target]} together, without control \
-                    {total of none-none [sequential target]}.",
+                says: "It injects only while it serves random readers: a sequential reader and four \
+                    random readers get {total of prop-bfq-4.20 [sequential target]} together, \
+                    without control {total of none-none [sequential target]}.",
                 shown_by: "article-2018/figure-3",
             },
             Claim {
-                says: "A weight is a part, not a rate: beside nine interferers the target gets \
-                    {target of prop-bfq-4.20 [random target]} of the 10 MB/s meant for it.",
+                says: "A weight is relative: beside nine interferers, the target gets {target of \
+                    prop-bfq-4.20 [random target]} of the intended 10 MB/s.",
                 shown_by: "article-2018/figure-4a",
             },
         ],
@@ -84,21 +84,21 @@ pub static ROW_4_18: Row = Row {
     overrides: settings::OVERRIDES_4_18,
     judgement: Judgement {
         promises: &[Claim {
-            says: "Shares of sequential readers as their weights: {heavy of prop-bfq-4.18 / light \
-                of prop-bfq-4.18 [100 and 1000]} : 1 for weights of 1000 and 100.",
+            says: "Sequential readers share by weight: {heavy of prop-bfq-4.18 / light of \
+                prop-bfq-4.18 [100 and 1000]} : 1 for weights of 1000 and 100.",
             shown_by: "suite/fairness",
         }],
-        needs: "As `bfq`; clients that read in order, or equal weights.",
+        needs: "As for `bfq`; sequential readers, or equal weights.",
         fails: &[
             Claim {
-                says: "Where weights differ it waits for each queue with an empty drive: five \
+                says: "If weights differ, it idles for each queue while the drive is empty: five \
                     random readers get {total of prop-bfq-4.18 [random target]}, without control \
                     {total of none-none [random target]}.",
                 shown_by: "article-2018/figure-3",
             },
             Claim {
-                says: "A weight is a part, not a rate: beside nine interferers the target gets \
-                    {target of prop-bfq-4.18 [random target]} of the 10 MB/s meant for it.",
+                says: "A weight is relative: beside nine interferers, the target gets {target of \
+                    prop-bfq-4.18 [random target]} of the intended 10 MB/s.",
                 shown_by: "article-2018/figure-4a",
             },
         ],

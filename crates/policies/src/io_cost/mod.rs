@@ -1,57 +1,58 @@
-//! `io-cost` (`cost`): shares of a drive's time by weight, with a model of what each request costs.
+//! `io-cost` (`cost`): shares of a drive's time by weight, with a model of the cost of each request.
 //!
-//! *Idea.* A linear model says how much device time a request takes. A virtual clock says how much device
-//! time there is; a group with share h pays `1/h` of a request's cost in its own virtual time and may
-//! send while it is not ahead of the clock. The clock goes faster while groups are held back and the
-//! drive keeps its latency, slower while it does not: so a model that is wrong all along costs nothing.
-//! Groups that use less than their share lend the rest at each period's end and take it back at once
-//! when they need it.
+//! *Idea.* A linear model estimates the device time of a request. A virtual clock represents the available device
+//! time. A group with share h pays `1/h` of a request's cost in its own virtual time, and may dispatch while it is
+//! not ahead of the clock. The clock runs faster while groups are held back and the drive meets its latency
+//! targets, and slower while it does not. A model that is wrong by a constant factor therefore does no harm. Groups
+//! that use less than their share lend the rest at the end of each period, and take it back at once when they need
+//! it.
 //!
 //! *Equations.* By direction, with the parameters' rates, in virtual time (2^37 a second):
 //!
 //! ```text
 //! page = 1 s / (bps / 4096)    seq = max(0, 1 s / seqiops - page)    rand = max(0, 1 s / randiops - page)
 //! cost = (within 16 MiB of the group's last end ? seq : rand) + pages * page
-//! goes when      spent + cost / h <= clock       h = product of w / (sum of w of active siblings)
+//! dispatch when  vtime + cost / h <= clock       h = product of w / (sum of w of active siblings)
 //! period         max(2, (1,000,000 - ppm) / 50,000) * latency, 1 ms to 1 s (of the longer latency)
 //! busy           tag waits > 5 % of the period, or too many late: level = max(level, 0) + 1
-//! idle           both below 75 % of the limit, and somebody short: level = min(level, 0) - 1
+//! idle           both below 75 % of the limit, and a group short: level = min(level, 0) - 1
 //! clock's rate   changes by 0, 1, 2, 4, 8, 16 % a period, from |level| 0, 4, 20, 36, 44, 52 on
-//! who gives      who lies more than 20 % of a period behind the clock, or gives already
-//! what it keeps  usage / (1 - 50 % + saved): then it will have saved 50 % at the next period's end
-//! takes back     25 % of its weight at a time when less than 20 % is left
+//! lenders        groups more than 20 % of a period behind the clock, and those that lend already
+//! they keep      usage / (1 - 50 % + saved): then 50 % will be saved at the next period's end
+//! take back      25 % of the weight at a time when less than 20 % is left
 //! ```
 //!
-//! A request is late if it took longer than its target from asking for a tag to its answer, not counting
-//! what its size takes by the model. Debts are in `debt.rs`, donations in `donation.rs`.
+//! A request is late if the time from the request for a tag to the completion, minus the part that its size takes
+//! by the model, exceeds its target. Debts are in `debt.rs`, donations in `donation.rs`.
 //!
-//! *Parameters.* Those of `io.cost.qos` (`rpct rlat wpct wlat min max`) and `io.cost.model` (`rbps
-//! rseqiops rrandiops wbps wseqiops wrandiops`). What is not given comes from one of four built-in
-//! sets: rotating, flash without a queue, flash, fast flash. If nothing at all is given, 10 s at 500 %
-//! move from flash to fast flash, 10 s at 10 % back. Without `rpct` and `wpct` only tag waits count.
-//! `size_latency = false` counts a request's whole latency, as Linux before 5.8. `first`: the rules of the
-//! patches as first mailed, in 2019 (`first.rs`).
+//! *Parameters.* Those of `io.cost.qos` (`rpct rlat wpct wlat min max`) and `io.cost.model`
+//! (`rbps rseqiops rrandiops wbps wseqiops wrandiops`). Missing values come from one of four built-in sets:
+//! rotating, flash without a queue, flash, fast flash. If none is given, 10 s at 500 % switch from flash to fast
+//! flash, and 10 s at 10 % switch back. Without `rpct` and `wpct`, only tag waits count. `size_latency = false`
+//! counts a request's whole latency, as Linux before 5.8. `first`: the rules of the patches as first mailed, in
+//! 2019 (`first.rs`).
 //!
-//! Who waits is woken 1 to 2 % of a period late, so that waiters go in bunches: at the last, or with another
-//! timer that goes off before (the kernel's timers have such a range, on each processor; we take one).
+//! Waiting requests are woken 1 to 2 % of a period late, so that they are woken in batches: at the end of that
+//! range, or with another timer that expires earlier (the kernel's timers have such a range, on each processor; we
+//! use one).
 //!
-//! *Source.* Linux 7.0 `block/blk-iocost.c`, `Documentation/admin-guide/cgroup-v2.rst`; Heo et al.,
-//! "IOCost: Block IO Control for Containers in Datacenters", ASPLOS 2022. The rule that no answer at
-//! all leaves the level as it is comes from a patch of 2026 by Jialin Wang. Stated there: all of the
-//! above. *Our choice*, where we differ:
-//! - A group may have requests of its own beside groups inside: they count as one more group inside,
-//!   of weight 100. (The kernel forbids that, and lets pass what does it anyway.) The root group's
-//!   own requests pass freely, as in the kernel.
-//! - What is merged by the scheduler was paid in full before; the kernel sees merges first, and takes
-//!   only the pages' cost. Requests that one plug joined count as one here too.
-//! - Metadata counts as what the kernel issues as root (there is no swap here). A client in debt is held
-//!   up at its group's next requests; the kernel puts the task to sleep on its way out.
-//! - Nanoseconds, not microseconds. Periods rest after one in which nothing was sent or answered, if
-//!   nobody waits, or if the clock cannot go faster and the first waiter's turn is all that can come.
-//!   The next event ends one long period (the kernel's go on, and the level with them).
-//! - Model parameters below 1 MiB/s or 16 requests a second count as that, `max` is 10 % at least (the
-//!   kernel: 1 %), so that nobody waits for minutes; a `max` below `min` counts as `min` (the kernel
-//!   refuses it).
+//! *Source.* Linux 7.0 `block/blk-iocost.c`, `Documentation/admin-guide/cgroup-v2.rst`; Heo et al., "IOCost: Block
+//! IO Control for Containers in Datacenters", ASPLOS 2022. The rule that the level is unchanged if there was no
+//! completion at all comes from a patch of 2026 by Jialin Wang. Stated there: all of the above. *Our choice*, where
+//! we differ:
+//! - A group may have requests of its own beside groups inside it: they count as one more child of weight 100. (The
+//!   kernel forbids this, but lets such requests pass.) The root group's own requests pass freely, as in the
+//!   kernel.
+//! - Requests that the scheduler merges have been charged in full before; the kernel sees merges first, and charges
+//!   only the pages. Requests that one plug merged count as one here, too.
+//! - Metadata stands for the requests that the kernel issues as root (there is no swap here). A client in debt is
+//!   delayed at its group's next requests; the kernel puts the task to sleep on its return to user space.
+//! - Times are in nanoseconds, not microseconds. Periods stop after one without submissions and completions, if no
+//!   request waits, or if the clock cannot run faster and only the first waiting request can proceed. The next
+//!   event ends one long period (the kernel's periods continue, and the level with them).
+//! - Model parameters below 1 MiB/s or 16 requests a second count as that value, and `max` is at least 10 % (in the
+//!   kernel 1 %), so that no request waits for minutes; a `max` below `min` counts as `min` (the kernel refuses
+//!   it).
 
 mod account;
 mod budget;
@@ -89,26 +90,27 @@ pub static ROW: Row = Row {
     name: "io-cost",
     short: "cost",
     role: Role::Throttle,
-    summary: "shares of device time by weight under a cost model, with latency feedback, as io.cost",
+    summary: "shares of device time by weight with a cost model and latency feedback, as in io.cost",
     file: "io_cost/mod.rs",
     parameters: settings::PARAMETERS,
     overrides: &[],
     judgement: Judgement {
         promises: &[Claim {
-            says: "Device time by weight, what is unused lent, as much at once as the drive's latency \
-                allows.",
+            says: "Device time by weight. Unused time is lent to other groups, and latency targets \
+                limit the total rate.",
             shown_by: "mails-2019/io-cost",
         }],
         needs: "A cost model and latency targets that fit the drive (`rpct`, `rlat` and so on).",
         fails: &[
             Claim {
-                says: "A target that is too easy does nothing and one that is too hard stops the \
-                    drive: {total of rlat 10 ms} in all at 10 ms, {total of rlat 1 ms} at 1 ms.",
+                says: "A latency target that is too high has no effect, and one that is too low \
+                    stops the drive: the total is {total of rlat 10 ms} at 10 ms, {total of rlat 1 \
+                    ms} at 1 ms.",
                 shown_by: "mails-2019/io-cost",
             },
             Claim {
-                says: "Without targets only waits for tags count: readers of weights 1000 and 100 \
-                    get {heavy of cost-none / light of cost-none [100 and 1000]} : 1.",
+                says: "Without targets, only waiting for tags slows it down: readers with weights \
+                    1000 and 100 share {heavy of cost-none / light of cost-none [100 and 1000]} : 1.",
                 shown_by: "suite/fairness",
             },
         ],

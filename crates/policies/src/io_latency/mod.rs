@@ -1,48 +1,48 @@
-//! `io-latency` (`lat`): a latency target for a group, kept by shortening the queues of its peers, as
-//! the kernel's io.latency.
+//! `io-latency` (`lat`): a latency target for a group, kept by shortening the queues of its peers, as in the
+//! kernel's io.latency.
 //!
-//! *Idea.* A group with a target (the contract's `latency`) looks at the end of each window whether its
-//! requests were fast enough. If not, all its siblings with a higher target or none are *scaled down*: each
-//! may have half as many requests in flight as before, down to one. When the group is content for a while
-//! they get a sixteenth of the drive's depth back at a time. Who has no slot waits, first come first served.
+//! *Idea.* At the end of each window, a group with a target (the contract's `latency`) checks whether its requests
+//! were fast enough. If not, all its siblings with a higher target or none are *scaled down*: each may have half as
+//! many requests in flight as before, down to one. When the target is met for a while, they get back a sixteenth of
+//! the drive's depth at a time. Requests without a slot wait, first come, first served.
 //!
-//! *Windows.* 16 targets long, from 100 ms to 1 s, and over with the first answer after that. Good is: on
-//! flash less than a tenth of the answers (or one, of less than twenty) took the target or longer; with a
-//! moving head the mean is at most the target. Time counts from submission, the
-//! wait in here included; groups above count their children's requests too, each against its own target.
+//! *Windows.* A window is 16 targets long, from 100 ms to 1 s, and ends with the first completion after that. The
+//! target is met if, on flash, less than a tenth of the requests (or one, of fewer than twenty) took the target or
+//! longer; on hard disks, if the mean is at most the target. The time counts from submission and includes the wait
+//! in this policy. Groups also count their children's requests, each against its own target.
 //!
-//! *Scaling.* Each parent holds for its children a `cookie`, how far below its start (1,000,000) the
-//! children are, in requests of the drive's depth `qd`:
+//! *Scaling.* Each parent holds a `cookie` for its children: how far below its start (1,000,000) they are, in
+//! requests of the drive's depth `qd`:
 //!
 //! ```text
 //! down   cookie -= qd / 4 while the distance is at most qd, then 1 at a time until 2 qd
 //! up     cookie += qd / 16, or 1 while the distance is above qd; at the start all limits end
 //! ```
 //!
-//! At most one step in 500 ms. Down: when a group with the lowest target so far is not content; it
-//! becomes the *culprit*. Up: when the culprit itself is content, of at least 5 answers. A culprit that did
-//! nothing for 5 s is forgotten, and then each second is a step up (the timer is set by requests). A child
-//! compares the cookie with its own copy as its requests come. Lower: it halves its depth, from `qd` at
-//! first, unless its own target is as low as the culprit's, or it has one and had at most 5 % of its
-//! siblings' answers. Higher: its depth grows by `qd / 16`.
+//! There is at most one step in 500 ms. Down: when a group with the lowest target so far misses it; that group
+//! becomes the *culprit*. Up: when the culprit itself meets its target, with at least 5 completions. A culprit that
+//! was inactive for 5 s is forgotten, and then each second is a step up (requests set the timer). A child compares
+//! the cookie with its own copy when its requests arrive. If the cookie is lower, the child halves its depth, from
+//! `qd` at first, unless its own target is as low as the culprit's, or it has a target and had at most 5 % of its
+//! siblings' completions. If the cookie is higher, its depth grows by `qd / 16`.
 //!
-//! *Requests that must not wait.* Metadata goes out in the root's name and never waits. If the depth is
-//! one already, a further step down counts in the group's `use_delay` instead. Each metadata request that
-//! was answered before the target, in a group whose depth is limited, adds the rest to the group's
-//! delay; and a client that sent anything while `use_delay` is above zero sleeps for that delay, at
-//! most 250 ms, once it is answered. What was slept for is taken off each second.
+//! *Requests that must not wait.* Metadata is dispatched in the root's name and never waits. If the depth is one
+//! already, a further step down is counted in the group's `use_delay` instead. Each metadata request that completes
+//! before the target, in a group with limited depth, adds the difference to the group's delay. A client that
+//! submitted anything while `use_delay` is above zero sleeps for that delay, at most 250 ms, after the completion.
+//! The time slept is subtracted each second.
 //!
-//! *Parameter.* `linux_4_18`: the rules of the first kernels that had it. The mean counts everywhere; each
-//! window is judged on its own, where today's gather answers from one possible step to the next and want
-//! the window and all of these to be good; any group with a target that misses it is a reason for a step
-//! down, and one with a lower target than the culprit's needs not wait 500 ms.
+//! *Parameter.* `linux_4_18`: the rules of the first kernels with io.latency. The mean is used on every drive. Each
+//! window is judged on its own; later kernels accumulate completions from one possible step to the next, and
+//! require the last window and all of these to be good. Any group that misses its target causes a step down, and
+//! one with a lower target than the culprit's need not wait for 500 ms.
 //!
-//! *Source.* Linux `block/blk-iolatency.c`, 7.0 and RHEL's 4.18, and the delays of `block/blk-cgroup.c`; J.
-//! Bacik's patches of July 2018. Stated there: all of the above. *Our choice*, where we differ: `qd` is the
-//! drive's depth, as in 4.18, where 4.20 and later take `nr_requests`, which is the same unless there is an I/O
-//! scheduler; a group with `use_delay` still reads ahead (`blk_cgroup_congested`); the return to user space, where clients sleep, is
-//! taken to be the answer, and whoever sends asynchronous writes is taken for a flusher, which never returns
-//! there; requests that merge with one before them pass here first, while the kernel merges before it
+//! *Source.* Linux `block/blk-iolatency.c`, 7.0 and RHEL's 4.18, and the delays of `block/blk-cgroup.c`; J. Bacik's
+//! patches of July 2018. Stated there: all of the above. *Our choice*, where we differ: `qd` is the drive's depth,
+//! as in 4.18; 4.20 and later use `nr_requests`, which is the same unless there is an I/O scheduler. A group with
+//! `use_delay` still reads ahead (`blk_cgroup_congested`). The return to user space, where clients sleep, is taken
+//! to be the completion, and a client that submits asynchronous writes is taken for a flusher, which never returns
+//! there. Requests that merge with an earlier one pass this policy first, while the kernel merges before it
 //! throttles.
 
 mod delay;
@@ -68,30 +68,30 @@ pub static ROW: Row = Row {
     name: "io-latency",
     short: "lat",
     role: Role::Throttle,
-    summary: "latency targets by shortening the queues of siblings, as the kernel's io.latency",
+    summary: "latency targets, by shortening the queues of siblings, as in the kernel's io.latency",
     file: "io_latency/mod.rs",
     parameters: PARAMETERS,
     overrides: &[],
     judgement: Judgement {
         promises: &[Claim {
-            says: "A latency for a group, at the cost of siblings with a higher target or none: a \
-                random reader beside 15 sequential ones waits {target mean of lat-none [ten \
-                seconds]} for each answer in the mean of ten seconds, of which the first two are \
-                as slow as with `none`: {target mean of none-none [ten seconds]}.",
+            says: "A latency target for a group, at the cost of siblings with a higher target or \
+                none: beside 15 sequential readers, the mean latency of a random reader over ten \
+                seconds is {target mean of lat-none [ten seconds]}. The first two seconds are as \
+                slow as with `none`: {target mean of none-none [ten seconds]}.",
             shown_by: "comparison-2019/plextor-ten-seconds",
         }],
-        needs: "Targets near what the drive can do; load that lasts: a step takes half a second or \
-            more.",
+        needs: "Targets close to what the drive can do, and sustained load: each adjustment takes \
+            half a second or more.",
         fails: &[
             Claim {
-                says: "In two seconds it does not act yet: a random reader beside 15 sequential \
-                    ones waits {target mean of lat-none [readers]} for each answer, with `none` \
+                says: "It has no effect within two seconds: beside 15 sequential readers, the mean \
+                    latency of a random reader is {target mean of lat-none [readers]}, with `none` \
                     {target mean of none-none [readers]}.",
                 shown_by: "comparison-2019/plextor",
             },
             Claim {
-                says: "It promises no bandwidth, and siblings of the same target are not kept \
-                    apart.",
+                says: "It guarantees no bandwidth, and does not isolate siblings with the same \
+                    target.",
                 shown_by: "",
             },
         ],

@@ -67,7 +67,9 @@ impl Attack {
             (Self::Honest, Front::Fuse) => {
                 "honest: 64 KiB, 7 reads to 3 writes, `fdatasync`, 8 threads"
             }
-            (Self::Honest, _) => "honest: 64 KiB, 7 reads to 3 writes, a flush every 100, 8 in flight",
+            (Self::Honest, _) => {
+                "honest: 64 KiB, 7 reads to 3 writes, a flush every 100, 8 in flight"
+            }
             (Flush, Front::Fuse) => "`fdatasync` in a loop",
             (Flush, _) => "flushes, 40 or 64 in flight",
             (Zeroes, Front::Fuse) => "`fallocate` of 2 GiB of zeroes in a loop",
