@@ -3,10 +3,10 @@
  *     nbdkit ./nbdkit-iofair-plugin.so file=disk.img contracts=contracts.toml
  *     nbdcopy nbd://localhost/tenants/alice copy.img
  *
- * The name of an export is the path of a group in the contract file; every export is the whole file. A connection is a client
- * of its group. nbdkit calls from many threads, each of which blocks until its request is completed: here a thread submits its request to
- * the engine under one lock, and waits until the engine dispatches a command of the request. Then it does that I/O itself, without the
- * lock. Whoever holds the lock dispatches for all.
+ * The name of an export is the path of a group in the contract file; each export contains the whole file. A connection is a
+ * client of its group. nbdkit calls the plugin from many threads, and each call blocks until its request has completed. A thread
+ * submits its request to the engine with the lock held, and waits until a command of the request is dispatched. Then it does the
+ * I/O without the lock. The thread that holds the lock dispatches commands for all threads.
  *
  * Build: cc -shared -fPIC iofair.c -o nbdkit-iofair-plugin.so $(pkg-config --cflags --libs iofair)
  *
@@ -51,7 +51,7 @@ struct client {
 
 static char *file, *contracts;
 static int depth = 16;
-static int delay_us; /* every command takes at least this long, as on a slow drive; for tests */
+static int delay_us; /* delay of each command, to simulate a slow drive in tests */
 
 static int fd = -1;
 static int64_t size;
@@ -73,7 +73,7 @@ static uint64_t now(void)
     return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 
-/* Hands every command that the engine gives to the thread whose request it is. With the lock held. */
+/* Dispatches all commands, each to the thread that waits for it. The caller holds the lock. */
 static void dispatch_all(void)
 {
     struct iofair_command command;
@@ -82,7 +82,7 @@ static void dispatch_all(void)
     uint64_t at = IOFAIR_NEVER;
 
     while (iofair_dispatch(engine, now(), &command) == IOFAIR_OK) {
-        /* Requests are not merged, so a command has one part. Flushes may share a command: the first one's thread does it. */
+        /* Requests are not merged, so a command has one part, unless flushes share it: the first thread executes it. */
         if (iofair_command_parts(engine, command.command, &part, 1, &parts) != IOFAIR_OK)
             abort(); /* it was dispatched just now */
         struct waiter *waiter = part.user;
@@ -116,7 +116,7 @@ static void complete(struct slot *slot, int status)
     pthread_cond_broadcast(&room);
 }
 
-/* Calls dispatch_all when the engine has asked for it: a ceiling lets a request go, or idling ends. */
+/* Dispatches at the engine's wake-up times, for example when a ceiling allows the next request. */
 static void *run_timer(void *unused)
 {
     (void)unused;
@@ -135,7 +135,7 @@ static void *run_timer(void *unused)
     return NULL;
 }
 
-/* What a request asks, in bytes. */
+/* A request of nbdkit, in bytes. */
 struct job {
     uint32_t operation;
     char *buffer;
@@ -159,10 +159,10 @@ static int transfer(const struct job *job, uint64_t start, uint64_t end)
     return 0;
 }
 
-/* Does what a command asks; zero or an error number. */
+/* Executes a command. Returns zero or an error number. */
 static int perform(const struct job *job, const struct iofair_command *command)
 {
-    /* To the engine a request has whole sectors. */
+    /* The engine has whole sectors; the request may begin or end within one. */
     uint64_t start = command->offset > job->offset ? command->offset : job->offset;
     uint64_t end = command->offset + command->length, job_end = job->offset + job->length;
     int status = 0;
@@ -185,7 +185,7 @@ static int perform(const struct job *job, const struct iofair_command *command)
     return status;
 }
 
-/* Has a request done; zero or an error number. */
+/* Executes a request. Returns zero or an error number. */
 static int serve(struct client *client, const struct job *job)
 {
     struct waiter waiter = {.changed = PTHREAD_COND_INITIALIZER, .last = &waiter.first};
@@ -238,7 +238,7 @@ static int answer(int status)
     return -1;
 }
 
-/* Reads and writes, in pieces that the engine takes. */
+/* Executes a read or write in requests that the engine accepts. */
 static int serve_data(void *handle, struct job job)
 {
     uint64_t end = job.offset + job.length;
@@ -387,6 +387,26 @@ static void iofair_unload(void)
     free(contracts);
 }
 
+/* The groups, for `nbdinfo --list`. */
+static int iofair_list_exports(int readonly, int is_tls, struct nbdkit_exports *exports)
+{
+    char path[4096]; /* NBD's limit for names */
+    uint64_t group = 0;
+    size_t length;
+    int added = 0;
+
+    (void)readonly;
+    (void)is_tls;
+    pthread_mutex_lock(&lock);
+    while (added == 0 && iofair_next_group(engine, group, &group) == IOFAIR_OK) {
+        iofair_group_path(engine, group, path, sizeof path, &length);
+        if (group != IOFAIR_ROOT_GROUP && length < sizeof path)
+            added = nbdkit_add_export(exports, path, NULL);
+    }
+    pthread_mutex_unlock(&lock);
+    return added;
+}
+
 static void *iofair_open(int readonly)
 {
     struct client *client = malloc(sizeof *client);
@@ -425,7 +445,7 @@ static int64_t iofair_get_size(void *handle)
     return size;
 }
 
-/* Connections share the file: what one has flushed is durable for all. */
+/* All connections share the file, so a flush of one makes the writes of all durable. */
 static int iofair_can_multi_conn(void *handle)
 {
     (void)handle;
@@ -447,10 +467,11 @@ static struct nbdkit_plugin plugin = {
     .config_help = "file=PATH       the file to serve\n"
                    "contracts=PATH  a contract file; exports are named after its groups\n"
                    "depth=N         commands in flight at once (16)\n"
-                   "delay-us=N      at least this long a command, for tests (0)",
+                   "delay-us=N      delay of each command in microseconds, for tests (0)",
     .get_ready = iofair_get_ready,
     .after_fork = iofair_after_fork,
     .unload = iofair_unload,
+    .list_exports = iofair_list_exports,
     .open = iofair_open,
     .close = iofair_close,
     .get_size = iofair_get_size,

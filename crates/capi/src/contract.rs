@@ -1,4 +1,4 @@
-//! Contracts, as C writes them: zero is "not set".
+//! Contracts in C: zero means "not set".
 
 use iofair_core::contract::{self, Limits, WEIGHT_DEFAULT};
 use iofair_core::group::Class;
@@ -7,34 +7,36 @@ use iofair_core::time::Nanos;
 
 use crate::error::Failure;
 
-/// iofair_contract.sched_class, iofair_add_client: the usual class.
+/// iofair_contract.sched_class, iofair_add_client: the default class.
 pub const IOFAIR_CLASS_BEST_EFFORT: u32 = 0;
-/// iofair_contract.sched_class, iofair_add_client: before all others.
+/// iofair_contract.sched_class, iofair_add_client: before all other classes.
 pub const IOFAIR_CLASS_REALTIME: u32 = 1;
-/// iofair_contract.sched_class, iofair_add_client: only when nobody else wants the drive.
+/// iofair_contract.sched_class, iofair_add_client: only when the drive has no other requests.
 pub const IOFAIR_CLASS_IDLE: u32 = 2;
 
-/// What a group is promised. Fill it with zeroes, then set what is needed: zero means that nothing is promised or limited.
+/// The contract of a group. Initialise it with zeroes, then set the fields that you need. Zero means no guarantee or no limit.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Contract {
-    /// Guaranteed minimum, bytes a second, reads and writes together. Not checked against the drive; a contract file is.
+    /// Guaranteed minimum in bytes per second, reads and writes together. Only iofair_engine_from_contracts checks whether the
+    /// drive can keep it.
     pub min_bytes_per_s: u64,
-    /// Guaranteed minimum, requests a second of at most 16 KiB each; a longer one counts as several. Only the stack "promise" keeps it.
+    /// Guaranteed minimum in requests per second. A request longer than 16 KiB counts as several. Only the stack "promise"
+    /// enforces it.
     pub min_ios_per_s: u64,
-    /// What the group reaches with the drive to itself, bytes a second, if that is known.
+    /// The rate that the group reaches without other load, in bytes per second, if it is known.
     pub alone_bytes_per_s: u64,
-    /// Ceiling of reads, bytes a second.
+    /// Ceiling of reads in bytes per second.
     pub max_read_bytes_per_s: u64,
-    /// Ceiling of writes, bytes a second.
+    /// Ceiling of writes in bytes per second.
     pub max_write_bytes_per_s: u64,
-    /// Ceiling of reads, requests a second.
+    /// Ceiling of reads in requests per second.
     pub max_read_ios_per_s: u64,
-    /// Ceiling of writes, requests a second. A flush counts as one.
+    /// Ceiling of writes in requests per second. A flush counts as one.
     pub max_write_ios_per_s: u64,
-    /// Latency wanted, nanoseconds.
+    /// Target latency in nanoseconds.
     pub latency_ns: u64,
-    /// Share of the spare bandwidth among siblings, 1 to 1000; 0 means 100.
+    /// Share of the spare bandwidth relative to sibling groups, 1 to 1000; 0 means 100.
     pub weight: u32,
     /// IOFAIR_CLASS_...
     pub sched_class: u32,

@@ -1,4 +1,4 @@
-//! An engine's life, and the journey of requests through it.
+//! Creation of engines, and the path of requests through them.
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, c_char};
@@ -19,13 +19,13 @@ use crate::request::{Command, Completion, Counters, Part, Request};
 use crate::setup::Setup;
 use crate::tree::{Inner, Numbers};
 
-/// iofair_next_wakeup: no time; something else happens first.
+/// iofair_next_wakeup: no wake-up is needed.
 pub const IOFAIR_NEVER: u64 = u64::MAX;
 
 /// Completions that are kept for a caller who reads none; see `IOFAIR_ERROR_UNREAD`.
 const UNREAD_MAX: usize = 65536;
 
-/// The version of the library that runs, as "0.1.0". Never to be freed.
+/// Returns the version of the library, such as "0.1.0". Do not free it.
 #[unsafe(no_mangle)]
 pub extern "C" fn iofair_version() -> *const c_char {
     const VERSION: &CStr =
@@ -95,9 +95,8 @@ fn give(inner: Inner, engine: Out<*mut Engine>) -> i32 {
     IOFAIR_OK
 }
 
-/// Makes an engine with the root group and nothing else. `stack` is the name of a stack and any parameters of its policies,
-/// separated by spaces: "promise", or "max+prop-bfq bfq.slice_idle=4ms". Sets `*engine`, which is to be freed by
-/// iofair_engine_free; on an error it is not written.
+/// Creates an engine with a root group. `stack` is the name of a policy stack, optionally followed by parameters of its
+/// policies: "promise", or "max+prop-bfq bfq.slice_idle=4ms". Sets `*engine`; free it with iofair_engine_free.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn iofair_engine_new(
     setup: *const Setup,
@@ -105,7 +104,7 @@ pub unsafe extern "C" fn iofair_engine_new(
     engine: *mut *mut Engine,
 ) -> i32 {
     without(|| {
-        // SAFETY: C keeps what the header asks of structures, text and results, for the time of the call.
+        // SAFETY: the header requires valid structures, text and results during the call.
         let (setup, text, engine) = unsafe {
             (
                 pointer::read(setup, "setup")?,
@@ -117,9 +116,10 @@ pub unsafe extern "C" fn iofair_engine_new(
     })
 }
 
-/// Makes an engine from the text of a contract file, as `iofair serve` reads it: the stack, its parameters and the groups are
-/// taken; minimums that the file's `reaches` or `worst_case` say the drive cannot keep are refused. All else in the
-/// file is checked and has no effect, `back` too. Find the groups with iofair_find_group. `*engine` as with iofair_engine_new.
+/// Creates an engine from the text of a contract file, the same format as for `iofair serve`. The library uses the stack, its
+/// parameters and the groups. It refuses minimums that exceed the file's `reaches` or `worst_case`. Other settings,
+/// `back` too, are checked but have no effect. Get the groups with iofair_find_group. Sets `*engine`; free it with
+/// iofair_engine_free.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn iofair_engine_from_contracts(
     setup: *const Setup,
@@ -127,7 +127,7 @@ pub unsafe extern "C" fn iofair_engine_from_contracts(
     engine: *mut *mut Engine,
 ) -> i32 {
     without(|| {
-        // SAFETY: C keeps what the header asks of structures, text and results, for the time of the call.
+        // SAFETY: the header requires valid structures, text and results during the call.
         let (setup, text, engine) = unsafe {
             (
                 pointer::read(setup, "setup")?,
@@ -139,8 +139,7 @@ pub unsafe extern "C" fn iofair_engine_from_contracts(
     })
 }
 
-/// Frees an engine, with all requests inside, which are not completed. NULL is allowed. No thread may be in a call on it, and
-/// none may use it afterwards.
+/// Frees an engine. Pending requests are dropped. NULL is allowed. No other thread may be inside a call on the engine.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn iofair_engine_free(engine: *mut Engine) {
     if !engine.is_null() {
@@ -150,18 +149,18 @@ pub unsafe extern "C" fn iofair_engine_free(engine: *mut Engine) {
     }
 }
 
-/// Changes the stack, written as for iofair_engine_new. Requests that are submitted from now on wait until all before
-/// them are completed under the old stack.
+/// Changes the stack; see iofair_engine_new for the syntax. New requests wait until all pending requests have completed
+/// with the old stack.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn iofair_set_stack(
     engine: *mut Engine,
     now_ns: u64,
     stack: *const c_char,
 ) -> i32 {
-    // SAFETY: C keeps what the header asks of engines.
+    // SAFETY: the header requires a valid engine.
     let engine = unsafe { Engine::at(engine) };
     call(engine, |inner| {
-        // SAFETY: C keeps what the header asks of text, for the time of the call.
+        // SAFETY: the header requires valid text during the call.
         let stack = unsafe { self::stack(pointer::text(stack, "stack")?)? };
         if inner.tags_of_stack {
             inner.controller.set_tags(stack.tags(inner.controller.facts()))?;
@@ -171,38 +170,37 @@ pub unsafe extern "C" fn iofair_set_stack(
     })
 }
 
-/// Takes a request in. Call iofair_dispatch afterwards. The structure is copied; `user` must stay what it is until the
-/// request's completion was read.
+/// Submits a request. Call iofair_dispatch afterwards. The library copies the structure.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn iofair_submit(
     engine: *mut Engine,
     now_ns: u64,
     request: *const Request,
 ) -> i32 {
-    // SAFETY: C keeps what the header asks of engines.
+    // SAFETY: the header requires a valid engine.
     let engine = unsafe { Engine::at(engine) };
     call(engine, |inner| {
-        // SAFETY: C keeps what the header asks of structures, for the time of the call.
+        // SAFETY: the header requires valid structures during the call.
         let request = unsafe { pointer::read(request, "request")? };
-        let submission = request.submission(inner.client(request.client)?)?;
+        let submission = request.submission(inner.live_client(request.client)?)?;
         inner.controller.submit(Instant(now_ns), submission)?;
         Ok(IOFAIR_OK)
     })
 }
 
-/// Writes the next command for the drive to `*command`, or returns IOFAIR_NONE: nothing waits, the drive has
-/// iofair_setup.depth commands, or what waits is held on purpose (see iofair_next_wakeup). Call it until it says so. Every
-/// command is to be completed.
+/// Writes the next command for the drive to `*command`. Returns IOFAIR_NONE if no request is pending, if iofair_setup.depth
+/// commands are in flight, or if a policy holds the pending requests (see iofair_next_wakeup). Call it until then. Complete
+/// every command with iofair_complete.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn iofair_dispatch(
     engine: *mut Engine,
     now_ns: u64,
     command: *mut Command,
 ) -> i32 {
-    // SAFETY: C keeps what the header asks of engines.
+    // SAFETY: the header requires a valid engine.
     let engine = unsafe { Engine::at(engine) };
     call(engine, |inner| {
-        // SAFETY: C keeps what the header asks of results, for the time of the call.
+        // SAFETY: the header requires valid results during the call.
         let command = unsafe { Out::new(command, "command")? };
         let Some(dispatch) = inner.controller.dispatch(Instant(now_ns)) else {
             return Ok(IOFAIR_NONE);
@@ -212,9 +210,9 @@ pub unsafe extern "C" fn iofair_dispatch(
     })
 }
 
-/// Which requests a command in flight stands for, in order of offset: one unless requests were merged or flushes share the
-/// command. Writes the first `capacity` to `parts` (which may be NULL if `capacity` is 0), and how many there are to
-/// `*count`.
+/// Gets the requests in a command in flight, by offset. There are several if requests were merged or if flushes share a
+/// command. Writes at most `capacity` elements to `parts` (which may be NULL if `capacity` is 0), and the number of requests
+/// to `*count`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn iofair_command_parts(
     engine: *mut Engine,
@@ -223,10 +221,10 @@ pub unsafe extern "C" fn iofair_command_parts(
     capacity: usize,
     count: *mut usize,
 ) -> i32 {
-    // SAFETY: C keeps what the header asks of engines.
+    // SAFETY: the header requires a valid engine.
     let engine = unsafe { Engine::at(engine) };
     call(engine, |inner| {
-        // SAFETY: C keeps what the header asks of results, for the time of the call.
+        // SAFETY: the header requires valid results during the call.
         let (mut parts, count) =
             unsafe { (OutArray::new(parts, capacity, "parts")?, Out::new(count, "count")?) };
         let mut found = 0;
@@ -243,8 +241,8 @@ pub unsafe extern "C" fn iofair_command_parts(
     })
 }
 
-/// The drive completed a command; `status` is zero or an error number of the caller's. Then read the completions of its requests with
-/// iofair_next_completion, and call iofair_dispatch.
+/// Completes a command. `status` is zero, or an error number that the library passes on to the completions. Call
+/// iofair_next_completion and iofair_dispatch afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn iofair_complete(
     engine: *mut Engine,
@@ -252,7 +250,7 @@ pub unsafe extern "C" fn iofair_complete(
     command: u64,
     status: i32,
 ) -> i32 {
-    // SAFETY: C keeps what the header asks of engines.
+    // SAFETY: the header requires a valid engine.
     let engine = unsafe { Engine::at(engine) };
     call(engine, |inner| {
         if inner.unread.len() >= UNREAD_MAX {
@@ -268,17 +266,17 @@ pub unsafe extern "C" fn iofair_complete(
     })
 }
 
-/// Writes the next completed request to `*completion`, or returns IOFAIR_NONE. A command's completion may complete no request
-/// (others of its pieces are missing), one, or several.
+/// Writes the next completed request to `*completion`, or returns IOFAIR_NONE. A command may complete several requests, or
+/// none if other pieces of its request are missing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn iofair_next_completion(
     engine: *mut Engine,
     completion: *mut Completion,
 ) -> i32 {
-    // SAFETY: C keeps what the header asks of engines.
+    // SAFETY: the header requires a valid engine.
     let engine = unsafe { Engine::at(engine) };
     call(engine, |inner| {
-        // SAFETY: C keeps what the header asks of results, for the time of the call.
+        // SAFETY: the header requires valid results during the call.
         let completion = unsafe { Out::new(completion, "completion")? };
         let Some(next) = inner.unread.pop_front() else { return Ok(IOFAIR_NONE) };
         completion.set(next);
@@ -286,33 +284,33 @@ pub unsafe extern "C" fn iofair_next_completion(
     })
 }
 
-/// Sets `*at_ns` to when iofair_dispatch is to be called though nothing else happens, or to IOFAIR_NEVER. Ask after each
-/// round of iofair_dispatch. To call early, late or twice does no harm.
+/// Sets `*at_ns` to the time at which to call iofair_dispatch even if no other event occurs, or to IOFAIR_NEVER. Call it after
+/// iofair_dispatch has returned IOFAIR_NONE. Early, late and repeated wake-ups are harmless.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn iofair_next_wakeup(engine: *mut Engine, at_ns: *mut u64) -> i32 {
-    // SAFETY: C keeps what the header asks of engines.
+    // SAFETY: the header requires a valid engine.
     let engine = unsafe { Engine::at(engine) };
     call(engine, |inner| {
-        // SAFETY: C keeps what the header asks of results, for the time of the call.
+        // SAFETY: the header requires valid results during the call.
         let at = unsafe { Out::new(at_ns, "at_ns")? };
         at.set(inner.controller.next_wakeup().map_or(IOFAIR_NEVER, |at| at.0));
         Ok(IOFAIR_OK)
     })
 }
 
-/// Reads what passed for a client since it was added into `*counters`.
+/// Writes the counters of a client since it was added to `*counters`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn iofair_client_counters(
     engine: *mut Engine,
     client: u64,
     counters: *mut Counters,
 ) -> i32 {
-    // SAFETY: C keeps what the header asks of engines.
+    // SAFETY: the header requires a valid engine.
     let engine = unsafe { Engine::at(engine) };
     call(engine, |inner| {
-        // SAFETY: C keeps what the header asks of results, for the time of the call.
+        // SAFETY: the header requires valid results during the call.
         let counters = unsafe { Out::new(counters, "counters")? };
-        let client = inner.client(client)?;
+        let client = inner.live_client(client)?;
         let controller = &inner.controller;
         let pending = controller.pending_of(client);
         counters.set(Counters::new(&controller.counters(client), pending));

@@ -1,7 +1,7 @@
-//! What functions return: numbers for programs, and a message for people.
+//! Results of functions: codes, and a message for the last error of a thread.
 //!
-//! The message of a thread's last failure lies in a buffer of fixed size that belongs to the thread, so that a refused request
-//! (`IOFAIR_ERROR_FULL` is an everyday answer) allocates nothing.
+//! The message is in a thread-local buffer of fixed size, so that a refused request (`IOFAIR_ERROR_FULL` is common) allocates
+//! nothing.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, c_char};
@@ -9,43 +9,41 @@ use std::fmt::{self, Write};
 
 use iofair_core::error::EngineError;
 
-/// Done.
+/// Success.
 pub const IOFAIR_OK: i32 = 0;
-/// Nothing to return: no command to dispatch, no completion left. Not an error.
+/// No command to dispatch, or no completion to read. Not an error.
 pub const IOFAIR_NONE: i32 = 1;
 /// A pointer is NULL or not aligned.
 pub const IOFAIR_ERROR_POINTER: i32 = -1;
-/// A value is not allowed: an unknown operation, flag or class, a reserved field that is not zero, text that is not UTF-8.
+/// An invalid value: an unknown operation, flag or class, a reserved field that is not zero, a string that is not UTF-8.
 pub const IOFAIR_ERROR_ARGUMENT: i32 = -2;
-/// There is no such stack, policy or parameter.
+/// Unknown stack, policy or parameter.
 pub const IOFAIR_ERROR_STACK: i32 = -3;
-/// A contract is refused: a weight out of range, a limit of zero, an error in a contract file, a minimum that the drive
-/// cannot keep.
+/// An invalid contract: a weight out of range, an error in a contract file, a minimum that the drive cannot keep.
 pub const IOFAIR_ERROR_CONTRACT: i32 = -4;
-/// No request slot is free for the client's group. Try again after a completion.
+/// The client's group has no free request slot. Submit the request again after a completion.
 pub const IOFAIR_ERROR_FULL: i32 = -5;
-/// The client does not exist, or no longer.
+/// The client does not exist or has been removed.
 pub const IOFAIR_ERROR_NO_CLIENT: i32 = -6;
-/// The group does not exist, or no longer.
+/// The group does not exist or has been removed.
 pub const IOFAIR_ERROR_NO_GROUP: i32 = -7;
-/// Offset and length are not multiples of 512, do not fit the operation, or end past the drive.
+/// Offset or length is not a multiple of 512, does not fit the operation, or is past the end of the drive.
 pub const IOFAIR_ERROR_RANGE: i32 = -8;
-/// More data than iofair_setup.max_request_bytes.
+/// The read or write is longer than iofair_setup.max_request_bytes.
 pub const IOFAIR_ERROR_TOO_LONG: i32 = -9;
-/// The drive does not have this command: it never had it, or it is completed already.
+/// The command is not in flight: it does not exist, or it was completed before.
 pub const IOFAIR_ERROR_NOT_IN_DRIVE: i32 = -10;
-/// There is a group of this name already.
+/// A group with this path exists.
 pub const IOFAIR_ERROR_EXISTS: i32 = -11;
-/// The group or client still holds groups, clients or requests.
+/// The group or client still has groups, clients or requests.
 pub const IOFAIR_ERROR_BUSY: i32 = -12;
-/// The name of a group is not words separated by single slashes, or has more than 32 of them.
+/// The path of a group has an empty component, or more than 32 components.
 pub const IOFAIR_ERROR_NAME: i32 = -13;
 /// Another thread is inside a call on this engine.
 pub const IOFAIR_ERROR_IN_USE: i32 = -14;
-/// An error inside the library. The engine refuses every further call except iofair_engine_free; the same is
-/// returned by the call that met it. Please report it.
+/// Internal error of the library; please report it. The engine refuses all further calls except iofair_engine_free.
 pub const IOFAIR_ERROR_POISONED: i32 = -15;
-/// 65536 completions were not read; call iofair_next_completion first.
+/// There are 65536 unread completions; call iofair_next_completion first.
 pub const IOFAIR_ERROR_UNREAD: i32 = -16;
 
 /// Every code with its name.
@@ -144,15 +142,14 @@ thread_local! {
         const { RefCell::new(Message { bytes: [0; MESSAGE_BYTES_MAX], length: 0 }) };
 }
 
-/// What went wrong in the last call of this thread that returned an error: one or more lines of UTF-8 without a newline at
-/// the end, empty if there was none. The text is the library's; it is valid until the next call of this thread
-/// that returns an error, and no longer than the thread.
+/// Returns the message of the last error in this thread: one or more lines of UTF-8 without a newline at the end, or an empty
+/// string if there was none. Do not free it. It is valid until the next error in this thread or the end of the thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn iofair_last_error() -> *const c_char {
     MESSAGE.with(|buffer| buffer.as_ptr().cast::<c_char>().cast_const())
 }
 
-/// The name of a code, as "IOFAIR_ERROR_FULL"; "unknown" for other numbers. Never NULL, never to be freed.
+/// Returns the name of a code, such as "IOFAIR_ERROR_FULL", or "unknown". Never NULL; do not free it.
 #[unsafe(no_mangle)]
 pub extern "C" fn iofair_code_name(code: i32) -> *const c_char {
     let found = NAMES.iter().find(|(number, _)| *number == code);

@@ -8,7 +8,7 @@ use crate::error::{Failure, IOFAIR_ERROR_IN_USE, IOFAIR_ERROR_POISONED, IOFAIR_O
 use crate::pointer;
 use crate::tree::Inner;
 
-/// An engine: the groups and clients of one drive, and every request on its way.
+/// An engine: the groups, clients and pending requests of one drive.
 pub struct Engine {
     /// Is a call inside?
     entered: AtomicBool,
@@ -36,7 +36,10 @@ impl Engine {
     /// Calls `call` unless another call is inside or an earlier one panicked.
     fn enter(&self, call: impl FnOnce(&mut Inner) -> Result<i32, Failure>) -> Result<i32, Failure> {
         if self.entered.swap(true, Ordering::Acquire) {
-            return Err(Failure::new(IOFAIR_ERROR_IN_USE, "another thread is in this engine"));
+            return Err(Failure::new(
+                IOFAIR_ERROR_IN_USE,
+                "another thread is inside a call on this engine",
+            ));
         }
         // SAFETY: `entered` was false, so no other reference exists; this one ends before it is false again.
         let guarded = unsafe { &mut *self.inner.get() };
@@ -55,7 +58,10 @@ impl Engine {
 }
 
 fn poisoned() -> Failure {
-    Failure::new(IOFAIR_ERROR_POISONED, "an error inside libiofair has spoilt this engine")
+    Failure::new(
+        IOFAIR_ERROR_POISONED,
+        "an internal error of libiofair has made this engine unusable",
+    )
 }
 
 /// A call on an engine ([`Engine::at`]).

@@ -1,13 +1,13 @@
-//! libiofair: the engine for programs in C, and for those that can call C.
+//! libiofair: the engine for C programs.
 //!
-//! The functions of `include/iofair.h`, which is made from this crate (`tests/header.rs`). Each checks what it was given, calls
-//! the engine, and turns the result into a number; no panic leaves it ([`guard`]). The comments of what is public here
-//! are the header's, and speak to C programmers.
+//! This crate exports the functions of `include/iofair.h`, which a test generates from it (`tests/header.rs`). Each function
+//! checks its arguments, calls the engine, and returns a code. No panic crosses the boundary ([`guard`]). The comments of
+//! public items are the comments of the header, and address C programmers.
 //!
-//! `unsafe` is where pointers of the caller are followed (`pointer.rs`), and in the signatures.
+//! `unsafe` code dereferences the caller's pointers (`pointer.rs`).
 #![allow(unsafe_code)]
 #![deny(unsafe_op_in_unsafe_fn)]
-// The header states once what every function expects of its pointers.
+// The head of the header states what every function requires of its pointers.
 #![allow(clippy::missing_safety_doc)]
 
 mod contract;

@@ -14,24 +14,25 @@ use crate::error::{Failure, IOFAIR_ERROR_RANGE};
 pub const IOFAIR_READ: u32 = 0;
 /// Operation: write.
 pub const IOFAIR_WRITE: u32 = 1;
-/// Operation: make every write of this client that was completed durable. Offset and length are zero.
+/// Operation: make all earlier writes of this client durable. Offset and length are zero. It is dispatched when these writes
+/// have completed.
 pub const IOFAIR_FLUSH: u32 = 2;
-/// Operation: give the range back to the drive (trim).
+/// Operation: discard the range (trim).
 pub const IOFAIR_DISCARD: u32 = 3;
-/// Operation: write zeroes without carrying them.
+/// Operation: write zeroes.
 pub const IOFAIR_WRITE_ZEROES: u32 = 4;
 
-/// Flag: somebody waits for this write. Reads are always waited for.
+/// Flag: a synchronous write. Reads are always synchronous.
 pub const IOFAIR_FLAG_SYNC: u32 = 1;
-/// Flag: the write is durable before it is completed (force unit access).
+/// Flag: force unit access: the write is durable before it completes.
 pub const IOFAIR_FLAG_FUA: u32 = 2;
 /// Flag: file-system metadata.
 pub const IOFAIR_FLAG_METADATA: u32 = 4;
-/// Flag: never merge this request with a neighbour.
+/// Flag: do not merge this request.
 pub const IOFAIR_FLAG_NO_MERGE: u32 = 8;
-/// Flag: read-ahead, nobody waits for it yet.
+/// Flag: read-ahead.
 pub const IOFAIR_FLAG_READ_AHEAD: u32 = 16;
-/// Flag: nothing follows that is worth waiting for.
+/// Flag: the scheduler should not idle for a next request of this client.
 pub const IOFAIR_FLAG_NO_IDLE: u32 = 32;
 
 const FLAGS: [(u32, Flags); 6] = [
@@ -47,47 +48,47 @@ const FLAGS: [(u32, Flags); 6] = [
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
-    /// The caller's own; returned with parts and completions, never looked at.
+    /// For the caller; returned with parts and completions. The library does not dereference it.
     pub user: *mut c_void,
-    /// From iofair_add_client.
+    /// Handle from iofair_add_client.
     pub client: u64,
     /// First byte, a multiple of 512.
     pub offset: u64,
-    /// Bytes, a multiple of 512; zero for a flush, and for nothing else.
+    /// Length in bytes, a multiple of 512; zero for a flush only.
     pub length: u64,
-    /// IOFAIR_READ, ...
+    /// IOFAIR_READ, IOFAIR_WRITE, ...
     pub operation: u32,
     /// IOFAIR_FLAG_... or 0.
     pub flags: u32,
 }
 
-/// A command for the drive: one request, several that were merged, or a piece of a long one.
+/// A command for the drive: one request, several merged requests, or a piece of a long request.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Command {
-    /// What to complete it with. No later command of this engine has the same number.
+    /// Handle for iofair_complete; unique among the commands of the engine.
     pub command: u64,
     /// First byte.
     pub offset: u64,
-    /// Bytes, merged requests included; zero for a flush.
+    /// Length in bytes, merged requests included; zero for a flush.
     pub length: u64,
-    /// IOFAIR_READ, ...
+    /// IOFAIR_READ, IOFAIR_WRITE, ...
     pub operation: u32,
     /// IOFAIR_FLAG_... or 0.
     pub flags: u32,
 }
 
-/// A request that a command stands for, or what of the request lies in the command.
+/// A request in a command, or the piece of a request in a command.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
-    /// As it was submitted.
+    /// From the request.
     pub user: *mut c_void,
-    /// Who submitted it.
+    /// The client of the request.
     pub client: u64,
-    /// First byte of the request in this command.
+    /// First byte of this request in the command.
     pub offset: u64,
-    /// Bytes of the request in this command.
+    /// Length of this request in the command, in bytes.
     pub length: u64,
 }
 
@@ -95,49 +96,49 @@ pub struct Part {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Completion {
-    /// As it was submitted.
+    /// From the request.
     pub user: *mut c_void,
-    /// Who submitted it.
+    /// The client of the request.
     pub client: u64,
-    /// As it was submitted.
+    /// From the request.
     pub offset: u64,
-    /// As it was submitted.
+    /// From the request.
     pub length: u64,
-    /// When it was submitted, in the caller's nanoseconds.
+    /// Time of iofair_submit, in nanoseconds.
     pub submitted_ns: u64,
-    /// When the limits let it go.
+    /// Time at which it passed the ceilings and other throttles, in nanoseconds.
     pub released_ns: u64,
-    /// When it went to the drive.
+    /// Time of iofair_dispatch, in nanoseconds.
     pub dispatched_ns: u64,
-    /// When the drive completed it.
+    /// Time of iofair_complete, in nanoseconds.
     pub completed_ns: u64,
-    /// IOFAIR_READ, ...
+    /// IOFAIR_READ, IOFAIR_WRITE, ...
     pub operation: u32,
-    /// What iofair_complete was given: zero or the caller's error number. Of a request in pieces, the first error by offset.
+    /// The status that was passed to iofair_complete; for a request in pieces the failed piece with the lowest offset counts.
     pub status: i32,
 }
 
-/// What passed for a client.
+/// Counters of a client.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Counters {
     /// Reads completed.
     pub reads: u64,
-    /// Writes, discards and writes of zeroes completed.
+    /// Writes, discards and write-zeroes completed.
     pub writes: u64,
     /// Bytes of the reads.
     pub read_bytes: u64,
     /// Bytes of the writes.
     pub written_bytes: u64,
-    /// Times from submission to completion of the reads, added up, nanoseconds.
+    /// Sum of the latencies of the reads, from submission to completion, in nanoseconds.
     pub read_latency_ns: u64,
-    /// The same of the writes.
+    /// Sum of the latencies of the writes, in nanoseconds.
     pub write_latency_ns: u64,
     /// Flushes completed.
     pub flushes: u64,
-    /// Requests that were merged into others.
+    /// Requests that were merged into other requests.
     pub merged: u64,
-    /// Requests that are not completed.
+    /// Requests that have not completed.
     pub pending: u64,
 }
 

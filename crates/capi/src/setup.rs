@@ -1,4 +1,4 @@
-//! What an engine is made with.
+//! The properties of the drive and the limits of an engine.
 
 use iofair_core::controller::{self, FlushRule};
 use iofair_core::policy::DriveFacts;
@@ -6,39 +6,40 @@ use iofair_core::unit::{SECTOR_BYTES, Sectors};
 
 use crate::error::Failure;
 
-/// iofair_setup.flags: a head moves (a hard disk).
+/// iofair_setup.flags: the drive is a hard disk.
 pub const IOFAIR_SETUP_ROTATIONAL: u32 = 1;
-/// iofair_setup.flags: flushes pass neither limits nor the scheduler.
+/// iofair_setup.flags: flushes bypass ceilings and the scheduler.
 pub const IOFAIR_SETUP_FREE_FLUSHES: u32 = 2;
-/// iofair_setup.flags: each client has a file to itself, so that no two flushes share a command.
+/// iofair_setup.flags: each client has its own file, so flushes of different clients do not share a command.
 pub const IOFAIR_SETUP_SEPARATE_FLUSHES: u32 = 4;
 
-/// The most of iofair_setup.depth and iofair_setup.tags.
+/// Maximum of iofair_setup.depth and iofair_setup.tags.
 pub const IOFAIR_DEPTH_MAX: u32 = 65536;
-/// The most of iofair_setup.queue_limit and iofair_setup.guaranteed.
+/// Maximum of iofair_setup.queue_limit and iofair_setup.guaranteed.
 pub const IOFAIR_QUEUE_MAX: u32 = 1048576;
 
 const QUEUE_LIMIT_DEFAULT: u32 = 1024;
 const GUARANTEED_DEFAULT: u32 = 8;
 
-/// The drive, and how many requests the engine takes. Fill it with zeroes, then set what is needed.
+/// Properties of the drive, and limits of the engine. Initialise it with zeroes, then set the fields that you need.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Setup {
-    /// Size of the drive or file, bytes, a multiple of 512. Required.
+    /// Size of the drive or file in bytes, a multiple of 512. Required.
     pub capacity_bytes: u64,
-    /// The longest read or write, bytes, a multiple of 512 from 4096 to 1 GiB; 0 means 1 MiB. Requests are merged up to
-    /// this length.
+    /// Maximum length of a read or write in bytes, merged requests included: a multiple of 512 from 4096 to 1 GiB; 0 means
+    /// 1 MiB.
     pub max_request_bytes: u32,
-    /// Commands in flight at once, 1 to IOFAIR_DEPTH_MAX. Required. A drive's own queue depth is a good value.
+    /// Maximum number of commands in flight, 1 to IOFAIR_DEPTH_MAX. Required. The drive's own queue depth is a good value.
     pub depth: u32,
     /// IOFAIR_SETUP_... or 0.
     pub flags: u32,
-    /// Requests that scheduler and drive hold together, up to IOFAIR_DEPTH_MAX; 0 means as many as suits the scheduler.
+    /// Maximum number of requests in the scheduler and the drive together, up to IOFAIR_DEPTH_MAX; 0 means the default of the
+    /// scheduler.
     pub tags: u32,
     /// Request slots that the groups share by weight, up to IOFAIR_QUEUE_MAX; 0 means 1024.
     pub queue_limit: u32,
-    /// Request slots that each group has to itself, up to IOFAIR_QUEUE_MAX; 0 means 8.
+    /// Request slots that each group has in addition, up to IOFAIR_QUEUE_MAX; 0 means 8.
     pub guaranteed: u32,
     /// Must be zero.
     pub reserved: [u64; 4],

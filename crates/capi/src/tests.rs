@@ -74,7 +74,7 @@ fn a_panic_poisons_the_engine() {
     // SAFETY: the engine is alive.
     let inside = unsafe { Engine::at(engine.0) };
     assert_eq!(call(inside, |_| panic!("on purpose")), IOFAIR_ERROR_POISONED);
-    assert!(message().contains("spoilt"));
+    assert!(message().contains("unusable"));
     assert_eq!(engine.dispatch(0).unwrap_err(), IOFAIR_ERROR_POISONED);
     assert_eq!(engine.submit(0, &read(1, 0)), IOFAIR_ERROR_POISONED);
     assert_eq!(guard::without(|| panic!("on purpose")), IOFAIR_ERROR_POISONED);

@@ -1,25 +1,26 @@
-//! Groups and clients, and the numbers by which C knows them.
+//! Groups and clients, and their handles in C.
 //!
-//! The engine uses an id again after its removal. The numbers here carry a generation, so that one of a group or client that is gone
-//! is refused and never names another.
+//! The engine reuses ids. Handles contain a generation, so that the handle of a removed group or client is refused and never
+//! refers to another.
 
 use std::collections::VecDeque;
 use std::ffi::c_char;
 
 use iofair_core::controller;
-use iofair_core::error::EngineError;
 use iofair_core::group::{ClientId, GroupId, Priority};
 use iofair_core::time::Instant;
 
 use crate::contract::{self, Contract};
-use crate::error::{Failure, IOFAIR_ERROR_NO_CLIENT, IOFAIR_ERROR_NO_GROUP, IOFAIR_OK};
+use crate::error::{
+    Failure, IOFAIR_ERROR_NO_CLIENT, IOFAIR_ERROR_NO_GROUP, IOFAIR_NONE, IOFAIR_OK,
+};
 use crate::guard::{Engine, call};
-use crate::pointer::{self, Out};
+use crate::pointer::{self, Out, OutArray};
 use crate::request::Completion;
 
-/// The group that holds all others.
+/// Handle of the root group, which contains all other groups.
 pub const IOFAIR_ROOT_GROUP: u64 = 1;
-/// A client's priority when nobody says; 0 is the most urgent, 7 the least.
+/// Default level of a client.
 pub const IOFAIR_LEVEL_DEFAULT: u32 = 4;
 const LEVEL_MAX: u32 = 7;
 
@@ -64,20 +65,19 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    fn group(&self, number: u64) -> Result<GroupId, Failure> {
+    /// The id of a group that exists.
+    fn live_group(&self, number: u64) -> Result<GroupId, Failure> {
+        let id = self.groups.id(number).map(GroupId);
         let missing =
             || Failure::new(IOFAIR_ERROR_NO_GROUP, format_args!("there is no group {number:#x}"));
-        self.groups.id(number).map(GroupId).ok_or_else(missing)
+        id.filter(|id| self.controller.groups().try_group(*id).is_some()).ok_or_else(missing)
     }
-    pub(crate) fn client(&self, number: u64) -> Result<ClientId, Failure> {
-        let id = self.live_client(number);
+    /// The id of a client that exists.
+    pub(crate) fn live_client(&self, number: u64) -> Result<ClientId, Failure> {
+        let id = self.clients.id(number).map(ClientId);
         let missing =
             || Failure::new(IOFAIR_ERROR_NO_CLIENT, format_args!("there is no client {number:#x}"));
-        id.ok_or_else(missing)
-    }
-    fn live_client(&self, number: u64) -> Option<ClientId> {
-        let id = self.clients.id(number).map(ClientId)?;
-        self.controller.groups().try_client(id).map(|_| id)
+        id.filter(|id| self.controller.groups().try_client(*id).is_some()).ok_or_else(missing)
     }
 }
 
@@ -88,8 +88,8 @@ fn priority(class: u32, level: u32) -> Result<Priority, Failure> {
     Ok(Priority { class: contract::class(class)?, level: level as u8 })
 }
 
-/// Adds a group. `path` is words separated by single slashes ("tenants/alice"), at most 32; groups on the path that
-/// do not exist are added with a contract of zeroes. Sets `*group`, which is valid until iofair_remove_group.
+/// Adds a group. `path` has at most 32 components, separated by slashes ("tenants/alice"). Missing parent groups are added
+/// with the default contract. Sets `*group` to its handle, which is valid until iofair_remove_group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn iofair_add_group(
     engine: *mut Engine,
@@ -98,10 +98,10 @@ pub unsafe extern "C" fn iofair_add_group(
     contract: *const Contract,
     group: *mut u64,
 ) -> i32 {
-    // SAFETY: C keeps what the header asks of engines.
+    // SAFETY: the header requires a valid engine.
     let engine = unsafe { Engine::at(engine) };
     call(engine, |inner| {
-        // SAFETY: C keeps what the header asks of text, structures and results, for the time of the call.
+        // SAFETY: the header requires valid text, structures and results during the call.
         let (path, contract, group) = unsafe {
             (
                 pointer::text(path, "path")?,
@@ -116,17 +116,17 @@ pub unsafe extern "C" fn iofair_add_group(
     })
 }
 
-/// Sets `*group` to the group of this path, "" being the root.
+/// Sets `*group` to the handle of the group with this path; "" is the root group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn iofair_find_group(
     engine: *mut Engine,
     path: *const c_char,
     group: *mut u64,
 ) -> i32 {
-    // SAFETY: C keeps what the header asks of engines.
+    // SAFETY: the header requires a valid engine.
     let engine = unsafe { Engine::at(engine) };
     call(engine, |inner| {
-        // SAFETY: C keeps what the header asks of text and results, for the time of the call.
+        // SAFETY: the header requires valid text and results during the call.
         let (path, group) = unsafe { (pointer::text(path, "path")?, Out::new(group, "group")?) };
         let found = inner.controller.groups().find(path).ok_or_else(|| {
             Failure::new(IOFAIR_ERROR_NO_GROUP, format_args!("there is no group \"{path}\""))
@@ -136,26 +136,77 @@ pub unsafe extern "C" fn iofair_find_group(
     })
 }
 
-/// Reads the contract of a group into `*contract`.
+/// Sets `*group` to the handle of the group after the group `after`, or of the first one, the root, if `after` is 0. Returns
+/// IOFAIR_NONE after the last group. The order is not specified otherwise. Adding and removing other groups is allowed between
+/// calls.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn iofair_next_group(
+    engine: *mut Engine,
+    after: u64,
+    group: *mut u64,
+) -> i32 {
+    // SAFETY: the header requires a valid engine.
+    let engine = unsafe { Engine::at(engine) };
+    call(engine, |inner| {
+        // SAFETY: the header requires valid results during the call.
+        let group = unsafe { Out::new(group, "group")? };
+        let first = if after == 0 { 0 } else { inner.live_group(after)?.0 + 1 };
+        let groups = inner.controller.groups();
+        let mut rest = (first..groups.group_bound() as u32).map(GroupId);
+        let Some(id) = rest.find(|id| groups.try_group(*id).is_some()) else {
+            return Ok(IOFAIR_NONE);
+        };
+        group.set(inner.groups.of(id.0));
+        Ok(IOFAIR_OK)
+    })
+}
+
+/// Writes the path of a group and a zero byte to `path`, which has room for `capacity` bytes; a longer path is cut. Sets
+/// `*length` to the length of the whole path without the zero byte. `path` may be NULL if `capacity` is 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn iofair_group_path(
+    engine: *mut Engine,
+    group: u64,
+    path: *mut c_char,
+    capacity: usize,
+    length: *mut usize,
+) -> i32 {
+    // SAFETY: the header requires a valid engine.
+    let engine = unsafe { Engine::at(engine) };
+    call(engine, |inner| {
+        // SAFETY: the header requires valid results during the call.
+        let (mut path, length) =
+            unsafe { (OutArray::new(path, capacity, "path")?, Out::new(length, "length")?) };
+        let id = inner.live_group(group)?;
+        let name = inner.controller.groups().group(id).name.as_bytes();
+        let shown = name.len().min(capacity.saturating_sub(1));
+        for (place, byte) in name[..shown].iter().chain(&[0]).enumerate() {
+            path.set(place, *byte as c_char);
+        }
+        length.set(name.len());
+        Ok(IOFAIR_OK)
+    })
+}
+
+/// Writes the contract of a group to `*contract`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn iofair_group_contract(
     engine: *mut Engine,
     group: u64,
     contract: *mut Contract,
 ) -> i32 {
-    // SAFETY: C keeps what the header asks of engines.
+    // SAFETY: the header requires a valid engine.
     let engine = unsafe { Engine::at(engine) };
     call(engine, |inner| {
-        // SAFETY: C keeps what the header asks of results, for the time of the call.
+        // SAFETY: the header requires valid results during the call.
         let contract = unsafe { Out::new(contract, "contract")? };
-        let id = inner.group(group)?;
-        let group = inner.controller.groups().try_group(id).ok_or(EngineError::NoGroup(id))?;
-        contract.set(Contract::from(&group.contract));
+        let id = inner.live_group(group)?;
+        contract.set(Contract::from(&inner.controller.groups().group(id).contract));
         Ok(IOFAIR_OK)
     })
 }
 
-/// Gives a group another contract, in force at once. Requests that wait stay in their order where the policy has queued them.
+/// Replaces the contract of a group. The new contract applies at once.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn iofair_update_group(
     engine: *mut Engine,
@@ -163,32 +214,33 @@ pub unsafe extern "C" fn iofair_update_group(
     group: u64,
     contract: *const Contract,
 ) -> i32 {
-    // SAFETY: C keeps what the header asks of engines.
+    // SAFETY: the header requires a valid engine.
     let engine = unsafe { Engine::at(engine) };
     call(engine, |inner| {
-        // SAFETY: C keeps what the header asks of structures, for the time of the call.
+        // SAFETY: the header requires valid structures during the call.
         let contract = unsafe { pointer::read(contract, "contract")?.check()? };
-        let id = inner.group(group)?;
+        let id = inner.live_group(group)?;
         inner.controller.update_group(Instant(now_ns), id, contract)?;
         Ok(IOFAIR_OK)
     })
 }
 
-/// Removes a group that holds no group, client or request. Its number is refused from then on.
+/// Removes a group that contains no group, client or request.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn iofair_remove_group(engine: *mut Engine, now_ns: u64, group: u64) -> i32 {
-    // SAFETY: C keeps what the header asks of engines.
+    // SAFETY: the header requires a valid engine.
     let engine = unsafe { Engine::at(engine) };
     call(engine, |inner| {
-        let id = inner.group(group)?;
+        let id = inner.live_group(group)?;
         inner.controller.remove_group(Instant(now_ns), id)?;
         inner.groups.remove(id.0);
         Ok(IOFAIR_OK)
     })
 }
 
-/// Adds a client, one source of requests such as a connection, to a group. `sched_class` is IOFAIR_CLASS_..., `level` 0 (most
-/// urgent) to 7 in it, usually IOFAIR_LEVEL_DEFAULT. Sets `*client`, which is valid until iofair_remove_client.
+/// Adds a client to a group. A client is a source of requests, such as a connection. `sched_class` is IOFAIR_CLASS_...;
+/// `level` is its priority in the class, from 0 (highest) to 7, usually IOFAIR_LEVEL_DEFAULT. Sets `*client` to its handle,
+/// which is valid until iofair_remove_client.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn iofair_add_client(
     engine: *mut Engine,
@@ -198,19 +250,19 @@ pub unsafe extern "C" fn iofair_add_client(
     level: u32,
     client: *mut u64,
 ) -> i32 {
-    // SAFETY: C keeps what the header asks of engines.
+    // SAFETY: the header requires a valid engine.
     let engine = unsafe { Engine::at(engine) };
     call(engine, |inner| {
-        // SAFETY: C keeps what the header asks of results, for the time of the call.
+        // SAFETY: the header requires valid results during the call.
         let client = unsafe { Out::new(client, "client")? };
-        let (group, priority) = (inner.group(group)?, priority(sched_class, level)?);
+        let (group, priority) = (inner.live_group(group)?, priority(sched_class, level)?);
         let id = inner.controller.add_client(Instant(now_ns), group, priority)?;
         client.set(inner.clients.of(id.0));
         Ok(IOFAIR_OK)
     })
 }
 
-/// Moves a client to a group, class and level. Requests that were submitted before keep theirs.
+/// Changes the group, class and level of a client. Pending requests keep the old ones.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn iofair_update_client(
     engine: *mut Engine,
@@ -220,27 +272,27 @@ pub unsafe extern "C" fn iofair_update_client(
     sched_class: u32,
     level: u32,
 ) -> i32 {
-    // SAFETY: C keeps what the header asks of engines.
+    // SAFETY: the header requires a valid engine.
     let engine = unsafe { Engine::at(engine) };
     call(engine, |inner| {
-        let (client, group) = (inner.client(client)?, inner.group(group)?);
+        let (client, group) = (inner.live_client(client)?, inner.live_group(group)?);
         let priority = priority(sched_class, level)?;
         inner.controller.update_client(Instant(now_ns), client, group, priority)?;
         Ok(IOFAIR_OK)
     })
 }
 
-/// Removes a client of which every request is completed. Its number is refused from then on.
+/// Removes a client that has no pending request.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn iofair_remove_client(
     engine: *mut Engine,
     now_ns: u64,
     client: u64,
 ) -> i32 {
-    // SAFETY: C keeps what the header asks of engines.
+    // SAFETY: the header requires a valid engine.
     let engine = unsafe { Engine::at(engine) };
     call(engine, |inner| {
-        let id = inner.client(client)?;
+        let id = inner.live_client(client)?;
         inner.controller.remove_client(Instant(now_ns), id)?;
         inner.clients.remove(id.0);
         Ok(IOFAIR_OK)

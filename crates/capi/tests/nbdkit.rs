@@ -164,8 +164,8 @@ fn needs_nbdkit_memory_is_clean() {
     }
 }
 
-/// Goal: an export that no group is named after is refused, and so are contracts that the library refuses, in its words. Method: ask
-/// for one, and start with a bad file.
+/// Goal: exports are named after groups: all are listed, others are refused; so are invalid contracts, with the library's message.
+/// Method: list, ask for another, and start with a bad file.
 #[test]
 #[ignore = "needs nbdkit: the server, its headers, fio, nbdcopy"]
 fn needs_nbdkit_strangers_are_refused() {
@@ -180,6 +180,11 @@ fn needs_nbdkit_strangers_are_refused() {
         assert!(!output.status.success());
         text(&output)
     };
+    let plugin = ["./nbdkit-iofair-plugin.so", "file=disk"];
+    let listed = format!("contracts={}", contracts(&library, &TWO));
+    let list = "nbdinfo --list \"nbd+unix://?socket=$unixsocket\" | grep ^export=";
+    let exports = serve(&library, &[], &[&plugin[..], &[&listed]].concat(), list);
+    assert_eq!(exports, "export=\"alice\":\nexport=\"bob\":\n");
     let stranger = said(&TWO, "nbdinfo \"nbd+unix:///eve?socket=$unixsocket\"");
     assert!(stranger.contains("there is no group \"eve\""), "{stranger}");
     let bad = said(&[("alice", "wieght = 3")], "true");

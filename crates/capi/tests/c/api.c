@@ -280,6 +280,28 @@ static const char contracts[] = "[drive]\n"
                                 "min = \"10MB/s\"\n"
                                 "max = { read = \"20MB/s\" }\n";
 
+/* The groups of the contract file, the root first. */
+static void paths_are_listed(struct iofair_engine *engine)
+{
+    const char *const paths[] = {"", "tenants", "tenants/alice"};
+    uint64_t group = 0;
+    size_t length;
+    char path[32];
+    for (int i = 0; i < 3; i++) {
+        OK(iofair_next_group(engine, group, &group));
+        OK(iofair_group_path(engine, group, path, sizeof path, &length));
+        CHECK(strcmp(path, paths[i]) == 0 && length == strlen(path));
+    }
+    OK(iofair_group_path(engine, group, path, 4, &length));
+    CHECK(strcmp(path, "ten") == 0 && length == strlen("tenants/alice"));
+    OK(iofair_group_path(engine, group, NULL, 0, &length));
+    CHECK(iofair_group_path(engine, group, NULL, 1, &length) == IOFAIR_ERROR_POINTER);
+    CHECK(iofair_group_path(engine, 99, path, sizeof path, &length) == IOFAIR_ERROR_NO_GROUP);
+    CHECK(iofair_next_group(engine, group, &group) == IOFAIR_NONE);
+    CHECK(iofair_next_group(engine, 99, &group) == IOFAIR_ERROR_NO_GROUP);
+    CHECK(iofair_next_group(engine, 0, NULL) == IOFAIR_ERROR_POINTER);
+}
+
 static void contract_files_are_read(void)
 {
     struct iofair_setup setup = {.capacity_bytes = 1 << 30, .depth = 4};
@@ -291,6 +313,7 @@ static void contract_files_are_read(void)
     OK(iofair_find_group(engine, "tenants/alice", &group));
     OK(iofair_group_contract(engine, group, &contract));
     CHECK(contract.min_bytes_per_s == 10000000 && contract.max_read_bytes_per_s == 20000000);
+    paths_are_listed(engine);
     iofair_engine_free(engine);
     strcpy(text, contracts);
     memcpy(strstr(text, "10MB/s"), "99MB/s", 6);
