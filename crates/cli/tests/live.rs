@@ -56,7 +56,10 @@ fn a_figure_runs_live() {
     assert!(!claims.is_empty() && claims.iter().all(|claim| claim["live"].is_string()));
     assert!(told["path_ns"].as_u64().unwrap() > 0);
     let text = fs::read_to_string(&page).unwrap();
-    assert!(text.starts_with("# The lab, live") && text.contains("| prop-bfq |"), "{text}");
+    assert!(
+        text.starts_with("# Live runs beside the simulator") && text.contains("| prop-bfq |"),
+        "{text}"
+    );
     fs::remove_file(page).unwrap();
 }
 
@@ -75,8 +78,14 @@ fn what_cannot_run_live_is_refused() {
     let mistakes: [(&[&str], &str); 5] = [
         (&[STRIPE], "cannot run live: `stripe`, because a server has one drive"),
         (&[FIGURE, "--set", "client.interferer.count=1000"], "each has a connection of its own"),
-        (&[FIGURE, "--time", "60m"], "live this takes 200 h 26 min, and 2 h 0 min is the most"),
-        (&[FIGURE, "--csv", "/dev/null"], "--csv, --series, --frontier and --html are the lab's"),
+        (
+            &[FIGURE, "--time", "60m"],
+            "live runs would take 200 h 26 min; at most 2 h 0 min is allowed",
+        ),
+        (
+            &[FIGURE, "--csv", "/dev/null"],
+            "--csv, --series, --frontier and --html need the simulator",
+        ),
         (
             &[FIGURE, "--variant", "none"],
             "no variant \"none\"; there are: \"random target, readers\"",
