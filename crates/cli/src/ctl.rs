@@ -234,8 +234,8 @@ struct Talk {
 impl Talk {
     fn ask(&self, ask: &Ask) -> Result<Json> {
         let reply = call(&self.address, ask)
-            .with_context(|| format!("no server answers at {}", self.address))?;
-        let json = reply.json().context("the server's answer is no JSON")?;
+            .with_context(|| format!("cannot reach a server at {}", self.address))?;
+        let json = reply.json().context("the server's response is not JSON")?;
         if reply.is_good() {
             return Ok(json);
         }

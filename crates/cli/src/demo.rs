@@ -174,8 +174,7 @@ fn promise_on(drive: &str, asked: Option<u64>, stacks: &[String]) -> Result<u64>
         Err(error) => {
             let (promised, alone, fitting) = (Rate(promised), Rate(reaches.alone), error.fitting());
             let message = format!(
-                "no promise of {promised} on {drive}: the random reader reaches {alone} with the drive to itself, and {stack} \
-                 refuses what it cannot keep; allowed is {fitting}, or other stacks (--stack)"
+                "{promised} cannot be guaranteed on {drive}: the random reader reaches {alone} with the drive to itself, and {stack} refuses minimums that the drive cannot keep; allowed: {fitting}, or other stacks (--stack)"
             );
             Err(Usage(message).into())
         }

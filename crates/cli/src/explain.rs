@@ -97,7 +97,8 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     let scenario = experiment.scenario(variant, 0, args.repeat - 1);
     check_client(args, &scenario)?;
     if scenario.stripe.is_some_and(|stripe| stripe.control == Control::Leaf) {
-        let message = "a stripe controlled at its leaves has several engines: explain tells of one";
+        let message =
+            "a stripe with control = \"leaf\" has several engines, and explain supports only one";
         return Err(Usage(message.to_owned()).into());
     }
     let (summary, wanted) = match args.request.as_slice() {

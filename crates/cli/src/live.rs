@@ -86,13 +86,13 @@ pub(crate) fn run(
     if time > TIME_MAX.0 {
         let (time, most) = (watch::duration(Nanos(time)), watch::duration(TIME_MAX));
         return Err(Usage(format!(
-            "live this takes {time}, and {most} is the most: choose with --stack and --variant, shorten with --time, \
+            "live runs would take {time}; at most {most} is allowed: choose with --stack and --variant, shorten with --time, \
              --ramp, --repeats and --set history=1s"
         ))
         .into());
     }
     if !asked.quiet {
-        eprintln!("the lab first, in virtual time");
+        eprintln!("first in the simulator, in virtual time");
     }
     let lab = |scenario: &Scenario| iofair_lab::simulate(scenario).map_err(|e| e.to_string());
     let runner = Runner { jobs: asked.jobs, simulate: &lab, finished: &|_| {} };
@@ -168,7 +168,9 @@ fn check(experiment: &Experiment) -> Result<(), String> {
             return refuse("`stripe`, because a server has one drive".into());
         }
         if !variant.changes.is_empty() {
-            return refuse("`change`, because contracts and drive stay as they are live".into());
+            return refuse(
+                "`change`, because contracts and drive cannot change in a live run".into(),
+            );
         }
         if variant.clients.len() > CLIENTS_MAX {
             let clients = variant.clients.len();

@@ -115,7 +115,7 @@ fn report_in_words(report: &Report) -> String {
     let mut text: String = report.copies.iter().map(|copy| format!("{copy}\n")).collect();
     match &report.problem {
         Some(problem) => text += &format!("{problem}\n"),
-        None => text += "the pool is good\n",
+        None => text += "the pool is valid\n",
     }
     text
 }

@@ -114,7 +114,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     let mut experiments = read(args)?;
     if args.on == World::Serve {
         if [&args.csv, &args.html, &args.series, &args.frontier].iter().any(|it| it.is_some()) {
-            let message = "--csv, --series, --frontier and --html are the lab's; with --on serve there are --markdown and --json";
+            let message = "--csv, --series, --frontier and --html need the simulator; --on serve supports --markdown and --json";
             return Err(Usage(message.into()).into());
         }
         let (jobs, markdown) = (jobs(args), args.markdown.as_deref());

@@ -63,7 +63,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     let disks =
         contracts.volumes.iter().any(|volume| volume.vhost.is_some() || volume.ublk.is_some());
     if !listens && !disks && contracts.mount.is_none() && !passed.has_nbd() {
-        let message = "nobody could connect: add a [listen] table with `unix` or `tcp`, a [fuse] table, \
+        let message = "no client could connect: add a [listen] table with `unix` or `tcp`, a [fuse] table, \
                        or `vhost` or `ublk` to a volume";
         return Err(Usage(format!("{}: {message}", args.contracts.display())).into());
     }
@@ -74,7 +74,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         let good = serde_json::json!({ "good": true, "notes": notes });
         output.print(&good, || {
             let notes = notes.iter().map(|note| format!("note: {note}\n"));
-            "the file is good\n".to_string() + &notes.collect::<String>()
+            "the file is valid\n".to_string() + &notes.collect::<String>()
         })?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -94,7 +94,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
             Some(Signal::Stop) => break,
         }
     }
-    supervisor::tell(Stage::Stopping, "answering what is inside");
+    supervisor::tell(Stage::Stopping, "completing requests in flight");
     control.stop().map_err(told)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -103,8 +103,8 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
 fn reload(args: &Args, control: &Control) {
     supervisor::tell(Stage::Reloading, "reading the contracts");
     let status = match control.reload() {
-        Ok(()) => format!("contracts taken over from {}", args.contracts.display()),
-        Err(error) => format!("contracts kept as they were: {error}"),
+        Ok(()) => format!("contracts reloaded from {}", args.contracts.display()),
+        Err(error) => format!("reload failed, contracts unchanged: {error}"),
     };
     eprintln!("{status}");
     supervisor::tell(Stage::Ready, &status);

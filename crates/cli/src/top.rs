@@ -81,7 +81,7 @@ fn size(text: &str) -> Result<(u16, u16)> {
 /// What the server says now.
 fn look(address: &Address) -> Result<Look> {
     let reply =
-        call(address, &Ask::new("GET", "/v1/live?limit=10000")).context("no server answers")?;
+        call(address, &Ask::new("GET", "/v1/live?limit=10000")).context("cannot reach a server")?;
     serde_json::from_slice(&reply.body).context("the server's answer")
 }
 

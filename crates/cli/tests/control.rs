@@ -136,7 +136,7 @@ fn the_server_is_found_and_mistakes_are_told() {
         assert!(code == 2 && text.contains(told), "{words:?}: {code} {text}");
     }
     let (code, text) = code(&["ctl", "--socket", "nobody.sock", "status"]);
-    assert!(code == 1 && text.contains("no server answers at nobody.sock"), "{text}");
+    assert!(code == 1 && text.contains("cannot reach a server at nobody.sock"), "{text}");
     assert!(served.run(&["ctl", "drain"]).status.success());
     assert_eq!(served.child.wait().unwrap().code(), Some(0));
 }

@@ -60,7 +60,7 @@ impl Manager {
     }
     fn end(&self, mut child: Child) {
         signal(&child, "-TERM");
-        assert_eq!(self.hears(), "STOPPING=1\nSTATUS=answering what is inside\n");
+        assert_eq!(self.hears(), "STOPPING=1\nSTATUS=completing requests in flight\n");
         assert_eq!(child.wait().unwrap().code(), Some(0));
     }
 }
@@ -120,8 +120,11 @@ fn the_manager_hears_of_reloads_and_is_fed() {
     }
     let contracts = manager.directory.join("contracts.toml");
     for (text, outcome) in [
-        (CONTRACTS.replace("'g'\n[[v", "'g'\nweight = 7\n[[v"), "contracts taken over from"),
-        (CONTRACTS.replace("prop-bfq", "none-nun"), "contracts kept as they were: contracts.toml"),
+        (CONTRACTS.replace("'g'\n[[v", "'g'\nweight = 7\n[[v"), "contracts reloaded from"),
+        (
+            CONTRACTS.replace("prop-bfq", "none-nun"),
+            "reload failed, contracts unchanged: contracts.toml",
+        ),
     ] {
         fs::write(&contracts, text).unwrap();
         signal(&server, "-HUP");

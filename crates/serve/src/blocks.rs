@@ -89,7 +89,7 @@ impl Blocks {
             let told = |message: String| ServeError::from(contracts.ublk_error(volume, message));
             if let Some(live) = self.live.iter().find(|live| live.is(volume)) {
                 if (live.asked, live.read_only) != (ublk.number, volume.read_only) {
-                    let message = "a block device cannot become another one: take `ublk` out first";
+                    let message = "the number of a block device cannot change: remove `ublk` first";
                     return self.undo(fresh, told(message.into()));
                 }
                 continue;
@@ -157,7 +157,7 @@ impl Blocks {
         let comes = volumes.iter().find(is_new).map(|volume| &volume.name);
         let goes = self.live.iter().find(|live| !stays(live)).map(|live| &live.volume);
         if let Some(name) = comes.or(goes).filter(|_| paused) {
-            let message = "a block device can neither come nor go while the server is drained";
+            let message = "block devices cannot be added or removed while the server is drained";
             return Err(ServeError::volume(name, message));
         }
         let gone = self.live.iter().filter(|live| !stays(live) && !remove.contains(&live.volume));
@@ -233,7 +233,10 @@ impl Blocks {
         match stopped.and_then(|()| control.delete(live.device)) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-                tell(live, "is gone, but its number is taken until nobody has it open");
+                tell(
+                    live,
+                    "is removed, but its number stays in use until all users have closed it",
+                );
             }
             Err(error) => tell(live, &format!("could not be deleted: {error}")),
         }

@@ -28,7 +28,7 @@ pub(crate) fn check(contracts: &Contracts) -> Result<(), ServeError> {
         if !contracts.drive.paths.iter().any(|listed| is_below(path, &real, listed)) {
             let (path, real) = (path.display(), real.display());
             return Err(refuse(format!(
-                "{path} leads to {real}, out of the directories in `paths`"
+                "{path} leads to {real}, outside the directories in `paths`"
             )));
         }
         if let Some(own) = own_files(contracts).into_iter().find(|own| is_same(own, &real)) {
@@ -36,7 +36,8 @@ pub(crate) fn check(contracts: &Contracts) -> Result<(), ServeError> {
             return Err(refuse(message));
         }
         if in_pool(contracts, &real) {
-            let message = "a file of the pool directory by another name: volumes that were removed have theirs there";
+            let message =
+                "it is a file of the pool directory, which may belong to a removed volume";
             return Err(refuse(format!("{}: {message}", path.display())));
         }
     }
@@ -58,7 +59,7 @@ pub(crate) fn check_change(before: &Contracts, after: &Contracts) -> Result<(), 
             socket_directories(after).iter().any(is) || after.vhost_paths.iter().any(below);
         if !plain || !inside || in_pool(after, &real) {
             let message = format!(
-                "the socket {} is out of the server's directories; allowed: those of its other sockets, \
+                "the socket {} is outside the server's directories; allowed: those of its other sockets, \
                  and `paths` in [vhost]",
                 path.display()
             );
@@ -186,9 +187,9 @@ mod tests {
             check(good).unwrap_or_else(|error| panic!("{good}: {error}"));
         }
         for (bad, told) in [
-            ("listed/out", "out of the directories"),
-            ("listed/directory/secret", "out of the directories"),
-            ("listed/directory/new", "out of the directories"),
+            ("listed/out", "outside the directories"),
+            ("listed/directory/secret", "outside the directories"),
+            ("listed/directory/new", "outside the directories"),
             ("listed/dangling", "a link to nothing"),
             ("listed/audit", "the server's own"),
             ("listed/log", "the server's own"),
@@ -212,7 +213,7 @@ mod tests {
         change("other/old.sock").unwrap();
         for bad in ["other/new.sock", "run/out/v.sock", "listed/contracts.toml.new"] {
             let error = change(bad).expect_err(bad).to_string();
-            assert!(error.contains("out of the server's directories"), "{error}");
+            assert!(error.contains("outside the server's directories"), "{error}");
         }
     }
 }

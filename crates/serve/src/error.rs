@@ -73,8 +73,7 @@ impl fmt::Display for ServeError {
             Self::Volume { name, message } => write!(f, "volume \"{name}\": {message}"),
             Self::Zeroing(bytes) => write!(
                 f,
-                "{bytes} bytes of free room that held other data must be zeroed first, which its group pays for: what is \
-                 done stays done, try again"
+                "{bytes} bytes of free space that held other data must be zeroed first, at the cost of its group; bytes already zeroed stay zeroed, so try again"
             ),
             Self::Gone => f.write_str("the server has ended"),
         }

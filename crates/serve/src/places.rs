@@ -183,10 +183,14 @@ impl Places {
                 return refuse("its data cannot be removed while the contracts have it");
             }
             if matches!(self, Self::Shared(_)) {
-                return refuse("its data lies on an emulated drive or in memory, and stays there");
+                return refuse(
+                    "its data is on an emulated drive or in memory, and cannot be deleted",
+                );
             }
             if volume.path.is_some() {
-                return refuse("what it lies on was not made here, and is not removed here");
+                return refuse(
+                    "the server did not create its file or device, and does not delete it",
+                );
             }
         }
         Ok(())

@@ -86,7 +86,7 @@ fn hand_over(path: &Path, allowed: Allowed) -> io::Result<()> {
     let ours = unsafe { libc::geteuid() };
     let metadata = file.metadata()?;
     if !metadata.file_type().is_socket() || metadata.uid() != ours {
-        return Err(io::Error::other("somebody else put something in its place"));
+        return Err(io::Error::other("another file is in its place"));
     }
     if let Some(group) = allowed.group.filter(|group| *group != metadata.gid()) {
         // SAFETY: a plain system call on a descriptor of ours; the empty path means that one.
@@ -180,7 +180,7 @@ pub(crate) fn listening(socket: &OwnedFd) -> io::Result<Family> {
         Some(libc::AF_UNIX) if listens => Ok(Family::Unix),
         Some(libc::AF_INET | libc::AF_INET6) if listens => Ok(Family::Internet),
         _ => {
-            let message = "one is no listening stream socket (Accept= must be no)";
+            let message = "one is not a listening stream socket (Accept= must be no)";
             Err(io::Error::new(io::ErrorKind::InvalidInput, message))
         }
     }

@@ -196,7 +196,7 @@ fn a_volume_has_one_server() {
     let other = contracts(&second, &second.path("pool"), &[("b", "1MiB", &path)]);
     for text in [contracts(&second, &scene.pool, &[("a", "1MiB", "")]), other.clone()] {
         let error = Server::start(parse(&text)).unwrap_err().to_string();
-        assert!(error.contains("another server has it"), "{error}");
+        assert!(error.contains("another server uses it"), "{error}");
     }
     assert_eq!(scene.connect("a").unwrap().write(FUA, 0, &[1; 4096]), 0);
     scene.server.stop().unwrap();

@@ -88,7 +88,7 @@ fn faults_meet_the_machines_that_meet_them() {
         drop(guest);
         neighbour.run(500, 8);
         let error = scene.server.stop().unwrap_err().to_string();
-        assert!(error.contains("never answered some commands"), "{back}: {error}");
+        assert!(error.contains("did not complete some commands"), "{back}: {error}");
     }
 }
 

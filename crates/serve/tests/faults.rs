@@ -146,7 +146,7 @@ fn what_never_returns_is_an_error() {
         let told = scene.server.stats(false).unwrap();
         assert_eq!((told.pending, told.volumes[0].stats.failed), (0, 3));
         let error = scene.server.stop().unwrap_err().to_string();
-        assert!(error.contains("never answered some commands"), "{error}");
+        assert!(error.contains("did not complete some commands"), "{error}");
     }
 }
 

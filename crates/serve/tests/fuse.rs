@@ -305,7 +305,7 @@ fn needs_root_faults_meet_the_calls_that_meet_them() {
     }
     drop((a, b));
     let error = scene.server.take().unwrap().stop().unwrap_err().to_string();
-    assert!(error.contains("never answered some commands") && !scene.is_mounted(), "{error}");
+    assert!(error.contains("did not complete some commands") && !scene.is_mounted(), "{error}");
 }
 
 /// Goal: a server can end while its files are in use, and the users learn it. Method: an open file and a loop

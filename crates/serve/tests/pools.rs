@@ -230,7 +230,7 @@ fn servers_refuse_what_is_not_theirs() {
     assert!(error.contains("there is a pool on it already"), "{error}");
     let server = scene.start(&v);
     let second = Server::start(parse(&scene.text("", &v))).unwrap_err().to_string();
-    assert!(second.contains("another server has it"), "{second}");
+    assert!(second.contains("another server uses it"), "{second}");
     server.stop().unwrap();
     let text = scene.text("pool = '00000000-0000-0000-0000-000000000001'", &v);
     let error = Server::start(parse(&text)).unwrap_err().to_string();

@@ -50,7 +50,7 @@ impl Place {
                 match FILES.into_iter().map(Path::new).find(|file| file.exists()) {
                     Some(file) => self.of_file(file),
                     None => Err(Usage(format!(
-                        "which server? There is no {}: use --socket PATH, set {VARIABLE}, or name the \
+                        "no server is given, and there is no {}: use --socket PATH, set {VARIABLE}, or name the \
                          contract file with --contracts",
                         FILES.join(" and no ")
                     ))
@@ -66,7 +66,10 @@ impl Place {
         let split = place.trim_end_matches('/').rsplit_once(':');
         let parsed = split.and_then(|(host, port)| Some((host, port.parse().ok()?)));
         let Some((host, port)) = parsed.filter(|(host, _)| !host.is_empty()) else {
-            return Err(Usage(format!("\"{text}\" is no server, as in https://pool1:9720")).into());
+            return Err(Usage(format!(
+                "\"{text}\" is not a server address; write one like https://pool1:9720"
+            ))
+            .into());
         };
         self.secured(host.to_string(), port)
     }
@@ -85,7 +88,8 @@ impl Place {
             (Some(path), _) => Ok(Address::Unix(path)),
             (None, Some(address)) => self.secured(address.ip().to_string(), address.port()),
             (None, None) => {
-                let lacks = "has no [control] table, so its server is not controlled: add one with";
+                let lacks =
+                    "has no [control] table, so its server has no control socket: add one with";
                 Err(Usage(format!("{} {lacks} unix = \"PATH\"", file.display())).into())
             }
         }

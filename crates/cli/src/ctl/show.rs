@@ -84,7 +84,7 @@ pub(crate) fn status(status: &Json) -> String {
     let [dirty, zeroed] = ["dirty_bytes", "zeroed_bytes"].map(|name| &status[name]);
     if dirty.is_u64() {
         let (dirty, zeroed) = (bytes(dirty), bytes(zeroed));
-        text += &format!("zeroing      {dirty} of free room left, {zeroed} done\n");
+        text += &format!("zeroing      {dirty} of free space left to zero, {zeroed} zeroed\n");
     }
     text
 }

@@ -36,7 +36,9 @@ pub(crate) fn keys(arguments: &[String]) -> Result<Json> {
         let mut place = &mut keys;
         for part in key.split('.') {
             if !place.is_object() {
-                return Err(Usage(format!("\"{key}\" is inside of a key given before")).into());
+                return Err(
+                    Usage(format!("\"{key}\" is part of a key that was given before")).into()
+                );
             }
             place = &mut place[part];
             if place.is_null() {

@@ -31,7 +31,7 @@ impl Site {
         temporaries: &Temporaries,
     ) -> Result<Self> {
         let name = at.display();
-        let found = FileSystem::of(at).with_context(|| format!("cannot look at {name}"))?;
+        let found = FileSystem::of(at).with_context(|| format!("cannot access {name}"))?;
         if found.in_memory {
             let what = "is in memory: there is no drive to share; name a directory on a disk";
             return Err(Usage(format!("{name} {what}")).into());
@@ -58,7 +58,7 @@ impl Site {
             fill(&path, size).with_context(|| format!("cannot write {}", path.display()))?;
             if client == &clients[0] && !takes_direct(&path) {
                 eprintln!(
-                    "  {name} takes no direct I/O: reads may come from the page cache, not from the drive"
+                    "  {name} does not support direct I/O: reads may come from the page cache, not from the drive"
                 );
             }
         }

@@ -63,7 +63,7 @@ pub(crate) fn stack(
     let utilisation = drive.utilisation_ppm() as f64 / 1e6;
 
     let finished = clients.into_iter().map(finish).collect::<Result<Vec<_>>>()?;
-    server.stop().context("the server did not stop well")?;
+    server.stop().context("the server failed to stop")?;
     let measured =
         Measured { seconds, utilisation, processor_wait: waited, promised: plan.promised, samples };
     Ok(StackOutcome::new(stack, finished, &measured))

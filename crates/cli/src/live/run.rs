@@ -152,7 +152,7 @@ impl Outside for Live<'_> {
                 Some(now)
             }
             Err(error) => {
-                self.error = Some(format!("a client lost its server: {error}"));
+                self.error = Some(format!("a client lost its connection to the server: {error}"));
                 None
             }
         }
@@ -170,7 +170,8 @@ impl Outside for Live<'_> {
     }
     fn send(&mut self) {
         if let Err(error) = self.crowd().send() {
-            self.error.get_or_insert(format!("a client lost its server: {error}"));
+            self.error
+                .get_or_insert(format!("a client lost its connection to the server: {error}"));
         }
     }
     fn collect(&mut self, replies: &mut Vec<Reply>) {

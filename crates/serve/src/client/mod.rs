@@ -84,12 +84,12 @@ impl Client {
     /// Waits for the next answer, whichever read it belongs to; returns its cookie and its data.
     pub fn receive(&mut self) -> io::Result<(u64, &[u8])> {
         if read_u32(&mut self.stream)? != REPLY_MAGIC {
-            return Err(broken("an answer without its magic number"));
+            return Err(broken("a reply without its magic number"));
         }
         let error = read_u32(&mut self.stream)?;
         let cookie = read_u64(&mut self.stream)?;
         let place = self.outstanding.iter().position(|(sent, _)| *sent == cookie);
-        let place = place.ok_or_else(|| broken(format!("an answer to nothing: {cookie}")))?;
+        let place = place.ok_or_else(|| broken(format!("a reply to no request: {cookie}")))?;
         let (_, length) = self.outstanding.remove(place);
         if error != 0 {
             return Err(io::Error::from_raw_os_error(i32::try_from(error).unwrap_or(i32::MAX)));
@@ -114,7 +114,7 @@ fn dial(socket: &Path, export: &str) -> io::Result<(UnixStream, u64)> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     if read_u64(&mut stream)? != GREETING_MAGIC || read_u64(&mut stream)? != OPTION_MAGIC {
-        return Err(broken("no NBD server of the new style"));
+        return Err(broken("not a newstyle NBD server"));
     }
     read_u16(&mut stream)?;
     stream.write_all(&go(export))?;
@@ -142,12 +142,12 @@ fn answer_to_go(stream: &mut impl Read) -> io::Result<u64> {
     let mut size = None;
     loop {
         if read_u64(stream)? != OPTION_REPLY_MAGIC || read_u32(stream)? != OPTION_GO {
-            return Err(broken("an answer to an option that was not sent"));
+            return Err(broken("a reply to an option that was not sent"));
         }
         let kind = read_u32(stream)?;
         let length = read_u32(stream)? as usize;
         if length > OPTION_REPLY_MAX {
-            return Err(broken(format!("an answer of {length} bytes to an option")));
+            return Err(broken(format!("an option reply of {length} bytes")));
         }
         let mut data = vec![0; length];
         stream.read_exact(&mut data)?;
@@ -161,7 +161,7 @@ fn answer_to_go(stream: &mut impl Read) -> io::Result<u64> {
                 let why = String::from_utf8_lossy(&data).into_owned();
                 return Err(broken(format!("the server refused ({kind:#x}): {why}")));
             }
-            kind => return Err(broken(format!("an unknown answer to an option: {kind}"))),
+            kind => return Err(broken(format!("an unknown option reply: {kind}"))),
         }
     }
 }

@@ -191,12 +191,12 @@ impl<S: Read + Write> Pipe<S> {
             u32::from_be_bytes(bytes)
         };
         if word(0) != REPLY_MAGIC {
-            return Err(broken("an answer without its magic number"));
+            return Err(broken("a reply without its magic number"));
         }
         let (error, cookie) = (word(4), u64::from(word(8)) << 32 | u64::from(word(12)));
         let key = usize::try_from(cookie).unwrap_or(usize::MAX);
         let Some(flying) = self.flying.try_remove(key) else {
-            return Err(broken(format!("an answer to nothing: {cookie}")));
+            return Err(broken(format!("a reply to no request: {cookie}")));
         };
         if flying.ask == Ask::Read && error == 0 {
             self.payload = flying.length as usize;

@@ -284,7 +284,7 @@ fn refuse_used(path: &Path, medium: &FileMedium) -> Result<(), ServeError> {
     let mut start = vec![0; length.min(HEAD) as usize];
     medium.read_at(0, &mut start).map_err(|error| told(path, error.into()))?;
     if start.iter().any(|byte| *byte != 0) {
-        let message = "there is something on it already (its first MiB is not empty); --force makes a pool, and all \
+        let message = "it contains data (its first MiB is not empty); --force makes a pool, and all \
                        of it is lost";
         return Err(complain(path, message));
     }
@@ -364,7 +364,10 @@ pub fn delete(path: &Path, name: &str) -> Result<Summary, ServeError> {
     let Some(found) = found else {
         let known: Vec<&str> = pool.table().volumes.iter().map(|volume| &*volume.name).collect();
         let known = if known.is_empty() { "none".into() } else { known.join(", ") };
-        return Err(ServeError::volume(name, format!("the pool does not have it; it has {known}")));
+        return Err(ServeError::volume(
+            name,
+            format!("the pool has no such volume; it has {known}"),
+        ));
     };
     if found.state == State::Live {
         let message =

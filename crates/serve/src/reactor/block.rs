@@ -151,7 +151,10 @@ impl Endpoint for Block {
                 if !std::mem::replace(&mut self.told, true) {
                     let error = io::Error::from_raw_os_error(-error);
                     let source = format!("volume \"{}\"", self.name);
-                    log::tell(&source, &format!("its block device refuses answers: {error}"));
+                    log::tell(
+                        &source,
+                        &format!("its block device does not accept completions: {error}"),
+                    );
                 }
             }
         }

@@ -162,7 +162,7 @@ pub(super) trait Endpoint: Send {
         let _ = handshake;
         unreachable!("an endpoint without handshakes");
     }
-    /// Ends at once, without answering what is inside.
+    /// Ends at once, without completing requests in flight.
     fn cut(&mut self, cx: &mut ReactorContext<'_>) {
         let _ = cx;
     }

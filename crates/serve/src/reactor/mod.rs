@@ -334,7 +334,7 @@ impl Reactor {
         if engine.is_stuck() {
             // To ask such a drive for more could take for ever.
             let message =
-                "the drive never answered some commands; what was not flushed may be lost";
+                "the drive did not complete some commands; data that was not flushed may be lost";
             return Err(io::Error::new(io::ErrorKind::TimedOut, message));
         }
         engine.back().close()

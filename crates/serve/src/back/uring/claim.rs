@@ -34,7 +34,7 @@ pub(crate) fn claim(path: &Path, patient: bool) -> io::Result<File> {
     }
     match busy(&claimed) {
         true => {
-            let why = why_busy(path).unwrap_or_else(|| "another program has claimed it".into());
+            let why = why_busy(path).unwrap_or_else(|| "another program uses it".into());
             Err(io::Error::new(io::ErrorKind::ResourceBusy, format!("in use: {why}")))
         }
         false => claimed,
@@ -65,9 +65,9 @@ impl Holder {
     pub(super) fn why(self) -> String {
         let Self { process, has_ended } = self;
         match has_ended {
-            false => format!("another server has it: process {process}"),
+            false => format!("another server uses it: process {process}"),
             true => format!(
-                "another server has it: process {process} has ended, and the kernel has not completed its requests yet"
+                "another server uses it: process {process} has ended, and the kernel has not completed its requests yet"
             ),
         }
     }

@@ -105,7 +105,7 @@ impl Storage {
             }
             let refused = |_| {
                 let holder = Holder::of(&self.buffered);
-                let why = holder.map_or_else(|| "another server has it".into(), Holder::why);
+                let why = holder.map_or_else(|| "another server uses it".into(), Holder::why);
                 io::Error::new(io::ErrorKind::ResourceBusy, why)
             };
             locked.map_err(refused)??;

@@ -93,7 +93,7 @@ pub(super) fn answer<'a>(
         }
         option::STARTTLS => return start_tls(agreed, data, out),
         _ if agreed.tls == Tls::Required => {
-            option_reply(out, kind, reply::ERR_TLS_REQD, b"this server talks TLS only");
+            option_reply(out, kind, reply::ERR_TLS_REQD, b"this server requires TLS");
         }
         option::LIST if data.is_empty() => return Answer::List,
         option::INFO | option::GO => return describe(agreed, kind, data, offer, out),
@@ -105,7 +105,7 @@ pub(super) fn answer<'a>(
             meta_context(agreed, kind, data, offer.exports, out);
         }
         option::LIST | option::STRUCTURED_REPLY => {
-            option_reply(out, kind, reply::ERR_INVALID, b"this option carries no data");
+            option_reply(out, kind, reply::ERR_INVALID, b"this option takes no data");
         }
         _ => option_reply(out, kind, reply::ERR_UNSUP, b"this option is not known here"),
     }
@@ -121,7 +121,7 @@ fn start_tls<'a>(agreed: &mut Handshake, data: &[u8], out: &mut Vec<u8>) -> Answ
         Tls::Absent => return refuse(reply::ERR_UNSUP, "this server has no TLS"),
         Tls::Running => return refuse(reply::ERR_INVALID, "TLS runs already"),
         _ if !data.is_empty() => {
-            return refuse(reply::ERR_INVALID, "this option carries no data");
+            return refuse(reply::ERR_INVALID, "this option takes no data");
         }
         Tls::Offered | Tls::Required => {}
     }
@@ -249,7 +249,12 @@ fn meta_context(
         // Each SET replaces what was chosen before, whatever becomes of it.
         agreed.allocation_of = None;
         if !agreed.structured {
-            return option_reply(out, kind, reply::ERR_INVALID, b"structured replies come first");
+            return option_reply(
+                out,
+                kind,
+                reply::ERR_INVALID,
+                b"negotiate structured replies first",
+            );
         }
     }
     let parsed = string(&mut data).and_then(|name| Some((name, matches_allocation(set, data)?)));

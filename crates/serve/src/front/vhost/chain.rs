@@ -76,11 +76,11 @@ impl fmt::Display for Flaw {
             Self::Endless => f.write_str("a chain of descriptors that does not end"),
             Self::Indirect => f.write_str("a bad indirect table"),
             Self::Order => f.write_str("a readable descriptor after a writable one"),
-            Self::NoStatus => f.write_str("a request without a place for its status"),
+            Self::NoStatus => f.write_str("a request without space for its status"),
             Self::Head(head) => write!(f, "head {head} is in use or outside of the table"),
-            Self::Rings => f.write_str("rings of a bad size, or outside of the memory"),
-            Self::Index => f.write_str("an index further than the queue is long"),
-            Self::InFlight => f.write_str("an in-flight region that does not suit the queue"),
+            Self::Rings => f.write_str("rings with an invalid size, or outside the memory"),
+            Self::Index => f.write_str("an index beyond the queue's length"),
+            Self::InFlight => f.write_str("an in-flight region that does not match the queue"),
         }
     }
 }

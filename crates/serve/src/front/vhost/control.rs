@@ -283,7 +283,7 @@ async fn converse(client: UnixStream, hook: UnixStream, line: &Arc<Line>) -> boo
     if let Err(error) = messages(client, line, handler.clone()).await
         && !matches!(error, Error::Disconnected | Error::PartialMessage | Error::SocketBroken(_))
     {
-        tell(&line.volume, &format!("the client was sent away: {error}"));
+        tell(&line.volume, &format!("the client was disconnected: {error}"));
     }
     let gone = line.clone();
     // The handler's hold on the guest's memory outlives that of the device, so that it is unmapped here.

@@ -126,7 +126,7 @@ fn check(file: &File, offset: u64, bytes: u64) -> Result<(), String> {
     // Else it could not be unmapped.
     let page = found.f_bsize.max(1) as u64;
     if found.f_type == libc::HUGETLBFS_MAGIC && !bytes.is_multiple_of(page) {
-        return Err(format!("{bytes} bytes are no whole number of pages of {page} bytes"));
+        return Err(format!("{bytes} bytes are not a multiple of the page size of {page} bytes"));
     }
     Ok(())
 }

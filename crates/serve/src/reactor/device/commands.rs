@@ -112,7 +112,7 @@ impl Device {
     ) -> Reply {
         if let Err(error) = cx.bells.prepare() {
             return Reply::Refused(format!(
-                "no asynchronous I/O of the kernel to call drivers with (fs.aio-max-nr): {error}"
+                "cannot create a Linux AIO context for virtual machine disks (fs.aio-max-nr): {error}"
             ));
         }
         self.queues[index].call = file;

@@ -348,10 +348,7 @@ impl Device {
         self.lost =
             region || rings.any(Ring::is_lost) || self.memory.iter().any(|piece| piece.is_lost());
         if self.lost {
-            tell(
-                &self.name,
-                "the client was sent away: memory that it shared is not there any more",
-            );
+            tell(&self.name, "the client was disconnected: memory that it shared was truncated");
             let client = self.client.as_ref();
             // One that has gone already needs no shutdown.
             let _ = client.map(|client| client.shutdown(Shutdown::Both));
