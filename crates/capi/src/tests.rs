@@ -171,7 +171,7 @@ fn random_calls_do_no_harm() {
         let mut random = Random(seed as u64);
         let mut clients = vec![engine.add_client()];
         let (mut commands, mut now, mut inside) = (Vec::new(), 0, 0_u64);
-        for _ in 0..20_000 {
+        for _ in 0..if cfg!(miri) { 200 } else { 20_000 } {
             now += random.below(100_000);
             let client = clients[random.below(clients.len() as u64) as usize];
             match random.below(8) {
