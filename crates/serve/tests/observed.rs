@@ -283,7 +283,7 @@ fn why(rig: &Controlled, group: &str) -> Json {
 #[test]
 fn why_names_the_throttle_and_its_rule() {
     let rig = Controlled::start();
-    assert_eq!(why(&rig, "batch")["answer"], "nothing waits: no request of the group is inside");
+    assert_eq!(why(&rig, "batch")["answer"], "nothing waits: the group has no request in flight");
     change(&rig, "/v1/groups/tenants/alice", json!({"max": {"read_iops": 2}}));
     let mut wire = Wire::connect(&rig.directory.path("socket"));
     for number in 0..5 {

@@ -75,7 +75,7 @@ pub(crate) fn status(status: &Json) -> String {
     text += &format!("running      {uptime:.0} s, version {}\n", field("version"));
     text += &format!("holds        {} groups, {} volumes\n", field("groups"), field("volumes"));
     text += &format!(
-        "now          {} connections, {} requests inside, {} at the drive; drive busy {} so far\n",
+        "now          {} connections, {} requests in flight, {} at the drive; drive busy {} so far\n",
         field("connections"),
         field("pending"),
         field("in_flight"),
@@ -140,7 +140,7 @@ pub(crate) fn group(group: &Json) -> String {
             ),
         ),
         ("volumes", volumes.join(" ")),
-        ("now", format!("{rate}, {} requests inside", word(inside))),
+        ("now", format!("{rate}, {} requests in flight", word(inside))),
     ];
     rows.map(|(name, value)| format!("{name:<10}{value}").trim_end().to_string() + "\n").concat()
 }
@@ -190,7 +190,7 @@ pub(crate) fn usage_of(group: &Json) -> String {
         ("memory", format!("{} beyond 128 KiB a client", bytes(&usage["memory_bytes"]))),
         (
             "slots",
-            format!("{} held, {} requests inside", word("request_slots"), word("requests_inside")),
+            format!("{} held, {} requests in flight", word("request_slots"), word("requests_inside")),
         ),
         ("rate", rate(&usage["bytes_per_second"])),
         ("requests", pair("requests", self::word)),

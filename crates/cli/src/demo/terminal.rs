@@ -62,7 +62,7 @@ fn numbers(outcome: &Outcome) -> String {
         ]
     });
     let header =
-        ["stack", "target MB/s", "p50", "p99", "worst", "total MB/s", "drive busy", "promise"];
+        ["stack", "target MB/s", "p50", "p99", "worst", "total MB/s", "drive busy", "minimum"];
     table(&header, &rows.collect::<Vec<_>>(), &[1, 2, 3, 4, 5, 6])
 }
 

@@ -43,7 +43,7 @@ fn title(view: &View) -> Vec<Line<'static>> {
     let look = &view.look;
     let [drive, reactor] = look.busy(view.before.as_ref());
     let first = format!(
-        "{}, {} clients, {} requests inside, up {}",
+        "{}, {} clients, {} requests in flight, up {}",
         look.stack,
         look.connections,
         look.requests_inside,
@@ -160,7 +160,7 @@ fn footer(view: &View, rows: &[Row], width: usize) -> Vec<Line<'static>> {
             group.min_bytes_per_second.map(|min| format!(", min {:.1} MB/s", min as f64 / 1e6));
         let min_iops = group.min_ios_per_second.map(|min| format!(", min {min} I/Os a second"));
         let promised = format!(
-            "{}: promised {:.1} %{}{}, {} inside, {} slots, {:.1} MiB",
+            "{}: promised {:.1} %{}{}, {} in flight, {} slots, {:.1} MiB",
             group.name,
             group.share_promised * 100.0,
             min.unwrap_or_default(),

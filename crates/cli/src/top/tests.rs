@@ -74,7 +74,7 @@ fn a_frame_fits_eighty_columns() {
     let text = picture(&view, (80, 24)).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines.iter().all(|line| line.chars().count() <= 80), "{text}");
-    assert_eq!(lines[0], "iofair  max+prop-bfq, 4 clients, 12 requests inside, up 2.0 s");
+    assert_eq!(lines[0], "iofair  max+prop-bfq, 4 clients, 12 requests in flight, up 2.0 s");
     assert_eq!(lines[1], "drive 3 of 32 commands, busy 75 %; reactor busy 25 %");
     let heading =
         "group         weight got, promised    %    MB/s cpu%    held  queued   drive brk";
@@ -91,7 +91,7 @@ fn a_frame_fits_eighty_columns() {
     let foot = &lines[lines.len() - 3..];
     assert_eq!(
         foot[0],
-        "tenants/alice: promised 25.0 %, min 10.0 MB/s, 3 inside, 2 slots, 1.5 MiB"
+        "tenants/alice: promised 25.0 %, min 10.0 MB/s, 3 in flight, 2 slots, 1.5 MiB"
     );
     assert!(foot[1].starts_with("throttle max holds 3 requests for another 12.0 ms"), "{text}");
     assert!(foot[2].ends_with("s sort: name"), "{text}");

@@ -203,7 +203,7 @@ impl Scene<'_> {
         let waits: Vec<Wait> =
             places.into_iter().map(|(place, seat)| self.wait(*place, seat)).collect();
         let answer = match waits.first() {
-            None => "nothing waits: no request of the group is inside".to_string(),
+            None => "nothing waits: the group has no request in flight".to_string(),
             Some(first) => first.text.clone() + &self.minimum(),
         };
         Why {
