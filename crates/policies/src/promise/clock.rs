@@ -10,6 +10,10 @@
 //! always                   now - lag_max <= clock <= now + max(ahead, worth of what is in flight)
 //! ```
 //!
+//! *Frames.* A drive with a head loses time whenever it turns to another client, so a minimum is served there once in a frame
+//! ([`Bounds::frame`]): a group is due while its clock is before the end of the present frame, and the clock runs no further
+//! ahead. A second is a whole number of frames, and so each second, whenever it begins, holds what is promised for it.
+//!
 //! *Between two requests.* A client that sends its next request when the last one is completed needs a moment for it.
 //! The gate stays closed for that moment, `slack`: a quarter of what was sent since the last pause is worth by the
 //! promise, up to a half where the client is slower, at most [`SLACK_MAX`]. A client whose pauses usually fit into what is left
@@ -249,8 +253,10 @@ pub(super) enum Gate {
 /// How far clocks run.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Bounds {
-    /// Ahead of the time, beside what is in flight.
+    /// Ahead of the time, beside what is in flight; where there are frames, ahead of the end of one.
     pub(super) ahead: Nanos,
+    /// If not zero, a group is due until it has what is promised for the present frame.
+    pub(super) frame: Nanos,
     /// Behind it: what was not served before that is not owed any more.
     pub(super) lag_max: Nanos,
     /// How long it takes to see that a promise is not reached.
@@ -276,6 +282,17 @@ impl Clocks {
     }
     pub(super) fn set_bounds(&mut self, bounds: Bounds) {
         self.bounds = bounds;
+    }
+    /// The end of the present frame; without frames the present.
+    pub(super) fn frame_end(&self, now: Instant) -> Instant {
+        match self.bounds.frame {
+            Nanos(0) => now,
+            Nanos(frame) => Instant((now.0 / frame + 1) * frame),
+        }
+    }
+    /// A group whose clock is at most that is due.
+    fn due_at(&self, now: Instant) -> Instant {
+        self.frame_end(now).saturating_sub(Nanos(u64::from(self.bounds.frame.0 > 0)))
     }
     /// A group is there, with this minimum, and class among minimums.
     pub(super) fn set(&mut self, now: Instant, id: EntityId, promised: Minimum, class: Class) {
@@ -379,9 +396,9 @@ impl Clocks {
         let (at, id) = trees.filter_map(|tree| self.first_of(tree)).min()?;
         Some((id, at))
     }
-    /// How far ahead it is.
-    pub(super) fn ahead(&self, now: Instant, id: EntityId) -> Option<Nanos> {
-        Some(self.look(id)?.at.since(now))
+    /// Up to when its promise is kept.
+    pub(super) fn kept_until(&self, id: EntityId) -> Option<Instant> {
+        Some(self.look(id)?.at)
     }
 
     /// A request of the group, or of one in it, is queued.
@@ -404,7 +421,8 @@ impl Clocks {
         amount: Amount,
         (all, urgent): (bool, bool),
     ) {
-        let Bounds { ahead, lag_max, period } = self.bounds;
+        let Bounds { ahead, lag_max, period, .. } = self.bounds;
+        let frame_end = self.frame_end(now);
         let Some((group, own)) = self.requests(id) else { return };
         own.queued -= u32::from(all);
         own.urgent -= u32::from(all && urgent);
@@ -420,7 +438,8 @@ impl Clocks {
         clock.burst += clock.grant;
         clock.served += clock.promised.worth(amount).unwrap_or(Nanos::ZERO);
         let in_flight = clock.worth(own.amount);
-        clock.at = (clock.at + clock.grant).min(now + ahead.max(in_flight.min(lag_max)));
+        let most = (frame_end + ahead).max(now + in_flight.min(lag_max));
+        clock.at = (clock.at + clock.grant).min(most);
         clock.batch = clock.at <= now;
         clock.behind &= clock.at + period / BROKEN_PART <= now;
         self.put(group, id);
@@ -464,19 +483,20 @@ impl Clocks {
     }
     /// The same of one class.
     fn gate_of(&mut self, now: Instant, class: Class) -> Gate {
+        let due_at = self.due_at(now);
         let [urgent, buffered] = &self.queued[class as usize];
         let [urgent, buffered] = [self.first_of(urgent), self.first_of(buffered)];
         let due =
-            |it: Option<(Instant, EntityId)>, lag: Nanos| it.filter(|(at, _)| *at + lag <= now);
+            |it: Option<(Instant, EntityId)>, lag: Nanos| it.filter(|(at, _)| *at + lag <= due_at);
         let far = Nanos(self.bounds.period.0 - self.bounds.period.0 / URGENT_PART);
         if let Some((at, id)) = due(urgent, Nanos::ZERO).or(due(buffered, far)) {
             return Gate::Due(id, now.since(at));
         }
         // What waits for its time, and buffered writes that wait for a read that is behind.
-        let late = buffered.map(|(at, _)| if at <= now { at + far } else { at });
+        let late = buffered.map(|(at, _)| if at <= due_at { at + far } else { at });
         let next = urgent.map(|(at, _)| at).into_iter().chain(late).min();
         while let Some((at, id)) = self.first_of(&self.busy[class as usize]) {
-            if at > now {
+            if at > due_at {
                 break;
             }
             let Some(group) = id.as_group().map(|id| id.index()) else { break };

@@ -95,7 +95,8 @@ pub static ROW: Row = Row {
                 shown_by: "promise/plextor",
             },
             Claim {
-                says: "On a disk a minimum is kept on average; a single second may get less, since clients take turns.",
+                says: "On a disk a single second may get less than the minimum beside writes that the disk's cache completes \
+                    before they are written.",
                 shown_by: "",
             },
             Claim {
@@ -114,7 +115,9 @@ const NO_DATA: u64 = 128 << 10;
 /// Most flushes that count nothing one after the other.
 const FLUSHES_FREE: u32 = 1024;
 /// How far a clock may run ahead, on flash and on drives with a head.
-const AHEAD: [Nanos; 2] = [Nanos::from_millis(5), Nanos::from_millis(200)];
+const AHEAD: [Nanos; 2] = [Nanos::from_millis(5), Nanos::ZERO];
+/// Drives with a head serve minimums in frames of this length, of which a second has a whole number.
+const FRAME: [Nanos; 2] = [Nanos::ZERO, Nanos::from_millis(500)];
 /// How far behind: what was not served before that is not owed any more.
 const LAG_MAX: [Nanos; 2] = [Nanos::from_secs(1), Nanos::from_secs(2)];
 /// Promises are compared with what is reached over this time.
@@ -125,8 +128,9 @@ const NOT_WATCHED: NodeId = NodeId(u32::MAX);
 
 /// Of clocks, on drives with a head and without.
 fn bounds(head: bool) -> clock::Bounds {
-    let [ahead, lag_max, period] = [AHEAD, LAG_MAX, PERIOD].map(|it| it[usize::from(head)]);
-    clock::Bounds { ahead, lag_max, period }
+    let all = [AHEAD, FRAME, LAG_MAX, PERIOD];
+    let [ahead, frame, lag_max, period] = all.map(|it| it[usize::from(head)]);
+    clock::Bounds { ahead, frame, lag_max, period }
 }
 
 fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {

@@ -28,8 +28,8 @@ fn at(ms: u64) -> Instant {
 }
 fn clocks() -> (Clocks, EntityId) {
     let period = Nanos::from_millis(100);
-    let bounds = Bounds { ahead: Nanos::from_millis(5), lag_max: Nanos::from_secs(1), period };
-    let mut clocks = Clocks::new(bounds);
+    let (ahead, frame, lag_max) = (Nanos::from_millis(5), Nanos::ZERO, Nanos::from_secs(1));
+    let mut clocks = Clocks::new(Bounds { ahead, frame, lag_max, period });
     let group = EntityId::group(GroupId(1));
     clocks.set(Instant::ZERO, group, MINIMUM, Class::BestEffort);
     (clocks, group)
@@ -115,7 +115,7 @@ fn what_is_in_flight_counts() {
     let (mut clocks, group) = clocks();
     (0..64).for_each(|_| clocks.arrive(at(10), group, true));
     (0..64).for_each(|_| clocks.dispatch(at(10), group, BLOCK, (true, true)));
-    assert_eq!(clocks.ahead(at(10), group), Some(Nanos::from_millis(64)));
+    assert_eq!(clocks.kept_until(group), Some(at(74)));
 }
 
 /// Goal: a promise that cannot be kept leaves something to the others. Method: a group that reaches half of its promise
@@ -149,6 +149,33 @@ fn buffered_writes_are_patient() {
     assert!(matches!(clocks.gate(at(120)), Gate::Due(it, _) if it == writer), "not for ever");
 }
 
+/// Goal: with frames a group is due until it has what is promised for the present frame, and gets no more of it than that ahead.
+/// Method: frames of 500 ms, requests worth 1 ms that take no time.
+#[test]
+fn a_frame_brings_what_is_promised_for_it() {
+    let (mut clocks, group) = clocks();
+    let frame = Nanos::from_millis(500);
+    let (lag_max, period) = (Nanos::from_secs(2), Nanos::from_secs(2));
+    clocks.set_bounds(Bounds { ahead: Nanos::ZERO, frame, lag_max, period });
+    clocks.arrive(at(10), group, true);
+    for (now, owed) in [(at(10), 490), (at(600), 500), (at(1000), 500)] {
+        let mut served = 0;
+        while matches!(clocks.gate(now), Gate::Due(..)) {
+            clocks.dispatch(now, group, BLOCK, (true, true));
+            clocks.arrive(now, group, true);
+            clocks.complete(now, group, BLOCK);
+            served += 1;
+        }
+        assert_eq!(served, owed, "{now:?}");
+        (0..300).for_each(|_| {
+            clocks.dispatch(now, group, BLOCK, (true, true));
+            clocks.arrive(now, group, true);
+            clocks.complete(now, group, BLOCK);
+        });
+        assert_eq!(clocks.kept_until(group), Some(clocks.frame_end(now)), "nothing ahead");
+    }
+}
+
 /// Goal: a minimum in I/Os a second counts requests, and long ones as several. Method: a thousand a second; a short request
 /// and one of 64 KiB.
 #[test]
@@ -160,7 +187,7 @@ fn a_minimum_may_count_requests() {
         let now = at(10 + 100 * worth);
         clocks.arrive(now, group, true);
         clocks.dispatch(now, group, Amount::of(bytes), (true, true));
-        assert_eq!(clocks.ahead(now, group), Some(Nanos::from_millis(worth)), "{bytes}");
+        assert_eq!(clocks.kept_until(group), Some(now + Nanos::from_millis(worth)), "{bytes}");
         clocks.complete(now, group, Amount::of(bytes));
     }
 }

@@ -1,7 +1,8 @@
 //! Drives with a head: one client at a time has the drive.
 //!
-//! A turn lasts [`SLICE`], or until its client has nothing left for [`IDLE`]; a promised group's turn also ends when its
-//! clock is a slice ahead. The drive completes what it has before the next turn. A turn is charged with its time.
+//! A turn lasts [`SLICE`], or until its client has nothing left for [`IDLE`]; a promised group's turn also ends when it has
+//! what is promised for the present frame (see [`super::clock`]), and a turn by weight at the end of a frame, if a
+//! group is due then. The drive completes what it has before the next turn. A turn is charged with its time.
 //!
 //! A drive with a cache completes writes before they are written, and the first read of the next turn waits for that. What it
 //! takes longer than twice a read that has the drive to itself is charged to whoever wrote.
@@ -20,8 +21,8 @@ const IDLE: Nanos = Nanos::from_millis(2);
 /// One whose turn is due is waited for longer: what its absence would cost it is a whole turn of somebody else.
 const IDLE_DUE: Nanos = Nanos::from_millis(8);
 
-/// A turn by weight ends early for a group that is further behind. A client that always has requests makes up for a turn of
-/// somebody else in its own; one that thinks between them cannot.
+/// A turn by weight ends early for a group that is further behind, within a frame. A client that always has requests makes up for a
+/// turn of somebody else in its own; one that thinks between them cannot.
 const LAG_MAX: Nanos = Nanos::from_millis(100);
 /// A turn ends so long before the deadline of another client's read: what the drive has is completed first.
 const DEADLINE_NEAR: Nanos = Nanos::from_millis(25);
@@ -35,19 +36,16 @@ pub(super) struct Turn {
     /// The group whose clock brought it.
     due: Option<EntityId>,
     began: Instant,
-    /// Its group is far enough ahead.
+    /// The latest end.
+    until: Instant,
+    /// The end of the frame in which it began.
+    frame_end: Instant,
+    /// Its group has what it was promised for the frame.
     over: bool,
     /// Commands completed in it.
     done: u32,
     /// Has it sent writes?
     writes: bool,
-}
-
-impl Turn {
-    /// The latest end.
-    fn end(&self) -> Instant {
-        self.began + if self.due.is_some() { SLICE + SLICE } else { SLICE }
-    }
 }
 
 impl Promise {
@@ -67,8 +65,8 @@ impl Promise {
                 }
                 let sent = self.send(cx, turn.client, side, (true, true));
                 let writes = turn.writes || side == Side::Write;
-                let ahead = turn.due.and_then(|group| self.clocks.ahead(now, group));
-                let over = ahead.is_some_and(|ahead| ahead >= SLICE / 2);
+                let kept = turn.due.and_then(|group| self.clocks.kept_until(group));
+                let over = kept.is_some_and(|kept| kept >= turn.frame_end);
                 self.turn = Some(Turn { over, writes, ..turn });
                 return sent;
             }
@@ -80,7 +78,7 @@ impl Promise {
             let empty = self.oldest(cx, turn.client).is_none();
             if empty && !Self::is_over(now, &turn) && now < idle_until {
                 if self.queued > 0 {
-                    let until = idle_until.min(turn.end());
+                    let until = idle_until.min(turn.until);
                     if let Some(client) = turn.client.as_client() {
                         let rule = "turn: idle; {ns} for its next request";
                         cx.decide(Subject::Client(client), rule, [until.since(now).0, 0]);
@@ -104,17 +102,18 @@ impl Promise {
         if turn.due.is_some() {
             return false;
         }
-        let far = matches!(self.clocks.gate(now), Gate::Due(_, lag) if lag > LAG_MAX);
+        let next = self.clocks.frame_end(now) > turn.frame_end;
+        let far = matches!(self.clocks.gate(now), Gate::Due(_, lag) if next || lag > LAG_MAX);
         far || self.urgent(now).is_some_and(|client| client != turn.client)
     }
     fn is_over(now: Instant, turn: &Turn) -> bool {
-        turn.over || now >= turn.end()
+        turn.over || now >= turn.until
     }
     /// Will the drive complete one command more before the turn ends? By the mean of those that it completed in this turn;
     /// at first it gets twice as many as it has completed.
     fn fits(&self, now: Instant, turn: &Turn) -> bool {
         let (done, in_flight) = (u64::from(turn.done), u64::from(self.in_flight));
-        let (time, left) = (now.since(turn.began).0, turn.end().since(now).0);
+        let (time, left) = (now.since(turn.began).0, turn.until.since(now).0);
         in_flight == 0 || in_flight < FIRST + done && in_flight * time <= left * done.max(1)
     }
     /// A command was completed that took so long.
@@ -160,6 +159,22 @@ impl Promise {
             Some(client) => client,
             None => all.into_iter().flatten().min_by_key(|(key, _)| *key)?.1,
         };
-        Some(Turn { client, due, began: now, over: false, done: 0, writes: false })
+        let frame_end = self.clocks.frame_end(now);
+        let until = match due {
+            Some(_) => now + SLICE + SLICE,
+            // Not much of a frame is left for another turn.
+            None if !self.clocks.are_none() && frame_end < now + SLICE + SLICE / 2 => frame_end,
+            None => now + SLICE,
+        };
+        Some(Turn {
+            client,
+            due,
+            began: now,
+            until,
+            frame_end,
+            over: false,
+            done: 0,
+            writes: false,
+        })
     }
 }
