@@ -38,6 +38,8 @@ const WRITES: Nanos = Nanos::from_millis(1);
 /// Before anything is known.
 const RATE: u64 = 500_000_000;
 const ALONE: Nanos = Nanos::from_micros(200);
+/// Writes are few if they are at most this part of the bytes in a window.
+const FEW_WRITES: u64 = 8;
 /// A drive may write what it has cached for so long.
 const SETTLE: Nanos = Nanos::from_millis(100);
 /// Samples of the latency alone.
@@ -56,6 +58,8 @@ pub(super) struct Drive {
     latency: Nanos,
     next_probe: Instant,
     last_write: Option<Instant>,
+    /// The end of the last window with more than a few writes.
+    many_writes: Option<Instant>,
     /// The read that has the drive to itself since when, if it still has.
     lone: Option<Instant>,
     in_flight: u32,
@@ -127,6 +131,7 @@ impl Default for Drive {
             latency: ALONE,
             next_probe: Instant::ZERO,
             last_write: None,
+            many_writes: None,
             lone: None,
             in_flight: 0,
             at: Instant::ZERO,
@@ -202,6 +207,10 @@ impl Drive {
     /// Has the drive written just now, or does it perhaps still?
     pub(super) fn writes_about(&self, now: Instant) -> bool {
         self.last_write.is_some_and(|at| now.since(at) < SETTLE)
+    }
+    /// The same of more than a few writes.
+    pub(super) fn writes_much(&self, now: Instant) -> bool {
+        self.many_writes.is_some_and(|at| now.since(at) < SETTLE)
     }
     /// Should the next read have the drive to itself? Not while the drive may be busy with writes that it has completed.
     pub(super) fn wants_probe(&self, now: Instant) -> bool {
@@ -311,6 +320,9 @@ impl Drive {
         let depth = core::mem::take(&mut self.depth) / u128::from(time.0.max(1));
         let short = core::mem::take(&mut self.short);
         let all = bytes[0] + bytes[1];
+        if bytes[1] > all / FEW_WRITES {
+            self.many_writes = Some(self.at);
+        }
         let a_second = |units: u64| rate(units, time);
         let [large, small] = core::mem::take(&mut self.samples).map(|(sum, count)| {
             let mean = sum / u128::from(count.max(1));

@@ -253,7 +253,7 @@ impl Window {
     }
     /// A read was completed while others were held for want of room.
     pub(super) fn on_full(&mut self, now: Instant, drive: &Drive) {
-        if drive.writes_about(now) {
+        if drive.writes_much(now) {
             // More for reads is less for writes, whatever their weights are.
             (self.widenings, self.has_gained) = (0, false);
         }
