@@ -19,34 +19,23 @@ use judge::{Finding, Kind, Verdict};
 
 /// Findings among the first cases that docs/promise.md documents as limits.
 const KNOWN: &[(u64, Kind)] = &[
-    (2, Kind::Second),
-    (7, Kind::Second),
     (24, Kind::Starved),
     (35, Kind::Second),
     (39, Kind::Beaten),
-    (53, Kind::Second),
     (62, Kind::Starved),
     (63, Kind::Starved),
     (76, Kind::Starved),
     (89, Kind::Starved),
     (96, Kind::Starved),
     (98, Kind::Second),
-    (104, Kind::Second),
     (108, Kind::Beaten),
-    (113, Kind::Second),
-    (122, Kind::Second),
-    (128, Kind::Second),
     (129, Kind::Starved),
     (131, Kind::Starved),
     (137, Kind::Second),
     (137, Kind::Starved),
-    (138, Kind::Second),
     (156, Kind::Second),
     (175, Kind::Beaten),
     (180, Kind::Beaten),
-    (186, Kind::Second),
-    (191, Kind::Second),
-    (193, Kind::Second),
 ];
 /// Cases that every test run looks at.
 const SMOKE: u64 = 200;

@@ -97,7 +97,7 @@ pub static ROW: Row = Row {
             Claim {
                 says: "On a disk a single second may get less than the minimum beside writes that the disk's cache completes \
                     before they are written.",
-                shown_by: "",
+                shown_by: "search/case-0035",
             },
             Claim {
                 says: "A latency on a disk is missed beside writes that the disk's cache completes before they are \
