@@ -215,6 +215,11 @@ impl Promise {
                     self.wake_at(next);
                     self.wake_at(Some(self.pace.next()).filter(|at| *at > now));
                     self.wake_at(Some(self.window.shared_until()).filter(|at| *at > now));
+                    if self.shares.is_queued(EntityId::ROOT, Side::Flush) {
+                        // A flush that is too far ahead to go now may pass the gate as soon as that is closed.
+                        let closes = self.clocks.first().map(|(_, at)| at);
+                        self.wake_at(closes.filter(|at| *at > now));
+                    }
                 }
                 sent
             }
