@@ -190,7 +190,11 @@ pub(crate) fn usage_of(group: &Json) -> String {
         ("memory", format!("{} beyond 128 KiB a client", bytes(&usage["memory_bytes"]))),
         (
             "slots",
-            format!("{} held, {} requests in flight", word("request_slots"), word("requests_inside")),
+            format!(
+                "{} held, {} requests in flight",
+                word("request_slots"),
+                word("requests_inside")
+            ),
         ),
         ("rate", rate(&usage["bytes_per_second"])),
         ("requests", pair("requests", self::word)),
