@@ -389,8 +389,8 @@ int32_t iofair_engine_from_contracts(const struct iofair_setup *setup,
 // Frees an engine. Pending requests are dropped. NULL is allowed. No other thread may be inside a call on the engine.
 void iofair_engine_free(struct iofair_engine *engine);
 
-// Changes the stack; see iofair_engine_new for the syntax. New requests wait until all pending requests have completed
-// with the old stack.
+// Changes the stack; see iofair_engine_new for the syntax. Takes effect at once: the new stack takes over the requests
+// that wait, in order; commands in flight complete as usual. Call iofair_dispatch afterwards.
 int32_t iofair_set_stack(struct iofair_engine *engine, uint64_t now_ns, const char *stack);
 
 // Submits a request. Call iofair_dispatch afterwards. The library copies the structure.

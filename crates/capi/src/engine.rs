@@ -149,8 +149,8 @@ pub unsafe extern "C" fn iofair_engine_free(engine: *mut Engine) {
     }
 }
 
-/// Changes the stack; see iofair_engine_new for the syntax. New requests wait until all pending requests have completed
-/// with the old stack.
+/// Changes the stack; see iofair_engine_new for the syntax. Takes effect at once: the new stack takes over the requests
+/// that wait, in order; commands in flight complete as usual. Call iofair_dispatch afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn iofair_set_stack(
     engine: *mut Engine,

@@ -157,6 +157,13 @@ impl Trace {
     pub fn remember(&mut self) {
         self.memory.get_or_insert_default();
     }
+    /// The decisions remembered so far are void: other policies decide from now on.
+    pub(crate) fn forget(&mut self) {
+        if let Some(Memory { requests, clients, groups, drive }) = &mut self.memory {
+            [requests, clients, groups].into_iter().for_each(Vec::clear);
+            *drive = None;
+        }
+    }
     /// The last decision about something, if it is remembered.
     pub fn last(&self, subject: Subject) -> Option<Decision> {
         let memory = self.memory.as_ref()?;

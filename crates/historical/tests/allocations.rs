@@ -54,8 +54,27 @@ fn verify(stack: Stack, (groups, flush_every): (u32, u64), iops: u64) -> Result<
     if bytes > allowed { Err(format!("holds {bytes} bytes of {allowed}")) } else { Ok(()) }
 }
 
+/// Stacks that take turns under load: bytes held after some changes, and after many more.
+fn bytes_after_switches(name: &str) -> [usize; 2] {
+    let all = Region::new(ALLOCATOR);
+    let stack = |name: &str| iofair_historical::TABLE.stack(name).expect("in the table");
+    let mut load = Load::new(stack("none-none"), 16, 1_000_000);
+    load.flush_every(10);
+    load.fill_half();
+    load.fill_half();
+    [20, 200].map(|rounds| {
+        for round in 0..rounds {
+            load.switch(stack(if round % 2 == 0 { name } else { "max-none" }));
+            load.run(500);
+        }
+        let change = all.change();
+        change.bytes_allocated - change.bytes_deallocated
+    })
+}
+
 /// Goal: a warm engine allocates nothing and holds no more than it may. Method: every stack, 1, 16 and
-/// 1,000 groups, flushes among the requests or not, ceilings far off and ceilings that hold; then a policy that hoards. One test, because
+/// 1,000 groups, flushes among the requests or not, ceilings far off and ceilings that hold; stacks
+/// that replace each other; then a policy that hoards. One test, because
 /// the allocator counts for the whole process.
 #[test]
 fn a_warm_engine_allocates_nothing() {
@@ -76,6 +95,11 @@ fn a_warm_engine_allocates_nothing() {
         }
     }
     assert!(guilty.is_empty(), "{guilty:#?}");
+
+    for name in stacks::schedulers() {
+        let [first, last] = bytes_after_switches(&name);
+        assert!(last <= first + (8 << 10), "{name}: {first} bytes, {last} after many changes");
+    }
 
     let mut stack = iofair_historical::TABLE.stack("none-none").expect("in the table");
     stack.scheduler.row = &HOARDER;

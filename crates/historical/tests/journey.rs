@@ -248,20 +248,6 @@ fn gathered_requests_have_their_slots() {
     c.remove_client(Instant(2), client).expect("idle");
 }
 
-/// Goal: switching the stack loses nothing and keeps order. Method: switch with work inside.
-#[test]
-fn a_switch_drains_and_goes_on() {
-    let (mut c, client) = controller();
-    c.submit(Instant(0), request(client, 1, Operation::Read, 0)).expect("fits");
-    let inside = c.dispatch(Instant(0)).expect("free");
-    c.switch(Instant(1), iofair_historical::TABLE.stack("none-none").expect("in the table"));
-    c.submit(Instant(1), request(client, 2, Operation::Read, 64)).expect("fits");
-    assert_eq!(c.dispatch(Instant(1)), None, "frozen");
-    assert_eq!(complete(&mut c, inside.command), [1]);
-    let next = c.dispatch(Instant(2)).expect("thawed");
-    assert_eq!(complete(&mut c, next.command), [2]);
-}
-
 /// Goal: what still holds something is not removed. Method: remove top-down, then bottom-up.
 #[test]
 fn groups_go_bottom_up() {

@@ -46,6 +46,5 @@ impl Controller {
             }
             self.start_flushes(now);
         }
-        self.thaw(now);
     }
 }

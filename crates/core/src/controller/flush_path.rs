@@ -30,7 +30,7 @@ impl Controller {
     /// Sends on the flushes that wait for no write any more.
     pub(super) fn start_flushes(&mut self, now: Instant) {
         while let Some(id) = self.flushes.pop_freed(&mut self.requests) {
-            self.flush_entered = true;
+            self.calls_dispatch = true;
             self.start(now, id);
         }
     }
@@ -45,6 +45,9 @@ impl Controller {
     /// The next command: flushes that wait for one, else what the scheduler gives. Flushes that it gives one after the other
     /// go together; what it gives after them goes before them, once.
     pub(super) fn next_command(&mut self, now: Instant) -> Option<RequestId> {
+        if let Some(rest) = self.next_cut() {
+            return Some(rest);
+        }
         loop {
             let joins = self.setup.flushes == FlushRule::Scheduled
                 && self.flushes.is_ready()
@@ -101,7 +104,9 @@ impl Controller {
                 self.note(now, flush, EventKind::Completed);
             }
             if scheduled {
-                self.scheduler.complete(&mut context!(self, now), flush);
+                if !self.requests.is_orphan(flush) {
+                    self.scheduler.complete(&mut context!(self, now), flush);
+                }
                 self.leave_stack(now, flush);
             }
             self.requests.remove_parts(flush, |request, part| {
@@ -121,7 +126,6 @@ impl Controller {
         }
         if scheduled {
             self.flush_cost.on_flush_done(now, shared);
-            self.thaw(now);
         }
     }
     /// Throttles are told that a request was completed, and its tag is free.
@@ -130,11 +134,12 @@ impl Controller {
             // As the throttles saw it.
             self.requests[id].length = Sectors::ZERO;
         }
-        for stage in (0..self.throttles.len()).rev() {
-            self.throttles[stage].complete(&mut context!(self, now), id);
+        if !self.requests.is_orphan(id) {
+            for stage in (0..self.throttles.len()).rev() {
+                self.throttles[stage].complete(&mut context!(self, now), id);
+            }
         }
         self.tags.release();
-        self.inside -= 1;
     }
     /// Flags with which a scheduled flush passes the stack.
     pub(super) const FLUSH_FLAGS: Flags = Flags::SYNC.with(Flags::NO_MERGE);

@@ -1,4 +1,4 @@
-//! Change while requests are on their way: groups, clients, contracts, the stack itself.
+//! Change while requests are on their way: groups, clients, contracts.
 
 use alloc::boxed::Box;
 use alloc::string::ToString;
@@ -179,13 +179,6 @@ impl Controller {
         Ok(())
     }
 
-    /// Changes the stack. As in the kernel, the old one is drained first: from now on submissions wait
-    /// until all that is inside was answered, then they enter the new stack in order.
-    pub fn switch(&mut self, now: Instant, stack: Stack) {
-        let now = self.present(now);
-        self.next_stack = Some(stack);
-        self.thaw(now);
-    }
     /// Scheduler and drive may have so many requests together from now on, at least one.
     pub fn set_tags(&mut self, tags: u32) -> Result<(), EngineError> {
         if tags == 0 {
@@ -194,18 +187,5 @@ impl Controller {
         self.setup.tags = tags;
         self.tags.set_total(tags);
         Ok(())
-    }
-    /// Completes a switch once the old stack is empty.
-    pub(super) fn thaw(&mut self, now: Instant) {
-        if self.next_stack.is_none() || self.inside > 0 {
-            return;
-        }
-        self.stack = self.next_stack.take().expect("just looked at");
-        (self.throttles, self.scheduler) = build(&self.setup, &self.stack);
-        self.held = alloc::vec![alloc::vec![0; self.per_client.len()]; self.throttles.len()];
-        self.tell_everything(now);
-        while let Some(id) = self.frozen.pop_front(&mut self.requests) {
-            self.begin(now, id);
-        }
     }
 }

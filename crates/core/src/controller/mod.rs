@@ -14,6 +14,7 @@ mod completion;
 mod flush;
 mod flush_cost;
 mod flush_path;
+mod handover;
 mod live;
 mod plug;
 mod slots;
@@ -124,8 +125,9 @@ pub struct Controller {
     held: Vec<Vec<u32>>,
     flushes: flush::Flushes,
     flush_cost: flush_cost::FlushCost,
-    /// Did a flush enter the stack with the last command that was completed?
-    flush_entered: bool,
+    /// Is there something to dispatch after the last completed command that its scheduler does not know of: a flush that
+    /// entered the stack, or room that a command of an earlier stack left?
+    calls_dispatch: bool,
     /// Has a command passed the flushes that are ready?
     flush_passed: bool,
     /// By client: where its last read or write ended.
@@ -133,15 +135,11 @@ pub struct Controller {
     trace: Trace,
     in_flight: u32,
     sequence: u64,
-    /// Submissions that wait while the stack is being switched.
-    frozen: Fifo,
-    /// The stack to switch to once the present one is empty.
-    next_stack: Option<Stack>,
+    /// Requests that an earlier stack gave to the drive in part.
+    cut: Fifo,
     /// The latest time that was passed in, and how often an earlier one was.
     latest: Instant,
     went_back: u64,
-    /// Data requests inside the stack or the drive; merged parts count as one.
-    inside: u32,
     per_client: Vec<Counters>,
     plugged: Vec<RequestId>,
 }
@@ -177,17 +175,15 @@ impl Controller {
             tags: tags::Tags::new(setup.tags),
             flushes: flush::Flushes::new(setup.flushes),
             flush_cost: flush_cost::FlushCost::new(setup.facts.max_request),
-            flush_entered: false,
+            calls_dispatch: false,
             flush_passed: false,
             positions: Vec::new(),
             trace: Trace::new(setup.trace),
             in_flight: 0,
             sequence: 0,
-            frozen: Fifo::new(),
-            next_stack: None,
+            cut: Fifo::new(),
             latest: Instant::ZERO,
             went_back: 0,
-            inside: 0,
             per_client: Vec::new(),
             plugged: Vec::new(),
         };
@@ -321,18 +317,8 @@ impl Controller {
         }
     }
 
-    /// Sends a request into the stack, or has it wait until the stack was switched.
-    fn start(&mut self, now: Instant, id: RequestId) {
-        if self.next_stack.is_some() {
-            self.frozen.push_back(&mut self.requests, id);
-        } else {
-            self.begin(now, id);
-        }
-    }
-
     /// A client brings its request to the first stage.
-    fn begin(&mut self, now: Instant, id: RequestId) {
-        self.inside += 1;
+    fn start(&mut self, now: Instant, id: RequestId) {
         let client = self.requests[id].client;
         self.enter(now, (0, Sender::Client(client)), id);
     }
@@ -354,7 +340,6 @@ impl Controller {
         let mut cx = context!(self, now);
         cx.requests[id].asked_tag = now;
         if !is_flush && self.scheduler.try_merge(&mut cx, id) {
-            self.inside -= 1;
             let client = self.requests[id].client;
             self.per_client[client.index()].merged += 1;
             let (into, absorbed) = self.requests.last_merge();
@@ -363,7 +348,6 @@ impl Controller {
             for _ in 0..self.requests.take_absorbed() {
                 self.note(now, absorbed, EventKind::Merged { into });
                 self.tags.release();
-                self.inside -= 1;
             }
             return;
         }
@@ -474,7 +458,8 @@ impl Controller {
         done: &mut Vec<Completion>,
     ) {
         self.in_flight -= 1;
-        self.flush_entered = false;
+        let is_orphan = self.requests.is_orphan(id);
+        self.calls_dispatch = is_orphan;
         let Request { operation, length, .. } = self.requests[id];
         if operation == Operation::Flush {
             self.note(now, id, EventKind::Completed);
@@ -482,7 +467,9 @@ impl Controller {
             return;
         }
         self.watch_complete(now, operation, length);
-        self.scheduler.complete(&mut context!(self, now), id);
+        if !is_orphan {
+            self.scheduler.complete(&mut context!(self, now), id);
+        }
         if !self.requests.is_piece(id) {
             self.complete_whole(now, (id, status), done);
         } else if let Some(whole) = self.requests.end_piece(id, status) {
@@ -497,7 +484,7 @@ impl Controller {
         let was_full = self.in_flight + 1 >= self.setup.facts.depth;
         let comes =
             !self.throttles.is_empty() || self.tags.has_waiters() || self.flushes.is_ready();
-        let comes = comes || self.flush_entered;
+        let comes = comes || self.calls_dispatch;
         was_full || comes || self.scheduler.schedules_dispatch()
     }
 

@@ -74,6 +74,12 @@ impl Tags {
     pub(super) fn set_total(&mut self, total: u32) {
         self.total = total;
     }
+    /// Nobody waits any more, and `used` of them are in use.
+    pub(super) fn start_again(&mut self, used: u32) {
+        self.used = used;
+        (self.waiting, self.waiters) = ([Fifo::new(); 3], 0);
+        self.sleepers.fill(Sleeper::default());
+    }
     pub(super) fn add_client(&mut self, client: ClientId) {
         let bound = self.sleepers.len().max(Sender::Client(client).index() + 1);
         self.sleepers.resize(bound, Sleeper::default());

@@ -6,15 +6,13 @@
 
 use super::Controller;
 use crate::policy::Standing;
-use crate::request::{NO_STAGE, Operation, Request, RequestId, SHARES};
+use crate::request::{NO_STAGE, Request, RequestId, SHARES};
 use crate::time::Instant;
 use crate::trace::{Decision, Subject};
 
 /// Where a request is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Place {
-    /// The stack is being switched: it waits until the old one is empty.
-    Switch,
     /// A throttle has it; they count from 0.
     Throttle(usize),
     /// It waits for a tag.
@@ -99,16 +97,12 @@ fn place(request: &Request) -> (Place, Instant) {
     let reached = |at: Instant| at != Instant::MAX;
     if reached(request.dispatched) {
         (Place::Drive, request.dispatched)
-    } else if request.stage == SHARES
-        || (request.operation == Operation::Flush && request.stage == NO_STAGE)
-    {
+    } else if request.stage == SHARES || request.stage == NO_STAGE {
         (Place::Flush, request.submitted)
     } else if reached(request.got_tag) {
         (Place::Scheduler, request.got_tag)
     } else if reached(request.asked_tag) {
         (Place::Tag, request.asked_tag)
-    } else if request.stage == NO_STAGE {
-        (Place::Switch, request.submitted)
     } else {
         (Place::Throttle(usize::from(request.stage)), request.submitted)
     }

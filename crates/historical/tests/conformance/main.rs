@@ -44,6 +44,9 @@ const REPEATABLE: &str = "repeatable";
 /// Steps of a list; every tenth is a long one, for what takes time to learn.
 const STEPS: [usize; 2] = [400, 4000];
 
+/// Steps of a list for two stacks: some ten changes each way.
+const STEPS_OF_TWO: usize = 200;
+
 fn seeds(usual: u64) -> Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     match number("IOFAIR_SEED") {
@@ -96,6 +99,17 @@ fn case(seed: u64, mut stack: Stack) -> Case {
     let steps = Generator::new(&mut random, &setup).list(STEPS[usize::from(seed % 10 == 9)]);
     let none = iofair_historical::TABLE.stack("none-none").expect("in the table");
     Case { seed, setup, stacks: vec![stack, none], steps }
+}
+
+/// Two stacks that replace each other again and again.
+fn case_of_two(seed: u64, mut stacks: [Stack; 2]) -> Case {
+    let mut random = Random::new(seed);
+    let setup = operations::setup(&mut random);
+    stacks.iter_mut().for_each(|stack| vary(stack, &mut random));
+    let mut generator = Generator::new(&mut random, &setup);
+    generator.switch_often();
+    let steps = generator.list(STEPS_OF_TWO);
+    Case { seed, setup, stacks: stacks.to_vec(), steps }
 }
 
 /// Runs a case in every mood; `only` keeps to one clause.
@@ -225,6 +239,31 @@ fn schedulers_keep_the_law() {
 #[test]
 fn throttled_stacks_keep_the_law() {
     verify_all(&throttled(), &seeds(100));
+}
+
+/// Goal: the law holds while stacks replace each other under load: nothing is lost, completed twice or sent before a write
+/// that a flush covers. Method: every stack of the table with every other one, as above, a change at every tenth step.
+#[test]
+fn stacks_replace_each_other() {
+    let mut names = schedulers();
+    names.extend(throttled().into_iter().filter(|name| name.ends_with("-none")));
+    names.push("max+prop-promise".to_string());
+    let stack = |name: &str| iofair_historical::TABLE.stack(name).expect("made from the table");
+    let mut failures = Vec::new();
+    for (turn, old) in names.iter().enumerate() {
+        for (other, new) in names.iter().enumerate() {
+            // A seed for each pair.
+            let first = (turn * names.len() + other) as u64;
+            for seed in seeds(1).map(|seed| seed * 10_000 + first) {
+                let case = case_of_two(seed, [stack(old), stack(new)]);
+                if let Err(failure) = verify(&case, None) {
+                    failures.push(format!("with {new}: {}", show(case, &failure)));
+                }
+                assert!(failures.len() < 5, "{}", failures.join("\n"));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 /// Goal: the checkers see. Method: policies broken on purpose; each must be caught by its own clause

@@ -94,6 +94,9 @@ pub(crate) struct Generator<'a> {
     positions: [u64; 8],
 }
 
+/// Index of [`Step::Switch`] among the weights.
+const SWITCH: usize = 10;
+
 impl<'a> Generator<'a> {
     pub(crate) fn new(random: &'a mut Random, setup: &'a Setup) -> Self {
         // Indexed as the match in `step`; submissions and completions always happen.
@@ -107,6 +110,10 @@ impl<'a> Generator<'a> {
         Self { random, setup, weights, positions }
     }
 
+    /// The stack is changed at every tenth step or so.
+    pub(crate) fn switch_often(&mut self) {
+        self.weights[SWITCH] = self.weights.iter().sum::<u64>() / 9;
+    }
     pub(crate) fn list(&mut self, length: usize) -> Vec<Step> {
         (0..length).map(|_| self.step()).collect()
     }
@@ -131,7 +138,7 @@ impl<'a> Generator<'a> {
             7 => Step::AddClient { group: a, priority: self.priority() },
             8 => Step::UpdateClient { client: a, group: b, priority: self.priority() },
             9 => Step::RemoveClient { client: a },
-            10 => Step::Switch { stack: a },
+            SWITCH => Step::Switch { stack: a },
             _ => Step::Reply { pick: a, think: self.think(), elsewhere: self.elsewhere() },
         }
     }

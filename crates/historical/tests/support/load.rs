@@ -96,6 +96,12 @@ impl Load {
             updated.expect("the group is there");
         }
     }
+    // Not every user of this file changes the stack.
+    #[allow(dead_code)]
+    /// Changes the stack while requests are under way.
+    pub(crate) fn switch(&mut self, stack: Stack) {
+        self.engine.switch(self.now, stack);
+    }
     // Not every user of this file has flushes.
     #[allow(dead_code)]
     /// Of every `count` submissions one is a write and the next one a flush.

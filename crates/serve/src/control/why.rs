@@ -155,7 +155,6 @@ pub(super) fn everybody(reactor: &ReactorHandle) -> Result<BTreeMap<String, Why>
 
 const fn weight(place: Place) -> u32 {
     match place {
-        Place::Switch => 0,
         Place::Throttle(_) => 1,
         Place::Tag => 2,
         Place::Scheduler => 3,
@@ -220,7 +219,6 @@ impl Scene<'_> {
         let now = self.seen.now;
         let stack = self.engine().controller().stack();
         let name = match place {
-            Place::Switch => "switch",
             Place::Throttle(stage) => stack.throttles[stage].row.short,
             Place::Tag => "tag",
             Place::Scheduler => stack.scheduler.row.name,
@@ -262,9 +260,6 @@ impl Scene<'_> {
         let (waits, are) = if seat.requests == 1 { ("waits", "is") } else { ("wait", "are") };
         let (commands, depth) = (controller.in_flight(), controller.facts().depth);
         match place {
-            Place::Switch => {
-                format!("{count} {waits} for the new stack: the old one finishes what it has")
-            }
             Place::Throttle(_) => {
                 let until = until.map(|rest| format!(" for another {}", brief(rest)));
                 format!("throttle {name} holds {count}{}{rule}", until.unwrap_or_default())

@@ -178,10 +178,10 @@ impl Engine {
         self.commands.timeout = change.patience.timeout;
         self.back.set_faults(&change.faults);
         if !same_stack(self.controller.stack(), &change.stack) {
-            self.controller.switch(now, change.stack.clone());
             let tags = || super::tags(self.controller.facts(), &change.stack);
             let tags = self.fixed_tags.unwrap_or_else(tags);
             self.controller.set_tags(tags).expect("a drive has at least one tag");
+            self.controller.switch(now, change.stack.clone());
         }
         for (path, contract) in &change.groups {
             changed.groups.push(self.apply_group(now, path, contract));

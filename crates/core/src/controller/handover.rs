@@ -1,0 +1,41 @@
+//! Changing the stack while requests are on their way: nobody waits for the drive, and no request is lost.
+//!
+//! Requests that wait, wherever they are in the old stack, enter the new one in the order of their submission, as if they
+//! came now: its throttles and scheduler hold them by its own rules from the change on. Commands that the drive has
+//! are *orphans*: they keep their tags, their clients get their completions, and the new policies, which never
+//! dispatched them, are not told. What is left of a request of which the drive has had a piece goes to the drive
+//! as one more piece, before anything else: it was dispatched already. Flushes that wait for writes are in no stack and
+//! go on waiting; those that wait to share the next command were dispatched and share it.
+//!
+//! The alternative, which the kernel chooses, is to drain the old stack first. Everybody would wait for the slowest
+//! request in the drive.
+
+use super::{Controller, Stack, live};
+use crate::request::RequestId;
+use crate::time::Instant;
+
+impl Controller {
+    /// Changes the stack at once. Requests that wait are handed over to it in the order of their submission; commands in
+    /// the drive stay there. Takes time in proportion to the requests pending. Call [`Self::set_tags`] before, if the
+    /// new stack has other tags, and [`Self::dispatch`] afterwards.
+    pub fn switch(&mut self, now: Instant, stack: Stack) {
+        let now = self.present(now);
+        (self.throttles, self.scheduler) = live::build(&self.setup, &stack);
+        self.stack = stack;
+        self.held = alloc::vec![alloc::vec![0; self.per_client.len()]; self.throttles.len()];
+        // Nothing that the old policies decided holds a request now.
+        self.trace.forget();
+        let (waiting, tags_used) = self.requests.hand_over(&mut self.cut);
+        self.tags.start_again(tags_used);
+        self.tell_everything(now);
+        for id in waiting {
+            self.start(now, id);
+        }
+    }
+    /// The rest of a request of which an earlier stack gave a piece to the drive.
+    pub(super) fn next_cut(&mut self) -> Option<RequestId> {
+        let id = self.cut.pop_front(&mut self.requests)?;
+        let length = self.requests[id].length;
+        Some(self.requests.take_piece(id, length))
+    }
+}
