@@ -25,7 +25,7 @@ use crate::output::Output;
 pub(crate) struct Args {
     /// The contract file: drive, listeners, groups, volumes.
     contracts: PathBuf,
-    /// Check the contract file, and the pool or devices that it names, and exit.
+    /// Do everything that `serve` does before it serves, change nothing on disk, report errors, and exit.
     #[arg(long)]
     check: bool,
     /// Allow this volume to shrink to the size in the file; data beyond that size is lost. May be repeated.
@@ -70,7 +70,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     let (shrink, take_over) = (args.shrink.clone(), args.take_over.clone());
     let consent = Consent { shrink, take_over, delete: Vec::new() };
     if args.check {
-        let notes = Server::check(&contracts, &consent).map_err(told)?;
+        let notes = Control::check(&args.contracts, contracts, passed, &consent).map_err(told)?;
         let good = serde_json::json!({ "good": true, "notes": notes });
         output.print(&good, || {
             let notes = notes.iter().map(|note| format!("note: {note}\n"));

@@ -109,12 +109,36 @@ impl Blocks {
         }
         Ok(fresh)
     }
+    /// Could these contracts' devices be made or found? `own`: those of a running server with the same file count as free.
+    pub(crate) fn look(&mut self, contracts: &Contracts, own: bool) -> Result<(), ServeError> {
+        for volume in &contracts.volumes {
+            let Some(ublk) = &volume.ublk else { continue };
+            let looked = self.wish(contracts, volume, ublk).and_then(|(control, wish)| {
+                // SAFETY: asks for a number.
+                match unsafe { libc::geteuid() } {
+                    0 => takeover::look(control, &wish, own),
+                    _ => Err(takeover::ROOT.to_string()),
+                }
+            });
+            looked.map_err(|message| contracts.ublk_error(volume, message))?;
+        }
+        Ok(())
+    }
     fn make(
         &mut self,
         contracts: &Contracts,
         volume: &Volume,
         ublk: &Ublk,
     ) -> Result<Taken, String> {
+        let (control, wish) = self.wish(contracts, volume, ublk)?;
+        takeover::take(control, &wish)
+    }
+    fn wish(
+        &mut self,
+        contracts: &Contracts,
+        volume: &Volume,
+        ublk: &Ublk,
+    ) -> Result<(&mut Control, Wish), String> {
         if self.control.is_none() {
             self.control = Some(Control::open(Path::new(control::PATH))?);
         }
@@ -129,7 +153,7 @@ impl Blocks {
             features: control.features(),
             keeps: keeps(&contracts.drive.back),
         };
-        takeover::take(control, &wish)
+        Ok((control, wish))
     }
     /// Devices that were made for nothing go again; those that were there wait on.
     pub(crate) fn undo<T>(&mut self, fresh: Fresh, error: ServeError) -> Result<T, ServeError> {

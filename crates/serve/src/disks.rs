@@ -20,11 +20,13 @@ struct Bound {
     volume: String,
     path: PathBuf,
     listener: Option<UnixListener>,
+    /// It is only tried, and there is no socket.
+    trial: bool,
 }
 
 impl Drop for Bound {
     fn drop(&mut self) {
-        if self.listener.is_some() {
+        if self.listener.is_some() && !self.trial {
             // Gone already is as good.
             let _ = fs::remove_file(&self.path);
         }
@@ -71,6 +73,7 @@ impl Disks {
         &self,
         volumes: &[Volume],
         bind: impl Fn(&Path) -> Result<UnixListener, ServeError>,
+        trial: bool,
     ) -> Result<Fresh, ServeError> {
         let served: HashSet<(&str, &Path)> = self.disks.iter().map(Disk::identity).collect();
         let mut fresh = Vec::new();
@@ -80,7 +83,8 @@ impl Disks {
                 continue;
             }
             let listener = Some(bind(path)?);
-            fresh.push(Bound { volume: volume.name.clone(), path: path.clone(), listener });
+            let (volume, path) = (volume.name.clone(), path.clone());
+            fresh.push(Bound { volume, path, listener, trial });
         }
         Ok(Fresh(fresh))
     }
@@ -99,6 +103,13 @@ impl Disks {
     /// Lets no further client come; the present ones stay.
     pub(crate) fn admit_nobody(&mut self) {
         self.disks.iter_mut().for_each(|disk| disk.control.admit_nobody());
+    }
+    /// Could these sockets be served?
+    pub(crate) fn check(fresh: &Fresh) -> Result<(), ServeError> {
+        if fresh.0.is_empty() {
+            return Ok(());
+        }
+        Hub::start().map(drop).map_err(ServeError::system("a thread"))
     }
     /// Serves new sockets.
     pub(crate) fn serve(

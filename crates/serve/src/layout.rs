@@ -12,10 +12,12 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use iofair_config::contracts::Volume;
 
 use crate::error::ServeError;
+use crate::trial::{Mode, Trial};
 
 /// Volumes begin on borders of so many bytes, which suits every drive's blocks.
 const BORDER: u64 = 4096;
@@ -52,12 +54,14 @@ enum Memory {
 pub(crate) struct Layout {
     places: Vec<Place>,
     memory: Memory,
+    /// Nothing is written.
+    trial: Option<Arc<Trial>>,
 }
 
 impl Layout {
     /// The layout of a device.
     pub(crate) fn in_order() -> Self {
-        Self { places: Vec::new(), memory: Memory::Order }
+        Self { memory: Memory::Order, ..Self::default() }
     }
     /// The layout of a pool that is this file.
     pub(crate) fn beside(pool: &Path) -> Result<Self, ServeError> {
@@ -68,7 +72,15 @@ impl Layout {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(ServeError::system(path.display().to_string())(error)),
         };
-        Ok(Self { places, memory: Memory::File(path) })
+        Ok(Self { places, memory: Memory::File(path), trial: None })
+    }
+    /// The same, which is only tried if `mode` says so.
+    pub(crate) fn under(self, mode: &Mode) -> Self {
+        let trial = match mode {
+            Mode::Serve => None,
+            Mode::Check(trial) => Some(Arc::clone(trial)),
+        };
+        Self { trial, ..self }
     }
     /// Finds every volume's place.
     pub(crate) fn place(&mut self, volumes: &[Volume]) -> Result<(), ServeError> {
@@ -139,6 +151,9 @@ impl Layout {
         }
         let fresh = path.with_extension("volumes.new");
         let write = || {
+            if let Some(trial) = &self.trial {
+                return trial.stand_in(&fresh).map(drop);
+            }
             fs::write(&fresh, &text)?;
             fs::File::open(&fresh)?.sync_all()?;
             fs::rename(&fresh, path)?;

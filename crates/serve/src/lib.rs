@@ -31,6 +31,7 @@ mod server;
 mod signals;
 mod socket;
 pub mod supervisor;
+mod trial;
 mod wake;
 
 pub use bare::Bare;

@@ -18,6 +18,7 @@ use crate::layout::Layout;
 use crate::pool::served::{self, Served};
 use crate::pool::zeroing::Demand;
 use crate::reactor::handle::ReactorHandle;
+use crate::trial::Mode;
 use directory::Directory;
 
 /// Where volumes are.
@@ -63,28 +64,16 @@ impl Made {
 
 impl Places {
     /// Those of a new server.
-    pub(crate) fn open(contracts: &Contracts) -> Result<Self, ServeError> {
+    pub(crate) fn open(contracts: &Contracts, mode: &Mode) -> Result<Self, ServeError> {
         Ok(match &contracts.drive.back {
-            Back::File(path) => Self::Pool(Served::open(contracts, path)?),
+            Back::File(path) => Self::Pool(Served::open(contracts, path, mode)?),
             Back::Emulated(name) => match name.split_once('@') {
-                Some((_, path)) => Self::Shared(Layout::beside(Path::new(path))?),
+                Some((_, path)) => Self::Shared(Layout::beside(Path::new(path))?.under(mode)),
                 None => Self::Shared(Layout::default()),
             },
             Back::Memory(_) => Self::Shared(Layout::default()),
-            Back::Directory(path) => Self::Own(Directory::open(path)?),
+            Back::Directory(path) => Self::Own(Directory::open(path, mode)?),
         })
-    }
-    /// Would a server start with these contracts, as far as can be seen without changing anything?
-    pub(crate) fn check(contracts: &Contracts, consent: &Consent) -> Result<(), ServeError> {
-        match &contracts.drive.back {
-            Back::File(path) => served::check(contracts, path, consent),
-            Back::Directory(path) => {
-                Directory::open(path)?.place(&contracts.volumes, consent)?;
-                directory::check(&contracts.volumes)
-            }
-            Back::Emulated(_) => Self::open(contracts)?.place(&contracts.volumes, consent),
-            Back::Memory(_) => Ok(()),
-        }
     }
     /// Finds every volume's place.
     pub(crate) fn place(

@@ -86,7 +86,8 @@ pub(crate) fn names_of(path: &Path) -> Result<Vec<String>, ServeError> {
     Ok(names.into_iter().map(|name| name.to_ascii_lowercase()).collect())
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ServeError> {
+/// All certificates of a file.
+pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ServeError> {
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
     let read: Vec<_> = read.map_err(|error| unread(path, "certificate", &error))?;
     if read.is_empty() {

@@ -10,7 +10,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -34,6 +34,7 @@ use crate::reactor::{Listener, Message, Parts, Reactor};
 use crate::security::Security;
 use crate::socket::{self, Allowed};
 use crate::supervisor::{Passed, Watchdog};
+use crate::trial::{Mode, Trial};
 use crate::wake;
 use admission::{Facts, admit};
 use backs::open_back;
@@ -76,6 +77,78 @@ pub struct Server {
     fails_at: std::cell::Cell<Option<Step>>,
 }
 
+/// Everything that a start does before the reactor runs.
+struct Prepared {
+    contracts: Contracts,
+    /// To compare the next one with.
+    plan: Plan,
+    places: Places,
+    facts: Facts,
+    description: String,
+    tcp: Option<SocketAddr>,
+    bound: Option<PathBuf>,
+    launch: Launch,
+    disks: Disks,
+    sockets: Fresh,
+    /// None made yet.
+    blocks: Blocks,
+    made: Made,
+}
+
+impl Prepared {
+    fn new(
+        contracts: Contracts,
+        passed: Passed,
+        consent: &Consent,
+        around: impl FnOnce(Box<dyn Back>) -> Box<dyn Back>,
+        mode: &Mode,
+    ) -> Result<Self, ServeError> {
+        socket::raise_limit();
+        let security = Security::load(&contracts.listen)?;
+        confine::check(&contracts)?;
+        let mut places = Places::open(&contracts, mode)?;
+        places.place(&contracts.volumes, consent)?;
+        let back = around(open_back(&contracts, &mut places, mode)?);
+        let capacity = match contracts.drive.back {
+            // A pool knows its room, and files of their own have what their file system has.
+            BackSpec::File(_) | BackSpec::Directory(_) => None,
+            _ => Some(back.facts().capacity.bytes()),
+        };
+        let facts = Facts::new(back.worst_case_rate(), capacity);
+        let mut plan = admit(&contracts, &places, &facts, None)?;
+        let made = places.make(&contracts)?;
+        plan.volumes = places.plan(&contracts.volumes);
+        let description = back.describe();
+        let blocks = Blocks::new(back.facts().rotational);
+        let clock = Clock::start();
+        let mut engine = Engine::new(back, plan.stack.clone());
+        engine.apply(clock.now(), &plan);
+        let (nbd, disks) = allowed(&contracts)?;
+        let Listening { listeners, tcp, bound } = listen(&contracts.listen, nbd, passed.nbd, mode)?;
+        let bind_disk = |path: &Path| bind_unix(path, disks, mode).map(UnixListener::from);
+        let all = Disks::new(contracts.guests);
+        let sockets = all.prepare(&contracts.volumes, bind_disk, mode.is_check())?;
+        let drain = plan.patience.drain;
+        let watchdog = passed.watchdog;
+        let launch = Launch { engine, clock, listeners, drain, security, watchdog };
+        let plan = remembered(&plan);
+        Ok(Self {
+            contracts,
+            plan,
+            places,
+            facts,
+            description,
+            tcp,
+            bound,
+            launch,
+            disks: all,
+            sockets,
+            blocks,
+            made,
+        })
+    }
+}
+
 impl Server {
     /// Opens the back end, admits the contracts, listens.
     pub fn start(contracts: Contracts) -> Result<Self, ServeError> {
@@ -85,11 +158,28 @@ impl Server {
     pub fn start_under(contracts: Contracts, passed: Passed) -> Result<Self, ServeError> {
         Self::start_with(contracts, passed, &Consent::default())
     }
-    /// Would a server start with these contracts? Looks at devices, files and tables, and changes nothing. Returns what an
-    /// operator should know all the same.
+    /// Would a server start with these contracts? Runs everything that a start runs before clients are served, and changes
+    /// nothing on disk. Returns what an operator should know all the same.
     pub fn check(contracts: &Contracts, consent: &Consent) -> Result<Vec<String>, ServeError> {
-        Places::check(contracts, consent)?;
-        admission::check(contracts)
+        let mode = Mode::Check(Arc::new(Trial::default()));
+        Self::try_out_start(contracts.clone(), Passed::default(), consent, &mode)
+    }
+    pub(crate) fn try_out_start(
+        contracts: Contracts,
+        passed: Passed,
+        consent: &Consent,
+        mode: &Mode,
+    ) -> Result<Vec<String>, ServeError> {
+        let prepared = Prepared::new(contracts, passed, consent, |back| back, mode)?;
+        let Prepared { contracts, facts, launch, sockets, made, mut blocks, .. } = prepared;
+        blocks.look(&contracts, mode.runs())?;
+        launch.check()?;
+        made.keep();
+        Disks::check(&sockets)?;
+        if let Some(path) = &contracts.mount {
+            Mounted::check(path, mode)?;
+        }
+        Ok(facts.unchecked(&contracts)?.map(str::to_string).into_iter().collect())
     }
     /// [`Self::start_under`], with what was agreed to beyond the contracts.
     pub fn start_with(
@@ -114,41 +204,16 @@ impl Server {
         consent: &Consent,
         around: impl FnOnce(Box<dyn Back>) -> Box<dyn Back>,
     ) -> Result<Self, ServeError> {
-        socket::raise_limit();
-        let security = Security::load(&contracts.listen)?;
-        confine::check(&contracts)?;
-        let mut places = Places::open(&contracts)?;
-        places.place(&contracts.volumes, consent)?;
-        let back = around(open_back(&contracts, &mut places)?);
-        let capacity = match contracts.drive.back {
-            // A pool knows its room, and files of their own have what their file system has.
-            BackSpec::File(_) | BackSpec::Directory(_) => None,
-            _ => Some(back.facts().capacity.bytes()),
-        };
-        let facts = Facts::new(back.worst_case_rate(), capacity);
-        let mut plan = admit(&contracts, &places, &facts, None)?;
-        let made = places.make(&contracts)?;
-        plan.volumes = places.plan(&contracts.volumes);
-        let description = back.describe();
-        let mut blocks = Blocks::new(back.facts().rotational);
-        let clock = Clock::start();
-        let mut engine = Engine::new(back, plan.stack.clone());
-        engine.apply(clock.now(), &plan);
-        let (nbd, disks) = allowed(&contracts)?;
-        let Listening { listeners, tcp, bound } = listen(&contracts.listen, nbd, passed.nbd)?;
-        let bind_disk = |path: &Path| bind_unix(path, disks).map(UnixListener::from);
-        let disks_at_first = Disks::new(contracts.guests);
-        let sockets = disks_at_first.prepare(&contracts.volumes, bind_disk)?;
+        let prepared = Prepared::new(contracts, passed, consent, around, &Mode::Serve)?;
+        let Prepared { contracts, plan, places, facts, description, tcp, bound, .. } = prepared;
+        let Prepared { launch, disks, sockets, mut blocks, made, .. } = prepared;
         let devices = blocks.prepare(&contracts)?;
-        let drain = plan.patience.drain;
-        let watchdog = passed.watchdog;
-        let launch = Launch { engine, clock, listeners, drain, security, watchdog };
         let (line, reactor) = launch.reactor()?;
         let reactor = Some(reactor);
         made.keep();
         let mut this = Self {
             contracts,
-            plan: remembered(&plan),
+            plan,
             places,
             facts,
             description,
@@ -156,7 +221,7 @@ impl Server {
             bound,
             line,
             reactor,
-            disks: disks_at_first,
+            disks,
             blocks,
             mounted: None,
             zeroing: None,
@@ -271,8 +336,8 @@ impl Server {
         let paused = self.line.look(|seen| seen.engine.is_paused())?;
         self.blocks.check(&contracts.volumes, remove, paused)?;
         let (_, disks) = allowed(&contracts)?;
-        let bind_disk = |path: &Path| bind_unix(path, disks).map(UnixListener::from);
-        let sockets = self.disks.prepare(&contracts.volumes, bind_disk)?;
+        let bind_disk = |path: &Path| bind_unix(path, disks, &Mode::Serve).map(UnixListener::from);
+        let sockets = self.disks.prepare(&contracts.volumes, bind_disk, false)?;
         self.passes(Step::Make)?;
         let made = places.make(&contracts)?;
         self.passes(Step::Devices)?;
@@ -436,23 +501,38 @@ pub(crate) struct Launch {
 impl Launch {
     /// A reactor on a thread of its own, and the way to it.
     pub(crate) fn reactor(self) -> Result<(ReactorHandle, JoinHandle<io::Result<()>>), ServeError> {
+        self.spawn(Reactor::run)
+    }
+    fn spawn(
+        self,
+        then: impl FnOnce(Reactor) -> io::Result<()> + Send + 'static,
+    ) -> Result<(ReactorHandle, JoinHandle<io::Result<()>>), ServeError> {
         let Self { engine, clock, listeners, drain, security, watchdog } = self;
         let wake = wake::new().map_err(ServeError::system("an eventfd"))?;
         let (messages, inbox) = mpsc::channel();
         let line = ReactorHandle::new(messages, &wake).map_err(ServeError::system("an eventfd"))?;
         let parts =
             Parts { engine, clock, listeners, messages: inbox, wake, drain, security, watchdog };
-        Ok((line, spawn(parts)?))
+        Ok((line, spawn(parts, then)?))
+    }
+    /// Could the reactor run?
+    fn check(self) -> Result<(), ServeError> {
+        let (_line, reactor) = self.spawn(|_reactor| Ok(()))?;
+        let ended = reactor.join();
+        ended.expect("a reactor that panics is a bug").map_err(ServeError::system("the reactor"))
     }
 }
 
-fn spawn(parts: Parts) -> Result<JoinHandle<io::Result<()>>, ServeError> {
+fn spawn(
+    parts: Parts,
+    then: impl FnOnce(Reactor) -> io::Result<()> + Send + 'static,
+) -> Result<JoinHandle<io::Result<()>>, ServeError> {
     let (ready, started) = mpsc::channel();
     let run = move || match Reactor::new(parts) {
         Ok(reactor) => {
             // The starter waits for this, so it is there.
             let _ = ready.send(Ok(()));
-            reactor.run()
+            then(reactor)
         }
         Err(error) => {
             let _ = ready.send(Err(error));

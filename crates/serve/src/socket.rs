@@ -4,10 +4,11 @@ use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::mem::{self, ManuallyDrop};
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
 use std::ptr;
 
@@ -16,6 +17,7 @@ use iofair_config::contracts::{Access, Contracts};
 use crate::error::ServeError;
 use crate::reactor::deferred::Origin;
 use crate::request::export::Peer;
+use crate::trial::Mode;
 
 /// Connections that may wait until they are accepted.
 const BACKLOG: i32 = 1024;
@@ -88,7 +90,18 @@ fn hand_over(path: &Path, allowed: Allowed) -> io::Result<()> {
     if !metadata.file_type().is_socket() || metadata.uid() != ours {
         return Err(io::Error::other("another file is in its place"));
     }
-    if let Some(group) = allowed.group.filter(|group| *group != metadata.gid()) {
+    give_to_group(&file, allowed)?;
+    if metadata.permissions().mode() & 0o777 == allowed.mode {
+        return Ok(());
+    }
+    let same = format!("/proc/self/fd/{}", file.as_raw_fd());
+    fs::set_permissions(same, fs::Permissions::from_mode(allowed.mode))
+}
+
+/// Gives a file of ours to the group that is allowed.
+fn give_to_group(file: &fs::File, allowed: Allowed) -> io::Result<()> {
+    let has = file.metadata()?.gid();
+    if let Some(group) = allowed.group.filter(|group| *group != has) {
         // SAFETY: a plain system call on a descriptor of ours; the empty path means that one.
         let done = unsafe {
             let kept = libc::uid_t::MAX;
@@ -101,11 +114,33 @@ fn hand_over(path: &Path, allowed: Allowed) -> io::Result<()> {
             return Err(io::Error::new(error.kind(), message));
         }
     }
-    if metadata.permissions().mode() & 0o777 == allowed.mode {
-        return Ok(());
+    Ok(())
+}
+
+/// A listening Unix socket, in place of one that nobody listens to any more. A check only looks whether it could be made, and
+/// gets one without a path.
+pub(crate) fn bind_unix(
+    path: &Path,
+    allowed: Allowed,
+    mode: &Mode,
+    is_dead: impl FnOnce(&Path) -> bool,
+) -> io::Result<OwnedFd> {
+    let is_socket = fs::metadata(path).is_ok_and(|file| file.file_type().is_socket());
+    let dead = is_socket && is_dead(path);
+    let Some(trial) = mode.trial() else {
+        if dead {
+            fs::remove_file(path)?;
+        }
+        return listen_unix(path, allowed);
+    };
+    address(path)?;
+    let taken = !dead && fs::symlink_metadata(path).is_ok();
+    let own = || is_socket && mode.is_own(listener(path));
+    if taken && !own() || !trial.take_socket(path) {
+        return Err(io::Error::from_raw_os_error(libc::EADDRINUSE));
     }
-    let same = format!("/proc/self/fd/{}", file.as_raw_fd());
-    fs::set_permissions(same, fs::Permissions::from_mode(allowed.mode))
+    give_to_group(&trial.stand_in(path)?, allowed)?;
+    Ok(UnixDatagram::unbound()?.into())
 }
 
 /// A listening Unix socket to which nobody else can ever connect.
@@ -117,17 +152,7 @@ pub(crate) fn listen_unix(path: &Path, allowed: Allowed) -> io::Result<OwnedFd> 
     }
     // SAFETY: the kernel just made this descriptor for us, and nobody else has it.
     let socket = unsafe { OwnedFd::from_raw_fd(socket) };
-    // SAFETY: all zeroes is a valid address without a name.
-    let mut address: libc::sockaddr_un = unsafe { mem::zeroed() };
-    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-    let name = path.as_os_str().as_bytes();
-    if name.len() >= address.sun_path.len() || name.contains(&0) {
-        let message = format!("at most {} bytes, none of them zero", address.sun_path.len() - 1);
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
-    }
-    for (to, from) in address.sun_path.iter_mut().zip(name) {
-        *to = *from as libc::c_char;
-    }
+    let address = address(path)?;
     let length = size_of::<libc::sockaddr_un>() as libc::socklen_t;
     // The file gets the mode of the socket as it is made, so it is never open to more; nobody is let in before
     // it has its own.
@@ -152,6 +177,30 @@ pub(crate) fn listen_unix(path: &Path, allowed: Allowed) -> io::Result<OwnedFd> 
     Ok(socket)
 }
 
+/// Listens at a TCP address. A check gets another port if the server that it is about listens there.
+pub(crate) fn bind_tcp(address: SocketAddr, mode: &Mode) -> io::Result<TcpListener> {
+    TcpListener::bind(address).or_else(|error| match error.kind() {
+        io::ErrorKind::AddrInUse if mode.is_own(None) => TcpListener::bind((address.ip(), 0)),
+        _ => Err(error),
+    })
+}
+
+/// The kernel's address of a socket at a path.
+fn address(path: &Path) -> io::Result<libc::sockaddr_un> {
+    // SAFETY: all zeroes is a valid address without a name.
+    let mut address: libc::sockaddr_un = unsafe { mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    let name = path.as_os_str().as_bytes();
+    if name.len() >= address.sun_path.len() || name.contains(&0) {
+        let message = format!("at most {} bytes, none of them zero", address.sun_path.len() - 1);
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
+    for (to, from) in address.sun_path.iter_mut().zip(name) {
+        *to = *from as libc::c_char;
+    }
+    Ok(address)
+}
+
 /// Lets this process have as many descriptors as it ever may: the usual limit would end connections at
 /// a thousand.
 pub(crate) fn raise_limit() {
@@ -162,6 +211,15 @@ pub(crate) fn raise_limit() {
             limit.rlim_cur = limit.rlim_max;
             libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
         }
+    }
+}
+
+/// How many descriptors this process may have.
+pub(crate) fn limit() -> Option<u64> {
+    // SAFETY: fills the local.
+    unsafe {
+        let mut limit: libc::rlimit = mem::zeroed();
+        (libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0).then_some(limit.rlim_cur)
     }
 }
 
@@ -196,6 +254,13 @@ pub(crate) fn peer(socket: &OwnedFd) -> Peer {
     // The kernel's own word for a user that it cannot tell.
     const NOBODY: u32 = 65_534;
     Peer::Unix(peer.map_or(NOBODY, |peer| peer.uid))
+}
+
+/// The process that listens at a path, unless it is the first one, which makes sockets for others.
+pub(crate) fn listener(path: &Path) -> Option<u32> {
+    let socket = UnixStream::connect(path).ok()?.into();
+    let peer: Option<libc::ucred> = option(&socket, libc::SO_PEERCRED);
+    u32::try_from(peer?.pid).ok().filter(|process| *process > 1)
 }
 
 /// Where the client of a socket comes from.

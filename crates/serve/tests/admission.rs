@@ -102,12 +102,13 @@ fn what_cannot_be_kept_is_refused() {
 /// changes that. Method: memory, without and with the key.
 #[test]
 fn an_unknown_drive_refuses_nothing() {
-    let directory = Directory::new();
-    let text = text(&directory, "memory:64MiB").replace("10MB/s", "900MB/s");
+    let (directory, started) = (Directory::new(), Directory::new());
+    let of = |directory| text(directory, "memory:64MiB").replace("10MB/s", "900MB/s");
+    let (text, own) = (of(&directory), of(&started));
     let parse = |text: &str| Contracts::parse("c.toml", text).unwrap();
     let notes = Server::check(&parse(&text), &Consent::default()).unwrap();
     assert!(matches!(&notes[..], [note] if note.contains("not checked")), "{notes:?}");
-    drop(start(directory, &text));
+    drop(start(started, &own));
     let written = "[drive]\nreaches = { read = '1GB/s', write = '1GB/s', random = '100MB/s' }\n";
     let known = parse(&text.replace("[drive]\n", written));
     let error = Server::check(&known, &Consent::default()).unwrap_err().to_string();

@@ -365,8 +365,9 @@ fn needs_root_a_mounted_device_is_refused() {
     admin::create(device.0.as_ref(), &how).unwrap();
     let server = scene.start(&v);
     assert!(admin::create(device.0.as_ref(), &how).is_err(), "a server has it");
-    Server::check(&parse(&scene.text("", &v)), &Consent::default()).unwrap();
+    scene.refused(&v, "another server uses it");
     server.stop().unwrap();
+    Server::check(&parse(&scene.text("", &v)), &Consent::default()).unwrap();
 }
 
 /// Goal: a device laid out in the order of its contract file is taken over, or refused with the numbers. Method: one

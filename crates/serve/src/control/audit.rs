@@ -19,6 +19,7 @@ use serde_json::Value as Json;
 
 use super::gate::Author;
 use crate::clock;
+use crate::trial::Mode;
 
 /// Bytes of a file before the next one begins.
 const FILE_MAX: u64 = 16 << 20;
@@ -120,8 +121,8 @@ fn cut(text: &str) -> &str {
 
 impl Audit {
     /// Opens the log.
-    pub(super) fn open(path: Option<&Path>) -> io::Result<Self> {
-        let file = path.map(open).transpose()?;
+    pub(super) fn open(path: Option<&Path>, mode: &Mode) -> io::Result<Self> {
+        let file = path.map(|path| open(path, mode)).transpose()?;
         let bytes = file.as_ref().map_or(Ok(0), |file| file.metadata().map(|data| data.len()))?;
         let log = Mutex::new(Log { file, bytes, number: 0 });
         Ok(Self { path: path.map(Path::to_path_buf), log })
@@ -162,7 +163,7 @@ impl Audit {
         };
         if log.bytes + text.len() as u64 > FILE_MAX {
             turn_over(path)?;
-            (log.file, log.bytes) = (Some(open(path)?), 0);
+            (log.file, log.bytes) = (Some(open(path, &Mode::Serve)?), 0);
         }
         let file = log.file.as_mut().expect("looked at above");
         file.write_all(&text)?;
@@ -203,9 +204,13 @@ impl Begun<'_> {
     }
 }
 
-fn open(path: &Path) -> io::Result<File> {
+fn open(path: &Path, mode: &Mode) -> io::Result<File> {
+    if let Some(trial) = mode.trial().filter(|_| fs::symlink_metadata(path).is_err()) {
+        return trial.stand_in(path);
+    }
     let mut options = OpenOptions::new();
-    options.append(true).create(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+    let make = !mode.is_check();
+    options.append(true).create(make).mode(0o600).custom_flags(libc::O_NOFOLLOW);
     let file = options.open(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("not a regular file"));
@@ -281,7 +286,7 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("iofair-audit-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         let path = directory.join("audit");
-        let audit = Audit::open(Some(&path)).unwrap();
+        let audit = Audit::open(Some(&path), &Mode::Serve).unwrap();
         let author = Author::own("unix");
         let forged = "x\n{\"event\": \"end\", \"result\": \"done\"}\u{2028}";
         let body = serde_json::json!({ "class": forged }).to_string();
@@ -306,7 +311,7 @@ mod tests {
         assert_eq!(fs::read_to_string(directory.join("audit.1")).unwrap(), text);
         audit.log.lock().unwrap().file = Some(File::open("/dev/null").unwrap());
         assert!(audit.begin(&author, Asked::default(), String::new()).is_err());
-        assert!(Audit::open(Some(Path::new("/dev/null"))).is_err());
+        assert!(Audit::open(Some(Path::new("/dev/null")), &Mode::Serve).is_err());
         fs::remove_dir_all(&directory).unwrap();
     }
 }

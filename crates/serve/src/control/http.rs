@@ -15,7 +15,6 @@ use std::future::{Future, poll_fn};
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -47,8 +46,9 @@ use super::{limits, limits::Class};
 use crate::accounts;
 use crate::error::ServeError;
 use crate::front::tls;
-use crate::socket::{Allowed, listen_unix};
+use crate::socket::{self, Allowed};
 use crate::supervisor;
+use crate::trial::Mode;
 
 /// What a caller without a place is told, if it listens.
 const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n\
@@ -74,6 +74,8 @@ pub(super) struct Places {
     pub(super) allowed: [Allowed; 2],
     /// Sockets that a service manager passed.
     pub(super) passed: [Vec<supervisor::Socket>; 2],
+    /// Are they only tried?
+    pub(super) mode: Mode,
 }
 
 /// What a listener is for.
@@ -105,15 +107,7 @@ impl Listener {
 impl Http {
     /// Listens where `places` say; without any there is nothing to do.
     pub(super) fn start(places: Places, app: &Arc<App>) -> Result<Self, ServeError> {
-        let stop = Arc::new(Notify::new());
-        let (bound, control, metrics) = (Vec::new(), None, None);
-        let mut this = Self { stop, thread: None, bound, control, metrics };
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .max_blocking_threads(limits::THREADS)
-            .thread_name("control-call")
-            .build()
-            .map_err(ServeError::system("a runtime"))?;
+        let (mut this, runtime) = Self::new()?;
         let listeners = runtime.block_on(async { this.listen(places) })?;
         if listeners.is_empty() {
             return Ok(this);
@@ -125,9 +119,25 @@ impl Http {
         this.thread = Some(thread.map_err(ServeError::system("a thread"))?);
         Ok(this)
     }
+    /// Could it listen there?
+    pub(super) fn check(places: Places) -> Result<(), ServeError> {
+        let (mut this, runtime) = Self::new()?;
+        runtime.block_on(async { this.listen(places) }).map(drop)
+    }
+    fn new() -> Result<(Self, Runtime), ServeError> {
+        let stop = Arc::new(Notify::new());
+        let (bound, control, metrics) = (Vec::new(), None, None);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(limits::THREADS)
+            .thread_name("control-call")
+            .build()
+            .map_err(ServeError::system("a runtime"))?;
+        Ok((Self { stop, thread: None, bound, control, metrics }, runtime))
+    }
     /// To be called inside the runtime.
     fn listen(&mut self, places: Places) -> Result<Vec<(Scope, Listener)>, ServeError> {
-        let Places { control, metrics, allowed, passed } = places;
+        let Places { control, metrics, allowed, passed, mode } = places;
         let [control_passed, metrics_passed] = passed;
         let plain = |socket: &supervisor::Socket| !socket.is_unix();
         if control.tls.is_none() && control_passed.iter().any(plain) {
@@ -136,11 +146,11 @@ impl Http {
             return Err(ServeError::system(what)(io::Error::other(message)));
         }
         let at = (control.unix.as_deref(), control.tcp);
-        let (mut all, tcp) = self.bind(at, allowed[0], control_passed)?;
+        let (mut all, tcp) = self.bind(at, allowed[0], control_passed, &mode)?;
         self.control = tcp;
         let mut listeners: Vec<_> = all.drain(..).map(|one| (Scope::Control, one)).collect();
         let at = (metrics.unix.as_deref(), metrics.tcp);
-        let (all, tcp) = self.bind(at, allowed[1], metrics_passed)?;
+        let (all, tcp) = self.bind(at, allowed[1], metrics_passed, &mode)?;
         self.metrics = tcp;
         listeners.extend(all.into_iter().map(|one| (Scope::Metrics, one)));
         Ok(listeners)
@@ -152,6 +162,7 @@ impl Http {
         (unix, tcp): (Option<&Path>, Option<SocketAddr>),
         allowed: Allowed,
         mut passed: Vec<supervisor::Socket>,
+        mode: &Mode,
     ) -> Result<(Vec<Listener>, Option<SocketAddr>), ServeError> {
         let (mut listeners, mut given, mut at) = (Vec::new(), Vec::new(), None);
         if let Some(path) = unix {
@@ -159,8 +170,10 @@ impl Http {
                 Some(socket) => given.push(socket),
                 None => {
                     let what = ServeError::system(path.display().to_string());
-                    listeners.push(Listener::Unix(bind_unix(path, allowed).map_err(what)?));
-                    self.bound.push(path.to_path_buf());
+                    if let Some(listener) = bind_unix(path, allowed, mode).map_err(what)? {
+                        listeners.push(Listener::Unix(listener));
+                        self.bound.push(path.to_path_buf());
+                    }
                 }
             }
         }
@@ -169,7 +182,7 @@ impl Http {
                 Some(socket) => given.push(socket),
                 None => {
                     let what = ServeError::system(address.to_string());
-                    let listener = bind_tcp(address).map_err(what)?;
+                    let listener = bind_tcp(address, mode).map_err(what)?;
                     at = listener.local_addr().ok();
                     listeners.push(Listener::Tcp(listener));
                 }
@@ -204,18 +217,20 @@ impl Http {
 }
 
 /// A socket in place of one that nobody listens to any more.
-fn bind_unix(path: &Path, allowed: Allowed) -> io::Result<UnixListener> {
-    let is_socket = fs::metadata(path).is_ok_and(|file| file.file_type().is_socket());
-    if is_socket && StdUnixStream::connect(path).is_err() {
-        fs::remove_file(path)?;
+/// None is made for a check.
+fn bind_unix(path: &Path, allowed: Allowed, mode: &Mode) -> io::Result<Option<UnixListener>> {
+    let left = |path: &Path| StdUnixStream::connect(path).is_err();
+    let bound = socket::bind_unix(path, allowed, mode, left)?;
+    if mode.is_check() {
+        return Ok(None);
     }
-    let listener = std::os::unix::net::UnixListener::from(listen_unix(path, allowed)?);
+    let listener = std::os::unix::net::UnixListener::from(bound);
     listener.set_nonblocking(true)?;
-    UnixListener::from_std(listener)
+    UnixListener::from_std(listener).map(Some)
 }
 
-fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
-    let listener = std::net::TcpListener::bind(address)?;
+fn bind_tcp(address: SocketAddr, mode: &Mode) -> io::Result<TcpListener> {
+    let listener = socket::bind_tcp(address, mode)?;
     listener.set_nonblocking(true)?;
     TcpListener::from_std(listener)
 }

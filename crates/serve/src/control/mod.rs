@@ -27,11 +27,13 @@ mod http;
 mod limits;
 mod live;
 mod metrics;
+mod notes;
 mod page;
 mod pages;
 mod problem;
 mod rate;
 mod resources;
+mod running;
 mod slots;
 mod usage;
 mod why;
@@ -43,13 +45,16 @@ use std::sync::Arc;
 use iofair_config::contracts::Contracts;
 
 use crate::error::ServeError;
+use crate::log;
 use crate::places::Consent;
 use crate::server::Server;
 use crate::socket::Allowed;
 use crate::supervisor::Passed;
+use crate::trial::{Mode, Trial};
 
 use app::App;
 use audit::Audit;
+use file::ContractFile;
 use gate::Gate;
 use http::{Http, Places};
 
@@ -59,6 +64,29 @@ pub struct Control {
     app: Arc<App>,
     /// Gone once stopped.
     http: Option<Http>,
+}
+
+/// What control needs beside the server.
+struct Parts {
+    places: Places,
+    gate: Gate,
+    audit: Audit,
+}
+
+impl Parts {
+    /// Takes its sockets out of those that were passed.
+    fn new(contracts: &Contracts, passed: &mut Passed, mode: &Mode) -> Result<Self, ServeError> {
+        let (control, metrics) = (contracts.control.clone(), contracts.metrics.clone());
+        let sockets = [std::mem::take(&mut passed.control), std::mem::take(&mut passed.metrics)];
+        let allowed = [&control.access, &metrics.access];
+        let [control_allowed, metrics_allowed] = allowed.map(|a| Allowed::new(contracts, a));
+        let allowed = [control_allowed?, metrics_allowed?];
+        let gate = Gate::load(contracts)?;
+        let audit = Audit::open(control.audit.as_deref(), mode);
+        let audit = audit.map_err(ServeError::system("the audit log"))?;
+        let places = Places { control, metrics, allowed, passed: sockets, mode: mode.clone() };
+        Ok(Self { places, gate, audit })
+    }
 }
 
 impl Control {
@@ -81,18 +109,34 @@ impl Control {
         mut passed: Passed,
         consent: &Consent,
     ) -> Result<Self, ServeError> {
-        let (control, metrics) = (contracts.control.clone(), contracts.metrics.clone());
-        let sockets = [std::mem::take(&mut passed.control), std::mem::take(&mut passed.metrics)];
-        let allowed = [&control.access, &metrics.access];
-        let [control_allowed, metrics_allowed] = allowed.map(|a| Allowed::new(&contracts, a));
-        let allowed = [control_allowed?, metrics_allowed?];
-        let gate = Gate::load(&contracts)?;
-        let audit = Audit::open(control.audit.as_deref());
-        let audit = audit.map_err(ServeError::system("the audit log"))?;
+        let Parts { places, gate, audit } = Parts::new(&contracts, &mut passed, &Mode::Serve)?;
         let server = Server::start_with(contracts, passed, consent)?;
+        for note in notes::notes(server.contracts()) {
+            log::tell("server", &note);
+        }
         let app = Arc::new(App::new(file, server, gate, audit)?);
-        let http = Http::start(Places { control, metrics, allowed, passed: sockets }, &app)?;
+        let http = Http::start(places, &app)?;
         Ok(Self { app, http: Some(http) })
+    }
+    /// Would [`Self::start_with`] start a server? Runs everything that it runs before clients are served, and changes nothing
+    /// on disk. What a running server with this file uses counts as free. Returns what an operator should know.
+    pub fn check(
+        file: &Path,
+        contracts: Contracts,
+        mut passed: Passed,
+        consent: &Consent,
+    ) -> Result<Vec<String>, ServeError> {
+        let (runs, process) = running::find(file, &contracts);
+        let mode = Mode::Check(Arc::new(Trial::new(runs, process)));
+        let Parts { places, .. } = Parts::new(&contracts, &mut passed, &mode)?;
+        let mut notes = Server::try_out_start(contracts.clone(), passed, consent, &mode)?;
+        ContractFile::new(file).map_err(ServeError::system(file.display().to_string()))?;
+        Http::check(places)?;
+        notes.extend(notes::notes(&contracts));
+        if runs {
+            notes.push(running::NOTE.to_string());
+        }
+        Ok(notes)
     }
     /// Looks at the server.
     pub fn server<T>(&self, look: impl FnOnce(&Server) -> T) -> Result<T, ServeError> {

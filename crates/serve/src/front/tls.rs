@@ -247,6 +247,58 @@ pub(crate) fn names(certificate: &CertificateDer<'_>) -> Vec<String> {
     names
 }
 
+/// From when until when a certificate is valid, in seconds since 1970.
+pub(crate) fn validity(certificate: &CertificateDer<'_>) -> Option<[u64; 2]> {
+    const VERSION: u8 = 0xa0;
+    let mut all = certificate.as_ref();
+    let (_, mut signed) = element(&mut all)?;
+    let (_, mut fields) = element(&mut signed)?;
+    let (first, _) = element(&mut fields)?;
+    // After a version the serial number; then how it is signed, and by whom.
+    for _ in 0..if first == VERSION { 3 } else { 2 } {
+        element(&mut fields)?;
+    }
+    let (_, mut dates) = element(&mut fields)?;
+    let [from, until] = [element(&mut dates)?, element(&mut dates)?];
+    Some([seconds(from)?, seconds(until)?])
+}
+
+/// A time of a certificate: `yymmddhhmmssZ` of this century and the last, or with four digits of the year.
+fn seconds((kind, text): (u8, &[u8])) -> Option<u64> {
+    const SHORT: u8 = 0x17;
+    let text = std::str::from_utf8(text).ok()?.strip_suffix('Z')?;
+    let year = match kind {
+        SHORT if text.get(..2)?.parse::<u64>().ok()? >= 50 => "19",
+        SHORT => "20",
+        _ => "",
+    };
+    let text = format!("{year}{text}");
+    let number = |from: usize, to: usize| text.get(from..to)?.parse::<u64>().ok();
+    let (year, month, day) = (number(0, 4)?, number(4, 6)?, number(6, 8)?);
+    let [hours, minutes, seconds] = [number(8, 10)?, number(10, 12)?, number(12, 14)?];
+    let days = days(year, month, day)?;
+    Some(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+}
+
+/// Days from 1970 to a date.
+fn days(year: u64, month: u64, day: u64) -> Option<u64> {
+    // Years that begin in March have their odd day at the end.
+    let (year, month) =
+        if month > 2 { (year, month - 3) } else { (year.checked_sub(1)?, month + 9) };
+    let leap = year / 4 - year / 100 + year / 400;
+    (year * 365 + leap + (153 * month + 2) / 5 + day).checked_sub(719_469)
+}
+
+/// The date of a day, counted from 1970: `2030-12-31`.
+pub(crate) fn date(day: u64) -> String {
+    let first = |year: u64| days(year, 1, 1).unwrap_or(0);
+    let year = (1970 + day / 366..).take_while(|year| first(*year) <= day).last().unwrap_or(1970);
+    let began = |month: &u64| days(year, *month, 1).is_some_and(|first| first <= day);
+    let month = (1..=12).rev().find(began).unwrap_or(1);
+    let day = day + 1 - days(year, month, 1).unwrap_or(day);
+    format!("{year}-{month:02}-{day:02}")
+}
+
 /// The common names of a subject: a list of sets of pairs (kind, text), in DER.
 fn common_names(mut subject: &[u8]) -> Vec<String> {
     /// The object identifier 2.5.4.3.

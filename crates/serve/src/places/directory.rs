@@ -17,6 +17,7 @@ use crate::back::uring::Storage;
 use crate::back::uring::files::{SLOTS_MAX, VOLUME_BYTES_MAX};
 use crate::error::ServeError;
 use crate::layout::sync_parent;
+use crate::trial::Mode;
 
 /// The name of the file of owners.
 const OWNERS: &str = ".iofair.json";
@@ -84,6 +85,7 @@ pub(crate) struct Directory {
     /// Where in the list the volumes are that may be found, by name and path.
     index: BTreeMap<(String, PathBuf), usize>,
     owners: Owners,
+    mode: Mode,
 }
 
 /// Files that were made or opened for contracts that are not in force yet. Dropping it removes those that
@@ -118,10 +120,10 @@ impl Drop for Made {
 }
 
 impl Directory {
-    pub(super) fn open(path: &Path) -> Result<Self, ServeError> {
+    pub(super) fn open(path: &Path, mode: &Mode) -> Result<Self, ServeError> {
         let owners = Owners::load(path)?;
-        let (path, index) = (path.to_path_buf(), BTreeMap::new());
-        Ok(Self { path, own: Vec::new(), index, owners })
+        let (path, index, mode) = (path.to_path_buf(), BTreeMap::new(), mode.clone());
+        Ok(Self { path, own: Vec::new(), index, owners, mode })
     }
     fn file(&self, volume: &Volume) -> PathBuf {
         let own = || self.path.join(format!("{}.img", volume.name));
@@ -183,7 +185,8 @@ impl Directory {
                 }
                 None => {
                     refuse_twin(own, &identities)?;
-                    Arc::new(create(&own.path, volume, &mut made.created).map_err(what())?)
+                    let created = create(&own.path, volume, &self.mode, &mut made.created);
+                    Arc::new(created.map_err(what())?)
                 }
             };
             identities.insert(storage.identity(), own.name.clone());
@@ -201,7 +204,10 @@ impl Directory {
             let owner = Owner { group: volume.group.clone(), kept: false };
             owners.volumes.insert(volume.name.clone(), owner);
         }
-        if owners != self.owners {
+        if let Some(trial) = self.mode.trial().filter(|_| owners != self.owners) {
+            let fresh = self.path.join(format!("{OWNERS}.new"));
+            drop(trial.stand_in(&fresh).map_err(Owners::system(&self.path))?);
+        } else if owners != self.owners {
             owners.save(&self.path).map_err(Owners::system(&self.path))?;
             made.owners = Some((self.path.clone(), std::mem::replace(&mut self.owners, owners)));
         }
@@ -275,20 +281,16 @@ fn refuse_twin(own: &Own, identities: &BTreeMap<(u64, u64), String>) -> Result<(
     Err(ServeError::volume(&own.name, message))
 }
 
-/// Is what volumes have to themselves there, and free?
-pub(super) fn check(volumes: &[Volume]) -> Result<(), ServeError> {
-    for path in volumes.iter().filter_map(|volume| volume.path.as_deref()) {
-        let checked = Storage::check(path);
-        checked.map_err(ServeError::system(path.display().to_string()))?;
-    }
-    Ok(())
-}
-
 /// Opens a volume's file, made if it was not there.
-fn create(path: &Path, volume: &Volume, created: &mut Vec<PathBuf>) -> io::Result<Storage> {
+fn create(
+    path: &Path,
+    volume: &Volume,
+    mode: &Mode,
+    created: &mut Vec<PathBuf>,
+) -> io::Result<Storage> {
     let is_new = !fs::exists(path)?;
-    if is_new {
+    if is_new && !mode.is_check() {
         created.push(path.to_path_buf());
     }
-    Storage::open(path, volume.size_bytes)
+    Storage::open(path, volume.size_bytes, mode)
 }

@@ -15,9 +15,10 @@ use super::medium::{FileMedium, Medium};
 use super::table::{Free, total};
 use super::{Pool, PoolError, Survey};
 use crate::back::uring::Storage;
-use crate::back::uring::claim::{claim, is_below_dev};
+use crate::back::uring::claim::is_below_dev;
 use crate::error::ServeError;
 use crate::layout::{Layout, sidecar, sync_parent};
+use crate::trial::{Mode, Trial};
 
 /// What a pool is and holds.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -158,8 +159,8 @@ fn check_kind(path: &Path, may_create: bool) -> Result<(), ServeError> {
     }
 }
 
-fn exclusive(path: &Path) -> Result<Storage, ServeError> {
-    Storage::existing(path).map_err(ServeError::system(path.display().to_string()))
+fn exclusive(path: &Path, mode: &Mode) -> Result<Storage, ServeError> {
+    Storage::existing(path, mode).map_err(ServeError::system(path.display().to_string()))
 }
 
 fn medium(path: &Path, storage: &Storage) -> Result<FileMedium, ServeError> {
@@ -178,15 +179,36 @@ fn reader(path: &Path) -> Result<FileMedium, ServeError> {
 pub(crate) fn open_or_create(
     path: &Path,
     may_create: bool,
+    mode: &Mode,
 ) -> Result<(Pool<FileMedium>, Storage), ServeError> {
+    let what = || ServeError::system(path.display().to_string());
     check_kind(path, may_create)?;
-    let new = !fs::exists(path).map_err(ServeError::system(path.display().to_string()))?;
-    if new {
-        create(path, &Creation { file: true, ..Creation::default() })?;
-    }
-    let storage = exclusive(path)?;
-    let opened = Pool::open(medium(path, &storage)?);
-    let mut pool = opened.map_err(|error| told(path, error))?;
+    let new = !fs::exists(path).map_err(what())?;
+    let (storage, medium) = match mode.trial() {
+        Some(trial) if new => {
+            let file = trial.stand_in(path).map_err(what())?;
+            let stand_in = Trial::name(&file);
+            fill(&stand_in).map_err(|error| told(path, error))?;
+            let storage = exclusive(&stand_in, &Mode::Serve)?;
+            let medium = medium(path, &storage)?;
+            (storage, medium)
+        }
+        Some(trial) => {
+            let storage = exclusive(path, mode)?;
+            let growth = trial.growth(path).map_err(what())?;
+            let medium = medium(path, &storage)?.unchanged(growth);
+            (storage, medium)
+        }
+        None => {
+            if new {
+                create(path, &Creation { file: true, ..Creation::default() })?;
+            }
+            let storage = exclusive(path, mode)?;
+            let medium = medium(path, &storage)?;
+            (storage, medium)
+        }
+    };
+    let mut pool = Pool::open(medium).map_err(|error| told(path, error))?;
     pool.adopt_length().map_err(|error| told(path, error))?;
     Ok((pool, storage))
 }
@@ -200,29 +222,6 @@ pub(crate) fn check_uuid(path: &Path, is: Uuid, wanted: Option<Uuid>) -> Result<
         )),
         _ => Ok(()),
     }
-}
-
-/// Everything about the pool of these contracts that can be seen without changing anything: would a server start?
-pub(crate) fn check_contracts(
-    path: &Path,
-    contracts: &Contracts,
-    place: impl FnOnce(&Table, Free) -> Result<(), ServeError>,
-) -> Result<(), ServeError> {
-    check_kind(path, contracts.drive.may_create)?;
-    if !fs::exists(path).map_err(ServeError::system(path.display().to_string()))? {
-        return Ok(());
-    }
-    if is_device(path) && !Storage::is_served(path) {
-        claim(path, false).map_err(ServeError::system(path.display().to_string()))?;
-    }
-    let medium = reader(path)?;
-    let survey = Survey::of(&medium).map_err(|error| told(path, error.into()))?;
-    let (superblock, table) = survey.in_force().map_err(|error| told(path, error))?;
-    let length = medium.length().map_err(|error| told(path, error.into()))?;
-    super::check_length(&superblock, length).map_err(|error| told(path, error))?;
-    check_uuid(path, superblock.pool, contracts.drive.pool)?;
-    let free = Free::of(&table, &superblock, medium.grows(), &[]);
-    place(&table, free)
 }
 
 /// How a pool is made.
@@ -243,7 +242,7 @@ pub fn create(path: &Path, how: &Creation) -> Result<Summary, ServeError> {
     if new {
         return create_file(path).map_err(|error| told(path, error));
     }
-    let storage = exclusive(path)?;
+    let storage = exclusive(path, &Mode::Serve)?;
     let found = medium(path, &storage)?;
     if !how.force {
         refuse_used(path, &found)?;
@@ -261,10 +260,16 @@ fn create_file(path: &Path) -> Result<Summary, PoolError> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
         _ => {}
     }
-    let storage = Storage::open(&fresh, 0)?;
-    let pool = Pool::create(FileMedium::new(storage.file().try_clone()?, false), true)?;
+    let summary = fill(&fresh)?;
     fs::rename(&fresh, path)?;
     sync_parent(path)?;
+    Ok(summary)
+}
+
+/// Makes a pool of an empty file, or of a new one.
+fn fill(path: &Path) -> Result<Summary, PoolError> {
+    let storage = Storage::open(path, 0, &Mode::Serve)?;
+    let pool = Pool::create(FileMedium::new(storage.file().try_clone()?, false), true)?;
     Ok(summary(pool.superblock(), pool.table()))
 }
 
@@ -346,7 +351,7 @@ pub fn check(path: &Path) -> Result<Report, ServeError> {
 /// Uses the newest copy that is whole, and writes everything anew.
 pub fn repair(path: &Path) -> Result<Summary, ServeError> {
     check_kind(path, false)?;
-    let storage = exclusive(path)?;
+    let storage = exclusive(path, &Mode::Serve)?;
     let repaired = match Pool::open(medium(path, &storage)?) {
         Err(PoolError::Damaged { .. }) => Pool::repair(medium(path, &storage)?),
         opened => opened,
@@ -358,7 +363,7 @@ pub fn repair(path: &Path) -> Result<Summary, ServeError> {
 /// Deletes the data of a volume that the pool keeps for nobody.
 pub fn delete(path: &Path, name: &str) -> Result<Summary, ServeError> {
     check_kind(path, false)?;
-    let storage = exclusive(path)?;
+    let storage = exclusive(path, &Mode::Serve)?;
     let mut pool = Pool::open(medium(path, &storage)?).map_err(|error| told(path, error))?;
     let found = pool.table().volumes.iter().find(|volume| volume.name == name);
     let Some(found) = found else {
@@ -391,7 +396,7 @@ pub fn import(path: &Path, contracts: &Contracts) -> Result<Summary, ServeError>
             return Err(complain(path, message));
         }
     }
-    let storage = exclusive(path)?;
+    let storage = exclusive(path, &Mode::Serve)?;
     let found = found(path, contracts)?;
     let pool = Pool::import(medium(path, &storage)?, &found).map_err(|error| told(path, error))?;
     let old = sidecar(path);

@@ -33,12 +33,18 @@ pub(crate) trait Medium {
 pub(crate) struct FileMedium {
     file: File,
     device: bool,
+    /// What grows in its place if nothing is written.
+    growth: Option<File>,
 }
 
 impl FileMedium {
     /// It is the caller's alone: see `claim`.
     pub(crate) fn new(file: File, device: bool) -> Self {
-        Self { file, device }
+        Self { file, device, growth: None }
+    }
+    /// One to which nothing is written, for a check: changes are made in memory only, and `growth` gets longer.
+    pub(crate) fn unchanged(self, growth: File) -> Self {
+        Self { growth: Some(growth), ..self }
     }
     /// Makes zeroes without sending them, if its file system or driver can.
     fn allocate_zeroes(&self, offset: u64, length: u64) -> io::Result<()> {
@@ -67,12 +73,21 @@ impl Medium for FileMedium {
         self.file.read_exact_at(into, offset)
     }
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all_at(bytes, offset)
+        match self.growth {
+            None => self.file.write_all_at(bytes, offset),
+            Some(_) => Ok(()),
+        }
     }
     fn sync(&mut self) -> io::Result<()> {
-        self.file.sync_all()
+        match self.growth {
+            None => self.file.sync_all(),
+            Some(_) => Ok(()),
+        }
     }
     fn zero(&mut self, offset: u64, length: u64) -> io::Result<()> {
+        if self.growth.is_some() {
+            return Ok(());
+        }
         let zeroes = vec![0; (length as usize).min(ZERO_WRITE)];
         let made = match self.allocate_zeroes(offset, length) {
             Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => false,
@@ -93,7 +108,7 @@ impl Medium for FileMedium {
         let length = self.length()?;
         match self.device {
             _ if length >= bytes => Ok(()),
-            false => self.file.set_len(bytes),
+            false => self.growth.as_ref().unwrap_or(&self.file).set_len(bytes),
             true => {
                 let message = format!("{bytes} bytes asked of a device of {length}");
                 Err(io::Error::new(io::ErrorKind::StorageFull, message))

@@ -21,6 +21,7 @@ use crate::log;
 use crate::places::Consent;
 use crate::reactor::handle::ReactorHandle;
 use crate::supervisor;
+use crate::trial::Mode;
 
 /// The slowest drive zeroes a piece in this time.
 const PIECE_MAX: Duration = Duration::from_secs(60);
@@ -36,6 +37,8 @@ pub(crate) struct Served {
     index: Index,
     /// A running server zeroes extents as requests of the engine, before a change takes them.
     is_running: bool,
+    /// Nothing is written.
+    checks: bool,
 }
 
 /// A change that is durable, and not in force yet. Dropping it takes it back.
@@ -86,27 +89,20 @@ pub(super) fn refused(refused: Refused) -> ServeError {
     ServeError::volume(&refused.volume, refused.message)
 }
 
-/// Would a server start with these contracts, as far as can be seen without changing anything?
-pub(crate) fn check(
-    contracts: &Contracts,
-    path: &Path,
-    consent: &Consent,
-) -> Result<(), ServeError> {
-    admin::check_contracts(path, contracts, |table, free| {
-        let placed = table.with(&wanted(&contracts.volumes, consent), free);
-        placed.map(drop).map_err(refused)
-    })
-}
-
 impl Served {
     /// Opens the pool of these contracts for this server alone, and makes it if they may.
-    pub(crate) fn open(contracts: &Contracts, path: &Path) -> Result<Self, ServeError> {
-        let (pool, storage) = admin::open_or_create(path, contracts.drive.may_create)?;
+    pub(crate) fn open(
+        contracts: &Contracts,
+        path: &Path,
+        mode: &Mode,
+    ) -> Result<Self, ServeError> {
+        let (pool, storage) = admin::open_or_create(path, contracts.drive.may_create, mode)?;
         admin::check_uuid(path, pool.superblock().pool, contracts.drive.pool)?;
         let table = pool.table().clone();
         let shared = Arc::new(Shared::new(pool, path, storage.is_device()));
         let (storage, path, index) = (Arc::new(storage), path.to_path_buf(), Index::of(&table));
-        Ok(Self { shared, storage, path, table, index, is_running: false })
+        let checks = mode.is_check();
+        Ok(Self { shared, storage, path, table, index, is_running: false, checks })
     }
     /// From now on requests of clients are served beside changes.
     pub(crate) fn run(&mut self) -> &Arc<Shared> {
@@ -165,6 +161,9 @@ impl Served {
     fn commit(&self, room: &mut Room, table: Table) -> Result<(), ServeError> {
         let mut told = 0;
         let mut progress = |done: u64, all: u64| {
+            if self.checks {
+                return;
+            }
             let percent = done * 100 / all.max(1);
             supervisor::extend(PIECE_MAX, "zeroing what volumes get");
             if all > super::medium::ZERO_PIECE && percent >= told + 5 {

@@ -15,9 +15,6 @@ use crate::log;
 use crate::places::{Consent, Places};
 use crate::security::Security;
 
-/// Seed of a drive that is only asked for what its profile says.
-const SEED: u64 = 1;
-
 /// What is known of the back end, whatever the contracts say.
 #[derive(Debug)]
 pub(super) struct Facts {
@@ -41,6 +38,13 @@ impl Facts {
             self.reaches.get_or_init(|| profile.reaches());
         }
         Ok(Known { worst_case: self.worst_case, reaches: self.reaches.get().copied() })
+    }
+    /// Says that minimums are not checked, if so.
+    pub(super) fn unchecked(
+        &self,
+        contracts: &Contracts,
+    ) -> Result<Option<&'static str>, ServeError> {
+        Ok(contracts.unchecked(&self.known(contracts)?))
     }
     fn admit(
         &self,
@@ -97,31 +101,11 @@ impl Server {
     }
     /// Says that minimums are not checked, unless that was so `before`.
     pub(super) fn tell_unchecked(&self, before: Option<&Contracts>) {
-        let told = |contracts: &Contracts| {
-            let known = self.facts.known(contracts).unwrap_or_default();
-            contracts.unchecked(&known)
-        };
+        let told = |contracts: &Contracts| self.facts.unchecked(contracts).ok().flatten();
         if let Some(note) = told(&self.contracts).filter(|_| before.and_then(told).is_none()) {
             log::tell("contracts", note);
         }
     }
-}
-
-/// Would these contracts be admitted, as far as that can be seen without opening the drive? What else is to say of them.
-pub(super) fn check(contracts: &Contracts) -> Result<Vec<String>, ServeError> {
-    use iofair_config::contracts::Back::Emulated;
-    let worst_case = match &contracts.drive.back {
-        Emulated(written) => {
-            let name = written.split_once('@').map_or(written.as_str(), |(name, _)| name);
-            let drive = profile::load(name, SEED);
-            let drive = drive.map_err(|error| contracts.back_error(error.to_string()))?;
-            Some(drive.worst_case_rate())
-        }
-        _ => None,
-    };
-    let facts = Facts::new(worst_case, None);
-    facts.admit(contracts, None)?;
-    Ok(contracts.unchecked(&facts.known(contracts)?).map(str::to_string).into_iter().collect())
 }
 
 /// A plan without volumes, if the promises can be kept and the volumes fit. `before`: the contracts in force.

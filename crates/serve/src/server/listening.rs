@@ -1,10 +1,8 @@
 //! Where a server listens for NBD clients.
 
-use std::fs;
 use std::io::{self, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,6 +13,7 @@ use crate::error::ServeError;
 use crate::reactor::Listener;
 use crate::socket::{self, Allowed};
 use crate::supervisor;
+use crate::trial::Mode;
 
 /// How long a server that lives may take to greet.
 const GREETING_MAX: Duration = Duration::from_secs(2);
@@ -33,6 +32,7 @@ pub(super) fn listen(
     listen: &Listen,
     allowed: Allowed,
     mut passed: Vec<supervisor::Socket>,
+    mode: &Mode,
 ) -> Result<Listening, ServeError> {
     let (mut listeners, mut tcp, mut bound) = (Vec::new(), None, None);
     let mut add = |file, stays| listeners.push(Listener { file, stays });
@@ -40,7 +40,7 @@ pub(super) fn listen(
         match supervisor::take_unix(&mut passed, path) {
             Some(socket) => add(socket.file, true),
             None => {
-                add(bind_unix(path, allowed)?, false);
+                add(bind_unix(path, allowed, mode)?, false);
                 bound = Some(path.clone());
             }
         }
@@ -52,7 +52,7 @@ pub(super) fn listen(
                 add(socket.file, true);
             }
             None => {
-                let listener = bind_tcp(address)?;
+                let listener = bind_tcp(address, mode)?;
                 tcp = listener.local_addr().ok();
                 add(listener.into(), false);
             }
@@ -75,11 +75,11 @@ pub(super) fn listen(
     Ok(Listening { listeners, tcp, bound })
 }
 
-fn bind_tcp(address: SocketAddr) -> Result<TcpListener, ServeError> {
-    let bound = TcpListener::bind(address).or_else(|error| {
+fn bind_tcp(address: SocketAddr, mode: &Mode) -> Result<TcpListener, ServeError> {
+    let bound = socket::bind_tcp(address, mode).or_else(|error| {
         let taken = error.kind() == io::ErrorKind::AddrInUse;
         match taken && is_dead(TcpStream::connect(address), TcpStream::set_read_timeout) {
-            true => TcpListener::bind(address),
+            true => socket::bind_tcp(address, mode),
             false => Err(error),
         }
     });
@@ -87,13 +87,10 @@ fn bind_tcp(address: SocketAddr) -> Result<TcpListener, ServeError> {
 }
 
 /// A Unix socket; one that a dead server left there is replaced.
-pub(super) fn bind_unix(path: &Path, allowed: Allowed) -> Result<OwnedFd, ServeError> {
-    let what = || ServeError::system(path.display().to_string());
-    let is_socket = fs::metadata(path).is_ok_and(|file| file.file_type().is_socket());
-    if is_socket && is_dead(UnixStream::connect(path), UnixStream::set_read_timeout) {
-        fs::remove_file(path).map_err(what())?;
-    }
-    socket::listen_unix(path, allowed).map_err(what())
+pub(super) fn bind_unix(path: &Path, allowed: Allowed, mode: &Mode) -> Result<OwnedFd, ServeError> {
+    let left = |path: &Path| is_dead(UnixStream::connect(path), UnixStream::set_read_timeout);
+    let bound = socket::bind_unix(path, allowed, mode, left);
+    bound.map_err(ServeError::system(path.display().to_string()))
 }
 
 /// Was an address left by a server that was killed? Then it refuses, or the kernel, which may still be

@@ -14,9 +14,8 @@ use std::time::Duration;
 const MOMENTS_MAX: u32 = 40;
 const MOMENT: Duration = Duration::from_millis(50);
 
-/// Claims a block device, which is free again when the result is dropped. Opened for reading only, so that a check
-/// can claim for a moment what it may not write.
-pub(crate) fn claim(path: &Path, patient: bool) -> io::Result<File> {
+/// Claims a block device, which is free again when the result is dropped.
+pub(super) fn claim(path: &Path) -> io::Result<File> {
     let open = || OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(path);
     let busy = |result: &io::Result<File>| {
         result.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY))
@@ -25,7 +24,7 @@ pub(crate) fn claim(path: &Path, patient: bool) -> io::Result<File> {
     let mut claimed = open();
     for _ in 0..MOMENTS_MAX {
         // Who has mounted it does not leave by waiting.
-        if !busy(&claimed) || !patient || why_busy(path).is_some() {
+        if !busy(&claimed) || why_busy(path).is_some() {
             break;
         }
         // Nothing tells when the kernel has let go.
@@ -44,7 +43,7 @@ pub(crate) fn claim(path: &Path, patient: bool) -> io::Result<File> {
 /// The process that has locked a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Holder {
-    process: u32,
+    pub(super) process: u32,
     /// Locks outlive a process whose requests the kernel has not completed yet.
     pub(super) has_ended: bool,
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::claim::{Holder, claim, is_below_dev};
 use crate::request::extent::Extent;
+use crate::trial::{Mode, Trial};
 
 /// How long a server waits for a lock, and how long for that of a process that has ended: the kernel completes what it had
 /// under way first, which takes long on a busy drive.
@@ -37,14 +38,28 @@ pub struct Storage {
 
 impl Storage {
     /// Opens a file or device and makes it at least so long; a file that is not there is made, but never below /dev.
-    pub(crate) fn open(path: &Path, bytes: u64) -> io::Result<Self> {
-        Self::open_or_make(path, bytes, !is_below_dev(path))
+    pub(crate) fn open(path: &Path, bytes: u64, mode: &Mode) -> io::Result<Self> {
+        let make = !is_below_dev(path);
+        if let Some(trial) = mode.trial() {
+            if make && !fs::exists(path)? {
+                let file = trial.stand_in(path)?;
+                return Self::open_or_make(&Trial::name(&file), bytes, false, &Mode::Serve);
+            }
+            let this = Self::open_or_make(path, 0, false, mode)?;
+            match this.device {
+                true => this.lengthen(bytes)?,
+                false if bytes > this.bytes => trial.growth(path)?.set_len(bytes)?,
+                false => {}
+            }
+            return Ok(this);
+        }
+        Self::open_or_make(path, bytes, make, mode)
     }
     /// Opens what is there.
-    pub(crate) fn existing(path: &Path) -> io::Result<Self> {
-        Self::open_or_make(path, 0, false)
+    pub(crate) fn existing(path: &Path, mode: &Mode) -> io::Result<Self> {
+        Self::open_or_make(path, 0, false, mode)
     }
-    fn open_or_make(path: &Path, bytes: u64, make: bool) -> io::Result<Self> {
+    fn open_or_make(path: &Path, bytes: u64, make: bool, mode: &Mode) -> io::Result<Self> {
         let device = fs::metadata(path).is_ok_and(|file| file.file_type().is_block_device());
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(make && !device).truncate(false).mode(0o600);
@@ -64,37 +79,25 @@ impl Storage {
             queue: Queue::of(number),
             identity: Self::identity_of(&metadata),
         };
-        this.lock()?;
-        if device {
-            this.claim = Some(claim(path, true)?);
+        let locked = this.lock(mode)?;
+        if device && locked {
+            this.claim = Some(claim(path)?);
         }
         this.lengthen(bytes)?;
         this.bytes = this.length()?;
         Ok(this)
     }
-    /// Has a server this file or device?
-    pub(crate) fn is_served(path: &Path) -> bool {
-        let busy = |error: io::Error| error.raw_os_error() == Some(libc::EWOULDBLOCK);
-        File::open(path)
-            .is_ok_and(|file| flock(&file, libc::LOCK_EX | libc::LOCK_NB).is_err_and(busy))
-    }
-    /// Could a server open it, as far as can be seen without changing anything?
-    pub(crate) fn check(path: &Path) -> io::Result<()> {
-        match fs::metadata(path) {
-            Ok(file) if file.file_type().is_block_device() && !Self::is_served(path) => {
-                claim(path, false).map(drop)
-            }
-            Err(error) if is_below_dev(path) => Err(error),
-            _ => Ok(()),
-        }
-    }
     /// Takes it for this server alone. What a killed server had under way holds on to its locks until the
-    /// drive has answered: so nothing of it can come after what clients write from now on.
-    fn lock(&self) -> io::Result<()> {
+    /// drive has answered: so nothing of it can come after what clients write from now on. `false`: the server that a
+    /// check is about has it.
+    fn lock(&self, mode: &Mode) -> io::Result<bool> {
         if let Err(error) = flock(&self.buffered, libc::LOCK_EX | libc::LOCK_NB) {
             if error.raw_os_error() != Some(libc::EWOULDBLOCK) {
                 // Its file system knows no locks.
-                return Ok(());
+                return Ok(true);
+            }
+            if mode.is_own(Holder::of(&self.buffered).map(|holder| holder.process)) {
+                return Ok(false);
             }
             // The thread waits on if nobody waits for it any more, and then gives the lock back.
             let (file, (done, waited)) = (self.buffered.try_clone()?, mpsc::channel());
@@ -112,7 +115,8 @@ impl Storage {
         }
         // Shared from now on, since both descriptors keep the next server out.
         let files = [Some(&self.buffered), self.direct.as_ref()];
-        files.into_iter().flatten().try_for_each(|file| flock(file, libc::LOCK_SH))
+        files.into_iter().flatten().try_for_each(|file| flock(file, libc::LOCK_SH))?;
+        Ok(true)
     }
     pub(crate) fn file(&self) -> &File {
         &self.buffered

@@ -117,6 +117,7 @@ impl Files {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trial::Mode;
 
     /// Goal: a file is not closed by who answers commands and follows contracts, and before it may be closed nothing uses
     /// it. Method: a volume that goes while the kernel has a command on its file, and one that goes idle.
@@ -124,7 +125,7 @@ mod tests {
     fn files_are_closed_by_others() {
         let path = std::env::temp_dir().join(format!("iofair-closing-{}", std::process::id()));
         for busy in [true, false] {
-            let storage = Arc::new(Storage::open(&path, 4096).unwrap());
+            let storage = Arc::new(Storage::open(&path, 4096, &Mode::Serve).unwrap());
             std::fs::remove_file(&path).unwrap();
             let mut files = Files::many();
             files.place(slot_base(3), &storage);

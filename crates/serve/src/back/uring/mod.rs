@@ -30,6 +30,7 @@ use crate::back::volume::PlannedVolume;
 use crate::request::buffer::Data;
 use crate::request::entry::Entry;
 use crate::request::op::{Op, Ops, Question};
+use crate::trial::Mode;
 use file::Queue;
 pub use file::Storage;
 use files::Files;
@@ -63,7 +64,7 @@ pub struct Uring {
 impl Uring {
     /// Opens a pool and makes it at least so long; a file that is not there is made.
     pub fn open(path: &Path, bytes: u64) -> io::Result<Self> {
-        let storage = Storage::open(path, bytes)?;
+        let storage = Storage::open(path, bytes, &Mode::Serve)?;
         let (queue, bytes) = (storage.queue(), storage.bytes());
         Ok(Self { queue, bytes, ..Self::over(Files::one(storage)) })
     }

@@ -5,18 +5,20 @@
 //! out of the tree: nobody waits for a server that is gone.
 
 use std::ffi::CString;
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::ptr;
 
 use fuser::{BackgroundSession, Config, MountOption, Session};
 use iofair_config::contracts::Volume;
 
 use super::{Files, Opener, Volumes};
 use crate::error::ServeError;
+use crate::trial::Mode;
 
 /// Threads that read the kernel's requests and copy what is written: one alone would let a client with long requests hold
 /// up all others.
@@ -39,24 +41,76 @@ impl Mounted {
         clear(path).map_err(what())?;
         let files = Files::new(volumes);
         let volumes = Volumes::new(files.clone(), opener);
-        let mut config = Config::default();
-        config.mount_options = vec![
-            MountOption::FSName("iofair".into()),
-            MountOption::Subtype("iofair".into()),
-            MountOption::DefaultPermissions,
-            MountOption::NoDev,
-            MountOption::NoSuid,
-            MountOption::NoExec,
-        ];
-        (config.n_threads, config.clone_fd) = (Some(THREADS), true);
-        let session = Session::new(volumes, path, &config).and_then(Session::spawn);
+        let session = Session::new(volumes, path, &config()).and_then(Session::spawn);
         let session = Some(session.map_err(what())?);
         Ok(Self { files, path: path.to_path_buf(), session })
+    }
+    /// Could the directory be mounted?
+    pub(crate) fn check(path: &Path, mode: &Mode) -> Result<(), ServeError> {
+        try_mount(path, mode).map_err(ServeError::system(format!("mounting {}", path.display())))
     }
     /// From now on there are these volumes.
     pub(crate) fn update(&self, volumes: &[Volume]) {
         self.files.update(volumes);
     }
+}
+
+fn config() -> Config {
+    let mut config = Config::default();
+    config.mount_options = vec![
+        MountOption::FSName("iofair".into()),
+        MountOption::Subtype("iofair".into()),
+        MountOption::DefaultPermissions,
+        MountOption::NoDev,
+        MountOption::NoSuid,
+        MountOption::NoExec,
+    ];
+    (config.n_threads, config.clone_fd) = (Some(THREADS), true);
+    config
+}
+
+/// Mounts where nobody else sees it: in a mount namespace of its own, which goes with its thread.
+fn try_mount(path: &Path, mode: &Mode) -> io::Result<()> {
+    let place = match fs::metadata(path) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let trial = mode.trial().expect("only a check tries");
+            trial.make_directory(path, true)?;
+            trial.directory(path)
+        }
+        Err(error) => return Err(error),
+        Ok(_) if is_ours(path)? && mode.is_own(None) => return Ok(()),
+        Ok(_) if is_ours(path)? => return Err(taken()),
+        Ok(_) => path.to_path_buf(),
+    };
+    let mount = move || {
+        // SAFETY: plain system calls, which change what this thread alone sees, with strings that outlive them.
+        let alone = unsafe {
+            let private = libc::MS_REC | libc::MS_PRIVATE;
+            libc::unshare(libc::CLONE_NEWNS) == 0
+                && libc::mount(ptr::null(), c"/".as_ptr(), ptr::null(), private, ptr::null()) == 0
+        };
+        if !alone {
+            // Not root: a helper with its rights mounts, and says what is wrong when it does.
+            return OpenOptions::new().read(true).open("/dev/fuse").map(drop).or_else(helped);
+        }
+        let nobody = Opener(Box::new(drop));
+        Session::new(Volumes::new(Files::new(&[]), nobody), &place, &config()).map(drop)
+    };
+    let mounted = std::thread::Builder::new().name("mounting".into()).spawn(mount)?.join();
+    mounted.unwrap_or_else(|_| Err(io::Error::other("it panicked")))
+}
+
+/// Who may not open the device has a helper that may.
+fn helped(error: io::Error) -> io::Result<()> {
+    let there = Command::new("fusermount3").arg("--version").output().is_ok();
+    let may = error.kind() == io::ErrorKind::PermissionDenied && there;
+    if may { Ok(()) } else { Err(error) }
+}
+
+fn taken() -> io::Error {
+    let message = "another server has mounted its volumes there";
+    io::Error::new(io::ErrorKind::AddrInUse, message)
 }
 
 impl Drop for Mounted {
@@ -103,10 +157,7 @@ fn clear(path: &Path) -> io::Result<()> {
             fs::DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path)
         }
         Err(error) => Err(error),
-        Ok(_) if is_ours(path)? => {
-            let message = "another server has mounted its volumes there";
-            Err(io::Error::new(io::ErrorKind::AddrInUse, message))
-        }
+        Ok(_) if is_ours(path)? => Err(taken()),
         Ok(_) => Ok(()),
     }
 }

@@ -23,6 +23,8 @@ pub(crate) mod state {
     pub(crate) const FAIL_IO: u16 = 3;
 }
 
+/// What anybody else is told.
+pub(crate) const ROOT: &str = "only root may make block devices";
 /// Moments that are waited for a server that was killed to be really gone; ten seconds.
 const WAITS_MAX: u32 = 1000;
 /// Bits of a mark that say whose contract file; the others say which volume.
@@ -140,6 +142,19 @@ pub(crate) fn take(driver: &mut impl Driver, wish: &Wish) -> Result<Taken, Strin
     Err(last)
 }
 
+/// Could a device be made or taken over? Nothing changes. `own`: one that a server with the same contract file has counts as
+/// free.
+pub(crate) fn look(driver: &mut impl Driver, wish: &Wish, own: bool) -> Result<(), String> {
+    let Some(info) = find(driver, wish)? else { return Ok(()) };
+    match step(&info, wish) {
+        Step::Wait if !own => {
+            Err(format!("another server has /dev/ublkb{}: process {}", info.device, info.server))
+        }
+        Step::Refuse(why) => Err(why),
+        _ => Ok(()),
+    }
+}
+
 /// The device of this mark, or that has the number.
 fn find(driver: &mut impl Driver, wish: &Wish) -> Result<Option<Info>, String> {
     let told = |error: io::Error| format!("looking at ublk devices: {error}");
@@ -173,7 +188,7 @@ fn make(driver: &mut impl Driver, wish: &Wish) -> Result<Taken, String> {
         ..Info::default()
     };
     let info = driver.add(&wanted).map_err(|error| match error.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => "only root may make block devices".to_string(),
+        Some(libc::EPERM | libc::EACCES) => ROOT.to_string(),
         _ => format!("making a ublk device: {error}"),
     })?;
     let checked = info.check().map_err(|flaw| format!("the driver gave a device with {flaw}"));

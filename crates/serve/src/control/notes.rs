@@ -1,0 +1,81 @@
+//! What an operator should know although the server starts: certificates that clients will refuse, and limits of the system
+//! below those of the contracts. A start logs it, a check prints it.
+
+use std::path::Path;
+
+use iofair_config::contracts::Contracts;
+
+use crate::clock;
+use crate::front::tls;
+use crate::security;
+use crate::socket;
+
+/// Descriptors that a server needs besides those of connections and volumes: its rings, files and sockets.
+const OWN: u64 = 64;
+/// Descriptors that a volume may need: its file twice, its lock, and a socket with its machine's memory and queues.
+const OF_VOLUME: u64 = 8;
+const DAY: u64 = 24 * 60 * 60;
+
+/// All there is to say.
+pub(super) fn notes(contracts: &Contracts) -> Vec<String> {
+    let tls = contracts.listen.tls.iter();
+    let tls = tls.chain(contracts.control.tls.iter().map(|control| &control.files));
+    let now = clock::unix_millis() / 1000;
+    let mut notes: Vec<String> = tls.filter_map(|tls| dates(&tls.certificate, now)).collect();
+    let connections = u64::from(contracts.listen.limits.connections);
+    let needed = connections + OF_VOLUME * contracts.volumes.len() as u64 + OWN;
+    if let Some(limit) = socket::limit().filter(|limit| *limit < needed) {
+        notes.push(format!(
+            "this process may open {limit} files (RLIMIT_NOFILE); {connections} connections and {} volumes may need \
+             {needed}",
+            contracts.volumes.len()
+        ));
+    }
+    notes.dedup();
+    notes
+}
+
+/// Is a certificate out of its dates?
+fn dates(path: &Path, now: u64) -> Option<String> {
+    let certificates = security::certificates(path).ok()?;
+    let [from, until] = tls::validity(certificates.first()?)?;
+    let day = |time: u64| tls::date(time / DAY);
+    let path = path.display();
+    if now > until {
+        return Some(format!(
+            "{path}: the certificate expired on {}; clients refuse it",
+            day(until)
+        ));
+    }
+    (now < from).then(|| {
+        format!("{path}: the certificate is valid from {} on; clients refuse it", day(from))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: dates of certificates are read as written. Method: certificates with known years, and days by hand.
+    #[test]
+    fn certificates_out_of_their_dates_are_told() {
+        let path = std::env::temp_dir().join(format!("iofair-dates-{}", std::process::id()));
+        for (from, until, wanted) in [
+            (1999, 2049, None),
+            (1999, 2090, None),
+            (1985, 2012, Some("the certificate expired on 2012-01-01; clients refuse it")),
+            (2051, 2060, Some("the certificate is valid from 2051-01-01 on; clients refuse it")),
+        ] {
+            let mut params = rcgen::CertificateParams::default();
+            params.not_before = rcgen::date_time_ymd(from, 1, 1);
+            params.not_after = rcgen::date_time_ymd(until, 1, 1);
+            let key = rcgen::KeyPair::generate().unwrap();
+            std::fs::write(&path, params.self_signed(&key).unwrap().pem()).unwrap();
+            let wanted = wanted.map(|wanted| format!("{}: {wanted}", path.display()));
+            assert_eq!(dates(&path, 1_800_000_000), wanted);
+        }
+        std::fs::remove_file(&path).unwrap();
+        let days = [0, 59, 11_016, 11_017, 20_818].map(tls::date);
+        assert_eq!(days, ["1970-01-01", "1970-03-01", "2000-02-29", "2000-03-01", "2026-12-31"]);
+    }
+}

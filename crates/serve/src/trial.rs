@@ -1,0 +1,155 @@
+//! A start that is only tried: `iofair serve --check`.
+//!
+//! A check runs the code of a start. Where a start would make or change something on disk, the check uses a *stand-in*
+//! instead: a file without a name in the directory where the real one would be, so that the kernel applies the same rules
+//! (permissions, read-only file systems, largest sizes) and nothing is left behind. Files that exist are opened and locked
+//! as by a start, but not changed.
+//!
+//! A check may run beside the server that it is about: before a restart, and as the first step of a reload. What that
+//! server uses (sockets, locks, mounts, devices) counts as free.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::CString;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Is a server started, or would one start?
+#[derive(Clone, Debug)]
+pub(crate) enum Mode {
+    /// It is started.
+    Serve,
+    /// Nothing on disk changes.
+    Check(Arc<Trial>),
+}
+
+/// A check under way.
+#[derive(Debug, Default)]
+pub(crate) struct Trial {
+    /// A server with the same contract file runs.
+    runs: bool,
+    /// Its process, if known.
+    process: Option<u32>,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    /// Directories that a start would make, and those that stand in for them.
+    directories: BTreeMap<PathBuf, PathBuf>,
+    /// Unix sockets that a start would make.
+    sockets: BTreeSet<PathBuf>,
+}
+
+impl Mode {
+    /// The check, if it is one.
+    pub(crate) fn trial(&self) -> Option<&Trial> {
+        match self {
+            Self::Serve => None,
+            Self::Check(trial) => Some(trial),
+        }
+    }
+    /// Is it a check?
+    pub(crate) fn is_check(&self) -> bool {
+        self.trial().is_some()
+    }
+    /// Does the server that a check is about use what is in use? `process`: who uses it, if known.
+    pub(crate) fn is_own(&self, process: Option<u32>) -> bool {
+        self.trial().is_some_and(|trial| trial.is_own(process))
+    }
+    /// Does a server with the same contract file run beside this check?
+    pub(crate) fn runs(&self) -> bool {
+        self.trial().is_some_and(|trial| trial.runs)
+    }
+}
+
+impl Trial {
+    /// A check beside a server that runs with the same contract file, or without one.
+    pub(crate) fn new(runs: bool, process: Option<u32>) -> Self {
+        Self { runs, process, seen: Mutex::default() }
+    }
+    fn is_own(&self, process: Option<u32>) -> bool {
+        let differs = process.zip(self.process).is_some_and(|(one, other)| one != other);
+        self.runs && !differs
+    }
+    /// A file for reading and writing, without a name, in the directory where `path` would be made.
+    pub(crate) fn stand_in(&self, path: &Path) -> io::Result<File> {
+        // A name that is too long, or a loop of links.
+        match fs::symlink_metadata(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let directory = self.directory(parent(path));
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).mode(0o600).custom_flags(libc::O_TMPFILE);
+        match options.open(&directory) {
+            // Its file system has no files without names.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR)) => {
+                writable(&directory)?;
+                memory()
+            }
+            file => file,
+        }
+    }
+    /// A file that may grow in place of one that is there.
+    pub(crate) fn growth(&self, path: &Path) -> io::Result<File> {
+        // A file may grow in a directory that takes no new ones.
+        self.stand_in(path).or_else(|_| memory())
+    }
+    /// The name under which a stand-in can be opened again.
+    pub(crate) fn name(file: &File) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+    }
+    /// A start would make this directory, and with `parents` those above it.
+    pub(crate) fn make_directory(&self, path: &Path, parents: bool) -> io::Result<()> {
+        let mut above = parent(path);
+        while parents && !fs::exists(above)? {
+            above = parent(above);
+        }
+        drop(self.stand_in(&above.join("iofair"))?);
+        let above = self.directory(above);
+        self.seen().directories.insert(path.to_path_buf(), above);
+        Ok(())
+    }
+    /// The directory itself, or what stands in for it.
+    pub(crate) fn directory(&self, path: &Path) -> PathBuf {
+        self.seen().directories.get(path).cloned().unwrap_or_else(|| path.to_path_buf())
+    }
+    /// A start would make this socket; `false`: it would have made it already.
+    pub(crate) fn take_socket(&self, path: &Path) -> bool {
+        let directory = fs::canonicalize(parent(path)).unwrap_or_else(|_| parent(path).into());
+        let whole = directory.join(path.file_name().unwrap_or_default());
+        self.seen().sockets.insert(whole)
+    }
+    fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// May files be made in this directory?
+fn writable(directory: &Path) -> io::Result<()> {
+    let path = CString::new(directory.as_os_str().as_bytes())?;
+    let (mode, flags) = (libc::W_OK | libc::X_OK, libc::AT_EACCESS);
+    // SAFETY: a plain system call with a path that outlives it.
+    match unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), mode, flags) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn memory() -> io::Result<File> {
+    // SAFETY: makes a descriptor and touches no memory.
+    match unsafe { libc::memfd_create(c"iofair-check".as_ptr(), libc::MFD_CLOEXEC) } {
+        // SAFETY: the kernel just made this descriptor for us, and nobody else has it.
+        file @ 0.. => Ok(unsafe { File::from_raw_fd(file) }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
