@@ -222,6 +222,11 @@ impl Shared {
     pub(crate) fn is_waited_for(&self) -> bool {
         self.lock().waiting > 0
     }
+    /// Has a job been given extents, which is not over?
+    #[cfg(test)]
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.lock().busy.is_empty()
+    }
     fn failed(&self, status: i32) -> ServeError {
         let what = format!("zeroing free extents of {}", self.path.display());
         ServeError::system(what)(io::Error::from_raw_os_error(status))

@@ -104,7 +104,7 @@ fn zeroes_of(server: &Server, group: &'static str) -> u64 {
 
 /// Goal: what a deleted volume left is zeroed in the background, for nobody's account, also after a restart; a volume that
 /// needs it at once has it zeroed for its own group's. Method: deletions; the background is held at an engine that takes
-/// nothing in, until a change waits for its extents. Nobody sees the volume that this needs.
+/// nothing in, with the extents, until a change waits for them. Nobody sees the volume that this needs.
 #[test]
 fn room_is_zeroed_in_the_background_or_for_the_group_that_needs_it() {
     let directory = std::env::temp_dir().join(format!("iofair-zeroing-{}", std::process::id()));
@@ -125,6 +125,9 @@ fn room_is_zeroed_in_the_background_or_for_the_group_that_needs_it() {
     assert_eq!(server.zeroing().unwrap().dirty_bytes(), 32 << 20);
     let line = server.line().clone();
     let shared = Arc::clone(server.places.pool().unwrap().run());
+    while !shared.is_busy() {
+        std::thread::yield_now();
+    }
     let other = std::thread::spawn(move || {
         while !shared.is_waited_for() {
             std::thread::yield_now();
