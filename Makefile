@@ -1,22 +1,22 @@
-# Everything that people and CI run. `make help` lists it.
+# The commands that developers and CI run. `make help` lists them.
 
-# Where rustup puts its programs, in case the login shell has not heard of them yet.
+# rustup's programs, which may not be in the login shell's PATH yet.
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 # Arguments for the program: make demo ARGS="--clients 16"
 ARGS ?=
 
-# What runs in real time keeps its pace on a busy machine too, where that is allowed.
+# Programs that run in real time get real-time priority, if the system allows it.
 REALTIME = $$(chrt -f 20 true 2>/dev/null && echo chrt -f 20)
 IOFAIR = "$${CARGO_TARGET_DIR:-target}/release/iofair"
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test fuzz search sanitize soak hostile lint docs book bench measured evidence reproduce live deb clean
 
-help: ## this list
+help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
-demo: ## the promise, live: clients on an emulated SSD, policy by policy
+demo: ## NBD clients on an emulated SSD under four policy stacks; takes under a minute
 	@scripts/setup demo
 	cargo build --release --locked -p iofair
 	$(REALTIME) $(IOFAIR) demo $(ARGS)
@@ -28,43 +28,43 @@ test: ## every test that this machine can run
 # Seeds a stack: make fuzz SEEDS=100000
 SEEDS ?= 5000
 
-fuzz: ## the engine's law over many more seeds than `make test` draws; then the targets of fuzz/ (nightly)
+fuzz: ## the conformance suite over more seeds than in `make test`, then the targets of fuzz/ (nightly)
 	@scripts/setup demo
 	IOFAIR_SEEDS=$(SEEDS) cargo test --release --locked -p iofair-historical --test conformance
 	@scripts/fuzz
 
-# Cases, and a folder for the experiment files of those with findings: make search CASES=500 KEEP=/tmp
+# The number of cases, and the directory for experiment files of findings: make search CASES=500 KEEP=/tmp
 CASES ?= 10000
 KEEP ?= target
 
-search: ## random drives and workloads look for what breaks the scheduler promise; writes docs/evidence/search.csv (1 hour)
+search: ## search random drives and workloads for what the scheduler promise breaks; writes docs/evidence/search.csv (1 hour)
 	@scripts/setup demo
 	IOFAIR_CASES=$(CASES) IOFAIR_KEEP="$$(realpath $(KEEP))" IOFAIR_FOUND="$(CURDIR)/docs/evidence/search.csv" \
 		cargo test --release --locked -p iofair-lab --test search random -- --nocapture
 	IOFAIR_BLESS=1 cargo test --locked -p iofair --test tidy generated_pages
 
-# One of them: make sanitize ONLY=miri
+# A single tool: make sanitize ONLY=miri
 ONLY ?=
 
-sanitize: ## the server's tests under Miri, AddressSanitizer and ThreadSanitizer (nightly; half an hour each at most)
+sanitize: ## the server's tests under Miri, AddressSanitizer and ThreadSanitizer (nightly; up to half an hour each)
 	@scripts/setup demo
 	@scripts/sanitize $(ONLY)
 
-# Kills a back end, and power cuts over all front ends and of pools: make soak KILLS=1000 CUTS=100000
+# Kills for each back end, and power cuts for all front ends and pools: make soak KILLS=1000 CUTS=100000
 KILLS ?= 300
 CUTS ?= 10000
-# Mounting wants root; block devices are made in a virtual machine.
+# Mounting needs root; block devices are created in a virtual machine.
 MOUNTS = $$(test "$$(id -u)" = 0 && echo --include-ignored --skip needs_ublk; \
 	test -e target/guest/initramfs || echo --skip needs_guest)
 
-soak: ## servers killed and their power cut under verified load, thousands of times
+soak: ## kill servers and cut their power under verified load, thousands of times
 	@scripts/setup demo
 	IOFAIR_CUTS=$(CUTS) cargo test --locked -p iofair-serve --test power keep -- --nocapture $(MOUNTS)
 	IOFAIR_CUTS=$(CUTS) cargo test --locked -p iofair-serve --lib cuts -- --nocapture
 	IOFAIR_KILLS=$(KILLS) cargo test --release --locked -p iofair --test crash -- --nocapture
 	IOFAIR_KILLS=$(KILLS) cargo test --release --locked -p iofair-serve --test vhost killed
 
-hostile: ## clients that mean harm beside one with a contract; writes docs/isolation.md (12 minutes, on a quiet machine)
+hostile: ## hostile clients beside one with a contract; writes docs/isolation.md (12 minutes, on a quiet machine)
 	@scripts/setup demo
 	cargo build --release --locked -p iofair
 	IOFAIR_PROGRAM="$$(realpath $(IOFAIR))" IOFAIR_HOSTILE_PAGE="$(CURDIR)/docs/isolation.md" \
@@ -74,7 +74,7 @@ lint: ## format, clippy, documentation, licences
 	@scripts/setup lint
 	@scripts/lint
 
-docs: ## write the generated pages under docs/ anew
+docs: ## regenerate the generated pages under docs/
 	@scripts/setup demo
 	IOFAIR_BLESS=1 cargo test --locked -p iofair --test tidy generated_pages
 	IOFAIR_BLESS=1 cargo test --locked -p iofair --test control the_page
@@ -84,19 +84,19 @@ book: ## all pages as a site, in target/book
 	@scripts/setup book
 	@scripts/book
 
-bench: ## ratios against peers, measured in one run; writes docs/performance.md, and its numbers into docs/policies.md
+bench: ## benchmarks beside other software; writes docs/performance.md, and its numbers into docs/policies.md
 	@scripts/setup bench
 	IOFAIR_BENCH_PAGE="$(CURDIR)/docs/performance.md" cargo bench --locked --workspace --bench '*'
 	IOFAIR_BLESS=1 cargo test --locked -p iofair --test tidy generated_pages
 	IOFAIR_BLESS=1 cargo test --locked -p iofair --test control the_page
 
-measured: ## runs what is said of the policies; writes docs/measured.csv, and its numbers into docs/policies.md and docs/promise.md
+measured: ## measure the numbers in docs/policies.md and docs/promise.md; writes docs/measured.csv and both pages
 	@scripts/setup demo
 	cargo build --release --locked -p iofair
 	$(IOFAIR) run --measured docs/measured.csv
 	IOFAIR_BLESS=1 cargo test --locked -p iofair --test tidy generated_pages
 
-evidence: ## promise beside every stack, over seeds, and when something changes; writes docs/evidence, and its part of docs/promise.md
+evidence: ## promise beside every stack, with many seeds, and step responses; writes docs/evidence and its tables in docs/promise.md
 	@scripts/setup demo
 	cargo build --release --locked -p iofair
 	$(IOFAIR) run --quiet experiments/steps --stack promise --series docs/evidence/steps.csv
@@ -105,19 +105,19 @@ evidence: ## promise beside every stack, over seeds, and when something changes;
 		--frontier docs/evidence/seeds.csv
 	IOFAIR_BLESS=1 cargo test --locked -p iofair --test tidy generated_pages
 
-reproduce: ## the published experiments, in virtual time; writes docs/reproduction.md, a page with charts, and all of `measured`
+reproduce: ## the published experiments in simulation; writes docs/reproduction.md, charts as reproduction.html, and all of `measured`
 	@scripts/setup demo
 	cargo build --release --locked -p iofair
 	$(IOFAIR) run experiments --markdown docs/reproduction.md --html reproduction.html --measured docs/measured.csv $(ARGS)
 	IOFAIR_BLESS=1 cargo test --locked -p iofair --test tidy generated_pages
 	@echo "wrote docs/reproduction.md, docs/measured.csv and, with charts, $(CURDIR)/reproduction.html"
 
-# Experiments of docs/live.md: 68 runs of 8 s, or with LIVE_TIMES= as long as their files say (14 minutes).
+# The experiments of docs/live.md: 68 runs of 8 s (14 minutes). With LIVE_TIMES=, runs take the time that their files give.
 LIVE_TIMES ?= --time 4s --ramp 2s --set history=2s
 LIVE = article-2018/figure-1 article-2018/figure-3 comparison-2019/plextor comparison-2019/samsung-970-pro \
 	comparison-2019/hitachi
 
-live: ## experiments live, through real sockets, beside the lab; writes docs/live.md
+live: ## experiments in real time through real sockets, beside the simulator; writes docs/live.md
 	@scripts/setup demo
 	cargo build --release --locked -p iofair
 	nice -n -20 $(IOFAIR) run --on serve \
@@ -129,5 +129,5 @@ deb: ## Debian packages of the program and of libiofair, in target/deb
 	@scripts/deb $(IOFAIR) target/deb
 	@scripts/deb-library "$${CARGO_TARGET_DIR:-target}/release/libiofair.a" target/deb
 
-clean: ## remove what was built
+clean: ## remove build results
 	cargo clean
