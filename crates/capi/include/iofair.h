@@ -185,6 +185,14 @@ struct iofair_contract {
   uint64_t max_read_ios_per_s;
   // Ceiling of writes in requests per second. A flush counts as one.
   uint64_t max_write_ios_per_s;
+  // Ceiling of reads and writes together in bytes per second.
+  uint64_t max_total_bytes_per_s;
+  // Ceiling of reads and writes together in requests per second.
+  uint64_t max_total_ios_per_s;
+  // Bytes that may pass each of the ceilings in bytes per second at once; 0 means what the ceiling gives in 100 ms.
+  uint64_t max_burst_bytes;
+  // Requests that may pass each of the ceilings in requests per second at once; 0 means what the ceiling gives in 100 ms.
+  uint64_t max_burst_ios;
   // Target latency in nanoseconds.
   uint64_t latency_ns;
   // Share of the spare bandwidth relative to sibling groups, 1 to 1000; 0 means 100.

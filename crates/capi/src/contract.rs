@@ -1,6 +1,6 @@
 //! Contracts in C: zero means "not set".
 
-use iofair_core::contract::{self, Limits, WEIGHT_DEFAULT};
+use iofair_core::contract::{self, Burst, Limits, Total, WEIGHT_DEFAULT};
 use iofair_core::group::Class;
 use iofair_core::request::Direction;
 use iofair_core::time::Nanos;
@@ -34,6 +34,14 @@ pub struct Contract {
     pub max_read_ios_per_s: u64,
     /// Ceiling of writes in requests per second. A flush counts as one.
     pub max_write_ios_per_s: u64,
+    /// Ceiling of reads and writes together in bytes per second.
+    pub max_total_bytes_per_s: u64,
+    /// Ceiling of reads and writes together in requests per second.
+    pub max_total_ios_per_s: u64,
+    /// Bytes that may pass each of the ceilings in bytes per second at once; 0 means what the ceiling gives in 100 ms.
+    pub max_burst_bytes: u64,
+    /// Requests that may pass each of the ceilings in requests per second at once; 0 means what the ceiling gives in 100 ms.
+    pub max_burst_ios: u64,
     /// Target latency in nanoseconds.
     pub latency_ns: u64,
     /// Share of the spare bandwidth relative to sibling groups, 1 to 1000; 0 means 100.
@@ -71,6 +79,14 @@ impl Contract {
             max: Limits {
                 bytes_per_s: [self.max_read_bytes_per_s, self.max_write_bytes_per_s].map(set),
                 iops: [self.max_read_ios_per_s, self.max_write_ios_per_s].map(set),
+                total: Total {
+                    bytes_per_s: set(self.max_total_bytes_per_s),
+                    iops: set(self.max_total_ios_per_s),
+                },
+                burst: Burst {
+                    bytes: set(self.max_burst_bytes),
+                    requests: set(self.max_burst_ios),
+                },
             },
             latency: set(self.latency_ns).map(Nanos),
             class: class(self.sched_class)?,
@@ -89,6 +105,10 @@ impl From<&contract::Contract> for Contract {
             max_write_bytes_per_s: it.max.bytes_per_s[write].unwrap_or(0),
             max_read_ios_per_s: it.max.iops[read].unwrap_or(0),
             max_write_ios_per_s: it.max.iops[write].unwrap_or(0),
+            max_total_bytes_per_s: it.max.total.bytes_per_s.unwrap_or(0),
+            max_total_ios_per_s: it.max.total.iops.unwrap_or(0),
+            max_burst_bytes: it.max.burst.bytes.unwrap_or(0),
+            max_burst_ios: it.max.burst.requests.unwrap_or(0),
             latency_ns: it.latency.map_or(0, |latency| latency.0),
             weight: it.weight,
             sched_class: match it.class {

@@ -228,5 +228,18 @@ mod tests {
         }
         let ceilings = "max = '9MB/s'\n[drive.policy.low]\nceilings = true";
         read("low-none", ceilings).expect("it holds ceilings, too");
+        // But no others than those of reads and of writes.
+        for stack in ["low-none", "iothrottle-none", "rangebw-none"] {
+            let of_low =
+                if stack == "low-none" { "[drive.policy.low]\nceilings = true" } else { "" };
+            for (key, told) in [
+                ("max = { total = '9MB/s' }", "`max.total`"),
+                ("max = { write = '9MB/s', burst = '9MB' }", "`max.burst`"),
+            ] {
+                let error = read(stack, &format!("{key}\n{of_low}")).expect_err(stack);
+                assert!(error.message.contains(told), "{error}");
+                read(&format!("max+{stack}"), key).unwrap_or_else(|error| panic!("{error}"));
+            }
+        }
     }
 }

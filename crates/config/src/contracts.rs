@@ -37,7 +37,9 @@
 //! min = "10MB/s"                      # guaranteed; admitted only if the drive can keep it
 //! alone = "23MB/s"                    # optional: what the group reaches with the drive to itself
 //! weight = 300                        # 1 to 1000: share of what is left
-//! max = { read = "50MB/s", write = "50MB/s", read_iops = 5000 }   # or one rate for both; a flush is one write
+//! # Or one rate, for reads and writes each; a flush is one write. Total: both together. At once: what the rates give in
+//! # 100 ms, or a burst.
+//! max = { read = "50MB/s", write = "50MB/s", total = "80MB/s", total_iops = 5000, burst = "64MB", burst_requests = 500 }
 //! low = { read = "10MB/s", latency = "100us", idle = "1ms" } # for throttle-low, instead of min
 //! latency = "2ms"
 //! class = "best-effort"               # realtime, best-effort, idle
@@ -88,7 +90,7 @@ use uuid::Uuid;
 use crate::{ConfigError, Source};
 
 pub use access::Access;
-pub use check::check_alone;
+pub use check::{check_alone, check_burst};
 pub use control::{Admin, Control, ControlTls, Detail, Metrics, Who};
 pub use enforced::Key;
 pub use guests::GuestMemory;

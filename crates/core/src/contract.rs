@@ -41,24 +41,76 @@ pub const WEIGHT_DEFAULT: u32 = 100;
 /// "keeps throughput in the range 90-100% of the available speed" (the survey of 2019).
 pub const KEPT_PERCENT: u64 = 90;
 
-/// Ceilings on reads and writes (index by [`Direction`]); `None` means no ceiling.
+/// Time at a ceiling's rate that may pass at once if the contract names no burst: a slice of blk-throttle.
+pub const BURST_DEFAULT: Nanos = Nanos::from_millis(100);
+
+/// Ceilings; `None` means no ceiling.
+///
+/// In any time `t`, requests of at most `max(burst, largest request) + rate * t` pass each of them.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Limits {
-    /// Bytes a second, reads and writes.
+    /// Bytes a second of reads, and of writes (index by [`Direction`]).
     pub bytes_per_s: [Option<u64>; 2],
-    /// Requests a second, reads and writes.
+    /// Requests a second of reads, and of writes.
     pub iops: [Option<u64>; 2],
+    /// Ceilings on reads and writes together.
+    pub total: Total,
+    /// What may pass at once above the rates, after a time with fewer requests.
+    pub burst: Burst,
+}
+
+/// Ceilings on reads and writes together; `None` means no ceiling.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Total {
+    /// Bytes a second.
+    pub bytes_per_s: Option<u64>,
+    /// Requests a second.
+    pub iops: Option<u64>,
+}
+
+/// How much may pass a ceiling at once, the depth of its token bucket; `None`: what the rate gives in
+/// [`BURST_DEFAULT`]. With zero, requests are evenly spaced.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Burst {
+    /// Bytes, for each ceiling in bytes a second.
+    pub bytes: Option<u64>,
+    /// Requests, for each ceiling in requests a second.
+    pub requests: Option<u64>,
 }
 
 impl Limits {
-    /// The same byte rate for reads and writes.
+    /// The same byte rate for reads and writes, each.
     pub const fn both(bytes_per_s: u64) -> Self {
-        Self { bytes_per_s: [Some(bytes_per_s); 2], iops: [None; 2] }
+        let none = Self::NONE;
+        Self { bytes_per_s: [Some(bytes_per_s); 2], ..none }
     }
+    /// No ceiling.
+    pub const NONE: Self = Self {
+        bytes_per_s: [None; 2],
+        iops: [None; 2],
+        total: Total { bytes_per_s: None, iops: None },
+        burst: Burst { bytes: None, requests: None },
+    };
     /// Is this direction limited in any way?
     pub const fn limits(&self, direction: Direction) -> bool {
         let i = direction as usize;
-        self.bytes_per_s[i].is_some() || self.iops[i].is_some()
+        self.bytes_per_s[i].is_some() || self.iops[i].is_some() || self.has_total()
+    }
+    /// Is there a ceiling on reads and writes together?
+    pub const fn has_total(&self) -> bool {
+        self.total.bytes_per_s.is_some() || self.total.iops.is_some()
+    }
+    /// Is there a burst?
+    pub const fn has_burst(&self) -> bool {
+        self.burst.bytes.is_some() || self.burst.requests.is_some()
+    }
+    /// Every rate in bytes a second.
+    pub fn byte_rates(&self) -> impl Iterator<Item = u64> {
+        self.bytes_per_s.into_iter().chain([self.total.bytes_per_s]).flatten()
+    }
+    /// Every rate in requests a second.
+    pub fn request_rates(&self) -> impl Iterator<Item = u64> {
+        self.iops.into_iter().chain([self.total.iops]).flatten()
     }
 }
 
@@ -116,8 +168,7 @@ impl Contract {
         if !(WEIGHT_MIN..=WEIGHT_MAX).contains(&self.weight) {
             return Err(EngineError::BadWeight(self.weight));
         }
-        let Limits { bytes_per_s, iops } = self.max;
-        if bytes_per_s.into_iter().chain(iops).any(|limit| limit == Some(0)) {
+        if self.max.byte_rates().chain(self.max.request_rates()).any(|rate| rate == 0) {
             return Err(EngineError::Zero("a ceiling"));
         }
         if self.latency == Some(Nanos::ZERO) {

@@ -28,9 +28,16 @@ const WARM_UP_MAX: u32 = 300;
 const BYTES_MAX: [usize; 3] = [64 << 10, 4 << 10, 512];
 
 /// Puts a stack under load; tells what is wrong, if anything.
-fn verify(stack: Stack, (groups, flush_every): (u32, u64), iops: u64) -> Result<(), String> {
+fn verify(
+    stack: Stack,
+    (groups, flush_every): (u32, u64),
+    (iops, totals): (u64, bool),
+) -> Result<(), String> {
     let all = Region::new(ALLOCATOR);
     let mut load = Load::new(stack, groups, iops);
+    if totals {
+        load.limit_totals(iops);
+    }
     load.flush_every(flush_every);
     load.fill_half();
     load.fill_half();
@@ -73,7 +80,8 @@ fn bytes_after_switches(name: &str) -> [usize; 2] {
 }
 
 /// Goal: a warm engine allocates nothing and holds no more than it may. Method: every stack, 1, 16 and
-/// 1,000 groups, flushes among the requests or not, ceilings far off and ceilings that hold; stacks
+/// 1,000 groups, flushes among the requests or not, ceilings far off and ceilings that hold, on each direction and on
+/// both together; stacks
 /// that replace each other; then a policy that hoards. One test, because
 /// the allocator counts for the whole process.
 #[test]
@@ -83,12 +91,15 @@ fn a_warm_engine_allocates_nothing() {
     let mut guilty = Vec::new();
     for name in names {
         for of in [(1, 0), (16, 0), (16, 10), (1000, 0)] {
-            for iops in [1_000_000, 50] {
+            for ceiling in [(1_000_000, false), (50, false), (1_000_000, true), (50, true)] {
+                if ceiling.1 && name != "max-none" {
+                    continue;
+                }
                 let stack = iofair_historical::TABLE.stack(&name).expect("made from the table");
-                if let Err(text) = verify(stack, of, iops) {
-                    let (groups, flushes) = of;
+                if let Err(text) = verify(stack, of, ceiling) {
+                    let ((groups, flushes), (iops, totals)) = (of, ceiling);
                     guilty.push(format!(
-                        "{name}, {groups} groups, {iops}/s, flushes {flushes}: {text}"
+                        "{name}, {groups} groups, {iops}/s, totals {totals}, flushes {flushes}: {text}"
                     ));
                 }
             }
@@ -103,7 +114,7 @@ fn a_warm_engine_allocates_nothing() {
 
     let mut stack = iofair_historical::TABLE.stack("none-none").expect("in the table");
     stack.scheduler.row = &HOARDER;
-    assert!(verify(stack, (1, 0), 1_000_000).is_err(), "the canary is not seen");
+    assert!(verify(stack, (1, 0), (1_000_000, false)).is_err(), "the canary is not seen");
 }
 
 static HOARDER: Row = Row {

@@ -116,7 +116,7 @@ fn a_ceiling_of_writes_limits_flushes() {
         ("iothrottle-none", FlushRule::Scheduled),
     ] {
         let mut world = World::new(stack, rule);
-        let max = Limits { bytes_per_s: [None; 2], iops: [None, Some(100)] };
+        let max = Limits { iops: [None, Some(100)], ..Limits::NONE };
         let low = Low { limits: max, ..Low::default() };
         let client = world.client("bad", &Contract { max, low, ..Contract::default() });
         (0..8).for_each(|_| world.submit(client, Operation::Flush));
@@ -168,7 +168,7 @@ fn flushes_take_no_more_than_their_share() {
 #[test]
 fn flushes_that_were_given_share_a_command() {
     let mut world = World::new("max-noop", FlushRule::Scheduled);
-    let max = Limits { bytes_per_s: [None; 2], iops: [None, Some(10)] };
+    let max = Limits { iops: [None, Some(10)], ..Limits::NONE };
     let slow = world.client("slow", &Contract { max, ..Contract::default() });
     let good = world.client("good", &Contract::default());
     (0..3).for_each(|_| world.submit(slow, Operation::Flush));

@@ -45,7 +45,9 @@ impl Scale {
     }
     fn contract(number: usize) -> Contract {
         let number = number as u64;
-        let max = Limits { bytes_per_s: [Some((1 << 30) + number); 2], iops: [None; 2] };
+        let mut max = Limits::both((1 << 30) + number);
+        // Every other one has token buckets of its own.
+        max.total.bytes_per_s = (number % 2 == 1).then_some(1 << 31);
         let (min, latency) = (Some(1 << 20), Some(Nanos::from_millis(5 + number % 7)));
         Contract { max, min, latency, weight: 1 + number as u32 % 1000, ..Contract::default() }
     }

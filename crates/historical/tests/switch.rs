@@ -39,7 +39,7 @@ impl World {
         let mut engine = Controller::new(setup, stack(name));
         engine.remember_decisions();
         let now = Instant(1_000_000);
-        let max = Limits { bytes_per_s: [None; 2], iops: [Some(10); 2] };
+        let max = Limits { iops: [Some(10); 2], ..Limits::NONE };
         let clients = ["a", "b"].map(|name| {
             let contract = Contract { max, ..Contract::default() };
             let group = engine.add_group(now, name, contract).unwrap();

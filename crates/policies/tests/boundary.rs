@@ -82,7 +82,7 @@ fn a_command_is_completed_once() {
 #[test]
 fn bad_contracts_are_refused() {
     let (mut engine, group, _) = engine("promise");
-    let zero = Limits { bytes_per_s: [None, Some(0)], iops: [None; 2] };
+    let zero = Limits { bytes_per_s: [None, Some(0)], ..Limits::NONE };
     let bad = [
         (Contract { weight: 0, ..Contract::default() }, EngineError::BadWeight(0)),
         (Contract { weight: 1001, ..Contract::default() }, EngineError::BadWeight(1001)),
@@ -135,7 +135,7 @@ fn unknown_ids_are_refused() {
 #[test]
 fn time_that_goes_backwards_stands_still() {
     let (mut engine, group, client) = engine("max-none");
-    let max = Limits { bytes_per_s: [None; 2], iops: [Some(1); 2] };
+    let max = Limits { iops: [Some(1); 2], ..Limits::NONE };
     engine.update_group(NOW, group, Contract { max, ..Contract::default() }).unwrap();
     let start = Instant(20_000_000_000);
     let (mut now, mut done) = (start, Vec::new());

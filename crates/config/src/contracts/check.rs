@@ -4,7 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::PathBuf;
 
-use iofair_core::contract::{Contract, Limits, Low, Rate, WEIGHT_DEFAULT, WEIGHT_MAX, WEIGHT_MIN};
+use iofair_core::contract::{
+    Burst, Contract, Limits, Low, Rate, WEIGHT_DEFAULT, WEIGHT_MAX, WEIGHT_MIN,
+};
 use iofair_core::controller::{Stack, StackError};
 use iofair_core::params::ParameterError;
 use iofair_core::policy::Table;
@@ -342,7 +344,7 @@ fn contract(source: &Source, group: &raw::Group) -> Result<Contract, ConfigError
     let mut limits = Limits::default();
     if let Some(max) = &group.max {
         limits = max.get_ref().0;
-        check_max(limits, min)
+        check_max(&limits, min, min_iops)
             .map_err(|(message, allowed)| source.error(max.span(), message).allowed(allowed))?;
     }
     let mut low = Low::default();
@@ -385,22 +387,53 @@ pub fn check_alone(alone: Option<u64>, min: Option<u64>) -> Result<(), (String, 
 }
 
 /// What is wrong with ceilings, and what is allowed.
-fn check_max(limits: Limits, min: Option<u64>) -> Result<(), (String, String)> {
-    let all = limits.bytes_per_s.iter().chain(&limits.iops);
-    if all.clone().all(Option::is_none) {
-        return Err(("no limit in it".into(), "read, write, read_iops, write_iops".into()));
+fn check_max(
+    limits: &Limits,
+    min: Option<u64>,
+    min_iops: Option<u64>,
+) -> Result<(), (String, String)> {
+    check_burst(limits)?;
+    let mut rates = limits.byte_rates().chain(limits.request_rates()).peekable();
+    if rates.peek().is_none() {
+        let allowed = "read, write, total, read_iops, write_iops, total_iops";
+        return Err(("no limit in it".into(), allowed.into()));
     }
-    if all.flatten().any(|limit| *limit == 0) {
+    if rates.any(|limit| limit == 0) {
         return Err(("a limit of nothing stops the group".into(), "more than 0".into()));
     }
-    let lowest = limits.bytes_per_s.iter().flatten().min();
-    match (lowest, min) {
-        (Some(max), Some(min)) if *max < min => {
-            let message = format!("max {} is below min {}", Rate(*max), Rate(min));
-            Err((message, format!("at least {}", Rate(min))))
+    match (limits.byte_rates().min(), min) {
+        (Some(max), Some(min)) if max < min => {
+            let message = format!("max {} is below min {}", Rate(max), Rate(min));
+            return Err((message, format!("at least {}", Rate(min))));
+        }
+        _ => {}
+    }
+    match (limits.request_rates().min(), min_iops) {
+        (Some(max), Some(min)) if max < min => {
+            let message = format!("max {max} requests a second is below min_iops {min}");
+            Err((message, format!("at least {min}")))
         }
         _ => Ok(()),
     }
+}
+
+/// What is wrong with the bursts of ceilings, and what is allowed.
+pub fn check_burst(limits: &Limits) -> Result<(), (String, String)> {
+    let Burst { bytes, requests } = limits.burst;
+    if bytes == Some(0) || requests == Some(0) {
+        let message = "a burst of nothing";
+        return Err((message.into(), "1 or more; 1 spaces requests evenly".into()));
+    }
+    if bytes.is_some() && limits.byte_rates().next().is_none() {
+        let message = "burst is for ceilings in bytes a second, and there is none";
+        return Err((message.into(), "read, write or total beside it, or no burst".into()));
+    }
+    if requests.is_some() && limits.request_rates().next().is_none() {
+        let message = "burst_requests is for ceilings in requests a second, and there is none";
+        let allowed = "read_iops, write_iops or total_iops beside it, or no burst_requests";
+        return Err((message.into(), allowed.into()));
+    }
+    Ok(())
 }
 
 /// What is wrong with low limits, and what is allowed.

@@ -18,6 +18,9 @@ mod tests;
 /// Names that an error about an unknown one lists.
 const NAMED_MAX: usize = 16;
 
+/// Keys of `max` that are ceilings.
+const RATES: [&str; 6] = ["read", "write", "total", "read_iops", "write_iops", "total_iops"];
+
 /// Keys of a group, a volume or a policy, spelled as in the file.
 pub type Keys = Map<String, Json>;
 
@@ -248,7 +251,17 @@ fn forget(document: &mut DocumentMut, unenforced: &[Unenforced]) {
     let list = tables(document, Kind::Group);
     for Unenforced { group, key, .. } in unenforced {
         let Some(table) = list.iter_mut().find(|table| name_of(table) == group) else { continue };
-        table.remove(key.word());
+        let (word, inner) = key.place();
+        match table.get_mut(word).and_then(Item::as_table_like_mut).filter(|_| !inner.is_empty()) {
+            Some(of) => {
+                inner.iter().for_each(|word| drop(of.remove(word)));
+                // A burst of ceilings that are gone, or a table without any.
+                if !of.iter().any(|(word, _)| RATES.contains(&word)) {
+                    table.remove(word);
+                }
+            }
+            None => drop(table.remove(word)),
+        }
         if *key == Key::Min {
             table.remove("alone");
         }

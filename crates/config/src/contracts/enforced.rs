@@ -8,6 +8,7 @@
 
 use std::ops::Range;
 
+use iofair_core::contract::Limits;
 use iofair_core::controller::Stack;
 
 use super::{Contracts, raw};
@@ -20,6 +21,8 @@ const NAMED_MAX: usize = 8;
 const SHARING: [&str; 3] = ["cost", "ioband", "unified"];
 /// Throttles that hold ceilings.
 const LIMITING: [&str; 3] = ["max", "iothrottle", "rangebw"];
+/// The one of them that has bursts, and ceilings on reads and writes together.
+const EXACT: &str = "max";
 /// The throttle that protects minimums by low limits, which can hold ceilings too.
 const LOW: &str = "low";
 /// The throttle that keeps a band of bandwidth.
@@ -50,6 +53,10 @@ pub enum Key {
     Weight,
     /// `max`
     Max,
+    /// `total` and `total_iops` of `max`
+    MaxTotal,
+    /// `burst` and `burst_requests` of `max`
+    MaxBurst,
     /// `low`
     Low,
     /// `latency`
@@ -60,8 +67,17 @@ pub enum Key {
 
 impl Key {
     /// All of them.
-    pub const ALL: [Self; 7] =
-        [Self::Min, Self::MinIops, Self::Weight, Self::Max, Self::Low, Self::Latency, Self::Class];
+    pub const ALL: [Self; 9] = [
+        Self::Min,
+        Self::MinIops,
+        Self::Weight,
+        Self::Max,
+        Self::MaxTotal,
+        Self::MaxBurst,
+        Self::Low,
+        Self::Latency,
+        Self::Class,
+    ];
     /// As it is spelled in the file.
     pub const fn word(self) -> &'static str {
         match self {
@@ -69,9 +85,19 @@ impl Key {
             Self::MinIops => "min_iops",
             Self::Weight => "weight",
             Self::Max => "max",
+            Self::MaxTotal => "max.total",
+            Self::MaxBurst => "max.burst",
             Self::Low => "low",
             Self::Latency => "latency",
             Self::Class => "class",
+        }
+    }
+    /// Where it is in the table of a group: the keys of a table inside, or itself.
+    pub(super) const fn place(self) -> (&'static str, &'static [&'static str]) {
+        match self {
+            Self::MaxTotal => ("max", &["total", "total_iops"]),
+            Self::MaxBurst => ("max", &["burst", "burst_requests"]),
+            other => (other.word(), &[]),
         }
     }
     /// Does some stage of this stack enforce it?
@@ -87,6 +113,7 @@ impl Key {
                 LOW => stage.values.bool("ceilings"),
                 short => LIMITING.contains(&short),
             }),
+            Self::MaxTotal | Self::MaxBurst => has(&[EXACT]),
             Self::Low => has(&[LOW]),
             Self::Latency => stack.keeps_minimums() || has(&[LATENCY]),
             Self::Class => stack.groups && CLASSES.contains(&stack.scheduler.row.name),
@@ -108,6 +135,7 @@ impl Key {
             Self::MinIops => words(&["promise"]),
             Self::Weight => sharing(),
             Self::Max => words(&LIMITING),
+            Self::MaxTotal | Self::MaxBurst => words(&[EXACT]),
             Self::Low => words(&[LOW]),
             Self::Latency => words(&["promise", LATENCY]),
             Self::Class => words(&CLASSES),
@@ -133,7 +161,7 @@ impl Key {
             policies => format!("{stage}+{policies}-{scheduler}"),
         };
         match self {
-            Self::Max => found.push(with("max")),
+            Self::Max | Self::MaxTotal | Self::MaxBurst => found.push(with(EXACT)),
             Self::Low => found.push(with(LOW)),
             Self::Latency => found.push(with(LATENCY)),
             Self::Min | Self::Weight | Self::Class => {
@@ -160,11 +188,17 @@ pub(super) struct Unenforced {
 /// Every key that this stack does not enforce, in the order of the file's groups.
 pub(super) fn unenforced(written: &[raw::Group], stack: &Stack) -> Vec<Unenforced> {
     let of = |group: &raw::Group| {
+        let max = group.max.as_ref();
+        let part = |has: fn(&Limits) -> bool| max.filter(|max| has(&max.get_ref().0));
+        // Where the whole of `max` is not enforced, its parts need no mention.
+        let part = |has| part(has).filter(|_| Key::Max.is_enforced_by(stack));
         let spans = [
             group.min.as_ref().map(Spanned::span),
             group.min_iops.as_ref().map(Spanned::span),
             group.weight.as_ref().map(Spanned::span),
-            group.max.as_ref().map(Spanned::span),
+            max.map(Spanned::span),
+            part(Limits::has_total).map(Spanned::span),
+            part(Limits::has_burst).map(Spanned::span),
             group.low.as_ref().map(Spanned::span),
             group.latency.as_ref().map(Spanned::span),
             group.class.as_ref().map(Spanned::span),

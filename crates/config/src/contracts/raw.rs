@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
-use iofair_core::contract::{self, Limits};
+use iofair_core::contract::{self, Burst, Limits, Total};
 use iofair_core::group::Class;
 use iofair_core::unit::parse_rate;
 use serde::Deserialize;
@@ -153,8 +153,12 @@ pub struct Low(pub contract::Low);
 struct MaxTable {
     read: Option<Rate>,
     write: Option<Rate>,
+    total: Option<Rate>,
     read_iops: Option<u64>,
     write_iops: Option<u64>,
+    total_iops: Option<u64>,
+    burst: Option<Bytes>,
+    burst_requests: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -176,7 +180,9 @@ impl From<Limits> for Max {
 impl From<MaxTable> for Max {
     fn from(table: MaxTable) -> Self {
         let bytes_per_s = [table.read, table.write].map(|rate| rate.map(|rate| rate.0));
-        Self(Limits { bytes_per_s, iops: [table.read_iops, table.write_iops] })
+        let total = Total { bytes_per_s: table.total.map(|rate| rate.0), iops: table.total_iops };
+        let burst = Burst { bytes: table.burst.map(|size| size.0), requests: table.burst_requests };
+        Self(Limits { bytes_per_s, iops: [table.read_iops, table.write_iops], total, burst })
     }
 }
 impl From<Limits> for Low {
@@ -188,7 +194,11 @@ impl From<LowTable> for Low {
     fn from(table: LowTable) -> Self {
         let bytes_per_s = [table.read, table.write].map(|rate| rate.map(|rate| rate.0));
         Self(contract::Low {
-            limits: Limits { bytes_per_s, iops: [table.read_iops, table.write_iops] },
+            limits: Limits {
+                bytes_per_s,
+                iops: [table.read_iops, table.write_iops],
+                ..Limits::NONE
+            },
             latency: table.latency.map(|time| time.0),
             idle: table.idle.map(|time| time.0),
         })
@@ -217,7 +227,7 @@ impl<'de, V: From<Limits> + From<T>, T: Deserialize<'de>> Visitor<'de> for Limit
 
 impl<'de> Deserialize<'de> for Max {
     fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let keys = "read, write, read_iops, write_iops";
+        let keys = "read, write, total, read_iops, write_iops, total_iops, burst, burst_requests";
         deserializer.deserialize_any(LimitsVisitor::<Self, MaxTable>(keys, PhantomData))
     }
 }

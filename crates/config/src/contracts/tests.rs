@@ -1,7 +1,7 @@
 //! One bad file a rule: the line that is blamed and the words that say what is allowed.
 
 use super::*;
-use iofair_core::contract::Limits;
+use iofair_core::contract::{Burst, Limits, Total};
 use iofair_core::group::Class;
 use iofair_core::time::Nanos;
 
@@ -19,7 +19,7 @@ insecure = true
 name = "tenants/alice"
 min = "10MB/s"
 weight = 300
-max = { read = "50MB/s", write = "40MB/s", read_iops = 5000 }
+max = { read = "50MB/s", write = "40MB/s", read_iops = 5000, total = "30MB/s", burst = "1MiB" }
 latency = "2ms"
 class = "realtime"
 
@@ -54,8 +54,10 @@ fn a_good_file_is_read() {
     assert_eq!((alice.min, alice.weight), (Some(10_000_000), 300));
     assert_eq!(alice.max.bytes_per_s, [Some(50_000_000), Some(40_000_000)]);
     assert_eq!(alice.max.iops, [Some(5000), None]);
+    assert_eq!(alice.max.total, Total { bytes_per_s: Some(30_000_000), iops: None });
+    assert_eq!(alice.max.burst, Burst { bytes: Some(1 << 20), requests: None });
     assert_eq!((alice.latency, alice.class), (Some(Nanos::from_millis(2)), Class::RealTime));
-    assert_eq!(contracts.groups[1].contract.max.bytes_per_s, [Some(15_000_000); 2]);
+    assert_eq!(contracts.groups[1].contract.max, Limits::both(15_000_000));
     assert!(contracts.volumes[1].read_only && !contracts.volumes[0].read_only);
     assert_eq!(contracts.volumes[0].size_bytes, 512 << 20);
     let vhost = contracts.volumes.iter().map(|volume| volume.vhost.clone()).collect::<Vec<_>>();
@@ -194,12 +196,37 @@ const BAD: &[Bad] = &[
     Bad("min = \"10MB/s\"", "min_iops = 0", 0, "guarantee of 0", "1 or more"),
     Bad("min = \"10MB/s\"", "min_iops = 9", 0, "does not enforce `min_iops`", "promise"),
     Bad("min = \"10MB/s\"", "min = 10", 0, "integer `10`", "10MB/s"),
-    Bad("min = \"10MB/s\"", "min = \"45MB/s\"", 15, "max 40.00 MB/s is below", "45.00 MB/s"),
+    Bad("min = \"10MB/s\"", "min = \"45MB/s\"", 15, "max 30.00 MB/s is below", "45.00 MB/s"),
     Bad("max = \"15MB/s\"", "max = \"15\"", 0, "\"15\"", "read_iops"),
     Bad("max = \"15MB/s\"", "max = 15", 0, "integer `15`", "read_iops"),
     Bad("max = \"15MB/s\"", "max = {}", 0, "no limit", "read_iops"),
     Bad("max = \"15MB/s\"", "max = { read = \"0B/s\" }", 0, "limit of nothing", "more than 0"),
     Bad("max = \"15MB/s\"", "max = { reed = \"1B/s\" }", 0, "`reed`", "read, write"),
+    Bad("max = \"15MB/s\"", "max = { total = \"0B/s\" }", 0, "limit of nothing", "more than 0"),
+    Bad("max = \"15MB/s\"", "max = { total = 5 }", 0, "integer `5`", "10MB/s"),
+    Bad("max = \"15MB/s\"", "max = { total_iops = \"5\" }", 0, "string \"5\"", "number such as"),
+    Bad("max = \"15MB/s\"", "max = { burst = \"1MB\" }", 0, "there is none", "write or total"),
+    Bad(
+        "max = \"15MB/s\"",
+        "max = { read = \"1MB/s\", burst = \"1MB/s\" }",
+        0,
+        "\"1MB/s\"",
+        "a size such as",
+    ),
+    Bad(
+        "max = \"15MB/s\"",
+        "max = { total = \"1MB/s\", burst_requests = 1 }",
+        0,
+        "requests a second, and there is none",
+        "total_iops beside it",
+    ),
+    Bad(
+        "max = \"15MB/s\"",
+        "max = { total_iops = 9, burst_requests = 0 }",
+        0,
+        "burst of nothing",
+        "spaces requests evenly",
+    ),
     Bad("latency = \"2ms\"", "latency = \"2\"", 0, "\"2\"", "8ms"),
     Bad("latency = \"2ms\"", "latency = \"0s\"", 0, "latency of nothing", "more than"),
     Bad("class = \"realtime\"", "class = \"real\"", 0, "`real`", "realtime, best-effort, idle"),

@@ -125,7 +125,7 @@ fn at(ms: u64) -> Instant {
 }
 fn bytes(read: u64, write: u64) -> Limits {
     let limit = |rate| (rate > 0).then_some(rate);
-    Limits { bytes_per_s: [limit(read), limit(write)], iops: [None; 2] }
+    Limits { bytes_per_s: [limit(read), limit(write)], ..Limits::NONE }
 }
 
 /// A group that is not idle for four seconds after `from`: its one request took 5 ms, much longer than

@@ -2,7 +2,7 @@
 //! fails. Clients, groups and commands are named by numbers that the runner folds onto those that
 //! exist, so that a list stays runnable whatever is cut out of it.
 
-use iofair_core::contract::{Contract, Limits, Low};
+use iofair_core::contract::{Burst, Contract, Limits, Low, Total};
 use iofair_core::controller::{FlushRule, PLUG_MAX, Setup};
 use iofair_core::group::{Class, Priority};
 use iofair_core::policy::DriveFacts;
@@ -209,9 +209,10 @@ impl<'a> Generator<'a> {
     fn contract(&mut self) -> Contract {
         let random = &mut *self.random;
         let mut rate = |low, high| random.one_in(3).then(|| random.scale(low, high));
-        let max = Limits {
+        let mut max = Limits {
             bytes_per_s: [rate(50_000, 500_000_000), rate(50_000, 500_000_000)],
             iops: [rate(10, 100_000), rate(10, 100_000)],
+            ..Limits::NONE
         };
         let min = rate(50_000, 50_000_000);
         let min_iops = rate(10, 50_000);
@@ -220,11 +221,17 @@ impl<'a> Generator<'a> {
             limits: Limits {
                 bytes_per_s: [rate(50_000, 50_000_000), rate(50_000, 50_000_000)],
                 iops: [rate(10, 10_000), rate(10, 10_000)],
+                ..Limits::NONE
             },
             latency: rate(1_000, 50_000_000).map(Nanos),
             idle: rate(1_000, 50_000_000).map(Nanos),
         };
         let weight = random.scale(1, 1000) as u32;
+        if random.one_in(3) {
+            let mut some = |low, high| random.one_in(2).then(|| random.scale(low, high));
+            max.total = Total { bytes_per_s: some(50_000, 500_000_000), iops: some(10, 100_000) };
+            max.burst = Burst { bytes: some(1, 50_000_000), requests: some(1, 1000) };
+        }
         let class = self.class();
         Contract { min, min_iops, alone: None, low, weight, max, latency, class }
     }

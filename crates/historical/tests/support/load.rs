@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use iofair_core::contract::{Contract, Limits, Low};
+use iofair_core::contract::{Burst, Contract, Limits, Low, Total};
 use iofair_core::controller::{Completion, Controller, FlushRule, Setup, Stack, Submission};
 use iofair_core::group::{ClientId, GroupId, Priority};
 use iofair_core::policy::DriveFacts;
@@ -67,7 +67,7 @@ impl Load {
             flush_every: 0,
             hash: 0xcbf2_9ce4_8422_2325,
         };
-        let max = Limits { bytes_per_s: [Some(iops * LENGTH.bytes()); 2], iops: [Some(iops); 2] };
+        let max = Limits { iops: [Some(iops); 2], ..Limits::both(iops * LENGTH.bytes()) };
         let low = Low { limits: max, ..Low::default() };
         let contract = Contract { max, low, ..Contract::default() };
         this.contract = contract;
@@ -92,6 +92,20 @@ impl Load {
             self.contract.weight = 100 + (turn & 1) as u32;
             self.contract.max.bytes_per_s[0] = Some((1 << 40) + turn);
             self.contract.latency = Some(Nanos::from_millis(100 + (turn & 1)));
+            let updated = self.engine.update_group(self.now, group, self.contract.clone());
+            updated.expect("the group is there");
+        }
+    }
+    // Not every user of this file has ceilings on reads and writes together.
+    #[allow(dead_code)]
+    /// Gives each group a ceiling on reads and writes together, with bursts, in place of those that it has.
+    pub(crate) fn limit_totals(&mut self, iops: u64) {
+        let bytes_per_s = Some(iops * LENGTH.bytes());
+        let burst = Burst { bytes: Some(64 << 10), requests: Some(4) };
+        let total = Total { bytes_per_s, iops: Some(iops) };
+        self.contract.max = Limits { total, burst, ..Limits::NONE };
+        for client in &self.clients {
+            let group = self.engine.groups().client(*client).group;
             let updated = self.engine.update_group(self.now, group, self.contract.clone());
             updated.expect("the group is there");
         }

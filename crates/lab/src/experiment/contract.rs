@@ -1,6 +1,6 @@
 //! Contracts of groups, from the keys of a file.
 
-use iofair_config::contracts::check_alone;
+use iofair_config::contracts::{check_alone, check_burst};
 use iofair_config::{ConfigError, Source};
 use iofair_core::contract::{Contract, Limits, Low, WEIGHT_MAX, WEIGHT_MIN};
 
@@ -48,5 +48,10 @@ pub(super) fn client_contract(source: &Source, keys: &ClientFile) -> Result<Cont
     contract.latency = keys.latency.map(|time| time.0);
     contract.low = keys.low.map_or_else(Low::default, |low| low.0);
     contract.max = keys.max.map_or_else(Limits::default, |max| max.0);
+    check_burst(&contract.max).map_err(|(message, allowed)| {
+        let name = keys.name.as_ref().expect("checked before");
+        let message = format!("`max` of `{}`: {message}", name.get_ref());
+        source.error(name.span(), message).allowed(allowed)
+    })?;
     Ok(contract)
 }

@@ -27,6 +27,28 @@ impl TokenBucket {
         let capacity = i128::from(rate.max(1)) * i128::from(burst.0);
         Self { rate: rate.max(1), capacity, level: capacity, at: now }
     }
+    /// A full bucket of `units`, whatever its rate.
+    pub fn of_depth(now: Instant, rate: u64, units: u64) -> Self {
+        let capacity = i128::from(units) * UNIT;
+        Self { rate: rate.max(1), capacity, level: capacity, at: now }
+    }
+    /// Units a second.
+    pub const fn rate(&self) -> u64 {
+        self.rate
+    }
+    /// The rate and depth of `fresh` from now on. What was saved stays as far as it fits. What was owed stays the same
+    /// amount or the same time at the rate, whichever is waited for less: a debt made at one rate must not become an hour at
+    /// another.
+    pub fn change_to(&mut self, now: Instant, fresh: Self) {
+        self.fill(now);
+        let level = match self.level {
+            owed if owed < 0 && fresh.rate < self.rate => {
+                owed / i128::from(self.rate) * i128::from(fresh.rate)
+            }
+            level => level,
+        };
+        *self = Self { level: level.min(fresh.capacity), at: self.at, ..fresh };
+    }
     /// Another rate from now on. What was saved or owed stays the same *time* at the rate: a bucket
     /// half full stays half full, a debt of 10 ms one of 10 ms.
     pub fn set_rate(&mut self, now: Instant, rate: u64, burst: Nanos) {
@@ -50,8 +72,8 @@ impl TokenBucket {
         self.level -= i128::from(units) * UNIT;
     }
     fn fill(&mut self, now: Instant) {
-        let gained = i128::from(now.since(self.at).0) * i128::from(self.rate);
-        self.level = (self.level + gained).min(self.capacity);
+        let gained = i128::from(now.since(self.at).0).saturating_mul(self.rate.into());
+        self.level = self.level.saturating_add(gained).min(self.capacity);
         self.at = self.at.max(now);
     }
 }
@@ -92,6 +114,25 @@ mod tests {
         bucket.take(Instant(0), 30);
         bucket.set_rate(Instant(0), 4000, Nanos(10 * MS));
         assert_eq!(bucket.ready_at(4), Instant(21 * MS));
+    }
+
+    /// Goal: another rate or depth neither gives nor forgives, and makes nobody wait longer than before for what is owed.
+    /// Method: by hand, something saved under other depths and a debt of 20 ms under other rates.
+    #[test]
+    fn another_rate_and_depth() {
+        let full = |rate, units| TokenBucket::of_depth(Instant(0), rate, units);
+        for (depth, left) in [(5, 5), (50, 10)] {
+            let mut bucket = full(1000, 10);
+            bucket.change_to(Instant(0), full(1000, depth));
+            bucket.take(Instant(0), left);
+            assert_eq!(bucket.ready_at(1), Instant(MS), "{depth}");
+        }
+        for (rate, ready) in [(1000, 20), (4000, 5), (10, 20)] {
+            let mut bucket = full(1000, 0);
+            bucket.take(Instant(0), 20);
+            bucket.change_to(Instant(0), full(rate, 0));
+            assert_eq!(bucket.ready_at(0), Instant(ready * MS), "{rate}");
+        }
     }
 
     /// Goal: exact over long runs, whatever the sizes. Method: random requests, each taken when ready.

@@ -190,7 +190,7 @@ fn few_requests_a_second() {
 /// discard costs 512 bytes. Method: by hand.
 #[test]
 fn bytes_and_requests_reads_and_writes() {
-    let both = Limits { bytes_per_s: [Some(10 * MB), Some(10 * MB)], iops: [Some(30), Some(1000)] };
+    let both = Limits { iops: [Some(30), Some(1000)], ..Limits::both(10 * MB) };
     let mut rig = Rig::new(&[]);
     let client = rig.client("a", both);
     rig.send(0, client, READ_128K, 20);
@@ -466,5 +466,5 @@ fn random_lists() {
 /// A ceiling on each account or none.
 fn draw(random: &mut impl FnMut(u64) -> u64) -> Limits {
     let mut one = |most: u64| if random(3) == 0 { Some(1 + random(most)) } else { None };
-    Limits { bytes_per_s: [one(20 * MB), one(20 * MB)], iops: [one(200), one(200)] }
+    Limits { bytes_per_s: [one(20 * MB), one(20 * MB)], iops: [one(200), one(200)], ..Limits::NONE }
 }

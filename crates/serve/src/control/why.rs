@@ -371,13 +371,16 @@ impl Scene<'_> {
     }
 }
 
-/// `10.00 MB/s and 50 reads a second`.
+/// `reads at 10.00 MB/s and 50 reads a second and both at 15.00 MB/s`.
 fn ceiling(limits: Limits, direction: Direction) -> String {
     let index = direction as usize;
     let what = ["reads", "writes"][index];
     let rate = limits.bytes_per_s[index].map(|rate| format!("{what} at {}", Rate(rate)));
     let iops = limits.iops[index].map(|iops| format!("{iops} {what} a second"));
-    rate.into_iter().chain(iops).collect::<Vec<_>>().join(" and ")
+    let both = limits.total.bytes_per_s.map(|rate| format!("both at {}", Rate(rate)));
+    let both_iops = limits.total.iops.map(|iops| format!("{iops} requests a second"));
+    let all = [rate, iops, both, both_iops];
+    all.into_iter().flatten().collect::<Vec<_>>().join(" and ")
 }
 
 fn seconds(time: Nanos) -> f64 {

@@ -52,6 +52,10 @@ fn changes_keep_the_rest_as_it_was() {
     let split = "max = { read = \"20MB/s\", write = \"50MB/s\" }";
     let split = FILE.replace("max = \"50MB/s\"", split);
     assert_eq!(merge(json!({"max": {"read": "20MB/s"}})), split);
+    let both =
+        "max = { read = \"50MB/s\", write = \"50MB/s\", burst = \"1MB\", total = \"60MB/s\" }";
+    let both = FILE.replace("max = \"50MB/s\"", both);
+    assert_eq!(merge(json!({"max": {"total": "60MB/s", "burst": "1MB"}})), both);
     let more = merge(json!({"min": "1MB/s", "max": {"read_iops": 9, "write": null}}));
     let contracts = Contracts::parse("more.toml", &more).expect("a good file");
     let contract = &contracts.groups[0].contract;

@@ -76,3 +76,14 @@ fn an_error_names_all_that_is_lost() {
     let error = read("stack = 'none-none'", &format!("weight = 3\n{many}")).expect_err("many");
     assert!(error.message.ends_with("`weight` of group \"g6\", and 5 more"), "{error}");
 }
+
+/// Goal: bursts and totals are parts of ceilings: refused with them, and named alone where only they are lost. Method:
+/// stacks without ceilings and with them.
+#[test]
+fn bursts_and_totals_are_parts_of_ceilings() {
+    for text in ["max = { total = '5MB/s' }", "max = { write_iops = 5, burst_requests = 9 }"] {
+        read("stack = 'max-none'", text).expect("enforced");
+        let error = read("stack = 'none-none'", text).expect_err("no ceilings");
+        assert!(error.message.ends_with("does not enforce `max` of group \"a\""), "{error}");
+    }
+}

@@ -1,0 +1,514 @@
+//! Ceilings of our own, for groups with a burst or a ceiling on reads and writes together. `throttle-max` passes what
+//! blk-throttle's accounts let through on to this part; a group is limited by one of the two, never by both.
+//!
+//! *Idea.* Each rate of a group is a token bucket: reads, writes and both together, each in bytes and in requests. A
+//! request leaves when all buckets from its group to the root have room for it, and is then charged to all of them at
+//! the same time. Hence in any time `t`, at every group:
+//!
+//! ```text
+//! passed <= max(burst, largest request) + rate * t
+//! ```
+//!
+//! blk-throttle charges a request at its own group first and may then hold it at a parent, so that a group can exceed
+//! its ceiling when the parent lets go.
+//!
+//! *Order.* Where several groups inside one wait for its buckets, they take turns by start-time fair queueing (Goyal
+//! 1996), in proportion to their weights; requests directly in the group count as one more group of weight 100. The
+//! cost of a request is the time that it takes of the slowest bucket there or above. Reads and writes have separate
+//! lanes, so a ceiling on reads holds no write. They meet at a bucket for both: there and below, a group's reads and
+//! writes are counted together, and requests directly in one group take turns of equal cost. While the lane whose turn
+//! it is waits for that bucket, and for nothing else, the other one does not take what it waits for.
+//!
+//! *Work.* A request under all ceilings, with nothing held, costs a walk from its group to the root. A held one costs
+//! O(log n) at each level, for n groups that wait there. Levels exist only once a contract needs them.
+
+#[cfg(test)]
+mod tests;
+
+use alloc::vec::Vec;
+
+use crate::parts::levels::cost;
+use crate::parts::token_bucket::TokenBucket;
+use crate::parts::tree::{Arena, NodeId, Summary, Tree};
+use iofair_core::contract::{BURST_DEFAULT, Limits, WEIGHT_DEFAULT, WEIGHT_MAX};
+use iofair_core::group::{GroupId, Groups};
+use iofair_core::parts::fifo::Fifo;
+use iofair_core::request::{RequestId, Requests};
+use iofair_core::time::Instant;
+
+const ROOT: usize = GroupId::ROOT.index();
+const NANOS_PER_S: u128 = 1_000_000_000;
+
+/// Does a contract with these ceilings need this part?
+pub(super) const fn applies(limits: &Limits) -> bool {
+    limits.has_total() || limits.has_burst()
+}
+
+/// A group, as the number of its level.
+#[derive(Clone, Copy, Debug)]
+struct Entry(u32);
+
+impl Summary for Entry {
+    type Of = ();
+    fn alone(&self) {}
+    fn join(_one: (), _other: ()) {}
+}
+
+/// The buckets that a request needs room in: bytes, requests.
+#[derive(Clone, Copy, Default, Debug)]
+struct Gate([Option<TokenBucket>; 2]);
+
+impl Gate {
+    const fn is_open(&self) -> bool {
+        matches!(self.0, [None, None])
+    }
+    /// Other rates and bursts from now on. A bucket that was not there begins full.
+    fn change(&mut self, now: Instant, rates: [Option<u64>; 2], bursts: [Option<u64>; 2]) {
+        for ((bucket, rate), burst) in self.0.iter_mut().zip(rates).zip(bursts) {
+            let fresh = rate.map(|rate| match burst {
+                Some(units) => TokenBucket::of_depth(now, rate, units),
+                None => TokenBucket::new(now, rate, BURST_DEFAULT),
+            });
+            match (bucket.as_mut(), fresh) {
+                (Some(bucket), Some(fresh)) => bucket.change_to(now, fresh),
+                (_, fresh) => *bucket = fresh,
+            }
+        }
+    }
+    fn ready_at(&self, cost: [u64; 2]) -> Instant {
+        let ready = self.0.iter().zip(cost);
+        let ready = ready.filter_map(|(bucket, cost)| Some(bucket.as_ref()?.ready_at(cost)));
+        ready.max().unwrap_or(Instant::ZERO)
+    }
+    fn take(&mut self, now: Instant, cost: [u64; 2]) {
+        for (bucket, cost) in self.0.iter_mut().zip(cost) {
+            if let Some(bucket) = bucket {
+                bucket.take(now, cost);
+            }
+        }
+    }
+    /// The time that a request takes of the slower bucket.
+    fn nanos(&self, cost: [u64; 2]) -> u128 {
+        let times = self.0.iter().zip(cost).filter_map(|(bucket, cost)| {
+            let rate = u128::from(bucket.as_ref()?.rate());
+            Some((u128::from(cost) * NANOS_PER_S).div_ceil(rate))
+        });
+        times.max().unwrap_or(0)
+    }
+}
+
+/// Where a lane stands with its first request.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+enum Stand {
+    /// It has none.
+    #[default]
+    Empty,
+    /// The level's buckets have no room before a time: a node of the timers.
+    Waits(NodeId),
+    /// The other direction waits for the bucket of both, and is first.
+    Behind,
+    /// The level's buckets have room: a node of the parent's `ready`; `None` at the root, where it may leave.
+    Offered(Option<NodeId>),
+}
+
+/// One direction of a level.
+#[derive(Clone, Copy, Default, Debug)]
+struct Lane {
+    /// Requests of clients directly in the group, and their node in `ready`.
+    requests: Fifo,
+    place: Option<NodeId>,
+    /// Groups inside that offer a request, and `requests`, by start tag.
+    ready: Tree,
+    /// Start tag of the last request that went.
+    vtime: u128,
+    /// The first request of `ready`, and its cost.
+    head: Option<(RequestId, [u64; 2])>,
+    stand: Stand,
+    /// The tags at which the last request of the group finished at the parent, and the last of `requests` here.
+    finish: u128,
+    requests_finish: u128,
+    /// The tag at which the last of `requests` finished among those of both directions.
+    turn: u128,
+}
+
+/// A group.
+#[derive(Clone, Default, Debug)]
+struct Level {
+    parent: Option<u32>,
+    weight: u32,
+    /// Reads, writes.
+    gates: [Gate; 2],
+    /// Both together.
+    total: Gate,
+    lanes: [Lane; 2],
+    /// The direction whose turn it is.
+    first: usize,
+    /// Start tag of the last of the requests directly in the group, among those of both directions.
+    turns: u128,
+    /// Requests held here and below.
+    held: u32,
+}
+
+impl Level {
+    fn is_open(&self, direction: usize) -> bool {
+        self.gates[direction].is_open() && self.total.is_open()
+    }
+    fn ready_at(&self, direction: usize, cost: [u64; 2]) -> Instant {
+        self.gates[direction].ready_at(cost).max(self.total.ready_at(cost))
+    }
+    /// The directions, the one whose turn it is first.
+    const fn in_turn(&self) -> [usize; 2] {
+        [self.first, 1 - self.first]
+    }
+}
+
+/// The ceilings of all groups, and the requests that they hold.
+#[derive(Default)]
+pub(super) struct Ceilings {
+    /// By group; empty until a contract needs them.
+    levels: Vec<Level>,
+    ready: Arena<u128, Entry>,
+    waiting: Arena<Instant, Entry>,
+    timers: Tree,
+    /// From the root to a request, while it goes.
+    path: Vec<usize>,
+    /// The time of the last call.
+    now: Instant,
+}
+
+/// Groups come and change.
+impl Ceilings {
+    /// A group is there, or has another contract.
+    pub(super) fn update(
+        &mut self,
+        now: Instant,
+        (groups, requests): (&Groups, &Requests),
+        id: GroupId,
+    ) {
+        self.now = now;
+        if !self.levels.is_empty() {
+            self.put(now, groups, id);
+            if self.levels[id.index()].held > 0 {
+                self.settle(now, requests, id.index());
+            }
+        } else if applies(&groups.group(id).contract.max) {
+            groups.iter().for_each(|(id, _)| self.put(now, groups, id));
+        }
+    }
+    fn put(&mut self, now: Instant, groups: &Groups, id: GroupId) {
+        let group = groups.group(id);
+        let at = id.index();
+        if self.levels.len() <= at {
+            self.levels.resize(at + 1, Level::default());
+            self.path.reserve(self.levels.len().min(iofair_core::group::DEPTH_MAX + 1));
+        }
+        let max = if applies(&group.contract.max) { group.contract.max } else { Limits::NONE };
+        let bursts = [max.burst.bytes, max.burst.requests];
+        let level = &mut self.levels[at];
+        (level.parent, level.weight) = (group.parent.map(|parent| parent.0), group.contract.weight);
+        for (direction, gate) in level.gates.iter_mut().enumerate() {
+            gate.change(now, [max.bytes_per_s[direction], max.iops[direction]], bursts);
+        }
+        level.total.change(now, [max.total.bytes_per_s, max.total.iops], bursts);
+    }
+    /// A group goes.
+    pub(super) fn remove(&mut self, id: GroupId) {
+        if let Some(level) = self.levels.get_mut(id.index()) {
+            assert_eq!(level.held, 0, "{id:?} goes with requests inside");
+            *level = Level::default();
+        }
+    }
+}
+
+/// What is held.
+impl Ceilings {
+    /// Requests held in all.
+    pub(super) fn held(&self) -> u64 {
+        self.levels.first().map_or(0, |root| root.held.into())
+    }
+    /// When the next request may leave.
+    pub(super) fn next_wakeup(&self) -> Option<Instant> {
+        let first = || self.waiting.first(&self.timers).map(|node| self.waiting.key(node));
+        if self.leaving().is_some() { Some(self.now) } else { first() }
+    }
+    /// When the first level at or above this group that waits for a bucket has room again.
+    pub(super) fn ready_at(&self, id: GroupId, direction: usize) -> Option<Instant> {
+        let lane = |level: &Level| match level.lanes[direction].stand {
+            Stand::Waits(node) => Some(self.waiting.key(node)),
+            _ => None,
+        };
+        self.ancestry(id.index()).find_map(|at| lane(&self.levels[at]))
+    }
+    /// The direction of a request that may leave now.
+    fn leaving(&self) -> Option<usize> {
+        let root = self.levels.first()?;
+        let offers = |d: &usize| matches!(root.lanes[*d].stand, Stand::Offered(_));
+        root.in_turn().into_iter().find(offers)
+    }
+    /// From a group to the root.
+    fn ancestry(&self, at: usize) -> impl Iterator<Item = usize> + '_ {
+        let known = (at < self.levels.len()).then_some(at);
+        let parent = |at: &usize| self.levels[*at].parent.map(|parent| parent as usize);
+        core::iter::successors(known, parent)
+    }
+}
+
+/// Requests go in and out.
+impl Ceilings {
+    /// `None`: it passes and is charged. Otherwise it is held, and the group that holds it is returned.
+    pub(super) fn submit(
+        &mut self,
+        now: Instant,
+        requests: &mut Requests,
+        id: RequestId,
+    ) -> Option<GroupId> {
+        if self.levels.is_empty() {
+            return None;
+        }
+        self.now = now;
+        let (group, direction) = (requests[id].group, requests[id].operation.direction() as usize);
+        let cost = cost(requests, id);
+        let (mut limited, mut full) = (None, None);
+        for at in self.ancestry(group.index()) {
+            let level = &self.levels[at];
+            if !level.is_open(direction) {
+                let waits = level.held > 0 || level.ready_at(direction, cost) > now;
+                limited = limited.or(Some(at));
+                full = full.or(waits.then_some(at));
+            }
+        }
+        // Those in front may wait although the ceilings were lifted meanwhile.
+        let queued = !self.levels[group.index()].lanes[direction].requests.is_empty();
+        match full.or(queued.then_some(group.index())) {
+            None => {
+                if limited.is_some() {
+                    self.charge(now, group.index(), direction, cost);
+                }
+                None
+            }
+            Some(at) => {
+                self.hold(now, requests, id);
+                Some(GroupId(at as u32))
+            }
+        }
+    }
+    fn charge(&mut self, now: Instant, at: usize, direction: usize, cost: [u64; 2]) {
+        let mut next = Some(at);
+        while let Some(at) = next {
+            let level = &mut self.levels[at];
+            level.gates[direction].take(now, cost);
+            level.total.take(now, cost);
+            next = level.parent.map(|parent| parent as usize);
+        }
+    }
+    fn hold(&mut self, now: Instant, requests: &mut Requests, id: RequestId) {
+        let at = requests[id].group.index();
+        let direction = requests[id].operation.direction() as usize;
+        let lane = &mut self.levels[at].lanes[direction];
+        lane.requests.push_back(requests, id);
+        if lane.place.is_none() {
+            self.line_up(at, direction, None);
+        }
+        let mut next = Some(at);
+        while let Some(at) = next {
+            self.levels[at].held += 1;
+            next = self.levels[at].parent.map(|parent| parent as usize);
+        }
+        self.settle(now, requests, at);
+    }
+    /// The next request that may leave, charged.
+    pub(super) fn pop(&mut self, now: Instant, requests: &mut Requests) -> Option<RequestId> {
+        if self.held() == 0 {
+            return None;
+        }
+        self.now = now;
+        while let Some(node) = self.waiting.first(&self.timers) {
+            if self.waiting.key(node) > now {
+                break;
+            }
+            let at = self.waiting.value(node).0 as usize;
+            self.settle(now, requests, at);
+        }
+        let direction = self.leaving()?;
+        Some(self.send(now, requests, direction))
+    }
+}
+
+/// How requests move up.
+impl Ceilings {
+    /// Looks again where the lanes of a level stand, and those above as far as anything changes.
+    fn settle(&mut self, now: Instant, requests: &Requests, at: usize) {
+        let mut next = Some(at);
+        while let Some(at) = next.filter(|at| self.arrange(now, requests, *at)) {
+            next = self.levels[at].parent.map(|parent| parent as usize);
+        }
+    }
+    /// `true` if the parent sees something else now.
+    fn arrange(&mut self, now: Instant, requests: &Requests, at: usize) -> bool {
+        let mut seen = false;
+        for direction in 0..2 {
+            let head = self.head(requests, at, direction);
+            let lane = &mut self.levels[at].lanes[direction];
+            seen |= core::mem::replace(&mut lane.head, head) != head;
+        }
+        let first = self.first(at);
+        seen |= core::mem::replace(&mut self.levels[at].first, first) != first;
+        let mut reserved = false;
+        for direction in self.levels[at].in_turn() {
+            let level = &self.levels[at];
+            let Some((_, cost)) = level.lanes[direction].head else {
+                seen |= self.stand(at, direction, None);
+                continue;
+            };
+            let ready = match reserved {
+                true => Instant::MAX,
+                false => level.ready_at(direction, cost),
+            };
+            let total = level.total.ready_at(cost);
+            reserved = total > now && level.gates[direction].ready_at(cost) <= now;
+            seen |= self.stand(at, direction, Some((now, ready)));
+        }
+        seen
+    }
+    /// The first request of a lane and its cost.
+    fn head(
+        &self,
+        requests: &Requests,
+        at: usize,
+        direction: usize,
+    ) -> Option<(RequestId, [u64; 2])> {
+        let lane = &self.levels[at].lanes[direction];
+        let first = self.ready.value(self.ready.first(&lane.ready)?).0 as usize;
+        if first != at {
+            return self.levels[first].lanes[direction].head;
+        }
+        let id = lane.requests.front().expect("requests stand in `ready` while there are some");
+        Some((id, cost(requests, id)))
+    }
+    /// The direction whose turn it is, as the tags say; the turn is passed down to where both directions are one
+    /// group's own.
+    fn first(&self, at: usize) -> usize {
+        let level = &self.levels[at];
+        let [reads, writes] = [0, 1].map(|d: usize| self.ready.first(&level.lanes[d].ready));
+        let (Some(reads), Some(writes)) = (reads, writes) else {
+            return usize::from(reads.is_none());
+        };
+        let [read_by, written_by] = [reads, writes].map(|node| self.ready.value(node).0 as usize);
+        if read_by != written_by {
+            return usize::from(self.ready.key(writes) < self.ready.key(reads));
+        }
+        if read_by != at {
+            return self.levels[read_by].first;
+        }
+        usize::from(level.lanes[1].turn < level.lanes[0].turn)
+    }
+    /// A lane has nothing (`None`), or something that its buckets have room for at a time; [`Instant::MAX`]: it is
+    /// behind the other lane. `true` if the parent sees that.
+    fn stand(&mut self, at: usize, direction: usize, ready: Option<(Instant, Instant)>) -> bool {
+        let stands = self.levels[at].lanes[direction].stand;
+        let offers = ready.is_some_and(|(now, ready)| ready <= now);
+        match stands {
+            Stand::Offered(_) if offers => return false,
+            Stand::Empty if ready.is_none() => return false,
+            Stand::Waits(node) => drop(self.waiting.remove(&mut self.timers, node)),
+            _ => {}
+        }
+        self.withdraw(at, direction);
+        let fresh = match ready {
+            None => Stand::Empty,
+            Some(_) if offers => Stand::Offered(self.offer(at, direction)),
+            Some((_, Instant::MAX)) => Stand::Behind,
+            Some((_, ready)) => {
+                Stand::Waits(self.waiting.insert(&mut self.timers, ready, Entry(at as u32)))
+            }
+        };
+        self.levels[at].lanes[direction].stand = fresh;
+        offers || matches!(stands, Stand::Offered(_))
+    }
+    /// Takes a lane out of its parent's `ready`.
+    fn withdraw(&mut self, at: usize, direction: usize) {
+        let Stand::Offered(Some(node)) = self.levels[at].lanes[direction].stand else { return };
+        let parent = self.levels[at].parent.expect("the root is offered to nobody") as usize;
+        self.ready.remove(&mut self.levels[parent].lanes[direction].ready, node);
+        self.levels[at].lanes[direction].stand = Stand::Empty;
+    }
+    fn offer(&mut self, at: usize, direction: usize) -> Option<NodeId> {
+        let parent = self.levels[at].parent? as usize;
+        let finish = self.levels[at].lanes[direction].finish;
+        let lane = &mut self.levels[parent].lanes[direction];
+        Some(self.ready.insert(&mut lane.ready, finish.max(lane.vtime), Entry(at as u32)))
+    }
+    /// The first request of a direction leaves.
+    fn send(&mut self, now: Instant, requests: &mut Requests, direction: usize) -> RequestId {
+        let mut path = core::mem::take(&mut self.path);
+        path.clear();
+        let mut at = ROOT;
+        loop {
+            path.push(at);
+            let lane = &self.levels[at].lanes[direction];
+            let first = self.ready.first(&lane.ready).expect("a lane with a head has one in front");
+            match self.ready.value(first).0 as usize {
+                first if first == at => break,
+                first => at = first,
+            }
+        }
+        let id = self.levels[at].lanes[direction].requests.pop_front(requests);
+        let id = id.expect("requests stand in `ready` while there are some");
+        let cost = cost(requests, id);
+        self.charge(now, at, direction, cost);
+        self.count(&path, direction, cost);
+        for at in path.iter().rev() {
+            self.arrange(now, requests, *at);
+        }
+        self.path = path;
+        id
+    }
+    /// Every group on the path has had a turn; those that it counts for stand in line again.
+    fn count(&mut self, path: &[usize], direction: usize, cost: [u64; 2]) {
+        let (mut gates, mut totals, mut joint) = (1, 1, false);
+        for (depth, at) in path.iter().enumerate() {
+            let level = &mut self.levels[*at];
+            level.held -= 1;
+            joint |= !level.total.is_open();
+            gates = level.gates[direction].nanos(cost).max(gates);
+            totals = level.total.nanos(cost).max(totals);
+            let nanos = if joint { totals } else { gates };
+            let first = self.ready.first(&level.lanes[direction].ready);
+            let start = self.ready.key(first.expect("the path goes through it"));
+            let finish = |weight: u32| start + nanos * u128::from(WEIGHT_MAX) / u128::from(weight);
+            let counted = if joint { 0..2 } else { direction..direction + 1 };
+            counted.clone().for_each(|d| level.lanes[d].vtime = start.max(level.lanes[d].vtime));
+            match path.get(depth + 1) {
+                Some(child) => {
+                    let finish = finish(self.levels[*child].weight.max(1));
+                    for d in counted {
+                        self.withdraw(*child, d);
+                        self.levels[*child].lanes[d].finish = finish;
+                    }
+                }
+                None => {
+                    let finish = finish(WEIGHT_DEFAULT);
+                    counted.for_each(|d| self.line_up(*at, d, Some(finish)));
+                    let level = &mut self.levels[*at];
+                    let turn = &mut level.lanes[direction].turn;
+                    let start = (*turn).max(level.turns);
+                    (*turn, level.turns) = (start + nanos, start);
+                }
+            }
+        }
+    }
+    /// The requests directly in a group stand in line, where their last one finished.
+    fn line_up(&mut self, at: usize, direction: usize, finish: Option<u128>) {
+        let level = &mut self.levels[at];
+        let (turns, lane) = (level.turns, &mut level.lanes[direction]);
+        lane.requests_finish = finish.unwrap_or(lane.requests_finish);
+        lane.turn = lane.turn.max(turns);
+        if let Some(node) = lane.place.take() {
+            self.ready.remove(&mut lane.ready, node);
+        }
+        if !lane.requests.is_empty() {
+            let start = lane.requests_finish.max(lane.vtime);
+            lane.place = Some(self.ready.insert(&mut lane.ready, start, Entry(at as u32)));
+        }
+    }
+}
