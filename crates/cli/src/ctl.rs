@@ -261,14 +261,23 @@ impl Talk {
     }
     /// A change, or a dry run of it; `shown` is for what it made.
     fn change(&self, ask: Ask, output: &Output, shown: impl Fn(&Json) -> String) -> Result<()> {
-        if !self.dry_run {
-            let done = self.ask(&ask)?;
-            return output.print(&done, || shown(&done));
-        }
         let joined = if ask.path.contains('?') { '&' } else { '?' };
         let path = format!("{}{joined}dry_run=true", ask.path);
-        let tried = self.ask(&Ask { path, ..ask })?;
-        output.print(&tried, || show::dry_run(&tried))
+        let try_out = || self.ask(&Ask { path: path.clone(), ..ask.clone() });
+        if self.dry_run {
+            let tried = try_out()?;
+            return output.print(&tried, || show::dry_run(&tried));
+        }
+        // Volumes take nothing from others.
+        let gives_up = match ask.path.starts_with("/v1/volumes") {
+            true => Json::Null,
+            false => try_out()?["gives_up"].take(),
+        };
+        let mut done = self.ask(&ask)?;
+        if !gives_up.is_null() {
+            done["gives_up"] = gives_up;
+        }
+        output.print(&done, || shown(&done) + &show::gives_up(&done))
     }
     /// A change of which only the revision is told.
     fn revised(&self, ask: Ask, output: &Output) -> Result<()> {

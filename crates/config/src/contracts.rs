@@ -67,6 +67,7 @@ pub mod admission;
 mod check;
 mod control;
 pub mod edit;
+pub mod effects;
 mod enforced;
 pub mod faults;
 mod guests;

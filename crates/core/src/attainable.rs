@@ -276,6 +276,26 @@ pub fn check(drive: &Attainable, groups: &[Claimant]) -> Result<(), Unattainable
     })
 }
 
+/// What minimums take of a drive at worst.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Load {
+    /// The part of the drive's time, in millionths, rounded up; more than a million: more than there is.
+    pub millionths: u64,
+    /// What the rest of the time gives, in bytes a second of long reads and writes, rounded down.
+    pub left: u64,
+}
+
+/// What the minimums of these groups take while all are used in full, in the slowest way there is. Parents come before those
+/// inside them.
+pub fn load(drive: &Attainable, groups: &[Claimant]) -> Load {
+    let minimums: Vec<Option<u64>> = groups.iter().map(|it| it.min).collect();
+    let millionths = Tree { drive, groups }.load(&minimums);
+    let rest = WHOLE.saturating_sub(millionths);
+    let streams = u128::from(drive.reads.min(drive.writes).min(RATE_MAX));
+    let left = streams * u128::from(rest) / u128::from(WHOLE);
+    Load { millionths, left: u64::try_from(left).unwrap_or(u64::MAX) }
+}
+
 /// The groups, asked with minimums that may differ from theirs.
 struct Tree<'a> {
     drive: &'a Attainable,

@@ -25,6 +25,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use cpu_time::ThreadTime;
+use iofair_policies::DEFAULT_STACK;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 use crate::load::Load;
@@ -67,7 +68,7 @@ const SMALL: Size = Size { groups: &[1, 16], rounds: 1, requests: 1_000 };
 /// Groups of the second table, and its stacks: the one that servers have, and one of each kind of scheduler and throttle.
 const SCALE: [u32; 4] = [10, 100, 1_000, 10_000];
 const SCALE_STACKS: [&str; 7] = [
-    "promise",
+    DEFAULT_STACK,
     "max+prop-bfq",
     "none-none",
     "none-mq-deadline",

@@ -11,7 +11,7 @@ use iofair_config::contracts::faults::Faults;
 use iofair_core::contract::Contract;
 use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
-use iofair_policies::TABLE;
+use iofair_policies::{DEFAULT_STACK, TABLE};
 use iofair_serve::back::memory::Memory;
 use iofair_serve::back::volume::{Map, PlannedVolume, VolumeId};
 use iofair_serve::engine::{Engine, Patience, Plan};
@@ -80,7 +80,7 @@ fn run(engine: &mut Engine, now: &mut Instant, requests: u64) {
 fn main() {
     let full = std::env::args().any(|argument| argument == "--bench");
     let (rounds, requests) = if full { (61, 64_000) } else { (2, 640) };
-    for stack in ["none-none", "max-none", "prop-bfq", "promise"] {
+    for stack in ["none-none", "max-none", "prop-bfq", DEFAULT_STACK] {
         let (mut engine, mut now) = (engine(stack), Instant::ZERO);
         run(&mut engine, &mut now, requests);
         let mut times: Vec<f64> = (0..rounds)

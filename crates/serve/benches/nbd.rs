@@ -18,6 +18,7 @@ use std::path::Path;
 use std::process::Command;
 
 use iofair_config::contracts::Contracts;
+use iofair_policies::DEFAULT_STACK;
 use iofair_serve::client::Client;
 use iofair_serve::{Server, Signals};
 use peers::{Contender, Sample, own};
@@ -42,7 +43,7 @@ const BARE: &str = "(bare socket)";
 /// one's throughput that the other must reach.
 const GROUPS: usize = 4;
 const DRIVE: &str = "plextor-px256m5s";
-const STACKS: [&str; 2] = ["promise", "none-none"];
+const STACKS: [&str; 2] = [DEFAULT_STACK, "none-none"];
 const STACK_AIM: f64 = 0.97;
 
 /// What the client does: name, direction, block, depth, connections.

@@ -54,7 +54,7 @@ fn reactor_us() -> f64 {
 
 fn contracts(directory: &Path, volumes: usize, weight_of_first: u32) -> String {
     let mut text = format!(
-        "[drive]\nback = \"memory:{}MiB\"\nstack = \"promise\"\n[listen]\nunix = \"{}\"\n\
+        "[drive]\nback = \"memory:{}MiB\"\n[listen]\nunix = \"{}\"\n\
          connections = 65536\n[control]\nunix = \"{}\"\n",
         volumes.div_ceil(16),
         directory.join("nbd").display(),

@@ -179,7 +179,7 @@ impl Server {
         if let Some(path) = &contracts.mount {
             Mounted::check(path, mode)?;
         }
-        Ok(facts.unchecked(&contracts)?.map(str::to_string).into_iter().collect())
+        facts.notes(&contracts)
     }
     /// [`Self::start_under`], with what was agreed to beyond the contracts.
     pub fn start_with(

@@ -403,6 +403,23 @@ fn dry_runs_tell_and_change_nothing() {
     };
     assert_eq!((share("new", "before"), share("batch", "before")), (None, Some(0.5)));
     assert!(share("batch", "after").unwrap() < 0.34, "{tried}");
+    let smaller = |name: &str| {
+        let text = format!(
+            "group \"{name}\" gets 33.3 % of the drive instead of 50.0 % while all groups are busy"
+        );
+        json!({"about": "share", "group": name, "text": text})
+    };
+    let lost = tried["gives_up"].as_array().unwrap();
+    assert!(lost.contains(&smaller("batch")) && lost.contains(&smaller("tenants")), "{tried}");
+    let none = json!({"name": "none-none", "give_up": true});
+    let (_, tried) = told(Ask::new("PUT", "/v1/stack").body(none));
+    let lost = json!([
+        {"about": "contract", "group": "tenants/alice",
+         "text": "group \"tenants/alice\" is no longer guaranteed 10.00 MB/s"},
+        {"about": "share",
+         "text": "the stack \"none-none\" does not share the drive by weight: a group gets what others leave"},
+    ]);
+    assert_eq!(tried["gives_up"], lost);
     for (ask, status) in [
         (Ask::new("PATCH", alice).body(json!({"min": "200MB/s"})), 422),
         (Ask::new("PATCH", "/v1/groups/nobody").body(json!({})), 404),

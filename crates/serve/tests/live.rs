@@ -13,6 +13,7 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::symlink;
 use std::thread;
 
+use iofair_policies::DEFAULT_STACK;
 use iofair_serve::Server;
 use iofair_serve::pool::admin::Creation;
 use rig::wire::{BLOCK, FUA, READ, Wire, Workload};
@@ -43,7 +44,7 @@ fn everything(socket: &str) -> Vec<u8> {
 /// in the file itself, and as a second server over it tells.
 #[test]
 fn stopping_under_load_keeps_what_was_answered() {
-    for stack in ["none-none", "prop-bfq", "promise"] {
+    for stack in ["none-none", "prop-bfq", DEFAULT_STACK] {
         let rig = Rig::with("file", stack, "");
         let socket = rig.directory.path("socket");
         let work = |number: u64| {

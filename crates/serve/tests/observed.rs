@@ -316,6 +316,36 @@ fn why_names_the_throttle_and_its_rule() {
     (0..5).for_each(|_| assert_eq!(wire.receive().unwrap().error, 0));
 }
 
+/// Goal: a live server lets a burst through at once and then holds reads and writes to one ceiling together, at the group
+/// and at the one above it; it says so; and the ceiling can be lifted. Method: an NBD client with 128 reads and 128 writes of
+/// 4 KiB, so little a second that no more than the burst can go during the test.
+#[test]
+fn a_burst_goes_and_then_reads_and_writes_wait_together() {
+    for group in ["tenants/alice", "tenants"] {
+        let rig = Controlled::start();
+        let path = format!("/v1/groups/{group}");
+        let put = Ask::new("PUT", &path).body(json!({"max": {"total": "1B/s", "burst": "1MB"}}));
+        assert!(rig.ask(&put).is_good());
+        let in_force = rig.get(&path)["group"]["in_force"].clone();
+        let total = json!({"of": "total", "unit": "bytes", "per_second": 1, "burst": 1_000_000});
+        assert_eq!(in_force["ceilings"], json!([total]));
+        let mut wire = Wire::connect(&rig.directory.path("socket"));
+        for number in 0..128 {
+            wire.send_read(number * 4096, 4096).unwrap();
+            wire.send_write(0, number * 4096, &[1; 4096]).unwrap();
+        }
+        // What fits into the burst of 1,000,000 bytes: 244 of 256.
+        (0..244).for_each(|_| assert_eq!(wire.receive().unwrap().error, 0));
+        let told = why(&rig, "tenants/alice");
+        let answer = told["answer"].as_str().unwrap();
+        assert!(answer.starts_with("throttle max holds 12 requests for another "), "{told}");
+        let rule = format!("over the ceiling of group {group} (both at 0.00 MB/s)");
+        assert!(answer.contains(&rule), "{told}");
+        change(&rig, &path, json!({"max": {"total": "100MB/s"}}));
+        (0..12).for_each(|_| assert_eq!(wire.receive().unwrap().error, 0));
+    }
+}
+
 /// Reads here and there with 16 requests at once, until told to stop.
 fn read_on(socket: &str, volume: &str, done: &AtomicBool) {
     let mut wire = Wire::connect_to(socket, volume).unwrap();

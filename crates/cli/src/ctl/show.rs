@@ -100,6 +100,25 @@ fn minimum(in_force: &Json) -> String {
     }
 }
 
+/// The ceilings in force: `reads 50.00 MB/s, total 5000 requests/s (500 at once)`.
+fn ceilings(in_force: &Json) -> String {
+    let one = |ceiling: &Json| {
+        let in_bytes = ceiling["unit"] == "bytes";
+        let per_second = match in_bytes {
+            true => rate(&ceiling["per_second"]),
+            false => format!("{} requests/s", word(&ceiling["per_second"])),
+        };
+        let burst = match &ceiling["burst"] {
+            Json::Null => String::new(),
+            burst if in_bytes => format!(" ({} at once)", bytes(burst)),
+            burst => format!(" ({} at once)", word(burst)),
+        };
+        format!("{} {per_second}{burst}", word(&ceiling["of"]))
+    };
+    let all: Vec<String> = list(&in_force["ceilings"]).iter().map(one).collect();
+    if all.is_empty() { "-".to_string() } else { all.join(", ") }
+}
+
 /// `iofair ctl group list`.
 pub(crate) fn groups(groups: &Json) -> String {
     let row = |group: &Json| {
@@ -127,6 +146,7 @@ pub(crate) fn group(group: &Json) -> String {
     let volumes: Vec<String> = list(&group["volumes"]).iter().map(word).collect();
     let (rate, inside) =
         (rate(&group["usage"]["bytes_per_second"]), &group["usage"]["requests_inside"]);
+    let ceilings = Some(ceilings(in_force)).filter(|text| text != "-");
     let rows = [
         ("group", word(&group["name"])),
         ("contract", contract),
@@ -139,10 +159,14 @@ pub(crate) fn group(group: &Json) -> String {
                 percent(&in_force["share"])
             ),
         ),
+        ("ceilings", ceilings.unwrap_or_default()),
         ("volumes", volumes.join(" ")),
         ("now", format!("{rate}, {} requests in flight", word(inside))),
     ];
-    rows.map(|(name, value)| format!("{name:<10}{value}").trim_end().to_string() + "\n").concat()
+    let shown = rows.iter().filter(|(name, value)| *name != "ceilings" || !value.is_empty());
+    let row =
+        |(name, value): &(&str, String)| format!("{name:<10}{value}").trim_end().to_string() + "\n";
+    shown.map(row).collect()
 }
 
 /// A group's processor time, in all its ways.
@@ -221,20 +245,31 @@ pub(crate) fn dry_run(tried: &Json) -> String {
     lines.iter().for_each(|line| text += &format!("  {}\n", word(line)));
     let row = |group: &Json| {
         let when = ["before", "after"].map(|when| &group[when]);
-        let [mins, weights, shares] =
-            [minimum, |it: &Json| word(&it["weight"]), |it: &Json| percent(&it["share"])].map(
-                |show| match when.map(show) {
-                    [before, after] if before == after => before,
-                    both => both.join(" -> "),
-                },
-            );
-        vec![word(&group["name"]), mins, weights, shares]
+        let weight = |it: &Json| word(&it["weight"]);
+        let shows = [minimum, weight, |it: &Json| percent(&it["share"]), ceilings];
+        let changes = shows.map(|show| match when.map(show) {
+            [before, after] if before == after => before,
+            both => both.join(" -> "),
+        });
+        [vec![word(&group["name"])], changes.to_vec()].concat()
     };
     if !groups.is_empty() {
-        let rows: Vec<Vec<String>> = groups.iter().map(row).collect();
-        text += &table(&["group", "min", "weight", "share"], &rows, &[1, 2, 3]);
+        let mut rows: Vec<Vec<String>> = groups.iter().map(row).collect();
+        let mut head = vec!["group", "min", "weight", "share", "ceilings"];
+        if rows.iter().all(|row| row[4] == "-") {
+            head.pop();
+            rows.iter_mut().for_each(|row| drop(row.pop()));
+        }
+        text += &table(&head, &rows, &[1, 2, 3]);
     }
+    text += &gives_up(tried);
     text
+}
+
+/// What a change takes away, a line each.
+pub(crate) fn gives_up(change: &Json) -> String {
+    let line = |effect: &Json| format!("gives up: {}\n", word(&effect["text"]));
+    list(&change["gives_up"]).iter().map(line).collect()
 }
 
 /// `iofair ctl volume list`.

@@ -167,11 +167,34 @@ impl Contracts {
         let groups = self.groups.iter().map(|group| (group.name.as_str(), &group.contract));
         admitted(groups, worst_case.unwrap_or(ANY))
     }
+    /// What the minimums claim together of a drive that gives `worst_case` bytes a second at its worst.
+    pub(super) fn claimed(&self, worst_case: u64) -> u64 {
+        let groups = self.groups.iter().map(|group| (group.name.as_str(), &group.contract));
+        let tree = Tree::new(groups, worst_case);
+        let claims = tree.children("").iter().filter_map(|path| tree.claims[path]);
+        claims.fold(0, u64::saturating_add)
+    }
     /// The first group whose minimum counts on the drive's worst case: it does not say what it reaches alone.
     pub fn asks_worst_case(&self) -> Option<&Group> {
         let asks = |group: &&Group| group.contract.min.is_some() && group.contract.alone.is_none();
         self.groups.iter().find(asks)
     }
+}
+
+/// Each group's part of the drive while every group is busy; parents come first.
+pub fn shares(groups: &[(String, Contract)]) -> Vec<f64> {
+    let parent = |name: &str| name.rfind('/').unwrap_or(0);
+    let mut sums: HashMap<&str, u64> = HashMap::new();
+    for (name, contract) in groups {
+        *sums.entry(&name[..parent(name)]).or_default() += u64::from(contract.weight);
+    }
+    let mut shares: HashMap<&str, f64> = HashMap::new();
+    for (name, contract) in groups {
+        let above = &name[..parent(name)];
+        let part = f64::from(contract.weight) / sums[above] as f64;
+        shares.insert(name, shares.get(above).copied().unwrap_or(1.0) * part);
+    }
+    groups.iter().map(|(name, _)| shares[name.as_str()]).collect()
 }
 
 /// Can this drive keep all these minimums and latencies, whoever schedules? The groups are those of [`admitted`].
@@ -180,7 +203,7 @@ pub fn check_attainable(drive: &Attainable, groups: &Admitted) -> Result<(), Una
 }
 
 /// The groups as admission sees them, parents first; those that ask for something else than `before` are new.
-fn claimants(groups: &Admitted, before: Option<&Contracts>) -> Vec<Claimant> {
+pub(super) fn claimants(groups: &Admitted, before: Option<&Contracts>) -> Vec<Claimant> {
     let asks = |contract: &Contract| (contract.minimum(), contract.alone, contract.latency);
     let old: HashMap<&str, _> = before.map_or_else(HashMap::new, |before| {
         before.groups.iter().map(|it| (it.name.as_str(), asks(&it.contract))).collect()

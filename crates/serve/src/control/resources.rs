@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use iofair_config::contracts::Contracts;
+use iofair_config::contracts::admission::shares;
 use iofair_config::contracts::edit::Kind;
+use iofair_config::contracts::effects::Effect;
 use iofair_core::attainable::{Attainable, SMALL_READ};
-use iofair_core::contract::Contract;
+use iofair_core::contract::{BURST_DEFAULT, Burst, Contract, Limits};
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
@@ -94,6 +96,20 @@ struct InForce {
     share: f64,
     min_bytes_per_second: Option<u64>,
     min_ios_per_second: Option<u64>,
+    ceilings: Vec<Ceiling>,
+}
+
+/// One of a group's ceilings.
+#[derive(Clone, Copy, PartialEq, Serialize)]
+struct Ceiling {
+    /// `reads`, `writes`, or `total`: both together.
+    of: &'static str,
+    /// `bytes` or `requests`.
+    unit: &'static str,
+    per_second: u64,
+    /// What may pass at once, in the same unit; absent: time slices as in blk-throttle.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    burst: Option<u64>,
 }
 
 /// A group that a change would give something else.
@@ -105,6 +121,23 @@ pub(super) struct Changed {
     before: Option<InForce>,
     #[serde(skip_serializing_if = "Option::is_none")]
     after: Option<InForce>,
+}
+
+/// Something that a change takes away.
+#[derive(Serialize)]
+pub(super) struct GivenUp {
+    /// `share`, `contract` or `room`.
+    about: &'static str,
+    /// The group that loses; absent: it is not one group.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<String>,
+    text: String,
+}
+
+impl From<Effect> for GivenUp {
+    fn from(effect: Effect) -> Self {
+        Self { about: effect.about.word(), group: effect.group, text: effect.text }
+    }
 }
 
 /// One volume.
@@ -180,8 +213,28 @@ impl InForce {
             share,
             min_bytes_per_second: contract.min,
             min_ios_per_second: contract.min_iops,
+            ceilings: ceilings(&contract.max),
         }
     }
+}
+
+fn ceilings(max: &Limits) -> Vec<Ceiling> {
+    let exact = max.has_total() || max.has_burst();
+    let ceiling = |of, unit, per_second: Option<u64>, burst: Option<u64>| {
+        let per_second = per_second?;
+        let burst = burst.unwrap_or_else(|| BURST_DEFAULT.units_floor(per_second));
+        Some(Ceiling { of, unit, per_second, burst: exact.then_some(burst) })
+    };
+    let Burst { bytes, requests } = max.burst;
+    let all = [
+        ceiling("reads", "bytes", max.bytes_per_s[0], bytes),
+        ceiling("writes", "bytes", max.bytes_per_s[1], bytes),
+        ceiling("total", "bytes", max.total.bytes_per_s, bytes),
+        ceiling("reads", "requests", max.iops[0], requests),
+        ceiling("writes", "requests", max.iops[1], requests),
+        ceiling("total", "requests", max.total.iops, requests),
+    ];
+    all.into_iter().flatten().collect()
 }
 
 /// Groups that differ, by what is in force of them.
@@ -199,25 +252,6 @@ pub(super) fn changed(before: &[(String, Contract)], after: &[(String, Contract)
     let one =
         |name: String| Changed { before: before.remove(&name), after: after.remove(&name), name };
     names.into_iter().map(one).collect()
-}
-
-fn parent(name: &str) -> &str {
-    name.rsplit_once('/').map_or("", |(above, _)| above)
-}
-
-/// Each group's part of the drive when every group wants it; parents come first.
-fn shares(groups: &[(String, Contract)]) -> Vec<f64> {
-    let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
-    for (name, contract) in groups {
-        *sums.entry(parent(name)).or_default() += u64::from(contract.weight);
-    }
-    let mut shares: BTreeMap<&str, f64> = BTreeMap::new();
-    for (name, contract) in groups {
-        let above = shares.get(parent(name)).copied().unwrap_or(1.0);
-        let part = f64::from(contract.weight) / sums[parent(name)] as f64;
-        shares.insert(name, above * part);
-    }
-    groups.iter().map(|(name, _)| shares[name.as_str()]).collect()
 }
 
 /// All volumes, in the order of the file.

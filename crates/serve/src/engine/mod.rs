@@ -43,7 +43,7 @@ const SHARED_SLOTS: usize = 16 << 10;
 /// Request slots that every group has to itself, whatever the others do: enough that a client of a group with little
 /// weight still keeps a fast drive busy.
 const OWN_SLOTS: usize = 16;
-/// Tags where the scheduler shares between groups: more than there are slots, which are the bound then.
+/// Least tags where the scheduler shares between groups: more than there are slots, which are the bound then.
 const TAGS_UNBOUNDED: u32 = 1 << 20;
 /// Longest piece of a trim or of zeroes: they carry no data, so they may be longer than the rest. The controller has one
 /// piece of such a request at a time.
@@ -409,12 +409,10 @@ impl Engine {
     }
 }
 
-/// Requests that scheduler and drive may have together.
+/// Requests that scheduler and drive may have together: those of the stack, and more where it shares between groups.
 fn tags(facts: &DriveFacts, stack: &Stack) -> u32 {
-    match stack.groups {
-        true => TAGS_UNBOUNDED,
-        false => stack.tags(facts),
-    }
+    let own = stack.tags(facts);
+    if stack.groups { own.max(TAGS_UNBOUNDED) } else { own }
 }
 
 /// How the controller sees a request.

@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 
 use iofair_config::contracts::Contracts;
 use iofair_config::contracts::admission::{AdmissionError, Admitted, Basis, Known};
+use iofair_config::contracts::effects::{self, Effect, State};
 use iofair_core::attainable::Attainable;
 use iofair_drive::profile;
 
@@ -46,6 +47,14 @@ impl Facts {
     ) -> Result<Option<&'static str>, ServeError> {
         Ok(contracts.unchecked(&self.known(contracts)?))
     }
+    /// What an operator should know of contracts: whether they are checked, and what they leave.
+    pub(super) fn notes(&self, contracts: &Contracts) -> Result<Vec<String>, ServeError> {
+        let known = self.known(contracts)?;
+        let groups = &self.admit(contracts, None)?;
+        let unchecked = contracts.unchecked(&known).map(str::to_string);
+        let told = effects::notes(State { contracts, groups }, &known);
+        Ok(unchecked.into_iter().chain(told).collect())
+    }
     fn admit(
         &self,
         contracts: &Contracts,
@@ -75,6 +84,16 @@ impl Server {
     /// The groups with the weights in force.
     pub(crate) fn admitted(&self) -> Result<Admitted, ServeError> {
         self.facts.admit(&self.contracts, None)
+    }
+    /// What is given up by going from the contracts in force to these, which were admitted so.
+    pub(crate) fn given_up(
+        &self,
+        contracts: &Contracts,
+        admitted: &Admitted,
+    ) -> Result<Vec<Effect>, ServeError> {
+        let before = State { contracts: &self.contracts, groups: &self.admitted()? };
+        let after = State { contracts, groups: admitted };
+        Ok(effects::given_up(before, after, &self.facts.known(contracts)?))
     }
     /// The groups with the weights that these contracts would give them, or why they would be refused. Sockets, devices
     /// and files of volumes are not made, so what stands in their way is not seen.

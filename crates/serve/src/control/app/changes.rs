@@ -30,6 +30,8 @@ struct DryRun {
     lines: Vec<String>,
     /// Groups that would get something else.
     groups: Vec<resources::Changed>,
+    /// What would be lost.
+    gives_up: Vec<resources::GivenUp>,
 }
 
 /// What came of a change.
@@ -176,6 +178,7 @@ impl App {
             revision: served.revision.clone(),
             lines: diff::lines(server.contracts().text(), after.text()),
             groups: resources::changed(&server.admitted()?, &groups),
+            gives_up: server.given_up(&after, &groups)?.into_iter().map(Into::into).collect(),
         };
         Ok(Answer::json(200, Some(effect.revision.clone()), &effect))
     }

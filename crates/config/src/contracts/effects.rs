@@ -1,0 +1,255 @@
+//! What a change of contracts takes away, and what a set of contracts leaves: told to an operator before a change, in a dry
+//! run, and by `serve --check`.
+//!
+//! Nothing here refuses a contract; [`super::admission`] does. A share falls when others get more weight or a group comes;
+//! a promise is lost when its key goes, be it with a stack that does not enforce it; minimums take time of the drive that
+//! others could have used.
+
+use std::collections::BTreeMap;
+
+use iofair_core::attainable::load;
+use iofair_core::contract::{Contract, Limits, Rate};
+
+use super::admission::{Admitted, Basis, Known, claimants, shares};
+use super::{Contracts, Key};
+
+/// Groups that are named one by one.
+const NAMED_MAX: usize = 16;
+/// A share that falls by less than this is not worth a word.
+const SHARE_MIN: f64 = 0.000_5;
+/// The part of a drive's time by which a weight exceeds what a minimum takes, that is worth a word.
+const BEYOND_MIN: f64 = 0.02;
+
+/// What an effect is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum About {
+    /// A group's share of the drive.
+    Share,
+    /// A promise or a limit that was kept.
+    Contract,
+    /// What the minimums leave.
+    Room,
+}
+
+impl About {
+    /// For programs.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Share => "share",
+            Self::Contract => "contract",
+            Self::Room => "room",
+        }
+    }
+}
+
+/// Something that a change takes away.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Effect {
+    /// What it is about.
+    pub about: About,
+    /// The group that loses, if it is one.
+    pub group: Option<String>,
+    /// In words.
+    pub text: String,
+}
+
+/// Contracts, and the groups as they were admitted.
+#[derive(Clone, Copy, Debug)]
+pub struct State<'a> {
+    /// The file.
+    pub contracts: &'a Contracts,
+    /// Its groups, parents first.
+    pub groups: &'a Admitted,
+}
+
+/// What is given up by going from one state to another.
+pub fn given_up(before: State<'_>, after: State<'_>, known: &Known) -> Vec<Effect> {
+    let mut found = lost(before, after);
+    let shared = |state: State<'_>| Key::Weight.is_enforced_by(&state.contracts.drive.stack);
+    match (shared(before), shared(after)) {
+        (true, true) => found.extend(smaller_shares(before.groups, after.groups)),
+        (true, false) => found.push(Effect {
+            about: About::Share,
+            group: None,
+            text: format!(
+                "the stack \"{}\" does not share the drive by weight: a group gets what others leave",
+                after.contracts.drive.stack.name()
+            ),
+        }),
+        _ => {}
+    }
+    let (old, new) = (room(before, known), room(after, known));
+    if let Some(text) = new.filter(|new| Some(new) != old.as_ref()) {
+        let text = match old {
+            Some(old) => format!("{text} (before: {old})"),
+            None => text,
+        };
+        found.push(Effect { about: About::Room, group: None, text });
+    }
+    found
+}
+
+/// What an operator should know of contracts that are admitted: what their minimums leave, and weights that give more than
+/// the minimum beside them needs.
+pub fn notes(state: State<'_>, known: &Known) -> Vec<String> {
+    room(state, known).into_iter().chain(heavy(state, known)).collect()
+}
+
+fn by_name(groups: &Admitted) -> BTreeMap<&str, &Contract> {
+    groups.iter().map(|(name, contract)| (name.as_str(), contract)).collect()
+}
+
+/// Not more texts than are read.
+fn cut(mut found: Vec<Effect>, what: &str) -> Vec<Effect> {
+    if found.len() > NAMED_MAX {
+        let (more, about) = (found.len() - NAMED_MAX, found[0].about);
+        found.truncate(NAMED_MAX);
+        found.push(Effect { about, group: None, text: format!("{more} more groups {what}") });
+    }
+    found
+}
+
+/// Promises and limits that are there no more, or are smaller.
+fn lost(before: State<'_>, after: State<'_>) -> Vec<Effect> {
+    let now = by_name(after.groups);
+    let mut found = Vec::new();
+    for (name, old) in before.groups {
+        let Some(new) = now.get(name.as_str()) else { continue };
+        let texts = [
+            minimum(old.min.map(Rate), new.min.map(Rate)),
+            minimum(old.min_iops.map(Ios), new.min_iops.map(Ios)),
+            old.latency.filter(|old| new.latency.is_none_or(|new| new > *old)).map(|old| match new
+                .latency
+            {
+                Some(new) => format!("has reads completed within {new} instead of {old}"),
+                None => format!("no longer has reads completed within {old}"),
+            }),
+            (old.max != Limits::NONE && new.max == Limits::NONE)
+                .then(|| "is no longer limited".to_string()),
+        ];
+        let effect = |text| Effect {
+            about: About::Contract,
+            group: Some(name.clone()),
+            text: format!("group \"{name}\" {text}"),
+        };
+        found.extend(texts.into_iter().flatten().map(effect));
+    }
+    cut(found, "lose promises or limits")
+}
+
+/// A rate in I/Os.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Ios(u64);
+
+impl std::fmt::Display for Ios {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} I/Os a second", self.0)
+    }
+}
+
+trait Amount: std::fmt::Display + Copy {
+    fn number(self) -> u64;
+}
+impl Amount for Rate {
+    fn number(self) -> u64 {
+        self.0
+    }
+}
+impl Amount for Ios {
+    fn number(self) -> u64 {
+        self.0
+    }
+}
+
+fn minimum<T: Amount>(old: Option<T>, new: Option<T>) -> Option<String> {
+    match (old?, new) {
+        (old, None) => Some(format!("is no longer guaranteed {old}")),
+        (old, Some(new)) if new.number() < old.number() => {
+            Some(format!("is guaranteed {new} instead of {old}"))
+        }
+        _ => None,
+    }
+}
+
+fn smaller_shares(before: &Admitted, after: &Admitted) -> Vec<Effect> {
+    let new: BTreeMap<&str, f64> =
+        after.iter().map(|(name, _)| name.as_str()).zip(shares(after)).collect();
+    let smaller = |((name, _), old): (&(String, Contract), f64)| {
+        let new = *new.get(name.as_str())?;
+        let text = || {
+            let [old, new] = [old, new].map(|share| share * 100.0);
+            format!(
+                "group \"{name}\" gets {new:.1} % of the drive instead of {old:.1} % while all groups are busy"
+            )
+        };
+        (old - new >= SHARE_MIN).then(|| Effect {
+            about: About::Share,
+            group: Some(name.clone()),
+            text: text(),
+        })
+    };
+    cut(before.iter().zip(shares(before)).filter_map(smaller).collect(), "get a smaller share")
+}
+
+/// What the minimums take and leave, if there are any and the drive is known.
+fn room(state: State<'_>, known: &Known) -> Option<String> {
+    let State { contracts, groups } = state;
+    groups.iter().find(|(_, contract)| contract.minimum().is_some())?;
+    let basis = match contracts.drive.stack.keeps_minimums() {
+        true => contracts.basis(known),
+        false => Basis::WorstCase(contracts.drive.worst_case.or(known.worst_case)?),
+    };
+    match basis {
+        Basis::Reaches(drive) => {
+            let load = load(&drive, &claimants(groups, None));
+            let percent = load.millionths.div_ceil(10_000);
+            Some(format!(
+                "minimums take up to {percent} % of the drive's time, and then at least {} of long requests \
+                 are left to share by weight",
+                Rate(load.left)
+            ))
+        }
+        Basis::WorstCase(worst_case) => {
+            let claim = contracts.claimed(worst_case);
+            Some(format!(
+                "minimums take {} of the {} that the drive keeps at its worst, and {} are left to share by weight",
+                Rate(claim),
+                Rate(worst_case),
+                Rate(worst_case.saturating_sub(claim))
+            ))
+        }
+        Basis::Nothing => None,
+    }
+}
+
+/// Groups whose weight gives them more of the drive's time than their minimum takes, although others reach far more with it.
+fn heavy(state: State<'_>, known: &Known) -> Vec<String> {
+    let State { contracts, groups } = state;
+    let Some(drive) = contracts.drive.reaches.over(known.reaches) else { return Vec::new() };
+    if !Key::Weight.is_enforced_by(&contracts.drive.stack) {
+        return Vec::new();
+    }
+    let streams = drive.reads.min(drive.writes);
+    let one = |((name, contract), share): (&(String, Contract), f64)| {
+        let (min, alone) = (contract.min?, contract.alone?);
+        let takes = min as f64 / alone.max(1) as f64;
+        let slow = alone <= streams / 2;
+        (slow && share - takes >= BEYOND_MIN).then(|| {
+            let percent = |part: f64| part * 100.0;
+            // What others reach in the time that the weight gives beyond the minimum, less what this group does.
+            let costs = (share - takes) * (streams - alone) as f64;
+            format!(
+                "group \"{name}\": its weight gives it up to {:.1} % of the drive's time, and its minimum takes {:.1} %; a \
+                 smaller weight keeps the minimum and leaves others up to {} more",
+                percent(share),
+                percent(takes),
+                Rate(costs as u64)
+            )
+        })
+    };
+    let all = groups.iter().zip(shares(groups)).filter_map(one);
+    all.take(NAMED_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests;

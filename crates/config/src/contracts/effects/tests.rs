@@ -1,0 +1,122 @@
+//! What changes give up, by worked examples.
+
+use iofair_core::attainable::Attainable;
+
+use super::*;
+
+const MB: u64 = 1_000_000;
+/// A drive on which the arithmetic is easy.
+const DRIVE: Attainable =
+    Attainable { reads: 500 * MB, writes: 400 * MB, alone: 25 * MB, small: None, latency: None };
+
+fn read(drive: &str, groups: &str) -> Contracts {
+    let text = format!("[drive]\nback = 'memory:1GiB'\n{drive}\n{groups}");
+    Contracts::parse("c.toml", &text).unwrap_or_else(|error| panic!("{error}"))
+}
+fn group(name: &str, keys: &str) -> String {
+    format!("[[group]]\nname = '{name}'\n{keys}\n")
+}
+fn known(reaches: bool) -> Known {
+    Known { worst_case: None, reaches: reaches.then_some(DRIVE) }
+}
+fn texts(before: &Contracts, after: &Contracts, known: &Known) -> Vec<String> {
+    let [old, new] = [before, after].map(|it| it.admit(known, None).expect("it fits"));
+    let state = |contracts, groups| State { contracts, groups };
+    let found = given_up(state(before, &old), state(after, &new), known);
+    found.into_iter().map(|effect| effect.text).collect()
+}
+
+/// Goal: who gets less is named with both shares, and who gets more is not. Method: a third group of weight 200 beside two
+/// of 100; back again.
+#[test]
+fn shares_that_fall_are_named() {
+    let two = group("a", "") + &group("b", "");
+    let (few, many) =
+        (read("", &two), read("", &(two + &group("c/d", "") + &group("c", "weight = 200"))));
+    let told = texts(&few, &many, &known(false));
+    let text = |name| {
+        format!(
+            "group \"{name}\" gets 25.0 % of the drive instead of 50.0 % while all groups are busy"
+        )
+    };
+    assert_eq!(told, [text("a"), text("b")]);
+    assert!(texts(&many, &few, &known(false)).is_empty());
+    let crowd: String = (0..20).map(|number| group(&format!("g{number}"), "")).collect();
+    let more = read("", &(crowd.clone() + &group("new", "weight = 1000")));
+    let told = texts(&read("", &crowd), &more, &known(false));
+    assert_eq!((told.len(), told[16].as_str()), (17, "4 more groups get a smaller share"));
+}
+
+/// Goal: promises that go or shrink are named, with and without a stack that keeps them; others are not. Method: every
+/// promise less, then none of them, then more.
+#[test]
+fn promises_that_go_are_named() {
+    let keys = "min = '20MB/s'\nmin_iops = 100\nlatency = '2ms'\nmax = '90MB/s'";
+    let full = read("", &group("a", keys));
+    let less =
+        read("", &group("a", "min = '10MB/s'\nmin_iops = 50\nlatency = '4ms'\nmax = '50MB/s'"));
+    let want = [
+        "group \"a\" is guaranteed 10.00 MB/s instead of 20.00 MB/s",
+        "group \"a\" is guaranteed 50 I/Os a second instead of 100 I/Os a second",
+        "group \"a\" has reads completed within 4ms instead of 2ms",
+    ];
+    assert_eq!(texts(&full, &less, &known(false)), want);
+    assert!(texts(&less, &full, &known(false)).is_empty());
+    let want = [
+        "group \"a\" is no longer guaranteed 20.00 MB/s",
+        "group \"a\" is no longer guaranteed 100 I/Os a second",
+        "group \"a\" no longer has reads completed within 2ms",
+        "group \"a\" is no longer limited",
+        "the stack \"none-kyber\" does not share the drive by weight: a group gets what others leave",
+    ];
+    let none = read("stack = 'none-kyber'", &group("a", ""));
+    assert_eq!(texts(&full, &none, &known(false)), want);
+}
+
+/// Goal: it is said what minimums leave to be shared, before and after. Method: 20 MB/s of a reader of 25 MB/s alone, on a
+/// drive whose slower direction is 400 MB/s: a fifth of the time is left; 5 MB/s leave four fifths; and a drive of which only
+/// the worst case is known.
+#[test]
+fn what_minimums_leave() {
+    let with =
+        |drive, min| read(drive, &(group("a", &format!("min = '{min}MB/s'")) + &group("b", "")));
+    let left = |percent, left| {
+        format!(
+            "minimums take up to {percent} % of the drive's time, and then at least {left} MB/s of long requests are left \
+             to share by weight"
+        )
+    };
+    let told = texts(&with("", 5), &with("", 20), &known(true));
+    assert_eq!(told, [format!("{} (before: {})", left(80, "80.00"), left(20, "320.00"))]);
+    let none = read("", &(group("a", "") + &group("b", "")));
+    assert_eq!(texts(&none, &with("", 20), &known(true)), [left(80, "80.00")]);
+    assert!(texts(&with("", 20), &none, &known(true)).iter().all(|text| !text.contains("left")));
+    assert!(texts(&none, &with("", 20), &known(false)).is_empty(), "nobody knows");
+    let worst = |min| with("worst_case = '100MB/s'", min);
+    let told = texts(&worst(5), &worst(20), &known(false));
+    let took = |min, left| {
+        format!(
+            "minimums take {min} MB/s of the 100.00 MB/s that the drive keeps at its worst, and {left} MB/s are left to share \
+             by weight"
+        )
+    };
+    assert_eq!(told, [format!("{} (before: {})", took("20.00", "80.00"), took("5.00", "95.00"))]);
+}
+
+/// Goal: a weight that gives a slow group far more than its minimum takes is pointed out, and no other. Method: a reader of 25
+/// MB/s alone with 5 MB/s, with half of the weights and with a fifth.
+#[test]
+fn weights_beyond_the_minimum() {
+    let notes = |weight| {
+        let slow = format!("min = '5MB/s'\nalone = '25MB/s'\nweight = {weight}");
+        let contracts = read("", &(group("slow", &slow) + &group("fast", "weight = 100")));
+        let groups = contracts.admit(&known(true), None).expect("it fits");
+        notes(State { contracts: &contracts, groups: &groups }, &known(true))
+    };
+    let [_, heavy] = &notes(100)[..] else { panic!("{:?}", notes(100)) };
+    // Three tenths of the time at 400 rather than at 25 MB/s.
+    let want = "group \"slow\": its weight gives it up to 50.0 % of the drive's time, and its minimum takes 20.0 %; a smaller \
+                weight keeps the minimum and leaves others up to 112.50 MB/s more";
+    assert_eq!(heavy, want);
+    assert_eq!(notes(25).len(), 1, "{:?}", notes(25));
+}
