@@ -9,7 +9,8 @@
 //! - *Time of a flush*: what the drive did not do because of it. From the first flush in flight to the last one's
 //!   completion, less what the data completed meanwhile costs, divided by the flushes; a mean over some.
 //! - *Latency alone*: the median of the last nine reads that had the drive to themselves. While the drive is shared, one
-//!   read is sent alone every [`PROBE`], and soon again after one that took two fifths longer or shorter.
+//!   read is sent alone every [`PROBE`], and soon again after one that took two fifths longer or shorter. The drive must
+//!   have had time to write what it has cached. Until there was such a read, the first quartile of reads beside writes counts.
 //!
 //! Source of the rate: Cheng et al., "Delivery rate estimation" (IETF draft, 2017).
 
@@ -38,8 +39,6 @@ const WRITES: Nanos = Nanos::from_millis(1);
 /// Before anything is known.
 const RATE: u64 = 500_000_000;
 const ALONE: Nanos = Nanos::from_micros(200);
-/// Writes are few if they are at most this part of the bytes in a window.
-const FEW_WRITES: u64 = 8;
 /// A drive may write what it has cached for so long.
 const SETTLE: Nanos = Nanos::from_millis(100);
 /// Samples of the latency alone.
@@ -54,12 +53,12 @@ pub(super) struct Drive {
     derived: Derived,
     alone: [Nanos; ALONE_SAMPLES],
     alone_count: usize,
-    /// The median of `alone`.
+    /// The median of `alone`, or its first quartile.
     latency: Nanos,
+    /// Did the drive have no writes left while those of `alone` were read?
+    settled: bool,
     next_probe: Instant,
     last_write: Option<Instant>,
-    /// The end of the last window with more than a few writes.
-    many_writes: Option<Instant>,
     /// The read that has the drive to itself since when, if it still has.
     lone: Option<Instant>,
     in_flight: u32,
@@ -131,7 +130,7 @@ impl Default for Drive {
             latency: ALONE,
             next_probe: Instant::ZERO,
             last_write: None,
-            many_writes: None,
+            settled: false,
             lone: None,
             in_flight: 0,
             at: Instant::ZERO,
@@ -164,13 +163,9 @@ impl Drive {
     pub(super) fn rate(&self, side: Side) -> u64 {
         self.rates[usize::from(side != Side::Read)]
     }
-    /// Bytes read so far.
-    pub(super) fn bytes_read(&self) -> u64 {
-        self.delivered
-    }
     /// Bytes read and written so far.
-    pub(super) fn bytes_moved(&self) -> u64 {
-        self.delivered + self.written
+    pub(super) fn bytes_moved(&self) -> [u64; 2] {
+        [self.delivered, self.written]
     }
     /// Of a read that has the drive to itself.
     pub(super) fn latency(&self) -> Nanos {
@@ -208,13 +203,14 @@ impl Drive {
     pub(super) fn writes_about(&self, now: Instant) -> bool {
         self.last_write.is_some_and(|at| now.since(at) < SETTLE)
     }
-    /// The same of more than a few writes.
-    pub(super) fn writes_much(&self, now: Instant) -> bool {
-        self.many_writes.is_some_and(|at| now.since(at) < SETTLE)
-    }
-    /// Should the next read have the drive to itself? Not while the drive may be busy with writes that it has completed.
+    /// Should the next read have the drive to itself? Not while the drive may be busy with writes that it has completed,
+    /// unless nothing better is known.
     pub(super) fn wants_probe(&self, now: Instant) -> bool {
-        now >= self.next_probe && !self.writes_about(now)
+        now >= self.next_probe && (!self.settled || !self.writes_about(now))
+    }
+    /// May such a read go before a write whose turn it is?
+    pub(super) fn probes_before_writes(&self) -> bool {
+        !self.settled
     }
     /// Nothing waits for the drive although it could take more, or something is held back although it could.
     pub(super) fn on_short(&mut self) {
@@ -291,17 +287,25 @@ impl Drive {
         }
     }
     fn sample_latency(&mut self, now: Instant, latency: Nanos) {
+        let settled = !self.writes_about(now);
+        if settled && !self.settled {
+            (self.settled, self.alone_count) = (true, 0);
+        }
         let known = self.latency;
         let is_other = latency > known + known / 5 * 2 || known > latency + latency / 5 * 2;
         let soon = self.alone_count < ALONE_SAMPLES || is_other;
-        let pause = if soon { WINDOW } else { PROBE };
+        let pause = match () {
+            () if !settled => PROBE_RETRY,
+            () if soon => WINDOW,
+            () => PROBE,
+        };
         self.next_probe = now + pause;
         self.alone[self.alone_count % ALONE_SAMPLES] = latency;
         self.alone_count += 1;
         let known = self.alone_count.min(ALONE_SAMPLES);
         let mut sorted = self.alone;
         sorted[..known].sort_unstable();
-        self.latency = sorted[known / 2];
+        self.latency = sorted[known / if self.settled { 2 } else { 4 }];
         self.derived = Derived::of(self.rates, self.iops, self.latency);
     }
     fn learn(&mut self, side: usize, sample: u64, short: bool) {
@@ -320,9 +324,6 @@ impl Drive {
         let depth = core::mem::take(&mut self.depth) / u128::from(time.0.max(1));
         let short = core::mem::take(&mut self.short);
         let all = bytes[0] + bytes[1];
-        if bytes[1] > all / FEW_WRITES {
-            self.many_writes = Some(self.at);
-        }
         let a_second = |units: u64| rate(units, time);
         let [large, small] = core::mem::take(&mut self.samples).map(|(sum, count)| {
             let mean = sum / u128::from(count.max(1));

@@ -40,6 +40,11 @@ struct Candidates {
     free: Option<(shares::Key, EntityId, Side)>,
 }
 
+/// Is this one too far behind the first in line to go before it?
+fn is_far(key: shares::Key, first: shares::Key) -> bool {
+    key.class() > first.class() || key.vtime() > first.vtime().saturating_add(PASS_MAX)
+}
+
 impl Promise {
     /// The first in line inside `top`, and the first of those that are not held.
     fn candidates(&self, cx: &Context<'_>, top: EntityId, basis: Basis) -> Candidates {
@@ -109,10 +114,14 @@ impl Promise {
         }
         let Candidates { first, free } = self.candidates(cx, EntityId::ROOT, Basis::Share);
         let (first, (key, client, side)) = (first?, free?);
-        let is_far =
-            key.class() > first.class() || key.vtime() > first.vtime().saturating_add(PASS_MAX);
-        if shared && is_far {
+        if shared && is_far(key, first) {
             return None;
+        }
+        if side == Side::Write
+            && let Some(reader) = self.read_to_probe(cx, first)
+        {
+            self.probe = Probe::Sending;
+            return self.send(cx, reader, Side::Read, (!shared, true));
         }
         if self.probe == Probe::Wanted {
             match side {
@@ -130,6 +139,18 @@ impl Promise {
             }
         }
         self.send(cx, client, side, (!shared, true))
+    }
+    /// While writers never pause it is a write's turn whenever the drive is empty: a large read that is not far behind it goes
+    /// first where the latency alone is not known yet.
+    fn read_to_probe(&self, cx: &Context<'_>, first: shares::Key) -> Option<EntityId> {
+        let wanted = self.probe == Probe::Wanted && self.in_flight == 0;
+        if !wanted || !self.drive.probes_before_writes() {
+            return None;
+        }
+        let (key, client) = self.shares.pick(EntityId::ROOT, Side::Read)?;
+        let head = self.front(client, Side::Read)?;
+        let large = bytes(&cx.requests[head]) > drive::SMALL;
+        (large && !is_far(key, first)).then_some(client)
     }
     /// Flushes pass the gate while nobody is far behind: what holds a flush holds its client's next writes as well, and
     /// flushes that go together cost one.

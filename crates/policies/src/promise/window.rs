@@ -10,9 +10,9 @@
 //!
 //! What the drive does within a window says nothing about a larger one. Now and then X is twice as large for 50 ms, or L
 //! twice as long, where reads are held all the time; for less than that, if many requests are later than their contracts allow
-//! that were not in the 50 ms before. If the drive reads a twentieth more than in the 50 ms before, it has a
-//! higher rate, or longer pieces from then on, up to 8 times as long; after a second gain X stays twice as large where nobody
-//! writes, until half of it is as good. Pieces are shortened again where that costs nothing, and
+//! that were not in the 50 ms before. If the drive does a twentieth more than in the 50 ms before (in its time for what it
+//! reads and writes), it has a higher rate, or longer pieces from then on, up to 8 times as long; after a second gain X stays twice as large, until
+//! half of it is as good. Pieces are shortened again where that costs nothing, and
 //! where a request is late although X is two pieces: a client that rests and works in turns could fake a gain.
 //!
 //! The drive is kept full by what it needs for its rate, and what it has before a new request is so little that the
@@ -67,6 +67,9 @@ pub(super) struct Window {
     write_doublings: i32,
 }
 
+/// Bytes read and written, or such rates in bytes a second.
+type Moved = [u64; 2];
+
 /// What a trial of reads changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Change {
@@ -97,8 +100,9 @@ struct Trial<T> {
     next: Instant,
     pause: Nanos,
     /// Begin of the present part, with what was moved by then: first without the change, then with it.
-    began: Option<(Instant, u64)>,
-    before: Option<u64>,
+    began: Option<(Instant, Moved)>,
+    /// The rates without the change, once it is tried.
+    before: Option<Moved>,
     /// Requests that were later than their contracts allow, in each part.
     late: [u32; 2],
 }
@@ -113,7 +117,7 @@ impl<T: Copy + PartialEq> Trial<T> {
     }
     /// Commands were held for want of room, and so many bytes were moved so far: is it time for a trial, or for the end of
     /// one? Then the rates without the change and with it.
-    fn step(&mut self, now: Instant, moved: u64) -> Option<[u64; 2]> {
+    fn step(&mut self, now: Instant, moved: Moved) -> Option<[Moved; 2]> {
         let Some((began, moved_then)) = self.began else {
             if now >= self.next {
                 self.began = Some((now, moved));
@@ -124,7 +128,8 @@ impl<T: Copy + PartialEq> Trial<T> {
         if time < TRIAL {
             return None;
         }
-        let rate = (moved - moved_then).saturating_mul(1_000_000_000) / time.0;
+        let rate =
+            [0, 1].map(|it| (moved[it] - moved_then[it]).saturating_mul(1_000_000_000) / time.0);
         self.began = Some((now, moved));
         // Held for most of the time without a break, or it says nothing.
         if time > TRIAL + TRIAL {
@@ -253,13 +258,17 @@ impl Window {
     }
     /// A read was completed while others were held for want of room.
     pub(super) fn on_full(&mut self, now: Instant, drive: &Drive) {
-        if drive.writes_much(now) {
-            // More for reads is less for writes, whatever their weights are.
-            (self.widenings, self.has_gained) = (0, false);
-        }
         if self.write_trial.began.is_none()
-            && let Some([before, rate]) = self.trial.step(now, drive.bytes_read())
+            && let Some(rates) = self.trial.step(now, drive.bytes_moved())
         {
+            // What counts is how much of the drive both use, and that reads do not have it at the expense of writes.
+            let written = rates.map(|[_, written]| written);
+            let [before, mut rate] = rates.map(|[read, written]| {
+                drive.cost(Side::Read, read).0 + drive.cost(Side::Write, written).0
+            });
+            if written[1] < written[0] - written[0] / 8 {
+                rate = rate.min(before);
+            }
             self.end_trial(now, before, rate);
         }
     }
@@ -292,7 +301,8 @@ impl Window {
             // What was found is not asked for any more.
             self.write_doublings -= self.write_doublings.signum();
         }
-        let Some([before, rate]) = trial.step(now, drive.bytes_moved()) else { return };
+        let Some(rates) = trial.step(now, drive.bytes_moved()) else { return };
+        let [before, rate] = rates.map(|[read, written]| read + written);
         let good = match trial.change {
             Direction::Up => rate > before + before / 50,
             Direction::Down => rate > before - before / 200,
@@ -404,6 +414,26 @@ mod tests {
         assert_eq!(window.most_reads(&drive), usual);
     }
 
+    /// Goal: a window that gains beside writes is widened, and one that only takes from writes is not. Method: a drive that reads
+    /// half as much again with a window twice as large, and writes as before or a third less, asked every millisecond.
+    #[test]
+    fn the_window_takes_nothing_from_writes() {
+        for (written, widens) in [(30_000, true), (20_000, false)] {
+            let (mut drive, mut window) = (Drive::default(), Window::default());
+            for milli in 0..2_000 {
+                let now = Instant(milli * 1_000_000);
+                let larger = window.trial.is(Change::Window) || window.widenings > 0;
+                let (read, written) = if larger { (90_000, written) } else { (60_000, 30_000) };
+                for (side, moved) in [(Side::Write, written), (Side::Read, read)] {
+                    drive.on_dispatch(now, RequestId(0), side, false);
+                    drive.on_complete(now, RequestId(0), side, moved);
+                }
+                window.on_full(now, &drive);
+            }
+            assert_eq!(window.widenings > 0, widens, "{written}");
+        }
+    }
+
     /// Goal: a trial that makes requests late ends at once; one beside requests that are late in any case does not. Method: the
     /// second half of a trial, with few and with many late requests in the first.
     #[test]
@@ -411,8 +441,8 @@ mod tests {
         let drive = Drive::default();
         for (late, ends) in [(0, true), (100, false)] {
             let mut window = Window::default();
-            (window.trial.began, window.trial.late) = (Some((Instant(1), 0)), [late, 0]);
-            window.trial.before = Some(100);
+            (window.trial.began, window.trial.late) = (Some((Instant(1), [0; 2])), [late, 0]);
+            window.trial.before = Some([100, 0]);
             (0..7).for_each(|_| window.on_contract(Instant(2), &drive, true));
             assert!(window.trial.is(Change::Window));
             window.on_contract(Instant(2), &drive, true);
