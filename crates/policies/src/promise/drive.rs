@@ -2,7 +2,8 @@
 //!
 //! - *Rate of reads*: each large read tells what the drive completed between its dispatch and its completion. The mean over
 //!   a window of [`WINDOW`] counts at once if it is larger than what is known, else by and by, unless
-//!   there are writes. Small reads count only if their mean is larger.
+//!   there are writes. Small reads count only if their mean is larger. While reads are known only beside writes, the time of the
+//!   writes is left out, as far as it is known.
 //! - *Rate of writes*: the largest over windows of [`WINDOW`] of busy time with writes only. A smaller one counts by and by,
 //!   and only if the drive was not short of requests.
 //! - *Requests a second*: the same over windows of small requests.
@@ -10,7 +11,7 @@
 //!   completion, less what the data completed meanwhile costs, divided by the flushes; a mean over some.
 //! - *Latency alone*: the median of the last nine reads that had the drive to themselves. While the drive is shared, one
 //!   read is sent alone every [`PROBE`], and soon again after one that took two fifths longer or shorter. The drive must
-//!   have had time to write what it has cached. Until there was such a read, the first quartile of reads beside writes counts.
+//!   have had time to write what it has cached. Until there was such a read, the second shortest of nine beside writes counts.
 //!
 //! Source of the rate: Cheng et al., "Delivery rate estimation" (IETF draft, 2017).
 
@@ -49,11 +50,13 @@ const ALONE_SAMPLES: usize = 9;
 pub(super) struct Drive {
     rates: [u64; 2],
     known: [bool; 2],
+    /// Was the rate of reads known without writes?
+    settled_rate: bool,
     iops: u64,
     derived: Derived,
     alone: [Nanos; ALONE_SAMPLES],
     alone_count: usize,
-    /// The median of `alone`, or its first quartile.
+    /// The median of `alone`, or the second shortest.
     latency: Nanos,
     /// Did the drive have no writes left while those of `alone` were read?
     settled: bool,
@@ -123,6 +126,7 @@ impl Default for Drive {
         Self {
             rates: [RATE; 2],
             known: [false; 2],
+            settled_rate: false,
             iops: 0,
             derived: Derived::of([RATE; 2], 0, ALONE),
             alone: [ALONE; ALONE_SAMPLES],
@@ -305,8 +309,15 @@ impl Drive {
         let known = self.alone_count.min(ALONE_SAMPLES);
         let mut sorted = self.alone;
         sorted[..known].sort_unstable();
-        self.latency = sorted[known / if self.settled { 2 } else { 4 }];
+        self.latency = sorted[if self.settled { known / 2 } else { known / ALONE_SAMPLES }];
         self.derived = Derived::of(self.rates, self.iops, self.latency);
+    }
+    /// A rate of reads of which only those beside writes are known: what it would be without them, as far as that is not more
+    /// than a drive is taken for of which nothing is known.
+    fn beside(&self, sample: u64, time: Nanos, written: u64) -> u64 {
+        let left = time.saturating_sub(self.cost(Side::Write, written)).max(time / 16);
+        let alone = u128::from(sample) * u128::from(time.0) / u128::from(left.0.max(1));
+        sample.max(u64::try_from(alone).unwrap_or(u64::MAX).min(RATE))
     }
     fn learn(&mut self, side: usize, sample: u64, short: bool) {
         let rate = self.rates[side];
@@ -331,6 +342,9 @@ impl Drive {
         });
         if let Some(sample) = large {
             let settled = !self.writes_about(self.at);
+            self.settled_rate |= settled;
+            let sample =
+                if self.settled_rate { sample } else { self.beside(sample, time, bytes[1]) };
             self.learn(0, sample, !settled);
         }
         // Small reads show that the drive does at least so much.
@@ -350,5 +364,65 @@ impl Drive {
             }
         }
         self.derived = Derived::of(self.rates, self.iops, self.latency);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// Goal: the latency alone is known although writers never pause, and better once they do. Method: writes of which one is
+    /// completed each millisecond, and reads beside them, of which two in three wait for the drive's writes; then reads alone.
+    #[test]
+    fn the_latency_is_measured_beside_writes() {
+        let mut drive = Drive::default();
+        let mut read = |ms: u64, micros: u64, write: bool| {
+            if write {
+                drive.on_dispatch(Instant(ms * MS), RequestId(0), Side::Write, false);
+                drive.on_complete(Instant(ms * MS), RequestId(0), Side::Write, 32 << 10);
+            }
+            if !drive.wants_probe(Instant(ms * MS)) {
+                return false;
+            }
+            drive.on_dispatch(Instant(ms * MS), RequestId(0), Side::Read, true);
+            drive.on_complete(
+                Instant(ms * MS + micros * 1_000),
+                RequestId(0),
+                Side::Read,
+                32 << 10,
+            );
+            true
+        };
+        let beside =
+            (0..2_000).filter(|ms| read(*ms, if ms % 3 == 0 { 500 } else { 5_000 }, true)).count();
+        assert!((18..=21).contains(&beside), "every 100 ms: {beside}");
+        (2_200..2_400).for_each(|ms| _ = read(ms, 300, false));
+        (2_400..4_000).for_each(|ms| assert!(!read(ms, 700, true), "one alone is known"));
+        assert_eq!(drive.latency(), Nanos::from_micros(300));
+    }
+
+    /// Goal: reads that are known only beside writes are not taken for all that the drive can do. Method: a drive of 100 MB/s for
+    /// writes, nine tenths of which it does for them; then reads alone.
+    #[test]
+    fn the_rate_of_reads_leaves_out_writes() {
+        let mut drive = Drive::default();
+        let mut one = |ms: u64, micros: u64, side: Side, bytes: u64| {
+            drive.on_dispatch(Instant(ms * MS), RequestId(0), side, false);
+            drive.on_complete(Instant(ms * MS + micros * 1_000), RequestId(0), side, bytes);
+            drive.rate(Side::Read)
+        };
+        (0..100).for_each(|ms| _ = one(ms, 1_000, Side::Write, 100_000));
+        let beside: Vec<u64> = (100..300)
+            .map(|ms| match ms % 4 {
+                0 => one(ms, 1_000, Side::Read, 30_000),
+                _ => one(ms, 1_000, Side::Write, 120_000),
+            })
+            .collect();
+        let rate = beside.last().copied().unwrap();
+        assert!(rate > 100_000_000 && rate <= RATE, "30 MB/s in a tenth of the time: {rate}");
+        let alone = (500..1_500).map(|ms| one(ms, 1_000, Side::Read, 60_000)).last().unwrap();
+        assert!((55_000_000..70_000_000).contains(&alone), "{alone}");
     }
 }

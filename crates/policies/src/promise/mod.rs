@@ -30,6 +30,7 @@ mod deadlines;
 mod drive;
 mod flash;
 mod head;
+mod late;
 mod pace;
 mod shares;
 #[cfg(test)]
@@ -169,6 +170,8 @@ struct Client {
     flushes_free: u32,
     /// Where its last read ended.
     read_end: Sectors,
+    /// Until when reads that were late are made up for.
+    made_up: Instant,
 }
 
 /// How much of a command in flight counts for minimums, and how many bytes for the window.
@@ -364,19 +367,6 @@ impl Promise {
         }
         Some(id)
     }
-    /// From when on is a read late? Nobody asks where nothing is written.
-    fn watch_read(&mut self, cx: &mut Context<'_>, id: RequestId, client: EntityId, cost: Nanos) {
-        let writes = self.shares.is_queued(EntityId::ROOT, Side::Write) || self.writes > 0;
-        let place = match writes || self.drive.writes_about(cx.now) {
-            true => {
-                let alone = self.drive.latency();
-                let late = cx.now + alone + alone + self.shares.fair_time(client, cost);
-                self.late.insert(&mut self.reads, (late, id), id)
-            }
-            false => NOT_WATCHED,
-        };
-        cx.requests.set_place(id, place.0);
-    }
     /// Is a read not where its client's last one ended?
     fn is_far(&mut self, read: &Request) -> bool {
         let client = &mut self.clients[read.client.index()];
@@ -389,11 +379,6 @@ impl Promise {
         }
         self.clocks.set_bounds(bounds(self.head.is()));
         self.probe = Probe::No;
-    }
-    /// Is a read in flight later than its share explains?
-    fn read_is_late(&self, now: Instant) -> bool {
-        let first = self.late.first(&self.reads);
-        first.is_some_and(|node| self.late.key(node).0 <= now)
     }
 
     fn wake_at(&mut self, at: Option<Instant>) {
@@ -504,10 +489,7 @@ impl Policy for Promise {
         self.last_done = now;
         let in_turn = self.head.is();
         if side == Side::Read && !in_turn {
-            let node = NodeId(cx.requests.place(id));
-            if node != NOT_WATCHED {
-                self.late.remove(&mut self.reads, node);
-            }
+            self.end_watch(cx, id, client);
         }
         self.head.on_complete(now);
         if self.in_flight == 0 && self.head.changes(self.drive.latency()) {

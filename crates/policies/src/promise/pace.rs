@@ -83,10 +83,14 @@ impl Pace {
     pub(super) fn next(&self) -> Instant {
         self.next
     }
+    /// Writes pause, after other pauses.
+    pub(super) fn pause(&mut self, now: Instant, time: Nanos) {
+        self.next = self.next.max(now) + time;
+    }
     /// A write goes that takes the drive so long.
     pub(super) fn on_write(&mut self, now: Instant, time: Nanos) {
         if self.part == WHOLE {
-            self.next = now;
+            self.next = self.next.max(now);
             return;
         }
         let time = u128::from(time.0) * u128::from(WHOLE) / u128::from(self.part);
@@ -125,6 +129,18 @@ mod tests {
             assert!(part >= good * 6 / 10 && part <= good, "{part} of {good}");
             assert!(late <= 10, "{late} of 1000");
         }
+    }
+
+    /// Goal: pauses add up, and a write that may go in one does not end it. Method: two pauses, and a write.
+    #[test]
+    fn pauses_add_up() {
+        let mut pace = Pace::default();
+        pace.pause(Instant(1_000), Nanos(300));
+        pace.pause(Instant(1_100), Nanos(200));
+        pace.on_write(Instant(1_200), Nanos(50));
+        assert_eq!(pace.next(), Instant(1_500));
+        pace.on_write(Instant(2_000), Nanos(50));
+        assert_eq!(pace.next(), Instant(2_000));
     }
 
     /// Goal: a latency that cannot be kept does not slow writes down for ever. Method: reads that are always late.

@@ -364,31 +364,6 @@ fn a_slower_drive_is_measured_soon() {
     assert!(probes < 45, "{probes}");
 }
 
-/// Goal: the latency alone is known although writers never pause, and better once they do. Method: writes of which one is
-/// completed each millisecond, and reads beside them, of which two in three wait for the drive's writes; then reads alone.
-#[test]
-fn the_latency_is_measured_beside_writes() {
-    let mut drive = Drive::default();
-    let mut read = |ms: u64, micros: u64, write: bool| {
-        if write {
-            drive.on_dispatch(at(ms), RequestId(0), Side::Write, false);
-            drive.on_complete(at(ms), RequestId(0), Side::Write, 32 << 10);
-        }
-        if !drive.wants_probe(at(ms)) {
-            return false;
-        }
-        drive.on_dispatch(at(ms), RequestId(0), Side::Read, true);
-        drive.on_complete(Instant(ms * MS + micros * 1_000), RequestId(0), Side::Read, 32 << 10);
-        true
-    };
-    let beside =
-        (0..2_000).filter(|ms| read(*ms, if ms % 3 == 0 { 500 } else { 5_000 }, true)).count();
-    assert!((18..=21).contains(&beside), "every 100 ms: {beside}");
-    (2_200..2_400).for_each(|ms| _ = read(ms, 300, false));
-    (2_400..4_000).for_each(|ms| assert!(!read(ms, 700, true), "one alone is known"));
-    assert_eq!(drive.latency(), Nanos::from_micros(300));
-}
-
 /// Goal: the window shrinks when a promise is late, grows when it is not, and stays within its bounds. Method: many of
 /// both on a drive of which nothing is known: 500 MB/s and 200 us.
 #[test]

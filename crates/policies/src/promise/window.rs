@@ -263,12 +263,11 @@ impl Window {
         {
             // What counts is how much of the drive both use, and that reads do not have it at the expense of writes.
             let written = rates.map(|[_, written]| written);
-            let [before, mut rate] = rates.map(|[read, written]| {
+            let takes = written[1] < written[0] - written[0] / 8;
+            let [before, rate] = rates.map(|[read, written]| {
                 drive.cost(Side::Read, read).0 + drive.cost(Side::Write, written).0
             });
-            if written[1] < written[0] - written[0] / 8 {
-                rate = rate.min(before);
-            }
+            let rate = if takes { rate.min(before) } else { rate };
             self.end_trial(now, before, rate);
         }
     }
