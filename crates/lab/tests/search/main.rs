@@ -19,22 +19,14 @@ use judge::{Finding, Kind, Verdict};
 
 /// Findings among the first cases that docs/promise.md documents as limits.
 const KNOWN: &[(u64, Kind)] = &[
-    (24, Kind::Starved),
     (35, Kind::Second),
-    (39, Kind::Beaten),
-    (62, Kind::Starved),
-    (63, Kind::Starved),
-    (76, Kind::Starved),
     (89, Kind::Starved),
     (96, Kind::Starved),
     (98, Kind::Second),
-    (108, Kind::Beaten),
     (129, Kind::Starved),
-    (131, Kind::Starved),
     (137, Kind::Second),
     (137, Kind::Starved),
     (156, Kind::Second),
-    (175, Kind::Beaten),
     (180, Kind::Beaten),
 ];
 /// Cases that every test run looks at.

@@ -2,10 +2,11 @@
 //!
 //! - *Rate of reads*: each large read tells what the drive completed between its dispatch and its completion. The mean over
 //!   a window of [`WINDOW`] counts at once if it is larger than what is known, else by and by, unless
-//!   there are writes. Small reads count only if their mean is larger. While reads are known only beside writes, the time of the
-//!   writes is left out, as far as it is known.
+//!   there are writes. Small reads count only if their mean is larger.
 //! - *Rate of writes*: the largest over windows of [`WINDOW`] of busy time with writes only. A smaller one counts by and by,
 //!   and only if the drive was not short of requests.
+//! - *Either beside the other*, while it was not measured without it: the time that the other side takes by its own rate is left
+//!   out, 15/16 of the window at most.
 //! - *Requests a second*: the same over windows of small requests.
 //! - *Time of a flush*: what the drive did not do because of it. From the first flush in flight to the last one's
 //!   completion, less what the data completed meanwhile costs, divided by the flushes; a mean over some.
@@ -50,8 +51,8 @@ const ALONE_SAMPLES: usize = 9;
 pub(super) struct Drive {
     rates: [u64; 2],
     known: [bool; 2],
-    /// Was the rate of reads known without writes?
-    settled_rate: bool,
+    /// Were they measured without requests of the other side?
+    rate_settled: [bool; 2],
     iops: u64,
     derived: Derived,
     alone: [Nanos; ALONE_SAMPLES],
@@ -126,7 +127,7 @@ impl Default for Drive {
         Self {
             rates: [RATE; 2],
             known: [false; 2],
-            settled_rate: false,
+            rate_settled: [false; 2],
             iops: 0,
             derived: Derived::of([RATE; 2], 0, ALONE),
             alone: [ALONE; ALONE_SAMPLES],
@@ -312,12 +313,17 @@ impl Drive {
         self.latency = sorted[if self.settled { known / 2 } else { known / ALONE_SAMPLES }];
         self.derived = Derived::of(self.rates, self.iops, self.latency);
     }
-    /// A rate of reads of which only those beside writes are known: what it would be without them, as far as that is not more
-    /// than a drive is taken for of which nothing is known.
-    fn beside(&self, sample: u64, time: Nanos, written: u64) -> u64 {
-        let left = time.saturating_sub(self.cost(Side::Write, written)).max(time / 16);
+    /// What one side would do without the other, which took so much of the time, as far as that is not more than a drive is
+    /// taken for of which nothing is known.
+    fn beside(sample: u64, time: Nanos, other: Nanos) -> u64 {
+        let left = time.saturating_sub(other).max(time / 16);
         let alone = u128::from(sample) * u128::from(time.0) / u128::from(left.0.max(1));
         sample.max(u64::try_from(alone).unwrap_or(u64::MAX).min(RATE))
+    }
+    /// The rate of one side, measured without the other.
+    fn learn_alone(&mut self, side: usize, sample: u64, short: bool) {
+        self.known[side] &= core::mem::replace(&mut self.rate_settled[side], true);
+        self.learn(side, sample, short);
     }
     fn learn(&mut self, side: usize, sample: u64, short: bool) {
         let rate = self.rates[side];
@@ -341,11 +347,14 @@ impl Drive {
             (count >= SAMPLES_MIN).then_some(u64::try_from(mean).unwrap_or(u64::MAX).max(1))
         });
         if let Some(sample) = large {
-            let settled = !self.writes_about(self.at);
-            self.settled_rate |= settled;
-            let sample =
-                if self.settled_rate { sample } else { self.beside(sample, time, bytes[1]) };
-            self.learn(0, sample, !settled);
+            match (self.writes_about(self.at), self.rate_settled[0]) {
+                (false, _) => self.learn_alone(0, sample, false),
+                (true, true) => self.learn(0, sample, true),
+                (true, false) => {
+                    let sample = Self::beside(sample, time, self.cost(Side::Write, bytes[1]));
+                    self.learn(0, sample, true);
+                }
+            }
         }
         // Small reads show that the drive does at least so much.
         if let Some(sample) = small.filter(|sample| *sample > self.rates[0]) {
@@ -353,7 +362,10 @@ impl Drive {
         }
         // Hardly anything of the other direction.
         if bytes[1] > 0 && bytes[1] >= all - all / 20 {
-            self.learn(1, a_second(bytes[1]).max(1), short);
+            self.learn_alone(1, a_second(bytes[1]).max(1), short);
+        } else if bytes[1] > all / 20 && !self.rate_settled[1] {
+            let sample = Self::beside(a_second(bytes[1]), time, self.cost(Side::Read, bytes[0]));
+            self.learn(1, sample, true);
         }
         if requests > 0 && all / requests <= SMALL && depth >= DEEP {
             let sample = a_second(requests);
