@@ -291,9 +291,9 @@ pub(crate) struct WakeUps {
 }
 
 /// So many wake-ups may be served in vain before one must send something, besides one a millisecond for this many:
-/// the shortest period of a policy that looks at its clients from time to time.
+/// the shortest period of a policy that looks at its clients from time to time. At a few bytes a second a command takes minutes.
 const FRUITLESS_MAX: u64 = 1000;
-const FRUITLESS_PERIODS: u64 = 100_000;
+const FRUITLESS_PERIODS: u64 = 1_000_000;
 
 impl Checker for WakeUps {
     fn name(&self) -> &'static str {
