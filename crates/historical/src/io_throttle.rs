@@ -243,8 +243,8 @@ impl Policy for IoThrottle {
         self.out.pop_front(cx.requests)
     }
 
-    fn is_asleep(&self, client: ClientId, _held: u32) -> bool {
-        !self.clients[client.index()].is_empty()
+    fn has_worker(&self, client: ClientId) -> bool {
+        self.clients[client.index()].is_empty()
     }
 
     fn next_wakeup(&self) -> Option<Instant> {

@@ -189,9 +189,8 @@ impl Policy for ThrottleMax {
         }
     }
 
-    /// Held requests are put aside; a worker sends them.
-    fn is_asleep(&self, _client: ClientId, _held: u32) -> bool {
-        false
+    fn has_worker(&self, _client: ClientId) -> bool {
+        true
     }
 
     fn next_wakeup(&self) -> Option<Instant> {

@@ -146,9 +146,7 @@ impl Controller {
         self.positions[id.index()] = Sectors::ZERO;
         self.tags.add_client(id);
         self.slots.add_client(id);
-        for held in &mut self.held {
-            held.resize(self.per_client.len(), 0);
-        }
+        self.kernel.resize(self.per_client.len());
         self.tell(now, Change::ClientAdded(id));
         Ok(id)
     }

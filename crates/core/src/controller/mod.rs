@@ -17,6 +17,7 @@ mod flush_path;
 mod handover;
 mod live;
 mod plug;
+mod simulation;
 mod slots;
 mod stack;
 mod tags;
@@ -121,13 +122,9 @@ pub struct Controller {
     throttles: Vec<Box<dyn Policy + Send>>,
     scheduler: Box<dyn Policy + Send>,
     tags: tags::Tags,
-    /// By throttle and client: requests that it holds.
-    held: Vec<Vec<u32>>,
     flushes: flush::Flushes,
     flush_cost: flush_cost::FlushCost,
-    /// Is there something to dispatch after the last completed command that its scheduler does not know of: a flush that
-    /// entered the stack, or room that a command of an earlier stack left?
-    calls_dispatch: bool,
+    kernel: simulation::Kernel,
     /// Has a command passed the flushes that are ready?
     flush_passed: bool,
     /// By client: where its last read or write ended.
@@ -165,7 +162,7 @@ impl Controller {
         let (throttles, scheduler) = live::build(&setup, &stack);
         let mut this = Self {
             setup,
-            held: alloc::vec![Vec::new(); stack.throttles.len()],
+            kernel: simulation::Kernel::new(stack.throttles.len(), 0),
             stack,
             groups: Groups::new(),
             requests: Requests::new(),
@@ -175,7 +172,6 @@ impl Controller {
             tags: tags::Tags::new(setup.tags),
             flushes: flush::Flushes::new(setup.flushes),
             flush_cost: flush_cost::FlushCost::new(setup.facts.max_request),
-            calls_dispatch: false,
             flush_passed: false,
             positions: Vec::new(),
             trace: Trace::new(setup.trace),
@@ -328,7 +324,7 @@ impl Controller {
         self.note(now, id, EventKind::Entered { stage: stage as u8 });
         self.requests[id].stage = stage as u8;
         if let Some(throttle) = self.throttles.get_mut(stage) {
-            self.held[stage][self.requests[id].client.index()] += 1;
+            self.kernel.holds(stage, self.requests[id].client);
             throttle.submit(&mut context!(self, now), id);
             self.let_go(now, stage, Some((sender, id)));
             return;
@@ -365,25 +361,14 @@ impl Controller {
     fn let_go(&mut self, now: Instant, stage: usize, came: Option<(Sender, RequestId)>) {
         while let Some(id) = self.throttles[stage].dispatch(&mut context!(self, now)) {
             let client = self.requests[id].client;
-            self.held[stage][client.index()] -= 1;
+            self.kernel.lets_go(stage, client);
             let sender = match came {
                 Some((sender, came)) if came == id => sender,
-                _ if self.throttles[stage].is_asleep(client, 1) => Sender::Client(client),
-                _ => Sender::Worker,
+                _ if self.throttles[stage].has_worker(client) => Sender::Worker,
+                _ => Sender::Client(client),
             };
             self.enter(now, (stage + 1, sender), id);
         }
-    }
-
-    /// Would the kernel make the process sleep that sends in this client's name: over a tag, or in a throttle?
-    /// An owner that can hold back should send no more for this client then; nothing is lost if it does.
-    pub fn is_asleep(&self, client: ClientId) -> bool {
-        let index = client.index();
-        if self.groups.try_client(client).is_none() {
-            return false;
-        }
-        let mut throttles = self.throttles.iter().zip(&self.held);
-        self.tags.is_asleep(client) || throttles.any(|(it, held)| it.is_asleep(client, held[index]))
     }
 
     /// Lets throttles give on what they may, and sleepers take freed tags.
@@ -459,7 +444,7 @@ impl Controller {
     ) {
         self.in_flight -= 1;
         let is_orphan = self.requests.is_orphan(id);
-        self.calls_dispatch = is_orphan;
+        self.kernel.on_complete(is_orphan);
         let Request { operation, length, .. } = self.requests[id];
         if operation == Operation::Flush {
             self.note(now, id, EventKind::Completed);
@@ -475,17 +460,6 @@ impl Controller {
         } else if let Some(whole) = self.requests.end_piece(id, status) {
             self.complete_whole(now, (whole, 0), done);
         }
-    }
-
-    /// Right after [`Self::complete`] of a command that is no flush: would the kernel dispatch now although its driver
-    /// does not have the queue run after each answer? It does if the scheduler wants it, if there was no room in the
-    /// drive, or if a request goes on from elsewhere: from a throttle, from a sleeper's hands, a flush.
-    pub fn schedules_dispatch(&self) -> bool {
-        let was_full = self.in_flight + 1 >= self.setup.facts.depth;
-        let comes =
-            !self.throttles.is_empty() || self.tags.has_waiters() || self.flushes.is_ready();
-        let comes = comes || self.calls_dispatch;
-        was_full || comes || self.scheduler.schedules_dispatch()
     }
 
     /// When to call [`Self::dispatch`] again though nothing else happens.

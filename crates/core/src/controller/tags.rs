@@ -85,6 +85,7 @@ impl Tags {
         self.sleepers.resize(bound, Sleeper::default());
     }
     /// Does this client sleep until there is a tag?
+    #[cfg(feature = "simulation")]
     pub(super) fn is_asleep(&self, client: ClientId) -> bool {
         self.sleepers[Sender::Client(client).index()].is_asleep
     }

@@ -120,9 +120,10 @@ pub trait Policy {
         let _ = (cx, id);
     }
 
-    /// Schedulers, right after `complete`: should the controller dispatch after this completion? A SCSI driver runs its
-    /// queue after every completion, so it dispatches in any case. With an NVMe driver, only the scheduler itself or the
-    /// next request causes a dispatch. Returning true is always safe.
+    /// Schedulers, right after `complete`: would the kernel's version dispatch after this completion? A SCSI driver runs
+    /// its queue after every completion, so it dispatches in any case. With an NVMe driver, only the scheduler itself or
+    /// the next request causes a dispatch. Returning true is always safe.
+    #[cfg(feature = "simulation")]
     fn schedules_dispatch(&self) -> bool {
         true
     }
@@ -150,11 +151,11 @@ pub trait Policy {
         tags
     }
 
-    /// Throttles: does the submitting process of this client sleep while `held` of its requests are held here?
-    /// True where the kernel makes submitters wait; false where it queues requests for a worker to submit.
-    fn is_asleep(&self, client: ClientId, held: u32) -> bool {
+    /// Throttles: when a request of this client has been held, does a worker of the policy pass it on? Where the kernel
+    /// makes the submitting process wait, the process passes it on itself, and it waits for a tag in its own name.
+    fn has_worker(&self, client: ClientId) -> bool {
         let _ = client;
-        held > 0
+        false
     }
 
     /// Reports the policy's gauges.

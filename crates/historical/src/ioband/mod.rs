@@ -324,8 +324,8 @@ impl Policy for Ioband {
         }
     }
 
-    fn is_asleep(&self, client: ClientId, _held: u32) -> bool {
-        !self.clients[client.index()].is_empty()
+    fn has_worker(&self, client: ClientId) -> bool {
+        self.clients[client.index()].is_empty()
     }
 
     fn next_wakeup(&self) -> Option<Instant> {

@@ -310,9 +310,8 @@ impl Policy for Proportional {
         self.groups[cx.requests[id].group.index()].inside -= requests;
     }
 
-    /// Held requests are put aside; a worker sends them.
-    fn is_asleep(&self, _client: ClientId, _held: u32) -> bool {
-        false
+    fn has_worker(&self, _client: ClientId) -> bool {
+        true
     }
 
     fn next_wakeup(&self) -> Option<Instant> {

@@ -242,9 +242,8 @@ impl Policy for ThrottleLow {
         self.levels.state.measure(request.operation, request.length, took);
     }
 
-    /// Held requests are put aside; a worker sends them.
-    fn is_asleep(&self, _client: ClientId, _held: u32) -> bool {
-        false
+    fn has_worker(&self, _client: ClientId) -> bool {
+        true
     }
 
     fn next_wakeup(&self) -> Option<Instant> {

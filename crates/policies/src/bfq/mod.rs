@@ -92,7 +92,7 @@
 //! **When it is asked.** If the driver runs the queue after every completion (SCSI, and so SATA), requests of
 //! others may be injected from the moment when a completion leaves the queue in service empty. With NVMe, only new
 //! requests and BFQ itself cause a dispatch: after idling, and after a completion that leaves the drive empty,
-//! unless idling for its queue begins ([`Policy::schedules_dispatch`]). There, hardly any request goes before the
+//! unless idling for its queue begins (the simulator imitates this). There, hardly any request goes before the
 //! next one of the queue in service, but others are dispatched right behind it.
 //!
 //! **Source.** Checconi and Valente, "High throughput disk scheduling with fair bandwidth distribution" (2010);
@@ -321,6 +321,7 @@ impl Policy for Bfq {
         self.on_complete(cx, id);
         self.raised_for_tags = self.raised_busy > 0;
     }
+    #[cfg(any(test, feature = "simulation"))]
     fn schedules_dispatch(&self) -> bool {
         self.schedules
     }
