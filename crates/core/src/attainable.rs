@@ -116,6 +116,7 @@ impl Claimant {
 
 /// A promise that the drive cannot keep.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Unattainable {
     /// All minimums together take too much of the drive's time.
     Minimum {

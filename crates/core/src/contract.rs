@@ -80,6 +80,7 @@ pub struct Burst {
 
 impl Limits {
     /// The same byte rate for reads and writes, each.
+    #[must_use]
     pub const fn both(bytes_per_s: u64) -> Self {
         let none = Self::NONE;
         Self { bytes_per_s: [Some(bytes_per_s); 2], ..none }
@@ -92,6 +93,7 @@ impl Limits {
         burst: Burst { bytes: None, requests: None },
     };
     /// Is this direction limited in any way?
+    #[must_use]
     pub const fn limits(&self, direction: Direction) -> bool {
         let i = direction as usize;
         self.bytes_per_s[i].is_some() || self.iops[i].is_some() || self.has_total()
@@ -177,10 +179,12 @@ impl Contract {
         Ok(())
     }
     /// The guaranteed minimum.
+    #[must_use]
     pub const fn minimum(&self) -> Minimum {
         Minimum { bytes_per_s: self.min, ios_per_s: self.min_iops }
     }
     /// The low limits as written, or else the minimum in both directions.
+    #[must_use]
     pub fn low_limits(&self) -> Limits {
         match self.min {
             Some(min) if self.low.limits == Limits::default() => Limits::both(min),
@@ -221,6 +225,7 @@ impl Asking {
 
 /// A set of minimums that the drive cannot keep.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Refusal {
     /// Sum of the claims, bytes a second.
     pub asked: u64,

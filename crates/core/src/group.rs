@@ -71,6 +71,7 @@ impl Default for Priority {
 
 /// One group.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Group {
     /// Its path, such as `tenants/alice`; empty for the root.
     pub name: String,
@@ -95,6 +96,7 @@ pub struct Client {
 
 /// A change of the tree, for policies ([`crate::policy::Policy::change`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Change {
     /// A group was added.
     GroupAdded(GroupId),
@@ -161,10 +163,12 @@ impl Groups {
         self.clients[id.index()].as_ref().expect("a client id is valid until the client is removed")
     }
     /// The client with this id, if it is alive.
+    #[must_use]
     pub fn try_client(&self, id: ClientId) -> Option<&Client> {
         self.clients.get(id.index())?.as_ref()
     }
     /// The group with this id, if it is alive.
+    #[must_use]
     pub fn try_group(&self, id: GroupId) -> Option<&Group> {
         self.groups.get(id.index())?.as_ref()
     }
@@ -185,14 +189,17 @@ impl Groups {
         })
     }
     /// One more than the largest group id ever given out.
+    #[must_use]
     pub fn group_bound(&self) -> usize {
         self.groups.len()
     }
     /// One more than the largest client id ever given out.
+    #[must_use]
     pub fn client_bound(&self) -> usize {
         self.clients.len()
     }
     /// The group with this path; the root's is empty.
+    #[must_use]
     pub fn find(&self, name: &str) -> Option<GroupId> {
         if name.is_empty() { Some(GroupId::ROOT) } else { self.paths.get(name).copied() }
     }

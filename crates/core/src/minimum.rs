@@ -26,6 +26,7 @@ pub struct Amount {
 
 impl Amount {
     /// A request of so many bytes.
+    #[must_use]
     pub const fn of(bytes: u64) -> Self {
         let ios = bytes.div_ceil(IO_BYTES);
         Self { bytes, ios: if ios == 0 { 1 } else { ios } }
@@ -58,10 +59,12 @@ impl Minimum {
     pub const NONE: Self = Self { bytes_per_s: None, ios_per_s: None };
 
     /// Is anything guaranteed?
+    #[must_use]
     pub const fn is_some(self) -> bool {
         matches!(self.bytes_per_s, Some(1..)) || matches!(self.ios_per_s, Some(1..))
     }
     /// The time in which so much is guaranteed, rounded up; `None` if nothing is.
+    #[must_use]
     pub fn worth(self, amount: Amount) -> Option<Nanos> {
         let time = |units, rate: Option<u64>| {
             Some(Nanos::for_units_ceil(units, rate.filter(|rate| *rate > 0)?))
@@ -70,6 +73,7 @@ impl Minimum {
         bytes.into_iter().chain(ios).min()
     }
     /// The same as a rate of bytes, if every I/O has so many: the larger of the two rates.
+    #[must_use]
     pub fn in_bytes(self, io_bytes: u64) -> Option<u64> {
         let ios = self.ios_per_s.map(|rate| rate.saturating_mul(io_bytes));
         self.bytes_per_s.into_iter().chain(ios).max()

@@ -110,6 +110,7 @@ impl Parameter {
 
 /// Why a parameter was refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum ParameterError {
     /// The policy has no such parameter.
     Unknown {

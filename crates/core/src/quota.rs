@@ -41,6 +41,7 @@ pub struct Limits {
 
 impl Limits {
     /// Most units that this many groups can hold together.
+    #[must_use]
     pub fn bound(&self, groups: u64) -> u64 {
         self.guaranteed.saturating_mul(groups).saturating_add(self.shared)
     }
@@ -77,24 +78,29 @@ impl Quota {
         self.limits
     }
     /// Units that the clients directly in a group hold.
+    #[must_use]
     pub fn held(&self, group: GroupId) -> u64 {
         self.usage(group).own
     }
     /// Units that all groups hold together.
+    #[must_use]
     pub fn held_by_all(&self) -> u64 {
         self.held
     }
     /// Units of the shared pool that a group and the groups below it hold.
+    #[must_use]
     pub fn shared(&self, group: GroupId) -> u64 {
         self.usage(group).shared
     }
 
     /// May the group take `count` more units now? Refusals end when units are given back, or when weights or
     /// limits change.
+    #[must_use]
     pub fn has_room(&self, groups: &Groups, group: GroupId, count: u64) -> bool {
         self.room(groups, group, count).is_some()
     }
     /// Takes `count` units for a group, or refuses and changes nothing.
+    #[must_use = "a refused group has taken nothing"]
     pub fn try_take(&mut self, groups: &Groups, group: GroupId, count: u64) -> bool {
         let Some(from_pool) = self.room(groups, group, count) else { return false };
         let parent = groups.group(group).parent;

@@ -33,10 +33,12 @@ pub enum Operation {
 
 impl Operation {
     /// Does it change data on the drive?
+    #[must_use]
     pub const fn modifies(self) -> bool {
         matches!(self, Self::Write | Self::Discard | Self::WriteZeroes)
     }
     /// The direction for limits and counters; everything except a read counts as a write.
+    #[must_use]
     pub const fn direction(self) -> Direction {
         match self {
             Self::Read => Direction::Read,
@@ -80,10 +82,12 @@ impl Flags {
     pub const NO_IDLE: Self = Self(32);
 
     /// These and `other`.
+    #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
     /// Are all of `other` set?
+    #[must_use]
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
@@ -103,6 +107,7 @@ pub struct CommandId {
 
 impl CommandId {
     /// As a number, for drivers that carry one with each command.
+    #[must_use]
     pub const fn to_bits(self) -> u64 {
         (self.generation as u64) << 32 | self.slot as u64
     }
@@ -188,10 +193,12 @@ impl Request {
         self.start + self.length
     }
     /// Does a client wait for it? True for reads, and for writes with [`Flags::SYNC`].
+    #[must_use]
     pub fn is_sync(&self) -> bool {
         self.operation == Operation::Read || self.flags.has(Flags::SYNC)
     }
     /// Time from submission to `now`.
+    #[must_use]
     pub fn age(&self, now: Instant) -> Nanos {
         now.since(self.submitted)
     }
@@ -235,6 +242,7 @@ struct Slot {
 
 /// One submission that is part of a dispatched request or command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Part {
     /// The caller's own identifier.
     pub tag: u64,
@@ -285,6 +293,7 @@ impl Requests {
         self.live == 0
     }
     /// Adds a request.
+    #[must_use]
     pub fn insert(&mut self, request: Request) -> RequestId {
         self.live += 1;
         self.take_slot(request)
@@ -374,6 +383,7 @@ impl Requests {
     }
 
     /// May `second` directly follow `first` in one larger request of at most `max` sectors?
+    #[must_use]
     pub fn can_merge(&self, first: RequestId, second: RequestId, max: Sectors) -> bool {
         let (a, b) = (&self[first], &self[second]);
         let carries = matches!(a.operation, Operation::Read | Operation::Write);

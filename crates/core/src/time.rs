@@ -33,20 +33,24 @@ impl Nanos {
         Self(n * 1_000_000_000)
     }
     /// Whole microseconds, rounded down.
+    #[must_use]
     pub const fn as_micros(self) -> u64 {
         self.0 / 1_000
     }
     /// Whole milliseconds, rounded down.
+    #[must_use]
     pub const fn as_millis(self) -> u64 {
         self.0 / 1_000_000
     }
     /// `self - other`, or zero when `other` is longer.
+    #[must_use]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
     /// The time that `units` take at `per_second` units a second, rounded up.
     ///
     /// `per_second` must not be zero.
+    #[must_use]
     pub fn for_units_ceil(units: u64, per_second: u64) -> Self {
         // Divisions of 128 bits take several times as long as these.
         if let Some(nanos) = units.checked_mul(1_000_000_000) {
@@ -56,6 +60,7 @@ impl Nanos {
         Self(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
     /// The units that pass in this time at `per_second` units a second, rounded down.
+    #[must_use]
     pub fn units_floor(self, per_second: u64) -> u64 {
         if let Some(units) = self.0.checked_mul(per_second) {
             return units / 1_000_000_000;
@@ -72,10 +77,12 @@ impl Instant {
     pub const MAX: Self = Self(u64::MAX);
 
     /// Time since `earlier`, or zero if `earlier` is in fact later.
+    #[must_use]
     pub const fn since(self, earlier: Self) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
     }
     /// `self - duration`, stopping at the epoch.
+    #[must_use]
     pub const fn saturating_sub(self, duration: Nanos) -> Self {
         Self(self.0.saturating_sub(duration.0))
     }

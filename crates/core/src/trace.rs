@@ -13,6 +13,7 @@ use crate::time::Instant;
 
 /// One event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Event {
     /// When.
     pub at: Instant,
@@ -42,6 +43,7 @@ pub enum Subject {
 
 /// What happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum EventKind {
     /// It came in.
     Submitted,
@@ -80,6 +82,7 @@ pub enum EventKind {
 
 /// A policy's decision, remembered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Decision {
     /// When.
     pub at: Instant,
@@ -135,6 +138,7 @@ impl Trace {
         Self { capacity, events: VecDeque::with_capacity(capacity), lost: 0, memory: None }
     }
     /// Is anybody listening?
+    #[must_use]
     pub fn is_on(&self) -> bool {
         self.capacity != 0
     }
@@ -165,6 +169,7 @@ impl Trace {
         }
     }
     /// The last decision about something, if it is remembered.
+    #[must_use]
     pub fn last(&self, subject: Subject) -> Option<Decision> {
         let memory = self.memory.as_ref()?;
         match subject {
@@ -182,6 +187,7 @@ impl Trace {
         self.events.drain(..)
     }
     /// Events that had to go because the ring was full.
+    #[must_use]
     pub fn lost(&self) -> u64 {
         self.lost
     }

@@ -21,18 +21,22 @@ impl Sectors {
     pub const ZERO: Self = Self(0);
 
     /// Bytes as sectors, rounded up.
+    #[must_use]
     pub const fn from_bytes_ceil(bytes: u64) -> Self {
         Self(bytes.div_ceil(SECTOR_BYTES))
     }
     /// `n` KiB.
+    #[must_use]
     pub const fn from_kib(n: u64) -> Self {
         Self(n * 2)
     }
     /// The amount in bytes.
+    #[must_use]
     pub const fn bytes(self) -> u64 {
         self.0 * SECTOR_BYTES
     }
     /// The distance between two positions, whichever is first.
+    #[must_use]
     pub const fn distance(self, other: Self) -> Self {
         Self(self.0.abs_diff(other.0))
     }
@@ -63,6 +67,7 @@ impl SubAssign for Sectors {
 
 /// Why a written amount was refused: what was read and what is allowed.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct UnitError {
     /// The text that was given.
     pub given: String,

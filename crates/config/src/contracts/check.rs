@@ -197,6 +197,10 @@ fn stack_error(mut at: ConfigError, error: &StackError) -> ConfigError {
             at.message = format!("\"{given}\" does not suit {policy}'s {name}");
             at.allowed(allowed)
         }
+        _ => {
+            at.message = error.to_string();
+            at
+        }
     }
 }
 

@@ -19,6 +19,7 @@ use crate::unit::Sectors;
 
 /// What flushes pass on their path to the drive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum FlushRule {
     /// Nothing: they go as soon as the writes that they cover are completed, and cost nothing.
     Bypass,

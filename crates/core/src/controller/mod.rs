@@ -79,6 +79,7 @@ pub struct Submission {
 
 /// A command for the drive; answer it with [`Controller::complete`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Dispatch {
     /// What to complete it with.
     pub command: CommandId,
@@ -96,6 +97,7 @@ pub struct Dispatch {
 
 /// An answered submission.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Completion {
     /// The submission: its tag, client, sectors and time.
     pub part: Part,
@@ -200,6 +202,7 @@ impl Controller {
         self.latest
     }
     /// How often a call had an earlier time than one before it. It was then taken for the latest one.
+    #[must_use]
     pub fn times_went_back(&self) -> u64 {
         self.went_back
     }
@@ -417,6 +420,7 @@ impl Controller {
 
     /// The submissions that a command in the drive stands for, in sector order; itself for a flush. Of a submission that
     /// goes to the drive in pieces, what lies in this command. None for a command that the drive does not have.
+    #[must_use]
     pub fn parts(&self, command: CommandId) -> impl Iterator<Item = Part> + '_ {
         let id = self.requests.in_drive(command).into_iter();
         id.flat_map(|id| self.requests.parts(id)).map(|(_, part)| part)
@@ -463,6 +467,7 @@ impl Controller {
     }
 
     /// When to call [`Self::dispatch`] again though nothing else happens.
+    #[must_use = "the engine is to be asked again at this time"]
     pub fn next_wakeup(&self) -> Option<Instant> {
         let throttles = self.throttles.iter().filter_map(|t| t.next_wakeup());
         // A scheduler is not asked while the drive is full, so it need not be woken either.
@@ -478,26 +483,32 @@ impl Controller {
     }
 
     /// The tree of groups and the clients.
+    #[must_use]
     pub fn groups(&self) -> &Groups {
         &self.groups
     }
     /// The stack in force.
+    #[must_use]
     pub fn stack(&self) -> &Stack {
         &self.stack
     }
     /// What is known of the drive.
+    #[must_use]
     pub fn facts(&self) -> &DriveFacts {
         &self.setup.facts
     }
     /// Commands that the drive has now.
+    #[must_use]
     pub fn in_flight(&self) -> u32 {
         self.in_flight
     }
     /// Submissions inside, in whatever stage.
+    #[must_use]
     pub fn pending(&self) -> usize {
         self.requests.len()
     }
     /// What passed for one client; nothing for one that never was.
+    #[must_use]
     pub fn counters(&self, client: ClientId) -> Counters {
         self.per_client.get(client.index()).copied().unwrap_or_default()
     }

@@ -20,6 +20,7 @@ pub struct Plug {
 
 impl Plug {
     /// Nothing gathered.
+    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
@@ -29,14 +30,17 @@ impl Plug {
         self.is_full()
     }
     /// Requests gathered.
+    #[must_use]
     pub fn len(&self) -> usize {
         self.gathered.len()
     }
     /// Must it be submitted now?
+    #[must_use]
     pub fn is_full(&self) -> bool {
         self.gathered.len() >= PLUG_MAX
     }
     /// Is nothing gathered?
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.gathered.is_empty()
     }

@@ -81,16 +81,19 @@ impl Controller {
     }
 
     /// May a client bring this many more requests in at once? False for an unknown client.
+    #[must_use]
     pub fn has_room(&self, client: ClientId, requests: u32) -> bool {
         let client = self.groups.try_client(client);
         let quota = &self.slots.quota;
         client.is_some_and(|it| quota.has_room(&self.groups, it.group, u64::from(requests)))
     }
     /// Submissions of one client inside or in a plug ([`Self::gather`]).
+    #[must_use]
     pub fn pending_of(&self, client: ClientId) -> u32 {
         self.slots.clients.get(client.index()).copied().unwrap_or(0)
     }
     /// Request slots that the clients directly in one group hold.
+    #[must_use]
     pub fn slots_of(&self, group: GroupId) -> u64 {
         self.slots.quota.held(group)
     }

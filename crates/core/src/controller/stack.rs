@@ -13,6 +13,7 @@ use crate::policy::{DriveFacts, Named, Role, Row, Table};
 
 /// One stage with its parameters.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct Stage {
     /// The policy.
     pub row: &'static Row,
@@ -22,6 +23,7 @@ pub struct Stage {
 
 /// Throttles, then a scheduler.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct Stack {
     name: String,
     table: &'static Table,
@@ -44,6 +46,7 @@ impl fmt::Debug for Stack {
 
 /// Why a stack was refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum StackError {
     /// Not `<policy>-<scheduler>`.
     Shape {
@@ -170,6 +173,7 @@ impl Stack {
         Ok(Self { name: name.to_string(), table, throttles, scheduler, groups, admits: false })
     }
     /// Requests that the scheduler and the drive have together ([`Tags`](crate::policy::Tags)).
+    #[must_use]
     pub fn tags(&self, facts: &DriveFacts) -> u32 {
         match self.scheduler.row.role {
             Role::Scheduler { tags, .. } => tags.number(facts),
@@ -177,10 +181,12 @@ impl Stack {
         }
     }
     /// Are flushes given to the scheduler in experiments too?
+    #[must_use]
     pub fn schedules_flushes(&self) -> bool {
         matches!(self.scheduler.row.role, Role::Scheduler { flushes: true, .. })
     }
     /// Does its scheduler keep minimums as such, in I/Os a second too, and not by weights?
+    #[must_use]
     pub fn keeps_minimums(&self) -> bool {
         self.groups && matches!(self.scheduler.row.role, Role::Scheduler { minimums: true, .. })
     }

@@ -12,6 +12,7 @@ use crate::trace::{Decision, Subject};
 
 /// Where a request is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[non_exhaustive]
 pub enum Place {
     /// A throttle has it; they count from 0.
     Throttle(usize),
@@ -27,6 +28,7 @@ pub enum Place {
 
 /// A request inside, and what is known of it.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Held<'a> {
     /// The request.
     pub request: &'a Request,
@@ -48,16 +50,19 @@ impl Controller {
         self.trace.remember();
     }
     /// The last decision about a client, a group or the drive, if decisions are remembered.
+    #[must_use]
     pub fn last_decision(&self, subject: Subject) -> Option<Decision> {
         self.trace.last(subject)
     }
     /// Requests inside, those that `wanted` says; merged ones with the request that took them in.
+    #[must_use]
     pub fn held(&self, wanted: impl Fn(&Request) -> bool) -> impl Iterator<Item = Held<'_>> {
         let heads = self.requests.heads().filter(move |(_, request)| wanted(request));
         heads.map(|(id, request)| self.holds(id, request))
     }
     /// [`Self::held`] in parts: shows those that `wanted` says to `each`, beginning with a place of the pool, and ends
     /// after so many places and merged requests. Returns where the next part begins, if there is one.
+    #[must_use = "where the next part begins"]
     pub fn look_at(
         &self,
         first: usize,

@@ -35,6 +35,7 @@ pub struct DriveFacts {
 }
 
 /// What a policy can access during a call.
+#[non_exhaustive]
 pub struct Context<'a> {
     /// The current time.
     pub now: Instant,
@@ -93,6 +94,7 @@ impl TagClass {
 
     /// [`Policy::tag_limit`] of kernels with a single queue. They have as many requests for buffered writes
     /// as for all others; here buffered writes may use half of the tags.
+    #[must_use]
     pub fn single_queue_limit(self, tags: u32) -> u32 {
         if self == Self::Async { (tags / 2).max(1) } else { tags }
     }
@@ -106,6 +108,7 @@ pub trait Policy {
     /// Schedulers: tries to merge an incoming request into one that the policy holds
     /// ([`Requests::merge_back`], [`Requests::merge_front`]), keeping the policy's own order right.
     /// `true`: merged, and `id` is now a part of another request.
+    #[must_use = "a request that was not merged still wants a place"]
     fn try_merge(&mut self, cx: &mut Context<'_>, id: RequestId) -> bool {
         let _ = (cx, id);
         false
@@ -113,6 +116,7 @@ pub trait Policy {
 
     /// Returns the next request: from a throttle to the next stage, from a scheduler to the drive. Called until it returns
     /// `None`, which means that the policy has no requests or holds them on purpose.
+    #[must_use = "the request has left the policy"]
     fn dispatch(&mut self, cx: &mut Context<'_>) -> Option<RequestId>;
 
     /// The drive completed the request, which is still in the pool.
@@ -124,12 +128,14 @@ pub trait Policy {
     /// its queue after every completion, so it dispatches in any case. With an NVMe driver, only the scheduler itself or
     /// the next request causes a dispatch. Returning true is always safe.
     #[cfg(feature = "simulation")]
+    #[must_use]
     fn schedules_dispatch(&self) -> bool {
         true
     }
 
     /// The time at which the caller should call `dispatch` even if nothing else happens; `None`: never. There is no
     /// separate timer call.
+    #[must_use]
     fn next_wakeup(&self) -> Option<Instant> {
         None
     }
@@ -146,6 +152,7 @@ pub trait Policy {
     }
 
     /// Schedulers: a request of this class gets a tag only while fewer than this many of `tags` are in use.
+    #[must_use]
     fn tag_limit(&self, class: TagClass, tags: u32) -> u32 {
         let _ = class;
         tags
@@ -153,6 +160,7 @@ pub trait Policy {
 
     /// Throttles: when a request of this client has been held, does a worker of the policy pass it on? Where the kernel
     /// makes the submitting process wait, the process passes it on itself, and it waits for a tag in its own name.
+    #[must_use]
     fn has_worker(&self, client: ClientId) -> bool {
         let _ = client;
         false
@@ -193,6 +201,7 @@ impl Role {
 
 /// The default limit on requests in the scheduler and the drive together (`nr_requests`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Tags {
     /// The queue depth of the drive: the kernel's value without a scheduler.
     Depth,
@@ -205,6 +214,7 @@ pub enum Tags {
 
 impl Tags {
     /// The number of tags for a drive.
+    #[must_use]
     pub fn number(self, facts: &DriveFacts) -> u32 {
         match self {
             Self::Depth => facts.depth,
@@ -301,6 +311,7 @@ pub struct Table {
 
 impl Table {
     /// The row of this name or short name.
+    #[must_use]
     pub fn find(&self, name: &str) -> Option<&'static Row> {
         self.policies.iter().copied().find(|row| row.name == name || row.short == name)
     }

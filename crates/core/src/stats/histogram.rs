@@ -83,23 +83,28 @@ impl Histogram {
         (self.total, self.sum, self.min, self.max) = (0, 0, 0, 0);
     }
     /// Values counted.
+    #[must_use]
     pub fn count(&self) -> u64 {
         self.total
     }
     /// Smallest value, 0 when empty.
+    #[must_use]
     pub fn min(&self) -> u64 {
         self.min
     }
     /// Largest value, 0 when empty.
+    #[must_use]
     pub fn max(&self) -> u64 {
         self.max
     }
     /// Mean, rounded down; 0 when empty.
+    #[must_use]
     pub fn mean(&self) -> u64 {
         let mean = self.sum.checked_div(u128::from(self.total)).unwrap_or(0);
         u64::try_from(mean).unwrap_or(u64::MAX)
     }
     /// The value that `per_million` millionths of the values do not exceed, to 1/32; 0 when empty.
+    #[must_use]
     pub fn quantile(&self, per_million: u64) -> u64 {
         let rank = u128::from(self.total) * u128::from(per_million.min(1_000_000));
         let rank = (rank.div_ceil(1_000_000) as u64).max(1);

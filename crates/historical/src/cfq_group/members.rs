@@ -107,6 +107,7 @@ impl CfqGroup {
                 self.leave_other_group(cx, id, group);
             }
             Change::ClientRemoved(id) => self.detach(cx, id),
+            _ => {}
         }
     }
     fn remove_group(&mut self, cx: &mut Context<'_>, id: GroupId) {

@@ -187,6 +187,7 @@ impl<L: Leaf> Fair<L> {
             Change::ClientAdded(id) => put(&mut self.clients, id.index(), None),
             Change::ClientUpdated(id) => self.update_client(cx, id),
             Change::ClientRemoved(id) => self.remove_client(cx, id),
+            _ => {}
         }
     }
     fn add_group(&mut self, cx: &Context<'_>, id: GroupId) {

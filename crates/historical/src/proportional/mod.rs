@@ -339,7 +339,7 @@ impl Policy for Proportional {
                 self.deactivate(id.index());
             }
             Change::ClientAdded(id) | Change::ClientUpdated(id) => self.count_client(cx, id),
-            Change::ClientRemoved(_) => {}
+            _ => {}
         }
     }
 

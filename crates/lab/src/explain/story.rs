@@ -349,6 +349,7 @@ impl Watch {
                     count(others, "other")
                 )
             }
+            _ => return,
         };
         self.tell(names, now, what);
     }

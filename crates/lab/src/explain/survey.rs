@@ -418,6 +418,7 @@ impl Observer for Survey {
                 }
                 self.pool.leave(id, now);
             }
+            _ => {}
         }
     }
 }

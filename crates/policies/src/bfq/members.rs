@@ -212,6 +212,7 @@ impl Bfq {
             }
             Change::ClientUpdated(id) => self.update_client(cx, id),
             Change::ClientRemoved(id) => self.detach(cx, id),
+            _ => {}
         }
     }
     fn add_group(&mut self, cx: &Context<'_>, id: GroupId) {

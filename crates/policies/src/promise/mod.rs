@@ -545,6 +545,7 @@ impl Policy for Promise {
             }
             Change::ClientUpdated(id) => self.set_client(cx, id),
             Change::ClientRemoved(id) => self.shares.remove(EntityId::client(id)),
+            _ => {}
         }
     }
     fn standing(&self, requests: &Requests, id: RequestId) -> Standing {

@@ -159,7 +159,7 @@ const fn weight(place: Place) -> u32 {
         Place::Tag => 2,
         Place::Scheduler => 3,
         Place::Flush => 4,
-        Place::Drive => 5,
+        _ => 5,
     }
 }
 
@@ -223,7 +223,7 @@ impl Scene<'_> {
             Place::Tag => "tag",
             Place::Scheduler => stack.scheduler.row.name,
             Place::Flush => "flush",
-            Place::Drive => "drive",
+            _ => "drive",
         };
         // What was decided about a request on its way here is no reason to be here.
         let decides = matches!(place, Place::Throttle(_) | Place::Scheduler);
@@ -296,7 +296,7 @@ impl Scene<'_> {
             Place::Flush => {
                 format!("{count} {waits} to flush: earlier writes are not answered yet")
             }
-            Place::Drive => {
+            _ => {
                 format!(
                     "nothing waits: {count} {are} at the drive, which has {commands} of {depth}"
                 )

@@ -245,7 +245,7 @@ impl Engine {
         let (late, depth) = (self.commands.late(), self.depth);
         late >= depth || self.controller.in_flight() + late < depth
     }
-    fn start(&mut self, now: Instant, dispatch: Dispatch) {
+    fn start(&mut self, now: Instant, mut dispatch: Dispatch) {
         if let Some(observer) = &mut self.observer {
             observer(now, &dispatch);
         }
@@ -262,7 +262,7 @@ impl Engine {
         }
         self.parts.iter().for_each(|part| self.ops.use_piece(part.tag));
         let key = self.commands.start(now, dispatch.command);
-        let dispatch = Dispatch { id: RequestId(key as u32), ..dispatch };
+        dispatch.id = RequestId(key as u32);
         let (job, before) = (Job { now, dispatch, parts: &self.parts }, self.answers.len());
         self.back.start(&job, &mut self.ops, &mut self.answers);
         if self.answers.len() > before {

@@ -116,7 +116,7 @@ impl Exports {
             }
         }
         // After a reload there may be more than it would get now; those are not counted twice.
-        quota.try_take(groups, self.groups[index], 1);
+        let _ = quota.try_take(groups, self.groups[index], 1);
     }
     /// A client that chose it is gone.
     pub fn leave(&mut self, id: u32) {
