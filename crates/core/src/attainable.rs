@@ -249,6 +249,10 @@ impl fmt::Display for Fitting<'_> {
 }
 
 /// Can the drive keep all these promises? Parents come before those inside them.
+///
+/// # Errors
+///
+/// The first promise that the drive cannot keep beside the others, and what it can keep.
 pub fn check(drive: &Attainable, groups: &[Claimant]) -> Result<(), Unattainable> {
     if let Some(reaches) = drive.latency {
         let wanted = |group: &Claimant| group.latency.filter(|wanted| *wanted < reaches);

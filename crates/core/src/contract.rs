@@ -129,6 +129,15 @@ pub struct Low {
 }
 
 /// One group's contract.
+///
+/// ```
+/// use iofair_core::contract::{Contract, Limits};
+///
+/// let max = Limits::both(50_000_000);
+/// let contract = Contract { min: Some(10_000_000), max, ..Contract::default() };
+/// assert!(contract.check().is_ok());
+/// assert!(Contract { weight: 0, ..contract }.check().is_err());
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Contract {
     /// Guaranteed bytes a second; also the low limit of `throttle-low` if `low` has none.
@@ -166,6 +175,10 @@ impl Default for Contract {
 
 impl Contract {
     /// Checks the contract: weight in range, no ceiling and no latency of zero.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::BadWeight`] or [`EngineError::Zero`].
     pub fn check(&self) -> Result<(), EngineError> {
         if !(WEIGHT_MIN..=WEIGHT_MAX).contains(&self.weight) {
             return Err(EngineError::BadWeight(self.weight));
@@ -281,6 +294,10 @@ impl fmt::Display for Rate {
 /// A claim therefore raises its group's share up to the claim and no further, and the rest is shared by weight among all
 /// other groups, with or without claims. Weights are scaled so that the largest is [`WEIGHT_MAX`]; rounding
 /// favours groups with claims.
+///
+/// # Errors
+///
+/// [`Refusal`] if the claims, and a thousandth for those without one, add up to more than `worst_case`.
 pub fn admit(worst_case: u64, groups: &[Asking]) -> Result<Vec<u32>, Refusal> {
     let asked: u64 = groups.iter().filter_map(|group| group.claim).fold(0, u64::saturating_add);
     if asked == 0 {

@@ -4,7 +4,7 @@ use alloc::string::String;
 use core::fmt;
 
 use crate::contract::{WEIGHT_MAX, WEIGHT_MIN};
-use crate::group::{ClientId, DEPTH_MAX, GroupId};
+use crate::group::{ClientId, DEPTH_MAX, GroupId, LEVEL_MAX};
 use crate::request::CommandId;
 use crate::unit::Sectors;
 
@@ -27,12 +27,14 @@ pub enum EngineError {
         /// Size of the drive.
         capacity: Sectors,
     },
-    /// The request has more data than one command of the drive can carry; the caller must split it. Requests without data
-    /// may be longer.
+    /// The request has more data than one command of the drive can carry, or is longer than
+    /// [`DATALESS_MAX`](crate::controller::DATALESS_MAX); the caller must
+    /// split it.
     TooLong {
         /// Length of the request.
         length: Sectors,
-        /// [`DriveFacts::max_request`](crate::policy::DriveFacts::max_request).
+        /// [`DriveFacts::max_request`](crate::policy::DriveFacts::max_request), or
+        /// [`DATALESS_MAX`](crate::controller::DATALESS_MAX).
         longest: Sectors,
     },
     /// The drive does not have this command: it was never dispatched, or it was completed already.
@@ -45,12 +47,16 @@ pub enum EngineError {
     Exists(String),
     /// The group or client to be removed still holds groups, clients or requests.
     Busy(String),
-    /// The name has an empty path component.
+    /// The name has an empty path component, or does not begin with the path of its parent.
     BadName(String),
     /// The name has more than [`DEPTH_MAX`] path components.
     TooDeep(String),
     /// The number of tags is zero.
     NoTags,
+    /// A priority level above [`LEVEL_MAX`].
+    BadLevel(u8),
+    /// A field of [`Setup`](crate::controller::Setup) that no drive has; the text names it and the allowed values.
+    BadSetup(&'static str),
 }
 
 impl fmt::Display for EngineError {
@@ -73,10 +79,15 @@ impl fmt::Display for EngineError {
             Self::Exists(name) => write!(f, "group \"{name}\" is there already"),
             Self::Busy(name) => write!(f, "\"{name}\" still holds groups, clients or requests"),
             Self::BadName(name) => {
-                write!(f, "\"{name}\" is no group name: words separated by single slashes")
+                write!(
+                    f,
+                    "\"{name}\" is no group name: words separated by single slashes, the parent's first"
+                )
             }
             Self::TooDeep(name) => write!(f, "\"{name}\" is deeper than {DEPTH_MAX} groups"),
             Self::NoTags => write!(f, "a scheduler and its drive need at least one tag"),
+            Self::BadLevel(level) => write!(f, "a level of {level}; 0 to {LEVEL_MAX} are allowed"),
+            Self::BadSetup(allowed) => f.write_str(allowed),
         }
     }
 }

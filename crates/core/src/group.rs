@@ -9,9 +9,13 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::contract::Contract;
+use crate::error::EngineError;
 
 /// Maximum number of levels below the root, which bounds every walk from a group to the root.
 pub const DEPTH_MAX: usize = 32;
+
+/// Lowest priority of a client in its class ([`Priority::level`]).
+pub const LEVEL_MAX: u8 = 7;
 
 /// Identifies a group in [`Groups`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -54,13 +58,27 @@ impl Class {
     pub const ALL: [Self; 3] = [Self::RealTime, Self::BestEffort, Self::Idle];
 }
 
-/// A client's I/O priority: a class, and a level in it from 0 (highest) to 7 (lowest).
+/// A client's I/O priority: a class, and a level in it from 0 (highest) to [`LEVEL_MAX`] (lowest).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Priority {
     /// Scheduling class.
     pub class: Class,
-    /// Level in the class, 0 to 7.
+    /// Level in the class, 0 to [`LEVEL_MAX`].
     pub level: u8,
+}
+
+impl Priority {
+    /// Checks the level.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::BadLevel`] if the level is above [`LEVEL_MAX`].
+    pub const fn check(&self) -> Result<(), EngineError> {
+        if self.level > LEVEL_MAX {
+            return Err(EngineError::BadLevel(self.level));
+        }
+        Ok(())
+    }
 }
 
 impl Default for Priority {
@@ -153,11 +171,19 @@ impl Groups {
         }
     }
     /// The group with this id, which must be alive.
+    ///
+    /// # Panics
+    ///
+    /// If the group does not exist. [`Self::try_group`] returns `None` instead.
     pub fn group(&self, id: GroupId) -> &Group {
         self.count_visit();
         self.groups[id.index()].as_ref().expect("a group id is valid until the group is removed")
     }
     /// The client with this id, which must be alive.
+    ///
+    /// # Panics
+    ///
+    /// If the client does not exist. [`Self::try_client`] returns `None` instead.
     pub fn client(&self, id: ClientId) -> &Client {
         self.count_visit();
         self.clients[id.index()].as_ref().expect("a client id is valid until the client is removed")

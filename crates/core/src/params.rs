@@ -66,6 +66,10 @@ impl Parameter {
         Self { name, doc, kind: Kind::Rate, default, range: (0, u64::MAX) }
     }
     /// Reads a value of this parameter.
+    ///
+    /// # Errors
+    ///
+    /// [`ParameterError::Value`] with the allowed values.
     pub fn parse(&self, text: &str) -> Result<u64, ParameterError> {
         let refuse = |allowed: String| ParameterError::Value {
             name: self.name.to_string(),
@@ -153,6 +157,10 @@ pub struct Values {
 
 impl Values {
     /// The defaults of `table`, with a variant's own defaults on top.
+    ///
+    /// # Panics
+    ///
+    /// If `overrides` has a parameter that is not in `table`.
     pub fn new(table: &'static [Parameter], overrides: &[(&'static str, u64)]) -> Self {
         let mut this = Self { table, values: table.iter().map(|p| p.default).collect() };
         for (name, value) in overrides {
@@ -164,7 +172,11 @@ impl Values {
     fn index(&self, name: &str) -> Option<usize> {
         self.table.iter().position(|p| p.name == name)
     }
-    /// Sets one parameter from text.
+    /// Sets one parameter from text, such as `"8ms"`, `"true"` or `"10MB/s"`.
+    ///
+    /// # Errors
+    ///
+    /// [`ParameterError::Unknown`] or [`ParameterError::Value`].
     pub fn set(&mut self, name: &str, text: &str) -> Result<(), ParameterError> {
         let Some(index) = self.index(name) else {
             let known = self.table.iter().map(|p| p.name).collect();
@@ -174,6 +186,10 @@ impl Values {
         Ok(())
     }
     /// The raw value of a parameter that the policy declares.
+    ///
+    /// # Panics
+    ///
+    /// If the policy does not declare the parameter.
     pub fn count(&self, name: &str) -> u64 {
         let index = self.index(name).expect("a policy asks for parameters it declares");
         self.values[index]

@@ -59,6 +59,18 @@ struct Usage {
 }
 
 /// A resource and who holds how much of it.
+///
+/// ```
+/// use iofair_core::group::{GroupId, Groups};
+/// use iofair_core::quota::{Limits, Quota};
+///
+/// let groups = Groups::new();
+/// let mut slots = Quota::new(Limits { guaranteed: 2, shared: 4 });
+/// assert!(slots.try_take(&groups, GroupId::ROOT, 2), "guaranteed");
+/// assert!(!slots.try_take(&groups, GroupId::ROOT, 5), "more than is shared");
+/// slots.give(GroupId::ROOT, 2);
+/// assert_eq!(slots.held_by_all(), 0);
+/// ```
 #[derive(Debug)]
 pub struct Quota {
     limits: Limits,
@@ -100,6 +112,10 @@ impl Quota {
         self.room(groups, group, count).is_some()
     }
     /// Takes `count` units for a group, or refuses and changes nothing.
+    ///
+    /// # Panics
+    ///
+    /// If the group does not exist, or if its id belonged to a group that was removed while it held units.
     #[must_use = "a refused group has taken nothing"]
     pub fn try_take(&mut self, groups: &Groups, group: GroupId, count: u64) -> bool {
         let Some(from_pool) = self.room(groups, group, count) else { return false };
@@ -118,6 +134,10 @@ impl Quota {
         true
     }
     /// Gives `count` units back that the group took.
+    ///
+    /// # Panics
+    ///
+    /// If the group holds fewer units.
     pub fn give(&mut self, group: GroupId, count: u64) {
         let before = self.held(group);
         assert!(before >= count, "{group:?} gives back {count} of {before}");

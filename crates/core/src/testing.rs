@@ -1,7 +1,7 @@
 //! A rig for tests of policies by worked examples: a stack, clients, a clock set by hand, and a drive
 //! that answers at once. Requests are 8 sectors long and known by their first sector.
 
-#![allow(missing_docs, reason = "only tests of policies see this")]
+#![allow(missing_docs, clippy::missing_panics_doc, reason = "only tests of policies see this")]
 
 pub mod apart;
 

@@ -13,6 +13,18 @@ use crate::time::Nanos;
 pub const SECTOR_BYTES: u64 = 512;
 
 /// A position on a drive or an amount of it, in sectors of 512 bytes.
+///
+/// Sums and differences that are no `u64` panic.
+///
+/// ```
+/// use iofair_core::unit::{Sectors, parse_bytes, parse_rate};
+///
+/// assert_eq!(Sectors::from_kib(4), Sectors(8));
+/// assert_eq!(Sectors::from_bytes_ceil(513).bytes(), 1024);
+/// assert_eq!(parse_bytes("1.5MiB"), Ok(3 << 19));
+/// assert_eq!(parse_rate("10MB/s"), Ok(10_000_000));
+/// assert!(parse_rate("10MB").is_err());
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Sectors(pub u64);
 
@@ -105,11 +117,19 @@ const PERCENT_ALLOWED: &str = "a percentage such as \"95\" or \"99.9%\"";
 const TIME_ALLOWED: &str = "a time such as \"8ms\" or \"1.5s\" (ns, us, ms, s, m)";
 
 /// Reads a size in bytes, such as `4KiB`; fractions of a byte are dropped.
+///
+/// # Errors
+///
+/// [`UnitError`] with the allowed form.
 pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
     scaled(text, text, SIZE_UNITS, SIZE_ALLOWED)
 }
 
 /// Reads a rate in bytes a second, such as `10MB/s`.
+///
+/// # Errors
+///
+/// [`UnitError`] with the allowed form.
 pub fn parse_rate(text: &str) -> Result<u64, UnitError> {
     match text.trim().strip_suffix("/s") {
         Some(size) => scaled(text, size, SIZE_UNITS, RATE_ALLOWED),
@@ -118,11 +138,19 @@ pub fn parse_rate(text: &str) -> Result<u64, UnitError> {
 }
 
 /// Reads a time, such as `8ms`.
+///
+/// # Errors
+///
+/// [`UnitError`] with the allowed form.
 pub fn parse_time(text: &str) -> Result<Nanos, UnitError> {
     scaled(text, text, TIME_UNITS, TIME_ALLOWED).map(Nanos)
 }
 
 /// Reads a percentage in hundredths, such as `99.9`; what is finer is dropped.
+///
+/// # Errors
+///
+/// [`UnitError`] with the allowed form.
 pub fn parse_percent(text: &str) -> Result<u64, UnitError> {
     scaled(text, text, PERCENT_UNITS, PERCENT_ALLOWED)
 }

@@ -24,6 +24,17 @@ pub(super) fn build(setup: &Setup, stack: &Stack) -> Stages {
     (stack.throttles.iter().map(make).collect(), make(&stack.scheduler))
 }
 
+/// Names separated by single slashes, not too many.
+fn check_path(path: &str) -> Result<(), EngineError> {
+    if path.split('/').any(str::is_empty) {
+        return Err(EngineError::BadName(path.to_string()));
+    }
+    if path.split('/').count() > DEPTH_MAX {
+        return Err(EngineError::TooDeep(path.to_string()));
+    }
+    Ok(())
+}
+
 impl Controller {
     fn tell(&mut self, now: Instant, change: Change) {
         for stage in 0..self.throttles.len() {
@@ -50,18 +61,17 @@ impl Controller {
 
     /// Adds a group by its path. Groups on the way that are not there yet are made with the default
     /// contract.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::BadName`], [`EngineError::TooDeep`], [`EngineError::Exists`], or what [`Contract::check`] returns.
     pub fn add_group(
         &mut self,
         now: Instant,
         path: &str,
         contract: Contract,
     ) -> Result<GroupId, EngineError> {
-        if path.is_empty() || path.split('/').any(str::is_empty) {
-            return Err(EngineError::BadName(path.to_string()));
-        }
-        if path.split('/').count() > DEPTH_MAX {
-            return Err(EngineError::TooDeep(path.to_string()));
-        }
+        check_path(path)?;
         contract.check()?;
         if self.groups.find(path).is_some() {
             return Err(EngineError::Exists(path.to_string()));
@@ -76,6 +86,10 @@ impl Controller {
         self.add_group_under(now, path, parent, contract)
     }
     /// Adds a group under a parent that is known already.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::add_group`], and [`EngineError::NoGroup`] if there is no such parent.
     pub fn add_group_under(
         &mut self,
         now: Instant,
@@ -83,8 +97,13 @@ impl Controller {
         parent: GroupId,
         contract: Contract,
     ) -> Result<GroupId, EngineError> {
+        check_path(path)?;
         contract.check()?;
         self.known_group(parent)?;
+        let above = path.rsplit_once('/').map_or("", |(above, _)| above);
+        if self.groups.group(parent).name != above {
+            return Err(EngineError::BadName(path.to_string()));
+        }
         if self.groups.find(path).is_some() {
             return Err(EngineError::Exists(path.to_string()));
         }
@@ -95,6 +114,10 @@ impl Controller {
         Ok(id)
     }
     /// Gives a group another contract.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::NoGroup`], or what [`Contract::check`] returns.
     pub fn update_group(
         &mut self,
         now: Instant,
@@ -109,6 +132,10 @@ impl Controller {
         Ok(())
     }
     /// Removes a group that holds no group and no client.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::NoGroup`]; [`EngineError::Busy`] if it holds groups, clients or requests, or is the root.
     pub fn remove_group(&mut self, now: Instant, id: GroupId) -> Result<(), EngineError> {
         self.known_group(id)?;
         let group = self.groups.group(id);
@@ -129,6 +156,10 @@ impl Controller {
     }
 
     /// Adds a client to a group.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::NoGroup`] or [`EngineError::BadLevel`].
     pub fn add_client(
         &mut self,
         now: Instant,
@@ -136,6 +167,7 @@ impl Controller {
         priority: Priority,
     ) -> Result<ClientId, EngineError> {
         self.known_group(group)?;
+        priority.check()?;
         let now = self.present(now);
         let id = self.groups.add_client(Client { group, priority });
         if id.index() >= self.per_client.len() {
@@ -151,6 +183,10 @@ impl Controller {
         Ok(id)
     }
     /// Moves a client to another group or priority; requests already inside keep their old ones.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::NoClient`], [`EngineError::NoGroup`] or [`EngineError::BadLevel`].
     pub fn update_client(
         &mut self,
         now: Instant,
@@ -160,12 +196,17 @@ impl Controller {
     ) -> Result<(), EngineError> {
         self.known_client(id)?;
         self.known_group(group)?;
+        priority.check()?;
         let now = self.present(now);
         self.groups.update_client(id, Client { group, priority });
         self.tell(now, Change::ClientUpdated(id));
         Ok(())
     }
     /// Removes a client that has no request inside.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::NoClient`]; [`EngineError::Busy`] if it has requests.
     pub fn remove_client(&mut self, now: Instant, id: ClientId) -> Result<(), EngineError> {
         self.known_client(id)?;
         if self.slots.has_client(id) {
@@ -178,6 +219,10 @@ impl Controller {
     }
 
     /// Scheduler and drive may have so many requests together from now on, at least one.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::NoTags`] if `tags` is zero.
     pub fn set_tags(&mut self, tags: u32) -> Result<(), EngineError> {
         if tags == 0 {
             return Err(EngineError::NoTags);

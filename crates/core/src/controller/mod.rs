@@ -42,6 +42,13 @@ use crate::trace::{EventKind, Subject, Trace};
 use crate::unit::Sectors;
 use tags::Sender;
 
+/// Largest drive: 8 EiB, so that every position in bytes is a `u64`.
+pub const CAPACITY_MAX: Sectors = Sectors(1 << 54);
+/// Longest request without data (a trim or write-zeroes): 512 TiB, so that sums of a few thousand of them are a `u64`.
+pub const DATALESS_MAX: Sectors = Sectors(1 << 40);
+/// Longest command: 1 GiB.
+pub const MAX_REQUEST_MAX: Sectors = Sectors(1 << 21);
+
 /// What a controller is built with.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
@@ -158,9 +165,47 @@ macro_rules! context {
 }
 use context;
 
+impl Setup {
+    /// Checks the setup.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::NoTags`], or [`EngineError::BadSetup`] if the drive has no size or one above [`CAPACITY_MAX`], cannot
+    /// carry a sector in a command, or has no room for a command, or if there is not a single request slot.
+    pub const fn check(&self) -> Result<(), EngineError> {
+        let DriveFacts { depth, max_request, capacity, .. } = self.facts;
+        if self.tags == 0 {
+            Err(EngineError::NoTags)
+        } else if depth == 0 {
+            Err(EngineError::BadSetup("a queue depth of 0; at least 1 is needed"))
+        } else if max_request.0 == 0 || max_request.0 > MAX_REQUEST_MAX.0 {
+            Err(EngineError::BadSetup("a longest command of 0 or more than 1 GiB"))
+        } else if capacity.0 == 0 || capacity.0 > CAPACITY_MAX.0 {
+            Err(EngineError::BadSetup("a drive of 0 sectors or more than 8 EiB"))
+        } else if self.queue_limit == 0 && self.guaranteed == 0 {
+            Err(EngineError::BadSetup("no request slots: neither guaranteed nor shared ones"))
+        } else {
+            Ok(())
+        }
+    }
+}
+
 impl Controller {
-    /// An empty controller: only the root group, no client.
+    /// A controller with only the root group and no client.
+    ///
+    /// # Panics
+    ///
+    /// If [`Setup::check`] refuses the setup. [`Self::try_new`] returns the error instead.
     pub fn new(setup: Setup, stack: Stack) -> Self {
+        Self::try_new(setup, stack).unwrap_or_else(|error| panic!("{error}"))
+    }
+    /// A controller with only the root group and no client.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Setup::check`].
+    pub fn try_new(setup: Setup, stack: Stack) -> Result<Self, EngineError> {
+        setup.check()?;
         let (throttles, scheduler) = live::build(&setup, &stack);
         let mut this = Self {
             setup,
@@ -186,7 +231,7 @@ impl Controller {
             plugged: Vec::new(),
         };
         this.tell_everything(Instant::ZERO);
-        this
+        Ok(this)
     }
 
     /// A client's flush is a command of its own, that says nothing of what others wrote: for drives where
@@ -208,6 +253,11 @@ impl Controller {
     }
 
     /// Takes a request in. Call [`Self::dispatch`] afterwards.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::NoClient`], [`EngineError::BadRange`], [`EngineError::TooLong`]; [`EngineError::Full`] if no request slot is
+    /// free, in which case it can be submitted again after a completion.
     pub fn submit(
         &mut self,
         now: Instant,
@@ -222,6 +272,10 @@ impl Controller {
 
     /// Takes in all that a plug has gathered, adjacent requests merged. On an error, what is left in
     /// the plug was not taken in. A plug that was filled by [`Self::gather`] alone is never refused.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::submit`], for the first submission that is left in the plug.
     pub fn unplug(&mut self, now: Instant, plug: &mut Plug) -> Result<(), EngineError> {
         let now = self.present(now);
         let mut result = Ok(());
@@ -420,7 +474,6 @@ impl Controller {
 
     /// The submissions that a command in the drive stands for, in sector order; itself for a flush. Of a submission that
     /// goes to the drive in pieces, what lies in this command. None for a command that the drive does not have.
-    #[must_use]
     pub fn parts(&self, command: CommandId) -> impl Iterator<Item = Part> + '_ {
         let id = self.requests.in_drive(command).into_iter();
         id.flat_map(|id| self.requests.parts(id)).map(|(_, part)| part)
@@ -428,6 +481,10 @@ impl Controller {
 
     /// The drive answered a command: appends every submission that it stood for to `done`. `status` is zero or an error
     /// number for the clients. A second completion is refused, and one of a command that was never given.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::NotInDrive`] if the drive does not have the command.
     pub fn complete(
         &mut self,
         now: Instant,

@@ -5,7 +5,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Controller, Plug, Setup, Submission};
+use super::{Controller, DATALESS_MAX, Plug, Setup, Submission};
 use crate::error::EngineError;
 use crate::group::{ClientId, GroupId, Groups};
 use crate::quota::{Limits, Quota};
@@ -53,6 +53,10 @@ impl Slots {
 impl Controller {
     /// Checks a submission, takes its request slot and puts it into a plug, so that [`Self::unplug`] will not refuse
     /// it. Such a plug must be submitted to this controller; dropping it loses the slots.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::submit`]; the submission is not in the plug then.
     pub fn gather(&mut self, plug: &mut Plug, submission: Submission) -> Result<(), EngineError> {
         let group = self.reserve(&submission)?;
         plug.gathered.push((submission, Some(group)));
@@ -68,8 +72,11 @@ impl Controller {
         if is_flush != (length == Sectors::ZERO) || end > capacity.0 {
             return Err(EngineError::BadRange { start, length, capacity });
         }
-        let longest = self.setup.facts.max_request;
-        if matches!(operation, Operation::Read | Operation::Write) && length > longest {
+        let longest = match operation {
+            Operation::Read | Operation::Write => self.setup.facts.max_request,
+            Operation::Flush | Operation::Discard | Operation::WriteZeroes => DATALESS_MAX,
+        };
+        if length > longest {
             return Err(EngineError::TooLong { length, longest });
         }
         let group = known.group;

@@ -120,6 +120,10 @@ impl Stage {
 
 impl Table {
     /// Reads a stack's name.
+    ///
+    /// # Errors
+    ///
+    /// [`StackError`] if the name has another form, or if the table has no such policy.
     pub fn stack(&'static self, name: &str) -> Result<Stack, StackError> {
         Stack::parse(self, name)
     }
@@ -199,6 +203,10 @@ impl Stack {
         self.table
     }
     /// Sets a parameter of one of its stages, named as in the table or by its short name.
+    ///
+    /// # Errors
+    ///
+    /// [`StackError::Stage`], or [`StackError::Parameter`] if the policy has no such parameter or the value does not fit.
     pub fn set(&mut self, stage: &str, parameter: &str, text: &str) -> Result<(), StackError> {
         let stages = self.throttles.iter_mut().chain([&mut self.scheduler]);
         let mut known = Vec::new();

@@ -55,7 +55,6 @@ impl Controller {
         self.trace.last(subject)
     }
     /// Requests inside, those that `wanted` says; merged ones with the request that took them in.
-    #[must_use]
     pub fn held(&self, wanted: impl Fn(&Request) -> bool) -> impl Iterator<Item = Held<'_>> {
         let heads = self.requests.heads().filter(move |(_, request)| wanted(request));
         heads.map(|(id, request)| self.holds(id, request))

@@ -8,7 +8,7 @@ use crate::time::Nanos;
 pub struct Counters {
     /// Requests completed.
     pub requests: [u64; 2],
-    /// Bytes completed.
+    /// Bytes completed, trimmed and zeroed ones too; stops at the largest number.
     pub bytes: [u64; 2],
     /// Sum of the times from submission to completion.
     pub latency: [Nanos; 2],
@@ -23,7 +23,7 @@ impl Counters {
     pub fn count(&mut self, direction: Direction, bytes: u64, latency: Nanos) {
         let i = direction as usize;
         self.requests[i] += 1;
-        self.bytes[i] += bytes;
+        self.bytes[i] = self.bytes[i].saturating_add(bytes);
         self.latency[i] += latency;
     }
 }

@@ -185,6 +185,6 @@ impl Bfq {
             (TagClass::Async, false) => 8,
             (TagClass::Async, true) => 3,
         };
-        (tags * sixteenths / 16).max(1)
+        ((u64::from(tags) * sixteenths / 16) as u32).max(1)
     }
 }

@@ -314,7 +314,9 @@ impl Bfq {
     /// Earliest time at which the next request may come for the queue to be soft real-time.
     fn compute_soft_next(&self, now: Instant, id: QueueId) -> Instant {
         let raise = &self.queues[id].raise;
-        let pace = Nanos(raise.served_since_backlogged.0 * 1_000_000_000 / SOFT_RATE);
+        // A queue may be backlogged for days; from some terabytes on, its pace is a month away.
+        let served = raise.served_since_backlogged.0;
+        let pace = Nanos(served.saturating_mul(1_000_000_000) / SOFT_RATE);
         let idle = now + self.settings.slice_idle + FOUR_TICKS;
         raise.soft_next.max(raise.backlogged + pace).max(idle)
     }

@@ -45,7 +45,7 @@ impl Depth {
             return self.step <= 0;
         }
         let more = DEPTH.min(self.drive) - 1;
-        let top = 3 * self.drive / 4;
+        let top = self.drive - self.drive.div_ceil(4);
         self.max = match self.step {
             1.. => 1 + (more >> self.step.min(31)),
             0 => 1 + more,
