@@ -13,6 +13,8 @@ mod evidence;
 mod explain;
 #[path = "tidy/files.rs"]
 mod files;
+#[path = "tidy/interface.rs"]
+mod interface;
 #[path = "tidy/licences.rs"]
 mod licences;
 #[path = "tidy/measured.rs"]
