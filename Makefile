@@ -11,7 +11,7 @@ REALTIME = $$(chrt -f 20 true 2>/dev/null && echo chrt -f 20)
 IOFAIR = "$${CARGO_TARGET_DIR:-target}/release/iofair"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz search sanitize soak hostile lint docs book bench measured evidence reproduce live deb clean
+.PHONY: help demo test fuzz search sanitize soak hostile lint docs book bench measured evidence reproduce live package deb clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -122,6 +122,10 @@ live: ## experiments in real time through real sockets, beside the simulator; wr
 	cargo build --release --locked -p iofair
 	nice -n -20 $(IOFAIR) run --on serve \
 		$(LIVE:%=experiments/%.toml) --repeats 1 $(LIVE_TIMES) --markdown docs/live.md $(ARGS)
+
+package: ## every crate as a package for a registry, in target/package, each built from its package alone
+	@scripts/setup demo
+	@scripts/package
 
 deb: ## Debian packages of the program and of libiofair, in target/deb
 	@scripts/setup deb

@@ -11,7 +11,7 @@ use iofair_lab::report::{self, Measured};
 use crate::failure::Usage;
 use crate::list::collect_toml;
 
-const TABLE: &str = include_str!("../../../docs/measured.csv");
+const TABLE: &str = include_str!("measured.csv");
 
 /// What was measured when this program was built.
 pub(crate) fn known() -> Result<Measured> {

@@ -31,15 +31,12 @@ use crate::ssd::{self, Ssd};
 
 /// The profiles that are part of the program.
 const EMBEDDED: &[(&str, &str)] = &[
-    (
-        "hitachi-hts727550a9e364",
-        include_str!("../../../profiles/drives/hitachi-hts727550a9e364.toml"),
-    ),
-    ("nvme-2015", include_str!("../../../profiles/drives/nvme-2015.toml")),
-    ("nvme-2021", include_str!("../../../profiles/drives/nvme-2021.toml")),
-    ("plextor-px256m5s", include_str!("../../../profiles/drives/plextor-px256m5s.toml")),
-    ("samsung-970-pro", include_str!("../../../profiles/drives/samsung-970-pro.toml")),
-    ("sata-7200-2009", include_str!("../../../profiles/drives/sata-7200-2009.toml")),
+    ("hitachi-hts727550a9e364", include_str!("../profiles/hitachi-hts727550a9e364.toml")),
+    ("nvme-2015", include_str!("../profiles/nvme-2015.toml")),
+    ("nvme-2021", include_str!("../profiles/nvme-2021.toml")),
+    ("plextor-px256m5s", include_str!("../profiles/plextor-px256m5s.toml")),
+    ("samsung-970-pro", include_str!("../profiles/samsung-970-pro.toml")),
+    ("sata-7200-2009", include_str!("../profiles/sata-7200-2009.toml")),
 ];
 /// Longest profile file that is read: they are a few KiB.
 const FILE_BYTES_MAX: u64 = 1 << 20;

@@ -7,9 +7,9 @@ use serde::Deserialize;
 
 /// The recordings there are.
 const EMBEDDED: [(&str, &str); 3] = [
-    ("gnome-terminal", include_str!("../../../profiles/clients/gnome-terminal.toml")),
-    ("lowriter", include_str!("../../../profiles/clients/lowriter.toml")),
-    ("xterm", include_str!("../../../profiles/clients/xterm.toml")),
+    ("gnome-terminal", include_str!("../profiles/gnome-terminal.toml")),
+    ("lowriter", include_str!("../profiles/lowriter.toml")),
+    ("xterm", include_str!("../profiles/xterm.toml")),
 ];
 /// Whole sectors of the file that each thread reads in: the replayer's 20,000,000 bytes.
 pub(crate) const FILE: Sectors = Sectors(20_000_000 / 512);

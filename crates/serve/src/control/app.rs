@@ -39,7 +39,7 @@ use crate::server::Server;
 const DRAIN_MAX: Duration = Duration::from_secs(30);
 
 /// The contract with clients.
-pub(super) const OPENAPI: &str = include_str!("../../../../docs/openapi.json");
+pub(super) const OPENAPI: &str = include_str!("openapi.json");
 
 /// A request of a client.
 #[derive(Clone, PartialEq, Debug, Default)]
