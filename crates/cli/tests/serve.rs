@@ -161,8 +161,7 @@ fn what_the_drive_cannot_keep_is_refused() {
     write(drive, "22MB/s");
     let (code, text) = check();
     assert_eq!(code, Some(0), "{text}");
-    let left =
-        "the file is valid\nnote: minimums take up to 94 % of the drive's time, and then at least ";
+    let left = "the file is valid\nnote: with minimums in full use (up to 94 % of the drive's time), at least ";
     assert!(text.starts_with(left), "{text}");
     let mut child = Command::new(env!("CARGO_BIN_EXE_iofair"))
         .args(["serve", file.to_str().unwrap()])

@@ -71,6 +71,7 @@ pub mod effects;
 mod enforced;
 pub mod faults;
 mod guests;
+mod inside;
 mod listen;
 mod paths;
 mod raw;

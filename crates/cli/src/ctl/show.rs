@@ -100,7 +100,7 @@ fn minimum(in_force: &Json) -> String {
     }
 }
 
-/// The ceilings in force: `reads 50.00 MB/s, total 5000 requests/s (500 at once)`.
+/// The ceilings in force: `reads 50.00 MB/s, total 80.00 MB/s (64.00 MB at once)`.
 fn ceilings(in_force: &Json) -> String {
     let one = |ceiling: &Json| {
         let in_bytes = ceiling["unit"] == "bytes";
@@ -110,7 +110,9 @@ fn ceilings(in_force: &Json) -> String {
         };
         let burst = match &ceiling["burst"] {
             Json::Null => String::new(),
-            burst if in_bytes => format!(" ({} at once)", bytes(burst)),
+            burst if in_bytes => {
+                format!(" ({:.2} MB at once)", burst.as_f64().unwrap_or(0.0) / 1e6)
+            }
             burst => format!(" ({} at once)", word(burst)),
         };
         format!("{} {per_second}{burst}", word(&ceiling["of"]))
@@ -256,7 +258,7 @@ pub(crate) fn dry_run(tried: &Json) -> String {
     if !groups.is_empty() {
         let mut rows: Vec<Vec<String>> = groups.iter().map(row).collect();
         let mut head = vec!["group", "min", "weight", "share", "ceilings"];
-        if rows.iter().all(|row| row[4] == "-") {
+        if rows.iter().all(|row| !row[4].contains(" -> ")) {
             head.pop();
             rows.iter_mut().for_each(|row| drop(row.pop()));
         }

@@ -18,8 +18,8 @@ use uuid::Uuid;
 use super::enforced::{Unenforced, unenforced};
 use super::faults::{self, Faults};
 use super::{
-    Back, Contracts, Drive, Group, Listen, Ublk, Volume, access, control, guests, listen, paths,
-    raw, reaches,
+    Back, Contracts, Drive, Group, Listen, Ublk, Volume, access, control, guests, inside, listen,
+    paths, raw, reaches,
 };
 use crate::units::Time;
 use crate::{ConfigError, Source, Spanned};
@@ -317,6 +317,7 @@ fn groups(
             latency_span: group.latency.as_ref().map(Spanned::span),
         });
     }
+    inside::check(source, written, &groups)?;
     Ok(groups)
 }
 

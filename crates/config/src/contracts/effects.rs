@@ -17,6 +17,8 @@ use super::{Contracts, Key};
 const NAMED_MAX: usize = 16;
 /// A share that falls by less than this is not worth a word.
 const SHARE_MIN: f64 = 0.000_5;
+/// A loss of room of less than this part of the drive is not worth a word.
+const ROOM_PARTS: u64 = 200;
 /// The part of a drive's time by which a weight exceeds what a minimum takes, that is worth a word.
 const BEYOND_MIN: f64 = 0.02;
 
@@ -78,13 +80,14 @@ pub fn given_up(before: State<'_>, after: State<'_>, known: &Known) -> Vec<Effec
         }),
         _ => {}
     }
-    let (old, new) = (room(before, known), room(after, known));
-    if let Some(text) = new.filter(|new| Some(new) != old.as_ref()) {
-        let text = match old {
-            Some(old) => format!("{text} (before: {old})"),
-            None => text,
-        };
-        found.push(Effect { about: About::Room, group: None, text });
+    if let Some(new) = room(after, known) {
+        let old = room(before, known);
+        // Without minimums before, all of it was left.
+        let left = old.map_or(new.whole, |old| old.left);
+        if left.saturating_sub(new.left) > new.whole / ROOM_PARTS {
+            let text = new.text(Some(left));
+            found.push(Effect { about: About::Room, group: None, text });
+        }
     }
     found
 }
@@ -92,7 +95,8 @@ pub fn given_up(before: State<'_>, after: State<'_>, known: &Known) -> Vec<Effec
 /// What an operator should know of contracts that are admitted: what their minimums leave, and weights that give more than
 /// the minimum beside them needs.
 pub fn notes(state: State<'_>, known: &Known) -> Vec<String> {
-    room(state, known).into_iter().chain(heavy(state, known)).collect()
+    let room = room(state, known).map(|room| room.text(None));
+    room.into_iter().chain(heavy(state, known)).collect()
 }
 
 fn by_name(groups: &Admitted) -> BTreeMap<&str, &Contract> {
@@ -191,8 +195,35 @@ fn smaller_shares(before: &Admitted, after: &Admitted) -> Vec<Effect> {
     cut(before.iter().zip(shares(before)).filter_map(smaller).collect(), "get a smaller share")
 }
 
-/// What the minimums take and leave, if there are any and the drive is known.
-fn room(state: State<'_>, known: &Known) -> Option<String> {
+/// What minimums leave of a drive, in bytes a second.
+#[derive(Clone, Copy)]
+struct Room {
+    left: u64,
+    /// What is left without minimums.
+    whole: u64,
+    /// The percentage of the drive's time that the minimums take at worst; `None`: only its worst case is known.
+    percent: Option<u64>,
+}
+
+impl Room {
+    fn text(&self, before: Option<u64>) -> String {
+        let before = before.map_or(String::new(), |left| format!(", before {}", Rate(left)));
+        let left = Rate(self.left);
+        match self.percent {
+            Some(percent) => format!(
+                "with minimums in full use (up to {percent} % of the drive's time), at least {left} of long requests are \
+                 left to share by weight{before}"
+            ),
+            None => format!(
+                "with minimums in full use, {left} of {} at the drive's worst are left to share by weight{before}",
+                Rate(self.whole)
+            ),
+        }
+    }
+}
+
+/// What the minimums leave, if there are any and the drive is known.
+fn room(state: State<'_>, known: &Known) -> Option<Room> {
     let State { contracts, groups } = state;
     groups.iter().find(|(_, contract)| contract.minimum().is_some())?;
     let basis = match contracts.drive.stack.keeps_minimums() {
@@ -202,21 +233,12 @@ fn room(state: State<'_>, known: &Known) -> Option<String> {
     match basis {
         Basis::Reaches(drive) => {
             let load = load(&drive, &claimants(groups, None));
-            let percent = load.millionths.div_ceil(10_000);
-            Some(format!(
-                "minimums take up to {percent} % of the drive's time, and then at least {} of long requests \
-                 are left to share by weight",
-                Rate(load.left)
-            ))
+            let percent = Some(load.millionths.div_ceil(10_000));
+            Some(Room { left: load.left, whole: drive.reads.min(drive.writes), percent })
         }
-        Basis::WorstCase(worst_case) => {
-            let claim = contracts.claimed(worst_case);
-            Some(format!(
-                "minimums take {} of the {} that the drive keeps at its worst, and {} are left to share by weight",
-                Rate(claim),
-                Rate(worst_case),
-                Rate(worst_case.saturating_sub(claim))
-            ))
+        Basis::WorstCase(whole) => {
+            let left = whole.saturating_sub(contracts.claimed(whole));
+            Some(Room { left, whole, percent: None })
         }
         Basis::Nothing => None,
     }

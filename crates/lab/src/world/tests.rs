@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use iofair_core::contract::{Contract, Limits};
+use iofair_core::contract::{Burst, Contract, Limits, Total};
 use iofair_core::controller::{Dispatch, FlushRule, Submission};
 use iofair_core::group::Priority;
 use iofair_core::policy::DriveFacts;

@@ -80,27 +80,33 @@ fn promises_that_go_are_named() {
 fn what_minimums_leave() {
     let with =
         |drive, min| read(drive, &(group("a", &format!("min = '{min}MB/s'")) + &group("b", "")));
-    let left = |percent, left| {
+    let left = |percent, left, before| {
         format!(
-            "minimums take up to {percent} % of the drive's time, and then at least {left} MB/s of long requests are left \
-             to share by weight"
+            "with minimums in full use (up to {percent} % of the drive's time), at least {left} MB/s of long requests are left \
+             to share by weight{before}"
         )
     };
     let told = texts(&with("", 5), &with("", 20), &known(true));
-    assert_eq!(told, [format!("{} (before: {})", left(80, "80.00"), left(20, "320.00"))]);
+    assert_eq!(told, [left(80, "80.00", ", before 320.00 MB/s")]);
+    assert!(
+        texts(&with("", 20), &with("", 5), &known(true)).iter().all(|text| !text.contains("left"))
+    );
     let none = read("", &(group("a", "") + &group("b", "")));
-    assert_eq!(texts(&none, &with("", 20), &known(true)), [left(80, "80.00")]);
+    assert_eq!(
+        texts(&none, &with("", 20), &known(true)),
+        [left(80, "80.00", ", before 400.00 MB/s")]
+    );
     assert!(texts(&with("", 20), &none, &known(true)).iter().all(|text| !text.contains("left")));
     assert!(texts(&none, &with("", 20), &known(false)).is_empty(), "nobody knows");
     let worst = |min| with("worst_case = '100MB/s'", min);
     let told = texts(&worst(5), &worst(20), &known(false));
-    let took = |min, left| {
-        format!(
-            "minimums take {min} MB/s of the 100.00 MB/s that the drive keeps at its worst, and {left} MB/s are left to share \
-             by weight"
-        )
-    };
-    assert_eq!(told, [format!("{} (before: {})", took("20.00", "80.00"), took("5.00", "95.00"))]);
+    let want = "with minimums in full use, 80.00 MB/s of 100.00 MB/s at the drive's worst are left to share by weight, before \
+                95.00 MB/s";
+    assert_eq!(told, [want]);
+    let contracts = with("", 20);
+    let groups = contracts.admit(&known(true), None).expect("it fits");
+    let told = notes(State { contracts: &contracts, groups: &groups }, &known(true));
+    assert_eq!(told, [left(80, "80.00", "")]);
 }
 
 /// Goal: a weight that gives a slow group far more than its minimum takes is pointed out, and no other. Method: a reader of 25

@@ -27,6 +27,42 @@ fn a_group_holds_several_clients() {
     assert!(bytes[1..].iter().sum::<u64>().abs_diff(10_000_000) < 200_000, "{bytes:?}");
 }
 
+/// Goal: in the simulator a ceiling on reads and writes together holds for all groups inside one, and its burst goes at
+/// once. Method: a random reader and a writer in groups of their own below one of 10 MB/s, with bursts of nearly nothing and
+/// of 20 MB; then a reader with a ceiling of its own beside.
+#[test]
+fn reads_and_writes_have_a_ceiling_together() {
+    let bytes = |burst, reads| {
+        let member = |name: &str, pattern| ClientSpec {
+            group: format!("p/{name}"),
+            ..client(name, job(pattern, 4, false))
+        };
+        let members = vec![member("r", Pattern::RandomRead), member("w", Pattern::RandomWrite)];
+        let mut run = scenario(members, Nanos::from_secs(4));
+        run.stack = TABLE.stack("max-none").unwrap();
+        let total = Total { bytes_per_s: Some(10_000_000), iops: None };
+        let burst = Burst { bytes: Some(burst), requests: None };
+        let spec = |name: &str, max| GroupSpec {
+            name: name.to_owned(),
+            contract: Contract { max, ..Contract::default() },
+        };
+        let own = Limits { bytes_per_s: [reads, None], ..Limits::NONE };
+        let p = Limits { total, burst, ..Limits::NONE };
+        run.groups = vec![spec("p", p), spec("p/r", own), spec("p/w", Limits::NONE)];
+        let outcome = run_fixed(&run, us(100));
+        [0, 1].map(|index| outcome.clients[index].bytes)
+    };
+    let near = |got: u64, want: u64| assert!(got.abs_diff(want) < want / 20, "{got} of {want}");
+    for burst in [1, 20_000_000] {
+        let [reads, writes] = bytes(burst, None);
+        near(reads + writes, 40_000_000 + burst);
+        near(reads, writes);
+    }
+    let [reads, writes] = bytes(1, Some(2_000_000));
+    near(reads, 8_000_000);
+    near(reads + writes, 40_000_000);
+}
+
 /// Goal: whether a ceiling acts on a buffered writer depends on in whose name its pages are written.
 /// Method: one writer with 10 MB/s on a drive of 100 MB/s, each way of writing back.
 #[test]
