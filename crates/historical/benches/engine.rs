@@ -9,7 +9,7 @@
 //! small. The hashes of the order of service say that the same work was done.
 //!
 //! A second table has 10 to 10,000 groups: what it takes to add a group with its client, to change one contract
-//! while all groups have requests under way, and to serve a request.
+//! while all groups have requests in flight, and to serve a request.
 
 #[path = "../tests/support/load.rs"]
 mod load;
@@ -39,13 +39,13 @@ const FAR: u64 = 1_000_000;
 const NEAR: u64 = 50;
 /// Rounds of one measurement end after this time, so that slow policies do not hold up the run.
 const TIME_MAX: Duration = Duration::from_millis(300);
-/// But not before so many.
+/// But not before this many.
 const ROUNDS_MIN: usize = 5;
 
 /// Aims in nanoseconds with 1,000 groups: a stack and its bound.
 const NANOS_AIMS: [(&str, f64); 4] =
     [("none-none", 40.0), ("none-bfq", 250.0), ("prop-bfq", 250.0), (SERVED, 250.0)];
-/// A scheduler's time beside that of `none-none`, with so many groups.
+/// A scheduler's time beside that of `none-none`, with this many groups.
 const RATIO_AIMS: [(&str, u32, f64); 2] =
     [("prop-promise", 1_000, 2.5), ("prop-promise", 100_000, 3.0)];
 /// BFQ as a server has it, which injects by weight.

@@ -1,60 +1,60 @@
-//! `anticipatory`: after a read, wait a moment for the next one of the same process.
+//! `anticipatory`: after a read, idles briefly for the next one of the same process.
 //!
-//! *Idea.* A process that reads, thinks briefly and reads on from there leaves the drive with nothing near to
-//! do just when its next request is about to come. A scheduler that goes elsewhere at once ("deceptive
-//! idleness") pays two seeks a request. So after a request that somebody waits for, and unless a better one
-//! is there, nothing goes out until the process's next request came or `antic_expire` has passed since
-//! the answer.
+//! *Idea.* A process reads, thinks briefly, and continues reading near the same place. Just when its next request is
+//! about to arrive, the scheduler has no nearby request. If it serves a distant request at once ("deceptive
+//! idleness"), each read costs two seeks. So after a synchronous request, and unless a better request is queued, the
+//! scheduler dispatches nothing until the process's next request arrives, or until `antic_expire` has passed since
+//! the completion.
 //!
-//! *Batches.* Requests that somebody waits for (reads, synchronous writes) and all others take turns, each
-//! by sector with short ways back allowed. A batch of the first lasts `read_batch_expire` from its first
-//! answer, one of the others `write_batch_expire` and at most a number of writes, while the other kind
-//! waits; the first may last as long as it likes while no other waits. Between two batches of different
-//! kinds the drive is *drained*. The number of writes is tuned after each batch of writes by the time that
-//! passed until the first read was answered: shrunk if it took too long (by one; halved above three times
-//! too long), grown if it was too short and all were used (by one; doubled below a third). A batch that was
-//! not contended tells nothing and shrinks nothing. Once in `read_expire` (`write_expire`) the oldest
-//! request of the kind goes first if it has waited that long.
+//! *Batches.* Synchronous requests (reads, synchronous writes) and asynchronous ones alternate in batches, each by
+//! sector with short backward movements allowed. While the other kind waits, a synchronous batch lasts for
+//! `read_batch_expire` from its first completion; an asynchronous one lasts for `write_batch_expire` and at most a
+//! certain number of writes. Without competition, a synchronous batch has no limit. Between batches of different
+//! kinds, the drive is *drained*. The number of writes is adjusted after each batch of writes, by the time until the
+//! first read completed. If that took too long, the number shrinks (by one; to half if it took three times too long).
+//! If it was too short and all writes were used, the number grows (by one; to double below a third). A batch without
+//! competition changes nothing. Once in each `read_expire` (`write_expire`), the oldest request of the kind goes
+//! first if it has waited that long.
 //!
-//! *Whether to wait* for the next request of the process P whose request went out last. Not, if
+//! *When to idle* for the next request of the process P whose request was dispatched last. The scheduler does not
+//! idle if
 //!
 //! ```text
-//! the request to send instead is P's, or P has another queued;
-//! antic_expire has passed since P's answer, or P was waited for already since its last request;
-//! the request instead is close: somebody waits for it, and it lies
-//!     within 8192 * 2^ms sectors after the head and half as much before it (ms since P's answer; 0 before
-//!     it), or nearer to the head than P's mean seek (of the first seeks of all processes, if P has none);
-//! P has exited, and exited processes seldom have a successor that goes on nearby (below);
-//! P's mean think time, or of the first pauses of all if P has none, is above antic_expire;
+//! the request to dispatch instead is P's, or P has another one queued;
+//! antic_expire has passed since P's completion, or the scheduler has idled for P since its last request;
+//! the request to dispatch instead is close: it is synchronous, and it is
+//!     within 8192 * 2^ms sectors after the head or half as many before it (ms since P's completion; 0 before it), or nearer to
+//!     the head than P's mean seek distance (or that of the first seeks of all processes, if P has none);
+//! P has exited, and exited processes seldom have a successor that continues nearby (see below);
+//! P's mean think time (or that of the first pauses of all processes, if P has none) is above antic_expire;
 //! P is new, and exit * alone > 1/2.
 //! ```
 //!
-//! Think time is from an answer to the next request, 19 ms at most, zero while P has others queued; both
-//! means take an eighth of each new sample. `exit` rises by an eighth of the way to one with each new
-//! process that was waited for in vain and falls by an eighth with each that came back. `alone` is the same
-//! for exited processes: it rises when the wait was in vain, falls when a close request of another process
-//! came instead; above one half nobody waits for an exited process. A close request counts as P's own in
-//! P's means, so two processes that read one file in turns are waited for as one.
+//! Think time counts from a completion to the next request. It is at most 19 ms, and zero while P has other requests
+//! queued. Both means use an eighth of each new sample. `exit` rises by an eighth of its distance from one for each
+//! new process that did not send another request while the scheduler idled, and falls by an eighth for each one that
+//! did. `alone` is the same for exited processes: it rises when idling was in vain, and falls when a close request of
+//! another process came instead. Above one half, the scheduler no longer idles for exited processes. A close request
+//! counts as P's own in P's means, so two processes that take turns reading one file are treated as one.
 //!
-//! *Parameters* as named. Flash is waited for like a disk: the test for it was compiled out in 2.6.32.
+//! *Parameters* as named. The scheduler also idles on flash: the test for it was compiled out in 2.6.32.
 //!
-//! *Source*: Iyer and Druschel, "Anticipatory scheduling: a disk scheduling framework to overcome deceptive
-//! idleness in synchronous I/O", SOSP 2001, for the idea; all of the above is stated by Linux 2.6.32,
-//! `block/as-iosched.c` and `Documentation/block/as-iosched.txt`. Times of that file are in ticks; ours are
-//! those at 1000 ticks a second (`antic_expire` is HZ/150, the first number of writes an eighth of a second
-//! in ticks by ten: 12).
+//! *Source*: Iyer and Druschel, "Anticipatory scheduling: a disk scheduling framework to overcome deceptive idleness
+//! in synchronous I/O", SOSP 2001, for the idea. All of the above is stated by Linux 2.6.32, `block/as-iosched.c` and
+//! `Documentation/block/as-iosched.txt`. Times in that file are in ticks; ours are those at 1000 ticks a second
+//! (`antic_expire` is HZ/150; the initial number of writes is an eighth of a second in ticks divided by ten: 12).
 //!
-//! Two oddities of the source are kept. It begins inside a spent batch of writes, so the first number of
-//! writes may double at once. And if the last write of a batch was answered while reads already waited, the
-//! tuning takes the batch's end for 500 ms later than it was, so that the number rather grows; only if
-//! the drive was empty when the turn changed is the time measured as described.
+//! Two oddities of the source are kept. It starts inside a batch of writes that is used up, so the initial number of
+//! writes may double at once. And if the last write of a batch completes while reads already wait, the adjustment
+//! assumes that the batch ended 500 ms later than it did, so the number tends to grow. Only if the drive was empty
+//! when the batch ended is the time measured as described.
 //!
-//! *Our choice*, where we differ: a client is a process, and one that is removed has exited. A request that
-//! goes out is at the drive, there is no list in between. Buffered writes, which have as many requests of
-//! their own as all others have, may use half of the tags. Two requests of the same kind and first sector both
-//! wait (the original sends the first when the second comes). When a gap between two queued requests closes
-//! and one of them was next, the whole is compared with its upper neighbour. A waited-for process gets no tag
-//! beyond the limit.
+//! *Our choice*, where we differ: a client is a process, and a removed client has exited. A dispatched request is at
+//! the drive; there is no list in between. Buffered writes, which in the kernel have as many requests as all others
+//! together, may use half of the tags. Two requests of the same kind and first sector both wait (the original
+//! dispatches the first when the second arrives). When a merge joins two queued requests and one of them was next,
+//! the joined request is compared with the one after it. A process for which the scheduler idles gets no tags beyond
+//! the limit.
 
 #[cfg(test)]
 mod tests;
@@ -72,7 +72,7 @@ use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::Subject;
 use iofair_policies::parts::sorted_fifo::{Entry, MergeRules};
 
-/// Its row in the table.
+/// The row of the table.
 pub static ROW: Row = Row {
     name: "anticipatory",
     short: "anticipatory",
@@ -113,10 +113,22 @@ const PARAMETERS: &[Parameter] = &[
         Nanos::from_millis(125),
         "a read or synchronous write older than this may go first",
     ),
-    Parameter::time("write_expire", Nanos::from_millis(250), "another write older than this may"),
-    Parameter::time("read_batch_expire", Nanos::from_millis(500), "a batch while writes wait"),
-    Parameter::time("write_batch_expire", Nanos::from_millis(125), "a batch while reads wait"),
-    Parameter::time("antic_expire", Nanos::from_millis(6), "longest wait; 0: never wait"),
+    Parameter::time(
+        "write_expire",
+        Nanos::from_millis(250),
+        "any other write older than this may go first",
+    ),
+    Parameter::time(
+        "read_batch_expire",
+        Nanos::from_millis(500),
+        "length of a batch of synchronous requests while others wait",
+    ),
+    Parameter::time(
+        "write_batch_expire",
+        Nanos::from_millis(125),
+        "length of a batch of asynchronous requests while others wait",
+    ),
+    Parameter::time("antic_expire", Nanos::from_millis(6), "longest idling; 0: never"),
 ];
 
 fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {

@@ -1,24 +1,25 @@
-//! `deadline`: sweeps by sector in batches, reads before writes, a deadline for each request.
+//! `deadline`: batches by sector, reads before writes, and a deadline for each request.
 //!
-//! Reads and writes wait apart, each by sector and by arrival. A *batch* is up to `fifo_batch` requests of
-//! one direction upwards by sector. It ends earlier when no request lies further up. The next one is of
-//! reads, if there are any, except that writes come after `writes_starved` batches of reads at their
-//! cost. A batch goes on where the last one stopped if that was of the same direction; it starts with the
-//! oldest request of its direction if the last one was of the other, if nothing lies further up, or if
-//! that oldest one has waited longer than `read_expire` or `write_expire`. So a deadline is no
-//! promise: it is looked at between batches only.
+//! Reads and writes are queued separately, each by sector and by arrival. A *batch* consists of up to `fifo_batch`
+//! requests of one direction, in ascending order of sectors. It ends early if no request has a higher sector. The
+//! next batch is one of reads, if there are any; but after `writes_starved` batches of reads while writes wait, it is
+//! one of writes. A batch continues where the last one stopped, if that was of the same direction. It starts with the
+//! oldest request of its direction if the last batch was of the other direction, if no request has a higher sector,
+//! or if the oldest request has waited longer than `read_expire` or `write_expire`. A deadline is therefore no
+//! guarantee: it is only checked between batches.
 //!
-//! Nothing is held back: no idling, no classes, no clients. Everything that is no read counts as a write.
-//! As in all kernels of one queue, buffered writes have as many requests as all others; here, half of the tags.
+//! The scheduler never holds requests: it has no idling, no classes, and does not know clients. Everything except
+//! reads counts as a write. As in all single-queue kernels, buffered writes may have as many requests as all others
+//! together; here this is half of the tags.
 //!
-//! *Source*: Linux 2.6.32, `block/deadline-iosched.c` and `Documentation/block/deadline-iosched.txt`.
-//! Stated there: all of the above and the defaults. Against `mq-deadline`: the batch follows a finger that
-//! is laid on the next request by sector when one goes out, so a newcomer in between is passed over, and a
-//! turn of the other direction takes the finger away.
+//! *Source*: Linux 2.6.32, `block/deadline-iosched.c` and `Documentation/block/deadline-iosched.txt`. Stated there:
+//! all of the above and the defaults. A difference from `mq-deadline`: when a request is dispatched, its successor by
+//! sector is remembered, so a request that arrives between the two is passed over. A batch of the other direction
+//! makes the scheduler forget the successor.
 //!
 //! *Our choice*, where we differ: two requests of the same direction and first sector both wait (the original
-//! sends the first of them at once when the second comes); what goes out is not kept in a list of its own
-//! before the drive takes it; a flush, where it is scheduled, is a write that somebody waits for.
+//! dispatches the first one when the second arrives); dispatched requests are not kept in a list before the drive
+//! takes them; a flush, where it is scheduled, is a synchronous write.
 
 use alloc::boxed::Box;
 
@@ -30,7 +31,7 @@ use iofair_core::trace::Subject;
 use iofair_policies::parts::deadline_queue::{DeadlineQueue, DeadlineRules};
 use iofair_policies::parts::sorted_fifo::{Entry, MergeRules, Sorted};
 
-/// Its row in the table.
+/// The row of the table.
 pub static ROW: Row = Row {
     name: "deadline",
     short: "deadline",
@@ -66,7 +67,7 @@ const PARAMETERS: &[Parameter] = &[
     Parameter::time("write_expire", Nanos::from_secs(5), "a write older than this starts a batch"),
     Parameter::count("fifo_batch", 16, (0, 1 << 20), "requests in a batch"),
     Parameter::count("writes_starved", 2, (0, 1 << 20), "batches of reads before one of writes"),
-    Parameter::bool("front_merges", true, "merge in front of requests, not only behind"),
+    Parameter::bool("front_merges", true, "also merge in front of requests"),
 ];
 
 fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {

@@ -1,9 +1,8 @@
-//! `io-throttle`: maximum bandwidth and requests a second; the submitter sleeps. Righi's patches.
+//! `io-throttle`: ceilings in bytes and requests a second; a submitter over its limit sleeps (Righi's patches).
 //!
-//! *Idea.* A group has a limit. Whoever sends more than the limit allows is put to sleep where it submits, for
-//! as long as the group is ahead of its limit, and sends the request when it wakes. So a process that is too
-//! fast is slowed down itself, and nothing piles up below. Nothing is shared out and nothing lent: what one group
-//! leaves unused is lost.
+//! *Idea.* A group has a limit. A process that sends more than the limit allows is put to sleep at submission, for as
+//! long as the group is ahead of its limit, and sends the request when it wakes. So a process that is too fast is
+//! itself slowed down, and no queue builds up below. There are no shares: what one group leaves unused is lost.
 //!
 //! *Equations*, for a group and a limit (bytes or requests a second), on a clock of ticks. A request of size `s`:
 //!
@@ -14,28 +13,28 @@
 //!                tokens < 0: sleep -tokens / limit        whole milliseconds, up to whole ticks
 //! ```
 //!
-//! With both limits the longer sleep counts. The leaky bucket forgives the request that finds it empty, and
-//! everything that was not used: it never lets a burst through. A bucket of tokens does. A sleep of less than a
-//! tick is not slept; others end on a tick. What a sleep is too long by, the leaky bucket forgets as soon as it
-//! is empty: it stays under its limit where requests are small or the limit is near what the drive does, and
-//! tokens do not (50 MiB/s on a disk of 66: 47.9 and 51.0; Lunde, mail of 22 June 2008).
+//! With both limits, the longer sleep applies. The leaky bucket does not count a request that finds it empty, nor
+//! does it save unused bandwidth, so it never lets a burst through; a token bucket does. Sleeps of less than a tick
+//! are skipped; others end on a tick. The leaky bucket forgets the excess of a sleep as soon as it is empty, so it
+//! stays below its limit if requests are small or the limit is close to the drive's rate; the token bucket does not
+//! (50 MiB/s on a disk of 66: 47.9 and 51.0; Lunde, mail of 22 June 2008).
 //!
-//! *Sleep.* A sleeping process sends nothing else, in whatever direction. Other processes of its group go on: each
-//! adds to the group's account and sleeps longer, so that they take turns of a kind. Buffered writes come from
-//! a kernel thread, which must not sleep for one group: each such write is put aside instead, in a tree by
-//! deadline, and sent when the submitter would have woken (`kiothrottled`).
+//! *Sleep.* A sleeping process sends nothing else, in either direction. Other processes of its group go on: each adds
+//! to the group's account and sleeps longer, so they roughly take turns. Buffered writes come from a kernel thread,
+//! which must not sleep for one group. Instead, each such write is put into a tree by deadline and sent when its
+//! submitter would have woken up (`kiothrottled`).
 //!
 //! *Stated by the source*: "cgroup: io-throttle controller" v5 to v17 (2008 to 2009): the limits
 //! (`blockio.bandwidth-max`, `blockio.iops-max`, a line `DEVICE:LIMIT:STRATEGY:BUCKET`), strategy 0 leaky and 1 token
-//! bucket, a bucket of one second's worth by default (v8), sleep at submission, reads and writes in one
-//! account, writeback delayed by deadline, and that it limits without sharing. The text of the patches was not
-//! at hand. *Derived* from their descriptions: the order of the steps of the leaky bucket, ticks, and that a
-//! token bucket starts empty when its limit is set.
+//! bucket, a bucket of one second's worth by default (v8), sleep at submission, reads and writes in one account,
+//! writeback delayed by deadline, and that it limits without sharing. The text of the patches was not available.
+//! *Derived* from their descriptions: the order of the steps of the leaky bucket, ticks, and that a token bucket
+//! starts empty when its limit is set.
 //!
-//! *Our choice*: a contract gives ceilings by direction and these patches know one, so the lower one holds for
-//! both together; a tick is 1 ms; the bucket is given as time, so that it means the same for bytes and for
-//! requests. Left out: that who makes pages dirty is slowed down as well when the dirty limit is near (it
-//! happens in the page cache, above the engine; the writer feels the delayed writeback through that limit), and
+//! *Our choice*: a contract has a ceiling for each direction and these patches have a single one, so the lower
+//! ceiling applies to both directions together. A tick is 1 ms. The bucket is given as a time, so that it means the
+//! same for bytes and for requests. Omitted: that writers are also slowed down when the dirty limit is near (this
+//! happens in the page cache, above the engine; the writer notices the delayed writeback through that limit), and
 //! that asynchronous I/O may be refused with EAGAIN instead of putting its sender to sleep.
 
 #[cfg(test)]
@@ -54,7 +53,7 @@ use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::Subject;
 use iofair_policies::parts::tree::{Arena, Summary, Tree};
 
-/// Its row in the table.
+/// The row of the table.
 pub static ROW: Row = Row {
     name: "io-throttle",
     short: "iothrottle",
@@ -91,11 +90,11 @@ pub static ROW: Row = Row {
 };
 
 const PARAMETERS: &[Parameter] = &[
-    Parameter::bool("token_bucket", false, "a token bucket, not a leaky one"),
+    Parameter::bool("token_bucket", false, "use a token bucket instead of a leaky bucket"),
     Parameter::time(
         "bucket",
         Nanos::from_secs(1),
-        "tokens that may be saved up, as time at the limit",
+        "tokens that can be saved, as time at the limit",
     ),
     Parameter {
         name: "tick",

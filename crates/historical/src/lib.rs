@@ -1,5 +1,5 @@
-//! Policies of the literature, for experiments: schedulers and throttles that Linux had or that were proposed for it. Servers
-//! do not need them; `iofair-policies` has what they run.
+//! Policies from the literature, for experiments: schedulers and throttles that Linux once had or that were proposed
+//! for it. Policies for servers are in `iofair-policies`.
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(clippy::float_arithmetic)]

@@ -1,15 +1,15 @@
-//! `noop`: one queue, merging, and a one-way sort at the drive's door.
+//! `noop`: one queue with merging, and a one-way sort in front of the drive.
 //!
-//! Requests wait in the order of their arrival; one that touches a waiting one is merged into it. What
-//! leaves passes a *dispatch list* that is kept in the order of a head that sweeps one way: the requests
-//! at or after the boundary (the end of what went to the drive last) upwards, then those before it
-//! upwards, and never a read past a write or a write past a read (stated by Linux 2.6.32,
+//! Requests wait in the order of their arrival; a request that is adjacent to a waiting one is merged into it. Before
+//! the drive, they pass a *dispatch list*, which is sorted for a head that sweeps in one direction: first the
+//! requests at or after the boundary (the end of the last request that went to the drive), in ascending order, then
+//! those before it, in ascending order. A read never passes a write, nor a write a read (stated by Linux 2.6.32,
 //! `block/noop-iosched.c` and the dispatch sort of `block/elevator.c`).
 //!
-//! There a driver that takes one request at a time finds one request in the list, so the sort only acts when a
-//! driver leaves requests lying. `dispatch_batch` says how many move to the list at once; 1 is that usual
-//! case, plain first come, first served. Our choice in two places: merging looks in front of requests as well
-//! (the original does so only for the request merged last), and a plugged queue is the submitter's affair.
+//! In Linux, a driver that takes one request at a time finds one request in the list, so the sort only matters when a
+//! driver leaves requests in it. `dispatch_batch` is the number of requests that move to the list at once; 1 is the
+//! usual case and means first come, first served. Our choice in two places: we also try front merges (the original
+//! only with the request merged last), and plugging is left to the submitter.
 
 use alloc::boxed::Box;
 
@@ -20,7 +20,7 @@ use iofair_core::request::RequestId;
 use iofair_core::unit::Sectors;
 use iofair_policies::parts::sorted_fifo::{Entry, MergeRules, Sorted};
 
-/// Its row in the table.
+/// The row of the table.
 pub static ROW: Row = Row {
     name: "noop",
     short: "noop",
@@ -49,7 +49,7 @@ const PARAMETERS: &[Parameter] = &[Parameter::count(
     "dispatch_batch",
     1,
     (1, 128),
-    "requests moved at once to the dispatch list, which is sorted one way",
+    "requests that move to the dispatch list at once; the list is sorted one way",
 )];
 
 fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
@@ -60,7 +60,7 @@ fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
 struct Noop {
     sorted: Sorted,
     queue: NoopQueue,
-    /// Where the drive's head is thought to be.
+    /// The assumed position of the drive's head.
     boundary: Sectors,
 }
 

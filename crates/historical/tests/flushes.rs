@@ -84,8 +84,8 @@ impl World {
     fn step(&mut self) -> Vec<Completion> {
         let mut done = Vec::new();
         self.dispatch();
-        let answer = self.drive.front().map(|(at, _)| *at);
-        let next = answer.into_iter().chain(self.engine.next_wakeup()).min();
+        let completion = self.drive.front().map(|(at, _)| *at);
+        let next = completion.into_iter().chain(self.engine.next_wakeup()).min();
         self.now = self.now.max(next.expect("there is always work"));
         if self.drive.front().is_some_and(|(at, _)| *at <= self.now) {
             let (_, command) = self.drive.pop_front().expect("just looked at");
@@ -222,7 +222,7 @@ fn a_switch_takes_flushes_along() {
         done.extend(world.step().into_iter().map(|done| (done.part.client, done.operation)));
     }
     let (flush, write) = (Operation::Flush, Operation::Write);
-    let of = |who, what| done.iter().position(|it| *it == (who, what)).expect("answered");
+    let of = |who, what| done.iter().position(|it| *it == (who, what)).expect("completed");
     assert!(of(client, write) < of(client, flush), "{done:?}");
     assert!(of(other, flush) < of(client, flush), "{done:?}");
     assert_eq!(done.len(), 5);

@@ -43,7 +43,7 @@ fn complete(controller: &mut Controller, id: CommandId) -> Vec<u64> {
 }
 
 /// Goal: a flush goes out only after the writes its client sent before it, and not after later ones.
-/// Method: write, flush, write; answer the writes in both orders.
+/// Method: write, flush, write; completion the writes in both orders.
 #[test]
 fn a_flush_never_passes_the_writes_it_covers() {
     let (mut c, client) = controller();
@@ -80,7 +80,7 @@ fn waiting_flushes_share_one_command() {
 }
 
 /// Goal: where each client has its own drive beneath it, a flush of one neither waits for another's nor covers
-/// it, and flushes of one client still share. Method: two clients; the first one's flush stays under way.
+/// it, and flushes of one client still share. Method: two clients; the first one's flush stays in flight.
 #[test]
 fn separate_flushes_run_side_by_side() {
     let (mut c, first) = controller();
@@ -104,7 +104,7 @@ fn separate_flushes_run_side_by_side() {
     assert_eq!((c.dispatch(Instant(8)), c.pending()), (None, 0));
 }
 
-/// Goal: a plug merges what is adjacent, and every piece is answered. Method: 3 + 1 reads.
+/// Goal: a plug merges what is adjacent, and every piece is completed. Method: 3 + 1 reads.
 #[test]
 fn a_plug_merges_adjacent_requests() {
     let (mut c, client) = controller();
@@ -139,7 +139,7 @@ fn bad_submissions_are_refused() {
     assert_eq!(c.submit(Instant(0), long(Operation::Read)), Err(too_long.clone()));
     assert_eq!(c.gather(&mut Plug::new(), long(Operation::Write)), Err(too_long));
     assert_eq!(c.pending_of(client), 0);
-    // What carries no data may be so long.
+    // What carries no data may be this long.
     let trim = c.submit(Instant(0), long(Operation::Discard)).expect("accepted");
     let sent = c.dispatch(Instant(0)).expect("nothing else is there");
     assert_eq!(sent.id, trim);
@@ -411,7 +411,7 @@ fn what_no_throttle_held_is_sent_by_its_client() {
     assert_eq!(order, [0, 1, 2, 99, 3, 4]);
 }
 
-/// Goal: an error of one piece is the error of the submissions that it holds, and of no other; everybody is answered when
+/// Goal: an error of one piece is the error of the submissions that it holds, and of no other; everybody is completed when
 /// all pieces were. Method: three submissions merged to 48 KiB, sent in two pieces of 32 and 16 KiB by `promise` while
 /// another client is there; the second one fails.
 #[test]

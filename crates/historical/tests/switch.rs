@@ -173,7 +173,7 @@ fn old_decisions_are_forgotten() {
     assert!(!sent.is_empty());
 }
 
-/// Goal: a request of which the drive has a piece goes on as it is, under whatever stack, and is answered once. Method:
+/// Goal: a request of which the drive has a piece goes on as it is, under whatever stack, and is completed once. Method:
 /// long requests under `promise`, which cuts them; a change with a piece in the drive; a second change.
 #[test]
 fn pieces_go_on_as_they_are() {

@@ -49,7 +49,7 @@ use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::Subject;
 use latency::{GOOD, Latencies};
 
-/// Its row in the table.
+/// The row of the table.
 pub static ROW: Row = Row {
     name: "kyber",
     short: "kyber",
@@ -84,11 +84,11 @@ pub static ROW: Row = Row {
 };
 
 const PARAMETERS: &[Parameter] = &[
-    Parameter::time("read_lat", Nanos::from_millis(2), "what 99 % of the reads should stay below"),
+    Parameter::time("read_lat", Nanos::from_millis(2), "target for the 99th percentile of reads"),
     Parameter::time(
         "write_lat",
         Nanos::from_millis(10),
-        "what 99 % of the writes should stay below",
+        "target for the 99th percentile of writes",
     ),
 ];
 
@@ -102,7 +102,7 @@ const BATCH: [u32; DOMAINS] = [16, 8, 1, 1];
 /// What a change of tokens is called in the trace.
 const RESIZED: [&str; MEASURED] =
     ["tokens of reads: {} to {}", "tokens of writes: {} to {}", "tokens of discards: {} to {}"];
-/// How long answers are gathered.
+/// How long completions are gathered.
 const WINDOW: Nanos = Nanos::from_millis(100);
 /// Part of the tags for all but synchronous requests.
 const ASYNC_PERCENT: u32 = 75;
@@ -133,7 +133,7 @@ fn domain(operation: Operation) -> usize {
 #[derive(Clone, Copy, Default, Debug)]
 struct Domain {
     queue: Fifo,
-    /// The first so many of it are on their way to the drive and merge no more.
+    /// The first this many of it are on the way to the drive and merge no more.
     moved: usize,
     tokens: u32,
     used: u32,
@@ -147,7 +147,7 @@ struct Kyber {
     /// The domain whose batch runs, and what it gave.
     current: usize,
     batched: u32,
-    /// When the answers gathered so far are judged.
+    /// When the completions gathered so far are judged.
     timer: Option<Instant>,
     /// When each request came in, by its slot.
     arrived: Vec<Instant>,

@@ -1,13 +1,13 @@
-//! Policies that a server of today would run, for the engine of `iofair-core`: Linux's [`none`], [`mq_deadline`], [`kyber`] and
-//! [`bfq`] as schedulers; [`throttle_max`], [`io_latency`], [`io_cost`] and [`wbt`] as throttles; and [`promise`], which keeps
-//! guaranteed minimums and keeps the drive full.
+//! Policies for servers, for the engine of `iofair-core`. Schedulers: [`promise`], which keeps guaranteed minimums
+//! and keeps the drive busy, and Linux's [`none`], [`mq_deadline`], [`kyber`] and [`bfq`]. Throttles:
+//! [`throttle_max`], [`io_latency`], [`io_cost`] and [`wbt`].
 //!
 //! ```
 //! let stack = iofair_policies::TABLE.stack("promise").expect("a stack of this table");
 //! assert!(stack.keeps_minimums());
 //! ```
 //!
-//! Adding a policy is one file, whose `//!` is its manual page, its `mod` line, and its row in [`TABLE`].
+//! A policy is a file, whose `//!` comment is its manual page, a `mod` line, and a row in [`TABLE`].
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(clippy::float_arithmetic)]

@@ -28,7 +28,7 @@ use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::Subject;
 use iofair_core::unit::Sectors;
 
-/// Its row in the table.
+/// The row of the table.
 pub static ROW: Row = Row {
     name: "mq-deadline",
     short: "mq-deadline",
@@ -64,7 +64,7 @@ const PARAMETERS: &[Parameter] = &[
     Parameter::time("write_expire", Nanos::from_secs(5), "a write older than this starts a batch"),
     Parameter::count("fifo_batch", 16, (0, 1 << 20), "requests in a batch"),
     Parameter::count("writes_starved", 2, (0, 1 << 20), "batches of reads before one of writes"),
-    Parameter::bool("front_merges", true, "merge in front of requests, not only behind"),
+    Parameter::bool("front_merges", true, "also merge in front of requests"),
     Parameter::time(
         "prio_aging_expire",
         Nanos::from_secs(10),
@@ -74,7 +74,7 @@ const PARAMETERS: &[Parameter] = &[
         "async_depth",
         0,
         (0, 1 << 20),
-        "tags that everything but reads may use; 0: all of them",
+        "number of tags for requests other than reads; 0: all tags",
     ),
 ];
 

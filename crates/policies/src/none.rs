@@ -10,7 +10,7 @@ use iofair_core::parts::fifo::Fifo;
 use iofair_core::policy::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row, Tags};
 use iofair_core::request::RequestId;
 
-/// Its row in the table.
+/// The row of the table.
 pub static ROW: Row = Row {
     name: "none",
     short: "none",

@@ -59,7 +59,7 @@ use iofair_core::request::{RequestId, Requests};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::Subject;
 
-/// Its row in the table.
+/// The row of the table.
 pub static ROW: Row = Row {
     name: "throttle-max",
     short: "max",

@@ -27,7 +27,7 @@
 //! ```
 //!
 //! Writes and discards are counted separately. A write waits if the limit is reached or if others wait already.
-//! Waiting requests are released, up to the limit, when none is in flight any more, when so many have completed
+//! Waiting requests are released, up to the limit, when none is in flight any more, when this many have completed
 //! that `background / 2` fit below `normal` again (discards: below `background`), and at each step up. If the drive
 //! has a write cache and no writers wait, they are released only when none is in flight.
 //!
@@ -65,7 +65,7 @@ use iofair_core::request::{Flags, Operation, Request, RequestId, Requests};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::Subject;
 
-/// Its row in the table.
+/// The row of the table.
 pub static ROW: Row = Row {
     name: "wbt",
     short: "wbt",
@@ -96,14 +96,14 @@ const PARAMETERS: &[Parameter] = &[
     Parameter::time(
         "min_lat",
         Nanos::ZERO,
-        "what the fastest read of a window may take; 0: 2 ms on flash, 75 ms with a moving head",
+        "target for the fastest read of a window; 0: 2 ms on flash, 75 ms on disks",
     ),
-    Parameter::bool("dirty_wait", true, "writers wait for the page cache"),
+    Parameter::bool("dirty_wait", true, "assume that writers wait for the page cache"),
     Parameter::bool("write_cache", true, "the drive has a write cache"),
-    Parameter::bool("sync_writes", false, "holds synchronous writes too"),
+    Parameter::bool("sync_writes", false, "also hold synchronous writes"),
 ];
 
-/// A read sent or answered within this time is near.
+/// A read sent or completed within this time is near.
 const NEAR: Nanos = Nanos::from_millis(100);
 /// Writers that waited for the page cache within this time still do.
 const RECENT: Nanos = Nanos::from_secs(1);
@@ -149,14 +149,14 @@ enum Lane {
     Discards,
 }
 
-/// Requests of a lane: those that wait, and how many were let go and are not answered.
+/// Requests of a lane: those that wait, and how many were let go and are not completed.
 #[derive(Clone, Copy, Default, Debug)]
 struct Flow {
     waiting: Fifo,
     in_flight: u32,
 }
 
-/// What was answered in the present window.
+/// What was completed in the present window.
 #[derive(Clone, Copy, Default, Debug)]
 struct Window {
     fastest_read: Option<Nanos>,
@@ -188,11 +188,11 @@ struct Wbt {
     window: Window,
     /// Windows that told nothing since the last step.
     unknown: u32,
-    /// The read that is watched on its way.
+    /// The read that is watched in flight.
     watched: Option<RequestId>,
     /// It was at the drive when we were last asked.
     watched_sent: bool,
-    /// When a read was let through, and answered, last.
+    /// When a read was let through, and completed, last.
     last_sent: Instant,
     last_answered: Instant,
     /// When a write came in last.
@@ -209,7 +209,7 @@ impl Wbt {
             _ => None,
         }
     }
-    /// Have writers been made to wait for the page cache of late?
+    /// Whether writers have been made to wait for the page cache of late.
     fn writers_wait(&self, now: Instant) -> bool {
         self.dirty_wait && self.last_written.is_some_and(|last| now < last + RECENT)
     }
@@ -251,8 +251,8 @@ impl Wbt {
             self.let_go(requests, now, lane, id);
         }
     }
-    /// Answers in a lane: are there enough of them to wake who waits?
-    fn answered(&mut self, cx: &mut Context<'_>, lane: Lane, many: u32) {
+    /// Completions in a lane: are there enough of them to wake who waits?
+    fn completed(&mut self, cx: &mut Context<'_>, lane: Lane, many: u32) {
         self.lanes[lane as usize].in_flight -= many;
         let in_flight = self.lanes[lane as usize].in_flight;
         let limit = match lane {
@@ -299,7 +299,7 @@ impl Wbt {
             self.open_window(now);
         }
     }
-    /// Was even the fastest read too slow, among writes enough?
+    /// Whether even the fastest read was too slow, beside enough writes.
     fn window_is_slow(&self) -> bool {
         let Window { fastest_read, writes } = self.window;
         writes >= WRITES_MIN && fastest_read.is_some_and(|fastest| fastest > self.min_lat)
@@ -399,7 +399,7 @@ impl Policy for Wbt {
             }
         }
         if let Some(lane) = of {
-            self.answered(cx, lane, many);
+            self.completed(cx, lane, many);
         }
     }
     fn next_wakeup(&self) -> Option<Instant> {

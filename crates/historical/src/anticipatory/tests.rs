@@ -1,4 +1,4 @@
-//! The published rules, one by one, on a drive that answers when told.
+//! The published rules, one by one, on a drive that completions when told.
 
 use iofair_core::group::ClientId;
 use iofair_core::request::{CommandId, Flags, Operation};
@@ -23,12 +23,12 @@ fn go(rig: &mut Rig, start: u64) -> CommandId {
     assert_eq!(at, start);
     id
 }
-fn answer(rig: &mut Rig, start: u64) {
+fn completion(rig: &mut Rig, start: u64) {
     let id = go(rig, start);
     rig.complete(id);
 }
 
-/// A and B, A's read at 1000 answered at 1 ms, B's far one waiting.
+/// A and B, A's read at 1000 completed at 1 ms, B's far one waiting.
 fn reader_and_other(set: &[(&str, &str)]) -> (Rig, ClientId, ClientId) {
     let mut rig = rig(set);
     let (a, b) = (rig.client(), rig.client());
@@ -38,14 +38,14 @@ fn reader_and_other(set: &[(&str, &str)]) -> (Rig, ClientId, ClientId) {
     assert_eq!(
         (rig.dispatch(), rig.controller.next_wakeup()),
         (None, None),
-        "for its answer first"
+        "for its completion first"
     );
     rig.now = ms(1);
     rig.complete(first);
     (rig, a, b)
 }
 
-/// Goal: between two reads of a process the drive waits, for 6 ms after the answer and no longer, and does
+/// Goal: between two reads of a process the drive waits, for 6 ms after the completion and no longer, and does
 /// not wait twice for the same. Method: a far read of another process waits; the first comes back in time,
 /// then not.
 #[test]
@@ -54,12 +54,12 @@ fn waits_for_the_next_read_of_a_process() {
     assert_eq!((rig.dispatch(), rig.controller.next_wakeup()), (None, Some(ms(7))));
     rig.now = ms(6);
     rig.read(a, 1008);
-    answer(&mut rig, 1008);
+    completion(&mut rig, 1008);
     assert_eq!((rig.dispatch(), rig.controller.next_wakeup()), (None, Some(ms(12))));
     rig.now = Instant(ms(12).0 - 1);
     assert_eq!(rig.dispatch(), None);
     rig.now = ms(12);
-    answer(&mut rig, FAR);
+    completion(&mut rig, FAR);
     assert_eq!(rig.controller.next_wakeup(), None);
 }
 
@@ -71,8 +71,8 @@ fn a_late_question_finds_the_wait_over() {
     assert_eq!(rig.dispatch(), None);
     rig.now = ms(50);
     rig.read(a, 1008);
-    answer(&mut rig, 1008);
-    answer(&mut rig, FAR);
+    completion(&mut rig, 1008);
+    completion(&mut rig, FAR);
 }
 
 /// Goal: with no wait allowed nobody waits. Method: the same world.
@@ -99,7 +99,7 @@ fn a_process_with_more_is_not_waited_for() {
 }
 
 /// Goal: a close request of another process goes instead; close is 8192 sectors ahead, half of it behind,
-/// and doubles with each millisecond since the answer. Method: both sides of each border.
+/// and doubles with each millisecond since the completion. Method: both sides of each border.
 #[test]
 fn close_requests_go_instead() {
     let head = 1008 + 100_000;
@@ -117,7 +117,7 @@ fn close_requests_go_instead() {
         let (a, b, c) = (rig.client(), rig.client(), rig.client());
         rig.read(a, head - 8);
         rig.read(b, FAR);
-        answer(&mut rig, head - 8);
+        completion(&mut rig, head - 8);
         assert_eq!(rig.dispatch(), None);
         rig.now = ms(waited);
         rig.read(c, start);
@@ -126,7 +126,7 @@ fn close_requests_go_instead() {
     }
 }
 
-/// Goal: before the answer the time does not count for closeness. Method: the watched read stays at
+/// Goal: before the completion the time does not count for closeness. Method: the watched read stays at
 /// the drive for 5 ms.
 #[test]
 fn closeness_counts_from_the_answer() {
@@ -153,7 +153,7 @@ fn jumpers_are_not_waited_for_when_others_are_nearer() {
         let (a, b) = (rig.client(), rig.client());
         for i in 1..20 {
             rig.read(a, 100_008 * i);
-            answer(&mut rig, 100_008 * i);
+            completion(&mut rig, 100_008 * i);
         }
         let start = 100_008 * 19 + 8 + way;
         rig.read(b, start);
@@ -170,12 +170,12 @@ fn slow_thinkers_are_not_waited_for() {
         let (a, b) = (rig.client(), rig.client());
         for i in 0..20 {
             rig.read(a, 1000 + 8 * i);
-            answer(&mut rig, 1000 + 8 * i);
+            completion(&mut rig, 1000 + 8 * i);
             rig.now += Nanos::from_millis(think);
         }
         rig.read(a, 1160);
         rig.read(b, FAR);
-        answer(&mut rig, 1160);
+        completion(&mut rig, 1160);
         assert_eq!(rig.dispatch().is_none(), waits, "{think} ms");
     }
 }
@@ -188,17 +188,17 @@ fn newcomers_are_judged_by_newcomers() {
     for i in 0..20 {
         let one = rig.client();
         rig.read(one, 1000 * i);
-        answer(&mut rig, 1000 * i);
+        completion(&mut rig, 1000 * i);
         rig.now += Nanos::from_millis(10);
         rig.read(one, 1000 * i + 8);
-        answer(&mut rig, 1000 * i + 8);
+        completion(&mut rig, 1000 * i + 8);
         rig.now += Nanos::from_millis(10);
     }
     let (new, other) = (rig.client(), rig.client());
     rig.read(new, 100_000);
     rig.read(other, FAR);
-    answer(&mut rig, 100_000);
-    answer(&mut rig, FAR);
+    completion(&mut rig, 100_000);
+    completion(&mut rig, FAR);
 }
 
 /// Goal: nobody is waited for after a write that nobody waits for; a synchronous write counts as a read.
@@ -209,13 +209,13 @@ fn writes_are_not_followed() {
         let mut rig = rig(&[]);
         let (a, b) = (rig.client(), rig.client());
         rig.submit(a, 1000, Operation::Write, flags);
-        answer(&mut rig, 1000);
+        completion(&mut rig, 1000);
         rig.read(b, FAR);
         assert_eq!(rig.dispatch().is_none(), waits);
     }
 }
 
-/// Goal: the kinds do not mix at the drive: the next kind waits until the last one is answered. Method: a
+/// Goal: the kinds do not mix at the drive: the next kind waits until the last one is completed. Method: a
 /// write at the drive when a read comes; then a read when a write comes.
 #[test]
 fn the_drive_is_drained_between_batches() {
@@ -232,10 +232,10 @@ fn the_drive_is_drained_between_batches() {
     rig.write(a, 300);
     assert_eq!(rig.dispatch(), None);
     rig.complete(read);
-    answer(&mut rig, 300);
+    completion(&mut rig, 300);
 }
 
-/// Goal: while writes wait, a batch of reads lasts 500 ms from its first answer, and the writes then have a
+/// Goal: while writes wait, a batch of reads lasts 500 ms from its first completion, and the writes then have a
 /// batch of their number, oldest first. Method: a read every 100 ms at the drive, 40 writes.
 #[test]
 fn reads_and_writes_take_turns() {
@@ -252,7 +252,7 @@ fn reads_and_writes_take_turns() {
         rig.read(b, 100 * i);
         if i <= 5 {
             // Alone the reads would push the end ahead of them; with writes waiting it stays at 1700.
-            answer(&mut rig, 100 * i);
+            completion(&mut rig, 100 * i);
             rig.now += Nanos::from_millis(100);
         }
     }
@@ -306,7 +306,7 @@ fn merged_requests_are_counted_once() {
     assert_eq!(rig.serve(), Some(vec![100, 108, 116]));
     assert_eq!(rig.dispatch(), None);
     rig.read(a, 124);
-    answer(&mut rig, 124);
+    completion(&mut rig, 124);
 }
 
 /// Goal: when the next request by the way of the head is merged away, the whole or its upper neighbour is next, whichever
@@ -324,7 +324,7 @@ fn what_is_next_survives_a_merge() {
         let mut rig = rig(&[]);
         let a = rig.client();
         rig.read(a, 300);
-        answer(&mut rig, 300);
+        completion(&mut rig, 300);
         rig.reads(a, waiting);
         rig.read(a, 308);
         assert_eq!(rig.served_parts(), *served, "{waiting:?}");
@@ -341,7 +341,7 @@ fn reads_alone_have_no_end() {
         for i in 0..=20 {
             rig.now = ms(100 * i);
             rig.read(a, 100 * i);
-            answer(&mut rig, 100 * i);
+            completion(&mut rig, 100 * i);
         }
         rig.write(b, 9_000_000);
         rig.read(a, 5000);

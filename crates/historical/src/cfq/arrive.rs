@@ -1,4 +1,4 @@
-//! A request comes: what it says of its process, and whether its queue preempts the active one.
+//! The arrival of a request: what it shows about its process, and whether its queue preempts the active one.
 
 use iofair_core::group::Class;
 use iofair_core::policy::Context;
@@ -9,7 +9,7 @@ use iofair_policies::parts::sorted_fifo::{Entry, MergeRules};
 use super::Cfq;
 use super::queue::QueueId;
 
-/// A longer request than one page needs no time to be merged with others.
+/// A request longer than one page is dispatched without waiting for others to merge with.
 const PAGE: Sectors = Sectors(8);
 
 impl Cfq {
@@ -39,19 +39,19 @@ impl Cfq {
         self.queues[id].habits.on_request(cx.now, start, length, &rules);
         self.note_seekiness(cx.now, id);
     }
-    /// The active queue gets a request.
+    /// Stops idling, because the active queue gets a request.
     fn stop_waiting_for(&mut self, cx: &Context<'_>, id: QueueId, request: RequestId) {
         let others = self.order.busy() > 1;
         let queue = &mut self.queues[id];
         if core::mem::take(&mut queue.waiting) {
             self.wait_until = None;
-            // The original leaves a small request of the only queue until the submitter unplugs, which
-            // is at once, and lets it out even if the slice is over by then.
+            // The original leaves a small request of the only queue until the submitter unplugs, which is at once,
+            // and dispatches it even if the slice is over by then.
             queue.must_dispatch = cx.requests[request].length <= PAGE && !others;
         }
     }
 
-    /// Does a request of another queue end the active slice, and by which rule?
+    /// The rule by which a request of another queue ends the active slice, if any.
     fn preempts(&self, cx: &Context<'_>, id: QueueId, request: RequestId) -> Option<&'static str> {
         let (queue, active) = (&self.queues[id], &self.queues[self.active?]);
         let request = &cx.requests[request];
@@ -84,7 +84,7 @@ impl Cfq {
         self.put_first(cx.now, id);
     }
 
-    /// Merges an incoming request into one that its client's queue holds.
+    /// Merges a new request into one in its client's queue.
     pub(super) fn on_try_merge(&mut self, cx: &mut Context<'_>, id: RequestId) -> bool {
         let Some(queue_id) = self.existing_queue_for(cx, id) else { return false };
         let rules = MergeRules { front: true, max: cx.facts.max_request };

@@ -6,10 +6,9 @@ use super::Cfq;
 use super::queue::QueueId;
 
 impl Cfq {
-    /// The active queue is empty and its last request was answered: waits for the next one if that
-    /// pays.
+    /// Idles for the active queue, which is empty and whose last request has completed, if that is worthwhile.
     pub(super) fn try_wait(&mut self, cx: &mut Context<'_>, id: QueueId) {
-        // Without a seek to save, and with a drive that does other work meanwhile, never.
+        // Never, if there is no seek to save and the drive does other work meanwhile.
         let flash = !self.rotational && self.hw_tag.queues();
         let queue = &self.queues[id];
         let busy = self.in_driver[0] + self.in_driver[1] > 0;
@@ -22,7 +21,7 @@ impl Cfq {
         self.wait_until = Some(cx.now + wait);
         cx.decide(self.subject(id), "idle: wait; {ns} for its next request", [wait.0, 0]);
     }
-    /// The time of waiting may have passed.
+    /// Ends idling if its time has passed.
     pub(super) fn check_wait(&mut self, cx: &mut Context<'_>) {
         if self.wait_until.is_none_or(|until| until > cx.now) {
             return;
@@ -30,7 +29,7 @@ impl Cfq {
         self.wait_until = None;
         self.holds = false;
         let Some(active) = self.active else { return };
-        // Somebody else must want the drive, or else the slice goes on.
+        // Only if another client wants the drive; otherwise the slice continues.
         if self.queues[active].slice_used(cx.now) || !self.order.is_empty() {
             self.expire(cx, "idle: in vain; {} requests sent", false);
         }

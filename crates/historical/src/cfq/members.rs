@@ -1,4 +1,4 @@
-//! Whose requests go to which queue, and the lives of clients and queues.
+//! The queue of each request, and the life cycle of clients and queues.
 
 use iofair_core::group::{Change, ClientId, Priority};
 use iofair_core::policy::Context;
@@ -24,7 +24,7 @@ impl Cfq {
         self.owners[request.0 as usize]
     }
 
-    /// The queue that a request could be merged in, if there is one.
+    /// The queue in which a request could be merged, if there is one.
     pub(super) fn existing_queue_for(&self, cx: &Context<'_>, id: RequestId) -> Option<QueueId> {
         let request = &cx.requests[id];
         match request.is_sync() {
@@ -32,7 +32,7 @@ impl Cfq {
             false => self.writes[shared_index(request.priority)],
         }
     }
-    /// The queue that a request enters, made if need be.
+    /// The queue that a request enters; creates it if necessary.
     pub(super) fn queue_for(&mut self, cx: &mut Context<'_>, id: RequestId) -> QueueId {
         let request = &cx.requests[id];
         let (client, priority) = (request.client, request.priority);
@@ -57,7 +57,7 @@ impl Cfq {
         self.clients[client.index()] = Some(queue);
         queue
     }
-    /// A changed priority counts from the next request on; a shared queue keeps its own.
+    /// Applies a changed priority, from the next request on; a shared queue keeps its own.
     fn follow_priority(&mut self, id: QueueId, priority: Priority) {
         let queue = &mut self.queues[id];
         if queue.sharing.shared || queue.priority == priority {
@@ -77,7 +77,7 @@ impl Cfq {
                 self.clients[id.index()] = None;
             }
             Change::ClientRemoved(id) => self.detach(cx, id),
-            // Groups count for nothing; a priority is read from each request.
+            // Groups have no effect; a priority is read from each request.
             _ => {}
         }
     }
@@ -85,12 +85,12 @@ impl Cfq {
         let Some(id) = self.clients[client.index()].take() else { return };
         self.disown(cx, id, client);
     }
-    /// A client does not use this queue any more.
+    /// Separates a client from its queue.
     pub(super) fn disown(&mut self, cx: &mut Context<'_>, id: QueueId, client: ClientId) {
         self.queues[id].sharing.leave(client);
         self.release_if_unused(cx, id);
     }
-    /// Ends a queue that nobody uses any more.
+    /// Deletes a queue that no client uses any more.
     pub(super) fn release_if_unused(&mut self, cx: &mut Context<'_>, id: QueueId) {
         let mut next = Some(id);
         while let Some(id) = next.filter(|id| self.queues[*id].is_unused()) {

@@ -1,10 +1,10 @@
-//! Cooperation: processes that work close together, one request here and one there, would each be waited
-//! for in vain.
+//! Cooperating processes: they work close together with alternating requests, so idling for each of them alone would
+//! be in vain.
 //!
-//! When the active queue is empty and another one of its level would go on close to where the head is,
-//! that one is served at once. In 2.6.32 the two are also *merged*: the process with the smaller company
-//! sends its next requests to the other's queue, until that queue was seeky for a second and is split
-//! again. In 2.6.31 it is only jumped to, once, and then not again before its turn came in order.
+//! If the active queue is empty and another queue of its level would continue near the head, that queue is served at
+//! once. In 2.6.32 the two are also *merged*: processes of the queue with fewer processes send their next requests to
+//! the other queue, until that queue has been seeky for a second and is split again. In 2.6.31 there is only the
+//! jump, once, and then not again before the queue's regular turn.
 
 use crate::parts::sharing::plan_merge;
 use crate::parts::slots::SlotId;
@@ -22,7 +22,7 @@ use super::queue::QueueId;
 const SPLIT_AFTER: Nanos = Nanos::from_secs(1);
 
 impl Cfq {
-    /// Puts a queue where its next request is.
+    /// Puts a queue at the position of its next request.
     pub(super) fn place(&mut self, requests: &Requests, id: QueueId) {
         self.unplace(id);
         let queue = &self.queues[id];
@@ -39,7 +39,7 @@ impl Cfq {
         }
     }
 
-    /// Who would go on close to where the active queue was.
+    /// The queue that would continue near the position of the active one.
     pub(super) fn close_cooperator(&self, active: QueueId) -> Option<QueueId> {
         let queue = &self.queues[active];
         if !queue.sync || queue.habits.seeky() {
@@ -53,7 +53,7 @@ impl Cfq {
         let free = self.settings.queue_merge || !theirs.jumped_to;
         (theirs.sync && !theirs.habits.seeky() && free).then_some(other)
     }
-    /// The service goes from one queue to a close one.
+    /// Moves service from one queue to a close one.
     pub(super) fn follow_cooperator(&mut self, cx: &mut Context<'_>, from: QueueId, to: QueueId) {
         if !self.settings.queue_merge {
             self.queues[to].jumped_to = true;
@@ -62,7 +62,7 @@ impl Cfq {
         }
     }
 
-    /// A request of a client is about to enter its queue: the one that it shares, or shares no more.
+    /// Called before a request enters its client's queue: starts to use the shared queue, or leaves it.
     pub(super) fn cooperate(
         &mut self,
         cx: &mut Context<'_>,
@@ -93,12 +93,12 @@ impl Cfq {
         let think = self.queues[id].habits.pauses.think;
         let priority = cx.groups.client(client).priority;
         let own = self.make_client_queue(cx, client, priority);
-        // How it thinks is known of a process, where it reads only of a queue.
+        // Think time belongs to a process, positions only to a queue.
         self.queues[own].habits.pauses.think = think;
         self.disown(cx, id, client);
         own
     }
-    /// Since when a shared queue is seeky.
+    /// Records since when a shared queue has been seeky.
     pub(super) fn note_seekiness(&mut self, now: Instant, id: QueueId) {
         let queue = &mut self.queues[id];
         if !queue.habits.seeky() {

@@ -1,56 +1,55 @@
-//! `cfq`: completely fair queueing of 2009, flat. Every process gets the drive for a slice of time, the
-//! longer the more urgent its ioprio.
+//! `cfq`: completely fair queueing of 2009, without groups. Each process gets the drive for a time slice; the more
+//! urgent its I/O priority, the longer the slice.
 //!
-//! **Idea.** A queue a process; the drive serves one of them at a time, for a *slice* that begins with
-//! its first answer. Whoever has requests lies in one tree, real time first, the idle class last, and in
-//! between by a time that moves away from those with short slices:
+//! **Idea.** Each process has a queue. The drive serves one queue at a time, for a *slice* that begins with the
+//! queue's first completion. All queues with requests are in one tree: real-time ones first, the idle class last, and
+//! the others by a key that puts queues with short slices further back:
 //!
 //! ```text
 //! slice = base + base / 5 * (4 - level)                       sync 180 ... 100 ... 40 ms, async 72 ... 16
-//! key   = now + (busy - 1) * (slice(sync, 0) - slice) - what was left of the last slice
+//! key   = now + (busy - 1) * (slice(sync, 0) - slice) - unused time of the last slice
 //! ```
 //!
-//! A queue that runs empty is *waited for* (`slice_idle`), since its process will most likely go on
-//! right there: that is what makes readers fast and shares fair. Not waited for are those whose process
-//! thinks too long, those whose last request says that nothing follows (`NO_IDLE`), and seeky ones beyond
-//! 2 ms. While a drive queues commands and `low_latency` is off,
-//! seeky ones are not waited for at all, so that a random reader sends one request a round: 36 KiB/s
-//! beside one sequential reader in the tests of the IO controller, 10 beside four.
+//! When a queue becomes empty, CFQ *idles* for it (`slice_idle`), because its process will probably continue at the
+//! same place. This makes readers fast and shares fair. CFQ does not idle for queues whose process thinks too long,
+//! nor after a request that says that nothing follows (`NO_IDLE`), and for seeky queues at most 2 ms. If the drive
+//! queues commands and `low_latency` is off, CFQ does not idle for seeky queues at all, so a random reader dispatches
+//! one request per round: 36 KiB/s beside one sequential reader in the tests of the IO controller, 10 beside four.
 //!
-//! **A request's way.** `arrive`: into the queue of its client (buffered writes: of its class and level);
-//! its think time and distance tell whether the queue is worth waiting for; it may preempt. `select`:
-//! the active queue sends as long as its slice lasts, else the first in the tree. `order`: that tree.
-//! `idle`: the wait. `merge`: processes that work close together. `members`: who there is.
+//! **The path of a request.** `arrive`: the request enters the queue of its client (buffered writes: of its class and
+//! level). Its think time and distance decide whether idling for the queue is worthwhile, and it may preempt.
+//! `select`: the active queue dispatches while its slice lasts; then the first queue in the tree follows. `order`:
+//! that tree. `idle`: idling. `merge`: processes that work close together. `members`: clients and queues.
 //!
 //! **Rules** (Linux 2.6.32):
-//! - The drive has at most `quantum` requests of a queue, four times as many of the only one, one of the
-//!   idle class. A queue that is waited for sends nothing while buffered writes are in the drive, and
-//!   they nothing while others' requests are; with `low_latency` one more of them for each `slice_sync`
-//!   since the last answer to a reader.
-//! - A queue goes to its oldest request once a slice, if that is older than `fifo_expire`, and else its
-//!   next in the way of the head.
-//! - The slice ends when its time is over at an answer (then what was left or taken too much counts at
-//!   the next turn), when nothing is queued, in the drive or waited for, when a close queue can go on,
-//!   and for buffered writes after `2 (rq + rq (7 - level))` requests while others have some.
-//! - Preemption: the active slice is over; it is of the idle class; synchronous over buffered; metadata
-//!   where the active queue has none; real time; or as close to the head as what is waited for.
-//! - A preempting queue starts a new slice before all others of its class; the preempted one keeps its
-//!   residual.
+//! - The drive has at most `quantum` requests of a queue, four times as many if it is the only queue, and one of the
+//!   idle class. A queue for which CFQ idles dispatches nothing while buffered writes are in the drive, and they
+//!   dispatch nothing while requests of others are. With `low_latency`, one more buffered write is allowed for each
+//!   `slice_sync` since the last completion of a synchronous request.
+//! - Once per slice, a queue dispatches its oldest request first, if that is older than `fifo_expire`; otherwise it
+//!   continues in the direction of the head.
+//! - A slice ends at a completion if its time is used up (unused or excess time counts in the next turn), when the
+//!   queue has no request, nothing in the drive, and CFQ does not idle for it, when a close queue can continue, and
+//!   for buffered writes after `2 (rq + rq (7 - level))` requests while others have requests.
+//! - A request preempts the active queue if that queue's slice is over, if that queue is of the idle class, if the
+//!   request is synchronous and that queue is not, if the request is metadata and that queue has none, if the request
+//!   is real-time, or if it is as close to the head as the request for which CFQ idles.
+//! - A preempting queue starts a new slice before all others of its class; the preempted queue keeps its unused time.
 //!
-//! **Two versions.** By default this is Linux 2.6.32. 2.6.31, under the tests of the IO controller V10,
-//! is `low_latency = false` and `queue_merge = false`.
+//! **Two versions.** The default is Linux 2.6.32. Linux 2.6.31, which was used for the tests of the IO controller
+//! V10, is `low_latency = false` and `queue_merge = false`.
 //!
-//! **Source.** Linux 2.6.32 `block/cfq-iosched.c`; `Documentation/block/cfq-iosched.txt`; the IO controller
-//! V10 (September 2009) for what it did. *Stated there*: all of the above. From memory, not from a text:
-//! that 2.6.31 jumps to a close queue only once before its turn.
+//! **Source.** Linux 2.6.32 `block/cfq-iosched.c`; `Documentation/block/cfq-iosched.txt`; the IO controller V10
+//! (September 2009) for what it changed. *Stated there*: all of the above. From memory and not from a text: 2.6.31
+//! jumps to a close queue only once before its turn.
 //!
-//! **Our choice**, where we differ. Times are nanoseconds, not ticks. Requests come as they come, so a small request of
-//! a waited-for queue goes out at once and not when its submitter unplugs. Think time is taken of
-//! synchronous requests only, and of a queue, not a process, while processes share one. Requests go to the
-//! drive one by one; there is no dispatch list to be sorted. A queue that its processes left is not waited
-//! for. No boost for processes that hold locks of a file system, no hint that a synchronous write is the
-//! last one. The kernel's separate limits of requests for buffered writes and for the rest are here: buffered
-//! writes may use half of the tags.
+//! **Our choice**, where we differ. Times are in nanoseconds, not ticks. Requests arrive one by one, so a small
+//! request of a queue for which CFQ idles is dispatched at once and not when its submitter unplugs. Think time is
+//! measured for synchronous requests only, and, while processes share a queue, for the queue. Requests go to the
+//! drive one by one; there is no dispatch list to sort. CFQ does not idle for a queue that its processes have left.
+//! Processes that hold file-system locks get no boost, and no hint says that a synchronous write is the last one. In
+//! place of the kernel's separate limits for buffered writes and other requests, buffered writes may use half of the
+//! tags.
 
 mod arrive;
 mod idle;
@@ -83,7 +82,7 @@ use iofair_policies::parts::tree::Tree;
 
 use queue::{Queue, QueueId};
 
-/// Its row in the table.
+/// The row of the table.
 pub static ROW: Row = Row {
     name: "cfq",
     short: "cfq",
@@ -149,7 +148,7 @@ fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
         in_driver: [0; 2],
         queued: 0,
         head: Head { at: Sectors::ZERO, rules: settings.seek },
-        last_sync_answer: Instant::ZERO,
+        last_sync_completion: Instant::ZERO,
     })
 }
 
@@ -182,7 +181,7 @@ struct Cfq {
     /// Requests that we hold.
     queued: u32,
     head: Head,
-    last_sync_answer: Instant,
+    last_sync_completion: Instant,
 }
 
 impl Policy for Cfq {

@@ -10,15 +10,15 @@ use iofair_policies::parts::tree::{Arena, Tree};
 use super::Cfq;
 use super::queue::QueueId;
 
-/// A queue of the idle class goes so long behind the last one (`CFQ_IDLE_DELAY`).
+/// A queue of the idle class is placed this far behind the last one (`CFQ_IDLE_DELAY`).
 const IDLE_DELAY: Nanos = Nanos::from_millis(200);
-/// A queue that preempts goes so long before the first one.
+/// A preempting queue is placed this far before the first one.
 const AHEAD: Nanos = Nanos::from_secs(1);
 
-/// Class, and a time in nanoseconds that may lie before the epoch.
+/// Class, and a time in nanoseconds that may be before the epoch.
 type Key = (Class, i64);
 
-/// The tree of queues that hold requests.
+/// The tree of queues with requests.
 #[derive(Debug, Default)]
 pub(super) struct Order {
     arena: Arena<Key, Marker>,
@@ -33,7 +33,7 @@ fn at(now: Instant) -> i64 {
 }
 
 impl Order {
-    /// Queues that hold requests (`busy_queues`).
+    /// Number of queues with requests (`busy_queues`).
     pub(super) fn busy(&self) -> usize {
         self.tree.len()
     }
@@ -46,26 +46,26 @@ impl Order {
 }
 
 impl Cfq {
-    /// A queue that had nothing gets a request.
+    /// Adds a queue that gets its first request.
     pub(super) fn become_busy(&mut self, now: Instant, id: QueueId) {
         if self.queues[id].place.is_none() {
-            // It counts among the busy ones before its key is made.
+            // It counts as busy before its key is computed.
             let class = self.queues[id].priority.class;
             let key = (class, at(now));
             self.put(id, key);
             self.resort(now, id);
         }
     }
-    /// A queue gave its last request.
+    /// Removes a queue that has dispatched its last request.
     pub(super) fn become_idle(&mut self, id: QueueId) {
         if let Some(node) = self.queues[id].place.take() {
             self.order.arena.remove(&mut self.order.tree, node);
         }
     }
-    /// Puts a busy queue where it belongs after its turn, or as a new one.
+    /// Puts a busy queue at its new position, after its turn or as a new one.
     ///
-    /// `key = now + (busy - 1) (slice(sync, 0) - its slice) - residual`: who has short slices waits the
-    /// longer, and what was left of the last slice, or taken too much, counts.
+    /// `key = now + (busy - 1) (slice(sync, 0) - its slice) - residual`: queues with short slices wait longer, and
+    /// unused or excess time of the last slice counts.
     pub(super) fn resort(&mut self, now: Instant, id: QueueId) {
         if self.queues[id].place.is_none() {
             return;
@@ -83,14 +83,14 @@ impl Cfq {
         };
         self.put(id, (class, key));
     }
-    /// Behind the last queue of whatever class.
+    /// Behind the last queue of any class.
     fn idle_key(&self, now: Instant, id: QueueId) -> i64 {
         let arena = &self.order.arena;
         let last = arena.last(&self.order.tree).filter(|node| arena.value(*node).0 != id.0);
         let base = last.map_or(at(now), |node| arena.key(node).1);
         base.saturating_add(nanos(IDLE_DELAY))
     }
-    /// Puts a busy queue before all others of its class; one of the idle class stays behind.
+    /// Puts a busy queue before all others of its class; one of the idle class stays at the end.
     pub(super) fn put_first(&mut self, now: Instant, id: QueueId) {
         if self.queues[id].is_idle_class() {
             return self.resort(now, id);
@@ -101,7 +101,7 @@ impl Cfq {
         let class = self.queues[id].priority.class;
         self.put(id, (class, base.saturating_sub(nanos(AHEAD))));
     }
-    /// Gives a queue another class; its time stays.
+    /// Changes the class of a queue; its time stays.
     pub(super) fn reclass(&mut self, id: QueueId, class: Class) {
         self.queues[id].priority.class = class;
         if let Some(node) = self.queues[id].place {
@@ -114,7 +114,7 @@ impl Cfq {
         let place = &mut self.queues[id].place;
         match *place {
             None => *place = Some(arena.insert(tree, key, Marker(id.0))),
-            // Of equal keys the one that was there first stays first.
+            // Among equal keys, the older one stays first.
             Some(node) if arena.key(node) == key => {}
             Some(node) => arena.replace(tree, node, key, Marker(id.0)),
         }

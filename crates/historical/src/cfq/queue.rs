@@ -1,4 +1,4 @@
-//! Queues: one a process for what somebody waits for, and shared ones for buffered writes.
+//! Queues: one per process for synchronous requests, and shared ones for buffered writes.
 
 use crate::parts::backlog::Backlog;
 use crate::parts::habits::Habits;
@@ -8,41 +8,41 @@ use iofair_core::group::{Class, ClientId, Priority};
 use iofair_core::time::{Instant, Nanos};
 use iofair_policies::parts::tree::NodeId;
 
-/// A queue's place.
+/// The id of a queue.
 pub(super) type QueueId = SlotId;
 
 /// One queue.
 #[derive(Debug)]
 pub(super) struct Queue {
-    /// Somebody waits for its requests.
+    /// Whether its requests are synchronous.
     pub(super) sync: bool,
     pub(super) priority: Priority,
     pub(super) sharing: Sharing,
     pub(super) backlog: Backlog,
-    /// Requests that the drive has.
+    /// Requests in the drive.
     pub(super) dispatched: u32,
     pub(super) habits: Habits,
 
-    /// Its place in the order of service: there as long as it holds requests.
+    /// Its position in the order of service, while it has requests.
     pub(super) place: Option<NodeId>,
-    /// Its place among those of its level by the sector of the next request.
+    /// Its position among the queues of its level, by the sector of the next request.
     pub(super) position: Option<NodeId>,
 
-    /// Active, and nothing of this slice was answered yet, so that it has no end.
+    /// Whether it is active and nothing of this slice has completed, so that the slice has no end yet.
     pub(super) slice_new: bool,
     pub(super) slice_end: Instant,
-    /// What was left of the last slice in nanoseconds; below zero, what it took too much.
+    /// Unused time of the last slice in nanoseconds; negative if it took too long.
     pub(super) slice_residual: i64,
-    /// Requests sent in this slice.
+    /// Requests dispatched in this slice.
     pub(super) slice_sent: u64,
-    /// Active, empty, and waited for.
+    /// Whether it is active and empty, and CFQ idles for it.
     pub(super) waiting: bool,
-    /// A request came that was waited for; it goes out though the slice is over.
+    /// Whether a request arrived for which CFQ idled; it is dispatched even if the slice is over.
     pub(super) must_dispatch: bool,
 
-    /// Since when it is shared and seeky.
+    /// Since when it has been shared and seeky.
     pub(super) seeky_since: Option<Instant>,
-    /// Was jumped to, out of order.
+    /// Whether it was served out of turn by a jump.
     pub(super) jumped_to: bool,
 }
 
@@ -73,7 +73,7 @@ impl Queue {
     pub(super) fn is_idle_class(&self) -> bool {
         self.priority.class == Class::Idle
     }
-    /// Would it be waited for when empty?
+    /// Whether CFQ would idle for it when it is empty.
     pub(super) fn idle_window(&self) -> bool {
         self.sync && self.sharing.owners > 0 && !self.is_idle_class() && self.habits.idle_window()
     }
@@ -86,7 +86,7 @@ impl Queue {
     pub(super) fn level(&self) -> u8 {
         self.priority.level.min(7)
     }
-    /// Nobody uses it, and it holds nothing.
+    /// Whether no client uses it and it is empty.
     pub(super) fn is_unused(&self) -> bool {
         let empty = self.is_empty() && self.dispatched == 0;
         self.sync && self.sharing.is_abandoned() && empty

@@ -1,4 +1,4 @@
-//! The loop that decides whose request goes to the drive, and what follows from its answer.
+//! The loop that decides whose request goes to the drive, and what follows from its completion.
 
 use crate::parts::hw_tag::Load;
 use iofair_core::policy::Context;
@@ -15,8 +15,8 @@ const ASYNC: usize = 1;
 impl Cfq {
     pub(super) fn on_dispatch(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
         self.check_wait(cx);
-        // Asked again though nothing happened: the answer stays, whatever the time. So no deadline but
-        // the wait's needs a wake-up.
+        // A repeated call without an event gives the same result at any time. So only the end of idling needs a
+        // wake-up.
         if self.holds {
             return None;
         }
@@ -28,7 +28,7 @@ impl Cfq {
         chosen.map(|id| self.send(cx, id))
     }
 
-    /// The active queue, or the next one; `None` waits for the active one on purpose.
+    /// The active queue, or the next one; `None` while CFQ idles for the active one.
     fn select(&mut self, cx: &mut Context<'_>) -> Option<QueueId> {
         let Some(id) = self.active else { return self.activate_first(cx) };
         let queue = &self.queues[id];
@@ -53,14 +53,14 @@ impl Cfq {
     }
     fn activate_first(&mut self, cx: &mut Context<'_>) -> Option<QueueId> {
         let first = self.order.first()?;
-        // Its turn came in order, so that it may be jumped to again.
+        // This is its regular turn, so it may be jumped to again.
         self.queues[first].jumped_to = false;
         self.activate(cx, first);
         Some(first)
     }
     fn activate(&mut self, cx: &mut Context<'_>, id: QueueId) {
         let queue = &mut self.queues[id];
-        // The slice begins with its first answer.
+        // The slice begins with its first completion.
         (queue.slice_new, queue.slice_sent) = (true, 0);
         (queue.waiting, queue.must_dispatch) = (false, false);
         queue.backlog.begin_slice();
@@ -68,7 +68,7 @@ impl Cfq {
         self.active = Some(id);
         cx.decide(self.subject(id), "slice: begins; {} queues busy", [self.order.busy() as u64, 0]);
     }
-    /// Ends the active slice. `timed`: what is left of it, or was taken too much, counts.
+    /// Ends the active slice. `timed`: its unused or excess time counts in the next turn.
     pub(super) fn expire(&mut self, cx: &mut Context<'_>, rule: &'static str, timed: bool) {
         let Some(id) = self.active.take() else { return };
         let subject = self.subject(id);
@@ -82,7 +82,7 @@ impl Cfq {
         self.resort(cx.now, id);
     }
 
-    /// Would this queue's request be in the way of others in the drive?
+    /// Whether this queue may dispatch without disturbing others in the drive.
     fn may_send(&self, cx: &mut Context<'_>, id: QueueId) -> bool {
         let queue = &self.queues[id];
         let rule = if queue.idle_window() && self.in_driver[ASYNC] > 0 {
@@ -97,20 +97,20 @@ impl Cfq {
         cx.decide(self.subject(id), rule, [u64::from(queue.dispatched), 0]);
         false
     }
-    /// Requests of this queue that the drive may have.
+    /// Number of requests of this queue that the drive may have.
     fn depth(&self, cx: &Context<'_>, id: QueueId) -> u32 {
         let (queue, quantum) = (&self.queues[id], self.settings.quantum);
         let depth = match (queue.is_idle_class(), self.order.busy() > 1) {
             (true, _) => 1,
             (false, true) => quantum,
-            // The only one gets more, but only once it has its quantum; that is the same.
+            // The only queue may have more, but only after it has its quantum; the result is the same.
             (false, false) => quantum.saturating_mul(4),
         };
         if queue.sync || !self.settings.low_latency {
             return depth;
         }
-        // Buffered writes come in the more slowly, the shorter ago a read was.
-        let calm = cx.now.since(self.last_sync_answer).0 / self.settings.slices.sync.0;
+        // The more recent the last read, the more slowly buffered writes are admitted.
+        let calm = cx.now.since(self.last_sync_completion).0 / self.settings.slices.sync.0;
         let calm = u32::try_from(calm).unwrap_or(u32::MAX);
         let calm = if calm == 0 && queue.dispatched == 0 { 1 } else { calm };
         depth.min(calm)
@@ -152,17 +152,17 @@ impl Cfq {
         queue.dispatched -= 1;
         if queue.sync {
             self.in_driver[SYNC] -= 1;
-            self.last_sync_answer = now;
-            queue.habits.on_answer(now);
+            self.last_sync_completion = now;
+            queue.habits.on_completion(now);
         } else {
             self.in_driver[ASYNC] -= 1;
         }
         if self.active == Some(id) {
-            self.answered_in_slice(cx, id, request);
+            self.completed_in_slice(cx, id, request);
         }
         self.release_if_unused(cx, id);
     }
-    fn answered_in_slice(&mut self, cx: &mut Context<'_>, id: QueueId, request: RequestId) {
+    fn completed_in_slice(&mut self, cx: &mut Context<'_>, id: QueueId, request: RequestId) {
         let may_wait = !cx.requests[request].flags.has(Flags::NO_IDLE);
         let queue = &mut self.queues[id];
         if core::mem::take(&mut queue.slice_new) {

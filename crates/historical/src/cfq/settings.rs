@@ -7,13 +7,13 @@ use iofair_core::unit::Sectors;
 use iofair_policies::parts::priority_slice::PrioritySlices;
 use iofair_policies::parts::sorted_fifo::SeekRules;
 
-/// The kernel's own, and the step between the two versions.
+/// The kernel's own parameters, and the difference between the two versions.
 pub(super) static PARAMETERS: &[Parameter] = &[
     Parameter::count(
         "quantum",
         4,
         (1, 1 << 20),
-        "requests of one queue that the drive may have; four times as many of the only one",
+        "number of requests of one queue that the drive may have; four times as many if it is the only queue",
     ),
     Parameter::time(
         "fifo_expire_sync",
@@ -25,43 +25,47 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         Nanos::from_millis(250),
         "a buffered write this old goes first in its queue",
     ),
-    Parameter::bytes("back_seek_max", 16 << 20, "farthest way back of the head that counts as one"),
+    Parameter::bytes(
+        "back_seek_max",
+        16 << 20,
+        "longest backward movement of the head that is not treated as a wrap",
+    ),
     Parameter::count(
         "back_seek_penalty",
         2,
         (1, 1000),
-        "a way back counts so many times as far as one forwards",
+        "a backward movement counts this many times its length",
     ),
     Parameter::time(
         "slice_sync",
         Nanos::from_millis(100),
-        "slice of a queue of level 4; a fifth more or less for each level",
+        "slice of a queue of level 4; a fifth more or less for each other level",
     ),
     Parameter::time(
         "slice_async",
         Nanos::from_millis(40),
-        "slice of buffered writes of level 4; a fifth more or less for each level",
+        "slice of buffered writes of level 4; a fifth more or less for each other level",
     ),
     Parameter::count(
         "slice_async_rq",
         2,
         (1, 1 << 20),
-        "buffered writes a slice while others wait: twice this, and once more twice for each level above 7",
+        "buffered writes per slice while others wait: twice this, and again twice for each level more urgent than 7",
     ),
     Parameter::time(
         "slice_idle",
         Nanos::from_millis(8),
-        "how long an empty queue is waited for; 0s never waits",
+        "how long to idle for an empty queue; 0s: never",
     ),
     Parameter::bool(
         "low_latency",
         true,
-        "wait for seeky queues too, and let buffered writes in slowly after reads (2.6.32)",
+        "also idle for seeky queues, and admit buffered writes slowly after reads (2.6.32)",
     ),
     Parameter::bool(
         "queue_merge",
         true,
-        "processes that work close together share a queue (2.6.32); off: the service jumps between theirs (2.6.31)",
+        "processes that work close together share a queue (2.6.32); off: service jumps between their queues (2.6.31)",
     ),
 ];
 
@@ -81,7 +85,7 @@ pub(super) struct Settings {
 
 impl Settings {
     pub(super) fn new(values: &Values) -> Self {
-        // The kernel's smallest slice is a tick.
+        // The kernel's shortest slice is one tick.
         let slice = |name| values.time(name).max(Nanos::from_millis(1));
         Self {
             quantum: values.count("quantum") as u32,
@@ -102,7 +106,7 @@ impl Settings {
             queue_merge: values.bool("queue_merge"),
         }
     }
-    /// When an empty queue is not waited for, on a drive that queues commands or does not.
+    /// The conditions for idling, on a drive that queues commands or does not.
     pub(super) fn wait_rules(&self, drive_queues: bool) -> WaitRules {
         let spurn_seeky = !self.low_latency && drive_queues;
         WaitRules { slice_idle: self.slice_idle, spurn_seeky }

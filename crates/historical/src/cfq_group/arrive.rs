@@ -11,9 +11,9 @@ use iofair_policies::parts::sorted_fifo::{Entry, MergeRules};
 use super::CfqGroup;
 use super::queue::{QueueId, Workload};
 
-/// A longer request than one page needs no time to be merged with others.
+/// A request longer than one page is dispatched without waiting for others to merge with.
 const PAGE: Sectors = Sectors(8);
-/// Requests at once that make a queue deep.
+/// This many requests at once make a queue deep.
 const DEEP: usize = 4;
 
 impl CfqGroup {
@@ -57,7 +57,7 @@ impl CfqGroup {
             queue.idle_window = mean <= settings.slice_idle;
         }
     }
-    /// The active queue gets a request.
+    /// Stops idling, because the active queue gets a request.
     fn stop_waiting_for(&mut self, cx: &Context<'_>, id: QueueId, request: RequestId) {
         let others = self.busy > 1;
         let queue = &mut self.queues[id];
@@ -68,11 +68,11 @@ impl CfqGroup {
         }
     }
 
-    /// Is `group` the other one, or somewhere below it?
+    /// Whether `group` is the other one, or somewhere below it.
     fn is_below(&self, cx: &Context<'_>, group: GroupId, above: GroupId) -> bool {
         !self.by_groups || cx.groups.ancestry(group).any(|id| id == above)
     }
-    /// Does a request of another queue end the active slice, and by which rule?
+    /// The rule by which a request of another queue ends the active slice, if any.
     fn preempts(&self, cx: &Context<'_>, id: QueueId, request: RequestId) -> Option<&'static str> {
         let active_id = self.active?;
         let (queue, active) = (&self.queues[id], &self.queues[active_id]);
@@ -88,7 +88,7 @@ impl CfqGroup {
         if queue.sync && !active.sync && !active.must_dispatch {
             return Some("preempt: synchronous over buffered writes");
         }
-        // Beyond this a group is not disturbed, but by the groups above it.
+        // The remaining rules only apply inside a group and to the groups above it.
         if !self.is_below(cx, active.group, queue.group) {
             return None;
         }
@@ -117,13 +117,13 @@ impl CfqGroup {
         self.expire(cx, "slice: preempted; {} requests sent", true);
         let queue = &self.queues[id];
         if before != Some(queue.workload()) {
-            // Else the group would go on with what is preempted.
+            // Otherwise the group would continue with the preempted queue.
             self.groups[queue.group.index()].saved = None;
         }
         self.put_first(cx.now, id);
     }
 
-    /// Merges an incoming request into one that its client's queue holds.
+    /// Merges a new request into one in its client's queue.
     pub(super) fn on_try_merge(&mut self, cx: &mut Context<'_>, id: RequestId) -> bool {
         let Some(queue_id) = self.existing_queue_for(cx, id) else { return false };
         let rules = MergeRules { front: true, max: cx.facts.max_request };

@@ -18,7 +18,7 @@ use super::{CfqGroup, TICK};
 
 /// Binary digits after the point of a fraction (`CFQ_SERVICE_SHIFT`).
 const SHIFT: u32 = 12;
-/// So far behind the last group a new one is put, in virtual time; in nanoseconds, or in requests.
+/// A new group is placed this far behind the last one in virtual time; in nanoseconds, or in requests.
 const DELAY_TIME: u128 = 200_000_000;
 const DELAY_REQUESTS: u128 = 200;
 
@@ -30,7 +30,7 @@ pub(super) struct ServiceTree {
     pub(super) pauses: Pauses,
 }
 
-/// What was left of a workload's time when its group's turn ended.
+/// The unused time of a workload when its group's turn ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Saved {
     pub(super) left: Nanos,
@@ -38,28 +38,28 @@ pub(super) struct Saved {
     pub(super) workload: Workload,
 }
 
-/// What is kept of a group.
+/// The state of a group.
 #[derive(Debug)]
 pub(super) struct GroupState {
     parent: Option<GroupId>,
-    /// In force, and to be when it next becomes active.
+    /// The weight in force, and the one from its next activation on.
     weight: u64,
     wanted: u64,
-    /// Weights of what is active in it: groups, and its own clients.
+    /// Sum of the weights of its active children: groups, and its own clients.
     children_weight: u64,
-    /// How many of them.
+    /// Number of active children.
     active: u32,
-    /// Of the whole drive, with [`SHIFT`] binary digits; valid while it is in the tree.
+    /// Its fraction of the whole drive, with [`SHIFT`] binary digits; valid while it is in the tree.
     fraction: u64,
     time: u128,
     node: Option<NodeId>,
     /// Queues in its service trees.
     pub(super) queues: u32,
-    /// Averages of the busy queues, real time last.
+    /// Averages of the number of busy queues, real time last.
     pub(super) busy_average: [u32; 2],
     pub(super) trees: [ServiceTree; TREES],
     pub(super) saved: Option<Saved>,
-    /// Requests that the drive has.
+    /// Requests in the drive.
     pub(super) dispatched: u32,
     pub(super) pauses: Pauses,
     /// Queues for buffered writes.
@@ -125,7 +125,7 @@ impl CfqGroup {
         *minimum = arena.key(node).max(*minimum);
         Some(GroupId(arena.value(node).0))
     }
-    /// A group gets a queue with requests.
+    /// Counts a queue that gets requests.
     pub(super) fn add_to_group(&mut self, id: GroupId) {
         self.groups[id.index()].queues += 1;
         if self.groups[id.index()].node.is_some() {
@@ -137,7 +137,7 @@ impl CfqGroup {
         self.groups[id.index()].time = last.unwrap_or(*minimum);
         self.enter(id);
     }
-    /// A group loses a queue.
+    /// Counts a queue that becomes empty.
     pub(super) fn remove_from_group(&mut self, id: GroupId) {
         let group = &mut self.groups[id.index()];
         group.queues -= 1;
@@ -191,7 +191,7 @@ impl CfqGroup {
         }
     }
 
-    /// The turn of a queue ends, and with it that of its group.
+    /// Charges the turn of a queue to its group.
     pub(super) fn charge(&mut self, cx: &mut Context<'_>, id: QueueId) {
         let queue = &self.queues[id];
         let group_id = queue.group;
@@ -203,9 +203,9 @@ impl CfqGroup {
             queue.allocated.0
         } else {
             match queue.slice_start.filter(|start| *start != cx.now) {
-                // Nothing but the way to its first request: that counts, or a group could seek for free.
+                // There is only the time before its first completion: it counts, or a group could seek for free.
                 None => cx.now.since(queue.activated).max(TICK).0,
-                // No more than it was given.
+                // At most what it was granted.
                 Some(start) => cx.now.since(start).min(queue.allocated).0,
             }
         };

@@ -1,5 +1,5 @@
-//! Waiting: for the next request of a queue, for that of the last queue of a workload, and for that of
-//! the last queue of a group, so that the group keeps its place.
+//! Idling: for the next request of a queue, for that of the last queue of a workload, and for that of the last queue
+//! of a group, so that the group keeps its place.
 
 use iofair_core::policy::Context;
 use iofair_core::time::Nanos;
@@ -11,7 +11,7 @@ impl CfqGroup {
     fn queueing_flash(&self) -> bool {
         !self.rotational && self.hw_tag.queues()
     }
-    /// Is the queue worth being waited for, for itself or as the last one of its service tree?
+    /// Whether idling for the queue is worthwhile, for itself or as the last one of its service tree.
     pub(super) fn should_idle(&self, id: QueueId) -> bool {
         let queue = &self.queues[id];
         let slice_idle = self.settings.slice_idle;
@@ -25,14 +25,14 @@ impl CfqGroup {
         let service = &self.groups[queue.group.index()].trees[tree];
         queue.sync && service.tree.len() == 1 && !service.pauses.longer_than(slice_idle)
     }
-    /// Is it the only queue of its group, and the group likely to go on soon?
+    /// Whether it is the only queue of its group, and the group is likely to continue soon.
     pub(super) fn is_last_of_quick_group(&self, id: QueueId) -> bool {
         let group = &self.groups[self.queues[id].group.index()];
         group.queues == 1 && !group.pauses.longer_than(self.settings.group_idle)
     }
 
-    /// The active queue's slice is over or about to be: should it be extended until the next request
-    /// comes, so that its group stays in the tree?
+    /// Whether the active queue's slice, which is over or nearly so, should be extended until the next request
+    /// arrives, so that its group stays in the tree.
     pub(super) fn should_wait_busy(&self, cx: &Context<'_>, id: QueueId) -> bool {
         let queue = &self.queues[id];
         if !queue.is_empty() || !self.is_last_of_quick_group(id) {
@@ -42,8 +42,7 @@ impl CfqGroup {
         queue.slice_used(cx.now) || queue.pauses.longer_than(left) || left <= TICK
     }
 
-    /// The active queue is empty and its last request was answered: waits for the next one if that
-    /// pays.
+    /// Idles for the active queue, which is empty and whose last request has completed, if that is worthwhile.
     pub(super) fn try_wait(&mut self, cx: &mut Context<'_>, id: QueueId) {
         let settings = &self.settings;
         let queue = &self.queues[id];
@@ -66,7 +65,7 @@ impl CfqGroup {
         };
         cx.decide(self.subject(id), rule, [wait.0, 0]);
     }
-    /// The time of waiting may have passed.
+    /// Ends idling if its time has passed.
     pub(super) fn check_wait(&mut self, cx: &mut Context<'_>) {
         if self.wait_until.is_none_or(|until| until > cx.now) {
             return;
@@ -75,7 +74,7 @@ impl CfqGroup {
         self.holds = false;
         if let Some(active) = self.active {
             let queue = &mut self.queues[active];
-            // Unless it had its time anyway, it is not worth waiting for as a deep one.
+            // Unless it used its time anyway, idling for it as a deep queue is not worthwhile.
             queue.deep &= queue.slice_used(cx.now);
             self.expire(cx, "idle: in vain; {} requests sent", false);
         }

@@ -1,4 +1,4 @@
-//! Whose requests go to which queue, and the lives of groups, clients and queues.
+//! The queue of each request, and the life cycle of groups, clients and queues.
 
 use iofair_core::group::{Change, ClientId, GroupId, Priority};
 use iofair_core::policy::Context;
@@ -16,7 +16,7 @@ impl CfqGroup {
         let queue = &self.queues[id];
         queue.sharing.client.map_or(Subject::Group(queue.group), Subject::Client)
     }
-    /// The group that counts: itself, or the root when groups are left out.
+    /// The group itself, or the root if groups are not used.
     fn group_in_force(&self, group: GroupId) -> GroupId {
         if self.by_groups { group } else { GroupId::ROOT }
     }
@@ -31,7 +31,7 @@ impl CfqGroup {
         self.owners[request.0 as usize]
     }
 
-    /// The queue that a request could be merged in, if there is one.
+    /// The queue in which a request could be merged, if there is one.
     pub(super) fn existing_queue_for(&self, cx: &Context<'_>, id: RequestId) -> Option<QueueId> {
         let request = &cx.requests[id];
         let group = self.group_in_force(request.group);
@@ -41,7 +41,7 @@ impl CfqGroup {
         }
         self.groups[group.index()].writes[shared_index(request.priority)]
     }
-    /// The queue that a request enters, made if need be.
+    /// The queue that a request enters; creates it if necessary.
     pub(super) fn queue_for(&mut self, cx: &mut Context<'_>, id: RequestId) -> QueueId {
         let request = &cx.requests[id];
         let (client, priority) = (request.client, request.priority);
@@ -70,7 +70,7 @@ impl CfqGroup {
         self.clients[client.index()] = Some(queue);
         queue
     }
-    /// A changed priority counts from the next request on; a shared queue keeps its own.
+    /// Applies a changed priority, from the next request on; a shared queue keeps its own.
     fn follow_priority(&mut self, id: QueueId, priority: Priority) {
         if !self.queues[id].sharing.shared && self.queues[id].priority != priority {
             self.unplace(id);
@@ -85,7 +85,7 @@ impl CfqGroup {
                 let state = GroupState::new(cx.now, group.parent, weight(cx, id));
                 match self.groups.get_mut(id.index()) {
                     Some(old) => *old = state,
-                    // Ids are dense: each new one is the next.
+                    // Ids are dense: each new one is the next number.
                     None => {
                         while self.groups.len() < id.index() {
                             self.groups.push(GroupState::new(cx.now, None, 1));
@@ -111,7 +111,7 @@ impl CfqGroup {
         }
     }
     fn remove_group(&mut self, cx: &mut Context<'_>, id: GroupId) {
-        // A client that moved may have sent its last request from here after it moved.
+        // A client that moved may have dispatched its last request from here after the move.
         for index in 0..self.clients.len() {
             let queue = self.clients[index];
             if queue.is_some_and(|queue| self.queues[queue].group == id) {
@@ -127,7 +127,7 @@ impl CfqGroup {
             }
         }
     }
-    /// In another group a client gets another queue; what the old one holds it keeps.
+    /// Gives a client that moved to another group a new queue; the old one keeps its requests.
     fn leave_other_group(&mut self, cx: &mut Context<'_>, client: ClientId, group: GroupId) {
         let queue = self.clients[client.index()];
         if queue.is_some_and(|queue| self.queues[queue].group != group) {
@@ -139,12 +139,12 @@ impl CfqGroup {
             self.disown(cx, id, client);
         }
     }
-    /// A client does not use this queue any more.
+    /// Separates a client from its queue.
     pub(super) fn disown(&mut self, cx: &mut Context<'_>, id: QueueId, client: ClientId) {
         self.queues[id].sharing.leave(client);
         self.release_if_unused(cx, id);
     }
-    /// Ends a queue that nobody uses any more.
+    /// Deletes a queue that no client uses any more.
     pub(super) fn release_if_unused(&mut self, cx: &mut Context<'_>, id: QueueId) {
         let mut next = Some(id);
         while let Some(id) = next.filter(|id| self.queues[*id].is_unused()) {

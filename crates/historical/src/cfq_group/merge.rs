@@ -13,7 +13,7 @@ use super::CfqGroup;
 use super::queue::QueueId;
 
 impl CfqGroup {
-    /// Puts a queue where its next request is.
+    /// Puts a queue at the position of its next request.
     pub(super) fn place(&mut self, requests: &Requests, id: QueueId) {
         self.unplace(id);
         let queue = &self.queues[id];
@@ -30,7 +30,7 @@ impl CfqGroup {
         }
     }
 
-    /// Who of the group would go on close to where the head is.
+    /// The queue of the group that would continue near the head.
     pub(super) fn close_cooperator(&self, active: QueueId) -> Option<QueueId> {
         let queue = &self.queues[active];
         let alone = self.groups[queue.group.index()].queues == 1;
@@ -50,7 +50,7 @@ impl CfqGroup {
         }
     }
 
-    /// A request of a client is about to enter its queue: the one that it shares, or shares no more.
+    /// Called before a request enters its client's queue: starts to use the shared queue, or leaves it.
     pub(super) fn cooperate(
         &mut self,
         cx: &mut Context<'_>,
@@ -64,7 +64,7 @@ impl CfqGroup {
                 let pauses = queue.pauses;
                 let (group, priority) = (queue.group, cx.groups.client(client).priority);
                 let own = self.make_client_queue(cx.now, client, group, priority);
-                // How it thinks is known of a process, where it reads only of a queue.
+                // Think time belongs to a process, positions only to a queue.
                 self.queues[own].pauses = pauses;
                 self.disown(cx, id, client);
                 return own;

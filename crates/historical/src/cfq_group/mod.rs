@@ -1,11 +1,11 @@
-//! `cfq-group`: completely fair queueing in its last form, with groups that share by weight
-//! (`blkio.weight`, Linux 4.18).
+//! `cfq-group`: completely fair queueing in its last form, with groups that share by weight (`blkio.weight`, Linux
+//! 4.18).
 //!
-//! **Idea.** As in `cfq` the drive serves one queue at a time for a slice of time and waits for it when it
-//! runs empty. Above that, groups take turns by virtual time; in a group, whole *workloads* take turns:
-//! queues that are waited for, queues that are not (seeky ones, long thinkers), buffered writes. Those not
-//! waited for one by one are waited for together, when the last of them runs empty, so that many random
-//! readers keep a queueing drive busy and still get their time.
+//! **Idea.** As in `cfq`, the drive serves one queue at a time for a time slice, and CFQ idles for the queue when it
+//! becomes empty. Above this, groups take turns by virtual time, and inside a group whole *workloads* take turns:
+//! queues for which CFQ idles, queues for which it does not (seeky ones, and those of clients with long think times),
+//! and buffered writes. For queues of the second workload, CFQ idles once, when the last of them becomes empty, so
+//! many random readers keep a queueing drive busy and still get their time.
 //!
 //! ```text
 //! fraction   = leaf_weight / children_weight * weight / parent's children_weight * ...     12 binary digits
@@ -15,45 +15,49 @@
 //! slice      = by ioprio as in cfq; if sync_slice * queues > group: slice * group / (sync_slice * queues)
 //! ```
 //!
-//! `children_weight` is the sum over those that have something to do: the groups inside, and the group's
-//! own clients as one more of `leaf_weight`.
+//! `children_weight` is the sum over all active children: the groups inside, and the group's own clients as one more
+//! child of weight `leaf_weight`.
 //!
-//! **Keeping a place.** A group without queues leaves the tree and comes back behind the last one. So the
-//! last queue of a group is waited for `group_idle` even where it would not be for itself; and if its slice
-//! is over, or shorter than its process thinks, it is extended until the next request comes
-//! (`wait_busy`), which then is the next turn's. Both only if the group is known not to think longer.
+//! **Keeping a place in the tree.** A group without queues leaves the tree and returns behind the last group. So CFQ
+//! idles for the last queue of a group for `group_idle`, even where it would not idle for the queue itself. If the
+//! slice of that queue is over, or shorter than its process's think time, the slice is extended until the next
+//! request arrives (`wait_busy`); that request belongs to the next turn. Both happen only if the group's think time
+//! is known to be short enough.
 //!
-//! **Rules that differ from `cfq`.** Seeky: more than 4 of the last 32 requests were more than 800 sectors
-//! from the one before, or on flash shorter than 64 sectors; but not if four were queued at once. No
-//! shorter wait for seeky queues: their workload is waited for. Half of `quantum` late in a slice, the whole
-//! of it early, any number of the only queue (for reads: of the only one that reads). Preemption stays
-//! within the group and those above it, save that synchronous requests preempt buffered writes of anybody.
-//! What a slice took beyond its allocation is not charged to the group, but counts for the queue; a slice
-//! that ended before an answer costs the time since the queue became active, one of a group that only writes
-//! what was allocated. With `slice_idle` zero on a drive that queues, turns cost requests instead of time
-//! (IOPS mode); on flash that is the default.
+//! **Rules that differ from `cfq`:**
+//! - A queue is seeky if more than 4 of its last 32 requests were more than 800 sectors from the previous one, or, on
+//!   flash, shorter than 64 sectors; but not if four were queued at once. CFQ does not idle for a shorter time for
+//!   seeky queues, because it idles for their workload.
+//! - A queue may have half of `quantum` in the drive late in a slice, all of it early, and any number if it is the
+//!   only queue (for reads: the only queue that reads).
+//! - Preemption is limited to the group and the groups above it, except that synchronous requests preempt buffered
+//!   writes of any group.
+//! - Time that a slice took beyond its allocation is not charged to the group, but counts for the queue. A slice that
+//!   ended before a completion costs the time since the queue became active; a slice of a group that only writes
+//!   costs what was allocated.
+//! - With `slice_idle = 0` on a drive that queues commands, turns cost requests instead of time (IOPS mode). On
+//!   flash, this is the default.
 //!
-//! **Groups.** Weights are the contracts'; a changed one counts when the group next becomes active.
-//! Groups have no class in CFQ; the contract's is not looked at, and neither are minimums. Without `prop`
-//! all clients are in one group.
+//! **Groups.** Weights are those of the contracts. A changed weight applies when the group next becomes active.
+//! Groups have no class in CFQ, so the contract's class is ignored, and so are minimums. Without `prop`, all clients
+//! are in one group.
 //!
-//! **Where to read what.** A request's way: `arrive`, `select`. Turns of groups: `groups`. Workloads and
-//! slices: `order`. Waiting: `idle`. Shared queues: `merge`. Who there is: `members`, `queue`.
+//! **Where to read what.** The path of a request: `arrive`, `select`. Turns of groups: `groups`. Workloads and
+//! slices: `order`. Idling: `idle`. Shared queues: `merge`. Clients and queues: `members`, `queue`.
 //!
 //! **Source.** Linux 4.18 `block/cfq-iosched.c`; `Documentation/block/cfq-iosched.txt`;
-//! `Documentation/cgroup-v1/blkio-controller.txt`. *Stated there*: all of the above but what follows.
+//! `Documentation/cgroup-v1/blkio-controller.txt`. *Stated there*: all of the above except what follows.
 //!
-//! **From memory**, not from a text at hand, so to be doubted first: the *deep* flag (four queued at once make
-//! a seeky queue worth waiting for, until the drive proves faster than it sends); the late form of the test
-//! whether a drive queues; that `slice_idle` is 0 by default on flash (`idle_on_flash` switches that off);
+//! **From memory** and not from a text at hand, therefore the least certain: the *deep* flag (four requests queued at
+//! once make CFQ idle for a seeky queue, until the drive proves faster than the queue's client); the last form of the
+//! test whether a drive queues commands; that `slice_idle` is 0 by default on flash (`idle_on_flash` disables this);
 //! that the offset of a slice may be negative for the first queue of a group; and the order of some rules.
 //!
-//! **Our choice**, where we differ. Weights default to 100 as in cgroup v2 (500 in v1); `leaf_weight` is a
-//! parameter, 100 for every group, since contracts have no such field. Times are nanoseconds, a tick is a
-//! millisecond where the original says "one tick". The rest is as under `cfq`: no plugs, no dispatch list,
-//! think time of a queue, no hint that a synchronous write is the last one, half of the tags for buffered
-//! writes. Each group has its own queues for buffered writes. A client that changes its group gets a new queue
-//! there.
+//! **Our choice**, where we differ. Weights default to 100 as in cgroup v2 (500 in v1). `leaf_weight` is a parameter,
+//! 100 for every group, because contracts have no such key. Times are in nanoseconds; where the original says "one
+//! tick", it is a millisecond. The rest is as in `cfq`: no plugs, no dispatch list, think time of a queue, no hint
+//! that a synchronous write is the last one, and half of the tags for buffered writes. Each group has its own queues
+//! for buffered writes. A client that moves to another group gets a new queue there.
 
 mod arrive;
 mod groups;
@@ -89,7 +93,7 @@ use queue::{Queue, QueueId, Workload};
 /// What the original calls a tick (`HZ` 1000).
 const TICK: Nanos = Nanos::from_millis(1);
 
-/// Its row in the table.
+/// The row of the table.
 pub static ROW: Row = Row {
     name: "cfq-group",
     short: "cfq-group",
@@ -169,14 +173,14 @@ fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
         busy: 0,
         busy_sync: 0,
         head: Head { at: Sectors::ZERO, rules: settings.seek },
-        last_late_answer: None,
+        last_late_completion: None,
     })
 }
 
 /// The scheduler's whole state.
 struct CfqGroup {
     settings: settings::Settings,
-    /// Does it share between groups?
+    /// Whether it shares between groups.
     by_groups: bool,
     rotational: bool,
     queues: Slots<Queue>,
@@ -210,12 +214,12 @@ struct CfqGroup {
     busy: u32,
     busy_sync: u32,
     head: Head,
-    /// When a synchronous request was last answered that had waited for `fifo_expire_sync`.
-    last_late_answer: Option<Instant>,
+    /// When a synchronous request was last completed that had waited for `fifo_expire_sync`.
+    last_late_completion: Option<Instant>,
 }
 
 impl CfqGroup {
-    /// Do turns cost requests instead of time (IOPS mode)?
+    /// Whether turns cost requests instead of time (IOPS mode).
     fn counts_requests(&self) -> bool {
         self.settings.slice_idle == Nanos::ZERO && self.hw_tag.queues()
     }

@@ -12,21 +12,21 @@ use iofair_policies::parts::tree::{Arena, NodeId};
 use super::queue::{QueueId, Workload, tree_index};
 use super::{CfqGroup, TICK};
 
-/// A queue of the idle class goes so long behind the last one (`CFQ_IDLE_DELAY`).
+/// A queue of the idle class is placed this far behind the last one (`CFQ_IDLE_DELAY`).
 const IDLE_DELAY: i64 = 200_000_000;
-/// A queue that preempts goes so long before the first one.
+/// A preempting queue is placed this far before the first one.
 const AHEAD: i64 = 1_000_000_000;
 
-/// Nodes of all service trees; the key is a time in nanoseconds that may lie before the epoch.
+/// Nodes of all service trees; the key is a time in nanoseconds that may be before the epoch.
 pub(super) type ServiceArena = Arena<i64, Marker>;
 
-/// What is served now, and until when.
+/// The workload in service, and until when.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Serving {
     pub(super) group: GroupId,
     pub(super) class: Class,
     pub(super) workload: Workload,
-    /// `None`: another choice is due.
+    /// `None`: a new choice is due.
     pub(super) until: Option<Instant>,
 }
 
@@ -42,7 +42,7 @@ impl CfqGroup {
     fn first_in(&self, group: GroupId, tree: usize) -> Option<NodeId> {
         self.services.first(&self.groups[group.index()].trees[tree].tree)
     }
-    /// A queue that had nothing gets a request.
+    /// Adds a queue that gets its first request.
     pub(super) fn become_busy(&mut self, now: Instant, id: QueueId) {
         if self.queues[id].service.is_some() {
             return;
@@ -52,7 +52,7 @@ impl CfqGroup {
         self.resort(now, id);
         self.add_to_group(self.queues[id].group);
     }
-    /// A queue that has nothing any more is not active any more either.
+    /// Removes an empty queue, which is then no longer active.
     pub(super) fn become_idle(&mut self, id: QueueId) {
         let queue = &mut self.queues[id];
         let Some((tree, node)) = queue.service.take() else { return };
@@ -62,7 +62,7 @@ impl CfqGroup {
         self.services.remove(&mut self.groups[group.index()].trees[tree].tree, node);
         self.remove_from_group(group);
     }
-    /// Puts a queue where it belongs after its turn, or as a new one.
+    /// Puts a queue at its new position, after its turn or as a new one.
     pub(super) fn resort(&mut self, now: Instant, id: QueueId) {
         let queue = &mut self.queues[id];
         let (group, tree) = (queue.group, queue.service_tree());
@@ -74,7 +74,7 @@ impl CfqGroup {
         } else {
             let residual = core::mem::take(&mut queue.residual);
             let less = self.settings.slices.less_than_longest(queue.sync, queue.level());
-            // A queue that is not in its group yet does not count itself.
+            // A queue that is not in its group yet is not counted.
             let others = i64::from(self.groups[group.index()].queues) - 1;
             let later = nanos(less).saturating_mul(others);
             at(now).saturating_add(later).saturating_sub(residual)
@@ -102,9 +102,9 @@ impl CfqGroup {
     }
 }
 
-/// Which tree is served.
+/// The choice of the tree to serve.
 impl CfqGroup {
-    /// The next group, class and workload, and the first queue there.
+    /// Chooses the next group, class and workload, and returns the first queue there.
     pub(super) fn choose(&mut self, cx: &mut Context<'_>) -> Option<QueueId> {
         let group = self.first_group()?;
         self.serving.group = group;
@@ -145,7 +145,7 @@ impl CfqGroup {
         };
         cx.decide(subject, rule, [slice.0, 0]);
     }
-    /// The workload with the queue of the lowest key; on a tie that of writes, then the not waited for.
+    /// The workload of the queue with the lowest key; in case of a tie that of writes, then the one without idling.
     fn due_workload(&self) -> Workload {
         let Serving { group, class, .. } = self.serving;
         let first = |workload: &Workload| self.first_in(group, tree_index(class, *workload));
@@ -154,7 +154,7 @@ impl CfqGroup {
         });
         keys.min_by_key(|(key, _)| *key).expect("the class has queues").1
     }
-    /// How long the workload is served: the group's time, by the workload's part of the queues.
+    /// How long the workload is served: the group's time, divided by the workloads' numbers of queues.
     fn workload_slice(&self) -> Nanos {
         let Serving { group, class, workload, .. } = self.serving;
         let group = &self.groups[group.index()];
@@ -174,7 +174,7 @@ impl CfqGroup {
         slice.max(TICK * 2)
     }
 
-    /// The slice of a queue: by its level, and if its group's time does not suffice for all, less.
+    /// The slice of a queue: by its level, and shorter if its group's time does not suffice for all queues.
     pub(super) fn queue_slice(&mut self, id: QueueId) -> Nanos {
         let queue = &self.queues[id];
         let slices = self.settings.slices;
@@ -200,7 +200,7 @@ impl CfqGroup {
     }
 }
 
-/// Averages are kept of two classes.
+/// Averages are kept for two classes.
 fn average_index(class: Class) -> usize {
     usize::from(class == Class::RealTime)
 }

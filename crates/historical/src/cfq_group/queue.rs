@@ -1,4 +1,4 @@
-//! Queues: one a process for what somebody waits for, and for buffered writes shared ones in each group.
+//! Queues: one per process for synchronous requests, and, in each group, shared ones for buffered writes.
 
 use crate::parts::backlog::Backlog;
 use crate::parts::sharing::{Shares, Sharing};
@@ -9,20 +9,20 @@ use iofair_policies::parts::ewma::Pauses;
 use iofair_policies::parts::seeks::SeekHistory;
 use iofair_policies::parts::tree::NodeId;
 
-/// A queue's place.
+/// The id of a queue.
 pub(super) type QueueId = SlotId;
 
 /// More seeks than this among the last 32 requests make a queue seeky.
 const SEEKY_ABOVE: u32 = 4;
 
-/// What is done together within a class.
+/// The workloads of a class, each of which is served as a whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Workload {
     /// Buffered writes.
     Async,
-    /// Queues that are not waited for one by one: seeky ones, long thinkers.
+    /// Queues for which CFQ does not idle one by one: seeky ones, and those with long think times.
     NoIdle,
-    /// Queues that are.
+    /// Queues for which it does.
     Sync,
 }
 
@@ -33,7 +33,7 @@ impl Workload {
 /// One queue.
 #[derive(Debug)]
 pub(super) struct Queue {
-    /// Somebody waits for its requests.
+    /// Whether its requests are synchronous.
     pub(super) sync: bool,
     pub(super) group: GroupId,
     pub(super) priority: Priority,
@@ -41,35 +41,35 @@ pub(super) struct Queue {
     pub(super) split_asked: bool,
 
     pub(super) backlog: Backlog,
-    /// Requests that the drive has.
+    /// Requests in the drive.
     pub(super) dispatched: u32,
     pub(super) pauses: Pauses,
     pub(super) seeks: SeekHistory,
     pub(super) idle_window: bool,
-    /// Had four requests or more at once: worth waiting for though seeky.
+    /// Whether it had four or more requests at once; CFQ then idles for it even if it is seeky.
     pub(super) deep: bool,
 
-    /// The service tree that it is in, by number, and where: there while it has requests or is active.
+    /// The number of its service tree, and its position there, while it has requests or is active.
     pub(super) service: Option<(usize, NodeId)>,
-    /// Its place among those of its level by the sector of the next request.
+    /// Its position among the queues of its level, by the sector of the next request.
     pub(super) position: Option<NodeId>,
 
-    /// Active, and nothing of this slice was answered yet, so that it has no end.
+    /// Whether it is active and nothing of this slice has completed, so that the slice has no end yet.
     pub(super) slice_new: bool,
     /// When it became active, and when its slice began.
     pub(super) activated: Instant,
     pub(super) slice_start: Option<Instant>,
     pub(super) slice_end: Instant,
     pub(super) allocated: Nanos,
-    /// What was left of the last slice in nanoseconds; below zero, what it took too much.
+    /// Unused time of the last slice in nanoseconds; negative if it took too long.
     pub(super) residual: i64,
-    /// Requests sent in this slice.
+    /// Requests dispatched in this slice.
     pub(super) slice_sent: u64,
-    /// Active, empty, and waited for.
+    /// Whether it is active and empty, and CFQ idles for it.
     pub(super) waiting: bool,
-    /// Waited for beyond its slice, so that its group keeps its place.
+    /// Whether CFQ idles beyond its slice, so that its group keeps its place.
     pub(super) wait_busy: bool,
-    /// A request came that was waited for; it goes out though the slice is over.
+    /// Whether a request arrived for which CFQ idled; it is dispatched even if the slice is over.
     pub(super) must_dispatch: bool,
 }
 
@@ -128,7 +128,7 @@ impl Queue {
             (true, true) => Workload::Sync,
         }
     }
-    /// The service tree that it belongs in now.
+    /// The service tree to which it belongs now.
     pub(super) fn service_tree(&self) -> usize {
         tree_index(self.priority.class, self.workload())
     }
@@ -138,7 +138,7 @@ impl Queue {
     pub(super) fn slice_left(&self, now: Instant) -> Nanos {
         self.slice_end.since(now)
     }
-    /// Nobody uses it, and it holds nothing.
+    /// Whether no client uses it and it is empty.
     pub(super) fn is_unused(&self) -> bool {
         self.sync && self.sharing.is_abandoned() && self.is_empty() && self.dispatched == 0
     }

@@ -1,4 +1,4 @@
-//! The loop that decides whose request goes to the drive, and what follows from its answer.
+//! The loop that decides whose request goes to the drive, and what follows from its completion.
 
 use crate::parts::hw_tag::Load;
 use iofair_core::policy::Context;
@@ -16,8 +16,8 @@ const ASYNC: usize = 1;
 impl CfqGroup {
     pub(super) fn on_dispatch(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
         self.check_wait(cx);
-        // Asked again though nothing happened: the answer stays, whatever the time. So no deadline but
-        // the wait's needs a wake-up.
+        // A repeated call without an event gives the same result at any time. So only the end of idling needs a
+        // wake-up.
         if self.holds {
             return None;
         }
@@ -29,7 +29,7 @@ impl CfqGroup {
         chosen.map(|id| self.send(cx, id))
     }
 
-    /// The active queue, or the next one; `None` waits for the active one on purpose.
+    /// The active queue, or the next one; `None` while CFQ idles for the active one.
     fn select(&mut self, cx: &mut Context<'_>) -> Option<QueueId> {
         let Some(id) = self.active else { return self.activate_next(cx) };
         let queue = &self.queues[id];
@@ -39,7 +39,7 @@ impl CfqGroup {
             return self.activate_next(cx);
         }
         if over {
-            // It used its slice, so it was waited for all along; its request may still come back.
+            // It used its slice, and CFQ idled for it until then; its request may still come back.
             let alone = self.groups[queue.group.index()].queues == 1;
             let outstanding = alone && queue.is_empty() && queue.dispatched > 0;
             if outstanding && self.should_idle(id) {
@@ -79,7 +79,7 @@ impl CfqGroup {
         );
         self.activate_next(cx)
     }
-    /// A deep seeky queue that the drive serves faster than it sends is not waited for.
+    /// Stops idling for a deep seeky queue if the drive is faster than the queue's client.
     fn distrust_deep(&mut self, now: Instant, id: QueueId) {
         let queue = &mut self.queues[id];
         let had = queue.slice_start.map_or(Nanos::ZERO, |start| now.since(start));
@@ -95,7 +95,7 @@ impl CfqGroup {
     }
     fn activate(&mut self, cx: &mut Context<'_>, id: QueueId) {
         let queue = &mut self.queues[id];
-        // The slice begins with its first answer.
+        // The slice begins with its first completion.
         (queue.slice_new, queue.slice_start, queue.activated) = (true, None, cx.now);
         (queue.allocated, queue.slice_sent) = (Nanos::ZERO, 0);
         (queue.waiting, queue.must_dispatch, queue.wait_busy) = (false, false, false);
@@ -104,7 +104,7 @@ impl CfqGroup {
         self.active = Some(id);
         cx.decide(self.subject(id), "slice: begins; {} queues busy", [u64::from(self.busy), 0]);
     }
-    /// Ends the active slice. `timed`: what is left of it, or was taken too much, counts.
+    /// Ends the active slice. `timed`: its unused or excess time counts in the next turn.
     pub(super) fn expire(&mut self, cx: &mut Context<'_>, rule: &'static str, timed: bool) {
         let Some(id) = self.active.take() else { return };
         self.wait_until = None;
@@ -127,7 +127,7 @@ impl CfqGroup {
         }
     }
 
-    /// Would this queue's request be in the way of others in the drive?
+    /// Whether this queue may dispatch without disturbing others in the drive.
     fn may_send(&self, cx: &mut Context<'_>, id: QueueId) -> bool {
         let queue = &self.queues[id];
         let rule = if self.in_driver[ASYNC] > 0 && self.should_idle(id) {
@@ -142,7 +142,7 @@ impl CfqGroup {
         cx.decide(self.subject(id), rule, [u64::from(queue.dispatched), 0]);
         false
     }
-    /// Requests of this queue that the drive may have.
+    /// Number of requests of this queue that the drive may have.
     fn depth(&self, cx: &Context<'_>, id: QueueId) -> u32 {
         let (queue, quantum) = (&self.queues[id], self.settings.quantum);
         if queue.is_idle_class() {
@@ -158,8 +158,8 @@ impl CfqGroup {
         if queue.sync || !self.settings.low_latency {
             return depth;
         }
-        // Buffered writes come in the more slowly, the shorter ago a read was late.
-        let calm = match self.last_late_answer {
+        // The more recent the last late read, the more slowly buffered writes are admitted.
+        let calm = match self.last_late_completion {
             Some(at) => cx.now.since(at),
             None => cx.now.since(Instant::ZERO) + Nanos::from_secs(1),
         };
@@ -204,21 +204,21 @@ impl CfqGroup {
         self.in_driver[if queue.sync { SYNC } else { ASYNC }] -= 1;
         let group = &mut self.groups[queue.group.index()];
         group.dispatched -= 1;
-        group.pauses.on_answer(now);
+        group.pauses.on_completion(now);
         if queue.sync {
-            queue.pauses.on_answer(now);
+            queue.pauses.on_completion(now);
             let tree = queue.service.map_or(queue.service_tree(), |(tree, _)| tree);
-            group.trees[tree].pauses.on_answer(now);
+            group.trees[tree].pauses.on_completion(now);
             if cx.requests[request].submitted + self.settings.fifo_expire_sync <= now {
-                self.last_late_answer = Some(now);
+                self.last_late_completion = Some(now);
             }
         }
         if self.active == Some(id) {
-            self.answered_in_slice(cx, id);
+            self.completed_in_slice(cx, id);
         }
         self.release_if_unused(cx, id);
     }
-    fn answered_in_slice(&mut self, cx: &mut Context<'_>, id: QueueId) {
+    fn completed_in_slice(&mut self, cx: &mut Context<'_>, id: QueueId) {
         let now = cx.now;
         if core::mem::take(&mut self.queues[id].slice_new) {
             let slice = self.queue_slice(id);

@@ -6,13 +6,13 @@ use iofair_core::unit::Sectors;
 use iofair_policies::parts::priority_slice::PrioritySlices;
 use iofair_policies::parts::sorted_fifo::SeekRules;
 
-/// The kernel's own.
+/// The kernel's own parameters.
 pub(super) static PARAMETERS: &[Parameter] = &[
     Parameter::count(
         "quantum",
         8,
         (1, 1 << 20),
-        "requests of one queue that the drive may have; half of them late in its slice, any number of the only one",
+        "number of requests of one queue that the drive may have; half of it late in a slice, any number if it is the only queue",
     ),
     Parameter::time(
         "fifo_expire_sync",
@@ -24,59 +24,63 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         Nanos::from_millis(250),
         "a buffered write this old goes first in its queue",
     ),
-    Parameter::bytes("back_seek_max", 16 << 20, "farthest way back of the head that counts as one"),
+    Parameter::bytes(
+        "back_seek_max",
+        16 << 20,
+        "longest backward movement of the head that is not treated as a wrap",
+    ),
     Parameter::count(
         "back_seek_penalty",
         2,
         (1, 1000),
-        "a way back counts so many times as far as one forwards",
+        "a backward movement counts this many times its length",
     ),
     Parameter::time(
         "slice_sync",
         Nanos::from_millis(100),
-        "slice of a queue of level 4; a fifth more or less for each level",
+        "slice of a queue of level 4; a fifth more or less for each other level",
     ),
     Parameter::time(
         "slice_async",
         Nanos::from_millis(40),
-        "slice of buffered writes of level 4; a fifth more or less for each level",
+        "slice of buffered writes of level 4; a fifth more or less for each other level",
     ),
     Parameter::count(
         "slice_async_rq",
         2,
         (1, 1 << 20),
-        "buffered writes a slice while others wait: twice this, and once more twice for each level above 7",
+        "buffered writes per slice while others wait: twice this, and again twice for each level more urgent than 7",
     ),
     Parameter::time(
         "slice_idle",
         Nanos::from_millis(8),
-        "how long an empty queue is waited for; 0s never waits, and counts requests instead of time on a drive that queues",
+        "how long to idle for an empty queue; 0s: never, and turns cost requests instead of time on a drive that queues commands",
     ),
     Parameter::time(
         "group_idle",
         Nanos::from_millis(8),
-        "how long the last queue of a group is waited for where it would not be for itself; 0s never",
+        "how long to idle for the last queue of a group without a reason of its own; 0s: never",
     ),
     Parameter::bool(
         "idle_on_flash",
         false,
-        "wait as slice_idle says on flash too (before 4.1); off: slice_idle is 0s there",
+        "use slice_idle on flash, too (before 4.1); off: it is 0s there",
     ),
     Parameter::bool(
         "low_latency",
         true,
-        "fit the slices of a group's queues into its part of target_latency, and let buffered writes in slowly after late reads",
+        "fit the slices of a group's queues into its part of target_latency, and admit buffered writes slowly after late reads",
     ),
     Parameter::time(
         "target_latency",
         Nanos::from_millis(300),
-        "time in which every queue is to have a turn",
+        "time in which every queue should have a turn",
     ),
     Parameter::count(
         "leaf_weight",
         100,
         (1, 1000),
-        "weight of a group's own clients against the groups in it",
+        "weight of a group's own clients beside the groups inside it",
     ),
 ];
 
@@ -98,7 +102,7 @@ pub(super) struct Settings {
 
 impl Settings {
     pub(super) fn new(values: &Values, rotational: bool) -> Self {
-        // The kernel's smallest slice is a tick.
+        // The kernel's shortest slice is one tick.
         let slice = |name| values.time(name).max(super::TICK);
         let idles = rotational || values.bool("idle_on_flash");
         Self {

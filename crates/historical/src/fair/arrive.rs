@@ -1,4 +1,4 @@
-//! A request comes: into which queue, and does it preempt the queue in service?
+//! The arrival of a request: which queue it enters, and whether it preempts the queue in service.
 
 use iofair_core::policy::Context;
 use iofair_core::request::{Flags, Operation, RequestId};
@@ -33,15 +33,15 @@ impl<L: Leaf> Fair<L> {
         } else if turn.wait.is_some_and(|wait| wait.of == WaitOf::Group)
             && !self.group_would_leave(turn.queue)
         {
-            // The group keeps its place without the queue that was waited for.
+            // The group keeps its place without the queue for which the layer idled.
             self.stop_waiting();
         }
     }
 
-    /// The rule by which a request of `queue` takes the drive from the queue in service, if any.
+    /// The rule by which a request of `queue` preempts the queue in service, if any.
     ///
-    /// Classes count between those who compete directly, queues or groups. Between sibling groups a
-    /// preemption must not take more than a group's share: the group that preempts has to be due by then.
+    /// Classes are compared between direct competitors, queues or groups. Between sibling groups, a preemption must
+    /// not take more than a group's share: the group that preempts must be due then.
     fn preempts(
         &self,
         cx: &Context<'_>,
@@ -74,7 +74,7 @@ impl<L: Leaf> Fair<L> {
         (same_group && waits && close()).then_some("preempt: close")
     }
 
-    /// Merges an incoming request into one that its queue holds.
+    /// Merges a new request into one in its queue.
     pub(super) fn on_try_merge(&mut self, cx: &mut Context<'_>, id: RequestId) -> bool {
         let Some(queue) = self.existing_queue_for(cx, id) else { return false };
         let merged = self.leaf.try_merge(cx, &mut self.queues[queue].content, id, self.head);

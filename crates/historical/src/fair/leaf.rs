@@ -1,8 +1,8 @@
-//! What the layer asks of a leaf scheduler: how requests queue up inside one queue, and which goes first
-//! there. Leaves know neither groups nor weights nor slices.
+//! The interface between the layer and a leaf scheduler, which orders requests inside a queue. Leaf schedulers know
+//! neither groups nor weights nor slices.
 //!
-//! Three keep one queue a group and order reads and writes in it themselves (`noop`, `deadline`,
-//! `anticipatory`); `cfq` keeps one a client and tells the layer which of them to wait for.
+//! Three of them have one queue per group and order reads and writes in it themselves (`noop`, `deadline`,
+//! `anticipatory`). `cfq` has one per client and tells the layer for which of them to idle.
 
 pub(super) mod anticipatory;
 pub(super) mod cfq;
@@ -15,45 +15,46 @@ use iofair_core::request::RequestId;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
-/// Whose queue a new one is.
+/// The properties of a new queue.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Birth {
+pub(super) struct NewQueue {
     pub(super) now: Instant,
-    /// Its requests are waited for; also one that takes a group's requests of all kinds.
+    /// Whether its requests are synchronous; also true for a queue with a group's requests of all kinds.
     pub(super) sync: bool,
     pub(super) priority: Priority,
 }
 
-/// What a leaf may know of the world around a queue.
+/// The state outside a queue that a leaf scheduler may use.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Situation {
-    /// Where the head is thought to be: the end of what was sent last.
+    /// The assumed position of the head: the end of the last dispatched request.
     pub(super) head: Sectors,
-    /// Requests that the drive has: waited for, and not.
+    /// Requests in the drive, synchronous and others.
     pub(super) sync_in_driver: u32,
     pub(super) async_in_driver: u32,
-    /// Of this queue.
+    /// Those of this queue.
     pub(super) dispatched: u32,
-    /// By this queue in this turn.
+    /// Requests that this queue dispatched in this turn.
     pub(super) sent: u32,
-    /// Queues that have something to do.
+    /// Number of queues with requests.
     pub(super) busy_queues: u32,
-    /// What is left of its slice; all of it while that has not begun.
+    /// The rest of its slice; all of it if the slice has not begun.
     pub(super) slice_left: Nanos,
 }
 
-/// A leaf scheduler: what all its queues share.
+/// A leaf scheduler: the state that all its queues share.
 pub(super) trait Leaf: Send + 'static {
     /// One queue.
     type Queue: Send;
-    /// One queue a client for what somebody waits for, and shared ones for the rest; or one a group.
+    /// Whether there is one queue per client for synchronous requests and shared ones for the rest, or one queue per
+    /// group.
     const QUEUE_A_CLIENT: bool;
 
     fn new(build: &Build<'_>) -> Self;
-    fn new_queue(&self, birth: &Birth) -> Self::Queue;
-    /// Requests that wait in a queue.
+    fn new_queue(&self, new: &NewQueue) -> Self::Queue;
+    /// Number of requests in a queue.
     fn queued(&self, queue: &Self::Queue) -> usize;
-    /// Takes a request in; `head` is where the drive's head is thought to be.
+    /// Adds a request; `head` is the assumed position of the drive's head.
     fn insert(
         &mut self,
         cx: &mut Context<'_>,
@@ -61,7 +62,7 @@ pub(super) trait Leaf: Send + 'static {
         id: RequestId,
         head: Sectors,
     );
-    /// Merges an incoming request into one that waits in the queue, if it may.
+    /// Merges a new request into one in the queue, if possible.
     fn try_merge(
         &mut self,
         cx: &mut Context<'_>,
@@ -69,8 +70,8 @@ pub(super) trait Leaf: Send + 'static {
         id: RequestId,
         head: Sectors,
     ) -> bool;
-    /// The request that the queue in service sends now. `None` although some wait: it holds on purpose,
-    /// until an answer or [`Self::next_wakeup`].
+    /// The request that the queue in service dispatches now. `None` although some wait: the queue holds them on
+    /// purpose, until a completion or [`Self::next_wakeup`].
     fn dispatch(
         &mut self,
         cx: &mut Context<'_>,
@@ -80,11 +81,11 @@ pub(super) trait Leaf: Send + 'static {
     fn complete(&mut self, cx: &mut Context<'_>, queue: &mut Self::Queue, id: RequestId) {
         let _ = (cx, queue, id);
     }
-    /// The drive belongs to this queue from now on, or no more.
+    /// The queue comes into service.
     fn begin_turn(&mut self, cx: &Context<'_>, queue: &mut Self::Queue) {
         let _ = (cx, queue);
     }
-    /// See [`Self::begin_turn`].
+    /// The queue leaves service.
     fn end_turn(&mut self, cx: &Context<'_>, queue: &mut Self::Queue) {
         let _ = (cx, queue);
     }
@@ -93,37 +94,37 @@ pub(super) trait Leaf: Send + 'static {
         let _ = change;
     }
 
-    /// "I am anticipating": the queue holds for a request that will come, and must not be expired.
+    /// Whether it anticipates: the queue holds its requests for one that will arrive, and must not be expired.
     fn anticipates(&self, queue: &Self::Queue, now: Instant) -> bool {
         let _ = (queue, now);
         false
     }
-    /// When the queue in service wants to be asked again.
+    /// When the queue in service must be called again.
     fn next_wakeup(&self, queue: &Self::Queue) -> Option<Instant> {
         let _ = queue;
         None
     }
-    /// Has it an idle window: is it waited for when it is empty, as a matter of principle?
+    /// Whether it has an idle window: the layer idles for it when it is empty.
     fn has_idle_window(&self, queue: &Self::Queue) -> bool {
         let _ = queue;
         false
     }
-    /// How long to wait now for a queue with an idle window, if at all.
+    /// How long to idle now for a queue with an idle window, if at all.
     fn idle(&self, queue: &Self::Queue, situation: &Situation) -> Option<Nanos> {
         let _ = (queue, situation);
         None
     }
-    /// It has sent what it may send in one turn.
+    /// Whether it has dispatched as much as allowed in one turn.
     fn has_had_enough(&self, queue: &Self::Queue, situation: &Situation) -> bool {
         let _ = (queue, situation);
         false
     }
-    /// Metadata waits in it.
+    /// Whether it contains metadata requests.
     fn has_metadata(&self, queue: &Self::Queue) -> bool {
         let _ = queue;
         false
     }
-    /// While `active` is waited for: is this request of another queue as good as one of its own?
+    /// While the layer idles for `active`: whether this request of another queue is as good as one of `active`.
     fn is_close(
         &self,
         cx: &Context<'_>,

@@ -9,15 +9,15 @@ use iofair_core::request::RequestId;
 use iofair_core::trace::Subject;
 
 use super::Fair;
-use super::leaf::{Birth, Leaf};
+use super::leaf::{Leaf, NewQueue};
 use super::queue::{Queue, QueueId};
 use super::service::{EntityId, Share};
 
-/// Queues that a group's clients share: of buffered writes eight levels of two classes and one for the
-/// idle class; the first is also the one queue of leaves that keep one a group.
+/// Number of queues that a group's clients share: for buffered writes eight levels of two classes and one for the
+/// idle class. The first one is also the only queue of leaf schedulers with one queue per group.
 const SHARED_QUEUES: usize = 17;
 
-/// What is kept of a group.
+/// The state of a group.
 #[derive(Debug)]
 pub(super) struct GroupState {
     pub(super) entity: EntityId,
@@ -46,11 +46,11 @@ fn put<T: Default>(all: &mut Vec<T>, index: usize, value: T) {
     all[index] = value;
 }
 
-/// Which queue a request belongs to.
+/// The queue of a request.
 #[derive(Clone, Copy)]
 enum Home {
     Client(ClientId),
-    /// One of its own: the client went to another group while the request was on its way here.
+    /// A separate queue: the client moved to another group while the request was in flight.
     Stray(ClientId, GroupId),
     Shared(GroupId, usize),
 }
@@ -60,7 +60,7 @@ impl<L: Leaf> Fair<L> {
         let queue = &self.queues[id];
         queue.client.map_or(Subject::Group(queue.group), Subject::Client)
     }
-    /// The group that counts: itself, or the root when groups are left out.
+    /// The group itself, or the root if groups are not used.
     fn group_in_force(&self, group: GroupId) -> GroupId {
         if self.by_groups { group } else { GroupId::ROOT }
     }
@@ -86,11 +86,11 @@ impl<L: Leaf> Fair<L> {
             Home::Shared(group, index) => self.groups[group.index()].shared[index],
         }
     }
-    /// The queue that a request would enter, if it is there already.
+    /// The queue that a request would enter, if it exists.
     pub(super) fn existing_queue_for(&self, cx: &Context<'_>, id: RequestId) -> Option<QueueId> {
         self.queue_at(self.home(cx, id))
     }
-    /// The queue that a request enters, made if need be. All requests of a queue are of its group, so no
+    /// The queue that a request enters; creates it if necessary. All requests of a queue are of its group, so no
     /// queue outlives its group.
     pub(super) fn queue_for(&mut self, cx: &Context<'_>, id: RequestId) -> QueueId {
         let home = self.home(cx, id);
@@ -112,7 +112,7 @@ impl<L: Leaf> Fair<L> {
                 queue
             }
             Home::Shared(group, index) => {
-                // A queue of all kinds of requests has nobody's priority.
+                // A queue with requests of all kinds has no priority of its own.
                 let theirs = cx.requests[id].priority;
                 let priority = if L::QUEUE_A_CLIENT { theirs } else { Priority::default() };
                 let queue = self.make_queue(cx, group, priority, None);
@@ -131,7 +131,7 @@ impl<L: Leaf> Fair<L> {
         let sync = client.is_some() || !L::QUEUE_A_CLIENT;
         let parent = self.groups[group.index()].entity;
         let entity = self.service.add_queue(parent, self.queue_share(sync, priority));
-        let content = self.leaf.new_queue(&Birth { now: cx.now, sync, priority });
+        let content = self.leaf.new_queue(&NewQueue { now: cx.now, sync, priority });
         let queue =
             Queue { entity, group, client, orphan: false, sync, priority, dispatched: 0, content };
         let id = self.queues.insert(queue);
@@ -141,8 +141,8 @@ impl<L: Leaf> Fair<L> {
         self.queue_of[entity.index()] = id;
         id
     }
-    /// A queue weighs what its slice is worth, so that in virtual time each full turn costs the same:
-    /// queues take turns, as in CFQ. One of the default priority weighs as much as a default group.
+    /// The weight of a queue is proportional to its slice, so that each full turn costs the same in virtual time:
+    /// queues take turns, as in CFQ. A queue of the default priority has the weight of a default group.
     fn queue_share(&self, sync: bool, priority: Priority) -> Share {
         let slices = &self.settings.slices;
         let slice = slices.slice(sync, priority.level).0;
@@ -151,7 +151,7 @@ impl<L: Leaf> Fair<L> {
         Share { weight, class: priority.class, sync }
     }
 
-    /// Nobody will send to this queue any more; it ends once it is empty.
+    /// Marks a queue that no client uses any more; it is deleted once it is empty.
     fn abandon(&mut self, cx: &mut Context<'_>, id: QueueId) {
         self.queues[id].orphan = true;
         let waited = self.leaf.queued(&self.queues[id].content) == 0;
@@ -161,7 +161,7 @@ impl<L: Leaf> Fair<L> {
             self.end_if_unused(id);
         }
     }
-    /// Ends a queue that nobody uses any more.
+    /// Deletes a queue that no client uses any more and that is empty.
     pub(super) fn end_if_unused(&mut self, id: QueueId) {
         let queue = &self.queues[id];
         let holds = queue.dispatched > 0 || self.leaf.queued(&queue.content) > 0;
@@ -211,8 +211,8 @@ impl<L: Leaf> Fair<L> {
             self.service.remove(entity);
         }
     }
-    /// A client got another priority, which its queue takes over; or another group, where it gets another
-    /// queue: what the old one holds is served where it is.
+    /// Applies a client's new priority to its queue; or gives a client that moved to another group a new queue, while
+    /// requests in the old one are served there.
     fn update_client(&mut self, cx: &mut Context<'_>, client: ClientId) {
         let Some(id) = self.clients[client.index()] else { return };
         let known = cx.groups.client(client);

@@ -1,76 +1,76 @@
-//! `fair-noop`, `fair-deadline`, `fair-anticipatory`, `fair-cfq`: the *IO scheduler based IO controller*
-//! V10. Groups share the drive's time by weight, and inside each group one of four schedulers of Linux
-//! 2.6.31 goes on as it always did.
+//! `fair-noop`, `fair-deadline`, `fair-anticipatory`, `fair-cfq`: the *IO scheduler based IO controller* V10. Groups
+//! share the drive's time by weight, and inside each group one of four schedulers of Linux 2.6.31 works as before.
 //!
-//! **Idea.** CFQ's fair queueing is taken out of CFQ and made a layer of its own, hierarchical, under which
-//! any scheduler keeps its queues: `noop`, `deadline` and `anticipatory` one a group, `cfq` one a client
-//! and shared ones for buffered writes. The layer gives the drive to one queue at a time for a *slice*, and
-//! charges the queue and every group above it for the time:
+//! **Idea.** CFQ's fair queueing becomes a separate, hierarchical layer, below which any scheduler keeps its queues:
+//! `noop`, `deadline` and `anticipatory` have one queue per group; `cfq` has one per client, and shared ones for
+//! buffered writes. The layer gives the drive to one queue at a time for a *slice*, and charges the time to the queue
+//! and to every group above it:
 //!
 //! ```text
 //! charge        v = v + time * 1000 / weight
-//! who is next   at each level the smallest v of the most urgent class, down to a queue
+//! next          at each level the smallest v of the most urgent class, down to a queue
 //! ```
 //!
-//! What counts is time, not bytes: a group that seeks pays for its seeks. With one slice a turn a group waits
-//! for another group's one queue, however many queues that has. With `none` above it (`none-fair-cfq`) all
-//! clients are in the root group: *flat mode*, one queue for the first three leaves, CFQ for the last.
+//! The layer shares time, not bytes: a group that seeks pays for its seeks. Each turn is one slice, so a group waits
+//! for one queue of another group, however many queues that group has. With `none` above it (`none-fair-cfq`), all
+//! clients are in the root group: in this *flat mode*, the first three have a single queue, and `cfq` is CFQ.
 //!
-//! **A turn.** A slice is 100 ms, 40 ms for buffered writes, a fifth more or less for each priority level
-//! away from 4: at most 180 ms. It runs from the first answer on. The turn ends when the slice is used,
-//! when the queue is empty and not worth waiting for, or when another preempts. It costs the time used, at
-//! most the slice, for else a queue whose last request was slow would miss a round; with `fairness` it
-//! lasts, and costs, until the drive has answered everything.
+//! **A turn.** A slice is 100 ms, or 40 ms for buffered writes, plus or minus a fifth for each priority level away
+//! from 4; at most 180 ms. It begins with the first completion. The turn ends when the slice is used up, when the
+//! queue is empty and not worth idling for, or when another queue preempts it. It costs the time used, but at most
+//! the slice, because otherwise a queue whose last request was slow would miss a round. With `fairness`, the turn
+//! lasts, and costs, until the drive has completed everything.
 //!
-//! **Waiting.** An empty queue with an idle window (`cfq`: it thinks shortly and, if the drive queues
-//! commands, does not seek) is waited for, `slice_idle`. A queue without one whose group would leave the
-//! tree with it is waited for, `group_idle`: a group that leaves loses its place, and hence its share. For
-//! the same reason a queue whose slice is over while it is empty (a reader that sends one request at a
-//! time always is) is waited for once more, until it is *busy again*, and only then makes way; for one with
-//! an idle window that holds with `group_idle` 0 too. `anticipatory` says when it anticipates, and is
-//! not expired meanwhile, not even at the end of its slice. After a request whose sender says that nothing
-//! follows (`NO_IDLE`, the kernel's `rq_noidle`) only a group that would leave is waited for.
+//! **Idling.** The layer idles for `slice_idle` for an empty queue with an idle window (`cfq`: short think time and,
+//! if the drive queues commands, no seeks). It idles for `group_idle` for a queue without idle window if its group
+//! would otherwise leave the tree, because a group that leaves loses its place, and therefore its share. For the same
+//! reason, if a queue is empty when its slice ends (which is always the case for a reader with queue depth 1), the
+//! layer idles once more, until the queue is *busy again*, and only then ends the turn; for a queue with an idle
+//! window, also with `group_idle` 0. `anticipatory` tells the layer when it anticipates; its queue is not expired
+//! then, not even at the end of its slice. After a request that says that nothing follows (`NO_IDLE`, the kernel's
+//! `rq_noidle`), the layer only idles for a group that would leave.
 //!
-//! **Coming back.** A queue that leaves is remembered while its v is ahead of all others: a stream that
-//! used its slice comes back behind those who have not, who used little comes back earlier. Whoever is not
-//! remembered goes to the end.
+//! **Coming back.** A queue that leaves is remembered while its v is larger than all others. A stream that used its
+//! slice comes back behind queues that have not used theirs; a queue that used little comes back earlier. Queues that
+//! are not remembered go to the end.
 //!
-//! **Preempting.** A more urgent class, of queues in a group or of sibling groups; a reader over buffered
-//! writes, and a read of metadata over other reads, in the same group or in sibling groups; in a group also
-//! a request close to the head while another queue is waited for. *Late preemption*: a reader that gets its
-//! first request while its group is not served goes before the group's writers at the group's next turn.
+//! **Preemption.** A request preempts if it is of a more urgent class, among queues of a group or among sibling
+//! groups; if it is a read and buffered writes are served, or a read of metadata while other reads are served, in the
+//! same group or in sibling groups; and, in the same group, if it is close to the head while the layer idles for
+//! another queue. *Late preemption*: a reader whose first request arrives while its group is not served goes before
+//! the group's writers in the group's next turn.
 //!
-//! **Stated by the source** (Vivek Goyal, "IO scheduler based IO controller V10", 24 September 2009): the
-//! layer and its four leaves, one queue a group for three of them; disk time; weights and slices, 180 ms at
-//! level 0; the cache of recently served queues and its three cases; busy waiting, with `group_idle` 0
-//! too; late preemption; readers over writers and metadata over reads in sibling groups; anticipatory's
-//! word; the cost of at most the slice unless `fairness`. From the same author's patch of 28 August 2009
-//! ("group idle", of V9): `group_idle` and the extra period, in the words above.
+//! **Stated by the source** (Vivek Goyal, "IO scheduler based IO controller V10", 24 September 2009): the layer and
+//! its four schedulers, one queue per group for three of them; disk time; weights and slices, 180 ms at level 0; the
+//! cache of recently served queues and its three cases; idling until busy, with `group_idle` 0, too; late preemption;
+//! readers over writers and metadata over reads in sibling groups; the signal of `anticipatory`; the cost of at most
+//! the slice unless `fairness`. From the same author's patch of 28 August 2009 ("group idle", of V9): `group_idle`
+//! and the extra period, as described above.
 //!
-//! **Derived**, as the patches themselves were not to be had. From the groups of Linux 2.6.33 to 4.20
-//! (`block/cfq-iosched.c`), its descendant: virtual disk time, the smallest first, the unknown to the end; cost
-//! from the first answer on, or from the turn's begin if that was the only one, and at least a clock
-//! `tick`. Not its rule to wait until busy already in the last tick of a slice: that came in December 2009
-//! ("Take care of corner cases of group losing share due to deletion", Linux 2.6.33); until then a queue had to have
-//! used its slice. If that ends while the next request is waited for, its group is kept until the wait is over.
-//! From BFQ, its ancestor: what is remembered, until when; a tree for each class, the idle class last. From
-//! CFQ 2.6.31: slices, levels, `quantum`, idle windows, seeks, close requests.
-//! Slices do not shrink with the number of queues: the published worst latencies grow by 238 ms a reader,
-//! a slice of each group, up to sixteen readers.
+//! **Derived**, because the patches themselves were not available. From the groups of Linux 2.6.33 to 4.20
+//! (`block/cfq-iosched.c`), which descend from this layer: virtual disk time, the smallest first, unknown queues
+//! last; the cost counts from the first completion, or from the start of the turn if that was the only one, and is at
+//! least a clock `tick`. Not taken from there: to idle until busy already in the last tick of a slice. That came in
+//! December 2009 ("Take care of corner cases of group losing share due to deletion", Linux 2.6.33); before that, a
+//! queue had to have used its slice. If the slice ends while the layer idles for the next request, the group is kept
+//! until idling ends. From BFQ, which the layer descends from: which queues are remembered, and until when; one tree
+//! per class, the idle class last. From CFQ 2.6.31: slices, levels, `quantum`, idle windows, seeks, close requests.
+//! Slices do not shrink with the number of queues: the published worst latencies grow by 238 ms per reader, one slice
+//! of each group, up to sixteen readers.
 //!
-//! **Our choice.** A queue weighs in proportion to its slice, the default level as much as a group of the
-//! default weight: so turns go round as in CFQ, and flat mode is CFQ, whose published numbers it gives. A
-//! preemption between groups needs a group that is due: it never takes more than its share, nor does it
-//! move a group. Only one reader a group is remembered for late preemption. Classes are strict. A wait
-//! for a group ends with any request of the group. With `fairness` the drive is let finish (that the knob
-//! did so is a memory, not in the text). `group_idle` is 8 ms by default, as in the tests with writers; those
-//! with readers used 1 ms. The tick is 4 ms (HZ 250, the kernel's default): in Test 1 two to thirty-two writers
-//! get 20 to 30 requests through for each turn of the reader, 4 to 5 ms each of 100, though each turn of
-//! theirs ends as soon as its one request is at the drive; with 1 ms the reader loses a fifth to a third. Not
-//! there: jumps between queues that work close together.
+//! **Our choice.** The weight of a queue is proportional to its slice; the default level has the weight of a group of
+//! the default weight. Queues then take turns as in CFQ, and flat mode is CFQ and gives its published numbers.
+//! Preemption between groups needs a group that is due: it never gets more than its share, and its place does not
+//! move. Only one reader per group is remembered for late preemption. Classes are strict. Idling for a group ends
+//! with any request of the group. With `fairness`, the layer waits until the drive has completed everything (that the
+//! parameter had this effect is from memory). `group_idle` is 8 ms by default, as in the tests with writers; those
+//! with readers used 1 ms. The tick is 4 ms (HZ 250, the kernel's default). In Test 1, two to thirty-two writers get
+//! 20 to 30 requests for each turn of the reader, at a cost of 4 to 5 ms out of 100 each, although each of their
+//! turns ends as soon as its only request is at the drive; with a tick of 1 ms the reader loses a fifth to a third.
+//! Jumps between queues that work close together are not implemented.
 //!
-//! **Requests for tags** are not shared: V10 limited requests by group, here all draw on the same tags. With
-//! more writes outstanding than there are tags a reader of another group waits for one.
+//! **Tags** are not shared: V10 limited requests by group, while here all groups use the same tags. If more writes
+//! are outstanding than there are tags, a reader of another group waits for one.
 
 mod arrive;
 mod leaf;
@@ -270,7 +270,7 @@ fn build<L: Leaf>(build: &Build<'_>) -> Box<dyn Policy + Send> {
 /// The layer's whole state.
 struct Fair<L: Leaf> {
     settings: Settings,
-    /// Does it share between groups?
+    /// Whether it shares between groups.
     by_groups: bool,
     leaf: L,
     service: Hierarchy,

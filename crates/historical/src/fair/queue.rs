@@ -7,27 +7,27 @@ use iofair_core::group::{ClientId, GroupId, Priority};
 
 use super::service::EntityId;
 
-/// A queue's place in [`Queues`]; used again after the queue went.
+/// The id of a queue in [`Queues`]; reused after the queue is deleted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct QueueId(pub(super) u32);
 
-/// One queue; `content` is the leaf's.
+/// One queue; `content` belongs to the leaf scheduler.
 #[derive(Debug)]
 pub(super) struct Queue<C> {
     pub(super) entity: EntityId,
     pub(super) group: GroupId,
-    /// Its client, if it has one; a queue whose client went on goes once it is empty.
+    /// Its client, if it has one. If the client moved away, the queue is deleted once it is empty.
     pub(super) client: Option<ClientId>,
     pub(super) orphan: bool,
-    /// Its requests are waited for; also one that takes a group's requests of all kinds.
+    /// Whether its requests are synchronous; also true for a queue with a group's requests of all kinds.
     pub(super) sync: bool,
     pub(super) priority: Priority,
-    /// Requests that the drive has.
+    /// Requests in the drive.
     pub(super) dispatched: u32,
     pub(super) content: C,
 }
 
-/// All queues. Allocates nothing once as many as now have been alive at once.
+/// All queues. Allocates nothing unless more queues exist than ever before.
 #[derive(Debug)]
 pub(super) struct Queues<C> {
     slots: Vec<Option<Queue<C>>>,

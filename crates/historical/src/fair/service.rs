@@ -26,10 +26,10 @@ use iofair_policies::parts::tree::{Arena, NodeId, Summary, Tree};
 pub(super) struct Virtual(u64);
 
 impl Virtual {
-    /// Where every tree begins; room below it for those who are put in front.
+    /// The start of every tree; there is room before it for entities that are put in front.
     const START: Self = Self(1 << 32);
 
-    /// So much disk time later, rounded up: nobody is charged nothing.
+    /// The time after this much disk time, rounded up, so that nothing is free.
     fn after(self, time: Nanos, weight: u32) -> Self {
         let delta = (u128::from(time.0) * u128::from(WEIGHT_MAX)).div_ceil(u128::from(weight));
         Self(self.0.saturating_add(u64::try_from(delta).unwrap_or(u64::MAX)))
@@ -39,7 +39,7 @@ impl Virtual {
     }
 }
 
-/// A group or a queue: a small dense number, used again after its removal.
+/// A group or a queue: a small dense number, reused after its removal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct EntityId(pub(super) u32);
 
@@ -58,29 +58,29 @@ impl Summary for EntityId {
     fn join(_one: (), _other: ()) {}
 }
 
-/// What shares: its weight and class, and whether somebody waits for what it does.
+/// The properties of an entity that shares: its weight and class, and whether its requests are synchronous.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Share {
     pub(super) weight: u32,
     pub(super) class: Class,
-    /// Of a queue: its requests are waited for. Groups count as such.
+    /// Of a queue: whether its requests are synchronous. Groups count as such.
     pub(super) sync: bool,
 }
 
-/// "No level": it is a queue.
+/// No level: the entity is a queue.
 const QUEUE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
 struct Entity {
     parent: EntityId,
-    /// In force, and to be so from the next move in the tree on.
+    /// In force; and from the next move in the tree on.
     share: Share,
     wanted: Share,
     at: Virtual,
-    /// It has had a place in the present tree before, so `at` means something.
+    /// Whether it has had a position in the present tree before, so that `at` is valid.
     served: bool,
     node: Option<NodeId>,
-    /// Index of a group's own trees; [`QUEUE`] for a queue.
+    /// Index of a group's trees; [`QUEUE`] for a queue.
     level: u32,
 }
 
@@ -93,8 +93,8 @@ struct ServiceTree {
 #[derive(Clone, Copy, Debug)]
 struct Level {
     trees: [ServiceTree; 3],
-    /// A queue somebody waits for that got its first request while its group was not being served: it
-    /// goes before buffered writes at the next choice (late preemption).
+    /// A synchronous queue that got its first request while its group was not served: it goes before buffered writes
+    /// at the next choice (late preemption).
     late: Option<EntityId>,
     busy: u32,
 }
@@ -117,7 +117,7 @@ pub(super) struct Hierarchy {
     nodes: Arena<Virtual, EntityId>,
 }
 
-/// Building and asking.
+/// Construction and queries.
 impl Hierarchy {
     /// Only the root group.
     pub(super) fn new() -> Self {
@@ -150,7 +150,7 @@ impl Hierarchy {
         }
         id
     }
-    /// Removes a queue or group that is not busy. Its id is free.
+    /// Removes a queue or group that is not busy. Its id becomes free.
     pub(super) fn remove(&mut self, id: EntityId) {
         let entity = self.entities[id.index()];
         assert!(entity.node.is_none() && id != EntityId::ROOT, "{id:?} is still busy");
@@ -159,7 +159,7 @@ impl Hierarchy {
         }
         self.free.push(id);
     }
-    /// Asks for another weight or class; it counts from the next move in the tree on.
+    /// Sets another weight or class, which applies from the next move in the tree on.
     pub(super) fn set_share(&mut self, id: EntityId, share: Share) {
         self.entities[id.index()].wanted = share;
     }
@@ -172,11 +172,11 @@ impl Hierarchy {
     pub(super) fn class(&self, id: EntityId) -> Class {
         self.entities[id.index()].share.class
     }
-    /// Groups and queues directly inside that have something to do.
+    /// Number of children with requests.
     pub(super) fn busy_inside(&self, group: EntityId) -> u32 {
         self.level(group).busy
     }
-    /// The two that compete when `a` and `b` do: themselves, or groups above, in the same group.
+    /// The siblings that compete if `a` and `b` do: themselves, or groups above them.
     pub(super) fn competitors(&self, a: EntityId, b: EntityId) -> (EntityId, EntityId) {
         let (mut a, mut b) = (a, b);
         let depth = |id| {
@@ -193,7 +193,7 @@ impl Hierarchy {
         }
         (a, b)
     }
-    /// Is `a` due before `b`, a competitor, once `b` was charged so much?
+    /// Whether `a` is due before its competitor `b`, after `b` is charged this much.
     pub(super) fn is_due_before(&self, a: EntityId, b: EntityId, charge: Nanos) -> bool {
         let (a, b) = (&self.entities[a.index()], &self.entities[b.index()]);
         a.at < b.at.after(charge, b.share.weight)
@@ -208,9 +208,9 @@ impl Hierarchy {
     }
 }
 
-/// The life of a queue.
+/// The life cycle of a queue.
 impl Hierarchy {
-    /// A queue has something to do again, and hence all groups above it.
+    /// Activates a queue that has requests again, and all groups above it.
     pub(super) fn activate(&mut self, queue: EntityId) {
         assert!(!self.is_busy(queue), "{queue:?} is busy already");
         let mut at = queue;
@@ -223,7 +223,7 @@ impl Hierarchy {
             self.level_mut(parent).late.get_or_insert(queue);
         }
     }
-    /// A queue has nothing to do any more, and so have groups that hold nobody else. They are remembered.
+    /// Deactivates a queue without requests, and groups without active children. They are remembered.
     pub(super) fn deactivate(&mut self, queue: EntityId) {
         let mut at = queue;
         while at != EntityId::ROOT {
@@ -240,7 +240,7 @@ impl Hierarchy {
             at = parent;
         }
     }
-    /// Who is next? It stays in the tree, where it is.
+    /// The next queue. It keeps its position in the tree.
     pub(super) fn pick(&mut self) -> Option<EntityId> {
         let mut at = EntityId::ROOT;
         while self.entities[at.index()].level != QUEUE {
@@ -261,7 +261,7 @@ impl Hierarchy {
         let (late, first) = (&self.entities[late.index()], &self.entities[first.index()]);
         late.share.class == first.share.class && !first.share.sync
     }
-    /// A busy queue had the drive for so long.
+    /// Charges a busy queue for this time of the drive.
     pub(super) fn charge(&mut self, queue: EntityId, time: Nanos) {
         let mut id = queue;
         while id != EntityId::ROOT {
@@ -271,7 +271,7 @@ impl Hierarchy {
             id = self.parent(id);
         }
     }
-    /// Puts a busy queue before all others of its class in its group; the group stays where it is.
+    /// Puts a busy queue before all others of its class in its group; the group keeps its position.
     pub(super) fn put_in_front(&mut self, queue: EntityId) {
         let tree = self.tree(queue);
         let first = self.nodes.first(&tree.active).expect("the queue itself is there");
@@ -313,11 +313,11 @@ impl Hierarchy {
         self.nodes.remove(&mut self.levels[index].trees[class].active, node);
         self.advance(parent, class);
     }
-    /// To where its time says, with the weight and class asked for.
+    /// Puts an entity at the position of its time, with the new weight and class.
     fn replace(&mut self, id: EntityId) {
         let Entity { parent, share, wanted, .. } = self.entities[id.index()];
         if share.class != wanted.class {
-            // It starts anew in the other tree.
+            // It starts again in the other tree.
             self.leave(id);
             self.level_mut(parent).busy -= 1;
             self.enter(id);

@@ -4,17 +4,17 @@ use iofair_core::params::{Parameter, Values};
 use iofair_core::time::Nanos;
 use iofair_policies::parts::priority_slice::PrioritySlices;
 
-/// The layer's own; every row begins with them.
+/// The layer's own parameters; every row begins with them.
 const LAYER: [Parameter; 6] = [
     Parameter::time(
         "group_idle",
         Nanos::from_millis(8),
-        "how long a group that would become empty is waited for; 0s never waits",
+        "how long to idle for a group that would become empty; 0s: never",
     ),
     Parameter::bool(
         "fairness",
         false,
-        "charge all time used, also past the slice, and let the drive finish between queues",
+        "charge all time used, also beyond the slice, and wait for the drive between queues",
     ),
     Parameter::time("slice_sync", Nanos::from_millis(100), "slice of a queue of priority level 4"),
     Parameter::time(
@@ -30,11 +30,11 @@ const LAYER: [Parameter; 6] = [
     Parameter::time(
         "tick",
         Nanos::from_millis(4),
-        "the clock tick of the kernel: a turn costs at least one",
+        "the kernel's clock tick: the smallest cost of a turn",
     ),
 ];
 
-/// The layer's parameters, then a leaf's.
+/// The layer's parameters, then a leaf scheduler's.
 const fn with<const L: usize, const N: usize>(leaf: [Parameter; L]) -> [Parameter; N] {
     assert!(LAYER.len() + L == N, "every parameter has its place");
     let mut all = [LAYER[0]; N];
@@ -50,7 +50,7 @@ pub(super) static NOOP: [Parameter; 7] = with([Parameter::count(
     "dispatch_batch",
     1,
     (1, 128),
-    "requests moved at once to the dispatch list, which is sorted one way",
+    "requests that move to the dispatch list at once; the list is sorted one way",
 )]);
 
 pub(super) static DEADLINE: [Parameter; 11] = with([
@@ -62,7 +62,7 @@ pub(super) static DEADLINE: [Parameter; 11] = with([
     Parameter::time("write_expire", Nanos::from_secs(5), "a write older than this starts a batch"),
     Parameter::count("fifo_batch", 16, (0, 1 << 20), "requests in a batch"),
     Parameter::count("writes_starved", 2, (0, 1 << 20), "batches of reads before one of writes"),
-    Parameter::bool("front_merges", true, "merge in front of requests, not only behind"),
+    Parameter::bool("front_merges", true, "also merge in front of requests"),
 ]);
 
 pub(super) static ANTICIPATORY: [Parameter; 11] = with([
@@ -71,29 +71,41 @@ pub(super) static ANTICIPATORY: [Parameter; 11] = with([
         Nanos::from_millis(125),
         "a read or synchronous write older than this may go first",
     ),
-    Parameter::time("write_expire", Nanos::from_millis(250), "another write older than this may"),
-    Parameter::time("read_batch_expire", Nanos::from_millis(500), "a batch while writes wait"),
-    Parameter::time("write_batch_expire", Nanos::from_millis(125), "a batch while reads wait"),
-    Parameter::time("antic_expire", Nanos::from_millis(6), "longest wait; 0: never wait"),
+    Parameter::time(
+        "write_expire",
+        Nanos::from_millis(250),
+        "any other write older than this may go first",
+    ),
+    Parameter::time(
+        "read_batch_expire",
+        Nanos::from_millis(500),
+        "length of a batch of synchronous requests while others wait",
+    ),
+    Parameter::time(
+        "write_batch_expire",
+        Nanos::from_millis(125),
+        "length of a batch of asynchronous requests while others wait",
+    ),
+    Parameter::time("antic_expire", Nanos::from_millis(6), "longest idling; 0: never"),
 ]);
 
 pub(super) static CFQ: [Parameter; 13] = with([
     Parameter::time(
         "slice_idle",
         Nanos::from_millis(8),
-        "how long an empty queue with an idle window is waited for; 0s never waits",
+        "how long to idle for an empty queue with an idle window; 0s: never",
     ),
     Parameter::count(
         "quantum",
         4,
         (1, 1 << 20),
-        "requests of one queue that the drive may have; four times as many of the only one",
+        "number of requests of one queue that the drive may have; four times as many if it is the only queue",
     ),
     Parameter::count(
         "slice_async_rq",
         2,
         (1, 1 << 20),
-        "buffered writes a turn while others wait: twice this, and once more twice for each level above 7",
+        "buffered writes per turn while others wait: twice this, and again twice for each level more urgent than 7",
     ),
     Parameter::time(
         "fifo_expire_sync",
@@ -105,12 +117,16 @@ pub(super) static CFQ: [Parameter; 13] = with([
         Nanos::from_millis(250),
         "a buffered write this old goes first in its queue",
     ),
-    Parameter::bytes("back_seek_max", 16 << 20, "farthest way back of the head that counts as one"),
+    Parameter::bytes(
+        "back_seek_max",
+        16 << 20,
+        "longest backward movement of the head that is not treated as a wrap",
+    ),
     Parameter::count(
         "back_seek_penalty",
         2,
         (1, 1000),
-        "a way back counts so many times as far as one forwards",
+        "a backward movement counts this many times its length",
     ),
 ]);
 

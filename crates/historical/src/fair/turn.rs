@@ -11,30 +11,30 @@ use super::leaf::{Leaf, Situation};
 use super::queue::QueueId;
 use super::settings::Settings;
 
-/// The drive belongs to one queue.
+/// The turn of one queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turn {
     pub(super) queue: QueueId,
     began: Instant,
-    /// The slice granted.
+    /// The length of the slice.
     slice: Nanos,
-    /// When the slice began to run: at the first answer.
+    /// When the slice began: at the first completion.
     runs_since: Option<Instant>,
-    /// Requests sent.
+    /// Requests dispatched.
     sent: u32,
     pub(super) wait: Option<Wait>,
-    /// It was, or is, waited for although its slice is over, so that its group keeps its place.
+    /// Whether the layer idles (or has idled) for it although its slice is over, so that its group keeps its place.
     waits_busy: bool,
 }
 
-/// An empty queue is waited for.
+/// Idling for an empty queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Wait {
     until: Instant,
     pub(super) of: WaitOf,
 }
 
-/// What is waited for.
+/// What ends idling.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum WaitOf {
     /// The queue's next request.
@@ -56,7 +56,7 @@ impl Turn {
     fn left(&self, now: Instant) -> Nanos {
         self.slice.saturating_sub(self.used(now))
     }
-    /// What it costs if it ends now: from the first answer on; the way to it counts only if nothing
+    /// The cost if the turn ends now: from the first completion on. The time before that only counts if nothing
     /// followed.
     pub(super) fn cost(&self, now: Instant, settings: &Settings) -> Nanos {
         let tick = settings.tick;
@@ -68,7 +68,7 @@ impl Turn {
     }
 }
 
-/// What the queue in service does when asked for a request.
+/// The state of the queue in service when a request is needed.
 enum Step {
     Sends(RequestId),
     Holds,
@@ -82,7 +82,7 @@ impl<L: Leaf> Fair<L> {
             self.holds = false;
         }
         self.asked = cx.now;
-        // Asked again though nothing happened: the answer stays, whatever the time.
+        // A repeated call without an event gives the same result at any time.
         if self.holds {
             return None;
         }
@@ -91,7 +91,7 @@ impl<L: Leaf> Fair<L> {
         chosen
     }
     fn select(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
-        // Each turn begun sends a request, or its queue holds, or is empty and leaves.
+        // Each turn that begins dispatches a request, or its queue holds its requests, or is empty and leaves.
         loop {
             let turn = match self.turn {
                 Some(turn) => turn,
@@ -137,7 +137,7 @@ impl<L: Leaf> Fair<L> {
     fn step(&mut self, cx: &mut Context<'_>, turn: &Turn) -> Step {
         let queue = &self.queues[turn.queue];
         let empty = self.leaf.queued(&queue.content) == 0;
-        let answers_come = queue.dispatched > 0;
+        let completions_come = queue.dispatched > 0;
         if turn.waits_busy {
             return match (empty, turn.wait) {
                 (true, Some(_)) => Step::Holds,
@@ -151,10 +151,11 @@ impl<L: Leaf> Fair<L> {
             return Step::Holds;
         }
         if turn.is_over(cx.now) {
-            // With `fairness` what the drive still does for it is its time too. A group keeps its place until
-            // its last answer has come, or its next request, if that was waited for when the slice ended.
+            // With `fairness`, the time until the drive has completed its requests also counts. A group keeps its
+            // place until its last completion, or until its next request if the layer idled for that when the slice
+            // ended.
             let place = empty && self.keeps_place(turn.queue);
-            let holds = match answers_come {
+            let holds = match completions_come {
                 true => self.settings.fairness || place,
                 false => turn.wait.is_some() && place,
             };
@@ -171,7 +172,7 @@ impl<L: Leaf> Fair<L> {
                 None => Step::Holds,
             };
         }
-        let waits = turn.wait.is_some() || (answers_come && self.is_worth_waiting(turn.queue));
+        let waits = turn.wait.is_some() || (completions_come && self.is_worth_waiting(turn.queue));
         if waits { Step::Holds } else { Step::Ends("expire: empty; charged {ns} for {} requests") }
     }
     fn sent(&mut self, cx: &mut Context<'_>, id: QueueId, request: RequestId) {
@@ -203,13 +204,13 @@ impl<L: Leaf> Fair<L> {
         match &mut self.turn {
             Some(turn) if turn.queue == id => {
                 turn.runs_since.get_or_insert(cx.now);
-                self.answered(cx, request);
+                self.completed(cx, request);
             }
             _ => self.end_if_unused(id),
         }
     }
-    /// The queue in service got an answer: is it waited for, or is its turn over?
-    fn answered(&mut self, cx: &mut Context<'_>, request: RequestId) {
+    /// Handles a completion for the queue in service: idles for it, or ends its turn.
+    fn completed(&mut self, cx: &mut Context<'_>, request: RequestId) {
         let Some(turn) = self.turn else { return };
         let no_idle = cx.requests[request].flags.has(Flags::NO_IDLE);
         let queue = &self.queues[turn.queue];
@@ -236,7 +237,7 @@ impl<L: Leaf> Fair<L> {
         let queue = &self.queues[turn.queue];
         let mut situation = self.situation(cx.now, turn);
         if busy {
-            // It may come late: the slice is over anyway.
+            // It may be late: the slice is over anyway.
             situation.slice_left = Nanos::MAX;
         }
         let (time, of) = match self.leaf.idle(&queue.content, &situation) {
@@ -247,7 +248,7 @@ impl<L: Leaf> Fair<L> {
         if time == Nanos::ZERO {
             return;
         }
-        // Once its slice is over it is only kept for its group's sake.
+        // After its slice, it is only kept for its group.
         let of = if busy { WaitOf::Group } else { of };
         let rule = match (busy, of) {
             (true, _) => "wait: busy; {ns} more for its group, {ns} of the slice left",
@@ -264,7 +265,7 @@ impl<L: Leaf> Fair<L> {
             turn.waits_busy = busy;
         }
     }
-    /// The wait is over and nothing came, if its time has passed.
+    /// Ends idling if its time has passed without a request.
     pub(super) fn check_wait(&mut self, cx: &mut Context<'_>) {
         let wait = self.turn.as_ref().and_then(|turn| turn.wait);
         if wait.is_some_and(|wait| wait.until <= cx.now) {
@@ -272,20 +273,20 @@ impl<L: Leaf> Fair<L> {
             self.expire(cx, "expire: waited in vain; charged {ns} for {} requests");
         }
     }
-    /// Something came, or came elsewhere in the group: nothing to wait for any more.
+    /// Ends idling because a request arrived, in the queue or elsewhere in the group.
     pub(super) fn stop_waiting(&mut self) {
         if let Some(turn) = &mut self.turn {
             turn.wait = None;
         }
     }
 
-    /// Would its group leave the tree with it? (The root group is in none.)
+    /// Whether its group would leave the tree with it. (The root group is in no tree.)
     pub(super) fn group_would_leave(&self, id: QueueId) -> bool {
         let queue = &self.queues[id];
         let group = self.groups[queue.group.index()].entity;
         queue.group != GroupId::ROOT && self.service.busy_inside(group) == 1
     }
-    /// Its slice is over: is one more idle period owed to its group?
+    /// Whether its group is entitled to one more idle period after the slice.
     fn keeps_place(&self, id: QueueId) -> bool {
         self.group_would_leave(id) && self.is_worth_waiting(id)
     }
@@ -305,15 +306,15 @@ impl<L: Leaf> Fair<L> {
             slice_left: turn.left(now),
         }
     }
-    /// When the leaf wants to be asked again. It may not have been heard when that time came, because its
-    /// queue holds for another reason: then there is nothing to wait for but that.
+    /// When the leaf scheduler must be called again. If that time came while its queue held its requests for another
+    /// reason, only that reason counts.
     pub(super) fn leaf_wakeup(&self) -> Option<Instant> {
         let turn = self.turn.as_ref()?;
         let wakeup = self.leaf.next_wakeup(&self.queues[turn.queue].content);
         wakeup.filter(|at| *at > self.asked)
     }
 
-    /// The turn ends: it is charged, and the queue waits for the next one, or leaves.
+    /// Ends the turn: charges it, and the queue waits for the next turn or leaves.
     pub(super) fn expire(&mut self, cx: &mut Context<'_>, rule: &'static str) {
         let Some(turn) = self.turn.take() else { return };
         self.holds = false;

@@ -15,7 +15,7 @@ const WRITE_4K: (Operation, u64) = (Operation::Write, 8);
 /// 4 KiB every 4 ms.
 const SLOW: Limits = Limits::both(1_024_000);
 
-/// A drive that answers at once.
+/// A drive that completions at once.
 struct Rig {
     controller: Controller,
     sent: u64,
@@ -52,7 +52,7 @@ impl Rig {
         let client = self.controller.add_client(Instant::ZERO, group, Priority::default());
         client.expect("the group is there")
     }
-    /// Sends so many requests; what goes to the drive at once.
+    /// Sends this many requests; what goes to the drive at once.
     fn send(
         &mut self,
         now: Instant,
@@ -215,7 +215,7 @@ fn changes_of_the_limit() {
     }
 }
 
-/// Goal: over a long run the limit is kept, from below. Method: readers that send again when answered; 1 to 5
+/// Goal: over a long run the limit is kept, from below. Method: readers that send again when completed; 1 to 5
 /// processes, both buckets, sizes from 4 KiB to 1 MiB.
 #[test]
 fn the_limit_in_the_long_run() {

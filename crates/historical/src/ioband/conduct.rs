@@ -3,16 +3,16 @@
 
 use alloc::collections::VecDeque;
 
-use super::{ASYNC, Bed, Context, Fifo, Flags, Ioband, RequestId, Rule, SYNC, TICK};
+use super::{ASYNC, Context, Fifo, Flags, Ioband, RequestId, Rule, SYNC, TICK, WaitQueue};
 use iofair_core::group::ClientId;
 use iofair_core::trace::Subject;
 
 /// How the release of a group ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Ended {
-    /// It has nothing left, or may not send more, or there is no room.
+    /// It has nothing left, may not send more, or there is no room.
     Rest,
-    /// Others should have a turn.
+    /// Other groups should have a turn.
     Yield,
 }
 
@@ -24,7 +24,7 @@ impl Ioband {
         self.metadata_urgent && cx.requests[id].flags.has(Flags::METADATA)
     }
     fn cost(&self, cx: &Context<'_>, id: RequestId) -> i64 {
-        // A flush has no sectors, and is not free.
+        // A flush has no sectors, but it is not free.
         if self.by_sectors { cx.requests[id].length.0.max(1) as i64 } else { 1 }
     }
     fn has_room(&self, class: usize) -> bool {
@@ -34,14 +34,14 @@ impl Ioband {
         of[ASYNC] + of[SYNC]
     }
 
-    /// A client that is awake sends what it has, until it falls asleep.
+    /// Sends the requests of a client that is awake, until it falls asleep.
     pub(super) fn go_on(&mut self, cx: &mut Context<'_>, client: ClientId) {
         while let Some(id) = self.clients[client.index()].front() {
-            if let Some(bed) = self.must_sleep(cx, id) {
+            if let Some(queue) = self.must_sleep(cx, id) {
                 self.asleep += 1;
-                match bed {
-                    Bed::Device(class) => self.waiters[class].push_back(client),
-                    Bed::Group(group) => self.queues[group].waiters.push_back(client),
+                match queue {
+                    WaitQueue::Device(class) => self.waiters[class].push_back(client),
+                    WaitQueue::Group(group) => self.queues[group].waiters.push_back(client),
                 }
                 let sequence = cx.requests[id].sequence;
                 let blocked = Self::total(self.blocked) as u64;
@@ -57,31 +57,31 @@ impl Ioband {
             self.arrive(cx, id);
         }
     }
-    fn must_sleep(&mut self, cx: &Context<'_>, id: RequestId) -> Option<Bed> {
+    fn must_sleep(&mut self, cx: &Context<'_>, id: RequestId) -> Option<WaitQueue> {
         let (group, class) = (cx.requests[id].group.index(), Self::class(cx, id));
         if class == ASYNC || self.is_urgent(cx, id) {
             self.full[class] |= self.blocked[class] >= self.io_limit;
-            return self.full[class].then_some(Bed::Device(class));
+            return self.full[class].then_some(WaitQueue::Device(class));
         }
         if !self.queues[group].full {
             if let Rule::Range(range) = &mut self.rule
                 && range.is_shut(cx.now, group)
             {
-                return Some(Bed::Group(group));
+                return Some(WaitQueue::Group(group));
             }
             self.queues[group].full = self.queues[group].blocked[SYNC] >= self.rule.limit(group);
         }
-        self.queues[group].full.then_some(Bed::Group(group))
+        self.queues[group].full.then_some(WaitQueue::Group(group))
     }
 
-    /// A request whose submitter is awake goes straight on or is blocked.
+    /// Handles a request of a client that is awake: it passes, or is blocked.
     fn arrive(&mut self, cx: &mut Context<'_>, id: RequestId) {
         let (group, class) = (cx.requests[id].group.index(), Self::class(cx, id));
         let blocked = self.queues[group].blocked;
         if blocked[class] == 0 && self.has_room(class) {
             if self.rule.may_submit(cx.now, group, blocked != [0; 2]) {
                 self.issue(cx, class, id);
-                self.rule.place(group, self.queues[group].standing());
+                self.rule.place(group, self.queues[group].blocked());
                 return;
             }
             if self.blocked == [0; 2] && self.issued == [0; 2] {
@@ -102,7 +102,7 @@ impl Ioband {
             queue.blocked[class] += 1;
             queue.waiting.push_back(cx.requests, id);
         }
-        self.rule.place(group, self.queues[group].standing());
+        self.rule.place(group, self.queues[group].blocked());
         let sequence = cx.requests[id].sequence;
         let [blocked, issued] = [self.blocked, self.issued].map(|of| Self::total(of) as u64);
         let subject = Subject::Request { id, sequence };
@@ -112,7 +112,7 @@ impl Ioband {
             [blocked, issued],
         );
     }
-    /// Charges a request and sends it on. `true`: others should have a turn now.
+    /// Charges a request and passes it on. Returns whether other groups should have a turn now.
     fn issue(&mut self, cx: &mut Context<'_>, class: usize, id: RequestId) -> bool {
         let (group, cost) = (cx.requests[id].group.index(), self.cost(cx, id));
         self.send(cx, class, id);
@@ -128,7 +128,7 @@ impl Ioband {
         self.out.push_back(cx.requests, id);
     }
 
-    /// Releases what may be released.
+    /// Releases blocked requests.
     pub(super) fn conduct(&mut self, cx: &mut Context<'_>) {
         loop {
             self.conduct_at = None;
@@ -140,7 +140,7 @@ impl Ioband {
             for class in [ASYNC, SYNC] {
                 if self.full[class] && self.blocked[class] < self.io_limit {
                     self.full[class] = false;
-                    self.woken.push_back(Bed::Device(class));
+                    self.woken.push_back(WaitQueue::Device(class));
                 }
             }
             let none = self.out.len() == before && self.blocked != [0; 2];
@@ -154,7 +154,7 @@ impl Ioband {
         self.wake(cx);
     }
     fn release_urgent(&mut self, cx: &mut Context<'_>) {
-        // The original looks only at the room for asynchronous requests.
+        // The original checks only the room for asynchronous requests.
         while self.has_room(ASYNC) {
             let Some(id) = self.urgent.pop_front(cx.requests) else { return };
             let class = Self::class(cx, id);
@@ -164,7 +164,7 @@ impl Ioband {
     }
     fn release(&mut self, cx: &mut Context<'_>, group: usize) -> Ended {
         let ended = self.release_queue(cx, group);
-        self.rule.place(group, self.queues[group].standing());
+        self.rule.place(group, self.queues[group].blocked());
         ended
     }
     fn release_queue(&mut self, cx: &mut Context<'_>, group: usize) -> Ended {
@@ -209,41 +209,41 @@ impl Ioband {
         let queue = &mut self.queues[group];
         queue.blocked[class] -= 1;
         if queue.blocked[SYNC] == 0 && core::mem::take(&mut queue.full) {
-            self.woken.push_back(Bed::Group(group));
+            self.woken.push_back(WaitQueue::Group(group));
         }
         self.issue(cx, class, id)
     }
 
-    /// Wakes those who sleep over a maximum that is counted anew.
+    /// Wakes clients that sleep because of a maximum that is counted anew.
     pub(super) fn look_at_timers(&mut self, cx: &mut Context<'_>) {
         if let Rule::Range(range) = &mut self.rule {
             while let Some(group) = range.pop_timer(cx.now) {
-                self.woken.push_back(Bed::Group(group));
+                self.woken.push_back(WaitQueue::Group(group));
             }
         }
         self.wake(cx);
     }
-    /// Lets sleepers look again whether they may send.
+    /// Lets sleeping clients check again whether they may send.
     pub(super) fn wake(&mut self, cx: &mut Context<'_>) {
         loop {
             if let Rule::Range(range) = &mut self.rule
                 && range.take_renewed()
             {
                 let sleeps = |group: &usize| !self.queues[*group].waiters.is_empty();
-                self.woken.extend((0..self.queues.len()).filter(sleeps).map(Bed::Group));
+                self.woken.extend((0..self.queues.len()).filter(sleeps).map(WaitQueue::Group));
             }
-            let Some(bed) = self.woken.pop_front() else { return };
-            for _ in 0..self.waiters_at(bed).len() {
-                let client = self.waiters_at(bed).pop_front();
+            let Some(queue) = self.woken.pop_front() else { return };
+            for _ in 0..self.waiters_at(queue).len() {
+                let client = self.waiters_at(queue).pop_front();
                 self.asleep -= 1;
                 self.go_on(cx, client.expect("counted just now"));
             }
         }
     }
-    fn waiters_at(&mut self, bed: Bed) -> &mut VecDeque<ClientId> {
-        match bed {
-            Bed::Device(class) => &mut self.waiters[class],
-            Bed::Group(group) => &mut self.queues[group].waiters,
+    fn waiters_at(&mut self, queue: WaitQueue) -> &mut VecDeque<ClientId> {
+        match queue {
+            WaitQueue::Device(class) => &mut self.waiters[class],
+            WaitQueue::Group(group) => &mut self.queues[group].waiters,
         }
     }
 }

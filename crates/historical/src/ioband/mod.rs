@@ -1,12 +1,12 @@
-//! `ioband`: shares or bands of bandwidth above any scheduler, as dm-ioband.
+//! `ioband`: shares or bands of bandwidth above any scheduler, like dm-ioband.
 //!
-//! *Idea.* A layer over the whole block layer that holds back requests of groups which had their share. A
-//! *group* has tokens in proportion to its weight; each request takes some; a group without tokens is
-//! *blocked*. Nobody waits for a clock: when no blocked group has tokens left, a new *epoch* begins and
-//! all get new ones. So the drive is kept busy whoever sends, and nobody is waited for: a reader between
-//! two requests has nothing blocked, and others run ahead of it.
+//! *Idea.* A layer above the whole block layer holds requests of groups that have used their share. A *group* has
+//! tokens in proportion to its weight; each request takes some, and a group without tokens is *blocked*. No timer is
+//! involved: when no blocked group has tokens left, a new *epoch* begins, and all groups get new tokens. So the drive
+//! is kept busy by whichever groups send requests, and the layer never idles for a group: a reader between two
+//! requests has nothing blocked, and others run ahead of it.
 //!
-//! *Equations.* `bucket = 4 * io_limit` tokens an epoch (times 8 by size); of these a group gets
+//! *Equations.* There are `bucket = 4 * io_limit` tokens per epoch (times 8 by size). Of these, a group gets
 //!
 //! ```text
 //! initial  = bucket * weight / weights of its siblings              at least 1
@@ -15,42 +15,47 @@
 //! priority = 100 * (tokens, with a refill that is due) / initial + 1
 //! ```
 //!
-//! A refill happens when a group has run out and a new epoch came; tokens may be spent into debt. A
-//! *new request* goes straight on if its group has tokens, has nothing blocked of its class (synchronous
-//! or not), and fewer than `io_limit` of the class are below. Else it is blocked in the group, first come,
-//! first served, both directions in one queue. At each *completion* the conductor releases: the blocked
-//! group of the highest priority, until it is out of tokens or has spent 20 pages' worth; in the latter
-//! case the next one has its turn at once. If none could be released and both classes have room, a new
-//! epoch begins, unless the *dominant* group (the one of the active groups that has the most tokens) still
-//! has more than an eighth of its tokens and `io_throttle` requests are below.
+//! A group is refilled when it has no tokens left and a new epoch has begun. It may go into debt. A *new request*
+//! passes at once if its group has tokens, nothing of its class (synchronous or not) is blocked in the group, and
+//! fewer than `io_limit` requests of the class have passed and not completed. Otherwise it is blocked in the group,
+//! first come, first served, with both directions in one queue. At each *completion*, the conductor releases requests
+//! of the blocked group with the highest priority, until the group has no tokens left or has used 20 pages' worth; in
+//! the latter case the next group follows at once. If no request could be released and both classes have room, a new
+//! epoch begins, unless the *dominant* group (the active group with the most tokens) still has more than an eighth of
+//! its tokens and `io_throttle` requests in flight.
 //!
-//! *Submitters sleep*: once a group has `io_limit * weight / weights / 4` blocked of a class, who sends one
-//! more sleeps until all of these are gone, and whatever else it would have sent waits with it. Kernel
-//! threads sleep only when `io_limit` are blocked in all; of ours that is the flusher: buffered writes.
+//! *Submitters sleep.* Once `io_limit * weight / weights / 4` requests of a class are blocked in a group, a client
+//! that submits another one sleeps until all of these are released, and all its further requests wait with it. Kernel
+//! threads sleep only when `io_limit` requests are blocked in all; here this applies to the flusher, and so to
+//! buffered writes.
 //!
-//! *Policies.* `weight`: a token a request. `weight-iosize` (parameter `iosize`): a token a sector.
-//! `range-bw` (a row of its own): a minimum and a maximum a group over periods of a second, in the contract's
-//! `min` and `max`. Blocked groups below their minimum go first, by what they lack; then those that have it;
-//! when all have, they take turns. A group at its maximum sends no more: its submitters sleep until 10 ms
-//! into the next period. A request is blocked there only when its group's turn (100 ms and more; 20 ms
-//! once it has its minimum) is over or `io_limit` are below, so that minimums show only above that many.
+//! *Policies.* `weight`: one token per request. `weight-iosize` (parameter `iosize`): one token per sector.
+//! `range-bw` (a separate row): a minimum and a maximum for each group over periods of a second, from the contract's
+//! `min` and `max`. Blocked groups below their minimum go first, the one that lacks most before the others; then
+//! groups that have their minimum. When all have it, they take turns. A group at its maximum sends nothing more: its
+//! submitters sleep until 10 ms into the next period. A request is blocked there only when its group's turn (100 ms
+//! and more; 20 ms once it has its minimum) is over or `io_limit` requests are in flight, so minimums only have an
+//! effect above that number.
 //!
 //! *Stated by the source*: dm-ioband in its form of late 2009, `drivers/md/dm-ioband-{ctl,policy,rangebw}.c` and
-//! `Documentation/device-mapper/{ioband,range-bw}.txt` (Tsuruta and Takahashi; Kang, Kim and Jung). So are
-//! its oddities: the maximum does not bind kernel threads; a group without a minimum becomes one with a minimum
-//! of nothing after its first request: then it has the first request of each period blocked, and while blocked
-//! comes after all that have their minimum, which may be for ever; a group released until it is out of tokens
-//! ends the conductor's run though others may have some.
+//! `Documentation/device-mapper/{ioband,range-bw}.txt` (Tsuruta and Takahashi; Kang, Kim and Jung). Its oddities are
+//! kept:
+//! - The maximum does not bind kernel threads.
+//! - After its first request, a group without a minimum is treated as one with a minimum of zero: the first request
+//!   of each period is blocked, and while blocked it comes after all groups that have their minimum, which may be for
+//!   ever.
+//! - A group that is released until it has no tokens left ends the conductor's run, even if others have tokens.
 //!
-//! *Derived.* `io_limit` is 3/2 of the queue's 128 requests. The root group is the device's default group and so
-//! a sibling of those below it; further down weights are percents of the parent, whose tokens are then the rest.
+//! *Derived.* `io_limit` is 3/2 of the queue's 128 requests. The root group is the device's default group, and
+//! therefore a sibling of the groups below it. Further down, weights are percentages of the parent, whose own tokens
+//! are the rest.
 //!
-//! *Our choice*, and why: the group to release is found in an ordered set where the original looks at all;
-//! tokens of epochs in which a group is in debt are added up before they are rounded; turns go round where
-//! range-bw draws lots, since the engine draws none; percents of more than 100 together are scaled, where they
-//! are refused; a change of weights gives everybody a full set of tokens, not only the siblings; who sleeps
-//! is woken in the order of falling asleep; a tick is 1 ms. dm-ioband lets pages being reclaimed pass; we know
-//! none, but `metadata_urgent` treats metadata as it treats them.
+//! *Our choice*, and why: the group to release is found in an ordered set, while the original searches all groups.
+//! Tokens of epochs in which a group is in debt are added before rounding. Groups take turns where range-bw chooses
+//! at random, because the engine has no random numbers. Percentages that exceed 100 together are scaled, while the
+//! original refuses them. A change of weights gives all groups a full set of tokens, not only the siblings. Sleeping
+//! clients are woken in the order in which they fell asleep. A tick is 1 ms. dm-ioband lets pages under reclaim pass;
+//! we have no such pages, but `metadata_urgent` treats metadata the same way.
 
 mod conduct;
 mod order;
@@ -70,11 +75,11 @@ use iofair_core::policy::{Build, Claim, Context, Gauges, Judgement, Policy, Role
 use iofair_core::request::{Flags, RequestId};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::Subject;
-use order::Standing;
+use order::Blocked;
 use range::Range;
 use weight::{Settings, Weight};
 
-/// Its row in the table.
+/// The row of the table.
 pub static ROW: Row = Row {
     name: "ioband",
     short: "ioband",
@@ -143,33 +148,37 @@ const SHORT_MAX: u64 = i16::MAX as u64;
 const INT_MAX: u64 = i32::MAX as u64;
 
 const PARAMETERS: &[Parameter] = &[
-    Parameter::bool("iosize", false, "a token a sector (weight-iosize), not a token a request"),
-    Parameter::bool("range_bw", false, "minimums and maximums (range-bw), not weights"),
+    Parameter::bool(
+        "iosize",
+        false,
+        "one token per sector (weight-iosize) instead of one per request",
+    ),
+    Parameter::bool("range_bw", false, "use minimums and maximums (range-bw) instead of weights"),
     Parameter::count(
         "io_limit",
         192,
         (1, SHORT_MAX),
-        "requests of a class below before any is held",
+        "requests of a class in flight at which further ones are held",
     ),
     Parameter::count(
         "io_throttle",
         4,
         (1, SHORT_MAX),
-        "requests below at which a group is waited for",
+        "requests in flight at which a new epoch waits for the dominant group",
     ),
     Parameter::count(
         "token",
         0,
         (0, INT_MAX),
-        "tokens of all groups in an epoch; 0: from io_limit",
+        "tokens of all groups in an epoch; 0: derived from io_limit",
     ),
     Parameter::count(
         "carryover",
         0,
         (0, INT_MAX),
-        "epochs a group may save up; 0: 2048 over the tokens",
+        "epochs whose tokens a group can save; 0: 2048 divided by the tokens",
     ),
-    Parameter::bool("metadata_urgent", false, "metadata passes before all else, and is charged"),
+    Parameter::bool("metadata_urgent", false, "metadata passes at once, and is charged"),
 ];
 
 /// A clock tick.
@@ -243,18 +252,18 @@ impl Queue {
             waiters: VecDeque::new(),
         }
     }
-    fn standing(&self) -> Standing {
+    fn blocked(&self) -> Blocked {
         match (self.waiting.is_empty(), self.parked.is_empty()) {
-            (true, true) => Standing::Nothing,
-            (true, false) => Standing::Parked(self.parked_class),
-            (false, _) => Standing::Open,
+            (true, true) => Blocked::Nothing,
+            (true, false) => Blocked::Parked(self.parked_class),
+            (false, _) => Blocked::Open,
         }
     }
 }
 
 /// Where a submitter sleeps: kernel threads by class, others by group.
 #[derive(Clone, Copy, Debug)]
-enum Bed {
+enum WaitQueue {
     Device(usize),
     Group(usize),
 }
@@ -277,7 +286,7 @@ struct Ioband {
     full: [bool; 2],
     waiters: [VecDeque<ClientId>; 2],
     /// Where sleepers are to look again.
-    woken: VecDeque<Bed>,
+    woken: VecDeque<WaitQueue>,
     asleep: u64,
     /// By slot of a request: its class plus one while it is below.
     charged: Vec<u8>,
@@ -415,10 +424,10 @@ impl Rule {
             Self::Range(range) => range.charge(now, group, tokens),
         }
     }
-    fn place(&mut self, group: usize, standing: Standing) {
+    fn place(&mut self, group: usize, blocked: Blocked) {
         match self {
-            Self::Weight(weight) => weight.place(group, standing),
-            Self::Range(range) => range.place(group, standing),
+            Self::Weight(weight) => weight.place(group, blocked),
+            Self::Range(range) => range.place(group, blocked),
         }
     }
     /// Nobody who waits may send: `true` if that has changed now.

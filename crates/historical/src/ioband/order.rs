@@ -4,24 +4,24 @@ use alloc::vec::Vec;
 
 use iofair_policies::parts::tree::{Arena, NodeId, Summary, Tree};
 
-/// What a group has waiting.
+/// The blocked requests of a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Standing {
+pub(super) enum Blocked {
     /// Nothing.
     Nothing,
-    /// Requests that were not looked at yet.
+    /// Requests that were not examined yet.
     Open,
-    /// Only requests of one class, put aside because that class had no room.
+    /// Only requests of one class, which had no room.
     Parked(usize),
 }
 
-/// Trees by [`Standing`], and one for groups that may not send.
+/// Trees by [`Blocked`], and one for groups that may not send.
 const DRY: usize = 3;
 
-const fn tree_of(standing: Standing) -> usize {
-    match standing {
-        Standing::Nothing | Standing::Open => 0,
-        Standing::Parked(class) => 1 + class,
+const fn tree_of(blocked: Blocked) -> usize {
+    match blocked {
+        Blocked::Nothing | Blocked::Open => 0,
+        Blocked::Parked(class) => 1 + class,
     }
 }
 
@@ -39,10 +39,10 @@ impl Summary for Entry {
 struct Place {
     node: NodeId,
     tree: usize,
-    standing: Standing,
+    blocked: Blocked,
 }
 
-/// Groups with blocked requests. The smallest key is next; equal keys go by the group's number.
+/// Groups with blocked requests. The smallest key is next; equal keys are in order of the group's number.
 pub(super) struct Order {
     nodes: Arena<(u128, u32), Entry>,
     trees: [Tree; 4],
@@ -59,31 +59,31 @@ impl Order {
             self.places.resize(bound, None);
         }
     }
-    /// Takes a group out; tells what it had waiting and whether it was among those that may not send.
-    pub(super) fn leave(&mut self, group: usize) -> Option<(Standing, bool)> {
+    /// Removes a group. Returns its blocked requests, and whether it was among the groups that may not send.
+    pub(super) fn leave(&mut self, group: usize) -> Option<(Blocked, bool)> {
         let place = self.places[group].take()?;
         self.nodes.remove(&mut self.trees[place.tree], place.node);
-        Some((place.standing, place.tree == DRY))
+        Some((place.blocked, place.tree == DRY))
     }
-    /// A group that may send.
-    pub(super) fn enter(&mut self, group: usize, standing: Standing, key: u128) {
-        self.put(group, standing, tree_of(standing), key);
+    /// Adds a group that may send.
+    pub(super) fn enter(&mut self, group: usize, blocked: Blocked, key: u128) {
+        self.put(group, blocked, tree_of(blocked), key);
     }
-    /// A group that may not.
-    pub(super) fn enter_dry(&mut self, group: usize, standing: Standing, key: u128) {
-        self.put(group, standing, DRY, key);
+    /// Adds a group that may not send.
+    pub(super) fn enter_dry(&mut self, group: usize, blocked: Blocked, key: u128) {
+        self.put(group, blocked, DRY, key);
     }
-    fn put(&mut self, group: usize, standing: Standing, tree: usize, key: u128) {
+    fn put(&mut self, group: usize, blocked: Blocked, tree: usize, key: u128) {
         assert!(self.places[group].is_none(), "group {group} is in the order already");
         let entry = Entry(group as u32);
         let node = self.nodes.insert(&mut self.trees[tree], (key, group as u32), entry);
-        self.places[group] = Some(Place { node, tree, standing });
+        self.places[group] = Some(Place { node, tree, blocked });
     }
-    /// What a group in the order has waiting.
-    pub(super) fn standing(&self, group: usize) -> Option<Standing> {
-        self.places[group].map(|place| place.standing)
+    /// The blocked requests of a group in the order.
+    pub(super) fn blocked(&self, group: usize) -> Option<Blocked> {
+        self.places[group].map(|place| place.blocked)
     }
-    /// Is it among those that may not send?
+    /// Whether it is among the groups that may not send.
     pub(super) fn is_dry(&self, group: usize) -> bool {
         self.places[group].is_some_and(|place| place.tree == DRY)
     }
@@ -98,7 +98,7 @@ impl Order {
         let first = firsts.min_by_key(|node| self.nodes.key(*node))?;
         Some(self.nodes.value(first).0 as usize)
     }
-    /// The first of those that may not send, with its key.
+    /// The first of the groups that may not send, with its key.
     pub(super) fn first_dry(&self) -> Option<(usize, u128)> {
         let node = self.nodes.first(&self.trees[DRY])?;
         Some((self.nodes.value(node).0 as usize, self.nodes.key(node).0))

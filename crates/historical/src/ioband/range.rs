@@ -8,32 +8,32 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use super::order::{Order, Standing};
+use super::order::{Blocked, Order};
 use iofair_core::contract::Contract;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::SECTOR_BYTES;
 
 /// Time over which bandwidth is counted.
 const PERIOD: Nanos = Nanos::from_secs(1);
-/// A turn of a group without a minimum; others' are longer in proportion to what they were promised.
+/// The turn of a group without a minimum; those of other groups are longer in proportion to their minimums.
 const TURN: Nanos = Nanos::from_millis(100);
 /// A turn of a group that has its minimum.
 const TURN_RANGE: Nanos = Nanos::from_millis(20);
-/// Sleepers at the maximum are woken so long after the period's end (10 ticks).
+/// Clients that sleep at a maximum are woken this long after the period's end (10 ticks).
 const LATE: Nanos = Nanos::from_millis(10);
 /// Priority of a group without a minimum, and of each token that a group lacks.
 const PRIORITY_BASE: i64 = 10;
-/// Blocked requests at which submitters sleep: twice the group's part of `io_limit`, over so many.
+/// Number of blocked requests at which submitters sleep: twice the group's part of `io_limit`, divided by this.
 const OVERCOMMIT: i64 = 4;
 
 /// What a group may do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mode {
-    /// It lacks of its minimum.
+    /// It is below its minimum.
     Minimum,
     /// It has its minimum.
     Range,
-    /// It never had one.
+    /// It never had a minimum.
     Default,
     /// It reached its maximum.
     Shut,
@@ -42,17 +42,17 @@ enum Mode {
 #[derive(Clone, Copy, Debug)]
 struct Band {
     live: bool,
-    /// Sectors a period; a maximum of 0 is none.
+    /// Sectors per period; a maximum of 0 means none.
     min: i64,
     max: i64,
     mode: Mode,
-    /// Sectors of this period.
+    /// Sectors in this period.
     consumed: i64,
     turn: Nanos,
     turn_end: Option<Instant>,
     turn_over: bool,
     limit: i64,
-    /// When everybody takes turns: the number of its last one.
+    /// When all take turns: the number of its last turn.
     last_turn: u64,
     timer: bool,
 }
@@ -77,23 +77,23 @@ impl Band {
     }
 }
 
-/// All groups' bands.
+/// The bands of all groups.
 pub(super) struct Range {
     io_limit: i64,
     bands: Vec<Band>,
     order: Order,
     minimums: i64,
     consumed: i64,
-    /// Groups that lack of their minimum, or reached their maximum.
+    /// Number of groups that are below their minimum or at their maximum.
     unsettled: usize,
     period_end: Option<Instant>,
-    /// Everybody has its minimum.
+    /// Whether all groups have their minimum.
     leftover: bool,
     turns: u64,
     running: Option<usize>,
-    /// Groups at their maximum with sleepers, and when to wake these; times never fall.
+    /// Groups at their maximum with sleeping clients, and when to wake these; in order of time.
     timers: VecDeque<(Instant, usize)>,
-    /// A new period began since this was last asked.
+    /// Whether a new period began since this was last checked.
     renewed: bool,
     stale: bool,
 }
@@ -116,11 +116,11 @@ impl Range {
             stale: false,
         }
     }
-    /// Blocked requests of a class at which a group's submitters sleep.
+    /// Number of blocked requests of a class at which a group's submitters sleep.
     pub(super) fn limit(&self, group: usize) -> i64 {
         self.bands[group].limit
     }
-    /// The next group to release; in everybody's turn it then waits for all others.
+    /// The next group to release. While all take turns, it then waits for all others.
     pub(super) fn best(&mut self, room: [bool; 2]) -> Option<usize> {
         let best = self.order.best(room)?;
         self.turns += 1;
@@ -131,7 +131,7 @@ impl Range {
     fn priority(&self, group: usize) -> i64 {
         let band = &self.bands[group];
         match band.mode {
-            // The original draws from 1 to 9; who may send at all is all that matters here.
+            // The original draws from 1 to 9; here only matters which groups may send at all.
             _ if self.leftover => 1,
             Mode::Minimum => (band.min - band.consumed).saturating_mul(PRIORITY_BASE),
             Mode::Default => PRIORITY_BASE,
@@ -139,8 +139,8 @@ impl Range {
             Mode::Shut => 0,
         }
     }
-    /// May a group send? Blocked requests always may, once they are chosen; a new one when it is the
-    /// group's turn or nobody's, which takes the turn.
+    /// Whether a group may send. Blocked requests always may, once they are chosen; a new one may if it is the
+    /// group's turn, or no group's, in which case the group's turn begins.
     pub(super) fn may_submit(&mut self, now: Instant, group: usize, blocked: bool) -> bool {
         if blocked {
             return true;
@@ -158,7 +158,7 @@ impl Range {
             self.running = Some(group);
             self.begin_turn(now, group);
         }
-        // Below zero is not zero: a group that has more than its minimum of an old period may.
+        // Negative is not zero: a group that has more than its minimum of an old period may send.
         self.priority(group) != 0
     }
     fn begin_turn(&mut self, now: Instant, group: usize) {
@@ -178,7 +178,7 @@ impl Range {
         band.turn_over = turn.is_none();
     }
 
-    /// A group sends so many sectors. `true`: others should have a turn now.
+    /// Counts sectors that a group sends. Returns whether other groups should have a turn now.
     pub(super) fn charge(&mut self, now: Instant, group: usize, sectors: i64) -> bool {
         let end = *self.period_end.get_or_insert(now + PERIOD);
         if now > end {
@@ -191,7 +191,7 @@ impl Range {
         band.turn_over |= over;
         over
     }
-    /// `true`: it has reached its maximum.
+    /// Returns whether the group has reached its maximum.
     fn count(&mut self, group: usize, sectors: i64) -> bool {
         self.consumed += sectors;
         let band = &mut self.bands[group];
@@ -229,12 +229,12 @@ impl Range {
         self.renewed = true;
         self.place_all();
     }
-    /// Did a new period begin? Then all that sleep should look again.
+    /// Whether a new period began. All sleeping clients should then check again.
     pub(super) fn take_renewed(&mut self) -> bool {
         core::mem::take(&mut self.renewed)
     }
 
-    /// Must a submitter sleep because its group has reached its maximum? Sees to it that it is woken.
+    /// Whether a submitter must sleep because its group has reached its maximum. Makes sure that it is woken.
     pub(super) fn is_shut(&mut self, now: Instant, group: usize) -> bool {
         let band = &mut self.bands[group];
         let Some(end) = self.period_end.filter(|end| band.mode == Mode::Shut && *end > now) else {
@@ -245,11 +245,11 @@ impl Range {
         }
         true
     }
-    /// When sleepers are to be woken.
+    /// When sleeping clients must be woken.
     pub(super) fn next_timer(&self) -> Option<Instant> {
         self.timers.front().map(|(at, _)| *at)
     }
-    /// A group whose sleepers are to be woken by now.
+    /// A group whose sleeping clients must be woken now.
     pub(super) fn pop_timer(&mut self, now: Instant) -> Option<usize> {
         self.next_timer().filter(|at| *at <= now)?;
         let (_, group) = self.timers.pop_front()?;
@@ -260,28 +260,28 @@ impl Range {
         Some(group)
     }
 
-    /// Something changed for a group: what it has waiting, or what it consumed.
-    pub(super) fn place(&mut self, group: usize, standing: Standing) {
+    /// Updates a group after a change of its blocked requests or its consumption.
+    pub(super) fn place(&mut self, group: usize, blocked: Blocked) {
         self.order.leave(group);
-        if standing == Standing::Nothing {
+        if blocked == Blocked::Nothing {
             return;
         }
         let key = match self.leftover {
             true => u128::from(self.bands[group].last_turn),
             false => u128::MAX - self.priority(group).max(1) as u128,
         };
-        self.order.enter(group, standing, key);
+        self.order.enter(group, blocked, key);
     }
     fn place_all(&mut self) {
         for group in 0..self.bands.len() {
-            if let Some(standing) = self.order.standing(group) {
-                self.place(group, standing);
+            if let Some(blocked) = self.order.blocked(group) {
+                self.place(group, blocked);
             }
         }
     }
 }
 
-/// Groups come, go and change.
+/// Handling of new, removed and changed groups.
 impl Range {
     pub(super) fn add(&mut self, group: usize, contract: &Contract) {
         if self.bands.len() <= group {
@@ -312,7 +312,7 @@ impl Range {
         self.running = self.running.filter(|running| *running != group);
         self.stale = true;
     }
-    /// Finds turns and limits anew after bands have changed.
+    /// Computes turns and limits again after bands have changed.
     pub(super) fn refresh(&mut self) {
         if !core::mem::take(&mut self.stale) {
             return;
@@ -331,12 +331,12 @@ impl Range {
     }
 }
 
-/// Minimum and maximum of a contract in sectors a second. Both directions count together, so the lower of
-/// their ceilings holds for both.
+/// Minimum and maximum of a contract in sectors a second. Both directions count together, so the lower of their
+/// ceilings applies to both.
 fn bounds(contract: &Contract) -> (i64, i64) {
     let sectors = |rate: u64| (rate / SECTOR_BYTES).clamp(1, 1 << 40) as i64;
     let max = contract.max.bytes_per_s.iter().flatten().min();
     let (min, max) = (contract.min.map_or(0, sectors), max.map_or(0, |max| sectors(*max)));
-    // What the original refuses: a maximum below the minimum.
+    // The original refuses a maximum below the minimum.
     (if max > 0 { min.min(max) } else { min }, max)
 }

@@ -18,7 +18,7 @@ const MB: u64 = 1_000_000;
 const READ: (Operation, u64) = (Operation::Read, 8);
 const WRITE: (Operation, u64) = (Operation::Write, 8);
 
-/// A drive that answers in order, when told to.
+/// A drive that completes in order, when told to.
 struct Rig {
     controller: Controller,
     now: Instant,
@@ -84,8 +84,8 @@ impl Rig {
         }
         gone
     }
-    /// The drive answers the oldest.
-    fn answer(&mut self) -> Option<ClientId> {
+    /// The drive completes the oldest.
+    fn completion(&mut self) -> Option<ClientId> {
         let (id, client) = self.below.pop_front()?;
         self.controller.complete(self.now, id, 0, &mut Vec::new()).expect("the drive has it");
         Some(client)
@@ -103,7 +103,7 @@ impl Rig {
         self.controller.observe(&mut find);
         find.1.expect("a gauge of this name")
     }
-    /// Lets the drive answer one request each `service` for so long; whoever is answered sends another.
+    /// Lets the drive complete one request each `service` for this long; the client then sends another one.
     /// Sectors by client.
     fn closed_loop(&mut self, service: Nanos, time: Nanos, what: &[(ClientId, u64)]) -> Vec<u64> {
         let mut served: Vec<u64> = what.iter().map(|_| 0).collect();
@@ -120,7 +120,7 @@ impl Rig {
                     self.go();
                 }
                 self.now = next;
-                let client = self.answer().expect("just looked");
+                let client = self.completion().expect("just looked");
                 let index = what.iter().position(|(known, _)| *known == client);
                 let (_, sectors) = what[index.expect("one of them")];
                 served[index.expect("one of them")] += sectors;
@@ -138,7 +138,7 @@ fn ms(ms: u64) -> Nanos {
 
 /// Goal: tokens of an epoch, what is carried over from it, blocking, and sleep, to the request. Method: 40
 /// tokens, half of them the root's; 200 reads at once. 20 go, 24 are blocked (192 / 2 / 4), the rest sleeps
-/// with its submitter. At the first answer an epoch begins. Nobody had asked for any of its 40 tokens, so the
+/// with its submitter. At the first completion an epoch begins. Nobody had asked for any of its 40 tokens, so the
 /// group gets 20 + 40 * 20 / (40 - 20) = 60: the 24, then 36 of the sleeper's. In the next 20 are left over:
 /// 20 + 20 * 20 / (40 - 10) = 33.
 #[test]
@@ -150,7 +150,7 @@ fn an_epoch_to_the_token() {
     assert_eq!(rig.gauge("blocked_requests"), 24);
     assert_eq!((rig.gauge("sleeping_clients"), rig.gauge("epochs")), (1, 0));
     for (gone, epochs) in [(60, 1), (33, 2), (33, 3)] {
-        rig.answer();
+        rig.completion();
         assert_eq!(rig.go().len(), gone);
         assert_eq!(rig.gauge("epochs"), epochs);
     }
@@ -186,7 +186,7 @@ fn tokens_of_the_idle_are_not_lost() {
 }
 
 /// Goal: nobody is waited for. Method: a reader with nine tenths of the weight that sends its next request 1 ms
-/// after each answer, beside a group with eight always there, on a drive that takes 1 ms: at most every other
+/// after each completion, beside a group with eight always there, on a drive that takes 1 ms: at most every other
 /// request can be the reader's; with the eight in the drive before it, one in nine is.
 #[test]
 fn a_reader_that_thinks_loses_its_share() {
@@ -198,7 +198,7 @@ fn a_reader_that_thinks_loses_its_share() {
     rig.go();
     while total < 3000 {
         rig.now += ms(1);
-        let client = rig.answer().expect("never idle");
+        let client = rig.completion().expect("never idle");
         total += 1;
         got += u64::from(client == reader);
         if core::mem::replace(&mut thinks, client == reader) {
@@ -224,14 +224,14 @@ fn room_by_class() {
     rig.send(last, WRITE, 1);
     assert_eq!(rig.go(), [writer, writer, writer, writer, reader, reader]);
     assert_eq!(rig.gauge("blocked_requests"), 3);
-    rig.answer();
+    rig.completion();
     assert_eq!(rig.go(), [writer]);
     // The other two writes are parked now, and a read passes them.
     rig.send(reader, READ, 1);
     assert_eq!(rig.go(), [reader]);
-    rig.answer();
+    rig.completion();
     assert_eq!(rig.go(), [writer]);
-    rig.answer();
+    rig.completion();
     assert_eq!(rig.go(), [last]);
 }
 
@@ -248,15 +248,15 @@ fn a_dominant_group_puts_the_epoch_off() {
     for _ in 0..100 {
         rig.send(heavy, READ, 1);
         rig.go();
-        rig.answer();
+        rig.completion();
     }
     rig.send(light, READ, 41);
     assert_eq!(rig.go().len(), 40, "its tokens");
     for below in (4..40).rev() {
-        rig.answer();
+        rig.completion();
         assert_eq!(rig.go(), [], "{below} below");
     }
-    rig.answer();
+    rig.completion();
     assert_eq!(rig.go(), [light], "three below");
 }
 
@@ -275,7 +275,7 @@ fn the_absent_carry_over() {
             rig.send(busy, READ, 1);
             rig.go();
             if rig.gauge("blocked_requests") > 0 {
-                rig.answer();
+                rig.completion();
                 rig.go();
             }
         }
@@ -308,7 +308,7 @@ fn who_sleeps_and_who_does_not() {
     let flusher = rig.weighted("a", 100);
     rig.send(flusher, WRITE, 30);
     assert_eq!((rig.gauge("blocked_requests"), rig.gauge("sleeping_clients")), (26, 3));
-    rig.answer();
+    rig.completion();
     // 10 tokens and 30 * 10 / (30 - 15) that nobody used: the blocked two reads and 24 writes, and two reads of
     // those who slept; their writes find no room.
     assert_eq!(rig.go().len(), 28);
@@ -325,12 +325,12 @@ fn sleepers_wait_until_all_are_gone() {
     rig.send(client, READ, 40);
     assert_eq!(rig.go().len(), 2);
     for (gone, blocked, asleep) in [(6, 18, 1), (3, 15, 1), (3, 12, 1), (3, 9, 1), (6, 3, 1)] {
-        rig.answer();
+        rig.completion();
         assert_eq!(rig.go().len(), gone);
         let is = (rig.gauge("blocked_requests"), rig.gauge("sleeping_clients"));
         assert_eq!(is, (blocked, asleep));
     }
-    rig.answer();
+    rig.completion();
     assert_eq!(rig.go().len(), 3);
     // 40 - 2 - 24 woke, and had no token: all of them are blocked now.
     assert_eq!((rig.gauge("blocked_requests"), rig.gauge("sleeping_clients")), (14, 0));
@@ -345,7 +345,7 @@ fn urgent_metadata() {
         rig.send(data, READ, 3);
         rig.send_flagged(meta, READ, (1, Flags::METADATA));
         assert_eq!(rig.go().len(), 2);
-        rig.answer();
+        rig.completion();
         let gone = rig.go();
         assert_eq!(gone.iter().position(|client| *client == meta), Some(first), "{gone:?}");
     }
@@ -374,7 +374,7 @@ fn band(min: Option<u64>, max: Option<u64>) -> Contract {
 /// Goal: range-bw's maximum to the request. Method: 1 MB/s is 1953 sectors, so the 245th read of 8 shuts the
 /// group; its submitter sleeps until 10 ms after the second that began with the first read. The flusher's
 /// writes do not care. In the new period the group is one with a minimum of nothing: what follows the first read
-/// is blocked until an answer.
+/// is blocked until a completion.
 #[test]
 fn a_maximum_to_the_request() {
     let mut rig = Rig::new("rangebw-none", &[("io_limit", "10000")]);
@@ -386,11 +386,11 @@ fn a_maximum_to_the_request() {
     assert_eq!(rig.controller.next_wakeup(), Some(Instant::ZERO + ms(1015)));
     let flusher = rig.client("a", band(None, Some(MB)));
     rig.send(flusher, WRITE, 10);
-    rig.answer();
+    rig.completion();
     assert_eq!(rig.go().len(), 10, "they were only blocked");
     rig.now = Instant::ZERO + ms(1015);
     assert_eq!(rig.go().len(), 1, "the first begins the new period and is not counted in it");
-    rig.answer();
+    rig.completion();
     assert_eq!(rig.go().len(), 245);
 }
 
@@ -406,7 +406,7 @@ fn a_turn_ends() {
         assert_eq!(rig.go().len() as u64, gone, "{at} ms");
     }
     assert_eq!((rig.gauge("blocked_requests"), rig.gauge("sleeping_clients")), (1, 1));
-    rig.answer();
+    rig.completion();
     assert_eq!(rig.go().len(), 2);
     rig.send(client, READ, 1);
     assert_eq!(rig.go().len(), 1);
@@ -458,7 +458,7 @@ fn early_and_double_calls() {
                         order.extend(rig.go());
                     }
                 }
-                if let Some(client) = rig.answer() {
+                if let Some(client) = rig.completion() {
                     rig.send(client, READ, 1);
                     order.extend(rig.go());
                 }

@@ -7,37 +7,37 @@
 
 use alloc::vec::Vec;
 
-use super::order::{Order, Standing};
+use super::order::{Blocked, Order};
 use iofair_core::group::{GroupId, Groups};
 
-/// A group with this many percent of an epoch's tokens, plus one, has priority so much.
+/// The priority of a group that has all tokens of an epoch.
 const PRIORITY_BASE: i64 = 100;
-/// Requests of a page's size after which a group lets others have a turn.
+/// Number of requests of one page after which a group lets others have a turn.
 const BATCH: i64 = 20;
-/// A dominant group with more than one part in so many of its tokens left puts the new epoch off.
+/// A dominant group with more than this part of its tokens left delays the new epoch.
 const PROCEED: i64 = 8;
-/// A group is active once it used one part in so many of its tokens, or of all tokens.
+/// A group is active once it has used this part of its tokens, or of all tokens.
 const ACTIVE: [i64; 2] = [8, 16];
-/// Requests of a group that may be blocked before its submitters sleep: its share over so many.
+/// Number of blocked requests at which a group's submitters sleep: its share divided by this.
 const OVERCOMMIT: i64 = 4;
-/// Tokens of all groups that may be carried over, in requests of a page's size.
+/// Tokens of all groups that may be carried over, in requests of one page.
 const POOL: i64 = 2048;
-/// What children's weights are percents of.
+/// Children's weights are percentages of this.
 const PERCENT: i64 = 100;
 
 /// One epoch's worth in [`Weight::given`].
 const EPOCH: u128 = 1 << 64;
 
-/// What the policy is set to.
+/// The policy's parameters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
-    /// Tokens of all groups in an epoch; 0: from `io_limit`.
+    /// Tokens of all groups in an epoch; 0: derived from `io_limit`.
     pub(super) token: i64,
-    /// Epochs whose tokens may be carried over; 0: from the tokens.
+    /// Epochs whose tokens may be carried over; 0: derived from the tokens.
     pub(super) carryover: i64,
-    /// Requests below, of a class.
+    /// Limit of requests in flight of a class.
     pub(super) io_limit: i64,
-    /// Requests below at which an important group is waited for.
+    /// Number of requests in flight at which the layer waits for a dominant group.
     pub(super) io_throttle: i64,
     /// Tokens of a page: 1 shifted by this.
     pub(super) unit: u32,
@@ -50,14 +50,14 @@ struct Share {
     token: i64,
     /// Tokens of an epoch, without those of children.
     initial: i64,
-    /// Tokens of an epoch, and part of `io_limit`, with those of children.
+    /// Tokens of an epoch, and part of `io_limit`, including those of children.
     whole: [i64; 2],
-    /// Blocked requests of a class at which submitters sleep.
+    /// Number of blocked requests of a class at which submitters sleep.
     limit: i64,
-    /// Used since the last refill.
+    /// Tokens used since the last refill.
     consumed: i64,
     my_epoch: u64,
-    /// [`Weight::given`] when the group's tokens were last brought up to date.
+    /// [`Weight::given`] at the last update of the group's tokens.
     settled: u128,
 }
 
@@ -81,16 +81,16 @@ pub(super) struct Weight {
     order: Order,
     epoch: u64,
     given: u128,
-    /// Tokens of this epoch that nobody asked for yet.
+    /// Tokens of this epoch that no group has taken yet.
     left: i64,
-    /// Those of the epoch before.
+    /// Those of the previous epoch.
     extra: i64,
-    /// Tokens of an epoch of all dry groups.
+    /// Tokens per epoch of all groups without tokens.
     dry: i64,
     current: Option<usize>,
     yield_mark: i64,
     dominant: Option<usize>,
-    /// Weights changed: shares must be found anew.
+    /// Whether weights changed, so that shares must be computed again.
     stale: bool,
     walk: Vec<GroupId>,
 }
@@ -121,7 +121,7 @@ impl Weight {
     pub(super) const fn epoch(&self) -> u64 {
         self.epoch
     }
-    /// Blocked requests of a class at which a group's submitters sleep.
+    /// Number of blocked requests of a class at which a group's submitters sleep.
     pub(super) fn limit(&self, group: usize) -> i64 {
         self.shares[group].limit
     }
@@ -130,7 +130,7 @@ impl Weight {
         self.order.best(room)
     }
 
-    /// May a group send? Refills it if a new epoch came since it ran out.
+    /// Whether a group may send. Refills it if a new epoch has begun since it used its tokens.
     pub(super) fn may_submit(&mut self, group: usize) -> bool {
         self.settle(group);
         self.refill(group);
@@ -152,7 +152,7 @@ impl Weight {
             self.yield_mark += delta;
         }
     }
-    /// Gives a dry group what it got since it was last looked at.
+    /// Gives a group without tokens what it got since its last update.
     fn settle(&mut self, group: usize) {
         if !self.order.is_dry(group) || self.shares[group].settled == self.given {
             return;
@@ -167,7 +167,7 @@ impl Weight {
             self.yield_mark += delta;
         }
     }
-    /// Tokens with those that a refill would bring.
+    /// Its tokens including those of a refill that is due.
     fn effective(&mut self, group: usize) -> i64 {
         self.settle(group);
         let share = &self.shares[group];
@@ -178,7 +178,8 @@ impl Weight {
         self.effective(group).saturating_mul(PRIORITY_BASE) / self.shares[group].initial + 1
     }
 
-    /// A group sends: takes its tokens, into debt if need be. `true`: others should have a turn now.
+    /// Takes the tokens of a request from its group, into debt if necessary. Returns whether others should have a
+    /// turn now.
     pub(super) fn charge(&mut self, group: usize, tokens: i64, urgent: bool) -> bool {
         let effective = self.effective(group);
         let share = &self.shares[group];
@@ -205,19 +206,19 @@ impl Weight {
         false
     }
 
-    /// Something changed for a group: what it has waiting, or its tokens.
-    pub(super) fn place(&mut self, group: usize, standing: Standing) {
+    /// Updates a group after a change of its blocked requests or its tokens.
+    pub(super) fn place(&mut self, group: usize, blocked: Blocked) {
         self.settle(group);
         if let Some((_, true)) = self.order.leave(group) {
             self.dry -= self.shares[group].initial;
         }
-        if standing == Standing::Nothing {
+        if blocked == Blocked::Nothing {
             return;
         }
         self.refill(group);
         if self.shares[group].token > 0 {
             let key = u128::MAX - self.priority(group).max(0) as u128;
-            self.order.enter(group, standing, key);
+            self.order.enter(group, blocked, key);
             return;
         }
         let share = &mut self.shares[group];
@@ -225,11 +226,12 @@ impl Weight {
         let missing = ((1 - share.token) as u128) << 64;
         let due = self.given + missing.div_ceil(share.initial as u128);
         self.dry += share.initial;
-        self.order.enter_dry(group, standing, due);
+        self.order.enter_dry(group, blocked, due);
     }
 
-    /// Nobody who waits has tokens: begins a new epoch, and more if one is not enough for anybody.
-    /// `false`: the dominant group still has many, and the drive has enough to do without.
+    /// Begins a new epoch, because no group with blocked requests has tokens, and more epochs if one is not enough
+    /// for any group. Returns false if the dominant group still has many tokens and the drive has enough to do
+    /// without.
     pub(super) fn restart(&mut self, issued: i64) -> bool {
         if let Some(dominant) = self.dominant {
             let many = self.priority(dominant).saturating_mul(PROCEED) > PRIORITY_BASE;
@@ -249,19 +251,19 @@ impl Weight {
             if due > self.given {
                 break;
             }
-            let standing = self.order.standing(group).expect("it is in the order");
-            self.place(group, standing);
+            let blocked = self.order.blocked(group).expect("it is in the order");
+            self.place(group, blocked);
         }
         true
     }
-    /// So many epochs, with the same number of tokens unused in each.
+    /// Advances by several epochs with the same number of unused tokens in each.
     fn pass_epochs(&mut self, epochs: u64) {
         self.epoch += epochs;
         self.given += u128::from(epochs) * self.worth(self.left);
         self.extra = self.left.max(0);
         self.left = self.bucket - self.dry;
     }
-    /// What an epoch gives per token of a group, with so many left over from the one before.
+    /// Tokens per token of a group that an epoch gives, if this many were left over from the previous one.
     fn worth(&self, left: i64) -> u128 {
         let extra = left.max(0);
         // Rounded up, so that a product with a group's tokens, rounded down, is exact.
@@ -269,7 +271,7 @@ impl Weight {
     }
 }
 
-/// Groups come, go and change.
+/// Handling of new, removed and changed groups.
 impl Weight {
     pub(super) fn add(&mut self, group: usize, weight: u32) {
         if self.shares.len() <= group {
@@ -292,7 +294,7 @@ impl Weight {
         self.dominant = None;
         self.stale = true;
     }
-    /// Finds everybody's tokens anew after weights have changed; all begin with a full set.
+    /// Computes all tokens again after weights have changed; all groups start with a full set.
     pub(super) fn refresh(&mut self, groups: &Groups) {
         if !core::mem::take(&mut self.stale) {
             return;
@@ -300,7 +302,7 @@ impl Weight {
         (0..self.shares.len()).for_each(|group| self.settle(group));
         let mut walk = core::mem::take(&mut self.walk);
         let root = groups.group(GroupId::ROOT);
-        // The root group is the device's default group: a sibling of those below it.
+        // The root group is the device's default group: a sibling of the groups below it.
         let weights = root.children.iter().map(|id| self.shares[id.index()].weight);
         let total = weights.sum::<i64>() + self.shares[GroupId::ROOT.index()].weight;
         let all = [self.bucket, self.settings.io_limit];
@@ -324,14 +326,14 @@ impl Weight {
         }
         self.walk = walk;
         for group in 0..self.shares.len() {
-            if let Some((standing, _)) = self.order.leave(group) {
-                self.order.enter(group, standing, 0);
+            if let Some((blocked, _)) = self.order.leave(group) {
+                self.order.enter(group, blocked, 0);
             }
         }
         self.dry = 0;
         for group in 0..self.shares.len() {
-            if let Some(standing) = self.order.standing(group) {
-                self.place(group, standing);
+            if let Some(blocked) = self.order.blocked(group) {
+                self.place(group, blocked);
             }
         }
     }

@@ -1,11 +1,11 @@
-//! The queueing of the anticipatory scheduler, one set of requests: batches of reads and of writes by turns,
-//! and after a read a short wait for the next one of the same process.
+//! The queue of the anticipatory scheduler, one set of requests: batches of synchronous and asynchronous requests
+//! alternate, and after a read the scheduler idles briefly for the next one of the same process.
 //!
-//! Requests that somebody waits for and all others wait apart, each kind by sector and by arrival. What
-//! holds for one set is an [`AnticipatoryQueue`]; what is known of the drive's processes, and the tree
-//! nodes, are [`Shared`] by all sets of a drive. It knows no group: `anticipatory` has one set, a fair
-//! layer one a group, between which it changes by [`AnticipatoryQueue::leave`] and
-//! [`AnticipatoryQueue::enter`]. Source: Linux 2.6.32, `block/as-iosched.c`; leaving and entering are ours.
+//! Synchronous and asynchronous requests are queued separately, by sector and by arrival. An [`AnticipatoryQueue`] is
+//! the state of one set. The state of processes, and the tree nodes, are [`Shared`] by all sets of a drive. A set
+//! does not know groups: `anticipatory` has a single set; the 2009 layer has one per group and switches between them
+//! with [`AnticipatoryQueue::leave`] and [`AnticipatoryQueue::enter`]. Source: Linux 2.6.32, `block/as-iosched.c`;
+//! leaving and entering are our own.
 
 mod batch;
 mod processes;
@@ -45,12 +45,12 @@ pub struct Shared {
     pub processes: Processes,
 }
 
-/// Is somebody waited for?
+/// Whether the scheduler idles for a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Wait {
     /// No.
     Off,
-    /// It will be once its request at the drive is answered.
+    /// It will be once its request at the drive is completed.
     ForAnswer,
     /// For its next request, but no longer than this.
     ForNext(Instant),
@@ -73,8 +73,8 @@ pub struct AnticipatoryQueue {
     wait: Wait,
     /// The process whose request went out last, if somebody waits for that request.
     watched: Option<Watched>,
-    /// Its last answer since then.
-    answered: Option<Instant>,
+    /// Its last completion since then.
+    completed: Option<Instant>,
     /// Requests of this set at the drive.
     in_flight: u32,
     /// What is left of the batch while the set is left.
@@ -102,7 +102,7 @@ impl AnticipatoryQueue {
             batch: Batch::new(rules.batch_expire),
             wait: Wait::Off,
             watched: None,
-            answered: None,
+            completed: None,
             in_flight: 0,
             left: None,
         }
@@ -111,7 +111,7 @@ impl AnticipatoryQueue {
     pub const fn len(&self) -> usize {
         self.queues[0].len() + self.queues[1].len()
     }
-    /// Is no request waiting?
+    /// Whether it has no request.
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -119,11 +119,11 @@ impl AnticipatoryQueue {
     pub const fn queued(&self, kind: Kind) -> usize {
         self.queues[kind as usize].len()
     }
-    /// Does it hold everything for a process's next request?
+    /// Whether it holds everything for a process's next request.
     pub const fn is_anticipating(&self) -> bool {
         matches!(self.wait, Wait::ForAnswer | Wait::ForNext(_))
     }
-    /// Does it hold everything until the requests of the last batch are answered?
+    /// Whether it holds everything until the requests of the last batch have completed.
     pub const fn is_draining(&self) -> bool {
         self.batch.changing
     }
@@ -190,7 +190,7 @@ impl AnticipatoryQueue {
         true
     }
 
-    /// Gives a request out, unless none waits, those at the drive must be answered first, or the
+    /// Gives a request out, unless none waits, those at the drive must be completed first, or the
     /// process that was served last is worth waiting for.
     pub fn dispatch(
         &mut self,
@@ -249,7 +249,7 @@ impl AnticipatoryQueue {
         self.checked[turn as usize] = now;
         self.queues[turn as usize].oldest()
     }
-    /// The oldest request, if it has waited too long, and if nobody has looked for so long.
+    /// The oldest request, if it has waited too long, and if nobody has looked for this long.
     fn expired(
         &mut self,
         sorted: &Sorted,
@@ -273,7 +273,7 @@ impl AnticipatoryQueue {
         self.wait = Wait::Off;
         self.position[kind] = requests[id].end();
         self.watched = (which == Kind::Sync).then(|| shared.processes.watch(client));
-        self.answered = None;
+        self.completed = None;
         self.batch.on_dispatch(which);
         self.next[kind] = self.follower(&shared.sorted, requests, id);
         self.queues[kind].remove(&mut shared.sorted, requests, id);
@@ -296,7 +296,7 @@ impl AnticipatoryQueue {
         choose(requests, pair, self.position[kind], &SeekRules::ANTICIPATORY)
     }
 
-    /// The drive answered one of this set's requests.
+    /// The drive completed one of this set's requests.
     pub fn complete(
         &mut self,
         shared: &mut Shared,
@@ -308,7 +308,7 @@ impl AnticipatoryQueue {
         self.batch.on_complete(now, kind(requests, id), self.in_flight == 1);
         self.in_flight -= 1;
         if self.watched == Some(shared.processes.watch(requests[id].client)) {
-            self.answered = Some(now);
+            self.completed = Some(now);
             if self.wait == Wait::ForAnswer {
                 self.wait = Wait::ForNext(now + self.rules.antic_expire);
             }
@@ -329,9 +329,9 @@ impl AnticipatoryQueue {
         }
     }
     fn start_waiting(&mut self) {
-        self.wait = match self.answered {
+        self.wait = match self.completed {
             None => Wait::ForAnswer,
-            Some(answered) => Wait::ForNext(answered + self.rules.antic_expire),
+            Some(completed) => Wait::ForNext(completed + self.rules.antic_expire),
         };
     }
     fn can_anticipate(
@@ -344,7 +344,7 @@ impl AnticipatoryQueue {
         let once = self.watched.is_some() && self.wait != Wait::Over;
         once && !self.can_break(shared, requests, next, now)
     }
-    /// Is there no reason to wait, or to wait on, when this request could go instead?
+    /// Whether there is no reason to wait, or to wait on, when this request could go instead.
     fn can_break(
         &self,
         shared: &mut Shared,
@@ -358,7 +358,7 @@ impl AnticipatoryQueue {
         if instead.is_some_and(of_watched) {
             return true;
         }
-        if self.answered.is_some_and(|answered| now.since(answered) >= longest) {
+        if self.completed.is_some_and(|completed| now.since(completed) >= longest) {
             return true;
         }
         let processes = &mut shared.processes;
@@ -374,7 +374,7 @@ impl AnticipatoryQueue {
         }
         processes.is_hopeless(watched, longest)
     }
-    /// Is a request so near to the head that the watched process's own would hardly be nearer? The
+    /// Whether a request is so near to the head that the watched process's own would hardly be nearer. The
     /// longer the wait, the farther may it be.
     fn is_close(
         &self,
@@ -383,9 +383,9 @@ impl AnticipatoryQueue {
         start: Sectors,
         now: Instant,
     ) -> bool {
-        let waited = match (self.wait, self.answered) {
+        let waited = match (self.wait, self.completed) {
             (Wait::Off, _) | (_, None) => Nanos::ZERO,
-            (_, Some(answered)) => now.since(answered),
+            (_, Some(completed)) => now.since(completed),
         };
         if waited.as_millis() > CLOSE_MS || waited > self.rules.antic_expire {
             return true;
@@ -404,7 +404,7 @@ impl AnticipatoryQueue {
     pub fn leave(&mut self, now: Instant) {
         self.left = Some(self.batch.left(now));
         self.batch.interrupt();
-        (self.wait, self.watched, self.answered) = (Wait::Off, None, None);
+        (self.wait, self.watched, self.completed) = (Wait::Off, None, None);
     }
     /// The drive serves this set again.
     pub fn enter(&mut self, now: Instant) {

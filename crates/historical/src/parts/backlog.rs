@@ -1,5 +1,5 @@
-//! The requests that a queue of CFQ holds, and the one that it would send next: its oldest, once a slice
-//! and if that is too old, and else the best for the head of those that it came to know one by one.
+//! The requests in a queue of CFQ, and the one that it would dispatch next: once per slice the oldest, if it is too
+//! old; otherwise the best for the head among those that it has examined one by one.
 
 use iofair_core::request::{Flags, RequestId, Requests};
 use iofair_core::time::{Instant, Nanos};
@@ -8,7 +8,7 @@ use iofair_policies::parts::sorted_fifo::{
     Entry, MergeRules, SeekRules, Sorted, SortedFifo, choose,
 };
 
-/// A queue's requests.
+/// The requests of a queue.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Backlog {
     list: SortedFifo,
@@ -17,37 +17,37 @@ pub struct Backlog {
     age_checked: bool,
 }
 
-/// Where the head is, and how its ways are judged.
+/// The position of the head, and the rules for comparing its movements.
 #[derive(Clone, Copy, Debug)]
 pub struct Head {
-    /// The end of what was sent last.
+    /// The end of the last dispatched request.
     pub at: Sectors,
     /// The rules.
     pub rules: SeekRules,
 }
 
 impl Backlog {
-    /// Requests in it.
+    /// Number of requests.
     pub const fn len(&self) -> usize {
         self.list.len()
     }
-    /// Is nobody in it?
+    /// Whether it is empty.
     pub const fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
-    /// Whom it would send now, age aside.
+    /// The request that it would dispatch next, ignoring age.
     pub const fn next(&self) -> Option<RequestId> {
         self.next
     }
-    /// Requests for metadata in it.
+    /// Number of metadata requests.
     pub const fn metadata(&self) -> u32 {
         self.metadata
     }
-    /// A slice begins: age may be looked at again.
+    /// Starts a slice: age may be checked again.
     pub fn begin_slice(&mut self) {
         self.age_checked = false;
     }
-    /// Takes a request in.
+    /// Adds a request.
     pub fn insert(
         &mut self,
         sorted: &mut Sorted,
@@ -59,15 +59,15 @@ impl Backlog {
         self.metadata += is_metadata(requests, entry.id);
         self.prefer(requests, entry.id, head);
     }
-    /// Makes a member the next one if it is better placed.
+    /// Makes a request the next one if it is better placed.
     fn prefer(&mut self, requests: &Requests, id: RequestId, head: &Head) {
         self.next = Some(match self.next {
             Some(next) if next != id => choose(requests, (next, id), head.at, &head.rules),
             _ => id,
         });
     }
-    /// Tries to merge an incoming request into a member; how many members there are less if so (a merge
-    /// can close the gap between two).
+    /// Merges a new request into a queued one, if possible. Returns by how much the number of requests decreases then
+    /// (a merge can close the gap between two).
     pub fn try_merge(
         &mut self,
         sorted: &mut Sorted,
@@ -85,7 +85,7 @@ impl Backlog {
         self.prefer(requests, merged.into, head);
         Some(u32::from(merged.absorbed.is_some()))
     }
-    /// Takes out the one to send; there must be one. `expire`: older ones go first.
+    /// Removes and returns the request to dispatch; the queue must not be empty. `expire`: too old ones go first.
     pub fn take(
         &mut self,
         sorted: &mut Sorted,

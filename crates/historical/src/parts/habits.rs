@@ -1,10 +1,9 @@
-//! What CFQ knows of one queue that somebody waits for: how long its process thinks, how far apart its
-//! requests lie, and hence whether to wait for the next one (the *idle window*) and who works close by.
+//! CFQ's measurements of a synchronous queue: think time and distances between requests. From them follow whether
+//! idling for its next request is worthwhile (the *idle window*), and which other queues work close by.
 //!
-//! The window opens and closes by the mean think time, once that is known: it must not exceed what would
-//! be waited, `slice_idle`, or 2 ms for a seeky queue, for which a wait saves no seek but keeps its
-//! share. Where seeks cost little (a drive that queues commands, and nobody asked for low latency) a
-//! seeky queue has none.
+//! The window depends on the mean think time, once that is known. It must not exceed the time for which CFQ would
+//! idle: `slice_idle`, or 2 ms for a seeky queue, for which idling saves no seek but keeps its share. A seeky queue
+//! has no window where seeks cost little (a drive that queues commands, with `low_latency` off).
 //!
 //! Source: Linux 2.6.31 and 2.6.32 `block/cfq-iosched.c`; the last CFQ uses [`iofair_policies::parts::seeks::SeekHistory`]
 //! instead of the mean distance.
@@ -14,31 +13,31 @@ use iofair_core::unit::Sectors;
 use iofair_policies::parts::ewma::Pauses;
 use iofair_policies::parts::seeks::SeekDistance;
 
-/// Two milliseconds, the shortest time that means something to CFQ and BFQ (`CFQ_MIN_TT`).
+/// Two milliseconds, the shortest time that is significant for CFQ and BFQ (`CFQ_MIN_TT`).
 pub const SHORT: Nanos = Nanos::from_millis(2);
 
-/// A queue's habits.
+/// The measurements of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Habits {
-    /// From an answer to the next request.
+    /// From a completion to the next request.
     pub pauses: Pauses,
-    /// From the end of a request to the start of the next.
+    /// From the end of a request to the start of the next one.
     pub distance: SeekDistance,
     last_position: Option<Sectors>,
     idle_window: bool,
 }
 
-/// When not to wait.
+/// Conditions for idling.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WaitRules {
-    /// How long an empty queue is waited for; zero never waits.
+    /// How long to idle for an empty queue; zero: never.
     pub slice_idle: Nanos,
-    /// Seeky queues have no idle window (the drive queues commands, and `low_latency` is off).
+    /// Whether seeky queues have no idle window (the drive queues commands, and `low_latency` is off).
     pub spurn_seeky: bool,
 }
 
 impl Habits {
-    /// Of a queue made now; it has an idle window until its habits say otherwise.
+    /// Of a new queue; it has an idle window until measurements say otherwise.
     pub const fn new(now: Instant) -> Self {
         Self {
             pauses: Pauses::new(now),
@@ -47,7 +46,7 @@ impl Habits {
             idle_window: true,
         }
     }
-    /// A request comes. The first one, and one that comes while others are on their way, count as well.
+    /// Records a request. The first one, and one that arrives while others are in flight, count as well.
     pub fn on_request(&mut self, now: Instant, start: Sectors, length: Sectors, rules: &WaitRules) {
         self.pauses.on_request(now, rules.slice_idle);
         let distance = self.last_position.map_or(Sectors::ZERO, |last| last.distance(start));
@@ -62,27 +61,27 @@ impl Habits {
             self.idle_window = mean <= self.wait(rules.slice_idle);
         }
     }
-    /// One of its requests was answered.
-    pub fn on_answer(&mut self, now: Instant) {
-        self.pauses.on_answer(now);
+    /// Records a completion.
+    pub fn on_completion(&mut self, now: Instant) {
+        self.pauses.on_completion(now);
     }
-    /// Is it worth being waited for?
+    /// Whether idling for it is worthwhile.
     pub const fn idle_window(&self) -> bool {
         self.idle_window
     }
-    /// For how long it is waited for at most.
+    /// How long to idle for it at most.
     pub fn wait(&self, slice_idle: Nanos) -> Nanos {
         if self.distance.known_seeky() { slice_idle.min(SHORT) } else { slice_idle }
     }
-    /// Its next request will come too late for a slice of which so much is left.
+    /// Whether its next request will come too late for the rest of a slice.
     pub fn thinks_longer_than(&self, left: Nanos) -> bool {
         self.pauses.longer_than(left)
     }
-    /// Does it jump about?
+    /// Whether it is seeky.
     pub fn seeky(&self) -> bool {
         self.distance.seeky()
     }
-    /// Would a request at `start` be as good as one of its own, with the head at `head`?
+    /// Whether a request at `start` is as good as one of its own, with the head at `head`.
     pub fn is_close(&self, head: Sectors, start: Sectors) -> bool {
         head.distance(start) <= self.distance.reach()
     }
@@ -94,13 +93,13 @@ mod tests {
 
     const RULES: WaitRules = WaitRules { slice_idle: Nanos::from_millis(8), spurn_seeky: false };
 
-    /// Requests one after the other, each so long after the answer to the one before.
+    /// Requests one after the other, each this long after the completion to the one before.
     fn after(think: Nanos, stride: u64, rules: &WaitRules) -> Habits {
         let mut now = Instant::ZERO;
         let mut habits = Habits::new(now);
         for number in 0..20 {
             habits.on_request(now, Sectors(number * stride), Sectors(8), rules);
-            habits.on_answer(now);
+            habits.on_completion(now);
             now += think;
         }
         habits
@@ -143,7 +142,7 @@ mod tests {
         habits.on_request(now, Sectors(160), Sectors(8), &RULES);
         assert!(habits.pauses.think.mean().expect("known") < Nanos::from_millis(3));
         (0..2).for_each(|_| {
-            habits.on_answer(now);
+            habits.on_completion(now);
             now += Nanos::from_micros(100);
             habits.on_request(now, Sectors(168), Sectors(8), &RULES);
         });

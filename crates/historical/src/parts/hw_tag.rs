@@ -1,24 +1,22 @@
-//! Does the drive work on several commands at once? CFQ does not ask it but watches how many it was seen
-//! to have (`hw_tag`).
+//! Whether the drive executes several commands at once. CFQ observes how many commands the drive had (`hw_tag`).
 //!
-//! A sample is taken at an answer while there was enough to send, more than [`ENOUGH`] requests queued or
-//! in the drive. After fifty samples: did the drive ever have [`ENOUGH`] at once? Before that the answer is
-//! yes.
+//! A sample is taken at a completion if there was enough to dispatch: more than [`ENOUGH`] requests queued or in the
+//! drive. After fifty samples, the result is whether the drive ever had [`ENOUGH`] at once. Before that, the result
+//! is yes.
 //!
-//! So readers that send one request at a time, and are waited for, make a queueing drive look like one that
-//! does not queue, once they are more than five: the IO controller's tests of 2009 give a random reader 10
-//! KiB/s beside four sequential ones but 60 beside eight. Up to 2.6.32 that is looked at again and again.
-//! The late form believes a yes for ever, and takes no sample while the active queue is one that is waited
-//! for and has little to send.
+//! So more than five readers with queue depth 1, for which CFQ idles, make a drive with command queueing look like
+//! one without. In the IO controller's tests of 2009, a random reader gets 10 KiB/s beside four sequential readers
+//! but 60 beside eight. Up to 2.6.32, this is checked again and again. The last form keeps a yes for ever, and takes
+//! no sample while the active queue is one for which CFQ idles and has few requests.
 //!
 //! Source: Linux 2.6.32 and 4.18 `block/cfq-iosched.c`, `CFQ_HW_QUEUE_MIN` 5.
 
-/// Requests that tell something (`CFQ_HW_QUEUE_MIN`).
+/// Number of requests that make a sample (`CFQ_HW_QUEUE_MIN`).
 const ENOUGH: u32 = 5;
-/// Samples before a verdict.
+/// Number of samples for a result.
 const SAMPLES: u32 = 50;
 
-/// What was seen of the drive.
+/// The observations of a drive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HwTag {
     queues: bool,
@@ -28,27 +26,27 @@ pub struct HwTag {
     peak: u32,
 }
 
-/// The state at an answer, the answered request still counted.
+/// The state at a completion; the completed request still counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Load {
-    /// Requests that the drive has.
+    /// Requests in the drive.
     pub in_driver: u32,
-    /// Requests that the scheduler holds.
+    /// Requests in the scheduler.
     pub queued: u32,
-    /// Requests of the active queue, queued or in the drive, if it is one that is waited for.
+    /// Requests of the active queue, queued or in the drive, if CFQ would idle for it.
     pub active_waited_for: Option<u32>,
 }
 
 impl HwTag {
-    /// Nothing seen yet; by the early form or the late one.
+    /// Without observations; with the early form or the last one.
     pub const fn new(late: bool) -> Self {
         Self { queues: true, seen: false, late, samples: 0, peak: 0 }
     }
-    /// Does the drive work on several commands at once?
+    /// Whether the drive executes several commands at once.
     pub const fn queues(&self) -> bool {
         self.queues
     }
-    /// The drive answers.
+    /// Records a completion.
     pub fn sample(&mut self, load: &Load) {
         self.peak = self.peak.max(load.in_driver);
         if self.late && self.seen && self.queues {

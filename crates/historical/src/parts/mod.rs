@@ -1,4 +1,4 @@
-//! Pieces that policies of this crate share.
+//! Code that policies of this crate share.
 
 pub mod anticipatory;
 pub mod backlog;

@@ -1,9 +1,9 @@
-//! The queue of `noop`: arrival order with merging, and a dispatch list sorted one way.
+//! The queue of `noop`: order of arrival with merging, and a dispatch list that is sorted one way.
 //!
-//! What leaves the queue passes a *dispatch list* that is kept in the order of a head that sweeps one way:
-//! the requests at or after the boundary (the end of what went to the drive last) upwards, then those
-//! before it upwards, and never a read past a write or a write past a read. The `noop` policy has one
-//! such queue, the fair layer one a group.
+//! Requests that leave the queue pass a *dispatch list*, which is sorted for a head that sweeps in one direction:
+//! first the requests at or after the boundary (the end of the last request that went to the drive), in ascending
+//! order, then those before it, in ascending order. A read never passes a write, nor a write a read. The `noop`
+//! policy has one such queue, the 2009 layer one per group.
 
 use alloc::collections::VecDeque;
 
@@ -25,19 +25,19 @@ impl NoopQueue {
     pub fn new(batch: usize) -> Self {
         Self { batch, queue: SortedFifo::new(), list: VecDeque::with_capacity(batch) }
     }
-    /// Requests that wait, those in the dispatch list included.
+    /// Number of requests, including those in the dispatch list.
     pub fn len(&self) -> usize {
         self.queue.len() + self.list.len()
     }
-    /// Does nobody wait?
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Takes a request in.
+    /// Adds a request.
     pub fn insert(&mut self, sorted: &mut Sorted, requests: &mut Requests, entry: Entry) {
         self.queue.insert(sorted, requests, entry);
     }
-    /// Merges an incoming request into one that waits and is not in the dispatch list yet, if it may.
+    /// Merges a new request into a queued one that is not in the dispatch list yet, if possible.
     pub fn try_merge(
         &mut self,
         sorted: &mut Sorted,
@@ -47,7 +47,7 @@ impl NoopQueue {
     ) -> bool {
         self.queue.try_merge(sorted, requests, id, rules).is_some()
     }
-    /// Gives a request out; `boundary` is where the head is thought to be.
+    /// Removes and returns the next request; `boundary` is the assumed position of the head.
     pub fn dispatch(
         &mut self,
         sorted: &mut Sorted,
@@ -68,7 +68,7 @@ impl NoopQueue {
             self.list.insert(place, id);
         }
     }
-    /// Where a request belongs in the dispatch list: among the last requests of its direction.
+    /// The position of a request in the dispatch list: among the last requests of its direction.
     fn place(&self, requests: &Requests, id: RequestId, boundary: Sectors) -> usize {
         let direction = requests[id].operation.direction();
         let order = |id| {

@@ -1,50 +1,50 @@
-//! Whose queue a queue is, and how two become one.
+//! The clients of a queue, and the merging of two queues.
 //!
-//! CFQ and BFQ merge queues of processes that work close together. In CFQ the merge is planned when the
-//! one would give way to the other, in the direction of the fewer processes, and done one process at a
-//! time, when it sends its next request. What a queue holds by then it keeps.
+//! CFQ and BFQ merge queues of processes that work close together. CFQ plans a merge when one queue would give way to
+//! the other; the queue with fewer processes joins the other one. Each process moves when it sends its next request.
+//! Requests that are in its old queue by then stay there.
 
 use super::slots::{SlotId, Slots};
 use iofair_core::group::ClientId;
 
-/// Who uses a queue, and with which other it will be one.
+/// The clients of a queue, and the queue with which it will be merged.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Sharing {
     /// Its client, unless it is shared.
     pub client: Option<ClientId>,
-    /// Clients whose requests come here.
+    /// Number of clients whose requests enter it.
     pub owners: u32,
-    /// Its clients' next requests go there.
+    /// The queue to which its clients' next requests go.
     pub merge_into: Option<SlotId>,
-    /// Queues that will merge into it.
+    /// Number of queues that will be merged into it.
     pub merging: u32,
-    /// Two clients or more have used it since it was last split.
+    /// Whether two or more clients have used it since it was last split.
     pub shared: bool,
 }
 
 impl Sharing {
-    /// A queue of one client, or of nobody in particular.
+    /// A queue of one client, or of none in particular.
     pub const fn of(client: Option<ClientId>) -> Self {
         let owners = client.is_some() as u32;
         Self { client, owners, merge_into: None, merging: 0, shared: false }
     }
-    /// Nobody sends to it, now or later.
+    /// Whether no client uses it, now or later.
     pub const fn is_abandoned(&self) -> bool {
         self.owners == 0 && self.merging == 0
     }
-    /// A client does not use it any more.
+    /// Removes a client.
     pub fn leave(&mut self, client: ClientId) {
         self.owners -= 1;
         if self.client == Some(client) {
             self.client = None;
         }
     }
-    /// A client uses it from now on, besides others.
+    /// Adds a client.
     pub fn join(&mut self) {
         (self.shared, self.client) = (true, None);
         self.owners += 1;
     }
-    /// The last client has it for itself again.
+    /// Returns the queue to its last client alone.
     pub fn split(&mut self, client: ClientId) {
         (self.shared, self.client) = (false, Some(client));
     }
@@ -52,12 +52,12 @@ impl Sharing {
 
 /// A queue that can be shared.
 pub trait Shares {
-    /// By whom.
+    /// Its clients and planned merge.
     fn sharing(&mut self) -> &mut Sharing;
 }
 
-/// Two queues shall be one: whose processes are fewer go to the other's. Tells who goes where; `None` if
-/// that is planned already, the other way round, or one of them is nobody's.
+/// Plans to merge two queues: the one with fewer processes into the other. Returns which queue is merged into which;
+/// `None` if the opposite is already planned, or one of them has no clients.
 pub fn plan_merge<Q: Shares>(
     queues: &mut Slots<Q>,
     from: SlotId,

@@ -1,14 +1,14 @@
-//! Things that come and go, each known by the number of its place. Allocates nothing once as many as now
-//! have been there at once.
+//! A table of items that are added and removed; each has an index. Allocates nothing unless it holds more items than
+//! ever before.
 
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
 
-/// A place in [`Slots`]; used again after the thing in it went.
+/// An index in [`Slots`]; reused after its item is removed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SlotId(pub u32);
 
-/// The places.
+/// The table.
 #[derive(Debug)]
 pub struct Slots<T> {
     slots: Vec<T>,
@@ -22,7 +22,7 @@ impl<T> Default for Slots<T> {
 }
 
 impl<T> Slots<T> {
-    /// Takes a thing in.
+    /// Adds an item.
     pub fn insert(&mut self, thing: T) -> SlotId {
         if let Some(id) = self.free.pop() {
             self[id] = thing;
@@ -31,7 +31,7 @@ impl<T> Slots<T> {
         self.slots.push(thing);
         SlotId(self.slots.len() as u32 - 1)
     }
-    /// Gives a place free. What was there stays until the place is used again.
+    /// Removes an item. Its value stays in memory until the index is reused.
     pub fn remove(&mut self, id: SlotId) {
         debug_assert!(!self.free.contains(&id), "{id:?} is free already");
         self.free.push(id);

@@ -2,25 +2,25 @@
 
 use iofair_core::time::{Instant, Nanos};
 
-/// A sample needs a drive that was busy for so many percent of the period (as the sibling's).
+/// A sample needs a drive that was busy for this percentage of the period (as in TencentOS-kernel's throttle).
 const BUSY_PERCENT: u64 = 25;
 
-/// How an estimate follows its samples: by the n-th part of the distance.
+/// How an estimate follows its samples: by 1/n of the distance.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Follow {
     pub(super) up: u64,
     pub(super) down: u64,
 }
 
-/// What was done since the period began, and the estimate.
+/// The work in this period, and the estimate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Estimate {
     follow: Follow,
-    /// Requests between this policy and their answer.
+    /// Requests between this policy and their completion.
     inside: u64,
     busy_since: Option<Instant>,
     busy: Nanos,
-    /// Units of cost answered.
+    /// Completed units of cost.
     done: u64,
     start: Instant,
     /// Units a second.
@@ -43,12 +43,12 @@ impl Estimate {
     pub(super) fn capacity(&self) -> Option<u64> {
         self.capacity
     }
-    /// A request goes to the drive.
+    /// Records a request that goes to the drive.
     pub(super) fn enter(&mut self, now: Instant) {
         self.inside += 1;
         self.busy_since.get_or_insert(now);
     }
-    /// Requests were answered.
+    /// Records completed requests.
     pub(super) fn leave(&mut self, now: Instant, requests: u64, units: u64) {
         self.inside -= requests;
         self.done += units;
@@ -59,11 +59,11 @@ impl Estimate {
             self.busy += now.since(since.max(self.start));
         }
     }
-    /// A period begins; what was seen before it is forgotten.
+    /// Starts a period without history.
     pub(super) fn restart(&mut self, now: Instant) {
         (self.start, self.busy, self.done) = (now, Nanos::ZERO, 0);
     }
-    /// A period ends: takes its sample, if it is one.
+    /// Ends a period and takes its sample, if it is valid.
     pub(super) fn sample(&mut self, now: Instant) {
         let mut busy = self.busy;
         if let Some(since) = self.busy_since {

@@ -1,51 +1,50 @@
-//! `proportional` (`unified`): shares of an estimated bandwidth by weight, as limits for blk-throttle.
+//! `proportional` (`unified`): shares of an estimated bandwidth by weight, enforced as limits of blk-throttle.
 //!
-//! *Idea.* A group's share of what the drive can do becomes a limit, and blk-throttle's accounts enforce it.
-//! What the drive can do is not known and changes with size, direction and depth; so it is estimated
-//! from what it just did, a little too high, and the circle of estimate, limit and load settles where
-//! the drive is full. A group that uses less than its limit gives share away little by little, and has
-//! all of it back at once when it hits the limit.
+//! *Idea.* A group's share of the drive's capacity becomes a limit, which blk-throttle's accounts enforce. The
+//! capacity is unknown and changes with the size, direction and depth of requests. It is therefore estimated from the
+//! recent past, slightly too high. Estimate, limits and load then converge where the drive is fully used. A group
+//! that uses less than its limit gradually gives up some of its share, and gets all of it back at once when it
+//! reaches its limit.
 //!
-//! *Equations*, once a `period`, in bytes a second, or requests a second with `requests`:
+//! *Equations*, once per `period`, in bytes a second, or in requests a second with `requests`:
 //!
 //! ```text
-//! sample    = done / busy time          capacity moves to it by 1/rise or 1/fall of the distance
+//! sample    = completed / busy time     capacity moves to it by 1/rise or 1/fall of the distance
 //! share     = product of (acting weight / sum of the active siblings')
 //! limit     = capacity * (1 + over) * share
 //! decay     acting weight -= acting weight * (1 - used / limit) / decay     if used < enough * limit
 //! recovery  acting weight = weight                        when a request has to wait for the limit
-//! defer     no decay for so many periods after a recovery
+//! defer     no decay for this number of periods after a recovery
 //! ```
 //!
-//! *Stated by the source*: capability and cost are bytes or requests, as the user chooses; bandwidth is the
-//! current one over utilisation; it is always estimated a little too high; the share is weight over
-//! total weight, the limit share times bandwidth, by blk-throttle's existing means; the share of a
-//! group that underuses it decreases gradually, recovers to the original if the acting limit is hit, and
-//! is not decreased soon after a recovery; without that, two groups of which one is idle end at 50, 25,
-//! ... of 100 MB/s (`inactive = false` shows it).
+//! *Stated by the source*: capacity and cost are in bytes or requests, as the user chooses; bandwidth is the current
+//! bandwidth divided by the utilisation; it is always estimated slightly too high; the share is the weight divided by
+//! the total weight, and the limit is the share times the bandwidth, enforced by blk-throttle's existing means; the
+//! share of a group that does not use it decreases gradually, recovers completely when the acting limit is reached,
+//! and does not decrease soon after a recovery. Without this, two groups of which one is idle end at 50, 25, ... of
+//! 100 MB/s (`inactive = false` shows it).
 //!
-//! *Derived*: one estimate for reads and writes together (the slides list a separate weight for writes as
-//! work to do), so one account a group for both directions; groups nest by products of shares. From
-//! TencentOS-kernel's throttle of the same kind: no sample from a drive busy for less than 25 %, an
-//! estimate that rises by half of the distance and falls by an eighth, and that a group without any
-//! request in a period does not count until its next one. `over` = 1/8 is what the first patches of
-//! January 2016 used, from memory.
+//! *Derived*: one estimate for reads and writes together (the slides list a separate weight for writes as future
+//! work), so one account per group for both directions; shares of nested groups are multiplied. From
+//! TencentOS-kernel's throttle of the same kind: no sample from a drive that was busy for less than 25 %; an estimate
+//! that rises by half of the distance and falls by an eighth; and a group without any request in a period does not
+//! count until its next request. `over` = 1/8 is what the first patches of January 2016 used, from memory.
 //!
-//! *Our choice*: the period; decay by a quarter of the unused part, not below 1/64 of the weight (slower,
-//! the estimate falls before the others can use what was given); two periods of deferral; `enough`, 5/6:
-//! an estimate an eighth too high leaves 800 of 1000 just 86 % of its limit on a full drive, and that must
-//! not decay; no limit below 320 KiB/s or 10 requests a second (blk-throttle's own smallest); a group's
-//! own requests beside groups inside, and those of the root group, count as one more group of weight
-//! 100. Utilisation is the time in which anything at all was between this policy and its answer.
+//! *Our choice*: the period; decay by a quarter of the unused part, not below 1/64 of the weight (if it were slower,
+//! the estimate would fall before the others could use what was given up); two periods of deferral; `enough`, 5/6:
+//! with an estimate that is an eighth too high, a group of weight 800 of 1000 reaches only 86 % of its limit on a
+//! full drive, and that must not decay; no limit below 320 KiB/s or 10 requests a second (blk-throttle's own
+//! minimum); a group's own requests beside groups inside it, and those of the root group, count as one more group of
+//! weight 100. Utilisation is the time in which any request was between this policy and its completion.
 //!
-//! *Where it fails*: a group that is slow because another one fills the drive looks like one that does not
-//! want more. Readers that wait for their answers lose their share to writers and never hit a limit.
+//! *Where it fails*: a group that is slow because another one fills the drive looks like a group that does not want
+//! more. Readers with queue depth 1 lose their share to writers and never reach a limit.
 //!
-//! *Parameters.* `period`, `slice` (blk-throttle's), `over`, `rise`, `fall`, `decay`, `enough`, `defer`,
-//! `requests`; `inactive = false` counts every group that has a client at its full weight, always.
+//! *Parameters.* `period`, `slice` (blk-throttle's), `over`, `rise`, `fall`, `decay`, `enough`, `defer`, `requests`;
+//! `inactive = false` always counts every group that has a client at its full weight.
 //!
-//! *Source.* Shaohua Li, "Toward a unified block IO controller" (slides, 2016); blk-throttle as in
-//! `throttle-max`, which stands above this one (`max+unified-none`) for upper limits.
+//! *Source.* Shaohua Li, "Toward a unified block IO controller" (slides, 2016); blk-throttle as in `throttle-max`,
+//! which can be placed above this policy (`max+unified-none`) for upper limits.
 
 mod estimate;
 #[cfg(test)]
@@ -66,7 +65,7 @@ use iofair_policies::parts::levels::{Account, Levels, TOP, cost, level_of};
 use iofair_policies::parts::meter::{Limit, Rule};
 use iofair_policies::parts::shares::{WHOLE, Weights, group_node, own_node};
 
-/// Its row in the table.
+/// The row of the table.
 pub static ROW: Row = Row {
     name: "proportional",
     short: "unified",
@@ -111,25 +110,25 @@ const PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "slice",
-        doc: "time over which a limit holds, in whole milliseconds",
+        doc: "length of a slice of the limit, in whole milliseconds",
         kind: Kind::Time,
         default: 100 * MS,
         range: (MS, 1000 * MS),
     },
-    Parameter::bool("requests", false, "capability and cost are requests, not bytes"),
+    Parameter::bool("requests", false, "capacity and cost in requests instead of bytes"),
     Parameter {
         name: "over",
-        doc: "the estimate is taken for so much more than it is",
+        doc: "the estimate is increased by this percentage",
         kind: Kind::Percent,
         default: 1250,
         range: (0, 10_000),
     },
-    Parameter::count("rise", 2, (1, 64), "an estimate rises by this part of the distance"),
-    Parameter::count("fall", 8, (1, 64), "an estimate falls by this part of the distance"),
-    Parameter::count("decay", 4, (1, 64), "a share falls by this part of what was not used"),
+    Parameter::count("rise", 2, (1, 64), "an estimate rises by 1/this of the distance"),
+    Parameter::count("fall", 8, (1, 64), "an estimate falls by 1/this of the distance"),
+    Parameter::count("decay", 4, (1, 64), "a share falls by 1/this of its unused part"),
     Parameter {
         name: "enough",
-        doc: "use of this part of the limit is no underuse",
+        doc: "a group that uses this part of its limit keeps its share",
         kind: Kind::Percent,
         default: 8333,
         range: (0, 10_000),
@@ -138,7 +137,7 @@ const PARAMETERS: &[Parameter] = &[
     Parameter::bool(
         "inactive",
         true,
-        "shares of groups that are idle or underuse theirs go to others",
+        "groups that are idle or use less than their share lend it to others",
     ),
 ];
 
@@ -230,7 +229,7 @@ struct Proportional {
     groups: Vec<Group>,
     /// Groups that count.
     active: Vec<u32>,
-    /// By request on its way through: what it costs.
+    /// By request: its cost.
     costs: Vec<u64>,
     estimate: Estimate,
     period: Nanos,
@@ -241,7 +240,7 @@ struct Proportional {
     adapts: bool,
     /// `None` while nothing happens.
     period_end: Option<Instant>,
-    /// Was anything submitted or answered in this period?
+    /// Whether anything was submitted or completed in this period.
     happened: bool,
 }
 

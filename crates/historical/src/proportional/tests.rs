@@ -1,4 +1,4 @@
-//! The slides' rules: a drive whose answers take as long as one slice and more, so that it is always busy and
+//! The slides' rules: a drive whose completions take as long as one slice and more, so that it is always busy and
 //! says nothing of what it could do; closed-loop clients.
 
 use std::collections::VecDeque;
@@ -22,7 +22,7 @@ struct Client {
     id: ClientId,
     operation: Operation,
     depth: u32,
-    /// Instead of `depth`: one after so much time.
+    /// Instead of `depth`: one after this much time.
     every: Option<Nanos>,
     next: Instant,
     outstanding: u32,
@@ -35,7 +35,7 @@ struct World {
     clients: Vec<Client>,
     flying: VecDeque<(Instant, CommandId)>,
     latency: Nanos,
-    /// The drive's shortest time between two answers.
+    /// The drive's shortest time between two completions.
     pace: Nanos,
     sent: u64,
 }
@@ -109,16 +109,16 @@ impl World {
             self.flying.push_back((after.max(self.now + self.latency), id));
         }
     }
-    /// Lets so much time pass; what each client was given in it, in MB/s.
+    /// Lets this much time pass; what each client was given in it, in MB/s.
     fn run(&mut self, time: Nanos) -> Vec<u64> {
         let (start, end) = (self.now, self.now + time);
         let before: Vec<u64> = self.clients.iter().map(|client| client.done).collect();
         self.work();
         loop {
-            let answer = self.flying.front().map(|(at, _)| *at);
+            let completion = self.flying.front().map(|(at, _)| *at);
             let paced = self.clients.iter().filter(|client| client.every.is_some());
             let sending = paced.map(|client| client.next).min();
-            let next = answer.into_iter().chain(sending).chain(self.controller.next_wakeup());
+            let next = completion.into_iter().chain(sending).chain(self.controller.next_wakeup());
             let Some(next) = next.min().filter(|at| *at <= end) else { break };
             self.now = self.now.max(next);
             while let Some((_, id)) = self.flying.front().copied().filter(|f| f.0 <= self.now) {
@@ -171,7 +171,7 @@ fn an_idle_group_halves_the_drive_again_and_again() {
         world.run(MS * 400);
         estimates.push(world.capacity());
     }
-    // What was under way when the limit fell still counts in the first period after.
+    // What was in flight when the limit fell still counts in the first period after.
     let halves: Vec<u64> =
         estimates.windows(2).map(|pair| pair[1] * 100 / pair[0].max(1)).collect();
     assert!(world.run(MS * 1000)[1] <= 1, "{estimates:?} {halves:?}");

@@ -8,17 +8,17 @@ use iofair_core::unit::Sectors;
 /// The kernel's clocks run since boot, long before the engine's epoch, and zero means never.
 const UPTIME: Nanos = Nanos::from_secs(300);
 const MS: u64 = 1_000_000;
-/// `scale` grows no further (`throtl_adjusted_limit`).
+/// The largest `scale` (`throtl_adjusted_limit`).
 const SCALE_MAX: u64 = 4096;
 /// Sizes of requests: up to 4 KiB, then twice as much each, the last 1 MiB and more
 /// (`LATENCY_BUCKET_SIZE`).
 const SIZES: usize = 9;
-/// Fewest answers that make a mean.
+/// Fewest completions for a mean.
 const SAMPLES_MIN: u64 = 32;
-/// From one mean to the next, in milliseconds.
+/// Time between two means, in milliseconds.
 const LEARN_EVERY: u64 = 1000;
-/// With a moving head: what a request usually takes (`DFL_HD_BASELINE_LATENCY`), and the latency below
-/// which it is not counted, since it tells nothing of others (`LATENCY_FILTERED_HD`).
+/// On a drive with a head: the usual time of a request (`DFL_HD_BASELINE_LATENCY`), and the latency below which a
+/// completion is not counted, because it does not show the time of others (`LATENCY_FILTERED_HD`).
 const ROTATIONAL_USUAL: u64 = 4000;
 const ROTATIONAL_COUNTED: u64 = 1000;
 
@@ -31,14 +31,14 @@ pub(super) fn micros(now: Instant) -> u64 {
     (now.0 + UPTIME.0) >> 10
 }
 
-/// Answers of one size and direction since the last mean.
+/// Completions of one size and direction since the last mean.
 #[derive(Clone, Copy, Default, Debug)]
 struct Measured {
     took: u64,
     samples: u64,
 }
 
-/// What a size and direction usually takes.
+/// The usual time of a size and direction.
 #[derive(Clone, Copy, Default, Debug)]
 struct Usual {
     took: u64,
@@ -49,12 +49,12 @@ struct Usual {
 pub(super) struct Device {
     pub(super) slice_ms: u64,
     rotational: bool,
-    /// Groups with low limits.
+    /// Number of groups with low limits.
     pub(super) lows: u32,
     pub(super) is_low: bool,
     pub(super) upgraded: u64,
     pub(super) downgraded: u64,
-    /// Slices since the upgrade, as of the last look at a limit.
+    /// Slices since the upgrade, at the last check of a limit.
     pub(super) scale: u64,
     measured: [[Measured; SIZES]; 2],
     usual: [[Usual; SIZES]; 2],
@@ -77,7 +77,7 @@ impl Device {
             learned: 0,
         }
     }
-    /// What a low limit has grown to in MAX.
+    /// The value to which a low limit has grown in MAX.
     pub(super) fn grown(&mut self, low: u64, now: Instant) -> u64 {
         let now = jiffies(now);
         if self.scale < SCALE_MAX && now >= self.upgraded + self.scale * self.slice_ms {
@@ -85,8 +85,7 @@ impl Device {
         }
         low.saturating_add((low / 2).saturating_mul(self.scale))
     }
-    /// A group misses its low limit: the growth is halved, and nothing of it left is LOW. Returns the
-    /// scale.
+    /// Halves the growth, because a group misses its low limit; at zero, the state is LOW. Returns the scale.
     pub(super) fn downgrade(&mut self, now: u64) -> u64 {
         self.scale /= 2;
         if self.scale > 0 {
@@ -96,15 +95,15 @@ impl Device {
         }
         self.scale
     }
-    /// The least latency that counts.
+    /// The smallest latency that is counted.
     pub(super) fn latency_counted(&self) -> u64 {
         if self.rotational { ROTATIONAL_COUNTED } else { 0 }
     }
-    /// What a request of this size usually takes.
+    /// The usual time of a request of this size.
     pub(super) fn usual(&self, direction: usize, length: Sectors) -> u64 {
         self.usual[direction][size(length)].took
     }
-    /// The drive answered a request after so long.
+    /// Records a completion and its time.
     pub(super) fn measure(&mut self, operation: Operation, length: Sectors, took: u64) {
         let direction = match operation {
             Operation::Read => 0,
@@ -117,7 +116,7 @@ impl Device {
             measured.samples += 1;
         }
     }
-    /// Once a second: usual times from the answers since.
+    /// Computes usual times from the completions of the last second.
     pub(super) fn learn(&mut self, now: u64) {
         if self.rotational || self.lows == 0 || now < self.learned + LEARN_EVERY {
             return;
@@ -146,7 +145,7 @@ impl Device {
     }
 }
 
-/// Which of the sizes: the logarithm of 4 KiB units, rounded up.
+/// The index of a size: the logarithm of 4 KiB units, rounded up.
 fn size(length: Sectors) -> usize {
     let order = length.0.max(1).next_power_of_two().trailing_zeros() as usize;
     order.saturating_sub(3).min(SIZES - 1)

@@ -1,53 +1,53 @@
-//! `throttle-low` (`low`): minimums in bytes and requests a second by holding back everybody else, as
+//! `throttle-low` (`low`): minimums in bytes and requests a second, kept by holding back all other groups, like
 //! blk-throttle's `io.low`.
 //!
-//! *Idea.* The whole drive is in one of two states. In LOW every group is held to its low limit, whatever
-//! the drive could do; in MAX it may go beyond. A group that gets less than its low limit though it is
-//! not idle takes the drive down to LOW; when every group has what it wants, or is idle, the drive goes
-//! back up. Requests wait and climb as in `throttle-max`: same queues, same accounts.
+//! *Idea.* The whole drive is in one of two states. In LOW, every group is limited to its low limit, whatever the
+//! drive could do; in MAX, it may exceed that. If a group gets less than its low limit although it is not idle, the
+//! drive goes down to LOW. When every group has what it wants, or is idle, the drive goes back up to MAX. Requests
+//! wait and move up the tree as in `throttle-max`, with the same queues and accounts.
 //!
-//! *Limits*, of bytes and of requests, reads and writes each on its own. `scale` counts the slices since
-//! the upgrade, up to 4,096, so that what groups may send grows by half a low limit a slice:
+//! *Limits* apply to bytes and requests, reads and writes, each separately. `scale` counts the slices since the
+//! upgrade, up to 4,096, so what groups may send grows by half a low limit per slice:
 //!
 //! ```text
 //! LOW   low; a leaf with no low limit in this direction 320 KiB/s and 10 requests/s; others nothing
 //! MAX   min(max, low + low / 2 * scale); without a low limit max
 //! ```
 //!
-//! *Upgrade*, looked for when a request is over its limit, once a slice as requests come, and whenever a
-//! timer of held requests goes off (every 8 slices at least); never in the first slice after a downgrade.
-//! Every leaf, or else one of the groups above it, must agree: it has no low limit; **or all directions
-//! with a low limit have requests waiting**; or its last overflow is a slice ago and it is idle.
-//! *Downgrade*, looked for once a slice as requests of a leaf come: a direction whose rate since the last
-//! look was at least its low limit overflows. If the upgrade and the oldest of the overflows of all
-//! limited directions are a slice ago, in the leaf and all groups above, and the leaf is not idle, `scale`
-//! is halved, and at 0 the drive is in LOW.
+//! *Upgrade.* This is checked when a request is over its limit, once per slice as requests arrive, and whenever a
+//! timer of held requests expires (at least every 8 slices); never in the first slice after a downgrade. Every leaf,
+//! or else one of the groups above it, must agree: it has no low limit; **or all directions with a low limit have
+//! requests waiting**; or its last overflow was at least a slice ago and it is idle.
 //!
-//! *Idle* is a group whose last answer is longer ago than the lesser of 5 s and 4 `idle`; or whose mean
-//! think time (7/8 old, 1/8 new) exceeds `idle`; or fewer than a fifth of whose requests were bad, both
-//! counts halved each slice. Bad is a request that took more than the usual time of its size and
-//! direction plus `latency`, the wait in here included. On flash the usual time is learned in LOW only,
-//! from the drive's own answers: each second, in each of nine sizes (to 4 KiB, twice as much each, 1 MiB
-//! and more), the mean of 32 or more, averaged 7/8 to 1/8, never less than that of a smaller size. With a
-//! moving head it is 4 ms for all, and answers within 1 ms are not counted.
+//! *Downgrade.* This is checked once per slice as requests of a leaf arrive. A direction *overflows* if its rate
+//! since the last check was at least its low limit. If the upgrade, and the oldest overflow among all limited
+//! directions, were at least a slice ago, in the leaf and in all groups above it, and the leaf is not idle, then
+//! `scale` is halved; at 0, the drive is in LOW.
 //!
-//! *What follows* (all of it the original's): A group with low limits on both directions that only reads
-//! never overflows in writes and never has writes waiting. So it counts as below its limit whenever it is
-//! not idle, and LOW is left only when every such group is idle. And a child of a group without low limit
-//! inherits "no thresholds" from it, which counts as idle always: its low limit never takes effect.
+//! *Idle.* A group is idle if its last completion is longer ago than the smaller of 5 s and 4 `idle`; or if its mean
+//! think time (7/8 old, 1/8 new) exceeds `idle`; or if fewer than a fifth of its requests were bad, both counts
+//! halved each slice. A request is bad if it took longer than the usual time for its size and direction plus
+//! `latency`, including the wait in this policy. On flash, the usual time is learned in LOW only, from the drive's
+//! own completion times: each second, for each of nine sizes (up to 4 KiB, then doubled each time, up to 1 MiB and
+//! more), the mean of 32 or more, averaged 7/8 to 1/8, and never less than that of a smaller size. On a drive with a
+//! head it is 4 ms for all sizes, and completions within 1 ms are not counted.
 //!
-//! *Parameters.* A group's low limits are the contract's `low`, or else `min` in both directions; they are
-//! dropped unless both thresholds are set. `latency` and `idle` are the defaults of the thresholds (the
-//! kernel has none; these are the S suite's); a child's `latency` is at least its parent's, its `idle` at
-//! most. `slice` is 20 ms on flash and 100 ms otherwise (`throttle_sample_time`). With `ceilings` the
-//! contract's `max` holds as well, as in the kernel, where both are one policy; else use `max+low`.
+//! *Consequences* (all of them the original's): A group with low limits in both directions that only reads never
+//! overflows in writes and never has writes waiting. So it counts as below its limit whenever it is not idle, and LOW
+//! is left only when every such group is idle. And a child of a group without low limit inherits "no thresholds" from
+//! it, which always counts as idle: the child's low limit never takes effect.
 //!
-//! *Source.* Linux `block/blk-throttle.c` with `CONFIG_BLK_DEV_THROTTLING_LOW`, 4.12 to 4.18, read in RHEL's
-//! 4.18 and in the tree of bfq-mq (4.14); S. Li's patches of January 2017. Stated there: all of the above.
-//! *Our choice*, where we differ: milliseconds for jiffies; timers go off at their tick, the kernel's one tick
-//! later; a bio's time counts from its submission to the engine (4.18 from its arrival at
-//! blk-throttle); the root group has no low limit, as there, and no ceiling; 5.x, which does not count the
-//! wait, is not offered.
+//! *Parameters.* A group's low limits are the contract's `low`, or else `min` in both directions; they are ignored
+//! unless both thresholds are set. `latency` and `idle` are the defaults of the thresholds (the kernel has none;
+//! these are the S suite's); a child's `latency` is at least its parent's, and its `idle` at most its parent's.
+//! `slice` is 20 ms on flash and 100 ms otherwise (`throttle_sample_time`). With `ceilings`, the contract's `max`
+//! also applies, as in the kernel, where both are one policy; otherwise use `max+low`.
+//!
+//! *Source.* Linux `block/blk-throttle.c` with `CONFIG_BLK_DEV_THROTTLING_LOW`, 4.12 to 4.18, read in RHEL's 4.18 and
+//! in the tree of bfq-mq (4.14); S. Li's patches of January 2017. Stated there: all of the above. *Our choice*, where
+//! we differ: milliseconds instead of jiffies; timers expire at their tick, in the kernel one tick later; the time of
+//! a bio counts from its submission to the engine (in 4.18, from its arrival at blk-throttle); the root group has no
+//! low limit, as there, and no ceiling; 5.x, which does not count the wait, is not available.
 
 mod device;
 mod share;
@@ -69,7 +69,7 @@ use iofair_policies::parts::levels::{Levels, TOP, cost, group_of, level_of};
 use iofair_policies::parts::meter::Rule;
 use share::{Settings, Share};
 
-/// Its row in the table.
+/// The row of the table.
 pub static ROW: Row = Row {
     name: "throttle-low",
     short: "low",
@@ -113,17 +113,21 @@ const PARAMETERS: &[Parameter] = &[
     Parameter::time(
         "latency",
         Nanos::from_micros(100),
-        "longer than usual by this is bad; 0: unset",
+        "a request is bad if it takes this much longer than usual; 0: unset",
     ),
-    Parameter::time("idle", Nanos::from_micros(1000), "mean think time of an idle group; 0: unset"),
+    Parameter::time(
+        "idle",
+        Nanos::from_micros(1000),
+        "a group with a longer mean think time is idle; 0: unset",
+    ),
     Parameter {
         name: "slice",
-        doc: "time between two looks, at least 10 ms; 0: 20 ms on flash, else 100 ms",
+        doc: "time between checks, at least 10 ms; 0: 20 ms on flash, otherwise 100 ms",
         kind: Kind::Time,
         default: 0,
         range: (0, 1_000_000_000),
     },
-    Parameter::bool("ceilings", false, "the contracts' max holds as well"),
+    Parameter::bool("ceilings", false, "also enforce the contracts' max"),
 ];
 
 /// A tick of the kernel's slowest clock (`HZ` = 100): held requests wake up every 8 slices, which at
@@ -236,7 +240,7 @@ impl Policy for ThrottleLow {
             let usual = device.usual(direction, part.length);
             let took = micros(cx.now).saturating_sub(micros(part.submitted));
             let bounds = (device.latency_counted(), device.slice_ms);
-            self.levels.account_mut(at).answered(cx.now, (took, usual), bounds);
+            self.levels.account_mut(at).completed(cx.now, (took, usual), bounds);
         }
         let took = micros(cx.now).saturating_sub(micros(request.dispatched));
         self.levels.state.measure(request.operation, request.length, took);
@@ -349,7 +353,7 @@ impl ThrottleLow {
         }
         self.walk = walk;
     }
-    /// Is a group limited at all, here or above, and what are its thresholds? As in the kernel this is
+    /// Whether a group is limited at all, here or above, and its thresholds. As in the kernel this is
     /// found when limits are set, in the state that the drive is in then.
     fn find_rules(&mut self, now: Instant, at: usize) {
         let limits = [0, 1].map(|direction| self.levels.limit(now, at, direction));
@@ -382,7 +386,7 @@ impl ThrottleLow {
         }
         last
     }
-    /// Does this group not mind that others go beyond their low limits?
+    /// Whether this group agrees that others may exceed their low limits.
     fn agrees(&self, now: Instant, at: usize) -> bool {
         let share = self.levels.account(at);
         let waits = [0, 1].map(|direction| self.levels.queued(at, direction) > 0);
@@ -390,7 +394,7 @@ impl ThrottleLow {
             || (jiffies(now) >= self.last_overflow(jiffies(now), at) + self.levels.state.slice_ms
                 && share.is_idle(micros(now)))
     }
-    /// Does the leaf or a group above it agree?
+    /// Whether the leaf or a group above it agrees.
     fn branch_agrees(&self, now: Instant, leaf: usize) -> bool {
         let mut at = leaf;
         loop {
@@ -403,7 +407,7 @@ impl ThrottleLow {
             }
         }
     }
-    /// Do all leaves but this one agree?
+    /// Whether all leaves except this one agree.
     fn can_upgrade(&mut self, now: Instant, except: usize) -> bool {
         let device = &self.levels.state;
         if !device.is_low || jiffies(now) < device.downgraded + device.slice_ms {

@@ -7,21 +7,20 @@ use iofair_core::time::{Instant, Nanos};
 use iofair_policies::parts::levels::Account;
 use iofair_policies::parts::meter::Limit;
 
-/// What a leaf without low limit gets in LOW: bytes, requests a second (`MIN_THROTL_BPS`,
-/// `MIN_THROTL_IOPS`).
+/// The limits in LOW of a leaf without low limit: bytes and requests a second (`MIN_THROTL_BPS`, `MIN_THROTL_IOPS`).
 const LEAST: [u64; 2] = [320 * 1024, 10];
-/// Longest silence of a group that is not idle, in microseconds (`MAX_IDLE_TIME`).
+/// Longest time without completion of a group that is not idle, in microseconds (`MAX_IDLE_TIME`).
 const SILENCE_MAX: u64 = 5_000_000;
-/// Requests counted before counts are halved.
+/// Number of counted requests at which counts are halved.
 const COUNTED_MAX: u64 = 1024;
-/// One bad request among fewer than so many makes a group not idle.
+/// One bad request among fewer than this number makes a group not idle.
 const BAD_PART: u64 = 5;
 
-/// What the contract says; limits by direction: bytes, requests.
+/// Values from the contract; limits by direction: bytes, requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Settings {
     max: [[Option<u64>; 2]; 2],
-    /// Zero is none.
+    /// Zero means none.
     low: [[u64; 2]; 2],
     latency: u64,
     idle: u64,
@@ -58,7 +57,7 @@ impl Settings {
     pub(super) fn same_low(&self, other: &Self) -> bool {
         (self.low, self.thresholds()) == (other.low, other.thresholds())
     }
-    /// Latency and idle; a group without low limit has none, which counts as idle.
+    /// Latency and idle; a group without low limit has no thresholds, which counts as idle.
     pub(super) fn thresholds(&self) -> [u64; 2] {
         if self.has_low() { [self.latency, self.idle] } else { [u64::MAX, 0] }
     }
@@ -70,18 +69,18 @@ pub(super) struct Share {
     pub(super) is_live: bool,
     pub(super) children: u32,
     pub(super) settings: Settings,
-    /// By direction: may there be a limit here or above?
+    /// For each direction: whether there may be a limit here or above.
     pub(super) limited: [bool; 2],
     /// Thresholds in force, in microseconds.
     pub(super) latency: u64,
     pub(super) idle: u64,
-    /// By direction, when the group last reached its low limit.
+    /// For each direction: when the group last reached its low limit.
     pub(super) overflow: [u64; 2],
-    /// When it was last looked at, and what was sent since: direction; bytes, requests.
+    /// When it was last checked, and the bytes and requests since then by direction.
     pub(super) looked: u64,
     pub(super) sent: [[u64; 2]; 2],
-    /// Last answer, and the one that the think time was last counted from.
-    answered: u64,
+    /// The last completion, and the one from which think time was last counted.
+    completed: u64,
     thought_since: u64,
     think_time: u64,
     counted: u64,
@@ -108,16 +107,16 @@ impl Share {
             }
         }
     }
-    /// When it last reached its low limit in the direction where that is longest ago.
+    /// When it last reached its low limit, in the direction in which that is longest ago.
     pub(super) fn last_overflow(&self, now: u64) -> u64 {
         let of = |d: usize| if self.settings.limits(d) { self.overflow[d] } else { now };
         of(0).min(of(1))
     }
-    /// Has it no low limit, or requests waiting (`waits`) in all directions that have one?
+    /// Whether it has no low limit, or has requests waiting (`waits`) in all directions with one.
     pub(super) fn has_enough_waiting(&self, waits: [bool; 2]) -> bool {
         (0..2).all(|d| waits[d] || !self.settings.limits(d))
     }
-    /// Overflows of the rates since the last look, so many ticks ago.
+    /// Detects overflows of the rates since the last check, this many ticks ago.
     pub(super) fn find_overflows(&mut self, now: u64, elapsed: u64) {
         for direction in 0..2 {
             for kind in 0..2 {
@@ -131,27 +130,27 @@ impl Share {
     pub(super) fn is_idle(&self, now: u64) -> bool {
         self.latency == u64::MAX
             || self.idle == 0
-            || now.saturating_sub(self.answered) > SILENCE_MAX.min(4 * self.idle)
+            || now.saturating_sub(self.completed) > SILENCE_MAX.min(4 * self.idle)
             || self.think_time > self.idle
             || (self.latency > 0 && self.counted > 0 && self.bad * BAD_PART < self.counted)
     }
-    /// A request of the group comes.
+    /// Records the arrival of a request.
     pub(super) fn came(&mut self, now: u64) {
-        if self.answered == 0 || now <= self.answered || self.thought_since == self.answered {
+        if self.completed == 0 || now <= self.completed || self.thought_since == self.completed {
             return;
         }
-        self.think_time = (self.think_time * 7 + now - self.answered) >> 3;
-        self.thought_since = self.answered;
+        self.think_time = (self.think_time * 7 + now - self.completed) >> 3;
+        self.thought_since = self.completed;
     }
-    /// A request of the group was answered after so long; the usual time of such; and the least that
-    /// counts, and the length of a slice.
-    pub(super) fn answered(
+    /// Records a completion: its time, the usual time of such a request, the smallest latency that is counted, and
+    /// the length of a slice.
+    pub(super) fn completed(
         &mut self,
         now: Instant,
         (took, usual): (u64, u64),
         (counts_from, slice_ms): (u64, u64),
     ) {
-        self.answered = micros(now);
+        self.completed = micros(now);
         if took == 0 {
             return;
         }

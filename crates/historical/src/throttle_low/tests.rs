@@ -17,7 +17,7 @@ const MB: u64 = 1_000_000;
 const READ: Operation = Operation::Read;
 const WRITE: Operation = Operation::Write;
 
-/// A drive of flash that answers when told; times in milliseconds.
+/// A drive of flash that completions when told; times in milliseconds.
 struct Rig {
     controller: Controller,
     flying: Vec<(ClientId, CommandId)>,
@@ -85,8 +85,8 @@ impl Rig {
         }
         self.flying.len() - before
     }
-    /// The drive answers all that it has.
-    fn answer(&mut self, ms: u64) {
+    /// The drive completes all that it has.
+    fn completion(&mut self, ms: u64) {
         self.answer_at(at(ms));
     }
     fn answer_at(&mut self, now: Instant) {
@@ -134,7 +134,7 @@ fn not_idle(rig: &mut Rig, path: &str, limits: Limits, from: u64) -> ClientId {
     let client = rig.client(path, limits, 1000);
     rig.send(from, client, READ, 1);
     assert_eq!(rig.go(from), 1);
-    rig.answer(from + 5);
+    rig.completion(from + 5);
     client
 }
 
@@ -223,7 +223,7 @@ fn limits_grow_by_half_a_slice() {
     assert_eq!(rig.gauge("scale"), 49);
 }
 
-/// One read of 128 KiB every 20 ms (6.5 MB/s) against a limit of 10 MB/s, answered after `took`, beside a
+/// One read of 128 KiB every 20 ms (6.5 MB/s) against a limit of 10 MB/s, completed after `took`, beside a
 /// group that has enough: the scale after each step, and whether the drive is in LOW.
 fn miss(rig: &mut Rig, slow: &str, took: Nanos) -> Vec<(u64, bool)> {
     let slow = rig.client(slow, bytes(10 * MB, 0), 50);
@@ -247,7 +247,7 @@ fn miss(rig: &mut Rig, slow: &str, took: Nanos) -> Vec<(u64, bool)> {
 }
 
 /// Goal: a group below its low limit that is not idle halves the growth and at last takes the drive to
-/// LOW; one whose requests are as fast as usual does not. Method: answers after 5 ms, and after 50 us.
+/// LOW; one whose requests are as fast as usual does not. Method: completions after 5 ms, and after 50 us.
 #[test]
 fn who_misses_its_limit_takes_the_drive_down() {
     let scales = miss(&mut Rig::new(&[]), "slow", Nanos::from_millis(5));
@@ -280,7 +280,7 @@ fn limits_on_both_directions_bind_a_reader() {
         for step in 0..200 {
             rig.send(step * 5, reader, READ, 2);
             rig.go(step * 5);
-            rig.answer(step * 5 + 4);
+            rig.completion(step * 5 + 4);
             lows += u32::from(rig.is_low());
         }
         assert_eq!(lows > 100, falls, "LOW in {lows} of 200");
@@ -324,7 +324,7 @@ fn low_limits_come_from_the_contract() {
     assert_eq!(rig.gauge("held_requests"), 0, "no limit, no wait");
     rig.controller.update_group(at(2), group, minimum).expect("is there");
     assert!(rig.is_low());
-    rig.answer(3);
+    rig.completion(3);
     rig.controller.remove_client(at(3), client).expect("nothing inside");
     rig.controller.remove_group(at(3), group).expect("empty");
     assert!(!rig.is_low(), "nobody is left who wants it");
@@ -396,14 +396,14 @@ fn overflows_of_groups_above_count_if_later() {
 #[test]
 fn reasons_to_be_idle() {
     let busy = |share: &mut Share, bad: u64, good: u64| {
-        share.answered(at(1000), (200, 50), (0, 20)); // The first one is halved away at once.
+        share.completed(at(1000), (200, 50), (0, 20)); // The first one is halved away at once.
         for (count, took) in [(bad, 200), (good, 150)] {
-            (0..count).for_each(|_| share.answered(at(1000), (took, 50), (0, 20)));
+            (0..count).for_each(|_| share.completed(at(1000), (took, 50), (0, 20)));
         }
     };
     let now = micros(at(1000));
     let mut never = share(100, 1000);
-    assert!(never.is_idle(now), "no answer yet");
+    assert!(never.is_idle(now), "no completion yet");
     busy(&mut never, 1, 4);
     assert!(!never.is_idle(now), "a fifth of the requests took 100 us longer than usual");
     let mut good = share(100, 1000);
@@ -418,8 +418,8 @@ fn reasons_to_be_idle() {
     thinker.came(now + 8000);
     assert!(!thinker.is_idle(now + 1), "mean think time 8000 / 8");
     thinker.came(now + 9000);
-    assert!(!thinker.is_idle(now + 1), "an answer counts once");
-    thinker.answered(at(1001), (200, 50), (0, 20));
+    assert!(!thinker.is_idle(now + 1), "an completion counts once");
+    thinker.completed(at(1001), (200, 50), (0, 20));
     thinker.came(micros(at(1001)) + 2000);
     assert!(thinker.is_idle(micros(at(1001))), "(1000 * 7 + 2000) / 8 = 1125");
 }
@@ -429,17 +429,17 @@ fn reasons_to_be_idle() {
 fn the_past_fades() {
     let mut share = share(100, 1_000_000);
     for _ in 0..64 {
-        share.answered(at(1000), (500, 50), (0, 20));
+        share.completed(at(1000), (500, 50), (0, 20));
     }
     assert!(!share.is_idle(micros(at(1000))));
     for slice in 1..=6 {
-        (0..8).for_each(|_| share.answered(at(1000 + slice * 21), (50, 50), (0, 20)));
+        (0..8).for_each(|_| share.completed(at(1000 + slice * 21), (50, 50), (0, 20)));
     }
     assert!(share.is_idle(micros(at(1127))), "64 bad ones, six times halved");
 }
 
-/// Goal: what is usual is learned in LOW alone, on flash alone, from 32 answers or more, once a second,
-/// slowly, and never falls with size. Method: hand-made answers.
+/// Goal: what is usual is learned in LOW alone, on flash alone, from 32 completions or more, once a second,
+/// slowly, and never falls with size. Method: hand-made completions.
 #[test]
 fn the_usual_time_is_learned() {
     let (small, large) = (Sectors(8), Sectors(2048));

@@ -41,7 +41,7 @@ pub(crate) enum Event<'a> {
         parts: &'a [Part],
     },
     Answered {
-        /// What the answered command stood for.
+        /// What the completed command stood for.
         parts: &'a [Part],
         done: &'a [Completion],
         status: i32,
@@ -51,7 +51,7 @@ pub(crate) enum Event<'a> {
     Woken,
     /// A client is about to go, or the run is over: what the engine counted for it.
     Counted(ClientId, &'a Counters),
-    /// Everything was answered and every wake-up served that could be.
+    /// Everything was completed and every wake-up served that could be.
     Ended(&'a Settled),
 }
 
@@ -82,17 +82,17 @@ struct Open {
     accepted: Accepted,
     /// Sectors of it that were sent, from its first one on; a flush has none, and counts as one.
     sent: Sectors,
-    /// Commands with a piece of it that were not answered.
+    /// Commands with a piece of it that were not completed.
     commands: u32,
     /// The first error of one of them.
     status: i32,
 }
 
-/// No request lost, doubled or invented: each is sent once, whole or piece by piece in order, and answered once, when
+/// No request lost, doubled or invented: each is sent once, whole or piece by piece in order, and completed once, when
 /// all of it was, with its own sectors and the first error of its pieces.
 #[derive(Default)]
 pub(crate) struct Ledger {
-    /// Taken in and not yet answered.
+    /// Taken in and not yet completed.
     open: BTreeMap<u64, Open>,
 }
 
@@ -129,14 +129,14 @@ impl Ledger {
         }
         Ok(())
     }
-    fn answered(&mut self, done: &Completion, status: i32) -> Result<(), String> {
+    fn completed(&mut self, done: &Completion, status: i32) -> Result<(), String> {
         let tag = done.part.tag;
         let open = self.open.remove(&tag).ok_or(format!("{tag} was not awaited"))?;
         let Open { accepted, sent, commands, status: first } = open;
         // Flushes that share a command are sent as one of them.
         let flush = accepted.operation == Operation::Flush;
         let whole = sent == accepted.length && commands == 0;
-        law(flush || whole, || format!("{tag} was answered before all of it came"))?;
+        law(flush || whole, || format!("{tag} was completed before all of it came"))?;
         let status = if flush { status } else { first };
         let told = (done.part.client, done.part.start, done.part.length, done.operation);
         let asked = (accepted.client, accepted.start, accepted.length, accepted.operation);
@@ -161,21 +161,21 @@ impl Checker for Ledger {
             Event::Dispatched { command, parts } => self.sent(command, parts),
             Event::Answered { parts, done, status } => {
                 self.came(parts, *status)?;
-                done.iter().try_for_each(|done| self.answered(done, *status))
+                done.iter().try_for_each(|done| self.completed(done, *status))
             }
             Event::Settled(state) => law(state.pending == self.open.len(), || {
                 format!("{} are open, the engine says {}", self.open.len(), state.pending)
             }),
             Event::Ended(_) => {
                 let lost: Vec<_> = self.open.values().map(|open| open.accepted.tag).collect();
-                law(lost.is_empty(), || format!("never answered: {lost:?}"))
+                law(lost.is_empty(), || format!("never completed: {lost:?}"))
             }
             _ => Ok(()),
         }
     }
 }
 
-/// A flush is sent only after the writes that its client submitted before it were answered.
+/// A flush is sent only after the writes that its client submitted before it were completed.
 #[derive(Default)]
 pub(crate) struct FlushOrder {
     /// Unanswered writes, by client in order of submission.
@@ -290,8 +290,9 @@ pub(crate) struct WakeUps {
     woken: bool,
 }
 
-/// So many wake-ups may be served in vain before one must send something, besides one a millisecond for this many:
-/// the shortest period of a policy that looks at its clients from time to time. At a few bytes a second a command takes minutes.
+/// This many wake-ups may be served in vain before one must send something, besides one a millisecond for this many: the
+/// shortest period of a policy that checks its clients from time to time. At a few bytes a second a command takes
+/// minutes.
 const FRUITLESS_MAX: u64 = 1000;
 const FRUITLESS_PERIODS: u64 = 1_000_000;
 
@@ -354,7 +355,7 @@ impl Checker for Bounds {
     }
 }
 
-/// The engine's counters are what the answers add up to.
+/// The engine's counters are what the completions add up to.
 #[derive(Default)]
 pub(crate) struct Counts {
     clients: BTreeMap<ClientId, ([u64; 2], [u64; 2], u64)>,

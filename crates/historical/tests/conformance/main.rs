@@ -10,9 +10,9 @@
 //!   and the lines are those of the exact run: same commands, same order, same instants.
 //! - *late*: it serves wake-ups late, or only when something else happens. Every clause holds; the lines may
 //!   differ, since time has passed.
-//! - *sparing*: after an answer it asks only if that calls for it, as NVMe's host does. Every clause holds.
+//! - *sparing*: after a completion it asks only if that calls for it, as NVMe's host does. Every clause holds.
 //!
-//! A failing list is cut down before it is shown. `IOFAIR_SEEDS=5000` runs so many seeds a stack,
+//! A failing list is cut down before it is shown. `IOFAIR_SEEDS=5000` runs this many seeds a stack,
 //! `IOFAIR_SEED=17` just that one. A policy that is broken on purpose ([`canaries`]) must be caught by its
 //! clause.
 

@@ -18,13 +18,13 @@ pub(crate) enum Step {
     Submit(Ask),
     /// Several requests of one client, gathered in a plug.
     Plug(Vec<Ask>),
-    /// The drive answers one of its commands, not always well.
+    /// The drive completes one of its commands, not always well.
     Complete {
         pick: u64,
         status: i32,
     },
     Advance(Nanos),
-    /// The drive answers, and after a while the client that waited goes on: behind the answered
+    /// The drive completes, and after a while the client that waited goes on: behind the completed
     /// sectors, or elsewhere. This is what policies that watch their clients learn from.
     Reply {
         pick: u64,

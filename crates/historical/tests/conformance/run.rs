@@ -33,7 +33,7 @@ pub(crate) enum Mood {
     Restless,
     /// Serves wake-ups late: when something else happens, or after a while.
     Late,
-    /// Asks after an answer only if it was to a flush or [`Controller::schedules_dispatch`] says so.
+    /// Asks after a completion only if it was to a flush or [`Controller::schedules_dispatch`] says so.
     Sparing,
 }
 
@@ -166,7 +166,7 @@ impl<'a> World<'a> {
         let state = self.state();
         self.see(&Event::Ended(&state))
     }
-    /// Answers everything, then lets the engine come to rest.
+    /// Completions everything, then lets the engine come to rest.
     fn drain(&mut self) -> Result<(), Broken> {
         while self.engine.pending() > 0 {
             if !self.flying.is_empty() {
@@ -292,7 +292,7 @@ impl<'a> World<'a> {
         gathered[..taken].iter().try_for_each(|submission| self.accepted(submission))
     }
 
-    /// The client of an answered request sends another like it.
+    /// The client of an completed request sends another like it.
     fn go_on(&mut self, done: &Completion, elsewhere: Option<Sectors>) -> Result<(), Broken> {
         let Part { client, start, length, .. } = done.part;
         let next = start + length;
@@ -302,7 +302,7 @@ impl<'a> World<'a> {
         let (tag, operation, flags) = (self.tag, done.operation, Flags::NONE);
         self.hand_in(&Submission { tag, client, operation, flags, start, length })
     }
-    /// Answers one command; returns its first submission.
+    /// Completions one command; returns its first submission.
     fn complete(&mut self, pick: u64, status: i32) -> Result<Option<Completion>, Broken> {
         if self.flying.is_empty() {
             return Ok(None);

@@ -1,5 +1,5 @@
 //! A closed loop through an engine, for tests and benches that count: every group keeps its requests
-//! outstanding, the drive answers in order, a new request follows each answer. Nothing here allocates
+//! outstanding, the drive completes in order, a new request follows each completion. Nothing here allocates
 //! once it is warm.
 
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ use iofair_core::unit::Sectors;
 
 /// Commands that the drive takes.
 const DEPTH: u32 = 32;
-/// From one answer of the drive to the next.
+/// From one completion of the drive to the next.
 const SERVICE: Nanos = Nanos::from_micros(10);
 /// 4 KiB.
 const LENGTH: Sectors = Sectors(8);
@@ -29,7 +29,7 @@ pub(crate) struct Load {
     done: Vec<Completion>,
     random: u64,
     tag: u64,
-    /// Every so many submissions a write and a flush; 0: only reads.
+    /// Every this many submissions a write and a flush; 0: only reads.
     flush_every: u64,
     /// A number that stands for the whole order of service.
     pub(crate) hash: u64,
@@ -83,7 +83,7 @@ impl Load {
     }
     // Not every user of this file changes contracts.
     #[allow(dead_code)]
-    /// Gives one group after the other another weight, ceiling and latency, each while requests are under way.
+    /// Gives one group after the other another weight, ceiling and latency, each while requests are in flight.
     pub(crate) fn update_contracts(&mut self, count: u64) {
         for turn in 0..count {
             self.tag += 1;
@@ -112,7 +112,7 @@ impl Load {
     }
     // Not every user of this file changes the stack.
     #[allow(dead_code)]
-    /// Changes the stack while requests are under way.
+    /// Changes the stack while requests are in flight.
     pub(crate) fn switch(&mut self, stack: Stack) {
         self.engine.switch(self.now, stack);
     }
@@ -134,7 +134,7 @@ impl Load {
         }
         self.clients = clients;
     }
-    /// Submits, dispatches and completes so many more requests.
+    /// Submits, dispatches and completes this many more requests.
     pub(crate) fn run(&mut self, requests: u64) {
         let end = self.tag + requests;
         while self.tag < end {

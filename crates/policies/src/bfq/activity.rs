@@ -1,4 +1,5 @@
-//! Who has requests, counted by weight: what tells an asymmetric scenario in constant time.
+//! Counts of queues and groups with requests, by weight. With them, an asymmetric scenario is detected in constant
+//! time.
 
 use alloc::vec::Vec;
 
@@ -9,7 +10,7 @@ use iofair_core::time::Instant;
 use super::Bfq;
 use super::queue::{QueueId, level_weight};
 
-/// Counts of how many have each of a small range of weights, and how many weights there are.
+/// The number of members of each weight, for a small range of weights, and the number of different weights.
 #[derive(Debug)]
 struct ByWeight {
     counts: Vec<u32>,
@@ -59,8 +60,8 @@ impl Activity {
 }
 
 impl Bfq {
-    /// Do queues have to be treated unequally, so that leaving service to whoever comes first would
-    /// not keep their shares? Asked on behalf of a queue, or of nobody in particular.
+    /// Whether queues must be treated unequally, because serving the first one with a request would not keep their
+    /// shares. `of`: the queue for which this is decided, if any.
     pub(super) fn is_asymmetric(&self, of: Option<QueueId>) -> bool {
         let (settings, activity) = (&self.settings, &self.activity);
         let smallest = settings.spare_smallest_weight

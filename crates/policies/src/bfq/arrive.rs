@@ -1,4 +1,4 @@
-//! A request comes: into which queue, what that says of its client, and whether it preempts.
+//! The arrival of a request: which queue it enters, what it shows about its client, and whether it preempts.
 
 use crate::parts::sorted_fifo::{Entry, MergeRules, choose};
 use iofair_core::policy::Context;
@@ -20,9 +20,9 @@ impl Bfq {
         self.observe_arrival(cx, queue, id);
         self.add(cx, queue, id);
         if self.in_service == Some(queue) && self.queues[queue].waiting {
-            // The original goes on waiting when the request is small and waiting boosts throughput,
-            // for more to be merged with it; its requests come in plugs that end right after, so
-            // that the wait never lasts. Ours come as they come.
+            // The kernel goes on idling if the request is small and idling increases throughput, so that more
+            // requests can be merged with it. Its requests come in plugs that end soon, so that wait is short. Ours
+            // come one by one.
             let timed_out = self.budget_timed_out(cx.now, queue);
             self.stop_waiting(queue);
             if timed_out {
@@ -31,7 +31,7 @@ impl Bfq {
         }
     }
 
-    /// Think time and position of a request, before it changes its queue.
+    /// Records think time and position of a request, before it enters its queue.
     fn observe_arrival(&mut self, cx: &mut Context<'_>, id: QueueId, request: RequestId) {
         let (now, idle) = (cx.now, self.settings.slice_idle);
         let (start, length) = (cx.requests[request].start, cx.requests[request].length);
@@ -99,7 +99,7 @@ impl Bfq {
             raise.since = now;
         }
     }
-    /// Makes a queued request the next one if it is better placed; did the next one change?
+    /// Makes a queued request the next one if it is better placed. Returns whether the next request changed.
     fn prefer(&mut self, requests: &Requests, id: QueueId, request: RequestId) -> bool {
         let queue = &mut self.queues[id];
         let best = match queue.next {
@@ -112,7 +112,7 @@ impl Bfq {
         queue.next.replace(best) != Some(best)
     }
 
-    /// A queue that had nothing to do has a request; was it found interactive?
+    /// Handles a request for a queue that was empty. Returns whether the queue was found interactive.
     fn wake(&mut self, cx: &mut Context<'_>, id: QueueId) -> bool {
         let arrived = self.judge_arrival(cx.now, id);
         let deserves = self.grant_budget(cx, id, arrived.deserves);

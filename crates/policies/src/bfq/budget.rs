@@ -1,5 +1,5 @@
-//! Budgets: how much a queue may get in one slot, how a slot ends, and what the end says about the
-//! next budget. Queues that waste the drive's time are charged the time.
+//! Budgets: how much service a queue may get in one slot, how a slot ends, and how its end changes the next budget.
+//! Queues that waste drive time are charged for the time.
 
 use iofair_core::policy::Context;
 use iofair_core::time::{Instant, Nanos};
@@ -25,11 +25,11 @@ const SPEED_SURE: Nanos = Nanos::from_millis(20);
 /// Why a slot ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Expiry {
-    /// Waited for in vain.
+    /// No request arrived while BFQ idled.
     TooIdle,
     BudgetTimeout,
     BudgetExhausted,
-    /// Empty and not waited for.
+    /// It is empty, and BFQ does not idle for it.
     NoMoreRequests,
     Preempted,
 }
@@ -38,7 +38,7 @@ pub(super) enum Expiry {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct End {
     reason: Expiry,
-    /// The wait that just passed is not the queue's time.
+    /// The time for which BFQ just idled is not charged to the queue.
     after_wait: bool,
 }
 
@@ -79,7 +79,7 @@ impl Bfq {
     pub(super) fn first_limit(max_budget: Option<Sectors>) -> Sectors {
         max_budget.unwrap_or(DEFAULT_MAX)
     }
-    /// The drive's peak is known from the start.
+    /// Sets the drive's peak rate, if it is known from the start.
     pub(super) fn know_peak(&mut self, bytes_per_s: u64) {
         self.rate.know(bytes_per_s);
         self.budgets_assigned = ASSIGNED_MAX;
@@ -134,12 +134,12 @@ impl Bfq {
         let entity = self.queues[id].entity;
         self.scheduler.budget_left(entity).0 >= self.scheduler.budget(entity).0 / 3
     }
-    /// The slot's time is over, and no wait would be cut short for little.
+    /// Whether the slot's time is used up, and ending it now would not interrupt idling in vain.
     pub(super) fn may_time_out(&self, now: Instant, id: QueueId) -> bool {
         (!self.queues[id].waiting || self.third_left(id)) && self.budget_timed_out(now, id)
     }
 
-    /// Was the queue in service slow, and how long did it hold the drive?
+    /// Whether the queue in service was slow, and how long it had the drive.
     fn judge_speed(&self, id: QueueId, end: Instant) -> (bool, Nanos) {
         let queue = &self.queues[id];
         if !queue.sync {
@@ -189,7 +189,7 @@ impl Bfq {
         }
         self.release_if_unused(id);
     }
-    /// Until 5.3 what says whether a queue is busy nearly always is how its waits end.
+    /// Until 5.3, idling in vain decides whether a queue is busy nearly always.
     fn judge_wait(&mut self, id: QueueId, reason: Expiry) {
         let entity = self.queues[id].entity;
         let little = self.scheduler.service(entity).0 <= 2 * self.scheduler.budget(entity).0 / 10;
@@ -222,7 +222,7 @@ impl Bfq {
             self.place(cx, id);
         }
     }
-    /// The feedback: what the queue did with its budget decides the next one.
+    /// Derives the next budget from how the queue used this one.
     fn learn_budget(&mut self, cx: &Context<'_>, id: QueueId, reason: Expiry) {
         let (max, min) = (self.max_budget().0, self.min_budget().0);
         let queue = &self.queues[id];
@@ -249,7 +249,7 @@ impl Bfq {
             self.scheduler.set_budget(cx.now, entity, budget.max(next_cost));
         }
     }
-    /// The next request of a queue that waits for its turn changed: its budget must cover it.
+    /// Adapts the budget of a waiting queue whose next request changed: the budget must cover it.
     pub(super) fn follow_next(&mut self, cx: &Context<'_>, id: QueueId) {
         let queue = &self.queues[id];
         if queue.next.is_none() || !queue.busy || self.in_service == Some(id) {
@@ -263,12 +263,13 @@ impl Bfq {
             self.queues.list(id);
         }
     }
-    /// Does a request that comes now come soon enough after the queue's last answer to be what it was waited for?
+    /// Whether a request that arrives now comes soon enough after the queue's last completion for BFQ to have idled
+    /// for it.
     pub(super) fn is_in_time(&self, now: Instant, id: QueueId) -> bool {
         now <= self.queues[id].last_end + self.settings.slice_idle * 3
     }
-    /// The budget of a queue that becomes busy. `true`: it wants to preempt, because its wait was none of its own making;
-    /// until higher weights preempted (5.3), also because it is raised or to be.
+    /// Sets the budget of a queue that becomes busy. Returns true if the queue wants to preempt, because it did not
+    /// cause its own wait. Until preemption by weight (5.3), also because it is raised or about to be.
     pub(super) fn grant_budget(&mut self, cx: &Context<'_>, id: QueueId, deserves: bool) -> bool {
         let queue = &self.queues[id];
         let in_time = self.is_in_time(cx.now, id);

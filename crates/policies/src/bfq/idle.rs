@@ -1,4 +1,4 @@
-//! Waiting for an empty queue: when it pays, when it is owed, and how long.
+//! Idling for an empty queue: when it increases throughput, when it is needed for fairness, and for how long.
 
 use iofair_core::group::Class;
 use iofair_core::policy::Context;
@@ -9,11 +9,11 @@ use super::budget::Expiry;
 use super::queue::QueueId;
 use super::rate::SHORT;
 
-/// Requests of others in the drive from which on a raised queue needs to be waited for.
+/// From this number of requests of others in the drive on, BFQ idles for a raised queue.
 const CROWD: u32 = 4;
 
 impl Bfq {
-    /// Flash that takes several commands at once; only there is nothing lost by not waiting.
+    /// Whether the drive is flash that executes several commands at once. Only there nothing is lost without idling.
     pub(super) fn is_queueing_flash(&self) -> bool {
         !self.rotational && self.queueing.seen
     }
@@ -25,7 +25,7 @@ impl Bfq {
         let queue = &self.queues[id];
         self.settings.slice_idle > Nanos::ZERO && queue.sync && queue.priority.class != Class::Idle
     }
-    /// Does waiting for this queue make the drive faster, and no raised queue slower?
+    /// Whether idling for this queue increases throughput and does not slow down a raised queue.
     pub(super) fn idling_boosts_throughput(&self, id: QueueId) -> bool {
         if !self.may_idle(id) {
             return false;
@@ -36,7 +36,7 @@ impl Bfq {
         let boosts = one_by_one || (!self.is_queueing_flash() && sequential);
         boosts && self.raised_busy == 0
     }
-    /// Would others take what the queue is promised if it were not waited for?
+    /// Whether other queues would take this queue's share if BFQ did not idle for it.
     pub(super) fn idling_is_owed(&self, id: QueueId) -> bool {
         let queue = &self.queues[id];
         if !self.may_idle(id) || queue.owners == 0 {
@@ -53,12 +53,12 @@ impl Bfq {
             || self.idling_boosts_throughput(id)
             || self.idling_is_owed(id)
     }
-    /// It is empty, and the better for being waited for.
+    /// Whether the queue is empty and BFQ should idle for it.
     pub(super) fn must_idle(&self, id: QueueId) -> bool {
         self.queues[id].is_empty() && self.better_to_idle(id)
     }
 
-    /// Starts to wait for the queue in service.
+    /// Starts to idle for the queue in service.
     pub(super) fn start_waiting(&mut self, cx: &mut Context<'_>, id: QueueId) {
         let queue = &self.queues[id];
         let raised = queue.raise.is_raised();
@@ -77,7 +77,7 @@ impl Bfq {
         self.queues[id].waiting = false;
         self.wait_until = None;
     }
-    /// The wait is over and nothing came, if its time has passed.
+    /// Ends idling if its time has passed without a request.
     pub(super) fn check_wait(&mut self, cx: &mut Context<'_>) {
         if self.wait_until.is_none_or(|until| until > cx.now) {
             return;

@@ -1,10 +1,9 @@
-//! Injection: serving others while an empty queue is waited for, as much as it does not notice; and
-//! wakers, queues whose answers make others go on.
+//! Injection: while BFQ idles for an empty queue, it serves other queues, as much as the empty one tolerates. And
+//! wakers: queues whose completions cause requests of other queues.
 //!
-//! How much may be injected is learned a queue: the time from the arrival of a request that was
-//! waited for to its answer is compared with the time that it takes alone. With `inject_coefficient`
-//! nothing is learned, and the drive's load does not count: what a queue received in its slot says how
-//! much others may.
+//! The tolerated amount is learned for each queue: the time from arrival to completion of a request for which BFQ
+//! idled is compared with the time that it takes alone. With `inject_coefficient` nothing is learned, and the load of
+//! the drive does not matter: the service that a queue received in its slot determines how much others may get.
 //!
 //! ```text
 //! learned          requests in the drive < limit of the queue
@@ -20,34 +19,34 @@ use super::Bfq;
 use super::queue::QueueId;
 use super::settings::Injection;
 
-/// After the limit was lowered nothing is learned for so long.
+/// Time without learning after the limit was lowered.
 const LEARN_AFTER: Nanos = Nanos::from_millis(10);
 const LEARN_AFTER_EARLY: Nanos = Nanos::from_millis(100);
-/// After so long all is learned anew.
+/// Interval after which everything is learned again.
 const RELEARN_AFTER: Nanos = Nanos::from_secs(1);
-/// A change of habits makes it learn anew, not sooner than this.
+/// Shortest time after which a change of the client's behaviour starts learning again.
 const RELEARN_ON_CHANGE: Nanos = Nanos::from_millis(100);
-/// An arrival so shortly after another queue's answer may have been woken by it.
+/// An arrival within this time after another queue's completion may be caused by it.
 const WAKE_WITHIN: Nanos = Nanos::from_millis(4);
-/// So many arrivals in a row make a waker.
+/// Number of such arrivals in a row that make a waker.
 const WAKES: u8 = 3;
-/// Queues looked at for one to inject from. The original looks at all; nearly always the first will
-/// do, and the bound keeps the cost of a request independent of the number of queues.
+/// Number of queues searched for one to inject from. The kernel searches all. The first one is nearly always
+/// suitable, and the limit keeps the cost of a request independent of the number of queues.
 const SEARCH_MAX: usize = 32;
 
-/// The request whose time is being taken.
+/// The request whose time is measured.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Sample {
     arrived: Instant,
     /// The request is the next one that the queue in service sends.
     expected: bool,
     request: Option<RequestId>,
-    /// Something was injected meanwhile.
+    /// Whether another request was injected meanwhile.
     injected: bool,
 }
 
 impl Bfq {
-    /// Forgets what was learned about a queue.
+    /// Forgets what was learned about a queue, so that it is learned again.
     pub(super) fn relearn_injection(&mut self, now: Instant, id: QueueId) {
         let habits = &mut self.queues[id].habits;
         habits.alone_time = Nanos::ZERO;
@@ -62,11 +61,11 @@ impl Bfq {
             self.relearn_injection(now, id);
         }
     }
-    /// A slot ends: what is being taken of its queue is given up.
+    /// Stops measuring at the end of a slot.
     pub(super) fn stop_sampling(&mut self) {
         self.sample = Sample::default();
     }
-    /// A request comes to an empty synchronous queue: is it one to learn from?
+    /// Starts measuring when a request arrives at an empty synchronous queue, if it is suitable.
     pub(super) fn sample_arrival(&mut self, now: Instant, id: QueueId) {
         if self.queues[id].habits.limit_lowered + RELEARN_AFTER <= now {
             self.relearn_injection(now, id);
@@ -82,13 +81,13 @@ impl Bfq {
             self.sample.injected &= !calm && !early;
         }
     }
-    /// The queue in service sends a request.
+    /// Notes that the queue in service dispatches a request.
     pub(super) fn sample_dispatch(&mut self, request: RequestId) {
         if core::mem::take(&mut self.sample.expected) {
             self.sample.request = Some(request);
         }
     }
-    /// The drive answered, and still counts the request among those that it has.
+    /// Learns from a completion. The request still counts among those in the drive.
     pub(super) fn sample_complete(&mut self, cx: &mut Context<'_>, id: QueueId, of: RequestId) {
         if self.sample.request != Some(of) {
             return;
@@ -129,7 +128,7 @@ impl Bfq {
         }
     }
 
-    /// Whose request to send while the queue in service is waited for.
+    /// The queue from which to inject while BFQ idles for the queue in service.
     pub(super) fn choose_injected(&mut self, cx: &mut Context<'_>, id: QueueId) -> Option<QueueId> {
         match self.settings.injection {
             Injection::Never => return None,
@@ -159,8 +158,8 @@ impl Bfq {
         cx.decide(self.subject(chosen), rule, [u64::from(self.in_driver), 0]);
         Some(chosen)
     }
-    /// The rule of 4.20: whoever became active last and has budget for its next request, while the
-    /// waited-for queue, if it is one that random requests keep slow, had its part.
+    /// The rule of 4.20: the queue that became active last and has budget for its next request, as long as the queue
+    /// for which BFQ idles has had its part. That queue must be one with slow random requests.
     fn inject_by_service(
         &self,
         cx: &mut Context<'_>,
@@ -182,18 +181,18 @@ impl Bfq {
         );
         Some(chosen)
     }
-    /// Active queues that are not in service, the newest first, as many as a search looks at.
+    /// Active queues that are not in service, newest first, as many as a search examines.
     fn active(&self) -> impl Iterator<Item = QueueId> + '_ {
         self.active_from(None)
     }
-    /// The same, but those older than this one first.
+    /// The same, starting with those older than this one.
     fn active_from(&self, last: Option<QueueId>) -> impl Iterator<Item = QueueId> + '_ {
         let older = |id: &QueueId| self.queues[*id].older;
         let from = |first| core::iter::successors(first, older);
         let first = last.and_then(|last| older(&last));
         from(first).chain(from(self.queues.newest())).take(SEARCH_MAX)
     }
-    /// The asynchronous queue that the client of a queue uses, if the client's write is next there.
+    /// The asynchronous queue of a queue's client, if a write of the client is next there.
     fn own_async(&self, cx: &Context<'_>, id: QueueId) -> Option<QueueId> {
         let client = self.queues[id].client?;
         let weak = self.clients.get(client.index())?.writes?;
@@ -204,15 +203,15 @@ impl Bfq {
     fn search_injected(&mut self, cx: &Context<'_>, id: QueueId) -> Option<QueueId> {
         let queue = &self.queues[id];
         let always = !queue.raise.is_raised() || !queue.habits.short_think;
-        // Linux means to inject one after `slice_idle` where nothing was learned yet, but adds its nanoseconds to ticks:
-        // that is hours.
+        // Linux is meant to inject one request after `slice_idle` if nothing has been learned, but adds its
+        // nanoseconds to ticks, which makes hours.
         let limit = queue.habits.inject_limit;
         let deep = queue.dispatched > 1 && self.is_queueing_flash();
         let by_weight = self.settings.inject_by_weight && deep;
         if self.in_driver >= limit && !by_weight {
             return None;
         }
-        // By weight they take turns: whoever was injected last has its part by now, more often than not.
+        // By weight, queues alternate: the queue from which a request was injected last usually has its part already.
         let last = self.last_injected.filter(|_| by_weight);
         let last = last.and_then(|weak| self.queues.alive(weak));
         let found = self.active_from(last).find(|other| {
@@ -221,7 +220,7 @@ impl Bfq {
             let large = |next| !self.rotational && cx.requests[next].length >= LARGE_ON_FLASH;
             let limit = if candidate.next.is_some_and(large) { limit.min(1) } else { limit };
             let unnoticed = self.in_driver < limit;
-            let may = unnoticed || (by_weight && self.parts_suit(cx, id, *other));
+            let may = unnoticed || (by_weight && self.within_share(cx, id, *other));
             allowed && may && self.next_fits(cx, *other)
         });
         self.sample.injected |= found.is_some();
@@ -229,7 +228,7 @@ impl Bfq {
         found
     }
 
-    /// A request comes to an empty queue: did another queue's answer bring it about?
+    /// Checks whether another queue's completion caused this request for an empty queue.
     pub(super) fn check_waker(&mut self, cx: &mut Context<'_>, id: QueueId) {
         let Some(last) = self.last_completed.and_then(|weak| self.queues.alive(weak)) else {
             return;
@@ -275,7 +274,7 @@ impl Bfq {
             self.queues[next].woken_previous = previous;
         }
     }
-    /// The queue goes: it wakes nobody and is woken by nobody any more.
+    /// Removes a queue that is deleted from all waker relations.
     pub(super) fn forget_wakers(&mut self, id: QueueId) {
         self.forget_waker(id);
         while let Some(woken) = self.queues[id].woken_first {

@@ -1,5 +1,4 @@
-//! Who shares the drive, as the policy sees it: clients with their queues, groups with their shared
-//! queues for buffered writes, and the lives of all of them.
+//! Clients with their queues, groups with their shared queues for buffered writes, and the life cycle of all of them.
 
 use crate::parts::priority_slice::{SHARED, shared_index};
 use crate::parts::tree::Tree;
@@ -13,22 +12,22 @@ use iofair_core::unit::Sectors;
 use super::Bfq;
 use super::budget::Expiry;
 use super::merge::Saved;
-use super::queue::{Birth, Queue, QueueId, WeakQueue, level_weight};
+use super::queue::{NewQueue, Queue, QueueId, WeakQueue, level_weight};
 
-/// What is kept of a client.
+/// The state of a client.
 #[derive(Debug, Default)]
 pub(super) struct ClientState {
     pub(super) queue: Option<QueueId>,
     /// The shared queue that its buffered writes went to last.
     pub(super) writes: Option<WeakQueue>,
-    /// What its own queue was like when it was merged.
+    /// The state of its own queue when it was merged.
     pub(super) saved: Option<Saved>,
     pub(super) stably_merged: bool,
-    /// To be merged with later, if both turn out to stay.
+    /// A queue to merge with later, if both still exist then.
     pub(super) stable_candidate: Option<WeakQueue>,
 }
 
-/// What is kept of a group.
+/// The state of a group.
 #[derive(Debug)]
 pub(super) struct GroupState {
     pub(super) entity: EntityId,
@@ -72,7 +71,7 @@ impl Bfq {
         let queue = &self.queues[id];
         queue.client.map_or(Subject::Group(queue.group), Subject::Client)
     }
-    /// A slot begins.
+    /// Records the start of a slot in the trace.
     pub(super) fn tell_slot(&self, cx: &mut Context<'_>, id: QueueId) {
         let budget = self.scheduler.budget_left(self.queues[id].entity).0;
         let busy = self.scheduler.busy_queues_total() as u64;
@@ -82,7 +81,7 @@ impl Bfq {
             [budget, busy],
         );
     }
-    /// The group that counts: itself, or the root when groups are left out.
+    /// The group itself, or the root if groups are not used.
     fn group_in_force(&self, group: GroupId) -> GroupId {
         if self.by_groups { group } else { GroupId::ROOT }
     }
@@ -97,7 +96,7 @@ impl Bfq {
         self.owners[request.0 as usize]
     }
 
-    /// The queue that a request would enter, if it is there already.
+    /// The queue that a request would enter, if it exists.
     pub(super) fn existing_queue_for(&self, cx: &Context<'_>, id: RequestId) -> Option<QueueId> {
         let request = &cx.requests[id];
         if request.is_sync() {
@@ -107,7 +106,7 @@ impl Bfq {
         let group = self.group_in_force(request.group);
         self.groups[group.index()].writes[shared_index(request.priority)]
     }
-    /// The queue that a request enters, made if need be.
+    /// The queue that a request enters; creates it if necessary.
     pub(super) fn queue_for(&mut self, cx: &mut Context<'_>, id: RequestId) -> QueueId {
         let request = &cx.requests[id];
         let (client, group, priority) = (request.client, request.group, request.priority);
@@ -154,12 +153,12 @@ impl Bfq {
         let weight = level_weight(priority.level);
         let entity = self.scheduler.add_queue(parent, weight, priority.class);
         let max_budget = self.first_budget();
-        let birth = Birth { now: cx.now, entity, group, priority, client, max_budget };
-        let id = self.queues.insert(Queue::new(&birth));
+        let new = NewQueue { now: cx.now, entity, group, priority, client, max_budget };
+        let id = self.queues.insert(Queue::new(&new));
         put_at(&mut self.queue_of, entity.index(), id);
         id
     }
-    /// Ends a queue that nobody uses any more.
+    /// Deletes a queue that no client uses any more.
     pub(super) fn release_if_unused(&mut self, id: QueueId) {
         let queue = &self.queues[id];
         if queue.owners > 0 || queue.references > 0 || queue.busy || !queue.sync {
@@ -179,7 +178,7 @@ impl Bfq {
             self.release_if_unused(target);
         }
     }
-    /// A client does not use its queue any more.
+    /// Separates a client from its queue.
     fn detach(&mut self, cx: &mut Context<'_>, client: ClientId) {
         let state = &mut self.clients[client.index()];
         (state.saved, state.stably_merged, state.stable_candidate) = (None, false, None);
@@ -254,7 +253,7 @@ impl Bfq {
             self.scheduler.remove(entity);
         }
     }
-    /// A client got another priority, or another group to which its queue goes with all it holds.
+    /// Applies a client's new priority, or its new group, to which its queue moves with all its requests.
     fn update_client(&mut self, cx: &mut Context<'_>, client: ClientId) {
         let known = cx.groups.client(client);
         let (group, priority) = (self.group_in_force(known.group), known.priority);
@@ -266,7 +265,7 @@ impl Bfq {
         if self.queues[id].group == group {
             return;
         }
-        // A shared queue stays with those who are left.
+        // A shared queue stays with its other clients.
         if self.queues[id].owners > 1 || self.queues[id].merge_into.is_some() {
             self.detach(cx, client);
             return;

@@ -1,6 +1,6 @@
-//! Early queue merge: clients whose requests interleave near each other share a queue, so that the
-//! drive sees one sequential stream; who turns out to seek is split off again. Clients that a group
-//! makes at the same time, alike in priority, may be merged for good ("stable merge").
+//! Early queue merge: clients whose requests interleave near each other share a queue, so that the drive sees one
+//! sequential stream. A client that turns out to seek gets its own queue again. Clients of the same group and
+//! priority that are created at the same time may be merged for good ("stable merge").
 
 use crate::parts::positions::{Marker, nearest};
 use crate::parts::seeks::CLOSE;
@@ -13,7 +13,7 @@ use super::Bfq;
 use super::queue::{Habits, QueueId};
 use super::raise::{BURST_INTERVAL, Kind, Raise};
 
-/// A queue is merged only so shortly after its first service of a backlogged period.
+/// A queue is merged only within this time after its first service since it became busy.
 const MERGE_WITHIN: Nanos = Nanos::from_millis(100);
 /// A candidate for a stable merge is replaced by a queue made later than this after it; on drives
 /// that need it, the merge waits for as long.
@@ -34,7 +34,7 @@ impl Bfq {
         let queue = &self.queues[id];
         queue.raise.served_lately() && queue.first_served + MERGE_WITHIN < cx.now
     }
-    /// Puts a queue where its next request is, among those of its group that may be merged.
+    /// Puts a queue at the position of its next request, among those of its group that may be merged.
     pub(super) fn place(&mut self, cx: &Context<'_>, id: QueueId) {
         self.unplace(id);
         if !self.merges() {
@@ -57,7 +57,7 @@ impl Bfq {
         }
     }
 
-    /// The queue that a request enters: its client's, or the one that is merged with now.
+    /// The queue that a request enters: its client's, or the one with which it is merged now.
     pub(super) fn cooperate(
         &mut self,
         cx: &mut Context<'_>,
@@ -119,7 +119,7 @@ impl Bfq {
             && b.sync;
         alike && !a.habits.seeky() && !b.habits.seeky() && !self.too_late(cx, other)
     }
-    /// Follows merges of the target itself; `None` if that leads back, or to a queue of nobody.
+    /// Follows merges of the target. `None` if they lead back to this queue, or to a queue without clients.
     fn prepare_merge(&mut self, id: QueueId, mut target: QueueId) -> Option<QueueId> {
         while let Some(further) = self.queues[target].merge_into {
             if further == id {
@@ -134,12 +134,12 @@ impl Bfq {
         self.queues[target].references += 1;
         Some(target)
     }
-    /// Moves a client from its queue to another one. What is queued stays where it is.
+    /// Moves a client from its queue to another one. Queued requests stay where they are.
     fn merge_client(&mut self, cx: &mut Context<'_>, client: ClientId, old: QueueId, new: QueueId) {
         let queue = &self.queues[old];
         let saved = Saved { habits: queue.habits, raise: queue.raise };
         let state = &mut self.clients[client.index()];
-        // A client that leaves a shared queue for another keeps what was saved of its own.
+        // A client that moves from one shared queue to another keeps the saved state of its own.
         state.saved = state.saved.or(Some(saved));
         state.queue = Some(new);
         cx.decide(self.subject(old), "merge: joins", [u64::from(new.0), 0]);
@@ -195,7 +195,7 @@ impl Bfq {
         self.resume(cx, client, id);
         Some(id)
     }
-    /// Gives a queue that was split off what was known of it before the merge.
+    /// Restores the state that a queue had before its merge.
     pub(super) fn resume(&mut self, cx: &mut Context<'_>, client: ClientId, id: QueueId) {
         self.queues[id].split_at = Some(cx.now);
         self.queues[id].just_created = false;

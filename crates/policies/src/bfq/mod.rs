@@ -204,7 +204,7 @@ fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
 /// The scheduler's whole state.
 struct Bfq {
     settings: settings::Settings,
-    /// Does it share between groups?
+    /// Whether it shares between groups.
     by_groups: bool,
     rotational: bool,
     scheduler: Hierarchy,
@@ -238,21 +238,21 @@ struct Bfq {
     holds: bool,
     /// Requests that the drive has from us, and that we hold.
     in_driver: u32,
-    /// The last answer, if there was one, left the drive empty, and its queue is not waited for.
+    /// The last completion, if there was one, left the drive empty, and its queue is not waited for.
     schedules: bool,
     /// Sectors in the drive, by the index of a queue's entity or a group's.
     in_drive: Vec<Sectors>,
     queued: u32,
     /// Busy queues that are raised.
     raised_busy: u32,
-    /// There were some after the last arrival or answer. Tags go by this, so that they do not depend on
+    /// There were some after the last arrival or completion. Tags go by this, so that they do not depend on
     /// how often somebody asks for a request.
     raised_for_tags: bool,
     /// Average of 256 a budget handed out: how far the estimate of the peak rate can be trusted.
     budgets_assigned: u64,
     /// The largest budget, given or estimated.
     budget_limit: Sectors,
-    /// Whose request was answered last, unless the queue is shared.
+    /// Whose request was completed last, unless the queue is shared.
     last_completed: Option<WeakQueue>,
     /// Who was injected last.
     last_injected: Option<WeakQueue>,

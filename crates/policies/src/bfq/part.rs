@@ -1,20 +1,19 @@
-//! Who has how much in the drive: with `inject_by_weight` others may have as much there as the queue that is
-//! waited for, each by its weight.
+//! Parts of the drive by weight: with `inject_by_weight`, other queues may have as much in the drive as the queue for
+//! which BFQ idles, each in proportion to its weight.
 //!
-//! In the original a queue that has all its requests in the drive has the drive to itself, for as long as
-//! sharing is asymmetric, and with groups it always is. Weights are then kept, and a drive that would take
-//! more than one client sends is not full. What nobody takes offence at is a drive in which everybody has
-//! its part:
+//! In the original, a queue that has all its requests in the drive has the drive to itself, for as long as sharing is
+//! asymmetric; with groups it always is. Weights are then kept, but a drive that could execute more requests than one
+//! client sends is not busy. Fairness only requires that every queue has its part of the drive:
 //!
 //! ```text
-//! sectors there of another * weight of the waited-for one  <=  sectors there of that one * weight of the other
+//! sectors in the drive of another queue * weight of this one  <=  sectors in the drive of this one * weight of the other
 //! ```
 //!
-//! for the two queues, or the groups side by side that hold them. So one large request never comes before
-//! many small ones. It is asked while the waited-for queue has two requests or more in the drive, on flash that
-//! queues. Whoever is too small for half of its part (with all it has queued) is better off in a slot of its own,
-//! where it is waited for in turn, and is not injected; nor are reads beside writes or writes beside reads, whose
-//! times differ too much for sectors to tell the parts.
+//! This compares the two queues, or the sibling groups that contain them. So a single large request never goes before
+//! many small ones. The rule applies while the queue for which BFQ idles has at least two requests in the drive, on
+//! flash that queues commands. A queue that could not use half of its part, even with all its queued requests, is not
+//! injected: its own slot, in which BFQ idles for it, is better for it. Reads are not injected beside writes, nor
+//! writes beside reads, because their times differ too much for sectors to measure the parts.
 
 use crate::parts::wf2q::EntityId;
 use iofair_core::policy::Context;
@@ -24,7 +23,7 @@ use super::Bfq;
 use super::queue::QueueId;
 
 impl Bfq {
-    /// The drive got a request of a queue, or one came back: counted for it and every group above.
+    /// Counts a request that was dispatched (`add`) or completed (`less`) for its queue and all groups above.
     pub(super) fn count_in_drive(&mut self, id: QueueId, add: Sectors, less: Sectors) {
         let mut at = self.queues[id].entity;
         while at != EntityId::ROOT {
@@ -43,9 +42,9 @@ impl Bfq {
     fn in_drive_by(&self, entity: EntityId) -> Sectors {
         self.in_drive.get(entity.index()).copied().unwrap_or(Sectors::ZERO)
     }
-    /// May another queue send its next request though this one is waited for: would each have its part of what is
-    /// in the drive?
-    pub(super) fn parts_suit(&self, cx: &Context<'_>, id: QueueId, other: QueueId) -> bool {
+    /// Whether another queue may dispatch its next request although BFQ idles for this one: each would stay within
+    /// its share of what is in the drive.
+    pub(super) fn within_share(&self, cx: &Context<'_>, id: QueueId, other: QueueId) -> bool {
         let candidate = &self.queues[other];
         let Some(next) = candidate.next else { return false };
         let [own, others] = self.scheduler.side_by_side([self.queues[id].entity, candidate.entity]);

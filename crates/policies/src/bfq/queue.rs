@@ -1,5 +1,5 @@
-//! Queues: one a client (or several, once merged) for what somebody waits for, and shared ones for
-//! buffered writes; what is known of each, and the arena that holds them.
+//! Queues: one for the synchronous requests of a client (or of several, once merged), and shared ones for buffered
+//! writes; their state, and the arena that holds them.
 
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
@@ -20,14 +20,14 @@ use super::raise::Raise;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct QueueId(pub(super) u32);
 
-/// A queue that may be gone by now; [`Queues::alive`] tells.
+/// A reference to a queue that may have been deleted; see [`Queues::alive`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct WeakQueue {
     id: QueueId,
-    birth: u64,
+    serial: u64,
 }
 
-/// What is known of the way in which requests come; survives a merge and a split of its queue.
+/// The client's behaviour as seen in its queue; survives a merge and a split of the queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Habits {
     pub(super) think: ThinkTime,
@@ -42,7 +42,7 @@ pub(super) struct Habits {
     seeks: SeekHistory,
     /// How much may be injected while it is waited for ([`super::inject`]).
     pub(super) inject_limit: u32,
-    /// Time from arrival to answer when nothing is injected; zero: not known.
+    /// Time from arrival to completion when nothing is injected; zero if unknown.
     pub(super) alone_time: Nanos,
     /// When the limit was lowered or reset last.
     pub(super) limit_lowered: Instant,
@@ -50,7 +50,7 @@ pub(super) struct Habits {
 
 /// More seeks than this among the last 32 requests make a queue seeky.
 const SEEKY_ABOVE: u32 = 19;
-/// So many requests in time make a queue busy again, until 5.3.
+/// This number of requests in time makes a queue busy again, until 5.3.
 const IN_TIME: u32 = 120;
 /// How far back [`Habits::io_bound`] looks.
 const OBSERVATION: Nanos = Nanos::from_millis(200);
@@ -71,7 +71,7 @@ impl Habits {
             limit_lowered: now,
         }
     }
-    /// Takes over what was known before a merge; the way of the requests is that of now.
+    /// Restores the state from before a merge, except the position of requests.
     pub(super) fn resume(&mut self, saved: &Self) {
         *self = Self { seeks: self.seeks, ..*saved };
     }
@@ -84,7 +84,7 @@ impl Habits {
     pub(super) fn note_position(&mut self, rotational: bool, start: Sectors, length: Sectors) {
         self.seeks.note(rotational, start, length);
     }
-    /// A request comes to the queue, which had nothing to do: the rule until 5.3.
+    /// Records whether a request for an empty queue came in time: the rule until 5.3.
     pub(super) fn note_in_time(&mut self, in_time: bool) {
         if self.io_bound {
             return;
@@ -92,7 +92,7 @@ impl Habits {
         self.in_time = if in_time { self.in_time + 1 } else { 0 };
         self.io_bound = self.in_time >= IN_TIME;
     }
-    /// A request comes; `idle_since`: when the last answer left the queue with nothing to do.
+    /// Records the arrival of a request. `idle_since`: when the last completion left the queue without requests.
     pub(super) fn note_intensity(&mut self, now: Instant, idle_since: Option<Instant>, new: bool) {
         let observed = now.since(self.observed_since);
         if let Some(since) = idle_since {
@@ -114,13 +114,13 @@ impl Habits {
 pub(super) struct Queue {
     pub(super) entity: EntityId,
     pub(super) group: GroupId,
-    /// In force: counted and scheduled by it.
+    /// The priority in force, by which it is counted and scheduled.
     pub(super) priority: Priority,
-    /// To be in force when the queue is next left by the scheduler.
+    /// The priority to apply when the scheduler next leaves the queue.
     pub(super) wanted: Priority,
-    /// Somebody waits for its requests.
+    /// Whether its requests are synchronous.
     pub(super) sync: bool,
-    /// Clients whose requests come here.
+    /// Number of clients whose requests enter it.
     pub(super) owners: u32,
     /// Its requests, queued and in the drive, and queues that will merge into it.
     pub(super) references: u32,
@@ -128,22 +128,22 @@ pub(super) struct Queue {
     pub(super) client: Option<ClientId>,
 
     pub(super) list: SortedFifo,
-    /// Whom it would send now.
+    /// The request that it would dispatch next.
     pub(super) next: Option<RequestId>,
     /// Requests that the drive has.
     pub(super) dispatched: u32,
-    /// Known to the scheduler: has requests, or is waited for.
+    /// Whether the scheduler has it: it has requests, or BFQ idles for it.
     pub(super) busy: bool,
-    /// Expiry of its oldest request was looked at in this slot.
+    /// Whether the expiry of its oldest request was checked in this slot.
     pub(super) fifo_checked: bool,
-    /// What the feedback grants for the next slot.
+    /// The budget of its next slot.
     pub(super) max_budget: Sectors,
-    /// In service: when the slot times out. Else when it was last left with nothing queued and nothing
-    /// in the drive. `None`: long ago.
+    /// In service: when the slot times out. Otherwise: when it last had nothing queued and nothing in the drive;
+    /// `None` if that is long ago.
     pub(super) budget_timeout: Option<Instant>,
-    /// It is in service, empty, and waited for.
+    /// Whether it is in service and empty, and BFQ idles for it.
     pub(super) waiting: bool,
-    /// It expired only because its next request was not there yet.
+    /// Whether it expired only because its next request had not arrived yet.
     pub(super) expected: bool,
     pub(super) last_end: Instant,
     pub(super) created: Instant,
@@ -151,16 +151,16 @@ pub(super) struct Queue {
     pub(super) habits: Habits,
     pub(super) raise: Raise,
 
-    /// Level under which it is counted among the active queues of unraised weight.
+    /// The level under which it is counted among the active unraised queues.
     pub(super) counted: Option<u8>,
-    /// Counted among the queues with requests of its groups.
+    /// Whether it is counted among the queues with requests of its groups.
     pub(super) pending: bool,
 
     // Merging (see merge.rs).
     pub(super) merge_into: Option<QueueId>,
     pub(super) shared: bool,
     pub(super) split_asked: bool,
-    /// Shared for good: made together with others of its group.
+    /// Merged for good with other queues of its group.
     pub(super) stably_merged: bool,
     pub(super) split_at: Option<Instant>,
     /// First service since it became busy.
@@ -175,14 +175,14 @@ pub(super) struct Queue {
     pub(super) woken_next: Option<QueueId>,
     pub(super) woken_previous: Option<QueueId>,
 
-    /// Neighbours in the list of active queues, the newest first.
+    /// Neighbours in the list of active queues, newest first.
     pub(super) newer: Option<QueueId>,
     pub(super) older: Option<QueueId>,
     pub(super) listed: bool,
 }
 
-/// Whose queue a new one is.
-pub(super) struct Birth {
+/// The properties of a new queue.
+pub(super) struct NewQueue {
     pub(super) now: Instant,
     pub(super) entity: EntityId,
     pub(super) group: GroupId,
@@ -192,8 +192,8 @@ pub(super) struct Birth {
 }
 
 impl Queue {
-    pub(super) fn new(birth: &Birth) -> Self {
-        let Birth { now, entity, group, priority, client, max_budget } = *birth;
+    pub(super) fn new(new: &NewQueue) -> Self {
+        let NewQueue { now, entity, group, priority, client, max_budget } = *new;
         let sync = client.is_some();
         Self {
             entity,
@@ -241,7 +241,7 @@ impl Queue {
     pub(super) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
-    /// Nothing queued and nothing in the drive.
+    /// Whether it has nothing queued and nothing in the drive.
     pub(super) fn is_quiet(&self) -> bool {
         self.is_empty() && self.dispatched == 0
     }
@@ -260,23 +260,23 @@ pub(super) fn level_weight(level: u8) -> u32 {
 struct Slot {
     queue: Queue,
     live: bool,
-    birth: u64,
+    serial: u64,
 }
 
-/// All queues. Allocates nothing once as many as now have been alive at once.
+/// All queues. Allocates nothing unless more queues exist than ever before.
 #[derive(Debug, Default)]
 pub(super) struct Queues {
     slots: Vec<Slot>,
     free: Vec<QueueId>,
-    births: u64,
+    created: u64,
     /// The newest of the list of active queues that are not in service.
     newest: Option<QueueId>,
 }
 
 impl Queues {
     pub(super) fn insert(&mut self, queue: Queue) -> QueueId {
-        self.births += 1;
-        let slot = Slot { queue, live: true, birth: self.births };
+        self.created += 1;
+        let slot = Slot { queue, live: true, serial: self.created };
         if let Some(id) = self.free.pop() {
             self.slots[id.0 as usize] = slot;
             return id;
@@ -289,18 +289,18 @@ impl Queues {
         self.free.push(id);
     }
     pub(super) fn weak(&self, id: QueueId) -> WeakQueue {
-        WeakQueue { id, birth: self.slots[id.0 as usize].birth }
+        WeakQueue { id, serial: self.slots[id.0 as usize].serial }
     }
     pub(super) fn alive(&self, weak: WeakQueue) -> Option<QueueId> {
         let slot = &self.slots[weak.id.0 as usize];
-        (slot.live && slot.birth == weak.birth).then_some(weak.id)
+        (slot.live && slot.serial == weak.serial).then_some(weak.id)
     }
 
-    /// The active queue that became so last; [`Queue::older`] goes on.
+    /// The queue that became active last; [`Queue::older`] continues the list.
     pub(super) fn newest(&self) -> Option<QueueId> {
         self.newest
     }
-    /// Puts a queue at the newest end of the list of active ones.
+    /// Adds a queue at the newest end of the list of active ones.
     pub(super) fn list(&mut self, id: QueueId) {
         self.unlist(id);
         let older = self.newest.replace(id);
@@ -310,7 +310,7 @@ impl Queues {
         let queue = &mut self[id];
         (queue.listed, queue.newer, queue.older) = (true, None, older);
     }
-    /// Takes a queue out of the list of active ones if it is there.
+    /// Removes a queue from the list of active ones if it is in it.
     pub(super) fn unlist(&mut self, id: QueueId) {
         let queue = &mut self[id];
         if !core::mem::take(&mut queue.listed) {

@@ -1,5 +1,5 @@
-//! Weight raising (`low_latency`): who starts, and who must keep a pace, goes before the others for a
-//! while. Clients that start in a crowd are no interactive ones, but a boot or a build: no raising.
+//! Weight raising (`low_latency`): clients that have just started, and clients that must keep a pace, get a higher
+//! weight for a while. Many clients that start together are not interactive (a boot or a build) and are not raised.
 
 use iofair_core::group::GroupId;
 use iofair_core::policy::Context;
@@ -14,9 +14,9 @@ use super::rate::reference;
 /// real-time one.
 const INTERACTIVE: u32 = 30;
 const SOFT_REAL_TIME: u32 = 100 * INTERACTIVE;
-/// A client idle for this long is taken for one that starts anew; a split is not looked at so long.
+/// A client that was idle for this long counts as a new start. Splits are not checked for that long.
 pub(super) const IDLE_MIN: Nanos = Nanos::from_secs(2);
-/// A queue idle for this long is no part of the burst any more that it was made in.
+/// A queue that was idle for this long no longer belongs to the burst in which it was created.
 const IDLE_AFTER_BURST: Nanos = Nanos::from_secs(10);
 /// Buffered writes are raised again at most this often.
 const ASYNC_INTERVAL: Nanos = Nanos::from_millis(500);
@@ -29,10 +29,10 @@ const SOFT_PERIOD: Nanos = Nanos::from_millis(300);
 const SOFT_RATE: u64 = 7000;
 /// Four ticks of 4 ms (HZ 250), the kernel's allowance for its clock.
 const FOUR_TICKS: Nanos = Nanos::from_millis(16);
-/// So many queues, each made within the interval of the one before, are a large burst.
+/// This number of queues, each created within the interval of the previous one, is a large burst.
 const BURST_SIZE: usize = 8;
 pub(super) const BURST_INTERVAL: Nanos = Nanos::from_millis(180);
-/// A queue that was split off so recently is not a new client.
+/// A queue that was split off within this time is not a new client.
 const SPLIT_RECENTLY: Nanos = Nanos::from_millis(10);
 
 /// Why a queue's weight is raised.
@@ -54,12 +54,12 @@ pub(super) struct Raise {
     interrupted: Option<Instant>,
     /// Service since the interactive period began.
     served: Sectors,
-    /// A request that comes after this, with nothing outstanding, keeps the pace.
+    /// A request that arrives after this instant, with nothing outstanding, keeps the pace.
     pub(super) soft_next: Instant,
     /// When it last became busy, and its service since.
     backlogged: Instant,
     served_since_backlogged: Sectors,
-    /// [`Self::soft_next`] is to be computed when the last outstanding request is answered.
+    /// Whether [`Self::soft_next`] must be computed when the last outstanding request completes.
     soft_pending: bool,
     pub(super) in_large_burst: bool,
 }
@@ -89,16 +89,16 @@ impl Raise {
     pub(super) fn is_raised(&self) -> bool {
         self.kind != Kind::No
     }
-    /// Goes on with another queue's period.
+    /// Continues another queue's period.
     pub(super) fn take_over(&mut self, from: &Self) {
         (self.since, self.length) = (from.since, from.length);
         (self.interrupted, self.served) = (from.interrupted, from.served);
     }
-    /// Has it been served since it became busy?
+    /// Whether it was served since it became busy.
     pub(super) fn served_lately(&self) -> bool {
         self.served_since_backlogged > Sectors::ZERO
     }
-    /// Service was received; is it the first since the queue became busy?
+    /// Records service. Returns whether it is the first since the queue became busy.
     pub(super) fn on_served(&mut self, sectors: Sectors) -> bool {
         let first = self.served_since_backlogged == Sectors::ZERO;
         if self.is_raised() {
@@ -109,7 +109,7 @@ impl Raise {
     }
 }
 
-/// The queues made most recently, each shortly after the one before.
+/// The queues created most recently, each shortly after the previous one.
 #[derive(Debug)]
 pub(super) struct Burst {
     members: [Option<WeakQueue>; BURST_SIZE],
@@ -131,13 +131,13 @@ impl Burst {
     }
 }
 
-/// What an arrival says of its queue.
+/// Properties of an arrival.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrived {
     pub(super) interactive: bool,
     soft: bool,
     idle_long: bool,
-    /// Raised already, or to be raised.
+    /// Whether the queue is raised or will be.
     pub(super) deserves: bool,
 }
 
@@ -184,7 +184,7 @@ impl Bfq {
         (since + self.interactive_period() >= now).then_some(since)
     }
 
-    /// Judges a queue that gets its first request after having had none.
+    /// Classifies a queue that gets a request after having had none.
     pub(super) fn judge_arrival(&self, now: Instant, id: QueueId) -> Arrived {
         let queue = &self.queues[id];
         let idle_long = queue.dispatched == 0 && passed(queue.budget_timeout, IDLE_MIN, now);
@@ -200,7 +200,7 @@ impl Bfq {
             && (queue.raise.is_raised() || (queue.sync && alone && (interactive || soft)));
         Arrived { interactive, soft, idle_long, deserves }
     }
-    /// Starts, restarts or ends raising as such a queue becomes busy.
+    /// Starts, restarts or ends raising when such a queue becomes busy.
     pub(super) fn raise_on_arrival(&mut self, cx: &mut Context<'_>, id: QueueId, what: Arrived) {
         let now = cx.now;
         let queue = &mut self.queues[id];
@@ -252,7 +252,7 @@ impl Bfq {
             }
         }
     }
-    /// A buffered write comes to its busy queue.
+    /// Handles a buffered write that arrives at its busy queue.
     pub(super) fn raise_async(&mut self, cx: &mut Context<'_>, id: QueueId) {
         let period = self.interactive_period();
         let queue = &mut self.queues[id];
@@ -263,7 +263,7 @@ impl Bfq {
         self.set_raise(id, Kind::Interactive);
         cx.decide(self.subject(id), rule(Kind::Interactive), [period.0, 1]);
     }
-    /// Ends raising in service when its time or its service is over.
+    /// Ends raising in service when its time or its service is used up.
     pub(super) fn check_raise(&mut self, cx: &mut Context<'_>, id: QueueId) {
         let raise = self.queues[id].raise;
         if raise.is_raised() {
@@ -283,7 +283,7 @@ impl Bfq {
             self.scheduler.apply_weight(queue.entity);
         }
     }
-    /// A period is over; an interactive one that was interrupted may go on.
+    /// Ends a period; an interactive one that was interrupted may continue.
     fn end_period(&mut self, cx: &mut Context<'_>, id: QueueId) {
         let soft = self.queues[id].raise.kind == Kind::SoftRealTime;
         match self.interrupted_period(id, cx.now).filter(|_| soft) {
@@ -291,14 +291,14 @@ impl Bfq {
             None => self.end_raise(cx, id),
         }
     }
-    /// A soft real-time queue that only seeks is none.
+    /// Ends the soft real-time raising of a queue that only seeks.
     pub(super) fn drop_seeky_soft(&mut self, cx: &mut Context<'_>, id: QueueId) {
         let queue = &self.queues[id];
         if queue.raise.kind == Kind::SoftRealTime && queue.habits.totally_seeky() {
             self.end_period(cx, id);
         }
     }
-    /// The queue comes into service: a soft real-time period does not pass while it waits for it.
+    /// Stops the clock of a soft real-time period while its queue waits for service.
     pub(super) fn hold_soft_period(&mut self, now: Instant, id: QueueId) {
         let queue = &mut self.queues[id];
         let Some(left) = queue.budget_timeout.filter(|left| *left < now) else { return };
@@ -320,7 +320,7 @@ impl Bfq {
         let idle = now + self.settings.slice_idle + FOUR_TICKS;
         raise.soft_next.max(raise.backlogged + pace).max(idle)
     }
-    /// The queue expires; if it is empty, its pace is judged now or with its last answer.
+    /// Handles the expiry of a queue; if it is empty, its pace is checked now or at its last completion.
     pub(super) fn raise_on_expiry(&mut self, now: Instant, id: QueueId) {
         if !self.settings.low_latency {
             return;
@@ -348,7 +348,7 @@ impl Bfq {
             self.queues[id].raise.soft_next = self.compute_soft_next(now, id);
         }
     }
-    /// A queue is split off: its old raising goes on if it still has time.
+    /// Handles a queue that is split off: its old raising continues if it still has time.
     pub(super) fn resume_raise(&mut self, cx: &mut Context<'_>, id: QueueId, saved: Raise) {
         let now = cx.now;
         let in_large_burst = self.queues[id].raise.in_large_burst || saved.in_large_burst;
@@ -363,7 +363,7 @@ impl Bfq {
         }
     }
 
-    /// A queue was made: is this a burst?
+    /// Handles a new queue: detects bursts.
     pub(super) fn note_burst(&mut self, cx: &mut Context<'_>, id: QueueId) {
         let queue = &self.queues[id];
         let split = queue.split_at.is_some_and(|at| at + SPLIT_RECENTLY >= cx.now);

@@ -1,5 +1,5 @@
-//! What the drive can do: its peak rate, from which budgets and the length of weight raising follow,
-//! and whether it queues commands by itself.
+//! Measurement of the drive: its peak rate, from which budgets and the length of weight raising follow, and whether
+//! it executes several commands at once.
 
 use crate::parts::seeks::is_seek;
 use iofair_core::time::{Instant, Nanos};
@@ -11,11 +11,11 @@ pub(super) const RATE_SHIFT: u32 = 16;
 const SAMPLES_MIN: u64 = 32;
 const OBSERVE_MIN: Nanos = Nanos::from_millis(300);
 const OBSERVE: Nanos = Nanos::from_secs(1);
-/// A drive with nothing to do for this long ends the observation.
+/// An idle drive ends the observation after this time.
 const GAP: Nanos = Nanos::from_millis(100);
 /// Two milliseconds, CFQ's and BFQ's shortest time that means something (`BFQ_MIN_TT`).
 pub(super) const SHORT: Nanos = Nanos::from_millis(2);
-/// Rates above 20 sectors a microsecond (10 GB/s) are taken for a mistake.
+/// Rates above 20 sectors a microsecond (10 GB/s) are considered wrong.
 const RATE_MAX: u64 = 20 << RATE_SHIFT;
 
 /// The reference drives' rate (rotating 109 MB/s, flash 258 MB/s), and how long an interactive start
@@ -62,7 +62,7 @@ impl PeakRate {
             last_position: Sectors::ZERO,
         }
     }
-    /// The estimate that other work left behind.
+    /// Sets the estimate from a rate that is known.
     pub(super) fn know(&mut self, bytes_per_s: u64) {
         let rate = (bytes_per_s.min(1 << 40) << RATE_SHIFT) / (SECTOR_BYTES * 1_000_000);
         self.rate = rate.clamp(1, RATE_MAX);
@@ -83,7 +83,8 @@ impl PeakRate {
     pub(super) fn sectors_in(&self, time: Nanos) -> Sectors {
         Sectors((self.rate * 1000 * time.as_millis()) >> RATE_SHIFT)
     }
-    /// A request goes to the drive, which has `in_driver` others; did the estimate change?
+    /// Records a request that is dispatched to the drive, which has `in_driver` others. Returns whether the estimate
+    /// changed.
     pub(super) fn on_dispatch(
         &mut self,
         now: Instant,
@@ -124,10 +125,10 @@ impl PeakRate {
         self.restart(now, length);
         updated
     }
-    /// The drive answered; did the estimate change?
+    /// Records a completion. Returns whether the estimate changed.
     pub(super) fn on_complete(&mut self, now: Instant) -> bool {
         let took = now.since(self.last_completion);
-        // Slower than 1/1024 sector a microsecond: whatever the drive did, it was not at its peak.
+        // Slower than 1/1024 sector a microsecond: the drive was not at its peak.
         let slow = took > SHORT && (self.largest.0 << 10) / took.as_micros() < 1;
         let updated = slow && self.update();
         if slow {
@@ -161,14 +162,14 @@ impl PeakRate {
 /// Completions between two judgements of [`Queueing`].
 const QUEUEING_SAMPLES: u32 = 32;
 
-/// Does the drive take several commands at once? Watched, not asked: what counts is what it gets.
+/// Whether the drive executes several commands at once. This is observed from the commands that it gets.
 #[derive(Debug)]
 pub(super) struct Queueing {
-    /// It does, or nothing is known yet.
+    /// Whether it does, or nothing is known yet.
     pub(super) seen: bool,
-    /// It was seen to, which is not looked at again.
+    /// Whether this was observed; it is not checked again then.
     sure: bool,
-    /// Most commands that it had since the last judgement.
+    /// Largest number of commands in it since the last check.
     pub(super) peak: u32,
     samples: u32,
     threshold: u32,
@@ -176,12 +177,12 @@ pub(super) struct Queueing {
 }
 
 impl Queueing {
-    /// `in_waits`: also what the drive gets while a queue with few requests has it to itself tells.
+    /// `in_waits`: also count commands of a queue with few requests that has the drive to itself.
     pub(super) fn new(threshold: u32, in_waits: bool) -> Self {
         Self { seen: true, sure: false, peak: 0, samples: 0, threshold, in_waits }
     }
-    /// Before an answer is counted: `load(threshold)` says how many requests there are in the drive and before it,
-    /// and whether a queue with few of them holds the others back.
+    /// Called before a completion is counted. `load(threshold)` returns the number of requests in and before the
+    /// drive, and whether a queue with few requests holds back the others.
     pub(super) fn sample(&mut self, in_driver: u32, load: impl FnOnce(u32) -> (u32, bool)) {
         self.peak = self.peak.max(in_driver);
         if self.sure {

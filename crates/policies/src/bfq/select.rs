@@ -1,4 +1,4 @@
-//! The loop that decides whose request goes to the drive, and what follows from its answer.
+//! The loop that chooses the next request for the drive, and the handling of completions.
 
 use iofair_core::group::Class;
 use iofair_core::policy::Context;
@@ -12,8 +12,8 @@ use super::queue::QueueId;
 impl Bfq {
     pub(super) fn on_dispatch(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
         self.check_wait(cx);
-        // Asked again though nothing happened: the answer stays, whatever the time (a slot that ran out
-        // meanwhile ends with the next event). So no deadline but the wait's needs a wake-up.
+        // A repeated call without an event gives the same result at any time (a slot that has timed out meanwhile
+        // ends with the next event). So only the end of idling needs a wake-up.
         if self.holds {
             return None;
         }
@@ -26,7 +26,7 @@ impl Bfq {
         if alone && self.scheduler.busy_queues_total() > 0 { self.select(cx) } else { None }
     }
 
-    /// The queue to send a request of: the one in service, one to inject from, or the next one.
+    /// The queue from which to dispatch: the one in service, one to inject from, or the next one.
     fn select(&mut self, cx: &mut Context<'_>) -> Option<QueueId> {
         if let Some(id) = self.in_service {
             if self.may_time_out(cx.now, id) && !self.must_idle(id) {
@@ -38,7 +38,7 @@ impl Bfq {
                 }
             }
         }
-        // Each turn takes an empty queue out or lets one be served: as many turns as queues at most.
+        // Each iteration removes an empty queue or serves one, so their number bounds the loop.
         loop {
             let entity = self.scheduler.pick(cx.now)?;
             let id = self.queue_of[entity.index()];
@@ -52,7 +52,8 @@ impl Bfq {
             }
         }
     }
-    /// The queue in service stays so, and this one sends (`None`: nobody, on purpose); or why not.
+    /// Whether the queue in service stays in service, and which queue dispatches (`None`: none, because BFQ idles);
+    /// or else why its slot ends.
     fn stay(&mut self, cx: &mut Context<'_>, id: QueueId) -> Result<Option<QueueId>, Expiry> {
         if self.queues[id].next.is_some() {
             if !self.next_fits(cx, id) {
@@ -106,10 +107,10 @@ impl Bfq {
         }
         request
     }
-    /// Takes a request that goes to the drive out of its queue, and finds the one that follows it.
+    /// Removes a request that is dispatched from its queue, and finds the next one.
     fn take_out(&mut self, cx: &mut Context<'_>, id: QueueId, request: RequestId) {
         let queue = &mut self.queues[id];
-        // Age is looked at once a slot, and else the head goes its way.
+        // Age is checked once per slot; otherwise requests go in order of sectors.
         let look = !core::mem::replace(&mut queue.fifo_checked, true);
         let expire = match queue.sync {
             true => self.settings.fifo_expire_sync,
@@ -126,7 +127,7 @@ impl Bfq {
         self.queued -= 1;
         self.place(cx, id);
         if self.queues[id].is_empty() && self.in_service != Some(id) {
-            // It was emptied by injection: what it got is charged, and it starts afresh.
+            // Injection emptied the queue: its service is charged, and it starts again.
             self.become_idle(cx.now, id);
             let entity = self.queues[id].entity;
             self.scheduler.set_budget(cx.now, entity, Sectors::ZERO);
@@ -166,13 +167,13 @@ impl Bfq {
     }
     fn answered_in_service(&mut self, cx: &mut Context<'_>, id: QueueId) {
         let queue = &self.queues[id];
-        let (empty, answered) = (queue.is_empty(), queue.dispatched == 0);
+        let (empty, completed) = (queue.is_empty(), queue.dispatched == 0);
         let idles = empty && self.better_to_idle(id);
-        if idles && answered {
+        if idles && completed {
             self.start_waiting(cx, id);
             self.schedules = false;
         } else if idles && (self.settings.wait_past_timeout || !self.may_time_out(cx.now, id)) {
-            // It is waited for once all its requests are answered.
+            // BFQ idles for it once all its requests have completed.
         } else if self.may_time_out(cx.now, id) {
             self.expire(cx, id, Expiry::BudgetTimeout.now());
         } else if empty {

@@ -5,17 +5,17 @@ use iofair_core::params::{Parameter, Values};
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
 
-/// Parameters: the kernel's own first, then the steps from 4.18 to 2021, each with a switch.
+/// Parameters: the kernel's own first, then the changes from 4.18 to 2021, each with a switch.
 pub(super) static PARAMETERS: &[Parameter] = &[
     Parameter::time(
         "slice_idle",
         Nanos::from_millis(8),
-        "how long an empty queue is waited for; 0s never waits",
+        "how long to idle for an empty queue; 0s: never",
     ),
     Parameter::bool(
         "strict_guarantees",
         false,
-        "wait for every queue, and give the drive one request at a time",
+        "idle for every queue, and dispatch one request at a time",
     ),
     Parameter::bool(
         "low_latency",
@@ -27,19 +27,23 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         "max_budget",
         0,
         (0, 1 << 31),
-        "sectors that a queue may get in one slot; 0 derives them from the peak rate",
+        "largest budget of a slot, in sectors; 0: derived from the peak rate",
     ),
     Parameter::rate(
         "peak_rate",
         0,
-        "what the drive is known to do, as after hours of work; 0 starts from a guess",
+        "the drive's known peak rate, as after hours of work; 0: start with a guess",
     ),
-    Parameter::bytes("back_seek_max", 16 << 20, "farthest way back of the head that counts as one"),
+    Parameter::bytes(
+        "back_seek_max",
+        16 << 20,
+        "longest backward movement of the head that is not treated as a wrap",
+    ),
     Parameter::count(
         "back_seek_penalty",
         2,
         (1, 1000),
-        "a way back counts so many times as far as one forwards",
+        "a backward movement counts this many times its length",
     ),
     Parameter::time(
         "fifo_expire_sync",
@@ -51,48 +55,48 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         Nanos::from_millis(250),
         "a buffered write this old goes first in its queue",
     ),
-    Parameter::bool(
-        "injection",
-        true,
-        "serve others while an empty queue is waited for, within limits",
-    ),
+    Parameter::bool("injection", true, "serve other queues while idling, within limits"),
     Parameter::count(
         "inject_coefficient",
         0,
         (0, 1000),
-        "inject while injected * this < received * 10, for seeky queues on flash; 0 learns limits",
+        "inject while injected * this < received * 10, for seeky queues on flash; 0: learn limits",
     ),
     Parameter::bool(
         "early_learning",
         false,
-        "learn limits of injection as until Linux 5.3: from less evidence",
+        "learn limits of injection as up to Linux 5.3, from less evidence",
     ),
     Parameter::bool(
         "early_habits",
         false,
-        "judge think times, who is busy and who may be raised as Linux 5.3 and older did",
+        "judge think times, activity and weight raising as up to Linux 5.3",
     ),
     Parameter::bool(
         "think_in_waits",
         true,
-        "take think times also of a queue that is waited for, which Linux 5.14 does not",
+        "also measure think times of queues for which BFQ idles, which Linux 5.14 does not",
     ),
     Parameter::bool(
         "inject_by_weight",
         false,
-        "on flash, inject also as long as what the drive has of each is in proportion to the weights",
+        "on flash, also inject while each queue's part of the drive stays in proportion to its weight",
     ),
-    Parameter::bool("wakers", true, "detect who waits for whom and inject the waker first"),
+    Parameter::bool(
+        "wakers",
+        true,
+        "detect queues that wait for other queues, and inject the latter first",
+    ),
     Parameter::count(
         "busy_groups",
         1,
         (0, 1000),
-        "groups with requests that make sharing asymmetric; 0 looks at their weights and crowds",
+        "number of groups with requests that makes sharing asymmetric; 0: decided by weights and numbers of queues",
     ),
     Parameter::bool(
         "spare_smallest_weight",
         true,
-        "differing weights are no reason to wait for a queue of the smallest one",
+        "different weights are no reason to idle for a queue of the smallest weight",
     ),
     Parameter::bool(
         "preempt_lower",
@@ -102,45 +106,45 @@ pub(super) static PARAMETERS: &[Parameter] = &[
     Parameter::bool(
         "preempt_unwaited",
         true,
-        "any queue preempts one in service that is not waited for",
+        "any queue preempts a queue in service for which BFQ would not idle",
     ),
     Parameter::bool(
         "preempt_equal",
         true,
-        "a queue that is back in time preempts one that is raised as much; else only one raised less",
+        "a queue that is back in time preempts one that is equally raised; off: only one raised less",
     ),
     Parameter::count(
         "async_charge",
         3,
         (1, 100),
-        "a buffered write is charged so many times its length",
+        "a buffered write is charged this many times its length",
     ),
     Parameter::bool(
         "async_charge_always",
         false,
-        "charge buffered writes so also where sharing is asymmetric",
+        "also charge buffered writes this way if sharing is asymmetric",
     ),
     Parameter::bool(
         "async_charge_twice",
         false,
-        "charge buffered writes twice that beside raised queues",
+        "charge buffered writes twice as much beside raised queues",
     ),
     Parameter::bool(
         "merge_on_queueing_flash",
         false,
-        "merge cooperating queues also on flash that queues commands",
+        "also merge cooperating queues on flash that queues commands",
     ),
-    Parameter::bool("stable_merge", true, "merge queues that one group creates together, for good"),
-    Parameter::bool("idle_alone", true, "wait also for the only busy queue"),
+    Parameter::bool("stable_merge", true, "merge queues that a group creates together, for good"),
+    Parameter::bool("idle_alone", true, "also idle for the only busy queue"),
     Parameter::bool(
         "idle_raised_in_crowd",
         true,
-        "wait for a raised queue while the drive has four requests of others",
+        "idle for a raised queue while the drive has four requests of others",
     ),
     Parameter::time(
         "slice_idle_raised",
         Nanos::from_millis(20),
-        "shortest wait for a raised queue",
+        "shortest idling for a raised queue",
     ),
     Parameter::count(
         "queueing_threshold",
@@ -151,12 +155,12 @@ pub(super) static PARAMETERS: &[Parameter] = &[
     Parameter::bool(
         "queueing_in_waits",
         false,
-        "judge that also by what it gets while a queue with few requests is waited for",
+        "also count commands that the drive gets while BFQ idles for a queue with few requests",
     ),
     Parameter::bool(
         "wait_past_timeout",
         true,
-        "wait for an empty queue with requests in the drive though its slot is over",
+        "idle for an empty queue with requests in the drive even after its slot",
     ),
 ];
 
@@ -212,13 +216,13 @@ pub(super) static OVERRIDES_5_3: &[(&str, u64)] = &[
     ("idle_alone", 0),
 ];
 
-/// What may be sent for others while an empty queue is waited for.
+/// What may be dispatched for other queues while BFQ idles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Injection {
     Never,
-    /// As 4.20 has it: so many tenths of it, at most as much as the queue received.
+    /// As in 4.20: this many tenths of the service that the queue received, and not more than that service.
     ByService(u64),
-    /// As many requests as the queue was found not to notice.
+    /// As many requests as the queue was found to tolerate.
     Learned,
 }
 
@@ -239,9 +243,9 @@ pub(super) struct Settings {
     pub(super) strict_guarantees: bool,
     pub(super) low_latency: bool,
     pub(super) timeout: Nanos,
-    /// Given by the user; `None` derives it.
+    /// Set by the user; `None` derives it.
     pub(super) max_budget: Option<Sectors>,
-    /// Bytes a second that the drive is known to do.
+    /// The known rate of the drive in bytes a second.
     pub(super) peak_rate: Option<u64>,
     pub(super) seek: SeekRules,
     pub(super) fifo_expire_sync: Nanos,
@@ -274,7 +278,7 @@ impl Settings {
     pub(super) fn new(values: &Values) -> Self {
         let strict_guarantees = values.bool("strict_guarantees");
         let slice_idle = values.time("slice_idle");
-        // As in the kernel: strict guarantees are none without the full wait.
+        // As in the kernel: strict guarantees are only possible with complete idling.
         let slice_idle =
             if strict_guarantees { slice_idle.max(Nanos::from_millis(8)) } else { slice_idle };
         let max_budget = Some(values.count("max_budget")).filter(|sectors| *sectors > 0);

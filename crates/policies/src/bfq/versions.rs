@@ -1,10 +1,11 @@
-//! Earlier versions of BFQ: the same code with other switches ([`super::settings`]). `iofair-historical` has them in its table.
+//! Earlier versions of BFQ: the same code with other parameters ([`super::settings`]). They are in the table of
+//! `iofair-historical`.
 
 use iofair_core::policy::{Claim, Judgement, Role, Row};
 
 use super::{build, settings};
 
-/// The one of August 2019, of Linux 5.3.
+/// BFQ of August 2019 (Linux 5.3).
 pub static ROW_5_3: Row = Row {
     name: "bfq-5.3",
     short: "bfq-5.3",
@@ -40,7 +41,7 @@ pub static ROW_5_3: Row = Row {
     build,
 };
 
-/// The first one that injects, of Linux 4.20.
+/// BFQ of Linux 4.20, the first version with injection.
 pub static ROW_4_20: Row = Row {
     name: "bfq-4.20",
     short: "bfq-4.20",
@@ -73,7 +74,7 @@ pub static ROW_4_20: Row = Row {
     build,
 };
 
-/// Stock BFQ of Linux 4.18.
+/// BFQ of Linux 4.18.
 pub static ROW_4_18: Row = Row {
     name: "bfq-4.18",
     short: "bfq-4.18",

@@ -17,19 +17,19 @@ impl Summary for Entry {
     fn join(_one: (), _other: ()) {}
 }
 
-/// What is kept of a group's own requests.
+/// The state of a group's own requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Account {
-    /// Its place among those that are active.
+    /// Its index among the active accounts.
     pub(super) active: Option<u32>,
-    /// Budget spent: its own time, which follows the clock's.
+    /// Budget used: the group's own time, which follows the clock.
     pub(super) spent: Virtual,
-    /// As `spent`, when all that is under way is done.
+    /// The value that `spent` will have when everything in flight has completed.
     pub(super) done: Virtual,
     /// The period in which it sent its last request.
     pub(super) sent_in: u64,
     pub(super) active_since: Instant,
-    /// How far `spent` lay behind the clock when its weight was last set.
+    /// How far `spent` was behind the clock when the weight was last set.
     pub(super) saved_margin: i64,
     /// Its weight in use before the last change.
     pub(super) last_inuse: u64,
@@ -37,7 +37,7 @@ pub(super) struct Account {
     pub(super) cursor: Option<Sectors>,
     /// Device time, in virtual units, that it used in this period.
     pub(super) used: u64,
-    /// `first.rs`: how far `spent` was looked at, and the last usages.
+    /// `first.rs`: the value of `spent` at the last check, and the last usages.
     pub(super) seen: Virtual,
     pub(super) usages: [u64; 3],
     pub(super) usage_at: usize,
@@ -48,7 +48,7 @@ pub(super) struct Account {
     /// By how much its clients are held up because of the debt, as of `delay_at`; halves each second.
     pub(super) delay: Nanos,
     pub(super) delay_at: Instant,
-    /// So long are they held up.
+    /// Until when its clients are delayed.
     pub(super) held_until: Instant,
 }
 
@@ -78,11 +78,11 @@ impl Account {
     pub(super) fn is_active(&self) -> bool {
         self.active.is_some()
     }
-    /// Does it wait for anything that time brings?
+    /// Whether it waits for something that only time brings.
     pub(super) fn waits(&self) -> bool {
         !self.waiters.is_empty() || self.debt > 0 || self.delay > Nanos::ZERO
     }
-    /// Is something of it under way?
+    /// Whether it has requests in flight.
     pub(super) fn is_under_way(&self) -> bool {
         self.spent != self.done
     }

@@ -1,4 +1,4 @@
-//! A request's way through: activation, what it costs its group, and waiting until the budget is there.
+//! The path of a request: activation, its cost for the group, and waiting for budget.
 
 use super::IoCost;
 use super::account::{Account, Entry};
@@ -11,11 +11,10 @@ use iofair_core::request::{Flags, RequestId};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::Subject;
 
-/// A group that takes back what it gave does so in steps of so many percent of its weight
-/// (`INUSE_ADJ_STEP_PCT`).
+/// A group that takes back what it lent does so in steps of this percentage of its weight (`INUSE_ADJ_STEP_PCT`).
 const STEP_PERCENT: u64 = 25;
-/// Timers fire late, so that waiters go in bunches: by so many hundredths of a percent of a period
-/// (`TIMER_SLACK_PCT`) when another timer goes off after that, by twice as much at most.
+/// Timers are late, so that waiting requests go in batches: by this many hundredths of a percent of a period
+/// (`TIMER_SLACK_PCT`) if another timer expires after that, and at most by twice as much.
 const SLACK_PERCENT: u64 = 100;
 /// No request costs more than this (two years of device time).
 const COST_MAX: u64 = 1 << 62;
@@ -25,7 +24,7 @@ pub(super) fn cost_at(device_time: u64, share: u64) -> u64 {
     let cost = (u128::from(device_time) * u128::from(WHOLE)).div_ceil(u128::from(share));
     u64::try_from(cost).unwrap_or(COST_MAX).min(COST_MAX)
 }
-/// The device time that a group with this share gets for so much of its own.
+/// The device time that a group with this share gets for an amount of its own time.
 pub(super) fn device_time_at(cost: u64, share: u64) -> u64 {
     (u128::from(cost) * u128::from(share) / u128::from(WHOLE)) as u64
 }
@@ -34,7 +33,7 @@ impl IoCost {
     pub(super) fn share(&mut self, group: usize) -> Share {
         self.weights.share(own_node(group))
     }
-    /// Sets a group's weights; `saves`: remembers how far it lies behind the clock.
+    /// Sets a group's weights. `saves`: records how far it is behind the clock.
     pub(super) fn set_weights(&mut self, group: usize, weights: (u64, u64), saves: Option<Now>) {
         let node = own_node(group);
         let account = &mut self.accounts[group];
@@ -85,8 +84,8 @@ impl IoCost {
         }
     }
 
-    /// What a request costs the group. One that gave part of its share away and now runs low takes back
-    /// what it needs, at once.
+    /// The cost of a request for the group. A group that lent part of its share and now runs low takes back what it
+    /// needs at once.
     pub(super) fn cost(&mut self, group: usize, now: Now, device_time: u64) -> u64 {
         if self.settings.first {
             return self.cost_first(group, now, device_time);
@@ -111,7 +110,7 @@ impl IoCost {
         }
         cost
     }
-    /// A request goes at this cost.
+    /// Charges a request that is dispatched.
     pub(super) fn charge(&mut self, group: usize, id: RequestId, cost: u64, device_time: u64) {
         let account = &mut self.accounts[group];
         account.spent = account.spent.plus(cost as i64);
@@ -119,7 +118,7 @@ impl IoCost {
         self.costs[id.0 as usize] = cost;
     }
 
-    /// A request that costs something: it goes, or goes as a debt, or waits.
+    /// Handles a request that costs something: it is dispatched, dispatched as a debt, or waits.
     pub(super) fn decide(&mut self, cx: &mut Context<'_>, id: RequestId, device_time: u64) {
         let now = self.clock.read(cx.now);
         let request = &cx.requests[id];
@@ -167,8 +166,8 @@ impl IoCost {
         self.kick(cx, group, now);
     }
 
-    /// Pays the group's debt from its budget, lets waiters go that the rest suffices for, and sets a timer
-    /// for the next one.
+    /// Pays the group's debt from its budget, dispatches waiting requests for which the rest suffices, and sets a
+    /// timer for the next one.
     pub(super) fn kick(&mut self, cx: &mut Context<'_>, group: usize, now: Now) {
         let mut left = self.pay_debt(group, now);
         let share = self.share(group).inuse;
@@ -217,7 +216,7 @@ impl IoCost {
     pub(super) fn next_timer(&self) -> Option<Instant> {
         self.timers.first(&self.waiting).map(|timer| self.timers.key(timer))
     }
-    /// Serves groups whose time has come. Once a timer goes off, all do that may.
+    /// Serves groups whose time has come. When a timer expires, all groups that may dispatch are served.
     pub(super) fn serve_timers(&mut self, cx: &mut Context<'_>) {
         if self.next_timer().is_none_or(|first| first > cx.now) {
             return;

@@ -1,9 +1,8 @@
-//! Debts: requests that must not wait, because others would wait with them, go without a budget.
+//! Debts: requests that must not wait, because others would wait for them, are dispatched without budget.
 //!
-//! The kernel so treats what it issues as the root group: metadata and swap. The debt is paid from the
-//! group's budget before anybody of the group goes. A group in debt keeps the smallest weight and lends
-//! the rest. One that is deep in debt has its clients held up, and debts fade while the drive has
-//! little to do.
+//! The kernel treats metadata and swap this way, which it issues as the root group. The debt is paid from the group's
+//! budget before any other request of the group. A group in debt keeps the smallest weight and lends the rest. The
+//! clients of a group deep in debt are delayed, and debts fade while the drive has little to do.
 
 use super::IoCost;
 use super::budget::{cost_at, device_time_at};
@@ -23,7 +22,7 @@ const HALF_LIFE: Nanos = Nanos::from_secs(1);
 const FORGIVE: Nanos = Nanos::from_millis(100);
 const FORGIVE_USAGE_PERCENT: u64 = 50;
 
-/// When debts were last looked at.
+/// When debts were last checked.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Forgiveness {
     since: Instant,
@@ -61,8 +60,8 @@ impl IoCost {
             account.held_until = account.held_until.max(now.at + delay);
         }
     }
-    /// Pays what the group's budget allows, at its whole share; what is left of the budget, less than
-    /// nothing while debt is left.
+    /// Pays what the group's budget allows at its whole share. Returns the rest of the budget, which is negative
+    /// while debt remains.
     pub(super) fn pay_debt(&mut self, group: usize, now: Now) -> i64 {
         let share = self.share(group).active;
         let account = &mut self.accounts[group];

@@ -1,4 +1,4 @@
-//! Donations: groups that use less than their share lend the rest to those who are short.
+//! Donations: groups that use less than their share lend the rest to groups that need more.
 //!
 //! Only the weights of the donors and of the groups above them change, and all others gain in
 //! proportion to their own shares (Heo et al., "IOCost: Block IO Control for Containers in
@@ -23,15 +23,15 @@ pub(super) struct Donor {
     pub(super) leaf: u32,
     /// Its share by weights.
     pub(super) share: u64,
-    /// What it keeps.
+    /// The share that it keeps.
     pub(super) after: u64,
     /// The weight that makes it so.
     pub(super) inuse: u64,
 }
 
 impl Weights {
-    /// Finds the weights that donors must take for their shares to become what they keep. All that
-    /// donate together may not be everybody.
+    /// Computes the weights that donors must have for their shares to become what they keep. At least one active
+    /// group must not donate.
     pub(super) fn solve(&mut self, donors: &mut [Donor]) {
         scale_down(donors);
         self.find_inner(donors);
@@ -119,8 +119,8 @@ impl Weights {
     }
 }
 
-/// Shares are rounded up, so that what donors keep may add up to everything; who keeps more than its
-/// share by weights then keeps less.
+/// Shares are rounded up, so what donors keep may add up to everything. Donors that keep more than their share by
+/// weights then keep less.
 fn scale_down(donors: &mut [Donor]) {
     let sum: u64 = donors.iter().map(|donor| donor.after).sum();
     if sum < WHOLE {

@@ -1,15 +1,14 @@
-//! The rules of the patches as they were first mailed, where they differ from those of today
-//! (`first = true`).
+//! The rules of the patches as first mailed, where they differ from today's (`first = true`).
 //!
 //! T. Heo, "blk-cgroup: Implement io.weight", June 2019, `block/blk-ioweight.c`; the controller that was
 //! measured against BFQ in August and September of that year, before Linux 5.4.
 //!
 //! ```text
-//! usage          budget spent in a period, or all that is under way if that is more; with waiters, all of it
+//! usage          budget spent in a period, or all that is in flight if that is more; with waiters, all of it
 //! who gives      who lies more than 50 % of a period behind the clock, and would keep 3 % less than it has:
 //! what it keeps  1.25 times the most of its last three usages, plus 2 %
 //! takes back     all, when a request leaves less than 10 % of a period, or at a period's end with waiters
-//! busy           as today; while a request from before this period is under way, a busy level stays, and
+//! busy           as today; while a request from before this period is in flight, a busy level stays, and
 //!                the clock goes on getting slower
 //! idle           somebody is short, and nobody has much to spare
 //! ```
@@ -31,10 +30,10 @@ use crate::parts::shares::{Share, WHOLE, own_node};
 pub(super) const SLACK_FIRST: u64 = 125;
 /// The slowest clock while tags are waited for.
 pub(super) const SLOWEST_FIRST: u64 = WHOLE_RATE / 100;
-/// What a group keeps: so many percent of its usage (`SURPLUS_SCALE_PCT`), and more (`SURPLUS_SCALE_ABS`).
+/// A group keeps this percentage of its usage (`SURPLUS_SCALE_PCT`), and this much more (`SURPLUS_SCALE_ABS`).
 const KEEP_PERCENT: u64 = 125;
 const KEEP_MORE: u64 = WHOLE / 50;
-/// It gives if that is so much less than it has (`SURPLUS_MIN_ADJ_DELTA`).
+/// It lends if that is at least this much less than what it has (`SURPLUS_MIN_ADJ_DELTA`).
 const GIVE_LEAST: u64 = WHOLE / 33;
 /// Usages known before it gives anything (`MIN_VALID_USAGES`).
 const USAGES_MIN: usize = 2;
@@ -80,8 +79,8 @@ impl IoCost {
         cost_at(device_time, self.share(group).inuse)
     }
 
-    /// Who used how much, who is short; what is not used is given away and taken back. All by the shares that
-    /// held before.
+    /// Determines each group's usage and which groups need more. Lends unused shares and takes them back. Uses the
+    /// shares from before this call throughout.
     pub(super) fn survey_first(&mut self, now: Now) -> Seen {
         let period = now.v.since(self.clock.start().v).unsigned_abs().max(1);
         let target = self.clock.margins.target;
@@ -131,7 +130,7 @@ impl IoCost {
         seen
     }
 
-    /// How long the drive has been busy, or idle while somebody was short.
+    /// Updates how long the drive has been busy, or idle while a group needed more.
     pub(super) fn judge_first(&mut self, verdict: Verdict, seen: Seen) {
         let unbusy = matches!(verdict, Verdict::Nothing | Verdict::Unbusy);
         let level = if verdict == Verdict::Busy {

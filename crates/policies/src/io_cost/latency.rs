@@ -1,14 +1,13 @@
-//! What was seen of the drive in a period: who was late, and how long tags were waited for.
+//! Observations of the drive in a period: late requests, and the time spent waiting for tags.
 
 use super::settings::Settings;
 use iofair_core::request::{Operation, Request};
 use iofair_core::time::{Instant, Nanos};
 
 const MILLION: u64 = 1_000_000;
-/// Waiting for tags takes more than so many percent of a period: the drive is clogged
-/// (`RQ_WAIT_BUSY_PCT`).
+/// If waiting for tags takes more than this percentage of a period, the drive is saturated (`RQ_WAIT_BUSY_PCT`).
 const WAIT_BUSY_PERCENT: u64 = 5;
-/// Well within a limit is below so many percent of it (`UNBUSY_THR_PCT`).
+/// Below this percentage of a limit, the limit is easily kept (`UNBUSY_THR_PCT`).
 const WELL_PERCENT: u64 = 75;
 
 /// Counters of a period.
@@ -21,10 +20,10 @@ pub(super) struct Latency {
     tag_wait: Nanos,
 }
 
-/// What they say.
+/// The result of a period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
-    /// Nothing was answered.
+    /// No request completed.
     Nothing,
     /// Targets are missed, or tags are waited for.
     Busy,
@@ -35,7 +34,7 @@ pub(super) enum Verdict {
 }
 
 impl Latency {
-    /// The drive answered.
+    /// Counts a completion.
     pub(super) fn count(&mut self, settings: &Settings, request: &Request, now: Instant) {
         let direction = match request.operation {
             Operation::Read => 0,
@@ -55,7 +54,7 @@ impl Latency {
         }
         self.tag_wait += request.got_tag.since(request.asked_tag);
     }
-    /// Are tags waited for?
+    /// Whether requests wait for tags.
     pub(super) fn is_clogged(&self, period: Nanos) -> bool {
         self.tag_wait.0 * 100 / period.0 > WAIT_BUSY_PERCENT
     }

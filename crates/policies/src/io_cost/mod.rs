@@ -85,7 +85,7 @@ use latency::Latency;
 use settings::Settings;
 use vrate::{Clock, WHOLE_RATE};
 
-/// Its row in the table.
+/// The row of the table.
 pub static ROW: Row = Row {
     name: "io-cost",
     short: "cost",
@@ -164,7 +164,7 @@ struct IoCost {
     busy_level: i32,
     /// Periods so far.
     periods: u64,
-    /// Is anybody active, as of the last period's end?
+    /// Whether any group was active at the last period's end.
     running: bool,
     /// `None` while not running, and while periods rest.
     period_end: Option<Instant>,

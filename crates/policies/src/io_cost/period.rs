@@ -15,11 +15,11 @@ use iofair_core::trace::Subject;
 
 /// What a group may save up, as a part of [`WHOLE`] of a period's budget (`MARGIN_TARGET_PCT`).
 const TARGET: u64 = WHOLE / 2;
-/// A request older than so many periods is not waited for (`MAX_LAGGING_PERIODS`).
+/// A request older than this number of periods is not waited for (`MAX_LAGGING_PERIODS`).
 const LAGGING_PERIODS_MAX: i64 = 10;
 pub(super) const BUSY_LEVEL_MAX: i32 = 1000;
 
-/// What was found about all groups.
+/// Findings about all groups.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Seen {
     /// Groups with nothing to spare.
@@ -91,8 +91,8 @@ impl IoCost {
             self.clock.compensate(cx.now);
         }
     }
-    /// Kicks groups that wait, lets those go to sleep that did nothing for a whole period. How many are in
-    /// debt.
+    /// Serves waiting groups, and deactivates those without activity for a whole period. Returns the number of groups
+    /// in debt.
     fn look_after(&mut self, cx: &mut Context<'_>, now: Now) -> u32 {
         let mut debtors = 0;
         for at in (0..self.active.len()).rev() {
@@ -103,7 +103,7 @@ impl IoCost {
                 let account = &self.accounts[group];
                 debtors += u32::from(account.debt > 0 || account.delay > Nanos::ZERO);
             } else if !account.is_under_way() && account.sent_in != self.periods {
-                // What it saved beyond the target is lost to it, and the clock makes up for it.
+                // Savings beyond the target are lost to the group, and the clock compensates for them.
                 if !self.settings.first {
                     let share = self.share(group).inuse;
                     self.throw_away(group, share, now);
@@ -113,7 +113,7 @@ impl IoCost {
         }
         debtors
     }
-    /// Takes from a group what it has saved up beyond the target.
+    /// Takes savings beyond the target from a group.
     fn throw_away(&mut self, group: usize, share: u64, now: Now) {
         let account = &mut self.accounts[group];
         let excess = now.v.since(account.spent) - self.clock.margins.target;
@@ -122,7 +122,7 @@ impl IoCost {
             self.clock.note_error(-(device_time_at(excess.unsigned_abs(), share) as i64));
         }
     }
-    /// Who used how much, who can give something, who is short.
+    /// Determines each group's usage, and which groups can lend or need more.
     fn survey(&mut self, now: Now) -> Seen {
         let mut seen = Seen::default();
         self.donors.clear();
@@ -152,7 +152,8 @@ impl IoCost {
         }
         seen
     }
-    /// Has it a request under way since before this period? Those do not show in latencies yet.
+    /// Whether the group has a request in flight since before this period. Such requests do not show in latencies
+    /// yet.
     pub(super) fn lags(&self, group: usize, now: Now) -> bool {
         let account = &self.accounts[group];
         let period = now.v.since(self.clock.start().v);
@@ -163,8 +164,8 @@ impl IoCost {
             && spent < period.saturating_mul(LAGGING_PERIODS_MAX)
             && done > period
     }
-    /// What part of the drive the group used since the period began, or since it became active; what is
-    /// under way counts, so that slow requests do not look like idleness.
+    /// The part of the drive that the group has used since the period began, or since it became active. Requests in
+    /// flight count, so that slow requests do not look like idleness.
     fn usage(&mut self, group: usize, used: Nanos, now: Now) -> u64 {
         let share = self.share(group).inuse;
         let account = &self.accounts[group];
@@ -175,8 +176,8 @@ impl IoCost {
         let usage = (u128::from(used.0) * u128::from(WHOLE)).div_ceil(u128::from(time));
         u64::try_from(usage).unwrap_or(WHOLE).clamp(1, WHOLE)
     }
-    /// The share that a group should keep so that, using as much as before, it will have saved the target
-    /// at the next period's end: `usage = (1 - target + saved) * share`.
+    /// The share that a group should keep so that, with the same usage, it will have saved the target at the end of
+    /// the next period: `usage = (1 - target + saved) * share`.
     fn keeps(&mut self, group: usize, (share, most): (u64, u64), usage: u64, now: Now) -> u64 {
         let account = &self.accounts[group];
         if account.debt > 0 {
@@ -204,14 +205,14 @@ impl IoCost {
         }
         self.donors = donors;
     }
-    /// How long the drive has been busy, or idle while somebody was short.
+    /// Updates how long the drive has been busy, or idle while a group needed more.
     fn judge(&mut self, verdict: Verdict, seen: Seen) {
         let lagging = seen.lagging > 0;
         if self.settings.first {
             return self.judge_first(verdict, seen);
         }
         let level = match verdict {
-            // Nobody knows yet whether what is under way will be in time.
+            // It is unknown whether the requests in flight will be in time.
             Verdict::Nothing if lagging => self.busy_level,
             Verdict::Busy => self.busy_level.max(0) + 1,
             Verdict::Fine => 0,
@@ -223,9 +224,8 @@ impl IoCost {
         };
         self.busy_level = level.clamp(-BUSY_LEVEL_MAX, BUSY_LEVEL_MAX);
     }
-    /// The end of the period that begins now. After a period in which nothing was sent or answered, and
-    /// while time brings nothing but the first waiter's turn, periods rest (`None`): they would find
-    /// nothing new.
+    /// The end of the period that begins now. `None`: periods pause, after one without submissions and completions,
+    /// if time brings nothing but the first waiting request's turn. They would find nothing new.
     fn find_period_end(&self, now: Instant, quiet: bool, debtors: u32) -> Option<Instant> {
         let regular = now + self.clock.period();
         if !quiet || !self.passed.is_empty() {

@@ -1,4 +1,4 @@
-//! Parameters: the cost model, the quality of service, and the built-in sets for those who give none.
+//! Parameters: the cost model, the quality of service, and built-in sets for missing values.
 
 use super::model::{Model, Rates};
 use super::vrate::WHOLE_RATE;
@@ -12,22 +12,22 @@ pub(super) const PARAMETERS: &[Parameter] = &[
         "rpct",
         0,
         (0, 100 * PERCENT),
-        "share of reads that must be done within rlat; 0: no rule",
+        "percentage of reads that must complete within rlat; 0: no target",
     ),
-    Parameter::time("rlat", Nanos::ZERO, "latency wanted of reads; 0: that of the built-in set"),
+    Parameter::time("rlat", Nanos::ZERO, "target latency of reads; 0: that of the built-in set"),
     percent(
         "wpct",
         0,
         (0, 100 * PERCENT),
-        "share of writes that must be done within wlat; 0: no rule",
+        "percentage of writes that must complete within wlat; 0: no target",
     ),
-    Parameter::time("wlat", Nanos::ZERO, "latency wanted of writes; 0: that of the built-in set"),
-    percent("min", PERCENT, RATE_RANGE, "slowest that the device's virtual clock may go"),
+    Parameter::time("wlat", Nanos::ZERO, "target latency of writes; 0: that of the built-in set"),
+    percent("min", PERCENT, RATE_RANGE, "slowest rate of the device's virtual clock"),
     percent(
         "max",
         10_000 * PERCENT,
         (10 * PERCENT, RATE_RANGE.1),
-        "fastest that the device's virtual clock may go",
+        "fastest rate of the device's virtual clock",
     ),
     Parameter::rate("rbps", 0, "sequential read rate; 0, here and below: that of the built-in set"),
     iops("rseqiops", "sequential 4 KiB reads a second"),
@@ -38,7 +38,7 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter::bool(
         "size_latency",
         true,
-        "latencies do not count what the size takes by the model",
+        "subtract the time that the size takes by the model from latencies",
     ),
     Parameter::bool("first", false, "the rules of the patches as first mailed, in 2019"),
 ];
@@ -63,7 +63,7 @@ struct Set {
     latency: Nanos,
     /// Reads, writes.
     rates: [Rates; 2],
-    /// The clock runs so fast, in percent, that the drive must be one of the next set.
+    /// If the clock runs this fast, in percent, the drive belongs to the next set.
     too_fast: Option<u64>,
     /// The clock runs so slow that it must be one of the set before.
     too_slow: Option<u64>,
@@ -107,7 +107,7 @@ static SETS: [Set; 4] = [
     },
 ];
 
-/// The clock must have been too fast or too slow for so long (`AUTOP_CYCLE_NSEC`).
+/// The clock must have been too fast or too slow for this long (`AUTOP_CYCLE_NSEC`).
 const CYCLE: Nanos = Nanos::from_secs(10);
 /// Bounds of a period.
 const PERIOD: (Nanos, Nanos) = (Nanos::from_millis(1), Nanos::from_secs(1));
@@ -118,7 +118,7 @@ const MILLION: u64 = 1_000_000;
 struct Asked {
     latency: [Nanos; 2],
     rates: [Rates; 2],
-    /// Did the user set anything? Then the set stays what it is.
+    /// Whether the user set anything. The set then never changes.
     any: bool,
 }
 
@@ -134,9 +134,9 @@ pub(super) struct Settings {
     pub(super) latency: [Nanos; 2],
     /// The rules as first mailed (`first.rs`).
     pub(super) first: bool,
-    /// Is what the size takes by the model not counted in latencies?
+    /// Whether the time that the size takes by the model is subtracted from latencies.
     pub(super) size_latency: bool,
-    /// Of a million reads, writes: so many may take longer; a million: no rule.
+    /// Reads and writes per million that may take longer; a million means no target.
     pub(super) misses_max: [u64; 2],
     /// Bounds of the clock's rate.
     pub(super) rate_range: (u64, u64),
@@ -181,7 +181,7 @@ impl Settings {
         this.take(set);
         this
     }
-    /// Takes over a set, except for what the user set.
+    /// Applies a set, except for values set by the user.
     fn take(&mut self, index: usize) {
         let set = &SETS[index];
         let or = |asked: u64, otherwise: u64| if asked == 0 { otherwise } else { asked };
@@ -213,7 +213,7 @@ impl Settings {
         let period = (self.latency[longer] * times).clamp(PERIOD.0, PERIOD.1);
         Nanos::from_micros(period.as_micros())
     }
-    /// Is there a rule for latencies?
+    /// Whether there are latency targets.
     pub(super) fn has_targets(&self) -> bool {
         self.misses_max != [MILLION; 2]
     }

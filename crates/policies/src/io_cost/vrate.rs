@@ -1,4 +1,4 @@
-//! The device's virtual clock, and how fast it goes.
+//! The device's virtual clock and its rate.
 
 use super::model::SECOND;
 use super::settings::Settings;
@@ -30,10 +30,10 @@ pub(super) const WHOLE_RATE: u64 = SECOND / 1_000_000;
 
 /// Percent by which the rate changes, by the absolute busy level; the last one counts for all above.
 const STEPS: [(u32, u64); 6] = [(4, 0), (20, 1), (36, 2), (44, 4), (52, 8), (u32::MAX, 16)];
-/// A rate outside its bounds goes back by so many percent a period.
+/// A rate outside its bounds returns by this percentage each period.
 const CLAMP_STEP: u64 = 4;
 
-/// How far behind the clock a group's own time may lie, in virtual time.
+/// How far a group's own time may be behind the clock, in virtual time.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Margins {
     /// Nearer than this, a group gives nothing away.
@@ -44,7 +44,7 @@ pub(super) struct Margins {
     pub(super) target: i64,
 }
 
-/// Goes from period to period.
+/// State that continues from period to period.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
     /// What the feedback sets, virtual time in a microsecond.
@@ -53,7 +53,7 @@ pub(super) struct Clock {
     rate: u64,
     /// When the period began.
     start: Now,
-    /// Virtual time given out (negative: thrown away) beyond what the rate says.
+    /// Virtual time granted (negative: lost) beyond what the rate gives.
     error: i64,
     length: Nanos,
     pub(super) margins: Margins,
@@ -90,15 +90,15 @@ impl Clock {
     pub(super) fn start_period(&mut self, now: Now) {
         self.start = now;
     }
-    /// Device time, at the present rate, that is worth so much virtual time.
+    /// Device time, at the present rate, of an amount of virtual time.
     pub(super) fn time_of(&self, cost: u64) -> Nanos {
         Nanos((u128::from(cost) * 1_000 / u128::from(self.base)) as u64)
     }
-    /// When the clock will have gone on by so much, rounded up to a microsecond.
+    /// When the clock will have advanced by this much, rounded up to a microsecond.
     pub(super) fn after(&self, now: Instant, cost: u64) -> Instant {
         now + Nanos(cost.div_ceil(self.base).saturating_mul(1_000))
     }
-    /// Groups got (threw away, if negative) so much more than the rate says.
+    /// Groups got this much more than the rate gives (negative: lost).
     pub(super) fn note_error(&mut self, error: i64) {
         self.error = self.error.saturating_add(error);
     }
@@ -136,8 +136,8 @@ impl Clock {
     pub(super) fn keep_to_base(&mut self) {
         (self.rate, self.error) = (self.base, 0);
     }
-    /// Spreads the error over what is left of the period: groups that threw budget away make the clock
-    /// faster (to twice the rate at most), budget given twice makes it slower (to half).
+    /// Distributes the error over the rest of the period: budget that groups lost makes the clock faster (up to twice
+    /// the rate), budget granted twice makes it slower (down to half).
     pub(super) fn compensate(&mut self, now: Instant) {
         let left = (self.start.at + self.length).since(now).as_micros() as i64;
         if left > 0 {

@@ -11,14 +11,14 @@ use iofair_core::time::{Instant, Nanos};
 
 /// Longest sleep at a time.
 pub(super) const SLEEP_MAX: Nanos = Nanos::from_millis(250);
-/// From one look at what was slept to the next.
+/// Time between two checks of the time slept.
 const PERIOD: Nanos = Nanos::from_secs(1);
 
 /// What a group owes.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Delay {
     sum: Nanos,
-    /// When the present period began, what was owed then, and the group's `use_delay`.
+    /// Start of the present period, and the debt and the group's `use_delay` at that time.
     since: Instant,
     owed_then: Nanos,
     use_then: u64,
@@ -33,7 +33,7 @@ impl Delay {
         self.settle(now, use_delay);
         self.sum
     }
-    /// After each period takes off what its time has paid, or half of what was owed if `use_delay` fell.
+    /// At the end of each period, subtracts the time slept, or half of the debt if `use_delay` fell.
     fn settle(&mut self, now: Instant, use_delay: u64) {
         let passed = now.since(self.since);
         if passed <= PERIOD {
@@ -61,10 +61,10 @@ impl Summary for Entry {
 
 #[derive(Clone, Copy, Debug)]
 struct Sleeper {
-    /// Sleeps once it is answered.
+    /// Whether it sleeps after its next completion.
     is_marked: bool,
-    bed: Option<NodeId>,
-    /// What it sent meanwhile.
+    node: Option<NodeId>,
+    /// Its requests that arrived meanwhile.
     requests: Fifo,
 }
 
@@ -78,14 +78,14 @@ pub(super) struct Sleepers {
 
 impl Sleepers {
     pub(super) fn add(&mut self, client: ClientId) {
-        let awake = Sleeper { is_marked: false, bed: None, requests: Fifo::new() };
+        let awake = Sleeper { is_marked: false, node: None, requests: Fifo::new() };
         while self.clients.len() <= client.index() {
             self.clients.push(awake);
         }
         let sleeper = &mut self.clients[client.index()];
         assert!(sleeper.requests.is_empty(), "{client:?} is new and holds requests");
         let old = core::mem::replace(sleeper, awake);
-        if let Some(node) = old.bed {
+        if let Some(node) = old.node {
             self.nodes.remove(&mut self.sleeping, node);
         }
     }
@@ -101,21 +101,21 @@ impl Sleepers {
     pub(super) fn sleep(&mut self, client: ClientId, now: Instant, delay: Nanos) {
         let sleeper = &mut self.clients[client.index()];
         sleeper.is_marked = false;
-        if delay > Nanos::ZERO && sleeper.bed.is_none() {
+        if delay > Nanos::ZERO && sleeper.node.is_none() {
             let node = self.nodes.insert(&mut self.sleeping, now + delay, Entry(client.0));
-            sleeper.bed = Some(node);
+            sleeper.node = Some(node);
         }
     }
     /// Keeps what a sleeping client sends; `false` when it is awake.
     pub(super) fn hold(&mut self, requests: &mut Requests, id: RequestId) -> bool {
         let sleeper = &mut self.clients[requests[id].client.index()];
-        let sleeps = sleeper.bed.is_some();
+        let sleeps = sleeper.node.is_some();
         if sleeps {
             sleeper.requests.push_back(requests, id);
         }
         sleeps
     }
-    /// The next request of those who have slept enough.
+    /// The next request of a client that has slept long enough.
     pub(super) fn wake(&mut self, now: Instant, requests: &mut Requests) -> Option<RequestId> {
         while let Some(node) = self.nodes.first(&self.sleeping) {
             if self.nodes.key(node) > now {
@@ -125,7 +125,7 @@ impl Sleepers {
             if let Some(id) = sleeper.requests.pop_front(requests) {
                 return Some(id);
             }
-            sleeper.bed = None;
+            sleeper.node = None;
             self.nodes.remove(&mut self.sleeping, node);
         }
         None

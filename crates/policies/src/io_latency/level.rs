@@ -1,4 +1,4 @@
-//! One group: what it may have in flight, how fast it was answered, and what it keeps for its children.
+//! One group: its limit of requests in flight, its latencies, and the state of its children.
 
 use super::delay::Delay;
 use iofair_core::group::GroupId;
@@ -9,17 +9,17 @@ use iofair_core::time::{Instant, Nanos};
 pub(super) const START: i64 = 1_000_000;
 /// Depth of a group that may have any number of requests in flight.
 pub(super) const UNLIMITED: i64 = i64::MAX;
-/// A window is so many targets long, within these bounds.
+/// A window is this many targets long, within these bounds.
 const WINDOW_TARGETS: u64 = 16;
 const WINDOW_MIN: Nanos = Nanos::from_millis(100);
 const WINDOW_MAX: Nanos = Nanos::from_secs(1);
 /// Shortest time between two steps.
 const STEP_EVERY: Nanos = Nanos::from_millis(500);
-/// Fewest answers for a step up.
+/// Fewest completions for a step up.
 const GOOD_SAMPLES: u64 = 5;
-/// A culprit is forgotten when the last step is so long ago.
+/// A culprit is forgotten if the last step was this long ago.
 const FORGET: Nanos = Nanos::from_secs(5);
-/// A sibling with a target and at most this part of all answers, in percent, is spared.
+/// A sibling with a target and at most this percentage of all completions is spared.
 const SPARED_PERCENT: u64 = 5;
 
 /// A step of the cookie.
@@ -47,9 +47,9 @@ pub(super) struct Rule {
     pub(super) linux_4_18: bool,
 }
 
-/// Answers of a window.
+/// Completions of a window.
 #[derive(Clone, Copy, Default, Debug)]
-struct Answers {
+struct Completions {
     count: u64,
     missed: u64,
     sum: Nanos,
@@ -63,7 +63,7 @@ pub(super) struct Children {
     /// The lowest target that was missed; zero is none.
     pub(super) target: Nanos,
     culprit: Option<GroupId>,
-    /// Answers that the children with targets had when they were last looked at.
+    /// Completions of the children with targets at the last check.
     samples: u64,
 }
 
@@ -114,8 +114,8 @@ pub(super) struct Level {
     window: Nanos,
     window_start: Instant,
     /// Of this window, and since the last step that was possible.
-    answers: Answers,
-    gathered: Answers,
+    completions: Completions,
+    gathered: Completions,
     samples: u64,
     /// The parent's cookie as last seen.
     cookie: i64,
@@ -138,8 +138,8 @@ impl Level {
             target: Nanos::ZERO,
             window: WINDOW_MIN,
             window_start: now,
-            answers: Answers::default(),
-            gathered: Answers::default(),
+            completions: Completions::default(),
+            gathered: Completions::default(),
             samples: 0,
             cookie,
             depth: UNLIMITED,
@@ -166,9 +166,9 @@ impl Level {
         self.children.reset();
     }
 
-    /// A request was answered after so long; `in_root`: it went out in the root's name. `true`: the
-    /// window is over.
-    pub(super) fn answered(&mut self, now: Instant, took: Nanos, in_root: bool) -> bool {
+    /// Counts a completion and its time. `in_root`: it was dispatched in the root's name. Returns whether the window
+    /// is over.
+    pub(super) fn completed(&mut self, now: Instant, took: Nanos, in_root: bool) -> bool {
         if self.target == Nanos::ZERO {
             return false;
         }
@@ -177,9 +177,9 @@ impl Level {
                 self.delay.add(now, self.use_delay, self.target - took);
             }
         } else if took > Nanos::ZERO {
-            self.answers.count += 1;
-            self.answers.missed += u64::from(took >= self.target);
-            self.answers.sum += took;
+            self.completions.count += 1;
+            self.completions.missed += u64::from(took >= self.target);
+            self.completions.sum += took;
         }
         if now.since(self.window_start) < self.window {
             return false;
@@ -187,13 +187,13 @@ impl Level {
         self.window_start = now;
         true
     }
-    fn is_good(&self, answers: &Answers) -> bool {
+    fn is_good(&self, completions: &Completions) -> bool {
         match self.rule.by_percentile {
-            true => answers.missed < (answers.count / 10).max(1),
-            false => answers.sum / answers.count.max(1) <= self.target,
+            true => completions.missed < (completions.count / 10).max(1),
+            false => completions.sum / completions.count.max(1) <= self.target,
         }
     }
-    /// The window is over: does the parent take a step?
+    /// At the end of a window: decides whether the parent takes a step.
     pub(super) fn judge(
         &mut self,
         now: Instant,
@@ -201,17 +201,17 @@ impl Level {
         siblings: &mut Children,
         depth: i64,
     ) -> Option<Step> {
-        let answers = core::mem::take(&mut self.answers);
-        let is_good = self.is_good(&answers);
+        let completions = core::mem::take(&mut self.completions);
+        let is_good = self.is_good(&completions);
         if is_good && siblings.cookie == START {
             return None;
         }
         if self.rule.linux_4_18 {
-            self.gathered = Answers::default();
+            self.gathered = Completions::default();
         }
-        self.gathered.count += answers.count;
-        self.gathered.missed += answers.missed;
-        self.gathered.sum += answers.sum;
+        self.gathered.count += completions.count;
+        self.gathered.missed += completions.missed;
+        self.gathered.sum += completions.sum;
         siblings.samples = siblings.samples - self.samples + self.gathered.count;
         self.samples = self.gathered.count;
         let is_early = siblings.last_step.is_some_and(|last| now.since(last) < STEP_EVERY);
@@ -239,7 +239,7 @@ impl Level {
             siblings.last_step = Some(now);
             siblings.step(step, depth);
         }
-        self.gathered = Answers::default();
+        self.gathered = Completions::default();
         step
     }
 
@@ -261,7 +261,7 @@ impl Level {
         }
         true
     }
-    /// Who has a target is not scaled down for a higher one, nor if it does hardly anything.
+    /// A group with a target is not scaled down for a higher target, nor if it has hardly any requests.
     fn is_spared(&self, siblings: &Children) -> bool {
         if self.target == Nanos::ZERO {
             return false;

@@ -63,7 +63,7 @@ use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::{EventKind, Subject};
 use level::{Level, Rule, START, Step, UNLIMITED};
 
-/// Its row in the table.
+/// The row of the table.
 pub static ROW: Row = Row {
     name: "io-latency",
     short: "lat",
@@ -102,7 +102,7 @@ pub static ROW: Row = Row {
 const PARAMETERS: &[Parameter] = &[Parameter::bool(
     "linux_4_18",
     false,
-    "the rules of 4.18 and 4.19: the mean of each window, on flash too",
+    "the rules of 4.18 and 4.19: the mean of each window, also on flash",
 )];
 
 /// From a request to the timer that looks for culprits to forget.
@@ -166,18 +166,18 @@ impl Policy for IoLatency {
         self.catch_up(cx);
         let request = &cx.requests[id];
         let (group, in_root) = (request.group, request.flags.has(Flags::METADATA));
-        let mut answered = 0;
+        let mut completed = 0;
         for (part_id, part) in cx.requests.parts(id) {
             let counted = self.counted.get_mut(part_id.0 as usize);
             if !counted.is_some_and(core::mem::take) {
                 continue;
             }
-            answered += 1;
+            completed += 1;
             let mut at = group;
             while at != GroupId::ROOT {
                 let level = &mut self.levels[at.index()];
                 level.in_flight -= 1;
-                let is_over = level.answered(cx.now, cx.now.since(part.submitted), in_root);
+                let is_over = level.completed(cx.now, cx.now.since(part.submitted), in_root);
                 let parent = level.parent;
                 let step = if is_over { self.judge(cx.now, at, parent) } else { None };
                 if let Some(step) = step {
@@ -194,7 +194,7 @@ impl Policy for IoLatency {
         }
         let mut at = group;
         while at != GroupId::ROOT {
-            for _ in 0..answered {
+            for _ in 0..completed {
                 self.wake_one(cx, at);
             }
             at = self.levels[at.index()].parent;

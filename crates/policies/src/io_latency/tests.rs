@@ -1,5 +1,5 @@
 //! The rules one by one: what a group and its parent remember on their own, then a small world in which
-//! every answer is given by hand.
+//! every completion is given by hand.
 
 use std::vec::Vec;
 
@@ -36,33 +36,38 @@ fn level_of(rule: Rule) -> Level {
 fn children() -> Children {
     level(true).children
 }
-/// A window of so many good and bad answers ends now.
-fn window(level: &mut Level, siblings: &mut Children, now: u64, answers: [u64; 2]) -> Option<Step> {
-    for (count, took) in answers.into_iter().zip([ms(1) / 2, ms(3)]) {
-        (0..count).for_each(|_| _ = level.answered(at(now), took, false));
+/// A window of this many good and bad completions ends now.
+fn window(
+    level: &mut Level,
+    siblings: &mut Children,
+    now: u64,
+    completions: [u64; 2],
+) -> Option<Step> {
+    for (count, took) in completions.into_iter().zip([ms(1) / 2, ms(3)]) {
+        (0..count).for_each(|_| _ = level.completed(at(now), took, false));
     }
     level.judge(at(now), ME, siblings, QD)
 }
 
-/// Goal: a window is sixteen targets, from 100 ms to a second, and ends with the first answer after it.
-/// Method: answers around the end.
+/// Goal: a window is sixteen targets, from 100 ms to a second, and ends with the first completion after it.
+/// Method: completions around the end.
 #[test]
 fn windows_end_with_an_answer() {
     for (target, window) in [(ms(1) / 100, 100), (ms(20), 320), (ms(100), 1000)] {
         let mut level = level(true);
         level.set_target(target);
-        assert!(!level.answered(at(window - 1), ms(1), false), "{target:?}");
-        assert!(level.answered(at(window + 50), ms(1), false));
-        assert!(!level.answered(at(2 * window + 49), ms(1), false), "the next one begins there");
-        assert!(level.answered(at(2 * window + 50), ms(1), false));
+        assert!(!level.completed(at(window - 1), ms(1), false), "{target:?}");
+        assert!(level.completed(at(window + 50), ms(1), false));
+        assert!(!level.completed(at(2 * window + 49), ms(1), false), "the next one begins there");
+        assert!(level.completed(at(2 * window + 50), ms(1), false));
     }
 }
 
-/// Goal: on flash a tenth of the answers, at least one, makes a window bad, and the target itself is a
+/// Goal: on flash a tenth of the completions, at least one, makes a window bad, and the target itself is a
 /// miss; else the mean counts. Method: numbers around the edges.
 #[test]
 fn good_and_bad_windows() {
-    for (by_percentile, answers, down) in [
+    for (by_percentile, completions, down) in [
         (true, [19, 1], false),
         (true, [18, 1], true), // Of less than 20, one is too many.
         (true, [18, 2], true),
@@ -73,18 +78,18 @@ fn good_and_bad_windows() {
         (false, [3, 1], true),
         (false, [0, 0], false),
     ] {
-        let got = window(&mut level(by_percentile), &mut children(), 1000, answers);
-        assert_eq!(got, down.then_some(Step::Down), "{by_percentile} {answers:?}");
+        let got = window(&mut level(by_percentile), &mut children(), 1000, completions);
+        assert_eq!(got, down.then_some(Step::Down), "{by_percentile} {completions:?}");
     }
     let mut exact = level(true);
-    exact.answered(at(500), ms(1), false);
+    exact.completed(at(500), ms(1), false);
     assert_eq!(exact.judge(at(500), ME, &mut children(), QD), Some(Step::Down));
     let mut exact = level(false);
-    exact.answered(at(500), ms(1), false);
+    exact.completed(at(500), ms(1), false);
     assert_eq!(exact.judge(at(500), ME, &mut children(), QD), None);
 }
 
-/// Goal: one step in 500 ms; up only by the culprit, content and with five answers at least. Method:
+/// Goal: one step in 500 ms; up only by the culprit, content and with five completions at least. Method:
 /// windows by hand; 8 of 32 down, 2 up.
 #[test]
 fn steps_down_and_up() {
@@ -99,7 +104,7 @@ fn steps_down_and_up() {
     assert_eq!(window(&mut culprit, &mut siblings, 1101, [1, 0]), Some(Step::Up), "five in all");
     assert_eq!(siblings.cookie, START - 14);
     for _ in 0..20 {
-        other.answered(at(1700), ms(1) / 2, false);
+        other.completed(at(1700), ms(1) / 2, false);
     }
     assert_eq!(other.judge(at(1700), GroupId(8), &mut siblings, QD), None, "not the culprit");
     let mut higher = level(true);
@@ -107,7 +112,7 @@ fn steps_down_and_up() {
     assert_eq!(window(&mut higher, &mut siblings, 1700, [0, 9]), None, "a higher target waits");
     let mut lower = level(true);
     lower.set_target(ms(1) / 2);
-    lower.answered(at(1701), ms(1), false);
+    lower.completed(at(1701), ms(1), false);
     assert_eq!(lower.judge(at(1701), GroupId(9), &mut siblings, QD), Some(Step::Down));
     assert_eq!(siblings.target, ms(1) / 2, "the lowest target becomes the culprit");
     assert_eq!(window(&mut culprit, &mut siblings, 2300, [9, 0]), None, "no longer the culprit");
@@ -187,22 +192,26 @@ fn depths_follow_the_cookie() {
     assert_eq!(follow(&siblings, &mut victim), (16, 0));
 }
 
-/// Goal: who has a target is spared for a higher or equal one and while it had at most 5 % of the answers;
+/// Goal: who has a target is spared for a higher or equal one and while it had at most 5 % of the completions;
 /// who has none never. Method: groups against the same step.
 #[test]
 fn some_are_spared() {
     let mut siblings = children();
     let mut culprit = level(true);
     window(&mut culprit, &mut siblings, 1000, [0, 95]);
-    for (target, answers, spared) in
+    for (target, completions, spared) in
         [(1, 50, true), (2, 50, false), (2, 5, true), (2, 6, false), (0, 0, false)]
     {
         let mut peer = level(true);
         peer.set_target(ms(target));
         let mut seen = siblings;
-        window(&mut peer, &mut seen, 1001, [answers, 0]);
+        window(&mut peer, &mut seen, 1001, [completions, 0]);
         peer.follow(&seen, QD);
-        assert_eq!(peer.depth == UNLIMITED, spared, "target {target} ms, {answers} answers");
+        assert_eq!(
+            peer.depth == UNLIMITED,
+            spared,
+            "target {target} ms, {completions} completions"
+        );
     }
 }
 
@@ -238,7 +247,7 @@ fn delays_are_paid_off() {
     assert_eq!(large.owed(at(8003), 1), Nanos(ms(7999).0 / 2), "half: use_delay fell");
 }
 
-/// A drive of depth 32 on flash; answers are given by hand.
+/// A drive of depth 32 on flash; completions are given by hand.
 struct Rig {
     controller: Controller,
     now: Instant,
@@ -291,8 +300,8 @@ impl Rig {
     fn flying(&self, client: ClientId) -> usize {
         self.flying.iter().filter(|(of, _)| *of == client).count()
     }
-    /// Time passes, then everything of this client is answered.
-    fn answer(&mut self, after: Nanos, client: ClientId) {
+    /// Time passes, then everything of this client is completed.
+    fn completion(&mut self, after: Nanos, client: ClientId) {
         self.now += after;
         let (done, rest): (Vec<_>, Vec<_>) =
             core::mem::take(&mut self.flying).into_iter().partition(|(of, _)| *of == client);
@@ -329,10 +338,10 @@ fn peers_lose_their_depth() {
     let mut depths = Vec::new();
     for _ in 0..7 {
         rig.send(target, Flags::NONE, 1);
-        rig.answer(ms(500), target);
+        rig.completion(ms(500), target);
         // The first of these sees the cookie; then as many go on as the depth is.
         rig.send(peer, Flags::NONE, 40);
-        rig.answer(Nanos::ZERO, peer);
+        rig.completion(Nanos::ZERO, peer);
         depths.push(rig.flying(peer));
     }
     assert_eq!(depths, [16, 8, 4, 2, 1, 1, 1]);
@@ -354,19 +363,19 @@ fn a_parents_depth_holds_for_its_children() {
     let (one, two) = (rig.client("peer/one", Nanos::ZERO), rig.client("peer/two", Nanos::ZERO));
     for _ in 0..3 {
         rig.send(target, Flags::NONE, 1);
-        rig.answer(ms(500), target);
+        rig.completion(ms(500), target);
         rig.send(one, Flags::NONE, 1);
-        rig.answer(Nanos::ZERO, one);
+        rig.completion(Nanos::ZERO, one);
     }
     rig.send(one, Flags::NONE, 3);
     rig.send(two, Flags::NONE, 9);
     assert_eq!((rig.flying(one), rig.flying(two)), (3, 1), "a depth of four");
-    rig.answer(ms(1), one);
+    rig.completion(ms(1), one);
     assert_eq!(rig.flying(two), 4);
 }
 
 /// Goal: metadata never waits; at a depth of one further steps count as use_delay; fast metadata
-/// makes a delay for which the client sleeps, at most 250 ms, once it is answered. Method: a peer with a
+/// makes a delay for which the client sleeps, at most 250 ms, once it is completed. Method: a peer with a
 /// target of its own, higher than the culprit's.
 #[test]
 fn metadata_makes_its_client_sleep() {
@@ -376,20 +385,20 @@ fn metadata_makes_its_client_sleep() {
     for _ in 0..20 {
         rig.send(target, Flags::NONE, 10);
         rig.send(peer, Flags::NONE, 10);
-        rig.answer(ms(500), target);
+        rig.completion(ms(500), target);
         while rig.flying(peer) > 0 {
-            rig.answer(Nanos::from_micros(1), peer);
+            rig.completion(Nanos::from_micros(1), peer);
         }
     }
     rig.send(peer, Flags::NONE, 2);
     assert_eq!(rig.flying(peer), 1, "a depth of one");
     rig.send(peer, Flags::METADATA, 3);
     assert_eq!(rig.flying(peer), 4, "metadata goes");
-    rig.answer(ms(1), peer);
-    rig.answer(ms(1), peer);
-    assert_eq!(rig.gauge("sleeping_clients"), 0, "nothing was owed when these were answered");
+    rig.completion(ms(1), peer);
+    rig.completion(ms(1), peer);
+    assert_eq!(rig.gauge("sleeping_clients"), 0, "nothing was owed when these were completed");
     rig.send(peer, Flags::NONE, 1);
-    rig.answer(ms(1), peer);
+    rig.completion(ms(1), peer);
     let from = rig.now;
     assert_eq!(rig.gauge("sleeping_clients"), 1);
     rig.send(peer, Flags::METADATA, 1);

@@ -1,14 +1,14 @@
-//! Latencies of one domain, in quarters of its target, and when a percentile of them can be told.
+//! Latencies of one domain, in quarters of its target, and the conditions for computing a percentile.
 
 use iofair_core::time::{Instant, Nanos};
 
-/// Buckets a quarter of the target wide; the last also holds what is longer still.
+/// Buckets, each a quarter of the target wide; the last one also counts all longer latencies.
 const BUCKETS: usize = 8;
-/// So many of them are within the target.
+/// The number of buckets within the target.
 pub(super) const GOOD: usize = 4;
-/// Samples that are enough at once; with fewer, [`PATIENCE`] must pass.
+/// Samples that are enough at once; with fewer, [`SAMPLE_TIME_MAX`] must pass.
 const ENOUGH: u64 = 500;
-const PATIENCE: Nanos = Nanos::from_secs(1);
+const SAMPLE_TIME_MAX: Nanos = Nanos::from_secs(1);
 
 /// Counts of latencies.
 #[derive(Clone, Copy, Default, Debug)]
@@ -34,16 +34,16 @@ impl Buckets {
     }
 }
 
-/// What is measured of one domain.
+/// Measurements of one domain.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Latencies {
     target: Nanos,
-    /// From the request's arrival in the scheduler to its answer.
+    /// From the request's arrival in the scheduler to its completion.
     total: Buckets,
     /// From the drive alone.
     drive: Buckets,
-    /// When fewer samples than [`ENOUGH`] must do, for whichever of the two is looked at first.
-    patience_ends: Option<Instant>,
+    /// When fewer samples than [`ENOUGH`] suffice, for the percentile that is computed first.
+    sample_time_ends: Option<Instant>,
     /// The last p99 of `total` that was not yet used against congestion.
     remembered: Option<usize>,
 }
@@ -51,7 +51,7 @@ pub(super) struct Latencies {
 impl Latencies {
     pub(super) fn new(target: Nanos) -> Self {
         let (total, drive) = Default::default();
-        Self { target, total, drive, patience_ends: None, remembered: None }
+        Self { target, total, drive, sample_time_ends: None, remembered: None }
     }
     pub(super) fn add(&mut self, total: Nanos, drive: Nanos) {
         self.total.add(total, self.target);
@@ -61,23 +61,22 @@ impl Latencies {
         if samples == 0 {
             return false;
         }
-        let ends = *self.patience_ends.get_or_insert(now + PATIENCE);
+        let ends = *self.sample_time_ends.get_or_insert(now + SAMPLE_TIME_MAX);
         let ripe = samples >= ENOUGH || now >= ends;
         if ripe {
-            self.patience_ends = None;
+            self.sample_time_ends = None;
         }
         ripe
     }
-    /// Is the drive congested, as far as this domain can tell: is the p90 of the drive's part above the
-    /// target? Samples that were used are forgotten.
+    /// Whether this domain shows congestion: the p90 of the drive's part is above the target. Consumes the samples.
     pub(super) fn is_congested(&mut self, now: Instant) -> bool {
         if !self.ripe(now, self.drive.0.iter().sum()) {
             return false;
         }
         core::mem::take(&mut self.drive).percentile(90) >= GOOD
     }
-    /// The p99 by which the domain's depth is scaled, in quarters of the target less one: of late, or if
-    /// that cannot be told yet and the drive is congested, the one before, which counts once.
+    /// The p99 by which the domain's depth is scaled, in quarters of the target minus one. If there are too few
+    /// samples and the drive is congested, the previous value, once.
     pub(super) fn p99(&mut self, now: Instant, congested: bool) -> Option<usize> {
         let fresh = self.ripe(now, self.total.0.iter().sum());
         let p99 = fresh.then(|| core::mem::take(&mut self.total).percentile(99));

@@ -1,4 +1,4 @@
-//! The published rules on a drive that answers after a time that the test sets.
+//! The published rules on a drive that completions after a time that the test sets.
 
 use iofair_core::group::ClientId;
 use iofair_core::policy::Gauges;

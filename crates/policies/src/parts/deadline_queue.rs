@@ -1,10 +1,10 @@
-//! The queueing of the single-queue deadline scheduler, one set of reads and writes: batches by sector,
-//! reads before writes, a deadline for each request.
+//! The queue of the single-queue deadline scheduler: batches by sector, reads before writes, and a deadline for each
+//! request.
 //!
-//! Reads and writes wait apart, by sector and by arrival. Whatever goes out leaves a finger on its
-//! successor by sector in its own direction; a batch follows the finger. Source: Linux 2.6.32,
-//! `block/deadline-iosched.c`. It knows no group: whoever wants one queue a group keeps one of these a
-//! group over one shared [`Sorted`] (`deadline` has one, the fair layer many).
+//! Reads and writes are queued separately, by sector and by arrival. After a request is dispatched, the queue
+//! remembers its successor by sector in the same direction, and a batch continues there. Source: Linux 2.6.32,
+//! `block/deadline-iosched.c`. The queue does not know groups. A policy with one queue per group has several of them
+//! over a shared [`Sorted`] (`deadline` has one, the 2009 layer many).
 
 use super::sorted_fifo::{Entry, MergeRules, Sorted, SortedFifo};
 use iofair_core::request::{Direction, RequestId, Requests};
@@ -24,23 +24,23 @@ pub struct DeadlineRules {
     pub merges: MergeRules,
 }
 
-/// Reads and writes that wait.
+/// The queued reads and writes.
 #[derive(Clone, Copy, Debug)]
 pub struct DeadlineQueue {
     rules: DeadlineRules,
     queues: [SortedFifo; 2],
-    /// The finger: the successor of what went out last, if it has one.
+    /// The successor of the last dispatched request, if it has one.
     next: Option<RequestId>,
-    /// The direction of what went out last.
+    /// The direction of the last dispatched request.
     direction: Direction,
-    /// Requests that the running batch has given.
+    /// Requests of the current batch that were dispatched.
     batched: u32,
     /// Batches of reads since the last batch of writes, while writes waited.
     starved: u32,
 }
 
-/// Which direction the next batch has, and how many batches of reads the writes have waited then:
-/// reads, unless the writes have waited for `writes_starved` of them.
+/// The direction of the next batch, and the number of batches of reads that the writes have waited for then: reads,
+/// unless the writes have waited for `writes_starved` of them.
 pub fn batch_direction(
     waiting: [bool; 2],
     starved: u32,
@@ -60,28 +60,28 @@ impl DeadlineQueue {
         let queues = [SortedFifo::new(); 2];
         Self { rules, queues, next: None, direction: Direction::Read, batched: 0, starved: 0 }
     }
-    /// Requests that wait.
+    /// Number of queued requests.
     pub const fn len(&self) -> usize {
         self.queues[0].len() + self.queues[1].len()
     }
-    /// Is nobody waiting?
+    /// Whether it is empty.
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Requests that wait in one direction.
+    /// Number of queued requests of one direction.
     pub const fn queued(&self, direction: Direction) -> usize {
         self.queues[direction as usize].len()
     }
-    /// Batches of reads that the waiting writes have seen go by.
+    /// Batches of reads for which the queued writes have waited.
     pub const fn starved(&self) -> u32 {
         self.starved
     }
-    /// Takes a request in.
+    /// Adds a request.
     pub fn insert(&mut self, sorted: &mut Sorted, requests: &mut Requests, entry: Entry) {
         let direction = requests[entry.id].operation.direction();
         self.queues[direction as usize].insert(sorted, requests, entry);
     }
-    /// Merges an incoming request into a waiting one, if it may.
+    /// Merges a new request into a queued one, if possible.
     pub fn try_merge(
         &mut self,
         sorted: &mut Sorted,
@@ -96,14 +96,14 @@ impl DeadlineQueue {
         if let Some(absorbed) = merged.absorbed
             && (self.next == Some(absorbed) || self.next == Some(merged.into))
         {
-            // The one in front keeps the finger; from the one behind it moves on, past both.
+            // A front merge leaves the successor as it is; after a back merge it moves on, past both.
             let in_front = next_start == Some(requests[merged.into].start);
             let behind = || queue.next(sorted, requests, merged.into);
             self.next = if in_front { Some(merged.into) } else { behind() };
         }
         true
     }
-    /// Gives a request out, if one waits.
+    /// Removes and returns the next request.
     pub fn dispatch(
         &mut self,
         sorted: &mut Sorted,
@@ -138,7 +138,7 @@ impl DeadlineQueue {
         let follow = self.next.filter(|_| direction == self.direction && now <= deadline);
         Some(follow.unwrap_or(oldest))
     }
-    /// Where the finger is: the first sector of what would go on the running batch.
+    /// The first sector of the request that would continue the batch.
     pub fn next_start(&self, requests: &Requests) -> Option<Sectors> {
         self.next.map(|next| requests[next].start)
     }

@@ -1,14 +1,14 @@
-//! The moving average that the kernel's schedulers keep of what a process does: an eighth of each new
-//! sample, seven eighths of what was known.
+//! The moving average that the kernel's schedulers use for the behaviour of processes: an eighth of each new sample,
+//! seven eighths of the previous value.
 //!
 //! ```text
 //! samples = (7 samples + 256) / 8      total = (7 total + 256 x) / 8      mean = (total + 128) / samples
 //! ```
 //!
-//! Both sums start at zero, so that the mean is not pulled towards it; `samples` grows 32, 60, 84, 105,
-//! ... to 249 and says how far the mean can be trusted: above [`TRUSTED`], after three of them. (249, not
-//! 256, because of the rounding: in the long run the mean is 2.8 % too high, as in the kernel.)
-//! Anticipatory, CFQ and BFQ all have it (Linux 2.6.32 `block/as-iosched.c`, `cfq-iosched.c`).
+//! Both sums start at zero, so the mean is not biased towards zero. `samples` grows 32, 60, 84, 105, ... to 249 and
+//! shows how reliable the mean is: it counts as known above [`TRUSTED`], after three samples. (249 and not 256
+//! because of the rounding: in the long run the mean is 2.8 % too high, as in the kernel.) Anticipatory, CFQ and BFQ
+//! use it (Linux 2.6.32 `block/as-iosched.c`, `cfq-iosched.c`).
 
 use iofair_core::time::{Instant, Nanos};
 
@@ -23,10 +23,10 @@ pub struct Ewma {
 }
 
 impl Ewma {
-    /// Nothing known yet.
+    /// Without samples.
     pub const NEW: Self = Self { samples: 0, total: 0 };
 
-    /// Takes a sample in.
+    /// Adds a sample.
     pub fn add(&mut self, sample: u64) {
         self.samples = (7 * self.samples + 256) / 8;
         self.total = (7 * self.total + 256 * sample) / 8;
@@ -35,26 +35,26 @@ impl Ewma {
     pub const fn samples(&self) -> u64 {
         self.samples
     }
-    /// The mean, once three samples were taken.
+    /// The mean, if there were three samples.
     pub fn mean(&self) -> Option<u64> {
         self.mean_so_far().filter(|_| self.samples > TRUSTED)
     }
-    /// The mean, from the first sample on.
+    /// The mean, if there was a sample.
     pub fn mean_so_far(&self) -> Option<u64> {
         (self.total + 128).checked_div(self.samples)
     }
 }
 
-/// Average of the time between an answer and the next request of a process. Callers bound the sample
-/// (CFQ and BFQ by twice `slice_idle`, anticipatory by 20 ms), so that one long pause is soon forgotten.
+/// Average time between a completion and the next request of a process. Callers limit the samples (CFQ and BFQ to
+/// twice `slice_idle`, anticipatory to 20 ms), so that one long pause is soon forgotten.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ThinkTime(Ewma);
 
 impl ThinkTime {
-    /// Nothing known yet.
+    /// Without samples.
     pub const NEW: Self = Self(Ewma::NEW);
 
-    /// The process thought for so long.
+    /// Adds a pause.
     pub fn add(&mut self, thought: Nanos) {
         self.0.add(thought.0);
     }
@@ -62,38 +62,38 @@ impl ThinkTime {
     pub const fn samples(&self) -> u64 {
         self.0.samples()
     }
-    /// The mean, once three samples were taken.
+    /// The mean, if there were three samples.
     pub fn mean(&self) -> Option<Nanos> {
         self.0.mean().map(Nanos)
     }
-    /// The mean, from the first sample on.
+    /// The mean, if there was a sample.
     pub fn mean_so_far(&self) -> Option<Nanos> {
         self.0.mean_so_far().map(Nanos)
     }
 }
 
-/// Think time with the answer that it is counted from: of a queue, of several, of a group.
+/// Think time, with the completion from which it is counted; for a queue, several queues, or a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pauses {
-    /// From an answer to the next request.
+    /// From a completion to the next request.
     pub think: ThinkTime,
     last_answer: Instant,
 }
 
 impl Pauses {
-    /// From now on.
+    /// Starts now.
     pub const fn new(now: Instant) -> Self {
         Self { think: ThinkTime::NEW, last_answer: now }
     }
-    /// A request comes; a pause counts as twice `wait`, the time that it would be waited for, at most.
+    /// Records a request. A pause counts as at most twice `wait`, the time for which the scheduler would idle.
     pub fn on_request(&mut self, now: Instant, wait: Nanos) {
         self.think.add(now.since(self.last_answer).min(wait * 2));
     }
-    /// A request was answered.
-    pub fn on_answer(&mut self, now: Instant) {
+    /// Records a completion.
+    pub fn on_completion(&mut self, now: Instant) {
         self.last_answer = now;
     }
-    /// Are the pauses known to be longer than this?
+    /// Whether pauses are known to be longer than this.
     pub fn longer_than(&self, wait: Nanos) -> bool {
         self.think.mean().is_some_and(|mean| mean > wait)
     }

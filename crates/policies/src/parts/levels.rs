@@ -102,7 +102,7 @@ struct Level<A> {
 }
 
 impl<A> Level<A> {
-    /// Does anything that this direction's account counts wait?
+    /// Whether a request that this direction's account counts waits.
     fn queued(&self, rule: Rule, direction: usize) -> bool {
         let other = &self.turns[1 - direction];
         self.turns[direction].requests > 0 || (rule.joint && other.requests > 0)
@@ -214,7 +214,7 @@ impl<A: Account> Levels<A> {
     pub fn queued(&self, at: usize, direction: usize) -> u32 {
         self.levels[at].turns[direction].requests
     }
-    /// Does it hold requests?
+    /// Whether it holds requests.
     pub fn holds(&self, at: usize) -> bool {
         self.queued(at, 0) + self.queued(at, 1) > 0
     }
@@ -244,7 +244,7 @@ impl<A: Account> Levels<A> {
 
 /// The account of one level.
 impl<A: Account> Levels<A> {
-    /// May a request of this cost pass, or when is it worth asking again?
+    /// Whether a request of this cost may pass, or when to ask again.
     pub fn wait(
         &mut self,
         now: Instant,
@@ -277,11 +277,11 @@ impl<A: Account> Levels<A> {
     pub fn pass(&mut self, requests: &mut Requests, id: RequestId) {
         self.passed.push_back(requests, id);
     }
-    /// The next request on its way out.
+    /// The next request that leaves.
     pub fn pop_passed(&mut self, requests: &mut Requests) -> Option<RequestId> {
         self.passed.pop_front(requests)
     }
-    /// Is a request on its way out?
+    /// Whether a request is about to leave.
     pub fn has_passed(&self) -> bool {
         !self.passed.is_empty()
     }

@@ -32,7 +32,7 @@ impl Rule {
 pub struct Limit(pub [Option<u64>; 2]);
 
 impl Limit {
-    /// Is there none at all?
+    /// Whether there is none at all.
     pub fn is_none(self) -> bool {
         self == Self::default()
     }
@@ -138,7 +138,7 @@ impl Slice {
     }
 }
 
-/// What a rate gives in so many milliseconds.
+/// What a rate gives in this many milliseconds.
 fn allowed(rate: u64, ms: u64) -> i64 {
     scale(rate, ms, 1000).min(1 << 62) as i64
 }
@@ -168,7 +168,7 @@ impl Meter {
         }
         Self::Buckets(limit.0.map(|rate| rate.map(|rate| TokenBucket::new(now, rate, rule.burst))))
     }
-    /// May a request of this cost (bytes, requests) go, or when is it worth asking again? `queued`: it
+    /// Whether a request of this cost (bytes, requests) may pass, or when to ask again. `queued`: it
     /// has waited.
     pub fn wait(
         &mut self,
@@ -217,7 +217,7 @@ impl Meter {
             slice.trim(now.0 / MS, rule, limit);
         }
     }
-    /// A request comes up from a child that was metered by `child`: if no slice is under way, the new
+    /// A request comes up from a child that was metered by `child`: if no slice is active, the new
     /// one starts when the child's did, since that is how long the request has been waiting.
     pub fn credit_from(&mut self, now: Instant, rule: Rule, child: &Self) {
         let now = now.0 / MS;

@@ -1,4 +1,4 @@
-//! Pieces that policies share. A piece moves here when a second policy wants it, not before.
+//! Code that several policies share. Code moves here when a second policy needs it, not before.
 
 pub mod deadline_queue;
 pub mod ewma;

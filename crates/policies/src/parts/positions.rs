@@ -1,5 +1,5 @@
-//! Queues by the sector of their next request: who works near a place? Cooperating processes (CFQ, BFQ)
-//! are found so.
+//! Queues by the sector of their next request, to find queues that work near each other. CFQ and BFQ detect
+//! cooperating processes this way.
 
 use super::tree::{Arena, Summary, Tree};
 use iofair_core::unit::Sectors;
@@ -14,11 +14,11 @@ impl Summary for Marker {
     fn join(_one: (), _other: ()) {}
 }
 
-/// The nodes that any number of trees (one a group, one a level) share.
+/// The nodes that several trees (one per group or level) share.
 pub type Positions = Arena<Sectors, Marker>;
 
-/// The nearest of the two neighbours of a position, with its distance, unless it is `except`; on a tie the
-/// one at the position or after it.
+/// The nearer of the two neighbours of a position, with its distance, unless it is `except`; if both are equally
+/// near, the one at or after the position.
 pub fn nearest(
     positions: &Positions,
     tree: &Tree,

@@ -1,4 +1,4 @@
-//! What a priority level is worth in CFQ: the length of a slice, and how many buffered writes.
+//! The effect of a priority level in CFQ: the length of a slice, and the number of buffered writes.
 //!
 //! ```text
 //! slice = base + base / 5 * (4 - level)          sync base 100 ms: 180, 160, ... 100 (level 4), ... 40
@@ -13,12 +13,12 @@ use iofair_core::time::Nanos;
 /// Lowest level.
 const LEVEL_MAX: u8 = 7;
 
-/// Slices at level 4, from which those of the others follow.
+/// Slices at level 4, from which those of the other levels follow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PrioritySlices {
-    /// Of queues that somebody waits for.
+    /// For synchronous queues.
     pub sync: Nanos,
-    /// Of buffered writes.
+    /// For buffered writes.
     pub asynchronous: Nanos,
 }
 
@@ -38,21 +38,21 @@ impl PrioritySlices {
             level => base - step * u64::from(level - 4),
         }
     }
-    /// How much more than this queue the one of the longest slice gets.
+    /// How much longer the longest slice is than this queue's.
     pub fn less_than_longest(&self, sync: bool, level: u8) -> Nanos {
         self.slice(true, 0).saturating_sub(self.slice(sync, level))
     }
 }
 
-/// Buffered writes that a queue of this level may send in one slice while others wait.
+/// Number of buffered writes that a queue of this level may dispatch in one slice while others wait.
 pub fn async_requests(base: u64, level: u8) -> u64 {
     2 * (base + base * u64::from(LEVEL_MAX - level.min(LEVEL_MAX)))
 }
 
-/// Shared queues for buffered writes: eight levels of two classes, and one for the idle class.
+/// Number of shared queues for buffered writes: eight levels of two classes, and one for the idle class.
 pub const SHARED: usize = 17;
 
-/// Which of the [`SHARED`] queues buffered writes of this priority go to.
+/// The index of the shared queue for buffered writes of this priority.
 pub fn shared_index(priority: Priority) -> usize {
     let level = usize::from(priority.level.min(LEVEL_MAX));
     match priority.class {

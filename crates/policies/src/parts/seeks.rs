@@ -1,17 +1,17 @@
-//! How far apart the requests of a process lie, which tells whether waiting for its next one saves a
-//! seek and whether two processes work in the same place.
+//! The distances between requests of a process. They show whether idling for its next request saves a seek, and
+//! whether two processes work near each other.
 //!
-//! Two ways to know it. Anticipatory and CFQ up to 2.6.33 keep an average of the distances
-//! ([`SeekDistance`]); later CFQ and BFQ remember of the last 32 requests which ones were far
-//! ([`SeekHistory`]), so that one long jump counts once and not for long.
+//! There are two measures. Anticipatory and CFQ up to 2.6.33 use an average of the distances ([`SeekDistance`]).
+//! Later CFQ and BFQ record which of the last 32 requests were far away ([`SeekHistory`]), so that a single long jump
+//! counts only once.
 //!
 //! Sources: Linux 2.6.32 `block/as-iosched.c` and `cfq-iosched.c`, 4.18 `cfq-iosched.c`, `bfq-iosched.c`.
 
 use super::ewma::Ewma;
 use iofair_core::unit::Sectors;
 
-/// An average distance of more than this makes a process seeky, and two positions no farther apart than
-/// this are close to each other (CFQ, BFQ).
+/// A process with an average distance above this is seeky, and two positions at most this far apart are close to each
+/// other (CFQ, BFQ).
 pub const CLOSE: Sectors = Sectors(8 * 1024);
 
 /// Average distance from the end of a request to the start of the next one.
@@ -19,12 +19,12 @@ pub const CLOSE: Sectors = Sectors(8 * 1024);
 pub struct SeekDistance(Ewma);
 
 impl SeekDistance {
-    /// Nothing known yet.
+    /// Without samples.
     pub const NEW: Self = Self(Ewma::NEW);
 
-    /// A request begins so far from the end of the one before. A jump is bounded by what is known, so
-    /// that "the first page after a long pause" does not spoil the average: by four times the mean and
-    /// 1 GiB, and 64 MiB once two samples were taken.
+    /// Adds the distance of a request from the end of the previous one. A jump is limited, so that the first page
+    /// after a long pause does not spoil the average: to four times the mean plus 1 GiB, and plus 64 MiB after two
+    /// samples.
     pub fn add(&mut self, distance: Sectors) {
         let margin = if self.0.samples() <= 60 { 2 << 20 } else { 128 << 10 };
         let mean = self.0.mean_so_far().unwrap_or(0);
@@ -34,40 +34,39 @@ impl SeekDistance {
     pub const fn samples(&self) -> u64 {
         self.0.samples()
     }
-    /// The mean, once three samples were taken.
+    /// The mean, if there were three samples.
     pub fn mean(&self) -> Option<Sectors> {
         self.0.mean().map(Sectors)
     }
-    /// The mean, from the first sample on.
+    /// The mean, if there was a sample.
     pub fn mean_so_far(&self) -> Option<Sectors> {
         self.0.mean_so_far().map(Sectors)
     }
-    /// Seems to jump about, by the mean so far (CFQ).
+    /// Whether it seems seeky, by the mean so far (CFQ).
     pub fn seeky(&self) -> bool {
         self.mean_so_far().is_some_and(|mean| mean > CLOSE)
     }
-    /// Is known to jump about: three samples say so.
+    /// Whether it is known to be seeky, by three samples.
     pub fn known_seeky(&self) -> bool {
         self.mean().is_some_and(|mean| mean > CLOSE)
     }
-    /// How far from it a position counts as near to it (CFQ 2.6.32): its mean, or [`CLOSE`] as long as
-    /// that is not known.
+    /// The distance up to which a position counts as near (CFQ 2.6.32): the mean, or [`CLOSE`] while it is unknown.
     pub fn reach(&self) -> Sectors {
         self.mean().unwrap_or(CLOSE)
     }
 }
 
-/// A request farther than this from the end of the one before it is a seek (8 * 100 sectors).
+/// A request farther than this from the end of the previous one is a seek (8 * 100 sectors).
 const SEEK: Sectors = Sectors(800);
-/// On flash a request this long is no seek wherever it lies.
+/// On flash, a request of this length is never a seek.
 pub const LARGE_ON_FLASH: Sectors = Sectors(64);
 
-/// Is a request at `start` a seek for whoever was at `last`?
+/// Whether a request at `start` is a seek for a process whose last position was `last`.
 pub fn is_seek(rotational: bool, last: Sectors, start: Sectors, length: Sectors) -> bool {
     last.distance(start) > SEEK && (rotational || length < LARGE_ON_FLASH)
 }
 
-/// One bit for each of the last 32 requests, newest lowest: was it far from the one before?
+/// One bit for each of the last 32 requests, the newest lowest: whether it was a seek.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct SeekHistory {
     bits: u32,
@@ -75,16 +74,16 @@ pub struct SeekHistory {
 }
 
 impl SeekHistory {
-    /// A process whose first request is to come; `first_is_seek`: it counts as one.
+    /// A process without requests. `first_is_seek`: its first request counts as a seek.
     pub const fn new(first_is_seek: bool) -> Self {
         Self { bits: first_is_seek as u32, last: None }
     }
-    /// A request comes.
+    /// Adds a request.
     pub fn note(&mut self, rotational: bool, start: Sectors, length: Sectors) {
         let seek = self.last.is_some_and(|last| is_seek(rotational, last, start, length));
         self.push(seek, start + length);
     }
-    /// A request comes, as the last CFQ sees it: on flash a short one is a seek wherever it lies.
+    /// Adds a request by the rule of the last CFQ: on flash, every short request is a seek.
     pub fn note_cfq(&mut self, rotational: bool, start: Sectors, length: Sectors) {
         let seek = match rotational {
             true => self.last.is_some_and(|last| last.distance(start) > SEEK),
@@ -96,11 +95,11 @@ impl SeekHistory {
         self.bits = (self.bits << 1) | u32::from(seek);
         self.last = Some(end);
     }
-    /// Seeks among the last 32 requests.
+    /// Number of seeks among the last 32 requests.
     pub const fn seeks(&self) -> u32 {
         self.bits.count_ones()
     }
-    /// Where the last request ended.
+    /// The end of the last request.
     pub const fn last(&self) -> Option<Sectors> {
         self.last
     }

@@ -1,72 +1,72 @@
-//! Shares: the tree of weights, and what each group's part of the whole is.
+//! Shares: the tree of weights, and each group's part of the whole.
 //!
-//! A group is two nodes: one for all of it ([`group_node`]), and a leaf inside for its own requests
-//! ([`own_node`]), which counts as one more group beside those inside.
+//! A group has two nodes: one for the whole group ([`group_node`]), and a leaf inside it for its own requests
+//! ([`own_node`]), which counts as one more child.
 //!
-//! A node has a weight while something under it is active. What a leaf *may* use is its `active` weight;
-//! what it leaves itself after giving some away is `inuse`. The *share* of a node is the product, from
-//! the root down, of its weight over the sum of its siblings'. It is remembered until any weight changes.
+//! A node has a weight while something below it is active. `active` is the weight that a leaf may use; `inuse` is the
+//! part that it keeps after lending the rest. The *share* of a node is the product, from the root down, of its weight
+//! divided by the sum of its siblings' weights. It is cached until a weight changes.
 
 use alloc::vec::Vec;
 
 use iofair_core::group::GroupId;
 
-/// A share of everything.
+/// The share of the whole.
 pub const WHOLE: u64 = 1 << 16;
-/// "No node above": the root.
+/// No parent: the root.
 pub const NIL: u32 = u32::MAX;
 
-/// The node that stands for a group and everything in it.
+/// The node of a group with everything in it.
 pub const fn group_node(group: GroupId) -> u32 {
     group.0 * 2
 }
-/// The leaf that stands for the group's own requests.
+/// The leaf of the group's own requests.
 pub const fn own_node(group: usize) -> u32 {
     group as u32 * 2 + 1
 }
 
-/// Part of the whole, in [`WHOLE`]ths, at least one.
+/// A part of the whole, in units of 1 / [`WHOLE`], at least one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Share {
-    /// By the weights of all that are active.
+    /// By the weights of all active nodes.
     pub active: u64,
-    /// By what is left after donations.
+    /// By the weights that remain after donations.
     pub inuse: u64,
 }
 
-/// What the computation of donations keeps about an inner node (io-cost's `donation.rs`).
+/// The state of an inner node during the computation of donations (io-cost's `donation.rs`).
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Inner {
-    /// Met already.
+    /// Whether the computation has visited it.
     pub walked: bool,
     /// Share by weights.
     pub share: u64,
-    /// Share of the donors below, before and after.
+    /// Share of the donors below it, before and after.
     pub donating: u64,
     /// See `donating`.
     pub after: u64,
     /// Share after donations.
     pub inuse: u64,
-    /// Sum of the weights below, adjusted.
+    /// Adjusted sum of the weights below it.
     pub adjusted: u64,
 }
 
 /// A node.
 #[derive(Clone, Copy, Debug)]
 pub struct Node {
-    /// The node above, or [`NIL`].
+    /// The parent, or [`NIL`].
     pub parent: u32,
-    /// As configured, in [`WHOLE`]ths.
+    /// The configured weight, in units of 1 / [`WHOLE`].
     pub weight: u64,
-    /// What it may use; zero while nothing is active there.
+    /// The weight that it may use; zero while nothing in it is active.
     pub active: u64,
-    /// What is left of it to itself.
+    /// The part of it that it keeps.
     pub inuse: u64,
-    /// Sums over the nodes directly below.
+    /// Sums over its children.
     pub active_sum: u64,
     inuse_sum: u64,
     share: Share,
-    /// When `share` was right.
+    /// The generation of weights for which `share` was computed.
     generation: u64,
     /// For io-cost.
     pub inner: Inner,
@@ -93,13 +93,13 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// A group is there now; its own requests weigh `own`.
+    /// Adds a group; its own requests have the weight `own`.
     pub fn add_group(&mut self, group: GroupId, parent: Option<GroupId>, weights: [u32; 2]) {
         let [weight, own] = weights;
         self.place(group_node(group), parent.map_or(NIL, group_node), weight);
         self.place(own_node(group.index()), group_node(group), own);
     }
-    /// A new node (in the place of one that is gone) with this weight.
+    /// Adds a node with this weight, or reuses the place of a removed one.
     pub fn place(&mut self, node: u32, parent: u32, weight: u32) {
         while self.nodes.len() <= node as usize {
             self.nodes.push(UNUSED);
@@ -108,11 +108,11 @@ impl Weights {
         let weight = u64::from(weight) * WHOLE;
         self.nodes[node as usize] = Node { parent, weight, ..UNUSED };
     }
-    /// A node that is there.
+    /// An existing node.
     pub fn node(&self, node: u32) -> &Node {
         &self.nodes[node as usize]
     }
-    /// Another weight from now on.
+    /// Changes the weight.
     pub fn set_weight(&mut self, node: u32, weight: u32) {
         let weight = u64::from(weight) * WHOLE;
         let n = &mut self.nodes[node as usize];
@@ -122,7 +122,7 @@ impl Weights {
             self.propagate(node, weight, inuse);
         }
     }
-    /// Sets a node's two weights and all sums above it. Zero: it is not active.
+    /// Sets a node's two weights and updates all sums above it. Zero: it is not active.
     pub fn propagate(&mut self, node: u32, active: u64, inuse: u64) {
         let (mut at, mut active) = (node, active);
         let n = self.node(node);
@@ -142,14 +142,14 @@ impl Weights {
             let above = &mut self.nodes[at as usize];
             above.active_sum = above.active_sum + active - old_active;
             above.inuse_sum = above.inuse_sum + inuse - old_inuse;
-            // What is lent out below is lent out here, in proportion.
+            // What nodes below lend is also lent here, in proportion.
             (active, inuse) = match above.active_sum {
                 0 => (0, 0),
                 sum => (above.weight, (above.weight * above.inuse_sum).div_ceil(sum)),
             };
         }
     }
-    /// A node's part of the whole.
+    /// A node's share.
     pub fn share(&mut self, node: u32) -> Share {
         let Share { active, inuse } = self.find_share(node);
         Share { active: active.max(1), inuse: inuse.max(1) }
@@ -169,7 +169,7 @@ impl Weights {
         (n.share, n.generation) = (share, self.generation);
         share
     }
-    /// The part of the whole that a leaf would have if it gave nothing away while others go on giving.
+    /// The share that a leaf would have if it lent nothing while others go on lending.
     pub fn share_max(&self, leaf: u32) -> u64 {
         let (mut at, mut share) = (leaf, WHOLE);
         let mut inuse = self.node(leaf).active;

@@ -1,11 +1,10 @@
-//! Requests of one queue in two orders at once: by sector, to sweep and to merge, and by arrival, to
-//! expire.
+//! A queue of requests in two orders: by sector, for batches and merging, and by arrival, for deadlines.
 //!
-//! Many queues (one a client, one a direction) share the tree nodes of one [`Sorted`] arena; the arrival
-//! links lie in the pool. A queued request remembers its tree node in [`Requests::place`], so a policy
-//! that keeps its requests here must leave `place` alone. Whoever needs "at or after a position", the
-//! neighbours of a request, merging or the choice between two candidates by the
-//! way of the head (A0: anticipatory, CFQ, BFQ) takes it from here.
+//! Many queues (one per client, or per direction) share the tree nodes of one [`Sorted`] arena; the links by arrival
+//! are in the pool of requests. A queued request stores its tree node in [`Requests::place`], so a policy that uses
+//! this queue must not change `place`. The queue also finds the first request at or after a position, finds the
+//! neighbours of a request, merges, and chooses between two candidates by the movement of the head (as anticipatory,
+//! CFQ and BFQ do).
 
 use core::cmp::Reverse;
 
@@ -15,12 +14,12 @@ use iofair_core::request::{Flags, RequestId, Requests};
 use iofair_core::time::Instant;
 use iofair_core::unit::Sectors;
 
-/// A queued request, and when it came into the queue (not into the engine: a throttle may lie between).
+/// A queued request, and when it entered the queue (which may be later than its submission, because of throttles).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry {
     /// The request.
     pub id: RequestId,
-    /// When it came into the queue.
+    /// When it entered the queue.
     pub arrived: Instant,
 }
 
@@ -40,22 +39,22 @@ pub struct SortedFifo {
     fifo: Fifo,
 }
 
-/// What may be merged.
+/// Rules for merging.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MergeRules {
-    /// Also in front of a queued request, not only behind it.
+    /// Whether front merges are allowed, too.
     pub front: bool,
-    /// Longest request there may be.
+    /// Length of the longest request.
     pub max: Sectors,
 }
 
-/// A merge that happened.
+/// The result of a merge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Merged {
     /// The queued request that grew. Its first sector may have changed.
     pub into: RequestId,
-    /// A queued request that `into` took in as well, because the merge closed the gap between them; it
-    /// is in no queue any more.
+    /// A queued request that was joined with `into`, because the merge closed the gap between them; it is in no queue
+    /// any more.
     pub absorbed: Option<RequestId>,
 }
 
@@ -64,15 +63,15 @@ impl SortedFifo {
     pub const fn new() -> Self {
         Self { tree: Tree::new(), fifo: Fifo::new() }
     }
-    /// Requests in it.
+    /// Number of requests.
     pub const fn len(&self) -> usize {
         self.fifo.len()
     }
-    /// Is nobody in it?
+    /// Whether it is empty.
     pub const fn is_empty(&self) -> bool {
         self.fifo.is_empty()
     }
-    /// Takes a request in.
+    /// Adds a request.
     pub fn insert(&mut self, sorted: &mut Sorted, requests: &mut Requests, entry: Entry) {
         self.fifo.push_back(requests, entry.id);
         self.insert_by_sector(sorted, requests, entry);
@@ -81,40 +80,40 @@ impl SortedFifo {
         let node = sorted.insert(&mut self.tree, requests[entry.id].start, entry);
         requests.set_place(entry.id, node.0);
     }
-    /// Takes a member out.
+    /// Removes a request of this queue.
     pub fn remove(&mut self, sorted: &mut Sorted, requests: &mut Requests, id: RequestId) {
         self.fifo.remove(requests, id);
         sorted.remove(&mut self.tree, node(requests, id));
     }
-    /// The member that came first.
+    /// The request that arrived first.
     pub const fn oldest(&self) -> Option<RequestId> {
         self.fifo.front()
     }
-    /// The member that came after `id`.
+    /// The request that arrived after `id`.
     pub fn next_by_arrival(&self, requests: &Requests, id: RequestId) -> Option<RequestId> {
         self.fifo.next(requests, id)
     }
-    /// When a member came in.
+    /// When a request entered the queue.
     pub fn arrived(&self, sorted: &Sorted, requests: &Requests, id: RequestId) -> Instant {
         sorted.value(node(requests, id)).arrived
     }
-    /// The member of the lowest first sector.
+    /// The request with the lowest first sector.
     pub fn first(&self, sorted: &Sorted) -> Option<RequestId> {
         sorted.first(&self.tree).map(|node| sorted.value(node).id)
     }
-    /// The first member that starts at `position` or after it.
+    /// The first request that starts at or after `position`.
     pub fn at_or_after(&self, sorted: &Sorted, position: Sectors) -> Option<RequestId> {
         sorted.at_or_after(&self.tree, position).map(|node| sorted.value(node).id)
     }
-    /// The last member that starts before `position`.
+    /// The last request that starts before `position`.
     pub fn before(&self, sorted: &Sorted, position: Sectors) -> Option<RequestId> {
         sorted.before(&self.tree, position).map(|node| sorted.value(node).id)
     }
-    /// The member after `id` in the order of sectors.
+    /// The next request after `id` by sector.
     pub fn next(&self, sorted: &Sorted, requests: &Requests, id: RequestId) -> Option<RequestId> {
         sorted.next(node(requests, id)).map(|node| sorted.value(node).id)
     }
-    /// The member before `id` in the order of sectors.
+    /// The previous request before `id` by sector.
     pub fn previous(
         &self,
         sorted: &Sorted,
@@ -124,11 +123,11 @@ impl SortedFifo {
         sorted.previous(node(requests, id)).map(|node| sorted.value(node).id)
     }
 
-    /// Tries to merge an incoming request into a member: behind the last one that starts before it,
-    /// or in front of the first one that starts at its end. A merge behind can close the gap to the
-    /// next member; the two become one then, under the identity and at the arrival of the older.
+    /// Tries to merge a new request into a queued one: behind the last one that starts before it, or in front of the
+    /// first one that starts at its end. A back merge can close the gap to the next request; then the two become one,
+    /// with the id and the arrival of the older.
     ///
-    /// Of several members that overlap each other only the nearest is looked at, as in the kernel.
+    /// If several requests overlap each other, only the nearest is examined, as in the kernel.
     pub fn try_merge(
         &mut self,
         sorted: &mut Sorted,
@@ -138,7 +137,7 @@ impl SortedFifo {
     ) -> Option<Merged> {
         let (start, end) = (requests[id].start, requests[id].end());
         let before = sorted.before(&self.tree, start);
-        // Nearly always the neighbour of the one is the other, and one way down the tree is enough.
+        // The neighbour of one is almost always the other, so one search in the tree suffices.
         let next = before.map_or_else(|| sorted.first(&self.tree), |node| sorted.next(node));
         let overlaps = next.is_some_and(|node| sorted.key(node) < end);
         let after = if overlaps { sorted.at_or_after(&self.tree, end) } else { next };
@@ -154,7 +153,7 @@ impl SortedFifo {
                 _ => Merged { into: before, absorbed: None },
             });
         }
-        // No gap to close after this one: what could follow on from before `id` would have taken it.
+        // This one leaves no gap to close: a request that continued before `id` would have been merged.
         let after = after.filter(|_| rules.front)?;
         if !requests.can_merge(id, after, rules.max) {
             return None;
@@ -164,7 +163,7 @@ impl SortedFifo {
         Some(Merged { into: after, absorbed: None })
     }
 
-    /// Makes one of two members that touch.
+    /// Joins two adjacent requests of this queue.
     fn join(
         &mut self,
         sorted: &mut Sorted,
@@ -183,15 +182,14 @@ impl SortedFifo {
         self.resort(sorted, requests, second);
         Merged { into: second, absorbed: Some(first) }
     }
-    /// Puts a member whose first sector changed where it belongs.
+    /// Moves a request whose first sector has changed to its new position.
     fn resort(&mut self, sorted: &mut Sorted, requests: &Requests, id: RequestId) {
         let node = node(requests, id);
         sorted.replace(&mut self.tree, node, requests[id].start, sorted.value(node));
     }
 
-    /// Who should follow `id`, still a member, if it goes to the drive now: the better (see
-    /// [`choose`]) of its two neighbours in the order of sectors, where the first member follows the
-    /// last. `None` when `id` is alone.
+    /// The request to follow `id`, which is still queued, if it is dispatched now: the better (see [`choose`]) of its
+    /// two neighbours by sector, where the first request follows the last. `None` if `id` is alone.
     pub fn next_request(
         &self,
         sorted: &Sorted,
@@ -213,28 +211,28 @@ fn node(requests: &Requests, id: RequestId) -> NodeId {
     NodeId(requests.place(id))
 }
 
-/// How a way of the head is judged (A0).
+/// Rules for comparing movements of the head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SeekRules {
-    /// Farthest way back that counts as one; beyond it, and forwards round the end, is "wrapped".
+    /// The longest backward movement that is not treated as a wrap.
     pub back_max: Sectors,
-    /// A way back counts so many times as far as one forwards.
+    /// A backward movement counts this many times its length.
     pub back_penalty: u64,
     /// Synchronous requests go before others, then metadata before other data.
     pub urgent_first: bool,
 }
 
 impl SeekRules {
-    /// Those of CFQ and BFQ: 16 MiB back, twice as far.
+    /// The rules of CFQ and BFQ: up to 16 MiB back, counted twice.
     pub const FAIR: Self =
         Self { back_max: Sectors::from_kib(16 << 10), back_penalty: 2, urgent_first: true };
-    /// Those of the anticipatory scheduler: 512 MiB back, twice as far.
+    /// The rules of the anticipatory scheduler: up to 512 MiB back, counted twice.
     pub const ANTICIPATORY: Self =
         Self { back_max: Sectors::from_kib(512 << 10), back_penalty: 2, urgent_first: false };
 }
 
-/// The better of two requests for a head at `position` (A0): the more urgent; the one that needs no
-/// wrap; the nearer one, or of two wrapped ones the lower; on a tie the higher.
+/// The better of two requests for a head at `position`: the more urgent one; one without a wrap; the nearer one, or
+/// of two wrapped ones the lower; in case of a tie, the higher.
 pub fn choose(
     requests: &Requests,
     (a, b): (RequestId, RequestId),
@@ -414,7 +412,7 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (state >> 33) % n
         };
-        let mut answered = 0;
+        let mut completed = 0;
         for _ in 0..20_000 {
             if random(3) > 0 {
                 w.add(random(200) * 8, 8 * (1 + random(2)), RULES);
@@ -425,11 +423,11 @@ mod tests {
                 w.requests.end(id, |_, part| {
                     assert_eq!(part.start, next, "the parts touch");
                     next += part.length;
-                    answered += 1;
+                    completed += 1;
                 });
                 assert_eq!(next, request.end(), "and fill the request");
             }
-            assert_eq!(w.made, answered + w.requests.len() as u64);
+            assert_eq!(w.made, completed + w.requests.len() as u64);
         }
         let sectors = w.by_sector();
         assert!(sectors.is_sorted_by_key(|(start, _)| *start));

@@ -1,19 +1,19 @@
-//! Ordered trees over one arena, with a summary of each subtree kept on the way.
+//! Ordered trees over one arena; each page has a summary of its subtree.
 //!
-//! Many trees, most of them small (one a client), share the nodes and pages of one [`Arena`]. Insert,
-//! remove, first, next and bounds are O(log n); equal keys keep their order of insertion. The summary
-//! (for instance the smallest start in a subtree) is what makes "the smallest finish among those
-//! already eligible" a walk instead of a scan (B-WF2Q+).
+//! Many trees, most of them small (one per client), share the nodes and pages of one [`Arena`]. Insert, remove,
+//! first, next and bounds are O(log n); equal keys keep their order of insertion. With the summary (for instance the
+//! smallest start in a subtree), finding the smallest finish among eligible entities (B-WF2Q+) is a walk down the
+//! tree and not a scan.
 //!
-//! A B+ tree: a node lies in a leaf page, and pages above lead to it. A treap, which this was before,
-//! follows a pointer to another cache line for each bit of the rank and guesses wrong at every other
-//! one; here that is once a page. A tree of one node has no page at all, and two nodes know each
-//! other instead (a page for each of 100,000 clients with two requests would be 20 MB). Pages that get
-//! sparse are joined with a neighbour if it has room and otherwise left as they are, until empty (Johnson and
-//! Shasha 1993): nothing is ever moved between neighbours to even them out.
+//! The trees are B+ trees: a node belongs to a leaf page, and further levels of pages lead to it. An earlier version
+//! was a treap. It followed a pointer to another cache line for each bit of the rank, and every second branch was
+//! mispredicted; here this happens once per page. A tree of one node has no page, and two nodes refer to each other
+//! instead (a page for each of 100,000 clients with two requests would take 20 MB). Sparse pages are joined with a
+//! neighbour if it has room, and otherwise left as they are until they are empty (Johnson and Shasha 1993); entries
+//! are never moved between neighbours to balance them.
 //!
-//! Nothing is allocated once as many nodes and pages as now have been in use at once; pages for a usual
-//! filling are set aside with the nodes.
+//! Nothing is allocated unless more nodes and pages are in use than ever before. Pages for a typical fill level are
+//! reserved together with the nodes.
 
 mod page;
 
@@ -22,24 +22,25 @@ use alloc::vec::Vec;
 use page::{FANOUT, Page};
 
 const NIL: u32 = u32::MAX;
-/// In a node's `page`: it is one of two, and what follows is the other; and it is the second.
+/// In a node's `page`: the node is one of two, the rest is the index of the other; and whether it is the second.
 const PAIR: u32 = 1 << 31;
 const SECOND: u32 = 1 << 30;
-/// A page of at most so many entries looks for a neighbour to be joined with.
+/// A page with at most this many entries is joined with a neighbour if possible.
 const SPARSE: usize = FANOUT / 4;
-/// Neighbours are joined if they have at most so many entries together: the next one must not split them.
+/// Neighbours are joined if they have at most this many entries together, so that the next insertion does not split
+/// them.
 const JOINED: usize = FANOUT - SPARSE;
 
-/// Nodes a page to set pages aside for: 8.3 are there after any number of random insertions and removals.
+/// Nodes per page for which pages are reserved: after many random insertions and removals, 8.3 remain on average.
 const FILLED: usize = FANOUT * 3 / 8;
 
-/// A value that can sum up a subtree.
+/// A value with a summary for subtrees.
 pub trait Summary {
-    /// What is known of a subtree.
+    /// The summary of a subtree.
     type Of: Copy + PartialEq + core::fmt::Debug;
-    /// Sums up this value alone.
+    /// The summary of this value alone.
     fn alone(&self) -> Self::Of;
-    /// Sums up two subtrees; in which order subtrees are joined must not matter.
+    /// The summary of two subtrees; the order in which subtrees are joined must not matter.
     fn join(one: Self::Of, other: Self::Of) -> Self::Of;
 }
 
@@ -54,10 +55,10 @@ impl Summary for iofair_core::request::RequestId {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct NodeId(pub u32);
 
-/// One tree in an [`Arena`]; belongs to the arena that it was filled from.
+/// One tree in an [`Arena`]; must always be used with the same arena.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tree {
-    /// The first of at most two nodes, or the topmost page if there are more.
+    /// The first node, if there are at most two nodes, or else the topmost page.
     root: u32,
     /// The first and last leaf, if there are more than two nodes.
     first: u32,
@@ -76,11 +77,11 @@ impl Tree {
     pub const fn new() -> Self {
         Self { root: NIL, first: NIL, last: NIL, len: 0 }
     }
-    /// Nodes in it.
+    /// Number of nodes.
     pub const fn len(&self) -> usize {
         self.len as usize
     }
-    /// Has it no node?
+    /// Whether it is empty.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -90,11 +91,11 @@ impl Tree {
 struct Node<K, V> {
     key: K,
     value: V,
-    /// The leaf that holds it; the other node if there are two; [`NIL`] if it is alone in its tree.
+    /// The leaf page that holds it; the other node if there are two; [`NIL`] if it is alone in its tree.
     page: u32,
 }
 
-/// Where a node lies.
+/// The position of a node.
 enum Place {
     /// It is the only one of its tree.
     Alone,
@@ -109,7 +110,7 @@ enum Place {
 pub struct Arena<K, V: Summary> {
     nodes: Vec<Node<K, V>>,
     pages: Vec<Page<K, V::Of>>,
-    /// The first free node and the first free page; the others follow by their `page` and `next`.
+    /// The first free node and the first free page; further ones are linked by `page` and `next`.
     free_node: u32,
     free_page: u32,
 }
@@ -120,7 +121,7 @@ impl<K: Ord + Copy, V: Summary + Copy> Default for Arena<K, V> {
     }
 }
 
-/// Looking.
+/// Searching.
 impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
     /// The key of a node.
     pub fn key(&self, node: NodeId) -> K {
@@ -142,8 +143,8 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
             _ => Some(self.page(tree.root).summary(V::join)),
         }
     }
-    /// The first node in key order whose own summary passes; a joined summary must pass if, and only
-    /// if, one of those that it was joined from does.
+    /// The first node in key order whose own summary passes. A joined summary must pass exactly if one of the
+    /// summaries from which it was joined does.
     pub fn first_where(&self, tree: &Tree, passes: impl Fn(V::Of) -> bool) -> Option<NodeId> {
         if tree.len < 3 {
             return self.few(tree).find(|node| passes(self.value(*node).alone()));
@@ -252,11 +253,11 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
 
 /// Changing.
 impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
-    /// No nodes yet.
+    /// Without nodes.
     pub const fn new() -> Self {
         Self { nodes: Vec::new(), pages: Vec::new(), free_node: NIL, free_page: NIL }
     }
-    /// Adds a node; after all nodes of an equal key.
+    /// Adds a node, after all nodes with the same key.
     pub fn insert(&mut self, tree: &mut Tree, key: K, value: V) -> NodeId {
         let node = Node { key, value, page: NIL };
         let index = match self.free_node {
@@ -270,7 +271,7 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
             }
             None => {
                 if self.nodes.len() == self.nodes.capacity() {
-                    // By a quarter: doubling would leave up to half of a large arena unused.
+                    // It grows by a quarter: doubling would leave up to half of a large arena unused.
                     self.nodes.reserve_exact(self.nodes.len() / 4 + 16);
                 }
                 self.nodes.push(node);
@@ -280,14 +281,14 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
         self.enter(tree, index);
         NodeId(index)
     }
-    /// Takes a node out of the tree that holds it and returns its value.
+    /// Removes a node from its tree and returns its value.
     pub fn remove(&mut self, tree: &mut Tree, node: NodeId) -> V {
         self.leave(tree, node.0);
         let free = &mut self.nodes[node.0 as usize];
         free.page = core::mem::replace(&mut self.free_node, node.0);
         free.value
     }
-    /// Gives a node another key and value, as if it were removed and added again; it keeps its name.
+    /// Replaces a node's key and value, as if it were removed and added again; its id stays.
     pub fn replace(&mut self, tree: &mut Tree, node: NodeId, key: K, value: V) {
         let entry = &mut self.nodes[node.0 as usize];
         (entry.key, entry.value) = (key, value);
@@ -313,7 +314,7 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
         }
     }
 
-    /// Pages for as many nodes as there is room for now.
+    /// Reserves pages for as many nodes as there is room for.
     fn set_pages_aside(&mut self) {
         let usual = self.nodes.capacity() / FILLED;
         if self.pages.capacity() < usual {
@@ -323,7 +324,7 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
     fn new_page(&mut self, leaf: bool, key: K, summary: V::Of) -> u32 {
         if self.free_page == NIL {
             if self.pages.len() == self.pages.capacity() {
-                // Many trees of two nodes make many pages; doubling would waste as many again.
+                // Many trees of two nodes become many pages; doubling would waste as many again.
                 self.pages.reserve_exact(self.pages.len() / 4 + 1);
             }
             self.pages.push(Page::new(leaf, key, summary));
@@ -338,7 +339,7 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
     fn release(&mut self, page: u32) {
         self.pages[page as usize].next = core::mem::replace(&mut self.free_page, page);
     }
-    /// Tells a node or page below which page holds it now.
+    /// Stores in a node or page which page holds it.
     fn adopt(&mut self, page: u32, link: u32) {
         match self.page(page).leaf {
             true => self.nodes[link as usize].page = page,
@@ -371,7 +372,8 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
         let Node { key, value, .. } = self.nodes[node as usize];
         let summary = value.alone();
         let last = self.page(tree.last);
-        // Most keys are times, and a new one is the latest. Summaries above would have to be renewed.
+        // Most keys are times, and a new key is usually the latest. Summaries of pages above would have to be
+        // updated.
         if size_of::<V::Of>() == 0 && last.keys().last().is_some_and(|end| *end <= key) {
             let end = last.len();
             return self.put_or_split(tree, tree.last, end, (key, summary, node));
@@ -386,7 +388,7 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
         let position = self.page(at).keys().partition_point(|other| *other <= key);
         self.put_or_split(tree, at, position, (key, summary, node));
     }
-    /// Makes two nodes all of a tree.
+    /// Makes a tree of exactly two nodes.
     fn pair(&mut self, tree: &mut Tree, first: u32, second: u32) {
         tree.root = first;
         self.nodes[first as usize].page = PAIR | second;
@@ -396,7 +398,7 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
         self.pages[page as usize].insert(at, entry);
         self.adopt(page, entry.2);
     }
-    /// Puts an entry into a page; a full one is split, and the new page put into the page above.
+    /// Adds an entry to a page; a full page is split, and the new page is added to the page above.
     fn put_or_split(
         &mut self,
         tree: &mut Tree,
@@ -432,8 +434,8 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
         }
         self.put(page, at, entry);
     }
-    /// Moves the upper half of a full page to a new one behind it; nothing if the entry to come is the
-    /// tree's last one, so that keys that come in order fill their pages.
+    /// Moves the upper half of a full page to a new one behind it, or nothing if the new entry is the last one of the
+    /// tree, so that ascending keys fill their pages.
     fn split(&mut self, page: u32, at: usize) -> u32 {
         let left = self.page(page);
         let (leaf, next) = (left.leaf, left.next);
@@ -448,7 +450,7 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
         self.link(page, right);
         right
     }
-    /// Makes two pages of a level neighbours.
+    /// Links two pages of the same level as neighbours.
     fn link(&mut self, left: u32, right: u32) {
         if left != NIL {
             self.pages[left as usize].next = right;
@@ -484,8 +486,8 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
             }
         }
     }
-    /// A page changed: takes it away if it is empty, joins it with a neighbour if it is sparse, and
-    /// renews the summaries above as far as they change.
+    /// Handles a changed page: removes it if it is empty, joins it with a neighbour if it is sparse, and updates the
+    /// summaries above as far as they change.
     fn settle(&mut self, tree: &mut Tree, mut page: u32) {
         while self.page(page).parent != NIL {
             let len = self.page(page).len();
@@ -524,7 +526,7 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
         self.link(self.page(page).previous, self.page(page).next);
         self.release(page);
     }
-    /// Joins a page with one of its neighbours under the same page above, if there is room.
+    /// Joins a page with a neighbour under the same page, if there is room.
     fn try_join(&mut self, tree: &mut Tree, parent: u32, at: usize) -> bool {
         let above = self.page(parent);
         let fits = |left: usize| {
@@ -541,7 +543,7 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
         let (into, from, bound) = (above.links[left], above.links[left + 1], above.keys[left + 1]);
         for i in 0..self.page(from).len() {
             let mut entry = self.page(from).entry(i);
-            // The first bound of a page is not looked at there, so it may have become too high.
+            // The first bound of a page is never used there, so it may have become too high.
             if i == 0 && !self.page(from).leaf {
                 entry.0 = bound;
             }

@@ -1,37 +1,36 @@
-//! Hierarchical B-WF2Q+ with service classes: who is served next, and how service is charged.
+//! Hierarchical B-WF2Q+ with service classes: which entity is served next, and how service is charged.
 //!
-//! Every group shares its service among the groups and queues directly inside, by weight. An entity
-//! has a *budget* B: the service that it may receive in one go, not known beforehand to be used up.
-//! With V the virtual time of its class in its group and W the weights in that class,
+//! A group divides its service by weight among its children (groups and queues). An entity has a *budget* B: the
+//! service that it may receive in one slot. It need not use all of it. V is the virtual time of its class in its
+//! group, and W the sum of the weights in that class:
 //!
 //! ```text
 //! on activation    S = max(V, F)        F = S + B / w
 //! on service c     V = V + c / W
-//! on expiry        F = S + c / w        S = F,  F = S + B / w   (c: what it really received)
-//! who is next      the smallest F among those with S <= V; V jumps to the smallest S if nobody has
+//! on expiry        F = S + c / w        S = F,  F = S + B / w   (c: the service it received)
+//! next entity      the smallest F among those with S <= V; V jumps to the smallest S if none has
 //! ```
 //!
 //! Sources: Bennett and Zhang, "Hierarchical packet fair queueing algorithms" (1996), for WF2Q+ and its
 //! hierarchy; Checconi and Valente, "High throughput disk scheduling with fair bandwidth distribution"
 //! (2010), for budgets (B-WF2Q+); Linux `block/bfq-wf2q.c` for classes, the idle trees and the rules
-//! of back-shifting. An entity lags its share by at most one budget of its own and one
-//! of a competitor, and one request.
+//! of back-shifting. An entity lags behind its share by at most one of its own budgets, one budget of a competitor,
+//! and one request.
 //!
-//! How to use it (the owner is BFQ's policy, which decides budgets and when a queue expires):
-//! [`Hierarchy::activate`] when a queue gets its first request, [`Hierarchy::pick`] to put one queue in
-//! service, [`Hierarchy::served`] for each dispatch, then [`Hierarchy::requeue`] if it expires with
-//! requests left or [`Hierarchy::deactivate`] if it expires empty. Every operation is O(log n) a level
-//! and allocates nothing once as many entities as now have been waiting at once.
+//! Usage (by BFQ, which decides budgets and when a queue expires): [`Hierarchy::activate`] when a queue gets its
+//! first request, [`Hierarchy::pick`] to put a queue in service, [`Hierarchy::served`] for each dispatch, then
+//! [`Hierarchy::requeue`] if it expires with requests left, or [`Hierarchy::deactivate`] if it expires empty. Every
+//! operation is O(log n) per level, and nothing is allocated unless more entities wait than ever before.
 //!
-//! Where we differ from the original, none of which changes who gets how much in the long run:
-//! - the next entity of a group is looked up anew whenever its order may have changed; the original
-//!   sometimes takes the newcomer without comparing it with those that became eligible meanwhile, and
-//!   its walk of the tree can miss a smaller finish;
-//! - a group stands in its parent's tree exactly while it has somebody to serve next;
-//! - a group's finish follows the budget of its next entity both up and down (the original: only
-//!   down, until its next turn);
-//! - service that a group in service received is charged once, however often the group is moved;
-//! - the idle class is due 200 ms after it was really served, not after it was found due.
+//! Differences from the original. None of them changes the long-run shares:
+//! - The next entity of a group is determined again whenever the order may have changed. The original sometimes takes
+//!   a new entity without comparing it with others that became eligible meanwhile, and its search of the tree can
+//!   miss a smaller finish.
+//! - A group is in its parent's tree exactly while it has an entity to serve next.
+//! - A group's finish follows the budget of its next entity in both directions (in the original only down, until its
+//!   next turn).
+//! - Service of a group in service is charged once, however often the group is moved.
+//! - The idle class is due 200 ms after its last service, not after it was last found due.
 
 mod order;
 mod questions;
@@ -118,7 +117,7 @@ struct Entity {
     wanted_weight: u32,
     class: Class,
     wanted_class: Class,
-    /// Is its weight part of its tree's sum (active, in service, or remembered)?
+    /// Whether its weight is part of its tree's sum (active, in service, or remembered).
     counted: bool,
     /// Active or in service.
     busy: bool,

@@ -55,7 +55,7 @@ impl Rig {
         let contract = Contract { max, ..Contract::default() };
         self.controller.update_group(now, group, contract).expect("made before");
     }
-    /// Sends `count` requests of so many sectors.
+    /// Sends `count` requests of this many sectors.
     fn send(&mut self, ms: u64, client: ClientId, what: (Operation, u64), count: u64) {
         let (operation, sectors) = what;
         for _ in 0..count {

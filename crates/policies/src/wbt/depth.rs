@@ -2,7 +2,7 @@
 
 use iofair_core::time::Nanos;
 
-/// Depth at step 0, if the drive takes so many.
+/// Depth at step 0, if the drive takes this many.
 const DEPTH: u32 = 16;
 /// A window at step 0 or above the middle.
 const WINDOW: Nanos = Nanos::from_millis(100);
@@ -76,11 +76,11 @@ impl Depth {
         self.recount();
         true
     }
-    /// Would another step up give nothing more?
+    /// Whether another step up would change nothing.
     pub(super) const fn is_at_top(&self) -> bool {
         self.at_top
     }
-    /// Is there a way back to the middle? Not for a drive of two, for which up is one.
+    /// Whether there is a way back to the middle. Not for a drive of two, for which up is one.
     pub(super) const fn can_return(&self) -> bool {
         self.step > 0 || self.step < 0 && self.max > 1
     }

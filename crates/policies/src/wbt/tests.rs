@@ -1,4 +1,4 @@
-//! The published rules one by one, on a drive of depth 32 that answers when told.
+//! The published rules one by one, on a drive of depth 32 that completions when told.
 
 use iofair_core::group::ClientId;
 use iofair_core::policy::Gauges;
@@ -50,7 +50,7 @@ fn go(rig: &mut Rig) -> Vec<CommandId> {
     core::iter::from_fn(|| rig.dispatch()).map(|(id, _)| id).collect()
 }
 
-/// Goal: sixteen writes at most, the next ones when six are left, up to sixteen again. Method: 40 writes, answered one by one.
+/// Goal: sixteen writes at most, the next ones when six are left, up to sixteen again. Method: 40 writes, completed one by one.
 #[test]
 fn writes_go_sixteen_deep() {
     let mut rig = rig(&[]);
@@ -95,10 +95,10 @@ fn limits_by_kind() {
     }
 }
 
-/// Goal: a read is near for 100 ms after it was sent, and after it was answered. Method: both sides of both.
+/// Goal: a read is near for 100 ms after it was sent, and after it was completed. Method: both sides of both.
 #[test]
 fn reads_are_near_for_a_while() {
-    for (sent, answered, asked, limit) in
+    for (sent, completed, asked, limit) in
         [(0, 50, 149, 4), (0, 50, 150, 8), (0, 500, 99, 4), (0, 500, 100, 8)]
     {
         let mut rig = rig(&[("dirty_wait", "false"), ("min_lat", "10s")]);
@@ -106,13 +106,13 @@ fn reads_are_near_for_a_while() {
         rig.now = at(sent);
         rig.read(a, 1 << 20);
         let id = go(&mut rig)[0];
-        if answered < asked {
-            rig.now = at(answered);
+        if completed < asked {
+            rig.now = at(completed);
             rig.complete(id);
         }
         rig.now = at(asked);
         send(&mut rig, a, 30, Operation::Write, Flags::NONE);
-        assert_eq!(go(&mut rig).len(), limit, "{answered} {asked}");
+        assert_eq!(go(&mut rig).len(), limit, "{completed} {asked}");
     }
 }
 
@@ -127,25 +127,25 @@ fn discards_have_their_own_account() {
 }
 
 /// Goal: with a write cache, and no writers waiting, the next ones go when none is left; without one when two fit again.
-/// Method: eight of twenty at the drive, answered one by one.
+/// Method: eight of twenty at the drive, completed one by one.
 #[test]
 fn a_write_cache_is_let_drain() {
-    for (cache, answers, more) in [("true", 8, 8), ("false", 2, 2)] {
+    for (cache, completions, more) in [("true", 8, 8), ("false", 2, 2)] {
         let mut rig = rig(&[("dirty_wait", "false"), ("write_cache", cache)]);
         let a = rig.client();
         send(&mut rig, a, 20, Operation::Write, Flags::NONE);
         let flying = go(&mut rig);
         assert_eq!(flying.len(), 8);
-        for id in &flying[..answers - 1] {
+        for id in &flying[..completions - 1] {
             rig.complete(*id);
             assert_eq!(rig.dispatch(), None);
         }
-        rig.complete(flying[answers - 1]);
+        rig.complete(flying[completions - 1]);
         assert_eq!(go(&mut rig).len(), more, "{cache}");
     }
 }
 
-/// One window that begins now: some writes answered at once, and a read after `read` milliseconds.
+/// One window that begins now: some writes completed at once, and a read after `read` milliseconds.
 fn window(rig: &mut Rig, client: ClientId, writes: u64, read: u64) {
     send(rig, client, writes, Operation::Write, Flags::NONE);
     rig.read(client, 1 << 20);
@@ -200,7 +200,7 @@ fn other_windows_step_up() {
     }
 }
 
-/// Goal: a read that is not answered at all counts when the window ends: above the target if no other was answered, else
+/// Goal: a read that is not completed at all counts when the window ends: above the target if no other was completed, else
 /// above the window. Method: one stays at the drive, others do or do not come back.
 #[test]
 fn a_read_on_its_way_counts() {
@@ -253,7 +253,7 @@ fn idle_drives_return_to_the_middle() {
 }
 
 /// Goal: writers alone are given more, at the end of the window, and are woken for it; at the top nobody need be woken.
-/// Method: 40 writes, no answer.
+/// Method: 40 writes, no completion.
 #[test]
 fn writers_alone_get_more() {
     let mut rig = rig(&[]);

@@ -4,7 +4,7 @@ use iofair_core::group::Class;
 use iofair_core::request::{Flags, Operation};
 use iofair_core::testing::apart::World;
 
-/// The active queue has ten reads and one answer, and its slice is not over; then another one sends.
+/// The active queue has ten reads and one completion, and its slice is not over; then another one sends.
 fn against(active: (Class, Operation), sender: (Class, Operation, Flags)) -> Option<&'static str> {
     let mut world = World::new(&crate::TABLE, "none-cfq", &[]);
     let (one, other) = (world.add(active.0, 4), world.add(sender.0, 4));

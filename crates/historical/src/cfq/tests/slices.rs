@@ -3,8 +3,8 @@
 use iofair_core::group::{Class, Priority};
 use iofair_core::testing::apart::World;
 
-/// Goal: slices last as the level says, from their first answer on. Method: three levels with plenty
-/// queued, a millisecond a request; the answer at the slice's end is the last one.
+/// Goal: slices last as the level says, from their first completion on. Method: three levels with plenty
+/// queued, a millisecond a request; the completion at the slice's end is the last one.
 #[test]
 fn slices_follow_levels() {
     let mut world =
@@ -55,7 +55,7 @@ fn classes_go_first() {
 }
 
 /// Goal: the drive has at most `quantum` requests of a queue while others wait, four times as many of the
-/// only one, and one of the idle class. Method: bursts without an answer.
+/// only one, and one of the idle class. Method: bursts without a completion.
 #[test]
 fn depth_is_bounded() {
     let mut world = World::new(&crate::TABLE, "none-cfq", &[]);
@@ -90,7 +90,7 @@ fn overrun_is_charged() {
         World::new(&crate::TABLE, "none-cfq", &[("fifo_expire_sync", "1m"), ("quantum", "1")]);
     let clients = [world.usual(), world.usual(), world.usual()];
     clients.into_iter().for_each(|client| world.reads(client, 330));
-    // The slice begins with the first answer; the second one takes 500 ms.
+    // The slice begins with the first completion; the second one takes 500 ms.
     assert_eq!(world.serve(1000), Some(0));
     assert_eq!(world.serve(500_000), Some(0));
     let runs = world.runs(800, 1000);

@@ -5,7 +5,7 @@ use iofair_core::request::{Flags, Operation};
 use iofair_core::testing::apart::World;
 use iofair_core::time::Nanos;
 
-/// Goal: an empty queue is waited for after its answer, 8 ms, and goes on in its slice. Method: a reader
+/// Goal: an empty queue is waited for after its completion, 8 ms, and goes on in its slice. Method: a reader
 /// that sends one at a time, and one with plenty queued.
 #[test]
 fn a_reader_is_waited_for() {
@@ -90,7 +90,7 @@ fn seeky_queues_wait_short() {
 
 /// Goal: a drive that never had five at once counts as one that does not queue, and then seeky queues are
 /// waited for even without `low_latency`. Method: seven queues of seeky requests one at a time, not
-/// waited for, so that fifty answers come while six are queued.
+/// waited for, so that fifty completions come while six are queued.
 #[test]
 fn hw_tag_is_detected() {
     let mut world =

@@ -61,7 +61,7 @@ fn kinds_do_not_mix_in_the_drive() {
 }
 
 /// Goal: with `low_latency` writes come in slowly after a read: one, and one more for each 100 ms.
-/// Method: bursts so long after the answer to a read.
+/// Method: bursts this long after the completion to a read.
 #[test]
 fn writes_ramp_up_after_a_read() {
     for (after_millis, expected) in [(0, 1), (199, 1), (200, 2), (300, 3), (1000, 10)] {

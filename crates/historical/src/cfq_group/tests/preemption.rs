@@ -4,7 +4,7 @@ use iofair_core::group::Class;
 use iofair_core::request::{Flags, Operation};
 use iofair_core::testing::apart::World;
 
-/// A queue of group `active` has ten requests and one answer; then one of group `sender` sends.
+/// A queue of group `active` has ten requests and one completion; then one of group `sender` sends.
 fn against(
     paths: (&str, &str),
     active: (Class, Operation),

@@ -155,7 +155,7 @@ fn requests_are_charged_on_flash() {
     assert!(served[0].abs_diff(served[1]) < 110, "{served:?}");
 }
 
-/// Goal: a turn that ended before an answer costs the way there. Method: a queue of the idle class, which
+/// Goal: a turn that ended before a completion costs the way there. Method: a queue of the idle class, which
 /// gives way at once.
 #[test]
 fn a_turn_without_an_answer_costs_its_time() {

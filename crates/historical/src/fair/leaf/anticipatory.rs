@@ -10,7 +10,7 @@ use iofair_core::trace::Subject;
 use iofair_core::unit::Sectors;
 use iofair_policies::parts::sorted_fifo::{Entry, MergeRules};
 
-use super::{Birth, Leaf, Situation};
+use super::{Leaf, NewQueue, Situation};
 
 pub(in super::super) struct Anticipatory {
     rules: AnticipatoryRules,
@@ -31,7 +31,7 @@ impl Leaf for Anticipatory {
         };
         Self { rules, shared: Shared::default() }
     }
-    fn new_queue(&self, _: &Birth) -> AnticipatoryQueue {
+    fn new_queue(&self, _: &NewQueue) -> AnticipatoryQueue {
         AnticipatoryQueue::new(self.rules)
     }
     fn queued(&self, queue: &AnticipatoryQueue) -> usize {

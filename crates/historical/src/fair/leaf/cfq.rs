@@ -12,9 +12,9 @@ use iofair_policies::parts::sorted_fifo::{
     Entry, MergeRules, SeekRules, Sorted, SortedFifo, choose,
 };
 
-use super::{Birth, Leaf, Situation};
+use super::{Leaf, NewQueue, Situation};
 
-/// A queue that is alone may have so many times `quantum` requests at the drive.
+/// A queue without competitors may have this many times `quantum` requests at the drive.
 const ALONE: u32 = 4;
 
 pub(in super::super) struct Cfq {
@@ -22,7 +22,7 @@ pub(in super::super) struct Cfq {
     slice_idle: Nanos,
     quantum: u32,
     slice_async_rq: u64,
-    /// Age at which a request goes first: of buffered writes, and of what is waited for.
+    /// The age at which a request goes first: of buffered writes, and of synchronous requests.
     fifo_expire: [Nanos; 2],
     seek: SeekRules,
     rotational: bool,
@@ -34,16 +34,16 @@ pub(in super::super) struct Cfq {
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct CfqQueue {
     list: SortedFifo,
-    /// Whom it would send now.
+    /// The request that it would dispatch next.
     next: Option<RequestId>,
     sync: bool,
     idle_class: bool,
-    /// Buffered writes that it may send in a turn while others wait.
+    /// Number of buffered writes that it may dispatch in a turn while others wait.
     writes_max: u64,
     habits: Habits,
-    /// Requests for metadata that wait.
+    /// Number of queued metadata requests.
     metadata: u32,
-    /// Expiry of its oldest request was looked at in this turn.
+    /// Whether the expiry of its oldest request was checked in this turn.
     fifo_checked: bool,
 }
 
@@ -61,7 +61,7 @@ impl Cfq {
         let most = if alone { ALONE * quantum } else { quantum };
         foreign || situation.dispatched >= most
     }
-    /// Takes a request that goes to the drive out of its queue, and finds the one that follows it.
+    /// Removes a request that is dispatched from its queue, and finds the next one.
     fn take_out(&mut self, cx: &mut Context<'_>, queue: &mut CfqQueue) -> Option<RequestId> {
         let look = !core::mem::replace(&mut queue.fifo_checked, true);
         let expire = self.fifo_expire[usize::from(queue.sync)];
@@ -112,14 +112,14 @@ impl Leaf for Cfq {
             in_driver: 0,
         }
     }
-    fn new_queue(&self, birth: &Birth) -> CfqQueue {
+    fn new_queue(&self, new: &NewQueue) -> CfqQueue {
         CfqQueue {
             list: SortedFifo::new(),
             next: None,
-            sync: birth.sync,
-            idle_class: birth.priority.class == iofair_core::group::Class::Idle,
-            writes_max: async_requests(self.slice_async_rq, birth.priority.level),
-            habits: Habits::new(birth.now),
+            sync: new.sync,
+            idle_class: new.priority.class == iofair_core::group::Class::Idle,
+            writes_max: async_requests(self.slice_async_rq, new.priority.level),
+            habits: Habits::new(new.now),
             metadata: 0,
             fifo_checked: false,
         }
@@ -171,7 +171,7 @@ impl Leaf for Cfq {
         self.hw_tag.sample(&load);
         self.in_driver -= 1;
         if queue.sync {
-            queue.habits.on_answer(cx.now);
+            queue.habits.on_completion(cx.now);
         }
     }
     fn begin_turn(&mut self, _: &Context<'_>, queue: &mut CfqQueue) {

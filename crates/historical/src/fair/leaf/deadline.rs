@@ -6,7 +6,7 @@ use iofair_core::unit::Sectors;
 use iofair_policies::parts::deadline_queue::{DeadlineQueue, DeadlineRules};
 use iofair_policies::parts::sorted_fifo::{Entry, MergeRules, Sorted};
 
-use super::{Birth, Leaf, Situation};
+use super::{Leaf, NewQueue, Situation};
 
 pub(in super::super) struct Deadline {
     rules: DeadlineRules,
@@ -27,7 +27,7 @@ impl Leaf for Deadline {
         };
         Self { rules, sorted: Sorted::new() }
     }
-    fn new_queue(&self, _: &Birth) -> DeadlineQueue {
+    fn new_queue(&self, _: &NewQueue) -> DeadlineQueue {
         DeadlineQueue::new(self.rules)
     }
     fn queued(&self, queue: &DeadlineQueue) -> usize {

@@ -7,7 +7,7 @@ use iofair_core::request::RequestId;
 use iofair_core::unit::Sectors;
 use iofair_policies::parts::sorted_fifo::{Entry, MergeRules, Sorted};
 
-use super::{Birth, Leaf, Situation};
+use super::{Leaf, NewQueue, Situation};
 
 pub(in super::super) struct Noop {
     batch: usize,
@@ -21,7 +21,7 @@ impl Leaf for Noop {
     fn new(build: &Build<'_>) -> Self {
         Self { batch: build.values.count("dispatch_batch") as usize, sorted: Sorted::new() }
     }
-    fn new_queue(&self, _: &Birth) -> NoopQueue {
+    fn new_queue(&self, _: &NewQueue) -> NoopQueue {
         NoopQueue::new(self.batch)
     }
     fn queued(&self, queue: &NoopQueue) -> usize {

@@ -76,13 +76,13 @@ fn an_emptying_group_is_waited_for() {
 /// keeps its group's place. Method: such a request of one client in a group, of one of two, and in the root.
 #[test]
 fn no_idle_is_heeded_but_for_the_group() {
-    let answer = |world: &mut World, client, waits: &[&str]| {
+    let completion = |world: &mut World, client, waits: &[&str]| {
         world.submit(client, (0, 0), Operation::Read, Flags::NO_MERGE.with(Flags::NO_IDLE));
         assert_eq!(world.serve(1), Some(0));
         assert_eq!(rules(world.decisions("wait")), waits);
     };
     let (mut world, [a, _]) = two("prop-fair-cfq", &[]);
-    answer(&mut world, a, &["wait: queue"]);
+    completion(&mut world, a, &["wait: queue"]);
     let mut world = World::new("prop-fair-cfq", &[]);
     let group = world.group("a", 100);
     let (a, beside) = (world.client(group), world.client(group));
@@ -91,7 +91,7 @@ fn no_idle_is_heeded_but_for_the_group() {
     assert_eq!((world.serve(1), world.serve(1)), (Some(0), Some(FAR)));
     let (mut world, _) = two("prop-fair-cfq", &[]);
     let root = world.client(GroupId::ROOT);
-    answer(&mut world, root, &[]);
+    completion(&mut world, root, &[]);
 }
 
 /// Goal: tasks in the root are in no group that could leave. Method: one reads, nobody waits.
@@ -165,7 +165,7 @@ fn sequential_queues_wait_busy_without_group_idle() {
     assert_eq!(rules(world.decisions("wait")), [""; 0]);
 }
 
-/// Goal: a turn costs the time from its first answer, at most the slice; with `fairness` all of it, and
+/// Goal: a turn costs the time from its first completion, at most the slice; with `fairness` all of it, and
 /// at least a tick. Method: a second request that takes 500 ms.
 #[test]
 fn a_turn_costs_at_most_its_slice() {
@@ -181,7 +181,7 @@ fn a_turn_costs_at_most_its_slice() {
     }
 }
 
-/// Goal: with `fairness` the next queue starts when the drive has answered everything, and what it still
+/// Goal: with `fairness` the next queue starts when the drive has completed everything, and what it still
 /// did is charged. Method: a request left at the drive for 50 ms over the end of a turn of 5 ms.
 #[test]
 fn fairness_lets_the_drive_finish() {

@@ -100,7 +100,7 @@ impl World {
         });
         self.actors.len() - 1
     }
-    /// Requests answered and the slowest, since the last call.
+    /// Requests completed and the slowest, since the last call.
     pub(super) fn take(&mut self, actor: usize) -> (u64, Nanos) {
         let actor = &mut self.actors[actor];
         (core::mem::take(&mut actor.done), core::mem::take(&mut actor.slowest))
@@ -110,10 +110,10 @@ impl World {
         let end = self.now + time;
         loop {
             let due = self.actors.iter().filter_map(|actor| actor.due);
-            let answer = self.busy.iter().map(|(at, _)| *at);
+            let completion = self.busy.iter().map(|(at, _)| *at);
             // A drive of depth one: while it is busy nobody is asked.
             let wake = self.controller.next_wakeup().filter(|_| self.busy.is_none());
-            let Some(at) = due.chain(answer).chain(wake).min().filter(|at| *at <= end) else {
+            let Some(at) = due.chain(completion).chain(wake).min().filter(|at| *at <= end) else {
                 break;
             };
             self.now = self.now.max(at);
@@ -191,15 +191,15 @@ impl World {
             .complete(self.now, dispatch.command, 0, &mut Vec::new())
             .expect("the drive has it");
     }
-    /// Dispatches one and answers it so many milliseconds later: its first sector.
+    /// Dispatches one and completes it this many milliseconds later: its first sector.
     pub(super) fn serve(&mut self, millis: u64) -> Option<u64> {
         let dispatch = self.dispatch()?;
         self.wait(Nanos::from_millis(millis));
         self.complete(dispatch);
         Some(dispatch.start.0)
     }
-    /// The client reads one after the other for so long, a millisecond each, and sends at once; the
-    /// last answer finds it with nothing to send.
+    /// The client reads one after the other for this long, a millisecond each, and sends at once; the
+    /// last completion finds it with nothing to send.
     pub(super) fn stream(&mut self, client: ClientId, start: u64, millis: u64) {
         for number in 0..millis {
             self.read(client, start + 8 * number);

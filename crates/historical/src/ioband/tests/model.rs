@@ -2,7 +2,7 @@
 
 use std::vec::Vec;
 
-use super::super::order::Standing;
+use super::super::order::Blocked;
 use super::super::weight::{Settings, Weight};
 use iofair_core::contract::Contract;
 use iofair_core::controller::{Controller, FlushRule, Setup};
@@ -156,12 +156,12 @@ fn both(random: &mut Random) -> (Weight, Model) {
     (weight, model)
 }
 
-const fn standing(blocked: u32) -> Standing {
-    if blocked > 0 { Standing::Open } else { Standing::Nothing }
+const fn blocked(blocked: u32) -> Blocked {
+    if blocked > 0 { Blocked::Open } else { Blocked::Nothing }
 }
 
 /// Goal: groups are released in the order that a scan of all gives, tokens, epochs, turns and dominance
-/// included. Method: random arrivals and answers, requests of 1 to 8 tokens, so that no debt lasts for an epoch.
+/// included. Method: random arrivals and completions, requests of 1 to 8 tokens, so that no debt lasts for an epoch.
 #[test]
 fn the_ordered_set_does_as_a_scan_does() {
     for seed in 0..40 {
@@ -182,7 +182,7 @@ fn the_ordered_set_does_as_a_scan_does() {
                 } else {
                     blocked[group] += 1;
                 }
-                ours.place(group, standing(blocked[group]));
+                ours.place(group, blocked(blocked[group]));
             }
             issued -= i64::from(issued > 0 && random.below(2) == 0);
             let best = ours.best([true; 2]);
@@ -206,7 +206,7 @@ fn the_ordered_set_does_as_a_scan_does() {
                     break;
                 }
             }
-            ours.place(group, standing(blocked[group]));
+            ours.place(group, blocked(blocked[group]));
         }
     }
 }

@@ -3,38 +3,38 @@
 
 use iofair_core::time::{Instant, Nanos};
 
-/// The two kinds of requests that take turns.
+/// The two kinds of requests, which alternate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Somebody waits: reads, and writes flagged so.
+    /// Synchronous requests: reads, and writes flagged so.
     Sync,
-    /// The others.
+    /// All others.
     Async,
 }
 
-/// No batch of writes is ever larger.
+/// Largest number of writes in a batch.
 const WRITES_MAX: u32 = 1 << 20;
 
-/// The running batch, and the size of the next one of writes.
+/// The current batch, and the size of the next batch of writes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Batch {
     pub(super) kind: Kind,
-    /// The other kind still has requests at the drive: nothing goes out until they are answered.
+    /// Whether the other kind still has requests at the drive: nothing is dispatched until they complete.
     pub(super) changing: bool,
-    /// None of its requests was answered yet: its time has not begun.
+    /// Whether none of its requests has completed, so that its time has not begun.
     pub(super) fresh: bool,
     pub(super) ends: Instant,
-    /// Writes that it may still give.
+    /// Number of writes that it may still dispatch.
     writes_left: u32,
-    /// Writes that the next batch of writes may have.
+    /// Number of writes in the next batch of writes.
     write_count: u32,
-    /// It ran out of writes, or nobody wanted to follow it: it tells nothing of how long writes take.
+    /// Whether it ran out of writes, or no read waited at its end: it does not show how long writes take.
     pub(super) idled: bool,
     expire: [Nanos; 2],
 }
 
 impl Batch {
-    /// Before the first request, as the original begins: in a batch of writes that has none left.
+    /// Before the first request, like the original: in a batch of writes that has none left.
     pub(super) fn new(expire: [Nanos; 2]) -> Self {
         let [sync, writes] = expire;
         Self {
@@ -55,12 +55,12 @@ impl Batch {
         let spent = self.kind == Kind::Async && self.writes_left == 0;
         !self.changing && !self.fresh && (now > self.ends || spent)
     }
-    /// Nobody of the other kind waits, or nothing of this one: is this the end of its writes?
+    /// Records whether the other kind has no waiting request, or this kind has none, which ends a batch of writes.
     pub(super) fn note_waiting(&mut self, waiting: [bool; 2]) {
         let [sync, writes] = waiting;
         self.idled |= self.kind == Kind::Async && !sync && (self.writes_left == 0 || !writes);
     }
-    /// Reads alone wait: their batch goes on for as long as they do.
+    /// Extends the batch of reads while only reads wait.
     pub(super) fn prolong(&mut self, now: Instant) {
         self.ends = now + self.expire[Kind::Sync as usize];
     }
@@ -70,7 +70,7 @@ impl Batch {
         }
         if kind == Kind::Async {
             if self.kind == Kind::Sync {
-                // No read of the old batch may have been answered yet.
+                // No read of the old batch may have completed yet.
                 self.fresh = false;
             }
             self.writes_left = self.write_count;
@@ -78,7 +78,7 @@ impl Batch {
         }
         self.kind = kind;
     }
-    /// The drive is empty: the new kind may start now.
+    /// Starts the new batch, because the drive is empty.
     pub(super) fn start(&mut self, now: Instant) {
         self.changing = false;
         match self.kind {
@@ -91,7 +91,7 @@ impl Batch {
             self.writes_left = self.writes_left.saturating_sub(1);
         }
     }
-    /// An answer; `last`: the drive has nothing more.
+    /// Records a completion; `last`: the drive is empty now.
     pub(super) fn on_complete(&mut self, now: Instant, kind: Kind, last: bool) {
         if self.changing && last {
             self.ends = now + self.expire[self.kind as usize];
@@ -104,8 +104,8 @@ impl Batch {
             self.fresh = false;
         }
     }
-    /// The first read after a batch of writes was answered: the time since that batch began (or should
-    /// have ended) tells how many writes the next one may have.
+    /// Adjusts the number of writes of the next batch when the first read after a batch of writes completes, by the
+    /// time since that batch began (or should have ended).
     fn tune(&mut self, now: Instant) {
         let target = self.expire[Kind::Async as usize];
         let took = Nanos((now + target).since(self.ends).0);
@@ -119,12 +119,12 @@ impl Batch {
         };
         self.write_count = self.write_count.clamp(1, WRITES_MAX);
     }
-    /// Others have the drive for a while.
+    /// Interrupts the batch while other sets have the drive.
     pub(super) fn interrupt(&mut self) {
         self.changing = false;
         self.idled = true;
     }
-    /// Time that is left, for later: all of it if the batch has not really begun.
+    /// The rest of its time, for later; all of it if the batch has not really begun.
     pub(super) fn left(&self, now: Instant) -> Nanos {
         match self.changing || self.fresh {
             true => self.expire[self.kind as usize],

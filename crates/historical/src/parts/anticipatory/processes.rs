@@ -10,31 +10,31 @@ use iofair_core::unit::Sectors;
 use iofair_policies::parts::ewma::ThinkTime;
 use iofair_policies::parts::seeks::SeekDistance;
 
-/// A pause longer than this counts as so long (`MAX_THINKTIME`, HZ/50 less one tick of a millisecond).
+/// Longer pauses count as this long (`MAX_THINKTIME`, HZ/50 minus one tick of a millisecond).
 const THOUGHT_MAX: Nanos = Nanos::from_millis(19);
 /// Certainty, on the scale of the exit probabilities.
 const CERTAIN: u64 = 256;
 
-/// A process that may have exited, and whose client number another may have by now.
+/// A reference to a process that may have exited; its client number may have been reused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Watched {
     /// Its number.
     pub client: ClientId,
-    birth: u64,
+    serial: u64,
 }
 
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Process {
-    /// Which of all processes there ever were.
-    birth: u64,
+    /// The serial number of the process among all that ever existed.
+    serial: u64,
     exited: bool,
-    /// It has sent a request that somebody waits for.
+    /// Whether it has sent a synchronous request.
     started: bool,
-    /// Its last answer to such a request.
-    answered: Option<Instant>,
-    /// Where its last such request ended.
+    /// Its last completion of such a request.
+    completed: Option<Instant>,
+    /// The end of its last such request.
     last_end: Sectors,
-    /// Its requests that wait in some queue.
+    /// Number of its queued requests.
     queued: u32,
     think: ThinkTime,
     seeks: SeekDistance,
@@ -44,17 +44,17 @@ pub(super) struct Process {
 #[derive(Clone, Default, Debug)]
 pub struct Processes {
     by_client: Vec<Process>,
-    births: u64,
-    /// How likely a process about which nothing is known yet sends nothing more, of 256.
+    created: u64,
+    /// The probability, out of 256, that a process without history sends nothing more.
     exit: u64,
-    /// How likely an exited process has nobody who goes on in its place, of 256.
+    /// The probability, out of 256, that no other process continues in the place of an exited one.
     exit_alone: u64,
     /// Averages over the first pauses and jumps of all processes, times 256.
     first_thought: u64,
     first_jump: u64,
 }
 
-/// Moves a probability an eighth towards certain.
+/// Moves a probability an eighth of the way towards certainty.
 fn up(probability: &mut u64) {
     *probability = (7 * *probability + CERTAIN) / 8;
 }
@@ -63,42 +63,42 @@ fn down(probability: &mut u64) {
 }
 
 impl Processes {
-    /// Clients came or went; a client is a process.
+    /// Handles clients that were added or removed; a client is a process.
     pub fn change(&mut self, change: Change) {
         match change {
             Change::ClientAdded(client) => {
                 if self.by_client.len() <= client.index() {
                     self.by_client.resize_with(client.index() + 1, Process::default);
                 }
-                self.births += 1;
+                self.created += 1;
                 self.by_client[client.index()] =
-                    Process { birth: self.births, ..Process::default() };
+                    Process { serial: self.created, ..Process::default() };
             }
             Change::ClientRemoved(client) => self.by_client[client.index()].exited = true,
             _ => {}
         }
     }
-    /// The process with this number now.
+    /// A reference to the process with this number now.
     pub(super) fn watch(&self, client: ClientId) -> Watched {
-        Watched { client, birth: self.by_client[client.index()].birth }
+        Watched { client, serial: self.by_client[client.index()].serial }
     }
-    /// What is known of a watched process; nothing, if it went and its number belongs to another.
+    /// The state of a watched process; empty if it exited and its number was reused.
     pub(super) fn known(&self, watched: Watched) -> Process {
         let process = self.by_client[watched.client.index()];
-        if process.birth == watched.birth {
+        if process.serial == watched.serial {
             return process;
         }
-        Process { birth: watched.birth, exited: true, ..Process::default() }
+        Process { serial: watched.serial, exited: true, ..Process::default() }
     }
-    /// A request comes in from `client`, or one that continues what `client` did.
+    /// Records a request of `client`, or one that continues the work of `client`.
     pub(super) fn note_request(&mut self, client: ClientId, request: &Request, now: Instant) {
         if !request.is_sync() {
             return;
         }
         let process = &mut self.by_client[client.index()];
-        if process.started || process.answered.is_some() {
-            let thought = match process.answered {
-                Some(answered) if process.queued == 0 => now.since(answered).min(THOUGHT_MAX),
+        if process.started || process.completed.is_some() {
+            let thought = match process.completed {
+                Some(completed) if process.queued == 0 => now.since(completed).min(THOUGHT_MAX),
                 _ => Nanos::ZERO,
             };
             if process.think.samples() == 0 {
@@ -115,7 +115,7 @@ impl Processes {
         process.last_end = request.end();
         process.started = true;
     }
-    /// The same for one that continues what a watched process did.
+    /// The same for a request that continues the work of a watched process.
     pub(super) fn note_cooperation(&mut self, watched: Watched, request: &Request, now: Instant) {
         let known = self.known(watched);
         if known.exited {
@@ -124,7 +124,7 @@ impl Processes {
             }
             down(&mut self.exit_alone);
         }
-        if self.by_client[watched.client.index()].birth == watched.birth {
+        if self.by_client[watched.client.index()].serial == watched.serial {
             self.note_request(watched.client, request, now);
         }
     }
@@ -136,10 +136,10 @@ impl Processes {
     }
     pub(super) fn note_answer(&mut self, request: &Request, now: Instant) {
         if request.is_sync() {
-            self.by_client[request.client.index()].answered = Some(now);
+            self.by_client[request.client.index()].completed = Some(now);
         }
     }
-    /// A process was waited for in vain.
+    /// Records that idling for a process was in vain.
     pub(super) fn note_in_vain(&mut self, watched: Watched) {
         let known = self.known(watched);
         if known.think.samples() == 0 {
@@ -152,14 +152,14 @@ impl Processes {
     pub(super) fn has_queued(&self, watched: Watched) -> bool {
         self.known(watched).queued > 0
     }
-    /// Would a request so far away be nearer than the process's own next one?
+    /// Whether a request at this distance is nearer than the process's next request usually is.
     pub(super) fn is_nearer_than_usual(&self, watched: Watched, distance: Sectors) -> bool {
         match self.known(watched).seeks.mean_so_far() {
             None => self.first_jump / 256 > distance.0,
             Some(mean) => mean > distance,
         }
     }
-    /// Is it hopeless to wait `longest` for the process's next request?
+    /// Whether idling up to `longest` for the process's next request is hopeless.
     pub(super) fn is_hopeless(&mut self, watched: Watched, longest: Nanos) -> bool {
         let known = self.known(watched);
         if known.exited {
@@ -178,8 +178,8 @@ impl Processes {
             }
         }
     }
-    /// How likely, of 256, a new process exits while it is waited for, and an exited one has no
-    /// successor.
+    /// The probabilities, out of 256, that a new process exits while the scheduler idles for it, and that an exited
+    /// process has no successor.
     pub const fn exits(&self) -> [u64; 2] {
         [self.exit, self.exit_alone]
     }

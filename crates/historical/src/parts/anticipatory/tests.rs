@@ -59,7 +59,7 @@ impl World {
         self.queue.complete(&mut self.shared, &self.requests, id, self.now);
         self.requests.end(id, |_, _| {});
     }
-    /// Sends and answers so many; the first sector of the last.
+    /// Sends and completes this many; the first sector of the last.
     fn serve(&mut self, count: usize) -> u64 {
         let mut last = 0;
         for _ in 0..count {
@@ -87,7 +87,7 @@ fn batch_of_writes(queued: u64) -> (World, ClientId) {
 }
 
 /// Goal: the next batch of writes gets more if this one was short and full, fewer if it was long: one, or twice
-/// and half if three times too short or too long. Method: twelve writes at once, a read answered so long after.
+/// and half if three times too short or too long. Method: twelve writes at once, a read completed this long after.
 #[test]
 fn the_number_of_writes_is_tuned() {
     for (took, count) in
@@ -122,7 +122,7 @@ fn an_idle_batch_tells_nothing() {
 }
 
 /// Goal: the source's oddity: if the drive had to be drained, the batch seems 500 ms shorter. Method: the last
-/// write is answered when the read waits already; the read takes 400 ms.
+/// write is completed when the read waits already; the read takes 400 ms.
 #[test]
 fn a_drained_batch_seems_short() {
     let (mut w, a) = batch_of_writes(12);
@@ -164,7 +164,7 @@ fn exits_in_vain(w: &mut World) -> bool {
         }
         None => {
             w.shared.processes.change(Change::ClientRemoved(one));
-            w.now = w.queue.next_wakeup().expect("it is answered");
+            w.now = w.queue.next_wakeup().expect("it is completed");
             w.serve(1);
             true
         }

@@ -64,7 +64,7 @@ fn limits_grow_on_little_evidence() {
 }
 
 /// Goal: wakers are not injected, nor the requests of a queue that another one wakes. Method: a reader in order,
-/// and one that reads now and then right after its answers.
+/// and one that reads now and then right after its completions.
 #[test]
 fn who_wakes_whom_does_not_count() {
     let injected = |stack: &str, rule: &str| {
@@ -80,7 +80,7 @@ fn who_wakes_whom_does_not_count() {
 }
 
 /// Goal: what is learned of a queue is learned within a slot. Method: a read whose time would raise the limit, with
-/// and without a heavier client that ends the slot before its answer.
+/// and without a heavier client that ends the slot before its completion.
 #[test]
 fn a_slot_that_ends_teaches_nothing() {
     let learned = |preempted: bool| {

@@ -64,7 +64,7 @@ fn the_limit_of_injection_is_learned() {
         let dispatch = world.dispatch().expect("a is waited for");
         assert_eq!(dispatch.start.0, at);
         world.wait(Nanos::from_micros(micros));
-        // What was injected is answered meanwhile.
+        // What was injected is completed meanwhile.
         world.complete(dispatch);
     };
     for _ in 0..4 {
@@ -104,8 +104,8 @@ fn stock_does_not_inject() {
     }
 }
 
-/// Goal: a client that goes on when another one's request is answered has that one as its waker, whose
-/// requests are then let in first. Method: a journal's dance: a, then b 1 ms after a's answer, with a
+/// Goal: a client that goes on when another one's request is completed has that one as its waker, whose
+/// requests are then let in first. Method: a journal's dance: a, then b 1 ms after a's completion, with a
 /// bystander that has requests all the time.
 #[test]
 fn wakers_are_found_and_injected() {

@@ -190,8 +190,8 @@ fn anybody_preempts_a_queue_that_is_not_waited_for() {
     assert_eq!(preempted("prop-bfq"), 0, "groups are waited for");
 }
 
-/// Goal: an answer brings about a dispatch by itself when it leaves the drive empty and its queue is not waited for, or
-/// when the drive was full. Method: the controller, after single answers.
+/// Goal: a completion brings about a dispatch by itself when it leaves the drive empty and its queue is not waited for, or
+/// when the drive was full. Method: the controller, after single completions.
 #[test]
 fn what_an_answer_schedules() {
     let mut world = World::new("prop-bfq", Drive::flash(), FIXED);
@@ -293,7 +293,7 @@ fn buffered_writes_are_charged_more() {
 }
 
 /// Goal: a buffered write is no reason to wait, and goes to a queue of its group. Method: one write,
-/// answered.
+/// completed.
 #[test]
 fn buffered_writes_are_not_waited_for() {
     let mut world = world(FIXED);

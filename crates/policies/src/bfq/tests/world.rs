@@ -51,7 +51,7 @@ pub(super) struct Job {
 }
 
 impl Job {
-    /// 4 KiB anywhere, one at a time, 10 us after each answer.
+    /// 4 KiB anywhere, one at a time, 10 us after each completion.
     pub(super) fn random_read() -> Self {
         Self {
             operation: Operation::Read,
@@ -160,7 +160,7 @@ impl World {
     pub(super) fn become_random(&mut self, actor: usize) {
         self.actors[actor].job = Job { length: 8, random: true, ..self.actors[actor].job };
     }
-    /// Bytes answered since the last call.
+    /// Bytes completed since the last call.
     pub(super) fn take(&mut self, actor: usize) -> u64 {
         core::mem::take(&mut self.actors[actor].done)
     }
@@ -179,13 +179,13 @@ impl World {
     }
     fn next_event(&self) -> Option<Instant> {
         let due = self.actors.iter().flat_map(|actor| actor.due.iter().copied());
-        let answers = self.in_flight.iter().map(|(at, _)| *at);
-        due.chain(answers).chain(self.controller.next_wakeup()).min()
+        let completions = self.in_flight.iter().map(|(at, _)| *at);
+        due.chain(completions).chain(self.controller.next_wakeup()).min()
     }
     fn turn(&mut self) {
         while let Some(index) = self.in_flight.iter().position(|(at, _)| *at <= self.now) {
             let (_, id) = self.in_flight.remove(index);
-            self.answer(id);
+            self.completion(id);
         }
         for index in 0..self.actors.len() {
             while let Some(place) = self.actors[index].due.iter().position(|at| *at <= self.now) {
@@ -206,7 +206,7 @@ impl World {
             self.in_flight.push((self.link, dispatch.command));
         }
     }
-    fn answer(&mut self, id: CommandId) {
+    fn completion(&mut self, id: CommandId) {
         let mut done = Vec::new();
         self.controller.complete(self.now, id, 0, &mut done).expect("the drive has it");
         for completion in done {
@@ -240,7 +240,7 @@ impl World {
     }
 }
 
-/// By hand: no client sends by itself, no answer comes by itself.
+/// By hand: no client sends by itself, no completion comes by itself.
 impl World {
     /// A client that sends only what [`Self::send_one`] says, in a group of its own.
     pub(super) fn hand(&mut self, weight: u32) -> ClientId {
@@ -276,7 +276,7 @@ impl World {
             .complete(self.now, dispatch.command, 0, &mut Vec::new())
             .expect("the drive has it");
     }
-    /// Dispatches one, and answers it so many microseconds later.
+    /// Dispatches one, and completes it this many microseconds later.
     pub(super) fn serve(&mut self, micros: u64) -> Option<Dispatch> {
         let dispatch = self.dispatch()?;
         self.wait(Nanos::from_micros(micros));

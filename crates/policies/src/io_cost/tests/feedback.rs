@@ -1,4 +1,4 @@
-//! What the drive's answers do to the clock.
+//! What the drive's completions do to the clock.
 
 use super::world::{MS, Work, World};
 use iofair_core::time::Nanos;
@@ -7,7 +7,7 @@ const TARGET: [(&str, &str); 4] =
     [("rpct", "95"), ("rlat", "10ms"), ("wlat", "10ms"), ("rrandiops", "1000")];
 
 /// Goal: a drive that keeps its latency while groups wait is given more, one that does not is given less.
-/// Method: a target of 10 ms, answers after 5 ms, then after 30 ms; the model says 1000 a second.
+/// Method: a target of 10 ms, completions after 5 ms, then after 30 ms; the model says 1000 a second.
 #[test]
 fn latency_drives_the_clock() {
     let mut world = World::new(&TARGET);
@@ -88,7 +88,7 @@ fn what_the_user_set_stays() {
 }
 
 /// Goal: an engine with nothing to do asks for nothing, and comes back. Method: requests, a pause, requests;
-/// the same while an answer takes for ever.
+/// the same while a completion takes for ever.
 #[test]
 fn periods_rest() {
     let mut world = World::fixed();

@@ -52,7 +52,7 @@ fn spare_budget_keeps_the_clock() {
     assert!(alone > 103 && beside < alone, "{alone} {beside}");
 }
 
-/// Goal: while a request from before the period is under way a busy clock goes on getting slower; today's rules
+/// Goal: while a request from before the period is in flight a busy clock goes on getting slower; today's rules
 /// stop there. Method: reads of 30 ms for a target of 10 beside one of ten seconds, for five periods of 20 ms; then
 /// reads that keep the target, for two after those still late.
 #[test]

@@ -27,7 +27,7 @@ fn settings(set: &[(&str, &str)], facts: &DriveFacts) -> Settings {
 }
 
 /// Goal: a second buys what the parameters say. Method: the built-in set of flash, each number turned
-/// round: so many random, so many sequential reads, so many bytes.
+/// round: this many random, this many sequential reads, this many bytes.
 #[test]
 fn a_second_buys_what_the_parameters_say() {
     let read = Rates { bytes: 488_636_629, sequential: 8_932, random: 8_518 };

@@ -170,7 +170,7 @@ fn being_away_saves_half_a_period() {
 }
 
 /// Goal: waiters of all groups go in bunches. Method: periods of 100 ms, so that timers have 1 ms of play; eight equal
-/// groups that began 0.3 ms apart; in how many steps of 0.1 ms several, in how many one was answered.
+/// groups that began 0.3 ms apart; in how many steps of 0.1 ms several, in how many one was completed.
 #[test]
 fn waiters_go_in_bunches() {
     let mut world = World::fixed();

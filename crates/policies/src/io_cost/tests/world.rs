@@ -1,4 +1,4 @@
-//! A world for tests: one client a group, a drive that answers everything after the same time.
+//! A world for tests: one client a group, a drive that completions everything after the same time.
 
 use std::collections::BTreeMap;
 use std::vec::Vec;
@@ -14,9 +14,9 @@ use iofair_core::unit::Sectors;
 /// What a client does: random 4 KiB reads.
 #[derive(Clone, Copy)]
 pub(super) enum Work {
-    /// So many outstanding.
+    /// This many outstanding.
     Deep(u32),
-    /// One after so much time.
+    /// One after this much time.
     Every(Nanos),
     Nothing,
 }
@@ -36,7 +36,7 @@ pub(super) struct World {
     flying: BTreeMap<(Instant, u64), CommandId>,
     /// The drive's.
     pub(super) latency: Nanos,
-    /// Each so manieth answer takes so long.
+    /// each completion of this number takes this long.
     pub(super) slow: Option<(u64, Nanos)>,
     dispatched: u64,
     sent: u64,
@@ -142,18 +142,18 @@ impl World {
             self.flying.insert((self.now + latency, self.dispatched), id);
         }
     }
-    /// Lets so much time pass; what each client got done in it.
+    /// Lets this much time pass; what each client got done in it.
     pub(super) fn run(&mut self, time: Nanos) -> Vec<u64> {
         let end = self.now + time;
         let before: Vec<u64> = self.clients.iter().map(|client| client.done).collect();
         self.work();
         loop {
-            let answer = self.flying.keys().next().map(|(at, _)| *at);
+            let completion = self.flying.keys().next().map(|(at, _)| *at);
             let sending = self.clients.iter().filter_map(|client| match client.work {
                 Work::Every(_) => Some(client.next),
                 _ => None,
             });
-            let next = sending.chain(answer).chain(self.controller.next_wakeup()).min();
+            let next = sending.chain(completion).chain(self.controller.next_wakeup()).min();
             let Some(next) = next.filter(|at| *at <= end) else { break };
             self.now = self.now.max(next);
             while let Some(first) = self.flying.first_entry().filter(|f| f.key().0 <= self.now) {

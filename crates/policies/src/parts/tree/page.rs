@@ -1,15 +1,15 @@
-//! A page of a tree: entries in order of their keys, in arrays that are searched without a guess.
+//! A page of a tree: entries in key order, in arrays that are searched without branches.
 
 use super::NIL;
 
-/// Entries of a page.
+/// Number of entries in a page.
 pub(super) const FANOUT: usize = 16;
 
-/// A leaf leads to nodes, any other page to pages of the level below. What lies beyond `len` is old.
+/// A leaf page contains nodes, any other page contains pages of the level below. Entries beyond `len` are stale.
 #[derive(Debug)]
 pub(super) struct Page<K, S> {
-    /// In a leaf the nodes' keys. Above, a bound for each page below: its keys are not below the bound,
-    /// and those of the pages before it not above. The first bound is never looked at: there is none.
+    /// In a leaf: the keys of the nodes. Above: a lower bound for each page below, which is also an upper bound for
+    /// the previous pages. The first bound is never used.
     pub(super) keys: [K; FANOUT],
     pub(super) summaries: [S; FANOUT],
     pub(super) links: [u32; FANOUT],
@@ -22,7 +22,7 @@ pub(super) struct Page<K, S> {
 }
 
 impl<K: Copy, S: Copy> Page<K, S> {
-    /// An empty page; the key and the summary may be any.
+    /// An empty page; key and summary are arbitrary.
     pub(super) fn new(leaf: bool, key: K, summary: S) -> Self {
         Self {
             keys: [key; FANOUT],
@@ -35,13 +35,13 @@ impl<K: Copy, S: Copy> Page<K, S> {
             leaf,
         }
     }
-    /// Makes it an empty page again.
+    /// Empties the page.
     pub(super) fn restart(&mut self, leaf: bool) {
         (self.parent, self.previous, self.next) = (NIL, NIL, NIL);
         (self.len, self.leaf) = (0, leaf);
     }
     pub(super) fn len(&self) -> usize {
-        // Never more; says so to the compiler.
+        // `len` is never larger; this tells the compiler.
         usize::from(self.len).min(FANOUT)
     }
     pub(super) fn keys(&self) -> &[K] {
@@ -53,21 +53,21 @@ impl<K: Copy, S: Copy> Page<K, S> {
     pub(super) fn entry(&self, at: usize) -> (K, S, u32) {
         (self.keys[at], self.summaries[at], self.links[at])
     }
-    /// The last node or page below.
+    /// The last node or page.
     pub(super) fn last(&self) -> u32 {
         self.links[self.len() - 1]
     }
-    /// Summary of all entries; there must be one.
+    /// The summary of all entries; the page must not be empty.
     pub(super) fn summary(&self, join: impl Fn(S, S) -> S) -> S {
         self.summaries[1..self.len()].iter().fold(self.summaries[0], |sum, one| join(sum, *one))
     }
-    /// Where a node or page is that is here.
+    /// The index of an entry.
     pub(super) fn position_of(&self, link: u32) -> usize {
-        // A bit for each, all at once and without a guess; the valid one comes before old ones.
+        // One bit per entry, computed without branches; the valid one precedes stale ones.
         let bits = (0..FANOUT).fold(0, |bits, i| bits | (u32::from(self.links[i] == link) << i));
         bits.trailing_zeros() as usize
     }
-    /// The last page below whose bound passes, the first one if none does.
+    /// The last page whose bound passes, or the first page if none does.
     pub(super) fn child_where(&self, passes: impl Fn(K) -> bool) -> usize {
         self.keys[1..self.len()].partition_point(|bound| passes(*bound))
     }

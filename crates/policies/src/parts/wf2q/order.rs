@@ -1,11 +1,11 @@
-//! Order within groups, and how a change of it moves upwards.
+//! The order within groups, and the propagation of changes to the levels above.
 
 use super::{EntityId, Hierarchy, IDLE_CLASS_PERIOD, Leave, Level, Place, Reason};
 use iofair_core::group::Class;
 use iofair_core::time::Instant;
 
 impl Hierarchy {
-    /// Looks up who is next, from the group that holds `from` up to the root as far as it matters.
+    /// Determines the next entity, from the group that holds `from` up to the root, as far as anything changes.
     pub(super) fn climb(&mut self, now: Instant, from: EntityId, reason: Reason) {
         let mut group = self.entity(from).parent;
         loop {
@@ -19,7 +19,7 @@ impl Hierarchy {
             group = self.entity(group).parent;
         }
     }
-    /// Adapts a group's own place to what is inside it; does its parent have to look again?
+    /// Updates a group's position according to its contents. Returns whether its parent must be updated, too.
     fn follow(&mut self, group: EntityId, reason: Reason) -> bool {
         let Level { next, in_service, .. } = *self.level(group);
         let Some(next) = next else {
@@ -43,8 +43,8 @@ impl Hierarchy {
         self.reposition(group, reason == Reason::Expiry);
         true
     }
-    /// Looks up who is next in a group: the most urgent class first, but the idle class when it has
-    /// waited for [`IDLE_CLASS_PERIOD`].
+    /// Determines the next entity of a group: from the most urgent class, or from the idle class after it has waited
+    /// for [`IDLE_CLASS_PERIOD`].
     fn refresh(&mut self, now: Instant, group: EntityId) {
         let index = self.entity(group).level as usize;
         let level = &mut self.levels[index];

@@ -1,4 +1,4 @@
-//! What a [`Hierarchy`] tells about itself.
+//! Queries about the state of a [`Hierarchy`].
 
 use super::{EntityId, Hierarchy, QUEUE, Virtual};
 use iofair_core::group::Class;
@@ -9,16 +9,16 @@ impl Hierarchy {
     pub fn in_service(&self) -> Option<EntityId> {
         self.in_service
     }
-    /// The entity of a group that is in service.
+    /// The child of a group that is in service.
     pub fn in_service_of(&self, group: EntityId) -> Option<EntityId> {
         self.level(group).in_service
     }
-    /// The entity of a group that is served next, the one in service left aside.
+    /// The child of a group that is served next, apart from the one in service.
     pub fn next_of(&self, group: EntityId) -> Option<EntityId> {
         self.level(group).next
     }
-    /// The queue that [`Self::pick`] would take if the one in service expired empty now; for hints, as
-    /// the expiry itself may change the order.
+    /// The queue that [`Self::pick`] would choose if the one in service expired empty now. This is a hint, because
+    /// the expiry may change the order.
     pub fn next_queue(&self) -> Option<EntityId> {
         let mut at = self.level(EntityId::ROOT).next?;
         while !self.is_queue(at) {
@@ -26,29 +26,28 @@ impl Hierarchy {
         }
         Some(at)
     }
-    /// Would the root group serve somebody else next? Only then is it of use to preempt the queue in
-    /// service.
+    /// Whether the root group would serve another entity next. Only then is preempting the queue in service useful.
     pub fn next_may_preempt(&self) -> bool {
         let root = self.level(EntityId::ROOT);
         root.next.is_some() && root.next != root.in_service
     }
-    /// Is it a queue (not a group)?
+    /// Whether it is a queue and not a group.
     pub fn is_queue(&self, id: EntityId) -> bool {
         self.entity(id).level == QUEUE
     }
-    /// Is it active or in service?
+    /// Whether it is active or in service.
     pub fn is_busy(&self, id: EntityId) -> bool {
         self.entity(id).busy
     }
-    /// Is it in service: the queue, or a group above it?
+    /// Whether it is in service: the queue, or a group above it.
     pub fn is_in_service(&self, id: EntityId) -> bool {
         id != EntityId::ROOT && self.level(self.entity(id).parent).in_service == Some(id)
     }
-    /// The group that holds it; the root holds itself.
+    /// The group that holds it; for the root, the root.
     pub fn parent(&self, id: EntityId) -> EntityId {
         self.entity(id).parent
     }
-    /// The entities side by side in one group that are, or hold, two queues.
+    /// The two siblings that are, or contain, these queues.
     pub fn side_by_side(&self, queues: [EntityId; 2]) -> [EntityId; 2] {
         let mut at = queues;
         let mut depths = at.map(|queue| self.depth(queue));
@@ -74,7 +73,7 @@ impl Hierarchy {
     pub fn class(&self, id: EntityId) -> Class {
         self.entity(id).class
     }
-    /// Service that it may receive in one go.
+    /// The service that it may receive in one slot.
     pub fn budget(&self, id: EntityId) -> Sectors {
         self.entity(id).budget
     }
@@ -82,7 +81,7 @@ impl Hierarchy {
     pub fn service(&self, id: EntityId) -> Sectors {
         self.entity(id).service
     }
-    /// What is left of the budget.
+    /// The rest of the budget.
     pub fn budget_left(&self, id: EntityId) -> Sectors {
         let entity = self.entity(id);
         Sectors(entity.budget.0.saturating_sub(entity.service.0))
@@ -99,19 +98,19 @@ impl Hierarchy {
     pub fn weight_sum(&self, group: EntityId, class: Class) -> u64 {
         self.level(group).trees[class as usize].weight_sum
     }
-    /// Entities of a class directly inside a group that are active or in service.
+    /// Number of children of a class that are active or in service.
     pub fn busy_inside(&self, group: EntityId, class: Class) -> u32 {
         self.level(group).trees[class as usize].busy
     }
-    /// Busy queues of a class, over the whole hierarchy.
+    /// Number of busy queues of a class in the whole hierarchy.
     pub fn busy_queues(&self, class: Class) -> u32 {
         self.busy_queues[class as usize]
     }
-    /// Busy queues in all.
+    /// Number of all busy queues.
     pub fn busy_queues_total(&self) -> u32 {
         self.busy_queues.iter().sum()
     }
-    /// Busy groups, the root left aside.
+    /// Number of busy groups, without the root.
     pub fn busy_groups(&self) -> u32 {
         self.busy_groups
     }

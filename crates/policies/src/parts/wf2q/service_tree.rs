@@ -1,4 +1,4 @@
-//! Virtual time, and one class's service tree: who waits, who is remembered, how much weight there is.
+//! Virtual time, and the service tree of one class: waiting and remembered entities, and the sum of weights.
 
 use crate::parts::tree::{Arena, NodeId, Summary, Tree};
 use iofair_core::unit::Sectors;
@@ -8,20 +8,20 @@ use super::EntityId;
 /// Binary digits after the point of a virtual time.
 pub const SHIFT: u32 = 22;
 
-/// A point in virtual time: service per weight, with [`SHIFT`] binary digits after the point.
+/// A point in virtual time: service divided by weight, with [`SHIFT`] binary digits after the point.
 ///
-/// Compared by the sign of the wrapped difference, so a clock that overflows (three days at 7 GB/s and
-/// weight 1) goes on working. Two times of one tree are never half the range apart.
+/// Comparison uses the sign of the wrapped difference, so a clock may overflow (after three days at 7 GB/s and weight
+/// 1). Two times of one tree are never half of the range apart.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Virtual(pub u64);
 
 impl Virtual {
-    /// The time `service` later on a scale of `weight`; rounded down, as the original.
+    /// The virtual time after this much service at this weight; rounded down, like the original.
     pub fn after(self, service: Sectors, weight: u64) -> Self {
         debug_assert!(service.0 < 1 << (64 - SHIFT), "{service:?} is no amount of service");
         Self(self.0.wrapping_add((service.0 << SHIFT) / weight))
     }
-    /// From `earlier` to this.
+    /// The difference from an earlier time.
     pub fn since(self, earlier: Self) -> u64 {
         debug_assert!(self >= earlier);
         self.0.wrapping_sub(earlier.0)
@@ -41,7 +41,7 @@ impl Ord for Virtual {
     }
 }
 
-/// What a tree node knows of its entity; the key of the node is the entity's finish.
+/// The data of a tree node; the key of the node is the entity's finish.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting {
     pub(super) start: Virtual,
@@ -62,14 +62,14 @@ impl Summary for Waiting {
 /// The nodes of every service tree of a hierarchy.
 pub(super) type Nodes = Arena<Virtual, Waiting>;
 
-/// One class of one group.
+/// The service tree of one class of one group.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct ServiceTree {
     /// Candidates for service, by finish.
     pub(super) active: Tree,
-    /// Entities that left early: their finish is still ahead of the virtual time. By finish.
+    /// Remembered entities: they left early, and their finish is still after the virtual time. By finish.
     pub(super) idle: Tree,
-    /// Weight of all that are active, in service or remembered.
+    /// Weight of all entities that are active, in service or remembered.
     pub(super) weight_sum: u64,
     /// The virtual time.
     pub(super) now: Virtual,
@@ -78,8 +78,8 @@ pub(super) struct ServiceTree {
 }
 
 impl ServiceTree {
-    /// The eligible entity with the smallest finish. `jump`: nobody is in service, so the virtual time
-    /// moves up to the first moment at which somebody is eligible.
+    /// The eligible entity with the smallest finish. `jump`: no entity is in service, so the virtual time moves
+    /// forward until one is eligible.
     pub(super) fn first_eligible(&mut self, nodes: &Nodes, jump: bool) -> Option<EntityId> {
         let eligible = |moment| nodes.first_where(&self.active, |start| start <= moment);
         let node = eligible(self.now).or_else(|| {
@@ -92,13 +92,13 @@ impl ServiceTree {
         });
         node.map(|node| nodes.value(node).id)
     }
-    /// The remembered entity whose time has come to be forgotten, if there is one. One at a time, as
-    /// the original, which keeps the cost of each call O(log n).
+    /// A remembered entity that can be forgotten now, if there is one. One at a time, like the original, which keeps
+    /// the cost of each call O(log n).
     pub(super) fn first_to_forget(&mut self, nodes: &Nodes) -> Option<NodeId> {
         let first = nodes.first(&self.idle)?;
         if self.active.is_empty() {
             let last = nodes.key(nodes.last(&self.idle).expect("there is a first"));
-            // Nobody competes: the virtual time stands where the last one finished.
+            // Without competitors, the virtual time stays where the last one finished.
             self.now = self.now.min(last);
         }
         (nodes.key(first) <= self.now).then_some(first)

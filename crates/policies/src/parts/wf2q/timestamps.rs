@@ -1,4 +1,4 @@
-//! Timestamps of one entity: into the active tree, out of it, remembered, forgotten.
+//! The timestamps of an entity, and its moves between the active and the idle tree.
 
 use super::service_tree::{ServiceTree, Waiting};
 use super::{Entity, EntityId, Hierarchy, Leave, Level, Place, QUEUE};
@@ -33,7 +33,7 @@ impl Hierarchy {
         &mut self.level_mut(parent).trees[class as usize]
     }
 
-    /// An entity that is not busy becomes active.
+    /// Activates an entity that is not busy.
     pub(super) fn arrive(&mut self, id: EntityId, raising: Option<u32>) {
         let now = self.tree(id).now;
         self.forget_if_remembered_keeping_weight(id);
@@ -55,7 +55,7 @@ impl Hierarchy {
         }
         self.enter(id, back_shift);
     }
-    /// Into the active tree, with the weight and class asked for.
+    /// Puts an entity into the active tree, with the wanted weight and class.
     fn enter(&mut self, id: EntityId, back_shift: Option<u32>) {
         self.take_wanted(id, true);
         let now = self.tree(id).now;
@@ -104,7 +104,7 @@ impl Hierarchy {
         let now = tree.now;
         self.entity_mut(id).start = now;
     }
-    /// Takes the entity out of whichever tree holds it; was it in one?
+    /// Removes the entity from its tree. Returns whether it was in one.
     pub(super) fn withdraw(&mut self, id: EntityId) -> bool {
         let Entity { parent, class, place, .. } = *self.entity(id);
         let index = self.entity(parent).level as usize;
@@ -117,7 +117,7 @@ impl Hierarchy {
         self.entity_mut(id).place = Place::Nowhere;
         true
     }
-    /// A busy entity is placed anew, after its timestamps moved past what it received in service.
+    /// Puts a busy entity at its new position, after its timestamps have moved past the service that it received.
     pub(super) fn reposition(&mut self, id: EntityId, expires: bool) {
         if self.is_in_service(id) {
             let entity = self.entity_mut(id);
@@ -133,7 +133,7 @@ impl Hierarchy {
         self.withdraw(id);
         self.enter(id, None);
     }
-    /// A busy entity is so no more.
+    /// Deactivates a busy entity.
     pub(super) fn retire(&mut self, id: EntityId, leave: Leave) {
         let was_in_service = self.is_in_service(id);
         self.withdraw(id);
