@@ -1,4 +1,4 @@
-//! One error type: where, what is wrong, what is allowed, and the likely slip of the pen.
+//! One error type: the place, the problem, the allowed values, and a suggestion for a misspelt word.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ pub struct ConfigError {
     pub message: String,
     /// What would have been accepted.
     pub allowed: Option<String>,
-    /// The known word nearest to the one that was written.
+    /// The known word nearest to the one in the file.
     pub nearest: Option<String>,
 }
 
@@ -54,7 +54,7 @@ impl ConfigError {
         self.allowed = Some(what.into());
         self
     }
-    /// Names the candidate that is nearest to what was written, if one is near enough.
+    /// Suggests the candidate that is most similar to the word in the file, if one is similar enough.
     #[must_use]
     pub fn near<'a>(
         mut self,
@@ -94,7 +94,7 @@ impl fmt::Display for ConfigError {
 }
 impl std::error::Error for ConfigError {}
 
-/// The candidate that a slip of the pen turns into `written`: at most a third of its letters differ.
+/// The candidate most similar to `written`; at most a third of its letters may differ.
 fn nearest<'a>(written: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let bound = (written.chars().count() / 3).max(1);
     let distance = |candidate: &str| {

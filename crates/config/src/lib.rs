@@ -1,8 +1,8 @@
-//! Files that people write: read, checked, and answered with errors that say where and what is allowed.
+//! Reads and checks the files that people write. Errors give the place and the allowed values.
 //!
-//! The only room that reads such files; no clock, no socket, no thread. Everything is TOML. A room that
-//! has a format of its own (experiments, drive profiles) writes plain serde structs with the types of
-//! [`units`] and reads them with [`parse`]:
+//! No other crate reads such files. This one has no clock, no socket and no thread. All formats are TOML. A crate
+//! with its own format (experiments, drive profiles) defines plain serde structs with the types of [`units`] and
+//! reads them with [`parse`]:
 //!
 //! ```
 //! use iofair_config::{parse, units::Time};
@@ -17,9 +17,9 @@
 //! assert!(error.to_string().contains("did you mean `repeats`?"));
 //! ```
 //!
-//! Checks that serde cannot make (a group that does not exist) are made afterwards, with the spans of
-//! [`Spanned`] values and [`Source::error`]. [`contracts`] is the one format that belongs here, because
-//! several rooms read it.
+//! Checks that serde cannot make, such as whether a group exists, are made afterwards, with the spans of [`Spanned`]
+//! values and [`Source::error`]. The format of contract files ([`contracts`]) is defined here, because several crates
+//! use it.
 #![forbid(unsafe_code)]
 
 pub mod contracts;

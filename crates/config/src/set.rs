@@ -1,8 +1,8 @@
-//! Single keys of a file set from outside (`--set client.reader.count=7`), for files that serve as templates.
+//! Settings from the command line that change keys of a file (`--set client.reader.count=7`), so that files can serve
+//! as templates.
 //!
-//! The file is read as a table, changed, and written out again, so that everything that checks files checks the
-//! changed one too; what an error then quotes is the changed text. In an array of tables that have a `name`
-//! (`[[client]]`) the name is part of the path.
+//! The file is read as a table, changed, and written again, so the changed file goes through the same checks. Errors
+//! quote the changed text. In an array of tables with a `name` (`[[client]]`), the name is part of the path.
 
 use toml::{Table, Value};
 
@@ -10,7 +10,7 @@ use crate::error::ConfigError;
 use crate::source::Source;
 
 impl Source {
-    /// The same file with these settings, each `path=value`. A value that is none in TOML is a text, so that
+    /// The same file with these settings, each `path=value`. A value that is not valid TOML is taken as a string, so
     /// `time=2s` needs no quotes.
     pub fn with_settings(&self, settings: &[String]) -> Result<Self, ConfigError> {
         let mut table: Table = self.parse()?;
@@ -25,7 +25,7 @@ impl Source {
     }
 }
 
-/// Keys and value of a setting.
+/// The path and the value of a setting.
 fn split(setting: &str) -> Result<(Vec<String>, Value), ConfigError> {
     let refuse = |message: &str| ConfigError::whole_file(&format!("--set {setting}"), message);
     let Some((path, value)) = setting.split_once('=') else {

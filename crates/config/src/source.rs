@@ -1,4 +1,4 @@
-//! A file's text, and how a byte range in it becomes a place that people can find.
+//! A file's text, and the conversion of byte ranges into lines and columns.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -46,15 +46,16 @@ impl Source {
     pub fn text(&self) -> &str {
         &self.text
     }
-    /// A path that the file names: relative ones begin at the file's own directory, wherever the reader was started.
+    /// The location of a path in the file: relative paths start at the file's directory, not at the working
+    /// directory.
     pub fn beside(&self, written: &str) -> PathBuf {
         Path::new(&self.path).parent().map_or_else(|| written.into(), |own| own.join(written))
     }
-    /// The text as a value.
+    /// Parses the text.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, ConfigError> {
         toml::from_str(&self.text).map_err(|error| self.explain(&error))
     }
-    /// An error about a byte range of the text, as [`toml::Spanned::span`] gives it.
+    /// An error at a byte range of the text, as [`toml::Spanned::span`] gives it.
     pub fn error(&self, span: Range<usize>, message: impl Into<String>) -> ConfigError {
         let place = Some(Box::new(self.place(span)));
         ConfigError { place, ..ConfigError::whole_file(&self.path, message) }
@@ -81,7 +82,7 @@ impl Source {
         (0..=index).rev().find(|i| self.text.is_char_boundary(*i)).unwrap_or(0)
     }
 
-    /// A parser's error in our words: known keys go to `allowed`, the nearest one to `nearest`.
+    /// Converts a parser's error: known keys become `allowed`, the most similar one `nearest`.
     fn explain(&self, error: &toml::de::Error) -> ConfigError {
         let message = error.message();
         let at = |message: &str| match error.span() {
@@ -115,7 +116,7 @@ impl Source {
     }
 }
 
-/// What was written: "invalid type: integer `10`" is about the value and not about types.
+/// The value in the file: "invalid type: integer `10`" is about the value, not about types.
 fn value(wrong: &str) -> String {
     match wrong.strip_prefix("invalid type: ") {
         Some("map") => "a table is not right here".into(),
@@ -125,7 +126,7 @@ fn value(wrong: &str) -> String {
     }
 }
 
-/// What a parser expects, in values instead of types.
+/// What a parser expects, described by values instead of types.
 fn allowed(expected: &str) -> String {
     let is_type = |prefix: &str| expected.starts_with(prefix);
     match expected {
@@ -137,7 +138,7 @@ fn allowed(expected: &str) -> String {
         "a map" => "a table of keys",
         _ if is_type("struct ") || is_type("internally tagged enum ") => "a table of keys",
         _ if is_type("enum ") || is_type("variant ") => "one of the known words, in quotes",
-        // Units and limits say it in their own words.
+        // Errors of units and limits describe the allowed values themselves.
         _ => expected,
     }
     .to_string()

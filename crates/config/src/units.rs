@@ -1,6 +1,6 @@
-//! Amounts as serde types: the text that a person writes, read by [`iofair_core::unit`].
+//! Amounts as serde types, parsed by [`iofair_core::unit`].
 //!
-//! A bare number is refused: a value carries its unit (`"8ms"`, `"4KiB"`, `"10MB/s"`).
+//! A number without a unit is refused (`"8ms"`, `"4KiB"` and `"10MB/s"` are valid).
 
 use std::fmt;
 
@@ -20,8 +20,7 @@ pub struct Rate(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Time(pub Nanos);
 
-/// A value whose type is known only later (a policy's parameter): a text, a number or a boolean, kept
-/// as text.
+/// A value whose type is known only later (a policy's parameter): a string, a number or a boolean, kept as text.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Scalar(pub String);
 
@@ -33,13 +32,13 @@ impl Bytes {
 }
 
 impl Time {
-    /// As the engine counts it.
+    /// As the engine's type.
     pub const fn nanos(self) -> Nanos {
         self.0
     }
 }
 
-/// Reads a text with one of the parsers of [`mod@unit`].
+/// Reads a string with one of the parsers of [`mod@unit`].
 struct Text<T> {
     read: fn(&str) -> Result<T, UnitError>,
     expecting: &'static str,
@@ -57,7 +56,7 @@ impl<T> Visitor<'_> for Text<T> {
     }
 }
 
-/// What is allowed, in the words of the parser itself.
+/// The allowed values, as the parser describes them.
 fn allowed<T>(read: fn(&str) -> Result<T, UnitError>) -> &'static str {
     read("").err().map_or("a value", |error| error.allowed)
 }

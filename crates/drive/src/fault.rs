@@ -1,7 +1,7 @@
-//! Faults on purpose: which command meets one, decided by rules and pinned random numbers.
+//! Fault injection: decides by rules and reproducible random numbers which command gets which fault.
 //!
-//! This only decides; whoever carries commands out makes it happen. Rules are asked in order, and each that
-//! suits a command draws one number, so the same commands in the same order meet the same faults.
+//! This module only decides; the caller that executes commands produces the fault. Rules are checked in order, and
+//! each rule that matches a command draws one number, so the same commands in the same order get the same faults.
 
 use core::ops::Range;
 
@@ -12,34 +12,34 @@ use iofair_core::unit::Sectors;
 use crate::Command;
 use crate::random::Random;
 
-/// Chances are counted in so many.
+/// The denominator of [`Rule::chances`].
 pub const CHANCES: u32 = 1_000_000;
 
 /// What happens to a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// It fails with this error number, and nothing is done.
+    /// It fails with this error number and is not executed.
     Status(i32),
-    /// Only a part of it is done at first.
+    /// Only a part of it is executed at first.
     Short,
-    /// It is never answered.
+    /// It never completes.
     Never,
-    /// It is answered so much after it came, at the earliest.
+    /// It completes at the earliest this long after its arrival.
     Delay(Nanos),
-    /// It is carried out so much after it came, and answered then.
+    /// It is executed this long after its arrival, and completes then.
     Late(Nanos),
 }
 
-/// One kind of fault, and whom it meets.
+/// A kind of fault, and the commands to which it applies.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rule {
-    /// What happens.
+    /// The fault.
     pub fault: Fault,
-    /// To these operations; to all if there is none.
+    /// The operations to which it applies; all operations if empty.
     pub operations: &'static [Operation],
-    /// To commands that touch these sectors. A flush counts as the sector that it begins at.
+    /// The sectors to which it applies: commands that overlap this range. A flush counts as its start sector.
     pub range: Range<Sectors>,
-    /// In how many of [`CHANCES`].
+    /// The probability, in units of 1 / [`CHANCES`].
     pub chances: u32,
 }
 
@@ -52,7 +52,7 @@ impl Rule {
     }
 }
 
-/// Rules and the random numbers that decide.
+/// Rules, and the random numbers that decide.
 #[derive(Clone, Debug)]
 pub struct Faults {
     rules: Vec<Rule>,
@@ -60,15 +60,15 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// No rule yet.
+    /// Without rules.
     pub fn new(seed: u64) -> Self {
         Self { rules: Vec::new(), random: Random::new(seed, 0) }
     }
-    /// These rules from now on.
+    /// Replaces the rules.
     pub fn set_rules(&mut self, rules: Vec<Rule>) {
         self.rules = rules;
     }
-    /// The fault that a command meets, if any.
+    /// The fault that applies to a command, if any.
     pub fn draw(&mut self, command: &Command) -> Option<Fault> {
         for rule in self.rules.iter().filter(|rule| rule.suits(command)) {
             if self.random.below(u64::from(CHANCES)) < u64::from(rule.chances) {

@@ -1,7 +1,7 @@
-//! Models of drives: pure, deterministic, in integer nanoseconds.
+//! Deterministic models of drives, in integer nanoseconds.
 //!
-//! A [`Drive`] takes commands and answers them in its own order and time. The lab runs it in virtual
-//! time; a server paces the very same model in real time and calls it an emulated drive.
+//! A [`Drive`] accepts commands and completes them in its own order and time. The simulator runs it in virtual time;
+//! the server runs the same model in real time and calls it an emulated drive.
 #![forbid(unsafe_code)]
 
 pub mod calibration;
@@ -23,11 +23,11 @@ use iofair_core::unit::Sectors;
 /// One command for a drive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Command {
-    /// The host's name for it, returned with its answer.
+    /// The caller's id, which is returned with the completion.
     pub id: u32,
-    /// What it asks.
+    /// The operation.
     pub operation: Operation,
-    /// How ([`Flags::FUA`] is the one that matters to a drive).
+    /// Its flags; only [`Flags::FUA`] matters to a drive.
     pub flags: Flags,
     /// First sector.
     pub start: Sectors,
@@ -35,33 +35,33 @@ pub struct Command {
     pub length: Sectors,
 }
 
-/// An answered command.
+/// A completed command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Done {
-    /// The command.
+    /// The command's id.
     pub id: u32,
-    /// The instant at which the drive answered.
+    /// The instant of its completion.
     pub at: Instant,
     /// 0, or an error number.
     pub status: i32,
 }
 
-/// A drive: a discrete-event machine that its owner turns.
+/// A drive: a discrete-event machine that its owner advances.
 ///
 /// The owner calls [`Drive::submit`] with non-decreasing instants, and [`Drive::advance`] at (or after)
-/// [`Drive::next_event`]. Advancing early, late or twice changes no answer's time.
+/// [`Drive::next_event`]. Advancing early, late or twice does not change completion times.
 pub trait Drive {
-    /// Takes a command, at most [`DriveFacts::depth`] at once.
+    /// Accepts a command; at most [`DriveFacts::depth`] may be in the drive.
     fn submit(&mut self, now: Instant, command: Command);
-    /// When something happens next inside the drive; `None` when it rests.
+    /// The time of the next event inside the drive; `None` if it is idle.
     fn next_event(&self) -> Option<Instant>;
-    /// Lets everything up to and including `now` happen and appends the answers in order of time.
+    /// Processes all events up to and including `now`, and appends the completions in order of time.
     fn advance(&mut self, now: Instant, done: &mut Vec<Done>);
-    /// What a host is told of it.
+    /// The facts that a host knows about the drive.
     fn facts(&self) -> DriveFacts;
     /// Total time in which the drive had at least one command, up to its last event.
     fn busy(&self) -> Nanos;
-    /// The rate in bytes a second that it keeps with the worst mix its profile knows; the base of
-    /// admission control.
+    /// The rate in bytes a second that the drive reaches under the worst mix that its profile states; admission
+    /// control uses it.
     fn worst_case_rate(&self) -> u64;
 }

@@ -1,24 +1,24 @@
-//! A drive whose speed changes at given instants: everything that it does takes twice as long at 50 %. A drive that
-//! is hot, that repairs itself, or that somebody else uses too is like that.
+//! A drive whose speed changes at given instants: at 50 %, everything takes twice as long. This models a drive that
+//! is hot, that repairs itself, or that others also use.
 //!
-//! The drive inside lives in a time of its own, which passes at that speed; [`Paced`] translates. So every model slows
-//! down as a whole: electronics, flash or head, and link.
+//! The inner drive has its own time, which passes at that speed; [`Paced`] converts between the two. The whole model
+//! slows down: electronics, flash or head, and link.
 
 use iofair_core::policy::DriveFacts;
 use iofair_core::time::{Instant, Nanos};
 
 use crate::{Command, Done, Drive};
 
-/// From an instant on, the speed in percent of what the profile says.
+/// The speed from an instant on, in percent of the profile's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pace {
-    /// Since when.
+    /// The start of this speed.
     pub from: Instant,
     /// Percent, at least 1.
     pub percent: u32,
 }
 
-/// A stretch of one speed: where it begins in the owner's time and in the drive's.
+/// An interval of constant speed: its start in the owner's time and in the inner drive's time.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     owner: u64,
@@ -26,20 +26,20 @@ struct Stretch {
     percent: u64,
 }
 
-/// A drive at changing speed.
+/// A drive with changing speed.
 pub struct Paced {
     drive: Box<dyn Drive + Send>,
-    /// In order; the first one begins at the epoch.
+    /// In order; the first one starts at the epoch.
     stretches: Vec<Stretch>,
     answered: Vec<Done>,
     in_flight: usize,
-    /// Up to when `busy` counts, while anything is in flight.
+    /// Until when `busy` counts, while anything is in flight.
     busy_since: Instant,
     busy: Nanos,
 }
 
 impl Paced {
-    /// Makes one of `drive`, which goes at full speed until the first of `paces`; these are in order of time.
+    /// Wraps `drive`, which runs at full speed until the first of `paces`; these are in order of time.
     pub fn new(drive: Box<dyn Drive + Send>, paces: &[Pace]) -> Self {
         let mut stretches = vec![Stretch { owner: 0, drive: 0, percent: 100 }];
         for pace in paces {
@@ -53,12 +53,12 @@ impl Paced {
         let (answered, busy_since, busy) = (Vec::new(), Instant::ZERO, Nanos::ZERO);
         Self { drive, stretches, answered, in_flight: 0, busy_since, busy }
     }
-    /// What the drive's time is then, rounded down.
+    /// The inner drive's time at this instant, rounded down.
     fn inside(&self, at: Instant) -> Instant {
         let stretch = self.stretches.iter().rfind(|it| it.owner <= at.0);
         Instant(stretch.expect("the first one begins at the epoch").drive_at(at.0))
     }
-    /// The first instant of the owner at which the drive's time is not before `at`.
+    /// The first instant of the owner at which the inner time is not before `at`.
     fn outside(&self, at: Instant) -> Instant {
         let stretch = self.stretches.iter().rfind(|it| it.drive <= at.0);
         let Stretch { owner, drive, percent } = stretch.expect("the first begins at the epoch");
@@ -100,7 +100,7 @@ impl Drive for Paced {
     fn facts(&self) -> DriveFacts {
         self.drive.facts()
     }
-    /// Up to its last answer.
+    /// Up to its last completion.
     fn busy(&self) -> Nanos {
         self.busy
     }

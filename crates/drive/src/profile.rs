@@ -1,4 +1,4 @@
-//! Drive profiles: TOML files that name a drive's model and give every number with its source.
+//! Drive profiles: TOML files that select a drive's model and give every parameter with its source.
 //!
 //! ```toml
 //! title = "..."
@@ -12,8 +12,9 @@
 //! large-setup = { value = "280us", source = "..." }
 //! ```
 //!
-//! The profiles under `profiles/drives` are part of the program; [`load`] also takes the path of a
-//! file, and `random-flash:SEED` or `random-disk:SEED` for a drive that nobody measured. A variant replaces single numbers of its profile. Unknown keys are errors.
+//! The profiles under `profiles/drives` are part of the program. [`load`] also takes the path of a file, and
+//! `random-flash:SEED` or `random-disk:SEED` for a random drive. A variant replaces some parameters of its profile.
+//! Unknown keys are errors.
 
 use std::fmt;
 use std::path::Path;
@@ -38,18 +39,18 @@ const EMBEDDED: &[(&str, &str)] = &[
     ("samsung-970-pro", include_str!("../profiles/samsung-970-pro.toml")),
     ("sata-7200-2009", include_str!("../profiles/sata-7200-2009.toml")),
 ];
-/// Longest profile file that is read: they are a few KiB.
+/// Longest profile file that is read; real ones are a few KiB.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Why there is no such drive.
+/// Why a drive could not be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
     /// No profile has this name.
     #[error("there is no drive profile \"{name}\"; there are {} (or give the path of a .toml file)", available.join(", "))]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// What there is.
+        /// All names.
         available: Vec<String>,
     },
     /// The profile has no such variant.
@@ -57,9 +58,9 @@ pub enum ProfileError {
     UnknownVariant {
         /// The profile.
         profile: String,
-        /// What was asked for.
+        /// The requested variant.
         variant: String,
-        /// What there is.
+        /// All variants.
         available: Vec<String>,
     },
     /// The file cannot be read.
@@ -70,7 +71,7 @@ pub enum ProfileError {
         /// Why.
         source: std::io::Error,
     },
-    /// The file is no profile.
+    /// The file is not a valid profile.
     #[error("drive profile {name}: {source}")]
     Malformed {
         /// The profile or file.
@@ -78,7 +79,7 @@ pub enum ProfileError {
         /// What is wrong and where.
         source: Box<toml::de::Error>,
     },
-    /// A number is outside what the model can do.
+    /// A number is outside the range that the model supports.
     #[error("drive profile {name}: {} must be {}", invalid.key, invalid.allowed)]
     Invalid {
         /// The profile or file.
@@ -88,24 +89,24 @@ pub enum ProfileError {
     },
 }
 
-/// A number that the model cannot have.
+/// A number that the model does not support.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Invalid {
     /// Its key.
     pub key: &'static str,
-    /// What would be accepted.
+    /// The allowed values.
     pub allowed: &'static str,
 }
 
-/// A value of a profile with its source.
+/// A parameter of a profile with its source.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Number<T> {
     /// The value.
     pub value: T,
-    /// Where it comes from, or which measured row fixes it.
+    /// Its source, or the measured row that determines it.
     pub source: String,
-    /// Does no measured row decide it?
+    /// Whether no measured row determines it.
     #[serde(default)]
     pub free: bool,
 }
@@ -142,7 +143,7 @@ impl<'de> Deserialize<'de> for Rate {
     }
 }
 
-/// The file as written.
+/// The file's structure.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct File {
@@ -163,7 +164,7 @@ struct HostTable {
     consume_window: Number<Time>,
 }
 
-/// `[model.KIND]`: one row a kind of drive.
+/// `[model.KIND]`: one row for each kind of drive.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum ModelTable {
@@ -171,14 +172,14 @@ enum ModelTable {
     Ssd(Box<ssd::Table>),
 }
 
-/// What a profile says of every kind of drive.
+/// The part of a profile that all kinds of drives share.
 #[derive(Clone, Copy, Debug)]
 pub struct Common {
     /// Size of the drive in bytes.
     pub capacity: u64,
     /// Longest command in bytes.
     pub max_request: u64,
-    /// What admission control may count on, in bytes a second.
+    /// The rate in bytes a second on which admission control may rely.
     pub worst_case: u64,
 }
 
@@ -191,58 +192,58 @@ pub enum Model {
     Ssd(ssd::Parameters),
 }
 
-/// What the machine that the drive was measured in adds; a default for hosts in the lab.
+/// Delays of the machine in which the drive was measured; defaults for hosts in the simulator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HostFacts {
-    /// From a completion to the same process' next direct or random request.
+    /// Time from a completion to the next direct or random request of the same process.
     pub turnaround: Nanos,
     /// Time that a reader spends on 256 KiB found in the page cache.
     pub consume_window: Nanos,
 }
 
-/// A profile, ready to be built.
+/// A valid profile, from which drives can be built.
 #[derive(Clone, Debug)]
 pub struct Profile {
-    /// Its name, variant included.
+    /// Its name, including the variant.
     pub name: String,
-    /// What it is.
+    /// Its title.
     pub title: String,
-    /// The machine it was measured in.
+    /// The machine in which it was measured.
     pub host: HostFacts,
     /// The drive.
     pub model: Model,
-    /// Every number as written, in the order of its key.
+    /// All parameters as text, in the order of their keys.
     pub numbers: Vec<Sourced>,
 }
 
-/// A number of a profile as written.
+/// A parameter of a profile as text.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Sourced {
-    /// Its key, with the tables that it is in.
+    /// Its key, including the tables around it.
     pub key: String,
-    /// Its value as written.
+    /// Its value.
     pub value: String,
-    /// Where it comes from.
+    /// Its source.
     pub source: String,
-    /// Does no measured row decide it?
+    /// Whether no measured row determines it.
     pub free: bool,
 }
 
-/// A line of the list of profiles.
+/// An entry of the list of profiles.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Listed {
-    /// What [`load`] takes.
+    /// The name that [`load`] accepts.
     pub name: String,
-    /// What it is; of a variant, how it differs.
+    /// The profile's title; for a variant, how it differs.
     pub about: String,
 }
 
-/// Makes the drive that `name` names: `profile`, `profile:variant`, or the same with the path of a file.
+/// Builds a drive by its name: `profile`, `profile:variant`, or the same with the path of a file.
 pub fn load(name: &str, seed: u64) -> Result<Box<dyn Drive + Send>, ProfileError> {
     read(name).map(|profile| profile.build(seed))
 }
 
-/// Every profile that is part of the program, each followed by its variants.
+/// All profiles that are part of the program, each followed by its variants.
 pub fn list() -> Vec<Listed> {
     let mut listed = Vec::new();
     for (name, text) in EMBEDDED {
@@ -293,7 +294,7 @@ fn parse(name: &str, text: &str, variant: Option<&str>) -> Result<Profile, Profi
         name: name.to_owned(),
         source: Box::new(source),
     };
-    // First as it stands: errors of the text then carry their line.
+    // First without the variant, so that errors in the text carry their line.
     let file: File = toml::from_str(text).map_err(malformed)?;
     let mut table: Table = toml::from_str(text).map_err(malformed)?;
     table.remove("variant");
@@ -316,7 +317,7 @@ fn parse(name: &str, text: &str, variant: Option<&str>) -> Result<Profile, Profi
         .map_err(|invalid| ProfileError::Invalid { name: name.to_owned(), invalid })
 }
 
-/// Replaces numbers of `base` by those of `changes`; tables that are no numbers are merged.
+/// Replaces parameters of `base` by those of `changes`; other tables are merged.
 fn overlay(base: &mut Table, changes: Table) {
     for (key, change) in changes {
         match (base.get_mut(&key), change) {
@@ -366,7 +367,7 @@ impl File {
 }
 
 impl Profile {
-    /// Makes the drive; `seed` names everything that is random in it.
+    /// Builds the drive; `seed` determines all its random numbers.
     pub fn build(&self, seed: u64) -> Box<dyn Drive + Send> {
         match &self.model {
             Model::Hdd(parameters) => Box::new(Hdd::new(parameters.clone())),

@@ -1,18 +1,19 @@
-//! Chance, pinned: the generator and the distributions are fixed, so results outlive upgrades.
+//! Reproducible random numbers: the generator and the distributions are fixed, so that results survive upgrades of
+//! libraries.
 //!
-//! The generator is xoshiro256++ (Blackman and Vigna, 2019); the distributions are ours and use
-//! integers only. Every actor (a client, a drive's flash) draws from its own stream, so that adding an
-//! actor does not change what the others see.
+//! The generator is xoshiro256++ (Blackman and Vigna, 2019). The distributions are our own and use only integers.
+//! Every actor (a client, a drive's flash) draws from its own stream, so adding an actor does not change what the
+//! others draw.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// One actor's stream of random numbers.
+/// The stream of random numbers of one actor.
 #[derive(Clone, Debug)]
 pub struct Random(Xoshiro256PlusPlus);
 
 impl Random {
-    /// The stream of actor `stream` in the run that `seed` names.
+    /// The stream of actor `stream` in the run with this seed.
     pub fn new(seed: u64, stream: u64) -> Self {
         // Two rounds, so that (seed, stream) and (seed + 1, stream - 1) have nothing in common.
         let mixed = mix(mix(seed).wrapping_add(stream));
@@ -49,14 +50,14 @@ impl Random {
         }
     }
 
-    /// `middle` with up to `percent` (at most 100) of it more or less, uniformly.
+    /// `middle`, changed by up to `percent` (at most 100) of it in either direction, uniformly.
     pub fn around(&mut self, middle: u64, percent: u32) -> u64 {
         let spread = u128::from(middle) * u128::from(percent.min(100)) / 100;
         let spread = u64::try_from(spread).expect("at most the middle itself");
         self.between(middle - spread, middle.saturating_add(spread))
     }
 
-    /// True `percent` times in a hundred.
+    /// True with a probability of `percent` / 100.
     pub fn chance(&mut self, percent: u32) -> bool {
         self.below(100) < u64::from(percent)
     }

@@ -1,9 +1,9 @@
-//! Drives that nobody measured, for tests on drives that nobody tuned for.
+//! Random drives, for tests on drives for which nothing was tuned.
 //!
-//! `random-flash:SEED` and `random-disk:SEED` are names of profiles like any other. Every number is drawn from the range
-//! that data sheets of drives from 2005 to 2025 cover, most of them evenly on a logarithmic scale, and independently
-//! unless physics ties them together (a cache drains more slowly than the link fills it; an inner track is slower than an
-//! outer one).
+//! `random-flash:SEED` and `random-disk:SEED` can be used like the names of profiles. Every number is drawn from the
+//! range that data sheets of drives from 2005 to 2025 cover, mostly uniformly on a logarithmic scale, and
+//! independently unless physics links them (a cache drains more slowly than the link fills it; an inner track is
+//! slower than an outer one).
 
 use std::fmt::Write as _;
 
@@ -20,7 +20,7 @@ pub(crate) fn text(kind: &str, seed: u64) -> Option<String> {
     }
 }
 
-/// A draw between the two, evenly on a logarithmic scale: first the power of two, then the place inside.
+/// A number between the two, uniform on a logarithmic scale: first the power of two, then the position in it.
 fn log(random: &mut Random, low: u64, high: u64) -> u64 {
     let doublings = (high / low).ilog2();
     let base = low << random.between(0, u64::from(doublings));
@@ -68,7 +68,7 @@ fn flash(seed: u64) -> String {
     text.quoted("consume-window", 262_144_000_000_000 / (link + link / 4) / 1000, "us");
     text.table("model.ssd");
     text.number("slots", if nvme { log(&mut random, 64, 1023) } else { 32 });
-    // Small requests at depth reach a tenth to all of the rate of long ones.
+    // At a high queue depth, small requests reach a tenth to all of the rate of large ones.
     let small = (4096 * 1_000_000 / (link / 1000)).max(100);
     text.quoted("firmware-read", log(&mut random, small, small * 10), "ns");
     text.quoted("firmware-write", log(&mut random, small, small * 10), "ns");
@@ -76,7 +76,7 @@ fn flash(seed: u64) -> String {
     text.quoted("large-setup", setup, "us");
     let page = [4u64 << 10, 8 << 10, 16 << 10][random.below(3) as usize];
     let page_read = log(&mut random, 12_000, 192_000);
-    // From a drive that cannot fill its link to one that could fill four.
+    // From a drive that cannot fill its link to one that could fill four links.
     let needed = (link / page) * page_read / 1_000_000_000;
     let units = log(&mut random, (needed * 7 / 10).max(4), (needed * 4).max(32)).min(4096);
     text.number("units", units);
@@ -94,7 +94,7 @@ fn flash(seed: u64) -> String {
         log(&mut random, product.max(64 << 10), (product * 8).max(1 << 20)),
         "B",
     );
-    // A page is programmed in 100 us (one bit a cell) to 3.2 ms (four).
+    // A page is programmed in 100 us (one bit per cell) to 3.2 ms (four).
     let program = log(&mut random, 100, 3200);
     text.quoted("drain", (units * page * 1_000_000 / program).min(link * 9 / 10), "B/s");
     text.quoted("write-cache", log(&mut random, 512 << 10, 128 << 20), "B");

@@ -1,10 +1,15 @@
-//! What a drive reaches, for admission: measured on its model, in simulated time.
+//! The rates that a drive reaches, for admission, measured on its model in simulated time.
 //!
-//! Short runs, each on a drive of its own: small reads at random places of the whole drive, one after the other; many small
-//! reads, and many small writes; long reads at its end (on a disk the slow one), many at once; long writes with a full cache;
-//! and small reads, each after a millisecond's worth of writes that the drive has just completed, as a scheduler sends them
-//! that bounds writes (on a disk without them, since how long those take depends on what its cache holds). Same profile, same
-//! answer.
+//! The runs are short, and each has its own drive:
+//!
+//! - random small reads over the whole drive, one at a time;
+//! - many small reads at once, and many small writes at once;
+//! - large reads at the end of the drive (the slow end of a disk), many at once;
+//! - large writes with a full cache;
+//! - small reads, each after a millisecond's worth of writes that have just completed, which is what a scheduler that
+//!   limits writes sends. On a disk, without these writes, because their time depends on the cache's contents.
+//!
+//! The same profile always gives the same result.
 
 use iofair_core::attainable::{Attainable, SMALL_READ};
 use iofair_core::request::{Flags, Operation};
@@ -16,24 +21,25 @@ use crate::random::Random;
 use crate::{Command, Done, Drive};
 
 const SEED: u64 = 1;
-/// Length and number of long requests.
+/// Length and number of large requests.
 const LONG: u64 = 256 << 10;
 const DEPTH: u32 = 32;
-/// Small requests, and how many of them at once.
+/// Length of a small request, and how many are sent at once.
 const SMALL: u64 = 4096;
 const DEPTH_SMALL: u32 = 256;
-/// Small reads that are timed: for a mean, and for a 99th percentile beside writes.
+/// Number of small reads that are timed: for a mean, and for a 99th percentile beside writes.
 const READS_ALONE: u64 = 1024;
 const READS_BESIDE: u64 = 128;
-/// So often its size fills a write cache that is emptied at nine tenths of the rate at which it is filled.
+/// A write of this many times its size fills a write cache that is emptied at nine tenths of the rate at which it is
+/// filled.
 const FILLS: u64 = 12;
-/// Bytes of long requests that are timed, at least and at most.
+/// Bytes of large requests that are timed, at least and at most.
 const BYTES: (u64, u64) = (16 << 20, 512 << 20);
-/// How long the writes before each read keep the drive.
+/// Drive time of the writes before each read.
 const BURST: Nanos = Nanos::from_millis(1);
 
 impl Profile {
-    /// What a drive of this profile reaches.
+    /// The rates that a drive of this profile reaches.
     pub fn reaches(&self) -> Attainable {
         let (reads, writes) = (self.streams(Operation::Read), self.streams(Operation::Write));
         let turnaround = self.host.turnaround * READS_ALONE;
@@ -71,7 +77,7 @@ impl Profile {
             done: Vec::new(),
         }
     }
-    /// Bytes a second of long requests, in order, once the cache is full.
+    /// Bytes a second of large sequential requests, once the cache is full.
     fn streams(&self, operation: Operation) -> u64 {
         let cache = match operation {
             Operation::Write => self.write_cache(),
@@ -88,14 +94,14 @@ impl Profile {
             Model::Ssd(parameters) => parameters.write_cache,
         }
     }
-    /// Bytes a second of small requests at random places, many at once. A write cache that takes them for longer than this
-    /// run is no limit, since `writes` is one.
+    /// Bytes a second of random small requests, many at once. If the write cache absorbs them for longer than this
+    /// run, they are not a limit, because `writes` is one.
     fn small(&self, operation: Operation) -> u64 {
         let mut bench = self.bench(DEPTH_SMALL);
         let begun = bench.small(operation, u64::from(bench.depth));
         rate(SMALL * SMALL_READ, bench.small(operation, SMALL).since(begun))
     }
-    /// What small reads at random places take, each after so many bytes of writes.
+    /// The times of random small reads, each after this many bytes of writes.
     fn small_reads(&self, count: u64, burst: u64) -> Vec<Nanos> {
         let mut bench = self.bench(DEPTH);
         let times = (0..count).map(|_| {
@@ -113,13 +119,13 @@ fn rate(bytes: u64, time: Nanos) -> u64 {
     u64::try_from(rate).unwrap_or(u64::MAX)
 }
 
-/// A drive and a host that knows nothing but to wait for it.
+/// A drive, and a host that only waits for it.
 struct Bench {
     drive: Box<dyn Drive + Send>,
     now: Instant,
     random: Random,
     capacity: u64,
-    /// Bytes of a long request, where the next one goes, and where the first one went.
+    /// Length of a large request, the position of the next one, and that of the first one.
     long: u64,
     at: u64,
     begin: u64,
@@ -134,7 +140,7 @@ impl Bench {
         let (start, length) = (Sectors::from_bytes_ceil(start), Sectors::from_bytes_ceil(bytes));
         self.drive.submit(self.now, Command { id, operation, flags: Flags::NONE, start, length });
     }
-    /// Turns the drive until it has answered something.
+    /// Advances the drive until it has completed something.
     fn wait(&mut self) {
         while self.done.is_empty() {
             let Some(at) = self.drive.next_event() else { return };
@@ -145,8 +151,8 @@ impl Bench {
             self.free.push(done.id);
         }
     }
-    /// Long requests until at least so many bytes are answered, in order through the last part of the drive; when the last
-    /// of them is.
+    /// Sends large sequential requests to the last part of the drive until at least this many bytes are complete.
+    /// Returns when the last one completed.
     fn long(&mut self, operation: Operation, bytes: u64) -> Instant {
         let mut left = bytes.div_ceil(self.long);
         while left > 0 || self.free.len() < self.depth as usize {
@@ -163,7 +169,7 @@ impl Bench {
         }
         self.now
     }
-    /// Small requests at random places until so many are answered; when the last of them is.
+    /// Sends random small requests until this many have completed. Returns when the last one completed.
     fn small(&mut self, operation: Operation, mut left: u64) -> Instant {
         while left > 0 || self.free.len() < self.depth as usize {
             if left > 0 && !self.free.is_empty() {

@@ -1,8 +1,8 @@
-//! Equal drives side by side as one: chunk after chunk goes to drive after drive (RAID 0).
+//! Several equal drives combined chunk by chunk into one (RAID 0).
 //!
-//! A contiguous range of the whole is at most one contiguous range on each drive, so a command becomes at
-//! most one command a drive, and is answered when the last of them is. [`Geometry`] is the arithmetic;
-//! [`Stripe`] is the drive that somebody sees who controls the whole and not its parts.
+//! A contiguous range of the whole is at most one contiguous range on each drive, so a command becomes at most one
+//! command per drive. It completes when the last of them does. [`Geometry`] has the arithmetic; [`Stripe`] is the
+//! drive that a host sees if it controls the whole and not the single drives.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,40 +13,40 @@ use iofair_core::unit::Sectors;
 
 use crate::{Command, Done, Drive};
 
-/// How sectors of the whole lie on its drives.
+/// The mapping of sectors of the whole to its drives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Geometry {
-    /// Drives, at least one.
+    /// Number of drives, at least one.
     pub drives: u32,
     /// Contiguous sectors on one drive.
     pub chunk: Sectors,
 }
 
 impl Geometry {
-    /// What lies on one drive of a range of the whole: start and length there, if any.
+    /// The part of a range that is on one drive: its start and length there, if any.
     pub fn piece(&self, drive: u32, start: Sectors, length: Sectors) -> Option<(Sectors, Sectors)> {
         let (from, to) = (self.below(drive, start), self.below(drive, start + length));
         (to > from).then(|| (from, to - from))
     }
-    /// Sectors of one drive that lie before `at` of the whole.
+    /// Sectors of one drive that are before `at` of the whole.
     fn below(&self, drive: u32, at: Sectors) -> Sectors {
         let (chunk, row) = (self.chunk.0, self.chunk.0 * u64::from(self.drives));
         let here = (at.0 % row).saturating_sub(chunk * u64::from(drive)).min(chunk);
         Sectors(at.0 / row * chunk + here)
     }
-    /// Where a sector of one drive lies in the whole, and how many follow it there without a break.
+    /// The position in the whole of a sector of one drive, and how many sectors are contiguous from there.
     pub fn whole(&self, drive: u32, at: Sectors) -> (Sectors, Sectors) {
         let (row, rest) = (at.0 / self.chunk.0, at.0 % self.chunk.0);
         let chunk = row * u64::from(self.drives) + u64::from(drive);
         (Sectors(chunk * self.chunk.0 + rest), Sectors(self.chunk.0 - rest))
     }
-    /// Size of the whole, of drives of this size: whole rows only.
+    /// Capacity of the whole, for drives of this size; only complete rows count.
     pub fn capacity(&self, of_one: Sectors) -> Sectors {
         Sectors(of_one.0 / self.chunk.0 * self.chunk.0 * u64::from(self.drives))
     }
 }
 
-/// One drive and the commands that it has no place for yet.
+/// One drive, and the commands for which it has no slot yet.
 struct Part {
     drive: Box<dyn Drive + Send>,
     depth: u32,
@@ -68,13 +68,13 @@ impl Part {
 pub struct Stripe {
     geometry: Geometry,
     parts: Vec<Part>,
-    /// Of each command: the drives that have not answered, and the worst status so far.
+    /// For each command: the number of drives that have not completed it, and the worst status so far.
     open: BTreeMap<u32, (u32, i32)>,
     answered: Vec<Done>,
 }
 
 impl Stripe {
-    /// Makes one of `drives`, of which there are as many as `geometry` says.
+    /// Combines `drives`; their number must be that of `geometry`.
     pub fn new(geometry: Geometry, drives: Vec<Box<dyn Drive + Send>>) -> Self {
         assert_eq!(drives.len(), geometry.drives as usize, "a drive for each part");
         assert!(geometry.drives > 0 && geometry.chunk > Sectors::ZERO, "an empty stripe");
@@ -85,7 +85,7 @@ impl Stripe {
         let parts = drives.into_iter().map(part).collect();
         Self { geometry, parts, open: BTreeMap::new(), answered: Vec::new() }
     }
-    /// Lets what happens at exactly this instant happen.
+    /// Processes everything that happens at exactly this instant.
     fn turn(&mut self, at: Instant, done: &mut Vec<Done>) {
         for part in &mut self.parts {
             if part.drive.next_event().is_none_or(|next| next > at) {
@@ -138,12 +138,12 @@ impl Drive for Stripe {
         let depth = one.depth.saturating_mul(self.geometry.drives);
         DriveFacts { depth, capacity: self.geometry.capacity(one.capacity), ..one }
     }
-    /// The mean over its drives: a stripe of two with one at rest is busy half the time.
+    /// The mean over its drives: a stripe of two drives is half busy if one is idle.
     fn busy(&self) -> Nanos {
         let sum: u64 = self.parts.iter().map(|part| part.drive.busy().0).sum();
         Nanos(sum / self.parts.len() as u64)
     }
-    /// That of one drive: everybody may want the same.
+    /// That of one drive, because all clients may want the same one.
     fn worst_case_rate(&self) -> u64 {
         self.parts[0].drive.worst_case_rate()
     }

@@ -1,15 +1,16 @@
-//! The smallest hosts that load a drive as the measured ones did: no page cache to speak of, no
-//! engine, one process a client.
+//! Minimal hosts that put the measured load on a drive: almost no page cache, no engine, and one process per client.
 //!
-//! - *direct*: a thread (or `depth` requests) with `think` before each request; latency includes it.
-//! - *buffered*: a sequential reader behind read-ahead. Windows of 256 KiB; touching the first page of
-//!   a window sends the next one, waits for the window itself, then spends `consume` on it. So two are
-//!   in flight while it waits and one while it consumes.
-//! - *fsync*: think, write 4 KiB, flush. One flush runs at a time; all that ask meanwhile share the next.
+//! - *direct*: a thread (or `depth` requests) with the pause `think` before each request. The latency includes the
+//!   pause.
+//! - *buffered*: a sequential reader with read-ahead in windows of 256 KiB. Touching the first page of a window
+//!   requests the next window; the reader then waits for the current window and spends `consume` on it. So two
+//!   windows are in flight while it waits, and one while it consumes.
+//! - *fsync*: think, write 4 KiB, flush. Only one flush runs at a time; clients that call fsync meanwhile share the
+//!   next one.
 //!
-//! A *gate* stands for an idealised BFQ: one client at a time, exclusive, idling when it has nothing.
-//! A *limit* cuts windows into pieces and keeps only so many bytes of them in the drive, always; pieces
-//! of the readers take turns.
+//! A *gate* models an idealised BFQ: it serves one client at a time, exclusively, and idles when that client has no
+//! request. A *limit* splits windows into pieces and bounds the bytes of them in the drive; pieces of the readers
+//! alternate.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -26,16 +27,16 @@ use crate::{Command, Done, Drive};
 pub const WINDOW: u64 = 256 << 10;
 /// Bytes of every client's file.
 const FILE: u64 = 500 << 20;
-/// Room between files, so that they do not all begin on the same flash unit.
+/// Distance between files, so that they do not all start on the same flash unit.
 const STAGGER: u64 = 7 * (16 << 10);
-/// Spread of think times and of consume times, in percent.
+/// Spread of think times and consume times, in percent.
 const THINK_SPREAD: u32 = 30;
 const CONSUME_SPREAD: u32 = 10;
 
-/// What a client does.
+/// The behaviour of a client.
 #[derive(Clone, Copy, Debug)]
 pub enum Job {
-    /// Requests of `block` bytes, `depth` at once, at random places or in order.
+    /// Requests of `block` bytes, `depth` at once, at random places or sequential.
     Direct {
         /// Read or write.
         operation: Operation,
@@ -43,9 +44,9 @@ pub enum Job {
         block: u64,
         /// Requests at once.
         depth: u32,
-        /// At random places?
+        /// Whether places are random.
         random: bool,
-        /// Time before each request.
+        /// Pause before each request.
         think: Nanos,
     },
     /// A buffered sequential reader.
@@ -55,13 +56,13 @@ pub enum Job {
     },
     /// A writer of 4 KiB that makes each durable.
     Fsync {
-        /// Time before each write.
+        /// Pause before each write.
         think: Nanos,
     },
-    /// A 4 KiB random writer that runs free until all such clients together have used the bytes of a
-    /// slice, and then waits for the next, as blk-throttle does it.
+    /// A 4 KiB random writer without pauses. When all such clients together have used the bytes of a slice, they wait
+    /// for the next slice, as under blk-throttle.
     Sliced {
-        /// Time before each write.
+        /// Pause before each write.
         think: Nanos,
     },
 }
@@ -73,27 +74,27 @@ impl Job {
     }
 }
 
-/// A run: what happens beside the clients.
+/// A run: everything except the clients.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// Time before measuring.
+    /// Warm-up.
     pub ramp: Nanos,
-    /// Time measured.
+    /// Measured time.
     pub time: Nanos,
-    /// The gate: length of a slice, and a weight a client.
+    /// The gate: length of a slice, and a weight for each client.
     pub gate: Option<(Nanos, Vec<u64>)>,
-    /// Bytes of a piece of a window, and bytes of pieces in the drive (at least one piece may be).
+    /// Bytes of a piece of a window, and the limit on bytes of pieces in the drive (one piece is always allowed).
     pub limit: Option<(u64, u64)>,
     /// For [`Job::Sliced`]: length of a slice and bytes in each.
     pub slice: (Nanos, u64),
-    /// Seed of everything random.
+    /// Seed of all random numbers.
     pub seed: u64,
 }
 
-/// What was counted of a client in the time measured.
+/// A client's counters over the measured time.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Counted {
-    /// Requests answered.
+    /// Completed requests.
     pub requests: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -113,30 +114,30 @@ struct Client {
     job: Job,
     random: Random,
     counted: Counted,
-    /// First byte of its file and the next sequential place.
+    /// First byte of its file, and the position of the next sequential request.
     base: u64,
     next: u64,
-    /// Buffered: the window being used, whether it and the next are there, and whether it waits.
+    /// Buffered: the current window, whether it and the next one are in memory, and whether the client waits.
     window: u64,
     there: [bool; 2],
     waits: bool,
-    /// Limit: bytes of the two windows that are still to come.
+    /// Limit: bytes of the two windows that are still missing.
     missing: [u64; 2],
-    /// Gate and limit: requests held back. Gate: service got over weight.
+    /// Gate and limit: requests held back. Gate: service received, divided by the weight.
     held: VecDeque<Sent>,
     vtime: u128,
 }
 
-/// A request on its way.
+/// A request in flight.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     client: usize,
     operation: Operation,
     start: u64,
     bytes: u64,
-    /// Buffered: which window.
+    /// Buffered: the index of its window.
     window: u64,
-    /// From when its latency counts.
+    /// The instant from which its latency is counted.
     since: u64,
 }
 
@@ -154,11 +155,11 @@ struct Limit {
     piece: u64,
     bytes_max: u64,
     bytes: u64,
-    /// Whose turn it is.
+    /// The client whose turn is next.
     next: usize,
 }
 
-/// Flushes that coalesce.
+/// Flushes that share commands.
 #[derive(Debug, Default)]
 struct Flushes {
     running: Vec<usize>,
@@ -183,10 +184,10 @@ struct Host {
     slice_used: (u64, u64),
 }
 
-/// The "client" whose wake-up ends a slice of the gate.
+/// The pseudo-client whose wake-up ends a slice of the gate.
 const GATE: usize = usize::MAX;
 
-/// Runs `jobs` on a drive and counts.
+/// Runs `jobs` on a drive and returns the counters.
 pub fn run(profile: &Profile, jobs: &[Job], run: &Run) -> Vec<Counted> {
     let drive = profile.build(run.seed);
     let depth = drive.facts().depth;
@@ -272,7 +273,7 @@ impl Host {
         self.sequence += 1;
         self.wakes.push(Reverse((at, self.sequence, index)));
     }
-    /// Spends the time before a client's next request.
+    /// Schedules a client's next request after its pause.
     fn think(&mut self, index: usize) {
         let client = &mut self.clients[index];
         let (Job::Direct { think, .. } | Job::Fsync { think } | Job::Sliced { think }) = client.job
@@ -378,7 +379,7 @@ impl Host {
         }
     }
 
-    /// A window, or a piece of one, is in memory.
+    /// Handles a window, or a piece of one, that is in memory now.
     fn arrived(&mut self, sent: Sent) {
         let (client, half) = (&mut self.clients[sent.client], (sent.window % 2) as usize);
         client.missing[half] -= sent.bytes;
@@ -426,7 +427,7 @@ impl Host {
             self.pass_on(sent);
         }
     }
-    /// Lets pieces into the drive, one of each reader in turn.
+    /// Sends pieces to the drive, one of each reader in turn.
     fn limit_turn(&mut self) {
         let Some(mut limit) = self.limit.take() else { return };
         let count = self.clients.len();
@@ -442,7 +443,7 @@ impl Host {
         }
         self.limit = Some(limit);
     }
-    /// Lets the client in service send, ends its slice, and picks the next.
+    /// Lets the client in service send, ends its slice, and selects the next client.
     fn gate_turn(&mut self) {
         let Some(mut gate) = self.gate.take() else { return };
         if let Some(index) = gate.serving

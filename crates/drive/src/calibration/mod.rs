@@ -1,9 +1,8 @@
-//! Every measured row, run on our model of its drive.
+//! Runs every measured row on our model of its drive.
 //!
-//! [`rows`] runs the workloads with the small hosts of [`host`] straight on the drive, without the
-//! engine, and sets our number beside the measured one. What the rows are and what is known of them
-//! is in `solid_state` and `rotating`; [`table`] prints them. The calibration test refuses a row that drifts away,
-//! and `docs/drives.md` holds the table.
+//! [`rows`] runs the workloads with the minimal hosts of [`host`] directly on the drive, without the engine, and
+//! compares the result with the measured number. `solid_state` and `rotating` describe the rows and their sources;
+//! [`table`] prints them. The calibration test fails if a row becomes worse, and `docs/drives.md` contains the table.
 
 pub mod host;
 mod rotating;

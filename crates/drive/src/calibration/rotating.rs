@@ -1,12 +1,12 @@
 //! The measured rows of the hard disks.
 //!
 //! Drive 2009: files of 2 GiB side by side, 4 KiB direct, 30 s; sources: the tables of "IO scheduler
-//! based IO controller V10". Several random readers are what the disk itself makes of them (CFQ does
+//! based IO controller V10". Several random readers show the order that the disk itself chooses (CFQ does
 //! not idle on seeky queues that the drive can order); sequential ones are served in slices of 100 ms.
 //! Indirect blocks are cold unless an earlier row of the same table has read their file: fio begins each run
 //! with the same seed (`randrepeat`, on by default), so that a row reads what the rows before have read.
-//! Hitachi: files of 500 MiB side by side, the target's last; a buffered reader is two 128 KiB reads under
-//! way and 45 us between them; sources: mails on the block list of August and September 2019 and the
+//! Hitachi: files of 500 MiB side by side, the target's last; a buffered reader is two 128 KiB reads in
+//! flight and 45 us between them; sources: mails on the block list of August and September 2019 and the
 //! comparison of that year.
 
 use iofair_core::time::{Instant, Nanos};

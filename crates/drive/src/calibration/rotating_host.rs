@@ -1,6 +1,6 @@
-//! The smallest host that loads a hard disk as the measured ones did: closed-loop clients on files of
-//! their own, ext3's cold indirect blocks, flushes that coalesce, and slices of exclusive service that
-//! stand for an idealised fair scheduler.
+//! A minimal host that puts the measured load on a hard disk: closed-loop clients, each with its own file; ext3's
+//! cold indirect blocks; flushes that share commands; and exclusive time slices that model an idealised fair
+//! scheduler.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,7 +11,7 @@ use iofair_core::unit::Sectors;
 use crate::random::Random;
 use crate::{Command, Done, Drive};
 
-/// What a client does.
+/// The behaviour of a client.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Act {
     /// One block anywhere in the file.
@@ -32,9 +32,9 @@ pub(super) struct Client {
     size: u64,
     pub(super) block: u64,
     pub(super) turnaround: Nanos,
-    /// Commands under way at once.
+    /// Commands in flight at once.
     pub(super) depth: u32,
-    /// Indirect blocks (one a 4 MiB piece) still to be read first; ext3.
+    /// ext3: indirect blocks (one per 4 MiB) that must still be read first.
     pub(super) cold: Option<Vec<bool>>,
     /// The data block whose indirect block was just read.
     follow: Option<u64>,
@@ -66,7 +66,7 @@ pub(super) fn client(act: Act, base_gib_hundredths: u64, size_mib: u64) -> Clien
 pub(super) struct Host {
     disk: Box<dyn Drive + Send>,
     clients: Vec<Client>,
-    /// (when, client) to send its next command.
+    /// The times at which clients send their next commands.
     sends: BTreeMap<(Instant, usize, u64), ()>,
     sequence: u64,
     owner: BTreeMap<u32, (usize, u64)>,
@@ -76,7 +76,7 @@ pub(super) struct Host {
     next_id: u32,
     flush: Vec<usize>,
     flush_next: Vec<usize>,
-    /// Exclusive service (an idealised fair scheduler): the client served, until when.
+    /// Exclusive service (an idealised fair scheduler): the client in service, and until when.
     slice: Option<Nanos>,
     turn: usize,
     turn_ends: Instant,
@@ -135,7 +135,7 @@ impl Host {
         self.next_id += 1;
         let id = self.next_id;
         client.started.insert(id, now);
-        // A cold indirect block is read first; it lies just before its piece.
+        // A cold indirect block is read first; it is located just before the data it describes.
         if extra {
             client.follow = Some((start - client.base) / client.block);
         }
@@ -202,7 +202,7 @@ impl Host {
         self.sequence += 1;
         self.sends.insert((at + client.turnaround, index, self.sequence), ());
     }
-    /// Runs until `until`, counting from `from`.
+    /// Runs until `until` and counts from `from`.
     pub(super) fn run(&mut self, from: Instant, until: Instant) {
         let mut done = Vec::new();
         let mut now = Instant::ZERO;
@@ -226,8 +226,8 @@ impl Host {
             self.push(now);
         }
     }
-    /// With slices: when the client whose turn it is sends next; turns end when their time is over
-    /// and the disk is empty.
+    /// With slices: when the client in service sends next. A turn ends when its time is used up and the disk is
+    /// empty.
     fn exclusive(&self, now: Instant) -> Option<Instant> {
         self.slice?;
         if now >= self.turn_ends {

@@ -1,10 +1,10 @@
-//! A row of the calibration and how it is printed.
+//! A row of the calibration table, and how it is printed.
 
 use std::fmt::Write as _;
 
 use crate::profile;
 
-/// What a source printed.
+/// The published number.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Measured {
     /// One number.
@@ -15,31 +15,31 @@ pub enum Measured {
     AtLeast(f64),
     /// At most this.
     AtMost(f64),
-    /// Nothing: the row shows what the model extrapolates to.
+    /// No number: the row shows an extrapolation of the model.
     Nothing,
 }
 
-/// One measured number and ours.
+/// A measured number beside the model's.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Row {
-    /// Profile, variant included.
+    /// Profile, including the variant.
     pub drive: &'static str,
-    /// The workload and what was measured of it.
+    /// The workload and the measured quantity.
     pub name: &'static str,
     /// Unit of both numbers.
     pub unit: &'static str,
     /// The source's number.
     pub measured: Measured,
-    /// Ours.
+    /// The model's number.
     pub ours: f64,
-    /// Error in percent of the hand fit that the profile started from; ours must not be worse.
+    /// Error in percent of the fit by hand from which the profile started; the model must not be worse.
     pub reference: f64,
-    /// Why the row does not fit, if it does not; else what it was used for.
+    /// Why the row does not fit, or else what it was used for.
     pub note: &'static str,
 }
 
 impl Row {
-    /// Our error in percent of what was measured: zero inside a range.
+    /// The model's error in percent of the measured number; zero inside a range.
     pub fn error(&self) -> f64 {
         let (low, high) = match self.measured {
             Measured::Value(value) => (value, value),
@@ -99,7 +99,7 @@ pub fn table(rows: &[Row]) -> String {
     text
 }
 
-/// Every number of every profile as a Markdown table; of a variant, those that it changes.
+/// All parameters of all profiles as a Markdown table; for a variant, those that it changes.
 pub fn parameters() -> String {
     let mut text =
         String::from("| profile | number | value | what fixes it |\n|---|---|---|---|\n");

@@ -40,7 +40,7 @@ pub(super) fn rows(seed: u64) -> Vec<Row> {
     rows
 }
 
-/// One drive's rows as they are made.
+/// The rows of one drive, while they are being made.
 struct Bench<'a> {
     drive: &'static str,
     profile: Profile,
@@ -48,7 +48,7 @@ struct Bench<'a> {
     rows: &'a mut Vec<Row>,
 }
 
-/// What a run gave, in the sources' units.
+/// The result of a run, in the source's units.
 struct Outcome {
     counted: Vec<Counted>,
     seconds: f64,
@@ -294,7 +294,8 @@ fn nvme_2015(bench: &mut Bench<'_>) {
     }
 }
 
-/// What data sheets say of the class; what they do not say, reads beside writes, is shown as an extrapolation.
+/// What data sheets state for this class of drives. They do not state reads beside writes, which is shown as an
+/// extrapolation.
 fn nvme_2021(seed: u64, rows: &mut Vec<Row>) {
     const EXTRAPOLATION: &str = "extrapolation: no data sheet has it; write-cache and drain decide";
     let writes = pressing(Operation::Write, 4096, 256, true);
@@ -330,7 +331,7 @@ fn nvme_2021(seed: u64, rows: &mut Vec<Row>) {
     bench.row(beside.target_micros(), (name, "us", Nothing, 0.0, EXTRAPOLATION));
 }
 
-/// One client at a time, as an idealised BFQ would have it.
+/// One client at a time, as under an idealised BFQ.
 fn sliced(seed: u64, rows: &mut Vec<Row>) {
     const EXCESS: &str = "BFQ's, not the drive's: pure time shares fit all totals and miss every target by 1.35 to 1.45";
     let idealised = |bench: &Bench<'_>, n: usize, weight: u64| {
@@ -357,8 +358,8 @@ fn sliced(seed: u64, rows: &mut Vec<Row>) {
         .row(seven.total(), ("slices, N=7: total", "MiB/s", Value(1862.3), -1.0, "consume-window"));
 }
 
-/// Four readers held back to so many bytes in the drive: nothing was measured there, and it is where
-/// the variants differ most. (The hand fit's own simulators gave the numbers of the note.)
+/// Four readers limited to a number of bytes in the drive. This was not measured; it is where the variants differ
+/// most. (The number in the note is from the simulators of the fit by hand.)
 fn limited(seed: u64, rows: &mut Vec<Row>) {
     const LIMITS: [(&str, &str, (u64, u64)); 3] = [
         ("256 KiB pieces, 256 KiB: target", "the same: total", (256 << 10, 256 << 10)),

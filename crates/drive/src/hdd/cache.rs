@@ -1,10 +1,10 @@
-//! The drive's own memory: read-ahead segments, and dirty runs that wait to be written.
+//! The drive's memory: read-ahead segments, and dirty runs that wait to be written.
 
 use std::collections::BTreeMap;
 
 use iofair_core::time::{Instant, Nanos};
 
-/// A stretch of blocks in the drive's memory, and how far the head has read beyond.
+/// A range of blocks in the drive's memory, and the state of read-ahead behind it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Segment {
     pub(super) start: u64,
@@ -13,14 +13,14 @@ pub(super) struct Segment {
     used: u64,
 }
 
-/// The head reads on by itself.
+/// Read-ahead in progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Prefetch {
-    /// From this block on, since this instant, one block each `per_block`.
+    /// It starts at this block at this instant and takes `per_block` for each block.
     from: u64,
     since: Instant,
     per_block: Nanos,
-    /// First block that it does not read.
+    /// The first block that it does not read.
     limit: u64,
 }
 
@@ -34,25 +34,25 @@ impl Prefetch {
     }
 }
 
-/// Read-ahead segments, the most recently used first; the first one may be growing.
+/// Read-ahead segments, the most recently used one first; the first one may be growing.
 #[derive(Debug)]
 pub(super) struct ReadCache {
     segments: Vec<Segment>,
     count: usize,
-    /// Blocks that the head reads ahead of the last block asked.
+    /// Number of blocks that the head reads ahead after the last requested one.
     ahead: u64,
     prefetch: Option<Prefetch>,
     clock: u64,
 }
 
-/// A read may start so many blocks beyond what has been read and still wait for the head to get there.
+/// A read may start up to this many blocks beyond the read data and still wait for the read-ahead to reach it.
 pub(super) const REACH: u64 = 8;
 
 impl ReadCache {
     pub(super) fn new(count: usize, ahead: u64) -> Self {
         Self { segments: Vec::new(), count, ahead, prefetch: None, clock: 0 }
     }
-    /// When the blocks will all be in memory, if they are or the head is on its way to them.
+    /// When all the blocks will be in memory, if they are or the read-ahead will reach them.
     pub(super) fn hit(&mut self, now: Instant, start: u64, end: u64) -> Option<Instant> {
         self.grow(now);
         let index = self.segments.iter().position(|segment| {
@@ -98,17 +98,17 @@ impl ReadCache {
             segment.start = segment.start.max(segment.end.saturating_sub(2 * self.ahead));
         }
     }
-    /// The block that the head, reading on, has got to.
+    /// The block that the read-ahead has reached.
     pub(super) fn reading_at(&self, now: Instant) -> Option<u64> {
         self.prefetch.map(|prefetch| prefetch.reached(now))
     }
-    /// Another operation takes the arm: the head stops reading on. Returns the block it got to.
+    /// Stops the read-ahead, because the arm is needed. Returns the block that it has reached.
     pub(super) fn stop(&mut self, now: Instant) -> Option<u64> {
         self.grow(now);
         self.prefetch.take().map(|prefetch| prefetch.reached(now))
     }
-    /// The media will give blocks from `start` on: unless they go on where a segment ends, one is made
-    /// free for them now.
+    /// Prepares for blocks from `start` on: unless they continue a segment, the least recently used segment is freed
+    /// now.
     pub(super) fn make_room(&mut self, start: u64) {
         let continued = self.segments.iter().any(|s| s.start <= start && start <= s.end);
         if !continued && self.segments.len() == self.count {
@@ -116,7 +116,7 @@ impl ReadCache {
             self.segments.swap_remove(oldest.expect("there is at least one segment"));
         }
     }
-    /// The media gave these blocks; with `on` the head reads on from there.
+    /// Adds blocks that were read from the media; with `on`, the head reads ahead from there.
     pub(super) fn filled(&mut self, now: Instant, start: u64, end: u64, on: Option<Nanos>) {
         let continued = self.segments.iter().position(|s| s.start <= start && start <= s.end);
         let index = match continued {
@@ -135,13 +135,13 @@ impl ReadCache {
             Prefetch { from, since: now, per_block, limit: end + self.ahead }
         });
     }
-    /// These blocks were written: what memory holds of them is stale.
+    /// Removes blocks that were written from the read-ahead segments.
     pub(super) fn invalidate(&mut self, start: u64, end: u64) {
         self.segments.retain(|segment| segment.end <= start || segment.start >= end);
     }
 }
 
-/// Dirty runs by their first block; neighbours are joined.
+/// Dirty runs by their first block; adjacent runs are joined.
 #[derive(Debug, Default)]
 pub(super) struct WriteCache {
     runs: BTreeMap<u64, u64>,
@@ -155,7 +155,7 @@ impl WriteCache {
     pub(super) fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
-    /// Adds `[start, end)`; blocks already dirty count once.
+    /// Adds `[start, end)`; blocks that are already dirty count once.
     pub(super) fn insert(&mut self, start: u64, end: u64) {
         let (mut start, mut end) = (start, end);
         while let Some((&first, &last)) = self.runs.range(..=end).next_back() {
@@ -169,11 +169,11 @@ impl WriteCache {
         self.runs.insert(start, end);
         self.blocks += end - start;
     }
-    /// Are all of `[start, end)` dirty?
+    /// Whether all of `[start, end)` is dirty.
     pub(super) fn holds(&self, start: u64, end: u64) -> bool {
         self.runs.range(..=start).next_back().is_some_and(|(_, last)| *last >= end)
     }
-    /// Takes `[start, end)`, which lies at the start of a run, out.
+    /// Removes up to `most` blocks from `start`, which is the start of a run.
     pub(super) fn take(&mut self, start: u64, most: u64) -> u64 {
         let last = self.runs.remove(&start).expect("a run starts here");
         let end = last.min(start + most);
@@ -183,7 +183,7 @@ impl WriteCache {
         self.blocks -= end - start;
         end
     }
-    /// Runs on each side of a block, start and end, `most` a side, nearest first on each side.
+    /// Up to `most` runs on each side of a block, as start and end, nearest first on each side.
     pub(super) fn near(&self, block: u64, most: usize) -> impl Iterator<Item = (u64, u64)> + '_ {
         let below = self.runs.range(..block).rev().take(most);
         below.chain(self.runs.range(block..).take(most)).map(|(start, end)| (*start, *end))

@@ -1,8 +1,8 @@
-//! Where a block lies on the platters, and how long the arm takes to get there.
+//! The position of blocks on the platters, and the time that the arm needs to reach them.
 //!
-//! Zones of equal cylinder count, more blocks a track outside than inside; a track's first block is
-//! skewed against its neighbour's so that a track crossing loses a head switch and no revolution.
-//! All times in integer nanoseconds; angles are times within one revolution.
+//! All zones have the same number of cylinders; outer zones have more blocks per track than inner ones. The first
+//! block of each track is skewed against that of the previous one, so that continuing on the next track costs a head
+//! switch but no revolution. All times are integer nanoseconds; angles are times within one revolution.
 
 use iofair_core::time::{Instant, Nanos};
 
@@ -23,12 +23,12 @@ struct Zone {
     skew: u64,
 }
 
-/// A place under the heads.
+/// A position under the heads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Place {
     pub(super) cylinder: u64,
     pub(super) track: u64,
-    /// When in a revolution the block's start passes the head.
+    /// When in a revolution the start of the block passes the head.
     angle: u64,
     pub(super) blocks_per_track: u64,
     /// Index in its track.
@@ -109,7 +109,7 @@ impl Geometry {
         let part = rise * (distance - third) / (self.cylinders - third);
         m.seek_average + Nanos(part)
     }
-    /// Time from `at` until the start of `to` is under the head, the arm coming from `from`.
+    /// Time from `at` until the start of `to` is under the head, if the arm starts at `from`.
     pub(super) fn position(&self, at: Instant, from: Place, to: Place, write: bool) -> Nanos {
         let mut travel = self.seek(from, to);
         if write && from.cylinder != to.cylinder {
@@ -119,14 +119,14 @@ impl Geometry {
         let now = (at + travel).0 % revolution;
         travel + Nanos((to.angle + revolution - now) % revolution)
     }
-    /// Time to move `blocks` from `from` on under the head, track crossings included.
+    /// Time to transfer `blocks` blocks starting at `from`, including track crossings.
     pub(super) fn transfer(&self, from: Place, blocks: u64) -> Nanos {
         let m = &self.mechanics;
         let turning = blocks * m.revolution.0 / from.blocks_per_track;
         let crossings = (from.index + blocks.max(1) - 1) / from.blocks_per_track;
         Nanos(turning) + m.head_switch * crossings
     }
-    /// Mean time a block takes in a long transfer around `place`, track crossings included.
+    /// Mean time per block of a long transfer near `place`, including track crossings.
     pub(super) fn streaming(&self, place: Place) -> Nanos {
         let turn = self.mechanics.revolution.0 + self.mechanics.head_switch.0;
         Nanos(turn / place.blocks_per_track)

@@ -1,11 +1,11 @@
-//! A hard disk: one arm, queued commands, read-ahead by stream, and a write-back cache.
+//! A hard disk: one arm, queued commands, read-ahead of streams, and a write-back cache.
 //!
-//! The structure is the simplest that fits the measured disks (docs/drives.md has the residuals): zoned geometry and
-//! a seek curve; a command that comes too late loses a revolution; the head reads on only after it has
-//! seen a stream three times; the next command is chosen when the arm gets free, nearest first with
-//! ageing or in order; writes are answered from memory, which one processor does between reads and
-//! destages, and are put on the platters, nearest first, when the host is silent or memory fills up. Whatever
-//! else the arm would rather do, no command waits for it longer than its age allows.
+//! This is the simplest structure that fits the measured disks (docs/drives.md has the errors). The geometry has
+//! zones and a seek curve. A command that arrives too late loses a revolution. The head reads ahead only after it has
+//! seen a stream three times. The next command is chosen when the arm becomes free: nearest first with ageing, or in
+//! order of arrival. Writes complete from memory, which the single processor handles between reads and destages.
+//! Cached data is written, nearest first, when the host is silent or memory is nearly full. No command waits longer
+//! for the arm than its age limit allows.
 
 mod cache;
 mod geometry;
@@ -28,7 +28,7 @@ pub use parameters::{Mechanics, Order, Parameters, Table};
 
 /// Status of a command that lies beyond the end of the disk (EIO).
 const BEYOND_THE_END: i32 = 5;
-/// A destage writes at most so many blocks at once (1 MiB).
+/// A destage writes at most this many blocks at once (1 MiB).
 const DESTAGE_MAX: u64 = 256;
 /// Dirty runs looked at on each side of the head.
 const DESTAGE_CHOICE: usize = 48;
@@ -71,7 +71,7 @@ pub struct Hdd {
     reads: VecDeque<Waiting>,
     /// Writes that wait for room in the cache.
     writes: VecDeque<Waiting>,
-    /// The flush under way.
+    /// The flush in flight.
     flush: Option<Waiting>,
     /// Its answer is on the way.
     flush_answered: bool,
@@ -293,7 +293,7 @@ impl Hdd {
             self.head = block;
         }
     }
-    /// Does it empty its cache before all else?
+    /// Whether it empties its cache before all else.
     fn drains(&mut self) -> bool {
         let dirty = self.write_cache.blocks() * 100;
         let room = self.parameters.write_cache;

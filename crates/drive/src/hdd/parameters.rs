@@ -1,4 +1,4 @@
-//! The parameters of the model and how a profile writes them.
+//! The parameters of the model, and their format in a profile.
 
 use iofair_core::time::Nanos;
 use serde::Deserialize;
@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::geometry::BLOCK_BYTES;
 use crate::profile::{Common, Invalid, Number, Rate, Size, Time};
 
-/// Which waiting command the arm takes next.
+/// Which waiting command the arm executes next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
@@ -37,41 +37,42 @@ pub struct Mechanics {
     pub seek_full: Nanos,
     /// From one surface or track to the next.
     pub head_switch: Nanos,
-    /// More settling before a write when the arm has moved.
+    /// Additional settling time before a write if the arm has moved.
     pub write_settle: Nanos,
 }
 
-/// Everything that makes one hard disk differ from another.
+/// All parameters of a hard disk.
 #[derive(Clone, Debug)]
 pub struct Parameters {
     /// Platters and arm.
     pub mechanics: Mechanics,
-    /// Commands that the drive takes at once.
+    /// Number of commands that the drive accepts at once.
     pub slots: u32,
-    /// Electronics before the arm starts for a read, or for an answer from memory.
+    /// Processing time before the arm starts for a read, and of a read from memory.
     pub overhead_read: Nanos,
-    /// The same for a write that goes to memory.
+    /// Processing time of a write that goes to memory.
     pub overhead_write: Nanos,
     /// Interface, bytes a second.
     pub bus: u64,
     /// How the next command is chosen.
     pub order: Order,
-    /// With more commands than this at once, those that go on where the head is come before all others ...
+    /// If the drive has more commands than this, commands that continue at the head's position go before all others
+    /// ...
     pub streams_above: u32,
-    /// ... as nearer ones do under [`Order::Sstf`], and destages into a full cache, until the oldest command has
-    /// waited this long.
+    /// ... until the oldest command has waited for this long. The same limit applies to nearer commands under
+    /// [`Order::Sstf`] and to destages into a full cache.
     pub age: Nanos,
     /// Read-ahead segments.
     pub segments: usize,
-    /// How many 4 KiB blocks the head reads beyond the last one asked.
+    /// Number of 4 KiB blocks that the head reads beyond the last requested one.
     pub read_ahead: u64,
     /// Write cache in 4 KiB blocks.
     pub write_cache: u64,
-    /// Time of a flush beside what it writes.
+    /// Time of a flush in addition to its writes.
     pub flush: Nanos,
     /// Longest command in bytes.
     pub max_request: u64,
-    /// What admission control may count on, in bytes a second.
+    /// The rate in bytes a second on which admission control may rely.
     pub worst_case: u64,
 }
 
@@ -103,7 +104,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// The parameters, if they can be simulated.
+    /// The parameters, if they are valid.
     pub fn parameters(&self, common: &Common) -> Result<Parameters, Invalid> {
         let mechanics = Mechanics {
             capacity: common.capacity,

@@ -1,27 +1,27 @@
-//! The flash units: each does one page at a time, in the order in which pages were sent to it.
+//! The flash units: each processes one page at a time, in the order in which pages are sent to it.
 //!
-//! Because a unit is a plain FIFO server, the end of a page is known when the page is sent; there is
-//! no event for its start.
+//! A unit is a plain FIFO server, so the time at which a page is finished is known when it is sent, and no event is
+//! needed for its start.
 
 use crate::random::Random;
 
 use super::Parameters;
 
-/// The stream of the page times; a drive has this one actor.
+/// The random stream of page times; a drive has only this actor.
 const STREAM_FLASH: u64 = 0xF1A5;
 
 #[derive(Debug)]
 pub(super) struct Flash {
-    /// When each unit has done all that was sent to it.
+    /// When each unit will have processed everything that was sent to it.
     free: Vec<u64>,
     random: Random,
     read_least: u64,
     read_width: u64,
     program: u64,
-    /// Time of a program while there is fast flash, and the pages of it that are left.
+    /// Time of a program while there is fast flash, and the number of fast pages left.
     fast_program: u64,
     fast_pages: u64,
-    /// Unit of the next program: they go round.
+    /// Unit of the next program; units are used in turn.
     next_program: usize,
 }
 
@@ -43,7 +43,7 @@ impl Flash {
     pub(super) fn units(&self) -> u32 {
         u32::try_from(self.free.len()).expect("built from a u32")
     }
-    /// Sends a page read to `unit`; returns when the page is there.
+    /// Sends a page read to `unit`; returns when the page has been read.
     pub(super) fn read(&mut self, now: u64, unit: u32) -> u64 {
         let time = self.read_least + self.random.below(self.read_width);
         let free = &mut self.free[unit as usize];

@@ -1,19 +1,20 @@
-//! A solid-state drive: the simplest structure that fits what was measured on three of them, and the data sheets of a fourth.
+//! A solid-state drive: the simplest structure that fits measurements of three drives and the data sheets of a
+//! fourth.
 //!
 //! ```text
 //!            slots   firmware          flash units         link
-//! read  ──▶ [ Q ] ──▶ c each ──▶ list ──▶ pages, FIFO ──▶ one page a turn ──▶ answer
-//! write ──▶ [   ] ──▶ c each ──▶ room in the cache? ────▶ whole command ────▶ answer, then programs
+//! read  ──▶ [ Q ] ──▶ c each ──▶ list ──▶ pages, FIFO ──▶ one page a turn ──▶ complete
+//! write ──▶ [   ] ──▶ c each ──▶ room in the cache? ────▶ whole command ────▶ complete, then program
 //! flush: alone in the drive; programs all that is cached, waits, then its own time (protected cache: only that)
 //! ```
 //!
-//! A discrete-event machine in integer nanoseconds. Servers that are plain FIFOs (firmware, flash
-//! units) are not events: the end of a job is computed when it is queued. What remains is a ring of
-//! commands in the firmware, a heap of pages in units, and the link. Pages that become ready while the
-//! link is busy are looked at when it gets free, because nothing else depends on them. Events of one
-//! instant happen in the order of [`Event`]; a submission comes after all events up to its instant.
+//! This is a discrete-event machine in integer nanoseconds. Plain FIFO servers (firmware, flash units) need no
+//! events: the end of a job is computed when it is queued. What remains is a ring of commands in the firmware, a heap
+//! of pages in units, and the link. Pages that become ready while the link is busy are processed when it becomes
+//! free, because nothing else depends on them. Events of the same instant happen in the order of [`Event`]; a
+//! submission comes after all events up to its instant.
 //!
-//! `docs/drives.md` has the parameters, what fixes each, and how far the model is off.
+//! `docs/drives.md` explains the parameters, what determines each of them, and the errors of the model.
 
 mod flash;
 mod parameters;

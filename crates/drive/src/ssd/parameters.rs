@@ -1,61 +1,61 @@
-//! The parameters of the model and how a profile writes them.
+//! The parameters of the model, and their format in a profile.
 
 use iofair_core::time::Nanos;
 use serde::Deserialize;
 
 use crate::profile::{Common, Invalid, Number, Rate, Size, Time};
 
-/// In which order pages that are ready cross the link.
+/// The order in which pages that are ready cross the link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LinkOrder {
-    /// One page a turn, commands taking turns.
+    /// One page of each command in turn.
     RoundRobin,
-    /// Commands in the order in which their first page became ready; each keeps the link while it has
-    /// pages ready.
+    /// Commands in the order in which their first page became ready; a command keeps the link while it has pages
+    /// ready.
     Fifo,
 }
 
-/// Does the link carry one direction at a time?
+/// Whether the link carries both directions at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Duplex {
-    /// SATA: reads and writes share one server and alternate when both wait.
+    /// SATA: reads and writes share one server and alternate if both wait.
     Half,
-    /// PCI Express: a server for each direction.
+    /// PCI Express: one server for each direction.
     Full,
 }
 
-/// With many commands outstanding, larger or sequential reads go before small ones.
+/// With many commands outstanding, large or sequential reads go before small ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DeepQueue {
-    /// The rule holds with more commands outstanding than this.
+    /// The rule applies with more outstanding commands than this.
     pub above: u32,
-    /// How often one small command may be overtaken.
+    /// How often a small command may be overtaken.
     pub overtakes: u32,
 }
 
-/// Pages that are programmed fast, one bit a cell, until there is no more room for such pages. The model does not make room
-/// again: drives do when they are idle.
+/// Fast flash: pages are programmed with one bit per cell until there is no room for such pages. The model does not
+/// free it again; real drives do when they are idle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Slc {
-    /// Bytes until then.
+    /// Bytes of fast flash.
     pub size: u64,
-    /// Rate in bytes a second at which all units together program until then.
+    /// Rate in bytes a second at which all units together program fast flash.
     pub drain: u64,
 }
 
-/// Everything that makes one solid-state drive differ from another.
+/// All parameters of a solid-state drive.
 #[derive(Clone, Debug)]
 pub struct Parameters {
-    /// Commands that the drive takes at once.
+    /// Number of commands that the drive accepts at once.
     pub slots: u32,
     /// Serial firmware time of a read.
     pub firmware_read: Nanos,
     /// Serial firmware time of a write.
     pub firmware_write: Nanos,
-    /// Further time of each large read (32 KiB and more) before its pages are sent, in which the
-    /// firmware may serve others.
+    /// Additional time of each large read (32 KiB and more) before its pages are sent; the firmware can serve other
+    /// commands meanwhile.
     pub large_setup: Nanos,
     /// Flash units.
     pub units: u32,
@@ -63,27 +63,27 @@ pub struct Parameters {
     pub page: u64,
     /// Mean time of a page read.
     pub page_read: Nanos,
-    /// Spread of that time, in percent either way, uniform.
+    /// Spread of that time, uniform, in percent in either direction.
     pub page_read_spread: u32,
     /// Rate of the link in bytes a second.
     pub link: u64,
-    /// Order on the link.
+    /// Order of pages on the link.
     pub link_order: LinkOrder,
     /// One server or two.
     pub duplex: Duplex,
-    /// Bytes that may be between flash and link.
+    /// Limit on bytes between flash and link.
     pub read_buffer: u64,
     /// Rate in bytes a second at which all units together program.
     pub drain: u64,
-    /// Flash that is faster to begin with, if the drive has any.
+    /// Fast flash, if the drive has any.
     pub slc: Option<Slc>,
     /// Bytes of write cache.
     pub write_cache: u64,
-    /// Time of a flush after the cache is empty, and of a durable write after its programs; with a protected cache,
-    /// of a flush after the firmware.
+    /// Time of a flush after the cache is empty, and of a durable write after its programs. With a protected cache:
+    /// time of a flush after the firmware.
     pub flush: Nanos,
-    /// Is the write cache protected against loss of power? Then a flush has nothing to wait for, and a write is
-    /// durable once it is in the cache.
+    /// Whether the write cache survives a loss of power. A flush then has nothing to wait for, and a write is durable
+    /// once it is in the cache.
     pub protected: bool,
     /// The deep-queue rule, if the drive has one.
     pub deep_queue: Option<DeepQueue>,
@@ -91,16 +91,16 @@ pub struct Parameters {
     pub capacity: u64,
     /// Longest command in bytes.
     pub max_request: u64,
-    /// What admission control may count on, in bytes a second.
+    /// The rate in bytes a second on which admission control may rely.
     pub worst_case: u64,
 }
 
 impl Parameters {
-    /// Time of a page program: all units together keep the drain rate.
+    /// Time of a page program: with it, all units together reach the rate `drain`.
     pub fn page_program(&self) -> Nanos {
         self.program_at(self.drain)
     }
-    /// The same where it programs this many bytes a second.
+    /// The same for this rate.
     pub(super) fn program_at(&self, drain: u64) -> Nanos {
         Nanos::for_units_ceil(u64::from(self.units) * self.page, drain)
     }
@@ -131,7 +131,7 @@ pub struct Table {
     pub deep_queue: DeepQueueTable,
 }
 
-/// Fast pages as a profile writes them.
+/// The format of fast flash in a profile.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "the fields of Slc, as written")]
@@ -140,7 +140,7 @@ pub struct SlcTable {
     pub drain: Number<Rate>,
 }
 
-/// The deep-queue rule as a profile writes it; `overtakes = 0` turns it off.
+/// The format of the deep-queue rule in a profile; `overtakes = 0` disables it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "the fields of DeepQueue, as written")]
@@ -150,7 +150,7 @@ pub struct DeepQueueTable {
 }
 
 impl Table {
-    /// The parameters, if they can be simulated.
+    /// The parameters, if they are valid.
     pub fn parameters(&self, common: &Common) -> Result<Parameters, Invalid> {
         let parameters = Parameters {
             slots: self.slots.value,

@@ -1,8 +1,8 @@
-//! The way of a read: admission, flash units, and the wait for a turn on the link.
+//! The path of a read: admission, flash units, and the wait for a turn on the link.
 //!
-//! Commands are admitted in order and sent page by page while the read buffer has room; the next one
-//! starts only when the one in front is sent whole. That head-of-line rule, with the link taking turns
-//! over commands, is what makes a small read wait behind large ones as measured.
+//! Commands are admitted in order and sent page by page while the read buffer has room. The next command starts only
+//! after all pages of the previous one have been sent (head-of-line blocking). Together with the link, which takes
+//! commands in turn, this makes a small read wait behind large ones as measured.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -11,9 +11,9 @@ use super::flash::Flash;
 use super::slots::{Page, Slot, Slots};
 use super::{DeepQueue, LinkOrder, Parameters};
 
-/// Commands from this size on are "large" for the deep-queue rule and for the set-up time.
+/// Commands of this size and more count as large for the deep-queue rule and for the set-up time.
 pub(super) const LARGE_BYTES: u64 = 32 << 10;
-/// Streams of reads that the drive remembers; a drive has at most as many as it has NCQ slots.
+/// Number of streams of reads that the drive remembers, at most as many as NCQ slots.
 const STREAMS: usize = 32;
 
 /// A page that leaves its unit at an instant; `order` breaks ties.
@@ -30,24 +30,24 @@ pub(super) struct ReadPath {
     buffer: u64,
     order: LinkOrder,
     deep: Option<DeepQueue>,
-    /// Commands none of whose pages were sent, in order.
+    /// Commands of which no page has been sent yet, in order.
     listed: VecDeque<Slot>,
     /// The command whose pages are being sent.
     sending: Option<Slot>,
-    /// Bytes sent to a unit and not yet through the link.
+    /// Bytes sent to a unit that have not crossed the link yet.
     in_buffer: u64,
     /// Pages in units.
     reading: BinaryHeap<Reverse<PageRead>>,
     pages_sent: u64,
-    /// Commands that have pages ready, the next for the link in front.
+    /// Commands that have pages ready; the first one has the link next.
     turns: VecDeque<Slot>,
-    /// Ends of the latest streams, for the deep-queue rule only.
+    /// Ends of the most recent streams, only for the deep-queue rule.
     streams: [u64; STREAMS],
     next_stream: usize,
 }
 
 impl ReadPath {
-    /// Room in its queues, for the test that nothing grows.
+    /// Capacities of its queues, for the test that nothing grows.
     #[cfg(test)]
     pub(super) fn rooms(&self) -> [usize; 3] {
         [self.listed.capacity(), self.reading.capacity(), self.turns.capacity()]
@@ -174,7 +174,7 @@ impl ReadPath {
         }
     }
 
-    /// Does a page wait for the link?
+    /// Whether a page waits for the link.
     pub(super) fn has_turn(&self) -> bool {
         !self.turns.is_empty()
     }

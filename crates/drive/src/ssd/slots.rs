@@ -1,4 +1,4 @@
-//! The commands that the drive has, one slot each, reused without allocation.
+//! The commands in the drive: one slot each, reused without allocation.
 
 use iofair_core::request::{Flags, Operation};
 
@@ -7,28 +7,28 @@ use crate::Command;
 /// Index of a slot.
 pub(super) type Slot = u32;
 
-/// What the drive knows of one command.
+/// The state of one command.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
-    /// The host's name for it.
+    /// The host's id for it.
     pub(super) id: u32,
     pub(super) operation: Operation,
-    /// Durable before it is answered?
+    /// Whether it must be durable before it completes.
     pub(super) durable: bool,
-    /// First byte and the byte after the last.
+    /// First byte, and the byte after the last.
     pub(super) start: u64,
     pub(super) end: u64,
     /// Flash unit of the next page to be sent.
     pub(super) unit: u32,
-    /// Pages that it spans, that went to a unit, and that crossed the link.
+    /// Number of pages: all of it, those sent to a unit, and those that crossed the link.
     pub(super) pages: u32,
     pub(super) sent: u32,
     pub(super) crossed: u32,
-    /// Pages read and not yet on the link.
+    /// Pages that were read and have not crossed the link.
     pub(super) ready: u32,
     /// How often a larger command went before it (deep-queue rule).
     pub(super) overtaken: u32,
-    /// Continues a stream of reads (deep-queue rule).
+    /// Whether it continues a stream of reads (deep-queue rule).
     pub(super) sequential: bool,
 }
 
@@ -53,12 +53,12 @@ impl Held {
     pub(super) fn bytes(&self) -> u64 {
         self.end - self.start
     }
-    /// Bytes that the command wants from its page number `index` (the first and the last may be cut).
+    /// Bytes that the command needs from its page `index`; the first and the last page may be partial.
     pub(super) fn page_bytes(&self, index: u32, page: &Page) -> u64 {
         let from = ((self.start >> page.shift) + u64::from(index)) << page.shift;
         self.end.min(from + page.bytes) - self.start.max(from)
     }
-    /// Finds the pages and the unit of the first.
+    /// Determines the pages and the unit of the first one.
     pub(super) fn split(&mut self, page: &Page, units: u32) {
         let first = self.start >> page.shift;
         let last = (self.end - 1) >> page.shift;
@@ -90,7 +90,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// Room in its queues, for the test that nothing grows.
+    /// Capacities of its queues, for the test that nothing grows.
     #[cfg(test)]
     pub(super) fn rooms(&self) -> [usize; 3] {
         [self.slots.capacity(), self.free.capacity(), 0]

@@ -155,7 +155,7 @@ fn small_reads_wait_for_admission() {
     assert!(small >= sent + 141_700, "{small}");
 }
 
-/// Goal: with a deep queue a small read is overtaken, but only so often. Method: two large reads
+/// Goal: with a deep queue a small read is overtaken, but only this often. Method: two large reads
 /// before it and 29 after; the rule's count bounds how many pass, and so does its depth.
 #[test]
 fn deep_queue_overtaking() {

@@ -1,8 +1,8 @@
-//! The way of a write: wait for room in the write cache, cross the link, be answered; then the flash
-//! programs that empty the cache.
+//! The path of a write: it waits for room in the write cache, crosses the link, and completes. Then flash programs
+//! empty the cache.
 //!
-//! Programs go to the units at once, so a full cache is a backlog of programs in front of reads: that
-//! is how writes slow reads down.
+//! Programs are sent to the units at once, so a full cache is a backlog of programs in front of reads. This is how
+//! writes slow down reads.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -15,7 +15,7 @@ use super::slots::{Slot, Slots};
 pub(super) struct WritePath {
     page: u64,
     cache: u64,
-    /// Bytes that have, or were given, a place in the cache.
+    /// Bytes that occupy, or have reserved, room in the cache.
     cached: u64,
     /// Bytes in the cache that do not fill a page yet.
     open: u64,
@@ -23,15 +23,15 @@ pub(super) struct WritePath {
     waiting: VecDeque<Slot>,
     /// Commands that have room and wait for the link, in order.
     turns: VecDeque<Slot>,
-    /// Programs under way: when each ends, and the bytes that it frees. Looked at only when somebody
-    /// waits for room, for nothing else depends on it.
+    /// Programs in progress: when each ends, and how many bytes it frees. They are only processed when a command
+    /// waits for room, because nothing else depends on them.
     programs: BinaryHeap<Reverse<(u64, u64)>>,
     /// When the last program ends.
     programs_end: u64,
 }
 
 impl WritePath {
-    /// Room in its queues, for the test that nothing grows.
+    /// Capacities of its queues, for the test that nothing grows.
     #[cfg(test)]
     pub(super) fn rooms(&self) -> [usize; 3] {
         [self.waiting.capacity(), self.turns.capacity(), self.programs.capacity()]
@@ -95,7 +95,7 @@ impl WritePath {
         self.programs.peek().map(|&Reverse((end, _))| end)
     }
 
-    /// Does a write wait for the link?
+    /// Whether a write waits for the link.
     pub(super) fn has_turn(&self) -> bool {
         !self.turns.is_empty()
     }
@@ -135,7 +135,7 @@ impl WritePath {
     }
 
     /// Programs everything cached, the last page padded; returns when the cache is empty. No write
-    /// may be under way.
+    /// may be in flight.
     pub(super) fn flush(&mut self, now: u64, flash: &mut Flash) -> u64 {
         assert!(self.waiting.is_empty() && self.turns.is_empty(), "a flush overtook a write");
         if self.open > 0 {
