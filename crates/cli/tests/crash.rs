@@ -86,7 +86,7 @@ fn contracts(place: &Directory, back: &str, more: &str) -> String {
     )
 }
 
-/// Kills and starts a server so many times under load, then compares everything.
+/// Kills and starts a server this many times under load, then compares everything.
 fn soak(back: &str, kills: u64) {
     let place = Directory::new();
     let back = back.replace("DIR", place.0.to_str().unwrap());

@@ -42,7 +42,7 @@ impl Drop for Scene {
     }
 }
 
-/// Contracts with these volumes over a drive that takes so long for each MiB of zeroes that a test can see them come.
+/// Contracts with these volumes over a drive that takes this long for each MiB of zeroes that a test can see them come.
 fn contracts(place: &Directory, volumes: &[(&str, u64)]) {
     let volume = |(name, mib): &(&str, u64)| {
         format!("[[volume]]\nname = '{name}'\ngroup = 'g'\nsize = '{mib}MiB'\n")

@@ -67,7 +67,7 @@ pub trait Outside {
     fn send(&mut self);
     /// Appends what was answered.
     fn collect(&mut self, replies: &mut Vec<Reply>);
-    /// Would a process sleep now that sends in this client's name, because too much of it is under way?
+    /// Whether a process would sleep now that sends in this client's name, because too much of it is in flight.
     fn is_asleep(&self, client: ClientId) -> bool;
     /// What the drive does counts from now on.
     fn end_ramp(&mut self);

@@ -28,7 +28,7 @@ pub struct Step {
     pub sequential: bool,
     /// How much.
     pub length: Sectors,
-    /// Does the thread go on without waiting?
+    /// Whether the thread goes on without waiting.
     pub ahead: bool,
     /// What the program does before it.
     pub pause: Nanos,

@@ -115,7 +115,7 @@ pub struct Host {
     pub turnaround_write: Nanos,
     /// Random spread of the turnarounds, in percent either way.
     pub turnaround_spread: u32,
-    /// Programs start one after the other: so long after the one before, by chance up to twice that, where the ramp
+    /// Programs start one after the other: this long after the one before, by chance up to twice that, where the ramp
     /// hides their starts.
     pub start_apart: Nanos,
     /// What schedulers cost.
@@ -167,7 +167,7 @@ pub struct Scheduling {
     pub wakeup: Nanos,
     /// Random spread of it, in percent either way.
     pub wakeup_spread: u32,
-    /// Does the driver have the queue run after every answer? Otherwise after those only that
+    /// Whether the driver runs the queue after every completion. Otherwise after those only that
     /// [`Controller::schedules_dispatch`] is true of, and flushes.
     ///
     /// [`Controller::schedules_dispatch`]: iofair_core::controller::Controller::schedules_dispatch
@@ -194,7 +194,7 @@ impl Scheduling {
 pub struct JournalSpec {
     /// Group of its process; empty is the root.
     pub group: String,
-    /// Does it send flushes around its commit record?
+    /// Whether it sends flushes around its commit record.
     pub barrier: bool,
 }
 
@@ -223,13 +223,13 @@ pub enum Layout {
     },
     /// ext3 of 2009: cold indirect blocks cost a read of their own; direct writes into holes are
     /// allocated in the order of writing, the first touch of each 4 MiB piece costs one synchronous
-    /// random access, and only one is under way a process (docs/drives.md, the host rows).
+    /// random access, and only one is in flight a process (docs/drives.md, the host rows).
     Ext3 {
         /// Thousandths of the drive before the first file.
         base_permille: u32,
         /// Percent of files whose indirect blocks are not in memory.
         cold_percent: u32,
-        /// Do files that are written start as holes?
+        /// Whether files that are written start as holes.
         sparse_writes: bool,
     },
 }
@@ -245,7 +245,7 @@ pub struct ClientSpec {
     pub group: String,
     /// Class and level.
     pub priority: Priority,
-    /// Does each process run in a virtual machine of its own? What it writes then goes through the
+    /// Whether each process runs in its own virtual machine. What it writes then goes through the
     /// guest's page cache and comes from there as direct writes of the machine's one process.
     pub guest: bool,
     /// Its files lie on this drive of a stripe; `None`: wherever the next place is.
@@ -304,18 +304,18 @@ pub struct Job {
     pub block: Sectors,
     /// Through the page cache?
     pub buffered: bool,
-    /// Calls under way at once (asynchronous when above 1; direct only).
+    /// Calls in flight at once (asynchronous when above 1; direct only).
     pub depth: u32,
     /// Most bytes a second; blocks of more than a second's worth make it on/off, as fio paces.
     pub rate: Option<u64>,
-    /// `fdatasync` after so many writes; 0 never.
+    /// `fdatasync` after this many writes; 0 never.
     pub fdatasync_every: u32,
     /// On/off: how long it works and how long it rests, both drawn between 0 and twice the mean.
     pub on_off: Option<(Nanos, Nanos)>,
     /// Time between an answer and the next call, on top of the host's turnaround.
     pub think: Nanos,
-    /// Do direct writes count as synchronous? (They do since 2.6.30.)
+    /// Whether direct writes count as synchronous. (They do since 2.6.30.)
     pub sync_writes: bool,
-    /// Are its files the file system's own?
+    /// Whether its files are the file system's own.
     pub metadata: bool,
 }

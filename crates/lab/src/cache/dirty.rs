@@ -19,7 +19,7 @@ use iofair_core::unit::Sectors;
 use super::pages::PAGE;
 
 const PAGE_BYTES: u64 = PAGE * 512;
-/// The rate is corrected so often.
+/// The rate is corrected this often.
 const INTERVAL: Nanos = Nanos::from_millis(200);
 /// Longest pause for each [`STRIDE_MAX`] bytes.
 const PAUSE_MAX: Nanos = Nanos::from_millis(200);
@@ -38,7 +38,7 @@ pub(crate) struct Throttle {
     limit: u64,
     /// Pages that are dirty and not yet sent.
     dirty: u64,
-    /// Pages under way to the drive.
+    /// Pages on the way to the drive.
     under_way: u64,
     /// A writer's fair rate, and the drive's rate, in bytes a second.
     rate: u64,
@@ -64,7 +64,7 @@ impl Throttle {
             cleaned: 0,
         }
     }
-    /// Bytes dirty or on their way out.
+    /// Bytes dirty or being written.
     pub(crate) fn load(&self) -> u64 {
         (self.dirty + self.under_way) * PAGE_BYTES
     }

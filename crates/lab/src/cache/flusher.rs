@@ -4,7 +4,7 @@
 //! each 5 s). It stops where the kernel's flusher sleeps: when a request of it waits for a tag, or in a
 //! throttle that makes its submitters wait. A throttle that puts requests aside takes them without end, so
 //! that only the dirty limits bound what is piled up there. The threads of a virtual machine sleep each on
-//! its own: its flusher only has so many requests under way.
+//! its own: its flusher only has this many requests in flight.
 
 use std::collections::VecDeque;
 
@@ -24,7 +24,7 @@ const EXPIRE: Nanos = Nanos::from_secs(30);
 /// One flusher.
 #[derive(Debug)]
 pub(crate) struct Flusher {
-    /// Requests under way at most, of who has a thread for each; others sleep.
+    /// Requests in flight at most, of who has a thread for each; others sleep.
     threads: Option<u32>,
     /// In whose name it last sent something.
     sender: Option<ClientId>,

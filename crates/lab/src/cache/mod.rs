@@ -38,7 +38,7 @@ pub(crate) struct DomainSetup {
     pub(crate) background: u64,
     /// Bytes that may be dirty before writers wait.
     pub(crate) limit: u64,
-    /// Requests that the flusher has under way at most if it is a crowd of threads; one thread sleeps where
+    /// Requests that the flusher has in flight at most if it is a crowd of threads; one thread sleeps where
     /// it finds no tag.
     pub(crate) threads: Option<u32>,
 }
@@ -63,7 +63,7 @@ struct CachedFile {
     pages: DirtyPages,
     /// When it became dirty.
     dirty_since: Instant,
-    /// Is it in its flusher's queue?
+    /// Whether it is in its flusher's queue.
     queued: bool,
 }
 
@@ -116,7 +116,7 @@ impl Cache {
     fn token(&self, domain: usize) -> Token {
         Token { actor: self.setup.first_actor + domain as u32, slot: 0 }
     }
-    /// Is this actor one of the flushers?
+    /// Whether this actor is one of the flushers.
     pub(crate) fn is_flusher(&self, actor: u32) -> bool {
         let first = self.setup.first_actor;
         (first..first + self.domains.len() as u32).contains(&actor)
@@ -132,7 +132,7 @@ impl Cache {
     pub(crate) fn stride(&self, file: usize) -> u64 {
         self.throttle(file).stride()
     }
-    /// May so many bytes become dirty without passing the limit?
+    /// Whether this many bytes may become dirty within the limit.
     pub(crate) fn has_room(&self, file: usize, bytes: u64) -> bool {
         self.throttle(file).has_room(bytes)
     }
@@ -168,7 +168,7 @@ impl Cache {
     pub(crate) fn written(&mut self, file: usize, length: Sectors) {
         self.throttle_mut(file).written(length);
     }
-    /// Bytes dirty or on their way out.
+    /// Bytes dirty or being written.
     #[cfg(test)]
     pub(crate) fn load(&self) -> u64 {
         self.domains.iter().map(|domain| domain.throttle.load()).sum()

@@ -1,8 +1,8 @@
 //! The page cache's clean half, of a file that several processes read: a page that one of them has asked for is
 //! there for all of them.
 //!
-//! Which pages are there or on their way, which of these carry the mark at which the next window is to be asked for,
-//! and who sleeps on a page that is still on its way. Nothing is evicted: the readers of a file go through it side by
+//! Which pages are there or in flight, which of these carry the mark at which the next window is to be asked for,
+//! and who sleeps on a page that is still in flight. Nothing is evicted: the readers of a file go through it side by
 //! side, and look back no further than a window ([`SharedPages::drop_all`] is what reopening the file does).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use crate::sim::Token;
 
-/// Pages of a read that is under way.
+/// Pages of a read that is in flight.
 #[derive(Clone, Debug)]
 struct UnderWay {
     pages: Range<u64>,
@@ -18,7 +18,7 @@ struct UnderWay {
     parts: u32,
 }
 
-/// The pages of one file that are there or on their way.
+/// The pages of one file that are there or in flight.
 #[derive(Default, Debug)]
 pub(crate) struct SharedPages {
     /// Runs of them, first page to the one behind the last; runs do not touch.
@@ -33,7 +33,7 @@ impl SharedPages {
         let (start, end) = self.runs.range(..=page).next_back()?;
         (page < *end).then_some(*start..*end)
     }
-    /// Is the page there or on its way?
+    /// Whether the page is there or in flight.
     pub(crate) fn has(&self, page: u64) -> bool {
         self.run_of(page).is_some()
     }
@@ -42,7 +42,7 @@ impl SharedPages {
         let run = page.checked_sub(1).and_then(|last| self.run_of(last));
         run.map_or(0, |run| page - run.start)
     }
-    /// The first page from this one on that is neither there nor on its way.
+    /// The first page from this one on that is neither there nor in flight.
     pub(crate) fn gap_from(&self, page: u64) -> u64 {
         self.run_of(page).map_or(page, |run| run.end)
     }
@@ -52,7 +52,7 @@ impl SharedPages {
         let next = self.runs.range(start..).next().map_or(range.end, |(start, _)| *start);
         (start < range.end).then(|| start..next.min(range.end))
     }
-    /// Missing pages are asked for, with so many requests; the number under which they are answered.
+    /// Missing pages are asked for, with this many requests; the number under which they are answered.
     pub(crate) fn ask(&mut self, pages: Range<u64>, mark: Option<u64>) -> u32 {
         self.marks.extend(mark.filter(|mark| pages.contains(mark)));
         let before =
@@ -88,7 +88,7 @@ impl SharedPages {
             });
         }
     }
-    /// Is the page still on its way? Then the process sleeps until it is there.
+    /// Whether the page is still in flight. Then the process sleeps until it is there.
     pub(crate) fn sleep_on(&mut self, page: u64, token: Token) -> bool {
         let on_its_way =
             self.under_way.iter().any(|read| read.parts > 0 && read.pages.contains(&page));
@@ -101,7 +101,7 @@ impl SharedPages {
     pub(crate) fn take_mark(&mut self, page: u64) -> bool {
         self.marks.remove(&page)
     }
-    /// Forgets all pages but those on their way.
+    /// Forgets all pages but those in flight.
     pub(crate) fn drop_all(&mut self) {
         self.runs.clear();
         self.marks.clear();

@@ -46,7 +46,7 @@ pub(crate) struct Copy {
     started: Instant,
     /// Windows asked for since the beginning of the file.
     requested: u64,
-    /// Requests under way of the even and of the odd window.
+    /// Requests in flight of the even and of the odd window.
     pending: [u32; 2],
 }
 

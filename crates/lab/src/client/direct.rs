@@ -1,5 +1,5 @@
 //! Direct calls, and buffered random reads: every call is one request (or several, when it is longer
-//! than the drive takes), and up to `depth` calls are under way.
+//! than the drive takes), and up to `depth` calls are in flight.
 //!
 //! A call begins when the process takes it up; processor time ("h") passes before its request is
 //! sent and belongs to the call's latency. With a depth of several, the process is one processor: it
@@ -24,7 +24,7 @@ enum Stage {
     Prelude,
     /// Processor time between that and the call's own request.
     AfterPrelude,
-    /// Its requests are under way.
+    /// Its requests are in flight.
     Data,
     /// `fdatasync`.
     Syncing,
@@ -43,9 +43,9 @@ struct Slot {
 pub(crate) struct DirectSetup {
     /// Longest request.
     pub(crate) longest: Sectors,
-    /// Calls under way at once.
+    /// Calls in flight at once.
     pub(crate) depth: u32,
-    /// Does it write into a hole? Linux writes its pages as `fsync` does, and tells the scheduler not to
+    /// Whether it writes into a hole. Linux writes its pages as `fsync` does, and tells the scheduler not to
     /// idle after them (`WRITE_SYNC_PLUG`); other direct writes are idled after (`WRITE_ODIRECT`).
     pub(crate) hole: bool,
 }
@@ -80,7 +80,7 @@ impl Direct {
         }
     }
 
-    /// Calls under way at once.
+    /// Calls in flight at once.
     pub(crate) fn depth(&self) -> u32 {
         self.slots.len() as u32
     }

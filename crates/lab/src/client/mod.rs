@@ -32,11 +32,11 @@ use pace::Pacer;
 use tally::Tally;
 
 impl Pattern {
-    /// Does it write?
+    /// Whether it writes.
     pub fn writes(self) -> bool {
         matches!(self, Self::SequentialWrite | Self::RandomWrite)
     }
-    /// Does it go in order?
+    /// Whether it is sequential.
     pub fn is_sequential(self) -> bool {
         matches!(self, Self::SequentialRead | Self::SequentialWrite)
     }

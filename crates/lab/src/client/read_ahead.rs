@@ -45,9 +45,9 @@ pub(crate) struct ReadAhead {
     file: Sectors,
     /// Windows requested since the beginning of the file.
     requested: u64,
-    /// Requests under way of the even and of the odd window.
+    /// Requests in flight of the even and of the odd window.
     pending: [u32; 2],
-    /// Is the present window touched?
+    /// Whether the present window has been touched.
     touched: bool,
     /// Cost of 256 KiB of the present window.
     cost: Nanos,

@@ -7,7 +7,7 @@
 //! is a client of its own for the policies, and has a file of its own.
 //!
 //! A start-up is one call: its latency is the time that the start-up took. If none ends before the run does, the
-//! latency is what the one under way has taken until then, which is the least that it takes.
+//! latency is what the one in flight has taken until then, which is the least that it takes.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ enum State {
     Draining,
     /// The program does something else before the next read.
     Pausing,
-    /// The read that the thread waits for is under way.
+    /// The read that the thread waits for is in flight.
     Waiting,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Startup {
     state: State,
     started: Instant,
     next: usize,
-    /// Thread by thread: reads under way, and where the last one ended.
+    /// Thread by thread: reads in flight, and where the last one ended.
     under_way: Vec<u32>,
     positions: Vec<Sectors>,
 }
@@ -176,7 +176,7 @@ impl Startup {
         base.wake(engine, now + base.job.think, 0);
     }
 
-    /// The run ends: a first start-up that is under way took at least until now.
+    /// The run ends: a first start-up that is in flight took at least until now.
     pub(crate) fn note_unfinished(&self, tally: &mut Tally, end: Instant) {
         if self.state != State::Resting && tally.calls == 0 {
             tally.latency.record(end.since(self.started).0);

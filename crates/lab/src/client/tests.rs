@@ -45,7 +45,7 @@ fn sent(steps: &[Step], operation: Operation) -> Vec<(u64, u32, u64)> {
 
 /// Goal: a start-up waits where the recording waits, and nowhere else. Method: four reads of two threads. The
 /// first is answered at 110 us; two reads ahead follow at 120 and 130; the last, at 140, finds one of its thread's
-/// under way until 220, goes at 230 and ends the start-up at 330.
+/// in flight until 220, goes at 230 and ends the start-up at 330.
 #[test]
 fn a_start_up_waits_as_recorded() {
     let text = "title = ''\nsource = ''\nsteps = '0r8w 0s8a 1r8a 0s8w'";

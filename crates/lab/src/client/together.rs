@@ -6,8 +6,8 @@
 //! another one of them.
 //!
 //! The rules (Linux since 2.6.31: `mm/readahead.c`, commits 122a21d11cbf, 10be0b372cac and 2cad40180197). A process
-//! comes to a page, with so many pages left of its call:
-//! - the page is neither there nor on its way: at the beginning of the file, or one page behind its last read, a first
+//! comes to a page, with this many pages left of its call:
+//! - the page is neither there nor in flight: at the beginning of the file, or one page behind its last read, a first
 //!   window is asked for, a power of two, two or four times the call; where its last window ended, the next one, twice
 //!   or four times as large; where more pages than the call lie in the cache just before it, that many and the call;
 //!   else the call alone;
@@ -156,7 +156,7 @@ impl Together {
             _ => most,
         }
     }
-    /// A page is neither there nor on its way.
+    /// A page is neither there nor in flight.
     fn miss(&mut self, base: &Base, engine: &mut Engine<'_>, pages: &mut SharedPages) {
         let (page, left, most) = (self.page, self.end - self.page, self.longest());
         let Window { start, size, ahead } = self.window;

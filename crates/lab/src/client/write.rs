@@ -27,7 +27,7 @@ enum State {
     Copying,
     /// Made to pause by the page cache, inside the last call of the batch.
     Paused,
-    /// `fdatasync` is under way.
+    /// `fdatasync` is in flight.
     Syncing,
 }
 

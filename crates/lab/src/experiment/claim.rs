@@ -52,7 +52,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Is its number a time, read off the intervals of a run?
+    /// Whether its number is a time, read off the intervals of a run.
     pub const fn is_time(self) -> bool {
         matches!(self, Self::FallsAt | Self::RisesAt | Self::SettlesAt)
     }
@@ -86,7 +86,7 @@ pub struct Claim {
     pub why: String,
 }
 
-/// Does a claim hold?
+/// Whether a claim holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {

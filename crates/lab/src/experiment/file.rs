@@ -135,7 +135,7 @@ pub struct HostFile {
     pub turnaround_write: Option<Time>,
     /// Percent of spread of both.
     pub turnaround_spread: Option<u32>,
-    /// Clients start so long after one another, by chance up to twice that, where the ramp hides their starts.
+    /// Clients start this long after one another, by chance up to twice that, where the ramp hides their starts.
     pub start_apart: Option<Time>,
     /// Processor time of a request in the scheduler, whichever it is.
     pub scheduler_time: Option<Time>,
@@ -143,7 +143,7 @@ pub struct HostFile {
     pub dispatcher_wakeup: Option<Time>,
     /// Percent of spread of that.
     pub dispatcher_spread: Option<u32>,
-    /// Does every answer bring about a dispatch, or only the scheduler and requests that come?
+    /// Whether every completion causes a dispatch, or only new requests and the scheduler do.
     pub dispatch_on_answer: Option<bool>,
     /// Percent of ext3 files whose indirect blocks must be read first.
     pub cold_percent: Option<u32>,
@@ -167,11 +167,11 @@ pub struct HostFile {
     pub writeback_request: Option<Bytes>,
     /// Who writes dirty pages, in whose name.
     pub writeback: Option<WritebackName>,
-    /// Does `fdatasync` wait for a journal's commit?
+    /// Whether `fdatasync` waits for a journal's commit.
     pub journal: Option<bool>,
     /// Group of the journal's process; the root when absent.
     pub journal_group: Option<String>,
-    /// Does the journal send flushes around its commit record?
+    /// Whether the journal sends flushes around its commit record.
     pub barrier: Option<bool>,
 }
 
@@ -279,7 +279,7 @@ pub struct ClientFile {
     pub block: Option<Bytes>,
     /// Through the page cache?
     pub buffered: Option<bool>,
-    /// Calls under way at once.
+    /// Calls in flight at once.
     pub depth: Option<u32>,
     /// Most bytes a second.
     pub rate: Option<Rate>,
@@ -287,13 +287,13 @@ pub struct ClientFile {
     pub guest: Option<bool>,
     /// The drive of a stripe on which its files lie.
     pub on_drive: Option<u32>,
-    /// Do its processes go through one file together, block by block?
+    /// Whether its processes go through one file together, block by block.
     pub interleaved: Option<bool>,
-    /// Is a start-up replayed with the program's own time, where it is known?
+    /// Whether a start-up is replayed with the program's own time, where it is known.
     pub pauses: Option<bool>,
     /// The program that starts.
     pub program: Option<String>,
-    /// `fdatasync` after so many writes.
+    /// `fdatasync` after this many writes.
     pub fdatasync: Option<u32>,
     /// Mean times of work and of rest.
     pub on_off: Option<(Time, Time)>,
@@ -305,9 +305,9 @@ pub struct ClientFile {
     pub start: Option<Time>,
     /// When it makes no further call.
     pub stop: Option<Time>,
-    /// Do direct writes count as synchronous?
+    /// Whether direct writes count as synchronous.
     pub sync_writes: Option<bool>,
-    /// Do its requests count as the file system's own?
+    /// Whether its requests count as the file system's own.
     pub metadata: Option<bool>,
     /// I/O class of the process (`ionice`).
     pub class: Option<ClassName>,

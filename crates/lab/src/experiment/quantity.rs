@@ -107,7 +107,7 @@ impl Quantity {
     pub fn of(client: &str, metric: Metric) -> Self {
         Self { subject: Subject::Client(client.to_owned()), metric }
     }
-    /// Is it the mean latency of a client?
+    /// Whether it is the mean latency of a client.
     pub fn is_client_mean(&self) -> bool {
         self.metric == Metric::Mean && self.subject != Subject::Total
     }

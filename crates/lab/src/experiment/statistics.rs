@@ -14,7 +14,7 @@ const STUDENT_95: [f64; 30] = [
     2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
     2.052, 2.048, 2.045, 2.042,
 ];
-/// The same for more degrees of freedom: from so many on, at most so much.
+/// The same for more degrees of freedom: from this many on, at most this much.
 const STUDENT_95_LARGE: [(usize, f64); 4] = [(120, 1.980), (60, 2.000), (40, 2.021), (30, 2.042)];
 
 /// Student's t for a two-sided interval of 95 %, rounded up between table rows.

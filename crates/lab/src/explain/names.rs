@@ -89,7 +89,7 @@ impl Names {
             Some(name) => format!("group {name}"),
         }
     }
-    /// Is this the client asked for: it itself or one of that name's processes?
+    /// Whether this is the client asked for: it itself or one of that name's processes.
     pub(super) fn is(&self, id: ClientId, name: &str) -> bool {
         let own = self.client(id);
         own == name || family(own) == name

@@ -12,7 +12,7 @@ pub(super) struct Known {
     pub(super) submission: Submission,
     /// Requests that were merged into it, those merged into them included.
     pub(super) with: Vec<RequestId>,
-    /// Has the drive a command of it?
+    /// Whether the drive has a command of it.
     sent: bool,
 }
 

@@ -21,9 +21,9 @@ use super::survey::operation;
 use crate::observe::Observer;
 use crate::scenario::Scenario;
 
-/// A decision is told in full so often at one place, and counted from then on.
+/// A decision is told in full this often at one place, and counted from then on.
 const TOLD_MAX: u32 = 2;
-/// So many others are named in one line.
+/// This many others are named in one line.
 const OTHERS_MAX: usize = 4;
 
 /// One line of a story.
@@ -46,7 +46,7 @@ pub struct Story {
     pub group: String,
     /// `read`, `write`, ...
     pub operation: &'static str,
-    /// Does it read or write the file system's own data?
+    /// Whether it reads or writes the file system's own data.
     pub metadata: bool,
     /// Its first sector.
     pub start_sector: u64,
@@ -56,8 +56,8 @@ pub struct Story {
     pub submitted_ns: u64,
     /// From then to its answer, or to the end of the run.
     pub total_ns: u64,
-    /// Was it answered before the end?
-    pub answered: bool,
+    /// Whether it was completed before the end.
+    pub completed: bool,
     /// Where it was longest, how long, and by which rule.
     pub why: String,
     /// Step by step.
@@ -100,8 +100,8 @@ struct Watch {
     /// Others' commands that went to the drive before it, and their bytes.
     overtaken: (u64, u64),
     sent: bool,
-    /// Others' commands answered since it was sent.
-    answered: u64,
+    /// Others' commands completed since it was sent.
+    completed: u64,
 }
 
 /// Watches a run for some requests.
@@ -134,7 +134,7 @@ impl Stories {
     pub fn finish(mut self) -> (Vec<Story>, u64) {
         for mut watch in std::mem::take(&mut self.inside) {
             watch.move_to(&self.names, self.end.0, self.names.drive());
-            let what = "the run ends, and it is still inside".to_owned();
+            let what = "the run ends; the request is still in flight".to_owned();
             watch.tell(&self.names, self.end.0, what);
             self.done.push(watch.ended(&self.names, false));
         }
@@ -162,7 +162,7 @@ impl Stories {
             bytes: submission.length.bytes(),
             submitted_ns: now,
             total_ns: 0,
-            answered: false,
+            completed: false,
             why: String::new(),
             lines: Vec::new(),
         };
@@ -180,7 +180,7 @@ impl Stories {
             others: BTreeMap::new(),
             overtaken: (0, 0),
             sent: false,
-            answered: 0,
+            completed: 0,
         };
         if flush {
             let what = "waits for its client's writes, and for the flush that the drive has";
@@ -205,7 +205,7 @@ impl Stories {
                     watch.overtaken = (watch.overtaken.0 + 1, watch.overtaken.1 + bytes);
                     other.later += u64::from(known.sequence > watch.story.request);
                 }
-                (EventKind::Completed, _) if watch.sent => watch.answered += 1,
+                (EventKind::Completed, _) if watch.sent => watch.completed += 1,
                 (EventKind::Merged { into }, (Some(known), _)) if *into == watch.head => {
                     let client = names.client(known.submission.client);
                     let what = format!("request {} of {client} is merged into it", known.sequence);
@@ -277,8 +277,8 @@ impl Watch {
         for ((about, rule), told) in std::mem::take(&mut self.told) {
             if told.times > TOLD_MAX {
                 let more = match told.times - TOLD_MAX {
-                    1 => "once more, here".to_owned(),
-                    more => format!("{more} times more, here the last"),
+                    1 => "repeated once, here".to_owned(),
+                    more => format!("repeated {more} times, here the last"),
                 };
                 let rule = without_values(rule);
                 self.tell(names, told.last, format!("{about}: {rule}: {more}"));
@@ -287,14 +287,14 @@ impl Watch {
         self.waits[self.place].0 += now - self.since;
         (self.place, self.since) = (place, now);
     }
-    /// How it left the place: `let go by max after 3ms`.
+    /// How it left the place: `released by max after 3ms`.
     fn left(&mut self, names: &Names, now: u64, place: usize) -> String {
         let (before, waited) = (self.place, Nanos(now - self.since));
         self.move_to(names, now, place);
         let name = &names.places[before];
         match waited {
             Nanos::ZERO => format!("passes {name}"),
-            _ => format!("let go by {name} after {waited}"),
+            _ => format!("released by {name} after {waited}"),
         }
     }
     fn step(&mut self, names: &Names, now: u64, kind: &EventKind, pool: &Pool) {
@@ -342,10 +342,10 @@ impl Watch {
                 self.sent(names, now, pool)
             }
             EventKind::Completed => {
-                let (waited, others) = (Nanos(now - self.since), self.answered);
+                let (waited, others) = (Nanos(now - self.since), self.completed);
                 self.move_to(names, now, names.drive());
                 format!(
-                    "the drive answers after {waited}; it answered {} meanwhile",
+                    "the drive completes it after {waited}; it completed {} meanwhile",
                     count(others, "other")
                 )
             }
@@ -366,7 +366,7 @@ impl Watch {
         }
         format!("{what}; goes to the drive, which has {}", count(u64::from(commands), "other"))
     }
-    fn ended(mut self, names: &Names, answered: bool) -> Story {
+    fn ended(mut self, names: &Names, completed: bool) -> Story {
         let total = self.waits.iter().map(|(time, _)| time).sum::<u64>();
         let longest = self.waits.iter().enumerate().rev().max_by_key(|(_, (time, _))| *time);
         let (place, (time, rule)) = longest.expect("there are always places");
@@ -391,7 +391,7 @@ impl Watch {
             }
             _ => format!("{percent} % ({time}) held by {name}{rule}"),
         };
-        (self.story.total_ns, self.story.answered) = (total, answered);
+        (self.story.total_ns, self.story.completed) = (total, completed);
         self.story
     }
 }

@@ -67,8 +67,8 @@ pub struct Slow {
     pub bytes: u64,
     /// When it was submitted.
     pub submitted_ns: u64,
-    /// Was it answered before the end?
-    pub answered: bool,
+    /// Whether it was completed before the end.
+    pub completed: bool,
     /// How long at each place, in the order of [`Summary::places`].
     pub waits_ns: Vec<u64>,
 }
@@ -81,10 +81,10 @@ pub struct Summary {
     /// Requests that left after the ramp, or were inside at the end; all numbers below are of these.
     pub counted: u64,
     /// Those of them that were inside at the end, with the time they had waited until then.
-    pub unanswered: u64,
+    pub unfinished: u64,
     /// Where a request can be: throttles, `tag`, the scheduler, `flush`, `drive`.
     pub places: Vec<String>,
-    /// Who waited where.
+    /// Waiting times by client and place.
     pub waits: Vec<Wait>,
     /// Rules, the one that held requests longest first.
     pub rules: Vec<RuleCount>,
@@ -103,7 +103,7 @@ pub(super) fn operation(of: Operation) -> &'static str {
     }
 }
 
-/// A request on its way.
+/// A request in flight.
 #[derive(Clone, Debug)]
 struct Travel {
     submitted: u64,
@@ -147,7 +147,7 @@ pub struct Survey {
     /// The least slow on top; of two alike the later one.
     slowest: BinaryHeap<Reverse<(u64, Reverse<u64>, Slow)>>,
     counted: u64,
-    unanswered: u64,
+    unfinished: u64,
 }
 
 impl Survey {
@@ -170,7 +170,7 @@ impl Survey {
             rules: BTreeMap::new(),
             slowest: BinaryHeap::new(),
             counted: 0,
-            unanswered: 0,
+            unfinished: 0,
         }
     }
     /// The clients of the scenario, by the names that `client` may have.
@@ -237,7 +237,7 @@ impl Survey {
         let with = self.pool.known(id).map_or(&[][..], |known| &known.with);
         std::iter::once(id).chain(with.iter().copied()).collect()
     }
-    fn leave(&mut self, now: u64, id: RequestId, answered: bool) {
+    fn leave(&mut self, now: u64, id: RequestId, completed: bool) {
         self.go(now, id, self.names.drive());
         let Some(travel) = self.travels.get_mut(id.0 as usize).and_then(Option::take) else {
             return;
@@ -249,7 +249,7 @@ impl Survey {
             return;
         }
         self.counted += 1;
-        self.unanswered += u64::from(!answered);
+        self.unfinished += u64::from(!completed);
         let times = travel.waits.iter().copied().chain([travel.drive.0, travel.drive.1]);
         for (histogram, time) in self.waits[*label].iter_mut().zip(times) {
             histogram.record(time);
@@ -266,7 +266,7 @@ impl Survey {
             operation: operation(known.submission.operation),
             bytes: known.submission.length.bytes(),
             submitted_ns: travel.submitted,
-            answered,
+            completed,
             waits_ns: travel.waits,
         };
         self.slowest.push(Reverse((total_ns, Reverse(slow.request), slow)));
@@ -325,7 +325,7 @@ impl Survey {
         Summary {
             requests: self.pool.submitted(),
             counted: self.counted,
-            unanswered: self.unanswered,
+            unfinished: self.unfinished,
             waits: self.rows(),
             rules,
             slowest: slowest.into_iter().map(|Reverse((.., slow))| slow).collect(),

@@ -69,7 +69,7 @@ fn alone_it_is_the_drive() {
     assert_eq!((mean(&summary, "a", "drive"), summary.waits.len()), (100_000, 1));
     let story = slowest_of(&run, 32, "a");
     assert_eq!(story.why, "100 % (100us) at the drive");
-    assert!(says(&story, "the drive answers after 100us; it answered 0 others"));
+    assert!(says(&story, "the drive completes it after 100us; it completed 0 others"));
 }
 
 /// Goal: a ceiling is named as the cause, with its group; the client without one is not held. Method:
@@ -89,7 +89,7 @@ fn a_ceiling_is_the_cause() {
     let story = slowest_of(&run, 32, "held");
     assert!(story.why.contains("held by max: over the ceiling of group held"), "{}", story.why);
     assert!(says(&story, "requests of free"), "{:?}", story.lines);
-    assert!(says(&story, "let go by max after"), "{:?}", story.lines);
+    assert!(says(&story, "released by max after"), "{:?}", story.lines);
 }
 
 /// Goal: a wait for a tag is told as one, with the numbers. Method: one tag for two clients.
@@ -113,7 +113,7 @@ fn another_ones_slot_is_the_cause() {
     let story = slowest_of(&run, 1, "one");
     assert!(story.why.contains("queued in bfq; "), "{}", story.why);
     assert!(says(&story, "requests of crowd"), "{:?}", story.lines);
-    assert!(says(&story, "let go by bfq after"), "{:?}", story.lines);
+    assert!(says(&story, "released by bfq after"), "{:?}", story.lines);
 }
 
 /// Goal: a full drive is told apart from a scheduler that holds. Method: no control, depth 1.
@@ -146,7 +146,7 @@ fn merged_requests_are_followed() {
     }
 }
 
-/// Goal: every nanosecond of every request is somewhere, flushes and unanswered requests too, and none is
+/// Goal: every nanosecond of every request is somewhere, flushes and unfinished requests too, and none is
 /// left out. Method: writers that sync, and a reader with a ceiling it never comes out of.
 #[test]
 fn times_add_up() {
@@ -158,13 +158,13 @@ fn times_add_up() {
     let summary = survey(&run, 4);
     assert_eq!(summary.counted, summary.requests);
     assert_eq!(summary.slowest.len() as u64, summary.counted);
-    assert!(summary.unanswered > 0);
+    assert!(summary.unfinished > 0);
     assert!(mean(&summary, "late", "flush") > 0, "{:?}", summary.waits);
     for slow in &summary.slowest {
         assert_eq!(slow.total_ns, slow.waits_ns.iter().sum::<u64>(), "{slow:?}");
     }
     let stuck = slowest_of(&run, 4, "stuck");
-    assert!(!stuck.answered && says(&stuck, "still inside"), "{stuck:?}");
+    assert!(!stuck.completed && says(&stuck, "still in flight"), "{stuck:?}");
 }
 
 /// Goal: watching changes nothing, and a request that never was is not told of. Method: both observers
@@ -188,7 +188,7 @@ fn watching_changes_nothing() {
 fn texts_have_their_parts() {
     let run = world("max-none", vec![direct("a", 4)]);
     let text = summary_text(&survey(&run, 1));
-    for part in ["Who waited where", "The slowest", "drive"] {
+    for part in ["Waiting times by client and place", "The slowest", "drive"] {
         assert!(text.contains(part), "{text}");
     }
     let text = stories_text(&[slowest_of(&run, 1, "a")]);

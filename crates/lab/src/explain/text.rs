@@ -9,7 +9,7 @@ use super::{Story, Summary};
 /// A line below the header and nothing else.
 const STYLE: TableStyle =
     TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
-/// So many rules are printed; JSON has them all.
+/// This many rules are printed; JSON has them all.
 const RULES_MAX: usize = 12;
 
 fn table(header: &[&str], rows: Vec<Vec<String>>, left: &[usize]) -> String {
@@ -27,20 +27,23 @@ fn time(ns: u64) -> String {
     if ns == 0 { "-".to_owned() } else { Nanos(ns).to_string() }
 }
 
-/// Who waited where, the rules, the slowest.
+/// Waiting times by client and place, the rules, the slowest.
 pub fn summary(of: &Summary) -> String {
-    let unanswered = match of.unanswered {
+    let unfinished = match of.unfinished {
         0 => String::new(),
-        some => format!(", {some} of them unanswered at the end"),
+        some => format!(", {some} of them in flight at the end"),
     };
-    let mut text = format!("{} requests, {} measured{unanswered}\n", of.requests, of.counted);
+    let mut text = format!("{} requests, {} measured{unfinished}\n", of.requests, of.counted);
     let rows = of.waits.iter().map(|wait| {
         let waited = format!("{} of {}", wait.waited, wait.requests);
         let [mean, p99, max] = [wait.mean_ns, wait.p99_ns, wait.max_ns].map(time);
         vec![wait.client.clone(), wait.place.clone(), waited, mean, p99, max]
     });
     let header = ["client", "where", "requests", "mean", "p99", "max"];
-    text += &format!("\nWho waited where\n{}", table(&header, rows.collect(), &[0, 1]));
+    text += &format!(
+        "\nWaiting times by client and place\n{}",
+        table(&header, rows.collect(), &[0, 1])
+    );
     let rows = of.rules.iter().take(RULES_MAX).map(|rule| {
         let place = rule.place.clone().unwrap_or_default();
         vec![
@@ -53,8 +56,8 @@ pub fn summary(of: &Summary) -> String {
     });
     let rows: Vec<_> = rows.collect();
     if !rows.is_empty() {
-        let header = ["about", "where", "rule", "times", "held in all"];
-        text += &format!("\nBy which rules\n{}", table(&header, rows, &[0, 1, 2]));
+        let header = ["subject", "where", "rule", "times", "total held"];
+        text += &format!("\nRules that held requests\n{}", table(&header, rows, &[0, 1, 2]));
         if of.rules.len() > RULES_MAX {
             text += &format!("(and {} more: --json)\n", of.rules.len() - RULES_MAX);
         }
@@ -65,10 +68,10 @@ pub fn summary(of: &Summary) -> String {
     let used: Vec<usize> = (0..of.places.len())
         .filter(|place| of.slowest.iter().any(|slow| slow.waits_ns[*place] > 0))
         .collect();
-    let mut header = vec!["request", "client", "what", "submitted at", "in all"];
+    let mut header = vec!["request", "client", "operation", "submitted at", "total"];
     header.extend(used.iter().map(|place| of.places[*place].as_str()));
     let rows = of.slowest.iter().map(|slow| {
-        let open = if slow.answered { "" } else { " and on" };
+        let open = if slow.completed { "" } else { " so far" };
         let what = format!("{} {}", slow.operation, size(slow.bytes));
         let total = time(slow.total_ns) + open;
         let mut row = vec![slow.request.to_string(), slow.client.clone(), what];
@@ -76,7 +79,7 @@ pub fn summary(of: &Summary) -> String {
         row.extend(used.iter().map(|place| time(slow.waits_ns[*place])));
         row
     });
-    text + &format!("\nThe slowest\n{}", table(&header, rows.collect(), &[1, 2]))
+    text + &format!("\nThe slowest requests\n{}", table(&header, rows.collect(), &[1, 2]))
 }
 
 /// Step by step.
@@ -98,7 +101,7 @@ fn story(of: &Story) -> String {
             format!("{} of {size}{metadata} at sector {}", of.operation, of.start_sector)
         }
     };
-    let open = if of.answered { "" } else { ", unanswered" };
+    let open = if of.completed { "" } else { ", not completed" };
     let mut text = format!(
         "request {}, {} from {}{group}, submitted at {}: {}{open}\nwhy: {}\n",
         of.request,

@@ -27,7 +27,7 @@ impl Pair {
     pub fn ratio(&self) -> f64 {
         if self.lab == self.live { 1.0 } else { self.live / self.lab }
     }
-    /// Is the live number so near to the lab's?
+    /// Whether the live number is near enough to the simulator's.
     pub fn is_within(&self, part: f64) -> bool {
         (self.ratio() - 1.0).abs() <= part
     }
@@ -90,7 +90,7 @@ pub struct ClaimPair {
     pub high: Option<f64>,
     /// Our numbers.
     pub got: Pair,
-    /// Is it about an order?
+    /// Whether it is about an order.
     pub is_order: bool,
     /// The lab's verdict.
     pub lab: Verdict,
@@ -98,7 +98,7 @@ pub struct ClaimPair {
     pub live: Verdict,
 }
 
-/// So many of so many.
+/// A count out of a total.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
 pub struct Count {
     /// Within the aim.

@@ -41,7 +41,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// Is the minimum kept over the time measured?
+    /// Whether the minimum was kept over the measured time.
     fn is_kept(&self) -> bool {
         self.rate >= KEPT * self.minimum
     }
@@ -53,7 +53,7 @@ impl Row {
     }
 }
 
-/// Has the client `target` of this variant a minimum? Only such variants have lines.
+/// Whether the client `target` of this variant has a minimum. Only such variants have lines.
 pub fn has_promise(experiment: &Experiment, variant: usize) -> bool {
     minimum(experiment, variant).is_some()
 }

@@ -97,7 +97,7 @@ pub struct ClaimRow {
     /// Quantity of the first place.
     #[serde(skip)]
     pub(super) subject: Subject,
-    /// Is the number a rate at one place?
+    /// Whether the number is a rate at one place.
     #[serde(skip)]
     pub(super) is_rate: bool,
 }
@@ -247,7 +247,7 @@ impl Summary {
     pub fn count(&self, verdict: Verdict) -> usize {
         self.claims.iter().filter(|claim| claim.verdict == verdict).count()
     }
-    /// Do the variants have names?
+    /// Whether the variants have names.
     pub fn has_variants(&self) -> bool {
         self.rows.iter().any(|row| !row.variant.is_empty())
     }

@@ -14,8 +14,8 @@ use super::changes::Changes;
 use super::controllers::{self, Controllers};
 use super::engine::{Engine, Parts};
 use super::journal::{self, Journal, JournalSetup};
-use super::layout::{self, File, Ground, Wanted};
-use super::roster::Everybody;
+use super::layout::{self, Area, File, Wanted};
+use super::roster::RosterSource;
 use super::writeback::{Flushers, Flushing};
 use crate::cache::pages::PAGE;
 use crate::cache::{Cache, CacheSetup, FileSetup};
@@ -37,7 +37,7 @@ use crate::sim::Token;
 /// Requests that may be inside the engine: far above what closed loops and flushers can send, so that
 /// reaching it is a bug.
 const QUEUE_LIMIT: usize = 1 << 22;
-/// Processes of a run, calls of a process under way at once.
+/// Processes of a run, calls of a process in flight at once.
 const PROCESSES_MAX: u64 = 1 << 20;
 const DEPTH_MAX: u32 = 1 << 16;
 /// Streams of random numbers: each process has two, counted from here, and one for its start; dispatchers one each
@@ -46,12 +46,12 @@ const STREAM_FIRST: u64 = 1;
 const STREAM_STARTS: u64 = 1 << 32;
 pub(super) const STREAM_LAST: u64 = u64::MAX;
 
-/// Does a client write through the page cache?
+/// Whether a client writes through the page cache.
 pub(super) fn writes_buffered(client: &ClientSpec) -> bool {
     client.manner == Manner::Copy || (client.job.buffered && client.job.pattern.writes())
 }
 
-/// Does a client read through the page cache what others read as well?
+/// Whether a client reads through the page cache what others read as well.
 fn reads_together(client: &ClientSpec) -> bool {
     matches!(client.manner, Manner::Interleaved { .. }) && client.job.buffered
 }
@@ -101,8 +101,8 @@ fn build_over<'a>(
         controllers.add_group(&name, &contract)?;
     }
     let specs = expand(scenario);
-    let ground = Ground { layout: scenario.host.layout, capacity, stripe };
-    let files = files(&specs, ground)?;
+    let area = Area { layout: scenario.host.layout, capacity, stripe };
+    let files = files(&specs, area)?;
     let mut clients = Vec::with_capacity(specs.len());
     for spec in &specs {
         let group = controllers.find(&spec.client.group)?;
@@ -115,9 +115,11 @@ fn build_over<'a>(
     let longest = scenario.host.writeback_request.min(facts.max_request);
     let cache_setup = CacheSetup { longest, first_actor: specs.len() as u32 };
     let mut cache = Cache::new(cache_setup, &flushers.domains(&scenario.host));
-    let crew = Crew { scenario, specs: &specs, files: &files, longest, threads: &threads };
-    let processes = crew.processes(facts.max_request, &flushers, &mut cache);
-    let everybody = Everybody { controllers: &controllers, crew: &crew, flushers: &flushers };
+    let factory =
+        ProcessFactory { scenario, specs: &specs, files: &files, longest, threads: &threads };
+    let processes = factory.processes(facts.max_request, &flushers, &mut cache);
+    let everybody =
+        RosterSource { controllers: &controllers, factory: &factory, flushers: &flushers };
     let changes = Changes::new(scenario, drives[0].worst_case_rate(), &controllers)?;
     let lanes = match &mut outside {
         Some(outside) => {
@@ -160,7 +162,7 @@ fn start(scenario: &Scenario, spec: &Spec<'_>, actor: u32) -> Instant {
 }
 
 /// What all processes are made of.
-pub(super) struct Crew<'a> {
+pub(super) struct ProcessFactory<'a> {
     scenario: &'a Scenario,
     pub(super) specs: &'a [Spec<'a>],
     pub(super) files: &'a [File],
@@ -170,7 +172,7 @@ pub(super) struct Crew<'a> {
     pub(super) threads: &'a [Vec<ClientId>],
 }
 
-impl Crew<'_> {
+impl ProcessFactory<'_> {
     /// Makes them, and their files in the page cache.
     fn processes(
         &self,
@@ -280,10 +282,10 @@ fn threads(
 }
 
 /// The files of all processes, and behind all that was there before those that copies are written to.
-fn files(specs: &[Spec<'_>], ground: Ground) -> Result<Vec<File>, RunError> {
+fn files(specs: &[Spec<'_>], area: Area) -> Result<Vec<File>, RunError> {
     let copies = specs.iter().filter(|spec| spec.client.manner == Manner::Copy);
     let wanted: Vec<Wanted> = specs.iter().chain(copies).map(|spec| wanted(spec.client)).collect();
-    layout::lay_out(ground, &wanted).ok_or(RunError::NoRoom { capacity: ground.capacity })
+    layout::lay_out(area, &wanted).ok_or(RunError::NoRoom { capacity: area.capacity })
 }
 
 fn wanted(client: &ClientSpec) -> Wanted {
@@ -351,7 +353,7 @@ struct Builder<'a> {
     index: usize,
     spec: &'a Spec<'a>,
     longest_read: Sectors,
-    /// Does its file start as a hole?
+    /// Whether its file starts as a hole.
     hole: bool,
     /// The client of each thread.
     threads: &'a [ClientId],

@@ -51,7 +51,7 @@ pub(crate) struct Lane {
     scheduler_time: Nanos,
     free_at: Instant,
     dispatcher: Option<Dispatcher>,
-    /// Is the controller asked after every answer, or only after those that call for it?
+    /// Whether the controller is asked after every completion, or only after some.
     on_answer: bool,
 }
 
@@ -138,7 +138,7 @@ pub(crate) struct Engine<'a> {
     geometry: Option<Geometry>,
     /// The drive's files, in the order of the processes.
     pub(crate) files: Vec<File>,
-    /// Is there a journal that `fdatasync` waits for?
+    /// Whether there is a journal that `fdatasync` waits for.
     pub(crate) journaled: bool,
     /// Who asked it for a commit since it last looked; woken when it is done.
     pub(crate) commits: Vec<Token>,
@@ -265,7 +265,7 @@ impl<'a> Engine<'a> {
         parts
     }
 
-    /// Would the process sleep now that sends in this client's name?
+    /// Whether the process would sleep now that sends in this client's name.
     pub(crate) fn is_asleep(&self, client: ClientId) -> bool {
         if let Some(outside) = &self.outside {
             return outside.is_asleep(client);
@@ -416,7 +416,7 @@ impl<'a> Engine<'a> {
     }
 }
 
-/// Counts an answered command, and, so long after the ramp, in its interval. An answer at a border belongs to the
+/// Counts an answered command, and, this long after the ramp, in its interval. An answer at a border belongs to the
 /// interval before it, as calls do.
 fn count(
     outcome: &mut DriveOutcome,

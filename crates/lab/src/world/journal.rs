@@ -46,7 +46,7 @@ pub(crate) struct JournalSetup {
     pub(crate) client: ClientId,
     /// Where it lies.
     pub(crate) start: Sectors,
-    /// Are there flushes around the record?
+    /// Whether there are flushes around the record.
     pub(crate) barrier: bool,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct Journal {
     served: Vec<Token>,
     /// Who asked since it began.
     waiting: Vec<Token>,
-    /// Requests of the present stage under way.
+    /// Requests of the present stage in flight.
     under_way: u32,
 }
 

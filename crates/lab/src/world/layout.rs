@@ -3,7 +3,7 @@
 //! `Contiguous` files are one piece each, side by side. `Ext3` files have one indirect block before each
 //! 1024 data blocks; a cold one must be read before its data. Files that start as holes are allocated in
 //! the order of writing, and the first touch of each 4 MiB of such a file costs one random access somewhere
-//! on the ground of all files (the only file model that explains the published random writers: 11 to 14 ms
+//! on the area of all files (the only file model that explains the published random writers: 11 to 14 ms
 //! a touch where one or two write, more than an access inside of what a file has taken up by then).
 
 use iofair_core::time::Nanos;
@@ -46,7 +46,7 @@ impl Pieces {
 enum Kind {
     Plain,
     Indirect { cold: Option<Pieces> },
-    Hole { touched: Pieces, next: u64, ground: (Sectors, Sectors) },
+    Hole { touched: Pieces, next: u64, area: (Sectors, Sectors) },
 }
 
 /// One file.
@@ -69,7 +69,7 @@ impl File {
                 let block = base + Sectors(piece * (PIECE + 1) * BLOCK);
                 warm.insert(piece).then_some(block)
             }
-            Kind::Hole { touched, ground: (first, length), .. } => {
+            Kind::Hole { touched, area: (first, length), .. } => {
                 let (first, blocks) = (*first, (length.0 / BLOCK).max(1));
                 let place = |random: &mut Random| first + Sectors(random.below(blocks) * BLOCK);
                 touched.insert(piece).then(|| place(random))
@@ -88,7 +88,7 @@ impl File {
             None => (start, length),
         }
     }
-    /// Is it filled in the order of writing?
+    /// Whether it is filled in the order of writing.
     pub(crate) fn is_hole(&self) -> bool {
         matches!(self.kind, Kind::Hole { .. })
     }
@@ -124,7 +124,7 @@ impl File {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     pub(crate) size: Sectors,
-    /// Does it start as a hole where the layout has holes? Random direct writers' files do; the rows
+    /// Whether it starts as a hole where the layout has holes. Random direct writers' files do; the rows
     /// of sequential ones cost what writing in place costs.
     pub(crate) hole: bool,
     /// On this drive of a stripe only.
@@ -133,15 +133,15 @@ pub(crate) struct Wanted {
 
 /// What files are laid out on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ground {
+pub(crate) struct Area {
     pub(crate) layout: Layout,
     pub(crate) capacity: Sectors,
     pub(crate) stripe: Option<Geometry>,
 }
 
 /// Lays out files in order on a drive; `None` when they do not fit.
-pub(crate) fn lay_out(ground: Ground, wanted: &[Wanted]) -> Option<Vec<File>> {
-    let Ground { layout, capacity, stripe } = ground;
+pub(crate) fn lay_out(area: Area, wanted: &[Wanted]) -> Option<Vec<File>> {
+    let Area { layout, capacity, stripe } = area;
     let base_permille = match layout {
         Layout::Contiguous { base_permille } | Layout::Ext3 { base_permille, .. } => base_permille,
     };
@@ -153,8 +153,8 @@ pub(crate) fn lay_out(ground: Ground, wanted: &[Wanted]) -> Option<Vec<File>> {
         let (kind, space) = match layout {
             Layout::Contiguous { .. } => (Kind::Plain, size.0),
             Layout::Ext3 { sparse_writes: true, .. } if file.hole => {
-                let ground = (Sectors::ZERO, Sectors::ZERO);
-                (Kind::Hole { touched: Pieces::new(size), next: 0, ground }, HOLE_SPACING)
+                let area = (Sectors::ZERO, Sectors::ZERO);
+                (Kind::Hole { touched: Pieces::new(size), next: 0, area }, HOLE_SPACING)
             }
             Layout::Ext3 { cold_percent, .. } => {
                 // The later files are the cold ones: earlier tests read the first ones.
@@ -187,14 +187,14 @@ pub(crate) fn lay_out(ground: Ground, wanted: &[Wanted]) -> Option<Vec<File>> {
     Some(files)
 }
 
-/// Tells files with holes where the ground of all files lies; on one drive of a stripe, that is their own.
+/// Tells files with holes where the area of all files lies; on one drive of a stripe, that is their own.
 fn tell_the_ground(files: &mut [File]) {
     let whole = |file: &&File| file.within.is_none();
     let first = files.iter().filter(whole).map(|file| file.base).min().unwrap_or_default();
     let end = files.iter().filter(whole).map(|file| file.base + file.size).max().unwrap_or(first);
     for File { base, size, kind, within } in files {
-        if let Kind::Hole { ground, .. } = kind {
-            *ground = if within.is_some() { (*base, *size) } else { (first, end - first) };
+        if let Kind::Hole { area, .. } = kind {
+            *area = if within.is_some() { (*base, *size) } else { (first, end - first) };
         }
     }
 }
@@ -207,8 +207,8 @@ mod tests {
         Wanted { size: Sectors::from_kib(kib), hole, on_drive: None }
     }
 
-    fn ground(layout: Layout, kib: u64) -> Ground {
-        Ground { layout, capacity: Sectors::from_kib(kib), stripe: None }
+    fn area(layout: Layout, kib: u64) -> Area {
+        Area { layout, capacity: Sectors::from_kib(kib), stripe: None }
     }
 
     /// Goal: a file on one drive of a stripe uses that drive's chunks only. Method: two files on either
@@ -218,9 +218,9 @@ mod tests {
         let geometry = Geometry { drives: 2, chunk: Sectors::from_kib(64) };
         let layout = Layout::Contiguous { base_permille: 100 };
         let stripe = Some(geometry);
-        let ground = Ground { stripe, ..ground(layout, 4096) };
+        let area = Area { stripe, ..area(layout, 4096) };
         let on = |drive| Wanted { on_drive: drive, ..wanted(256, false) };
-        let mut laid = lay_out(ground, &[on(Some(0)), on(Some(1)), on(None)]).expect("they fit");
+        let mut laid = lay_out(area, &[on(Some(0)), on(Some(1)), on(None)]).expect("they fit");
         let mut highest = Sectors::ZERO;
         for drive in 0..2 {
             for block in 0..64 {
@@ -239,12 +239,12 @@ mod tests {
     fn contiguous_files_lie_side_by_side() {
         let layout = Layout::Contiguous { base_permille: 100 };
         let files = [wanted(64, true), wanted(32, false)];
-        let mut laid = lay_out(ground(layout, 1000), &files).expect("they fit");
+        let mut laid = lay_out(area(layout, 1000), &files).expect("they fit");
         let first = laid[0].place(Sectors(8), Sectors(16));
         assert_eq!(first, (Sectors::from_kib(100) + Sectors(8), Sectors(16)));
         let second = laid[1].place(Sectors(0), Sectors(8));
         assert_eq!(second.0, Sectors::from_kib(164));
-        assert!(lay_out(ground(layout, 100), &files).is_none());
+        assert!(lay_out(area(layout, 100), &files).is_none());
     }
 
     /// Goal: ext3 has an indirect block before each 4 MiB, read once when cold. Method: two files,
@@ -253,7 +253,7 @@ mod tests {
     fn cold_indirect_blocks_are_read_once() {
         let layout = Layout::Ext3 { base_permille: 0, cold_percent: 50, sparse_writes: true };
         let files = [wanted(8192, false), wanted(8192, false)];
-        let mut laid = lay_out(ground(layout, 1 << 20), &files).expect("they fit");
+        let mut laid = lay_out(area(layout, 1 << 20), &files).expect("they fit");
         let mut random = Random::new(1, 1);
         assert_eq!(laid[0].prelude(Sectors(0), &mut random), None, "the first file is warm");
         let border = Sectors(PIECE * BLOCK - 8);
@@ -264,17 +264,17 @@ mod tests {
         let second = Some(base + Sectors((PIECE + 1) * BLOCK));
         assert_eq!(laid[1].prelude(after, &mut random), second);
         assert_eq!(laid[1].prelude(after + Sectors(8), &mut random), None, "now it is warm");
-        let alone = lay_out(ground(layout, 1 << 20), &files[..1]).expect("it fits");
+        let alone = lay_out(area(layout, 1 << 20), &files[..1]).expect("it fits");
         assert!(matches!(alone[0].kind, Kind::Indirect { cold: Some(_) }), "half of one is one");
     }
 
-    /// Goal: what the first touch of a piece costs lies anywhere on the ground of all files. Method: the
+    /// Goal: what the first touch of a piece costs lies anywhere on the area of all files. Method: the
     /// preludes of the first of three files, many pieces of it.
     #[test]
     fn touches_lie_on_the_ground_of_all_files() {
         let layout = Layout::Ext3 { base_permille: 0, cold_percent: 0, sparse_writes: true };
         let files = [wanted(400 << 10, true), wanted(400 << 10, false), wanted(400 << 10, true)];
-        let mut laid = lay_out(ground(layout, 8 << 20), &files).expect("they fit");
+        let mut laid = lay_out(area(layout, 8 << 20), &files).expect("they fit");
         let end = laid[2].base + laid[2].size;
         let mut random = Random::new(1, 1);
         let pieces = (0..100).map(|piece| Sectors(piece * PIECE * BLOCK));
@@ -290,7 +290,7 @@ mod tests {
     fn holes_are_filled_in_order_of_writing() {
         let layout = Layout::Ext3 { base_permille: 0, cold_percent: 0, sparse_writes: true };
         let files = [wanted(8192, true), wanted(8192, true)];
-        let mut laid = lay_out(ground(layout, 1 << 20), &files).expect("they fit");
+        let mut laid = lay_out(area(layout, 1 << 20), &files).expect("they fit");
         let mut random = Random::new(1, 1);
         let file = &mut laid[1];
         assert_eq!(file.base, Sectors(HOLE_SPACING));

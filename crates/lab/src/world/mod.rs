@@ -38,7 +38,7 @@ pub(crate) use build::{build, build_outside};
 
 /// Steps without progress in time after which a run is declared stuck: more than any real burst.
 const STEPS_AT_ONCE_MAX: u32 = 10_000_000;
-/// Progress is reported so often in a run.
+/// Progress is reported this often in a run.
 const PROGRESS_REPORTS: u64 = 100;
 
 /// Everything of one run.

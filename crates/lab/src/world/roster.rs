@@ -3,21 +3,21 @@
 use iofair_core::group::{ClientId, GroupId};
 use iofair_core::request::Flags;
 
-use super::build::{Crew, Spec};
+use super::build::{ProcessFactory, Spec};
 use super::controllers::Controllers;
 use super::layout::File;
 use super::writeback::Flushers;
 use crate::outside::{Member, Roster};
 use crate::scenario::Manner;
 
-/// Everybody whom the controllers were told of.
-pub(super) struct Everybody<'a> {
+/// All groups and clients that the controllers know.
+pub(super) struct RosterSource<'a> {
     pub(super) controllers: &'a Controllers,
-    pub(super) crew: &'a Crew<'a>,
+    pub(super) factory: &'a ProcessFactory<'a>,
     pub(super) flushers: &'a Flushers<'a>,
 }
 
-impl Everybody<'_> {
+impl RosterSource<'_> {
     /// Who they are, and what their requests carry.
     pub(super) fn roster(&self, tags: u32) -> Roster {
         let controller = self.controllers.first();
@@ -37,7 +37,7 @@ impl Everybody<'_> {
             let member = &mut members[flushing.client.index()];
             (member.reads, member.writes) = (Flags::NONE, flushing.flags);
         }
-        let Crew { specs, threads, files, .. } = self.crew;
+        let ProcessFactory { specs, threads, files, .. } = self.factory;
         for ((spec, threads), file) in specs.iter().zip(*threads).zip(*files) {
             let (reads, writes) = carried(spec, file);
             for thread in threads {

@@ -217,7 +217,7 @@ fn think_time_by_hand() {
     assert_eq!(outcome.clients[0].latency.max(), 110_000);
 }
 
-/// Goal: depth keeps calls under way, the processor takes them up one by one. Method: depth 4.
+/// Goal: depth keeps calls in flight, the processor takes them up one by one. Method: depth 4.
 #[test]
 fn depth_by_hand() {
     let deep = Job { depth: 4, ..job(Pattern::RandomRead, 4, false) };

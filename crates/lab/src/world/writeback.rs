@@ -24,7 +24,7 @@ pub(super) struct Flushing {
 
 /// Memory of a virtual machine; our choice, no source says.
 const GUEST_MEMORY: u64 = 512 << 20;
-/// Requests that a virtual machine has under way at most: the threads of QEMU's asynchronous I/O
+/// Requests that a virtual machine has in flight at most: the threads of QEMU's asynchronous I/O
 /// (`posix-aio-compat.c` of QEMU 0.11).
 const GUEST_THREADS: u64 = 64;
 /// Descriptors of its disk's ring (QEMU's `hw/virtio-blk.c`). A request takes one for each page, one for its header
@@ -32,7 +32,7 @@ const GUEST_THREADS: u64 = 64;
 /// memory). QEMU's IDE disk, its default, takes one command at a time.
 const GUEST_DESCRIPTORS: u64 = 128;
 
-/// Requests of the flusher's length that a virtual machine has under way.
+/// Requests of the flusher's length that a virtual machine has in flight.
 fn guest_requests(length: Sectors) -> u32 {
     let descriptors = length.0.div_ceil(PAGE) + 2;
     (GUEST_DESCRIPTORS / descriptors).clamp(1, GUEST_THREADS) as u32
