@@ -14,7 +14,7 @@ use iofair_core::time::{Instant, Nanos};
 use iofair_policies::{DEFAULT_STACK, TABLE};
 use iofair_serve::back::memory::Memory;
 use iofair_serve::back::volume::{Map, PlannedVolume, VolumeId};
-use iofair_serve::engine::{Engine, Patience, Plan};
+use iofair_serve::engine::{Engine, Plan, Timeouts};
 use iofair_serve::request::buffer::Data;
 use iofair_serve::request::op::{Hints, NewOp};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
@@ -48,8 +48,8 @@ fn engine(stack: &str) -> Engine {
         stamp: Default::default(),
     };
     let volumes = (0..GROUPS).map(volume).collect();
-    let (closed, patience, faults) = (Vec::new(), Patience::default(), Faults::default());
-    engine.apply(Instant::ZERO, &Plan { stack, groups, volumes, closed, patience, faults });
+    let (closed, timeouts, faults) = (Vec::new(), Timeouts::default(), Faults::default());
+    engine.apply(Instant::ZERO, &Plan { stack, groups, volumes, closed, timeouts, faults });
     engine
 }
 

@@ -132,7 +132,7 @@ fn be_clients(socket: &Path, volumes: usize) {
     }
 }
 
-/// One row: so many volumes.
+/// One row: this many volumes.
 struct Row {
     volumes: usize,
     parse_ms: f64,

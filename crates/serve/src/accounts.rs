@@ -1,4 +1,4 @@
-//! Users of this host: their numbers and names, and who is at the other end of a Unix socket.
+//! Users of this host: ids, names, and the user at the other end of a Unix socket.
 
 use std::ffi::{CStr, CString};
 use std::io;

@@ -1,6 +1,6 @@
-//! A server without contracts: a plan that a program made, whatever no contract file can say. Volumes may lie over
-//! each other, so that several clients share a drive whose layout they know themselves, and requests bear what the
-//! plan says. Everything below is the data plane of every server: sockets, NBD, reactor, engine.
+//! A server without contracts, from a plan that a program makes, which may contain things that contract files cannot.
+//! Volumes may overlap, so that several clients can share a drive whose layout they know, and requests have the
+//! properties from the plan. The data plane (sockets, NBD, reactor, engine) is that of every server.
 
 use std::fs;
 use std::io;
@@ -28,7 +28,7 @@ pub struct Bare {
 }
 
 impl Bare {
-    /// Listens on a Unix socket for clients of the plan's volumes, each with as many requests under way as it likes.
+    /// Listens on a Unix socket for clients of the plan's volumes, with any number of requests in flight each.
     pub fn start(mut engine: Engine, plan: &Plan, socket: &Path) -> Result<Self, ServeError> {
         socket::raise_limit();
         let clock = Clock::start();
@@ -40,16 +40,16 @@ impl Bare {
         let bound = socket::listen_unix(socket, Allowed::OWNER);
         let file = bound.map_err(ServeError::system(socket.display().to_string()))?;
         let listeners = vec![Listener { file, stays: false }];
-        let drain = plan.patience.drain;
+        let drain = plan.timeouts.drain;
         let (line, reactor) =
             Launch { engine, clock, listeners, drain, security, watchdog: None }.reactor()?;
         Ok(Self { socket: socket.to_path_buf(), line, reactor: Some(reactor) })
     }
-    /// What passed since the start, or since the last call that asked for a reset.
+    /// The counters since the start, or since the last call with `reset`.
     pub fn stats(&self, reset: bool) -> Result<Snapshot, ServeError> {
         ask(&self.line, reset)
     }
-    /// Answers what came in and ends.
+    /// Completes the requests in flight and ends.
     pub fn stop(mut self) -> Result<(), ServeError> {
         self.end()
     }

@@ -1,11 +1,12 @@
-//! The volumes that are block devices of this host (`front/ublk`): which there are, and how they come and go.
+//! The volumes that are block devices of this host (`front/ublk`): the list of devices, and their creation and
+//! removal.
 //!
-//! A device goes with its volume, with the volume's `ublk`, and with the server when it is told to end: what its
-//! users have in their page caches is written first, then the device is gone, whoever has it open. When the
-//! server is killed the devices stay, their users wait, and the next server takes them over.
+//! A device is removed with its volume, with the volume's `ublk` key, and when the server is told to end. Cached data
+//! of its users is written first; then the device is removed, even if it is open. If the server is killed, the
+//! devices stay, their users wait, and the next server takes the devices over.
 //!
-//! All of it is done by whoever changes the contracts. The reactor serves meanwhile: a device comes, and goes
-//! orderly, only with a reactor that answers.
+//! All of this is done by the thread that changes the contracts, while the reactor serves: creating a device, and
+//! removing it properly, needs a reactor that completes requests.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -109,7 +110,7 @@ impl Blocks {
         }
         Ok(fresh)
     }
-    /// Could these contracts' devices be made or found? `own`: those of a running server with the same file count as free.
+    /// Whether the devices of these contracts can be created or found. `own`: those of a running server with the same file count as free.
     pub(crate) fn look(&mut self, contracts: &Contracts, own: bool) -> Result<(), ServeError> {
         for volume in &contracts.volumes {
             let Some(ublk) = &volume.ublk else { continue };
@@ -165,7 +166,7 @@ impl Blocks {
         }
         Err(error)
     }
-    /// Would these contracts take a device away from somebody who has mounted it? Volumes that are to be
+    /// Whether these contracts would remove a device that is mounted. Volumes that are to be
     /// removed with their data are asked for by name, and go. While requests are held back no device can come
     /// or go: the kernel would wait for answers.
     pub(crate) fn check(
@@ -244,7 +245,7 @@ impl Blocks {
             self.end(&live, true, limit);
         }
     }
-    /// Are there any?
+    /// Whether there are any.
     pub(crate) fn is_empty(&self) -> bool {
         self.live.is_empty()
     }
@@ -324,7 +325,7 @@ fn data(back: &Back, volume: &Volume) -> String {
     format!("{place}\n{own}\n{}", volume.name)
 }
 
-/// Are the data still there when a server has died?
+/// Whether the data survives the server.
 fn keeps(back: &Back) -> bool {
     match back {
         Back::File(_) | Back::Directory(_) => true,
@@ -333,7 +334,7 @@ fn keeps(back: &Back) -> bool {
     }
 }
 
-/// Has somebody a claim on a block device, as a mount has?
+/// Whether a block device is claimed, for example by a mount.
 fn is_claimed(path: &Path) -> bool {
     let opened = OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(path);
     opened.is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY))
@@ -353,7 +354,7 @@ fn write_caches(path: &Path, limit: Duration) -> io::Result<()> {
                 _ => Err(io::Error::last_os_error()),
             }
         });
-        // Who waited may have lost patience.
+        // Who waited may have given up.
         let _ = done.send(written);
     };
     thread::Builder::new().name("writing caches".into()).spawn(write)?;

@@ -1,16 +1,16 @@
-//! The only clock: monotonic nanoseconds since the server's start, read once per turn of a reactor. And the
-//! time of day, for people who look at files.
+//! The only clock: monotonic nanoseconds since the server's start, read once per turn of a reactor. Also the time of
+//! day, for log files.
 
 use std::cell::Cell;
 
 use iofair_core::time::{Instant, Nanos};
 
-/// Where an engine's epoch lies.
+/// A clock with the epoch of an engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock(std::time::Instant);
 
 impl Clock {
-    /// The epoch is now.
+    /// Starts now.
     pub fn start() -> Self {
         Self(std::time::Instant::now())
     }

@@ -1,11 +1,12 @@
-//! What a caller of the control API can make the server open or make is below directories that the contract file lists,
-//! which no call can change: `paths` in `[drive]` for volumes with a `path`, `paths` in `[vhost]` and the directories of the
-//! server's own sockets for the sockets of virtual machines' disks.
+//! Confines calls of the control API: they can only make the server open or create files below directories that the
+//! contract file lists, and no call can change these lists: `paths` in `[drive]` for volumes with a `path`; `paths`
+//! in `[vhost]` and the directories of the server's own sockets for the sockets of virtual machine disks.
 //!
-//! A path is judged by what it leads to: links are followed, and `..` is refused by the check of the file already. A link
-//! out of a listed directory counts as what it names, except that a listed directory of device names (`/dev/disk/by-id`,
-//! which only root writes) may lead to block devices. The server's own files are never a volume. Listed directories must
-//! be writable for nobody but root and the server: who may put links there while a file is being opened wins.
+//! What counts is the location to which a path resolves: links are followed, and `..` has been refused by the check
+//! of the file. A link out of a listed directory counts as its target, except that a listed directory of device names
+//! (`/dev/disk/by-id`, which only root can write) may lead to block devices. The server's own files are never
+//! volumes. Only root and the server may be able to write to listed directories: anyone else who can create links
+//! there can bypass the check.
 
 use std::fs;
 use std::io;
@@ -18,7 +19,7 @@ use crate::error::ServeError;
 
 const DEVICES: &str = "/dev";
 
-/// May every volume have the path that it names?
+/// Whether every volume may have the path that it names.
 pub(crate) fn check(contracts: &Contracts) -> Result<(), ServeError> {
     for volume in &contracts.volumes {
         let Some(path) = &volume.path else { continue };
@@ -44,7 +45,7 @@ pub(crate) fn check(contracts: &Contracts) -> Result<(), ServeError> {
     Ok(())
 }
 
-/// May a change that a caller asks for make the sockets that it makes?
+/// Whether a change that a caller asks for may create its sockets.
 pub(crate) fn check_change(before: &Contracts, after: &Contracts) -> Result<(), ServeError> {
     let known = |new: &&Volume| {
         before.volumes.iter().any(|old| old.name == new.name && old.vhost == new.vhost)
@@ -69,7 +70,7 @@ pub(crate) fn check_change(before: &Contracts, after: &Contracts) -> Result<(), 
     Ok(())
 }
 
-/// Is it in the pool directory, where every name may be a volume's?
+/// Whether it is in the pool directory, where every name may be a volume's.
 fn in_pool(contracts: &Contracts, real: &Path) -> bool {
     let Back::Directory(pool) = &contracts.drive.back else { return false };
     fs::canonicalize(pool).is_ok_and(|pool| real.starts_with(pool))

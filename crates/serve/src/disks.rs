@@ -1,4 +1,4 @@
-//! The volumes that are disks of virtual machines: a socket each, which come and go with the contracts.
+//! The volumes that are virtual machine disks: a socket for each, created and removed with the contracts.
 
 use std::collections::HashSet;
 use std::fs;
@@ -11,7 +11,7 @@ use iofair_config::contracts::{GuestMemory, Volume};
 
 use crate::error::ServeError;
 use crate::front::vhost::allowance::Allowance;
-use crate::front::vhost::control::{Control, Hub, Line};
+use crate::front::vhost::control::{Control, DeviceHandle, Hub};
 use crate::reactor::Message;
 use crate::wake;
 
@@ -60,11 +60,11 @@ pub(crate) struct Disks {
 }
 
 impl Disks {
-    /// None yet, of machines that may share so much memory.
+    /// None yet, of machines that may share this much memory.
     pub(crate) fn new(limits: GuestMemory) -> Self {
         Self { disks: Vec::new(), allowance: Allowance::new(limits), hub: None }
     }
-    /// Machines may share so much memory from now on.
+    /// Machines may share this much memory from now on.
     pub(crate) fn set_limits(&self, limits: GuestMemory) {
         self.allowance.set_limits(limits);
     }
@@ -104,7 +104,7 @@ impl Disks {
     pub(crate) fn admit_nobody(&mut self) {
         self.disks.iter_mut().for_each(|disk| disk.control.admit_nobody());
     }
-    /// Could these sockets be served?
+    /// Whether these sockets could be served.
     pub(crate) fn check(fresh: &Fresh) -> Result<(), ServeError> {
         if fresh.0.is_empty() {
             return Ok(());
@@ -128,7 +128,7 @@ impl Disks {
             let volume = bound.volume.clone();
             send(Message::Device { volume: volume.clone(), commands: inbox, wake: watched })?;
             let allowance = self.allowance.clone();
-            let line = Line { volume: volume.clone(), commands, wake, allowance };
+            let line = DeviceHandle { volume: volume.clone(), commands, wake, allowance };
             let listener = bound.listener.take().expect("each is served once");
             let path = bound.path.clone();
             let control = hub.open(path.clone(), listener, line);

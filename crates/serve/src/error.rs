@@ -1,4 +1,4 @@
-//! Why a server did not start or did not take over new contracts.
+//! Why a server did not start or did not apply new contracts.
 
 use std::fmt;
 use std::io;
@@ -7,44 +7,44 @@ use std::path::PathBuf;
 use iofair_config::ConfigError;
 use iofair_core::contract::Refusal;
 
-/// Why a server did not start or did not take over new contracts.
+/// Why a server did not start or did not apply new contracts.
 #[derive(Debug)]
 pub enum ServeError {
-    /// The contract file is wrong, or does not suit the drive.
+    /// The contract file is wrong, or does not fit the drive.
     Config(ConfigError),
-    /// The promises cannot all be kept.
+    /// The drive cannot keep all minimums.
     Refused(Refusal),
-    /// The operating system refused something.
+    /// A system call failed.
     System {
-        /// What was tried.
+        /// The attempted operation.
         what: String,
-        /// What it said.
+        /// The error.
         error: io::Error,
     },
-    /// New contracts ask for what a running server cannot change.
+    /// New contracts change something that a running server cannot change.
     Fixed(String),
-    /// The file beside a pool that says where its volumes lie cannot be understood.
+    /// The file beside a pool that records the position of its volumes is invalid.
     Layout {
         /// The file.
         path: PathBuf,
         /// What is wrong.
         message: String,
     },
-    /// A volume cannot be what the contracts say.
+    /// A volume cannot be as the contracts say.
     Volume {
         /// The volume.
         name: String,
-        /// Why not.
+        /// The reason.
         message: String,
     },
-    /// A file of certificates or keys cannot be used.
+    /// A file with certificates or keys cannot be used.
     Tls {
         /// The file.
         path: PathBuf,
         /// What is wrong.
         message: String,
     },
-    /// A volume gets free room that must be zeroed before: so many bytes.
+    /// A volume needs free extents with this many bytes that must be zeroed first.
     Zeroing(u64),
     /// The reactor has ended.
     Gone,

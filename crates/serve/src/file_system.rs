@@ -1,4 +1,4 @@
-//! What a program must know of a directory before it writes large files there.
+//! Facts about a directory's file system, for programs that write large files there.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -9,17 +9,17 @@ use std::path::Path;
 /// Of `ramfs`; libc has no name for it.
 const RAMFS_MAGIC: i64 = 0x8584_58f6;
 
-/// Of a directory.
+/// The file system of a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileSystem {
-    /// Bytes that an ordinary user may still write.
+    /// Bytes that an unprivileged user may still write.
     pub free: u64,
-    /// Are its files in memory?
+    /// Whether its files are in memory.
     pub in_memory: bool,
 }
 
 impl FileSystem {
-    /// Asks the kernel.
+    /// Queries the kernel.
     pub fn of(directory: &Path) -> io::Result<Self> {
         let opened = File::open(directory)?;
         // SAFETY: all zeroes is a value of this struct of integers, and the call fills it.
@@ -35,7 +35,7 @@ impl FileSystem {
     }
 }
 
-/// Can a file be read past the page cache?
+/// Whether a file can be read with direct I/O.
 pub fn takes_direct(path: &Path) -> bool {
     OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(path).is_ok()
 }

@@ -1,17 +1,17 @@
-//! Mapped memory that somebody else can take away: a virtual machine's, which its monitor may cut short at any
-//! moment, or a file behind an emulated drive whose disk is full.
+//! Guards mapped memory that others can take away: a virtual machine's memory, which its monitor may truncate at any
+//! moment, or a file of an emulated drive on a full disk.
 //!
-//! The kernel answers an access to a page that is gone with SIGBUS, which ends a process and with it everybody
-//! else's volumes. So there is one handler for all of it: if the address lies in a mapping that is watched, the
-//! whole mapping becomes private zeroes, which anybody may go on reading and writing, and the mapping is *lost*.
-//! Whoever uses it asks [`Watch::is_lost`] before believing what came out of it or saying that something went
-//! in. Any other fault goes to the handler that was there before, so it still ends the process and leaves its core.
-//! System calls on such memory (and io_uring) meet no signal but `EFAULT`, which is an error of that request.
+//! The kernel answers an access to a missing page with SIGBUS, which ends the process and with it all volumes.
+//! Therefore a single handler covers all such mappings: if the address is in a watched mapping, the whole mapping
+//! becomes private zeroes, which can be read and written, and the mapping is *lost*. Users of a mapping check
+//! [`Watch::is_lost`] before they trust data from it or report a write to it as done. Any other fault goes to the
+//! previous handler, so it still ends the process with a core dump. System calls on such memory (and io_uring) get no
+//! signal but `EFAULT`, which fails only that request.
 //!
-//! A handler must not wait, nor allocate. It reads a list that only grows, of ranges with a version each: whoever
-//! changes a range makes its version odd meanwhile, and the range in which a thread faults never changes under it,
-//! because that thread holds the watch. An entry is used again when its watch is gone, so the list is as long as
-//! most watches at once ever were: 512 pieces of memory and an in-flight region a socket are let in.
+//! A signal handler must not block or allocate. This one reads a list that only grows, of ranges with a version each.
+//! A writer makes the version odd while it changes a range, and the range in which a thread faults never changes
+//! meanwhile, because that thread holds the watch. An entry is reused when its watch is dropped, so the list is as
+//! long as the largest number of watches at once; 512 regions and an in-flight region per socket are allowed.
 
 use std::io;
 use std::mem;
@@ -86,7 +86,7 @@ impl Watch {
         range.set(start as usize, (start as usize).saturating_add(length));
         Ok(Self(range))
     }
-    /// Was some of it missed? Then it reads as anything, and what was written is nowhere.
+    /// Whether a part of it was lost. Its contents are then arbitrary, and writes to it were lost.
     pub(crate) fn is_lost(&self) -> bool {
         self.0.lost.load(Ordering::Acquire)
     }

@@ -1,12 +1,13 @@
-//! Where volumes lie on an emulated drive or in memory, and where they lay on pools of earlier versions, which
-//! `iofair pool import` takes over.
+//! The positions of volumes on an emulated drive or in memory, and on pools of earlier versions, which `iofair pool
+//! import` converts.
 //!
-//! Volumes are laid out in the order of the contract file, one after the other. A volume that has a place keeps it,
-//! whatever happens to the file: beside an emulated drive that is a file, `.volumes` remembers who lies where. New
-//! volumes go to the first gap that holds them, or to the end.
+//! Volumes are placed in the order of the contract file, one after the other. A volume keeps its position whatever
+//! happens to the file: beside an emulated drive with a file, `.volumes` records positions. New volumes go to the
+//! first gap that is large enough, or to the end.
 //!
-//! A volume may grow into the gap behind it. One that shrinks or goes keeps its room: what it stored there never
-//! becomes another volume's. On devices of earlier versions nothing was remembered: the order of the file told it.
+//! A volume may grow into the gap behind it. One that shrinks or is removed keeps its range, so its data never
+//! becomes another volume's. On devices of earlier versions nothing was recorded, and the order of the file
+//! determined the positions.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -19,7 +20,7 @@ use iofair_config::contracts::Volume;
 use crate::error::ServeError;
 use crate::trial::{Mode, Trial};
 
-/// Volumes begin on borders of so many bytes, which suits every drive's blocks.
+/// Volumes begin on borders of this many bytes, which suits every drive's blocks.
 const BORDER: u64 = 4096;
 
 /// A volume's place.

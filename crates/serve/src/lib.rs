@@ -1,8 +1,8 @@
-//! The live data plane: volumes for clients, over the engine that the lab proves.
+//! The server: volumes for clients, over the same engine that runs in the simulator.
 //!
-//! The only room with `unsafe`, sockets, system calls and a clock; it decides no order. [`server`]
-//! starts a [`reactor`], which turns [`front`] ends, the [`engine`] and a [`back`] end on one thread.
-//! Pure inside: `front::nbd` (bytes in, actions out) and `engine` (time is an argument).
+//! This crate has the sockets, system calls, the clock, and most `unsafe` code; it decides no order. [`server`]
+//! starts a [`reactor`], which runs [`front`] ends, the [`engine`] and a [`back`] end on one thread. `front::nbd`
+//! (bytes in, actions out) and `engine` (time is an argument) are pure.
 // The one room that talks to the kernel: every block says why it is sound.
 #![allow(unsafe_code)]
 

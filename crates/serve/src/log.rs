@@ -1,9 +1,9 @@
-//! Messages for the operator, on standard error, written by a thread of their own.
+//! Messages for the operator, on standard error, written by a separate thread.
 //!
-//! Whoever has something to say is never kept waiting, whatever standard error is connected to: lines go into a
-//! bounded queue, and what finds it full is dropped and counted. Each source (a volume, the server) may write
-//! [`LINES_PER_SECOND`]; a client that provokes messages hides no others and fills no disk. What was dropped is told
-//! with the source's next line, or when it has been silent for a second.
+//! Logging never blocks, whatever standard error is connected to: lines go into a bounded queue, and lines that find
+//! it full are dropped and counted. Each source (a volume, the server) may write [`LINES_PER_SECOND`], so a client
+//! that provokes messages neither hides others nor fills the disk. The number of dropped lines is reported with the
+//! source's next line, or after a second of silence.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -120,7 +120,7 @@ struct Rate {
 }
 
 impl Rates {
-    /// May a source write a line now? If so: how many of its lines were dropped before.
+    /// Whether a source may write a line now. If so: how many of its lines were dropped before.
     fn admit(&mut self, now: Instant, source: &str) -> Option<u64> {
         if !self.0.contains_key(source) && self.0.len() >= SOURCES_MAX {
             self.0.retain(|_, rate| now.since(rate.began) < SECOND || rate.dropped > 0);

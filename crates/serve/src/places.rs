@@ -1,8 +1,8 @@
-//! Where volumes are: extents of a pool, a file each, or places on an emulated drive.
+//! The storage of volumes: extents of a pool, a file each, or ranges of an emulated drive.
 //!
-//! [`Places::place`] decides without touching anything; [`Places::make`] then makes files and lengthens
-//! them, before the engine knows of them; [`Places::finish`] shortens and removes, after no request can meet
-//! what goes. All of it happens on the thread of whoever changes the contracts, never on the reactor's.
+//! [`Places::place`] decides without changing anything. [`Places::make`] then creates and extends files, before the
+//! engine knows of them. [`Places::finish`] truncates and removes, when no request can touch what is removed. All of
+//! this happens on the thread that changes the contracts, never on the reactor's.
 
 mod directory;
 
@@ -32,14 +32,14 @@ pub(crate) enum Places {
     Own(Directory),
 }
 
-/// What a change may do that cannot be undone, or is a favour, beyond what the contracts say; each names volumes.
+/// Consent to changes that cannot be undone or that need permission; each list names volumes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Consent {
-    /// They may become shorter, and what is cut off is lost.
+    /// May shrink; data beyond the new size is lost.
     pub shrink: Vec<String>,
-    /// They may come back to another group than the one that their data was kept for.
+    /// May be created again in another group than the one for which their data was kept.
     pub take_over: Vec<String>,
-    /// They leave the contracts, and their data is deleted.
+    /// Are removed from the contracts together with their data.
     pub delete: Vec<String>,
 }
 
@@ -156,7 +156,7 @@ impl Places {
             Self::Pool(pool) => pool.finish(new, consent),
         }
     }
-    /// May the data of these volumes be removed, which `new` does not have any more?
+    /// Whether the data of these volumes, which `new` does not have any more, may be removed.
     pub(crate) fn check_removal(
         &self,
         old: &[Volume],

@@ -1,5 +1,5 @@
-//! What clients are offered and allowed: TLS, made of certificates and keys from files that are read at
-//! the start and at every reload, and limits.
+//! What clients are offered and allowed: TLS, from certificates and keys in files that are read at the start and at
+//! every reload; and limits.
 
 use std::path::Path;
 use std::sync::Arc;

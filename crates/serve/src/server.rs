@@ -1,4 +1,4 @@
-//! A server: contracts in, a running reactor out.
+//! A server: takes contracts and runs a reactor.
 
 mod admission;
 mod backs;
@@ -128,7 +128,7 @@ impl Prepared {
         let bind_disk = |path: &Path| bind_unix(path, disks, mode).map(UnixListener::from);
         let all = Disks::new(contracts.guests);
         let sockets = all.prepare(&contracts.volumes, bind_disk, mode.is_check())?;
-        let drain = plan.patience.drain;
+        let drain = plan.timeouts.drain;
         let watchdog = passed.watchdog;
         let launch = Launch { engine, clock, listeners, drain, security, watchdog };
         let plan = remembered(&plan);
@@ -158,7 +158,7 @@ impl Server {
     pub fn start_under(contracts: Contracts, passed: Passed) -> Result<Self, ServeError> {
         Self::start_with(contracts, passed, &Consent::default())
     }
-    /// Would a server start with these contracts? Runs everything that a start runs before clients are served, and changes
+    /// Whether a server would start with these contracts. Runs everything that a start runs before clients are served, and changes
     /// nothing on disk. Returns what an operator should know all the same.
     pub fn check(contracts: &Contracts, consent: &Consent) -> Result<Vec<String>, ServeError> {
         let mode = Mode::Check(Arc::new(Trial::default()));
@@ -261,7 +261,7 @@ impl Server {
     pub fn tcp(&self) -> Option<SocketAddr> {
         self.tcp
     }
-    /// Has the reactor ended by itself? Then [`Self::stop`] says why.
+    /// Whether the reactor has ended by itself. Then [`Self::stop`] says why.
     pub fn is_over(&self) -> bool {
         self.reactor.as_ref().is_none_or(JoinHandle::is_finished)
     }
@@ -354,7 +354,7 @@ impl Server {
         if let Some(mounted) = &self.mounted {
             mounted.update(&self.contracts.volumes);
         }
-        self.blocks.follow(&self.contracts.volumes, remove, self.patience());
+        self.blocks.follow(&self.contracts.volumes, remove, self.drain_timeout());
         let served = self.serve_disks(sockets, remove);
         let served = served.and_then(|()| self.passes(Step::Disks));
         let served = match served {
@@ -424,7 +424,7 @@ impl Server {
         Ok(())
     }
     /// How long an end may take.
-    fn patience(&self) -> Duration {
+    fn drain_timeout(&self) -> Duration {
         Duration::from_nanos(self.contracts.drive.drain.0)
     }
     /// The volumes that are block devices of this host, and their paths.
@@ -449,7 +449,7 @@ impl Server {
         self.zeroing.as_ref().inspect(|zeroing| zeroing.end());
         // A reactor that ended by itself answers nobody; then devices wait for the next server.
         if !self.blocks.is_empty() && !reactor.is_finished() && self.line.resume().is_ok() {
-            self.blocks.end_all(self.patience());
+            self.blocks.end_all(self.drain_timeout());
         }
         if let Some(path) = &self.bound {
             // Gone already is as good.
@@ -515,7 +515,7 @@ impl Launch {
             Parts { engine, clock, listeners, messages: inbox, wake, drain, security, watchdog };
         Ok((line, spawn(parts, then)?))
     }
-    /// Could the reactor run?
+    /// Whether the reactor could run.
     fn check(self) -> Result<(), ServeError> {
         let (_line, reactor) = self.spawn(|_reactor| Ok(()))?;
         let ended = reactor.join();

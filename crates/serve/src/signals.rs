@@ -1,11 +1,11 @@
-//! Signals as a queue: blocked everywhere, taken one by one by the thread that waits.
+//! Signals as a queue: blocked in all threads, and taken one by one by the thread that waits.
 
 use std::io;
 
-/// A signal that a server answers.
+/// A signal that a server handles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Signal {
-    /// SIGHUP: read the contracts again.
+    /// SIGHUP: reload the contracts.
     Reload,
     /// SIGTERM or SIGINT: end.
     Stop,
@@ -18,7 +18,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Blocks them in the calling thread and all that it starts; call it before any is started.
+    /// Blocks them in the calling thread and in threads that it starts; call it before starting any.
     pub fn block() -> io::Result<Self> {
         // SAFETY: all calls fill or read the local set.
         unsafe {
@@ -33,7 +33,7 @@ impl Signals {
             }
         }
     }
-    /// The next signal; `None` when none came for a second.
+    /// The next signal; `None` if none came within a second.
     pub fn wait(&self) -> io::Result<Option<Signal>> {
         let second = libc::timespec { tv_sec: 1, tv_nsec: 0 };
         // SAFETY: reads the set and the local time; nothing is returned through the null pointer.

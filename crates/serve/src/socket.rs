@@ -1,4 +1,4 @@
-//! Sockets: made with tight modes, tuned, and asked who is at the other end.
+//! Sockets: created with restrictive modes, tuned, and asked for the peer's identity.
 
 use std::ffi::CString;
 use std::fs;
@@ -25,7 +25,7 @@ const BACKLOG: i32 = 1024;
 const BUFFER_BYTES: i32 = 1 << 20;
 /// Longest list of a group's members that is looked at.
 const GROUP_BYTES_MAX: usize = 1 << 20;
-/// A TCP client that says nothing is asked after so many seconds, then this often, and so many times
+/// A TCP client that says nothing is asked after this many seconds, then this often, and this many times
 /// before it counts as gone: two minutes in all.
 const KEEP_ALIVE: [i32; 3] = [60, 15, 4];
 

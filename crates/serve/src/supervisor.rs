@@ -1,12 +1,12 @@
-//! What a service manager, systemd, gives a server and hears from it: listening sockets that are there before the
-//! server is, READY and its like, and a watchdog.
+//! The interface to a service manager, systemd: listening sockets that exist before the server, notifications (READY
+//! and others), and a watchdog.
 //!
-//! Sockets come with names: `nbd`, `control` and `metrics`. One that is bound where the contracts say to listen is used in
-//! place of a new one; another is served besides. They stay the manager's: a server that ends leaves them
-//! listening, and who connects meanwhile is served by the next one.
+//! Sockets have names: `nbd`, `control` and `metrics`. A socket that is bound to an address in the contracts replaces
+//! a new one; other sockets are served in addition. They belong to the manager: a server that ends leaves them open,
+//! and clients that connect meanwhile are served by the next server.
 //!
-//! The reactor itself feeds the watchdog, once a turn when it is due. So what is noticed is a reactor that no
-//! longer turns, not a process that is no longer there.
+//! The reactor itself feeds the watchdog, once per turn when it is due. So the watchdog detects a reactor that hangs,
+//! and not only a process that has died.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -89,7 +89,7 @@ pub struct Passed {
 }
 
 impl Passed {
-    /// What the environment says: `LISTEN_FDS`, `LISTEN_FDNAMES`, `WATCHDOG_USEC`, `NOTIFY_SOCKET`.
+    /// Reads the environment: `LISTEN_FDS`, `LISTEN_FDNAMES`, `WATCHDOG_USEC`, `NOTIFY_SOCKET`.
     pub fn from_environment() -> Result<Self, ServeError> {
         let what = || ServeError::system("the sockets that were passed");
         let mut this = Self { watchdog: Watchdog::from_environment()?, ..Self::default() };
@@ -107,7 +107,7 @@ impl Passed {
         }
         Ok(this)
     }
-    /// May clients come over one of them?
+    /// Whether one of them is for clients.
     pub fn has_nbd(&self) -> bool {
         !self.nbd.is_empty()
     }
@@ -118,11 +118,11 @@ fn unknown(name: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, message)
 }
 
-/// A manager that takes a silent server for dead.
+/// A watchdog, which restarts a server that does not notify it.
 #[derive(Debug)]
 pub struct Watchdog {
     socket: UnixDatagram,
-    /// It is fed so often: twice in the time that it waits.
+    /// It is fed this often: twice in the time that it waits.
     pub(crate) every: Nanos,
 }
 
@@ -131,20 +131,20 @@ impl Watchdog {
         let what = || ServeError::system("the watchdog's socket");
         let place = std::env::var_os("NOTIFY_SOCKET");
         // Zero is no time that anybody could keep.
-        let patience = sd_notify::watchdog_enabled().filter(|patience| !patience.is_zero());
-        let (Some(patience), Some(place)) = (patience, place) else { return Ok(None) };
+        let timeout = sd_notify::watchdog_enabled().filter(|timeout| !timeout.is_zero());
+        let (Some(timeout), Some(place)) = (timeout, place) else { return Ok(None) };
         let address = match place.as_bytes() {
             [b'@', name @ ..] => UnixAddress::from_abstract_name(name),
             _ => UnixAddress::from_pathname(&place),
         };
         let socket = UnixDatagram::unbound().map_err(what())?;
         socket.connect_addr(&address.map_err(what())?).map_err(what())?;
-        Self::new(socket, patience).map(Some).map_err(what())
+        Self::new(socket, timeout).map(Some).map_err(what())
     }
-    /// Feeds who reads the other end of `socket` and waits no longer than `patience`.
-    fn new(socket: UnixDatagram, patience: Duration) -> io::Result<Self> {
+    /// Feeds who reads the other end of `socket` and waits no longer than `timeout`.
+    fn new(socket: UnixDatagram, timeout: Duration) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
-        let every = u64::try_from(patience.as_nanos() / 2).unwrap_or(u64::MAX);
+        let every = u64::try_from(timeout.as_nanos() / 2).unwrap_or(u64::MAX);
         Ok(Self { socket, every: Nanos(every.max(1)) })
     }
     pub(crate) fn feed(&self) {
@@ -153,18 +153,18 @@ impl Watchdog {
     }
 }
 
-/// What a manager hears of a server.
+/// A notification for the manager.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stage {
-    /// Clients may come.
+    /// Clients can connect.
     Ready,
-    /// The contracts are read again; [`Stage::Ready`] follows.
+    /// The contracts are being reloaded; [`Stage::Ready`] follows.
     Reloading,
-    /// What is inside is being answered.
+    /// The requests in flight are being completed.
     Stopping,
 }
 
-/// Tells the manager, if there is one. That it cannot be told is no reason to stop serving.
+/// Notifies the manager, if there is one. Failures are ignored.
 pub fn tell(stage: Stage, status: &str) {
     // The manager shows one line.
     let status = status.lines().next().unwrap_or_default();
@@ -210,8 +210,8 @@ mod tests {
             directory.join("socket").display()
         );
         let (ours, theirs) = UnixDatagram::pair().unwrap();
-        let patience = Duration::from_millis(10);
-        let watchdog = Some(Watchdog::new(theirs, patience).unwrap());
+        let timeout = Duration::from_millis(10);
+        let watchdog = Some(Watchdog::new(theirs, timeout).unwrap());
         let passed = Passed { watchdog, ..Passed::default() };
         let server = Server::start_under(Contracts::parse("a.toml", &text).unwrap(), passed);
         let server = server.unwrap();
@@ -232,7 +232,7 @@ mod tests {
         ours.set_nonblocking(true).unwrap();
         while fed().is_ok() {}
         ours.set_nonblocking(false).unwrap();
-        ours.set_read_timeout(Some(5 * patience)).unwrap();
+        ours.set_read_timeout(Some(5 * timeout)).unwrap();
         assert!(fed().is_err(), "a stuck reactor fed the watchdog");
         drop(release);
         ours.set_read_timeout(None).unwrap();

@@ -18,7 +18,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Is a server started, or would one start?
+/// Whether a server is started, or only a trial start is made.
 #[derive(Clone, Debug)]
 pub(crate) enum Mode {
     /// It is started.
@@ -27,7 +27,7 @@ pub(crate) enum Mode {
     Check(Arc<Trial>),
 }
 
-/// A check under way.
+/// A check in flight.
 #[derive(Debug, Default)]
 pub(crate) struct Trial {
     /// A server with the same contract file runs.
@@ -53,15 +53,15 @@ impl Mode {
             Self::Check(trial) => Some(trial),
         }
     }
-    /// Is it a check?
+    /// Whether it is a check.
     pub(crate) fn is_check(&self) -> bool {
         self.trial().is_some()
     }
-    /// Does the server that a check is about use what is in use? `process`: who uses it, if known.
+    /// Whether the server that a check is about is the user of something in use. `process`: the user, if known.
     pub(crate) fn is_own(&self, process: Option<u32>) -> bool {
         self.trial().is_some_and(|trial| trial.is_own(process))
     }
-    /// Does a server with the same contract file run beside this check?
+    /// Whether a server with the same contract file is running.
     pub(crate) fn runs(&self) -> bool {
         self.trial().is_some_and(|trial| trial.runs)
     }
@@ -134,7 +134,7 @@ fn parent(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// May files be made in this directory?
+/// Whether files may be made in this directory.
 fn writable(directory: &Path) -> io::Result<()> {
     let path = CString::new(directory.as_os_str().as_bytes())?;
     let (mode, flags) = (libc::W_OK | libc::X_OK, libc::AT_EACCESS);

@@ -1,4 +1,4 @@
-//! An eventfd: how another thread wakes a reactor that sleeps in its ring.
+//! An eventfd with which another thread wakes a reactor that sleeps in its ring.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

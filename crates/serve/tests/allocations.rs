@@ -61,7 +61,7 @@ fn request(number: u64) -> (bool, u64, usize) {
     (number.is_multiple_of(2), place << 12, if number % 64 < 2 { 64 << 10 } else { 4096 })
 }
 
-/// Keeps requests outstanding through NBD until so many were answered.
+/// Keeps requests outstanding through NBD until this many were answered.
 fn nbd(wire: &mut Wire, requests: u64) {
     let data = vec![5; 64 << 10];
     let send = |wire: &mut Wire, number| {
@@ -106,7 +106,7 @@ fn vhost(disk: &mut Disk, requests: u64) {
 }
 
 /// Buffers grow to the longest batch that a busy machine makes, whenever that comes; what is allocated for each
-/// request, or each so many, never stops.
+/// request, or each this many, never stops.
 fn counted(what: &str, mut run: impl FnMut(u64)) {
     let rounds = (0..ROUNDS).map(|_| {
         let before = ALLOCATIONS.load(Ordering::Relaxed);

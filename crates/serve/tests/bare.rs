@@ -11,7 +11,7 @@ use iofair_serve::back::emulated::Emulated;
 use iofair_serve::back::store::Store;
 use iofair_serve::back::volume::{Map, PlannedVolume, Stamp, VolumeId};
 use iofair_serve::client::{Ask, Crowd, Request};
-use iofair_serve::engine::{Engine, Patience, Plan};
+use iofair_serve::engine::{Engine, Plan, Timeouts};
 use iofair_serve::{Bare, Clock};
 
 const DRIVE: &str = "samsung-970-pro";
@@ -40,7 +40,7 @@ fn start(socket: &Path) -> (Bare, Vec<String>, u64) {
         groups: vec![("g".into(), Contract::default())],
         volumes: names.iter().zip(0..).map(volume).collect(),
         closed: Vec::new(),
-        patience: Patience::default(),
+        timeouts: Timeouts::default(),
         faults: Default::default(),
     };
     (Bare::start(Engine::with_tags(back, stack, 4), &plan, socket).unwrap(), names, size)

@@ -157,10 +157,10 @@ fn monitors_that_stand_still_harm_nobody() {
 /// Bytes of a read that keeps the drive busy, and not the processor.
 const LARGE: u32 = 256 << 10;
 
-/// Reads under way: more than the drive has room for, or a client could not use all of its share.
+/// Reads in flight: more than the drive has room for, or a client could not use all of its share.
 const DEPTH: u64 = 64;
 
-/// A client that always has so many reads under way, until it has read so many or is told to end.
+/// A client that always has this many reads in flight, until it has read this many or is told to end.
 fn read_on(mut wire: Wire, most: u64, over: &AtomicBool) {
     let offset = |number: u64| number * 79 % 256 * u64::from(LARGE);
     (0..DEPTH).for_each(|number| _ = wire.send_read(offset(number), LARGE).unwrap());
@@ -180,8 +180,8 @@ fn read_on(mut wire: Wire, most: u64, over: &AtomicBool) {
 #[test]
 fn a_crowd_takes_no_other_groups_share() {
     let scene = Scene::over("emulated:plextor-px256m5s", contracts);
-    let mut deaf: Vec<Wire> = (0..900).map(|_| scene.connect("w")).collect();
-    for (number, wire) in deaf.iter_mut().enumerate() {
+    let mut silent: Vec<Wire> = (0..900).map(|_| scene.connect("w")).collect();
+    for (number, wire) in silent.iter_mut().enumerate() {
         let place = |i: u64| (number as u64 + i) % 256 * u64::from(LARGE);
         let reads: Vec<u8> = (0..4).flat_map(|i| wire.request(READ, 0, place(i), LARGE)).collect();
         wire.stream.write_all(&reads).unwrap();

@@ -265,12 +265,12 @@ fn random_faults_lose_nothing() {
 #[test]
 fn who_does_not_read_does_not_hold_the_end() {
     let scene = Scene::over("file", contracts);
-    let mut deaf = scene.connect("v");
+    let mut silent = scene.connect("v");
     let mut writer = scene.connect("w");
     assert_eq!(writer.write(0, 0, &[6; 8192]), 0);
-    let requests = (0..64).map(|i| deaf.request(READ, 0, i << 20, MIB as u32));
+    let requests = (0..64).map(|i| silent.request(READ, 0, i << 20, MIB as u32));
     let requests = requests.collect::<Vec<_>>().concat();
-    deaf.stream.write_all(&requests).unwrap();
+    silent.stream.write_all(&requests).unwrap();
     while scene.server.stats(false).unwrap().volumes[0].stats.requests[0] < 32 {
         std::thread::yield_now();
     }

@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 
 use attack::Attack;
 use page::Set;
-use peer::Way;
+use peer::Transport;
 use place::{Drive, Front, Place, Shared, VICTIM_BYTES};
 use rig::Directory;
 use rig::wire::Wire;
@@ -70,7 +70,7 @@ impl Run {
         let limit = Duration::from_secs_f64(self.seconds);
         self.until(limit, usize::MAX, |_| true)
     }
-    /// The victim works for so long or so many requests, beside attackers that have built up.
+    /// The victim works for this long or this many requests, beside attackers that have built up.
     fn until(
         &self,
         limit: Duration,
@@ -120,7 +120,7 @@ impl Run {
 /// Writes the victim's volume in a directory, so that it is read from the disk.
 fn fill(directory: &Arc<Directory>) {
     let place = Place::start(Arc::clone(directory), Front::Unix, Drive::Directory);
-    let peer = Way::to(&place).connect("victim").unwrap();
+    let peer = Transport::to(&place).connect("victim").unwrap();
     let mut wire = Wire::after_go(Box::new(peer));
     for offset in (0..VICTIM_BYTES).step_by(4 << 20) {
         assert_eq!(wire.write(0, offset, &vec![1; 4 << 20]), 0);

@@ -40,7 +40,7 @@ fn everything(socket: &str) -> Vec<u8> {
 
 /// Goal: stopping under load answers what came in, keeps every byte that was answered, and leaves no
 /// socket. Method: four clients overwrite blocks again and again, some durably, until the server is
-/// stopped in the middle; every block must then hold its last answered version, or the one under way:
+/// stopped in the middle; every block must then hold its last answered version, or the one in flight:
 /// in the file itself, and as a second server over it tells.
 #[test]
 fn stopping_under_load_keeps_what_was_answered() {
@@ -85,10 +85,10 @@ fn a_client_that_does_not_read_harms_nobody() {
     const PIECES: usize = 64;
     let rig = Rig::start("file");
     let socket = rig.directory.path("socket");
-    let mut deaf = Wire::connect(&socket);
+    let mut silent = Wire::connect(&socket);
     let marks: Vec<u8> = (0..16 * PIECE).map(|i| (i >> 12) as u8).collect();
     for (number, piece) in marks.chunks(PIECE).enumerate().take(15) {
-        assert_eq!(deaf.write(0, (number * PIECE) as u64, piece), 0);
+        assert_eq!(silent.write(0, (number * PIECE) as u64, piece), 0);
     }
     let before = page::resident_kib("self")[1];
     let ask = |client: &mut Wire| {
@@ -97,21 +97,21 @@ fn a_client_that_does_not_read_harms_nobody() {
         let requests = requests.collect::<Vec<_>>().concat();
         client.stream.write_all(&requests).unwrap();
     };
-    ask(&mut deaf);
+    ask(&mut silent);
     until(&rig.server, |told| told.volumes[0].stats.bytes[0] >= 40 << 20);
     let mut neighbour = Workload::new(&socket, (15 * PIECE / BLOCK) as u64, 256);
     neighbour.run(2_000, 8);
     until(&rig.server, |told| told.pending == 0);
     let grown = page::resident_kib("self")[1].saturating_sub(before) / 1024;
     assert!(grown < 160, "{grown} MiB held for a client that does not read");
-    assert!(deaf.in_flight() == PIECES && rig.server.stats(false).unwrap().connections == 2);
+    assert!(silent.in_flight() == PIECES && rig.server.stats(false).unwrap().connections == 2);
     for _ in 0..PIECES {
-        let answer = deaf.receive().unwrap();
+        let answer = silent.receive().unwrap();
         let at = (answer.cookie as usize - 15) % PIECES % 15 * PIECE;
         assert!(answer.error == 0 && answer.data == marks[at..at + PIECE], "the piece at {at}");
     }
-    ask(&mut deaf);
-    drop(deaf);
+    ask(&mut silent);
+    drop(silent);
     until(&rig.server, |told| told.connections == 1 && told.pending == 0);
     neighbour.run(500, 8);
     rig.server.stop().unwrap();

@@ -84,8 +84,8 @@ fn scattered(runs: &[Run]) -> Engine {
         stamp: Default::default(),
     };
     let (groups, volumes) = (vec![("g".into(), Default::default())], vec![volume]);
-    let (closed, patience, faults) = (Vec::new(), Default::default(), Default::default());
-    engine.apply(Instant::ZERO, &Plan { stack, groups, volumes, closed, patience, faults });
+    let (closed, timeouts, faults) = (Vec::new(), Default::default(), Default::default());
+    engine.apply(Instant::ZERO, &Plan { stack, groups, volumes, closed, timeouts, faults });
     engine
 }
 

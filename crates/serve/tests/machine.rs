@@ -93,7 +93,7 @@ fn needs_guest_a_file_system_on_the_disk() {
     boot(&directory, &directory.path("disk"), script).passes();
 }
 
-/// Goal: a guest outlives its server: what was on its way when the server was killed is done when the next one
+/// Goal: a guest outlives its server: what was in flight when the server was killed is done when the next one
 /// comes, and the data is right. Method: the guest writes and reads without a pause; the server is killed in
 /// the middle, three times.
 #[test]
@@ -218,7 +218,7 @@ fn needs_guest_twice_the_weight_is_twice_the_drive() {
         );
     }
     let server = Server::start(rig::parse(&text)).unwrap();
-    // A small cache is full soon, and all of it is on its way to the drive, which the kernel's own throttle of
+    // A small cache is full soon, and all of it is on the way to the drive, which the kernel's own throttle of
     // writeback would prevent. Both together have no more requests out than the server has tags, and these have
     // the size of 2009.
     let script = "

@@ -10,7 +10,7 @@ use std::io::Write;
 use std::thread;
 
 use rig::scene::Scene;
-use rig::wire::{Options, PATIENCE, READ, WRITE, Wire, Workload};
+use rig::wire::{Options, READ, TIMEOUT, WRITE, Wire, Workload};
 
 const MIB: usize = 1 << 20;
 const MANY: usize = 1_000;
@@ -51,7 +51,7 @@ fn idle_connections_cost_little() {
     let busy = resident().saturating_sub(before);
     let since = std::time::Instant::now();
     while resident().saturating_sub(before) > 40 {
-        assert!(since.elapsed() < PATIENCE, "{busy} MiB, and {} later", resident() - before);
+        assert!(since.elapsed() < TIMEOUT, "{busy} MiB, and {} later", resident() - before);
         thread::yield_now();
     }
     assert_eq!(idle[500].read(0, 4096).data, block);
@@ -70,7 +70,7 @@ fn clients_that_do_not_read_are_bounded() {
     let mut good = Workload::over(neighbour, 0, 256);
     good.run(500, 8);
     let before = resident();
-    let mut deaf = deaf(&scene, MANY);
+    let mut silent = silent(&scene, MANY);
     good.run(2_000, 8);
     let mut same_group = Workload::new(&scene.socket(), 8_192, 256);
     same_group.run(500, 8);
@@ -82,31 +82,31 @@ fn clients_that_do_not_read_are_bounded() {
     assert_eq!((large.error, large.data.len()), (0, 16 * MIB));
     let grown = resident().saturating_sub(before);
     assert!(grown < bound + 32, "{grown} MiB held, {bound} stated");
-    deaf.clear();
+    silent.clear();
     drop(same_group);
     scene.until(|told| told.connections == 1 && told.pending == 0);
     good.run(500, 8);
 }
 
 /// Clients that each asked for 16 MiB and read nothing.
-fn deaf(scene: &Scene, count: usize) -> Vec<Wire> {
-    let mut deaf: Vec<Wire> = (0..count).map(|_| scene.wire()).collect();
-    for wire in &mut deaf {
+fn silent(scene: &Scene, count: usize) -> Vec<Wire> {
+    let mut silent: Vec<Wire> = (0..count).map(|_| scene.wire()).collect();
+    for wire in &mut silent {
         let reads: Vec<u8> =
             (0..16).flat_map(|i| wire.request(READ, 0, i << 20, MIB as u32)).collect();
         wire.stream.write_all(&reads).unwrap();
     }
-    deaf
+    silent
 }
 
 /// Clients that do not read are cut off once somebody of their own group needs their memory.
 fn clients_in_the_way_are_cut_off() {
     let scene = Scene::start("memory = '64MiB'", "");
-    let deaf = deaf(&scene, 36);
+    let silent = silent(&scene, 36);
     let mut good = scene.wire();
     let large = good.read(0, 24 * MIB as u32);
     assert_eq!((large.error, large.data.len()), (0, 24 * MIB));
-    assert!(scene.server.stats(false).unwrap().connections < deaf.len());
+    assert!(scene.server.stats(false).unwrap().connections < silent.len());
 }
 
 /// A client that asks a hundred times which volumes there are, and reads no answer, holds one small piece of them.

@@ -10,7 +10,7 @@ use iofair_drive::profile;
 use iofair_policies::TABLE;
 use iofair_serve::back::volume::{Map, PlannedVolume, VolumeId};
 use iofair_serve::back::{emulated::Emulated, store::Store};
-use iofair_serve::engine::{Engine, Patience, Plan};
+use iofair_serve::engine::{Engine, Plan, Timeouts};
 use iofair_serve::request::buffer::Data;
 use iofair_serve::request::op::{Hints, NewOp};
 
@@ -69,7 +69,7 @@ impl Bench {
             groups: readers.iter().enumerate().map(group).collect(),
             volumes: (0..readers.len()).map(volume).collect(),
             closed: Vec::new(),
-            patience: Patience::default(),
+            timeouts: Timeouts::default(),
             faults: Faults::default(),
         };
         engine.apply(Instant::ZERO, &plan);

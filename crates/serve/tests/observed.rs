@@ -116,7 +116,7 @@ const COUNTS: [(&str, &str, u64); 8] = [
 ];
 
 /// Goal: whatever a client and an operator do is counted in the group that it concerns and in no other, and metrics,
-/// lists of groups and the live view say the same. Method: so many of each command over NBD, through back ends that
+/// lists of groups and the live view say the same. Method: this many of each command over NBD, through back ends that
 /// find block status out at once and on another thread; calls that name a group, its volume, and neither.
 #[test]
 fn every_command_is_counted_once() {
@@ -278,7 +278,7 @@ fn why(rig: &Controlled, group: &str) -> Json {
 }
 
 /// Goal: `why` names the throttle, its rule and ceiling and when it ends; and says so when nothing waits.
-/// Method: a ceiling of so few requests that some must wait, asked while they do, for the group and for the
+/// Method: a ceiling of this few requests that some must wait, asked while they do, for the group and for the
 /// one above it.
 #[test]
 fn why_names_the_throttle_and_its_rule() {

@@ -21,7 +21,7 @@ use iofair_lab::scenario::{
 use iofair_lab::simulate_with;
 use iofair_serve::back::volume::{Map, PlannedVolume, VolumeId};
 use iofair_serve::back::{emulated::Emulated, store::Store};
-use iofair_serve::engine::{Engine, Patience, Plan};
+use iofair_serve::engine::{Engine, Plan, Timeouts};
 use iofair_serve::request::buffer::{Data, Lent};
 use iofair_serve::request::op::{Hints, NewOp};
 
@@ -150,8 +150,8 @@ fn engine(stack: &str, watch: &Watch) -> Engine {
     };
     let volumes = watch.clients.iter().enumerate().map(volume).collect();
     let (groups, closed) = (watch.groups.clone(), Vec::new());
-    let (patience, faults) = (Patience::default(), Faults::default());
-    engine.apply(Instant::ZERO, &Plan { stack, groups, volumes, closed, patience, faults });
+    let (timeouts, faults) = (Timeouts::default(), Faults::default());
+    engine.apply(Instant::ZERO, &Plan { stack, groups, volumes, closed, timeouts, faults });
     engine
 }
 

@@ -73,7 +73,7 @@ impl Scene {
         let mut wire = self.connect(volume);
         assert_eq!(wire.write(FUA, 0, &vec![value; bytes as usize]), 0);
     }
-    /// Is a volume nothing but this?
+    /// Whether a volume is nothing but this.
     fn holds(&self, volume: &str, value: u8) -> bool {
         let mut wire = self.connect(volume);
         let size = wire.size;

@@ -9,7 +9,7 @@ use iofair_drive::profile;
 use iofair_drive::random::Random;
 use iofair_serve::back::volume::{Map, PlannedVolume, VolumeId};
 use iofair_serve::back::{emulated::Emulated, store::Store};
-use iofair_serve::engine::{Engine, Patience, Plan};
+use iofair_serve::engine::{Engine, Plan, Timeouts};
 use iofair_serve::request::buffer::{Data, Lent};
 use iofair_serve::request::op::{Hints, NewOp};
 
@@ -70,7 +70,7 @@ fn engine(contracts: &Contracts) -> Engine {
         groups: groups.collect(),
         volumes: volumes.collect(),
         closed: Vec::new(),
-        patience: Patience::default(),
+        timeouts: Timeouts::default(),
         faults: Faults::default(),
     };
     engine.apply(Instant::ZERO, &plan);

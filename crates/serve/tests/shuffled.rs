@@ -13,7 +13,7 @@ use iofair_core::time::{Instant, Nanos};
 use iofair_historical::TABLE;
 use iofair_serve::back::memory::Memory;
 use iofair_serve::back::volume::{Map, PlannedVolume, VolumeId};
-use iofair_serve::engine::{Engine, Patience, Plan};
+use iofair_serve::engine::{Engine, Plan, Timeouts};
 use iofair_serve::front::nbd::session::{Action, Ask, Command, Session, Tls};
 use iofair_serve::front::nbd::wire;
 use iofair_serve::request::buffer::Data;
@@ -47,12 +47,12 @@ enum Expected {
     Done,
 }
 
-/// One connection: the client's side, both directions' bytes on their way, and the server's side.
+/// One connection: the client's side, both directions' bytes in flight, and the server's side.
 struct Line {
     number: usize,
     /// What the client's blocks hold once everything sent is done.
     model: Vec<u8>,
-    /// Blocks with a request on its way: one at a time each, so that it is known what a read finds.
+    /// Blocks with a request in flight: one at a time each, so that it is known what a read finds.
     busy: BTreeMap<u64, (u64, u64)>,
     expected: BTreeMap<u64, Expected>,
     sent: u32,
@@ -192,8 +192,8 @@ fn world(stack: &str, max: Option<u64>) -> World {
         stamp: Default::default(),
     };
     let (groups, volumes) = (vec![("g".to_string(), contract)], vec![volume]);
-    let (closed, patience, faults) = (Vec::new(), Patience::default(), Faults::default());
-    let plan = Plan { stack, groups, volumes, closed, patience, faults };
+    let (closed, timeouts, faults) = (Vec::new(), Timeouts::default(), Faults::default());
+    let plan = Plan { stack, groups, volumes, closed, timeouts, faults };
     engine.apply(Instant::ZERO, &plan);
     World { now: Instant::ZERO, engine, lines: (0..CLIENTS).map(Line::new).collect() }
 }
@@ -258,7 +258,7 @@ impl World {
         }
         true
     }
-    /// The engine turns, and answers go on their way.
+    /// The engine turns, and answers go in flight.
     fn turn(&mut self) {
         self.engine.turn(self.now);
         self.engine.keep_lent();

@@ -147,7 +147,7 @@ pub(crate) fn group(group: &Json) -> String {
     let contract = contract.unwrap_or_else(|| "none: it is a part of other groups' paths".into());
     let volumes: Vec<String> = list(&group["volumes"]).iter().map(word).collect();
     let (rate, inside) =
-        (rate(&group["usage"]["bytes_per_second"]), &group["usage"]["requests_inside"]);
+        (rate(&group["usage"]["bytes_per_second"]), &group["usage"]["requests_in_flight"]);
     let ceilings = Some(ceilings(in_force)).filter(|text| text != "-");
     let rows = [
         ("group", word(&group["name"])),
@@ -219,7 +219,7 @@ pub(crate) fn usage_of(group: &Json) -> String {
             format!(
                 "{} held, {} requests in flight",
                 word("request_slots"),
-                word("requests_inside")
+                word("requests_in_flight")
             ),
         ),
         ("rate", rate(&usage["bytes_per_second"])),

@@ -22,7 +22,7 @@ const WINDOWS: usize = 2;
 pub(crate) enum Work {
     /// One 4 KiB read at a time, anywhere.
     Random,
-    /// Two windows of 256 KiB under way, in order.
+    /// Two windows of 256 KiB in flight, in order.
     Sequential,
 }
 

@@ -69,7 +69,7 @@ pub(crate) struct Latency {
     pub(crate) max: u64,
 }
 
-/// A glance at a run under way; ramp included.
+/// A glance at a run in flight; ramp included.
 #[derive(Clone, Copy, Serialize)]
 pub(crate) struct Sample {
     /// Since the clients started.

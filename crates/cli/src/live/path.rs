@@ -12,7 +12,7 @@ use iofair_historical::TABLE;
 use iofair_serve::back::memory::Memory;
 use iofair_serve::back::volume::{Map, PlannedVolume, VolumeId};
 use iofair_serve::client::{Ask, Crowd, Request};
-use iofair_serve::engine::{Engine, Patience, Plan};
+use iofair_serve::engine::{Engine, Plan, Timeouts};
 use iofair_serve::{Bare, Clock};
 
 /// Reads.
@@ -38,8 +38,8 @@ pub(super) fn measure(socket: &Path) -> Result<Nanos> {
     };
     let groups = vec![("g".to_owned(), Contract::default())];
     let (volumes, closed) = (vec![volume], Vec::new());
-    let (patience, faults) = (Patience::default(), Default::default());
-    let plan = Plan { stack: stack.clone(), groups, volumes, closed, patience, faults };
+    let (timeouts, faults) = (Timeouts::default(), Default::default());
+    let plan = Plan { stack: stack.clone(), groups, volumes, closed, timeouts, faults };
     let server = Bare::start(Engine::new(Box::new(memory), stack), &plan, socket)?;
     let clock = Clock::start();
     let mut crowd = Crowd::connect(socket, &["path".to_owned()], clock)?;

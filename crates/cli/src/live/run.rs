@@ -15,12 +15,12 @@ use iofair_serve::back::emulated::Emulated;
 use iofair_serve::back::store::Store;
 use iofair_serve::back::volume::{Map, PlannedVolume, Stamp, VolumeId};
 use iofair_serve::client::{Ask, Crowd, Request};
-use iofair_serve::engine::{Engine, Patience, Plan};
+use iofair_serve::engine::{Engine, Plan, Timeouts};
 use iofair_serve::{Bare, Clock};
 
 use super::watch::Watch;
 
-/// Requests that a flusher has under way before it sleeps. In the lab it sleeps where it finds no tag, which nobody
+/// Requests that a flusher has in flight before it sleeps. In the lab it sleeps where it finds no tag, which nobody
 /// sees from outside, so here the queue is as good as endless. Ends show: beside four writers under `prop-bfq` the
 /// random reader of figure 1 gets 5.1, 4.8, 1.9 and 0.9 MB/s with 16, 64, 128 and 4,096, and 0.9 in the lab.
 const FLUSHER_MAX: usize = 4096;
@@ -97,7 +97,7 @@ impl<'a> Live<'a> {
             groups: roster.groups,
             volumes: volumes.collect(),
             closed: Vec::new(),
-            patience: Patience { drain: Nanos::from_secs(5), ..Patience::default() },
+            timeouts: Timeouts { drain: Nanos::from_secs(5), ..Timeouts::default() },
             faults: Default::default(),
         };
         let socket = self.watch.socket("run");

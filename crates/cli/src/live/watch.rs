@@ -120,7 +120,7 @@ impl Watch {
             self.announce();
         }
     }
-    /// Was it interrupted?
+    /// Whether it was interrupted.
     pub(super) fn is_over(&self) -> bool {
         self.over.load(Relaxed)
     }

@@ -46,7 +46,7 @@ fn title(view: &View) -> Vec<Line<'static>> {
         "{}, {} clients, {} requests in flight, up {}",
         look.stack,
         look.connections,
-        look.requests_inside,
+        look.requests_in_flight,
         time(Some(look.uptime_seconds)).trim()
     );
     let second = format!(
@@ -84,7 +84,7 @@ fn fit(text: &str, width: usize) -> String {
 fn bar(row: &Row) -> Vec<Span<'static>> {
     let cell = |share: f64| (share.clamp(0.0, 1.0) * BAR as f64).round() as usize;
     let (got, mark) = (cell(row.group.share_got), cell(row.group.share_promised).min(BAR - 1));
-    let wants = row.group.requests_inside > 0 || row.group.bytes_per_second > 0;
+    let wants = row.group.requests_in_flight > 0 || row.group.bytes_per_second > 0;
     let short = wants && row.group.share_got < 0.9 * row.group.share_promised;
     let colour = if short { Color::Yellow } else { Color::Green };
     let cells = (0..BAR).map(|index| {
@@ -165,7 +165,7 @@ fn footer(view: &View, rows: &[Row], width: usize) -> Vec<Line<'static>> {
             group.share_promised * 100.0,
             min.unwrap_or_default(),
             min_iops.unwrap_or_default(),
-            group.requests_inside,
+            group.requests_in_flight,
             group.request_slots,
             group.memory_bytes as f64 / (1 << 20) as f64
         );

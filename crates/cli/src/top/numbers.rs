@@ -8,7 +8,7 @@ pub(crate) struct Look {
     pub(crate) uptime_seconds: f64,
     pub(crate) stack: String,
     pub(crate) connections: usize,
-    pub(crate) requests_inside: usize,
+    pub(crate) requests_in_flight: usize,
     pub(crate) drive_commands: u32,
     pub(crate) drive_depth: u32,
     pub(crate) drive_busy_seconds: f64,
@@ -30,7 +30,7 @@ pub(crate) struct Group {
     pub(crate) bytes_per_second: u64,
     /// Of one core, in the last second.
     pub(crate) cpu_percent: f64,
-    pub(crate) requests_inside: u64,
+    pub(crate) requests_in_flight: u64,
     pub(crate) request_slots: u64,
     pub(crate) memory_bytes: u64,
     pub(crate) broken_promise_seconds: u64,

@@ -1,11 +1,11 @@
-//! A model of a drive paced in real time over a store: what the lab runs in virtual time, as a drive
-//! that clients can use.
+//! An emulated drive: a drive model in real time in front of a store. The simulator runs the same model in virtual
+//! time.
 //!
-//! Data moves when a command starts, the answer waits for the model. Answers are never early; how late
-//! they are is up to the reactor, which spins through the last microseconds before
-//! [`Back::next_event`]. Over a file, what must be durable (a flush, a write with FUA) is answered after
-//! `fdatasync` as well: the host's drive may be slower than the model, and then the promise counts. When a part
-//! of the file is not to be had (somebody cut it short, or its disk is full), every request is an error from then on.
+//! Data moves when a command starts; its completion waits for the model. Completions are never early. How late they
+//! are depends on the reactor, which polls for the last microseconds before [`Back::next_event`]. Over a file,
+//! commands that must be durable (a flush, a write with FUA) also wait for `fdatasync`, because the host's drive may
+//! be slower than the model. If a part of the file becomes unavailable (the file was truncated, or its file system is
+//! full), every request fails from then on.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -35,7 +35,7 @@ pub struct Emulated {
 }
 
 impl Emulated {
-    /// Puts a model in front of a store of (at least) the drive's size; the name is for people.
+    /// Puts a model in front of a store of at least the drive's size; `name` is for messages.
     pub fn new(name: &str, drive: Box<dyn Drive + Send>, store: Store) -> Self {
         assert!(store.bytes() >= drive.facts().capacity.bytes(), "a store smaller than its drive");
         let name = name.to_string();

@@ -1,10 +1,9 @@
-//! A back end that fails on purpose, in front of a real one.
+//! Fault injection: a back end that fails on purpose, in front of a real one.
 //!
-//! Rules decide which command meets which fault (`iofair_drive::fault`). A command that fails or is never
-//! answered does not reach the real back end. A delayed one does, and its answer waits; a late one reaches it only after
-//! the delay, as a drive that hangs and comes back would carry it out. A short one reaches
-//! a file, and the kernel's answer is halved to whole pages, so that the file goes on with the rest; where
-//! there is no half, or no file, it fails.
+//! Rules decide which command gets which fault (`iofair_drive::fault`). A command that fails or never completes does
+//! not reach the real back end. A delayed one does, and its completion waits. A late one reaches it only after the
+//! delay, like a command of a drive that hangs and recovers. A short one reaches a file, and the result is halved to
+//! whole pages, so that the file back end requests the rest; if there is no half, or no file, the command fails.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -54,7 +53,7 @@ struct Late {
 }
 
 impl Faulty {
-    /// Puts faults in front of a back end; none yet.
+    /// Wraps a back end, without any rules yet.
     pub fn new(inner: Box<dyn Back>) -> Self {
         Self {
             inner,

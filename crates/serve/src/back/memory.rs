@@ -1,4 +1,4 @@
-//! Memory as a drive: every command is done at once, and reads are answered from where the data lies.
+//! Memory as a drive: every command completes at once, and reads refer to the data without copying it.
 
 use std::io;
 
@@ -23,7 +23,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// So many bytes of zeroes.
+    /// A drive of this many zero bytes.
     pub fn new(bytes: u64) -> io::Result<Self> {
         Ok(Self { store: Store::anonymous(bytes)? })
     }

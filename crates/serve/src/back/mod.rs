@@ -1,6 +1,6 @@
-//! Back ends: what holds the data. The engine's dispatches come in, answers go out.
+//! Back ends, which store data. They take dispatched commands and return completions.
 //!
-//! A back end decides no order: it carries out what it is given, as soon as it can.
+//! A back end does not choose an order: it executes commands as soon as it can.
 
 pub mod emulated;
 pub mod faulty;
@@ -41,7 +41,7 @@ pub struct Job<'a> {
     /// The present.
     pub now: Instant,
     /// What the engine asks. The name in it is the engine's for this command: the name that the controller
-    /// gave may be used again while a late command is still under way.
+    /// gave may be used again while a late command is still in flight.
     pub dispatch: Dispatch,
     /// The submissions that it stands for, in sector order; [`Ops::piece`] knows what they are.
     pub parts: &'a [Part],
@@ -97,7 +97,7 @@ pub trait Back: Send {
     fn take_closing(&mut self) -> Option<&mut Vec<Arc<Storage>>> {
         None
     }
-    /// Has each volume something of its own to make durable? Then flushes of two volumes are two commands.
+    /// Whether each volume must be made durable separately. Flushes of two volumes are then two commands.
     fn separate_flushes(&self) -> bool {
         false
     }
@@ -109,7 +109,7 @@ pub trait Back: Send {
     fn set_faults(&mut self, faults: &Faults) {
         let _ = faults;
     }
-    /// A volume is gone, and all its requests are answered. Late commands may still be under way.
+    /// A volume is gone, and all its requests are answered. Late commands may still be in flight.
     fn forget(&mut self, volume: &PlannedVolume) {
         let _ = volume;
     }

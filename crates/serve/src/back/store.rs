@@ -1,7 +1,6 @@
-//! Mapped memory that keeps volumes: anonymous, or a sparse file.
+//! Mapped memory that stores volumes: anonymous, or a sparse file.
 //!
-//! Which chunks were ever written is remembered in a bitmap, so that a client that copies a volume can
-//! leave out what was never there.
+//! A bitmap records which chunks were ever written, so that a client that copies a volume can skip the others.
 
 use std::fs::File;
 use std::io;
@@ -25,7 +24,7 @@ const FOLD: u64 = 1 << 20;
 /// And the longest span of it besides: longer than any request.
 const SPAN_MAX: u64 = 64 << 20;
 
-/// Pages of ours. There is never a reference to them, only addresses: what was read out of them may be on its way to
+/// Pages of ours. There is never a reference to them, only addresses: what was read out of them may be on the way to
 /// clients while they are written again, and a file's other users write when they like.
 #[derive(Debug)]
 struct Mapping {
@@ -134,20 +133,20 @@ pub struct Store {
 }
 
 impl Store {
-    /// Zeroes that take memory only where they are written.
+    /// Zeroes; memory is used only where they are written.
     pub fn anonymous(bytes: u64) -> io::Result<Self> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         Self::map(bytes, flags, -1)
     }
-    /// So many bytes that forget what is written and read as anything: for clients that only look at the time. They
-    /// take no memory, and writes no time.
+    /// A store that discards writes and returns arbitrary data, for clients that only measure time. It uses no
+    /// memory, and writes cost nothing.
     pub fn forgetful(bytes: u64) -> io::Result<Self> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let mut store = Self::map(FOLD + SPAN_MAX, flags, -1)?;
         (store.bytes, store.fold, store.written) = (bytes, FOLD, Vec::new());
         Ok(store)
     }
-    /// The contents of a file, which is made at least so long. All of it counts as written.
+    /// The contents of a file, which is extended to at least this length. All of it counts as written.
     pub fn file(file: &File, bytes: u64) -> io::Result<Self> {
         let bytes = bytes.max(file.metadata()?.len());
         file.set_len(bytes)?;
@@ -167,7 +166,7 @@ impl Store {
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
-    /// Was a part of the file not there when it was used? Then what was read or written since is worth nothing.
+    /// Whether a part of the file was missing when it was used. Everything read or written since is then invalid.
     pub(super) fn is_lost(&self) -> bool {
         self.mapping.watch.as_ref().is_some_and(Watch::is_lost)
     }
@@ -186,13 +185,13 @@ impl Store {
         let at = (offset % self.fold) as usize;
         Span::new(self.mapping.base.as_ptr().wrapping_add(at), length as usize)
     }
-    /// A part of it, where it is. What is written there later may be seen in it.
+    /// A part of it, without copying. Later writes may be visible in it.
     pub fn stored(&self, offset: u64, length: u64) -> Stored {
         let span = self.span(offset, length);
         // SAFETY: inside the mapping (`span` checks it), which is its own keeper, and to which nobody makes references.
         unsafe { Stored::new(span, self.mapping.clone()) }
     }
-    /// Fills a place with what is stored; returns where that ends.
+    /// Reads into a place; returns the end of the range.
     pub fn read(&self, offset: u64, into: &mut PlaceMut<'_>) -> u64 {
         let length = into.len() as u64;
         // SAFETY: inside the mapping (`span` checks it), which is there as long as this store, and to which nobody
@@ -200,7 +199,7 @@ impl Store {
         unsafe { into.write_from_shared(self.span(offset, length)) };
         offset + length
     }
-    /// Stores what is in a place; returns where that ends.
+    /// Writes from a place; returns the end of the range.
     pub fn write(&mut self, offset: u64, from: &Place<'_>) -> u64 {
         let length = from.len() as u64;
         let span = self.span(offset, length);
@@ -214,7 +213,7 @@ impl Store {
         }
         offset + length
     }
-    /// Makes a range zero, giving its memory back where whole pages are covered.
+    /// Zeroes a range, and frees the memory of whole pages.
     pub fn zero(&mut self, offset: u64, length: u64) {
         if self.forgets() {
             return;
@@ -244,7 +243,7 @@ impl Store {
             chunk = next;
         }
     }
-    /// What of a range was written, at most `limit` pieces.
+    /// The written parts of a range, at most `limit` extents.
     pub fn extents(&self, offset: u64, length: u64, limit: usize) -> Vec<Extent> {
         if self.forgets() {
             return vec![Extent { length, hole: false }];
@@ -264,7 +263,7 @@ impl Store {
     fn is_written(&self, chunk: u64) -> bool {
         self.written[chunk as usize / 64] >> (chunk % 64) & 1 == 1
     }
-    /// Makes writes durable where there is a file.
+    /// Makes writes durable, if there is a file.
     pub fn sync(&self) -> io::Result<()> {
         self.file.as_ref().map_or(Ok(()), File::sync_data)
     }

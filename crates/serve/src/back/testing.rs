@@ -1,5 +1,5 @@
-//! For tests of back ends: an engine over one, and a kernel played by the test, which sees every entry for
-//! the ring and answers when it wants to.
+//! For tests of back ends: an engine over a back end, and a kernel simulated by the test, which sees every ring entry
+//! and completes it when the test wants.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use iofair_core::time::{Instant, Nanos};
 
 use super::{Back, Lookup};
 use crate::back::volume::{Map, PlannedVolume, VolumeId};
-use crate::engine::{Engine, Patience, Plan};
+use crate::engine::{Engine, Plan, Timeouts};
 use crate::request::buffer::{Data, Lent};
 use crate::request::entry::Entry;
 use crate::request::extent::Extent;
@@ -74,8 +74,8 @@ impl Scene {
         let volume = PlannedVolume { id, name, group, map, size, read_only, storage, entry, stamp };
         let groups = vec![("g".to_string(), Contract::default())];
         let (volumes, closed) = (vec![volume], Vec::new());
-        let (patience, faults) = (Patience::default(), Faults::default());
-        let plan = Plan { stack, groups, volumes, closed, patience, faults };
+        let (timeouts, faults) = (Timeouts::default(), Faults::default());
+        let plan = Plan { stack, groups, volumes, closed, timeouts, faults };
         engine.apply(Instant::ZERO, &plan);
         Self { engine, now: Instant::ZERO, payload: Arc::new(vec![7; 1 << 20]), next: 0 }
     }
@@ -105,7 +105,7 @@ impl Scene {
         let entries = self.engine.take_entries();
         entries.map_or(Vec::new(), |all| all.drain(..).map(|one| Asked::new(&one)).collect())
     }
-    /// Would the engine take a block status in?
+    /// Whether the engine would take a block status in.
     pub(super) fn takes_status(&mut self) -> bool {
         let hints = Hints { extents: 1, ..Hints::default() };
         let (owner, cookie, volume, operation, data) = (0, 0, 0, Operation::Read, Data::None);

@@ -1,4 +1,4 @@
-//! A volume as the engine and the back end are told of it: who it is, and where its bytes lie on the drive.
+//! A volume as engine and back end see it: its identity, and the position of its bytes on the drive.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,18 +10,18 @@ use iofair_core::unit::SECTOR_BYTES;
 
 use super::uring::Storage;
 
-/// The identity of a volume, whatever its name: two plans mean the same data if and only if it is the same.
+/// The identity of a volume, independent of its name: two plans mean the same data exactly if it is equal.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct VolumeId(pub u128);
 
-/// Bytes of a volume that follow each other on the drive.
+/// A contiguous part of a volume on the drive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Run {
-    /// The first of them in the volume.
+    /// Its first byte in the volume.
     pub volume: u64,
-    /// The first of them on the drive.
+    /// Its first byte on the drive.
     pub drive: u64,
-    /// How many.
+    /// Its length.
     pub length: u64,
 }
 
@@ -31,7 +31,7 @@ impl Run {
     }
 }
 
-/// Where the bytes of a volume lie on the drive.
+/// The position of a volume's bytes on the drive.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Map {
     /// In the volume's order, without gaps; at least one.
@@ -39,12 +39,12 @@ pub struct Map {
 }
 
 impl Map {
-    /// A volume in one piece.
+    /// A contiguous volume.
     pub fn linear(start: u64, length: u64) -> Self {
         Self { runs: vec![Run { volume: 0, drive: start, length }] }
     }
-    /// A volume in several pieces, in the volume's order. `None` unless they follow each other without gaps and begin and
-    /// end on borders of sectors, which no command crosses.
+    /// A volume in several parts, in the volume's order. `None` unless they cover it without gaps and are aligned to
+    /// sectors, because no command crosses their boundaries otherwise.
     pub fn new(runs: Vec<Run>) -> Option<Self> {
         let mut joined: Vec<Run> = Vec::with_capacity(runs.len());
         let mut end = 0;
@@ -64,11 +64,11 @@ impl Map {
         }
         (!joined.is_empty()).then_some(Self { runs: joined })
     }
-    /// The pieces, in the volume's order.
+    /// The parts, in the volume's order.
     pub fn runs(&self) -> &[Run] {
         &self.runs
     }
-    /// Bytes that have a place.
+    /// Number of mapped bytes.
     pub fn size(&self) -> u64 {
         self.runs.last().map_or(0, Run::end)
     }
@@ -76,14 +76,15 @@ impl Map {
     pub fn start(&self) -> u64 {
         self.runs[0].drive
     }
-    /// Where a byte of the volume lies on the drive, and how many bytes follow it there, itself included.
+    /// The position of a byte of the volume on the drive, and the number of contiguous bytes there, including this
+    /// one.
     pub fn locate(&self, offset: u64) -> (u64, u64) {
         let next = self.runs.partition_point(|run| run.volume <= offset);
         let run = &self.runs[next - 1];
         let into = offset - run.volume;
         (run.drive + into, run.length.saturating_sub(into))
     }
-    /// The places on the drive of a part of the volume, in the volume's order.
+    /// The ranges on the drive of a part of the volume, in the volume's order.
     pub fn places(&self, part: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
         let first = self.runs.partition_point(|run| run.end() <= part.start);
         let runs = self.runs[first..].iter().take_while(move |run| run.volume < part.end);
@@ -95,7 +96,7 @@ impl Map {
     }
 }
 
-/// A volume and its place on the drive.
+/// A volume and its position on the drive.
 #[derive(Clone, Debug)]
 pub struct PlannedVolume {
     /// Its identity.
@@ -104,22 +105,22 @@ pub struct PlannedVolume {
     pub name: String,
     /// Path of its group.
     pub group: String,
-    /// Where its bytes lie. When the volume grows, what it has stays where it is.
+    /// The position of its bytes. When the volume grows, existing parts keep their position.
     pub map: Arc<Map>,
     /// Its size in bytes, at most that of the map.
     pub size: u64,
-    /// Are writes refused?
+    /// Whether writes are refused.
     pub read_only: bool,
-    /// The file or device that is this volume alone, if there is one.
+    /// The file or device that contains only this volume, if there is one.
     pub storage: Option<Arc<Storage>>,
-    /// Who may open it.
+    /// The clients that may open it.
     pub entry: Entry,
-    /// What its requests bear.
+    /// Properties of its requests.
     pub stamp: Stamp,
 }
 
 impl PlannedVolume {
-    /// Do both plans say the same of the same volume? What it is stored in stays as long as it is there.
+    /// Whether both plans say the same of the same volume. Its storage does not change while it exists.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         let Self { id, name, group, map, size, read_only, storage: _, entry, stamp } = self;
         (id, name, group, size) == (&other.id, &other.name, &other.group, &other.size)
@@ -128,14 +129,14 @@ impl PlannedVolume {
     }
 }
 
-/// What all requests of a volume bear, which no protocol says.
+/// Properties of all requests of a volume that no protocol carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stamp {
     /// Class and level inside the group.
     pub priority: Priority,
     /// Flags of its reads.
     pub reads: Flags,
-    /// Flags of all else. Clients wait for their writes, so these are synchronous unless somebody knows better.
+    /// Flags of all others. Clients wait for their writes, so writes are synchronous unless the plan says otherwise.
     pub writes: Flags,
 }
 

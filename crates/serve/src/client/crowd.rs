@@ -1,5 +1,4 @@
-//! Many connections of one thread, waited for together: the clients of an experiment. Nothing blocks but
-//! [`Crowd::wait`].
+//! Many connections of one thread, for the clients of an experiment. Only [`Crowd::wait`] blocks.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -24,11 +23,11 @@ const EARLY: Nanos = Nanos::from_micros(100);
 /// A request of one of the clients.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request {
-    /// Which client.
+    /// The index of the client.
     pub client: usize,
-    /// Comes back with the answer.
+    /// Returned with the completion.
     pub tag: u64,
-    /// What is asked.
+    /// The operation.
     pub ask: Ask,
     /// First byte.
     pub offset: u64,
@@ -36,14 +35,14 @@ pub struct Request {
     pub length: u32,
 }
 
-/// An answer.
+/// A completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Answered {
     /// The request's tag.
     pub tag: u64,
     /// The request's length.
     pub length: u32,
-    /// 0, or the error as the protocol numbers it.
+    /// 0, or the protocol's error number.
     pub error: u32,
 }
 
@@ -83,21 +82,21 @@ impl Crowd {
             clock,
         })
     }
-    /// The epoch of its clock is now.
+    /// Sets the epoch of its clock to now.
     pub fn restart(&mut self) {
         self.clock = Clock::start();
         self.last_event = Instant::ZERO;
     }
-    /// Puts a request behind those that wait to be sent.
+    /// Queues a request for sending.
     pub fn push(&mut self, request: Request) {
         let Request { client, tag, ask, offset, length } = request;
         self.pipes[client].push(Flying { tag, ask, length }, offset);
     }
-    /// Requests of a client that are not answered.
+    /// Number of a client's requests in flight.
     pub fn in_flight(&self, client: usize) -> usize {
         self.pipes[client].in_flight()
     }
-    /// Sends what the sockets take.
+    /// Sends as much as the sockets accept.
     pub fn send(&mut self) -> io::Result<()> {
         for (pipe, poll) in self.pipes.iter_mut().zip(&mut self.polls) {
             if pipe.wants_to_send() {
@@ -110,7 +109,7 @@ impl Crowd {
         }
         Ok(())
     }
-    /// Waits until something is answered, or until `until`; the time then.
+    /// Waits for a completion, or until `until`; returns the time.
     pub fn wait(&mut self, until: Instant) -> io::Result<Instant> {
         loop {
             self.send()?;
@@ -128,7 +127,7 @@ impl Crowd {
             }
         }
     }
-    /// Answers since the last call.
+    /// Completions since the last call.
     pub fn answers(&mut self) -> std::vec::Drain<'_, Answered> {
         self.answered.drain(..)
     }

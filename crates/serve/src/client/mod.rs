@@ -1,8 +1,8 @@
-//! Small NBD clients: [`Client`], one connection that is waited for, reads only; and [`Crowd`], many connections of one
-//! thread, for experiments.
+//! Small NBD clients: [`Client`], one blocking connection, reads only; and [`Crowd`], many connections of one thread,
+//! for experiments.
 //!
-//! They are written from the protocol's description and share nothing with [`crate::front`], so that the
-//! clients of a demo or an experiment talk to the server as anybody's would.
+//! They are written from the protocol's description and share no code with [`crate::front`], so they test the server
+//! like any independent client.
 
 mod crowd;
 mod pipe;
@@ -32,7 +32,7 @@ const COMMAND_WRITE: u16 = 1;
 const COMMAND_DISCONNECT: u16 = 2;
 const COMMAND_FLUSH: u16 = 3;
 /// An answer that takes longer than this will not come: the slowest drive answers within seconds.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest answer to an option that is read: longer ones are a server gone wrong.
 const OPTION_REPLY_MAX: usize = 4096;
 
@@ -42,7 +42,7 @@ pub struct Client {
     stream: UnixStream,
     /// Size of the export in bytes.
     pub size: u64,
-    /// Reads on their way: cookie and length, in the order of sending.
+    /// Reads in flight: cookie and length, in the order of sending.
     outstanding: Vec<(u64, u32)>,
     next_cookie: u64,
     buffer: Vec<u8>,
@@ -81,7 +81,7 @@ impl Client {
         self.outstanding.push((cookie, length));
         Ok(cookie)
     }
-    /// Waits for the next answer, whichever read it belongs to; returns its cookie and its data.
+    /// Waits for the next completion, of any read; returns its cookie and its data.
     pub fn receive(&mut self) -> io::Result<(u64, &[u8])> {
         if read_u32(&mut self.stream)? != REPLY_MAGIC {
             return Err(broken("a reply without its magic number"));
@@ -98,11 +98,11 @@ impl Client {
         self.stream.read_exact(&mut self.buffer)?;
         Ok((cookie, &self.buffer))
     }
-    /// Reads on their way.
+    /// Number of reads in flight.
     pub fn in_flight(&self) -> usize {
         self.outstanding.len()
     }
-    /// Says goodbye; all answers must be in.
+    /// Disconnects; no read may be in flight.
     pub fn disconnect(mut self) -> io::Result<()> {
         let cookie = self.next_cookie;
         self.stream.write_all(&command(COMMAND_DISCONNECT, cookie, 0, 0))
@@ -112,7 +112,7 @@ impl Client {
 /// A connection that has chosen its export, and the size of that.
 fn dial(socket: &Path, export: &str) -> io::Result<(UnixStream, u64)> {
     let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     if read_u64(&mut stream)? != GREETING_MAGIC || read_u64(&mut stream)? != OPTION_MAGIC {
         return Err(broken("not a newstyle NBD server"));
     }

@@ -1,5 +1,5 @@
-//! One connection of a crowd: what waits to be sent, what is under way, and answers as they come, in any pieces.
-//! Payloads are zeroes on the way out and forgotten on the way in.
+//! One connection of a crowd: unsent requests, requests in flight, and completions as they arrive, in any pieces.
+//! Write payloads are zeroes, and read payloads are discarded.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Read, Write};
@@ -15,18 +15,18 @@ const SLICES: usize = 32;
 /// Bytes of an answer's head.
 const HEAD: usize = 16;
 
-/// What is asked.
+/// The operation of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ask {
     /// Bytes from the volume.
     Read,
     /// Bytes to the volume.
     Write,
-    /// What was written before is to be durable.
+    /// Makes completed writes durable.
     Flush,
 }
 
-/// A request under way.
+/// A request in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Flying {
     pub(super) tag: u64,

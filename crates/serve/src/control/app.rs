@@ -1,4 +1,4 @@
-//! What each call means. Knows no socket: a [`Call`] in, an [`Answer`] out.
+//! The meaning of each call. This file knows no socket: a [`Call`] comes in, an [`Answer`] goes out.
 
 mod changes;
 
@@ -522,7 +522,7 @@ fn not_allowed(allow: &'static str) -> Answer {
 /// After the question mark of a change that shall only be tried.
 const DRY_RUN: &str = "dry_run=true";
 
-/// Is this a change that shall only be tried? A drain cannot.
+/// Whether this is a dry run. A drain has none.
 fn is_dry_run(call: &Call) -> bool {
     let parts: Vec<&str> = call.path.trim_matches('/').split('/').collect();
     let changes = match parts.as_slice() {

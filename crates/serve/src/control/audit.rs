@@ -1,12 +1,13 @@
-//! The audit log: every change with its author, source and result, one line of JSON each.
+//! The audit log: every change with its author, source and result, as lines of JSON.
 //!
-//! A change is written down *before* it is made (`"event": "begin"`) and synced to the drive; if that fails, it is not
-//! made. Its end (`"event": "end"`, the same `number`, with both revisions and the result) is synced before the caller
-//! hears of it. So a begin without an end is a change during which the server died, and there is no change without
-//! a begin. Everything that callers say is a JSON string, in which a newline is `\n`: no name can forge a line.
+//! A change is logged *before* it is made (`"event": "begin"`) and synced; if that fails, the change is refused. Its
+//! end (`"event": "end"`, with the same `number`, both revisions and the result) is synced before the caller gets the
+//! result. So a begin without an end is a change during which the server died, and there is no change without a
+//! begin. Everything that callers send is a JSON string, in which a newline is `
+//! `, so no name can forge a line.
 //!
-//! Bounded: a line, a file (then it becomes `PATH.1`, and so on), and the number of files. Without a file lines go to
-//! standard error, which systemd keeps in the journal.
+//! Lines, files (a full file becomes `PATH.1`, and so on) and the number of files are bounded. Without a file, lines
+//! go to standard error, which systemd sends to the journal.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};

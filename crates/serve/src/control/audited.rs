@@ -1,4 +1,4 @@
-//! Changes between two lines of the audit log, and the log for those who ask.
+//! Changes between two lines of the audit log, and reading the log.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! A client of the control socket, for the command line and for tests. One connection a call.
+//! A client of the control socket, for the command line and for tests. Each call uses its own connection.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,21 +18,21 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 
-/// A call may take so long: a drain takes half a minute.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// A call may take this long: a drain takes half a minute.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Where a server is controlled.
+/// The address of a server's control or metrics socket.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Address {
     /// Path of a Unix socket.
     Unix(PathBuf),
-    /// TCP, without TLS, which only metrics have: HOST:PORT.
+    /// TCP without TLS, which only metrics support: HOST:PORT.
     Tcp(String),
     /// TCP with TLS.
     Tls(Secured),
 }
 
-/// A server over TLS, and who calls it. Files in PEM.
+/// A server that is called over TLS, and the caller's credentials. Files are in PEM format.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Secured {
     /// A name or address in the server's certificate.
@@ -62,35 +62,35 @@ impl std::fmt::Display for Address {
 pub struct Ask {
     /// GET, PUT, ...
     pub method: String,
-    /// Escaped.
+    /// The path, percent-encoded.
     pub path: String,
     /// JSON.
     pub body: Option<Json>,
-    /// Only if this is still the revision.
+    /// Refused unless the contract file still has this revision.
     pub if_match: Option<String>,
-    /// Only if there is none yet.
+    /// Refused if the resource exists.
     pub only_new: bool,
 }
 
-/// What came back.
+/// A response.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reply {
     /// The HTTP status.
     pub status: u16,
-    /// The revision that it speaks of.
+    /// The revision of the contract file.
     pub revision: Option<String>,
-    /// Its kind.
+    /// Its content type.
     pub content_type: String,
-    /// All of it.
+    /// Its body.
     pub body: Vec<u8>,
 }
 
 impl Ask {
-    /// A call without anything else.
+    /// A call without body and conditions.
     pub fn new(method: &str, path: &str) -> Self {
         Self { method: method.into(), path: path.into(), ..Self::default() }
     }
-    /// With a body.
+    /// Sets the body.
     #[must_use]
     pub fn body(mut self, body: Json) -> Self {
         self.body = Some(body);
@@ -99,7 +99,7 @@ impl Ask {
 }
 
 impl Reply {
-    /// Is it what was asked?
+    /// Whether the call succeeded.
     pub fn is_good(&self) -> bool {
         (200..300).contains(&self.status)
     }
@@ -109,7 +109,7 @@ impl Reply {
     }
 }
 
-/// Makes one call and waits for its answer.
+/// Makes one call and waits for the response.
 pub fn call(address: &Address, ask: &Ask) -> io::Result<Reply> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let work = async {
@@ -128,7 +128,7 @@ pub fn call(address: &Address, ask: &Ask) -> io::Result<Reply> {
             }
         }
     };
-    let timed = async { tokio::time::timeout(PATIENCE, work).await };
+    let timed = async { tokio::time::timeout(TIMEOUT, work).await };
     runtime.block_on(timed).map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
 }
 

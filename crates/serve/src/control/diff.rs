@@ -1,4 +1,4 @@
-//! What a change of the contract file takes out and puts in, line by line.
+//! The lines that a change of the contract file removes and adds.
 
 /// Above this, lines are not compared with each other: all that lie between the first and the last difference count.
 const PAIRS_MAX: usize = 1 << 22;

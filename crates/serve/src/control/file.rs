@@ -1,4 +1,4 @@
-//! The contract file on disk: read, compared, replaced all or nothing.
+//! The contract file on disk: reading, comparing and atomic replacement.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

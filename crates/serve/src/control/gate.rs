@@ -1,8 +1,8 @@
-//! Who may do what: callers over the Unix socket by the kernel's word, callers over TLS by their certificates.
+//! Access control: callers over the Unix socket are identified by the kernel, callers over TLS by their certificates.
 //!
-//! Whoever reaches the Unix socket (its mode decides) may look; administrators may change. Over TCP only those may do
-//! anything whose certificate has a name in `viewers` or `operators`. The rules are made anew at every reload and
-//! asked at every call, so that revoking somebody counts at once.
+//! Everyone who can connect to the Unix socket (its mode decides) may read; administrators may make changes. Over
+//! TCP, the caller's certificate must have a name in `viewers` or `operators`. The rules are read again at every
+//! reload and checked at every call, so revoking access takes effect at once.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Is the server alive, and does it serve?
+//! Health checks: whether the server is alive, and whether it serves.
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
@@ -8,11 +8,11 @@ use serde_json::json;
 use super::app::{Answer, App, State, lock};
 use crate::reactor::Message;
 
-/// A reactor that does not look up for so long hangs: its longest turn is a small part of that.
+/// A reactor that does not look up for this long hangs: its longest turn is a small part of that.
 const ALIVE_MAX: Duration = Duration::from_secs(2);
 
 impl App {
-    /// Does the reactor turn, and are clients served?
+    /// Whether the reactor runs, and whether clients are served.
     pub(super) fn health(&self, query: &str) -> Answer {
         let (alive, state) = (self.is_alive(), *lock(&self.state));
         let good = alive && (query != "ready" || state == State::Serving);

@@ -1,13 +1,13 @@
 //! HTTP/1.1 on the control and metrics sockets: one thread for the sockets, a few for calls that wait.
 //!
-//! Bounded in every direction. A caller has so long to shake hands, to send a head, to send a body, and to take the
-//! response; a connection carries one call. Connections have places ([`Slots`]) in a pool of their caller's kind, and calls
-//! have threads of that kind: callers over TCP cannot lock out the Unix socket, and those who may look cannot lock out those
-//! who may change. How often a caller may call is in `rate`.
+//! Everything is bounded. There are timeouts for the handshake, the head, the body and the response; a connection
+//! carries one call. Connections have places ([`Slots`]) in a pool for their kind of caller, and calls have threads
+//! for that kind: callers over TCP cannot lock out the Unix socket, and callers who may only read cannot lock out
+//! those who may make changes. `rate` limits how often a caller may call.
 //!
-//! A call with an `Origin`, or that a browser says another site made, is a web page's, and no web page has a business
-//! here; over TCP the `Host` must be an address, `localhost` or a name of the server, so that no page gets in under a
-//! name of its own that leads to this host.
+//! A call with an `Origin`, or one that a browser marks as coming from another site, is from a web page and is
+//! refused. Over TCP, the `Host` must be an address, `localhost` or a name of the server, so that no page gets in
+//! under a name of its own that resolves to this host.
 
 use std::convert::Infallible;
 use std::fs;
@@ -74,7 +74,7 @@ pub(super) struct Places {
     pub(super) allowed: [Allowed; 2],
     /// Sockets that a service manager passed.
     pub(super) passed: [Vec<supervisor::Socket>; 2],
-    /// Are they only tried?
+    /// Whether this is only a check.
     pub(super) mode: Mode,
 }
 
@@ -119,7 +119,7 @@ impl Http {
         this.thread = Some(thread.map_err(ServeError::system("a thread"))?);
         Ok(this)
     }
-    /// Could it listen there?
+    /// Whether it could listen there.
     pub(super) fn check(places: Places) -> Result<(), ServeError> {
         let (mut this, runtime) = Self::new()?;
         runtime.block_on(async { this.listen(places) }).map(drop)
@@ -203,7 +203,7 @@ impl Http {
     pub(super) fn metrics(&self) -> Option<SocketAddr> {
         self.metrics
     }
-    /// Accepts nobody any more and removes the sockets. Calls under way are completed.
+    /// Accepts nobody any more and removes the sockets. Calls in flight are completed.
     pub(super) fn stop(mut self) {
         self.stop.notify_one();
         for path in &self.bound {

@@ -1,5 +1,5 @@
-//! The server's numbers: copied on the reactor's thread in slices, so that no look holds it up for long, worked out and
-//! shown elsewhere.
+//! The server's counters: copied on the reactor's thread in slices, so that no call delays it for long, and processed
+//! elsewhere.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -237,7 +237,7 @@ pub(super) struct Live {
     uptime_seconds: f64,
     stack: String,
     connections: usize,
-    requests_inside: usize,
+    requests_in_flight: usize,
     drive_commands: u32,
     drive_depth: u32,
     drive_busy_seconds: f64,
@@ -283,7 +283,7 @@ impl Live {
             uptime_seconds: seconds(moment.uptime),
             stack: moment.stack.clone(),
             connections: moment.connections,
-            requests_inside: moment.inside,
+            requests_in_flight: moment.inside,
             drive_commands: moment.commands,
             drive_depth: moment.depth,
             drive_busy_seconds: seconds(moment.drive_busy),

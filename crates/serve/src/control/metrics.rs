@@ -1,6 +1,6 @@
-//! The server's numbers as Prometheus reads them: text format 0.0.4.
+//! The server's counters for Prometheus: text format 0.0.4.
 //!
-//! Names and labels are a contract with dashboards: `packaging/grafana/iofair.json` uses them, and a test
+//! Names and labels are a public interface: dashboards such as `packaging/grafana/iofair.json` use them, and a test
 //! looks for every one that it uses.
 
 use std::fmt::{Display, Write as _};
@@ -63,36 +63,32 @@ pub(super) fn page(moment: &Moment, zeroing: Option<&Progress>, detail: Detail) 
 
 fn server(page: &mut Page, moment: &Moment) {
     let labels = [("version", env!("CARGO_PKG_VERSION")), ("stack", moment.stack.as_str())];
-    page.family("iofair_info", "gauge", "What runs: always 1.");
+    page.family("iofair_info", "gauge", "Version and stack; always 1.");
     page.line("iofair_info", &labels, 1);
     let (counter, gauge) = ("counter", "gauge");
-    page.one("iofair_uptime_seconds", gauge, "Since the start.", seconds(moment.uptime));
-    page.one("iofair_connections", gauge, "Clients connected.", moment.connections);
-    page.one("iofair_requests_inside", gauge, "Requests not answered yet.", moment.inside);
-    let help = "Commands that the drive has.";
+    page.one("iofair_uptime_seconds", gauge, "Time since the start.", seconds(moment.uptime));
+    page.one("iofair_connections", gauge, "Connected clients.", moment.connections);
+    page.one("iofair_requests_in_flight", gauge, "Requests in flight.", moment.inside);
+    let help = "Commands at the drive.";
     page.one("iofair_drive_commands", gauge, help, moment.commands);
-    let help = "Commands that the drive takes at once.";
+    let help = "Queue depth of the drive.";
     page.one("iofair_drive_depth", gauge, help, moment.depth);
-    let help = "Time in which the drive had a command.";
+    let help = "Time in which the drive had at least one command.";
     page.one("iofair_drive_busy_seconds_total", counter, help, seconds(moment.drive_busy));
-    let help = "Processor time of the thread that turns sockets, engine and drive.";
+    let help = "Processor time of the reactor thread.";
     page.one("iofair_reactor_busy_seconds_total", counter, help, seconds(moment.reactor_busy));
     let help = "Processor time of the reactor for clients that have not chosen a volume.";
     page.one("iofair_handshake_cpu_seconds_total", counter, help, seconds(moment.handshake_cpu));
-    page.family(
-        "iofair_policy",
-        gauge,
-        "Numbers of the policies in force, in the unit of their name.",
-    );
+    page.family("iofair_policy", gauge, "Counters of the policies, in the unit of their name.");
     for (name, value) in &moment.gauges {
         page.line("iofair_policy", &[("gauge", name)], value);
     }
 }
 
 fn pool(page: &mut Page, zeroing: &Progress) {
-    let help = "Free room of the pool that must be zeroed before a volume gets it.";
+    let help = "Free space of the pool that must be zeroed before reuse.";
     page.one("iofair_pool_dirty_bytes", "gauge", help, zeroing.dirty_bytes());
-    let help = "What of the pool was zeroed.";
+    let help = "Bytes of the pool zeroed since the start.";
     page.one("iofair_pool_zeroed_bytes_total", "counter", help, zeroing.zeroed_bytes());
 }
 
@@ -105,9 +101,9 @@ fn groups(page: &mut Page, groups: &[GroupMoment]) {
             }
         }
     };
-    let help = "Requests answered, of volumes directly in the group.";
+    let help = "Completed requests of volumes directly in the group.";
     by_direction("iofair_group_requests_total", help, |group| group.tally.requests);
-    let help = "Bytes answered, of volumes directly in the group.";
+    let help = "Bytes of completed requests of volumes directly in the group.";
     by_direction("iofair_group_bytes_total", help, |group| group.tally.bytes);
     let mut each = |name: &str, kind: &str, help: &str, of: fn(&GroupMoment) -> Option<f64>| {
         page.family(name, kind, help);
@@ -117,59 +113,59 @@ fn groups(page: &mut Page, groups: &[GroupMoment]) {
             }
         }
     };
-    let help = "Flushes answered, of volumes directly in the group.";
+    let help = "Completed flushes of volumes directly in the group.";
     each("iofair_group_flushes_total", "counter", help, |g| Some(g.tally.flushes as f64));
-    let help = "Trims answered, of volumes directly in the group; they count as writes, too.";
+    let help = "Completed trims of volumes directly in the group; they also count as writes.";
     each("iofair_group_trims_total", "counter", help, |g| Some(g.tally.trims as f64));
-    let help = "Zeroes answered, of volumes directly in the group; they count as writes, too.";
+    let help =
+        "Completed write-zeroes of volumes directly in the group; they also count as writes.";
     each("iofair_group_zeroes_total", "counter", help, |g| Some(g.tally.zeroes as f64));
-    let help = "Questions about block status, of volumes directly in the group.";
+    let help = "Block-status requests of volumes directly in the group.";
     let statuses = |g: &GroupMoment| Some(g.tally.block_statuses as f64);
     each("iofair_group_block_statuses_total", "counter", help, statuses);
-    let help = "Requests that failed or were refused, of volumes directly in the group.";
+    let help = "Failed and refused requests of volumes directly in the group.";
     each("iofair_group_failures_total", "counter", help, |g| Some(g.tally.failed as f64));
-    let help = "Requests that a front end refused, of volumes directly in the group.";
+    let help = "Requests of volumes directly in the group that a front end refused.";
     each("iofair_group_refusals_total", "counter", help, |g| Some(g.tally.refused as f64));
-    let help = "How often a client had to wait for a request slot, memory or another block status.";
+    let help = "Times that a client had to wait for a request slot, memory or another block-status request.";
     each("iofair_group_stalls_total", "counter", help, |g| Some(g.tally.stalls as f64));
     let help = "Calls to the control socket that named the group or a volume directly in it.";
     let calls = |g: &GroupMoment| Some(g.tally.control_calls as f64);
     each("iofair_group_control_calls_total", "counter", help, calls);
-    let help = "Request slots that volumes directly in the group hold.";
+    let help = "Request slots held by volumes directly in the group.";
     each("iofair_group_request_slots", "gauge", help, |g| Some(g.holds.slots as f64));
-    let help = "Payload that clients of volumes directly in the group hold, beyond 128 KiB each.";
+    let help = "Payload held by clients of volumes directly in the group, beyond 128 KiB each.";
     each("iofair_group_memory_bytes", "gauge", help, |g| Some(g.holds.memory as f64));
-    let help = "Requests not answered yet, of the group and those in it.";
-    each("iofair_group_requests_inside", "gauge", help, |g| Some(g.tally.inside as f64));
-    let help = "Bytes in the last second, of the group and those in it.";
+    let help = "Requests in flight of the group and the groups inside it.";
+    each("iofair_group_requests_in_flight", "gauge", help, |g| Some(g.tally.inside as f64));
+    let help = "Bytes in the last second of the group and the groups inside it.";
     each("iofair_group_bytes_per_second", "gauge", help, |g| Some(g.tally.last.rate() as f64));
-    let help = "Guaranteed bytes a second.";
+    let help = "Guaranteed minimum in bytes a second.";
     let minimum = |g: &GroupMoment| g.minimum.bytes_per_s.map(|min| min as f64);
     each("iofair_group_minimum_bytes_per_second", "gauge", help, minimum);
-    let help = "Guaranteed I/Os a second, of at most 16 KiB each.";
+    let help = "Guaranteed minimum in I/Os a second, of at most 16 KiB each.";
     let minimum = |g: &GroupMoment| g.minimum.ios_per_s.map(|min| min as f64);
     each("iofair_group_minimum_ios_per_second", "gauge", help, minimum);
     let help = "Weight in force.";
     each("iofair_group_weight", "gauge", help, |g| Some(f64::from(g.weight)));
-    let help =
-        "Part of the drive that the weights give it, among those who wanted it in the last second.";
+    let help = "Share of the drive by weight, among the groups that were busy in the last second.";
     each("iofair_group_share_promised", "gauge", help, |g| Some(g.promised));
-    let help = "Part of all bytes of the last second that it got.";
+    let help = "Share of all bytes of the last second that the group got.";
     each("iofair_group_share_got", "gauge", help, |g| Some(g.got));
-    let help = "Seconds of which more than a twentieth was overdue by its minimum.";
+    let help = "Seconds in which the minimum was not kept: the group was overdue for more than a twentieth of them.";
     let broken = |g: &GroupMoment| Some(g.tally.broken_seconds as f64);
     each("iofair_group_broken_promise_seconds_total", "counter", help, broken);
-    let help = "Processor time for volumes directly in the group.";
+    let help = "Processor time spent on volumes directly in the group.";
     each("iofair_group_cpu_seconds_total", "counter", help, |g| Some(seconds(g.tally.cpu)));
-    let help =
-        "Processor time of the last second in per cent of one core, of the group and those in it.";
+    let help = "Processor time of the last second in per cent of one core, of the group and the groups inside it.";
     each("iofair_group_cpu_percent", "gauge", help, |g| Some(g.tally.last.cpu_percent()));
 }
 
 /// A histogram a group, step and direction that anything was counted in.
 fn times(page: &mut Page, groups: &[GroupMoment]) {
     const NAME: &str = "iofair_group_step_seconds";
-    let help = "Where requests spent their time: held by throttles, queued in the scheduler, at the drive.";
+    let help =
+        "Time of requests in each step: held by throttles, queued in the scheduler, at the drive.";
     page.family(NAME, "histogram", help);
     for group in groups {
         for step in Step::ALL {
@@ -216,8 +212,10 @@ fn volumes(page: &mut Page, moment: &Moment) {
             }
         }
     };
-    by_direction("iofair_volume_requests_total", "Requests answered.", |volume| volume.requests);
-    by_direction("iofair_volume_bytes_total", "Bytes answered.", |volume| volume.bytes);
+    by_direction("iofair_volume_requests_total", "Completed requests.", |volume| volume.requests);
+    by_direction("iofair_volume_bytes_total", "Bytes of completed requests.", |volume| {
+        volume.bytes
+    });
     let mut each = |name: &str, kind: &str, help: &str, of: Of<u64>| {
         page.family(name, kind, help);
         for volume in &moment.volumes {
@@ -225,10 +223,8 @@ fn volumes(page: &mut Page, moment: &Moment) {
             page.line(name, &labels, of(volume));
         }
     };
-    each("iofair_volume_flushes_total", "counter", "Flushes answered.", |volume| volume.flushes);
-    each("iofair_volume_failures_total", "counter", "Requests that failed.", |volume| {
-        volume.failed
-    });
+    each("iofair_volume_flushes_total", "counter", "Completed flushes.", |volume| volume.flushes);
+    each("iofair_volume_failures_total", "counter", "Failed requests.", |volume| volume.failed);
     let connections: Of<u64> = |volume| volume.connections.into();
-    each("iofair_volume_connections", "gauge", "Clients connected.", connections);
+    each("iofair_volume_connections", "gauge", "Connected clients.", connections);
 }

@@ -1,19 +1,20 @@
-//! Control of a running server: HTTP with JSON over a Unix socket, and over TLS if asked; metrics and health.
+//! Control of a running server: HTTP with JSON over a Unix socket, and over TLS; metrics and health checks.
 //!
-//! **The contract file is the state.** A change is made in the file and in the running server, or in
-//! neither: the new text is written beside the file and synced, the server takes the new contracts over,
-//! and the text takes the file's place; if the last step fails, the server goes back. So a change survives
-//! a restart, and reading the file again finds what is in force.
+//! **The contract file is the state.** A change is made both in the file and in the running server, or in neither.
+//! The new text is written to a temporary file and synced; the server applies the new contracts; then the temporary
+//! file replaces the contract file. If the last step fails, the server reverts the change. So a change survives a
+//! restart, and the file always shows the contracts in force.
 //!
-//! Changes come one after the other. Every answer carries the *revision* of the file that it speaks of (in
-//! `ETag`, too); a change that names one (`If-Match`) is refused if another was faster. A file that somebody
-//! edited by hand is not overwritten: its changes are to be taken over first (SIGHUP, `POST /v1/reload`).
+//! Changes are made one at a time. Every response carries the *revision* of the contract file (also as `ETag`). A
+//! change that names a revision (`If-Match`) is refused if the file has another one by then. A file that was edited
+//! by hand is not overwritten: its changes must be applied first (SIGHUP, `POST /v1/reload`).
 //!
-//! A dry run is checked as the change would be, and tells what would differ: the file's lines and what groups get.
+//! A dry run makes the same checks as the change, and reports what would change: lines of the file, and shares of
+//! groups.
 //!
-//! [`Control`] is what a program holds; `http` turns sockets into calls of `app`, which knows no socket; `gate` says who
-//! may do what, `slots`, `rate` and `limits` how much of it, `audit` writes down who did what; `resources` says how things
-//! look from outside, `docs/openapi.json` is the contract with clients.
+//! [`Control`] is the interface for programs. `http` turns connections into calls of `app`, which knows no sockets.
+//! `gate` decides who may do what; `slots`, `rate` and `limits` bound it; `audit` logs changes. `resources` defines
+//! the JSON of groups, volumes and the server, and `docs/openapi.json` documents the interface.
 
 mod app;
 mod audit;
@@ -58,7 +59,7 @@ use file::ContractFile;
 use gate::Gate;
 use http::{Http, Places};
 
-/// A server under control of its contract file.
+/// A server that is controlled through its contract file.
 #[derive(Debug)]
 pub struct Control {
     app: Arc<App>,
@@ -90,11 +91,11 @@ impl Parts {
 }
 
 impl Control {
-    /// Starts what the file says, and listens where its `[control]` says.
+    /// Starts a server with these contracts, and listens where its `[control]` says.
     pub fn start(file: &Path, contracts: Contracts) -> Result<Self, ServeError> {
         Self::start_under(file, contracts, Passed::default())
     }
-    /// [`Self::start`] with what a service manager passed.
+    /// The same with sockets from a service manager.
     pub fn start_under(
         file: &Path,
         contracts: Contracts,
@@ -102,7 +103,7 @@ impl Control {
     ) -> Result<Self, ServeError> {
         Self::start_with(file, contracts, passed, &Consent::default())
     }
-    /// [`Self::start_under`], with what was agreed to beyond the contracts.
+    /// The same with consent to changes that need it.
     pub fn start_with(
         file: &Path,
         contracts: Contracts,
@@ -118,8 +119,9 @@ impl Control {
         let http = Http::start(places, &app)?;
         Ok(Self { app, http: Some(http) })
     }
-    /// Would [`Self::start_with`] start a server? Runs everything that it runs before clients are served, and changes nothing
-    /// on disk. What a running server with this file uses counts as free. Returns what an operator should know.
+    /// Checks whether [`Self::start_with`] would start a server. Runs everything that a start runs before clients are
+    /// served, and changes nothing on disk. What a running server with this file uses counts as free. Returns notes
+    /// for the operator.
     pub fn check(
         file: &Path,
         contracts: Contracts,
@@ -138,11 +140,11 @@ impl Control {
         }
         Ok(notes)
     }
-    /// Looks at the server.
+    /// Calls `look` with the server.
     pub fn server<T>(&self, look: impl FnOnce(&Server) -> T) -> Result<T, ServeError> {
         self.app.server(look)
     }
-    /// The TCP address of the control socket, with the port that was given out when 0 was asked.
+    /// The TCP address of the control socket, with the real port if the contract file says 0.
     pub fn tcp(&self) -> Option<SocketAddr> {
         self.http.as_ref().and_then(Http::control)
     }
@@ -150,15 +152,15 @@ impl Control {
     pub fn metrics(&self) -> Option<SocketAddr> {
         self.http.as_ref().and_then(Http::metrics)
     }
-    /// Takes over the file as it is now; on an error everything stays as it was.
+    /// Applies the present contract file; on an error nothing changes.
     pub fn reload(&self) -> Result<(), ServeError> {
         self.app.reload_on_signal()
     }
-    /// Has the server ended, or was it told to?
+    /// Whether the server has ended, or was told to end.
     pub fn is_over(&self) -> bool {
         self.app.is_over()
     }
-    /// Answers all requests that came in, makes everything durable, and removes the sockets.
+    /// Completes all requests in flight, makes everything durable, and removes the sockets.
     pub fn stop(mut self) -> Result<(), ServeError> {
         self.end()
     }

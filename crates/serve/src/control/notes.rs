@@ -1,5 +1,5 @@
-//! What an operator should know although the server starts: certificates that clients will refuse, and limits of the system
-//! below those of the contracts. A start logs it, a check prints it.
+//! Notes for the operator about things that do not prevent a start: certificates that clients will refuse, and system
+//! limits below those of the contracts. A start logs them; a check prints them.
 
 use std::path::Path;
 
@@ -35,7 +35,7 @@ pub(super) fn notes(contracts: &Contracts) -> Vec<String> {
     notes
 }
 
-/// Is a certificate out of its dates?
+/// Whether a certificate is out of its dates.
 fn dates(path: &Path, now: u64) -> Option<String> {
     let certificates = security::certificates(path).ok()?;
     let [from, until] = tls::validity(certificates.first()?)?;

@@ -1,4 +1,4 @@
-//! Long lists, page by page.
+//! Pagination of long lists.
 
 use super::problem::Problem;
 

@@ -1,8 +1,9 @@
 //! Pages of metrics, rendered once for many readers.
 //!
-//! A page of ten thousand groups has some megabytes, and is in memory until the slowest of its readers has it. So a page
-//! is shared: a caller gets one that another caller asked for within the last second, never the same one twice. And
-//! there are few: when slow readers hold as many as there may be, the newest of them is told again, though it is older.
+//! A page for ten thousand groups has several megabytes, and stays in memory until its slowest reader has received
+//! it. Pages are therefore shared: a caller gets a page that another caller requested within the last second, but
+//! never the same page twice. The number of pages is bounded: when slow readers hold as many as allowed, further
+//! callers get the newest of them, although it is older.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError, Weak};

@@ -1,4 +1,4 @@
-//! What is said when something is refused: the words that the contract file gets, as JSON.
+//! Error responses: the messages of errors in contract files, as JSON.
 
 use iofair_config::ConfigError;
 use iofair_config::contracts::edit::EditError;

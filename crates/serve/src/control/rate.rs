@@ -1,7 +1,7 @@
-//! How often a caller may call: a token bucket a caller.
+//! Rate limits of calls: a token bucket per caller.
 //!
 //! A call beyond the rate waits for its turn, and is refused if that would take too long. So a script that changes
-//! contracts in a loop runs at the rate that the server grants, and costs the reactor a bounded part of its time.
+//! contracts in a loop runs at the permitted rate and uses a bounded part of the reactor's time.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

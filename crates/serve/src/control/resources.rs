@@ -1,4 +1,4 @@
-//! How groups, volumes and the server look from outside.
+//! Groups, volumes and the server as JSON.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! Does a server with a contract file run already? A check of the file asks: before a restart, and in `ExecReload=` of its
-//! unit.
+//! Detects whether a server with a contract file is already running, for a check of the file: before a restart, and
+//! in `ExecReload=` of the unit.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::socket;
 pub(super) const NOTE: &str =
     "a server runs with this file; what it uses (sockets, volumes, devices) counts as free";
 
-/// Is there one, and which process is it, if that can be told?
+/// Whether there is one, and its process, if that can be determined.
 pub(super) fn find(file: &Path, contracts: &Contracts) -> (bool, Option<u32>) {
     // systemd says whom a reload is for.
     let main = std::env::var("MAINPID").ok().and_then(|process| process.parse().ok());

@@ -1,7 +1,7 @@
-//! Bounded places for connections: so many in all, so many of one caller.
+//! Bounded numbers of connections, in total and per caller.
 //!
-//! Each kind of caller has a pool of its own, so that callers over TCP cannot take places of the Unix socket, and those
-//! who may only look cannot take places of those who may change.
+//! Each kind of caller has its own pool, so callers over TCP cannot use up the places of the Unix socket, and callers
+//! who may only read cannot use up the places of those who may make changes.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

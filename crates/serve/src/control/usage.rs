@@ -1,4 +1,4 @@
-//! What a group has used, in the same words wherever it is shown.
+//! The counters of a group's usage, with the same names in all outputs.
 
 use iofair_core::group::GroupId;
 use serde::Serialize;
@@ -15,7 +15,7 @@ pub(super) struct Usage {
     /// Processor time of the last second in per cent of one core, groups in it included.
     pub(super) cpu_percent: f64,
     /// Now, groups in it included.
-    requests_inside: u64,
+    requests_in_flight: u64,
     /// Request slots that it holds now.
     pub(super) request_slots: u64,
     /// Bytes of payload that its clients hold now beyond what each may hold in any case.
@@ -54,7 +54,7 @@ impl Usage {
         Self {
             bytes_per_second: tally.last.rate(),
             cpu_percent: tally.last.cpu_percent(),
-            requests_inside: tally.inside,
+            requests_in_flight: tally.inside,
             request_slots: holds.slots,
             memory_bytes: holds.memory,
             cpu_seconds: seconds(tally.cpu),

@@ -1,5 +1,5 @@
-//! What holds a group back right now, and which rule: looked up on the reactor's thread, a bounded number of requests
-//! in one look, and told in words.
+//! Finds what holds a group back now, and by which rule. It runs on the reactor's thread and examines a bounded
+//! number of requests at a time.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ pub(super) struct Why {
 /// The requests at one place.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 struct Wait {
-    /// A throttle's short name, `switch`, `tag`, the scheduler's name, `flush`, or `drive`.
+    /// A throttle's short name, `tag`, the scheduler's name, `flush`, or `drive`.
     place: String,
     requests: usize,
     /// How long the oldest has been there.
@@ -66,7 +66,7 @@ struct Seat {
     group: GroupId,
 }
 
-/// Places of the pool of requests, merged requests included, that are looked at in one look. So many take some 50 us.
+/// Places of the pool of requests, merged requests included, that are looked at in one look. This many take some 50 us.
 const SLICE: usize = 1024;
 /// Groups for which an answer is put into words in one look.
 const ANSWERS: usize = 64;
@@ -225,7 +225,7 @@ impl Scene<'_> {
             Place::Flush => "flush",
             _ => "drive",
         };
-        // What was decided about a request on its way here is no reason to be here.
+        // What was decided about a request in flight here is no reason to be here.
         let decides = matches!(place, Place::Throttle(_) | Place::Scheduler);
         let rule = seat
             .decision
@@ -313,7 +313,7 @@ impl Scene<'_> {
             Some(due) => format!("; {} ahead of its minimum", brief(due.since(now))),
         }
     }
-    /// Is this the group asked about, or something in it?
+    /// Whether this is the group asked about, or something in it.
     fn is_own(&self, subject: Subject) -> bool {
         let groups = self.engine().controller().groups();
         let group = match subject {

@@ -1,5 +1,5 @@
-//! What differs between two plans, worked out beside the reactor: applying it costs what has changed, however many
-//! volumes and groups there are.
+//! The difference between two plans, computed outside the reactor: applying it costs as much as has changed, however
+//! many volumes and groups there are.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,45 +8,45 @@ use iofair_core::contract::Contract;
 use iofair_core::controller::Stack;
 use iofair_core::group::GroupId;
 
-use super::live::{Patience, Plan};
+use super::live::{Plan, Timeouts};
 use crate::back::volume::{PlannedVolume, VolumeId};
 
-/// The way from one plan to the next.
+/// The difference between two plans.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// The policies.
+    /// The policy stack.
     pub stack: Stack,
-    /// Groups that are new or have another contract, parents first.
+    /// Groups that are new or have a new contract, parents first.
     pub groups: Vec<(String, Contract)>,
-    /// Paths of groups that are not there any more, children first.
+    /// Paths of removed groups, children first.
     pub gone_groups: Vec<String>,
     /// Volumes that are new or changed.
     pub volumes: Vec<PlannedVolume>,
-    /// Volumes that are not there any more.
+    /// Removed volumes.
     pub gone_volumes: Vec<VolumeId>,
-    /// Names of those of them whose clients are sent away.
+    /// Names of removed volumes whose clients must be disconnected.
     pub closed: Vec<String>,
-    /// How long things may take.
-    pub patience: Patience,
-    /// Faults on purpose, for a back end that has some.
+    /// Time limits.
+    pub timeouts: Timeouts,
+    /// Injected faults, for a back end that supports them.
     pub faults: Faults,
 }
 
-/// What an engine made of a change.
+/// The effects of a change.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Changed {
-    /// Keys of volumes that were there with another size.
+    /// Keys of volumes with a new size.
     pub resized: Vec<usize>,
-    /// Keys of volumes that clients see differently now, or not any more; may name one twice.
+    /// Keys of volumes whose export has changed or was removed; may contain duplicates.
     pub exports: Vec<usize>,
-    /// Groups that are new or have another contract; those above a new one may be new, too.
+    /// Groups that are new or have a new contract; groups above a new one may be new, too.
     pub groups: Vec<GroupId>,
 }
 
 impl Change {
-    /// From a plan that is in force to another one.
+    /// Computes the change from the plan in force to a new one.
     pub fn between(old: &Plan, new: Plan) -> Self {
-        let Plan { stack, mut groups, mut volumes, closed, patience, faults } = new;
+        let Plan { stack, mut groups, mut volumes, closed, timeouts, faults } = new;
         let paths: HashSet<&str> = groups.iter().map(|(path, _)| path.as_str()).collect();
         let gone = old.groups.iter().filter(|(path, _)| !paths.contains(path.as_str()));
         let mut gone_groups: Vec<String> = gone.map(|(path, _)| path.clone()).collect();
@@ -61,7 +61,7 @@ impl Change {
         let known: HashMap<VolumeId, &PlannedVolume> =
             old.volumes.iter().map(|volume| (volume.id, volume)).collect();
         volumes.retain(|volume| !known.get(&volume.id).is_some_and(|known| volume.is_same(known)));
-        Self { stack, groups, gone_groups, volumes, gone_volumes, closed, patience, faults }
+        Self { stack, groups, gone_groups, volumes, gone_volumes, closed, timeouts, faults }
     }
 }
 
@@ -97,7 +97,7 @@ mod tests {
             groups: groups.iter().map(group).collect(),
             volumes,
             closed: Vec::new(),
-            patience: Patience::default(),
+            timeouts: Timeouts::default(),
             faults: Faults::default(),
         }
     }

@@ -1,8 +1,7 @@
-//! Commands that the back end has, and those that it does not answer in time.
+//! Commands in the back end, and those that it does not complete in time.
 //!
-//! A command that takes longer than the timeout is *late*: the engine answers its requests with an error,
-//! but the command keeps its slot at the drive and its memory until the back end answers after all, which
-//! may be never.
+//! A command that takes longer than the timeout is *late*: the engine completes its requests with an error, but the
+//! command keeps its slot at the drive and its memory until the back end completes it, which may be never.
 
 use iofair_core::request::CommandId;
 use iofair_core::time::{Instant, Nanos};
@@ -50,7 +49,7 @@ impl Commands {
     pub(super) fn late(&self) -> u32 {
         self.late
     }
-    /// Is there none?
+    /// Whether there is none.
     pub(super) fn is_empty(&self) -> bool {
         self.live.is_empty()
     }

@@ -1,4 +1,4 @@
-//! The drive as a volume that no client sees, for requests that the server makes itself.
+//! The drive as a volume that no client sees, for requests of the server itself.
 
 use std::sync::Arc;
 

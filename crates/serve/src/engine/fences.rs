@@ -1,9 +1,9 @@
-//! Parts of the drive that a write may still reach though its client was told that it failed.
+//! Parts of the drive that a late write may still change although its client got an error.
 //!
-//! A command that the back end has had for too long is answered with an error, and cannot be called back: it may be
-//! carried out at any time, or never. A newer write to the same bytes that is answered before could be overwritten by it
-//! without anybody knowing. So these bytes are fenced until the back end answers: newer writes, trims and zeroes there
-//! fail. Reads pass. Places are those on the drive, since the volume may be gone before the answer comes.
+//! A command that the back end does not complete in time fails with an error, but it cannot be cancelled: it may be
+//! executed at any time, or never. It could then overwrite newer data that was acknowledged. Therefore these bytes
+//! are fenced until the back end completes the command: newer writes, trims and zeroes there fail. Reads pass. Fences
+//! apply to positions on the drive, because the volume may have been removed by then.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -23,11 +23,11 @@ pub(super) struct Fences {
 }
 
 impl Fences {
-    /// Is there none?
+    /// Whether there is none.
     pub(super) fn is_empty(&self) -> bool {
         self.fences.is_empty()
     }
-    /// Is a part of this range fenced?
+    /// Whether a part of this range is fenced.
     pub(super) fn meet(&self, range: &Range<u64>) -> bool {
         // Of those that begin before its end, the last one ends last.
         let last = self.fences.range(..range.end).next_back();
@@ -60,7 +60,7 @@ impl Fences {
 mod tests {
     use super::*;
 
-    /// Goal: a byte is fenced at least as long as a late write to it is under way, and nothing is fenced for ever. Method:
+    /// Goal: a byte is fenced at least as long as a late write to it is in flight, and nothing is fenced for ever. Method:
     /// random ranges that come and go, against a list of them.
     #[test]
     fn fences_cover_late_writes() {

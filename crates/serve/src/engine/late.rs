@@ -1,4 +1,4 @@
-//! What happens to requests whose commands the back end does not answer in time.
+//! Handling of requests whose commands the back end does not complete in time.
 
 use iofair_core::time::Instant;
 
@@ -6,7 +6,7 @@ use super::fences::Fences;
 use super::{Engine, Volume};
 use crate::request::op::{NewOp, Op};
 
-/// Does a part of a volume reach into a fence?
+/// Whether a part of a volume overlaps a fence.
 fn meet(fences: &Fences, volume: &Volume, offset: u64, length: u32) -> bool {
     volume.map().places(offset..offset + u64::from(length)).any(|place| fences.meet(&place))
 }
@@ -76,7 +76,7 @@ impl Engine {
             }
         }
     }
-    /// Must a new request fail, because an older write could still overwrite it?
+    /// Whether a new request must fail, because an older write could still overwrite it.
     pub(super) fn is_fenced(&self, new: &NewOp) -> bool {
         !self.fences.is_empty()
             && new.operation.modifies()

@@ -1,4 +1,4 @@
-//! Volumes and groups, and how they change while requests are on their way.
+//! Volumes and groups, and changes to them while requests are in flight.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
@@ -21,36 +21,36 @@ use crate::request::op::Op;
 /// Clients and groups that are looked at in one turn, whether they may go.
 const LEAVING_MAX: usize = 64;
 
-/// How long things may take.
+/// Time limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Patience {
-    /// A command, before its client is told that it failed.
+pub struct Timeouts {
+    /// For a command; after it, its client gets an error.
     pub timeout: Nanos,
-    /// The end of a server, before clients that do not read are left alone.
+    /// For a shutdown; after it, the server ends even if clients do not read their replies.
     pub drain: Nanos,
 }
 
-impl Default for Patience {
+impl Default for Timeouts {
     fn default() -> Self {
         Self { timeout: Nanos::from_secs(30), drain: Nanos::from_secs(30) }
     }
 }
 
-/// What an engine shall be: every contract admitted, every volume placed.
+/// The desired state of an engine: every contract admitted, every volume placed.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The policies.
+    /// The policy stack.
     pub stack: Stack,
     /// Groups, parents first, with the weights that keep their minimums.
     pub groups: Vec<(String, Contract)>,
     /// Volumes.
     pub volumes: Vec<PlannedVolume>,
-    /// Names of volumes that are not there any more and whose clients are sent away; clients of other
-    /// volumes that are not there any more may stay until they leave.
+    /// Names of removed volumes whose clients must be disconnected. Clients of other removed volumes may stay until
+    /// they disconnect.
     pub closed: Vec<String>,
-    /// How long things may take.
-    pub patience: Patience,
-    /// Faults on purpose, for a back end that has some.
+    /// Time limits.
+    pub timeouts: Timeouts,
+    /// Injected faults, for a back end that supports them.
     pub faults: Faults,
 }
 
@@ -137,7 +137,7 @@ impl Index {
     }
 }
 
-/// What goes as soon as nothing of it is on its way.
+/// What goes as soon as nothing of it is in flight.
 #[derive(Debug, Default)]
 pub(super) struct Leaving {
     clients: VecDeque<ClientId>,
@@ -147,8 +147,8 @@ pub(super) struct Leaving {
 }
 
 impl Engine {
-    /// The first volume that the change makes shorter while a client has it open, if there is one: what that
-    /// client was told would not be true any more.
+    /// The first volume that the change makes smaller while a client has it open, if there is one. That client would
+    /// still use the old size.
     pub fn cuts(&self, change: &Change) -> Option<&str> {
         let mut volumes = change.volumes.iter().filter_map(|new| {
             let volume = &self.volumes[*self.index.volumes.get(&new.id)?];
@@ -157,9 +157,9 @@ impl Engine {
         });
         volumes.next()
     }
-    /// Makes groups, volumes and stack what the plan says, whatever they were.
+    /// Brings groups, volumes and stack into the state of the plan.
     pub fn apply(&mut self, now: Instant, plan: &Plan) -> Changed {
-        let Plan { stack, groups, volumes, closed, patience, faults } = plan.clone();
+        let Plan { stack, groups, volumes, closed, timeouts, faults } = plan.clone();
         let paths: HashSet<&str> = groups.iter().map(|(path, _)| path.as_str()).collect();
         let gone = self.index.groups.keys().filter(|path| !paths.contains(path.as_str()));
         let mut gone_groups: Vec<String> = gone.cloned().collect();
@@ -169,13 +169,13 @@ impl Engine {
         let gone = self.volumes.iter().map(|(_, volume)| volume.plan.id);
         let gone_volumes = gone.filter(|id| !ids.contains(id)).collect();
         let change =
-            Change { stack, groups, gone_groups, volumes, gone_volumes, closed, patience, faults };
+            Change { stack, groups, gone_groups, volumes, gone_volumes, closed, timeouts, faults };
         self.change(now, &change)
     }
-    /// Takes over what has changed. Requests on their way stay there.
+    /// Applies a change. Requests in flight are not affected.
     pub fn change(&mut self, now: Instant, change: &Change) -> Changed {
         let mut changed = Changed::default();
-        self.commands.timeout = change.patience.timeout;
+        self.commands.timeout = change.timeouts.timeout;
         self.back.set_faults(&change.faults);
         if !same_stack(self.controller.stack(), &change.stack) {
             let tags = || super::tags(self.controller.facts(), &change.stack);
@@ -320,11 +320,11 @@ impl Engine {
         let volume = self.volumes.get(*self.index.clients.get(client.index())?)?;
         (volume.client == client).then_some(volume.plan.name.as_str())
     }
-    /// What a group got.
+    /// A group's counters.
     pub fn tally(&self, group: GroupId) -> &GroupTally {
         self.tallies.get(group)
     }
-    /// The volumes as clients see them, in the order of their ids, with their groups.
+    /// All volumes as clients see them, in the order of their ids, with their groups.
     pub fn exports(&self) -> Vec<(Export, GroupId)> {
         let rotational = self.rotational;
         let open = self.volumes.iter().filter(|(_, volume)| !volume.retired);
@@ -342,11 +342,11 @@ impl Engine {
         };
         open.map(export).collect()
     }
-    /// A client chose a volume.
+    /// Records that a client opened a volume.
     pub fn attach(&mut self, volume: usize) {
         self.volumes[volume].connections += 1;
     }
-    /// A client that chose a volume is gone, and all its requests are finished.
+    /// Records that a client closed a volume; all its requests are complete.
     pub fn detach(&mut self, volume: usize) {
         let left = &mut self.volumes[volume];
         left.connections -= 1;
@@ -354,15 +354,15 @@ impl Engine {
             self.leaving.volumes.push(volume);
         }
     }
-    /// Clients that have it open, through whatever door.
+    /// Number of clients that have it open, over any front end.
     pub fn connections(&self, volume: usize) -> u32 {
         self.volumes[volume].connections
     }
-    /// The group that pays for it.
+    /// The group to which its usage is charged.
     pub fn group(&self, volume: usize) -> GroupId {
         self.volumes[volume].group
     }
-    /// A front end refused a request of a volume, which counts as one that failed.
+    /// Counts a request of a volume that a front end refused as failed.
     pub fn refused(&mut self, volume: usize) {
         let volume = &mut self.volumes[volume];
         volume.stats.failed += 1;
@@ -382,7 +382,7 @@ impl Engine {
     pub fn group_named(&self, path: &str) -> Option<GroupId> {
         self.index.groups.get(path).copied()
     }
-    /// A group made the server work for so long.
+    /// Charges processor time to a group.
     pub fn charge(&mut self, group: GroupId, time: Nanos) {
         self.tallies.charge(group, time);
     }
@@ -400,12 +400,12 @@ impl Engine {
     pub fn size(&self, volume: usize) -> u64 {
         self.volumes[volume].plan.size
     }
-    /// Are a volume's clients sent away?
+    /// Whether a volume's clients must be disconnected.
     pub fn is_closed(&self, volume: usize) -> bool {
         self.volumes[volume].closed
     }
 
-    /// What passed; `since` is when counting began.
+    /// The counters; `since` is when counting began.
     pub fn snapshot(&self, now: Instant, since: Instant, busy_before: Nanos) -> Snapshot {
         let volume = |(_, volume): (usize, &Volume)| VolumeSnapshot {
             name: volume.plan.name.clone(),
@@ -427,7 +427,7 @@ impl Engine {
     pub fn busy_time(&self, now: Instant) -> Nanos {
         self.back.busy().unwrap_or_else(|| self.busy.total(now))
     }
-    /// Forgets what passed on every volume.
+    /// Resets the counters of all volumes.
     pub fn reset_stats(&mut self) {
         for (_, volume) in &mut self.volumes {
             volume.stats = VolumeStats::default();

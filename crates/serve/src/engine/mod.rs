@@ -1,9 +1,9 @@
-//! The engine half of a reactor: the controller, the requests on their way and the back end.
+//! The engine half of a reactor: the controller, the requests in flight, and the back end.
 //!
-//! No socket, no ring, no clock: time is an argument, so that a script can turn it exactly as the lab
-//! turns its own controller (the parity test does). Per turn the owner calls [`Engine::submit`] for
-//! what came in, [`Engine::turn`], [`Engine::keep_lent`] before receive buffers are reused, and takes
-//! what is finished with [`Engine::next_finished`].
+//! It has no socket, no ring and no clock. Time is an argument, so a script can drive it exactly as the simulator
+//! drives its own controller (the parity test does). In each turn, the owner calls [`Engine::submit`] for new
+//! requests, [`Engine::turn`], and [`Engine::keep_lent`] before receive buffers are reused, and takes finished
+//! requests with [`Engine::next_finished`].
 
 mod change;
 mod commands;
@@ -28,7 +28,7 @@ use slab::Slab;
 
 pub use change::{Change, Changed};
 use commands::{Answered, Commands};
-pub use live::{Patience, Plan, Volume};
+pub use live::{Plan, Timeouts, Volume};
 
 use crate::back::uring::Storage;
 use crate::back::volume::Stamp;
@@ -68,7 +68,7 @@ pub struct Engine {
     ops: Ops,
     volumes: Slab<Volume>,
     index: live::Index,
-    /// Does a head move?
+    /// Whether the drive is rotational.
     rotational: bool,
     /// Groups and clients that go as soon as they are idle.
     leaving: live::Leaving,
@@ -99,16 +99,16 @@ pub struct Engine {
     observer: Option<Observer>,
 }
 
-/// Sees every dispatch.
+/// A function that is called for every dispatch.
 pub type Observer = Box<dyn FnMut(Instant, &Dispatch) + Send>;
 
 impl Engine {
-    /// An engine without volumes. A scheduler that shares between groups is shown every request there is: with
-    /// the kernel's few tags a group's requests would wait for those of other groups before it sees them.
+    /// An engine without volumes. A scheduler that shares between groups sees the full backlog: with as few tags as
+    /// in the kernel, a group's requests would wait for those of other groups before the scheduler sees them.
     pub fn new(back: Box<dyn Back>, stack: Stack) -> Self {
         Self::build(back, stack, None)
     }
-    /// The same with so many requests that scheduler and drive may have together.
+    /// The same with a limit on the requests that the scheduler and the drive have together.
     pub fn with_tags(back: Box<dyn Back>, stack: Stack, tags: u32) -> Self {
         Self::build(back, stack, Some(tags))
     }
@@ -142,7 +142,7 @@ impl Engine {
             plug: Plug::new(),
             lent: Vec::new(),
             finished: VecDeque::new(),
-            commands: Commands::new(Patience::default().timeout),
+            commands: Commands::new(Timeouts::default().timeout),
             early: VecDeque::new(),
             abandoned: 0,
             fences: fences::Fences::default(),
@@ -158,22 +158,22 @@ impl Engine {
             observer: None,
         }
     }
-    /// Shows every dispatch to `observer`.
+    /// Calls `observer` for every dispatch.
     pub fn observe_dispatches(&mut self, observer: Observer) {
         self.observer = Some(observer);
     }
 
-    /// Takes requests in no more, or again; what is inside goes its way.
+    /// Stops or resumes accepting requests; requests in flight continue.
     pub fn pause(&mut self, paused: bool) {
         self.paused = paused;
     }
-    /// Are requests refused for now?
+    /// Whether requests are refused for now.
     pub fn is_paused(&self) -> bool {
         self.paused
     }
     /// Takes a request in, unless its group has no room (or the engine is paused), or asks for a block status while it has
     /// one: then it comes back, to be offered again once there is room ([`Self::has_room`]). A write to where a late write is
-    /// under way is taken in, and fails.
+    /// in flight is taken in, and fails.
     // The refused request is as large as it came, and boxing it would cost every request.
     #[allow(clippy::result_large_err)]
     pub fn submit(&mut self, now: Instant, new: NewOp) -> Result<(), NewOp> {
@@ -209,7 +209,7 @@ impl Engine {
         unplugged.expect("everything in the plug has its slot");
     }
 
-    /// Lets everything happen that can happen now: answers in, dispatches out.
+    /// Processes everything that is possible now: takes completions and dispatches commands.
     pub fn turn(&mut self, now: Instant) {
         if !self.plug.is_empty() {
             self.unplug(now);
@@ -239,7 +239,7 @@ impl Engine {
         self.turn_second(now);
         self.settle(now);
     }
-    /// May the controller be asked for a command? Late commands keep their slots at the drive. Once they have
+    /// Whether the controller may be asked for a command. Late commands keep their slots at the drive. Once they have
     /// all of them the drive is dead, and what comes is refused instead of waiting for ever.
     fn has_slot(&self) -> bool {
         let (late, depth) = (self.commands.late(), self.depth);
@@ -317,7 +317,7 @@ impl Engine {
             self.finish(now, piece.op);
         }
     }
-    /// Nothing of a request is under way any more.
+    /// Nothing of a request is in flight any more.
     fn finish(&mut self, now: Instant, key: usize) {
         let op = &mut self.ops[key];
         if !op.abandoned {
@@ -329,21 +329,21 @@ impl Engine {
         self.ops.release(op.data);
         self.abandoned -= 1;
     }
-    /// The ring finished an entry of the back end's; call [`Self::turn`] afterwards.
+    /// Handles the completion of a ring entry of the back end; call [`Self::turn`] afterwards.
     pub fn on_ring(&mut self, user_data: u32, result: i32) {
         self.back.on_ring(user_data, result, &mut self.ops, &mut self.answers);
     }
-    /// Entries that the back end wants on the ring.
+    /// Ring entries that the back end wants to submit.
     pub fn take_entries(&mut self) -> Option<&mut Vec<Entry>> {
         self.back.take_entries()
     }
-    /// Payloads that still lie in receive buffers move into buffers of their own.
+    /// Moves payloads that are still in receive buffers to their own buffers.
     pub fn keep_lent(&mut self) {
         for key in self.lent.drain(..) {
             self.ops.keep(key);
         }
     }
-    /// A finished request, to be answered. Call [`Self::keep_lent`] first.
+    /// The next finished request, for its completion. Call [`Self::keep_lent`] first.
     pub fn next_finished(&mut self) -> Option<Op> {
         debug_assert!(self.lent.is_empty(), "keys of lent payloads must not be reused");
         if let Some(op) = self.early.pop_front() {
@@ -352,7 +352,7 @@ impl Engine {
         let key = self.finished.pop_front()?;
         Some(self.ops.remove(key))
     }
-    /// When to call [`Self::turn`] again though nothing else happens.
+    /// When to call [`Self::turn`] again even if nothing else happens.
     pub fn next_wakeup(&self) -> Option<Instant> {
         let policies = self.controller.next_wakeup().filter(|_| self.has_slot());
         let others = self.back.next_event().into_iter().chain(self.commands.next_late());
@@ -364,19 +364,19 @@ impl Engine {
     pub(crate) fn turn_second(&mut self, now: Instant) {
         self.tallies.turn(now, self.controller.groups());
     }
-    /// When the back end itself goes on; its instants matter to the microsecond.
+    /// The next event of the back end, which must be handled within microseconds.
     pub fn next_event(&self) -> Option<Instant> {
         self.back.next_event()
     }
-    /// Requests that are not finished.
+    /// Number of unfinished requests.
     pub fn pending(&self) -> usize {
         self.ops.len() - self.abandoned
     }
-    /// Does the back end still have commands, and with them memory of ours?
+    /// Whether the back end still has commands, and so uses our memory.
     pub fn is_stuck(&self) -> bool {
         !self.commands.is_empty()
     }
-    /// The buffers, for payloads that are received in pieces.
+    /// The table of requests, and buffers for payloads that are received in pieces.
     pub fn ops(&mut self) -> &mut Ops {
         &mut self.ops
     }
@@ -388,7 +388,7 @@ impl Engine {
     pub(crate) fn take_closing(&mut self) -> Option<&mut Vec<Arc<Storage>>> {
         self.back.take_closing()
     }
-    /// The group of a request on its way.
+    /// The group of a request in flight.
     pub(crate) fn group_of(&self, op: usize) -> GroupId {
         self.ops[op].group
     }
@@ -403,7 +403,7 @@ impl Engine {
     pub fn back(&mut self) -> &mut dyn Back {
         &mut *self.back
     }
-    /// The controller, to look at.
+    /// The controller, for inspection.
     pub fn controller(&self) -> &Controller {
         &self.controller
     }

@@ -1,8 +1,9 @@
-//! Cutting requests into pieces for the controller, and refusing what has no room.
+//! Splitting requests into pieces for the controller, and refusing requests without room.
 //!
-//! A piece takes a request slot of its group, and the controller says whether there is one. What is refused comes back to
-//! its front end; a request that is inside and finds no slot for its next piece waits here, in the order of its group,
-//! and until it goes on nothing new of the group is taken in. So no group has more inside than it has had slots.
+//! Each piece takes a request slot of its group; the controller decides whether one is free. A refused request is
+//! returned to its front end. A request in flight that finds no slot for its next piece waits here, in the order of
+//! its group, and meanwhile no new request of the group is accepted. So no group has more in flight than it has had
+//! slots.
 
 use std::collections::VecDeque;
 
@@ -26,7 +27,7 @@ pub(super) struct Unfed {
 }
 
 impl Unfed {
-    /// Does a request of this group wait?
+    /// Whether a request of this group waits.
     fn waits(&self, group: GroupId) -> bool {
         self.requests.get(group.index()).is_some_and(|requests| !requests.is_empty())
     }
@@ -51,8 +52,8 @@ fn window(operation: Operation) -> u32 {
 }
 
 impl Engine {
-    /// Would a request of this volume be taken in now? If not, then after something of its group was finished, or of
-    /// a group that has taken much of what all share.
+    /// Whether a new request of this volume would be accepted now. If not, it may be after a request of its group
+    /// completes, or of a group that uses much of the shared slots.
     pub fn has_room(&self, volume: usize) -> bool {
         let volume = &self.volumes[volume];
         let waits = self.unfed.waits(volume.group);

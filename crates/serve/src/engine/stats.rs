@@ -1,19 +1,19 @@
-//! What passed: per volume, and how busy the drive was.
+//! Counters per volume, and the drive's busy time.
 
 use iofair_core::request::Direction;
 use iofair_core::stats::histogram::Histogram;
 use iofair_core::time::{Instant, Nanos};
 
-/// One volume's numbers; arrays are indexed by [`Direction`], trims and zeroes count as writes.
+/// A volume's counters. Arrays are indexed by [`Direction`]; trims and zeroes count as writes.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct VolumeStats {
-    /// Requests answered.
+    /// Completed requests.
     pub requests: [u64; 2],
-    /// Bytes answered.
+    /// Bytes of completed requests.
     pub bytes: [u64; 2],
-    /// Nanoseconds from a request's arrival in the engine to its answer.
+    /// Nanoseconds from a request's arrival in the engine to its completion.
     pub latency: [Histogram; 2],
-    /// Flushes answered.
+    /// Completed flushes.
     pub flushes: u64,
     /// Requests that failed.
     pub failed: u64,
@@ -29,23 +29,23 @@ impl VolumeStats {
     }
 }
 
-/// What a server did since its start (or since the last snapshot that asked for a fresh start).
+/// A server's counters since its start (or since the last snapshot with a reset).
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Snapshot {
-    /// Time since then.
+    /// The time since then.
     pub time: Nanos,
     /// The part of it in which the drive had at least one command.
     pub busy: Nanos,
-    /// Connections open now.
+    /// Open connections.
     pub connections: usize,
-    /// Requests inside now.
+    /// Requests in flight.
     pub pending: usize,
-    /// By volume, in the order in which they came into being: name, group, numbers.
+    /// By volume, in order of creation: name, group, counters.
     pub volumes: Vec<VolumeSnapshot>,
 }
 
 impl Snapshot {
-    /// Parts per million of the time in which the drive had a command.
+    /// The part of the time in which the drive had a command, per million.
     pub fn utilisation_ppm(&self) -> u64 {
         let ppm = u128::from(self.busy.0) * 1_000_000 / u128::from(self.time.0.max(1));
         u64::try_from(ppm).unwrap_or(u64::MAX)
@@ -55,13 +55,13 @@ impl Snapshot {
 /// One volume of a [`Snapshot`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VolumeSnapshot {
-    /// The volume.
+    /// Its name.
     pub name: String,
     /// Its group's path.
     pub group: String,
-    /// Connections to it now.
+    /// Open connections to it.
     pub connections: u32,
-    /// Its numbers.
+    /// Its counters.
     pub stats: VolumeStats,
 }
 

@@ -1,11 +1,11 @@
-//! What each group got, second by second, and where its requests spent their time.
+//! Counters of groups, second by second, and the time that requests spend in each step.
 //!
-//! Counted on every request, so it is plain arithmetic on memory that is there: no allocation, no loop but the one up the
-//! tree of groups. Everything else is worked out when somebody asks.
+//! The counters are updated for every request, so this is plain arithmetic on existing memory: no allocation, and no
+//! loop except over the groups above. Everything else is computed when the counters are read.
 //!
-//! *A broken promise.* A second counts as broken for a group with a minimum when reads and writes of the group and of
-//! groups in it were overdue for more than a twentieth of it ([`MinimumMeter`]). Flushes and block
-//! statuses are no part of a minimum.
+//! *Broken promises.* A second counts as broken for a group with a minimum if reads and writes of the group,
+//! including groups inside it, were overdue for more than a twentieth of it ([`MinimumMeter`]). Flushes and
+//! block-status requests do not count.
 
 use iofair_core::controller::Completion;
 use iofair_core::group::{GroupId, Groups};
@@ -24,19 +24,19 @@ pub const BUCKETS: usize = 22;
 /// The first bucket holds times of up to 2 to the power of this, in nanoseconds (8 us).
 const FIRST_BITS: u32 = 13;
 
-/// Where a request spends its time.
+/// The steps in which a request spends time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     /// Held by throttles.
     Held,
-    /// In the scheduler, the wait for a tag included.
+    /// In the scheduler, including the wait for a tag.
     Queued,
     /// At the drive.
     Drive,
 }
 
 impl Step {
-    /// All of them, in order; `step as usize` indexes an array of three.
+    /// All steps in order; `step as usize` is an index.
     pub const ALL: [Self; 3] = [Self::Held, Self::Queued, Self::Drive];
     /// Its name.
     pub const fn word(self) -> &'static str {
@@ -48,12 +48,12 @@ impl Step {
     }
 }
 
-/// Times, counted by powers of two; the last bucket holds all that are longer than the ones before.
+/// A histogram of times with buckets of powers of two; the last bucket counts all longer times.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Times {
-    /// How many fell into each bucket.
+    /// Number of times in each bucket.
     pub counts: [u64; BUCKETS],
-    /// All added up, in nanoseconds.
+    /// The sum in nanoseconds.
     pub sum: u64,
 }
 
@@ -68,46 +68,48 @@ impl Times {
     pub const fn bound(bucket: usize) -> Option<u64> {
         if bucket + 1 < BUCKETS { Some(1 << (FIRST_BITS as usize + bucket)) } else { None }
     }
-    /// Times counted.
+    /// Number of times.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 }
 
-/// What one group got. Arrays are indexed by [`Direction`](iofair_core::request::Direction); trims and zeroes count as writes.
+/// A group's counters. Arrays are indexed by [`Direction`](iofair_core::request::Direction); trims and zeroes count
+/// as writes.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct GroupTally {
-    /// Requests of volumes directly in it that were answered.
+    /// Completed requests of volumes directly in the group.
     pub requests: [u64; 2],
     /// Their bytes.
     pub bytes: [u64; 2],
     /// Flushes of volumes directly in it.
     pub flushes: u64,
-    /// Trims of volumes directly in it, which count as writes too.
+    /// Trims of volumes directly in it, which also count as writes.
     pub trims: u64,
-    /// Zeroes of volumes directly in it, which count as writes too.
+    /// Zeroes of volumes directly in it, which also count as writes.
     pub zeroes: u64,
-    /// Questions about block status of volumes directly in it.
+    /// Block-status requests of volumes directly in it.
     pub block_statuses: u64,
-    /// Requests of volumes directly in it that failed; those that were refused, too.
+    /// Failed requests of volumes directly in it, including refused ones.
     pub failed: u64,
-    /// Requests of volumes directly in it that a front end refused: nonsense, out of range, a write to a volume that
-    /// is only read.
+    /// Requests of volumes directly in it that a front end refused: malformed, out of range, or a write to a
+    /// read-only volume.
     pub refused: u64,
-    /// How often a client of a volume directly in it had to wait for a request slot, memory or another block status.
+    /// Number of times that a client of a volume directly in it waited for a request slot, memory or another
+    /// block-status request.
     pub stalls: u64,
     /// Calls to the control socket that named it or a volume directly in it.
     pub control_calls: u64,
-    /// Times of their pieces, by [`Step`] and direction; a flush counts as a write.
+    /// Times of their pieces by [`Step`] and direction; a flush counts as a write.
     pub times: [[Times; 2]; 3],
-    /// Requests inside, of groups in it too.
+    /// Requests in flight, including those of groups inside it.
     pub inside: u64,
-    /// Processor time that volumes directly in it made the server spend.
+    /// Processor time spent on volumes directly in it.
     pub cpu: Nanos,
-    /// Seconds in which its minimum was not kept.
+    /// Seconds in which its minimum was broken.
     pub broken_seconds: u64,
     minimum: MinimumMeter,
-    /// The last whole second, groups in it included.
+    /// The last whole second, including groups inside it.
     pub last: Second,
     present: Second,
     /// When the first of what is inside came in, or the second began.
@@ -120,22 +122,22 @@ pub struct GroupTally {
 }
 
 impl GroupTally {
-    /// When it begins to be overdue by this minimum ([`MinimumMeter::due`]).
+    /// When it becomes overdue with this minimum ([`MinimumMeter::due`]).
     pub fn due(&self, min: Minimum) -> Option<Instant> {
         self.minimum.due(min)
     }
 }
 
-/// A second, or the interval between two looks when nobody asked anything.
+/// A second, or the interval between two updates if there was no activity.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Second {
-    /// Bytes answered.
+    /// Bytes of completed requests.
     pub bytes: u64,
-    /// Time in which requests were inside.
+    /// Time with requests in flight.
     pub busy: Nanos,
     /// Processor time.
     pub cpu: Nanos,
-    /// How long it was.
+    /// Its length.
     pub length: Nanos,
 }
 
@@ -201,7 +203,7 @@ impl Tallies {
     pub(super) fn called(&mut self, group: GroupId) {
         self.groups[group.index()].control_calls += 1;
     }
-    /// A group made the server work for so long.
+    /// A group made the server work for this long.
     pub(super) fn charge(&mut self, group: GroupId, time: Nanos) {
         if let Some(tally) = self.groups.get_mut(group.index()) {
             tally.cpu += time;

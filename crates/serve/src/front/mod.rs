@@ -1,4 +1,5 @@
-//! Front ends: how clients reach a volume. A front end is pure protocol; the reactor moves its bytes.
+//! Front ends: the protocols through which clients reach volumes. A front end contains only the protocol; the reactor
+//! moves its bytes.
 
 pub(crate) mod fuse;
 pub mod nbd;

@@ -1,11 +1,11 @@
-//! TLS around any protocol: ciphertext in, plaintext out, and the other way, on no socket.
+//! TLS for any protocol: converts between ciphertext and plaintext, without a socket.
 //!
-//! The owner puts what its socket received into [`Channel::room`], calls [`Channel::open`] for the
-//! plaintext in it, and [`Channel::seal`] for what it wants to say. Both write what has to be sent at
-//! the end of a buffer of the owner's; handshake and alerts come out of `open` by themselves.
+//! The owner puts received bytes into [`Channel::room`], calls [`Channel::open`] to get the plaintext in them, and
+//! [`Channel::seal`] to encrypt. Both append the bytes that must be sent to a buffer of the owner; `open` also
+//! produces handshake messages and alerts.
 //!
-//! Bounded: a channel keeps at most [`CIPHER_MAX`] bytes that came, and gives them out as plaintext at
-//! once; what it has to say by itself goes to the owner's buffer at once.
+//! Memory is bounded: a channel keeps at most [`CIPHER_MAX`] received bytes and returns them as plaintext at once;
+//! its own messages go to the owner's buffer at once.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use webpki::EndEntityCert;
 
 use iofair_config::contracts::is_reserved;
 
-/// Ciphertext that is kept: some records, or one message of the handshake, which has up to 64 KiB.
+/// Limit on kept ciphertext: some records, or one handshake message of up to 64 KiB.
 pub const CIPHER_MAX: usize = 128 << 10;
 /// Room for most handshakes; it doubles when a receive fills it.
 const CIPHER_MIN: usize = 4 << 10;
@@ -41,19 +41,19 @@ pub struct Channel {
     failed: Option<rustls::Error>,
 }
 
-/// How a channel stands after it was looked at.
+/// The state of a channel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stage {
-    /// The handshake goes on.
+    /// The handshake is in progress.
     Handshake,
-    /// Both sides may talk.
+    /// Both sides may send data.
     Open,
-    /// The client says no more.
+    /// The client sends nothing more.
     Closed,
 }
 
 impl Channel {
-    /// A channel whose client speaks next.
+    /// A channel that waits for the client.
     pub fn new(config: Arc<ServerConfig>) -> Result<Self, rustls::Error> {
         let connection = UnbufferedServerConnection::new(config)?;
         Ok(Self {
@@ -65,7 +65,7 @@ impl Channel {
             failed: None,
         })
     }
-    /// Where the next bytes of the socket go; empty only when the client sends what is not TLS.
+    /// Space for the next received bytes; empty only if the client sends something that is not TLS.
     pub fn room(&mut self) -> &mut [u8] {
         if self.full || self.filled == self.cipher.len() {
             self.full = false;
@@ -74,24 +74,24 @@ impl Channel {
         }
         &mut self.cipher[self.filled..]
     }
-    /// Has it more room than a quiet client needs?
+    /// Whether it has more space than an idle client needs.
     pub fn is_large(&self) -> bool {
         self.cipher.len() > CIPHER_MIN
     }
-    /// Gives room back, unless part of a record lies in it.
+    /// Frees space, unless it contains a part of a record.
     pub fn shrink(&mut self) {
         if self.filled == 0 {
             self.cipher = Vec::new();
         }
     }
-    /// So many bytes came.
+    /// Adds received bytes.
     pub fn received(&mut self, count: usize) {
         assert!(count <= self.cipher.len() - self.filled, "more came than there was room for");
         self.filled += count;
         self.full = self.filled == self.cipher.len();
     }
-    /// Decrypts all records that are complete and hands their plaintext to `plain`; what TLS itself has to
-    /// say goes to `out`, also when it fails.
+    /// Decrypts all complete records and passes their plaintext to `plain`; TLS's own messages are appended to `out`,
+    /// also on failure.
     pub fn open(
         &mut self,
         mut plain: impl FnMut(&[u8]),
@@ -161,11 +161,11 @@ impl Channel {
             encode(data, out);
         }
     }
-    /// Encrypts at the end of `out`. Everything that came must have been opened before.
+    /// Encrypts and appends to `out`. All received bytes must have been processed by `open` before.
     pub fn seal(&mut self, plain: &[u8], out: &mut Vec<u8>) -> Result<(), rustls::Error> {
         self.speak(out, |traffic, room| traffic.encrypt(plain, room), plain.len())
     }
-    /// Says that nothing more will be said.
+    /// Appends the message that ends the connection.
     pub fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), rustls::Error> {
         self.speak(out, |traffic, room| traffic.queue_close_notify(room), 0)
     }
@@ -196,11 +196,11 @@ impl Channel {
         self.use_up(discard)?;
         if exhausted { Err(rustls::Error::EncryptError) } else { Ok(()) }
     }
-    /// Is the handshake over?
+    /// Whether the handshake is complete.
     pub fn is_established(&self) -> bool {
         self.established
     }
-    /// The names in the client's certificate, if it showed one.
+    /// The names in the client's certificate, if it presented one.
     pub fn names(&self) -> Vec<String> {
         let certificates = self.connection.peer_certificates().unwrap_or_default();
         certificates.first().map_or_else(Vec::new, names)

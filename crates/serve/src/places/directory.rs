@@ -1,7 +1,7 @@
-//! A directory with a file a volume.
+//! A directory with one file per volume.
 //!
-//! `.iofair.json` in it remembers whose each file is, also those that the contracts do not have any more: their data is
-//! kept for their group, and another one gets it only if somebody says so.
+//! `.iofair.json` in it records the owner of each file, including files of volumes that are no longer in the
+//! contracts: their data is kept for their group, and another group gets it only with consent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -71,7 +71,7 @@ pub(super) struct Own {
     pub(super) slot: u64,
     /// What clients see of it.
     size: u64,
-    /// Alive as long as a request may meet it: so long nobody else gets the slot.
+    /// Alive as long as a request may meet it: this long nobody else gets the slot.
     pub(super) storage: Weak<Storage>,
     /// Its file was removed: a volume with its name is another one.
     removed: bool,
@@ -213,7 +213,7 @@ impl Directory {
         }
         Ok(made)
     }
-    /// Is its file kept for another group?
+    /// Whether its file is kept for another group.
     fn refuse_foreign(&self, volume: &Volume, consent: &Consent) -> Result<(), ServeError> {
         let Volume { name, group, .. } = volume;
         let kept = self.owners.volumes.get(name).filter(|owner| owner.kept);
@@ -229,7 +229,7 @@ impl Directory {
         );
         Err(ServeError::volume(name, message))
     }
-    /// Would a change, or a start, cut data off?
+    /// Whether a change or a start would truncate data.
     fn refuse_shorter(&self, volume: &Volume, consent: &Consent) -> Result<(), ServeError> {
         let Volume { name, size_bytes: wanted, .. } = volume;
         let stored = || {
@@ -272,7 +272,7 @@ impl Directory {
     }
 }
 
-/// Is what a volume would lie on another one's already, by whatever path?
+/// Whether a volume's file already belongs to another volume, under any path.
 fn refuse_twin(own: &Own, identities: &BTreeMap<(u64, u64), String>) -> Result<(), ServeError> {
     let Ok(metadata) = fs::metadata(&own.path) else { return Ok(()) };
     let Some(twin) = identities.get(&Storage::identity_of(&metadata)) else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! What `iofair pool` does: makes, shows, checks, repairs and imports pools that no server has.
+//! The commands of `iofair pool`: create, show, check, repair and import pools that no server uses.
 
 use std::fs::{self, File};
 use std::io;
@@ -20,18 +20,18 @@ use crate::error::ServeError;
 use crate::layout::{Layout, sidecar, sync_parent};
 use crate::trial::{Mode, Trial};
 
-/// What a pool is and holds.
+/// The state of a pool.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Summary {
     /// Its identity.
     pub pool: Uuid,
-    /// Changes so far.
+    /// Number of changes so far.
     pub generation: u64,
     /// Its length.
     pub bytes: u64,
-    /// What no volume has; a file gets more when it needs it.
+    /// Bytes that belong to no volume; a file grows when it needs more.
     pub free_bytes: u64,
-    /// What of it must be zeroed before a volume gets it.
+    /// Bytes of these that must be zeroed before a volume gets them.
     pub dirty_bytes: u64,
     /// Its volumes.
     pub volumes: Vec<VolumeSummary>,
@@ -44,24 +44,24 @@ pub struct VolumeSummary {
     pub uuid: Uuid,
     /// Name of the export.
     pub name: String,
-    /// Path of its group; empty: not known.
+    /// Path of its group; empty if unknown.
     pub group: String,
     /// `live` or `kept`.
     pub state: &'static str,
     /// Its size.
     pub bytes: u64,
-    /// First byte and length of each of its pieces.
+    /// First byte and length of each extent.
     pub extents: Vec<(u64, u64)>,
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Report {
-    /// May a server use it as it is?
+    /// Whether a server can use the pool as it is.
     pub good: bool,
-    /// Each copy, in words.
+    /// A description of each copy.
     pub copies: Vec<String>,
-    /// What is wrong, and which command helps.
+    /// The problem, and the command that helps.
     pub problem: Option<String>,
     /// The pool, if it can be read.
     pub summary: Option<Summary>,
@@ -213,7 +213,7 @@ pub(crate) fn open_or_create(
     Ok((pool, storage))
 }
 
-/// Is it the pool that the contracts mean?
+/// Whether it is the pool that the contracts mean.
 pub(crate) fn check_uuid(path: &Path, is: Uuid, wanted: Option<Uuid>) -> Result<(), ServeError> {
     match wanted {
         Some(wanted) if wanted != is => Err(complain(
@@ -224,18 +224,18 @@ pub(crate) fn check_uuid(path: &Path, is: Uuid, wanted: Option<Uuid>) -> Result<
     }
 }
 
-/// How a pool is made.
+/// Options for creating a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Creation {
-    /// In a new file.
+    /// Creates a new file.
     pub file: bool,
-    /// Over whatever is there.
+    /// Overwrites existing data.
     pub force: bool,
-    /// What is there reads as zeroes.
+    /// The device reads as zeroes.
     pub blank: bool,
 }
 
-/// Makes an empty pool.
+/// Creates an empty pool.
 pub fn create(path: &Path, how: &Creation) -> Result<Summary, ServeError> {
     check_kind(path, how.file)?;
     let new = !fs::exists(path).map_err(ServeError::system(path.display().to_string()))?;
@@ -273,7 +273,7 @@ fn fill(path: &Path) -> Result<Summary, PoolError> {
     Ok(summary(pool.superblock(), pool.table()))
 }
 
-/// Does something lie at its start, or is it a pool?
+/// Whether there is data at its start, or a pool.
 fn refuse_used(path: &Path, medium: &FileMedium) -> Result<(), ServeError> {
     let name = path.display();
     let survey = Survey::of(medium).map_err(|error| told(path, error.into()))?;
@@ -296,7 +296,7 @@ fn refuse_used(path: &Path, medium: &FileMedium) -> Result<(), ServeError> {
     Ok(())
 }
 
-/// Reads a pool, whoever has it.
+/// Reads a pool, even while it is in use.
 pub fn show(path: &Path) -> Result<Summary, ServeError> {
     check_kind(path, false)?;
     let survey = Survey::of(&reader(path)?).map_err(|error| told(path, error.into()))?;
@@ -304,7 +304,7 @@ pub fn show(path: &Path) -> Result<Summary, ServeError> {
     Ok(summary(&superblock, &table))
 }
 
-/// Looks at every copy.
+/// Checks every copy.
 pub fn check(path: &Path) -> Result<Report, ServeError> {
     check_kind(path, false)?;
     let medium = reader(path)?;
@@ -348,7 +348,7 @@ pub fn check(path: &Path) -> Result<Report, ServeError> {
     Ok(Report { good, copies, problem, summary })
 }
 
-/// Uses the newest copy that is whole, and writes everything anew.
+/// Uses the newest valid copy, and rewrites everything.
 pub fn repair(path: &Path) -> Result<Summary, ServeError> {
     check_kind(path, false)?;
     let storage = exclusive(path, &Mode::Serve)?;
@@ -360,7 +360,7 @@ pub fn repair(path: &Path) -> Result<Summary, ServeError> {
     Ok(summary(pool.superblock(), pool.table()))
 }
 
-/// Deletes the data of a volume that the pool keeps for nobody.
+/// Deletes the kept data of a removed volume.
 pub fn delete(path: &Path, name: &str) -> Result<Summary, ServeError> {
     check_kind(path, false)?;
     let storage = exclusive(path, &Mode::Serve)?;
@@ -384,7 +384,7 @@ pub fn delete(path: &Path, name: &str) -> Result<Summary, ServeError> {
     Ok(summary(pool.superblock(), pool.table()))
 }
 
-/// Takes over a pool of an earlier version, with its data.
+/// Converts a pool of an earlier version, with its data.
 pub fn import(path: &Path, contracts: &Contracts) -> Result<Summary, ServeError> {
     check_kind(path, false)?;
     let whole = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());

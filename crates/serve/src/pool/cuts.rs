@@ -1,11 +1,11 @@
-//! Goal: whenever the power goes, a pool opens as it was before or after the change under way, with everything that
+//! Goal: whenever the power goes, a pool opens as it was before or after the change in progress, with everything that
 //! was acknowledged, and no volume reads a byte of another. Method: random changes on a drive with a volatile cache,
 //! each with a cut in a random call; then the table and every byte of every volume against a model, and every free byte
 //! that the table does not call dirty is zero. Between changes parts of the dirty extents are zeroed, as in the background
 //! of a server, with cuts too. Canaries: a drive whose sync does nothing, a change that leaves out a sync, one that leaves
 //! out the zeroes, and a table that calls extents clean before they are zeroed must be found out.
 //!
-//! `IOFAIR_CUTS=10000` makes at least so many cuts.
+//! `IOFAIR_CUTS=10000` makes at least this many cuts.
 
 use std::collections::BTreeMap;
 
@@ -22,14 +22,14 @@ use super::{Omit, Pool, PoolError};
 const BYTES: usize = 1 << 21;
 /// Changes of a pool's life.
 const CHANGES: u64 = 16;
-/// A change has at most so many calls that the power can go in, most of the time.
+/// A change has at most this many calls that the power can go in, most of the time.
 const CALLS: u64 = 10;
 /// Cuts in an ordinary run.
 const CUTS: u64 = 400;
 
 /// What is wrong with the drive or the program.
 #[derive(Clone, Copy, Default)]
-struct Flaw {
+struct Mistake {
     lies: bool,
     omit: Omit,
     /// Extents leave the list of dirty ones before they are zeroed.
@@ -40,7 +40,7 @@ struct Flaw {
 struct World {
     drive: Drive,
     random: Random,
-    flaw: Flaw,
+    mistake: Mistake,
     /// What volumes hold.
     bytes: BTreeMap<Uuid, Vec<u8>>,
     names: u64,
@@ -68,7 +68,7 @@ fn lines(table: &Table) -> Vec<Line> {
 }
 
 impl World {
-    fn new(seed: u64, flaw: Flaw) -> Self {
+    fn new(seed: u64, mistake: Mistake) -> Self {
         let mut random = Random(seed);
         let file = random.below(2) == 0;
         let mut drive = Drive::new(if file { 0 } else { BYTES }, file, random.next());
@@ -77,8 +77,8 @@ impl World {
             let junk: Vec<u8> = (0..BYTES).map(|at| (at / 7) as u8 | 1).collect();
             drive.write_durably(0, &junk);
         }
-        drive.lies = flaw.lies;
-        Self { drive, random, flaw, bytes: BTreeMap::new(), names: 0, cuts: 0 }
+        drive.lies = mistake.lies;
+        Self { drive, random, mistake, bytes: BTreeMap::new(), names: 0, cuts: 0 }
     }
     /// Lets the power go in one of the next calls.
     fn arm(&mut self, calls: u64) {
@@ -158,7 +158,7 @@ impl World {
             .collect();
         self.arm(2 * CALLS);
         let mut pool = Pool::open(&mut self.drive).map_err(|error| format!("{error:?}"))?;
-        pool.omit = self.flaw.omit;
+        pool.omit = self.mistake.omit;
         let free = Free::of(pool.table(), pool.superblock(), pool.grows(), &[]);
         // A full pool refuses; that is no change.
         let Ok(grown) = old.with(&wanted, free) else {
@@ -232,12 +232,12 @@ impl World {
         }
         self.arm(CALLS);
         let mut pool = Pool::open(&mut self.drive).map_err(|error| format!("{error:?}"))?;
-        pool.omit = self.flaw.omit;
+        pool.omit = self.mistake.omit;
         let mut made = || -> Result<(), PoolError> {
-            if self.flaw.early {
+            if self.mistake.early {
                 pool.cleaned(&zeroed)?;
             }
-            for extent in zeroed.iter().filter(|_| self.flaw.omit != Omit::Zeroes) {
+            for extent in zeroed.iter().filter(|_| self.mistake.omit != Omit::Zeroes) {
                 pool.medium.zero(extent.start * BLOCK, extent.blocks * BLOCK)?;
             }
             pool.cleaned(&zeroed)
@@ -300,7 +300,7 @@ fn cuts_wanted() -> u64 {
 fn pools_survive_power_cuts() {
     let (mut cuts, mut seed) = (0, 0);
     while cuts < cuts_wanted() {
-        let lived = World::new(seed, Flaw::default()).live();
+        let lived = World::new(seed, Mistake::default()).live();
         cuts += lived.unwrap_or_else(|message| panic!("seed {seed}: {message}"));
         seed += 1;
     }
@@ -310,15 +310,15 @@ fn pools_survive_power_cuts() {
 /// See the top of the file.
 #[test]
 fn canaries_are_found() {
-    let flaws = [
-        Flaw { lies: true, ..Flaw::default() },
-        Flaw { omit: Omit::TableSync, ..Flaw::default() },
-        Flaw { omit: Omit::Zeroes, ..Flaw::default() },
-        Flaw { early: true, ..Flaw::default() },
+    let mistakes = [
+        Mistake { lies: true, ..Mistake::default() },
+        Mistake { omit: Omit::TableSync, ..Mistake::default() },
+        Mistake { omit: Omit::Zeroes, ..Mistake::default() },
+        Mistake { early: true, ..Mistake::default() },
     ];
-    for (index, flaw) in flaws.into_iter().enumerate() {
-        let found = (0..60).find(|seed| World::new(*seed, flaw).live().is_err());
-        assert!(found.is_some(), "flaw {index} was not found");
+    for (index, mistake) in mistakes.into_iter().enumerate() {
+        let found = (0..60).find(|seed| World::new(*seed, mistake).live().is_err());
+        assert!(found.is_some(), "mistake {index} was not found");
     }
 }
 

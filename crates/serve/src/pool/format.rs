@@ -1,21 +1,21 @@
-//! The bytes of a pool: two superblocks and two copies of the table of volumes. Pure: bytes in, values out.
+//! The on-disk format of a pool: two superblocks and two copies of the table of volumes. Pure: bytes in, values out.
 //!
-//! All numbers are little-endian; places and lengths on the medium are counted in blocks of 4 KiB. The first MiB of
-//! a pool is reserved. A superblock is the first 512 bytes of its first and of its last block, so that one sector
-//! holds all of it. It names the two slots that hold tables, with length, generation and checksum of each table, and
-//! which of them is in force. `docs/volumes.md` has the layout byte by byte; a golden test pins it.
+//! All numbers are little-endian; positions and lengths are in blocks of 4 KiB. The first MiB of a pool is reserved.
+//! A superblock is the first 512 bytes of the reserved area's first and last block, so that it fits in one sector. It
+//! gives the two slots for tables, with length, generation and checksum of each table, and which of them is in force.
+//! `docs/volumes.md` describes the layout byte by byte; a golden test fixes it.
 
 use uuid::Uuid;
 
-/// The unit of places and lengths, in bytes.
+/// The unit of positions and lengths, in bytes.
 pub const BLOCK: u64 = 4096;
 /// The version that this program writes, and the only one that it reads.
 pub const VERSION: u32 = 1;
 /// Bytes at the start of a pool that belong to no volume.
 pub const HEAD: u64 = 1 << 20;
-/// Where the superblocks lie, in bytes: both ends of the head.
+/// Positions of the superblocks in bytes: both ends of the head.
 pub const SUPERBLOCKS: [u64; 2] = [0, HEAD - BLOCK];
-/// Bytes of a superblock: one sector, which a drive writes whole or not at all.
+/// Bytes of a superblock: one sector, which a drive writes atomically.
 pub const SUPERBLOCK_BYTES: usize = 512;
 /// Longest name of a volume: that of an NBD export here.
 pub const NAME_BYTES_MAX: usize = 255;
@@ -33,10 +33,10 @@ const CHECKSUM: usize = 12;
 /// End of the used part of a superblock; what follows is zero.
 const USED: usize = 120;
 
-/// Why bytes are no superblock or no table.
+/// Why bytes are not a valid superblock or table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Defect {
-    /// There is none: the magic number is missing.
+    /// The magic number is missing.
     Absent,
     /// Another program wrote it, with this version.
     Version(u32),
@@ -63,74 +63,74 @@ fn wrong<T>(what: impl Into<String>) -> Result<T, Defect> {
     Err(Defect::Value(what.into()))
 }
 
-/// A run of blocks.
+/// A contiguous range of blocks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct Extent {
     /// The first block.
     pub start: u64,
-    /// How many.
+    /// Number of blocks.
     pub blocks: u64,
 }
 
 impl Extent {
-    /// The block behind it.
+    /// The block after it.
     pub const fn end(&self) -> u64 {
         self.start + self.blocks
     }
 }
 
-/// Is a volume in use?
+/// Whether a volume is in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
-    /// The contracts have it.
+    /// It is in the contracts.
     Live,
-    /// They had it, and its data is kept.
+    /// It was removed from the contracts, and its data is kept.
     Kept,
 }
 
 /// A volume's record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Record {
-    /// What it is known by, whatever its name.
+    /// Its identity, independent of its name.
     pub id: Uuid,
     /// Name of the export.
     pub name: String,
     /// Path of its group.
     pub group: String,
-    /// Is it in use?
+    /// Whether it is in use.
     pub state: State,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Where it lies, in the order of the volume.
+    /// Its extents, in the volume's order.
     pub extents: Vec<Extent>,
 }
 
-/// All volumes, and what is not theirs but may still hold data of earlier owners.
+/// All volumes, and free extents that may still hold old data.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Table {
-    /// Volumes in the order in which they came.
+    /// Volumes in the order of their creation.
     pub volumes: Vec<Record>,
     /// Free extents that must be zeroed before a volume gets them, in order; other free blocks read as zeroes.
     pub dirty: Vec<Extent>,
 }
 
-/// What a slot holds.
+/// The contents of a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TableCopy {
-    /// The change that wrote it; 0: nothing yet.
+    /// The change that wrote it; 0 if none has.
     pub generation: u64,
     /// Its length.
     pub bytes: u64,
-    /// CRC-32C over it.
+    /// Its CRC-32C.
     pub checksum: u32,
 }
 
-/// Where a pool's tables are.
+/// The positions of a pool's tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Superblock {
     /// The pool's identity.
     pub pool: Uuid,
-    /// Counts changes.
+    /// Number of changes.
     pub generation: u64,
     /// Length of the pool.
     pub blocks: u64,
@@ -140,12 +140,12 @@ pub struct Superblock {
     pub slots: [u64; 2],
     /// The slot of the table in force.
     pub current: usize,
-    /// What the slots hold.
+    /// The contents of the slots.
     pub tables: [TableCopy; 2],
 }
 
 impl Superblock {
-    /// Its bytes.
+    /// The superblock as bytes.
     pub fn encode(&self) -> [u8; SUPERBLOCK_BYTES] {
         let mut bytes = Vec::with_capacity(SUPERBLOCK_BYTES);
         bytes.extend(MAGIC);
@@ -169,7 +169,7 @@ impl Superblock {
         bytes[CHECKSUM..CHECKSUM + 4].copy_from_slice(&checksum.to_le_bytes());
         bytes.try_into().expect("just resized")
     }
-    /// Reads one.
+    /// Parses a superblock.
     pub fn decode(bytes: &[u8]) -> Result<Self, Defect> {
         let Some(bytes) = bytes.get(..SUPERBLOCK_BYTES) else { return Err(Defect::Absent) };
         let mut reader = Reader(bytes);
@@ -226,7 +226,7 @@ impl Superblock {
         }
         Ok(())
     }
-    /// The blocks that no volume may have: head and slots.
+    /// The blocks that belong to no volume: head and slots.
     pub fn reserved(&self) -> Vec<Extent> {
         let slot = |start| Extent { start, blocks: self.slot_blocks };
         vec![Extent { start: 0, blocks: HEAD / BLOCK }, slot(self.slots[0]), slot(self.slots[1])]
@@ -234,7 +234,7 @@ impl Superblock {
 }
 
 impl Table {
-    /// Its bytes.
+    /// The table as bytes.
     pub fn encode(&self, pool: Uuid, generation: u64) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(64 + 128 * self.volumes.len());
         bytes.extend(TABLE_MAGIC);
@@ -259,7 +259,7 @@ impl Table {
         }
         bytes
     }
-    /// Reads the table that `superblock` names in one of its slots.
+    /// Parses the table in one of the slots of `superblock`.
     pub fn decode(bytes: &[u8], superblock: &Superblock, slot: usize) -> Result<Self, Defect> {
         let copy = &superblock.tables[slot];
         if copy.generation == 0 {
@@ -308,7 +308,7 @@ impl Table {
             _ => wrong("something stands behind the last volume"),
         }
     }
-    /// Is every block somebody's at most once, and every volume whole and unmistakable?
+    /// Checks that no block has two owners, and that every volume is complete and unambiguous.
     pub fn check(&self, superblock: &Superblock) -> Result<(), Defect> {
         let mut names: Vec<&str> = self.volumes.iter().map(|volume| &*volume.name).collect();
         names.sort_unstable();
@@ -400,8 +400,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What holds for any bytes, for the fuzz target: the first 512 are a superblock, the rest a table. Both are refused
-/// or understood, and what was understood gives the same bytes again.
+/// Properties that hold for any bytes, for the fuzz target: the first 512 are a superblock, the rest a table. Both
+/// are either refused or parsed, and what was parsed encodes to the same bytes.
 #[doc(hidden)]
 pub fn fuzz(data: &[u8]) {
     let Ok(mut superblock) = Superblock::decode(data) else { return reseal(data) };

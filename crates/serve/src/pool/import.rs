@@ -1,8 +1,8 @@
-//! A pool of an earlier version becomes one with a table: its volumes stay where they are, with their data.
+//! Converts a pool of an earlier version into one with a table. Its volumes keep their position and data.
 //!
-//! Only free room behind the last volume is written before the first superblock: the two slots, and a copy of the
-//! first MiB, from which volumes that lie there are read afterwards. Until that one sector is durable the old pool is
-//! as it was, and from then on everything is in force at once.
+//! Before the first superblock, only free space behind the last volume is written: the two slots, and a copy of the
+//! first MiB; volumes at that position use the copy afterwards. Until that one sector is durable, the old pool is
+//! unchanged; from then on, the new pool is in force.
 
 use uuid::Uuid;
 

@@ -1,13 +1,13 @@
-//! What a pool's metadata is written to: a file or a block device, and in tests a drive that loses power.
+//! The medium of a pool's metadata: a file or a block device, or, in tests, a drive that loses power.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
-/// Zeroes are made in pieces of so many bytes, so that progress can be told.
+/// Zeroes are made in pieces of this many bytes, so that progress can be told.
 pub(crate) const ZERO_PIECE: u64 = 64 << 20;
-/// And written in pieces of so many where the kernel cannot make them.
+/// And written in pieces of this many where the kernel cannot make them.
 const ZERO_WRITE: usize = 1 << 20;
 
 /// What a pool is on. Writes may be lost, torn and reordered until [`Medium::sync`] has returned.
@@ -22,9 +22,9 @@ pub(crate) trait Medium {
     fn sync(&mut self) -> io::Result<()>;
     /// Makes a range read as zeroes, as a write does.
     fn zero(&mut self, offset: u64, length: u64) -> io::Result<()>;
-    /// May it become longer?
+    /// Whether it may become longer.
     fn grows(&self) -> bool;
-    /// Makes it at least so long; what is added reads as zeroes.
+    /// Makes it at least this long; what is added reads as zeroes.
     fn lengthen(&mut self, bytes: u64) -> io::Result<()>;
 }
 

@@ -1,10 +1,10 @@
-//! A pool: volumes on one block device or file, known by their UUIDs, with a table that survives power cuts.
+//! A pool: volumes on one block device or file, identified by UUIDs, with a table that survives power cuts.
 //!
-//! A change is durable before it is acknowledged, and is there whole or not at all. It makes zeroes of what it gives
-//! out, writes the whole table to the slot that is not in force, syncs, writes the superblock that names it, and
-//! syncs. Until that superblock is durable the old table and the old superblock are in force; both superblocks then
-//! hold the same. So the newest superblock that can be read is at least as new as the last change that was
-//! acknowledged, and its table was durable before it.
+//! A change is durable before it is acknowledged, and is atomic. The server zeroes the space that it allocates,
+//! writes the whole table to the slot that is not in force, syncs, writes the superblock that names it, and syncs.
+//! Until that superblock is durable, the old table and the old superblock are in force; afterwards both superblocks
+//! are written with the same contents. So the newest readable superblock is at least as new as the last acknowledged
+//! change, and its table was durable before it.
 
 pub mod admin;
 pub mod format;
@@ -188,7 +188,7 @@ impl<M: Medium> Pool<M> {
     pub(crate) fn superblock(&self) -> &Superblock {
         &self.superblock
     }
-    /// May it become longer?
+    /// Whether it may become longer.
     pub(crate) fn grows(&self) -> bool {
         self.medium.grows()
     }
@@ -255,7 +255,7 @@ impl<M: Medium> Pool<M> {
         }
         self.write(Table { dirty, ..self.table.clone() })
     }
-    /// Can nothing be changed until it is opened again?
+    /// Whether nothing can be changed until it is opened again.
     pub(crate) fn is_broken(&self) -> bool {
         self.broken
     }

@@ -1,8 +1,8 @@
-//! A pool in service: which extents the volumes of the contracts have, before, during and after a change.
+//! A pool in service: the extents of the volumes in the contracts, before, during and after a change.
 //!
-//! A change has three steps. [`Served::place`] decides without touching anything. [`Served::make`] makes new volumes and
-//! longer ones durable before the engine knows of them; dropped, its result takes that back. [`Served::finish`] cuts
-//! and deletes, after no request can meet what goes.
+//! A change has three steps. [`Served::place`] decides without changing anything. [`Served::make`] makes new and
+//! larger volumes durable before the engine knows of them; dropping its result reverts that. [`Served::finish`]
+//! truncates and deletes, when no request can touch what is removed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

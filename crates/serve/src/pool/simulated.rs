@@ -1,6 +1,5 @@
-//! A drive with a volatile write cache. When the power goes, every sector of 512 bytes that was written since the last
-//! sync has, by chance, what was durable or any of the values that were written since: writes are lost, torn and
-//! reordered.
+//! A drive with a volatile write cache. At a power cut, every sector of 512 bytes that was written since the last
+//! sync randomly gets its durable value or any of the values written since: writes are lost, torn and reordered.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -57,11 +56,11 @@ impl Drive {
             random: Random(seed),
         }
     }
-    /// The power goes in the call after so many.
+    /// The power goes in the call after this many.
     pub(super) fn cut_after(&mut self, calls: u64) {
         self.left = Some(calls);
     }
-    /// Is it without power?
+    /// Whether it is without power.
     pub(super) fn is_dead(&self) -> bool {
         self.left == Some(0)
     }

@@ -1,7 +1,8 @@
-//! What happens to a table: volumes come, grow, shrink, are renamed, kept and deleted. Pure: a table in, another out.
+//! Changes of a table: volumes are created, grow, shrink, and are renamed, kept and deleted. Pure: one table in,
+//! another out.
 //!
-//! Only blocks that were free before a change are given out in it: a volume's data is never touched by a change that
-//! may still fail. What a deleted volume leaves is free for the next change, and zeroed before it is given out.
+//! A change only allocates blocks that were free before it, so a change that may still fail never touches a volume's
+//! data. The extents of a deleted volume are free for the next change, and zeroed before they are allocated again.
 
 use std::collections::BTreeMap;
 

@@ -1,15 +1,15 @@
-//! Free extents of a pool in service become zeroes again.
+//! Zeroing of free extents of a pool in service.
 //!
-//! What a deleted volume left is dirty in the table. A thread zeroes it in the background: it sends the extents to the
-//! reactor in batches, as requests of the idle class ([`ZeroJob`]), and from time to time takes what is done off the
-//! list of dirty extents, after a flush through the engine. So an extent leaves the list only when its zeroes are
-//! durable, and a server that is killed does at most [`RECORD_EVERY`] of work again.
+//! Extents of deleted volumes are dirty in the table. A thread zeroes them in the background: it sends them to the
+//! reactor in batches, as requests of the idle class ([`ZeroJob`]). From time to time, after a flush through the
+//! engine, it removes zeroed extents from the list of dirty ones. So an extent leaves the list only when its zeroes
+//! are durable, and after a kill at most [`RECORD_EVERY`] is zeroed again.
 //!
-//! A volume gets clean extents only. A change that needs dirty ones waits for a [`Demand`]: the same requests, in the
-//! class and the group of the volume's own, so that its contract bounds them.
+//! Volumes get only clean extents. A change that needs dirty ones waits for a [`Demand`]: the same requests, but with
+//! the class and group of the volume, so that its contract limits them.
 //!
-//! An extent is *busy* from the moment in which a batch or a demand has it until it is off the list, or the zeroes
-//! failed. Busy extents are dirty, so no volume gets them, and no second job zeroes what a volume has got meanwhile.
+//! An extent is *busy* from the time when a batch or a demand takes it until it leaves the list, or zeroing failed.
+//! Busy extents are dirty, so no volume gets them, and no second job zeroes what a volume has got meanwhile.
 
 use std::io;
 use std::ops::Range;
@@ -38,7 +38,7 @@ const BATCH: u64 = (256 << 20) / BLOCK;
 const DEMAND: u64 = (4 << 30) / BLOCK;
 /// Time between two records of progress, each of which syncs the pool.
 const RECORD_EVERY: Duration = Duration::from_secs(5);
-/// After a batch that met other requests the thread waits so many times as long as the batch took: what schedulers
+/// After a batch that met other requests the thread waits this many times as long as the batch took: what schedulers
 /// without classes let through beside clients is a tenth of the time at most.
 const PAUSE: u32 = 9;
 /// The longest such pause.
@@ -217,12 +217,12 @@ impl Shared {
             }
         }
     }
-    /// Does a demand wait for busy extents?
+    /// Whether a demand waits for busy extents.
     #[cfg(test)]
     pub(crate) fn is_waited_for(&self) -> bool {
         self.lock().waiting > 0
     }
-    /// Has a job been given extents, which is not over?
+    /// Whether a job has been given extents, which is not over.
     #[cfg(test)]
     pub(crate) fn is_busy(&self) -> bool {
         !self.lock().busy.is_empty()

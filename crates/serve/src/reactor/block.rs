@@ -1,11 +1,11 @@
-//! A block device of this host as an endpoint: what the driver hands over becomes requests of the engine.
+//! A block device of this host as an endpoint: requests from the driver become requests of the engine.
 //!
-//! Every tag of every queue has an entry on the ring, which is answered when the tag has a request; committing its
-//! result is the same entry that asks for the next one. When the device is stopped, all entries are answered
-//! for the last time, and the endpoint is over.
+//! Every tag of every queue has a ring entry, which completes when the tag has a request. The entry that commits the
+//! result also fetches the next request. When the device is stopped, all entries complete for the last time, and the
+//! endpoint ends.
 //!
-//! Bounded: the driver sends no more than there are tags; of these at most [`HELD_MAX`] bytes are inside (one
-//! request more when it is alone), and the rest wait as they are, without memory.
+//! Bounded: the driver sends at most as many requests as there are tags. Of these, at most [`HELD_MAX`] bytes are in
+//! flight (or a single longer request); the rest wait without using memory.
 
 use std::collections::VecDeque;
 use std::io;

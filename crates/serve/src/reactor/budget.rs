@@ -1,12 +1,12 @@
-//! The memory that requests of all endpoints share.
+//! The memory for payloads that requests of all endpoints share.
 //!
-//! Each endpoint may hold [`OWN`] bytes of payload in any case. What is beyond comes out of a budget that is divided
-//! over the groups ([`Quota`]): each group is guaranteed a little and shares the rest by weight, so that a group
-//! whose clients do not read their answers leaves room for the others. An endpoint that finds no room waits; while
-//! one of its group waits, clients that hold much and do not move are cut off (see `Connection::periodic_check`).
+//! Each endpoint may always hold [`OWN`] bytes of payload. Anything beyond comes from a budget that is divided over
+//! the groups ([`Quota`]): each group has a small guarantee and shares the rest by weight, so a group whose clients
+//! do not read their replies leaves room for the others. An endpoint that finds no room waits; while one waits,
+//! clients of its group that hold much and make no progress are disconnected (see `Connection::periodic_check`).
 //!
-//! Clients that have not chosen a volume hold nothing of it: what one of them may hold is bounded by constants, and
-//! how many of them there are by the contracts.
+//! Clients that have not chosen a volume use none of it: constants limit what one of them may hold, and the contracts
+//! limit their number.
 
 use iofair_core::group::{GroupId, Groups};
 use iofair_core::quota::{Limits, Quota};
@@ -60,7 +60,7 @@ impl Budget {
             self.released = true;
         }
     }
-    /// May an endpoint that holds `held` bytes hold `more`?
+    /// Whether an endpoint that holds `held` bytes may hold `more`.
     pub(super) fn allows(
         &mut self,
         groups: &Groups,
@@ -82,7 +82,7 @@ impl Budget {
         }
         allowed
     }
-    /// An endpoint holds so many bytes now. What does not fit, because it grew without asking, is taken with the
+    /// An endpoint holds this many bytes now. What does not fit, because it grew without asking, is taken with the
     /// next call that finds room.
     pub(super) fn charge(
         &mut self,

@@ -1,10 +1,10 @@
-//! When to stay awake for a moment instead of waiting for the kernel to wake the thread.
+//! Busy polling: when the thread stays awake for a moment instead of waiting for the kernel to wake it.
 //!
-//! A client that sends its next request as soon as it is answered has it back sooner if the thread stays awake for
-//! it: to be put to sleep and woken on another processor takes longer than such a client does. So do the halt
-//! polling of KVM and the I/O threads of QEMU. Where nothing comes in time, because clients are slower, or cannot
-//! run while we look out, it is tried less and less; and who sends several requests at once is better served by
-//! a nap, in which they gather.
+//! A client that sends its next request at each completion gets its reply sooner if the thread stays awake: sleeping
+//! and waking on another processor takes longer than such a client. (The halt polling of KVM and the I/O threads of
+//! QEMU do the same.) If no request comes in time, because clients are slower or cannot run meanwhile, polling is
+//! tried less and less often. A client that sends several requests at once is served better by a sleep, during which
+//! they accumulate.
 
 use iofair_core::time::Nanos;
 
@@ -26,7 +26,7 @@ pub(super) struct BusyPoll {
 }
 
 impl BusyPoll {
-    /// Is it worth one now, before a nap?
+    /// Whether to poll now, before sleeping.
     pub(super) fn is_promising(&mut self) -> bool {
         if self.singles < SINGLES {
             return false;
@@ -43,7 +43,7 @@ impl BusyPoll {
         }
         self.naps = (1 << self.failures) - 1;
     }
-    /// A turn took so many answers.
+    /// A turn took this many answers.
     pub(super) fn turned(&mut self, answers: usize) {
         self.singles = if answers > 1 { 0 } else { self.singles.saturating_add(1) };
     }
@@ -53,7 +53,7 @@ impl BusyPoll {
 mod tests {
     use super::*;
 
-    /// Look-outs in so many turns of one answer, of which every so manieth is in vain (0: none).
+    /// Look-outs in this many turns of one answer, of which every so manieth is in vain (0: none).
     fn look_outs(busy_poll: &mut BusyPoll, turns: u32, vain: u32) -> u32 {
         let mut count = 0;
         for _ in 0..turns {

@@ -1,14 +1,13 @@
-//! One NBD connection: its socket's bytes become requests of the engine, finished requests become
-//! replies.
+//! One NBD connection: the bytes from its socket become requests of the engine, and finished requests become replies.
 //!
-//! Bounded: a connection has at most as many requests inside as the contracts say, and [`HELD_MAX`] bytes
-//! inside or unsent (64 KiB before it has chosen a volume); what all of a group may hold together
-//! is in `budget`. Beyond, and when the engine has no room, it *stalls*: nothing more is received until something was
-//! answered and sent. A client that has not chosen a volume in time is cut off, and room that a quiet one does not
-//! need is given back.
+//! Bounded: a connection has at most as many requests in flight as the contracts allow, and [`HELD_MAX`] bytes in
+//! flight or unsent (64 KiB before it has chosen a volume); `budget` limits what a whole group may hold. Beyond that,
+//! and when the engine has no room, the connection *stalls*: nothing more is received until a reply has been sent. A
+//! client that does not choose a volume in time is disconnected, and buffers that an idle client does not need are
+//! freed.
 //!
-//! Once the client has asked for TLS, its bytes pass through a [`Channel`] on both ways. The handshake, which costs up to
-//! a millisecond, is done by another thread (`workers.rs`).
+//! Once the client has requested TLS, its bytes pass through a [`Channel`] in both directions. Another thread
+//! (`workers.rs`) does the handshake, which takes up to a millisecond.
 
 mod commands;
 mod handshake;
@@ -96,7 +95,7 @@ pub(super) struct Connection {
     /// The socket failed: goes when everything is answered.
     broken: bool,
     /// TLS was told that nothing more will be said.
-    parted: bool,
+    close_notify_sent: bool,
     pieces: Box<[libc::iovec; 2]>,
     header: Box<libc::msghdr>,
 }
@@ -134,18 +133,18 @@ impl Connection {
             ended: false,
             closing: false,
             broken: false,
-            parted: false,
+            close_notify_sent: false,
             pieces: Box::new([empty; 2]),
             // SAFETY: all zeroes is a valid, empty message header.
             header: Box::new(unsafe { std::mem::zeroed() }),
         }
     }
-    /// May it be forgotten?
+    /// Whether it may be forgotten.
     fn is_over(&self) -> bool {
         let is_ending = (self.closing || self.broken) && !self.is_shaking;
         is_ending && !self.receiving && self.is_idle() && !self.out.is_flying()
     }
-    /// Is nothing of it inside or unsent?
+    /// Whether it has nothing in flight and nothing unsent.
     fn is_idle(&self) -> bool {
         self.in_flight == 0 && (self.broken || self.out.is_empty())
     }
@@ -159,7 +158,7 @@ impl Connection {
         let holds = self.holds();
         cx.charge(self.volume, &mut self.share, holds);
     }
-    /// Should the ring receive for it?
+    /// Whether the ring should receive for it.
     fn wants_input(&self) -> bool {
         let is_parsed = self.progress == Progress::Done && !self.unseen;
         !self.receiving && is_parsed && !self.is_shaking && !self.closing && !self.broken
@@ -261,7 +260,7 @@ impl Connection {
         if !self.out.is_flying() {
             self.out.discard(ops);
         }
-        // A receive that is under way ends with this, and only then may the socket be closed.
+        // A receive that is in flight ends with this, and only then may the socket be closed.
         // SAFETY: a plain system call on a descriptor that this connection owns.
         unsafe { libc::shutdown(self.socket.as_raw_fd(), libc::SHUT_RDWR) };
     }
@@ -373,13 +372,13 @@ impl Endpoint for Connection {
         let before = self.holds();
         self.send(cx)?;
         let moved = self.holds() < before;
-        if self.broken || !self.closing || !self.is_idle() || self.parted {
+        if self.broken || !self.closing || !self.is_idle() || self.close_notify_sent {
             return Ok(moved);
         }
         let Some(channel) = self.channel.as_mut().filter(|c| c.is_established()) else {
             return Ok(moved);
         };
-        self.parted = true;
+        self.close_notify_sent = true;
         if channel.finish(self.out.sealed()).is_err() {
             self.give_up(cx.engine.ops());
         }

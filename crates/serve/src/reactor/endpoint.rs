@@ -1,7 +1,7 @@
-//! What every way in has in common: an NBD connection, a guest's disk, a mounted file.
+//! The interface of endpoints: an NBD connection, a guest's disk, a block device, a mounted file.
 //!
-//! An endpoint turns what its client asks into requests of the engine and answers them when they are
-//! finished. It owns the memory that its entries on the ring point to, until they are answered.
+//! An endpoint turns its client's requests into requests of the engine and completes them when they are finished. It
+//! owns the memory to which its ring entries point until they complete.
 
 use std::io;
 
@@ -56,7 +56,7 @@ impl ReactorContext<'_> {
     pub(super) fn account(&self, volume: Option<usize>) -> Account {
         volume.map_or(Account::HANDSHAKE, |volume| Account::of(self.engine.group(volume)))
     }
-    /// May this endpoint, which holds `holds` bytes for clients of a volume, hold `more`?
+    /// Whether this endpoint, which holds `holds` bytes for clients of a volume, may hold `more`.
     pub(super) fn has_memory(
         &mut self,
         volume: Option<usize>,
@@ -103,11 +103,11 @@ pub(super) struct Quantum {
 impl Quantum {
     /// A few dozen requests, some 50 us of work: several of the busiest endpoints fit into one turn.
     pub(super) const VISIT: Self = Self { commands: 32, bytes: 256 << 10 };
-    /// Uses up what costs as much as so many bytes.
+    /// Uses up what costs as much as this many bytes.
     pub(super) fn charge(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_sub(bytes);
     }
-    /// Uses up one command that brings so many bytes; `false` when the quantum was used up before.
+    /// Uses up one command that brings this many bytes; `false` when the quantum was used up before.
     pub(super) fn spend(&mut self, bytes: usize) -> bool {
         let left = self.commands > 0 && self.bytes > 0;
         self.commands = self.commands.saturating_sub(1);
@@ -149,7 +149,7 @@ pub(super) trait Endpoint: Send {
     fn deliver(&mut self, op: Op, ops: &mut Ops);
     /// Sends what is answered, as far as it goes without waiting. `true`: it holds less now than before.
     fn answer(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<bool>;
-    /// Is there more to send, which [`Self::answer`] left for its next call?
+    /// Whether there is more to send, which [`Self::answer`] left for its next call.
     fn has_answers(&self) -> bool {
         false
     }
@@ -172,7 +172,7 @@ pub(super) trait Endpoint: Send {
         let _ = (short, cx);
         Ok(false)
     }
-    /// May its client go on under the contracts that are in force now, and use the export that it chose?
+    /// Whether its client may go on under the contracts that are in force now, and use the export that it chose.
     fn is_allowed(&self, export: Option<&Export>, security: &Security) -> bool {
         let _ = (export, security);
         true

@@ -1,5 +1,5 @@
-//! Whose input is taken next: start-time fair queueing (Goyal, Vin and Cheng, 1996) over processor time, at
-//! every level of the tree of groups.
+//! Chooses the endpoint whose input is processed next: start-time fair queueing (Goyal, Vin and Cheng, 1996) of
+//! processor time, at every level of the tree of groups.
 //!
 //! Endpoints with input wait in the queue of their group, first come, first served. At each level the group with
 //! the least virtual time is next; its virtual time then advances by the processor time used, divided by its
@@ -79,10 +79,10 @@ struct Node {
     parent: u32,
     weight: u32,
     vtime: u64,
-    /// Is it in its parent's heap?
+    /// Whether it is in its parent's heap.
     is_active: bool,
     is_parked: bool,
-    /// Is it in the rotation of accounts with stalled endpoints?
+    /// Whether it is in the rotation of accounts with stalled endpoints.
     is_rotating: bool,
     /// Virtual time of what was served last below it.
     served_vtime: u64,
@@ -158,11 +158,11 @@ impl FairQueue {
         }
     }
 
-    /// Does nothing wait that could be served?
+    /// Whether nothing waits that could be served.
     pub(super) fn is_empty(&self) -> bool {
         self.nodes[ROOT as usize].below.is_empty()
     }
-    /// Is an endpoint waiting to be served?
+    /// Whether an endpoint is waiting to be served.
     #[cfg(test)]
     fn is_ready(&self, key: usize) -> bool {
         matches!(self.place(key), Place::Ready(_))
@@ -295,7 +295,7 @@ impl FairQueue {
             at = parent;
         }
     }
-    /// An account used so much processor time.
+    /// An account used this much processor time.
     pub(super) fn charge(&mut self, account: Account, time: Nanos) {
         let mut at = account.0;
         while let Some(Node { parent, weight, is_active, .. }) = self.nodes.get(at as usize)

@@ -1,7 +1,6 @@
 //! An open file of the mounted directory as an endpoint: the kernel's calls become requests of the engine.
 //!
-//! The kernel itself bounds what is inside: its requests are answered one by one, and it sends no more of
-//! them than it has room for.
+//! The kernel bounds the number of requests in flight: it sends no more than it has room for.
 
 use std::collections::VecDeque;
 use std::io;

@@ -1,4 +1,4 @@
-//! The way to a reactor from other threads: messages and a wake-up.
+//! The handle through which other threads reach a reactor: messages and a wake-up.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -1,11 +1,11 @@
-//! Clients that come: accepted, let in a few at a time, and cut off when they do not choose a volume.
+//! New clients: accepted, admitted a few at a time, and disconnected if they do not choose a volume.
 //!
-//! Bounded: so many clients at once may be without a volume as the contracts say. Others that were accepted wait, and
-//! what was not accepted waits in the kernel, so that ten thousand clients that come back at once are served one after
-//! the other. Clients that hold their places without a word keep out nobody for long: when one waits, another one is cut
-//! off, after [`GRACE`] at the earliest; which one, [`deferred`](super::deferred) says, so that one host keeps out no other. All of this is
-//! charged to one account of a small weight, and while groups are served, it gets at most a fifth of the thread's time in
-//! short slices ([`Throttle`]), so that a request of theirs does not wait for what strangers ask.
+//! Bounded: the contracts limit how many clients at once may be without a volume. Further accepted clients wait, and
+//! the rest waits in the kernel, so ten thousand clients that reconnect at once are served one after the other.
+//! Silent clients cannot keep others out for long: when a client waits, another one is disconnected, after [`GRACE`]
+//! at the earliest; [`deferred`](super::deferred) decides which one, so that one host keeps out no other. All of this
+//! is charged to one account of a small weight. While groups are busy, it gets at most a fifth of the thread's time
+//! in short slices ([`Throttle`]), so it does not delay the requests of groups.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -49,7 +49,7 @@ impl Throttle {
     pub(super) fn until(&self) -> Option<Instant> {
         self.until
     }
-    /// So much time was spent for clients without a volume.
+    /// This much time was spent for clients without a volume.
     pub(super) fn spend(&mut self, time: Nanos) {
         self.spent += time;
     }
@@ -67,7 +67,7 @@ impl Throttle {
         self.until = busy.then(|| now + Nanos(spent.0 * REST));
         busy
     }
-    /// Does their rest end now?
+    /// Whether their pause ends now.
     pub(super) fn ends(&mut self, now: Instant) -> bool {
         self.until.take_if(|until| now >= *until).is_some()
     }
@@ -163,7 +163,7 @@ impl Reactor {
         }
         self.wake_deferred();
     }
-    /// Is there a place for one more client without a volume, who comes from there?
+    /// Whether there is a place for one more client without a volume from this origin.
     fn make_place(&mut self, now: Instant, newcomer: Origin) -> bool {
         let most = self.parts.security.limits.handshakes as usize;
         let deferred = &mut self.handshakes.deferred;

@@ -1,4 +1,4 @@
-//! What a connection has received and nobody has looked at yet.
+//! Received bytes of a connection that have not been processed yet.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ impl Input {
     pub(super) fn new() -> Self {
         Self { bytes: Arc::default(), start: 0, end: 0, full: true }
     }
-    /// Has it more room than a quiet connection needs?
+    /// Whether it has more room than a quiet connection needs.
     pub(super) fn is_large(&self) -> bool {
         self.bytes.len() > BYTES_MIN
     }
@@ -88,7 +88,7 @@ impl Input {
         all[self.end..self.end + bytes.len()].copy_from_slice(bytes);
         self.end += bytes.len();
     }
-    /// So many bytes came.
+    /// This many bytes came.
     pub(super) fn received(&mut self, count: usize) {
         assert!(count <= self.bytes.len() - self.end, "more came than there was room for");
         self.end += count;

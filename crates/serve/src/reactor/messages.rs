@@ -1,4 +1,4 @@
-//! What other threads ask of a reactor, carried out between two turns.
+//! Messages from other threads to a reactor, handled between two turns.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -124,7 +124,7 @@ impl Reactor {
         }
         let mut changed_volumes = engine.change(now, change);
         changed_volumes.exports.sort_unstable();
-        self.parts.drain = change.patience.drain;
+        self.parts.drain = change.timeouts.drain;
         let connections = security.limits.connections;
         if !changed_volumes.exports.is_empty()
             || connections != self.parts.security.limits.connections

@@ -1,7 +1,7 @@
-//! Processor time of the reactor's thread by whom it is spent for.
+//! Measures the processor time of the reactor's thread for each account.
 //!
-//! The clock is read when the payer changes, and once a visit, never twice for two steps in a row of the same
-//! endpoint. It is the monotonic one: that of the thread's processor time is a system call on most machines.
+//! The clock is read when the account changes, and once per visit, never twice for two consecutive steps of the same
+//! endpoint. It is the monotonic clock: reading the thread's processor time is a system call on most machines.
 
 use iofair_core::time::{Instant, Nanos};
 
@@ -60,7 +60,7 @@ impl Meter {
             }
         }
     }
-    /// Takes each one's part of the engine's time, if so many requests were finished.
+    /// Takes each one's part of the engine's time, if this many requests were finished.
     pub(super) fn take_engine_time(&mut self, requests: usize) -> Nanos {
         if requests == 0 {
             return Nanos::ZERO;

@@ -1,8 +1,8 @@
-//! The reactor: one thread a drive that turns sockets, engine and back end on one ring.
+//! The reactor: one thread per drive that runs sockets, engine and back end on one ring.
 //!
-//! A turn: hand queued entries to the kernel and wait; read the clock; take what came in, in the order that is
-//! fair to the groups and for a bounded time (`turn.rs`); let the engine decide; answer what is finished; send;
-//! receive again. The only timer is the engine's next wake-up, as the limit of the wait.
+//! A turn: submit queued entries to the kernel and wait; read the clock; process input, in an order that is fair to
+//! the groups and for a bounded time (`turn.rs`); let the engine dispatch; complete finished requests; send; receive
+//! again. The only timer is the engine's next wake-up, which limits the wait.
 
 mod bells;
 mod block;

@@ -1,5 +1,5 @@
-//! What a connection has to send: replies of a whole turn leave in one call, headers and data side by
-//! side, data from where it lies. Under TLS they are encrypted first, some [`SEALED_MAX`] at a time.
+//! The output of a connection: all replies of a turn are sent in one call, headers and data from where they are,
+//! without copying. With TLS they are encrypted first, up to [`SEALED_MAX`] at a time.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -82,7 +82,7 @@ pub(super) enum Sent {
     Blocked,
 }
 
-/// A connection's replies: those being written, and those on their way into the socket.
+/// A connection's replies: those being written, and those in flight into the socket.
 pub(super) struct Outbox {
     filling: Batch,
     /// Under TLS: what is being encrypted, and how far that is.
@@ -138,14 +138,14 @@ impl Outbox {
     pub(super) fn unsent(&self) -> usize {
         self.unsent + self.filling.heads.len() + self.sealing.heads.len() + self.sealed.len()
     }
-    /// Is everything out?
+    /// Whether everything has been sent.
     pub(super) fn is_empty(&self) -> bool {
         !self.is_flying()
             && self.filling.is_empty()
             && self.sealing.is_empty()
             && self.sealed.is_empty()
     }
-    /// Is something under way that the ring will answer?
+    /// Whether a ring entry of it is in flight.
     pub(super) fn is_flying(&self) -> bool {
         self.next < self.iovecs.len()
     }
@@ -287,7 +287,7 @@ impl Outbox {
         // `is_flying`, which only `on_sent` and `discard` end: the connection calls them when the entry is completed.
         unsafe { Entry::new(send.flags(libc::MSG_NOSIGNAL as u32).build()) }
     }
-    /// So many bytes went out.
+    /// This many bytes went out.
     fn advance(&mut self, mut sent: usize, ops: &mut Ops) {
         self.sent += sent;
         self.unsent -= sent;
@@ -305,7 +305,7 @@ impl Outbox {
             self.clear_flying(ops);
         }
     }
-    /// The ring sent so many bytes; goes on with the rest of what flies.
+    /// The ring sent this many bytes; goes on with the rest of what flies.
     pub(super) fn on_sent(
         &mut self,
         sent: usize,

@@ -1,4 +1,4 @@
-//! The ring: one io_uring that carries sockets, the back end's I/O and the wake-ups of a reactor.
+//! The ring: one io_uring for sockets, the back end's I/O, and the wake-ups of a reactor.
 
 use std::io;
 
@@ -62,7 +62,7 @@ impl Target {
 pub(super) struct Event {
     pub(super) target: Target,
     pub(super) result: i32,
-    /// Will the same entry answer again?
+    /// Whether the same entry will complete again.
     pub(super) more: bool,
 }
 
@@ -71,7 +71,7 @@ pub(super) struct Event {
 pub(super) enum Wait {
     /// Not at all.
     Poll,
-    /// At most so long.
+    /// At most this long.
     For(Nanos),
     /// Until something happens.
     Forever,
@@ -138,7 +138,7 @@ impl Ring {
         self.busy_poll.ended(seen);
         Ok(())
     }
-    /// Is there an answer, or what will be one as soon as we ask?
+    /// Whether there is a completion, or there will be one after a system call.
     fn is_answered(&mut self) -> bool {
         self.ring.submission().taskrun() || !self.ring.completion().is_empty()
     }

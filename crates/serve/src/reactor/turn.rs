@@ -1,10 +1,10 @@
-//! One turn: input is taken in fair order, the engine decides, and what is finished is answered.
+//! One turn: input is processed in fair order, the engine decides, and finished requests complete.
 //!
-//! Bounded: a visit takes in a [`Quantum`](super::endpoint::Quantum), and a turn begins no visit after
-//! [`TURN_MAX`]; what is left waits for the next turn, after the ring was looked at. Answers are sent in fair order
-//! too, and as long at most. So a client whose request comes while others keep the thread busy waits for one turn, not
-//! for all that they have sent and are sent. Clients that have not chosen a volume are answered at once, since all of
-//! their work is one of their slices.
+//! Bounded: a visit takes in at most a [`Quantum`](super::endpoint::Quantum), and a turn starts no visit after
+//! [`TURN_MAX`]; the rest waits for the next turn, after the ring was checked. Replies are also sent in fair order
+//! and with the same time limit. So a client whose request arrives while others keep the thread busy waits for one
+//! turn, and not for everything that they have sent. Clients that have not chosen a volume get their replies at once,
+//! because all of their work fits into one of their slices.
 
 use std::io;
 

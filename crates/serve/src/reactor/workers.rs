@@ -1,11 +1,11 @@
-//! What takes too long for the reactor's own thread: TLS handshakes, which cost up to a millisecond of processor time,
-//! block status, for which a file system may have to read from the drive, and closing files of volumes that are gone,
+//! Work that takes too long for the reactor's thread: TLS handshakes, which take up to a millisecond of processor
+//! time; block status, for which a file system may have to read from the drive; and closing files of removed volumes,
 //! whose blocks the kernel may free then.
 //!
-//! Each kind has a thread of its own, made when it is first needed, that does one task after the other. Bounded: a
-//! connection has one handshake at most, whose number is bounded with the clients that have not chosen a volume; a block
-//! status is a command that the engine dispatched, of which a group has one inside at most. The time that a task took is
-//! charged to whoever asked for it; what the operator removes is nobody's.
+//! Each kind of work has its own thread, started when first needed, that does one task after the other. Bounded: a
+//! connection has at most one handshake, and the number of clients that have not chosen a volume is limited; a block
+//! status is a dispatched command, of which a group has at most one in flight. The time of a task is charged to the
+//! account that requested it; time for removals by the operator is charged to none.
 
 use std::io;
 use std::os::fd::OwnedFd;

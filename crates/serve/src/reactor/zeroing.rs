@@ -1,10 +1,10 @@
-//! The server's own client: writes zeroes over extents that a deleted volume left, as requests of the engine.
+//! A client inside the server: writes zeroes over extents of deleted volumes, as requests of the engine.
 //!
-//! A job has one request in the engine at a time, of at most [`PIECE`]: no longer than the longest command of a client,
-//! so that nobody waits longer for it than for a neighbour. Its requests belong to the group that needs the extents; if
-//! no group does, to the root, in the idle class. A job in the idle class ends early when somebody else has requests in
-//! the engine: with most schedulers the class alone keeps it out of the way, with those that know no classes the pause
-//! that the other thread makes then does.
+//! A job has one request in the engine at a time, of at most [`PIECE`]: no longer than the longest command of a
+//! client, so that clients do not wait longer for it than for each other. Its requests belong to the group that needs
+//! the extents, or else to the root, in the idle class. A job in the idle class ends early if clients have requests
+//! in the engine. With most schedulers the class alone keeps it out of the way; with those that know no classes,
+//! pauses of the other thread do.
 
 use std::io;
 use std::ops::Range;
@@ -44,7 +44,7 @@ pub(crate) struct ZeroJob {
 /// What came of a job.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Zeroed {
-    /// So many bytes of the extents, from the first one on, are zeroes.
+    /// This many bytes of the extents, from the first one on, are zeroes.
     pub(crate) bytes: u64,
     /// They are durable, and everything that was completed before.
     pub(crate) is_durable: bool,

@@ -1,8 +1,8 @@
-//! Memory for payloads: page-aligned buffers that are kept for reuse, so that the steady state allocates nothing, and
-//! what a request's data may be.
+//! Memory for payloads: page-aligned buffers that are reused, so that nothing is allocated in the steady state; and
+//! the forms of a request's data.
 //!
-//! While the kernel fills a buffer, the request that owns it is in the engine's table, which shows its data to nobody but
-//! the back end, and hands it out when the last command with it is over.
+//! While the kernel fills a buffer, the request that owns it is in the engine's table, which gives its data only to
+//! the back end, and returns it when the last command with it has completed.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ops::Range;
@@ -14,17 +14,17 @@ use super::extent::Extent;
 use super::place::{Place, Places, PlacesMut};
 pub use super::shared::{Scattered, Span, Stored};
 
-/// Longest payload of one request of any client: what NBD clients are told.
+/// Longest payload of a request, which NBD clients are told.
 pub const PAYLOAD_MAX: u32 = 32 << 20;
-/// Direct I/O wants buffers on page borders.
+/// Alignment of buffers for direct I/O.
 pub const ALIGN: usize = 4096;
 /// Classes of sizes: 4 KiB, 8 KiB, ... up to the largest payload and a page on either side.
 const CLASSES: usize = 15;
-/// Free buffers of all classes together keep at most so many bytes; enough for 128 requests of 64 KiB.
+/// Free buffers of all classes together keep at most this many bytes; enough for 128 requests of 64 KiB.
 const KEPT_MAX: usize = 8 << 20;
 
-/// Bytes of a receive buffer. As long as one of these lives, the buffer's owner does not write into it: it cannot, since
-/// the buffer is not its own alone.
+/// Bytes of a receive buffer. While one of these exists, the buffer's owner does not write to it: it cannot, because
+/// it does not own the buffer alone.
 #[derive(Clone, Debug)]
 pub struct Lent {
     bytes: Arc<Vec<u8>>,
@@ -38,7 +38,7 @@ impl Lent {
         assert!(range.start <= range.end && range.end <= bytes.len(), "past the end of a buffer");
         Self { bytes: bytes.clone(), from: range.start, length: range.end - range.start }
     }
-    /// They.
+    /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[self.from..self.from + self.length]
     }
@@ -47,7 +47,7 @@ impl Lent {
     }
 }
 
-/// A page-aligned piece of memory; until they are written its bytes have any values.
+/// A page-aligned buffer; its bytes are arbitrary until they are written.
 #[derive(Debug)]
 pub struct Buffer {
     pointer: NonNull<u8>,
@@ -74,11 +74,11 @@ impl Buffer {
         settle(pointer, layout.size());
         Self { pointer, class }
     }
-    /// One of at least so many bytes, at most [`PAYLOAD_MAX`] and two pages, from no pool.
+    /// One of at least this many bytes, at most [`PAYLOAD_MAX`] and two pages, from no pool.
     pub(crate) fn of(bytes: usize) -> Self {
         Self::new(class(bytes))
     }
-    /// Bytes that it holds.
+    /// Its capacity in bytes.
     pub fn capacity(&self) -> usize {
         ALIGN << self.class
     }
@@ -86,17 +86,17 @@ impl Buffer {
     pub fn pointer(&self) -> *mut u8 {
         self.pointer.as_ptr()
     }
-    /// All of its bytes.
+    /// All its bytes.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: allocated in `new` with this capacity, settled there, and this buffer's alone.
         unsafe { slice::from_raw_parts(self.pointer.as_ptr(), self.capacity()) }
     }
-    /// All of its bytes.
+    /// All its bytes, writable.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `bytes`, and borrowed mutably.
         unsafe { slice::from_raw_parts_mut(self.pointer.as_ptr(), self.capacity()) }
     }
-    /// Copies bytes in at an offset.
+    /// Copies bytes to an offset.
     pub fn fill(&mut self, at: usize, from: &[u8]) {
         self.bytes_mut()[at..][..from.len()].copy_from_slice(from);
     }
@@ -115,7 +115,7 @@ fn settle(pointer: NonNull<u8>, bytes: usize) {
         }
     }
     #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
-    // SAFETY: the caller allocated so many bytes, and nobody else has them.
+    // SAFETY: the caller allocated this many bytes, and nobody else has them.
     unsafe {
         pointer.as_ptr().write_bytes(0, bytes);
     }
@@ -128,13 +128,13 @@ impl Drop for Buffer {
     }
 }
 
-/// The class of buffers that hold so many bytes.
+/// The class of buffers that hold this many bytes.
 fn class(bytes: usize) -> usize {
     assert!(bytes <= PAYLOAD_MAX as usize + 2 * ALIGN, "a payload of {bytes} bytes");
     bytes.div_ceil(ALIGN).max(1).next_power_of_two().trailing_zeros() as usize
 }
 
-/// Free buffers by class.
+/// Free buffers by size class.
 #[derive(Debug, Default)]
 pub struct Pool {
     free: [Vec<Buffer>; CLASSES],
@@ -142,7 +142,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A buffer of at least so many bytes, at most [`PAYLOAD_MAX`] and two pages.
+    /// A buffer of at least this many bytes, at most [`PAYLOAD_MAX`] and two pages.
     pub fn take(&mut self, bytes: usize) -> Buffer {
         let class = class(bytes);
         match self.free[class].pop() {
@@ -153,7 +153,7 @@ impl Pool {
             None => Buffer::new(class),
         }
     }
-    /// Gives a buffer back.
+    /// Returns a buffer.
     pub fn give(&mut self, buffer: Buffer) {
         if self.kept + buffer.capacity() <= KEPT_MAX {
             self.kept += buffer.capacity();
@@ -162,38 +162,38 @@ impl Pool {
     }
 }
 
-/// What a request carries.
+/// The data of a request.
 #[derive(Debug, Default)]
 pub enum Data {
-    /// Nothing (yet).
+    /// No data (yet).
     #[default]
     None,
-    /// A write's payload in a receive buffer, only until the end of the turn.
+    /// A write's payload in a receive buffer, valid until the end of the turn.
     Lent(Lent),
     /// A write's payload or a read's result.
     Owned(Buffer),
-    /// A read's result where the back end keeps it.
+    /// A read's result in the back end's memory.
     Stored(Stored),
-    /// A write's payload or a read's result where the client wants it.
+    /// A write's payload or a read's result in the client's memory.
     Scattered(Scattered),
-    /// What block status tells.
+    /// The result of a block status.
     Extents(Vec<Extent>),
 }
 
 impl Data {
-    /// Is it memory that lives as long as this server wants? Or else the client's own, or a part of the
-    /// input that is used again with the next turn.
+    /// Whether it is memory that the server can keep, and not the client's memory or a part of an input buffer that
+    /// is reused in the next turn.
     pub fn is_ours(&self) -> bool {
         !matches!(self, Self::Lent(_) | Self::Scattered(_))
     }
-    /// Where a part of it is, to be read. There must be room for it.
+    /// A part of it, for reading. It must exist.
     pub fn places(&self, from: usize, length: usize) -> Places<'_> {
         match self {
             Self::Scattered(scattered) => scattered.places(from, length),
             _ => Places::one(self.only().expect("a request with room for data"), from, length),
         }
     }
-    /// Where a part of it is, to be written. There must be room that may be written.
+    /// A part of it, for writing. It must exist and be writable.
     pub fn places_mut(&mut self, from: usize, length: usize) -> PlacesMut<'_> {
         match self {
             Self::Owned(buffer) => PlacesMut::of_buffer(buffer, from, length),
@@ -201,7 +201,7 @@ impl Data {
             _ => panic!("data that cannot be written"),
         }
     }
-    /// The first bytes, where they are all in one place.
+    /// The first bytes, if they are contiguous.
     pub fn place(&self, length: usize) -> Option<Place<'_>> {
         Places::one(self.only()?, 0, length).next()
     }
@@ -213,7 +213,7 @@ impl Data {
             Self::None | Self::Scattered(_) | Self::Extents(_) => None,
         }
     }
-    /// The first bytes, where nobody else can write them: what lies in shared memory has to be copied out of its places.
+    /// The first bytes, if others cannot write them; data in shared memory must be copied out of its places.
     pub fn bytes(&self, length: usize) -> Option<&[u8]> {
         match self {
             Self::Lent(lent) => Some(&lent.bytes()[..length]),

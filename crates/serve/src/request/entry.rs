@@ -1,11 +1,11 @@
-//! Entries for a reactor's ring. The kernel uses the memory that an entry names until it completes the entry, which
-//! no lifetime can express; so entries that name memory are made by an `unsafe` function, and queueing is safe.
+//! Entries for a reactor's ring. The kernel uses the memory that an entry names until it completes, which no lifetime
+//! can express. Entries that name memory are therefore made by an `unsafe` function, and submitting is safe.
 
 use std::os::fd::RawFd;
 
 use io_uring::{opcode, squeue, types};
 
-/// An entry for the ring: either it names no memory, or its maker vouches for that memory. It is queued once.
+/// A ring entry: it names no memory, or its creator guarantees that memory. It is submitted once.
 #[derive(Debug)]
 pub struct Entry(squeue::Entry);
 
@@ -13,10 +13,9 @@ impl Entry {
     /// An entry that names memory.
     ///
     /// # Safety
-    /// From the moment in which it is queued until the ring has completed it (for the last time, if it is one that
-    /// completes repeatedly), all memory that the entry names stays allocated at its address. Memory that it reads is not
-    /// written meanwhile, and of memory that it writes no reference is used; memory without Rust references (a
-    /// guest's, a mapped file) may be used by anybody.
+    /// From its submission until its (last) completion, all memory that the entry names stays allocated at its
+    /// address. Memory that the kernel reads is not written meanwhile, and no reference to memory that the kernel
+    /// writes is used; memory without Rust references (a guest's, a mapped file) may be used by anyone.
     pub unsafe fn new(entry: squeue::Entry) -> Self {
         Self(entry)
     }
@@ -24,7 +23,7 @@ impl Entry {
     pub fn nop() -> Self {
         Self(opcode::Nop::new().build())
     }
-    /// Completes after a time that never changes.
+    /// Completes after a fixed time.
     pub fn timeout(time: &'static types::Timespec) -> Self {
         // What the kernel reads is never written.
         Self(opcode::Timeout::new(time).build())
@@ -37,11 +36,11 @@ impl Entry {
     pub fn watch(file: RawFd) -> Self {
         Self(opcode::PollAdd::new(types::Fd(file), libc::POLLIN as u32).multi(true).build())
     }
-    /// Accepts connections again and again.
+    /// Accepts connections repeatedly.
     pub fn accept(listener: RawFd) -> Self {
         Self(opcode::AcceptMulti::new(types::Fd(listener)).flags(libc::SOCK_CLOEXEC).build())
     }
-    /// Ends the entry with this user data, whatever it waits for.
+    /// Cancels the entry with this user data.
     pub fn cancel(user_data: u64) -> Self {
         Self(opcode::AsyncCancel::new(user_data).build())
     }
@@ -50,11 +49,11 @@ impl Entry {
         let sync = opcode::Fsync::new(types::Fd(file));
         Self(sync.flags(types::FsyncFlags::DATASYNC).build())
     }
-    /// `fallocate`, in a mode of that call.
+    /// `fallocate` with the given mode.
     pub fn allocate(file: RawFd, offset: u64, length: u64, mode: i32) -> Self {
         Self(opcode::Fallocate::new(types::Fd(file), length).offset(offset).mode(mode).build())
     }
-    /// The same entry with this user data.
+    /// Sets its user data.
     pub fn user_data(self, data: u64) -> Self {
         Self(self.0.user_data(data))
     }
@@ -62,7 +61,7 @@ impl Entry {
     pub fn get_user_data(&self) -> u64 {
         self.0.get_user_data()
     }
-    /// The entry as the kernel sees it. Queueing it is the ring's job.
+    /// The raw entry, which the ring submits.
     pub fn as_raw(&self) -> &squeue::Entry {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! What a front end knows of volumes and their connections, and of the client that opens one.
+//! Volumes and their connections as front ends see them, and the client that opens one.
 
 use std::collections::BTreeMap;
 
@@ -12,36 +12,36 @@ const GUARANTEED_MAX: u64 = 16;
 /// A volume as clients see it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Export {
-    /// The owner's name for it, returned when a client chose it.
+    /// The owner's id for it, returned when a client chooses it.
     pub id: u32,
     /// Its name.
     pub name: String,
     /// Its size in bytes.
     pub size: u64,
-    /// Are writes refused?
+    /// Whether writes are refused.
     pub read_only: bool,
-    /// Does a head move?
+    /// Whether the drive is rotational.
     pub rotational: bool,
-    /// Who may open it.
+    /// The clients that may open it.
     pub entry: Entry,
-    /// NBD connections to it now.
+    /// Number of NBD connections to it.
     pub connections: u32,
 }
 
 /// How a client is connected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Peer {
-    /// Over a Unix socket, as this user id.
+    /// Over a Unix socket, with this user id.
     Unix(u32),
     /// Over TCP.
     Tcp,
 }
 
-/// All exports, found by id and by name, and how many connections they have.
+/// All exports, by id and by name, and their numbers of connections.
 ///
-/// A connection counts for its volume, for every group with a limit above it, and for all. Groups share what
-/// there is by weight ([`Quota`]): the clients of one cannot take the connections that others are guaranteed.
-/// When only one group has volumes, it has them all.
+/// A connection counts for its volume, for every group with a limit above it, and in total. Groups share connections
+/// by weight ([`Quota`]): clients of one group cannot take the connections that others are guaranteed. If only one
+/// group has volumes, it has all connections.
 #[derive(Debug)]
 pub struct Exports {
     /// In the order of their ids.
@@ -55,7 +55,7 @@ pub struct Exports {
     by_group: BTreeMap<String, u32>,
 }
 
-/// Exports as they are offered to a client: with the groups that share their connections.
+/// Exports as they are offered to a client, with the groups that share their connections.
 #[derive(Clone, Copy, Debug)]
 pub struct Offer<'a> {
     /// The exports.
@@ -65,14 +65,14 @@ pub struct Offer<'a> {
 }
 
 impl Exports {
-    /// Nothing to offer yet, and so many connections at once.
+    /// Without exports, and with this limit on connections.
     pub fn new(limit: u32) -> Self {
         let (list, groups, ids, by_group) =
             (Vec::new(), Vec::new(), BTreeMap::new(), BTreeMap::new());
         let quota = Quota::new(limits(limit, 0));
         Self { list, groups, ids, limit, quota, by_group }
     }
-    /// From now on there are these, in the order of their ids, with their groups. They keep their connections.
+    /// Replaces all exports, in the order of their ids, with their groups. Existing connections are kept.
     pub fn set(&mut self, limit: u32, offered: Vec<(Export, GroupId)>, groups: &Groups) {
         let old = std::mem::take(&mut self.list);
         let mut with_volumes: Vec<GroupId> = offered.iter().map(|(_, group)| *group).collect();
@@ -89,22 +89,22 @@ impl Exports {
             (0..connections).for_each(|_| self.enter(id, groups));
         }
     }
-    /// Of this name.
+    /// The export with this name.
     pub fn find(&self, name: &str) -> Option<&Export> {
         self.get(*self.ids.get(name)?)
     }
-    /// With this id.
+    /// The export with this id.
     pub fn get(&self, id: u32) -> Option<&Export> {
         self.index(id).map(|index| &self.list[index])
     }
     fn index(&self, id: u32) -> Option<usize> {
         self.list.binary_search_by_key(&id, |export| export.id).ok()
     }
-    /// All of them from an id on, in the order of their ids.
+    /// All exports from an id on, in the order of their ids.
     pub fn starting_at(&self, id: u32) -> &[Export] {
         &self.list[self.list.partition_point(|export| export.id < id)..]
     }
-    /// A client chose this one.
+    /// Records that a client opened an export.
     pub fn enter(&mut self, id: u32, groups: &Groups) {
         let Some(index) = self.index(id) else { return };
         let Self { list, by_group, quota, .. } = self;
@@ -118,7 +118,7 @@ impl Exports {
         // After a reload there may be more than it would get now; those are not counted twice.
         let _ = quota.try_take(groups, self.groups[index], 1);
     }
-    /// A client that chose it is gone.
+    /// Records that a client closed an export.
     pub fn leave(&mut self, id: u32) {
         // One that was retired is no export any more.
         let Some(index) = self.index(id) else { return };
@@ -150,7 +150,7 @@ impl From<Vec<Export>> for Exports {
 }
 
 impl Offer<'_> {
-    /// Is there no room for one more connection to an export?
+    /// Whether there is no room for another connection to an export.
     pub fn is_full(&self, export: &Export) -> bool {
         let Exports { limit, quota, by_group, groups, .. } = self.exports;
         let Entry { connections, groups: limited, .. } = &export.entry;
@@ -163,7 +163,7 @@ impl Offer<'_> {
     }
 }
 
-/// How so many connections are divided over so many groups with volumes.
+/// How this many connections are divided over this many groups with volumes.
 fn limits(connections: u32, groups: u64) -> Limits {
     let connections = u64::from(connections);
     if groups <= 1 {

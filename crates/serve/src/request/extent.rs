@@ -1,4 +1,4 @@
-//! What of a range is stored, as block status tells it.
+//! The stored parts of a range, for block status.
 
 use iofair_core::unit::Sectors;
 
@@ -6,11 +6,11 @@ use iofair_core::unit::Sectors;
 /// little more to find out, if it has to read at all.
 pub(crate) const COST: Sectors = Sectors::from_kib(4);
 
-/// A piece of a range.
+/// A part of a range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Extent {
-    /// Bytes.
+    /// Length in bytes.
     pub length: u64,
-    /// Is nothing stored there? Then it reads as zeroes.
+    /// Whether nothing is stored there, so that it reads as zeroes.
     pub hole: bool,
 }

@@ -1,5 +1,5 @@
-//! What front ends, engine and back ends have in common: requests on their way, the memory of their payloads, and
-//! volumes as clients see them. Imports none of the three.
+//! Types that front ends, engine and back ends share: requests in flight, the memory of their payloads, and volumes
+//! as clients see them. Imports none of the three.
 
 pub mod buffer;
 pub mod entry;

@@ -1,8 +1,9 @@
-//! One client request on its way through the engine, and the table of all of them.
+//! A client's request in the engine, and the table of all requests in flight.
 //!
-//! A request goes to the controller in *pieces*: one if it lies in one place on the drive and is no longer than the
-//! drive's longest command. Of a longer one the controller has only a few at a time ([`WINDOW`]), so that whatever its
-//! length a request takes no more room than that; the engine feeds the next when one is done.
+//! The controller gets a request in *pieces*: a single one if the request is contiguous on the drive and no longer
+//! than the drive's longest command. Of a longer request, the controller has only a few pieces at a time
+//! ([`WINDOW`]), so its length does not matter for the room that it takes; the engine submits the next piece when one
+//! completes.
 
 use std::ops::{Index, IndexMut, Range};
 
@@ -18,7 +19,7 @@ use crate::request::place::{Place, Places, PlacesMut};
 /// Pieces of one request with data that the controller may have together.
 pub(crate) const WINDOW: u32 = 4;
 
-/// All requests on their way with their pieces, and the buffers they use.
+/// All requests in flight with their pieces, and their buffers.
 #[derive(Debug, Default)]
 pub struct Ops {
     live: Slab<Op>,
@@ -29,11 +30,11 @@ pub struct Ops {
 }
 
 impl Ops {
-    /// Requests on their way.
+    /// Number of requests in flight.
     pub fn len(&self) -> usize {
         self.live.len()
     }
-    /// Is none on its way?
+    /// Whether no request is in flight.
     pub fn is_empty(&self) -> bool {
         self.live.is_empty()
     }
@@ -43,11 +44,11 @@ impl Ops {
     pub(crate) fn remove(&mut self, key: usize) -> Op {
         self.live.remove(key)
     }
-    /// What a part of a command stands for: of a piece of a request, what lies in the part's sectors.
+    /// The piece of a request that a part of a command carries.
     pub fn piece(&self, part: &Part) -> Piece {
         self.pieces[part.tag as usize].within(part)
     }
-    /// What a command asks instead of data, if it is a block status: it is never merged.
+    /// The block-status request of a command, if it is one: these are never merged.
     pub fn question(&self, parts: &[Part]) -> Option<Question> {
         let [part] = parts else { return None };
         let Piece { op, offset, length, .. } = self.pieces[part.tag as usize];
@@ -98,7 +99,7 @@ impl Ops {
         op.left -= 1;
         piece
     }
-    /// Fences the pieces of a request that are under way, each of which `each` is told.
+    /// Fences the pieces of a request that are in flight, each of which `each` is told.
     pub(crate) fn fence(&mut self, key: usize, mut each: impl FnMut(Range<u64>)) {
         let op = &self.live[key];
         for tag in &op.pieces[..op.left as usize] {
@@ -107,7 +108,7 @@ impl Ops {
             each(piece.range());
         }
     }
-    /// All requests on their way.
+    /// All requests in flight.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Op> {
         self.live.iter_mut().map(|(_, op)| op)
     }
@@ -127,7 +128,7 @@ impl Ops {
         Place::of_stored(stored).part(0, length).read(&mut buffer.bytes_mut()[..length]);
         Data::Owned(buffer)
     }
-    /// Gives the buffer behind a request's data back.
+    /// Returns the buffer of a request's data.
     pub fn release(&mut self, data: Data) {
         let buffer = match data {
             Data::Owned(buffer) => Some(buffer),
@@ -162,59 +163,58 @@ impl IndexMut<usize> for Ops {
     }
 }
 
-/// Particulars of an operation that the controller need not know.
+/// Details of an operation that the controller need not know.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Hints {
-    /// Zeroes: may the space be given back?
+    /// Zeroes: whether the space may be freed.
     pub hole: bool,
-    /// Zeroes: refuse rather than write them out.
+    /// Zeroes: refuse instead of writing them slowly.
     pub fast: bool,
-    /// Read: nobody wants the data.
+    /// Read: the data is not needed (prefetch).
     pub prefetch: bool,
-    /// Durable before the answer.
+    /// Durable before its completion.
     pub fua: bool,
-    /// Read: tell in at most so many pieces what of the range is stored, from its beginning on as far as they go; the
-    /// data itself if none.
+    /// Read: the number of extents to report at most, from the start of the range; zero for a read of data.
     pub extents: u16,
 }
 
-/// A request as a front end gives it.
+/// A new request from a front end.
 #[derive(Debug)]
 pub struct NewOp {
-    /// The front end's name for who asks.
+    /// The front end's id of the client.
     pub owner: u64,
-    /// The client's name for the request.
+    /// The client's cookie.
     pub cookie: u64,
     /// Key of the volume.
     pub volume: usize,
-    /// What is asked.
+    /// The operation.
     pub operation: Operation,
-    /// How.
+    /// Its details.
     pub hints: Hints,
     /// First byte in the volume.
     pub offset: u64,
-    /// Bytes; zero for a flush.
+    /// Length in bytes; zero for a flush.
     pub length: u32,
     /// A write's payload.
     pub data: Data,
 }
 
-/// A request on its way.
+/// A request in flight.
 #[derive(Debug)]
 pub struct Op {
-    /// The front end's name for who asked.
+    /// The front end's id of the client.
     pub owner: u64,
-    /// The client's name for the request.
+    /// The client's cookie.
     pub cookie: u64,
     /// Key of the volume.
     pub volume: usize,
-    /// What is asked.
+    /// The operation.
     pub operation: Operation,
-    /// How.
+    /// Its details.
     pub hints: Hints,
     /// First byte in the volume.
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u32,
     /// Payload or result.
     pub data: Data,
@@ -228,46 +228,46 @@ pub struct Op {
     pub(crate) flags: Flags,
     /// Bytes that were cut into pieces.
     pub(crate) cut: u32,
-    /// Pieces that were not answered yet, and their tags: the first so many of these.
+    /// Pieces that were not answered yet, and their tags: the first this many of these.
     pub(crate) left: u32,
     pub(crate) pieces: [u32; WINDOW as usize],
-    /// Was it answered though a late command still uses its memory?
+    /// Whether it was answered though a late command still uses its memory.
     pub(crate) abandoned: bool,
     /// When it came in.
     pub(crate) submitted: Instant,
 }
 
-/// A piece of a request: bytes that follow each other on the drive.
+/// A piece of a request: contiguous bytes on the drive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Piece {
     /// The request's key in [`Ops`].
     pub op: usize,
-    /// First byte on the drive. The sectors of the command may begin before it and end after the last.
+    /// First byte on the drive. The sectors of the command may begin before it and end after the last byte.
     pub offset: u64,
-    /// Bytes; a flush has none.
+    /// Length in bytes; zero for a flush.
     pub length: u32,
     /// First byte within the request.
     pub from: u32,
-    /// Its request was answered with an error while it was under way, and it may still be written.
+    /// Its request was answered with an error while it was in flight, and it may still be written.
     pub(crate) fenced: bool,
     /// Commands of the back end that use its memory.
     commands: u32,
-    /// Has the controller completed it?
+    /// Whether the controller has completed it.
     complete: bool,
     /// The first error of a command that used it.
     pub(crate) status: i32,
 }
 
-/// What a block status asks.
+/// A block-status request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Question {
     /// The request's key in [`Ops`].
     pub op: usize,
     /// First byte on the drive.
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u64,
-    /// Extents in the answer at most.
+    /// Largest number of extents in the result.
     pub limit: usize,
 }
 
@@ -301,19 +301,19 @@ impl Piece {
 }
 
 impl Op {
-    /// Where the bytes of a piece are, to be read.
+    /// The bytes of a piece, for reading.
     pub fn places(&self, piece: Piece) -> Places<'_> {
         self.data.places(piece.from as usize, piece.length as usize)
     }
-    /// Where the bytes of a piece are, to be written.
+    /// The bytes of a piece, for writing.
     pub fn places_mut(&mut self, piece: Piece) -> PlacesMut<'_> {
         self.data.places_mut(piece.from as usize, piece.length as usize)
     }
-    /// Is it a block status?
+    /// Whether it is a block status.
     pub(crate) fn asks_status(&self) -> bool {
         self.hints.extents > 0
     }
-    /// Is there something of it to cut?
+    /// Whether there is something of it to cut.
     pub(crate) fn is_uncut(&self) -> bool {
         self.cut < self.length
     }

@@ -1,4 +1,4 @@
-//! Where the bytes of a request are: places that borrow the request's data, so that they cannot outlive it.
+//! The places of a request's bytes. They borrow the request's data, so they cannot outlive it.
 
 use std::marker::PhantomData;
 use std::slice;
@@ -6,7 +6,7 @@ use std::slice;
 use super::buffer::{Buffer, Lent};
 use super::shared::{self, Side, Span, Stored};
 
-/// Bytes that may be read.
+/// Readable bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
     // Allocated, and readable as what `shared` says, for as long as `'a`: by the constructors.
@@ -37,14 +37,14 @@ impl<'a> Place<'a> {
     pub fn len(&self) -> usize {
         self.span.len()
     }
-    /// Is it empty?
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
     fn side(&self) -> Side {
         Side { pointer: self.pointer(), shared: self.shared }
     }
-    /// Copies all of it out.
+    /// Copies all bytes out.
     pub fn read(&self, into: &mut [u8]) {
         assert_eq!(into.len(), self.len(), "bytes of a place");
         let into = Side { pointer: into.as_mut_ptr(), shared: false };
@@ -52,10 +52,10 @@ impl<'a> Place<'a> {
         // does not overlap with memory of ours, and their lengths are equal.
         unsafe { shared::copy(self.side(), into, self.len()) };
     }
-    /// Copies all of it into shared memory.
+    /// Copies all bytes to shared memory.
     ///
     /// # Safety
-    /// The target is mapped and may be written, and there is no reference to it.
+    /// The target is mapped and writable, and there is no reference to it.
     pub unsafe fn read_into_shared(&self, into: Span) {
         assert_eq!(into.len(), self.len(), "bytes of a place");
         let into = Side { pointer: into.pointer(), shared: true };
@@ -64,7 +64,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Bytes that may be written.
+/// Writable bytes.
 #[derive(Debug)]
 pub struct PlaceMut<'a>(Place<'a>, PhantomData<&'a mut ()>);
 
@@ -77,7 +77,7 @@ impl PlaceMut<'_> {
     pub fn len(&self) -> usize {
         self.0.len()
     }
-    /// Is it empty?
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -93,7 +93,7 @@ impl PlaceMut<'_> {
     /// Fills all of it from shared memory.
     ///
     /// # Safety
-    /// The source is mapped and may be read, and nobody has a mutable reference to it.
+    /// The source is mapped and readable, and there is no mutable reference to it.
     pub unsafe fn write_from_shared(&mut self, from: Span) {
         assert_eq!(from.len(), self.len(), "bytes of a place");
         let from = Side { pointer: from.pointer(), shared: true };
@@ -103,7 +103,7 @@ impl PlaceMut<'_> {
     }
 }
 
-/// The places of a range of bytes, in order, to be read.
+/// The places of a range of bytes, in order, for reading.
 #[derive(Clone, Debug)]
 pub struct Places<'a> {
     /// The only place, or the first of several.
@@ -148,8 +148,8 @@ impl<'a> Iterator for Places<'a> {
     }
 }
 
-/// The places of a range of bytes, in order, to be written: parts of a buffer that is borrowed mutably, which do
-/// not overlap, or shared memory, where that does not matter.
+/// The places of a range of bytes, in order, for writing: parts of a mutably borrowed buffer, which do not overlap,
+/// or shared memory, where overlaps do not matter.
 #[derive(Debug)]
 pub struct PlacesMut<'a>(Places<'a>, PhantomData<&'a mut ()>);
 

@@ -1,9 +1,9 @@
-//! Memory that somebody else may read and write at any moment: a guest's, or the mapped file behind a drive.
+//! Memory that others may read and write at any moment: a guest's memory, or the mapped file behind a drive.
 //!
-//! There is never a Rust reference to it, since a reference promises that nobody writes. It is known by addresses
-//! ([`Span`]), which anybody may have and nobody can read through; what reads and writes is `copy`, by relaxed atomic
-//! accesses or by one machine instruction that the compiler cannot look into. A torn copy is the problem of whoever
-//! wrote meanwhile.
+//! There is never a Rust reference to it, because a reference promises that no one writes. It is identified by
+//! addresses ([`Span`]), through which safe code cannot read. `copy` reads and writes it, with relaxed atomic
+//! accesses or with one machine instruction that the compiler cannot analyse. If a writer makes a copy inconsistent,
+//! this affects only the writer's own data.
 
 use std::any::Any;
 use std::fmt;
@@ -18,10 +18,10 @@ use super::place::{Place, Places, PlacesMut};
 #[cfg(all(target_arch = "x86_64", not(any(miri, iofair_sanitize))))]
 const INSTRUCTION_MIN: usize = 128;
 
-/// What keeps memory mapped: as long as one of these is there, it stays where it is.
+/// Keeps memory mapped: while one of these exists, the memory stays at its address.
 pub type Keeper = Arc<dyn Any + Send + Sync>;
 
-/// An address and a length: no more than a number, so nothing can be read through it without `unsafe`.
+/// An address and a length. Reading through it needs `unsafe`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span {
     pointer: *mut u8,
@@ -34,7 +34,7 @@ unsafe impl Send for Span {}
 unsafe impl Sync for Span {}
 
 impl Span {
-    /// So many bytes from here on.
+    /// The span of this many bytes at an address.
     pub const fn new(pointer: *mut u8, length: usize) -> Self {
         Self { pointer, length }
     }
@@ -46,7 +46,7 @@ impl Span {
     pub const fn len(&self) -> usize {
         self.length
     }
-    /// Is it empty?
+    /// Whether it is empty.
     pub const fn is_empty(&self) -> bool {
         self.length == 0
     }
@@ -70,7 +70,7 @@ impl Span {
         // SAFETY: the source is borrowed and as long; the target by the caller's promise.
         unsafe { copy(from, Side { pointer: self.pointer, shared: true }, self.length) };
     }
-    /// `length` bytes of it, `skip` bytes after its beginning.
+    /// `length` bytes of it, starting at `skip`.
     pub fn part(&self, skip: usize, length: usize) -> Self {
         let inside = skip.checked_add(length).is_some_and(|end| end <= self.length);
         assert!(inside, "{length} bytes at {skip} of a span of {}", self.length);
@@ -169,7 +169,7 @@ pub(crate) unsafe fn clear(span: Span) {
     }
 }
 
-/// Shared memory that stays mapped as long as this lives: where a back end keeps what was read.
+/// Shared memory that stays mapped while this exists: the result of a read in the back end's memory.
 #[derive(Clone)]
 pub struct Stored {
     span: Span,
@@ -186,21 +186,21 @@ impl Stored {
     /// A part of what `keeper` keeps mapped.
     ///
     /// # Safety
-    /// All of `span` is mapped, and may be read, as long as the keeper lives. There is never a reference to any of it.
+    /// All of `span` is mapped and readable while the keeper exists. There is never a reference to any of it.
     pub unsafe fn new(span: Span, keeper: Keeper) -> Self {
         Self { span, keeper }
     }
-    /// Where it is.
+    /// Its address and length.
     pub fn span(&self) -> Span {
         self.span
     }
-    /// What keeps it mapped.
+    /// The object that keeps it mapped.
     pub fn keeper(&self) -> &Keeper {
         &self.keeper
     }
 }
 
-/// Bytes that lie in several places of shared memory: the buffers of a guest's request. Reads write into them.
+/// Bytes in several places of shared memory: the buffers of a guest's request. Reads write to them.
 #[derive(Default)]
 pub struct Scattered {
     spans: Vec<Span>,
@@ -220,8 +220,8 @@ impl Scattered {
     /// Bytes in these places, in order.
     ///
     /// # Safety
-    /// All places are mapped, and may be read and written, as long as the keeper lives. There is never a reference to
-    /// any of them.
+    /// All places are mapped, readable and writable while the keeper exists. There is never a reference to any of
+    /// them.
     pub unsafe fn new(spans: Vec<Span>, keeper: Keeper) -> Self {
         Self { spans, keeper: Some(keeper), bounce: None }
     }
@@ -229,19 +229,19 @@ impl Scattered {
     pub fn spans(&self) -> &[Span] {
         &self.spans
     }
-    /// What keeps the places mapped.
+    /// The object that keeps the places mapped.
     pub fn keeper(&self) -> Option<&Keeper> {
         self.keeper.as_ref()
     }
-    /// Bytes in all places together.
+    /// Total length in bytes.
     pub fn len(&self) -> usize {
         self.spans.iter().map(Span::len).sum()
     }
-    /// Are there none?
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Does every place begin and end on borders of `block` bytes?
+    /// Whether every place is aligned to `block` bytes.
     pub fn is_aligned(&self, block: usize) -> bool {
         self.spans.iter().all(|span| {
             (span.pointer as usize).is_multiple_of(block) && span.len().is_multiple_of(block)
@@ -252,7 +252,7 @@ impl Scattered {
         // SAFETY: mapped and writable as long as the keeper lives, by the promise of `new`, and it is kept here.
         unsafe { PlacesMut::shared(&self.spans, from, length) }
     }
-    /// Where a part of it is now, to be read.
+    /// The current places of a part of it, for reading.
     pub fn places(&self, from: usize, length: usize) -> Places<'_> {
         match &self.bounce {
             Some(buffer) => Places::one(Place::of_buffer(buffer), from, length),
@@ -260,14 +260,14 @@ impl Scattered {
             None => unsafe { Places::shared(&self.spans, from, length) },
         }
     }
-    /// Where a part of it is now, to be written.
+    /// The current places of a part of it, for writing.
     pub fn places_mut(&mut self, from: usize, length: usize) -> PlacesMut<'_> {
         match self.bounce {
             Some(ref mut buffer) => PlacesMut::of_buffer(buffer, from, length),
             None => self.outside(from, length),
         }
     }
-    /// From now on a copy in this buffer is used; `filled` with the present bytes, for a write.
+    /// Uses a copy in this buffer from now on; `filled` with the present bytes, for a write.
     pub fn bounce(&mut self, mut buffer: Buffer, filled: bool) {
         self.bounce = None;
         let mut rest = buffer.bytes_mut();
@@ -278,11 +278,11 @@ impl Scattered {
         }
         self.bounce = Some(buffer);
     }
-    /// Is there a copy?
+    /// Whether there is a copy.
     pub fn is_bounced(&self) -> bool {
         self.bounce.is_some()
     }
-    /// What was read into a copy goes where it belongs.
+    /// Copies data that was read into the copy to the places.
     pub fn spread(&self) {
         if let Some(buffer) = &self.bounce {
             self.fill(&buffer.bytes()[..self.len()]);
@@ -296,7 +296,7 @@ impl Scattered {
             from = after;
         }
     }
-    /// The list of places, to be used again for its memory, and the copy if there was one.
+    /// The list of places, for reuse of its memory, and the copy if there is one.
     pub fn into_parts(mut self) -> (Vec<Span>, Option<Buffer>) {
         self.spans.clear();
         (self.spans, self.bounce)

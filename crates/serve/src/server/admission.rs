@@ -1,4 +1,4 @@
-//! Can a server keep what its contracts promise? Asked at the start and before every change.
+//! Checks whether the drive can keep all minimums and latencies: at the start and before every change.
 
 use std::sync::OnceLock;
 
@@ -10,7 +10,7 @@ use iofair_drive::profile;
 
 use super::{Server, allowed};
 use crate::confine;
-use crate::engine::{Patience, Plan};
+use crate::engine::{Plan, Timeouts};
 use crate::error::ServeError;
 use crate::log;
 use crate::places::{Consent, Places};
@@ -68,11 +68,11 @@ impl Facts {
 }
 
 impl Server {
-    /// The rate that admission counts on where minimums become weights.
+    /// The rate that admission uses under stacks that translate minimums into weights.
     pub fn worst_case(&self) -> Option<u64> {
         self.contracts.drive.worst_case.or(self.facts.worst_case)
     }
-    /// What the drive reaches, if minimums are checked against that.
+    /// The rates of the drive, if minimums are checked against them.
     pub fn reaches(&self) -> Option<Attainable> {
         let contracts = &self.contracts;
         let known = self.facts.known(contracts).ok()?;
@@ -147,7 +147,7 @@ pub(super) fn admit(
     }
     let (volumes, closed) = (Vec::new(), Vec::new());
     let drive = &contracts.drive;
-    let patience = Patience { timeout: drive.timeout, drain: drive.drain };
+    let timeouts = Timeouts { timeout: drive.timeout, drain: drive.drain };
     let (stack, faults) = (drive.stack.clone(), drive.faults.clone());
-    Ok(Plan { stack, groups, volumes, closed, patience, faults })
+    Ok(Plan { stack, groups, volumes, closed, timeouts, faults })
 }

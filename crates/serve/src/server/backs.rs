@@ -1,4 +1,4 @@
-//! The back end that contracts name.
+//! Creates the back end that the contracts name.
 
 use std::fs;
 use std::io;

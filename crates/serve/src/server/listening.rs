@@ -1,4 +1,4 @@
-//! Where a server listens for NBD clients.
+//! The sockets on which a server listens for NBD clients.
 
 use std::io::{self, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -93,7 +93,7 @@ pub(super) fn bind_unix(path: &Path, allowed: Allowed, mode: &Mode) -> Result<Ow
     bound.map_err(ServeError::system(path.display().to_string()))
 }
 
-/// Was an address left by a server that was killed? Then it refuses, or the kernel, which may still be
+/// Whether an address was left by a server that was killed. Then it refuses, or the kernel, which may still be
 /// cleaning up after the server's ring, cuts the connection off. A living server greets.
 fn is_dead<S: Read>(
     connected: io::Result<S>,

@@ -1,4 +1,4 @@
-//! Free room of a pool that must be zeroed before a change can give it to volumes.
+//! Free space of a pool that must be zeroed before a change can give it to volumes.
 
 use std::sync::Arc;
 

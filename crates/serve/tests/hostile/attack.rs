@@ -9,7 +9,7 @@ use std::time::Duration;
 use iofair_serve::control::client::{Address, Ask, call};
 use serde_json::json;
 
-use crate::peer::{self, Way};
+use crate::peer::{self, Transport};
 use crate::place::{Front, Place, Shared, volume};
 use crate::{attackers_guest, file, nbd};
 
@@ -113,18 +113,19 @@ pub(crate) fn start(
     place: &Place,
     shared: &Arc<Shared>,
 ) -> Vec<JoinHandle<()>> {
-    let way = (place.front != Front::Vhost && place.front != Front::Fuse).then(|| Way::to(place));
+    let transport =
+        (place.front != Front::Vhost && place.front != Front::Fuse).then(|| Transport::to(place));
     let attacker = |number: usize| {
-        let (way, front, shared) = (way.clone(), place.front, Arc::clone(shared));
+        let (transport, front, shared) = (transport.clone(), place.front, Arc::clone(shared));
         let [disk, file] =
             ["disk-", "mnt/"].map(|kind| place.path(&(kind.to_string() + &volume(number))));
         let socket = if attack == Metrics { "metrics.sock" } else { "control.sock" };
         let control = Address::Unix(PathBuf::from(place.path(socket)));
         let run = move || {
             peer::be_nice();
-            match (attack, &way) {
+            match (attack, &transport) {
                 (Metrics | Changes, _) => talk(attack, &control, number, &shared),
-                (_, Some(way)) => nbd::attack(attack, way, number, &shared),
+                (_, Some(transport)) => nbd::attack(attack, transport, number, &shared),
                 (_, None) if front == Front::Vhost => {
                     // The rig gives up by a panic, as a driver by a reset.
                     while !shared.over.load(Ordering::Relaxed) {

@@ -10,7 +10,7 @@ use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
 
 use crate::attack::Attack;
-use crate::peer::{Peer, Raw, Way, wait};
+use crate::peer::{Peer, Raw, Transport, wait};
 use crate::place::{HOSTILE_BYTES, Shared, volume};
 use crate::rig::wire::{FLUSH, OPTION_LIST, OPTION_STARTTLS, Options, READ, REPLY_ACK, WRITE};
 
@@ -29,35 +29,35 @@ const HALF_OPEN: usize = 16;
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// One attacker, until the run is over.
-pub(crate) fn attack(attack: Attack, way: &Way, number: usize, shared: &Shared) {
+pub(crate) fn attack(attack: Attack, transport: &Transport, number: usize, shared: &Shared) {
     let mut random = Random::new(number as u64, 0x6e62_6461);
     while !shared.over.load(Ordering::Relaxed) {
         // Whatever the server does to an attacker, it comes back.
-        let _ = session(attack, way, number, &mut random, shared);
+        let _ = session(attack, transport, number, &mut random, shared);
         thread::park_timeout(PAUSE);
     }
 }
 
 fn session(
     attack: Attack,
-    way: &Way,
+    transport: &Transport,
     number: usize,
     random: &mut Random,
     shared: &Shared,
 ) -> io::Result<()> {
     let name = volume(number);
     match attack {
-        Attack::Slow => slow(&mut way.connect(&name)?, shared),
-        Attack::HalfOpen => half_open(way, shared),
-        Attack::Options => options(way, shared),
-        Attack::TlsFlood => tls_flood(way, shared),
+        Attack::Slow => slow(&mut transport.connect(&name)?, shared),
+        Attack::HalfOpen => half_open(transport, shared),
+        Attack::Options => options(transport, shared),
+        Attack::TlsFlood => tls_flood(transport, shared),
         Attack::Churn => {
             shared.operations.fetch_add(1, Ordering::Relaxed);
-            way.connect(&name).map(drop)
+            transport.connect(&name).map(drop)
         }
-        Attack::Malformed => malformed(way, &name, random, shared),
+        Attack::Malformed => malformed(transport, &name, random, shared),
         Attack::Status => {
-            let mut options = way.options()?;
+            let mut options = transport.options()?;
             let context = b"base:allocation";
             let length = |bytes: &[u8]| (bytes.len() as u32).to_be_bytes();
             let query = [&length(name.as_bytes())[..], name.as_bytes(), &1u32.to_be_bytes()];
@@ -71,7 +71,7 @@ fn session(
             Pump::new(options.stream).run(64, shared, |_| (BLOCK_STATUS, 0, HOSTILE_BYTES as u32))
         }
         _ => {
-            let peer = way.connect(&name)?;
+            let peer = transport.connect(&name)?;
             let mut at = |unit: u64| random.below(HOSTILE_BYTES / unit) * unit;
             let pump = Pump::new(peer);
             match attack {
@@ -227,11 +227,11 @@ fn slow(peer: &mut Peer, shared: &Shared) -> io::Result<()> {
 }
 
 /// Keeps connections that have said nothing, or half a word.
-fn half_open(way: &Way, shared: &Shared) -> io::Result<()> {
+fn half_open(transport: &Transport, shared: &Shared) -> io::Result<()> {
     let mut all: Vec<Raw> = Vec::new();
     while !shared.over.load(Ordering::Relaxed) {
         if all.len() < HALF_OPEN {
-            let mut raw = way.raw()?;
+            let mut raw = transport.raw()?;
             if all.len().is_multiple_of(2) {
                 raw.write_all(&[0, 0, 0, 3, b'I', b'H', b'A'])?;
             }
@@ -250,8 +250,8 @@ fn half_open(way: &Way, shared: &Shared) -> io::Result<()> {
 }
 
 /// Asks for the list of volumes 256 times at once, again and again.
-fn options(way: &Way, shared: &Shared) -> io::Result<()> {
-    let mut options = way.options()?;
+fn options(transport: &Transport, shared: &Shared) -> io::Result<()> {
+    let mut options = transport.options()?;
     let mut scratch = vec![0; 64 << 10];
     options.stream.raw().never_blocks()?;
     let length = 0u32.to_be_bytes();
@@ -279,9 +279,9 @@ fn options(way: &Way, shared: &Shared) -> io::Result<()> {
 }
 
 /// Begins TLS, says hello, and leaves.
-fn tls_flood(way: &Way, shared: &Shared) -> io::Result<()> {
-    let Way::Tls(_, config) = way else { panic!("there is no TLS here") };
-    let mut options = Options::greet(way.raw()?)?;
+fn tls_flood(transport: &Transport, shared: &Shared) -> io::Result<()> {
+    let Transport::Tls(_, config) = transport else { panic!("there is no TLS here") };
+    let mut options = Options::greet(transport.raw()?)?;
     options.ask(OPTION_STARTTLS, &[])?;
     let name = ServerName::try_from("localhost").unwrap();
     let mut connection = ClientConnection::new(config.clone(), name).map_err(io::Error::other)?;
@@ -293,21 +293,26 @@ fn tls_flood(way: &Way, shared: &Shared) -> io::Result<()> {
 }
 
 /// Says what no client may say, each time something else.
-fn malformed(way: &Way, name: &str, random: &mut Random, shared: &Shared) -> io::Result<()> {
+fn malformed(
+    transport: &Transport,
+    name: &str,
+    random: &mut Random,
+    shared: &Shared,
+) -> io::Result<()> {
     shared.operations.fetch_add(1, Ordering::Relaxed);
     let mut noise: Vec<u8> = (0..512).flat_map(|_| random.bits().to_ne_bytes()).collect();
     if random.chance(30) {
-        way.raw()?.write_all(&noise)?;
+        transport.raw()?.write_all(&noise)?;
         return Ok(());
     }
     if random.chance(30) {
-        let mut options = way.options()?;
+        let mut options = transport.options()?;
         let kind = random.below(20) as u32;
         noise.truncate(random.below(4096) as usize);
         options.send(kind, &noise)?;
         return options.ask(99, &noise).map(drop);
     }
-    let mut peer = way.connect(name)?;
+    let mut peer = transport.connect(name)?;
     let mut out = Vec::new();
     for _ in 0..64 {
         let (kind, offset, length) = match random.below(5) {

@@ -12,7 +12,7 @@ use crate::{Run, fill};
 
 /// Attackers at once.
 pub(crate) const COUNTS: [usize; 3] = [1, 8, 64];
-/// The aim: at least this part of the promise, and the 99th percentile at most so many times the honest one.
+/// The aim: at least this part of the promise, and the 99th percentile at most this many times the honest one.
 const SHARE: f64 = 0.95;
 const SLOWER: f64 = 1.5;
 

@@ -19,12 +19,12 @@ const HANDSHAKE: Duration = Duration::from_millis(2000);
 
 /// How NBD clients reach the server.
 #[derive(Clone)]
-pub(crate) enum Way {
+pub(crate) enum Transport {
     Unix(String),
     Tls(u16, Arc<ClientConfig>),
 }
 
-impl Way {
+impl Transport {
     pub(crate) fn to(place: &Place) -> Self {
         match place.front {
             Front::Tls => Self::Tls(place.port, pki::config(&place.directory, "nobody")),

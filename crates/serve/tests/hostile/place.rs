@@ -161,7 +161,7 @@ impl Place {
     pub(crate) fn path(&self, name: &str) -> String {
         self.directory.path(name)
     }
-    /// Is the server there after all that?
+    /// Whether the server is there after all that.
     pub(crate) fn is_alive(&mut self) -> bool {
         match self.server.as_mut() {
             Some(Server::Process(child)) => child.try_wait().unwrap().is_none(),

@@ -10,7 +10,7 @@ use iofair_drive::random::Random;
 
 use crate::attackers_guest::is_answered;
 use crate::disk::Disk;
-use crate::peer::Way;
+use crate::peer::Transport;
 use crate::place::{Front, Place, Shared, VICTIM_BYTES};
 use crate::rig::wire::Wire;
 
@@ -47,7 +47,7 @@ impl Client {
     pub(crate) fn connect(place: &Place) -> Self {
         match place.front {
             Front::Unix | Front::Tls => {
-                let peer = Way::to(place).connect("victim").expect("the victim is let in");
+                let peer = Transport::to(place).connect("victim").expect("the victim is let in");
                 peer.raw().limit(Some(Duration::from_secs(30))).unwrap();
                 Self::Nbd(Box::new(Wire::after_go(Box::new(peer))))
             }
@@ -94,7 +94,7 @@ impl Client {
             },
         }
     }
-    /// Works for so long, or until so many requests are answered, or the run is over.
+    /// Works for this long, or until this many requests are answered, or the run is over.
     pub(crate) fn work(
         &mut self,
         kind: Kind,

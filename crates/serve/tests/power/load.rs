@@ -13,7 +13,7 @@ const DEPTH: usize = 16;
 /// Longest request.
 const LONGEST: u64 = 64 << 10;
 
-/// A request on its way.
+/// A request in flight.
 struct Flying {
     volume: usize,
     request: Request,
@@ -21,7 +21,7 @@ struct Flying {
     covered: u64,
 }
 
-/// Connections with their volumes' numbers, and what is on its way.
+/// Connections with their volumes' numbers, and what is in flight.
 pub(crate) struct Load<'a> {
     pub(crate) volumes: &'a mut [Volume],
     pub(crate) links: Vec<(usize, Box<dyn Link>)>,

@@ -27,7 +27,7 @@ pub(crate) struct Made {
     versions: Vec<Bytes>,
 }
 
-/// One volume. Requests that are on their way touch different sectors.
+/// One volume. Requests that are in flight touch different sectors.
 pub(crate) struct Volume {
     sectors: Vec<Sector>,
     answers: u64,

@@ -18,7 +18,7 @@ pub(crate) fn all_features() -> u64 {
     ring.bits() | VirtioBlkFeatureFlags::all().bits()
 }
 
-/// A memory of so many bytes that can be shared.
+/// A memory of this many bytes that can be shared.
 pub(crate) fn shared_memory(bytes: usize) -> (File, MmapRegion<()>) {
     shared_memory_of(bytes, 0)
 }
@@ -64,7 +64,7 @@ impl Disk {
         // SAFETY: tests use no part of it twice at a time, and the disk outlives every use.
         unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr().add(at), length) }
     }
-    /// The same as a list of pieces of so many bytes.
+    /// The same as a list of pieces of this many bytes.
     pub(crate) fn pieces(&self, at: usize, lengths: &[usize]) -> Vec<iovec> {
         let mut at = at;
         let mut piece = |length: &usize| {

@@ -16,7 +16,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use super::Directory;
-use super::wire::{OPTION_STARTTLS, Options, PATIENCE, REPLY_ACK, Stream};
+use super::wire::{OPTION_STARTTLS, Options, REPLY_ACK, Stream, TIMEOUT};
 
 /// Who signs.
 pub(crate) struct Authority {
@@ -108,12 +108,12 @@ pub(crate) type Secured = Options<StreamOwned<ClientConnection, Box<dyn Stream>>
 
 pub(crate) fn unix(socket: &str) -> Box<dyn Stream> {
     let stream = UnixStream::connect(socket).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     Box::new(stream)
 }
 pub(crate) fn tcp(address: std::net::SocketAddr) -> Box<dyn Stream> {
     let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     Box::new(stream)
 }
 

@@ -102,7 +102,7 @@ impl Page {
             }
         }
     }
-    /// Is there a sample of this name that has all of these labels?
+    /// Whether there is a sample of this name that has all of these labels.
     pub(crate) fn check_use(&self, name: &str, labels: &BTreeSet<String>, query: &str) {
         let mut known = self.samples.keys().filter(|(known, _)| known == name);
         let fits = known.any(|(_, own)| labels.iter().all(|label| own.contains_key(label)));

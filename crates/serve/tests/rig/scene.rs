@@ -5,7 +5,7 @@ use std::thread;
 
 use iofair_serve::{Server, Snapshot};
 
-use super::wire::{PATIENCE, Wire};
+use super::wire::{TIMEOUT, Wire};
 use super::{Directory, parse};
 
 pub(crate) struct Scene {
@@ -31,7 +31,7 @@ impl Scene {
     }
     pub(crate) fn raw(&self) -> UnixStream {
         let stream = UnixStream::connect(self.socket()).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream
     }
     pub(crate) fn wire(&self) -> Wire {

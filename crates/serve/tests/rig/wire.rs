@@ -11,8 +11,8 @@ pub(crate) const WRITE: u16 = 1;
 pub(crate) const FLUSH: u16 = 3;
 /// Durable before the answer.
 pub(crate) const FUA: u16 = 1;
-/// A server that says nothing for so long hangs, and the test fails.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// A server that says nothing for this long hangs, and the test fails.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 /// What a workload reads and writes at once.
 pub(crate) const BLOCK: usize = 4096;
 
@@ -51,7 +51,7 @@ impl Wire {
     /// The same, with the reason if it fails.
     pub(crate) fn dial(socket: &str, volume: &str) -> io::Result<Self> {
         let stream = UnixStream::connect(socket)?;
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         let mut options = Options::greet(stream)?;
         options.send(OPTION_EXPORT_NAME, volume.as_bytes())?;
         Self::chosen(Box::new(options.stream))
@@ -209,17 +209,17 @@ pub(crate) struct Workload {
     pub(crate) wire: Wire,
     first: u64,
     blocks: Vec<Block>,
-    /// The block and the version of each request on its way.
+    /// The block and the version of each request in flight.
     flying: BTreeMap<u64, (usize, u32)>,
     random: u64,
-    /// May requests fail with this error? How many did.
+    /// Whether requests may fail with this error. How many did.
     pub(crate) forgiven: Option<u32>,
     pub(crate) failed: usize,
     answers: u64,
 }
 
 impl Workload {
-    /// So many blocks from block `first` of volume `v` on, which are zeroes.
+    /// This many blocks from block `first` of volume `v` on, which are zeroes.
     pub(crate) fn new(socket: &str, first: u64, blocks: usize) -> Self {
         Self::over(Wire::connect(socket), first, blocks)
     }
@@ -245,7 +245,7 @@ impl Workload {
         let word = |i: u64| (seed ^ i << 20).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
         (0..BLOCK as u64 / 8).flat_map(|i| word(i).to_ne_bytes()).collect()
     }
-    /// Sends one more request, or waits for an answer if `depth` are on their way.
+    /// Sends one more request, or waits for an answer if `depth` are in flight.
     pub(crate) fn step(&mut self, depth: usize) -> io::Result<()> {
         let block = self.random(self.blocks.len());
         if self.flying.len() >= depth || self.blocks[block].busy {
@@ -297,7 +297,7 @@ impl Workload {
         state.unknown &= is_read;
         Ok(())
     }
-    /// So many requests and all their answers.
+    /// This many requests and all their answers.
     pub(crate) fn run(&mut self, requests: usize, depth: usize) {
         for _ in 0..requests {
             self.step(depth).unwrap();

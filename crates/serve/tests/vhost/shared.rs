@@ -157,7 +157,7 @@ fn only_memory_may_be_shared() {
     assert_eq!(Guest::connected(&path, 1).do_one(0, 0, None), 0);
 }
 
-/// Does this file lie in memory? Whoever runs the tests there cannot offer anything else.
+/// Whether this file is in memory. Where the tests run, there may be no other file system.
 fn is_memory(file: &File) -> bool {
     let path = std::fs::canonicalize(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();

@@ -1,7 +1,7 @@
-//! A device for this server alone, and who has it otherwise.
+//! Exclusive use of a block device, and who uses it otherwise.
 //!
-//! `O_EXCL` on a block device is the kernel's own claim: a mount, a swap area, RAID, device mapper and another
-//! exclusive opener have one each, and one on a partition keeps others off the whole device.
+//! `O_EXCL` on a block device is the kernel's exclusive claim. Mounts, swap areas, RAID, device mapper and other
+//! exclusive openers have one each, and a claim on a partition also excludes others from the whole device.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -82,14 +82,14 @@ fn holder_in(locks: &str, which: &str) -> Option<u32> {
     found.find(|process| *process > 0)
 }
 
-/// Does this text of /proc/PID/stat, empty if there is none, belong to a process that runs no more?
+/// Whether this text of /proc/PID/stat (empty if there is none) belongs to a process that has ended.
 fn has_ended(stat: &str) -> bool {
     // The name before the state may hold anything.
     let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
     matches!(state, None | Some('Z' | 'X'))
 }
 
-/// Is this below /dev, where no file is ever made? Shared memory there is an ordinary file system.
+/// Whether this is below /dev, where no file is ever made. Shared memory there is an ordinary file system.
 pub(crate) fn is_below_dev(path: &Path) -> bool {
     let parent = path.parent().and_then(|parent| fs::canonicalize(parent).ok());
     let path = parent.as_deref().unwrap_or(path);

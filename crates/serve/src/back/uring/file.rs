@@ -1,4 +1,4 @@
-//! The file or block device itself: opened once for direct and once for buffered I/O.
+//! A file or block device, opened once for direct and once for buffered I/O.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
@@ -14,14 +14,14 @@ use crate::request::extent::Extent;
 use crate::trial::{Mode, Trial};
 
 /// How long a server waits for a lock, and how long for that of a process that has ended: the kernel completes what it had
-/// under way first, which takes long on a busy drive.
+/// in flight first, which takes long on a busy drive.
 const LOCK_MAX: Duration = Duration::from_secs(2);
 const LOCK_ENDED_MAX: Duration = Duration::from_secs(30);
 /// Borders of direct I/O where the kernel does not tell them: every drive's blocks divide a page.
 const BLOCK_UNKNOWN: u64 = 4096;
 
-/// An opened file or block device. The reactor reads and writes it; whoever opened it may meanwhile make
-/// it longer or shorter, and tell the engine.
+/// An opened file or block device. The reactor reads and writes it; its opener may change its length meanwhile, and
+/// then informs the engine.
 #[derive(Debug)]
 pub struct Storage {
     path: PathBuf,
@@ -37,7 +37,7 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// Opens a file or device and makes it at least so long; a file that is not there is made, but never below /dev.
+    /// Opens a file or device and makes it at least this long; a file that is not there is made, but never below /dev.
     pub(crate) fn open(path: &Path, bytes: u64, mode: &Mode) -> io::Result<Self> {
         let make = !is_below_dev(path);
         if let Some(trial) = mode.trial() {
@@ -87,7 +87,7 @@ impl Storage {
         this.bytes = this.length()?;
         Ok(this)
     }
-    /// Takes it for this server alone. What a killed server had under way holds on to its locks until the
+    /// Takes it for this server alone. What a killed server had in flight holds on to its locks until the
     /// drive has answered: so nothing of it can come after what clients write from now on. `false`: the server that a
     /// check is about has it.
     fn lock(&self, mode: &Mode) -> io::Result<bool> {
@@ -135,7 +135,7 @@ impl Storage {
     pub(super) fn block(&self) -> u64 {
         self.block
     }
-    /// Is it a block device?
+    /// Whether it is a block device.
     pub(crate) fn is_device(&self) -> bool {
         self.device
     }
@@ -164,7 +164,7 @@ impl Storage {
         }
         Ok(self.buffered.metadata()?.len())
     }
-    /// Makes a file at least so long, with zeroes at its end; a device must be so long.
+    /// Makes a file at least this long, with zeroes at its end; a device must be this long.
     pub(crate) fn lengthen(&self, bytes: u64) -> io::Result<()> {
         let length = self.length()?;
         if bytes <= length {
@@ -177,7 +177,7 @@ impl Storage {
         self.buffered.set_len(bytes)?;
         self.buffered.sync_all()
     }
-    /// Makes a file at most so long; a device stays as it is.
+    /// Makes a file at most this long; a device stays as it is.
     pub(crate) fn shorten(&self, bytes: u64) -> io::Result<()> {
         if self.device || self.length()? <= bytes {
             return Ok(());
@@ -251,7 +251,7 @@ fn direct_border(file: &File) -> u64 {
 /// What the kernel tells of a block device, or of the one under a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Queue {
-    /// Does a head move?
+    /// Whether the drive is rotational.
     pub(super) rotational: bool,
     /// Commands that it takes at once; `None` where the kernel does not tell (a network file system).
     pub(super) depth: Option<u32>,

@@ -1,9 +1,9 @@
-//! Which file an address of the engine leads to.
+//! The mapping from the engine's addresses to files.
 //!
-//! The engine knows one address space. A pool is one file that fills it; in a directory each volume has a
-//! file of its own, and its slot's number is the upper part of its addresses. Slots are so far apart that
-//! a volume may grow in place and that commands of two volumes never touch. A file stays as long as the
-//! kernel has a command on it, even if its volume is gone.
+//! The engine has a single address space. A pool is one file that fills it. In a directory, each volume has its own
+//! file, and the number of its slot is the upper part of its addresses. Slots are so far apart that a volume can grow
+//! in place and commands of two volumes are never adjacent. A file stays open as long as the kernel has a command on
+//! it, even if its volume has been removed.
 
 use std::sync::Arc;
 

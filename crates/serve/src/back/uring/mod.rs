@@ -1,12 +1,11 @@
-//! A file or a block device through io_uring.
+//! Files and block devices through io_uring.
 //!
-//! Data goes past the page cache (`O_DIRECT`) where the file system allows it. Requests that do not
-//! begin and end on the borders that direct I/O wants go through the page cache, alone among those
-//! that touch the same pages ([`order`]). A merged command is one vectored read or write. A flush is
-//! `fdatasync`; a durable write is `RWF_DSYNC`; a trim punches a hole, and zeroes are made by the file
-//! system, or written where it cannot.
+//! I/O bypasses the page cache (`O_DIRECT`) if the file system allows it. Requests without the alignment that direct
+//! I/O needs go through the page cache, and never at the same time as others on the same pages ([`order`]). A merged
+//! command is one vectored read or write. A flush is `fdatasync`; a durable write is `RWF_DSYNC`; a trim punches a
+//! hole; zeroes are created by the file system, or written if it cannot.
 //!
-//! It serves one file (or device) that volumes share, or one a volume ([`files`]).
+//! It serves one file (or device) that volumes share, or one file per volume ([`files`]).
 
 pub(crate) mod claim;
 mod file;
@@ -62,7 +61,7 @@ pub struct Uring {
 }
 
 impl Uring {
-    /// Opens a pool and makes it at least so long; a file that is not there is made.
+    /// Opens a pool and extends it to at least this length; a missing file is created.
     pub fn open(path: &Path, bytes: u64) -> io::Result<Self> {
         let storage = Storage::open(path, bytes, &Mode::Serve)?;
         let (queue, bytes) = (storage.queue(), storage.bytes());
@@ -76,7 +75,7 @@ impl Uring {
             if storage.is_device() { bytes } else { files::SLOTS_MAX * files::VOLUME_BYTES_MAX };
         Self { queue, bytes, ..Self::over(Files::pool(Arc::clone(storage))) }
     }
-    /// Volumes with a file each, which come with [`Back::place`]; most of them in this directory.
+    /// Volumes with their own files, which are added with [`Back::place`]; most of them are in this directory.
     pub fn directory(path: &Path) -> io::Result<Self> {
         let queue = Queue::of(std::fs::metadata(path)?.dev());
         let directory = Some(path.to_path_buf());
@@ -266,7 +265,7 @@ impl Back for Uring {
     fn describe(&self) -> String {
         match (&self.directory, self.files.all().next()) {
             (Some(directory), _) => {
-                format!("directory {}, a file or device a volume", directory.display())
+                format!("directory {}, one file or device per volume", directory.display())
             }
             (None, only) => only.expect("it is one file").describe(),
         }

@@ -1,7 +1,7 @@
-//! Who must wait for whom: unaligned commands go through the page cache, and must not meet direct I/O
-//! on the same pages, or a stale page could be written over fresh data.
+//! The order of conflicting commands: unaligned commands go through the page cache, and must not overlap direct I/O
+//! on the same pages, or a stale page could be written over new data.
 //!
-//! As long as nothing unaligned is there, this costs a push and a removal per command.
+//! Without unaligned commands, this costs one push and one removal per command.
 
 use std::collections::VecDeque;
 
@@ -32,7 +32,7 @@ pub(super) struct Order {
 }
 
 impl Order {
-    /// May the command in this slot begin now? If not, [`Self::finish`] will name it.
+    /// Whether the command in this slot may begin now. If not, [`Self::finish`] will name it.
     pub(super) fn start(&mut self, slot: usize, offset: u64, length: u64, alone: bool) -> bool {
         let last = (offset + length - 1) / PAGE;
         let claim = Claim { slot, first: offset / PAGE, last, alone };

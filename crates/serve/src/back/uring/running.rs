@@ -1,4 +1,4 @@
-//! One command on its way through the ring: its pieces of memory, what is left of it, its next step.
+//! A command in the ring: its memory, the rest of its work, and its next step.
 
 use iofair_core::request::{Operation, RequestId};
 
@@ -58,7 +58,7 @@ pub(super) struct Running {
     pub(super) fua: bool,
     /// May go past the page cache.
     pub(super) aligned: bool,
-    /// May zeroes be a hole; must they be fast?
+    /// Whether zeroes may be a hole, and whether they must be fast.
     hole: bool,
     fast: bool,
     /// The next byte on the drive, and how many are left.
@@ -141,7 +141,7 @@ impl Running {
         }
     }
 
-    /// Is it of several requests? Then memory of one, which its owner took away, is no matter of the others.
+    /// Whether it is of several requests. Then memory of one, which its owner took away, is no matter of the others.
     pub(super) fn is_shared(&self) -> bool {
         self.requests.len() > 1 && self.step == Step::Data
     }

@@ -1,8 +1,9 @@
-//! A disk with a volatile write cache, and what a power cut leaves of it. No entry of a ring is known here.
+//! A disk with a volatile write cache, and the effect of a power cut on it. This file knows nothing of rings.
 //!
-//! The image is made of real files. A write goes into the cache, sector by sector. A flush moves to the files what
-//! was *answered* before the flush began; a durable write moves itself. At the cut every sector of the cache keeps
-//! what is durable, or gets one of the versions written since, and nothing is written to the files from then on.
+//! The image consists of real files. A write enters the cache sector by sector. A flush moves writes to the files
+//! that *completed* before the flush began; a durable write moves its own data. At the power cut, every sector in the
+//! cache keeps its durable value or gets one of the versions written since. After that, nothing is written to the
+//! files.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,17 +18,17 @@ use iofair_drive::random::Random;
 /// Bytes of a sector: what a power cut leaves whole.
 const SECTOR: usize = SECTOR_BYTES as usize;
 
-/// What a disk, or the server in front of it, does wrong. Tests make it do so and must notice.
+/// A deliberate defect of the disk or of the server. Tests must detect each.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Defect {
     /// Nothing.
     #[default]
     None,
-    /// The disk acknowledges flushes and keeps the data in its cache.
+    /// The disk completes flushes but keeps the data in its cache.
     FlushIgnored,
-    /// The server answers flushes without asking the disk.
+    /// The server completes flushes without passing them to the disk.
     FlushSkipped,
-    /// The server writes durable writes like any other.
+    /// The server treats durable writes like any others.
     FuaIgnored,
 }
 
@@ -44,22 +45,22 @@ enum Loss {
     Sectors,
 }
 
-/// What happened to a disk.
+/// Counters of a disk.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Tally {
     /// Writes, trims and zeroes.
     pub writes: u64,
     /// Flushes and durable writes.
     pub flushes: u64,
-    /// Sectors that were in the cache at the cut.
+    /// Sectors in the cache at the power cut.
     pub cached: u64,
-    /// Of them, sectors that are older than the last write.
+    /// Of these, sectors that are older than the last write.
     pub lost: u64,
-    /// Commands of which the cut left only a part.
+    /// Commands of which only a part survived.
     pub torn: u64,
 }
 
-/// The name of a command of the disk, in the order in which they were begun.
+/// The number of a command, in the order in which commands started.
 pub type CommandId = u64;
 
 /// A sector as a command left it.
@@ -97,7 +98,7 @@ struct State {
 pub struct Disk(Arc<Mutex<State>>);
 
 impl Disk {
-    /// A disk that is on; the seed decides what a cut leaves.
+    /// A disk with power; the seed decides what survives a power cut.
     pub fn new(seed: u64, defect: Defect) -> Self {
         Self(Arc::new(Mutex::new(State {
             media: Vec::new(),
@@ -115,19 +116,19 @@ impl Disk {
         // A test that failed elsewhere has poisoned nothing that matters.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// The power goes when this many more commands have been carried out.
+    /// Cuts the power after this many further commands have been executed.
     pub fn cut_after(&self, commands: u64) {
         self.state().left = commands;
     }
-    /// The power goes now, unless it is gone.
+    /// Cuts the power now, if it is still on.
     pub fn cut(&self) {
         self.state().cut();
     }
-    /// Is the power gone?
+    /// Whether the power has been cut.
     pub fn is_off(&self) -> bool {
         self.state().off
     }
-    /// What happened so far.
+    /// The counters.
     pub fn tally(&self) -> Tally {
         self.state().tally
     }

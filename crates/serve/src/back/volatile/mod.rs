@@ -1,9 +1,9 @@
-//! A kernel with a volatile disk, played in front of [`Uring`](super::uring::Uring): for tests that cut the power.
+//! A simulated kernel with a volatile disk in front of [`Uring`](super::uring::Uring), for tests with power cuts.
 //!
-//! Above it are the real back end, engine, reactor and front ends. The entries that the back end wants on the ring
-//! are carried out on a [`Disk`] instead of the file that they name, early or late and in any order; what goes to the
-//! real ring are timeouts and no-ops that bring the answers. After the cut every entry fails, so that the server
-//! ends; then the files are what the cut left, and the next server is started on them.
+//! The back end, engine, reactor and front ends above it are the real ones. Ring entries of the back end are executed
+//! on a [`Disk`] instead of the file that they name, early or late and in any order. Only timeouts and no-ops go to
+//! the real ring, to deliver completions. After the power cut every entry fails, so the server ends. The files then
+//! contain what survived, and the next server is started on them.
 
 mod disk;
 
@@ -73,7 +73,7 @@ struct Started {
     result: Option<i32>,
 }
 
-/// A back end over io_uring whose files lie on a volatile disk.
+/// A back end over io_uring with its files on a volatile disk.
 pub struct Volatile {
     inner: Box<dyn Back>,
     disk: Disk,
@@ -86,7 +86,7 @@ pub struct Volatile {
 }
 
 impl Volatile {
-    /// Puts a disk under a back end that does everything through the ring.
+    /// Puts a disk below a back end that does everything through the ring.
     pub fn new(inner: Box<dyn Back>, disk: Disk, seed: u64) -> Self {
         let delay = |microseconds: &u32| types::Timespec::new().nsec(microseconds * 1000);
         Self {
@@ -247,7 +247,7 @@ impl Raw {
             return Vec::new();
         }
         let vectors = self.address as *const libc::iovec;
-        // SAFETY: the back end gives an array of so many vectors, which stays until its answer.
+        // SAFETY: the back end gives an array of this many vectors, which stays until its answer.
         let vectors = unsafe { slice::from_raw_parts(vectors, self.length as usize) };
         vectors.iter().map(|vector| Span::new(vector.iov_base.cast(), vector.iov_len)).collect()
     }

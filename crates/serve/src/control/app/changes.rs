@@ -1,4 +1,4 @@
-//! How the contract file and the server change together, or not at all.
+//! Changes of the contract file and the server, which happen together or not at all.
 
 use std::time::Duration;
 

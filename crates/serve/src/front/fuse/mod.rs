@@ -1,11 +1,10 @@
-//! Volumes as files of a mounted directory, for hosts without a driver for anything better: `losetup
-//! --direct-io=on` makes a block device of such a file.
+//! Volumes as files in a mounted directory, for hosts without a driver for block devices: `losetup --direct-io=on`
+//! makes a block device of such a file.
 //!
-//! The kernel's requests are read by some threads of the session's own. What needs no drive (names, sizes) it
-//! answers itself. Every open file is an endpoint of the reactor (`reactor/file.rs`), to which it sends calls, and
-//! which answers the kernel directly. Nothing is cached: files are opened for direct I/O, sizes are asked
-//! anew each time. A file behaves like a block device: it cannot be truncated, and a write past its end
-//! finds no space.
+//! Several threads read the kernel's requests. They reply to requests that need no drive (names, sizes) directly.
+//! Every open file is an endpoint of the reactor (`reactor/file.rs`): it gets the calls and replies to the kernel
+//! directly. Nothing is cached: files are opened for direct I/O, and sizes are read each time. A file behaves like a
+//! block device: it cannot be truncated, and a write past its end fails with "no space".
 
 mod mount;
 

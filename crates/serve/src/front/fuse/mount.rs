@@ -1,8 +1,8 @@
-//! The mount itself: made at the start, gone at the end.
+//! The mount: created at the start, removed at the end.
 //!
-//! A server that was killed leaves a mount that answers "not connected"; the next one clears it away. A
-//! mount that is still in use at the end (a loop device, an open file) is cut off from the server and taken
-//! out of the tree: nobody waits for a server that is gone.
+//! A killed server leaves a mount that returns "not connected"; the next server removes it. A mount that is still in
+//! use at the end (a loop device, an open file) is disconnected from the server and removed from the tree, so no
+//! process waits for a server that has ended.
 
 use std::ffi::CString;
 use std::fs::{self, OpenOptions};
@@ -45,7 +45,7 @@ impl Mounted {
         let session = Some(session.map_err(what())?);
         Ok(Self { files, path: path.to_path_buf(), session })
     }
-    /// Could the directory be mounted?
+    /// Whether the directory could be mounted.
     pub(crate) fn check(path: &Path, mode: &Mode) -> Result<(), ServeError> {
         try_mount(path, mode).map_err(ServeError::system(format!("mounting {}", path.display())))
     }
@@ -162,7 +162,7 @@ fn clear(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Has a server that lives mounted its volumes there?
+/// Whether a running server has mounted its volumes there.
 fn is_ours(path: &Path) -> io::Result<bool> {
     let path = path.canonicalize()?;
     let mounts = fs::read_to_string("/proc/self/mounts")?;

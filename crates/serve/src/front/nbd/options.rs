@@ -1,4 +1,4 @@
-//! The handshake: what a client may ask before it chooses an export, and what it is told.
+//! The handshake: the options that a client may send before it chooses an export, and the replies.
 
 use iofair_config::contracts::user;
 
@@ -37,7 +37,7 @@ impl Handshake {
         };
         Self { peer, tls, names, no_zeroes: false, structured: false, allocation_of: None }
     }
-    /// May the client know of an export?
+    /// Whether the client may know of an export.
     pub(super) fn may_see(&self, export: &Export) -> bool {
         let entry = &export.entry;
         let open = if self.peer == Peer::Tcp { entry.tcp } else { entry.unix };

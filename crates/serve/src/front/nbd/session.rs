@@ -1,8 +1,8 @@
-//! One connection's state: what its next bytes mean, and what is to be done about them.
+//! The state of one connection: parses its next bytes and decides the next action.
 //!
-//! The owner of the socket calls [`Session::step`] with all unread bytes until it asks for more, sends
-//! what was appended to `out`, and carries commands out. A write's payload is not the session's: it
-//! follows the command, and its owner takes it off the input.
+//! The owner of the socket calls [`Session::step`] with all unread bytes until it asks for more, sends what was
+//! appended to `out`, and executes commands. The payload of a write follows its command; the owner takes it from the
+//! input.
 
 use super::options::{self, Handshake};
 use super::wire::{
@@ -14,19 +14,19 @@ use crate::request::export::{Export, Offer, Peer};
 
 /// Options that a client may send before it must choose an export; far more than any client needs.
 const OPTIONS_MAX: u32 = 256;
-/// Most bytes that a session needs at once to go on.
+/// Largest number of bytes that a session needs at once.
 pub const INPUT_MAX: usize = OPTION_HEADER + OPTION_DATA_MAX;
 
-/// Is there TLS for this client?
+/// Whether this client uses TLS.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tls {
-    /// No.
+    /// TLS is not available.
     Absent,
-    /// If it wants to.
+    /// TLS is optional.
     Offered,
-    /// It must.
+    /// TLS is mandatory.
     Required,
-    /// It runs.
+    /// TLS is active.
     Running,
 }
 
@@ -44,14 +44,14 @@ pub(super) fn transmission_flags(export: &Export, structured: bool) -> u16 {
     flags | if export.rotational { ROTATIONAL } else { 0 }
 }
 
-/// What a command asks.
+/// The operation of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ask {
     /// Read.
     Read,
     /// Write; `length` bytes of payload follow.
     Write,
-    /// Make answered writes durable.
+    /// Make completed writes durable.
     Flush,
     /// The range is not needed any more.
     Trim,
@@ -59,59 +59,58 @@ pub enum Ask {
     Cache,
     /// Make the range zero.
     WriteZeroes {
-        /// May the space be given back?
+        /// Whether the space may be freed.
         hole: bool,
-        /// Refuse rather than write zeroes out.
+        /// Refuse instead of writing zeroes slowly.
         fast: bool,
     },
-    /// Which parts hold data?
+    /// Report which parts hold data.
     BlockStatus {
-        /// One extent is enough.
+        /// One extent suffices.
         one: bool,
     },
 }
 
-/// A command that passed every check that the protocol asks for.
+/// A command that passed all checks of the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Command {
-    /// The client's name for it.
+    /// The client's cookie.
     pub cookie: u64,
-    /// What it asks.
+    /// The operation.
     pub ask: Ask,
     /// First byte in the volume.
     pub offset: u64,
-    /// Bytes; within the volume.
+    /// Length in bytes; inside the volume.
     pub length: u32,
-    /// Durable before the answer.
+    /// Durable before its completion.
     pub fua: bool,
 }
 
-/// What the owner does next.
+/// The next action of the owner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
     /// Call again with the rest.
     Continue,
-    /// The same after a command that was refused, which the client was told.
+    /// The same, after a command that was refused with an error reply.
     Refused,
-    /// Call again when so many bytes (or more) are there.
+    /// Call again when at least this many bytes are there.
     More(usize),
-    /// Send what there is to send; all bytes after that, both ways, are TLS. Call
-    /// [`Session::secured`] when its handshake is over.
+    /// Send the output; all further bytes in both directions are TLS. Call [`Session::secured`] after its handshake.
     StartTls,
-    /// A client chose the export with this id.
+    /// The client chose the export with this id.
     Attach(u32),
-    /// Carry this out, and answer it. A write's payload comes next.
+    /// Execute this and reply. A write's payload comes next.
     Command(Command),
-    /// Send what there is to send and close.
+    /// Send the output and close the connection.
     Close,
 }
 
-/// How far a step came.
+/// The result of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Step {
-    /// Bytes used up.
+    /// Bytes consumed.
     pub consumed: usize,
-    /// What the owner does next.
+    /// The next action.
     pub action: Action,
 }
 
@@ -143,7 +142,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// A new connection: greets the client.
+    /// A new connection: writes the greeting.
     pub fn new(peer: Peer, tls: Tls, out: &mut Vec<u8>) -> Self {
         out.extend_from_slice(&GREETING_MAGIC.to_be_bytes());
         out.extend_from_slice(&OPTION_MAGIC.to_be_bytes());
@@ -152,11 +151,11 @@ impl Session {
         let handshake = Handshake::new(peer, tls);
         Self { state: State::ClientFlags, skip: 0, listing: None, handshake }
     }
-    /// TLS runs, and the client showed a certificate with these names (or none).
+    /// TLS is active, and the client's certificate has these names (none without a certificate).
     pub fn secured(&mut self, names: Vec<String>) {
         self.handshake.names.extend(names);
     }
-    /// Has the client chosen an export?
+    /// Whether the client has chosen an export.
     pub fn is_attached(&self) -> bool {
         matches!(self.state, State::Transmission(_))
     }
@@ -164,25 +163,25 @@ impl Session {
     pub fn peer(&self) -> Peer {
         self.handshake.peer
     }
-    /// What the client was offered, or that it uses it.
+    /// The state of TLS.
     pub fn tls(&self) -> Tls {
         self.handshake.tls
     }
-    /// May the client have this export?
+    /// Whether the client may open this export.
     pub fn may_use(&self, export: &Export) -> bool {
         self.handshake.may_see(export)
     }
 
-    /// Is there more to tell though nothing came? Then [`Self::step`] goes on with it.
+    /// Whether more output is available without new input. [`Self::step`] then continues it.
     pub fn is_listing(&self) -> bool {
         self.listing.is_some()
     }
-    /// Are structured replies agreed?
+    /// Whether structured replies were negotiated.
     pub fn structured(&self) -> bool {
         self.handshake.structured
     }
 
-    /// Looks at the unread bytes. Never consumes more than there are, never panics on what they say.
+    /// Processes the unread bytes. Never consumes more than there are, and never panics on their contents.
     pub fn step(&mut self, input: &[u8], offer: Offer<'_>, out: &mut Vec<u8>) -> Step {
         if self.skip > 0 {
             let consumed = usize::try_from(self.skip).unwrap_or(usize::MAX).min(input.len());
@@ -305,7 +304,7 @@ impl Session {
         }
     }
 
-    /// Answers a command that failed.
+    /// Writes an error reply to a command.
     pub fn fail(&self, ask: Ask, cookie: u64, error: u32, out: &mut Vec<u8>) {
         let kind = match ask {
             Ask::Read => command::READ,

@@ -1,4 +1,4 @@
-//! The layout of NBD messages: numbers, headers, and how replies are written. Everything is big-endian.
+//! The layout of NBD messages: numbers, headers, and replies. Everything is big-endian.
 
 use crate::request::extent::Extent;
 
@@ -6,7 +6,7 @@ use crate::request::extent::Extent;
 pub const GREETING_MAGIC: u64 = 0x4e42_444d_4147_4943;
 /// Second word of the greeting and first of every option.
 pub const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
-/// First word of every answer to an option.
+/// First word of every reply to an option.
 pub const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
 /// First word of every command.
 pub const REQUEST_MAGIC: u32 = 0x2560_9513;
@@ -19,44 +19,44 @@ pub const CHUNK_MAGIC: u32 = 0x668e_33ef;
 pub const OPTION_HEADER: usize = 16;
 /// Bytes of a command before a write's payload.
 pub const REQUEST_HEADER: usize = 28;
-/// Largest payload of a read or write that is served (what qemu and libnbd expect at least).
+/// Largest payload of a read or write (the minimum that QEMU and libnbd expect).
 pub use crate::request::buffer::PAYLOAD_MAX;
 /// Longest string of the protocol (names, queries).
 pub const STRING_MAX: usize = 4096;
-/// Longest data of an option that is looked at; longer ones are refused and skipped.
+/// Longest option data that is processed; options with longer data are refused and skipped.
 pub const OPTION_DATA_MAX: usize = 16 << 10;
 
-/// Handshake flags, server's and client's alike.
+/// Handshake flags of server and client.
 pub mod handshake {
     /// Options may be refused one by one.
     pub const FIXED_NEWSTYLE: u16 = 1;
-    /// No 124 zeroes after the answer to EXPORT_NAME.
+    /// No 124 zeroes after the reply to EXPORT_NAME.
     pub const NO_ZEROES: u16 = 2;
 }
 
 /// Options of the handshake.
 pub mod option {
-    /// Choose an export; the old way, which cannot be refused.
+    /// Choose an export; the old form, which cannot be refused.
     pub const EXPORT_NAME: u32 = 1;
-    /// Give up.
+    /// Abort.
     pub const ABORT: u32 = 2;
-    /// Which exports are there?
+    /// List exports.
     pub const LIST: u32 = 3;
-    /// Go on in TLS.
+    /// Switch to TLS.
     pub const STARTTLS: u32 = 5;
     /// Describe an export.
     pub const INFO: u32 = 6;
     /// Describe an export and choose it.
     pub const GO: u32 = 7;
-    /// Structured replies from now on.
+    /// Use structured replies.
     pub const STRUCTURED_REPLY: u32 = 8;
-    /// Which meta contexts are there?
+    /// List meta contexts.
     pub const LIST_META_CONTEXT: u32 = 9;
     /// Choose meta contexts.
     pub const SET_META_CONTEXT: u32 = 10;
 }
 
-/// Kinds of answers to options.
+/// Kinds of replies to options.
 pub mod reply {
     /// Done.
     pub const ACK: u32 = 1;
@@ -66,17 +66,17 @@ pub mod reply {
     pub const INFO: u32 = 3;
     /// One meta context.
     pub const META_CONTEXT: u32 = 4;
-    /// Not known here.
+    /// Not supported.
     pub const ERR_UNSUP: u32 = 0x8000_0001;
-    /// Not allowed here.
+    /// Forbidden.
     pub const ERR_POLICY: u32 = 0x8000_0002;
     /// Malformed or out of order.
     pub const ERR_INVALID: u32 = 0x8000_0003;
-    /// Not without TLS.
+    /// TLS is required.
     pub const ERR_TLS_REQD: u32 = 0x8000_0005;
     /// No such export.
     pub const ERR_UNKNOWN: u32 = 0x8000_0006;
-    /// Longer than this server reads.
+    /// Too long.
     pub const ERR_TOO_BIG: u32 = 0x8000_0009;
 }
 
@@ -90,9 +90,9 @@ pub mod info {
     pub const BLOCK_SIZE: u16 = 3;
 }
 
-/// What an export can do.
+/// Capabilities of an export.
 pub mod transmission {
-    /// These flags mean something.
+    /// The flags are valid.
     pub const HAS_FLAGS: u16 = 1;
     /// Writes are refused.
     pub const READ_ONLY: u16 = 1 << 1;
@@ -100,7 +100,7 @@ pub mod transmission {
     pub const SEND_FLUSH: u16 = 1 << 2;
     /// FUA works.
     pub const SEND_FUA: u16 = 1 << 3;
-    /// A head moves: sequential access pays.
+    /// The drive is rotational: sequential access is faster.
     pub const ROTATIONAL: u16 = 1 << 4;
     /// TRIM works.
     pub const SEND_TRIM: u16 = 1 << 5;
@@ -124,7 +124,7 @@ pub mod command {
     pub const WRITE: u16 = 1;
     /// End of the connection.
     pub const DISC: u16 = 2;
-    /// Make answered writes durable.
+    /// Make completed writes durable.
     pub const FLUSH: u16 = 3;
     /// The range is not needed any more.
     pub const TRIM: u16 = 4;
@@ -132,21 +132,21 @@ pub mod command {
     pub const CACHE: u16 = 5;
     /// Make the range zero.
     pub const WRITE_ZEROES: u16 = 6;
-    /// Which parts of the range hold data?
+    /// Report which parts of the range hold data.
     pub const BLOCK_STATUS: u16 = 7;
 }
 
 /// Flags of commands.
 pub mod flag {
-    /// Durable before the answer.
+    /// Durable before the reply.
     pub const FUA: u16 = 1;
     /// WRITE_ZEROES: keep the space allocated.
     pub const NO_HOLE: u16 = 1 << 1;
-    /// READ: the answer in one chunk.
+    /// READ: the reply in one chunk.
     pub const DF: u16 = 1 << 2;
-    /// BLOCK_STATUS: one extent is enough.
+    /// BLOCK_STATUS: one extent suffices.
     pub const REQ_ONE: u16 = 1 << 3;
-    /// WRITE_ZEROES: refuse rather than write zeroes out.
+    /// WRITE_ZEROES: refuse instead of writing zeroes slowly.
     pub const FAST_ZERO: u16 = 1 << 4;
 }
 
@@ -160,11 +160,11 @@ pub mod errno {
     pub const EINVAL: u32 = 22;
     /// Past the end, or no space left.
     pub const ENOSPC: u32 = 28;
-    /// Longer than this server answers.
+    /// Too long for this server.
     pub const EOVERFLOW: u32 = 75;
-    /// Cannot be done (fast).
+    /// Not supported (fast).
     pub const ENOTSUP: u32 = 95;
-    /// The server is going.
+    /// The server is shutting down.
     pub const ESHUTDOWN: u32 = 108;
 
     /// The protocol's number for an error of the operating system.
@@ -208,7 +208,7 @@ pub const BASE_ALLOCATION: &str = "base:allocation";
 /// See [`BASE_ALLOCATION`].
 pub const BASE_ALLOCATION_ID: u32 = 1;
 
-/// Reads a big-endian number at `at`; the caller made sure of the length.
+/// Reads a big-endian number at `at`; the caller has checked the length.
 pub fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
@@ -221,7 +221,7 @@ pub fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_be_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
-/// An answer to an option, as it is written at the end of `out`.
+/// Appends a reply to an option to `out`.
 pub fn option_reply(out: &mut Vec<u8>, option: u32, kind: u32, data: &[u8]) {
     out.extend_from_slice(&OPTION_REPLY_MAGIC.to_be_bytes());
     out.extend_from_slice(&option.to_be_bytes());
@@ -249,7 +249,7 @@ fn chunk_header(out: &mut Vec<u8>, kind: u16, cookie: u64, length: u32) {
     out.extend_from_slice(&bytes);
 }
 
-/// What goes before the data of a read that went well.
+/// Appends the header before the data of a successful read.
 pub fn read_header(out: &mut Vec<u8>, structured: bool, cookie: u64, offset: u64, length: u32) {
     if structured {
         chunk_header(out, chunk::OFFSET_DATA, cookie, length + 8);
@@ -259,7 +259,7 @@ pub fn read_header(out: &mut Vec<u8>, structured: bool, cookie: u64, offset: u64
     }
 }
 
-/// An error as a structured reply: reads and block status need it once structured replies are agreed.
+/// An error as a structured reply; required for reads and block status once structured replies are negotiated.
 pub fn error_chunk(out: &mut Vec<u8>, cookie: u64, error: u32) {
     chunk_header(out, chunk::ERROR, cookie, 6);
     out.extend_from_slice(&error.to_be_bytes());

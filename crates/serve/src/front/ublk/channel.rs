@@ -1,9 +1,9 @@
-//! `/dev/ublkcN`: the way of one device's requests.
+//! `/dev/ublkcN`: the path of one device's requests.
 //!
-//! What a request is stands in memory that the driver shares, read-only; its payload is copied by reading or
-//! writing at a place of the channel that means the request. That never waits for anything, so it is done by
-//! a plain system call: on a ring it would be handed to a worker thread, since the driver does not promise
-//! the ring that it never waits.
+//! The description of a request is in memory that the driver shares read-only. Its payload is copied by reading or
+//! writing at a position of the channel that stands for the request. This never blocks, so a plain system call does
+//! it: on a ring it would be passed to a worker thread, because the driver does not promise the ring that it never
+//! blocks.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -144,7 +144,7 @@ fn path(info: &Info) -> String {
     format!("/dev/ublkc{}", info.device)
 }
 
-/// Copies until all is done; `step` copies on from so many bytes and returns how many more there are then.
+/// Copies until all is done; `step` copies on from this many bytes and returns how many more there are then.
 fn whole(length: usize, mut step: impl FnMut(usize) -> io::Result<usize>) -> io::Result<()> {
     let mut done = 0;
     while done < length {

@@ -1,8 +1,8 @@
-//! `/dev/ublk-control`: orders for the driver, each waited for, through a small ring of its own.
+//! `/dev/ublk-control`: synchronous commands for the driver, through a small separate ring.
 //!
-//! Orders take an entry of 128 bytes, which the reactor's ring has not, and may take long: the driver starts a
-//! device only when the reactor is ready for it, and reads its partitions through the reactor. So they
-//! are given by whoever changes the contracts, never by the reactor.
+//! These commands need ring entries of 128 bytes, which the reactor's ring does not have, and may take long: the
+//! driver starts a device only when the reactor is ready for it, and reads its partitions through the reactor. So the
+//! thread that changes the contracts sends them, never the reactor.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -229,7 +229,7 @@ impl Driver for Control {
         }
     }
     fn wait(&mut self) {
-        // Nothing is under way that could be completed; woken early, or without a ring, is as good.
+        // Nothing is in flight that could be completed; woken early, or without a ring, is as good.
         if let Some(ring) = &mut self.ring {
             let _ = wait(ring, MOMENT);
         }

@@ -1,19 +1,19 @@
 //! ublk: a volume as a block device `/dev/ublkbN` of this host.
 //!
-//! [`wire`] is what goes between this process and the driver, [`takeover`] what to do with a device that is there
-//! already; both are pure. [`control`] gives the driver its orders through a small ring of its own, and
-//! [`channel`] is the way of one device's requests. The requests themselves run on the reactor's ring
-//! (`reactor/block.rs`), and `blocks.rs` says which devices there are.
+//! [`wire`] defines the data exchanged with the driver, and [`takeover`] decides what to do with existing devices;
+//! both are pure. [`control`] sends commands to the driver through a small separate ring, and [`channel`] is the path
+//! of one device's requests. The requests themselves use the reactor's ring (`reactor/block.rs`), and `blocks.rs`
+//! manages the list of devices.
 //!
-//! Payloads go by `UBLK_F_USER_COPY`: the kernel copies them when we ask, from or into a buffer of the request
-//! itself. The other way, a buffer lent to the driver for each tag, would save a system call, but a tag is used
-//! again as soon as it is answered, also when that was a late command whose memory a drive still writes; and
-//! every tag would keep memory for the longest request. libublk was looked at: it brings threads, an
-//! executor and a build with libclang for what is 300 lines here.
+//! Payloads use `UBLK_F_USER_COPY`: the kernel copies them on our request, from or to a buffer of the request. The
+//! alternative, a buffer lent to the driver for each tag, would save a system call. But a tag is reused as soon as
+//! its request completes, also after a late command whose memory a drive may still write; and every tag would keep
+//! memory for the longest request. libublk was considered: it brings threads, an executor and a build with libclang
+//! for what takes 300 lines here.
 //!
-//! Written after the kernel's `include/uapi/linux/ublk_cmd.h` and `Documentation/block/ublk.rst` (Linux 6.12). The
-//! driver is the kernel's own, but what it says is checked all the same: a device may have been made by another
-//! version of this program, and be longer than its volume is now.
+//! Written from the kernel's `include/uapi/linux/ublk_cmd.h` and `Documentation/block/ublk.rst` (Linux 6.12). The
+//! driver is part of the kernel, but its data is still checked: a device may have been created by another version of
+//! this program, and be longer than its volume is now.
 
 pub(crate) mod channel;
 pub(crate) mod control;

@@ -1,11 +1,10 @@
-//! What to do with the devices that are there: make one, take one over from a server that was killed, or clear
-//! it away.
+//! Decides what to do about existing devices: create one, take one over from a killed server, or remove one.
 //!
-//! Nothing is written down anywhere: the driver keeps a number for its users in every device, and there stands
-//! whose it is, the contract file and the volume with its data ([`mark`]). So a device is never taken over for
-//! data that are not what its users wrote.
+//! No state is stored on disk. The driver stores a number for its users in every device; it identifies the contract
+//! file and the volume with its data ([`mark`]). So a device is never taken over with data that its users did not
+//! write.
 //!
-//! The driver is a [`Driver`] here, so that all this is tested where there is none.
+//! The driver is a [`Driver`] here, so that this can be tested without it.
 
 use std::io;
 
@@ -56,7 +55,7 @@ pub(crate) struct Wish {
     pub(crate) queues: u16,
     /// What the driver can do.
     pub(crate) features: u64,
-    /// Are the data still there when a server has died?
+    /// Whether the data survives the server.
     pub(crate) keeps: bool,
 }
 
@@ -89,7 +88,7 @@ pub(crate) fn mark(server: &str, volume: &str) -> u64 {
     hash(server) << (64 - SERVER_BITS) | hash(&both) >> SERVER_BITS
 }
 
-/// Do two marks come from one contract file?
+/// Whether two marks come from the same contract file.
 fn same_server(one: u64, other: u64) -> bool {
     one >> (64 - SERVER_BITS) == other >> (64 - SERVER_BITS)
 }
@@ -111,8 +110,8 @@ fn step(info: &Info, wish: &Wish) -> Step {
         state::QUIESCED | state::FAIL_IO if !wish.keeps => Step::Clear,
         state::QUIESCED | state::FAIL_IO => match info.check() {
             Ok(()) => Step::Recover,
-            Err(flaw) => Step::Refuse(format!(
-                "/dev/ublkb{} was made by another version of this program, and cannot be taken over: {flaw}",
+            Err(error) => Step::Refuse(format!(
+                "/dev/ublkb{} was made by another version of this program, and cannot be taken over: {error}",
                 info.device
             )),
         },
@@ -142,7 +141,7 @@ pub(crate) fn take(driver: &mut impl Driver, wish: &Wish) -> Result<Taken, Strin
     Err(last)
 }
 
-/// Could a device be made or taken over? Nothing changes. `own`: one that a server with the same contract file has counts as
+/// Whether a device could be made or taken over. Nothing changes. `own`: one that a server with the same contract file has counts as
 /// free.
 pub(crate) fn look(driver: &mut impl Driver, wish: &Wish, own: bool) -> Result<(), String> {
     let Some(info) = find(driver, wish)? else { return Ok(()) };
@@ -191,7 +190,7 @@ fn make(driver: &mut impl Driver, wish: &Wish) -> Result<Taken, String> {
         Some(libc::EPERM | libc::EACCES) => ROOT.to_string(),
         _ => format!("making a ublk device: {error}"),
     })?;
-    let checked = info.check().map_err(|flaw| format!("the driver gave a device with {flaw}"));
+    let checked = info.check().map_err(|error| format!("the driver gave a device with {error}"));
     let set = checked.and_then(|()| {
         let set = driver.set_parameters(info.device, wish.facts);
         set.map_err(|error| format!("its parameters: {error}"))

@@ -1,6 +1,6 @@
-//! What goes between this process and the driver: orders, facts of a device, and requests.
+//! The data exchanged with the driver: commands, facts of a device, and requests.
 //!
-//! Pure. Numbers are in the order of this machine, as everything that the kernel shares with a process.
+//! It is pure. Numbers have this machine's byte order, as in all memory shared with the kernel.
 
 use iofair_core::request::Operation;
 
@@ -137,7 +137,7 @@ impl Info {
             mark: u64::from_ne_bytes(read(bytes, 32)),
         }
     }
-    /// Can it be served? What is wrong if not.
+    /// Whether it can be served. What is wrong if not.
     pub(crate) fn check(&self) -> Result<(), String> {
         let Self { queues, depth, .. } = *self;
         let tags = u32::from(queues) * u32::from(depth);
@@ -156,9 +156,9 @@ impl Info {
 pub(crate) struct Facts {
     /// Its size in bytes.
     pub(crate) bytes: u64,
-    /// Are writes refused?
+    /// Whether writes are refused.
     pub(crate) read_only: bool,
-    /// Does a disk turn under it?
+    /// Whether the drive is rotational.
     pub(crate) rotational: bool,
 }
 

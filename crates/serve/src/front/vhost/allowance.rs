@@ -1,7 +1,8 @@
-//! How much memory clients may share: each, and all together. What is counted is what they say, before it is mapped.
+//! Limits on the memory that clients share, each and all together. The sizes that they announce are counted, before
+//! anything is mapped.
 //!
-//! Pieces are counted too: each is a mapping of this process, of which the kernel allows 65,530 by default, and when there
-//! are no more nobody can allocate memory.
+//! Regions are counted, too: each is a mapping of this process, of which the kernel allows 65,530 by default. When
+//! they are used up, the whole process cannot allocate memory.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -51,7 +52,7 @@ impl Claim {
     pub(crate) fn new(allowance: Arc<Allowance>) -> Self {
         Self { allowance, taken: Amount::default() }
     }
-    /// The client wants to share so many pieces of together so many bytes, and nothing else from now on. The message
+    /// The client wants to share this many pieces of together this many bytes, and nothing else from now on. The message
     /// says why not.
     pub(crate) fn resize(&mut self, pieces: usize, bytes: u64) -> Result<(), String> {
         let mut state = self.allowance.state();

@@ -1,8 +1,8 @@
-//! From a chain of descriptors to a request (VIRTIO 1.2, 2.7.5 and 5.2.6), whatever the driver wrote there.
+//! Parses a chain of descriptors into a request (VIRTIO 1.2, 2.7.5 and 5.2.6), whatever the driver wrote there.
 //!
-//! A request is a header of 16 bytes, data, and a status byte at the very end; how it is cut into
-//! descriptors is the driver's business. Each descriptor is read once. What is wrong but leaves a place
-//! for the status is answered with an error; what leaves none is a [`Flaw`], and the queue stops.
+//! A request is a header of 16 bytes, data, and a status byte at the very end; the driver divides it into descriptors
+//! as it likes. Each descriptor is read once. If a malformed chain has a place for the status, the request fails; if
+//! it has none, the result is a [`VringError`], and the queue stops.
 
 use std::fmt;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ pub(crate) mod status {
 
 /// Why a queue cannot go on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Flaw {
+pub(crate) enum VringError {
     /// A descriptor lies outside of its table or of the memory.
     Table,
     /// A chain never ends.
@@ -69,7 +69,7 @@ pub(crate) enum Flaw {
     InFlight,
 }
 
-impl fmt::Display for Flaw {
+impl fmt::Display for VringError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Table => f.write_str("a descriptor outside of its table or of the memory"),
@@ -105,7 +105,7 @@ pub(crate) struct Command {
 }
 
 impl Command {
-    /// Has it data?
+    /// Whether it has data.
     pub(crate) fn carries(&self) -> bool {
         matches!(self.operation, Operation::Read | Operation::Write)
     }
@@ -144,15 +144,15 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn next(&mut self) -> Result<Option<Descriptor>, Flaw> {
+    fn next(&mut self) -> Result<Option<Descriptor>, VringError> {
         while let Some(index) = self.next {
             if index >= self.table.size {
-                return Err(Flaw::Table);
+                return Err(VringError::Table);
             }
-            self.left = self.left.checked_sub(1).ok_or(Flaw::Endless)?;
+            self.left = self.left.checked_sub(1).ok_or(VringError::Endless)?;
             let at = self.table.address.checked_add(u64::from(index) * DESCRIPTOR);
-            let at = at.ok_or(Flaw::Table)?;
-            let found = memory::descriptor(self.memory, at).ok_or(Flaw::Table)?;
+            let at = at.ok_or(VringError::Table)?;
+            let found = memory::descriptor(self.memory, at).ok_or(VringError::Table)?;
             if !found.refers_to_indirect_table() {
                 self.next = found.has_next().then(|| found.next());
                 return Ok(Some(found));
@@ -160,7 +160,7 @@ impl Walk<'_> {
             let count = u64::from(found.len()) / DESCRIPTOR;
             let whole = u64::from(found.len()).is_multiple_of(DESCRIPTOR);
             if self.indirect || found.has_next() || !whole || count > DESCRIPTORS_MAX.into() {
-                return Err(Flaw::Indirect);
+                return Err(VringError::Indirect);
             }
             self.indirect = true;
             self.table = Table { address: found.addr(), size: count as u16 };
@@ -217,7 +217,7 @@ struct Gathered {
 }
 
 impl Gathered {
-    fn add(&mut self, memory: &Memory, descriptor: Descriptor) -> Result<(), Flaw> {
+    fn add(&mut self, memory: &Memory, descriptor: Descriptor) -> Result<(), VringError> {
         let (length, writable) = (descriptor.len() as usize, descriptor.is_write_only());
         if length == 0 {
             return Ok(());
@@ -227,7 +227,7 @@ impl Gathered {
             let last = descriptor.addr().checked_add(length as u64 - 1);
             self.status = last.filter(|last| memory.address_in_range(*last));
         } else if self.writable > 0 {
-            return Err(Flaw::Order);
+            return Err(VringError::Order);
         }
         // Too long for any request. Only the status is still looked for: else pieces of memory, again and again, would
         // make a list of millions of places.
@@ -335,7 +335,7 @@ pub(crate) fn parse(
     head: u16,
     facts: Facts,
     spans: Vec<Span>,
-) -> Result<Request, Flaw> {
+) -> Result<Request, VringError> {
     // They would be taken for places of this memory.
     assert!(spans.is_empty(), "spans of another request");
     let (next, left) = (Some(head), DESCRIPTORS_MAX);
@@ -344,7 +344,7 @@ pub(crate) fn parse(
     while let Some(descriptor) = walk.next()? {
         gathered.add(memory, descriptor)?;
     }
-    let status = gathered.status.ok_or(Flaw::NoStatus)?;
+    let status = gathered.status.ok_or(VringError::NoStatus)?;
     let work = u32::from(DESCRIPTORS_MAX - walk.left) + gathered.found;
     gathered.writable -= 1;
     if let Some(last) = gathered.spans.last_mut() {

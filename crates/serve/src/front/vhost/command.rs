@@ -1,4 +1,4 @@
-//! What the thread that speaks with a client asks of the device in the reactor.
+//! Commands from the thread that talks to a client to the device in the reactor.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;

@@ -1,4 +1,4 @@
-//! What a driver is told of the device: features and the configuration space (VIRTIO 1.2, 5.2.3-5.2.4).
+//! Features and configuration space of the device (VIRTIO 1.2, 5.2.3-5.2.4).
 
 /// Queues that a client may set up: one a processor of a large guest.
 pub(crate) const QUEUES_MAX: usize = 64;
@@ -54,7 +54,7 @@ pub(crate) mod feature {
 pub(crate) struct Facts {
     /// Its size in bytes.
     pub(crate) bytes: u64,
-    /// Are writes refused?
+    /// Whether writes are refused.
     pub(crate) read_only: bool,
 }
 

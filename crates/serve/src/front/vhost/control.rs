@@ -1,13 +1,13 @@
-//! The conversations with monitors: who they are, where the guests' memory and their queues are. One client at a time
-//! per socket; the next one waits until the one before has gone.
+//! The protocol with virtual machine monitors: it sets up the guests' memory and queues. Each socket serves one
+//! client at a time; the next one waits until it has disconnected.
 //!
-//! The `vhost` crate reads and checks the messages. What changes the device goes to the reactor as a
-//! [`Command`] and waits for its completion; no command can make the reactor wait.
+//! The `vhost` crate reads and checks the messages. Changes of the device go to the reactor as a [`Command`], and
+//! this side waits for its completion; no command can make the reactor wait.
 //!
-//! All sockets share one thread, [`Hub`]: it waits until one of them has something to say. Messages are handled on
-//! another thread, since a command may have to wait for the drive; such a thread exists only as long as there are
-//! messages. So an idle device costs no thread, with or without a client. A client that sends half a message holds
-//! one until [`MESSAGE_MAX`] has passed, and is sent away then.
+//! All sockets share one thread, [`Hub`], which waits until a message arrives. Messages are handled on another
+//! thread, because a command may have to wait for the drive; such a thread exists only while there are messages. So
+//! an idle device costs no thread, with or without a client. A client that sends half a message occupies one until
+//! [`MESSAGE_MAX`] has passed, and is then disconnected.
 
 mod handler;
 mod peek;
@@ -42,26 +42,26 @@ const PAUSE: Duration = Duration::from_millis(100);
 const MESSAGE_MAX: Duration = Duration::from_secs(10);
 /// Threads that handle messages at once; further conversations wait for one of them.
 const THREADS_MAX: usize = 64;
-/// How much less than others the threads get of a busy processor: whoever comes and goes all the time must not take it from
-/// the reactor.
+/// The niceness of the threads: clients that connect and disconnect all the time must not take the processor from the
+/// reactor.
 const NICE: libc::c_int = 10;
 /// An idle thread that handled messages ends after this time.
 const THREAD_IDLE: Duration = Duration::from_secs(5);
 
-/// The way to the device in the reactor.
+/// A handle to the device in the reactor.
 #[derive(Debug)]
-pub(crate) struct Line {
-    /// The volume, for people.
+pub(crate) struct DeviceHandle {
+    /// The volume's name, for messages.
     pub(crate) volume: String,
     pub(crate) commands: Sender<Envelope>,
     /// The eventfd that the device watches.
     pub(crate) wake: OwnedFd,
-    /// Of the memory that clients may share.
+    /// The limits on the memory that clients may share.
     pub(crate) allowance: Arc<Allowance>,
 }
 
-impl Line {
-    /// Asks, and waits for the answer. `None`: there is no device any more.
+impl DeviceHandle {
+    /// Sends a command and waits for the reply. `None`: the device has been removed.
     fn ask(&self, command: Command) -> Option<Reply> {
         let (reply, answered) = mpsc::channel();
         let spent = spent();
@@ -108,7 +108,7 @@ pub(crate) struct Hub {
 struct Socket {
     listener: Arc<UnixListener>,
     shared: Arc<Shared>,
-    line: Arc<Line>,
+    line: Arc<DeviceHandle>,
 }
 
 impl Hub {
@@ -131,7 +131,7 @@ impl Hub {
         &self,
         path: PathBuf,
         listener: UnixListener,
-        line: Line,
+        line: DeviceHandle,
     ) -> io::Result<Control> {
         listener.set_nonblocking(true)?;
         let (listener, shared) = (Arc::new(listener), Arc::new(Shared::default()));
@@ -269,7 +269,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
 }
 
 /// Speaks with one client until it goes. `false`: the device has gone.
-async fn converse(client: UnixStream, hook: UnixStream, line: &Arc<Line>) -> bool {
+async fn converse(client: UnixStream, hook: UnixStream, line: &Arc<DeviceHandle>) -> bool {
     let hello = line.clone();
     match blocking(move || hello.ask(Command::Hello(hook))).await.flatten() {
         Some(Reply::Refused(reason)) => {
@@ -294,7 +294,7 @@ async fn converse(client: UnixStream, hook: UnixStream, line: &Arc<Line>) -> boo
 /// Handles a client's messages until an error ends the conversation.
 async fn messages(
     client: UnixStream,
-    line: &Arc<Line>,
+    line: &Arc<DeviceHandle>,
     handler: Arc<Mutex<Handler>>,
 ) -> Result<(), Error> {
     // The client may have been given to us by a listener that does not wait; the crate wants one that does.
@@ -326,7 +326,7 @@ async fn messages(
 struct Conversation {
     socket: UnixStream,
     messages: BackendReqHandler<Mutex<Handler>>,
-    line: Arc<Line>,
+    line: Arc<DeviceHandle>,
 }
 
 impl Conversation {

@@ -1,9 +1,9 @@
-//! Any bytes as a guest's memory: what one queue of a driver may do to us, for the fuzzer and its smoke.
+//! Arbitrary bytes as a guest's memory: checks one queue against any driver, for the fuzzer and its smoke test.
 //!
-//! The bytes say how long the queue is, how the driver changes its memory between requests, what an earlier
-//! server left in flight, and what lies in memory at first: table, rings, headers, data. Whatever they are, a queue hands
-//! out each head once until it is answered, a request touches guest memory only, its data is as long as it
-//! says, it stays within the volume, and a flaw ends the queue instead of this process.
+//! The bytes determine the length of the queue, how the driver changes its memory between requests, what an earlier
+//! server left in flight, and the initial contents of memory: table, rings, headers, data. In all cases, a queue
+//! returns each head once until it is completed, a request touches only guest memory, its data has the announced
+//! length and is inside the volume, and an error stops the queue and not this process.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use iofair_core::request::Operation;
 use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend, VolatileMemory};
 
 use super::Memory;
-use super::chain::{Ask, Flaw, Request, parse, status};
+use super::chain::{Ask, Request, VringError, parse, status};
 use super::config::Facts;
 use super::inflight::{self, InFlight, Region};
 use super::memory::{self, Shared};
@@ -63,10 +63,10 @@ impl Driver<'_> {
         // There may be no memory.
         let _ = self.memory.write_obj(value, at);
     }
-    fn run(&mut self, ring: &mut Ring) -> Result<(), Flaw> {
+    fn run(&mut self, ring: &mut Ring) -> Result<(), VringError> {
         let (mut begun, mut taken) = (Vec::new(), 0);
         while taken < REQUESTS {
-            ring.hush(&self.memory)?;
+            ring.disable_notifications(&self.memory)?;
             while let Some(found) = ring.take(&self.memory)? {
                 taken += 1;
                 let (table, head) = (ring.table(), found.head);
@@ -90,7 +90,7 @@ impl Driver<'_> {
                 self.change();
             }
             ring.wants_call(&self.memory)?;
-            if !ring.listen(&self.memory)? && idle {
+            if !ring.enable_notifications(&self.memory)? && idle {
                 return Ok(());
             }
         }
@@ -98,7 +98,7 @@ impl Driver<'_> {
     }
 }
 
-/// Runs a queue over what `data` says.
+/// Runs a queue over the memory and events in `data`.
 pub fn hostile(data: &[u8]) {
     let [size, kind, changes, data @ ..] = data else { return };
     let ranges = PIECES.map(|(at, bytes)| (GuestAddress(at), bytes));
@@ -130,6 +130,6 @@ pub fn hostile(data: &[u8]) {
     let facts = Facts { bytes: VOLUME, read_only: kind & 2 != 0 };
     let changes = changes.chunks_exact(3);
     let mut driver = Driver { memory, facts, changes };
-    // A flaw ends the queue: that is what it is for.
+    // An error stops the queue, as it should.
     let _ = driver.run(&mut ring);
 }

@@ -1,18 +1,17 @@
-//! The in-flight region: memory of the virtual machine monitor's in which we note what is inside, so that
-//! after our death, or after a lost connection, each request is done again and none is answered twice.
+//! The in-flight region: memory of the virtual machine monitor in which the server records requests in flight. After
+//! the server's death, or a lost connection, each of them is executed again, and none is completed twice.
 //!
-//! Layout and order of writes are those of "Inflight I/O tracking" in QEMU's docs/interop/vhost-user.rst,
-//! for split virtqueues: per queue a header of 16 bytes (features, version, number of descriptors, head
-//! of the last batch, index of the used ring) and 16 bytes a descriptor (in flight, next of the batch,
-//! counter). Queues follow each other on borders of 64 bytes. Stores are in program order, which is all
-//! that a killed process needs; the writer is alone.
+//! Layout and order of writes follow "Inflight I/O tracking" in QEMU's docs/interop/vhost-user.rst for split
+//! virtqueues. Each queue has a header of 16 bytes (features, version, number of descriptors, head of the last batch,
+//! index of the used ring) and 16 bytes per descriptor (in flight, next of the batch, counter). Queues are aligned to
+//! 64 bytes. Stores are in program order, which suffices for a killed process; there is only one writer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering};
 
 use vm_memory::VolatileMemory;
 
-use super::chain::Flaw;
+use super::chain::VringError;
 use super::config::{QUEUE_SIZE_MAX, QUEUES_MAX};
 use super::memory::Shared;
 
@@ -34,7 +33,7 @@ const fn part(size: u16) -> usize {
     (HEADER + size as usize * ENTRY).next_multiple_of(BORDER)
 }
 
-/// Bytes of a region for so many queues; `None` if there cannot be so many or such long ones.
+/// Bytes of a region for this many queues; `None` if there cannot be this many or such long ones.
 pub(crate) fn bytes(queues: u16, size: u16) -> Option<u64> {
     let fits = usize::from(queues) <= QUEUES_MAX && size <= QUEUE_SIZE_MAX;
     fits.then(|| (usize::from(queues) * part(size)) as u64)
@@ -59,11 +58,11 @@ pub(crate) struct InFlight {
 
 impl InFlight {
     /// The part of a queue of this size. The region must be long enough.
-    pub(crate) fn new(region: &Region, index: u16, size: u16) -> Result<Self, Flaw> {
+    pub(crate) fn new(region: &Region, index: u16, size: u16) -> Result<Self, VringError> {
         let bytes = bytes(region.queues, region.size).unwrap_or(u64::MAX);
         let fits = index < region.queues && size <= region.size && size > 0;
         if !fits || bytes > region.map.size() as u64 {
-            return Err(Flaw::InFlight);
+            return Err(VringError::InFlight);
         }
         let base = usize::from(index) * part(region.size);
         let this = Self { map: region.map.clone(), base, size, counter: 0 };
@@ -74,7 +73,7 @@ impl InFlight {
                 Ok(this)
             }
             VERSION if this.short(AT_SIZE).load(Ordering::Relaxed) == size => Ok(this),
-            _ => Err(Flaw::InFlight),
+            _ => Err(VringError::InFlight),
         }
     }
     /// Did its owner take it away?

@@ -1,5 +1,5 @@
-//! Memory of a client's, mapped: the guest's and the in-flight region. It is watched ([`crate::guard`]), since
-//! its owner may cut the file short at any moment.
+//! Mapped memory of a client: the guest's memory and the in-flight region. It is guarded ([`crate::guard`]), because
+//! its owner may truncate the file at any moment.
 
 use std::fs::{self, File};
 use std::io;
@@ -58,7 +58,7 @@ impl Shared {
         let watch = unsafe { Watch::over(map.as_ptr(), map.size()) }?;
         Ok(Self { watch, map: Arc::new(map) })
     }
-    /// So many bytes that are nobody else's.
+    /// This many bytes that are nobody else's.
     pub(crate) fn alone(bytes: usize) -> io::Result<Self> {
         Self::watch(mapping_of(bytes).map_err(io::Error::other)?)
     }
@@ -77,7 +77,7 @@ fn mapping_of(bytes: usize) -> Result<MmapRegion<()>, MmapRegionError> {
 #[cfg(miri)]
 fn mapping_of(bytes: usize) -> Result<MmapRegion<()>, MmapRegionError> {
     let access = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: no test maps nothing; so many bytes from there on are there until the end of `Shared`, and nobody else's.
+    // SAFETY: no test maps nothing; this many bytes from there on are there until the end of `Shared`, and nobody else's.
     unsafe { MmapRegion::build_raw(std::alloc::alloc_zeroed(layout(bytes)), bytes, access, 0) }
 }
 #[cfg(miri)]
@@ -112,7 +112,7 @@ fn is_memory(file: &File) -> bool {
     file_system(file).is_ok_and(|found| FILE_SYSTEMS.contains(&found.f_type))
 }
 
-/// May this part of a file be mapped? Seals are not asked for: one against shrinking (`F_SEAL_SHRINK`) would say that the
+/// Whether this part of a file may be mapped. Seals are not asked for: one against shrinking (`F_SEAL_SHRINK`) would say that the
 /// file keeps its length, but monitors do not set it unless told, and the mapping is watched in any case.
 fn check(file: &File, offset: u64, bytes: u64) -> Result<(), String> {
     let metadata = file.metadata().ok().filter(fs::Metadata::is_file);

@@ -1,14 +1,14 @@
 //! vhost-user-blk: a volume as the disk of a virtual machine, whose memory this process maps.
 //!
-//! `control` speaks the protocol with the virtual machine monitor on a thread of its own, one a socket,
-//! and sends [`command`]s to the device in the reactor (`reactor/device.rs`), which turns the rings.
-//! Pure, over any memory: [`chain`] (descriptors to a request), [`ring`] (one virtqueue) and [`inflight`]
-//! (what survives this process); [`config`] is what a driver is told.
+//! `control` speaks the protocol with virtual machine monitors on a separate thread, and sends [`command`]s to the
+//! device in the reactor (`reactor/device.rs`), which processes the rings. Pure, over any memory: [`chain`]
+//! (descriptors to a request), [`ring`] (one virtqueue) and [`inflight`] (the record that survives this process);
+//! [`config`] describes the device.
 //!
-//! Written after the OASIS Virtual I/O Device specification 1.2 (sections 2.7 and 5.2) and QEMU's
-//! "Vhost-user Protocol" (docs/interop/vhost-user.rst). Everything in guest memory is hostile and may
-//! change at any time: it is read once, checked, and what was read is used. It may also go away at any time
-//! ([`memory`]): then the client is sent away.
+//! Written from the OASIS Virtual I/O Device specification 1.2 (sections 2.7 and 5.2) and QEMU's "Vhost-user
+//! Protocol" (docs/interop/vhost-user.rst). Everything in guest memory is untrusted and may change at any time: it is
+//! read once and checked, and only the copy is used. It may also disappear at any time ([`memory`]); the client is
+//! then disconnected.
 
 pub(crate) mod allowance;
 pub(crate) mod chain;

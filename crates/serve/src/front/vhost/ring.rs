@@ -1,6 +1,6 @@
-//! One virtqueue: heads come out in the order in which the driver made them available, each at most once
-//! until it is answered, and answers go in. With an in-flight region, what an earlier server had inside comes
-//! first.
+//! One virtqueue: heads are returned in the order in which the driver made them available, each at most once until it
+//! is completed, and completions are written back. With an in-flight region, requests that an earlier server had in
+//! flight come first.
 
 use std::sync::atomic::Ordering;
 
@@ -8,7 +8,7 @@ use virtio_queue::{Queue, QueueOwnedT, QueueT};
 use vm_memory::{Bytes, GuestAddress};
 
 use super::Memory;
-use super::chain::{Flaw, Table};
+use super::chain::{Table, VringError};
 use super::config::QUEUE_SIZE_MAX;
 use super::inflight::InFlight;
 
@@ -59,8 +59,8 @@ impl Ring {
         setup: &Setup,
         memory: &Memory,
         mut tracker: Option<InFlight>,
-    ) -> Result<Self, Flaw> {
-        let bad = |_| Flaw::Rings;
+    ) -> Result<Self, VringError> {
+        let bad = |_| VringError::Rings;
         let mut queue = Queue::new(QUEUE_SIZE_MAX).map_err(bad)?;
         queue.try_set_size(setup.size).map_err(bad)?;
         queue.try_set_desc_table_address(GuestAddress(setup.descriptors)).map_err(bad)?;
@@ -69,7 +69,7 @@ impl Ring {
         queue.set_event_idx(setup.event_idx);
         queue.set_ready(true);
         if !queue.is_valid(memory) {
-            return Err(Flaw::Rings);
+            return Err(VringError::Rings);
         }
         let used = queue.used_idx(memory, Ordering::Acquire).map_err(bad)?.0;
         let mut again = tracker.as_mut().map_or(Vec::new(), |tracker| tracker.recover(used));
@@ -103,18 +103,18 @@ impl Ring {
     }
 
     /// Takes the next head out; it is to be begun, put back or answered at once.
-    pub(crate) fn take(&mut self, memory: &Memory) -> Result<Option<Taken>, Flaw> {
+    pub(crate) fn take(&mut self, memory: &Memory) -> Result<Option<Taken>, VringError> {
         let (head, again) = match self.again.pop() {
             Some(head) => (head, true),
             None => {
-                let mut heads = self.queue.iter(memory).map_err(|_| Flaw::Index)?;
+                let mut heads = self.queue.iter(memory).map_err(|_| VringError::Index)?;
                 let Some(chain) = heads.next() else { return Ok(None) };
                 (chain.head_index(), false)
             }
         };
         match self.slots.get(usize::from(head)) {
             Some(None) => Ok(Some(Taken { head, again })),
-            _ => Err(Flaw::Head(head)),
+            _ => Err(VringError::Head(head)),
         }
     }
     /// There is no room for it: it comes again with the next call of [`Self::take`].
@@ -139,34 +139,39 @@ impl Ring {
         self.slots[usize::from(head)].take().expect("only what was begun ends, and it ends once")
     }
     /// Shows an answer to the driver. The status must be written.
-    pub(crate) fn answer(&mut self, memory: &Memory, head: u16, written: u32) -> Result<(), Flaw> {
+    pub(crate) fn answer(
+        &mut self,
+        memory: &Memory,
+        head: u16,
+        written: u32,
+    ) -> Result<(), VringError> {
         if let Some(tracker) = &mut self.tracker {
             tracker.before_used(head);
         }
-        self.queue.add_used(memory, head, written).map_err(|_| Flaw::Rings)?;
+        self.queue.add_used(memory, head, written).map_err(|_| VringError::Rings)?;
         if let Some(tracker) = &mut self.tracker {
             tracker.after_used(head, self.queue.next_used());
         }
         Ok(())
     }
 
-    /// Does the driver want to be called after the answers since the last time this was asked?
-    pub(crate) fn wants_call(&mut self, memory: &Memory) -> Result<bool, Flaw> {
+    /// Whether the driver wants a notification after the completions since the last call.
+    pub(crate) fn wants_call(&mut self, memory: &Memory) -> Result<bool, VringError> {
         const NO_INTERRUPT: u16 = 1;
-        let wanted = self.queue.needs_notification(memory).map_err(|_| Flaw::Rings)?;
+        let wanted = self.queue.needs_notification(memory).map_err(|_| VringError::Rings)?;
         if self.queue.event_idx_enabled() {
             return Ok(wanted);
         }
         let flags = memory.load::<u16>(GuestAddress(self.queue.avail_ring()), Ordering::Relaxed);
-        Ok(u16::from_le(flags.map_err(|_| Flaw::Rings)?) & NO_INTERRUPT == 0)
+        Ok(u16::from_le(flags.map_err(|_| VringError::Rings)?) & NO_INTERRUPT == 0)
     }
-    /// Asks for no kicks: it is being looked at.
-    pub(crate) fn hush(&mut self, memory: &Memory) -> Result<(), Flaw> {
-        self.queue.disable_notification(memory).map_err(|_| Flaw::Rings)
+    /// Asks the driver not to kick, because the queue is being processed.
+    pub(crate) fn disable_notifications(&mut self, memory: &Memory) -> Result<(), VringError> {
+        self.queue.disable_notification(memory).map_err(|_| VringError::Rings)
     }
-    /// Asks for a kick when there is more. `true`: there is more already.
-    pub(crate) fn listen(&mut self, memory: &Memory) -> Result<bool, Flaw> {
-        self.queue.enable_notification(memory).map_err(|_| Flaw::Rings)
+    /// Asks the driver to kick when it adds a request. Returns whether there already is one.
+    pub(crate) fn enable_notifications(&mut self, memory: &Memory) -> Result<bool, VringError> {
+        self.queue.enable_notification(memory).map_err(|_| VringError::Rings)
     }
 }
 

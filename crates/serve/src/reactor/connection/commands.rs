@@ -1,4 +1,4 @@
-//! What was received becomes requests of the engine, as far as there is room.
+//! Turns received bytes into requests of the engine, as far as there is room.
 
 use iofair_core::request::Operation;
 
@@ -167,7 +167,7 @@ impl Connection {
     }
 }
 
-/// Does a request hold memory of its length?
+/// Whether a request holds memory of its length.
 pub(super) fn carries(operation: Operation, hints: Hints) -> bool {
     matches!(operation, Operation::Read | Operation::Write) && hints.extents == 0
 }

@@ -1,4 +1,4 @@
-//! What the client's thread asks, carried out between turns.
+//! Commands from the client's thread, executed between turns.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -25,7 +25,7 @@ impl Device {
         self.pending = Some(envelope);
         Ok(())
     }
-    /// May this command be carried out now?
+    /// Whether this command may be executed now.
     pub(super) fn is_free(queues: &[Queue], inside: u32, envelope: &Envelope) -> bool {
         match needs(&envelope.command) {
             Needs::Nothing => true,
@@ -137,7 +137,7 @@ impl Device {
             let tracker = self.region.as_ref().map(part).transpose();
             match tracker.and_then(|tracker| Ring::new(setup, &self.memory, tracker)) {
                 Ok(ring) => (queue.ring, queue.dead) = (Some(ring), false),
-                Err(flaw) => return Reply::Refused(format!("queue {index}: {flaw}")),
+                Err(vring_error) => return Reply::Refused(format!("queue {index}: {vring_error}")),
             }
             // Without protocol features a client cannot enable queues.
             queue.enabled |= self.features & feature::PROTOCOL == 0;

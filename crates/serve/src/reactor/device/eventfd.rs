@@ -1,5 +1,5 @@
-//! The eventfd of a queue that its client rings. The descriptor stays open until the ring's entry that names it is
-//! answered. The eventfds that we ring are the business of [`Bells`](crate::reactor::bells::Bells).
+//! The eventfd of a queue that its client signals. The descriptor stays open until the ring entry that names it
+//! completes. The eventfds that we signal are in [`Bells`](crate::reactor::bells::Bells).
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -76,7 +76,7 @@ impl Mute {
     pub(super) fn found(&mut self) {
         self.vain = self.vain.saturating_sub(1);
     }
-    /// Are kicks to be muted from now on? Then [`Self::end`] is called when the time has passed.
+    /// Whether kicks must be muted from now on. [`Self::end`] is then called when the time has passed.
     pub(super) fn begins(&mut self) -> bool {
         let begins = self.is_due();
         self.is_muted |= begins;

@@ -1,16 +1,16 @@
-//! A virtual machine's disk as an endpoint: queues in guest memory become requests of the engine, finished
-//! requests become answers there.
+//! A virtual machine disk as an endpoint: queues in guest memory become requests of the engine, and completions are
+//! written back.
 //!
-//! A kick is looked at once: the queue is emptied, and what was answered in the turn is told with one call,
-//! if the driver wants one. Payloads are never copied here; they go between guest memory and the back
-//! end. The device lives as long as its volume has a socket; clients come and go, one at a time, and are
-//! spoken with by a thread of their own (`front/vhost/control.rs`), whose [`Command`]s are carried out
-//! between turns. What unmaps or stops something waits until nothing there is inside, and meanwhile nothing
-//! further is taken in. Who kicks without requests is not listened to for a while ([`Mute`]).
+//! At a kick, the queue is emptied at once, and all completions of a turn are signalled with one call, if the driver
+//! wants one. Payloads are never copied here; they move between guest memory and the back end. The device lives as
+//! long as its volume has a socket. Clients connect one at a time; a separate thread (`front/vhost/control.rs`) talks
+//! to them, and its [`Command`]s are executed between turns. A command that unmaps memory or stops a queue waits
+//! until nothing there is in flight, and meanwhile no new requests are taken. A client that kicks without requests is
+//! ignored for a while ([`Mute`]).
 //!
-//! Bounded: a device has at most [`INSIDE_MAX`] requests and [`HELD_MAX`] bytes inside (one request more
-//! than that when it is alone), a queue one a descriptor, and a visit takes in at most a quantum, from its queues
-//! in turn.
+//! Bounded: a device has at most [`INSIDE_MAX`] requests and [`HELD_MAX`] bytes in flight (or a single longer
+//! request), a queue has at most one request per descriptor, and a visit takes at most a quantum, from its queues in
+//! turn.
 
 mod commands;
 mod eventfd;
@@ -28,7 +28,7 @@ use super::budget::Share;
 use super::endpoint::{Endpoint, Life, Progress, ReactorContext};
 use super::ring::Event;
 use crate::front::vhost::Memory;
-use crate::front::vhost::chain::{self, Ask, Command, Flaw, ID_BYTES, status};
+use crate::front::vhost::chain::{self, Ask, Command, ID_BYTES, VringError, status};
 use crate::front::vhost::command::Envelope;
 use crate::front::vhost::config::{Facts, QUEUES_MAX, feature};
 use crate::front::vhost::control::{tell, tell_of_change};
@@ -208,7 +208,7 @@ impl Device {
 
     /// Turns what the driver made available in a queue into requests; `Done` when nothing is left, and a kick
     /// tells of more.
-    fn empty(&mut self, index: usize, cx: &mut ReactorContext<'_>) -> Result<Progress, Flaw> {
+    fn empty(&mut self, index: usize, cx: &mut ReactorContext<'_>) -> Result<Progress, VringError> {
         for count in 0.. {
             let Queue { ring: Some(ring), enabled: true, dead: false, .. } =
                 &mut self.queues[index]
@@ -216,13 +216,13 @@ impl Device {
                 return Ok(Progress::Done);
             };
             if count == 0 {
-                ring.hush(&self.memory)?;
+                ring.disable_notifications(&self.memory)?;
             }
             if !cx.quantum.spend(0) {
                 break;
             }
             let Some(taken) = ring.take(&self.memory)? else {
-                if ring.listen(&self.memory)? {
+                if ring.enable_notifications(&self.memory)? {
                     continue;
                 }
                 return Ok(Progress::Done);
@@ -322,17 +322,17 @@ impl Device {
         }
     }
     /// Shows an answer to the driver; the call comes at the end of the turn.
-    fn show(&mut self, index: usize, head: u16, written: u32) -> Result<(), Flaw> {
+    fn show(&mut self, index: usize, head: u16, written: u32) -> Result<(), VringError> {
         self.answered |= 1 << index;
         let ring = self.queues[index].ring.as_mut().expect("queues with something inside stay");
         ring.answer(&self.memory, head, written)
     }
     /// A queue cannot go on: it is not looked at any more, until the client sets it up anew.
-    fn stop(&mut self, index: usize, flaw: Flaw) {
+    fn stop(&mut self, index: usize, vring_error: VringError) {
         if self.notice_loss() {
             return;
         }
-        tell(&self.name, &format!("queue {index} stops: {flaw}"));
+        tell(&self.name, &format!("queue {index} stops: {vring_error}"));
         self.queues[index].dead = true;
         self.broken |= 1 << index;
     }
@@ -355,7 +355,7 @@ impl Device {
         }
         self.lost
     }
-    /// Are there no queues that could have something inside?
+    /// Whether there are no queues that could have something inside.
     fn running(&self) -> u64 {
         let queues = self.queues.iter().enumerate();
         queues.filter(|(_, queue)| queue.ring.is_some()).map(|(index, _)| 1 << index).sum()
@@ -392,7 +392,7 @@ impl Device {
             match ring.wants_call(&self.memory) {
                 Ok(false) => {}
                 Ok(true) => call(cx, queue.call.as_ref()),
-                Err(flaw) => self.stop(index, flaw),
+                Err(vring_error) => self.stop(index, vring_error),
             }
         }
         for index in bits(std::mem::take(&mut self.broken)) {
@@ -442,9 +442,9 @@ impl Endpoint for Device {
                     self.first = (index + 1) % QUEUES_MAX;
                     return progress;
                 }
-                Err(flaw) => {
+                Err(vring_error) => {
                     self.count_refused(cx);
-                    self.stop(index, flaw);
+                    self.stop(index, vring_error);
                 }
             }
             self.kicked &= !(1 << index);
@@ -478,8 +478,8 @@ impl Endpoint for Device {
             _ => (status::IO_ERROR, 1),
         };
         write_status(&self.memory, slot.status, value);
-        if let Err(flaw) = self.show(index, head, written) {
-            self.stop(index, flaw);
+        if let Err(vring_error) = self.show(index, head, written) {
+            self.stop(index, vring_error);
         }
     }
     /// Tells of answers, and carries out what the client's thread asks: both in fair order, and neither before the

@@ -53,7 +53,7 @@ fn queue(tree: &[(&str, u32)]) -> (FairQueue, Vec<Account>) {
     (queue, tree.iter().map(account).collect())
 }
 
-/// Serves so many visits of endpoints that always have more; returns the time that each account used.
+/// Serves this many visits of endpoints that always have more; returns the time that each account used.
 fn serve(queue: &mut FairQueue, visits: u32, cost: &mut dyn FnMut(usize) -> u64) -> Vec<u64> {
     let mut used = vec![0; queue.nodes.len()];
     for _ in 0..visits {

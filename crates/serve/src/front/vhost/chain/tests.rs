@@ -39,10 +39,10 @@ fn header(memory: &Memory, kind: u32, sector: u64) {
 }
 
 /// What a chain means, and where its data is in the guest.
-fn read(memory: &Arc<Memory>, facts: Facts) -> (Result<Ask, Flaw>, Vec<(u64, usize)>) {
+fn read(memory: &Arc<Memory>, facts: Facts) -> (Result<Ask, VringError>, Vec<(u64, usize)>) {
     let request = match parse(memory, TABLE, 0, facts, Vec::new()) {
         Ok(request) => request,
-        Err(flaw) => return (Err(flaw), Vec::new()),
+        Err(vring_error) => return (Err(vring_error), Vec::new()),
     };
     let guest = |span: &Span| {
         let inside = memory.iter().find_map(|region| {
@@ -98,13 +98,13 @@ fn good_requests_are_understood() {
     check(kind::DISCARD, &[head, (DATA, 16, 0), status], unmap, &[]);
 }
 
-/// Goal: what is wrong but can be answered is refused, and what cannot be answered is a flaw. Method: one chain
+/// Goal: a malformed chain with a place for the status is refused, and one without is a `VringError`. Method: one chain
 /// a fault.
 #[test]
 fn bad_requests_are_refused() {
     let memory = memory();
     let (head, status) = ((HEADERS, 16, 0), (HEADERS + 32, 1, WRITE));
-    let check = |kind, sector, chain: &[(u64, u32, u16)], expected: Result<Ask, Flaw>| {
+    let check = |kind, sector, chain: &[(u64, u32, u16)], expected: Result<Ask, VringError>| {
         header(&memory, kind, sector);
         write(&memory, 0, chain);
         assert_eq!(read(&memory, FACTS), (expected, vec![]), "{kind} {sector} {chain:?}");
@@ -124,27 +124,29 @@ fn bad_requests_are_refused() {
     check(kind::WRITE, 0, &[(HEADERS, 8, 0), status], refused);
     check(kind::DISCARD, 0, &[head, (DATA, 32, 0), status], refused);
     check(kind::FLUSH, 0, &[(END, 16, 0), status], refused);
-    check(kind::READ, 0, &[head], Err(Flaw::NoStatus));
-    check(kind::READ, 0, &[head, into(512), (END, 1, WRITE)], Err(Flaw::NoStatus));
-    check(kind::READ, 0, &[head, (DATA, 0, WRITE)], Err(Flaw::NoStatus));
-    check(kind::WRITE, 0, &[head, into(512), (DATA, 512, 0), status], Err(Flaw::Order));
-    check(kind::READ, 0, &[head, (TABLES, 15, INDIRECT)], Err(Flaw::Indirect));
-    check(kind::READ, 0, &[head, (TABLES, 16 * 1025, INDIRECT)], Err(Flaw::Indirect));
-    check(kind::READ, 0, &[head, (TABLES, 0, INDIRECT)], Err(Flaw::Table));
-    check(kind::READ, 0, &[head, (END, 32, INDIRECT)], Err(Flaw::Table));
-    check(kind::READ, 0, &[head, (u64::MAX - 7, 32, INDIRECT)], Err(Flaw::Table));
+    check(kind::READ, 0, &[head], Err(VringError::NoStatus));
+    check(kind::READ, 0, &[head, into(512), (END, 1, WRITE)], Err(VringError::NoStatus));
+    check(kind::READ, 0, &[head, (DATA, 0, WRITE)], Err(VringError::NoStatus));
+    check(kind::WRITE, 0, &[head, into(512), (DATA, 512, 0), status], Err(VringError::Order));
+    check(kind::READ, 0, &[head, (TABLES, 15, INDIRECT)], Err(VringError::Indirect));
+    check(kind::READ, 0, &[head, (TABLES, 16 * 1025, INDIRECT)], Err(VringError::Indirect));
+    check(kind::READ, 0, &[head, (TABLES, 0, INDIRECT)], Err(VringError::Table));
+    check(kind::READ, 0, &[head, (END, 32, INDIRECT)], Err(VringError::Table));
+    check(kind::READ, 0, &[head, (u64::MAX - 7, 32, INDIRECT)], Err(VringError::Table));
     write(&memory, TABLES, &[(TABLES, 32, INDIRECT)]);
-    check(kind::READ, 0, &[head, (TABLES, 32, INDIRECT)], Err(Flaw::Indirect));
+    check(kind::READ, 0, &[head, (TABLES, 32, INDIRECT)], Err(VringError::Indirect));
     let read_only = Facts { read_only: true, ..FACTS };
     header(&memory, kind::WRITE, 0);
     write(&memory, 0, &[head, (DATA, 512, 0), status]);
     assert_eq!(read(&memory, read_only).0, refused);
     // A chain that bites its tail, and one that leaves its table.
-    for (next, flaw) in [(0, Flaw::Order), (1, Flaw::Endless), (64, Flaw::Table)] {
+    for (next, vring_error) in
+        [(0, VringError::Order), (1, VringError::Endless), (64, VringError::Table)]
+    {
         write(&memory, 0, &[head, (DATA, 512, WRITE), status]);
         let last = Descriptor::new(HEADERS + 32, 1, WRITE | NEXT, next);
         memory.write_obj(last, GuestAddress(32)).unwrap();
-        assert_eq!(read(&memory, FACTS).0, Err(flaw));
+        assert_eq!(read(&memory, FACTS).0, Err(vring_error));
     }
 }
 

@@ -1,4 +1,4 @@
-//! What each message does.
+//! The handling of each message.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,7 +13,7 @@ use vhost::vhost_user::message::{
 use vhost::vhost_user::{Error, GpuBackend, Result, VhostUserBackendReqHandlerMut};
 use vm_memory::GuestAddress;
 
-use super::Line;
+use super::DeviceHandle;
 use crate::front::vhost::Memory;
 use crate::front::vhost::allowance::Claim;
 use crate::front::vhost::command::{Command, Reply};
@@ -46,7 +46,7 @@ struct Vring {
 
 /// One client's side of the device.
 pub(super) struct Handler {
-    line: Arc<Line>,
+    line: Arc<DeviceHandle>,
     pieces: Vec<Piece>,
     /// What the device has of it, so that it is unmapped here and not by the device, whose thread serves everybody.
     shared: Vec<Arc<memory::Piece>>,
@@ -59,7 +59,7 @@ pub(super) struct Handler {
 }
 
 impl Handler {
-    pub(super) fn new(line: Arc<Line>) -> Self {
+    pub(super) fn new(line: Arc<DeviceHandle>) -> Self {
         let claim = Claim::new(line.allowance.clone());
         let vrings = vec![Vring::default(); QUEUES_MAX];
         let (pieces, shared, region) = Default::default();
@@ -84,7 +84,7 @@ impl Handler {
     fn vring(&mut self, index: usize) -> Result<&mut Vring> {
         self.vrings.get_mut(index).ok_or_else(|| refuse(format!("queue {index} of {QUEUES_MAX}")))
     }
-    /// May it share so much?
+    /// Whether it may share this much.
     fn claim(&mut self, sizes: impl Iterator<Item = u64>) -> Result<()> {
         let (mut pieces, mut bytes) = (0, 0u64);
         for size in sizes {
@@ -408,7 +408,8 @@ mod tests {
         let limits = GuestMemory { all_bytes: 1 << 30, each_bytes: 1 << 30 };
         let (allowance, volume) = (Allowance::new(limits), "v".to_string());
         let wake = crate::wake::new().unwrap();
-        let mut handler = Handler::new(Arc::new(Line { volume, commands, wake, allowance }));
+        let mut handler =
+            Handler::new(Arc::new(DeviceHandle { volume, commands, wake, allowance }));
         let region = |at: u64| VhostUserMemoryRegion::new(at, BYTES, at, 0);
         let file = || sealed_memory(BYTES).unwrap();
         for _ in 0..2 {

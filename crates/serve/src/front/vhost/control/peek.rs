@@ -1,7 +1,7 @@
-//! The back end's own channel to the client, by which it tells that the configuration has changed.
+//! The back end's own channel to the client, which reports changes of the configuration.
 //!
-//! The `vhost` crate (0.18) takes the channel's socket but has no such message. So the message that brings the
-//! socket is looked at before the crate reads it, and the kernel hands us a second descriptor.
+//! The `vhost` crate (0.18) takes the channel's socket but does not have that message. So this file inspects the
+//! message that carries the socket before the crate reads it, and the kernel gives us a second descriptor.
 
 use std::io;
 use std::mem;
@@ -31,7 +31,7 @@ pub(super) fn channel(socket: &UnixStream) -> Option<OwnedFd> {
     file
 }
 
-/// Is there a message, or the end of the client? Does not wait.
+/// Whether there is a message, or the end of the client. Does not wait.
 pub(super) fn is_ready(socket: &UnixStream) -> bool {
     let mut byte = 0u8;
     let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
