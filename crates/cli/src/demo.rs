@@ -53,14 +53,15 @@ const CLIENTS_MAX: u64 = 64;
 /// Arguments of `iofair demo`.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  iofair demo                         a random reader with a guaranteed 10 MB/s, and four sequential readers
-  iofair demo --clients 16            the same with fifteen sequential readers, as in the survey of 2019
+  iofair demo                         a random reader with a minimum, and four sequential readers
+  iofair demo --clients 16            with fifteen sequential readers, as in the survey of 2019
   iofair demo --stack prop-bfq --stack promise
-  iofair demo --at /srv               on the disk of /srv; the reader is guaranteed half of its rate alone
+  iofair demo --at /srv               on the disk of /srv; the minimum is half of the rate alone
   iofair demo --json > demo.json      results for a script
 
-The default is the first workload of \"I/O control may be slowing your storage down dramatically\" (2018)
-with the weights and limits of its Table 2; other numbers of clients have equal weights.")]
+The default is the first workload of the article \"I/O control may be slowing your storage down
+dramatically\" (2018), with the weights and limits of its Table 2. The minimum is 10 MB/s. With other
+numbers of clients, all weights are equal.")]
 pub(crate) struct Args {
     /// Number of clients: the random reader, and the sequential readers.
     #[arg(long, default_value_t = ARTICLE, value_name = "N",

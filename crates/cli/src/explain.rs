@@ -25,10 +25,10 @@ const SLOWEST: u32 = 10;
 /// Arguments of `iofair explain`.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  iofair explain figure-1.toml --stack max-none         who waited where, by which rules
+  iofair explain figure-1.toml --stack max-none         waiting times, and the rules behind them
   iofair explain figure-1.toml --request 4711           one request, step by step
   iofair explain figure-1.toml --client target --slowest 3
-                                                        a client's three slowest requests, step by step
+      a client's three slowest requests, step by step
   iofair explain figure-1.toml --variant 'random target, 4 readers' --repeat 2 --json
 
 Runs are reproducible, so a request has the same number in each run. See docs/explain.md.")]

@@ -21,7 +21,7 @@ use crate::output::{Output, table};
 #[command(after_help = "Examples:
   iofair list policies                throttles and schedulers
   iofair list policies bfq            one policy: every parameter with its default and range
-  iofair list stacks                  stacks with a name of their own
+  iofair list stacks                  named stacks, such as promise
   iofair list drives                  emulated drives and their variants
   iofair list drives samsung-970-pro  every parameter of a profile, with its source
   iofair list experiments --json      experiments under ./experiments, as JSON")]
@@ -37,7 +37,7 @@ enum What {
         /// Show these policies with all parameters.
         names: Vec<String>,
     },
-    /// List stacks with a name of their own, for the key `stack` of a contract file or experiment.
+    /// List named stacks, for the key `stack` of a contract file or experiment.
     Stacks,
     /// List profiles of drives that can be emulated. NAME:VARIANT selects a variant of a drive.
     Drives {

@@ -54,7 +54,7 @@ Every command has --help with examples, and --json.";
 
 #[derive(Subcommand)]
 enum Command {
-    /// Compare policies with real NBD clients on an emulated SSD, in half a minute.
+    /// Compare policies with real NBD clients on an emulated SSD, in under a minute.
     Demo(demo::Args),
     /// Serve volumes over NBD, to virtual machines, as block devices and as files.
     Serve(serve::Args),

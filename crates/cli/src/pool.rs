@@ -15,9 +15,9 @@ use crate::output::{Output, table};
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   iofair pool create /dev/sdb                         an empty pool; data on the device is lost
-  iofair pool create /srv/pool.img                    a pool in a new file, which grows with its volumes
+  iofair pool create /srv/pool.img                    a pool in a new file, which can grow
   iofair pool show /dev/sdb                           volumes with their UUIDs and positions
-  iofair pool check /dev/sdb                          check every copy of the table; --repair uses the valid one
+  iofair pool check /dev/sdb                          check every copy of the table
   iofair pool import /dev/sdb --contracts old.toml    convert volumes of a version without pools
   iofair pool delete /dev/sdb alice-old               delete data of a removed volume")]
 pub(crate) struct Args {
@@ -65,7 +65,8 @@ enum Command {
   iofair pool import /dev/sdb --contracts /etc/iofair/contracts.toml
   iofair pool import /srv/pool.img --contracts contracts.toml
 
-The contract file must be the one that was served last: on a device its order says where volumes lie.")]
+The contract file must be the one that was served last. On a device, its order determines where the
+volumes are.")]
     Import {
         /// Block device or file.
         path: PathBuf,

@@ -27,10 +27,10 @@ use crate::output::{Output, write};
   iofair run experiments --html results.html             all experiments, with a page of results
   iofair run figure-1.toml --stack prop-bfq --repeats 1  one stack, one run
   iofair run figure-1.toml --json > figure-1.json        results for a script
-  iofair run experiments/suite/bandwidth-latency.toml --set client.interferer.job=write --set client.interferer.count=7
-                                                         a template with other values
+  iofair run experiments/suite/bandwidth-latency.toml --set client.interferer.count=7
+      a template with another number of clients
   iofair run --on serve figure-1.toml --repeats 1 --variant 'random target, readers'
-                                                         live, through real sockets, beside the simulation
+      live, through real sockets, beside the simulation
 
 The same file and seed give the same output on any machine. The seeds are printed.")]
 pub(crate) struct Args {

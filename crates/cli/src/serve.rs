@@ -20,7 +20,7 @@ use crate::output::Output;
 #[command(after_help = "Examples:
   iofair serve contracts.toml                          serve until SIGTERM or Ctrl-C
   iofair serve --check contracts.toml                  check the file and its drive, and exit
-  kill -HUP $(pidof iofair)                            reload the contracts without disconnecting clients
+  kill -HUP $(pidof iofair)                            reload the contracts; clients stay connected
   nbdinfo 'nbd+unix:///alice-root?socket=/run/iofair/pool.sock'")]
 pub(crate) struct Args {
     /// The contract file: drive, listeners, groups, volumes.

@@ -46,7 +46,8 @@ pub(crate) struct Args {
     #[arg(long)]
     once: bool,
     /// Seconds between refreshes.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 1,
+        value_parser = clap::value_parser!(u64).range(1..=3600))]
     every: u64,
     /// Size of the frame of --once, such as 80x24.
     #[arg(long, default_value = "80x24", value_name = "COLUMNSxLINES", requires = "once")]

@@ -80,7 +80,7 @@ fn page(files: &[File], rows: &[&Row]) -> String {
             comparison::cost(files, row)
         );
     }
-    page += "\nStacks with a name of their own (`iofair list stacks`):\n\n\
+    page += "\nNamed stacks (`iofair list stacks`):\n\n\
              | Name | Stack | What it does |\n|---|---|---|\n";
     for named in TABLE.stacks {
         let _ = writeln!(page, "| `{}` | `{}` | {} |", named.name, named.stack, named.summary);
