@@ -23,13 +23,13 @@ pub(super) struct Account {
     /// Its index among the active accounts.
     pub(super) active: Option<u32>,
     /// Budget used: the group's own time, which follows the clock.
-    pub(super) spent: Virtual,
-    /// The value that `spent` will have when everything in flight has completed.
-    pub(super) done: Virtual,
+    pub(super) vtime: Virtual,
+    /// The value that `vtime` will have when everything in flight has completed.
+    pub(super) done_vtime: Virtual,
     /// The period in which it sent its last request.
     pub(super) sent_in: u64,
     pub(super) active_since: Instant,
-    /// How far `spent` was behind the clock when the weight was last set.
+    /// How far `vtime` was behind the clock when the weight was last set.
     pub(super) saved_margin: i64,
     /// Its weight in use before the last change.
     pub(super) last_inuse: u64,
@@ -37,7 +37,7 @@ pub(super) struct Account {
     pub(super) cursor: Option<Sectors>,
     /// Device time, in virtual units, that it used in this period.
     pub(super) used: u64,
-    /// `first.rs`: the value of `spent` at the last check, and the last usages.
+    /// `first.rs`: the value of `vtime` at the last check, and the last usages.
     pub(super) seen: Virtual,
     pub(super) usages: [u64; 3],
     pub(super) usage_at: usize,
@@ -56,8 +56,8 @@ impl Account {
     pub(super) fn new() -> Self {
         Self {
             active: None,
-            spent: Virtual::default(),
-            done: Virtual::default(),
+            vtime: Virtual::default(),
+            done_vtime: Virtual::default(),
             sent_in: 0,
             active_since: Instant::ZERO,
             saved_margin: 0,
@@ -84,11 +84,11 @@ impl Account {
     }
     /// Whether it has requests in flight.
     pub(super) fn is_under_way(&self) -> bool {
-        self.spent != self.done
+        self.vtime != self.done_vtime
     }
     /// Moves its own time on, without any request.
     pub(super) fn skip(&mut self, time: i64) {
-        self.spent = self.spent.plus(time);
-        self.done = self.done.plus(time);
+        self.vtime = self.vtime.plus(time);
+        self.done_vtime = self.done_vtime.plus(time);
     }
 }

@@ -39,7 +39,7 @@ impl IoCost {
         let account = &mut self.accounts[group];
         account.last_inuse = self.weights.node(node).inuse;
         if let Some(now) = saves {
-            account.saved_margin = now.v.since(account.spent);
+            account.saved_margin = now.v.since(account.vtime);
         }
         self.weights.propagate(node, weights.0, weights.1);
     }
@@ -59,11 +59,11 @@ impl IoCost {
             return;
         }
         let start = now.v.plus(-self.clock.margins.target);
-        let behind = start.since(account.spent);
+        let behind = start.since(account.vtime);
         if behind > 0 || !self.settings.first {
             account.skip(behind);
         }
-        account.seen = account.spent;
+        account.seen = account.vtime;
         account.active = Some(self.active.len() as u32);
         account.active_since = now.at;
         let last = account.last_inuse;
@@ -91,8 +91,8 @@ impl IoCost {
             return self.cost_first(group, now, device_time);
         }
         let mut cost = cost_at(device_time, self.share(group).inuse);
-        let Account { spent, saved_margin, debt, .. } = self.accounts[group];
-        let margin = now.v.since(spent) - cost as i64;
+        let Account { vtime, saved_margin, debt, .. } = self.accounts[group];
+        let margin = now.v.since(vtime) - cost as i64;
         let own = *self.weights.node(own_node(group));
         let enough = margin >= saved_margin || margin >= self.clock.margins.low;
         if debt > 0 || enough || own.inuse == own.active {
@@ -104,7 +104,7 @@ impl IoCost {
             inuse = (inuse + step).min(own.active);
             self.set_weights(group, (own.active, inuse), Some(now));
             cost = cost_at(device_time, self.share(group).inuse);
-            if now.v.since(spent) >= cost as i64 {
+            if now.v.since(vtime) >= cost as i64 {
                 break;
             }
         }
@@ -113,7 +113,7 @@ impl IoCost {
     /// Charges a request that is dispatched.
     pub(super) fn charge(&mut self, group: usize, id: RequestId, cost: u64, device_time: u64) {
         let account = &mut self.accounts[group];
-        account.spent = account.spent.plus(cost as i64);
+        account.vtime = account.vtime.plus(cost as i64);
         account.used = account.used.saturating_add(device_time);
         self.costs[id.0 as usize] = cost;
     }
@@ -129,7 +129,7 @@ impl IoCost {
         self.accounts[group].cursor = Some(end);
         let cost = self.cost(group, now, device_time);
         let account = &self.accounts[group];
-        let left = now.v.since(account.spent) - cost as i64;
+        let left = now.v.since(account.vtime) - cost as i64;
         let free = account.waiters.is_empty() && account.debt == 0;
         if free && left >= 0 && account.held_until <= cx.now {
             self.charge(group, id, cost, device_time);

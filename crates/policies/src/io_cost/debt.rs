@@ -65,7 +65,7 @@ impl IoCost {
     pub(super) fn pay_debt(&mut self, group: usize, now: Now) -> i64 {
         let share = self.share(group).active;
         let account = &mut self.accounts[group];
-        let mut left = now.v.since(account.spent);
+        let mut left = now.v.since(account.vtime);
         if account.debt > 0 && left > 0 {
             let paid = device_time_at(left.unsigned_abs(), share).min(account.debt);
             let cost = cost_at(paid, share) as i64;
@@ -94,7 +94,7 @@ impl IoCost {
         let account = &mut self.accounts[group];
         let age = now.at.since(account.delay_at).0 / HALF_LIFE.0;
         let old = Nanos(halved(account.delay.0, age));
-        let over = account.spent.since(now.v).saturating_add_unsigned(cost_at(account.debt, share));
+        let over = account.vtime.since(now.v).saturating_add_unsigned(cost_at(account.debt, share));
         let percent = (i128::from(over) * 100 / i128::from(whole)) as i64;
         let new = if percent <= DEPTH.0 {
             Nanos::ZERO

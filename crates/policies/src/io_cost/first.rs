@@ -48,10 +48,10 @@ fn has_surplus(usage: u64, share: u64) -> bool {
 impl Account {
     /// The part of the drive that the group used since the last look, which is now; zero is not remembered.
     fn take_usage(&mut self, v: Virtual, share: u64, period: u64) -> u64 {
-        let until = if self.waiters.is_empty() { self.spent } else { v };
+        let until = if self.waiters.is_empty() { self.vtime } else { v };
         let spent = until.since(self.seen).max(0);
         self.seen = self.seen.plus(spent);
-        let spent = spent.max(self.spent.since(self.done)).unsigned_abs();
+        let spent = spent.max(self.vtime.since(self.done_vtime)).unsigned_abs();
         let usage = (u128::from(spent) * u128::from(share)).div_ceil(u128::from(period));
         let usage = u64::try_from(usage).unwrap_or(u64::MAX).min(u64::from(u32::MAX));
         if usage > 0 {
@@ -71,7 +71,7 @@ impl IoCost {
     /// What a request costs the group; one that gave part of its share away and now runs low takes all of it
     /// back.
     pub(super) fn cost_first(&mut self, group: usize, now: Now, device_time: u64) -> u64 {
-        let behind = now.v.since(self.accounts[group].spent);
+        let behind = now.v.since(self.accounts[group].vtime);
         let own = *self.weights.node(own_node(group));
         if own.inuse < own.active && behind <= self.clock.margins.min {
             self.set_weights(group, (own.active, own.active), None);
@@ -96,7 +96,7 @@ impl IoCost {
             let account = &mut self.accounts[group];
             seen.used += self.clock.time_of(core::mem::take(&mut account.used));
             let usage = account.take_usage(now.v, inuse, period);
-            let excess = now.v.since(account.spent) - target;
+            let excess = now.v.since(account.vtime) - target;
             let mut change = |after: u64| {
                 let to = (u128::from(weight) * u128::from(after)).div_ceil(u128::from(inuse));
                 let to = u64::try_from(to).unwrap_or(u64::MAX);

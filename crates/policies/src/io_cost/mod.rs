@@ -210,7 +210,7 @@ impl Policy for IoCost {
             }
         }
         let account = &mut self.accounts[cx.requests[id].group.index()];
-        account.done = account.done.plus(paid);
+        account.done_vtime = account.done_vtime.plus(paid);
     }
 
     fn next_wakeup(&self) -> Option<Instant> {

@@ -116,7 +116,7 @@ impl IoCost {
     /// Takes savings beyond the target from a group.
     fn throw_away(&mut self, group: usize, share: u64, now: Now) {
         let account = &mut self.accounts[group];
-        let excess = now.v.since(account.spent) - self.clock.margins.target;
+        let excess = now.v.since(account.vtime) - self.clock.margins.target;
         if excess > 0 {
             account.skip(excess);
             self.clock.note_error(-(device_time_at(excess.unsigned_abs(), share) as i64));
@@ -133,7 +133,7 @@ impl IoCost {
             seen.used += used;
             let Share { active, inuse } = self.share(group);
             let account = &self.accounts[group];
-            let behind = now.v.since(account.spent);
+            let behind = now.v.since(account.vtime);
             let saved = account.waiters.is_empty() && behind > self.clock.margins.low;
             if inuse >= active && !saved {
                 seen.shortages += 1;
@@ -157,7 +157,7 @@ impl IoCost {
     pub(super) fn lags(&self, group: usize, now: Now) -> bool {
         let account = &self.accounts[group];
         let period = now.v.since(self.clock.start().v);
-        let (spent, done) = (now.v.since(account.spent), now.v.since(account.done));
+        let (spent, done) = (now.v.since(account.vtime), now.v.since(account.done_vtime));
         (self.settings.has_targets() || self.settings.first)
             && account.delay == Nanos::ZERO
             && spent < done
@@ -169,7 +169,7 @@ impl IoCost {
     fn usage(&mut self, group: usize, used: Nanos, now: Now) -> u64 {
         let share = self.share(group).inuse;
         let account = &self.accounts[group];
-        let under_way = account.spent.since(account.done).unsigned_abs();
+        let under_way = account.vtime.since(account.done_vtime).unsigned_abs();
         let used = used.max(self.clock.time_of(device_time_at(under_way, share)));
         let since = account.active_since.max(self.clock.start().at);
         let time = now.at.since(since).0.max(1);
@@ -183,12 +183,12 @@ impl IoCost {
         if account.debt > 0 {
             return 1;
         }
-        let behind = now.v.since(account.spent);
+        let behind = now.v.since(account.vtime);
         if !account.waiters.is_empty() || behind < self.clock.margins.min {
             return most;
         }
         self.throw_away(group, share, now);
-        let behind = now.v.since(self.accounts[group].spent).unsigned_abs();
+        let behind = now.v.since(self.accounts[group].vtime).unsigned_abs();
         let period = now.v.since(self.clock.start().v).unsigned_abs().max(1);
         let saved = (u128::from(WHOLE) * u128::from(behind) / u128::from(period)) as u64;
         (WHOLE * usage / (WHOLE - TARGET + saved)).clamp(1, most)
