@@ -156,7 +156,7 @@ fn both(random: &mut Random) -> (Weight, Model) {
     (weight, model)
 }
 
-const fn blocked(blocked: u32) -> Blocked {
+const fn blocked_of(blocked: u32) -> Blocked {
     if blocked > 0 { Blocked::Open } else { Blocked::Nothing }
 }
 
@@ -182,7 +182,7 @@ fn the_ordered_set_does_as_a_scan_does() {
                 } else {
                     blocked[group] += 1;
                 }
-                ours.place(group, blocked(blocked[group]));
+                ours.place(group, blocked_of(blocked[group]));
             }
             issued -= i64::from(issued > 0 && random.below(2) == 0);
             let best = ours.best([true; 2]);
@@ -206,7 +206,7 @@ fn the_ordered_set_does_as_a_scan_does() {
                     break;
                 }
             }
-            ours.place(group, blocked(blocked[group]));
+            ours.place(group, blocked_of(blocked[group]));
         }
     }
 }
