@@ -110,7 +110,8 @@ impl Claimant {
     pub fn new(name: &str, contract: &Contract, parent: Option<usize>) -> Self {
         let Contract { min: bytes, alone, latency, .. } = *contract;
         let min = contract.minimum().in_bytes(SMALL_READ);
-        Self { name: name.into(), parent, min, in_ios: min > bytes, alone, latency, is_new: false }
+        let in_ios = min.unwrap_or(0) > bytes.unwrap_or(0);
+        Self { name: name.into(), parent, min, in_ios, alone, latency, is_new: false }
     }
 }
 

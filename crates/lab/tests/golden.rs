@@ -19,6 +19,7 @@ const SUBSET: &[(&str, &[&str])] = &[
     ("survey-2019/no-control", &["none-none"]),
     ("mails-2019/samsung-970-pro", &["none-none"]),
     ("mails-2019/hitachi", &["none-none"]),
+    ("promise/plextor", &["promise"]),
 ];
 
 fn run(name: &str, stacks: &[&str], jobs: usize) -> Results {

@@ -324,6 +324,8 @@ fn a_burst_goes_and_then_reads_and_writes_wait_together() {
     for group in ["tenants/alice", "tenants"] {
         let rig = Controlled::start();
         let path = format!("/v1/groups/{group}");
+        // A ceiling below a minimum inside is refused.
+        change(&rig, "/v1/groups/tenants/alice", json!({"min": null}));
         let put = Ask::new("PUT", &path).body(json!({"max": {"total": "1B/s", "burst": "1MB"}}));
         assert!(rig.ask(&put).is_good());
         let in_force = rig.get(&path)["group"]["in_force"].clone();
