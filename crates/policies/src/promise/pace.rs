@@ -30,6 +30,9 @@ const LATE_MAX: u32 = 5;
 /// How long writes have half of the rate after that.
 const GIVEN_UP: Nanos = Nanos::from_secs(5);
 
+/// The longest wait for the next write: a trim may be as long as the drive.
+const DELAY_MAX: Nanos = Nanos::from_secs(1);
+
 /// The pace of writes.
 #[derive(Debug)]
 pub(super) struct Pace {
@@ -85,7 +88,10 @@ impl Pace {
     }
     /// Writes pause, after other pauses.
     pub(super) fn pause(&mut self, now: Instant, time: Nanos) {
-        self.next = self.next.max(now) + time;
+        self.delay(now, time);
+    }
+    fn delay(&mut self, now: Instant, time: Nanos) {
+        self.next = (self.next.max(now) + time).min(now + DELAY_MAX);
     }
     /// A write goes that takes the drive so long.
     pub(super) fn on_write(&mut self, now: Instant, time: Nanos) {
@@ -94,7 +100,7 @@ impl Pace {
             return;
         }
         let time = u128::from(time.0) * u128::from(WHOLE) / u128::from(self.part);
-        self.next = self.next.max(now) + Nanos(u64::try_from(time).unwrap_or(u64::MAX));
+        self.delay(now, Nanos(u64::try_from(time).unwrap_or(u64::MAX)));
     }
 }
 
