@@ -75,8 +75,9 @@ impl Minimum {
     /// The same as a rate of bytes, if every I/O has so many: the larger of the two rates.
     #[must_use]
     pub fn in_bytes(self, io_bytes: u64) -> Option<u64> {
-        let ios = self.ios_per_s.map(|rate| rate.saturating_mul(io_bytes));
-        self.bytes_per_s.into_iter().chain(ios).max()
+        let (bytes, ios) = (self.bytes_per_s.unwrap_or(0), self.ios_per_s.unwrap_or(0));
+        let is_any = self.bytes_per_s.is_some() || self.ios_per_s.is_some();
+        is_any.then_some(bytes.max(ios.saturating_mul(io_bytes)))
     }
 }
 
