@@ -11,7 +11,7 @@ REALTIME = $$(chrt -f 20 true 2>/dev/null && echo chrt -f 20)
 IOFAIR = "$${CARGO_TARGET_DIR:-target}/release/iofair"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz search sanitize soak hostile lint docs book bench measured evidence reproduce live package deb clean
+.PHONY: help demo test fuzz search sanitize soak hostile lint docs book bench measured evidence reproduce live truth package deb clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -122,6 +122,12 @@ live: ## experiments in real time through real sockets, beside the simulator; wr
 	cargo build --release --locked -p iofair
 	nice -n -20 $(IOFAIR) run --on serve \
 		$(LIVE:%=experiments/%.toml) --repeats 1 $(LIVE_TIMES) --markdown docs/live.md $(ARGS)
+
+truth: ## experiments/truth on the kernel, live and simulated; as root; writes docs/truth.md (20 minutes, on a quiet machine)
+	@scripts/setup test
+	cargo build --release --locked -p iofair
+	$(IOFAIR) run --on linux experiments/truth --quiet --evidence docs/evidence/truth.json
+	$(IOFAIR) run experiments/truth --quiet --truth docs/evidence/truth.json --markdown docs/truth.md
 
 package: ## every crate as a package for a registry, in target/package, each built from its package alone
 	@scripts/setup demo

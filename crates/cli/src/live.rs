@@ -19,7 +19,7 @@ use iofair_lab::report::{Beside, beside, beside_markdown, beside_table};
 use iofair_lab::scenario::Scenario;
 use serde::Serialize;
 
-use self::watch::Watch;
+pub(crate) use self::watch::Watch;
 use crate::failure::Usage;
 use crate::output::Output;
 
@@ -120,6 +120,18 @@ pub(crate) fn run(
     }
 }
 
+/// Runs experiments live and gives the results only.
+pub(crate) fn results(experiments: Vec<Experiment>, quiet: bool) -> Result<Vec<Results>> {
+    experiments.iter().try_for_each(|it| check(it).map_err(Usage))?;
+    let watch = Watch::new(&experiments, quiet)?;
+    let path = path::measure(&watch.socket("path")).context("the path could not be measured")?;
+    let results = live(experiments, path, &watch)?;
+    match watch.is_over() {
+        true => Err(anyhow!("interrupted after {}", watch.done())),
+        false => Ok(results),
+    }
+}
+
 /// Runs one experiment after the other; those that were finished when somebody ended it.
 fn live(experiments: Vec<Experiment>, path: Nanos, watch: &Watch) -> Result<Vec<Results>> {
     let simulate = |scenario: &Scenario| run::simulate(scenario, path, watch);
@@ -211,7 +223,7 @@ fn notes(live: &Results, path: Nanos) -> Vec<String> {
 }
 
 /// What this ran on.
-fn machine() -> String {
+pub(crate) fn machine() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let cpu = read("/proc/cpuinfo");
     let model = cpu.lines().find(|line| line.starts_with("model name"));

@@ -11,6 +11,7 @@ mod demo;
 mod explain;
 mod failure;
 mod frontier;
+mod linux;
 mod list;
 mod live;
 mod man;
@@ -20,6 +21,7 @@ mod pool;
 mod run;
 mod serve;
 mod top;
+mod truth;
 
 use std::process::ExitCode;
 

@@ -15,10 +15,12 @@ use iofair_lab::scenario::Scenario;
 
 use crate::failure::Usage;
 use crate::frontier;
+use crate::linux;
 use crate::list::collect_toml;
 use crate::live;
 use crate::measured;
 use crate::output::{Output, write};
+use crate::truth;
 
 /// Arguments of `iofair run`.
 #[derive(clap::Args)]
@@ -31,15 +33,24 @@ use crate::output::{Output, write};
       a template with another number of clients
   iofair run --on serve figure-1.toml --repeats 1 --variant 'random target, readers'
       live, through real sockets, beside the simulation
+  iofair run --on linux experiments/truth/random-weights.toml
+      on the kernel of this machine: an emulated drive, a loop device and fio
 
 The same file and seed give the same output on any machine. The seeds are printed.")]
 pub(crate) struct Args {
     /// Experiment files, or directories with experiment files.
     #[arg(required_unless_present = "measured")]
     paths: Vec<PathBuf>,
-    /// Where to run: in the simulator (virtual time), or live on a server with an emulated drive (real time).
+    /// Where to run: in the simulator (virtual time), live on a server with an emulated drive (real time), or on the kernel of
+    /// this machine with fio as clients (real time).
     #[arg(long, value_enum, default_value_t = World::Lab)]
     on: World,
+    /// With `--on linux`: a file or block device to use instead of an emulated drive.
+    #[arg(long, value_name = "PATH")]
+    target: Option<PathBuf>,
+    /// With `--target`: allow clients to write, which destroys its data.
+    #[arg(long, requires = "target")]
+    write: bool,
     /// Run only this variant; may be repeated.
     #[arg(long, value_name = "NAME")]
     variant: Vec<String>,
@@ -89,6 +100,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     #[arg(conflicts_with_all = ["on", "variant", "stack", "repeats", "time", "ramp", "seed", "set"])]
     measured: Option<PathBuf>,
+    /// With `--on linux`: also run live, and write the measured numbers and the path, for `--truth`.
+    #[arg(long, value_name = "FILE")]
+    evidence: Option<PathBuf>,
+    /// Run the simulator with the path measured in such a file, and write the page that compares the three with `--markdown`.
+    #[arg(long, value_name = "FILE", requires = "markdown")]
+    truth: Option<PathBuf>,
     /// Print neither progress nor tables.
     #[arg(long, short)]
     quiet: bool,
@@ -104,6 +121,8 @@ enum World {
     Lab,
     /// Live, on a server.
     Serve,
+    /// On the kernel of this machine, with fio as clients; needs root.
+    Linux,
 }
 
 fn time(text: &str) -> Result<Nanos, UnitError> {
@@ -121,6 +140,38 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         let asked = live::Asked { quiet: args.quiet, jobs, markdown, strict: args.strict };
         return live::run(&asked, experiments, output);
     }
+    if args.on == World::Linux {
+        let target = args.target.clone().map_or(linux::Target::Emulated, linux::Target::Real);
+        let asked = linux::Asked { quiet: args.quiet, target: &target, write: args.write };
+        let (mut results, here) = linux::run(&asked, experiments)?;
+        for it in &mut results {
+            it.experiment.note =
+                format!("{} {}", here.text(), it.experiment.note).trim().to_owned();
+        }
+        if let Some(file) = &args.evidence {
+            evidence(args, &results, &here)?.write(file)?;
+        }
+        print(args, &results, output)?;
+        if !args.quiet && !output.json {
+            eprintln!("{}", here.text());
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(file) = &args.truth {
+        let mut evidence = truth::Evidence::read(file)?;
+        evidence.apply(&mut experiments);
+        evidence.fill(&simulate(args, experiments)?);
+        if let Some(page) = &args.markdown {
+            for (name, picture) in truth::pictures(&evidence) {
+                save(Some(&page.with_file_name("images").join(name)), || picture)?;
+            }
+        }
+        save(args.markdown.as_deref(), || truth::page(&evidence))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.target.is_some() {
+        return Err(Usage("--target needs --on linux".into()).into());
+    }
     let asked = experiments.len();
     if args.measured.is_some() {
         experiments.extend(measured::missing(&experiments)?);
@@ -132,6 +183,28 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         results.truncate(asked);
     }
     print(args, &results, output)
+}
+
+/// The live server's numbers beside the kernel's, for the comparison.
+fn evidence(args: &Args, kernel: &[Results], here: &linux::Here) -> Result<truth::Evidence> {
+    let path = here.path.as_ref().context("--evidence needs an emulated drive")?;
+    let of = [path.path.fixed, path.path.serial, path.path.per_mib].map(|it| it.0);
+    let mut evidence = truth::Evidence {
+        here: here.text(),
+        turnaround_ns: path.turnaround.0,
+        path_ns: of,
+        depth: path.path.depth,
+        rows: Vec::new(),
+    };
+    // What took minutes is kept even if the rest fails.
+    let file = args.evidence.as_deref().context("--evidence")?;
+    evidence.rows = truth::rows(kernel, kernel);
+    evidence.write(file)?;
+    let mut experiments: Vec<Experiment> = kernel.iter().map(|it| it.experiment.clone()).collect();
+    experiments.iter_mut().for_each(|it| it.repeats = 1);
+    evidence.apply(&mut experiments);
+    evidence.rows = truth::rows(kernel, &live::results(experiments, args.quiet)?);
+    Ok(evidence)
 }
 
 /// Prints and writes what was asked for.

@@ -4,6 +4,7 @@
 //! the server runs the same model in real time and calls it an emulated drive.
 #![forbid(unsafe_code)]
 
+pub mod behind;
 pub mod calibration;
 pub mod fault;
 pub mod hdd;

@@ -92,6 +92,7 @@ pub fn host_2018() -> Host {
         writeback: Writeback::Writer,
         layout: Layout::Contiguous { base_permille: 0 },
         journal: None,
+        path: None,
     }
 }
 

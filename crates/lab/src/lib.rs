@@ -21,4 +21,4 @@ pub mod scenario;
 mod sim;
 mod world;
 
-pub use run::{RunError, simulate, simulate_on, simulate_with};
+pub use run::{RunError, load_drive, simulate, simulate_on, simulate_with};

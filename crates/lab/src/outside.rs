@@ -75,6 +75,12 @@ pub trait Outside {
     fn measured(&mut self) -> DriveOutcome;
 }
 
+/// The processes of a scenario in order: name, place of the client in the scenario, and the time of the start, which is
+/// the same as in the simulator.
+pub fn processes(scenario: &Scenario) -> Vec<(String, usize, Instant)> {
+    world::processes(scenario)
+}
+
 /// Runs a scenario over a drive that is elsewhere; `drive` is only asked what it is. `None`: the run was ended.
 pub fn run_outside(
     scenario: &Scenario,

@@ -5,6 +5,7 @@ use iofair_core::contract::Refusal;
 use iofair_core::error::EngineError;
 use iofair_core::unit::Sectors;
 use iofair_drive::Drive;
+use iofair_drive::behind::Behind;
 use iofair_drive::paced::Paced;
 use iofair_drive::profile::{self, ProfileError};
 use iofair_drive::stripe::Stripe;
@@ -65,6 +66,19 @@ pub enum RunError {
     },
 }
 
+/// The scenario's drive, behind the host's path to it.
+///
+/// # Errors
+///
+/// Profiles that do not exist.
+pub fn load_drive(scenario: &Scenario) -> Result<Box<dyn Drive + Send>, ProfileError> {
+    let drive = profile::load(&scenario.drive, scenario.seed)?;
+    Ok(match scenario.host.path {
+        Some(path) => Box::new(Behind::new(drive, path)),
+        None => drive,
+    })
+}
+
 /// Runs a scenario on the drive that it names.
 pub fn simulate(scenario: &Scenario) -> Result<Outcome, RunError> {
     simulate_with(scenario, &mut Nobody)
@@ -76,7 +90,7 @@ pub fn simulate_with(
     observer: &mut dyn Observer,
 ) -> Result<Outcome, RunError> {
     let Some(stripe) = scenario.stripe else {
-        let drive = profile::load(&scenario.drive, scenario.seed)?;
+        let drive = load_drive(scenario)?;
         return simulate_on(scenario, drive, observer);
     };
     let most = STRIPE_MAX;

@@ -8,6 +8,7 @@ use iofair_core::controller::{FlushRule, Stack};
 use iofair_core::group::Priority;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
+use iofair_drive::behind::Path;
 use iofair_drive::paced::Pace;
 use iofair_drive::stripe::Geometry;
 
@@ -144,6 +145,8 @@ pub struct Host {
     pub layout: Layout,
     /// The file system's journal, if `fdatasync` waits for one.
     pub journal: Option<JournalSpec>,
+    /// What lies between schedulers and drive, if anything.
+    pub path: Option<Path>,
 }
 
 impl Host {

@@ -7,7 +7,6 @@ use iofair_core::controller::Submission;
 use iofair_core::group::ClientId;
 use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
-use iofair_drive::profile;
 use iofair_lab::outcome::{DriveOutcome, Outcome};
 use iofair_lab::outside::{Outside, Reply, Roster, run_outside};
 use iofair_lab::scenario::Scenario;
@@ -36,7 +35,7 @@ pub(super) fn simulate(scenario: &Scenario, path: Nanos, watch: &Watch) -> Resul
     let host = &mut scenario.host;
     host.turnaround = host.turnaround.saturating_sub(path);
     host.turnaround_write = host.turnaround_write.saturating_sub(path);
-    let drive = || profile::load(&scenario.drive, scenario.seed).map_err(|e| e.to_string());
+    let drive = || iofair_lab::load_drive(&scenario).map_err(|e| e.to_string());
     let mut live = Live::new(&scenario, watch);
     let outcome = run_outside(&scenario, drive()?, &mut live).map_err(|e| e.to_string())?;
     live.end()?;
@@ -73,7 +72,7 @@ impl<'a> Live<'a> {
         &mut self.running().1
     }
     fn start(&mut self, roster: Roster) -> anyhow::Result<(Bare, Crowd)> {
-        let drive = profile::load(&self.scenario.drive, self.scenario.seed)?;
+        let drive = iofair_lab::load_drive(self.scenario)?;
         let bytes = drive.facts().capacity.bytes();
         let back = Emulated::new(&self.scenario.drive, drive, Store::forgetful(bytes)?);
         let mut engine = Engine::with_tags(Box::new(back), roster.stack.clone(), roster.tags);

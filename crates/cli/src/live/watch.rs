@@ -12,7 +12,7 @@ use iofair_lab::experiment::Experiment;
 use iofair_serve::Signals;
 
 /// Around live runs. Dropping it removes the directory.
-pub(super) struct Watch {
+pub(crate) struct Watch {
     directory: PathBuf,
     bar: ProgressBar,
     quiet: bool,
@@ -55,7 +55,7 @@ fn names(experiment: &Experiment) -> Vec<String> {
 
 impl Watch {
     /// Says how long it will take. Signals are taken from now on, so no thread may run that is not its own.
-    pub(super) fn new(experiments: &[Experiment], quiet: bool) -> Result<Self> {
+    pub(crate) fn new(experiments: &[Experiment], quiet: bool) -> Result<Self> {
         let directory = std::env::temp_dir().join(format!("iofair-live-{}", std::process::id()));
         std::fs::create_dir_all(&directory)
             .with_context(|| format!("cannot make {} for sockets", directory.display()))?;
@@ -96,11 +96,11 @@ impl Watch {
         }
     }
     /// Where a socket of this name is.
-    pub(super) fn socket(&self, name: &str) -> PathBuf {
+    pub(crate) fn socket(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
     /// Real time passed in a run.
-    pub(super) fn passed(&self, time: Nanos) {
+    pub(crate) fn passed(&self, time: Nanos) {
         let nanos = self.passed.fetch_add(time.0, Relaxed) + time.0;
         self.bar.set_position(nanos / 1_000_000);
     }
@@ -114,18 +114,18 @@ impl Watch {
         [late.quantile(990_000), late.max()]
     }
     /// A run is finished.
-    pub(super) fn finished(&self) {
+    pub(crate) fn finished(&self) {
         self.finished.fetch_add(1, Relaxed);
         if !self.is_over() {
             self.announce();
         }
     }
     /// Whether it was interrupted.
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.over.load(Relaxed)
     }
     /// How far it came, in words.
-    pub(super) fn done(&self) -> String {
+    pub(crate) fn done(&self) -> String {
         format!("{} of {} runs", self.finished.load(Relaxed).saturating_sub(1), self.runs.len())
     }
 }

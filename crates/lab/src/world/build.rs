@@ -148,6 +148,16 @@ fn build_over<'a>(
     Ok(world)
 }
 
+/// Name, client and start of each process.
+pub(crate) fn processes(scenario: &Scenario) -> Vec<(String, usize, Instant)> {
+    let numbers = scenario.clients.iter().zip(0..);
+    let clients = numbers.flat_map(|(client, number)| (0..client.processes).map(move |_| number));
+    let specs = expand(scenario);
+    let all = specs.iter().zip(clients).zip(0..);
+    all.map(|((spec, client), actor)| (spec.name.clone(), client, start(scenario, spec, actor)))
+        .collect()
+}
+
 /// When a process starts. Where the ramp hides it this is one after the other and by chance, as for programs that a
 /// shell starts; what runs only in front of the others starts when it says.
 fn start(scenario: &Scenario, spec: &Spec<'_>, actor: u32) -> Instant {

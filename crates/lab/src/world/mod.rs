@@ -34,7 +34,7 @@ use changes::Changes;
 use engine::{Answer, Engine};
 use journal::Journal;
 
-pub(crate) use build::{build, build_outside};
+pub(crate) use build::{build, build_outside, processes};
 
 /// Steps without progress in time after which a run is declared stuck: more than any real burst.
 const STEPS_AT_ONCE_MAX: u32 = 10_000_000;

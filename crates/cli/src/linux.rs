@@ -1,0 +1,225 @@
+//! `iofair run --on linux`: experiments on the kernel of this machine, with fio as clients.
+//!
+//! The device is a loop device over an emulated drive ([`site`]), or a real file or block device. Its scheduler, its
+//! groups and fio's arguments follow from the experiment ([`plan`]). What lies between the scheduler and the emulated
+//! drive takes time; it is measured first ([`path`]), for the simulator.
+
+mod fio;
+mod groups;
+mod path;
+mod plan;
+mod site;
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use iofair_core::time::{Instant, Nanos};
+use iofair_lab::experiment::{self, Experiment, Results, Runner};
+use iofair_lab::outcome::{ClientOutcome, DriveOutcome, Outcome};
+use iofair_lab::scenario::Scenario;
+use iofair_serve::Clock;
+
+use self::fio::{Crew, Got};
+pub(crate) use self::path::Measured;
+use self::plan::{Plan, plan};
+use self::site::Site;
+pub(crate) use self::site::Target;
+use crate::failure::Usage;
+use crate::live::Watch;
+
+/// Between two looks at the clients.
+const TURN: Duration = Duration::from_millis(5);
+/// Longer than its time by this, a client has not ended and never will.
+const LATE_MAX: Nanos = Nanos::from_secs(60);
+
+/// How it was asked.
+pub(crate) struct Asked<'a> {
+    pub(crate) quiet: bool,
+    pub(crate) target: &'a Target,
+    /// Whether clients may write to a real device.
+    pub(crate) write: bool,
+}
+
+/// Where it ran.
+#[derive(Clone, Debug)]
+pub(crate) struct Here {
+    /// `2 cores of X, Linux 6.18`.
+    pub(crate) machine: String,
+    pub(crate) fio: String,
+    pub(crate) groups: &'static str,
+    pub(crate) path: Option<Measured>,
+}
+
+impl Here {
+    /// In a sentence or two.
+    pub(crate) fn text(&self) -> String {
+        let Self { machine, fio, groups, path } = self;
+        let path = path.as_ref().map(Measured::text).unwrap_or_default();
+        format!("On {machine}, with {fio} and {groups}. {path}")
+    }
+}
+
+/// Runs them one after the other. Everything that cannot run on Linux is refused first.
+pub(crate) fn run(asked: &Asked<'_>, experiments: Vec<Experiment>) -> Result<(Vec<Results>, Here)> {
+    for experiment in &experiments {
+        check(experiment, asked).map_err(Usage)?;
+    }
+    site::check()?;
+    let fio = fio::version()?;
+    let watch = Watch::new(&experiments, asked.quiet)?;
+    let groups = groups::Groups::new()?.kind();
+    let path = match asked.target {
+        Target::Emulated => {
+            let drive = experiments.first().map(|it| it.variants[0].drive.clone());
+            drive.map(|drive| path::measure(&drive, &watch)).transpose()?
+        }
+        Target::Real(_) => None,
+    };
+    let here = Here { machine: crate::live::machine(), fio, groups, path };
+    let simulate = |scenario: &Scenario| {
+        simulate(scenario, asked.target, &watch).map_err(|error| format!("{error:#}"))
+    };
+    let runner = Runner { jobs: 1, simulate: &simulate, finished: &|_| watch.finished() };
+    let results = experiment::run(experiments, &runner);
+    if watch.is_over() {
+        return Err(anyhow!("interrupted after {}; everything is restored", watch.done()));
+    }
+    Ok((results.map_err(|error| anyhow!(error))?, here))
+}
+
+/// What cannot run on Linux, with the key that asks for it.
+fn check(experiment: &Experiment, asked: &Asked<'_>) -> Result<(), String> {
+    for (v, variant) in experiment.variants.iter().enumerate() {
+        for (s, (stack, _)) in experiment.stacks.iter().enumerate() {
+            let place =
+                || format!("{} [{}] {stack} cannot run on Linux", experiment.name, variant.name);
+            let plan =
+                plan(&experiment.scenario(v, s, 0)).map_err(|why| format!("{}: {why}", place()))?;
+            let writer = plan.jobs.iter().find(|job| job.writes);
+            if let (Some(job), Target::Real(path), false) = (writer, asked.target, asked.write) {
+                let (client, path) = (&job.name, path.display());
+                return Err(format!("client {client} would write to {path}; --write allows that"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// One run.
+fn simulate(scenario: &Scenario, target: &Target, watch: &Watch) -> Result<Outcome> {
+    if watch.is_over() {
+        return Err(anyhow!("interrupted"));
+    }
+    let plan = plan(scenario).map_err(|error| anyhow!(error))?;
+    let (outcome, _) = execute(&plan, scenario, target, watch)?;
+    Ok(outcome)
+}
+
+/// Runs a plan; also the mean time between two calls of each client, in nanoseconds.
+fn execute(
+    plan: &Plan,
+    scenario: &Scenario,
+    target: &Target,
+    watch: &Watch,
+) -> Result<(Outcome, Vec<f64>)> {
+    let directory = watch.socket("linux");
+    // Left by an earlier run.
+    let _ = fs::remove_dir_all(&directory);
+    fs::create_dir(&directory).with_context(|| format!("{}", directory.display()))?;
+    let mut site = Site::new(target, (&scenario.drive, plan.bytes), &directory)?;
+    site.schedule(&plan.queue)?;
+    let number = site.number()?;
+    site.groups.make(&plan.groups, &number)?;
+    // Dropped before the site, also on errors: then nothing uses the device and the groups.
+    let (got, counted) = clients(plan, scenario, (&site, watch), &directory)?;
+    let mut outcome = Outcome {
+        time: scenario.time,
+        clients: Vec::new(),
+        drive: counted,
+        trace_hash: 0,
+        simulated_requests: 0,
+    };
+    let periods = got.iter().map(|it| it.period_ns).collect();
+    for (job, got) in plan.jobs.iter().zip(got) {
+        outcome.simulated_requests += got.latency.count();
+        outcome.clients.push(ClientOutcome {
+            name: job.name.clone(),
+            group: job.group.clone(),
+            weight: job.weight,
+            bytes: got.bytes,
+            calls: got.latency.count(),
+            latency: got.latency,
+            sync_latency: got.sync,
+            series: Vec::new(),
+        });
+    }
+    Ok((outcome, periods))
+}
+
+/// Runs the clients and waits for all of them. The time of the run begins with the first request at the device.
+fn clients(
+    plan: &Plan,
+    scenario: &Scenario,
+    (site, watch): (&Site, &Watch),
+    directory: &Path,
+) -> Result<(Vec<Got>, DriveOutcome)> {
+    let clock = Clock::start();
+    let idle = site.counters()?;
+    let mut crew =
+        Crew::start(&plan.jobs, &site.device, |group| site.groups.procs(group), directory)?;
+    let earliest = plan.jobs.iter().map(|job| job.start).min().unwrap_or(Instant::ZERO);
+    // The device's counters at the end of the ramp and of the run.
+    let mut zero: Option<Nanos> = None;
+    let (mut first, mut last) = (None, None);
+    let mut before = clock.now();
+    let late = Instant::ZERO + scenario.ramp + scenario.time + LATE_MAX;
+    loop {
+        let now = clock.now();
+        watch.passed(now.since(before));
+        before = now;
+        if watch.is_over() {
+            return Err(anyhow!("interrupted"));
+        }
+        let counters = site.counters()?;
+        if zero.is_none() && counters != idle {
+            zero = Some(now.since(earliest));
+        }
+        if let Some(zero) = zero {
+            let time = now.since(Instant::ZERO + zero);
+            if first.is_none() && time >= scenario.ramp {
+                first = Some((now, counters));
+            }
+            if last.is_none() && time >= scenario.ramp + scenario.time {
+                last = Some((now, counters));
+            }
+        }
+        if crew.is_done()? {
+            last = last.or(Some((now, counters)));
+            break;
+        }
+        if now > late {
+            return Err(anyhow!("fio has not ended after {}", late.since(Instant::ZERO)));
+        }
+        std::thread::sleep(TURN);
+    }
+    let got = crew.got(directory)?;
+    let (Some((from, first)), Some((to, last))) = (first, last) else {
+        return Err(anyhow!("the device completed nothing"));
+    };
+    // Both were taken a little late, by up to a turn: as a rate it is right.
+    let passed = to.since(from).0.max(1);
+    let of = |n: usize| {
+        let count = u128::from(last[n].saturating_sub(first[n])) * u128::from(scenario.time.0);
+        u64::try_from(count / u128::from(passed)).unwrap_or(u64::MAX)
+    };
+    let drive = DriveOutcome {
+        read_bytes: of(1),
+        written_bytes: of(3),
+        commands: of(0) + of(2),
+        busy: Nanos(of(4).saturating_mul(1_000_000)),
+        series: Vec::new(),
+    };
+    Ok((got, drive))
+}

@@ -1,0 +1,153 @@
+//! Clients: processes of fio, and what they report.
+
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, anyhow, bail};
+use iofair_core::stats::histogram::Histogram;
+use serde_json::Value;
+
+use super::plan::Job;
+
+/// fio with all clients: one program, so that they start and end at their times to the millisecond.
+pub(super) struct Crew {
+    child: Child,
+    jobs: Vec<Job>,
+}
+
+/// What one client got.
+pub(super) struct Got {
+    pub(super) bytes: u64,
+    pub(super) latency: Histogram,
+    pub(super) sync: Histogram,
+    /// Mean time from one call to the next, in nanoseconds.
+    pub(super) period_ns: f64,
+}
+
+/// fio's version, or why it cannot be used.
+pub(super) fn version() -> Result<String> {
+    let told = Command::new("fio").arg("--version").output();
+    let told = told.context("fio cannot be started; install it (apt-get install fio)")?;
+    Ok(String::from_utf8_lossy(&told.stdout).trim().to_owned())
+}
+
+impl Crew {
+    /// Starts it on `device`, each client in the group whose `cgroup.procs` `procs` gives. Its output goes to files in
+    /// `directory`.
+    pub(super) fn start(
+        jobs: &[Job],
+        device: &Path,
+        procs: impl Fn(&str) -> Option<PathBuf>,
+        directory: &Path,
+    ) -> Result<Self> {
+        let mut command = Command::new("fio");
+        command.arg("--output-format=json+");
+        for job in jobs {
+            command.args(&job.arguments).arg(format!("--filename={}", device.display()));
+            if let Some(file) = procs(&job.group) {
+                // The shell's parent is the client's process. fio itself redirects the output.
+                command.arg(format!("--exec_prerun=echo $PPID | tee {}", file.display()));
+            }
+        }
+        let file = |end: &str| File::create(directory.join(end));
+        command.stdin(Stdio::null()).stdout(file("fio.json")?).stderr(file("fio.errors")?);
+        // Ctrl-C is for us: we end it.
+        command.process_group(0).current_dir(directory);
+        let child = command.spawn().context("fio cannot be started")?;
+        Ok(Self { child, jobs: jobs.to_vec() })
+    }
+    /// Whether it has ended.
+    pub(super) fn is_done(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait()?.is_some())
+    }
+    /// What it reported; it has ended.
+    pub(super) fn got(mut self, directory: &Path) -> Result<Vec<Got>> {
+        let status = self.child.wait()?;
+        let read = |end: &str| std::fs::read_to_string(directory.join(end));
+        let (text, errors) = (read("fio.json")?, read("fio.errors")?);
+        if !status.success() {
+            bail!("fio failed ({status}): {}{errors}", first_lines(&text));
+        }
+        parse(&text, &self.jobs).context("what fio reported")
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            // The whole process group: each client is a process.
+            let group = format!("-{}", self.child.id());
+            let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn first_lines(text: &str) -> String {
+    text.lines().take(5).map(|line| format!("{line}\n")).collect()
+}
+
+/// A histogram from fio's `bins`.
+fn histogram(of: &Value) -> Histogram {
+    let mut histogram = Histogram::new();
+    if let Some(bins) = of["bins"].as_object() {
+        for (nanos, count) in bins {
+            if let (Ok(nanos), Some(count)) = (nanos.parse(), count.as_u64()) {
+                histogram.record_many(nanos, count);
+            }
+        }
+    }
+    histogram
+}
+
+fn parse(text: &str, jobs: &[Job]) -> Result<Vec<Got>> {
+    // Warnings may precede the object.
+    let json = text.find('{').map_or("", |at| &text[at..]);
+    let told: Value = serde_json::from_str(json).context("fio printed no JSON")?;
+    let of = |job: &Job| -> Result<Got> {
+        let list = told["jobs"].as_array().map_or(&[][..], Vec::as_slice);
+        let told = list.iter().find(|it| it["jobname"] == job.name.as_str());
+        let told = told.ok_or_else(|| anyhow!("fio reported nothing of client {}", job.name))?;
+        if told["error"].as_u64().unwrap_or(0) != 0 {
+            bail!("client {} ended with error {}", job.name, told["error"]);
+        }
+        Ok(got(told, job.writes))
+    };
+    jobs.iter().map(of).collect()
+}
+
+fn got(told: &Value, writes: bool) -> Got {
+    let side = &told[if writes { "write" } else { "read" }];
+    let latency = histogram(&side["clat_ns"]);
+    let calls = side["total_ios"].as_u64().unwrap_or(0);
+    let runtime = side["runtime"].as_f64().unwrap_or(0.0);
+    let period_ns = runtime * 1e6 / (calls.max(1) as f64);
+    let bytes = side["io_bytes"].as_u64().unwrap_or(0);
+    Got { bytes, latency, sync: histogram(&told["sync"]["lat_ns"]), period_ns }
+}
+
+#[cfg(test)]
+mod tests {
+    use iofair_core::time::Instant;
+
+    use super::*;
+
+    /// Goal: fio's report becomes bytes and latencies. Method: the part of a report that is read, behind a warning.
+    #[test]
+    fn a_report_is_read() {
+        let text = r#"fio: a warning
+{"jobs": [{"jobname": "a", "error": 0, "read": {"io_bytes": 8192, "total_ios": 2, "runtime": 1000,
+  "clat_ns": {"bins": {"100000": 1, "300000": 1}}}}]}"#;
+        let (group, start) = (String::new(), Instant::ZERO);
+        let arguments = Vec::new();
+        let job = Job { name: "a".into(), group, weight: 100, start, writes: false, arguments };
+        let got = parse(text, std::slice::from_ref(&job)).expect("a good report").remove(0);
+        assert_eq!((got.bytes, got.latency.count()), (8192, 2));
+        assert!(got.latency.mean().abs_diff(200_000) < 4_000, "{}", got.latency.mean());
+        assert!((got.period_ns - 5e8).abs() < 1.0);
+        let missing = Job { name: "b".into(), ..job };
+        assert!(parse(text, &[missing]).is_err() && parse("nothing", &[]).is_err());
+    }
+}

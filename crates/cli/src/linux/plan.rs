@@ -1,0 +1,341 @@
+//! What an experiment means on Linux: scheduler and its settings, groups, fio's arguments. What the kernel has no
+//! counterpart of is an error that names the key.
+
+use iofair_core::contract::{Limits, WEIGHT_DEFAULT};
+use iofair_core::controller::{Stack, Stage};
+use iofair_core::group::Class;
+use iofair_core::time::{Instant, Nanos};
+use iofair_lab::outside::processes;
+use iofair_lab::scenario::{ClientSpec, Manner, Pattern, Scenario};
+
+/// Schedulers of Linux by the names of ours.
+const SCHEDULERS: &[&str] = &["none", "mq-deadline", "kyber", "bfq"];
+
+/// How sysfs counts a parameter.
+#[derive(Clone, Copy, Debug)]
+enum Unit {
+    Millis,
+    Micros,
+    Nanos,
+    Kib,
+    Plain,
+}
+
+/// Our parameters, the kernel's files, and their units (`Documentation/block`).
+const SETTINGS: &[(&str, &str, &str, Unit)] = &[
+    ("bfq", "slice_idle", "slice_idle_us", Unit::Micros),
+    ("bfq", "strict_guarantees", "strict_guarantees", Unit::Plain),
+    ("bfq", "low_latency", "low_latency", Unit::Plain),
+    ("bfq", "timeout_sync", "timeout_sync", Unit::Millis),
+    ("bfq", "max_budget", "max_budget", Unit::Plain),
+    ("bfq", "back_seek_max", "back_seek_max", Unit::Kib),
+    ("bfq", "back_seek_penalty", "back_seek_penalty", Unit::Plain),
+    ("bfq", "fifo_expire_sync", "fifo_expire_sync", Unit::Millis),
+    ("bfq", "fifo_expire_async", "fifo_expire_async", Unit::Millis),
+    ("mq-deadline", "read_expire", "read_expire", Unit::Millis),
+    ("mq-deadline", "write_expire", "write_expire", Unit::Millis),
+    ("mq-deadline", "fifo_batch", "fifo_batch", Unit::Plain),
+    ("mq-deadline", "writes_starved", "writes_starved", Unit::Plain),
+    ("mq-deadline", "front_merges", "front_merges", Unit::Plain),
+    ("mq-deadline", "prio_aging_expire", "prio_aging_expire", Unit::Millis),
+    ("mq-deadline", "async_depth", "async_depth", Unit::Plain),
+    ("kyber", "read_lat", "read_lat_nsec", Unit::Nanos),
+    ("kyber", "write_lat", "write_lat_nsec", Unit::Nanos),
+];
+
+impl Unit {
+    /// Rounded down.
+    fn show(self, value: u64) -> String {
+        let divisor = match self {
+            Self::Millis => 1_000_000,
+            Self::Micros => 1_000,
+            Self::Kib => 1024,
+            Self::Nanos | Self::Plain => 1,
+        };
+        (value / divisor).to_string()
+    }
+}
+
+/// The device's queue.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Queue {
+    pub(super) scheduler: &'static str,
+    /// Files below `iosched` and their values.
+    pub(super) settings: Vec<(&'static str, String)>,
+    pub(super) requests: Option<u32>,
+}
+
+/// A group of the kernel.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Group {
+    pub(super) name: String,
+    /// Only where the scheduler shares by weight.
+    pub(super) weight: Option<u32>,
+    pub(super) max: Limits,
+}
+
+/// A process of fio.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Job {
+    pub(super) name: String,
+    pub(super) group: String,
+    pub(super) weight: u32,
+    pub(super) start: Instant,
+    pub(super) writes: bool,
+    pub(super) arguments: Vec<String>,
+}
+
+/// A run.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) queue: Queue,
+    pub(super) groups: Vec<Group>,
+    pub(super) jobs: Vec<Job>,
+    /// Bytes of the device that the files take.
+    pub(super) bytes: u64,
+}
+
+/// The queue that this stack is on Linux.
+fn queue(stack: &Stack, tags: Option<u32>) -> Result<Queue, String> {
+    let name = stack.scheduler.row.name;
+    let scheduler = SCHEDULERS.iter().find(|it| **it == name).ok_or_else(|| {
+        format!("`stacks`: Linux has no scheduler {name}; it has {}", SCHEDULERS.join(", "))
+    })?;
+    for throttle in &stack.throttles {
+        if throttle.row.name != "throttle-max" {
+            let name = throttle.row.name;
+            return Err(format!(
+                "`stacks`: Linux has no throttle {name}; only `max` (blk-throttle) can be used"
+            ));
+        }
+        settings(throttle)?;
+    }
+    let settings = settings(&stack.scheduler)?;
+    Ok(Queue { scheduler, settings, requests: tags })
+}
+
+/// The parameters that are not at their defaults, as files.
+fn settings(stage: &Stage) -> Result<Vec<(&'static str, String)>, String> {
+    let policy = stage.row.name;
+    let defaults = iofair_core::params::Values::new(stage.row.parameters, stage.row.overrides);
+    let mut files = Vec::new();
+    for (parameter, value) in stage.values.iter() {
+        if defaults.iter().any(|(it, default)| it.name == parameter.name && default == value) {
+            continue;
+        }
+        let known = SETTINGS.iter().find(|it| (it.0, it.1) == (policy, parameter.name));
+        let Some((_, _, file, unit)) = known else {
+            let name = parameter.name;
+            return Err(format!("`policy.{policy}.{name}`: Linux has no such setting"));
+        };
+        files.push((*file, unit.show(value)));
+    }
+    Ok(files)
+}
+
+/// Everything about a run.
+pub(super) fn plan(scenario: &Scenario) -> Result<Plan, String> {
+    let refuse = |key: &str, why: &str| Err(format!("`{key}`: {why}"));
+    if scenario.stripe.is_some() {
+        return refuse("stripe", "a run on Linux has one drive");
+    }
+    if !scenario.changes.is_empty() {
+        return refuse("change", "contracts and drive cannot change in a run on Linux");
+    }
+    if scenario.host.journal.is_some() {
+        return refuse("host.journal", "there is no file system in a run on Linux");
+    }
+    let queue = queue(&scenario.stack, scenario.tags)?;
+    let throttled = !scenario.stack.throttles.is_empty();
+    let shares = scenario.stack.groups;
+    if throttled && !shares && queue.scheduler == "bfq" {
+        return refuse("stacks", "with groups bfq always shares between them; use max+prop-bfq");
+    }
+    let mut groups = Vec::new();
+    for group in scenario.groups.iter().filter(|it| !it.name.is_empty() && (throttled || shares)) {
+        let it = &group.contract;
+        if shares && it.class != Class::BestEffort {
+            return Err(format!("`class` of group {}: groups of Linux have no class", group.name));
+        }
+        if throttled && (it.max.has_total() || it.max.has_burst()) {
+            let name = &group.name;
+            return Err(format!(
+                "`max` of group {name}: blk-throttle has neither `total` nor `burst`"
+            ));
+        }
+        let max = if throttled { it.max } else { Limits::NONE };
+        groups.push(Group { name: group.name.clone(), weight: shares.then_some(it.weight), max });
+    }
+    let mut jobs = Vec::new();
+    let mut bytes = 0;
+    for (name, client, start) in processes(scenario) {
+        let client = &scenario.clients[client];
+        let mut job = job(scenario, client, &name, start)?;
+        job.arguments.push(format!("--offset={bytes}"));
+        let contract = scenario.groups.iter().find(|it| it.name == client.group);
+        job.weight = contract.map_or(WEIGHT_DEFAULT, |it| it.contract.weight);
+        if groups.is_empty() {
+            job.group.clear();
+        }
+        bytes += client.file_size.bytes();
+        jobs.push(job);
+    }
+    Ok(Plan { queue, groups, jobs, bytes })
+}
+
+/// fio's arguments for a process, without the place on the device.
+fn job(
+    scenario: &Scenario,
+    client: &ClientSpec,
+    name: &str,
+    start: Instant,
+) -> Result<Job, String> {
+    let it = &client.job;
+    let refused = [
+        (client.manner != Manner::Plain, "`job` or `interleaved`", "fio has no such job"),
+        (client.guest, "`guest`", "there are no guests in a run on Linux"),
+        (client.on_drive.is_some(), "`on_drive`", "a run on Linux has one drive"),
+        (it.on_off.is_some(), "`on_off`", "fio cannot draw times of work and rest"),
+        (it.metadata, "`metadata`", "a process cannot mark its requests as metadata"),
+        (
+            it.pattern.writes() && !it.buffered && !it.sync_writes,
+            "`sync_writes`",
+            "direct writes are synchronous",
+        ),
+    ];
+    if let Some((_, key, why)) = refused.iter().find(|it| it.0) {
+        return Err(format!("{key} of client {}: {why}", client.name));
+    }
+    let end = Instant::ZERO + scenario.ramp + scenario.time;
+    let stop = client.stop.map_or(end, |stop| (Instant::ZERO + stop).min(end));
+    let ramp = (Instant::ZERO + scenario.ramp).min(stop).since(start);
+    let measured = stop.since(start).saturating_sub(ramp);
+    let millis = |time: Nanos| time.0.div_ceil(1_000_000);
+    let pattern = match it.pattern {
+        Pattern::SequentialRead => "read",
+        Pattern::SequentialWrite => "write",
+        Pattern::RandomRead => "randread",
+        Pattern::RandomWrite => "randwrite",
+    };
+    let engine = if it.depth > 1 { "libaio" } else { "psync" };
+    let class = match client.priority.class {
+        Class::RealTime => 1,
+        Class::Idle => 3,
+        _ => 2,
+    };
+    let mut arguments = vec![
+        format!("--name={name}"),
+        format!("--rw={pattern}"),
+        format!("--bs={}", it.block.bytes()),
+        format!("--direct={}", u8::from(!it.buffered)),
+        format!("--ioengine={engine}"),
+        format!("--iodepth={}", it.depth),
+        format!("--size={}", client.file_size.bytes()),
+        format!("--startdelay={}ms", millis(start.since(Instant::ZERO))),
+        format!("--ramp_time={}ms", millis(ramp)),
+        format!("--runtime={}ms", millis(measured).max(1)),
+        format!("--randseed={}", scenario.seed.wrapping_mul(1000) + jobs_seed(name)),
+        format!("--prioclass={class}"),
+        format!("--prio={}", client.priority.level),
+    ];
+    let fixed = ["--time_based", "--norandommap", "--invalidate=1", "--fallocate=none"];
+    arguments.extend(fixed.map(str::to_owned));
+    if let Some(rate) = it.rate {
+        arguments.push(format!("--rate={rate}"));
+    }
+    if it.think > Nanos::ZERO {
+        arguments.push(format!("--thinktime={}", it.think.0 / 1000));
+    }
+    if it.fdatasync_every > 0 {
+        arguments.push(format!("--fdatasync={}", it.fdatasync_every));
+    }
+    let (name, group) = (name.to_owned(), client.group.clone());
+    let writes = it.pattern.writes();
+    Ok(Job { name, group, weight: WEIGHT_DEFAULT, start, writes, arguments })
+}
+
+/// Different for different names, and the same in every run.
+fn jobs_seed(name: &str) -> u64 {
+    name.bytes().fold(7, |sum, byte| (sum * 31 + u64::from(byte)) % 997)
+}
+
+#[cfg(test)]
+mod tests {
+    use iofair_lab::experiment::{Overrides, parse};
+
+    use super::*;
+
+    const FILE: &str = r#"
+title = "Two readers"
+source = "none"
+drive = "plextor-px256m5s"
+time = "1s"
+ramp = "500ms"
+stacks = ["prop-bfq"]
+[policy.bfq]
+low_latency = false
+slice_idle = "4ms"
+[[client]]
+name = "a"
+job = "randread"
+buffered = false
+weight = 300
+max = { read = "5MB/s" }
+[[client]]
+name = "b"
+job = "read"
+buffered = false
+depth = 2
+block = "256KiB"
+"#;
+
+    fn of(text: &str, stack: &str) -> Result<Plan, String> {
+        let overrides = Overrides { stacks: Some(vec![stack.to_owned()]), ..Overrides::default() };
+        let experiment = parse("e.toml", text, &overrides).expect("a good file");
+        plan(&experiment.scenario(0, 0, 0))
+    }
+
+    /// Goal: a stack becomes scheduler, settings and groups. Method: bfq with two parameters; weights are set, the
+    /// ceiling is not, since nothing in this stack enforces it.
+    #[test]
+    fn a_stack_becomes_settings() {
+        let plan = of(FILE, "prop-bfq").expect("bfq is on Linux");
+        let settings = [("slice_idle_us", "4000".to_owned()), ("low_latency", "0".to_owned())];
+        assert_eq!(plan.queue.scheduler, "bfq");
+        assert!(settings.iter().all(|it| plan.queue.settings.contains(it)), "{plan:?}");
+        assert_eq!((plan.groups[0].weight, plan.groups[0].max), (Some(300), Limits::NONE));
+        let arguments = plan.jobs[1].arguments.join(" ");
+        assert!(arguments.contains("--ioengine=libaio --iodepth=2"), "{arguments}");
+        assert!(arguments.contains("--offset=524288000"), "{arguments}");
+    }
+
+    /// Goal: ceilings become blk-throttle's, and without groups in the stack nobody is put into one. Method: one stack
+    /// with and one without.
+    #[test]
+    fn ceilings_become_limits() {
+        let plan = of(FILE, "max-none").expect("blk-throttle is on Linux");
+        assert_eq!(
+            (plan.groups[0].weight, plan.groups[0].max.bytes_per_s[0]),
+            (None, Some(5_000_000))
+        );
+        let plan = of(FILE, "none-kyber").expect("kyber is on Linux");
+        assert!(plan.groups.is_empty() && plan.jobs.iter().all(|job| job.group.is_empty()));
+    }
+
+    /// Goal: what Linux does not have is refused with its key. Method: one of each kind.
+    #[test]
+    fn what_linux_lacks_is_refused() {
+        let refused = |text: &str, stack: &str, key: &str| {
+            let error = of(text, stack).expect_err(key);
+            assert!(error.contains(key), "{error}");
+        };
+        refused(FILE, "promise", "`stacks`");
+        refused(FILE, "low-none", "`stacks`");
+        refused(
+            &FILE.replace("low_latency = false", "injection = false"),
+            "prop-bfq",
+            "`policy.bfq.injection`",
+        );
+        refused(&FILE.replace("depth = 2", "on_off = [\"1s\", \"1s\"]"), "none-none", "`on_off`");
+    }
+}

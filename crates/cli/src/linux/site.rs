@@ -1,0 +1,227 @@
+//! The machine during a run: a server with an emulated drive and a loop device on its file, or a device of the
+//! machine's; the scheduler of the device; groups. All of it is undone when it is dropped, in the opposite order.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, anyhow, bail};
+
+use super::groups::{Groups, write};
+use super::plan::Queue;
+
+/// Requests of the FUSE file that the kernel sends at once; by default 12, less than a drive takes.
+const FUSE_BACKGROUND: &str = "512";
+/// Bytes beside the clients' files on an emulated volume.
+const SLACK: u64 = 1 << 20;
+
+/// Where the data is.
+#[derive(Clone, Debug)]
+pub(crate) enum Target {
+    /// A drive profile, emulated.
+    Emulated,
+    /// A file or block device of the machine.
+    Real(PathBuf),
+}
+
+/// The device of a run.
+#[derive(Debug)]
+pub(super) struct Site {
+    /// The block device.
+    pub(super) device: PathBuf,
+    /// Its directory in sysfs.
+    sys: PathBuf,
+    /// Scheduler and requests as found, of a device that was there before.
+    before: Vec<(PathBuf, String)>,
+    is_loop: bool,
+    server: Option<Child>,
+    directory: PathBuf,
+    pub(super) groups: Groups,
+}
+
+fn command(name: &str, arguments: &[&str]) -> Result<String> {
+    let told = Command::new(name).args(arguments).output();
+    let told = told.with_context(|| format!("{name} cannot be started"))?;
+    if !told.status.success() {
+        bail!("{name} {}: {}", arguments.join(" "), String::from_utf8_lossy(&told.stderr).trim());
+    }
+    Ok(String::from_utf8_lossy(&told.stdout).trim().to_owned())
+}
+
+/// What a run needs that is not there.
+pub(super) fn check() -> Result<()> {
+    let root = fs::metadata("/proc/self").is_ok_and(|it| it.uid() == 0);
+    if !root {
+        bail!("a run on Linux needs root, for loop devices, schedulers and groups");
+    }
+    for path in ["/dev/fuse", "/dev/loop-control"] {
+        if !Path::new(path).exists() {
+            bail!("there is no {path}, which a run on Linux needs");
+        }
+    }
+    Groups::check()
+}
+
+impl Site {
+    /// Makes the device ready. `profile` and `bytes` say what an emulated drive is.
+    pub(super) fn new(
+        target: &Target,
+        (profile, bytes): (&str, u64),
+        directory: &Path,
+    ) -> Result<Self> {
+        let mut site = Self {
+            device: PathBuf::new(),
+            sys: PathBuf::new(),
+            before: Vec::new(),
+            is_loop: false,
+            server: None,
+            directory: directory.to_path_buf(),
+            groups: Groups::new()?,
+        };
+        let file = match target {
+            Target::Emulated => site.serve(profile, bytes + SLACK)?,
+            Target::Real(path) => path.clone(),
+        };
+        let kind = fs::metadata(&file).with_context(|| format!("{}", file.display()))?;
+        let capacity;
+        if kind.file_type().is_block_device() {
+            site.device = fs::canonicalize(&file)?;
+            capacity = command("blockdev", &["--getsize64", &file.to_string_lossy()])?.parse()?;
+        } else {
+            let arguments = ["-f", "--show", "--direct-io=on", &file.to_string_lossy()];
+            site.device = command("losetup", &arguments)?.into();
+            site.is_loop = true;
+            capacity = kind.len();
+        }
+        if capacity < bytes {
+            bail!("{} has {capacity} bytes; the clients' files take {bytes}", file.display());
+        }
+        let name = site.device.file_name().ok_or_else(|| anyhow!("a device without a name"))?;
+        site.sys = Path::new("/sys/block").join(name);
+        if !site.sys.exists() {
+            bail!("{} has no queue of its own: name the whole device", site.device.display());
+        }
+        if matches!(target, Target::Emulated) {
+            site.like_the_drive(profile)?;
+        }
+        Ok(site)
+    }
+    /// Starts a server with an emulated drive; the file that is its volume.
+    fn serve(&mut self, profile: &str, bytes: u64) -> Result<PathBuf> {
+        let file = self.directory.join("drive.toml");
+        let text = format!(
+            "[drive]\nback = \"emulated:{profile}\"\nstack = \"none-none\"\n[listen]\nunix = \"drive.sock\"\n\
+             [fuse]\nmount = \"mount\"\n[[group]]\nname = \"all\"\n\
+             [[volume]]\nname = \"drive\"\ngroup = \"all\"\nsize = \"{}MiB\"\n",
+            bytes.div_ceil(1 << 20)
+        );
+        fs::write(&file, text)?;
+        let program = std::env::current_exe()?;
+        let mut command = match Command::new("chrt").args(["-f", "20", "true"]).status() {
+            Ok(status) if status.success() => {
+                let mut command = Command::new("chrt");
+                command.args(["-f", "20"]).arg(program);
+                command
+            }
+            _ => Command::new(program),
+        };
+        command.args(["--json", "serve"]).arg(&file).current_dir(&self.directory);
+        let errors = File::create(self.directory.join("drive.errors"))?;
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors).process_group(0);
+        let mut child = command.spawn().context("the server cannot be started")?;
+        let out = child.stdout.take().ok_or_else(|| anyhow!("the server has no output"))?;
+        self.server = Some(child);
+        let mut line = String::new();
+        if BufReader::new(out).read_line(&mut line)? == 0 {
+            let errors = fs::read_to_string(self.directory.join("drive.errors"))?;
+            bail!("the server with the emulated drive ended: {errors}");
+        }
+        let mount = self.directory.join("mount");
+        let minor = fs::metadata(&mount)?.dev() & 0xff;
+        let background = format!("/sys/fs/fuse/connections/{minor}/max_background");
+        if Path::new(&background).exists() {
+            write(background.as_ref(), FUSE_BACKGROUND)?;
+        }
+        Ok(mount.join("drive"))
+    }
+    /// Tells the loop device what kind of drive is below.
+    fn like_the_drive(&self, profile: &str) -> Result<()> {
+        let facts = iofair_drive::profile::load(profile, 1)?.facts();
+        write(&self.sys.join("queue/rotational"), if facts.rotational { "1" } else { "0" })?;
+        let longest = self.sys.join("queue/max_hw_sectors_kb");
+        let longest: u64 = fs::read_to_string(longest)?.trim().parse()?;
+        let kib = (facts.max_request.bytes() >> 10).min(longest).to_string();
+        write(&self.sys.join("queue/max_sectors_kb"), &kib)
+    }
+    fn keep(&mut self, file: &Path) -> Result<()> {
+        if !self.is_loop && !self.before.iter().any(|(known, _)| known == file) {
+            let now = fs::read_to_string(file)?;
+            // `none [bfq]`: the one in brackets.
+            let now = now.split(['[', ']']).nth(1).unwrap_or(&now).trim().to_owned();
+            self.before.push((file.to_path_buf(), now));
+        }
+        Ok(())
+    }
+    /// Selects the scheduler anew, so that it has learnt nothing, and sets it up.
+    pub(super) fn schedule(&mut self, queue: &Queue) -> Result<()> {
+        let file = self.sys.join("queue/scheduler");
+        self.keep(&file)?;
+        write(&file, "none")?;
+        let known = fs::read_to_string(&file)?;
+        if !known.split([' ', '[', ']', '\n']).any(|it| it == queue.scheduler) {
+            bail!(
+                "this kernel has no {} for {}: {}",
+                queue.scheduler,
+                file.display(),
+                known.trim()
+            );
+        }
+        write(&file, queue.scheduler)?;
+        for (name, value) in &queue.settings {
+            write(&self.sys.join("queue/iosched").join(name), value)?;
+        }
+        if let Some(requests) = queue.requests {
+            let file = self.sys.join("queue/nr_requests");
+            self.keep(&file)?;
+            write(&file, &requests.to_string())?;
+        }
+        Ok(())
+    }
+    /// `MAJOR:MINOR`.
+    pub(super) fn number(&self) -> Result<String> {
+        Ok(fs::read_to_string(self.sys.join("dev"))?.trim().to_owned())
+    }
+    /// Reads, bytes read, writes, bytes written, milliseconds busy, so far (`Documentation/block/stat.rst`).
+    pub(super) fn counters(&self) -> Result<[u64; 5]> {
+        let text = fs::read_to_string(self.sys.join("stat"))?;
+        let fields: Vec<u64> = text.split_whitespace().filter_map(|it| it.parse().ok()).collect();
+        let field = |n: usize| fields.get(n).copied().unwrap_or(0);
+        Ok([field(0), field(2) * 512, field(4), field(6) * 512, field(9)])
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        self.groups.remove();
+        for (file, value) in self.before.drain(..) {
+            if let Err(error) = write(&file, &value) {
+                eprintln!("could not be restored: {error:#}");
+            }
+        }
+        if self.is_loop
+            && let Err(error) = command("losetup", &["-d", &self.device.to_string_lossy()])
+        {
+            eprintln!("could not be detached: {error:#}");
+        }
+        if let Some(mut server) = self.server.take() {
+            // SIGTERM: it unmounts.
+            let asked = command("kill", &[&server.id().to_string()]);
+            if asked.is_err() || server.wait().is_err() {
+                let _ = server.kill();
+            }
+        }
+    }
+}
