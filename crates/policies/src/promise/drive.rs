@@ -313,9 +313,9 @@ impl Drive {
         self.latency = sorted[if self.settled { known / 2 } else { known / ALONE_SAMPLES }];
         self.derived = Derived::of(self.rates, self.iops, self.latency);
     }
-    /// What one side would do without the other, which took so much of the time, as far as that is not more than a drive is
-    /// taken for of which nothing is known.
-    fn beside(sample: u64, time: Nanos, other: Nanos) -> u64 {
+    /// The rate of one side without the other side: `other`, the drive time that the other side took, is left out of `time`.
+    /// At most [`RATE`], the first guess, as long as this side was never measured alone.
+    fn without_other(sample: u64, time: Nanos, other: Nanos) -> u64 {
         let left = time.saturating_sub(other).max(time / 16);
         let alone = u128::from(sample) * u128::from(time.0) / u128::from(left.0.max(1));
         sample.max(u64::try_from(alone).unwrap_or(u64::MAX).min(RATE))
@@ -351,7 +351,7 @@ impl Drive {
                 (false, _) => self.learn_alone(0, sample, false),
                 (true, true) => self.learn(0, sample, true),
                 (true, false) => {
-                    let sample = Self::beside(sample, time, self.cost(Side::Write, bytes[1]));
+                    let sample = Self::without_other(sample, time, self.cost(Side::Write, bytes[1]));
                     self.learn(0, sample, true);
                 }
             }
@@ -364,7 +364,7 @@ impl Drive {
         if bytes[1] > 0 && bytes[1] >= all - all / 20 {
             self.learn_alone(1, a_second(bytes[1]).max(1), short);
         } else if bytes[1] > all / 20 && !self.rate_settled[1] {
-            let sample = Self::beside(a_second(bytes[1]), time, self.cost(Side::Read, bytes[0]));
+            let sample = Self::without_other(a_second(bytes[1]), time, self.cost(Side::Read, bytes[0]));
             self.learn(1, sample, true);
         }
         if requests > 0 && all / requests <= SMALL && depth >= DEEP {

@@ -1,4 +1,4 @@
-//! Reads that wait for writes: which are late, and what makes up for them.
+//! Reads that wait for writes: which reads are late, and how long writes pause afterwards.
 //!
 //! ```text
 //! due   = dispatch + 2 * latency alone + time of the read / share of its client
@@ -19,7 +19,7 @@ use iofair_core::policy::Context;
 use iofair_core::request::RequestId;
 use iofair_core::time::{Instant, Nanos};
 
-/// Most of a late read that is made up for: a drive that hangs says nothing of writes.
+/// The longest delay of one read that writes pause for. A drive that hangs for longer does so for other reasons than writes.
 const LOST_MAX: Nanos = Nanos::from_millis(250);
 
 impl Promise {
@@ -51,7 +51,7 @@ impl Promise {
         let (due, _) = self.late.key(node);
         self.late.remove(&mut self.reads, node);
         if cx.now > due {
-            self.make_up(cx, client, due);
+            self.compensate(cx, client, due);
         }
     }
     /// Is a read in flight later than its share explains?
@@ -61,15 +61,15 @@ impl Promise {
     }
     /// A read was late, and writes are about: they pause for half of the client's part of what it lost, by its share. What a
     /// minimum is for is kept by its clock.
-    fn make_up(&mut self, cx: &Context<'_>, client: EntityId, due: Instant) {
+    fn compensate(&mut self, cx: &Context<'_>, client: EntityId, due: Instant) {
         let Some(id) = client.as_client() else { return };
         let of = cx.groups.client(id);
         let is_idle = of.priority.class.max(class_of(cx.groups, of.group)) == Class::Idle;
         if is_idle || self.clocks_above(client).next().is_some() {
             return;
         }
-        let made_up = core::mem::replace(&mut self.clients[id.index()].made_up, cx.now);
-        let lost = cx.now.since(due.max(made_up)).min(LOST_MAX);
+        let compensated = core::mem::replace(&mut self.clients[id.index()].compensated, cx.now);
+        let lost = cx.now.since(due.max(compensated)).min(LOST_MAX);
         let whole = self.shares.fair_time(client, lost);
         self.pace.pause(cx.now, Nanos(lost.0 * lost.0 / whole.0.max(1) / 2));
     }

@@ -171,7 +171,7 @@ struct Client {
     /// Where its last read ended.
     read_end: Sectors,
     /// Until when reads that were late are made up for.
-    made_up: Instant,
+    compensated: Instant,
 }
 
 /// How much of a command in flight counts for minimums, and how many bytes for the window.
