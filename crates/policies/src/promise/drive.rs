@@ -351,7 +351,8 @@ impl Drive {
                 (false, _) => self.learn_alone(0, sample, false),
                 (true, true) => self.learn(0, sample, true),
                 (true, false) => {
-                    let sample = Self::without_other(sample, time, self.cost(Side::Write, bytes[1]));
+                    let sample =
+                        Self::without_other(sample, time, self.cost(Side::Write, bytes[1]));
                     self.learn(0, sample, true);
                 }
             }
@@ -364,7 +365,8 @@ impl Drive {
         if bytes[1] > 0 && bytes[1] >= all - all / 20 {
             self.learn_alone(1, a_second(bytes[1]).max(1), short);
         } else if bytes[1] > all / 20 && !self.rate_settled[1] {
-            let sample = Self::without_other(a_second(bytes[1]), time, self.cost(Side::Read, bytes[0]));
+            let sample =
+                Self::without_other(a_second(bytes[1]), time, self.cost(Side::Read, bytes[0]));
             self.learn(1, sample, true);
         }
         if requests > 0 && all / requests <= SMALL && depth >= DEEP {
