@@ -194,10 +194,10 @@ fn picture(title: &str, rows: &[Row]) -> String {
     let high = 44.0 + rows.len() as f64 * LINE + 10.0;
     for (power, label) in ["0.1", "1", "10", "100", "1000 MB/s"].iter().enumerate() {
         let at = LEFT + power as f64 / 4.0 * WIDE;
-        let _ = write!(
+        let _ = writeln!(
             body,
             "<line x1=\"{at:.0}\" x2=\"{at:.0}\" y1=\"40\" y2=\"{high:.0}\" stroke=\"#dddddd\"/>\
-             <text x=\"{at:.0}\" y=\"36\" font-size=\"11\" text-anchor=\"middle\">{label}</text>\n"
+             <text x=\"{at:.0}\" y=\"36\" font-size=\"11\" text-anchor=\"middle\">{label}</text>"
         );
     }
     let worlds: [(&str, &str, World); 3] = [
