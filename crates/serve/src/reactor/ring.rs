@@ -111,7 +111,8 @@ impl Ring {
     pub(super) fn cancel(&mut self, target: Target, answer: Target) -> io::Result<()> {
         self.push(Entry::cancel(target.encode()), answer)
     }
-    fn submit(&mut self) -> io::Result<()> {
+    /// Hands queued entries to the kernel.
+    pub(super) fn submit(&mut self) -> io::Result<()> {
         match self.ring.submit() {
             Ok(_) => Ok(()),
             Err(error) if is_transient(&error) => Ok(()),

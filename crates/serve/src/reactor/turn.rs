@@ -8,6 +8,7 @@
 
 use std::io;
 
+use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
 
 use super::endpoint::{Life, Progress};
@@ -21,6 +22,8 @@ use crate::back::Lookup;
 /// Time after which a turn begins no visit, and the time for answers after that. A request of a client that waits for
 /// each one goes through two turns; the system call between them takes a microsecond or two.
 const TURN_MAX: Nanos = Nanos::from_micros(50);
+/// Replies with at least this much data take longer to send than a system call: commands go to the drive before them.
+const LONG_REPLIES: u64 = 32 << 10;
 
 impl Reactor {
     /// Who pays for what an endpoint makes the thread do.
@@ -116,7 +119,9 @@ impl Reactor {
             self.parts.engine.turn(now);
             self.begin_tasks();
             self.parts.engine.keep_lent();
-            self.deliver_all();
+            if self.deliver_all() >= LONG_REPLIES {
+                self.submit_commands()?;
+            }
             self.answer_all(now)?;
             if self.fair.is_empty() || self.read_clock(Payer::Nobody) >= until {
                 break;
@@ -192,9 +197,12 @@ impl Reactor {
             self.fair.push(self.account(key), waiter(key));
         }
     }
-    fn deliver_all(&mut self) {
+    /// Hands completed requests to their endpoints; returns the bytes that were read.
+    fn deliver_all(&mut self) -> u64 {
+        let mut read = 0;
         while let Some(op) = self.parts.engine.next_finished() {
             let (key, account) = (op.owner as usize, Account::of(op.group));
+            read += if op.operation == Operation::Read { u64::from(op.length) } else { 0 };
             self.work_for(Payer::Account(account));
             self.finished.push(account);
             self.endpoints[key].endpoint.deliver(op, self.parts.engine.ops());
@@ -207,6 +215,21 @@ impl Reactor {
         let each = self.meter.take_engine_time(finished.len());
         finished.drain(..).for_each(|account| self.charge(account, each));
         self.finished = finished;
+        read
+    }
+    /// Gives the back end's new commands to the kernel now, so that the drive does not wait for replies to be sent.
+    fn submit_commands(&mut self) -> io::Result<()> {
+        if self.queue_commands()? { self.ring.submit() } else { Ok(()) }
+    }
+    /// Queues the back end's entries on the ring; returns whether there were any.
+    fn queue_commands(&mut self) -> io::Result<bool> {
+        let Some(entries) = self.parts.engine.take_entries() else { return Ok(false) };
+        let any = !entries.is_empty();
+        for entry in entries.drain(..) {
+            let data = entry.get_user_data() as u32;
+            self.ring.push(entry, Target::Back(data))?;
+        }
+        Ok(any)
     }
     fn answer_all(&mut self, now: Instant) -> io::Result<()> {
         let until = self.meter.since() + TURN_MAX;
@@ -262,12 +285,7 @@ impl Reactor {
         self.touched = touched;
         self.end_pause()?;
         self.work_for(Payer::Nobody);
-        if let Some(entries) = self.parts.engine.take_entries() {
-            for entry in entries.drain(..) {
-                let data = entry.get_user_data() as u32;
-                self.ring.push(entry, Target::Back(data))?;
-            }
-        }
+        self.queue_commands()?;
         Ok(())
     }
 }
