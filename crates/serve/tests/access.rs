@@ -120,7 +120,10 @@ fn viewers_look_and_change_nothing() {
         let reply = rig.ask(&ask);
         assert_eq!(reply.status, 403, "{ask:?}");
         let text = reply.json().unwrap()["error"]["text"].as_str().unwrap().to_string();
-        assert!(text.contains("may look and not change") && text.contains("admins"), "{text}");
+        assert!(
+            text.contains("may read and not make changes") && text.contains("admins"),
+            "{text}"
+        );
     }
     assert_eq!((rig.text(), rig.get("/v1/status")["state"].clone()), (before, json!("serving")));
     let log = fs::read_to_string(rig.directory.path("audit")).unwrap();

@@ -16,7 +16,7 @@ pub(super) const BODY: Duration = Duration::from_secs(10);
 pub(super) const RESPONSE: Duration = Duration::from_secs(30);
 /// Waiting for a thread that carries a call out.
 pub(super) const THREAD_WAIT: Duration = Duration::from_secs(10);
-/// Calls that are being carried out when the server ends.
+/// Calls in progress when the server ends.
 pub(super) const END: Duration = Duration::from_secs(10);
 /// After an accept that failed, so that a lack of descriptors does not keep a processor busy.
 pub(super) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);

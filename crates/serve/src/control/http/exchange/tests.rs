@@ -1,4 +1,4 @@
-//! A connection whose caller is slow, in a time of its own.
+//! Connections with slow callers, in paused time.
 
 use std::sync::Weak;
 
@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
 use super::*;
 
-/// A body, and who sees when it is gone.
+/// A body whose release a test can see.
 struct Body(Arc<Vec<u8>>);
 
 impl AsRef<[u8]> for Body {
@@ -21,9 +21,9 @@ fn body() -> (Bytes, Weak<Vec<u8>>) {
     (Bytes::from_owner(Body(bytes)), seen)
 }
 
-/// Goal: whoever does not take a response is cut off in the end, and what was kept for him is gone. Method: a caller that
-/// takes the head of a megabyte and nothing more, one that takes a byte a second, and one that takes it all; the time
-/// is that of the test.
+/// Goal: a caller that does not read its response is cut off in the end, and the response is freed. Method: a caller
+/// that reads the head of a megabyte and nothing more, one that reads a byte a second, and one that reads everything; the
+/// runtime's time is paused.
 #[test]
 fn slow_readers_are_cut_off() {
     let mut builder = tokio::runtime::Builder::new_current_thread();
@@ -32,11 +32,11 @@ fn slow_readers_are_cut_off() {
         for (chunk, waits) in [(0, true), (1, true), (1 << 20, false)] {
             let (mut caller, server) = duplex(4096);
             let (bytes, kept) = body();
-            let answer = move |_: Request<Incoming>| {
+            let respond = move |_: Request<Incoming>| {
                 let response = Response::new(Full::new(bytes.clone()));
                 async move { response }
             };
-            // Time of the runtime, which is paused and so does not pass by itself.
+            // Time of the runtime, which is paused: it advances only while all tasks wait.
             let begun = sleep(Duration::ZERO).deadline();
             let reader = async move {
                 let head = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -53,11 +53,11 @@ fn slow_readers_are_cut_off() {
                 }
             };
             let reading = tokio::spawn(reader);
-            one_call(server, answer).await;
+            one_call(server, respond).await;
             let took = begun.elapsed();
             assert_eq!(took >= limits::RESPONSE, waits, "{chunk} bytes at once: {took:?}");
             assert!(took <= limits::RESPONSE + Duration::from_secs(1), "{took:?}");
-            assert!(kept.upgrade().is_none(), "its body is gone");
+            assert!(kept.upgrade().is_none(), "its body is freed");
             reading.abort();
         }
     });
