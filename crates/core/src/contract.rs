@@ -29,6 +29,7 @@ use crate::group::Class;
 use crate::minimum::Minimum;
 use crate::request::Direction;
 use crate::time::Nanos;
+use crate::unit::Size;
 
 /// Smallest weight of a group; [`WEIGHT_MAX`] is the largest, [`WEIGHT_DEFAULT`] the default (as in blkio and BFQ).
 pub const WEIGHT_MIN: u32 = 1;
@@ -270,13 +271,23 @@ impl fmt::Display for Refusal {
 }
 impl core::error::Error for Refusal {}
 
-/// A byte rate that is displayed as `12.34 MB/s`.
+/// A rate in bytes a second, displayed in the largest of `MB/s`, `kB/s` and `B/s` that is not above it, rounded down to
+/// two decimals: `12.34 MB/s`, `1.50 kB/s`, `1 B/s`. [`parse_rate`](crate::unit::parse_rate) reads what is displayed.
+///
+/// ```
+/// use iofair_core::contract::Rate;
+/// use iofair_core::unit::parse_rate;
+///
+/// assert_eq!(Rate(12_345_678).to_string(), "12.34 MB/s");
+/// assert_eq!(Rate(1_500).to_string(), "1.50 kB/s");
+/// assert_eq!(parse_rate(&Rate(1).to_string()), Ok(1));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rate(pub u64);
 
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{:02} MB/s", self.0 / 1_000_000, self.0 / 10_000 % 100)
+        write!(f, "{}/s", Size(self.0))
     }
 }
 

@@ -94,6 +94,22 @@ impl fmt::Display for UnitError {
 }
 impl core::error::Error for UnitError {}
 
+/// A number of bytes, displayed in the largest of `MB`, `kB` and `B` that is not above it, rounded down to two decimals:
+/// `64.00 MB`, `1.50 kB`, `0 B`. [`parse_bytes`] reads what is displayed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Size(pub u64);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (unit, bytes) = match self.0 {
+            0..1_000 => return write!(f, "{} B", self.0),
+            1_000..1_000_000 => ("kB", 1_000),
+            _ => ("MB", 1_000_000),
+        };
+        write!(f, "{}.{:02} {unit}", self.0 / bytes, self.0 / (bytes / 100) % 100)
+    }
+}
+
 const SIZE_UNITS: &[(&str, u64)] = &[
     ("", 1),
     ("B", 1),
@@ -190,6 +206,35 @@ mod tests {
         assert_eq!(parse_time("8ms"), Ok(Nanos::from_millis(8)));
         assert_eq!(parse_time("0.5s"), Ok(Nanos::from_millis(500)));
         assert_eq!((parse_percent("95"), parse_percent("99.95%")), (Ok(9500), Ok(9995)));
+    }
+
+    /// Goal: an amount is never displayed as zero unless it is, and what is displayed parses to the same text, at most a
+    /// hundredth smaller. Method: the borders between units, and values around every power of ten.
+    #[test]
+    fn displayed_amounts_parse() {
+        let exact = [
+            (0, "0 B"),
+            (1, "1 B"),
+            (999, "999 B"),
+            (1_000, "1.00 kB"),
+            (999_999, "999.99 kB"),
+            (1_000_000, "1.00 MB"),
+            (12_345_678, "12.34 MB"),
+        ];
+        for (bytes, text) in exact {
+            assert_eq!(Size(bytes).to_string(), text);
+        }
+        for power in 0..19 {
+            for bytes in
+                [10u64.pow(power) - 1, 10u64.pow(power), 10u64.pow(power) * 17 / 10, u64::MAX]
+            {
+                let text = Size(bytes).to_string();
+                let read = parse_bytes(&text).unwrap();
+                assert_eq!(Size(read).to_string(), text, "{bytes}");
+                assert!(read <= bytes && bytes - read <= bytes / 100, "{bytes}: {text}");
+                assert_eq!(parse_rate(&alloc::format!("{text}/s")), Ok(read));
+            }
+        }
     }
 
     /// Goal: nonsense is refused and the message says what is allowed. Method: one bad text a rule.

@@ -1,5 +1,7 @@
 //! Answers of the control socket for people.
 
+use iofair_core::contract::Rate;
+use iofair_core::unit::Size;
 use serde_json::{Map, Value as Json};
 
 use crate::output::table;
@@ -22,7 +24,7 @@ fn percent(json: &Json) -> String {
 }
 
 fn rate(json: &Json) -> String {
-    let rate = json.as_u64().map(iofair_core::contract::Rate);
+    let rate = json.as_u64().map(Rate);
     rate.map_or("-".into(), |rate| rate.to_string())
 }
 
@@ -111,7 +113,7 @@ fn ceilings(in_force: &Json) -> String {
         let burst = match &ceiling["burst"] {
             Json::Null => String::new(),
             burst if in_bytes => {
-                format!(" ({:.2} MB at once)", burst.as_f64().unwrap_or(0.0) / 1e6)
+                format!(" ({} at once)", Size(burst.as_u64().unwrap_or(0)))
             }
             burst => format!(" ({} at once)", word(burst)),
         };

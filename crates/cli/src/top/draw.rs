@@ -1,5 +1,6 @@
 //! One frame. Fits 80 columns; more of them go to names and reasons.
 
+use iofair_core::contract::Rate;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Color, Modifier, Style};
@@ -156,8 +157,7 @@ fn footer(view: &View, rows: &[Row], width: usize) -> Vec<Line<'static>> {
     let chosen = rows.iter().find(|row| Some(&row.group.name) == view.chosen.as_ref());
     let about = chosen.map(|row| {
         let group = &row.group;
-        let min =
-            group.min_bytes_per_second.map(|min| format!(", min {:.1} MB/s", min as f64 / 1e6));
+        let min = group.min_bytes_per_second.map(|min| format!(", min {}", Rate(min)));
         let min_iops = group.min_ios_per_second.map(|min| format!(", min {min} I/Os a second"));
         let promised = format!(
             "{}: promised {:.1} %{}{}, {} in flight, {} slots, {:.1} MiB",
