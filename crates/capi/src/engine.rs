@@ -17,7 +17,7 @@ use crate::guard::{Engine, call, without};
 use crate::pointer::{self, Out, OutArray};
 use crate::request::{Command, Completion, Counters, Part, Request};
 use crate::setup::Setup;
-use crate::tree::{Inner, Numbers};
+use crate::tree::{Inner, client_handle};
 
 /// iofair_next_wakeup: no wake-up is needed.
 pub const IOFAIR_NEVER: u64 = u64::MAX;
@@ -67,8 +67,6 @@ impl Inner {
         }
         Ok(Self {
             controller,
-            groups: Numbers::default(),
-            clients: Numbers::default(),
             done: Vec::new(),
             unread: VecDeque::new(),
             tags_of_stack: setup.tags == 0,
@@ -229,7 +227,7 @@ pub unsafe extern "C" fn iofair_command_parts(
             unsafe { (OutArray::new(parts, capacity, "parts")?, Out::new(count, "count")?) };
         let mut found = 0;
         for part in inner.controller.parts(CommandId::from_bits(command)) {
-            parts.set(found, Part::new(&part, inner.clients.of(part.client.0)));
+            parts.set(found, Part::new(&part, client_handle(part.client)));
             found += 1;
         }
         if found == 0 {
@@ -259,7 +257,7 @@ pub unsafe extern "C" fn iofair_complete(
         let command = CommandId::from_bits(command);
         inner.controller.complete(Instant(now_ns), command, status, &mut inner.done)?;
         for completion in inner.done.drain(..) {
-            let client = inner.clients.of(completion.part.client.0);
+            let client = client_handle(completion.part.client);
             inner.unread.push_back(Completion::new(&completion, client));
         }
         Ok(IOFAIR_OK)

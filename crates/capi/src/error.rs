@@ -21,7 +21,8 @@ pub const IOFAIR_ERROR_ARGUMENT: i32 = -2;
 pub const IOFAIR_ERROR_STACK: i32 = -3;
 /// An invalid contract: a weight out of range, an error in a contract file, a minimum that the drive cannot keep.
 pub const IOFAIR_ERROR_CONTRACT: i32 = -4;
-/// The client's group has no free request slot. Submit the request again after a completion.
+/// The client's group has no free request slot, or the client has iofair_setup.client_limit pending requests. Submit the
+/// request again after a completion.
 pub const IOFAIR_ERROR_FULL: i32 = -5;
 /// The client does not exist or has been removed.
 pub const IOFAIR_ERROR_NO_CLIENT: i32 = -6;
@@ -86,7 +87,7 @@ impl Failure {
 impl From<EngineError> for Failure {
     fn from(error: EngineError) -> Self {
         let code = match &error {
-            EngineError::Full(_) => IOFAIR_ERROR_FULL,
+            EngineError::Full(_) | EngineError::ClientFull { .. } => IOFAIR_ERROR_FULL,
             EngineError::NoClient(_) => IOFAIR_ERROR_NO_CLIENT,
             EngineError::NoGroup(_) => IOFAIR_ERROR_NO_GROUP,
             EngineError::BadRange { .. } => IOFAIR_ERROR_RANGE,

@@ -41,8 +41,10 @@ pub struct Setup {
     pub queue_limit: u32,
     /// Request slots that each group has in addition, up to IOFAIR_QUEUE_MAX; 0 means 8.
     pub guaranteed: u32,
+    /// Maximum number of pending requests of each client; 0 means no maximum.
+    pub client_limit: u32,
     /// Must be zero.
-    pub reserved: [u64; 4],
+    pub reserved: [u32; 7],
 }
 
 const FLAGS: u32 =
@@ -75,7 +77,7 @@ impl Setup {
         if queue_limit > IOFAIR_QUEUE_MAX || guaranteed > IOFAIR_QUEUE_MAX {
             return bad("queue_limit or guaranteed is more than 1048576");
         }
-        if flags & !FLAGS != 0 || reserved != [0; 4] {
+        if flags & !FLAGS != 0 || reserved != [0; 7] {
             return bad("an unknown flag, or a reserved field that is not zero");
         }
         let free = flags & IOFAIR_SETUP_FREE_FLUSHES != 0;
@@ -89,6 +91,7 @@ impl Setup {
             tags,
             queue_limit: queue_limit as usize,
             guaranteed: guaranteed as usize,
+            client_limit: or(self.client_limit, u32::MAX),
             flushes: if free { FlushRule::Bypass } else { FlushRule::Scheduled },
             trace: 0,
         })

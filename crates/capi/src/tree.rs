@@ -1,7 +1,7 @@
 //! Groups and clients, and their handles in C.
 //!
-//! The engine reuses ids. Handles contain a generation, so that the handle of a removed group or client is refused and never
-//! refers to another.
+//! A handle is the bits of an id plus 1, so that 0 is never a handle. Ids contain a generation: the handle of a removed
+//! group or client is refused and never refers to another.
 
 use std::collections::VecDeque;
 use std::ffi::c_char;
@@ -24,38 +24,21 @@ pub const IOFAIR_ROOT_GROUP: u64 = 1;
 pub const IOFAIR_LEVEL_DEFAULT: u32 = 4;
 const LEVEL_MAX: u32 = 7;
 
-/// Numbers of ids of one kind.
-#[derive(Default)]
-pub(crate) struct Numbers {
-    /// By id: how often it was given back.
-    generations: Vec<u32>,
+/// The handle of a group or client with these bits ([`GroupId::to_bits`]). 0 is no handle.
+const fn handle(bits: u64) -> u64 {
+    bits + 1
 }
 
-impl Numbers {
-    /// The number of an id that is in use.
-    pub(crate) fn of(&self, id: u32) -> u64 {
-        let generation = self.generations.get(id as usize).copied().unwrap_or(0);
-        u64::from(generation) << 32 | (u64::from(id) + 1)
-    }
-    /// The id, if it was not removed since; whether it ever was there is for the engine to say.
-    fn id(&self, number: u64) -> Option<u32> {
-        let id = (number as u32).checked_sub(1)?;
-        (self.of(id) == number).then_some(id)
-    }
-    fn remove(&mut self, id: u32) {
-        let index = id as usize;
-        if index >= self.generations.len() {
-            self.generations.resize(index + 1, 0);
-        }
-        self.generations[index] = self.generations[index].wrapping_add(1);
-    }
+pub(crate) const fn group_handle(id: GroupId) -> u64 {
+    handle(id.to_bits())
+}
+pub(crate) const fn client_handle(id: ClientId) -> u64 {
+    handle(id.to_bits())
 }
 
 /// What an engine of C consists of.
 pub(crate) struct Inner {
     pub(crate) controller: controller::Controller,
-    pub(crate) groups: Numbers,
-    pub(crate) clients: Numbers,
     /// For the engine to append to.
     pub(crate) done: Vec<controller::Completion>,
     /// Completions that were not read.
@@ -67,14 +50,14 @@ pub(crate) struct Inner {
 impl Inner {
     /// The id of a group that exists.
     fn live_group(&self, number: u64) -> Result<GroupId, Failure> {
-        let id = self.groups.id(number).map(GroupId);
+        let id = number.checked_sub(1).map(GroupId::from_bits);
         let missing =
             || Failure::new(IOFAIR_ERROR_NO_GROUP, format_args!("there is no group {number:#x}"));
         id.filter(|id| self.controller.groups().try_group(*id).is_some()).ok_or_else(missing)
     }
     /// The id of a client that exists.
     pub(crate) fn live_client(&self, number: u64) -> Result<ClientId, Failure> {
-        let id = self.clients.id(number).map(ClientId);
+        let id = number.checked_sub(1).map(ClientId::from_bits);
         let missing =
             || Failure::new(IOFAIR_ERROR_NO_CLIENT, format_args!("there is no client {number:#x}"));
         id.filter(|id| self.controller.groups().try_client(*id).is_some()).ok_or_else(missing)
@@ -111,7 +94,7 @@ pub unsafe extern "C" fn iofair_add_group(
         };
         let contract = contract.check()?;
         let id = inner.controller.add_group(Instant(now_ns), path, contract)?;
-        group.set(inner.groups.of(id.0));
+        group.set(group_handle(id));
         Ok(IOFAIR_OK)
     })
 }
@@ -131,7 +114,7 @@ pub unsafe extern "C" fn iofair_find_group(
         let found = inner.controller.groups().find(path).ok_or_else(|| {
             Failure::new(IOFAIR_ERROR_NO_GROUP, format_args!("there is no group \"{path}\""))
         })?;
-        group.set(inner.groups.of(found.0));
+        group.set(group_handle(found));
         Ok(IOFAIR_OK)
     })
 }
@@ -150,13 +133,13 @@ pub unsafe extern "C" fn iofair_next_group(
     call(engine, |inner| {
         // SAFETY: the header requires valid results during the call.
         let group = unsafe { Out::new(group, "group")? };
-        let first = if after == 0 { 0 } else { inner.live_group(after)?.0 + 1 };
+        let first = if after == 0 { 0 } else { inner.live_group(after)?.index() + 1 };
         let groups = inner.controller.groups();
-        let mut rest = (first..groups.group_bound() as u32).map(GroupId);
-        let Some(id) = rest.find(|id| groups.try_group(*id).is_some()) else {
+        let mut rest = first..groups.group_bound();
+        let Some(id) = rest.find_map(|index| groups.group_id(index)) else {
             return Ok(IOFAIR_NONE);
         };
-        group.set(inner.groups.of(id.0));
+        group.set(group_handle(id));
         Ok(IOFAIR_OK)
     })
 }
@@ -233,7 +216,6 @@ pub unsafe extern "C" fn iofair_remove_group(engine: *mut Engine, now_ns: u64, g
     call(engine, |inner| {
         let id = inner.live_group(group)?;
         inner.controller.remove_group(Instant(now_ns), id)?;
-        inner.groups.remove(id.0);
         Ok(IOFAIR_OK)
     })
 }
@@ -257,7 +239,7 @@ pub unsafe extern "C" fn iofair_add_client(
         let client = unsafe { Out::new(client, "client")? };
         let (group, priority) = (inner.live_group(group)?, priority(sched_class, level)?);
         let id = inner.controller.add_client(Instant(now_ns), group, priority)?;
-        client.set(inner.clients.of(id.0));
+        client.set(client_handle(id));
         Ok(IOFAIR_OK)
     })
 }
@@ -294,7 +276,6 @@ pub unsafe extern "C" fn iofair_remove_client(
     call(engine, |inner| {
         let id = inner.live_client(client)?;
         inner.controller.remove_client(Instant(now_ns), id)?;
-        inner.clients.remove(id.0);
         Ok(IOFAIR_OK)
     })
 }

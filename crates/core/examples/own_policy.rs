@@ -64,7 +64,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let max_request = Sectors::from_kib(1024);
     let facts = DriveFacts { rotational: false, depth: 1, max_request, capacity };
     let flushes = FlushRule::Bypass;
-    let setup = Setup { facts, tags: 64, queue_limit: 64, guaranteed: 8, flushes, trace: 0 };
+    let setup = Setup {
+        facts,
+        tags: 64,
+        queue_limit: 64,
+        guaranteed: 8,
+        client_limit: 64,
+        flushes,
+        trace: 0,
+    };
     let mut stack = TABLE.stack("none-shortest-first")?;
     stack.set("shortest-first", "patience", "5ms")?;
     let mut engine = Controller::new(setup, stack);

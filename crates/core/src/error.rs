@@ -14,6 +14,14 @@ use crate::unit::Sectors;
 pub enum EngineError {
     /// The group has no free request slot. Try again after a completion.
     Full(GroupId),
+    /// The client holds [`Setup::client_limit`](crate::controller::Setup::client_limit) request slots. Try again after one
+    /// of its requests completes.
+    ClientFull {
+        /// The client.
+        client: ClientId,
+        /// Its limit.
+        limit: u32,
+    },
     /// The client does not exist, or was removed.
     NoClient(ClientId),
     /// The group does not exist, or was removed.
@@ -62,9 +70,12 @@ pub enum EngineError {
 impl fmt::Display for EngineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Full(id) => write!(f, "no request slot is free for group {}", id.0),
-            Self::NoClient(id) => write!(f, "there is no client {}", id.0),
-            Self::NoGroup(id) => write!(f, "there is no group {}", id.0),
+            Self::Full(id) => write!(f, "no request slot is free for {id}"),
+            Self::ClientFull { client, limit } => {
+                write!(f, "{client} has {limit} requests in the engine, as many as it may")
+            }
+            Self::NoClient(id) => write!(f, "there is no {id}"),
+            Self::NoGroup(id) => write!(f, "there is no {id}"),
             Self::BadRange { start, length, capacity } => {
                 write!(f, "{} sectors from {} on a drive of {}", length.0, start.0, capacity.0)
             }

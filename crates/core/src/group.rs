@@ -1,12 +1,14 @@
 //! The tree of groups that share a drive, and the clients in it.
 //!
 //! A *group* holds a contract and may hold groups. A *client* is one source of requests (a process, a
-//! volume) and belongs to one group at a time. Ids are small dense integers, so that a policy can keep
-//! its own state in a vector indexed by them. The id of a removed group or client is reused only after policies were notified.
+//! volume) and belongs to one group at a time. An id consists of a small dense index, so that a policy can keep its
+//! state in a vector indexed by it, and of a generation, so that the id of a removed group or client is not mistaken for
+//! that of its successor. An index is reused only after policies were notified of the removal.
 
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::fmt;
 
 use crate::contract::Contract;
 use crate::error::EngineError;
@@ -17,27 +19,71 @@ pub const DEPTH_MAX: usize = 32;
 /// Lowest priority of a client in its class ([`Priority::level`]).
 pub const LEVEL_MAX: u8 = 7;
 
-/// Identifies a group in [`Groups`].
+/// Identifies a group in [`Groups`]. A group that is added later may get the index of a removed one, but (for the next 2^32
+/// groups with this index) not its id: calls with the id of a removed group are refused.
+///
+/// ```
+/// use iofair_core::group::GroupId;
+///
+/// assert_eq!(GroupId::from_bits(GroupId::ROOT.to_bits()), GroupId::ROOT);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct GroupId(pub u32);
+pub struct GroupId {
+    index: u32,
+    generation: u32,
+}
 
 impl GroupId {
     /// The root group, which contains all others.
-    pub const ROOT: Self = Self(0);
-    /// The id as an index of a vector.
+    pub const ROOT: Self = Self { index: 0, generation: 0 };
+    /// The id as an index of a vector. The indices of live groups are distinct and dense ([`Groups::group_bound`]).
     pub const fn index(self) -> usize {
-        self.0 as usize
+        self.index as usize
+    }
+    /// As a number, for interfaces that carry numbers.
+    #[must_use]
+    pub const fn to_bits(self) -> u64 {
+        (self.generation as u64) << 32 | self.index as u64
+    }
+    /// The inverse of [`Self::to_bits`].
+    pub const fn from_bits(bits: u64) -> Self {
+        Self { index: bits as u32, generation: (bits >> 32) as u32 }
     }
 }
 
-/// Identifies a client in [`Groups`].
+impl fmt::Display for GroupId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "group {} (generation {})", self.index, self.generation)
+    }
+}
+
+/// Identifies a client in [`Groups`]. A client that is added later may get the index of a removed one, but (for the next
+/// 2^32 clients with this index) not its id: calls with the id of a removed client are refused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct ClientId(pub u32);
+pub struct ClientId {
+    index: u32,
+    generation: u32,
+}
 
 impl ClientId {
-    /// The id as an index of a vector.
+    /// The id as an index of a vector. The indices of live clients are distinct and dense ([`Groups::client_bound`]).
     pub const fn index(self) -> usize {
-        self.0 as usize
+        self.index as usize
+    }
+    /// As a number, for interfaces that carry numbers.
+    #[must_use]
+    pub const fn to_bits(self) -> u64 {
+        (self.generation as u64) << 32 | self.index as u64
+    }
+    /// The inverse of [`Self::to_bits`].
+    pub const fn from_bits(bits: u64) -> Self {
+        Self { index: bits as u32, generation: (bits >> 32) as u32 }
+    }
+}
+
+impl fmt::Display for ClientId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "client {} (generation {})", self.index, self.generation)
     }
 }
 
@@ -130,18 +176,69 @@ pub enum Change {
     ClientRemoved(ClientId),
 }
 
+/// Groups or clients by index. The generation of an index grows when its member is removed.
+#[derive(Debug)]
+struct Table<T> {
+    entries: Vec<Entry<T>>,
+    free: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Entry<T> {
+    generation: u32,
+    member: Option<T>,
+}
+
+impl<T> Table<T> {
+    const fn new() -> Self {
+        Self { entries: Vec::new(), free: Vec::new() }
+    }
+    fn get(&self, index: u32, generation: u32) -> Option<&T> {
+        let entry = self.entries.get(index as usize)?;
+        entry.member.as_ref().filter(|_| entry.generation == generation)
+    }
+    fn get_mut(&mut self, index: u32, generation: u32) -> Option<&mut T> {
+        let entry = self.entries.get_mut(index as usize)?;
+        entry.member.as_mut().filter(|_| entry.generation == generation)
+    }
+    /// Index and generation of a new member.
+    fn insert(&mut self, member: T) -> (u32, u32) {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.entries.push(Entry { generation: 0, member: None });
+            (self.entries.len() - 1) as u32
+        });
+        let entry = &mut self.entries[index as usize];
+        entry.member = Some(member);
+        (index, entry.generation)
+    }
+    fn remove(&mut self, index: u32) -> Option<T> {
+        let entry = &mut self.entries[index as usize];
+        let member = entry.member.take()?;
+        entry.generation = entry.generation.wrapping_add(1);
+        self.free.push(index);
+        Some(member)
+    }
+    /// The generation of the live member with this index.
+    fn generation(&self, index: usize) -> Option<u32> {
+        let entry = self.entries.get(index)?;
+        entry.member.as_ref().map(|_| entry.generation)
+    }
+    fn iter(&self) -> impl Iterator<Item = (u32, u32, &T)> {
+        let indexed = (0..).zip(&self.entries);
+        indexed.filter_map(|(index, entry)| Some((index, entry.generation, entry.member.as_ref()?)))
+    }
+}
+
 /// The tree of groups and the table of clients.
 #[derive(Debug)]
 pub struct Groups {
-    groups: Vec<Option<Group>>,
-    free_groups: Vec<GroupId>,
+    groups: Table<Group>,
     /// All groups except the root, by path.
     paths: BTreeMap<String, GroupId>,
     /// Number of groups and clients accessed, for tests that count work.
     #[cfg(feature = "testing")]
     visits: core::sync::atomic::AtomicU64,
-    clients: Vec<Option<Client>>,
-    free_clients: Vec<ClientId>,
+    clients: Table<Client>,
 }
 
 impl Default for Groups {
@@ -160,69 +257,79 @@ impl Groups {
             contract: Contract::default(),
             clients: 0,
         };
+        let mut groups = Table::new();
+        groups.insert(root);
         Self {
-            groups: alloc::vec![Some(root)],
-            free_groups: Vec::new(),
+            groups,
             paths: BTreeMap::new(),
             #[cfg(feature = "testing")]
             visits: core::sync::atomic::AtomicU64::new(0),
-            clients: Vec::new(),
-            free_clients: Vec::new(),
+            clients: Table::new(),
         }
     }
     /// The group with this id, which must be alive.
     ///
     /// # Panics
     ///
-    /// If the group does not exist. [`Self::try_group`] returns `None` instead.
+    /// If the group does not exist or was removed. [`Self::try_group`] returns `None` instead.
     pub fn group(&self, id: GroupId) -> &Group {
         self.count_visit();
-        self.groups[id.index()].as_ref().expect("a group id is valid until the group is removed")
+        self.try_group(id).expect("a group id is valid until the group is removed")
     }
     /// The client with this id, which must be alive.
     ///
     /// # Panics
     ///
-    /// If the client does not exist. [`Self::try_client`] returns `None` instead.
+    /// If the client does not exist or was removed. [`Self::try_client`] returns `None` instead.
     pub fn client(&self, id: ClientId) -> &Client {
         self.count_visit();
-        self.clients[id.index()].as_ref().expect("a client id is valid until the client is removed")
+        self.try_client(id).expect("a client id is valid until the client is removed")
     }
     /// The client with this id, if it is alive.
     #[must_use]
     pub fn try_client(&self, id: ClientId) -> Option<&Client> {
-        self.clients.get(id.index())?.as_ref()
+        self.clients.get(id.index, id.generation)
     }
     /// The group with this id, if it is alive.
     #[must_use]
     pub fn try_group(&self, id: GroupId) -> Option<&Group> {
-        self.groups.get(id.index())?.as_ref()
+        self.groups.get(id.index, id.generation)
     }
-    /// All live groups by id, the root first.
+    /// The id of the live group with this index ([`GroupId::index`]).
+    #[must_use]
+    pub fn group_id(&self, index: usize) -> Option<GroupId> {
+        let generation = self.groups.generation(index)?;
+        Some(GroupId { index: index as u32, generation })
+    }
+    /// The id of the live client with this index ([`ClientId::index`]).
+    #[must_use]
+    pub fn client_id(&self, index: usize) -> Option<ClientId> {
+        let generation = self.clients.generation(index)?;
+        Some(ClientId { index: index as u32, generation })
+    }
+    /// All live groups by index, the root first.
     pub fn iter(&self) -> impl Iterator<Item = (GroupId, &Group)> {
-        let indexed = self.groups.iter().enumerate();
-        indexed.filter_map(|(i, g)| {
+        self.groups.iter().map(|(index, generation, group)| {
             self.count_visit();
-            Some((GroupId(i as u32), g.as_ref()?))
+            (GroupId { index, generation }, group)
         })
     }
-    /// All live clients by id.
+    /// All live clients by index.
     pub fn iter_clients(&self) -> impl Iterator<Item = (ClientId, &Client)> {
-        let indexed = self.clients.iter().enumerate();
-        indexed.filter_map(|(i, c)| {
+        self.clients.iter().map(|(index, generation, client)| {
             self.count_visit();
-            Some((ClientId(i as u32), c.as_ref()?))
+            (ClientId { index, generation }, client)
         })
     }
-    /// One more than the largest group id ever given out.
+    /// One more than the largest group index ever given out.
     #[must_use]
     pub fn group_bound(&self) -> usize {
-        self.groups.len()
+        self.groups.entries.len()
     }
-    /// One more than the largest client id ever given out.
+    /// One more than the largest client index ever given out.
     #[must_use]
     pub fn client_bound(&self) -> usize {
-        self.clients.len()
+        self.clients.entries.len()
     }
     /// The group with this path; the root's is empty.
     #[must_use]
@@ -255,48 +362,40 @@ impl Groups {
             contract,
             clients: 0,
         };
-        let id = self.free_groups.pop().unwrap_or(GroupId(self.groups.len() as u32));
-        match self.groups.get_mut(id.index()) {
-            Some(free) => *free = Some(group),
-            None => self.groups.push(Some(group)),
-        }
+        let (index, generation) = self.groups.insert(group);
+        let id = GroupId { index, generation };
         let siblings = &mut self.group_mut(parent).children;
-        let place = siblings.binary_search(&id).expect_err("a new group is nobody's child yet");
+        let place = siblings.binary_search(&id).expect_err("a new group has no parent yet");
         siblings.insert(place, id);
         self.paths.insert(name.to_string(), id);
         id
     }
     pub(crate) fn remove_group(&mut self, id: GroupId) {
-        let group = self.groups[id.index()].take().expect("a group is removed once");
+        let group = self.groups.remove(id.index).expect("a group is removed once");
         let parent = group.parent.expect("the root is never removed");
         let siblings = &mut self.group_mut(parent).children;
         let place = siblings.binary_search(&id).expect("it is among its parent's children");
         siblings.remove(place);
         self.paths.remove(&group.name);
-        self.free_groups.push(id);
     }
     pub(crate) fn group_mut(&mut self, id: GroupId) -> &mut Group {
-        self.groups[id.index()].as_mut().expect("a group id is valid until the group is removed")
+        let group = self.groups.get_mut(id.index, id.generation);
+        group.expect("a group id is valid until the group is removed")
     }
     pub(crate) fn add_client(&mut self, client: Client) -> ClientId {
         self.group_mut(client.group).clients += 1;
-        let id = self.free_clients.pop().unwrap_or(ClientId(self.clients.len() as u32));
-        match self.clients.get_mut(id.index()) {
-            Some(free) => *free = Some(client),
-            None => self.clients.push(Some(client)),
-        }
-        id
+        let (index, generation) = self.clients.insert(client);
+        ClientId { index, generation }
     }
     pub(crate) fn remove_client(&mut self, id: ClientId) {
-        let group = self.client(id).group;
-        self.group_mut(group).clients -= 1;
-        self.clients[id.index()] = None;
-        self.free_clients.push(id);
+        let client = self.clients.remove(id.index).expect("a client is removed once");
+        self.group_mut(client.group).clients -= 1;
     }
     pub(crate) fn update_client(&mut self, id: ClientId, client: Client) {
-        let old = self.client(id).group;
+        let (old, new) = (self.client(id).group, client.group);
+        let known = self.clients.get_mut(id.index, id.generation);
+        *known.expect("a client id is valid until the client is removed") = client;
         self.group_mut(old).clients -= 1;
-        self.group_mut(client.group).clients += 1;
-        self.clients[id.index()] = Some(client);
+        self.group_mut(new).clients += 1;
     }
 }

@@ -49,7 +49,8 @@
 //!     capacity: Sectors::from_kib(1 << 20),
 //! };
 //! let flushes = FlushRule::Scheduled;
-//! let setup = Setup { facts, tags: 64, queue_limit: 1024, guaranteed: 8, flushes, trace: 0 };
+//! let (queue_limit, guaranteed, client_limit) = (1024, 8, 256);
+//! let setup = Setup { facts, tags: 64, queue_limit, guaranteed, client_limit, flushes, trace: 0 };
 //! let mut engine = Controller::try_new(setup, TABLE.stack("none-in-order")?)?;
 //! let mut now = Instant::ZERO; // in a server: the monotonic clock, in nanoseconds
 //! let group = engine.add_group(now, "tenants/alice", Contract::default())?;

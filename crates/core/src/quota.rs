@@ -92,7 +92,7 @@ impl Quota {
     /// Units that the clients directly in a group hold.
     #[must_use]
     pub fn held(&self, group: GroupId) -> u64 {
-        self.usage(group).own
+        self.usage(group.index()).own
     }
     /// Units that all groups hold together.
     #[must_use]
@@ -102,7 +102,7 @@ impl Quota {
     /// Units of the shared pool that a group and the groups below it hold.
     #[must_use]
     pub fn shared(&self, group: GroupId) -> u64 {
-        self.usage(group).shared
+        self.usage(group.index()).shared
     }
 
     /// May the group take `count` more units now? Refusals end when units are given back, or when weights or
@@ -129,7 +129,7 @@ impl Quota {
         self.usage[group.index()].own += count;
         self.held += count;
         if from_pool > 0 {
-            self.each_above(group, |usage| usage.shared += from_pool);
+            self.each_above(group.index(), |usage| usage.shared += from_pool);
         }
         true
     }
@@ -148,7 +148,7 @@ impl Quota {
         self.held -= count;
         let given = self.beyond(before) - self.beyond(before - count);
         if given > 0 {
-            self.each_above(group, |usage| usage.shared -= given);
+            self.each_above(group.index(), |usage| usage.shared -= given);
         }
     }
     /// Makes room for a group's entry, so that its first take allocates nothing.
@@ -167,13 +167,13 @@ impl Quota {
         for index in 0..self.usage.len() {
             let beyond = self.beyond(self.usage[index].own);
             if beyond > 0 {
-                self.each_above(GroupId(index as u32), |usage| usage.shared += beyond);
+                self.each_above(index, |usage| usage.shared += beyond);
             }
         }
     }
 
-    fn usage(&self, group: GroupId) -> Usage {
-        self.usage.get(group.index()).copied().unwrap_or_default()
+    fn usage(&self, index: usize) -> Usage {
+        self.usage.get(index).copied().unwrap_or_default()
     }
     /// The part of `own` units that the guarantee does not cover.
     fn beyond(&self, own: u64) -> u64 {
@@ -181,7 +181,7 @@ impl Quota {
     }
     /// The part of `count` more units that comes from the pool, if the group may take them.
     fn room(&self, groups: &Groups, group: GroupId, count: u64) -> Option<u64> {
-        let own = self.usage(group).own;
+        let own = self.usage(group.index()).own;
         let from_pool = self.beyond(own.checked_add(count)?) - self.beyond(own);
         (from_pool == 0 || self.pool_has_room(groups, group, from_pool)).then_some(from_pool)
     }
@@ -194,13 +194,13 @@ impl Quota {
             self.usage[id.index()].parent = next;
         }
     }
-    /// The group and all that are above it, as recorded when they started to hold something.
-    fn each_above(&mut self, group: GroupId, mut each: impl FnMut(&mut Usage)) {
-        let mut next = Some(group);
-        while let Some(id) = next {
-            let usage = &mut self.usage[id.index()];
+    /// Calls `each` for the group with this index and for all above it, as recorded when they started to hold something.
+    fn each_above(&mut self, index: usize, mut each: impl FnMut(&mut Usage)) {
+        let mut next = Some(index);
+        while let Some(index) = next {
+            let usage = &mut self.usage[index];
             each(usage);
-            next = usage.parent;
+            next = usage.parent.map(GroupId::index);
         }
     }
 
@@ -210,7 +210,7 @@ impl Quota {
             return false;
         }
         let Some(free) = self.free_for(groups, group, count) else { return false };
-        let own = self.beyond(self.usage(group).own);
+        let own = self.beyond(self.usage(group.index()).own);
         let has_siblings = group == GroupId::ROOT || !groups.group(group).children.is_empty();
         !has_siblings || own == 0 || fits(own, count, threshold(WEIGHT_DEFAULT, free))
     }

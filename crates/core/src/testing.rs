@@ -50,6 +50,7 @@ impl Rig {
             tags: 64,
             queue_limit: 0,
             guaranteed: 1024,
+            client_limit: u32::MAX,
             flushes: FlushRule::Bypass,
             trace: 64,
         };

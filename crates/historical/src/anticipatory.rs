@@ -62,10 +62,10 @@ mod tests;
 use alloc::boxed::Box;
 
 use crate::parts::anticipatory::{AnticipatoryQueue, AnticipatoryRules, Kind, Shared};
-use iofair_core::group::Change;
+use iofair_core::group::{Change, Groups};
 use iofair_core::params::Parameter;
 use iofair_core::policy::{
-    Build, Claim, Context, Gauges, Judgement, Policy, Role, Row, Standing, TagClass,
+    Build, Claim, Context, Gauges, HoldInfo, Judgement, Policy, Role, Row, TagClass,
 };
 use iofair_core::request::{RequestId, Requests};
 use iofair_core::time::{Instant, Nanos};
@@ -192,11 +192,11 @@ impl Policy for Anticipatory {
     fn tag_limit(&self, class: TagClass, tags: u32) -> u32 {
         class.single_queue_limit(tags)
     }
-    fn standing(&self, _requests: &Requests, _id: RequestId) -> Standing {
+    fn hold_info(&self, _groups: &Groups, _requests: &Requests, _id: RequestId) -> HoldInfo {
         let idles_until = self.queue.next_wakeup().filter(|_| self.queue.is_anticipating());
         let watched = self.queue.watched().filter(|_| idles_until.is_some());
         let serves = watched.map(|process| Subject::Client(process.client));
-        Standing { serves, idles_until, ..Standing::default() }
+        HoldInfo { serves, idles_until, ..HoldInfo::default() }
     }
     fn observe(&self, gauges: &mut dyn Gauges) {
         gauges.gauge("anticipatory_queued_sync", self.queue.queued(Kind::Sync) as u64);

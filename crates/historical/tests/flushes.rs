@@ -40,7 +40,15 @@ impl World {
             max_request: Sectors::from_kib(1024),
             capacity: Sectors(1 << 24),
         };
-        let setup = Setup { facts, tags: 256, queue_limit: 0, guaranteed: 64, flushes, trace: 0 };
+        let setup = Setup {
+            facts,
+            tags: 256,
+            queue_limit: 0,
+            guaranteed: 64,
+            client_limit: u32::MAX,
+            flushes,
+            trace: 0,
+        };
         let stack = iofair_historical::TABLE.stack(stack).expect("in the table");
         Self {
             engine: Controller::new(setup, stack),

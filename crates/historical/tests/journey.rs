@@ -18,7 +18,15 @@ fn setup() -> Setup {
         max_request: Sectors::from_kib(256),
         capacity: Sectors::from_kib(1 << 20),
     };
-    Setup { facts, tags: 8, queue_limit: 64, guaranteed: 8, flushes: FlushRule::Bypass, trace: 0 }
+    Setup {
+        facts,
+        tags: 8,
+        queue_limit: 64,
+        guaranteed: 8,
+        client_limit: u32::MAX,
+        flushes: FlushRule::Bypass,
+        trace: 0,
+    }
 }
 
 fn controller() -> (Controller, ClientId) {
@@ -129,8 +137,8 @@ fn bad_submissions_are_refused() {
     let (mut c, client) = controller();
     let past = request(client, 1, Operation::Read, 2 << 20);
     assert!(matches!(c.submit(Instant(0), past), Err(EngineError::BadRange { .. })));
-    let nobody = request(ClientId(9), 1, Operation::Read, 0);
-    assert_eq!(c.submit(Instant(0), nobody), Err(EngineError::NoClient(ClientId(9))));
+    let nobody = request(ClientId::from_bits(9), 1, Operation::Read, 0);
+    assert_eq!(c.submit(Instant(0), nobody), Err(EngineError::NoClient(ClientId::from_bits(9))));
     let long = |operation| {
         let length = Sectors::from_kib(256) + Sectors(1);
         Submission { length, ..request(client, 1, operation, 0) }
@@ -219,6 +227,37 @@ fn a_backlog_leaves_slots_to_other_groups() {
     }
     assert_eq!((c.pending_of(bad), c.pending_of(good)), (328, 0));
     assert_eq!(take_all(&mut c, good), 8 + 160);
+}
+
+/// Goal: a greedy client leaves slots to another client of its group, and is refused with the error that says why. Method: a
+/// client of a throttled group submits until it is refused, without a limit and with one of 100; then another client of the
+/// group does. The greedy one goes on when its requests complete.
+#[test]
+fn a_greedy_client_leaves_slots_to_its_group() {
+    for (client_limit, expected) in [(u32::MAX, [328, 0]), (100, [100, 100])] {
+        let stack = iofair_historical::TABLE.stack("none-none").expect("in the table");
+        let limits = Setup { guaranteed: 8, queue_limit: 640, client_limit, ..setup() };
+        let mut c = Controller::new(limits, stack);
+        let group = c.add_group(Instant::ZERO, "g", Contract::default()).expect("new");
+        let [greedy, other] = [0, 1].map(|_| {
+            c.add_client(Instant::ZERO, group, Priority::default()).expect("the group is there")
+        });
+        assert_eq!([greedy, other].map(|client| take_all(&mut c, client)), expected);
+        let read = request(greedy, 0, Operation::Read, 0);
+        let refused = match client_limit {
+            u32::MAX => EngineError::Full(group),
+            limit => EngineError::ClientFull { client: greedy, limit },
+        };
+        assert_eq!(c.submit(Instant::ZERO, read), Err(refused.clone()));
+        assert_eq!(c.gather(&mut Plug::new(), read), Err(refused));
+        assert_eq!(c.pending_of(greedy), expected[0]);
+
+        while let Some(command) = c.dispatch(Instant(1)) {
+            complete(&mut c, command.command);
+        }
+        assert_eq!(c.pending(), 0);
+        assert_eq!(take_all(&mut c, greedy), expected[0]);
+    }
 }
 
 /// Goal: what a plug has gathered is never refused, and keeps its slot and group whatever happens before it is

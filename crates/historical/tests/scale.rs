@@ -35,6 +35,7 @@ impl Scale {
             tags: 1024,
             queue_limit: 1024,
             guaranteed: 4,
+            client_limit: u32::MAX,
             flushes: FlushRule::Scheduled,
             trace: 0,
         };
@@ -64,7 +65,7 @@ impl Scale {
     }
     fn request(&mut self, now: Instant, client: ClientId, operation: Operation) {
         let length = Sectors(if operation == Operation::Flush { 0 } else { 8 });
-        let (tag, flags, start) = (0, Flags::NONE, Sectors(u64::from(client.0) * 64));
+        let (tag, flags, start) = (0, Flags::NONE, Sectors(client.to_bits() * 64));
         let submission = Submission { tag, client, operation, flags, start, length };
         self.engine.submit(now, submission).expect("has room");
     }

@@ -57,7 +57,7 @@ impl World {
     fn held(&self, group: GroupId) -> Option<(Option<Subject>, Instant)> {
         let held = self.controller.held(|request| request.group == group).next()?;
         assert_eq!(held.place, Place::Scheduler);
-        Some((held.standing.serves, held.standing.idles_until?))
+        Some((held.info.serves, held.info.idles_until?))
     }
 }
 
@@ -77,6 +77,7 @@ fn a_scheduler_that_waits_says_for_whom() {
             tags: 128,
             queue_limit: 0,
             guaranteed: 128,
+            client_limit: u32::MAX,
             flushes: FlushRule::Bypass,
             trace: 0,
         };

@@ -35,7 +35,15 @@ impl World {
             capacity: Sectors(1 << 30),
         };
         let flushes = FlushRule::Scheduled;
-        let setup = Setup { facts, tags, queue_limit: 0, guaranteed: 64, flushes, trace: 0 };
+        let setup = Setup {
+            facts,
+            tags,
+            queue_limit: 0,
+            guaranteed: 64,
+            client_limit: u32::MAX,
+            flushes,
+            trace: 0,
+        };
         let mut engine = Controller::new(setup, stack(name));
         engine.remember_decisions();
         let now = Instant(1_000_000);
@@ -161,7 +169,7 @@ fn old_decisions_are_forgotten() {
     let sent = world.dispatch();
     let held = |world: &World| -> Vec<bool> {
         let held = world.engine.held(|request| request.dispatched == Instant::MAX);
-        held.map(|held| held.decision.is_some() || held.standing.until.is_some()).collect()
+        held.map(|held| held.decision.is_some() || held.info.until.is_some()).collect()
     };
     assert!(held(&world).contains(&true), "the throttle says why");
     world.switch("none-none");

@@ -15,7 +15,7 @@ use iofair_core::unit::Sectors;
 fn submit(engine: &mut Controller, now: Instant, client: ClientId) -> Result<(), EngineError> {
     let start = Sectors::from_kib(now.0 / 997 % (1 << 20));
     let (operation, flags, length) = (Operation::Read, Flags::SYNC, Sectors::from_kib(16));
-    let tag = u64::from(client.0);
+    let tag = client.to_bits();
     engine.submit(now, Submission { tag, client, operation, flags, start, length }).map(|_| ())
 }
 
@@ -27,7 +27,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         capacity: Sectors::from_kib(1 << 21),
     };
     let flushes = FlushRule::Scheduled;
-    let setup = Setup { facts, tags: 64, queue_limit: 1024, guaranteed: 8, flushes, trace: 0 };
+    let setup = Setup {
+        facts,
+        tags: 64,
+        queue_limit: 1024,
+        guaranteed: 8,
+        client_limit: 256,
+        flushes,
+        trace: 0,
+    };
     let mut engine = Controller::new(setup, iofair_policies::TABLE.stack("promise")?);
     let mut now = Instant::ZERO;
     let web = Contract { min: Some(8_000_000), weight: 10, ..Contract::default() };

@@ -54,7 +54,7 @@ use ceilings::Ceilings;
 use iofair_core::contract::Limits;
 use iofair_core::group::{Change, ClientId, GroupId, Groups};
 use iofair_core::params::{Kind, Parameter};
-use iofair_core::policy::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row, Standing};
+use iofair_core::policy::{Build, Claim, Context, Gauges, HoldInfo, Judgement, Policy, Role, Row};
 use iofair_core::request::{RequestId, Requests};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::Subject;
@@ -180,11 +180,11 @@ impl Policy for ThrottleMax {
                 }
             }
             let id = self.levels.pop_passed(cx.requests)?;
-            let Some(group) = self.ceilings.submit(cx.now, cx.requests, id) else {
+            let Some(index) = self.ceilings.submit(cx.now, cx.requests, id) else {
                 return Some(id);
             };
             let sequence = cx.requests[id].sequence;
-            let values = [group.index() as u64, self.held()];
+            let values = [index as u64, self.held()];
             cx.decide(Subject::Request { id, sequence }, OVER, values);
         }
     }
@@ -210,11 +210,11 @@ impl Policy for ThrottleMax {
         }
     }
 
-    fn standing(&self, requests: &Requests, id: RequestId) -> Standing {
+    fn hold_info(&self, _groups: &Groups, requests: &Requests, id: RequestId) -> HoldInfo {
         let (group, direction) = (requests[id].group, requests[id].operation.direction());
         let until = self.ceilings.ready_at(group, direction as usize);
         let until = until.max(self.levels.ready(level_of(group)));
-        Standing { until, ..Standing::default() }
+        HoldInfo { until, ..HoldInfo::default() }
     }
 
     fn observe(&self, gauges: &mut dyn Gauges) {

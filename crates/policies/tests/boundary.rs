@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use iofair_core::contract::{Contract, Limits};
-use iofair_core::controller::{Controller, Dispatch, FlushRule, Setup, Submission};
+use iofair_core::controller::{Controller, Dispatch, FlushRule, Plug, Setup, Submission};
 use iofair_core::error::EngineError;
 use iofair_core::group::{ClientId, GroupId, Priority};
 use iofair_core::policy::DriveFacts;
@@ -22,7 +22,15 @@ fn engine(stack: &str) -> (Controller, GroupId, ClientId) {
         capacity: Sectors::from_kib(1 << 20),
     };
     let flushes = FlushRule::Scheduled;
-    let setup = Setup { facts, tags: 64, queue_limit: 64, guaranteed: 8, flushes, trace: 0 };
+    let setup = Setup {
+        facts,
+        tags: 64,
+        queue_limit: 64,
+        guaranteed: 8,
+        client_limit: u32::MAX,
+        flushes,
+        trace: 0,
+    };
     let mut engine = Controller::new(setup, TABLE.stack(stack).unwrap());
     let group = engine.add_group(NOW, "a", Contract::default()).unwrap();
     let client = engine.add_client(NOW, group, Priority::default()).unwrap();
@@ -104,30 +112,61 @@ fn bad_contracts_are_refused() {
     assert_eq!(engine.groups().group(group).contract, Contract::default());
 }
 
-/// Goal: ids of what is not there, or not any more, change nothing and panic nowhere. Method: each call with ids of a removed
-/// group and client, and with some that never were.
+/// Goal: unknown ids are refused, and so are ids of a removed group and client whose indices were reused. Method: each call
+/// with ids that never existed and with stale ones, after a removal and beside the successors, which keep their contract,
+/// their request and their counters.
 #[test]
 fn unknown_ids_are_refused() {
     let (mut engine, group, client) = engine("promise");
     engine.remove_client(NOW, client).unwrap();
     engine.remove_group(NOW, group).unwrap();
-    for (group, client) in [(group, client), (GroupId(999), ClientId(999))] {
-        let no_group = || EngineError::NoGroup(group);
-        let no_client = || EngineError::NoClient(client);
-        assert_eq!(engine.update_group(NOW, group, Contract::default()), Err(no_group()));
-        assert_eq!(engine.remove_group(NOW, group), Err(no_group()));
-        let under = engine.add_group_under(NOW, "x", group, Contract::default());
-        assert_eq!(under, Err(no_group()));
-        assert_eq!(engine.add_client(NOW, group, Priority::default()), Err(no_group()));
-        let moved = engine.update_client(NOW, client, GroupId::ROOT, Priority::default());
-        assert_eq!(moved, Err(no_client()));
-        assert_eq!(engine.remove_client(NOW, client), Err(no_client()));
-        assert!(!engine.has_room(client, 1) && !engine.is_asleep(client));
-        assert_eq!((engine.pending_of(client), engine.slots_of(group)), (0, 0));
-        assert_eq!(engine.counters(client), Default::default());
-    }
+    refuses(&mut engine, group, client);
+    refuses(&mut engine, GroupId::from_bits(999), ClientId::from_bits(999));
+
+    let contract = Contract { weight: 7, ..Contract::default() };
+    let next_group = engine.add_group(NOW, "next", contract.clone()).unwrap();
+    let next = engine.add_client(NOW, next_group, Priority::default()).unwrap();
+    assert_eq!((next_group.index(), next.index()), (group.index(), client.index()), "reused");
+    assert_eq!(engine.groups().group_id(group.index()), Some(next_group));
+    assert_eq!(engine.groups().client_id(client.index()), Some(next));
+    submit(&mut engine, NOW, next, 4);
+    refuses(&mut engine, group, client);
+    assert_eq!((engine.pending_of(next), engine.slots_of(next_group)), (1, 1));
+    assert_eq!(engine.groups().group(next_group).contract, contract);
+    let dispatch = engine.dispatch(NOW).unwrap();
+    let mut done = Vec::new();
+    engine.complete(NOW, dispatch.command, 0, &mut done).unwrap();
+    assert_eq!(done[0].part.client, next);
+    refuses(&mut engine, group, client);
+    assert_eq!(engine.counters(next).requests, [1, 0]);
     assert_eq!(engine.set_tags(0), Err(EngineError::NoTags));
     engine.set_tags(1).unwrap();
+}
+
+/// Every call with these ids is refused and changes nothing.
+fn refuses(engine: &mut Controller, group: GroupId, client: ClientId) {
+    let pending = engine.pending();
+    let no_group = || EngineError::NoGroup(group);
+    let no_client = || EngineError::NoClient(client);
+    assert_eq!(engine.update_group(NOW, group, Contract::default()), Err(no_group()));
+    assert_eq!(engine.remove_group(NOW, group), Err(no_group()));
+    let under = engine.add_group_under(NOW, "x", group, Contract::default());
+    assert_eq!(under, Err(no_group()));
+    assert_eq!(engine.add_client(NOW, group, Priority::default()), Err(no_group()));
+    let moved = engine.update_client(NOW, client, GroupId::ROOT, Priority::default());
+    assert_eq!(moved, Err(no_client()));
+    assert_eq!(engine.remove_client(NOW, client), Err(no_client()));
+    assert!(!engine.has_room(client, 1) && !engine.is_asleep(client));
+    assert_eq!((engine.pending_of(client), engine.slots_of(group)), (0, 0));
+    assert_eq!(engine.counters(client), Default::default());
+    let (tag, operation, flags) = (1, Operation::Read, Flags::NONE);
+    let (start, length) = (Sectors(0), Sectors(8));
+    let submission = Submission { tag, client, operation, flags, start, length };
+    assert_eq!(engine.submit(NOW, submission), Err(no_client()));
+    assert_eq!(engine.gather(&mut Plug::default(), submission), Err(no_client()));
+    assert!(engine.groups().try_group(group).is_none());
+    assert!(engine.groups().try_client(client).is_none());
+    assert_eq!(engine.pending(), pending);
 }
 
 /// Goal: a clock that goes backwards does no harm: time stands still meanwhile, and somebody can see it. Method: a ceiling of

@@ -28,7 +28,15 @@ fn stacks() -> Vec<String> {
 fn setup(capacity: Sectors, max_request: Sectors, depth: u32, rotational: bool) -> Setup {
     let facts = DriveFacts { rotational, depth, max_request, capacity };
     let flushes = FlushRule::Scheduled;
-    Setup { facts, tags: depth, queue_limit: 64, guaranteed: 8, flushes, trace: 8 }
+    Setup {
+        facts,
+        tags: depth,
+        queue_limit: 64,
+        guaranteed: 8,
+        client_limit: u32::MAX,
+        flushes,
+        trace: 8,
+    }
 }
 
 /// Contracts that the engine accepts, with the least and the most of everything.

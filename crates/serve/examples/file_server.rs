@@ -158,7 +158,8 @@ pub fn serve(listener: &UnixListener, file: File, contracts: &Contracts) -> Resu
     let facts = DriveFacts { rotational: false, depth: DEPTH, max_request, capacity };
     let (stack, flushes) = (contracts.drive.stack.clone(), FlushRule::Scheduled);
     let tags = stack.tags(&facts);
-    let setup = Setup { facts, tags, queue_limit: 256, guaranteed: 8, flushes, trace: 0 };
+    let setup =
+        Setup { facts, tags, queue_limit: 256, guaranteed: 8, client_limit: 64, flushes, trace: 0 };
     let mut engine = Controller::new(setup, stack);
     for (path, contract) in
         contracts.admit(&Known::default(), None).map_err(|e| format!("{e:?}"))?

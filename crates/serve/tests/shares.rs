@@ -77,6 +77,48 @@ fn engine(contracts: &Contracts) -> Engine {
     engine
 }
 
+fn read(volume: usize, offset: u64) -> NewOp {
+    let (owner, cookie, operation, length, data) = (0, 0, Operation::Read, BLOCK, Data::None);
+    let hints = Hints { prefetch: true, ..Hints::default() };
+    NewOp { owner, cookie, volume, operation, hints, offset, length, data }
+}
+
+/// Goal: a volume with a large backlog leaves request slots to another volume of its group, and is held back until its own
+/// requests complete. Method: two volumes of one group submit reads until they are refused; the drive works; both go on.
+#[test]
+fn a_greedy_volume_leaves_slots_to_its_group() {
+    const LIMIT: u64 = 4096;
+    let text = format!(
+        "[drive]\nback = 'emulated:{DRIVE}'\n[listen]\nunix = 'socket'\n[[group]]\nname = 'g'\n\
+         [[volume]]\nname = 'greedy'\ngroup = 'g'\nsize = '{MEBIBYTES}MiB'\n\
+         [[volume]]\nname = 'other'\ngroup = 'g'\nsize = '{MEBIBYTES}MiB'\n"
+    );
+    let mut engine = engine(&Contracts::parse("greedy.toml", &text).unwrap());
+    let now = Instant::ZERO;
+    for volume in [0, 1] {
+        let mut taken = 0;
+        while engine.has_room(volume) {
+            assert!(engine.submit(now, read(volume, taken * u64::from(BLOCK) * 4)).is_ok());
+            taken += 1;
+        }
+        assert_eq!(taken, LIMIT, "volume {volume}");
+        assert!(engine.submit(now, read(volume, 0)).is_err(), "it comes back");
+    }
+    let mut completed = [0; 2];
+    while completed.contains(&0) {
+        let now = engine.next_wakeup().unwrap_or(now);
+        engine.turn(now);
+        while let Some(op) = engine.next_finished() {
+            completed[op.volume] += 1;
+            engine.ops().release(op.data);
+        }
+    }
+    for volume in [0, 1] {
+        assert!(engine.has_room(volume), "{completed:?}");
+        assert!(engine.submit(now, read(volume, 0)).is_ok());
+    }
+}
+
 /// Requests that each client was answered.
 fn run(stack: &str, clients: &[Client]) -> Vec<u64> {
     let mut engine = engine(&contracts(stack, clients));

@@ -235,6 +235,23 @@ static void bad_requests_are_refused(void)
     iofair_engine_free(engine);
 }
 
+/* A client at its limit is refused; another client of its group is not. */
+static void a_client_has_a_limit(void)
+{
+    struct iofair_setup setup = {.capacity_bytes = 1 << 30, .depth = 4, .client_limit = 3};
+    struct iofair_engine *engine = NULL;
+    uint64_t greedy, other;
+    OK(iofair_engine_new(&setup, "promise", &engine));
+    OK(iofair_add_client(engine, 0, IOFAIR_ROOT_GROUP, IOFAIR_CLASS_BEST_EFFORT, 4, &greedy));
+    OK(iofair_add_client(engine, 0, IOFAIR_ROOT_GROUP, IOFAIR_CLASS_BEST_EFFORT, 4, &other));
+    for (int i = 0; i < 3; i++)
+        OK(submit(engine, 0, greedy, IOFAIR_READ, 0, 4 * KIB, NULL));
+    CHECK(submit(engine, 0, greedy, IOFAIR_READ, 0, 4 * KIB, NULL) == IOFAIR_ERROR_FULL);
+    CHECK(strstr(iofair_last_error(), "3 requests") != NULL);
+    OK(submit(engine, 0, other, IOFAIR_READ, 0, 4 * KIB, NULL));
+    iofair_engine_free(engine);
+}
+
 /* No pointer is followed that is NULL or misaligned. */
 static void bad_pointers_are_refused(void)
 {
@@ -368,6 +385,7 @@ int main(void)
     minimums_are_kept();
     numbers_go_stale();
     bad_requests_are_refused();
+    a_client_has_a_limit();
     bad_pointers_are_refused();
     contract_files_are_read();
     threads_take_turns();

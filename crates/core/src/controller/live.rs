@@ -210,7 +210,7 @@ impl Controller {
     pub fn remove_client(&mut self, now: Instant, id: ClientId) -> Result<(), EngineError> {
         self.known_client(id)?;
         if self.slots.has_client(id) {
-            return Err(EngineError::Busy(alloc::format!("client {}", id.0)));
+            return Err(EngineError::Busy(alloc::format!("client {}", id.index())));
         }
         let now = self.present(now);
         self.tell(now, Change::ClientRemoved(id));

@@ -61,6 +61,9 @@ pub struct Setup {
     pub queue_limit: usize,
     /// Request slots that each group has to itself.
     pub guaranteed: usize,
+    /// Request slots that one client may hold, so that a client of a group leaves slots for the others; `u32::MAX` for no
+    /// limit. A client at its limit is refused ([`EngineError::ClientFull`]).
+    pub client_limit: u32,
     /// What flushes pass.
     pub flushes: FlushRule,
     /// Trace events kept; 0 turns tracing off.
@@ -171,7 +174,7 @@ impl Setup {
     /// # Errors
     ///
     /// [`EngineError::NoTags`], or [`EngineError::BadSetup`] if the drive has no size or one above [`CAPACITY_MAX`], cannot
-    /// carry a sector in a command, or has no room for a command, or if there is not a single request slot.
+    /// carry a sector in a command, or has no room for a command, or if there is not a single request slot for a client.
     pub const fn check(&self) -> Result<(), EngineError> {
         let DriveFacts { depth, max_request, capacity, .. } = self.facts;
         if self.tags == 0 {
@@ -184,6 +187,10 @@ impl Setup {
             Err(EngineError::BadSetup("a drive of 0 sectors or more than 8 EiB"))
         } else if self.queue_limit == 0 && self.guaranteed == 0 {
             Err(EngineError::BadSetup("no request slots: neither guaranteed nor shared ones"))
+        } else if self.client_limit == 0 {
+            Err(EngineError::BadSetup(
+                "a limit of 0 requests for each client; at least 1 is needed",
+            ))
         } else {
             Ok(())
         }
@@ -256,8 +263,9 @@ impl Controller {
     ///
     /// # Errors
     ///
-    /// [`EngineError::NoClient`], [`EngineError::BadRange`], [`EngineError::TooLong`]; [`EngineError::Full`] if no request slot is
-    /// free, in which case it can be submitted again after a completion.
+    /// [`EngineError::NoClient`], [`EngineError::BadRange`], [`EngineError::TooLong`]; [`EngineError::Full`] if the group has no
+    /// free request slot, and [`EngineError::ClientFull`] if the client holds as many as it may: submit the request again
+    /// after a completion.
     pub fn submit(
         &mut self,
         now: Instant,
@@ -564,10 +572,11 @@ impl Controller {
     pub fn pending(&self) -> usize {
         self.requests.len()
     }
-    /// What passed for one client; nothing for one that never was.
+    /// The counters of one client; all zero for an unknown client.
     #[must_use]
     pub fn counters(&self, client: ClientId) -> Counters {
-        self.per_client.get(client.index()).copied().unwrap_or_default()
+        let known = self.groups.try_client(client);
+        known.map_or_else(Counters::default, |_| self.per_client[client.index()])
     }
     /// The trace of events.
     pub fn trace(&mut self) -> &mut Trace {

@@ -1,7 +1,8 @@
-//! Request slots: who may bring one more request in, and who has how many inside.
+//! Request slots, which bound the number of requests of each group and of each client.
 //!
-//! Every submission inside holds one slot of its group from admission (or [`Controller::gather`]) to completion, also
-//! where it was merged into another one. So the slots of one group tell whether the group has requests.
+//! Every request holds one slot of its group from admission (or [`Controller::gather`]) to completion, also if it was
+//! merged into another one. Groups share slots by weight ([`crate::quota`]); a client may hold at most
+//! [`Setup::client_limit`] of them.
 
 use alloc::vec::Vec;
 
@@ -18,12 +19,15 @@ pub(super) struct Slots {
     quota: Quota,
     /// By client: slots that it holds.
     clients: Vec<u32>,
+    /// Maximum for each client.
+    client_limit: u32,
 }
 
 impl Slots {
     pub(super) fn new(setup: &Setup) -> Self {
         let (guaranteed, shared) = (setup.guaranteed as u64, setup.queue_limit as u64);
-        Self { quota: Quota::new(Limits { guaranteed, shared }), clients: Vec::new() }
+        let quota = Quota::new(Limits { guaranteed, shared });
+        Self { quota, clients: Vec::new(), client_limit: setup.client_limit }
     }
     pub(super) fn add_group(&mut self, group: GroupId) {
         self.quota.add_group(group);
@@ -38,10 +42,25 @@ impl Slots {
     pub(super) fn has_client(&self, client: ClientId) -> bool {
         self.clients[client.index()] > 0
     }
-    fn try_take(&mut self, groups: &Groups, group: GroupId, client: ClientId) -> bool {
-        let granted = self.quota.try_take(groups, group, 1);
-        self.clients[client.index()] += u32::from(granted);
-        granted
+    /// Whether the client may hold `count` more slots.
+    fn client_has_room(&self, client: ClientId, count: u32) -> bool {
+        let held = self.clients[client.index()];
+        held.checked_add(count).is_some_and(|after| after <= self.client_limit)
+    }
+    fn try_take(
+        &mut self,
+        groups: &Groups,
+        group: GroupId,
+        client: ClientId,
+    ) -> Result<(), EngineError> {
+        if !self.client_has_room(client, 1) {
+            return Err(EngineError::ClientFull { client, limit: self.client_limit });
+        }
+        if !self.quota.try_take(groups, group, 1) {
+            return Err(EngineError::Full(group));
+        }
+        self.clients[client.index()] += 1;
+        Ok(())
     }
     /// A submission was completed.
     pub(super) fn give(&mut self, request: &Request) {
@@ -80,28 +99,25 @@ impl Controller {
             return Err(EngineError::TooLong { length, longest });
         }
         let group = known.group;
-        if self.slots.try_take(&self.groups, group, client) {
-            Ok(group)
-        } else {
-            Err(EngineError::Full(group))
-        }
+        self.slots.try_take(&self.groups, group, client)?;
+        Ok(group)
     }
 
-    /// May a client bring this many more requests in at once? False for an unknown client.
+    /// Whether this many more requests of a client would be accepted now. False for an unknown client.
     #[must_use]
     pub fn has_room(&self, client: ClientId, requests: u32) -> bool {
-        let client = self.groups.try_client(client);
-        let quota = &self.slots.quota;
-        client.is_some_and(|it| quota.has_room(&self.groups, it.group, u64::from(requests)))
+        let Some(known) = self.groups.try_client(client) else { return false };
+        self.slots.client_has_room(client, requests)
+            && self.slots.quota.has_room(&self.groups, known.group, u64::from(requests))
     }
-    /// Submissions of one client inside or in a plug ([`Self::gather`]).
+    /// Number of requests of one client in the engine or in a plug ([`Self::gather`]); 0 for an unknown client.
     #[must_use]
     pub fn pending_of(&self, client: ClientId) -> u32 {
-        self.slots.clients.get(client.index()).copied().unwrap_or(0)
+        self.groups.try_client(client).map_or(0, |_| self.slots.clients[client.index()])
     }
-    /// Request slots that the clients directly in one group hold.
+    /// Request slots that the clients directly in one group hold; 0 for an unknown group.
     #[must_use]
     pub fn slots_of(&self, group: GroupId) -> u64 {
-        self.slots.quota.held(group)
+        self.groups.try_group(group).map_or(0, |_| self.slots.quota.held(group))
     }
 }

@@ -1,11 +1,11 @@
-//! What holds each request right now, for those who ask while it waits.
+//! Why each request waits right now.
 //!
-//! Looks only: at the pool of requests, at what the policies know of those that they hold
-//! ([`Policy::standing`](crate::policy::Policy::standing)), and at the last decision about each, if the
-//! trace remembers ([`Trace::remember`](crate::trace::Trace::remember)).
+//! Read-only: combines the pool of requests, what the policies report about requests that they hold
+//! ([`Policy::hold_info`](crate::policy::Policy::hold_info)), and the last decision about each request, if the trace keeps
+//! it ([`Trace::remember`](crate::trace::Trace::remember)).
 
 use super::Controller;
-use crate::policy::Standing;
+use crate::policy::HoldInfo;
 use crate::request::{NO_STAGE, Request, RequestId, SHARES};
 use crate::time::Instant;
 use crate::trace::{Decision, Subject};
@@ -38,8 +38,8 @@ pub struct Held<'a> {
     pub place: Place,
     /// Since when; for a throttle behind another one since its submission.
     pub since: Instant,
-    /// What the policy that has it knows.
-    pub standing: Standing,
+    /// What the policy that holds it reports.
+    pub info: HoldInfo,
     /// The last decision about this very request.
     pub decision: Option<Decision>,
 }
@@ -85,15 +85,17 @@ impl Controller {
     }
     fn holds<'a>(&'a self, id: RequestId, request: &'a Request) -> Held<'a> {
         let (place, since) = place(request);
-        let standing = match place {
-            Place::Throttle(stage) => self.throttles[stage].standing(&self.requests, id),
-            Place::Scheduler => self.scheduler.standing(&self.requests, id),
-            _ => Standing::default(),
+        let info = match place {
+            Place::Throttle(stage) => {
+                self.throttles[stage].hold_info(&self.groups, &self.requests, id)
+            }
+            Place::Scheduler => self.scheduler.hold_info(&self.groups, &self.requests, id),
+            _ => HoldInfo::default(),
         };
         let subject = Subject::Request { id, sequence: request.sequence };
         let decision = self.trace.last(subject);
         let parts = self.requests.parts(id).count();
-        Held { request, parts, place, since, standing, decision }
+        Held { request, parts, place, since, info, decision }
     }
 }
 

@@ -64,16 +64,17 @@ pub trait Gauges {
     fn gauge(&mut self, name: &'static str, value: u64);
 }
 
-/// What a policy knows about a request that it holds.
+/// Why a policy holds a request ([`Policy::hold_info`]).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Standing {
-    /// When it is worth asking for it again.
+pub struct HoldInfo {
+    /// The time until which the policy holds it; `None` if that depends on other events.
     pub until: Option<Instant>,
-    /// Whose turn it is, where there are turns.
+    /// The client, group or request that the policy serves now, if it serves one at a time.
     pub serves: Option<Subject>,
-    /// Until when the drive is kept free for their next request.
+    /// The time until which the policy idles for the next request of the one it serves.
     pub idles_until: Option<Instant>,
-    /// The group that is furthest behind its minimum, and up to when that is kept: others are held from then on.
+    /// The group that is furthest behind its minimum, and the time up to which the minimum is kept. The policy holds
+    /// requests of other groups from that time on.
     pub holder: Option<(GroupId, Instant)>,
 }
 
@@ -146,9 +147,9 @@ pub trait Policy {
     }
 
     /// Why the policy holds a request now, for `why`.
-    fn standing(&self, requests: &Requests, id: RequestId) -> Standing {
-        let _ = (requests, id);
-        Standing::default()
+    fn hold_info(&self, groups: &Groups, requests: &Requests, id: RequestId) -> HoldInfo {
+        let _ = (groups, requests, id);
+        HoldInfo::default()
     }
 
     /// Schedulers: a request of this class gets a tag only while fewer than this many of `tags` are in use.

@@ -68,9 +68,9 @@ use alloc::vec::Vec;
 use crate::parts::backlog::Head;
 use crate::parts::hw_tag::HwTag;
 use crate::parts::slots::Slots;
-use iofair_core::group::Change;
+use iofair_core::group::{Change, Groups};
 use iofair_core::policy::{
-    Build, Claim, Context, Gauges, Judgement, Policy, Role, Row, Standing, TagClass,
+    Build, Claim, Context, Gauges, HoldInfo, Judgement, Policy, Role, Row, TagClass,
 };
 use iofair_core::request::{RequestId, Requests};
 use iofair_core::time::Instant;
@@ -207,9 +207,9 @@ impl Policy for Cfq {
     fn tag_limit(&self, class: TagClass, tags: u32) -> u32 {
         class.single_queue_limit(tags)
     }
-    fn standing(&self, _requests: &Requests, _id: RequestId) -> Standing {
+    fn hold_info(&self, _groups: &Groups, _requests: &Requests, _id: RequestId) -> HoldInfo {
         let serves = self.active.map(|id| self.subject(id));
-        Standing { serves, idles_until: self.wait_until, ..Standing::default() }
+        HoldInfo { serves, idles_until: self.wait_until, ..HoldInfo::default() }
     }
     fn observe(&self, gauges: &mut dyn Gauges) {
         gauges.gauge("cfq_busy_queues", self.order.busy() as u64);

@@ -5,7 +5,7 @@
 //! parent's, and so on to the root. A group's own clients compete with the groups in it, as if they were
 //! one more of weight `leaf_weight`. Fractions are made when a group enters the tree, and at each charge.
 
-use iofair_core::group::{Class, GroupId};
+use iofair_core::group::{Class, GroupId, Groups};
 use iofair_core::policy::Context;
 use iofair_core::time::{Instant, Nanos};
 use iofair_policies::parts::ewma::Pauses;
@@ -119,11 +119,11 @@ pub(super) struct GroupOrder {
 
 impl CfqGroup {
     /// The group whose turn it is.
-    pub(super) fn first_group(&mut self) -> Option<GroupId> {
+    pub(super) fn first_group(&mut self, groups: &Groups) -> Option<GroupId> {
         let GroupOrder { arena, tree, minimum } = &mut self.group_order;
         let node = arena.first(tree)?;
         *minimum = arena.key(node).max(*minimum);
-        Some(GroupId(arena.value(node).0))
+        groups.group_id(arena.value(node).0 as usize)
     }
     /// Counts a queue that gets requests.
     pub(super) fn add_to_group(&mut self, id: GroupId) {
@@ -150,7 +150,7 @@ impl CfqGroup {
         let leaf = self.settings.leaf_weight;
         let group = &mut self.groups[id.index()];
         let GroupOrder { arena, tree, .. } = &mut self.group_order;
-        group.node = Some(arena.insert(tree, group.time, Marker(id.0)));
+        group.node = Some(arena.insert(tree, group.time, Marker(id.index() as u32)));
         let mut fresh = group.active == 0;
         group.active += 1;
         group.children_weight += leaf;

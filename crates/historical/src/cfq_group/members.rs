@@ -114,8 +114,10 @@ impl CfqGroup {
         // A client that moved may have dispatched its last request from here after the move.
         for index in 0..self.clients.len() {
             let queue = self.clients[index];
-            if queue.is_some_and(|queue| self.queues[queue].group == id) {
-                self.detach(cx, ClientId(index as u32));
+            if queue.is_some_and(|queue| self.queues[queue].group == id)
+                && let Some(client) = cx.groups.client_id(index)
+            {
+                self.detach(cx, client);
             }
         }
         for index in 0..SHARED {

@@ -77,9 +77,9 @@ use alloc::vec::Vec;
 use crate::parts::backlog::Head;
 use crate::parts::hw_tag::HwTag;
 use crate::parts::slots::Slots;
-use iofair_core::group::{Change, Class, GroupId};
+use iofair_core::group::{Change, Class, GroupId, Groups};
 use iofair_core::policy::{
-    Build, Claim, Context, Gauges, Judgement, Policy, Role, Row, Standing, TagClass,
+    Build, Claim, Context, Gauges, HoldInfo, Judgement, Policy, Role, Row, TagClass,
 };
 use iofair_core::request::{RequestId, Requests};
 use iofair_core::time::{Instant, Nanos};
@@ -249,9 +249,9 @@ impl Policy for CfqGroup {
         // As in `cfq`: separate limits for buffered writes and the rest in the original.
         if class == TagClass::Async { (tags / 2).max(1) } else { tags }
     }
-    fn standing(&self, _requests: &Requests, _id: RequestId) -> Standing {
+    fn hold_info(&self, _groups: &Groups, _requests: &Requests, _id: RequestId) -> HoldInfo {
         let serves = self.active.map(|id| self.subject(id));
-        Standing { serves, idles_until: self.wait_until, ..Standing::default() }
+        HoldInfo { serves, idles_until: self.wait_until, ..HoldInfo::default() }
     }
     fn observe(&self, gauges: &mut dyn Gauges) {
         gauges.gauge("cfq_busy_queues", u64::from(self.busy));

@@ -106,7 +106,7 @@ impl CfqGroup {
 impl CfqGroup {
     /// Chooses the next group, class and workload, and returns the first queue there.
     pub(super) fn choose(&mut self, cx: &mut Context<'_>) -> Option<QueueId> {
-        let group = self.first_group()?;
+        let group = self.first_group(cx.groups)?;
         self.serving.group = group;
         self.serving.until = None;
         if let Some(saved) = self.groups[group.index()].saved {

@@ -85,8 +85,8 @@ mod turn;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use iofair_core::group::Change;
-use iofair_core::policy::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row, Standing};
+use iofair_core::group::{Change, Groups};
+use iofair_core::policy::{Build, Claim, Context, Gauges, HoldInfo, Judgement, Policy, Role, Row};
 use iofair_core::request::{RequestId, Requests};
 use iofair_core::time::Instant;
 use iofair_core::unit::Sectors;
@@ -335,9 +335,9 @@ impl<L: Leaf> Policy for Fair<L> {
     fn change(&mut self, cx: &mut Context<'_>, change: Change) {
         self.on_change(cx, change);
     }
-    fn standing(&self, _requests: &Requests, _id: RequestId) -> Standing {
+    fn hold_info(&self, _groups: &Groups, _requests: &Requests, _id: RequestId) -> HoldInfo {
         let serves = self.turn.as_ref().map(|turn| self.subject(turn.queue));
-        Standing { serves, idles_until: self.next_wakeup(), ..Standing::default() }
+        HoldInfo { serves, idles_until: self.next_wakeup(), ..HoldInfo::default() }
     }
     fn observe(&self, gauges: &mut dyn Gauges) {
         gauges.gauge("fair_busy_queues", u64::from(self.busy_queues));

@@ -55,13 +55,13 @@ use alloc::vec::Vec;
 
 use estimate::{Estimate, Follow};
 use iofair_core::contract::WEIGHT_DEFAULT;
-use iofair_core::group::{Change, ClientId, GroupId};
+use iofair_core::group::{Change, ClientId, Groups};
 use iofair_core::params::{Kind, Parameter};
-use iofair_core::policy::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row, Standing};
+use iofair_core::policy::{Build, Claim, Context, Gauges, HoldInfo, Judgement, Policy, Role, Row};
 use iofair_core::request::{RequestId, Requests};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::Subject;
-use iofair_policies::parts::levels::{Account, Levels, TOP, cost, level_of};
+use iofair_policies::parts::levels::{Account, Levels, TOP, cost, level_of, level_of_index};
 use iofair_policies::parts::meter::{Limit, Rule};
 use iofair_policies::parts::shares::{WHOLE, Weights, group_node, own_node};
 
@@ -327,7 +327,7 @@ impl Policy for Proportional {
                     self.groups.push(Group::default());
                 }
                 self.groups[id.index()] = Group::default();
-                self.levels.add(cx.now, level_of(id), TOP, Part(Some(id.0)));
+                self.levels.add(cx.now, level_of(id), TOP, Part(Some(id.index() as u32)));
             }
             Change::GroupUpdated(id) => {
                 let weight = cx.groups.group(id).contract.weight;
@@ -342,9 +342,9 @@ impl Policy for Proportional {
         }
     }
 
-    fn standing(&self, requests: &Requests, id: RequestId) -> Standing {
+    fn hold_info(&self, _groups: &Groups, requests: &Requests, id: RequestId) -> HoldInfo {
         let until = self.levels.ready(level_of(requests[id].group));
-        Standing { until, ..Standing::default() }
+        HoldInfo { until, ..HoldInfo::default() }
     }
 
     fn observe(&self, gauges: &mut dyn Gauges) {
@@ -458,7 +458,7 @@ impl Proportional {
             let deferred = group.recovered.is_some_and(|at| now.since(at) <= recent);
             let Some(limit) = self.levels.state.limit(index) else { continue };
             let allowed = length.units_floor(limit).max(1);
-            let waits = self.levels.holds(level_of(GroupId(index as u32)));
+            let waits = self.levels.holds(level_of_index(index));
             if group.hit || waits || deferred || group.used * 10_000 >= allowed * self.enough {
                 continue;
             }

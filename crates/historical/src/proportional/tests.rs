@@ -53,6 +53,7 @@ impl World {
             tags: 1 << 16,
             queue_limit: 1 << 16,
             guaranteed: 0,
+            client_limit: u32::MAX,
             flushes: FlushRule::Bypass,
             trace: 0,
         };

@@ -61,7 +61,7 @@ use device::{Device, jiffies, micros};
 use iofair_core::contract::Limits;
 use iofair_core::group::{Change, ClientId, GroupId, Groups};
 use iofair_core::params::{Kind, Parameter};
-use iofair_core::policy::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row, Standing};
+use iofair_core::policy::{Build, Claim, Context, Gauges, HoldInfo, Judgement, Policy, Role, Row};
 use iofair_core::request::{RequestId, Requests};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::Subject;
@@ -263,9 +263,9 @@ impl Policy for ThrottleLow {
         }
     }
 
-    fn standing(&self, requests: &Requests, id: RequestId) -> Standing {
+    fn hold_info(&self, _groups: &Groups, requests: &Requests, id: RequestId) -> HoldInfo {
         let until = self.levels.ready(level_of(requests[id].group));
-        Standing { until, ..Standing::default() }
+        HoldInfo { until, ..HoldInfo::default() }
     }
 
     fn observe(&self, gauges: &mut dyn Gauges) {
@@ -469,7 +469,7 @@ impl ThrottleLow {
         self.levels.account_mut(at).find_overflows(now, elapsed);
         if self.branch_can_downgrade(cx.now, at) {
             let scale = self.levels.state.downgrade(now);
-            let subject = Subject::Group(GroupId(at as u32 - 1));
+            let subject = cx.groups.group_id(at - 1).map_or(Subject::Drive, Subject::Group);
             let rule = match scale {
                 0 => "below its low limit and not idle: LOW",
                 _ => "below its low limit and not idle: scale halved to {}",

@@ -30,6 +30,8 @@ pub(crate) struct Settled {
     pub(crate) pending: usize,
     /// Groups there are, the root included.
     pub(crate) groups: usize,
+    /// The largest number of pending requests of one client.
+    pub(crate) of_one_client: Option<u32>,
     pub(crate) next_wakeup: Option<Instant>,
 }
 
@@ -338,16 +340,17 @@ impl Checker for Bounds {
         "bounds"
     }
     fn see(&mut self, _: Instant, event: &Event<'_>) -> Result<(), String> {
-        let Setup { facts, queue_limit, guaranteed, .. } = &self.setup;
+        let Setup { facts, queue_limit, guaranteed, client_limit, .. } = &self.setup;
         match event {
             Event::Dispatched { command, .. } => {
                 let end = command.start + command.length;
                 let fits = command.length <= facts.max_request && end <= facts.capacity;
                 law(fits, || format!("{command:?} is too much for {facts:?}"))
             }
-            Event::Settled(Settled { in_flight, pending, groups, .. }) => {
+            Event::Settled(Settled { in_flight, pending, groups, of_one_client, .. }) => {
                 let slots = queue_limit + guaranteed * groups;
                 let held = *in_flight <= facts.depth && *pending <= slots;
+                let held = held && of_one_client.is_none_or(|most| most <= *client_limit);
                 law(held, || format!("{in_flight} of {} sent, {pending} inside", facts.depth))
             }
             _ => Ok(()),

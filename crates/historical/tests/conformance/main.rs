@@ -292,6 +292,6 @@ fn every_checker_has_a_canary() {
     }
     let mut counts = check::Counts::default();
     let wrong = Counters { requests: [1, 0], ..Counters::default() };
-    let event = check::Event::Counted(ClientId(0), &wrong);
+    let event = check::Event::Counted(ClientId::from_bits(0), &wrong);
     assert!(check::Checker::see(&mut counts, Instant::ZERO, &event).is_err());
 }

@@ -82,7 +82,8 @@ pub(crate) fn setup(random: &mut Random) -> Setup {
     let queue_limit = random.pick(&[8, 64, 512]) as usize;
     let guaranteed = random.pick(&[1, 4, 16]) as usize;
     let flushes = random.pick(&[FlushRule::Bypass, FlushRule::Scheduled]);
-    Setup { facts, tags, queue_limit, guaranteed, flushes, trace: 0 }
+    let client_limit = random.pick(&[4, 16, u64::from(u32::MAX)]) as u32;
+    Setup { facts, tags, queue_limit, guaranteed, client_limit, flushes, trace: 0 }
 }
 
 /// Draws lists of steps. Which kinds are frequent is drawn too (swarm testing, Groce et al. 2012).

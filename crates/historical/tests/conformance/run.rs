@@ -145,6 +145,7 @@ impl<'a> World<'a> {
             in_flight: self.engine.in_flight(),
             pending: self.engine.pending(),
             groups: self.engine.groups().iter().count(),
+            of_one_client: self.clients.iter().map(|it| self.engine.pending_of(*it)).max(),
             next_wakeup: self.engine.next_wakeup(),
         }
     }

@@ -52,6 +52,7 @@ impl Load {
             tags: outstanding + 1,
             queue_limit: 0,
             guaranteed,
+            client_limit: u32::MAX,
             flushes: FlushRule::Scheduled,
             trace: 0,
         };

@@ -74,16 +74,17 @@ impl Names {
             "drive".to_string(),
         ]);
     }
-    pub(super) fn client(&self, id: ClientId) -> &str {
-        self.clients.get(id.index()).map_or("?", String::as_str)
+    /// The name of the client with this index.
+    pub(super) fn client(&self, index: usize) -> &str {
+        self.clients.get(index).map_or("?", String::as_str)
     }
     /// The groups that a client is in, its own first, the root last.
     pub(super) fn ancestry(&self, id: ClientId) -> &[GroupId] {
         self.ancestries.get(id.index()).map_or(&[], Vec::as_slice)
     }
-    /// `group tenants/alice`.
-    pub(super) fn group(&self, id: GroupId) -> String {
-        match self.groups.get(id.index()).map(String::as_str) {
+    /// The group with this index: `group tenants/alice`.
+    pub(super) fn group(&self, index: usize) -> String {
+        match self.groups.get(index).map(String::as_str) {
             None => "a group".to_string(),
             Some("") => "the root group".to_string(),
             Some(name) => format!("group {name}"),
@@ -91,7 +92,7 @@ impl Names {
     }
     /// Whether this is the client asked for: it itself or one of that name's processes.
     pub(super) fn is(&self, id: ClientId, name: &str) -> bool {
-        let own = self.client(id);
+        let own = self.client(id.index());
         own == name || family(own) == name
     }
     /// Place of a stage as the engine counts them.

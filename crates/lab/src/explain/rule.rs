@@ -1,6 +1,5 @@
 //! A rule as the policies write it, with its numbers put in.
 
-use iofair_core::group::{ClientId, GroupId};
 use iofair_core::time::Nanos;
 use iofair_core::trace::rule_in_words;
 
@@ -14,8 +13,8 @@ pub(super) fn with_values(rule: &str, values: [u64; 2], names: &Names) -> String
         match kind {
             "ns" => Nanos(value).to_string(),
             "bytes" => size(value),
-            "group" => names.group(GroupId(value as u32)),
-            "client" => names.client(ClientId(value as u32)).to_string(),
+            "group" => names.group(value as usize),
+            "client" => names.client(value as usize).to_string(),
             _ => value.to_string(),
         }
     })

@@ -151,10 +151,10 @@ impl Stories {
         let names = &self.names;
         let submission = &known.submission;
         let groups = names.ancestry(submission.client).to_vec();
-        let group = names.group(groups.first().copied().unwrap_or(GroupId::ROOT));
+        let group = names.group(groups.first().copied().unwrap_or(GroupId::ROOT).index());
         let story = Story {
             request: sequence,
-            client: names.client(submission.client).to_owned(),
+            client: names.client(submission.client.index()).to_owned(),
             group,
             operation: operation(submission.operation),
             metadata: submission.flags.has(Flags::METADATA),
@@ -207,7 +207,7 @@ impl Stories {
                 }
                 (EventKind::Completed, _) if watch.sent => watch.completed += 1,
                 (EventKind::Merged { into }, (Some(known), _)) if *into == watch.head => {
-                    let client = names.client(known.submission.client);
+                    let client = names.client(known.submission.client.index());
                     let what = format!("request {} of {client} is merged into it", known.sequence);
                     watch.tell(names, now, what);
                 }
@@ -230,8 +230,8 @@ impl Stories {
             let about = match subject {
                 Subject::Client(id) if id == watch.client => "its client",
                 Subject::Group(id) if watch.groups.contains(&id) => &match id {
-                    GroupId::ROOT => self.names.group(id),
-                    _ => format!("its {}", self.names.group(id)),
+                    GroupId::ROOT => self.names.group(id.index()),
+                    _ => format!("its {}", self.names.group(id.index())),
                 },
                 Subject::Drive => "the drive",
                 Subject::Client(id) => {
@@ -324,7 +324,7 @@ impl Watch {
             EventKind::Merged { into } => {
                 self.head = *into;
                 let (sequence, client) = pool.known(*into).map_or((0, "?"), |known| {
-                    (known.sequence, names.client(known.submission.client))
+                    (known.sequence, names.client(known.submission.client.index()))
                 });
                 format!("merged into request {sequence} of {client}")
             }
@@ -428,7 +428,7 @@ fn meanwhile(names: &Names, others: &BTreeMap<ClientId, Meanwhile>) -> String {
     let mut parts: Vec<String> = sorted
         .iter()
         .take(OTHERS_MAX)
-        .map(|(id, other)| describe(names.client(**id), other))
+        .map(|(id, other)| describe(names.client(id.index()), other))
         .collect();
     let mut rest = Meanwhile::default();
     for (_, other) in sorted.iter().skip(OTHERS_MAX) {

@@ -187,7 +187,7 @@ impl Survey {
     fn label_everybody(&mut self, controller: &Controller) {
         self.of_group = vec![None; controller.groups().group_bound()];
         for (id, _) in controller.groups().iter_clients() {
-            let name = self.names.client(id).to_owned();
+            let name = self.names.client(id.index()).to_owned();
             let wanted = self.client.as_ref().is_none_or(|client| self.names.is(id, client));
             let label = if self.client.is_some() { &name } else { family(&name) };
             let label = wanted.then(|| self.label(label));
@@ -196,7 +196,7 @@ impl Survey {
                 continue;
             }
             for group in self.names.ancestry(id).to_vec() {
-                let name = self.names.group(group);
+                let name = self.names.group(group.index());
                 let label = family(&name).to_owned();
                 self.of_group[group.index()] = Some(self.label(&label));
             }
@@ -262,7 +262,7 @@ impl Survey {
         let slow = Slow {
             total_ns,
             request: known.sequence,
-            client: self.names.client(client).to_owned(),
+            client: self.names.client(client.index()).to_owned(),
             operation: operation(known.submission.operation),
             bytes: known.submission.length.bytes(),
             submitted_ns: travel.submitted,

@@ -93,6 +93,7 @@ fn build_over<'a>(
         tags: scenario.tags.unwrap_or(stack_tags).max(1),
         queue_limit: QUEUE_LIMIT,
         guaranteed: 0,
+        client_limit: u32::MAX,
         flushes: scenario.flushes,
         trace: observer.trace_events(),
     };

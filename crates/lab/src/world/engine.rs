@@ -338,10 +338,14 @@ impl<'a> Engine<'a> {
         lane.run_at = None;
         while let Some(dispatch) = lane.controller.dispatch(self.now) {
             self.observer.on_dispatch(self.now, &dispatch);
-            let client = lane.controller.parts(dispatch.command).next().map_or(0, |p| p.client.0);
+            let client = lane
+                .controller
+                .parts(dispatch.command)
+                .next()
+                .map_or(0, |part| part.client.to_bits());
             // The number of the lane lies above every sector.
             let start = dispatch.start.0 ^ (index as u64) << 56;
-            for word in [self.now.0, u64::from(client), start, dispatch.length.0] {
+            for word in [self.now.0, client, start, dispatch.length.0] {
                 self.trace_hash = (self.trace_hash ^ word).wrapping_mul(FNV_PRIME).rotate_left(23);
             }
             let (command, operation) = (dispatch.command, dispatch.operation);

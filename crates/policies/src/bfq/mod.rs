@@ -138,9 +138,9 @@ use alloc::vec::Vec;
 use crate::parts::positions::Positions;
 use crate::parts::sorted_fifo::Sorted;
 use crate::parts::wf2q::Hierarchy;
-use iofair_core::group::{Change, GroupId};
+use iofair_core::group::{Change, GroupId, Groups};
 use iofair_core::policy::{
-    Build, Claim, Context, Gauges, Judgement, Policy, Role, Row, Standing, TagClass,
+    Build, Claim, Context, Gauges, HoldInfo, Judgement, Policy, Role, Row, TagClass,
 };
 use iofair_core::request::{Direction, RequestId, Requests};
 use iofair_core::time::Instant;
@@ -334,9 +334,9 @@ impl Policy for Bfq {
     fn tag_limit(&self, class: TagClass, tags: u32) -> u32 {
         self.tags_for(class, tags)
     }
-    fn standing(&self, _requests: &Requests, _id: RequestId) -> Standing {
+    fn hold_info(&self, _groups: &Groups, _requests: &Requests, _id: RequestId) -> HoldInfo {
         let serves = self.in_service.map(|id| self.subject(id));
-        Standing { serves, idles_until: self.wait_until, ..Standing::default() }
+        HoldInfo { serves, idles_until: self.wait_until, ..HoldInfo::default() }
     }
     fn observe(&self, gauges: &mut dyn Gauges) {
         gauges.gauge("bfq_peak_rate_bytes_per_s", self.rate.bytes_per_s());

@@ -102,7 +102,8 @@ impl Sleepers {
         let sleeper = &mut self.clients[client.index()];
         sleeper.is_marked = false;
         if delay > Nanos::ZERO && sleeper.node.is_none() {
-            let node = self.nodes.insert(&mut self.sleeping, now + delay, Entry(client.0));
+            let node =
+                self.nodes.insert(&mut self.sleeping, now + delay, Entry(client.index() as u32));
             sleeper.node = Some(node);
         }
     }

@@ -195,7 +195,7 @@ impl Policy for IoLatency {
         let mut at = group;
         while at != GroupId::ROOT {
             for _ in 0..completed {
-                self.wake_one(cx, at);
+                self.wake_one(cx, at.index());
             }
             at = self.levels[at.index()].parent;
         }
@@ -268,7 +268,7 @@ impl IoLatency {
             self.levels[index].unlimit();
         }
         for index in 0..self.levels.len() {
-            self.wake_all(cx, GroupId(index as u32));
+            self.wake_all(cx, index);
         }
         while let Some(id) = self.sleepers.wake(Instant::MAX, cx.requests) {
             self.enter(cx, id);
@@ -305,7 +305,7 @@ impl IoLatency {
             if !in_root && (!level.waiting.is_empty() || !level.has_room()) {
                 level.waiting.push_back(cx.requests, id);
                 self.held += 1;
-                let values = [u64::from(at.0), level.depth as u64];
+                let values = [at.index() as u64, level.depth as u64];
                 let subject = Subject::Request { id, sequence };
                 cx.decide(subject, "as many in flight as {group} may have: {}", values);
                 return;
@@ -316,8 +316,8 @@ impl IoLatency {
         self.passed.push_back(cx.requests, id);
     }
     /// The first waiter of a level takes a slot, if there is one.
-    fn wake_one(&mut self, cx: &mut Context<'_>, at: GroupId) -> bool {
-        let level = &mut self.levels[at.index()];
+    fn wake_one(&mut self, cx: &mut Context<'_>, at: usize) -> bool {
+        let level = &mut self.levels[at];
         if !level.has_room() {
             return false;
         }
@@ -328,7 +328,8 @@ impl IoLatency {
         self.climb(cx, id, parent);
         true
     }
-    fn wake_all(&mut self, cx: &mut Context<'_>, at: GroupId) {
+    /// Wakes all requests that wait at the level with this index.
+    fn wake_all(&mut self, cx: &mut Context<'_>, at: usize) {
         while self.wake_one(cx, at) {}
     }
 }
@@ -343,7 +344,7 @@ impl IoLatency {
         if level.follow(&children, self.depth) {
             let values = [level.depth.min(self.depth) as u64, level.use_delay];
             cx.decide(Subject::Group(at), "follows its siblings' culprit: depth now {}", values);
-            self.wake_all(cx, at);
+            self.wake_all(cx, at.index());
         }
     }
     /// The window of a group with a target is over.

@@ -14,7 +14,7 @@ use iofair_core::request::CommandId;
 use iofair_core::request::Operation;
 use iofair_core::unit::Sectors;
 
-const ME: GroupId = GroupId(7);
+const ME: GroupId = GroupId::from_bits(7);
 const QD: i64 = 32;
 
 fn ms(n: u64) -> Nanos {
@@ -106,14 +106,18 @@ fn steps_down_and_up() {
     for _ in 0..20 {
         other.completed(at(1700), ms(1) / 2, false);
     }
-    assert_eq!(other.judge(at(1700), GroupId(8), &mut siblings, QD), None, "not the culprit");
+    assert_eq!(
+        other.judge(at(1700), GroupId::from_bits(8), &mut siblings, QD),
+        None,
+        "not the culprit"
+    );
     let mut higher = level(true);
     higher.set_target(ms(2));
     assert_eq!(window(&mut higher, &mut siblings, 1700, [0, 9]), None, "a higher target waits");
     let mut lower = level(true);
     lower.set_target(ms(1) / 2);
     lower.completed(at(1701), ms(1), false);
-    assert_eq!(lower.judge(at(1701), GroupId(9), &mut siblings, QD), Some(Step::Down));
+    assert_eq!(lower.judge(at(1701), GroupId::from_bits(9), &mut siblings, QD), Some(Step::Down));
     assert_eq!(siblings.target, ms(1) / 2, "the lowest target becomes the culprit");
     assert_eq!(window(&mut culprit, &mut siblings, 2300, [9, 0]), None, "no longer the culprit");
 }
@@ -268,6 +272,7 @@ impl Rig {
             tags: 1 << 20,
             queue_limit: 1 << 20,
             guaranteed: 0,
+            client_limit: u32::MAX,
             flushes: FlushRule::Bypass,
             trace: 0,
         };

@@ -29,7 +29,12 @@ pub const TOP: usize = 0;
 
 /// The level of a group.
 pub const fn level_of(group: GroupId) -> usize {
-    group.index() + 1
+    level_of_index(group.index())
+}
+
+/// The level of the group with this index.
+pub const fn level_of_index(index: usize) -> usize {
+    index + 1
 }
 
 /// The group of a level, as a number of a decision; not of the top.

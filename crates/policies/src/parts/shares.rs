@@ -18,7 +18,7 @@ pub const NIL: u32 = u32::MAX;
 
 /// The node of a group with everything in it.
 pub const fn group_node(group: GroupId) -> u32 {
-    group.0 * 2
+    group.index() as u32 * 2
 }
 /// The leaf of the group's own requests.
 pub const fn own_node(group: usize) -> u32 {

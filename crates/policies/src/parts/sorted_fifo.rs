@@ -276,7 +276,7 @@ mod tests {
     impl World {
         fn make(&mut self, start: u64, length: u64) -> RequestId {
             self.made += 1;
-            let mut request = Request::of(ClientId(0), Operation::Read, start, length);
+            let mut request = Request::of(ClientId::from_bits(0), Operation::Read, start, length);
             (request.tag, request.sequence) = (self.made, self.made);
             self.requests.insert(request)
         }

@@ -98,7 +98,7 @@ impl Promise {
             self.wake_at(Some(at));
             return None;
         }
-        if let Some(id) = client.as_client() {
+        if let Some(id) = client.as_client().and_then(|it| cx.groups.client_id(it.index())) {
             let rule = "deadline: goes before its turn; {ns} left";
             cx.decide(Subject::Client(id), rule, [deadline.since(cx.now).0, 0]);
         }
@@ -172,7 +172,8 @@ impl Promise {
             return;
         }
         self.holder = holder;
-        match holder.and_then(EntityId::as_group) {
+        let group = holder.and_then(EntityId::as_group);
+        match group.and_then(|it| cx.groups.group_id(it.index())) {
             Some(id) => {
                 let rule = "gate: closed to others; {ns} behind its minimum";
                 cx.decide(Subject::Group(id), rule, [lag.0, 0]);

@@ -62,7 +62,8 @@ impl Promise {
     /// A read was late, and writes are about: they pause for half of the client's part of what it lost, by its share. What a
     /// minimum is for is kept by its clock.
     fn compensate(&mut self, cx: &Context<'_>, client: EntityId, due: Instant) {
-        let Some(id) = client.as_client() else { return };
+        let id = client.as_client().and_then(|it| cx.groups.client_id(it.index()));
+        let Some(id) = id else { return };
         let of = cx.groups.client(id);
         let is_idle = of.priority.class.max(class_of(cx.groups, of.group)) == Class::Idle;
         if is_idle || self.clocks_above(client).next().is_some() {

@@ -47,7 +47,7 @@ use iofair_core::group::{Change, Class, ClientId, GroupId, Groups};
 use iofair_core::minimum::{Amount, Minimum};
 use iofair_core::parts::fifo::Fifo;
 use iofair_core::policy::{
-    Build, Claim, Context, Gauges, Judgement, Policy, Role, Row, Standing, Tags,
+    Build, Claim, Context, Gauges, HoldInfo, Judgement, Policy, Role, Row, Tags,
 };
 use iofair_core::request::{Operation, Request, RequestId, Requests};
 use iofair_core::time::{Instant, Nanos};
@@ -457,7 +457,7 @@ impl Policy for Promise {
             self.set_deadline(cx, client);
         }
         self.each_clock(client, |clocks, group| clocks.arrive(now, group, urgent));
-        self.window.on_submit(now, index.0, first);
+        self.window.on_submit(now, index.index() as u32, first);
         self.queued += 1;
     }
     fn dispatch(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
@@ -548,11 +548,14 @@ impl Policy for Promise {
             _ => {}
         }
     }
-    fn standing(&self, requests: &Requests, id: RequestId) -> Standing {
-        let _ = (requests, id);
-        let serves = self.turn.and_then(|turn| turn.client.as_client()).map(Subject::Client);
-        let holder = self.clocks.first().and_then(|(id, at)| Some((id.as_group()?, at)));
-        Standing { until: self.wakeup, serves, holder, ..Standing::default() }
+    fn hold_info(&self, groups: &Groups, _requests: &Requests, _id: RequestId) -> HoldInfo {
+        let client = self.turn.and_then(|turn| turn.client.as_client());
+        let serves = client.and_then(|it| groups.client_id(it.index())).map(Subject::Client);
+        let holder = self
+            .clocks
+            .first()
+            .and_then(|(id, at)| Some((groups.group_id(id.as_group()?.index())?, at)));
+        HoldInfo { until: self.wakeup, serves, holder, ..HoldInfo::default() }
     }
     fn observe(&self, gauges: &mut dyn Gauges) {
         gauges.gauge("promise_read_rate_bytes_per_second", self.drive.rate(Side::Read));

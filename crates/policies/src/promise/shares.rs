@@ -47,22 +47,32 @@ const DEBT_MAX: u64 = 1_000_000_000;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct EntityId(u32);
 
+/// The index of a group or of a client ([`GroupId::index`], [`ClientId::index`]).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Index(u32);
+
+impl Index {
+    pub(super) const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 impl EntityId {
     pub(super) const ROOT: Self = Self::group(GroupId::ROOT);
 
     pub(super) const fn group(id: GroupId) -> Self {
-        Self(2 * id.0)
+        Self(2 * id.index() as u32)
     }
     pub(super) const fn client(id: ClientId) -> Self {
-        Self(2 * id.0 + 1)
+        Self(2 * id.index() as u32 + 1)
     }
     /// The client that this is.
-    pub(super) const fn as_client(self) -> Option<ClientId> {
-        if !self.0.is_multiple_of(2) { Some(ClientId(self.0 / 2)) } else { None }
+    pub(super) const fn as_client(self) -> Option<Index> {
+        if !self.0.is_multiple_of(2) { Some(Index(self.0 / 2)) } else { None }
     }
     /// The group that this is.
-    pub(super) const fn as_group(self) -> Option<GroupId> {
-        if self.0.is_multiple_of(2) { Some(GroupId(self.0 / 2)) } else { None }
+    pub(super) const fn as_group(self) -> Option<Index> {
+        if self.0.is_multiple_of(2) { Some(Index(self.0 / 2)) } else { None }
     }
     const fn index(self) -> usize {
         self.0 as usize

@@ -30,7 +30,7 @@ fn clocks() -> (Clocks, EntityId) {
     let period = Nanos::from_millis(100);
     let (ahead, frame, lag_max) = (Nanos::from_millis(5), Nanos::ZERO, Nanos::from_secs(1));
     let mut clocks = Clocks::new(Bounds { ahead, frame, lag_max, period });
-    let group = EntityId::group(GroupId(1));
+    let group = EntityId::group(GroupId::from_bits(1));
     clocks.set(Instant::ZERO, group, MINIMUM, Class::BestEffort);
     (clocks, group)
 }
@@ -137,7 +137,7 @@ fn a_promise_that_cannot_be_kept_is_cut() {
 #[test]
 fn buffered_writes_are_patient() {
     let (mut clocks, reader) = clocks();
-    let writer = EntityId::group(GroupId(2));
+    let writer = EntityId::group(GroupId::from_bits(2));
     clocks.set(Instant::ZERO, writer, MINIMUM, Class::BestEffort);
     clocks.arrive(at(10), writer, false);
     assert_eq!(clocks.gate(at(19)), Gate::Open(Some(at(20))));
@@ -197,7 +197,7 @@ fn a_minimum_may_count_requests() {
 #[test]
 fn more_urgent_minimums_go_first() {
     let (mut clocks, group) = clocks();
-    let urgent = EntityId::group(GroupId(2));
+    let urgent = EntityId::group(GroupId::from_bits(2));
     clocks.set(Instant::ZERO, urgent, MINIMUM, Class::RealTime);
     clocks.arrive(at(10), group, true);
     clocks.arrive(at(30), urgent, true);
@@ -214,7 +214,7 @@ fn more_urgent_minimums_go_first() {
 fn infeasible_minimums_degrade_by_class() {
     for (class, kept) in [(Class::RealTime, 950), (Class::BestEffort, 500)] {
         let (mut clocks, group) = clocks();
-        let other = EntityId::group(GroupId(2));
+        let other = EntityId::group(GroupId::from_bits(2));
         clocks.set(Instant::ZERO, other, MINIMUM, class);
         let mut served = [0u32; 2];
         for id in [group, other] {
@@ -244,9 +244,9 @@ fn infeasible_minimums_degrade_by_class() {
 fn shares(weights: &[u32]) -> (Shares, Vec<EntityId>) {
     let mut shares = Shares::default();
     let clients = weights.iter().enumerate().map(|(number, weight)| {
-        let group = EntityId::group(GroupId(number as u32 + 1));
+        let group = EntityId::group(GroupId::from_bits(number as u64 + 1));
         shares.set(group, EntityId::ROOT, *weight, Class::BestEffort);
-        let client = EntityId::client(ClientId(number as u32));
+        let client = EntityId::client(ClientId::from_bits(number as u64));
         shares.set(client, group, 100, Class::BestEffort);
         client
     });
@@ -564,7 +564,7 @@ fn a_latency_is_no_larger_share() {
     let (mut rig, hurried, other) = hurried();
     let mut served = [0u32; 2];
     for client in [hurried, other] {
-        (0..8).for_each(|n| rig.read(client, u64::from(client.0) * 1_000_000 + 100 * n));
+        (0..8).for_each(|n| rig.read(client, client.to_bits() * 1_000_000 + 100 * n));
     }
     for turn in 0..40_000 {
         let Some((id, start)) = rig.dispatch() else {
@@ -573,10 +573,10 @@ fn a_latency_is_no_larger_share() {
         };
         rig.now += READ;
         rig.complete(id);
-        let whose = if start / 1_000_000 == u64::from(hurried.0) { 0 } else { 1 };
+        let whose = if start / 1_000_000 == hurried.to_bits() { 0 } else { 1 };
         served[whose] += 1;
         let client = [hurried, other][whose];
-        rig.read(client, u64::from(client.0) * 1_000_000 + 1_000 + 100 * (turn % 1000));
+        rig.read(client, client.to_bits() * 1_000_000 + 1_000 + 100 * (turn % 1000));
     }
     let [mine, others] = served;
     assert!(mine + others > 39_000 && mine.abs_diff(others) < 8_000, "{served:?}");

@@ -79,7 +79,8 @@ impl Promise {
             if empty && !Self::is_over(now, &turn) && now < idle_until {
                 if self.queued > 0 {
                     let until = idle_until.min(turn.until);
-                    if let Some(client) = turn.client.as_client() {
+                    let client = turn.client.as_client();
+                    if let Some(client) = client.and_then(|it| cx.groups.client_id(it.index())) {
                         let rule = "turn: idle; {ns} for its next request";
                         cx.decide(Subject::Client(client), rule, [until.since(now).0, 0]);
                     }

@@ -205,7 +205,8 @@ impl Ceilings {
         let max = if applies(&group.contract.max) { group.contract.max } else { Limits::NONE };
         let bursts = [max.burst.bytes, max.burst.requests];
         let level = &mut self.levels[at];
-        (level.parent, level.weight) = (group.parent.map(|parent| parent.0), group.contract.weight);
+        (level.parent, level.weight) =
+            (group.parent.map(|parent| parent.index() as u32), group.contract.weight);
         for (direction, gate) in level.gates.iter_mut().enumerate() {
             gate.change(now, [max.bytes_per_s[direction], max.iops[direction]], bursts);
         }
@@ -261,7 +262,7 @@ impl Ceilings {
         now: Instant,
         requests: &mut Requests,
         id: RequestId,
-    ) -> Option<GroupId> {
+    ) -> Option<usize> {
         if self.levels.is_empty() {
             return None;
         }
@@ -288,7 +289,7 @@ impl Ceilings {
             }
             Some(at) => {
                 self.hold(now, requests, id);
-                Some(GroupId(at as u32))
+                Some(at)
             }
         }
     }

@@ -173,8 +173,8 @@ struct Copied {
 fn copy_groups(seen: &Seen<'_>, first: usize) -> (Vec<Copied>, Next) {
     let tree = seen.engine.controller().groups();
     let end = (first + SLICE).min(tree.group_bound());
-    let ids = (first..end).map(|index| GroupId(index as u32));
-    let there = ids.filter_map(|id| Some((id, tree.try_group(id)?)));
+    let ids = (first..end).filter_map(|index| tree.group_id(index));
+    let there = ids.map(|id| (id, tree.group(id)));
     let copy = |(id, group): (GroupId, &Group)| Copied {
         id,
         parent: group.parent,
@@ -189,12 +189,12 @@ fn copy_groups(seen: &Seen<'_>, first: usize) -> (Vec<Copied>, Next) {
 
 /// Parents before children, the root first, with their shares. A group whose parent went between two slices is left out.
 fn in_order(copied: Vec<Copied>, total: u64) -> Vec<GroupMoment> {
-    let mut children: BTreeMap<u32, Vec<Copied>> = BTreeMap::new();
+    let mut children: BTreeMap<GroupId, Vec<Copied>> = BTreeMap::new();
     let mut level = Vec::new();
     for one in copied {
         match one.parent {
             None => level.push((one, None)),
-            Some(parent) => children.entry(parent.0).or_default().push(one),
+            Some(parent) => children.entry(parent).or_default().push(one),
         }
     }
     let mut groups: Vec<GroupMoment> = Vec::new();
@@ -207,7 +207,7 @@ fn in_order(copied: Vec<Copied>, total: u64) -> Vec<GroupMoment> {
             let sum = wanting + if wanted { 0 } else { u64::from(weight) };
             groups[parent].promised * f64::from(weight) / sum as f64
         });
-        let below = children.remove(&id.0).unwrap_or_default();
+        let below = children.remove(&id).unwrap_or_default();
         let wants = below.iter().filter(|child| child.tally.last.busy > Nanos::ZERO);
         let wanting: u64 = wants.map(|child| u64::from(child.weight)).sum();
         let index = groups.len();

@@ -168,15 +168,15 @@ fn take_seat(seats: &mut Seats, held: &Held<'_>) {
         requests: 0,
         oldest: held.since,
         until: None,
-        serves: held.standing.serves,
-        idles_until: held.standing.idles_until,
-        holder: held.standing.holder,
+        serves: held.info.serves,
+        idles_until: held.info.idles_until,
+        holder: held.info.holder,
         decision: None,
         group: held.request.group,
     });
     seat.requests += held.parts;
     seat.oldest = seat.oldest.min(held.since);
-    seat.until = seat.until.into_iter().chain(held.standing.until).min();
+    seat.until = seat.until.into_iter().chain(held.info.until).min();
     let newer = |new: &Decision| seat.decision.is_none_or(|(old, _)| old.at <= new.at);
     if let Some(decision) = held.decision.filter(newer) {
         seat.decision = Some((decision, held.request.operation.direction()));
@@ -331,6 +331,11 @@ impl Scene<'_> {
             Some(name) => format!("group {name}"),
         }
     }
+    /// The group with this index, a number of a decision.
+    fn group_at(&self, index: u64) -> String {
+        let id = self.engine().controller().groups().group_id(index as usize);
+        id.map_or("a group".to_string(), |id| self.group(id))
+    }
     fn subject(&self, subject: Subject) -> String {
         match subject {
             Subject::Client(id) => {
@@ -354,16 +359,13 @@ impl Scene<'_> {
                 "ns" => Nanos(value).to_string(),
                 "bytes" => format!("{value} bytes"),
                 "group" if is_ceiling => {
-                    let id = GroupId(value as u32);
                     let groups = self.engine().controller().groups();
-                    let limits = groups.try_group(id).map(|group| group.contract.max);
-                    format!(
-                        "{} ({})",
-                        self.group(id),
-                        ceiling(limits.unwrap_or_default(), direction)
-                    )
+                    let id = groups.group_id(value as usize);
+                    let limits = id.map(|id| groups.group(id).contract.max);
+                    let limits = ceiling(limits.unwrap_or_default(), direction);
+                    format!("{} ({limits})", self.group_at(value))
                 }
-                "group" => self.group(GroupId(value as u32)),
+                "group" => self.group_at(value),
                 "client" => self.group(of),
                 _ => value.to_string(),
             }
@@ -422,7 +424,15 @@ mod tests {
         let (max_request, capacity) = (Sectors(8), Sectors(1 << 30));
         let facts = DriveFacts { rotational: false, depth: 1, max_request, capacity };
         let (queue_limit, guaranteed, flushes) = (0, 10_000, FlushRule::Bypass);
-        let setup = Setup { facts, tags: 1, queue_limit, guaranteed, flushes, trace: 0 };
+        let setup = Setup {
+            facts,
+            tags: 1,
+            queue_limit,
+            guaranteed,
+            client_limit: u32::MAX,
+            flushes,
+            trace: 0,
+        };
         let mut controller =
             Controller::new(setup, iofair_policies::TABLE.stack("max-none").unwrap());
         let [others, own] = ["others", "own"].map(|name| {

@@ -43,6 +43,10 @@ const SHARED_SLOTS: usize = 16 << 10;
 /// Request slots that every group has to itself, whatever the others do: enough that a client of a group with little
 /// weight still keeps a fast drive busy.
 const OWN_SLOTS: usize = 16;
+/// Request slots that one volume may hold: far more than keep a drive busy and let sequential requests merge, and a
+/// quarter of the shared ones. Where one group has all shared slots (half of the pool at the default weight), the volumes
+/// beside a greedy one still find 4096.
+const CLIENT_SLOTS: u32 = 4096;
 /// Least tags where the scheduler shares between groups: more than there are slots, which are the bound then.
 const TAGS_UNBOUNDED: u32 = 1 << 20;
 /// Longest piece of a trim or of zeroes: they carry no data, so they may be longer than the rest. The controller has one
@@ -119,7 +123,15 @@ impl Engine {
         let tags = fixed_tags.unwrap_or_else(|| tags(&facts, &stack));
         let (queue_limit, guaranteed) = (SHARED_SLOTS, OWN_SLOTS);
         let flushes = FlushRule::Scheduled;
-        let setup = Setup { facts, tags, queue_limit, guaranteed, flushes, trace: 0 };
+        let setup = Setup {
+            facts,
+            tags,
+            queue_limit,
+            guaranteed,
+            client_limit: CLIENT_SLOTS,
+            flushes,
+            trace: 0,
+        };
         let (depth, longest_data) = (facts.depth, facts.max_request.bytes());
         let mut controller = Controller::new(setup, stack);
         if back.separate_flushes() {

@@ -1,14 +1,13 @@
 //! Splitting requests into pieces for the controller, and refusing requests without room.
 //!
-//! Each piece takes a request slot of its group; the controller decides whether one is free. A refused request is
-//! returned to its front end. A request in flight that finds no slot for its next piece waits here, in the order of
-//! its group, and meanwhile no new request of the group is accepted. So no group has more in flight than it has had
-//! slots.
+//! Each piece takes a request slot of its group; the controller decides whether one is free, and whether the volume may
+//! hold one more. A refused request is returned to its front end. A request in flight that finds no slot for its next piece
+//! waits here, in the order of its volume, and meanwhile no new request of the volume is accepted. So no volume and no group
+//! has more in flight than it has had slots.
 
 use std::collections::VecDeque;
 
 use iofair_core::controller::Submission;
-use iofair_core::group::GroupId;
 use iofair_core::request::Operation;
 use iofair_core::time::Instant;
 use iofair_core::unit::{SECTOR_BYTES, Sectors};
@@ -20,24 +19,24 @@ use crate::request::op::{self, Op, WINDOW};
 /// Requests that wait for a slot for their next piece.
 #[derive(Debug, Default)]
 pub(super) struct Unfed {
-    /// By group.
+    /// By volume.
     requests: Vec<VecDeque<usize>>,
-    /// Groups that have some.
-    groups: VecDeque<GroupId>,
+    /// Volumes that have some, the next in turn first.
+    volumes: VecDeque<usize>,
 }
 
 impl Unfed {
-    /// Whether a request of this group waits.
-    fn waits(&self, group: GroupId) -> bool {
-        self.requests.get(group.index()).is_some_and(|requests| !requests.is_empty())
+    /// Whether a request of this volume waits.
+    fn waits(&self, volume: usize) -> bool {
+        self.requests.get(volume).is_some_and(|requests| !requests.is_empty())
     }
-    fn push(&mut self, group: GroupId, key: usize) {
-        if group.index() >= self.requests.len() {
-            self.requests.resize_with(group.index() + 1, VecDeque::new);
+    fn push(&mut self, volume: usize, key: usize) {
+        if volume >= self.requests.len() {
+            self.requests.resize_with(volume + 1, VecDeque::new);
         }
-        let requests = &mut self.requests[group.index()];
+        let requests = &mut self.requests[volume];
         if requests.is_empty() {
-            self.groups.push_back(group);
+            self.volumes.push_back(volume);
         }
         requests.push_back(key);
     }
@@ -55,9 +54,8 @@ impl Engine {
     /// Whether a new request of this volume would be accepted now. If not, it may be after a request of its group
     /// completes, or of a group that uses much of the shared slots.
     pub fn has_room(&self, volume: usize) -> bool {
-        let volume = &self.volumes[volume];
-        let waits = self.unfed.waits(volume.group);
-        !self.paused && !waits && self.controller.has_room(volume.client, 1)
+        let client = self.volumes[volume].client;
+        !self.paused && !self.unfed.waits(volume) && self.controller.has_room(client, 1)
     }
     /// Gives the controller more pieces of a request, as many as it may have together.
     pub(super) fn feed(&mut self, now: Instant, key: usize) {
@@ -66,11 +64,11 @@ impl Engine {
             if !op.is_uncut() || op.left >= window(op.operation) {
                 return;
             }
-            let (volume, left) = (&self.volumes[op.volume], op.left);
-            let waits = self.unfed.waits(volume.group);
-            if waits || !self.controller.has_room(volume.client, 1) {
+            let (volume, left) = (op.volume, op.left);
+            let client = self.volumes[volume].client;
+            if self.unfed.waits(volume) || !self.controller.has_room(client, 1) {
                 if left == 0 {
-                    self.unfed.push(volume.group, key);
+                    self.unfed.push(volume, key);
                 }
                 return;
             }
@@ -105,18 +103,18 @@ impl Engine {
             self.unplug(now);
         }
     }
-    /// Goes on with requests that wait for a slot, group after group.
+    /// Continues requests that wait for a slot; volumes take turns.
     pub(super) fn feed_waiting(&mut self, now: Instant) {
-        for _ in 0..self.unfed.groups.len() {
-            let Some(group) = self.unfed.groups.pop_front() else { return };
-            while let Some(key) = self.unfed.requests[group.index()].front().copied() {
-                let op = &self.ops[key];
-                let failed = op.status != 0;
-                if !failed && !self.controller.has_room(self.volumes[op.volume].client, 1) {
-                    self.unfed.groups.push_back(group);
+        for _ in 0..self.unfed.volumes.len() {
+            let Some(volume) = self.unfed.volumes.pop_front() else { return };
+            let client = self.volumes[volume].client;
+            while let Some(key) = self.unfed.requests[volume].front().copied() {
+                let failed = self.ops[key].status != 0;
+                if !failed && !self.controller.has_room(client, 1) {
+                    self.unfed.volumes.push_back(volume);
                     break;
                 }
-                self.unfed.requests[group.index()].pop_front();
+                self.unfed.requests[volume].pop_front();
                 match failed {
                     true => self.finish(now, key),
                     false => self.feed_one(now, key),

@@ -161,16 +161,17 @@ fn op_bytes(op: &Op) -> u64 {
 }
 
 /// What a group is promised; nothing, if it is gone.
-fn minimum(groups: &Groups, id: GroupId) -> Minimum {
-    groups.try_group(id).map_or(Minimum::NONE, |group| group.contract.minimum())
+/// The minimum of the group with this index.
+fn minimum(groups: &Groups, index: usize) -> Minimum {
+    groups.group_id(index).map_or(Minimum::NONE, |id| groups.group(id).contract.minimum())
 }
 
 /// All groups, by id.
 #[derive(Debug, Default)]
 pub(super) struct Tallies {
     groups: Vec<GroupTally>,
-    /// Groups with requests inside, or a second that was not all idle: nobody visits the others.
-    active: Vec<GroupId>,
+    /// Indices of groups with requests in flight, or whose last second was not idle. No call visits the others.
+    active: Vec<u32>,
     began: Instant,
 }
 
@@ -180,7 +181,7 @@ impl Tallies {
         if id.index() >= self.groups.len() {
             self.groups.resize(id.index() + 1, GroupTally::default());
         }
-        let parent = groups.group(id).parent.map_or(NONE, |parent| parent.0);
+        let parent = groups.group(id).parent.map_or(NONE, |parent| parent.index() as u32);
         let is_active = self.groups[id.index()].is_active;
         self.groups[id.index()] = GroupTally { parent, is_active, ..GroupTally::default() };
     }
@@ -208,11 +209,11 @@ impl Tallies {
         if let Some(tally) = self.groups.get_mut(group.index()) {
             tally.cpu += time;
         }
-        let mut at = group.0;
+        let mut at = group.index() as u32;
         while let Some(tally) = self.groups.get_mut(at as usize) {
             tally.present.cpu += time;
             if !std::mem::replace(&mut tally.is_active, true) {
-                self.active.push(GroupId(at));
+                self.active.push(at);
             }
             at = tally.parent;
         }
@@ -222,16 +223,16 @@ impl Tallies {
         self.arrived(now, op.group, op_bytes(op), groups);
     }
     fn arrived(&mut self, now: Instant, group: GroupId, bytes: u64, groups: &Groups) {
-        let mut at = group.0;
+        let mut at = group.index() as u32;
         while let Some(tally) = self.groups.get_mut(at as usize) {
             if bytes > 0 {
-                tally.minimum.arrive(now, minimum(groups, GroupId(at)), bytes);
+                tally.minimum.arrive(now, minimum(groups, at as usize), bytes);
             }
             if tally.inside == 0 {
                 tally.busy_since = now;
             }
             if !std::mem::replace(&mut tally.is_active, true) {
-                self.active.push(GroupId(at));
+                self.active.push(at);
             }
             tally.inside += 1;
             at = tally.parent;
@@ -261,10 +262,10 @@ impl Tallies {
         self.groups[group.index()].is_asking = true;
     }
     fn answered(&mut self, now: Instant, group: GroupId, bytes: u64, groups: &Groups) {
-        let mut at = group.0;
+        let mut at = group.index() as u32;
         while let Some(tally) = self.groups.get_mut(at as usize) {
             if bytes > 0 {
-                tally.minimum.complete(now, minimum(groups, GroupId(at)), bytes);
+                tally.minimum.complete(now, minimum(groups, at as usize), bytes);
             }
             tally.inside -= 1;
             tally.present.bytes += bytes;
@@ -295,14 +296,14 @@ impl Tallies {
         let length = now.since(self.began);
         self.began = now;
         let all = &mut self.groups;
-        self.active.retain(|id| {
-            let tally = &mut all[id.index()];
+        self.active.retain(|index| {
+            let tally = &mut all[*index as usize];
             if tally.inside > 0 {
                 tally.present.busy += now.since(tally.busy_since);
                 tally.busy_since = now;
             }
             tally.last = Second { length, ..std::mem::take(&mut tally.present) };
-            if tally.minimum.end(now, minimum(groups, *id), length) {
+            if tally.minimum.end(now, minimum(groups, *index as usize), length) {
                 // A turn that came late stands for all the seconds since the last one.
                 tally.broken_seconds += length.0 / SECOND.0;
             }
@@ -335,6 +336,7 @@ mod tests {
             tags: 1,
             queue_limit: 1,
             guaranteed: 0,
+            client_limit: u32::MAX,
             flushes: FlushRule::Bypass,
             trace: 0,
         };

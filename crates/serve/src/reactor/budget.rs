@@ -69,7 +69,7 @@ impl Budget {
         more: usize,
     ) -> bool {
         let wanted = beyond(held + more) - beyond(held);
-        let Some(group) = account.group().filter(|_| wanted > 0) else { return true };
+        let Some(group) = account.group(groups).filter(|_| wanted > 0) else { return true };
         let allowed = self.quota.has_room(groups, group, wanted);
         if !allowed {
             if self.waited.len() <= group.index() {
@@ -91,7 +91,7 @@ impl Budget {
         share: &mut Share,
         holds: usize,
     ) {
-        let (group, bytes) = (account.group(), beyond(holds));
+        let (group, bytes) = (account.group(groups), beyond(holds));
         if let Some(old) = share.group
             && (share.group != group || bytes < share.bytes)
         {
@@ -120,8 +120,8 @@ impl Budget {
         self.round += 1;
     }
     /// Had an endpoint of this group to wait since the round before this one, or anybody because nothing is left?
-    pub(super) fn is_short(&self, account: Account) -> bool {
-        let waited = account.group().and_then(|group| self.waited.get(group.index()));
+    pub(super) fn is_short(&self, groups: &Groups, account: Account) -> bool {
+        let waited = account.group(groups).and_then(|group| self.waited.get(group.index()));
         waited.copied().unwrap_or(0).max(self.exhausted) + 1 >= self.round
     }
 }
@@ -148,6 +148,7 @@ mod tests {
             tags: 1,
             queue_limit: 1,
             guaranteed: 0,
+            client_limit: u32::MAX,
             flushes: FlushRule::Bypass,
             trace: 0,
         };
@@ -174,14 +175,14 @@ mod tests {
             budget.charge(groups, a, &mut greedy, holds);
         }
         assert!((2 * LARGE..=3 * LARGE).contains(&holds), "{holds}");
-        assert!(budget.is_short(a) && !budget.is_short(b));
+        assert!(budget.is_short(groups, a) && !budget.is_short(groups, b));
         assert!(budget.allows(groups, a, 0, OWN), "its own share is there in any case");
         assert!(budget.allows(groups, b, 0, LARGE), "there is room for others");
         for _ in 0..2 {
-            assert!(budget.is_short(a));
+            assert!(budget.is_short(groups, a));
             budget.next_round();
         }
-        assert!(!budget.is_short(a) && !budget.take_released());
+        assert!(!budget.is_short(groups, a) && !budget.take_released());
         budget.charge(groups, a, &mut greedy, OWN);
         assert!(budget.take_released() && !budget.take_released());
         assert!(budget.allows(groups, a, OWN, LARGE));

@@ -25,7 +25,7 @@ const WEIGHT: u32 = 100;
 /// The weight of all peers together that have not chosen a volume, beside the groups at the top.
 const HANDSHAKE_WEIGHT: u32 = 10;
 
-/// Whom processor time is charged to: the endpoints of one group.
+/// What processor time is charged to: the endpoints of one group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Account(u32);
 
@@ -34,17 +34,17 @@ impl Account {
     pub(super) const HANDSHAKE: Self = Self(0);
     /// The endpoints of volumes directly in a group.
     pub(super) fn of(group: GroupId) -> Self {
-        Self(2 * group.0 + 2)
+        Self(2 * group.index() as u32 + 2)
     }
-    /// The group, unless it is that of unknown peers.
-    pub(super) fn group(self) -> Option<GroupId> {
-        (self != Self::HANDSHAKE).then(|| GroupId(self.0 / 2 - 1))
+    /// The group; `None` for peers that have not chosen a volume, and if the group was removed.
+    pub(super) fn group(self, groups: &Groups) -> Option<GroupId> {
+        if self == Self::HANDSHAKE { None } else { groups.group_id(self.0 as usize / 2 - 1) }
     }
 }
 
 /// The node of a group: above its own endpoints and the groups in it.
 fn inner(group: GroupId) -> u32 {
-    2 * group.0 + 1
+    2 * group.index() as u32 + 1
 }
 const ROOT: u32 = 1;
 

@@ -421,7 +421,8 @@ impl Reactor {
             // Its endpoint may be gone.
             let Some(slot) = self.endpoints.get_mut(key) else { continue };
             slot.is_to_check = false;
-            let short = self.budget.is_short(self.account(key));
+            let short =
+                self.budget.is_short(self.parts.engine.controller().groups(), self.account(key));
             let (endpoint, mut cx) = self.look(now, key);
             if endpoint.periodic_check(short, &mut cx)? {
                 self.check_again(key);

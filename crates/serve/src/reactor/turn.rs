@@ -53,7 +53,7 @@ impl Reactor {
         }
         self.fair.charge(account, time);
         self.to_answer.charge(account, time);
-        if let Some(group) = account.group() {
+        if let Some(group) = account.group(self.parts.engine.controller().groups()) {
             self.parts.engine.charge(group, time);
         }
     }
@@ -179,7 +179,8 @@ impl Reactor {
             Progress::Done | Progress::OwnLimit => {}
             Progress::More => self.fair.push(account, waiter(key)),
             Progress::NoRoom => {
-                if let (false, Some(group)) = (had_stalled, account.group()) {
+                let group = account.group(self.parts.engine.controller().groups());
+                if let (false, Some(group)) = (had_stalled, group) {
                     self.parts.engine.stalled(group);
                 }
                 return self.fair.stall(account, waiter(key));

@@ -50,6 +50,7 @@ impl World {
             tags: 128,
             queue_limit: 0,
             guaranteed: 1024,
+            client_limit: u32::MAX,
             flushes: FlushRule::Bypass,
             trace: 1 << 16,
         };

@@ -121,6 +121,7 @@ fn both(random: &mut Random) -> (Weight, Model) {
         tags: 1,
         queue_limit: 1,
         guaranteed: 0,
+        client_limit: u32::MAX,
         flushes: FlushRule::Bypass,
         trace: 0,
     };

@@ -36,7 +36,7 @@ impl World {
         }
     }
     fn client(&mut self) -> ClientId {
-        let client = ClientId(self.clients);
+        let client = ClientId::from_bits(self.clients.into());
         self.clients += 1;
         self.shared.processes.change(Change::ClientAdded(client));
         client

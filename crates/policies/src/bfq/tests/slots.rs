@@ -253,7 +253,7 @@ fn idle_clients_take_single_turns() {
     let clients = [priority, other].map(|priority| world.hand_in(GroupId::ROOT, priority));
     for i in 0..4 {
         for client in clients {
-            world.read(client, u64::from(client.0) * (1 << 27) + i * 8, 8);
+            world.read(client, client.to_bits() * (1 << 27) + i * 8, 8);
         }
     }
     let order: Vec<_> =

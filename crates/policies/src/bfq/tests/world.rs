@@ -112,6 +112,7 @@ impl World {
             tags: 1024,
             queue_limit: 0,
             guaranteed: 1024,
+            client_limit: u32::MAX,
             flushes: FlushRule::Bypass,
             trace: 1 << 20,
         };

@@ -15,7 +15,7 @@ use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
 fn request(operation: Operation, start: u64, sectors: u64) -> Request {
-    Request::of(ClientId(0), operation, start, sectors)
+    Request::of(ClientId::from_bits(0), operation, start, sectors)
 }
 
 fn settings(set: &[(&str, &str)], facts: &DriveFacts) -> Settings {

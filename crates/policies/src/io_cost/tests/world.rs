@@ -63,6 +63,7 @@ impl World {
             tags,
             queue_limit: 1 << 16,
             guaranteed: 0,
+            client_limit: u32::MAX,
             flushes: FlushRule::Bypass,
             trace: 0,
         };

@@ -49,6 +49,7 @@ impl Rig {
             tags: 1 << 20,
             queue_limit: 1 << 20,
             guaranteed: 0,
+            client_limit: u32::MAX,
             flushes: FlushRule::Bypass,
             trace: 0,
         };

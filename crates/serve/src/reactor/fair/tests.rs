@@ -29,6 +29,7 @@ fn groups(tree: &[(&str, u32)]) -> Controller {
         tags: 1,
         queue_limit: 1,
         guaranteed: 0,
+        client_limit: u32::MAX,
         flushes: FlushRule::Bypass,
         trace: 0,
     };
@@ -174,7 +175,7 @@ fn nobody_is_lost() {
             let key = random.below(20) as usize;
             let account = match random.below(6) {
                 0 => Account::HANDSHAKE,
-                group => Account::of(GroupId(group as u32 - 1)),
+                group => Account::of(GroupId::from_bits(group as u64 - 1)),
             };
             match random.below(10) {
                 0..=2 => {

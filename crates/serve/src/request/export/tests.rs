@@ -14,7 +14,15 @@ fn controller(names: &[&str]) -> Controller {
     let (max_request, capacity) = (Sectors(8), Sectors(1 << 20));
     let facts = DriveFacts { rotational: false, depth: 1, max_request, capacity };
     let flushes = FlushRule::Bypass;
-    let setup = Setup { facts, tags: 1, queue_limit: 1, guaranteed: 0, flushes, trace: 0 };
+    let setup = Setup {
+        facts,
+        tags: 1,
+        queue_limit: 1,
+        guaranteed: 0,
+        client_limit: u32::MAX,
+        flushes,
+        trace: 0,
+    };
     let mut controller = Controller::new(setup, iofair_policies::TABLE.stack("none-none").unwrap());
     for name in names {
         controller.add_group(Instant::ZERO, name, Contract::default()).unwrap();
