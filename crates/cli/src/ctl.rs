@@ -199,7 +199,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
             }
         }
         Command::Why { group } => {
-            let why = talk.ask(&Ask::new("GET", &(words::path("groups", group) + "/why")))?;
+            let why = talk.ask(&Ask::new("GET", &(words::path("groups", group)? + "/why")))?;
             output.print(&why, || show::why(&why))?;
         }
         Command::Drain { resume, hold } => {
@@ -233,8 +233,8 @@ struct Talk {
 
 impl Talk {
     fn ask(&self, ask: &Ask) -> Result<Json> {
-        let reply = call(&self.address, ask)
-            .with_context(|| format!("cannot reach a server at {}", self.address))?;
+        let reply =
+            call(&self.address, ask).map_err(|error| address::unreachable(&self.address, error))?;
         let json = reply.json().context("the server's response is not JSON")?;
         if reply.is_good() {
             return Ok(json);
@@ -296,20 +296,20 @@ impl Talk {
                 output.print(&groups, || show::usage(&groups["groups"]))
             }
             Group::Usage { name: Some(name) } => {
-                let one = self.ask(&Ask::new("GET", &words::path("groups", name)))?;
+                let one = self.ask(&Ask::new("GET", &words::path("groups", name)?))?;
                 output.print(&one, || show::usage_of(&one["group"]))
             }
             Group::Show { name } => {
-                let one = self.ask(&Ask::new("GET", &words::path("groups", name)))?;
+                let one = self.ask(&Ask::new("GET", &words::path("groups", name)?))?;
                 output.print(&one, || show::group(&one["group"]))
             }
             Group::Create { name, keys } => {
-                let ask = Ask::new("PUT", &words::path("groups", name)).body(words::keys(keys)?);
+                let ask = Ask::new("PUT", &words::path("groups", name)?).body(words::keys(keys)?);
                 let ask = Ask { only_new: true, ..ask };
                 self.change(ask, output, |done| show::groups(&json!([done["group"]])))
             }
             Group::Set { name, keys, revision } => {
-                let path = words::path("groups", name);
+                let path = words::path("groups", name)?;
                 let body = words::keys(keys)?;
                 let there = self.ask(&Ask::new("GET", &path)).map_err(|error| {
                     let told = error.to_string();
@@ -327,7 +327,7 @@ impl Talk {
                 self.change(ask, output, |done| show::groups(&json!([done["group"]])))
             }
             Group::Remove { name } => {
-                self.revised(Ask::new("DELETE", &words::path("groups", name)), output)
+                self.revised(Ask::new("DELETE", &words::path("groups", name)?), output)
             }
         }
     }
@@ -350,11 +350,11 @@ impl Talk {
             }
             Volume::Remove { name, delete_data } => {
                 let data = if *delete_data { "?data=delete" } else { "" };
-                let path = words::path("volumes", name) + data;
+                let path = words::path("volumes", name)? + data;
                 return self.revised(Ask::new("DELETE", &path), output);
             }
         };
-        let path = words::path("volumes", name) + &ask.path;
+        let path = words::path("volumes", name)? + &ask.path;
         self.change(Ask { path, ..ask }, output, |done| show::volumes(&json!([done["volume"]])))
     }
 }

@@ -136,7 +136,7 @@ fn live(
 }
 
 fn set_weight(address: &Address, group: &str, weight: u32) -> io::Result<String> {
-    let path = words::path("groups", group);
+    let path = format!("/v1/groups/{}", words::escaped(group));
     let reply = call(address, &Ask::new("PATCH", &path).body(json!({ "weight": weight })))?;
     if reply.is_good() {
         return Ok(format!("{group}: weight {weight}, written into the contract file"));

@@ -340,7 +340,7 @@ const SOCKETS: &[Case] = &[
         "socket-group",
         &[DRIVE, LISTEN, "group = 'no-such-group'\n", VOLUME],
         NOTHING,
-        "there is no group",
+        "this host has no group",
     ),
     (
         "socket-foreign-group",

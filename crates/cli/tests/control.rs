@@ -123,7 +123,7 @@ fn the_server_is_found_and_mistakes_are_told() {
         (&["ctl", "group", "set", "batch", "weight"], "is not KEY=VALUE"),
         (&["ctl", "group", "set", "bathc", "weight=4"], "did you mean `batch`?"),
         (&["ctl", "group", "set", "new", "weight=4"], "iofair ctl group create new weight=4"),
-        (&["ctl", "group", "create", "batch"], "group \"batch\" is there already"),
+        (&["ctl", "group", "create", "batch"], "group \"batch\" exists already"),
         (&["ctl", "group", "show", "bathc"], "did you mean `batch`?"),
         (&["ctl", "why", "bathc"], "did you mean `batch`?"),
         (&["ctl", "stack", "none-none"], "does not enforce `min`, `weight` of group"),

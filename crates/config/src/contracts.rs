@@ -87,6 +87,7 @@ use iofair_core::contract::Contract;
 use iofair_core::controller::Stack;
 use iofair_core::policy::Table;
 use iofair_core::time::Nanos;
+use iofair_core::unit::BinarySize;
 use uuid::Uuid;
 
 use crate::{ConfigError, Source};
@@ -277,12 +278,14 @@ impl Contracts {
         for volume in &self.volumes {
             let end = used.saturating_add(volume.size_bytes);
             if end > capacity_bytes {
-                let Volume { name, size_bytes, .. } = volume;
+                let [needs, taken, left, capacity] =
+                    [volume.size_bytes, used, capacity_bytes - used, capacity_bytes]
+                        .map(BinarySize);
                 let message = format!(
-                    "volume \"{name}\" needs {size_bytes} bytes after {used} bytes of other volumes, \
-                     but the drive has {capacity_bytes}"
+                    "volume \"{}\" needs {needs}, but the drive has {capacity}, and other volumes take {taken} of it",
+                    volume.name
                 );
-                let left = format!("at most {}B", capacity_bytes - used);
+                let left = format!("at most {}B ({left})", left.0);
                 return Err(self.source.error(volume.span.clone(), message).allowed(left));
             }
             used = end;

@@ -93,11 +93,11 @@ impl Source {
             if let Some(rest) = message.strip_prefix(serde_says) {
                 let (written, known) = split_expected(rest);
                 let what = match we_say {
-                    "" => format!("`{written}` is none of the allowed words"),
+                    "" => format!("`{written}` is not one of the allowed values"),
                     _ => format!("{we_say} `{written}`"),
                 };
                 let allowed = match known.as_slice() {
-                    [] => "nothing here".to_string(),
+                    [] => "no key".to_string(),
                     known => known.join(", "),
                 };
                 return at(&what).allowed(allowed).near(written, known);
@@ -107,7 +107,7 @@ impl Source {
             return at(&format!("the key {name} is missing"));
         }
         if message == "wanted string or table" {
-            return at("this is no word").allowed(allowed("a string"));
+            return at("this is not a string").allowed(allowed("a string"));
         }
         match message.split_once(", expected ") {
             Some((wrong, expected)) => at(&value(wrong)).allowed(allowed(expected.trim())),
@@ -119,9 +119,9 @@ impl Source {
 /// The value in the file: "invalid type: integer `10`" is about the value, not about types.
 fn value(wrong: &str) -> String {
     match wrong.strip_prefix("invalid type: ") {
-        Some("map") => "a table is not right here".into(),
-        Some("sequence") => "a list is not right here".into(),
-        Some(found) => format!("{found} is not right here"),
+        Some("map") => "a table is not allowed here".into(),
+        Some("sequence") => "a list is not allowed here".into(),
+        Some(found) => format!("{found} is not allowed here"),
         None => wrong.to_string(),
     }
 }
@@ -188,7 +188,7 @@ mod tests {
         let place = error.place.clone().expect("has a place");
         assert_eq!((place.line, place.column, place.width), (2, 9, 3));
         let shown = error.to_string();
-        assert!(shown.starts_with("example.toml:2:9: \"ä\" is not"), "{shown}");
+        assert!(shown.starts_with("example.toml:2:9: \"ä\" cannot be read"), "{shown}");
         assert!(shown.contains("    2 | \tsize = 'ä'\n      | \t       ^^^"), "{shown}");
     }
 
@@ -204,15 +204,15 @@ mod tests {
         let missing = refuse("kind = 'idle'");
         assert!(missing.message.contains("`size` is missing"), "{missing}");
         let number = refuse("size = 4096");
-        assert_eq!(number.message, "integer `4096` is not right here");
+        assert_eq!(number.message, "integer `4096` is not allowed here");
         assert!(number.allowed.expect("says what").contains("4KiB"));
         let text = refuse("size = '1B'\ncount = 'three'");
-        assert_eq!(text.message, "string \"three\" is not right here");
+        assert_eq!(text.message, "string \"three\" is not allowed here");
         assert_eq!(text.allowed.as_deref(), Some("a whole number such as 300"));
         let flag = refuse("size = '1B'\nkind = true");
         assert!(!flag.to_string().contains("enum"), "{flag}");
         let list = refuse("size = []");
-        assert_eq!(list.message, "a list is not right here");
+        assert_eq!(list.message, "a list is not allowed here");
         let syntax = refuse("size = '1B'\nkind = ");
         assert_eq!(syntax.line(), 2, "{syntax}");
     }

@@ -51,7 +51,7 @@ impl<T> Visitor<'_> for Text<T> {
     }
     fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
         (self.read)(text).map_err(|e| {
-            E::custom(format_args!("\"{}\" is not right, expected {}", e.given, e.allowed))
+            E::custom(format_args!("\"{}\" cannot be read, expected {}", e.given, e.allowed))
         })
     }
 }

@@ -207,9 +207,9 @@ impl Contract {
     }
 }
 
-/// A group that shares a drive, as input of [`admit`].
+/// A group among its siblings, as input of [`admit`].
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Asking {
+pub struct Sibling {
     /// Its name.
     pub name: String,
     /// Claim of its minimum, or the sum of the claims inside it, in bytes a second of the worst case; `None`: no
@@ -221,7 +221,7 @@ pub struct Asking {
     pub weight: u32,
 }
 
-impl Asking {
+impl Sibling {
     /// From a contract, on a drive with a worst-case rate of `worst_case` bytes a second.
     pub fn new(name: &str, contract: &Contract, worst_case: u64) -> Self {
         let by_time = contract.min.zip(contract.alone).map(|(min, alone)| [min, alone.max(1)]);
@@ -246,7 +246,7 @@ pub struct Refusal {
     /// Worst-case rate of the drive, bytes a second.
     pub worst_case: u64,
     /// The groups with claims, largest claim first.
-    pub groups: Vec<Asking>,
+    pub groups: Vec<Sibling>,
 }
 
 impl fmt::Display for Refusal {
@@ -309,7 +309,7 @@ impl fmt::Display for Rate {
 /// # Errors
 ///
 /// [`Refusal`] if the claims, and a thousandth for those without one, add up to more than `worst_case`.
-pub fn admit(worst_case: u64, groups: &[Asking]) -> Result<Vec<u32>, Refusal> {
+pub fn admit(worst_case: u64, groups: &[Sibling]) -> Result<Vec<u32>, Refusal> {
     let asked: u64 = groups.iter().filter_map(|group| group.claim).fold(0, u64::saturating_add);
     if asked == 0 {
         return Ok(groups.iter().map(|group| group.weight).collect());
@@ -320,21 +320,21 @@ pub fn admit(worst_case: u64, groups: &[Asking]) -> Result<Vec<u32>, Refusal> {
     let reserve = if free > 0 { worst_case / u64::from(WEIGHT_MAX) } else { 0 };
     let asked = asked.saturating_add(reserve);
     if asked > worst_case {
-        let mut asking: Vec<_> = groups.iter().filter(|g| g.claim.is_some()).cloned().collect();
-        asking.sort_by(|a, b| b.claim.cmp(&a.claim).then_with(|| a.name.cmp(&b.name)));
-        return Err(Refusal { asked, worst_case, groups: asking });
+        let mut siblings: Vec<_> = groups.iter().filter(|g| g.claim.is_some()).cloned().collect();
+        siblings.sort_by(|a, b| b.claim.cmp(&a.claim).then_with(|| a.name.cmp(&b.name)));
+        return Err(Refusal { asked, worst_case, groups: siblings });
     }
     // Shares in bytes a second. When nobody else is there to take the rest, claims say how it is shared.
     let Level { rest, weights } = match free {
         0 => Level { rest: 0, weights: 1 },
         _ => level(worst_case, groups),
     };
-    let share = |group: &Asking| {
+    let share = |group: &Sibling| {
         let by_weight = u128::from(rest) * u128::from(group.weight) / u128::from(weights);
         group.claim.unwrap_or(0).max(by_weight as u64)
     };
     let largest = groups.iter().map(share).max().unwrap_or(1).max(1);
-    let scale = |group: &Asking| {
+    let scale = |group: &Sibling| {
         let scaled = u128::from(share(group)) * u128::from(WEIGHT_MAX);
         let scaled = match group.claim {
             Some(_) => scaled.div_ceil(u128::from(largest)),
@@ -353,7 +353,7 @@ struct Level {
 
 /// The level of [`admit`]. Who claims more than its weight is worth leaves less for the others, so it is looked
 /// again until that is nobody else; a group without a claim never does, so that one is left.
-fn level(worst_case: u64, groups: &[Asking]) -> Level {
+fn level(worst_case: u64, groups: &[Sibling]) -> Level {
     let mut weights: u64 = groups.iter().map(|group| u64::from(group.weight)).sum();
     let mut rest = worst_case;
     let mut lifted = alloc::vec![false; groups.len()];
@@ -380,12 +380,12 @@ mod tests {
 
     const WORST: u64 = 160_000_000;
 
-    fn group(name: &str, min: Option<u64>, weight: u32) -> Asking {
-        Asking::new(name, &Contract { min, weight, ..Contract::default() }, WORST)
+    fn group(name: &str, min: Option<u64>, weight: u32) -> Sibling {
+        Sibling::new(name, &Contract { min, weight, ..Contract::default() }, WORST)
     }
-    fn by_time(min: u64, alone: u64) -> Asking {
+    fn by_time(min: u64, alone: u64) -> Sibling {
         let contract = Contract { min: Some(min), alone: Some(alone), ..Contract::default() };
-        Asking::new("t", &contract, WORST)
+        Sibling::new("t", &contract, WORST)
     }
 
     /// Goal: an admitted minimum is kept by its weight on a drive at its worst. Method: the survey's

@@ -110,6 +110,25 @@ impl fmt::Display for Size {
     }
 }
 
+/// A number of bytes, displayed in the largest of `TiB`, `GiB`, `MiB`, `KiB` and `B` that is not above it, rounded down to
+/// one decimal unless it is a whole number: `10 GiB`, `1.5 MiB`, `512 B`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BinarySize(pub u64);
+
+impl fmt::Display for BinarySize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
+        let Some((unit, bits)) = units.into_iter().find(|(_, bits)| self.0 >> bits > 0) else {
+            return write!(f, "{} B", self.0);
+        };
+        let (whole, rest) = (self.0 >> bits, self.0 & ((1 << bits) - 1));
+        match rest {
+            0 => write!(f, "{whole} {unit}"),
+            rest => write!(f, "{whole}.{} {unit}", (rest * 10) >> bits),
+        }
+    }
+}
+
 const SIZE_UNITS: &[(&str, u64)] = &[
     ("", 1),
     ("B", 1),
@@ -224,6 +243,12 @@ mod tests {
         for (bytes, text) in exact {
             assert_eq!(Size(bytes).to_string(), text);
         }
+        let binary = [(0, "0 B"), (1023, "1023 B"), (1 << 20, "1 MiB"), (3 << 29, "1.5 GiB")];
+        for (bytes, text) in binary {
+            assert_eq!(BinarySize(bytes).to_string(), text);
+            assert_eq!(parse_bytes(text), Ok(bytes));
+        }
+        assert_eq!(BinarySize(u64::MAX).to_string(), "16777215.9 TiB");
         for power in 0..19 {
             for bytes in
                 [10u64.pow(power) - 1, 10u64.pow(power), 10u64.pow(power) * 17 / 10, u64::MAX]

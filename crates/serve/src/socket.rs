@@ -1,4 +1,4 @@
-//! Sockets: created with restrictive modes, tuned, and asked for the peer's identity.
+//! Sockets: creation with restrictive modes, options, and the identity of peers.
 
 use std::ffi::CString;
 use std::fs;
@@ -19,28 +19,28 @@ use crate::reactor::deferred::Origin;
 use crate::request::export::Peer;
 use crate::trial::Mode;
 
-/// Connections that may wait until they are accepted.
+/// Backlog: connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
-/// Big batches fit into a socket.
+/// Size of socket buffers, so that large batches fit.
 const BUFFER_BYTES: i32 = 1 << 20;
-/// Longest list of a group's members that is looked at.
+/// Maximum size of a group's entry with its list of members.
 const GROUP_BYTES_MAX: usize = 1 << 20;
-/// A TCP client that says nothing is asked after this many seconds, then this often, and this many times
-/// before it counts as gone: two minutes in all.
+/// TCP keepalive: seconds of silence before the first probe, seconds between probes, and probes before the client counts as
+/// gone: two minutes in all.
 const KEEP_ALIVE: [i32; 3] = [60, 15, 4];
 
-/// Who may connect to a Unix socket.
+/// Users and groups that may connect to a Unix socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Allowed {
     mode: u32,
-    /// The file's group, unless it is the server's own.
+    /// The group of the file, unless it is that of the server.
     group: Option<u32>,
 }
 
 impl Allowed {
     /// Its owner.
     pub(crate) const OWNER: Self = Self { mode: 0o600, group: None };
-    /// What the contracts say, with the groups of this host.
+    /// From the contracts; group names are looked up on this host.
     pub(crate) fn new(contracts: &Contracts, access: &Access) -> Result<Self, ServeError> {
         let mode = access.mode;
         let Some(name) = &access.group else { return Ok(Self { mode, group: None }) };
@@ -51,12 +51,12 @@ impl Allowed {
         let found =
             found.map_err(ServeError::system(format!("looking for the group \"{name}\"")))?;
         let missing =
-            || contracts.group_error(access, format!("there is no group \"{name}\" here"));
+            || contracts.group_error(access, format!("this host has no group \"{name}\""));
         Ok(Self { mode, group: Some(found.ok_or_else(missing)?) })
     }
 }
 
-/// The number of a group of this host.
+/// The id of a group of this host.
 pub(crate) fn group(name: &str) -> io::Result<Option<u32>> {
     let name = CString::new(name)?;
     // SAFETY: all zeroes is a valid entry: it has no pointers to anything.
@@ -72,15 +72,15 @@ pub(crate) fn group(name: &str) -> io::Result<Option<u32>> {
         match error {
             libc::ERANGE if room.len() < GROUP_BYTES_MAX => room.resize(room.len() * 2, 0),
             libc::EINTR => {}
-            // Not there, in the words of different sources of names.
+            // Different name services report a missing group differently.
             0 | libc::ENOENT | libc::ESRCH => return Ok((!found.is_null()).then_some(entry.gr_gid)),
             error => return Err(io::Error::from_raw_os_error(error)),
         }
     }
 }
 
-/// Gives a new socket's file its group and then its mode. `file` is a look at it, so that nobody who may write in
-/// its directory can put another one in its place meanwhile.
+/// Sets the group and then the mode of a new socket's file. `file` is an open descriptor of it, so that a user who may write
+/// to the directory cannot replace the file in between.
 fn hand_over(path: &Path, allowed: Allowed) -> io::Result<()> {
     let mut options = fs::OpenOptions::new();
     let file = options.read(true).custom_flags(libc::O_PATH | libc::O_NOFOLLOW).open(path)?;
@@ -98,7 +98,7 @@ fn hand_over(path: &Path, allowed: Allowed) -> io::Result<()> {
     fs::set_permissions(same, fs::Permissions::from_mode(allowed.mode))
 }
 
-/// Gives a file of ours to the group that is allowed.
+/// Sets the group of a file.
 fn give_to_group(file: &fs::File, allowed: Allowed) -> io::Result<()> {
     let has = file.metadata()?.gid();
     if let Some(group) = allowed.group.filter(|group| *group != has) {
@@ -117,8 +117,8 @@ fn give_to_group(file: &fs::File, allowed: Allowed) -> io::Result<()> {
     Ok(())
 }
 
-/// A listening Unix socket, in place of one that nobody listens to any more. A check only looks whether it could be made, and
-/// gets one without a path.
+/// A listening Unix socket. It replaces the file of one on which no process listens. A check only tests whether it could be
+/// created, and gets a socket without a path.
 pub(crate) fn bind_unix(
     path: &Path,
     allowed: Allowed,
@@ -143,7 +143,7 @@ pub(crate) fn bind_unix(
     Ok(UnixDatagram::unbound()?.into())
 }
 
-/// A listening Unix socket to which nobody else can ever connect.
+/// A listening Unix socket without a path, to which no other process can connect.
 pub(crate) fn listen_unix(path: &Path, allowed: Allowed) -> io::Result<OwnedFd> {
     // SAFETY: makes a descriptor and touches no memory.
     let socket = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
@@ -154,8 +154,8 @@ pub(crate) fn listen_unix(path: &Path, allowed: Allowed) -> io::Result<OwnedFd> 
     let socket = unsafe { OwnedFd::from_raw_fd(socket) };
     let address = address(path)?;
     let length = size_of::<libc::sockaddr_un>() as libc::socklen_t;
-    // The file gets the mode of the socket as it is made, so it is never open to more; nobody is let in before
-    // it has its own.
+    // The file is created with the mode of the socket, so it is never accessible to more users, and connections are accepted
+    // only after its final mode is set.
     // SAFETY: plain system calls on a descriptor and an address of ours.
     let bound = unsafe {
         libc::fchmod(socket.as_raw_fd(), Allowed::OWNER.mode) == 0
@@ -170,14 +170,14 @@ pub(crate) fn listen_unix(path: &Path, allowed: Allowed) -> io::Result<OwnedFd> 
         if listens { Ok(()) } else { Err(io::Error::last_os_error()) }
     });
     if let Err(error) = handed_over {
-        // Of no use to anybody; gone already is as good.
+        // Removing the file may fail: it may be gone already.
         let _ = fs::remove_file(path);
         return Err(error);
     }
     Ok(socket)
 }
 
-/// Listens at a TCP address. A check gets another port if the server that it is about listens there.
+/// Listens on a TCP address. A check gets another port if the running server with the same contracts listens there.
 pub(crate) fn bind_tcp(address: SocketAddr, mode: &Mode) -> io::Result<TcpListener> {
     TcpListener::bind(address).or_else(|error| match error.kind() {
         io::ErrorKind::AddrInUse if mode.is_own(None) => TcpListener::bind((address.ip(), 0)),
@@ -185,7 +185,7 @@ pub(crate) fn bind_tcp(address: SocketAddr, mode: &Mode) -> io::Result<TcpListen
     })
 }
 
-/// The kernel's address of a socket at a path.
+/// The socket address of a path.
 fn address(path: &Path) -> io::Result<libc::sockaddr_un> {
     // SAFETY: all zeroes is a valid address without a name.
     let mut address: libc::sockaddr_un = unsafe { mem::zeroed() };
@@ -201,8 +201,7 @@ fn address(path: &Path) -> io::Result<libc::sockaddr_un> {
     Ok(address)
 }
 
-/// Lets this process have as many descriptors as it ever may: the usual limit would end connections at
-/// a thousand.
+/// Raises the soft limit on open files to the hard limit: the usual soft limit would allow about a thousand connections.
 pub(crate) fn raise_limit() {
     // SAFETY: reads and writes two numbers; a refusal leaves the limit as it is, which accepting bears.
     unsafe {
@@ -214,7 +213,7 @@ pub(crate) fn raise_limit() {
     }
 }
 
-/// How many descriptors this process may have.
+/// The limit on open files of this process.
 pub(crate) fn limit() -> Option<u64> {
     // SAFETY: fills the local.
     unsafe {
@@ -223,7 +222,7 @@ pub(crate) fn limit() -> Option<u64> {
     }
 }
 
-/// Kinds of sockets that clients reach.
+/// Kinds of sockets that clients connect to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Family {
     Unix,
@@ -251,34 +250,34 @@ pub(crate) fn peer(socket: &OwnedFd) -> Peer {
         return Peer::Tcp;
     }
     let peer: Option<libc::ucred> = option(socket, libc::SO_PEERCRED);
-    // The kernel's own word for a user that it cannot tell.
+    // The kernel reports this id for an unknown user.
     const NOBODY: u32 = 65_534;
     Peer::Unix(peer.map_or(NOBODY, |peer| peer.uid))
 }
 
-/// The process that listens at a path, unless it is the first one, which makes sockets for others.
+/// The process that listens on a path; `None` for process 1, which creates sockets for services.
 pub(crate) fn listener(path: &Path) -> Option<u32> {
     let socket = UnixStream::connect(path).ok()?.into();
     let peer: Option<libc::ucred> = option(&socket, libc::SO_PEERCRED);
     u32::try_from(peer?.pid).ok().filter(|process| *process > 1)
 }
 
-/// Where the client of a socket comes from.
+/// The address of the client of a socket.
 pub(crate) fn origin(socket: &OwnedFd) -> Origin {
     if let Peer::Unix(uid) = peer(socket) {
         return Origin::User(uid);
     }
     // SAFETY: the descriptor is open, and is not closed here.
     let stream = ManuallyDrop::new(unsafe { TcpStream::from_raw_fd(socket.as_raw_fd()) });
-    // Who has gone already comes from nowhere.
+    // A client that has disconnected has no address.
     let address = stream.peer_addr().map_or(Ipv4Addr::UNSPECIFIED.into(), |it| it.ip());
     Origin::host(address)
 }
 
-/// Types of options.
+/// Types of socket options.
 ///
 /// # Safety
-/// Any bytes are a value of it.
+/// Any bytes must be a valid value of the type.
 unsafe trait Plain: Copy {}
 // SAFETY: an integer.
 unsafe impl Plain for libc::c_int {}
@@ -296,7 +295,7 @@ fn option<T: Plain>(socket: &OwnedFd, name: libc::c_int) -> Option<T> {
     (!failed && length as usize == size_of::<T>()).then(|| unsafe { value.assume_init() })
 }
 
-/// Socket options: big batches fit, small answers leave at once, and who is gone is noticed.
+/// Sets socket options: large buffers, no delay for small replies, and keepalive.
 pub(crate) fn prepare(socket: RawFd) {
     let set = |level: i32, name: i32, value: i32| {
         // SAFETY: an integer option on a descriptor of ours; a refusal changes nothing that matters.
@@ -307,7 +306,7 @@ pub(crate) fn prepare(socket: RawFd) {
     };
     set(libc::SOL_SOCKET, libc::SO_SNDBUF, BUFFER_BYTES);
     set(libc::SOL_SOCKET, libc::SO_RCVBUF, BUFFER_BYTES);
-    // The rest fails on Unix sockets, which have no delay to turn off and whose peers cannot vanish.
+    // The other options do not apply to Unix sockets, and fail there.
     set(libc::IPPROTO_TCP, libc::TCP_NODELAY, 1);
     let [idle, interval, probes] = KEEP_ALIVE;
     set(libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1);
@@ -333,6 +332,9 @@ mod tests {
         assert_eq!(found("root").unwrap(), Allowed { mode: 0o660, group: Some(0) });
         assert_eq!(found("4711").unwrap(), Allowed { mode: 0o660, group: Some(4711) });
         let error = found("nobody-has-this-group").unwrap_err().to_string();
-        assert!(error.contains("groups.toml:5:9: there is no group \"nobody-has-this"), "{error}");
+        assert!(
+            error.contains("groups.toml:5:9: this host has no group \"nobody-has-this"),
+            "{error}"
+        );
     }
 }

@@ -1,6 +1,8 @@
 //! Which server is meant: an option, the environment, or a contract file.
 
 use std::env;
+use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -15,6 +17,25 @@ const VARIABLE: &str = "IOFAIR_SOCKET";
 const FILES: [&str; 2] = ["contracts.toml", "/etc/iofair/contracts.toml"];
 /// Before the name of a server over TLS.
 const HTTPS: &str = "https://";
+
+/// A call that got no response, with the most likely cause.
+pub(crate) fn unreachable(address: &Address, error: io::Error) -> anyhow::Error {
+    let hint = match (address, error.kind()) {
+        (Address::Unix(path), io::ErrorKind::ConnectionRefused) if !is_socket(path) => {
+            ": that is not a socket"
+        }
+        (Address::Unix(_), io::ErrorKind::NotFound) => {
+            ": there is no such socket; is the server running?"
+        }
+        (_, io::ErrorKind::ConnectionRefused) => ": nothing listens there; is the server running?",
+        _ => "",
+    };
+    anyhow::Error::new(error).context(format!("cannot reach a server at {address}{hint}"))
+}
+
+fn is_socket(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|found| found.file_type().is_socket())
+}
 
 /// Options that name a server.
 #[derive(clap::Args)]
@@ -61,6 +82,12 @@ impl Place {
     }
     fn read(&self, text: &str) -> Result<Address> {
         let Some(place) = text.strip_prefix(HTTPS) else {
+            if text.starts_with("http://") {
+                let message = format!(
+                    "\"{text}\": control needs TLS; give https://HOST:PORT, or the path of a Unix socket"
+                );
+                return Err(Usage(message).into());
+            }
             return Ok(Address::Unix(PathBuf::from(text)));
         };
         let split = place.trim_end_matches('/').rsplit_once(':');

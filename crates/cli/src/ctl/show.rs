@@ -1,7 +1,7 @@
 //! Answers of the control socket for people.
 
 use iofair_core::contract::Rate;
-use iofair_core::unit::Size;
+use iofair_core::unit::{BinarySize, Size};
 use serde_json::{Map, Value as Json};
 
 use crate::output::table;
@@ -28,16 +28,9 @@ fn rate(json: &Json) -> String {
     rate.map_or("-".into(), |rate| rate.to_string())
 }
 
-/// Bytes in the largest binary unit that is not below one.
+/// Bytes in binary units.
 pub(crate) fn bytes(json: &Json) -> String {
-    let Some(count) = json.as_u64() else { return "-".into() };
-    let units = ["TiB", "GiB", "MiB", "KiB"];
-    let sizes = [40, 30, 20, 10].map(|bits| 1u64 << bits);
-    match units.iter().zip(sizes).find(|(_, size)| count >= *size) {
-        None => format!("{count} B"),
-        Some((unit, size)) if count % size == 0 => format!("{} {unit}", count / size),
-        Some((unit, size)) => format!("{:.1} {unit}", count as f64 / size as f64),
-    }
+    json.as_u64().map_or("-".into(), |count| BinarySize(count).to_string())
 }
 
 /// Keys as they are typed: `max.read=50MB/s`.

@@ -9,8 +9,12 @@ use crate::failure::Usage;
 pub(crate) const NO_GROUP: &str = "there is no group";
 
 /// The path of one group or volume; slashes of its name are no slashes of the path.
-pub(crate) fn path(kind: &str, name: &str) -> String {
-    format!("/v1/{kind}/{}", escaped(name))
+pub(crate) fn path(kind: &str, name: &str) -> Result<String> {
+    if name.is_empty() {
+        let example = if kind == "groups" { "tenants/alice" } else { "alice-root" };
+        return Err(Usage(format!("the name is empty; a name is needed, such as {example}")).into());
+    }
+    Ok(format!("/v1/{kind}/{}", escaped(name)))
 }
 
 /// A name as it may stand in a path or a query.
@@ -34,16 +38,20 @@ pub(crate) fn keys(arguments: &[String]) -> Result<Json> {
             return Err(Usage(message).into());
         };
         let mut place = &mut keys;
+        let mut is_new = false;
         for part in key.split('.') {
             if !place.is_object() {
-                return Err(
-                    Usage(format!("\"{key}\" is part of a key that was given before")).into()
-                );
+                let message = format!("\"{key}\" conflicts with a key that was given before it");
+                return Err(Usage(message).into());
             }
+            is_new = place.get(part).is_none();
             place = &mut place[part];
             if place.is_null() {
                 *place = json!({});
             }
+        }
+        if !is_new {
+            return Err(Usage(format!("\"{key}\" is given twice")).into());
         }
         *place = match value {
             "none" => Json::Null,
@@ -65,7 +73,9 @@ pub(crate) fn stack(name: &str, parameters: &[String]) -> Result<Json> {
                 let split = argument.split_once('=');
                 let split = split.and_then(|(key, value)| Some((key.rsplit_once('.')?, value)));
                 let Some(((stage, parameter), value)) = split else {
-                    let message = format!("\"{argument}\" is not POLICY.PARAMETER=VALUE");
+                    let message = format!(
+                        "\"{argument}\" is not POLICY.PARAMETER=VALUE, as in bfq.slice_idle=4ms"
+                    );
                     return Err(Usage(message).into());
                 };
                 let stage = policy.entry(stage).or_insert_with(|| json!({}));
@@ -93,7 +103,12 @@ mod tests {
         assert_eq!(read(&typed).unwrap(), meant);
         assert!(read(&["weight"]).is_err() && read(&["=3"]).is_err());
         assert!(read(&["max=5MB/s", "max.read=3MB/s"]).is_err());
-        assert_eq!(path("groups", "a/b c"), "/v1/groups/a%2Fb%20c");
+        for twice in [["latency=2ms", "latency=3ms"], ["max.read=3MB/s", "max=none"]] {
+            let error = read(&twice).unwrap_err().to_string();
+            assert!(error.contains("is given twice"), "{error}");
+        }
+        assert!(path("groups", "").is_err());
+        assert_eq!(path("groups", "a/b c").unwrap(), "/v1/groups/a%2Fb%20c");
         let given = stack("none-bfq-4.18", &["bfq-4.18.slice_idle=2ms".to_string()]).unwrap();
         assert_eq!(given["policy"]["bfq-4.18"]["slice_idle"], "2ms");
     }

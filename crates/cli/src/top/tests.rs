@@ -91,7 +91,7 @@ fn a_frame_fits_eighty_columns() {
     let foot = &lines[lines.len() - 3..];
     assert_eq!(
         foot[0],
-        "tenants/alice: promised 25.0 %, min 10.0 MB/s, 3 in flight, 2 slots, 1.5 MiB"
+        "tenants/alice: promised 25.0 %, min 10.00 MB/s, 3 in flight, 2 slots, 1.5 MiB"
     );
     assert!(foot[1].starts_with("throttle max holds 3 requests for another 12.0 ms"), "{text}");
     assert!(foot[2].ends_with("s sort: name"), "{text}");

@@ -79,7 +79,7 @@ pub(super) fn check(
     let text = written.get_ref();
     access.mode = match u32::from_str_radix(text, 8) {
         Ok(mode) if mode & 0o006 != 0 && mode & !0o777 == 0 => {
-            return refuse(format!("with mode \"{text}\" everybody on this host could connect"));
+            return refuse(format!("with mode \"{text}\" every user of this host could connect"));
         }
         Ok(mode) if mode & !GROUP == 0 && mode & OWNER == OWNER => mode,
         _ => return refuse(format!("\"{text}\" is no mode of a socket")),
@@ -132,9 +132,9 @@ mod tests {
     fn wide_and_empty_modes_are_refused() {
         for table in ["listen", "vhost", "control"] {
             for (keys, line, message) in [
-                ("mode = '0666'", 5, "everybody on this host could connect"),
-                ("mode = '0662'", 5, "everybody on this host could connect"),
-                ("mode = '0777'", 5, "everybody"),
+                ("mode = '0666'", 5, "every user of this host could connect"),
+                ("mode = '0662'", 5, "every user of this host could connect"),
+                ("mode = '0777'", 5, "every user"),
                 ("mode = '0770'", 5, "no mode of a socket"),
                 ("mode = '0060'", 5, "no mode of a socket"),
                 ("mode = 'rw'", 5, "no mode of a socket"),

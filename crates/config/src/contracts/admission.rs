@@ -6,13 +6,13 @@
 //! gets when everybody wants everything. A group without a minimum of its own is guaranteed what the groups inside
 //! it ask together, so nobody has to add up by hand; one with a minimum must not promise more inside. A group
 //! that says what it reaches alone asks for the part of the drive's time that its minimum takes
-//! ([`Asking::new`]). Weights that already keep every minimum stay as they were written; only where they do
+//! ([`Sibling::new`]). Weights that already keep every minimum stay as they were written; only where they do
 //! not, [`admit`] makes new ones.
 
 use std::collections::{BTreeMap, HashMap};
 
 use iofair_core::attainable::{Attainable, Claimant, Unattainable, check};
-use iofair_core::contract::{Asking, Contract, Refusal, WEIGHT_MAX, admit};
+use iofair_core::contract::{Contract, Refusal, Sibling, WEIGHT_MAX, admit};
 
 use super::{Back, Contracts, Group};
 use crate::ConfigError;
@@ -84,7 +84,7 @@ impl Contracts {
             let worst_case = self.drive.worst_case.or(known.worst_case);
             if let (Some(group), None) = (self.asks_worst_case(), worst_case) {
                 let message = format!(
-                    "group \"{}\" has a min, but nobody knows what this back end keeps at its worst: add \
+                    "group \"{}\" has a min, but the worst-case rate of this back end is not known: add \
                      worst_case = \"...MB/s\" to [drive], or alone = \"...MB/s\" to the group",
                     group.name
                 );
@@ -140,7 +140,7 @@ impl Contracts {
     pub fn unchecked(&self, known: &Known) -> Option<&'static str> {
         let checked = !self.drive.stack.keeps_minimums() || self.basis(known) != Basis::Nothing;
         (self.promises() && !checked).then_some(
-            "minimums and latencies are not checked, since nobody knows what this drive reaches: add reaches = { read = \
+            "minimums and latencies are not checked, because the file does not say what this drive reaches: add reaches = { read = \
              \"...MB/s\", write = \"...MB/s\", random = \"...MB/s\" } to [drive]",
         )
     }
@@ -222,7 +222,7 @@ struct Tree {
     groups: BTreeMap<String, Contract>,
     /// By path, sorted; the top level's are under the empty path.
     children: HashMap<String, Vec<String>>,
-    /// What each group must be guaranteed: see [`Self::asking`].
+    /// What each group must be guaranteed: see [`Self::sibling`].
     claims: HashMap<String, Option<u64>>,
     worst_case: u64,
 }
@@ -256,12 +256,12 @@ impl Tree {
     fn children(&self, parent: &str) -> &[String] {
         self.children.get(parent).map_or(&[], Vec::as_slice)
     }
-    fn own(&self, path: &str) -> Asking {
-        Asking::new(path, &self.groups[path], self.worst_case)
+    fn own(&self, path: &str) -> Sibling {
+        Sibling::new(path, &self.groups[path], self.worst_case)
     }
     /// What a group must be guaranteed: what its own minimum claims, or what its children ask.
-    fn asking(&self, path: &str) -> Asking {
-        Asking { claim: self.claims[path], ..self.own(path) }
+    fn sibling(&self, path: &str) -> Sibling {
+        Sibling { claim: self.claims[path], ..self.own(path) }
     }
     /// The claim of a group whose children's are known.
     fn claim(&self, path: &str) -> Option<u64> {
@@ -284,18 +284,18 @@ impl Tree {
     }
     fn admit_below(&mut self, parent: &str, rate: u64) -> Result<(), Refusal> {
         let children = self.children(parent);
-        let asking: Vec<Asking> = children.iter().map(|path| self.asking(path)).collect();
+        let siblings: Vec<Sibling> = children.iter().map(|path| self.sibling(path)).collect();
         let known = self.groups.contains_key(parent);
         if let Some(own) = known.then(|| self.own(parent).claim).flatten() {
             // By its weight it may get more, but that is nothing to promise.
-            admit(own, &asking)?;
+            admit(own, &siblings)?;
         }
-        let weights = match suffice(rate, &asking) {
-            true => asking.iter().map(|group| group.weight).collect(),
-            false => admit(rate, &asking)?,
+        let weights = match suffice(rate, &siblings) {
+            true => siblings.iter().map(|group| group.weight).collect(),
+            false => admit(rate, &siblings)?,
         };
         let total: u64 = weights.iter().copied().map(u64::from).sum();
-        for (group, weight) in asking.into_iter().zip(weights) {
+        for (group, weight) in siblings.into_iter().zip(weights) {
             let path = group.name;
             self.groups.get_mut(&path).expect("listed from the same map").weight = weight;
             let share = u128::from(rate) * u128::from(weight) / u128::from(total);
@@ -306,13 +306,13 @@ impl Tree {
 }
 
 /// Do the weights as written give each group what it claims of `rate`?
-fn suffice(rate: u64, asking: &[Asking]) -> bool {
-    let total: u64 = asking.iter().map(|group| u64::from(group.weight)).sum();
-    let kept = |group: &Asking| {
+fn suffice(rate: u64, siblings: &[Sibling]) -> bool {
+    let total: u64 = siblings.iter().map(|group| u64::from(group.weight)).sum();
+    let kept = |group: &Sibling| {
         let share = u128::from(rate) * u128::from(group.weight);
         u128::from(group.claim.unwrap_or(0)) * u128::from(total) <= share
     };
-    asking.iter().all(kept)
+    siblings.iter().all(kept)
 }
 
 #[cfg(test)]

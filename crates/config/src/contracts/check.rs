@@ -166,9 +166,10 @@ fn no_stage(source: &Source, policy: &Spanned<String>, stack: &Stack) -> ConfigE
 fn stack_error(mut at: ConfigError, error: &StackError) -> ConfigError {
     match error {
         StackError::Shape { given, known } => {
-            at.message = format!("\"{given}\" is no stack");
+            at.message = format!("there is no stack \"{given}\"");
             let named: Vec<_> = known.iter().map(|name| format!("\"{name}\"")).collect();
-            let shape = "<policy>-<scheduler>, as in \"max+prop-bfq\" or \"none-none\"";
+            let shape =
+                "POLICY-SCHEDULER, as in \"max+prop-bfq\" or \"none-none\" (iofair list stacks)";
             at.allowed(format!("{shape}; {}", named.join(", ")))
         }
         StackError::Throttle { given, known } => {
@@ -190,11 +191,15 @@ fn stack_error(mut at: ConfigError, error: &StackError) -> ConfigError {
         }
         StackError::Parameter { policy, error: ParameterError::Unknown { name, known } } => {
             at.message = format!("policy {policy} has no parameter `{name}`");
-            let allowed = if known.is_empty() { "none at all".to_string() } else { words(known) };
+            let allowed = if known.is_empty() {
+                "none: this policy has no parameters".to_string()
+            } else {
+                words(known)
+            };
             at.allowed(allowed).near(name, known.iter().copied())
         }
         StackError::Parameter { policy, error: ParameterError::Value { name, given, allowed } } => {
-            at.message = format!("\"{given}\" does not suit {policy}'s {name}");
+            at.message = format!("\"{given}\" is not a value of {policy}.{name}");
             at.allowed(allowed)
         }
         _ => {
@@ -295,7 +300,7 @@ fn groups(
         let refuse = |message: String| source.error(group.name.span(), message);
         let odd = name.len() > NAME_BYTES_MAX || name.contains(char::is_control);
         if odd || name.split('/').any(str::is_empty) {
-            let message = format!("{name:?} is no group name");
+            let message = format!("{name:?} is not a valid group name");
             let allowed = format!(
                 "words separated by single slashes, at most {NAME_BYTES_MAX} bytes without control characters"
             );
@@ -303,7 +308,7 @@ fn groups(
         }
         if let Some(first) = lines.insert(name, group.name.span()) {
             let line = source.error(first, "").line();
-            let message = format!("group \"{name}\" is there already, in line {line}");
+            let message = format!("group \"{name}\" exists already, in line {line}");
             return Err(refuse(message).allowed("one [[group]] a name"));
         }
         groups.push(Group {
@@ -404,7 +409,7 @@ fn check_max(
         return Err(("no limit in it".into(), allowed.into()));
     }
     if rates.any(|limit| limit == 0) {
-        return Err(("a limit of nothing stops the group".into(), "more than 0".into()));
+        return Err(("a ceiling of 0 would stop the group".into(), "more than 0".into()));
     }
     match (limits.byte_rates().min(), min) {
         (Some(max), Some(min)) if max < min => {
@@ -470,13 +475,13 @@ fn volumes(
         let name = volume.name.get_ref();
         let letters = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(letters) {
-            let message = format!("\"{name}\" is no volume name");
+            let message = format!("\"{name}\" is not a valid volume name");
             let allowed = format!("1 to {NAME_BYTES_MAX} letters, digits, dashes, dots");
             return Err(source.error(volume.name.span(), message).allowed(allowed));
         }
         if let Some(first) = lines.insert(name, volume.name.span()) {
             let line = source.error(first, "").line();
-            let message = format!("volume \"{name}\" is there already, in line {line}");
+            let message = format!("volume \"{name}\" exists already, in line {line}");
             return Err(source.error(volume.name.span(), message).allowed("one [[volume]] a name"));
         }
         let group = volume.group.get_ref();
@@ -512,15 +517,15 @@ fn volumes(
 /// The block device of a volume, of which there is one a number.
 fn ublk(
     source: &Source,
-    written: Option<&Spanned<raw::WrittenUblk>>,
+    written: Option<&Spanned<raw::RawUblk>>,
     before: &[Volume],
 ) -> Result<Option<Ublk>, ConfigError> {
     let Some(written) = written else { return Ok(None) };
     let span = written.span();
     let number = match *written.get_ref() {
-        raw::WrittenUblk::Any(true) => None,
-        raw::WrittenUblk::Any(false) => return Ok(None),
-        raw::WrittenUblk::Number(number) => {
+        raw::RawUblk::Any(true) => None,
+        raw::RawUblk::Any(false) => return Ok(None),
+        raw::RawUblk::Number(number) => {
             let known = u32::try_from(number).ok().filter(|number| *number < UBLK_DEVICES_MAX);
             let Some(number) = known else {
                 let message = format!("there is no /dev/ublkb{number}");

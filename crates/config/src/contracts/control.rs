@@ -37,7 +37,7 @@ use crate::{ConfigError, Source, Spanned};
 const NAMES_MAX: usize = 256;
 const ADMINS: &str = "\"uid:N\", \"user:NAME\" or \"group:NAME\"";
 const PLAIN_CONTROL: &str =
-    "control over TCP without TLS: whoever reaches the port could change everything";
+    "control over TCP without TLS: anyone who reaches the port could change everything";
 
 /// Where a running server is controlled.
 #[derive(Clone, Default, Debug)]
@@ -128,19 +128,19 @@ impl Detail {
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
-pub(super) struct WrittenControl {
+pub(super) struct RawControl {
     pub(super) unix: Option<Spanned<String>>,
     mode: Option<Spanned<String>>,
     group: Option<Spanned<String>>,
     admins: Option<Spanned<Vec<Spanned<String>>>>,
     tcp: Option<Spanned<String>>,
-    tls: Option<WrittenTls>,
+    tls: Option<RawTls>,
     audit: Option<Spanned<String>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WrittenTls {
+struct RawTls {
     certificate: Spanned<String>,
     key: Spanned<String>,
     clients: Spanned<String>,
@@ -152,7 +152,7 @@ struct WrittenTls {
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
-pub(super) struct WrittenMetrics {
+pub(super) struct RawMetrics {
     pub(super) unix: Option<Spanned<String>>,
     mode: Option<Spanned<String>>,
     group: Option<Spanned<String>>,
@@ -170,7 +170,7 @@ impl Contracts {
     }
 }
 
-pub(super) fn control(source: &Source, written: &WrittenControl) -> Result<Control, ConfigError> {
+pub(super) fn control(source: &Source, written: &RawControl) -> Result<Control, ConfigError> {
     let tls = written.tls.as_ref().map(|written| tls(source, written)).transpose()?;
     if let (Some(tcp), None) = (&written.tcp, &tls) {
         let allowed = "[control.tls] beside it, or unix; metrics have a table [metrics]";
@@ -179,9 +179,7 @@ pub(super) fn control(source: &Source, written: &WrittenControl) -> Result<Contr
     let admins = written.admins.as_ref().map(|written| {
         let list = written.get_ref();
         if list.is_empty() {
-            return Err(source
-                .error(written.span(), "nobody could change anything")
-                .allowed(ADMINS));
+            return Err(source.error(written.span(), "no user could make changes").allowed(ADMINS));
         }
         bounded(source, list)?;
         list.iter().map(|admin| self::admin(source, admin)).collect()
@@ -214,7 +212,9 @@ fn admin(source: &Source, written: &Spanned<String>) -> Result<Admin, ConfigErro
         Some(("group", group)) => name(group).map(Who::Group),
         _ => None,
     };
-    let error = || source.error(written.span(), format!("\"{text}\" is nobody")).allowed(ADMINS);
+    let error = || {
+        source.error(written.span(), format!("\"{text}\" is not an administrator")).allowed(ADMINS)
+    };
     Ok(Admin { who: who.ok_or_else(error)?, span: written.span() })
 }
 
@@ -225,7 +225,7 @@ fn file(source: &Source, path: &Spanned<String>, what: &str) -> Result<PathBuf, 
     Ok(source.beside(path.get_ref()))
 }
 
-fn tls(source: &Source, written: &WrittenTls) -> Result<ControlTls, ConfigError> {
+fn tls(source: &Source, written: &RawTls) -> Result<ControlTls, ConfigError> {
     const PEM: &str = "the path of a file in PEM";
     let names = |list: &[Spanned<String>]| {
         bounded(source, list)?;
@@ -256,7 +256,7 @@ fn tls(source: &Source, written: &WrittenTls) -> Result<ControlTls, ConfigError>
     Ok(ControlTls { files, viewers, operators })
 }
 
-pub(super) fn metrics(source: &Source, written: &WrittenMetrics) -> Result<Metrics, ConfigError> {
+pub(super) fn metrics(source: &Source, written: &RawMetrics) -> Result<Metrics, ConfigError> {
     bounded(source, &written.hosts)?;
     for host in &written.hosts {
         let letters = |c: char| c.is_ascii_alphanumeric() || "-.".contains(c);

@@ -156,13 +156,18 @@ fn missing(path: &str, kind: Kind, name: &str, list: &ArrayOfTables) -> EditErro
     let known: Vec<&str> = list.iter().map(name_of).collect();
     let word = kind.word();
     let error = ConfigError::whole_file(path, format!("there is no {word} \"{name}\""));
-    let mut allowed = known[..known.len().min(NAMED_MAX)].join(", ");
-    match known.len() {
-        0 => allowed += "none is there",
-        count if count > NAMED_MAX => allowed += &format!(", and {} more", count - NAMED_MAX),
-        _ => {}
+    EditError::Missing(error.allowed(listed(&known)).near(name, known))
+}
+
+/// Names that an error allows; of many, only the first ones.
+pub fn listed(names: &[&str]) -> String {
+    match names {
+        [] => "there is none yet".to_string(),
+        names if names.len() > NAMED_MAX => {
+            format!("{}, and {} more", names[..NAMED_MAX].join(", "), names.len() - NAMED_MAX)
+        }
+        names => names.join(", "),
     }
-    EditError::Missing(error.allowed(allowed).near(name, known))
 }
 
 /// Where keys go.
@@ -183,14 +188,14 @@ impl Target<'_> {
         let bad = |message| Err(EditError::Bad(ConfigError::whole_file(path, message)));
         match keys.get("name") {
             Some(other) if other != name => {
-                return bad(format!("{} \"{name}\" cannot be called {other}", kind.word()));
+                return bad(format!("{} \"{name}\" cannot be renamed to {other}", kind.word()));
             }
             _ => {}
         }
         let found = list.iter().position(|table| name_of(table) == name);
         let index = match (found, how) {
             (Some(_), How::Create) => {
-                let message = format!("{} \"{name}\" is there already", kind.word());
+                let message = format!("{} \"{name}\" exists already", kind.word());
                 return Err(EditError::Exists(ConfigError::whole_file(path, message)));
             }
             (None, How::Merge) => return Err(missing(path, kind, name, list)),
@@ -220,6 +225,19 @@ fn remove(document: &mut DocumentMut, path: &str, kind: Kind, name: &str) -> Res
         return Err(missing(path, kind, name, list));
     };
     list.remove(index);
+    if kind == Kind::Group {
+        let volumes = tables(document, Kind::Volume).iter();
+        let inside =
+            volumes.filter(|table| table.get("group").and_then(Item::as_str) == Some(name));
+        let inside: Vec<&str> = inside.map(name_of).collect();
+        if !inside.is_empty() {
+            let message = format!("group \"{name}\" has volumes: {}", listed(&inside));
+            let error = ConfigError::whole_file(path, message);
+            return Err(EditError::Bad(
+                error.allowed("a group without volumes: remove them first"),
+            ));
+        }
+    }
     Ok(())
 }
 

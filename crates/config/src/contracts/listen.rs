@@ -57,30 +57,30 @@ const MEMORY: u64 = 1 << 30;
 const MEMORY_MIN: u64 = 64 << 20;
 /// A handshake over the slowest network is over in seconds.
 const HANDSHAKE: Nanos = Nanos::from_secs(10);
-/// What is wrong with NBD over TCP that needs no TLS, and what is allowed.
-const PLAIN_TCP: &str = "NBD over TCP without TLS: whoever reaches the port reads and writes every volume, \
-                         and whoever is on the way, too";
+/// The error for NBD over TCP without TLS, and what is allowed instead.
+const PLAIN_TCP: &str = "NBD over TCP without TLS: anyone who reaches the port, or the network path to it, can read and \
+                         write every volume";
 const TLS_OR_INSECURE: &str =
     "[listen.tls] with required = true or \"tcp\", or insecure = true in [listen]";
-/// Everybody who may connect.
-const EVERYBODY: &str = "*";
-/// What stands before a user id.
+/// In `clients`: every client that may connect.
+const ANY_CLIENT: &str = "*";
+/// The prefix of a user id in `clients`.
 const USER: &str = "uid:";
 
-/// Where clients connect.
+/// Where and how clients connect.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Listen {
     /// Path of a Unix socket.
     pub unix: Option<PathBuf>,
-    /// Who may connect to the Unix socket.
+    /// Users and groups that may connect to the Unix socket.
     pub access: Access,
     /// Address and port.
     pub tcp: Option<SocketAddr>,
     /// Encryption, if offered.
     pub tls: Option<Tls>,
-    /// TCP clients may do without encryption.
+    /// Whether `insecure = true` allows TCP without encryption.
     pub insecure: bool,
-    /// What clients may take up.
+    /// Limits on clients.
     pub limits: Limits,
 }
 
@@ -92,28 +92,28 @@ impl Default for Listen {
 }
 
 impl Listen {
-    /// May a TCP client do without encryption?
+    /// Whether a TCP client may connect without encryption.
     pub fn plain_tcp(&self) -> bool {
         self.tls.as_ref().is_none_or(|tls| tls.required == Required::Never)
     }
-    /// Why a TCP socket cannot be served, if these contracts do not allow it.
+    /// The reason why a TCP socket may not be served, if there is one.
     pub fn refuses_tcp(&self) -> Option<&'static str> {
         (self.plain_tcp() && !self.insecure).then_some(PLAIN_TCP)
     }
 }
 
-/// What clients may take up.
+/// Limits on clients.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Connections at once.
+    /// Number of connections.
     pub connections: u32,
-    /// Clients at once that have not chosen a volume.
+    /// Number of clients that have not chosen a volume.
     pub handshakes: u32,
-    /// Requests of one connection inside at once.
+    /// Requests in flight on one connection.
     pub in_flight: u32,
-    /// Bytes that requests of all connections may take up, beyond a small share each.
+    /// Bytes of memory for the requests of all connections, beyond a small amount for each connection.
     pub memory_bytes: u64,
-    /// Time until a client must have chosen a volume.
+    /// Time in which a client must choose a volume.
     pub handshake: Nanos,
 }
 
@@ -132,39 +132,39 @@ impl Default for Limits {
 /// Encryption: files in PEM.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tls {
-    /// The server's certificate and what leads from it to its CA.
+    /// The server's certificate and the intermediate ones.
     pub certificate: PathBuf,
     /// Its private key.
     pub key: PathBuf,
-    /// The CA that signs clients; without it clients show no certificate.
+    /// The CA of client certificates; without it clients need no certificate.
     pub clients: Option<PathBuf>,
-    /// Who must encrypt.
+    /// The connections that must be encrypted.
     pub required: Required,
 }
 
-/// Who must encrypt.
+/// The connections that must be encrypted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Required {
-    /// Nobody.
+    /// None.
     Never,
-    /// Who comes over TCP.
+    /// Those over TCP.
     Tcp,
-    /// Everybody.
+    /// All.
     Always,
 }
 
-/// Who may open a volume, and how.
+/// The clients that may open a volume, and over which transports.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// Names that open it; `None`: everybody who may connect.
+    /// Names of clients that may open it; `None`: all that may connect.
     pub names: Option<Vec<String>>,
-    /// Over the Unix socket?
+    /// Whether it is open over the Unix socket.
     pub unix: bool,
-    /// Over TCP?
+    /// Whether it is open over TCP.
     pub tcp: bool,
-    /// Connections at once.
+    /// Limit on its connections.
     pub connections: u32,
-    /// Groups with a limit of connections that it is in, outermost first, and the limits.
+    /// Its ancestor groups with a limit on connections, outermost first, and the limits.
     pub groups: Vec<(String, u32)>,
 }
 
@@ -175,24 +175,24 @@ impl Default for Entry {
     }
 }
 
-/// The name of a user over the Unix socket, as [`Entry::names`] has it.
+/// The name of a user of the Unix socket in [`Entry::names`].
 pub fn user(id: u32) -> String {
     format!("{USER}{id}")
 }
 
-/// Could this name of a certificate be taken for something else than a certificate's name?
+/// Whether a certificate with this name could be mistaken for another kind of client.
 pub fn is_reserved(name: &str) -> bool {
-    name == EVERYBODY || name.starts_with(USER)
+    name == ANY_CLIENT || name.starts_with(USER)
 }
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Written {
+pub(super) struct RawListen {
     unix: Option<Spanned<String>>,
     mode: Option<Spanned<String>>,
     group: Option<Spanned<String>>,
     tcp: Option<Spanned<String>>,
-    tls: Option<WrittenTls>,
+    tls: Option<RawTls>,
     #[serde(default)]
     insecure: bool,
     connections: Option<Spanned<i64>>,
@@ -204,30 +204,30 @@ pub(super) struct Written {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WrittenTls {
+struct RawTls {
     certificate: Spanned<String>,
     key: Spanned<String>,
     clients: Option<Spanned<String>>,
-    required: Option<Spanned<WrittenRequired>>,
+    required: Option<Spanned<RawRequired>>,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum WrittenRequired {
-    Everybody(bool),
-    Way(String),
+enum RawRequired {
+    Always(bool),
+    Word(String),
 }
 
-/// Which way a volume is open.
+/// The transport over which a volume is open.
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Way {
+pub(super) enum Transport {
     Unix,
     Tcp,
     None,
 }
 
-pub(super) fn check(source: &Source, written: &Written) -> Result<Listen, ConfigError> {
+pub(super) fn check(source: &Source, written: &RawListen) -> Result<Listen, ConfigError> {
     let (unix, tcp) =
         (socket(source, written.unix.as_ref())?, address(source, written.tcp.as_ref())?);
     let access = access::check(source, written.mode.as_ref(), written.group.as_ref())?;
@@ -317,16 +317,16 @@ fn count(
     })
 }
 
-fn tls(source: &Source, written: &WrittenTls) -> Result<Tls, ConfigError> {
+fn tls(source: &Source, written: &RawTls) -> Result<Tls, ConfigError> {
     const PEM: &str = "the path of a file in PEM";
     let required = match &written.required {
         None => Required::Always,
         Some(required) => match required.get_ref() {
-            WrittenRequired::Everybody(true) => Required::Always,
-            WrittenRequired::Everybody(false) => Required::Never,
-            WrittenRequired::Way(way) if way == "tcp" => Required::Tcp,
-            WrittenRequired::Way(way) => {
-                let message = format!("`{way}` is none of the allowed words");
+            RawRequired::Always(true) => Required::Always,
+            RawRequired::Always(false) => Required::Never,
+            RawRequired::Word(word) if word == "tcp" => Required::Tcp,
+            RawRequired::Word(word) => {
+                let message = format!("`{word}` is not one of the allowed values");
                 return Err(source.error(required.span(), message).allowed("true, \"tcp\", false"));
             }
         },
@@ -358,7 +358,8 @@ pub(super) fn clients(
             }
         } else if name.is_empty() {
             return refuse("an empty name".into(), "a name of a certificate, \"uid:N\", \"*\"");
-        } else if name != EVERYBODY && listen.tls.as_ref().is_none_or(|tls| tls.clients.is_none()) {
+        } else if name != ANY_CLIENT && listen.tls.as_ref().is_none_or(|tls| tls.clients.is_none())
+        {
             let message = format!("no client can show a certificate of \"{name}\"");
             return refuse(message, "\"uid:N\", \"*\", or `clients` in [listen.tls]");
         }
@@ -371,8 +372,8 @@ pub(super) fn entry(source: &Source, written: &raw::Volume) -> Result<Entry, Con
     let connections = written.connections.as_ref();
     Ok(Entry {
         names: None,
-        unix: written.listen.is_none_or(|way| way == Way::Unix),
-        tcp: written.listen.is_none_or(|way| way == Way::Tcp),
+        unix: written.listen.is_none_or(|transport| transport == Transport::Unix),
+        tcp: written.listen.is_none_or(|transport| transport == Transport::Tcp),
         connections: count(source, connections, CONNECTIONS_MAX, CONNECTIONS_MAX)?,
         groups: Vec::new(),
     })
@@ -413,7 +414,7 @@ pub(super) fn name(contracts: &mut Contracts) {
         let mut names: Vec<String> = named.copied().flatten().cloned().collect();
         names.sort_unstable();
         names.dedup();
-        let everybody = names.iter().any(|name| name == EVERYBODY);
+        let everybody = names.iter().any(|name| name == ANY_CLIENT);
         volume.entry.names = (!everybody).then_some(names);
     }
 }

@@ -21,11 +21,11 @@ use crate::units::{Bytes, Rate, Scalar, Time};
 pub(super) struct File {
     pub(super) drive: Drive,
     #[serde(default)]
-    pub(super) listen: listen::Written,
+    pub(super) listen: listen::RawListen,
     #[serde(default)]
-    pub(super) control: control::WrittenControl,
+    pub(super) control: control::RawControl,
     #[serde(default)]
-    pub(super) metrics: control::WrittenMetrics,
+    pub(super) metrics: control::RawMetrics,
     #[serde(default)]
     pub(super) vhost: Vhost,
     #[serde(default)]
@@ -100,17 +100,17 @@ pub(super) struct Volume {
     pub(super) read_only: bool,
     pub(super) uuid: Option<Spanned<String>>,
     pub(super) path: Option<Spanned<String>>,
-    pub(super) listen: Option<listen::Way>,
+    pub(super) listen: Option<listen::Transport>,
     pub(super) connections: Option<Spanned<i64>>,
     pub(super) vhost: Option<Spanned<String>>,
-    pub(super) ublk: Option<Spanned<WrittenUblk>>,
+    pub(super) ublk: Option<Spanned<RawUblk>>,
 }
 
 /// Any block device, none, or the one with this number.
 #[derive(Deserialize, Clone, Copy)]
 #[serde(expecting = "expected true, false or the N of /dev/ublkbN")]
 #[serde(untagged)]
-pub(super) enum WrittenUblk {
+pub(super) enum RawUblk {
     Any(bool),
     Number(i64),
 }
@@ -216,7 +216,7 @@ impl<'de, V: From<Limits> + From<T>, T: Deserialize<'de>> Visitor<'de> for Limit
     fn visit_str<E: de::Error>(self, text: &str) -> Result<V, E> {
         let rate = parse_rate(text).map_err(|_| {
             let expected: &dyn Expected = &self;
-            E::custom(format_args!("\"{text}\" is not right, expected {expected}"))
+            E::custom(format_args!("\"{text}\" cannot be read, expected {expected}"))
         })?;
         Ok(Limits::both(rate).into())
     }

@@ -200,9 +200,9 @@ const BAD: &[Bad] = &[
     Bad("max = \"15MB/s\"", "max = \"15\"", 0, "\"15\"", "read_iops"),
     Bad("max = \"15MB/s\"", "max = 15", 0, "integer `15`", "read_iops"),
     Bad("max = \"15MB/s\"", "max = {}", 0, "no limit", "read_iops"),
-    Bad("max = \"15MB/s\"", "max = { read = \"0B/s\" }", 0, "limit of nothing", "more than 0"),
+    Bad("max = \"15MB/s\"", "max = { read = \"0B/s\" }", 0, "ceiling of 0", "more than 0"),
     Bad("max = \"15MB/s\"", "max = { reed = \"1B/s\" }", 0, "`reed`", "read, write"),
-    Bad("max = \"15MB/s\"", "max = { total = \"0B/s\" }", 0, "limit of nothing", "more than 0"),
+    Bad("max = \"15MB/s\"", "max = { total = \"0B/s\" }", 0, "ceiling of 0", "more than 0"),
     Bad("max = \"15MB/s\"", "max = { total = 5 }", 0, "integer `5`", "10MB/s"),
     Bad("max = \"15MB/s\"", "max = { total_iops = \"5\" }", 0, "string \"5\"", "number such as"),
     Bad("max = \"15MB/s\"", "max = { burst = \"1MB\" }", 0, "there is none", "write or total"),
@@ -231,18 +231,18 @@ const BAD: &[Bad] = &[
     Bad("latency = \"2ms\"", "latency = \"0s\"", 0, "latency of nothing", "more than"),
     Bad("class = \"realtime\"", "class = \"real\"", 0, "`real`", "realtime, best-effort, idle"),
     Bad("name = \"batch\"", "name = \"tenants/alice\"", 0, "in line 12", "one [[group]]"),
-    Bad("name = \"batch\"", "name = \"a//b\"", 0, "no group name", "single slashes"),
+    Bad("name = \"batch\"", "name = \"a//b\"", 0, "not a valid group name", "single slashes"),
     Bad("name = \"batch\"", "", 19, "`name` is missing", ""),
     Bad("group = \"batch\"", "group = \"bath\"", 0, "no group \"bath\"", "tenants/alice, batch"),
     Bad("name = \"scratch\"", "name = \"alice-root\"", 0, "in line 24", "one [[volume]]"),
-    Bad("name = \"scratch\"", "name = \"a b\"", 0, "no volume name", "letters"),
+    Bad("name = \"scratch\"", "name = \"a b\"", 0, "not a valid volume name", "letters"),
     Bad("size = \"512MiB\"", "size = \"1000B\"", 0, "whole sectors", "multiple of 512"),
     Bad("size = \"512MiB\"", "size = \"2GiB\"", 24, "the drive has 1073741824", "1073741824B"),
     Bad(
         "stack = \"lat+max+prop-bfq\"",
         "stack = \"none\"",
         0,
-        "is no stack",
+        "there is no stack",
         "<policy>-<scheduler>",
     ),
     Bad(
@@ -340,7 +340,7 @@ fn slips_are_recognised() {
     }
     let file = "[drive]\nback = \"memory:1GiB\"\nstack = \"none-none\"\npolicy.none.x = 1\n";
     let error = Contracts::parse("bad.toml", file).expect_err("no parameters");
-    assert_eq!(error.allowed.as_deref(), Some("none at all"), "{error}");
+    assert_eq!(error.allowed.as_deref(), Some("none: this policy has no parameters"), "{error}");
 }
 
 /// Goal: an opened drive that is too small is blamed on the first volume that does not fit.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use hyper::body::Bytes;
 use iofair_config::contracts::Detail;
-use iofair_config::contracts::edit::{Edit, How, Keys, Kind};
+use iofair_config::contracts::edit::{Edit, How, Keys, Kind, listed};
 use iofair_core::time::Instant;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
@@ -504,18 +504,19 @@ impl App {
     }
 }
 
-/// There is no group or volume of this name; which one may be meant.
+/// The error for a group or volume that does not exist, with the names that do.
 fn unknown(server: &Server, kind: Kind, name: &str) -> Problem {
     let contracts = server.contracts();
     let names: Vec<&str> = match kind {
         Kind::Group => contracts.groups.iter().map(|group| group.name.as_str()).collect(),
         Kind::Volume => contracts.volumes.iter().map(|volume| volume.name.as_str()).collect(),
     };
-    Problem::missing(format!("there is no {} \"{name}\"", kind.word())).near(name, names)
+    let problem = Problem::missing(format!("there is no {} \"{name}\"", kind.word()));
+    problem.allowed(listed(&names)).near(name, names)
 }
 
 fn not_allowed(allow: &'static str) -> Answer {
-    let problem = Problem::new(405, "method", "this path does not know that method").allowed(allow);
+    let problem = Problem::new(405, "method", "this method is not supported here").allowed(allow);
     Answer { allow: Some(allow), ..Answer::problem(&problem) }
 }
 

@@ -189,7 +189,7 @@ fn admins(contracts: &Contracts) -> Result<Vec<Rule>, ServeError> {
             }
         };
         let missing =
-            || contracts.admin_error(admin, format!("there is no {kind} \"{name}\" here"));
+            || contracts.admin_error(admin, format!("this host has no {kind} \"{name}\""));
         rules.push(rule.ok_or_else(missing)?);
     }
     Ok(rules)
@@ -226,7 +226,7 @@ mod tests {
         let named = gate("admins = ['user:root']").unwrap();
         assert_eq!(role(&named, 0, &[]), Role::Operator);
         let error = gate("admins = ['user:nobody-has-this-name']").unwrap_err().to_string();
-        assert!(error.contains("a.toml:5:11: there is no user"), "{error}");
+        assert!(error.contains("a.toml:5:11: this host has no user"), "{error}");
     }
 
     /// Goal: a host of IPv6 is one caller, whatever addresses it takes. Method: two addresses of one network, one of

@@ -345,7 +345,7 @@ impl Scene<'_> {
                 format!("volume {volume} of {}", group.unwrap_or_default())
             }
             Subject::Group(id) => self.group(id),
-            Subject::Request { .. } | Subject::Drive => "somebody else".to_string(),
+            Subject::Request { .. } | Subject::Drive => "another client".to_string(),
         }
     }
     /// A rule with its numbers; for a ceiling what the ceiling is, too.

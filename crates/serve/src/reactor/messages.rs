@@ -119,7 +119,7 @@ impl Reactor {
     ) -> Result<(), ServeError> {
         let engine = &mut self.parts.engine;
         if let Some(name) = engine.cuts(change) {
-            let message = "clients have it open, and only a volume that nobody has open can shrink";
+            let message = "clients have it open; only a volume without clients can shrink";
             return Err(ServeError::volume(name, message));
         }
         let mut changed_volumes = engine.change(now, change);

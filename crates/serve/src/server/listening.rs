@@ -68,8 +68,8 @@ pub(super) fn listen(
     }
     if let Some(address) = tcp.filter(|_| listen.plain_tcp()) {
         eprintln!(
-            "warning: NBD over TCP without TLS at {address} (insecure = true): whoever reaches the port \
-             reads and writes every volume that is open to \"*\""
+            "warning: NBD over TCP without TLS at {address} (insecure = true): anyone who reaches the port \
+             can read and write every volume that is open to \"*\""
         );
     }
     Ok(Listening { listeners, tcp, bound })

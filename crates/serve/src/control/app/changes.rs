@@ -136,13 +136,13 @@ impl App {
             let now = &served.revision;
             let message = format!("the revision is {now} now, not {wanted}");
             return Err(Problem::new(412, "changed-meanwhile", message)
-                .allowed("read again what you want to change, and change that"));
+                .allowed("read the present state, and make the change again"));
         }
         let before = served.server()?.contracts().clone();
         if self.file.read().map_err(self.system())? != before.text() {
             let file = self.file.path().display();
-            return Err(Problem::conflict(format!("{file} was edited and not taken over yet"))
-                .allowed("take it over first: POST /v1/reload, or SIGHUP"));
+            return Err(Problem::conflict(format!("{file} was edited since the server read it"))
+                .allowed("apply the edit first: iofair ctl reload (POST /v1/reload, or SIGHUP)"));
         }
         Ok(before)
     }
