@@ -55,7 +55,9 @@ impl World {
             capacity: Sectors(1 << 20),
         };
         let flushes = FlushRule::Scheduled;
-        let setup = Setup { facts, tags: 16, queue_limit: QUEUE, guaranteed: 0, flushes, trace: 0 };
+        let (queue_limit, guaranteed, client_limit) = (QUEUE, 0, u32::MAX);
+        let setup =
+            Setup { facts, tags: 16, queue_limit, guaranteed, client_limit, flushes, trace: 0 };
         let mut controller = Controller::new(setup, stack(byte));
         let now = Instant::ZERO;
         let group = controller.add_group(now, "g", Contract::default()).expect("the first");

@@ -61,7 +61,8 @@
 // An invalid contract: a weight out of range, an error in a contract file, a minimum that the drive cannot keep.
 #define IOFAIR_ERROR_CONTRACT -4
 
-// The client's group has no free request slot. Submit the request again after a completion.
+// The client's group has no free request slot, or the client has iofair_setup.client_limit pending requests. Submit the
+// request again after a completion.
 #define IOFAIR_ERROR_FULL -5
 
 // The client does not exist or has been removed.
@@ -221,8 +222,10 @@ struct iofair_setup {
   uint32_t queue_limit;
   // Request slots that each group has in addition, up to IOFAIR_QUEUE_MAX; 0 means 8.
   uint32_t guaranteed;
+  // Maximum number of pending requests of each client; 0 means no maximum.
+  uint32_t client_limit;
   // Must be zero.
-  uint64_t reserved[4];
+  uint32_t reserved[7];
 };
 
 // A request of a client.

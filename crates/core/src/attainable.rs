@@ -1,24 +1,23 @@
-//! Which minimums a drive can keep at once, whatever the clients do.
+//! Checks which minimums a drive can keep together, whatever the clients do.
 //!
-//! A minimum says how many bytes a second a group gets, not by which requests. Requests of one kind are far slower than all
-//! others: small reads at random places, one after the other. A client that sends them reaches `alone` bytes a second with
-//! the drive to itself, so its minimum `r` takes `r / alone` of the drive's time. [`check`] assumes the worst assignment of
-//! workloads to groups:
+//! A minimum is a rate, and says nothing about the requests. The slowest workload is small random reads with queue depth 1:
+//! such a client reaches `alone` bytes a second with the drive to itself, so its minimum `r` takes `r / alone` of the
+//! drive's time. [`check`] assumes the worst assignment of workloads to groups:
 //!
 //! ```text
-//! S    = min(reads, writes, small)       what the drive does a second of everything else
+//! S    = min(reads, writes, small)       rate of all other workloads, bytes a second
 //! flash  load = max over groups i of  r_i / alone_i + sum over all others of r_j / S
 //! disk   load = sum over groups of    r_i / alone_i
 //! admitted  <=>  load <= 95 %
 //! ```
 //!
-//! The maximum, and no sum, since flash serves random reads of different clients at the same time: 16 promised readers of
-//! 10 MB/s leave the writers beside them as much as one does (measured; a sum would refuse the third). A disk has one arm.
-//! A group that says what it reaches alone is counted with that, and on flash as a stream if it reaches more than half of
-//! `reads`: `r / min(reads, writes)`.
+//! On flash it is the maximum and not the sum, because flash serves random reads of different clients at the same time: 16
+//! random readers with minimums of 10 MB/s leave as much to the writers beside them as one does (measured; the sum would
+//! refuse the third reader). A disk has one arm. A group with `alone` in its contract counts with that rate; on flash, if it
+//! is more than half of `reads`, the group counts as a stream: `r / min(reads, writes)`.
 //!
-//! A group with a minimum counts with that minimum and must not promise more inside; a group without one counts with what
-//! those inside it ask. What is refused is refused with the value that would fit ([`Unattainable`]).
+//! A group with a minimum counts with it, and the minimums inside it must not exceed it; a group without a minimum counts
+//! with the sum of those inside it. A refusal contains the value that would fit ([`Unattainable`]).
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -27,45 +26,44 @@ use core::fmt;
 use crate::contract::{Contract, Rate};
 use crate::time::Nanos;
 
-/// Part of the drive's time that may be promised, in millionths. The rest is what the scheduler needs to be late and catch
-/// up.
+/// Part of the drive's time that may be promised, in millionths. With the rest the scheduler catches up on delays.
 const LOAD_MAX: u64 = 950_000;
 const WHOLE: u64 = 1_000_000;
-/// A drive that takes longer for one small read has a head to move; the scheduler asks the same question.
+/// A drive that takes longer for one small read is rotational. The scheduler uses the same limit.
 const FLASH_READ_MAX: Nanos = Nanos::from_millis(2);
-/// A small read; a minimum in I/Os a second is one of such reads.
+/// Bytes of a small read; a minimum in I/Os a second counts as reads of this size.
 pub const SMALL_READ: u64 = 4096;
-/// Rates are cut to this, so that no product overflows: a petabyte a second.
+/// Maximum of rates, so that no product overflows: a petabyte a second.
 const RATE_MAX: u64 = 1 << 50;
-/// Groups that are looked at to find one whose minimum can be lowered until all fit.
+/// Number of groups examined for one whose minimum can be lowered until all fit.
 const CANDIDATES_MAX: usize = 16;
 
-/// What a drive reaches.
+/// The rates that a drive reaches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Attainable {
     /// Bytes a second of large reads.
     pub reads: u64,
-    /// Bytes a second of large writes for as long as one likes: with the write cache full.
+    /// Bytes a second of large writes, sustained: with the write cache full.
     pub writes: u64,
-    /// Bytes a second of 4 KiB reads at random places, one after the other, with the drive to themselves.
+    /// Bytes a second of random 4 KiB reads with queue depth 1 on an otherwise idle drive.
     pub alone: u64,
-    /// Bytes a second of 4 KiB requests at random places, many at once: reads or writes, whichever is less; `None`: not
-    /// known, and taken to be no limit.
+    /// Bytes a second of random 4 KiB requests with a large queue depth, reads or writes, whichever is less; `None` if
+    /// unknown, which counts as no limit.
     pub small: Option<u64>,
-    /// What one small read takes in 99 of 100 cases, on flash beside bounded writes; `None`: not known.
+    /// 99th percentile of the time of one small read, on flash beside bounded writes; `None` if unknown.
     pub latency: Option<Nanos>,
 }
 
 impl Attainable {
-    /// Must a head move for each read?
+    /// Whether the drive is rotational.
     pub fn has_head(&self) -> bool {
         Nanos::for_units_ceil(SMALL_READ, self.alone.max(1)) > FLASH_READ_MAX
     }
-    /// Does the group say that its clients read or write long requests?
+    /// Whether the contract says that the clients of the group send long requests.
     fn is_stream(&self, group: &Claimant) -> bool {
         group.alone.is_some_and(|alone| alone > self.reads / 2)
     }
-    /// The rate that a group's minimum is a part of while another group reads at random.
+    /// The rate with which a group's minimum is compared while another group reads at random.
     fn speed(&self, group: &Claimant) -> u64 {
         let streams = self.reads.min(self.writes);
         let speed = match self.small {
@@ -75,7 +73,7 @@ impl Attainable {
         };
         speed.clamp(1, RATE_MAX)
     }
-    /// The rate that a group's minimum is a part of when its clients read as slowly as they can.
+    /// The rate with which a group's minimum is compared if its clients have the slowest workload.
     fn alone_of(&self, group: &Claimant) -> u64 {
         let alone = group.alone.unwrap_or(self.alone);
         match self.has_head() {
@@ -86,27 +84,27 @@ impl Attainable {
     }
 }
 
-/// A group and what it was promised.
+/// A group and its minimum, as input of [`check`].
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Claimant {
     /// Its path.
     pub name: String,
-    /// The group that it is in, by its place in the list, which is before its own.
+    /// The position of its parent in the list, which is before its own.
     pub parent: Option<usize>,
-    /// Its minimum in bytes a second; of one in I/Os a second each is a small read.
+    /// Its minimum in bytes a second; a minimum in I/Os a second is converted with [`SMALL_READ`].
     pub min: Option<u64>,
-    /// Is that one in I/Os a second?
+    /// Whether the minimum was given in I/Os a second.
     pub in_ios: bool,
-    /// What it reaches alone, if it says so.
+    /// The rate that it reaches alone, if its contract says so.
     pub alone: Option<u64>,
-    /// The latency that it was promised.
+    /// Its latency.
     pub latency: Option<Nanos>,
-    /// Is its contract new? Then it is asked to lower its minimum rather than others.
+    /// Whether its contract is new. A refusal then asks for a lower minimum of this group rather than of others.
     pub is_new: bool,
 }
 
 impl Claimant {
-    /// By its contract.
+    /// A group with this contract.
     pub fn new(name: &str, contract: &Contract, parent: Option<usize>) -> Self {
         let Contract { min: bytes, alone, latency, .. } = *contract;
         let min = contract.minimum().in_bytes(SMALL_READ);
@@ -121,56 +119,56 @@ impl Claimant {
 pub enum Unattainable {
     /// All minimums together take too much of the drive's time.
     Minimum {
-        /// The group that should have less.
+        /// The group whose minimum should be lower.
         group: String,
-        /// Are the rates of this group I/Os a second, of [`SMALL_READ`] bytes each?
+        /// Whether to show the rates in I/Os a second, of [`SMALL_READ`] bytes each.
         in_ios: bool,
         /// Its minimum, bytes a second.
         asked: u64,
-        /// The largest minimum that it could have beside the others; 0: the others are too much already.
+        /// The largest minimum that it could have beside the others; 0 if the others alone are too much.
         fits: u64,
-        /// Part of what they ask that all groups could have, in percent.
+        /// The percentage of their minimums that all groups could have.
         scaled: u64,
-        /// Groups with a minimum beside this one.
+        /// Number of other groups with a minimum.
         others: usize,
-        /// What all ask together, in percent of the drive's time.
+        /// What all minimums take together, in percent of the drive's time.
         load: u64,
     },
-    /// A group promises more inside than it has.
+    /// The minimums inside a group exceed the minimum of the group.
     Inside {
-        /// The group that should have less.
+        /// The group whose minimum should be lower.
         group: String,
-        /// Are the rates of this group I/Os a second, of [`SMALL_READ`] bytes each?
+        /// Whether to show the rates in I/Os a second, of [`SMALL_READ`] bytes each.
         in_ios: bool,
         /// Its minimum, bytes a second.
         asked: u64,
-        /// The largest minimum that it could have; 0: the others inside have all.
+        /// The largest minimum that it could have; 0 if the others inside take all.
         fits: u64,
-        /// The group around it.
+        /// Its parent.
         parent: String,
-        /// Its minimum.
+        /// The minimum of the parent, bytes a second.
         has: u64,
     },
-    /// No read is completed so soon.
+    /// The drive does not reach this latency.
     Latency {
         /// The group.
         group: String,
-        /// What it was promised.
+        /// Its latency.
         asked: Nanos,
-        /// What the drive reaches.
+        /// The lowest latency that the drive reaches.
         reaches: Nanos,
     },
 }
 
 impl Unattainable {
-    /// The group that asks too much.
+    /// The group whose contract cannot be kept.
     pub fn group(&self) -> &str {
         let (Self::Minimum { group, .. }
         | Self::Inside { group, .. }
         | Self::Latency { group, .. }) = self;
         group
     }
-    /// What would fit, in words.
+    /// The values that would fit, as text.
     pub fn fitting(&self) -> Fitting<'_> {
         Fitting(self)
     }
@@ -208,7 +206,7 @@ impl fmt::Display for Unattainable {
 }
 impl core::error::Error for Unattainable {}
 
-/// A rate in bytes a second, or in I/Os of so many bytes, rounded down.
+/// A rate in bytes a second or, if true, in I/Os a second of [`SMALL_READ`] bytes, rounded down.
 struct Shown(u64, bool);
 
 impl fmt::Display for Shown {
@@ -220,7 +218,7 @@ impl fmt::Display for Shown {
     }
 }
 
-/// What would fit, in words.
+/// The values that would fit, as text.
 #[derive(Clone, Copy, Debug)]
 pub struct Fitting<'a>(&'a Unattainable);
 
@@ -249,11 +247,11 @@ impl fmt::Display for Fitting<'_> {
     }
 }
 
-/// Can the drive keep all these promises? Parents come before those inside them.
+/// Checks whether the drive can keep all minimums and latencies. Parents come before their children.
 ///
 /// # Errors
 ///
-/// The first promise that the drive cannot keep beside the others, and what it can keep.
+/// The first minimum or latency that the drive cannot keep beside the others, and the value that it can keep.
 pub fn check(drive: &Attainable, groups: &[Claimant]) -> Result<(), Unattainable> {
     if let Some(reaches) = drive.latency {
         let wanted = |group: &Claimant| group.latency.filter(|wanted| *wanted < reaches);
@@ -282,17 +280,16 @@ pub fn check(drive: &Attainable, groups: &[Claimant]) -> Result<(), Unattainable
     })
 }
 
-/// What minimums take of a drive at worst.
+/// The load of minimums on a drive, in the worst case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Load {
-    /// The part of the drive's time, in millionths, rounded up; more than a million: more than there is.
+    /// The part of the drive's time, in millionths, rounded up; it may exceed a million.
     pub millionths: u64,
-    /// What the rest of the time gives, in bytes a second of long reads and writes, rounded down.
+    /// Rate of long reads and writes in the remaining time, in bytes a second, rounded down.
     pub left: u64,
 }
 
-/// What the minimums of these groups take while all are used in full, in the slowest way there is. Parents come before those
-/// inside them.
+/// The load of the minimums of these groups, fully used with the slowest workload. Parents come before their children.
 pub fn load(drive: &Attainable, groups: &[Claimant]) -> Load {
     let minimums: Vec<Option<u64>> = groups.iter().map(|it| it.min).collect();
     let millionths = Tree { drive, groups }.load(&minimums);
@@ -302,13 +299,13 @@ pub fn load(drive: &Attainable, groups: &[Claimant]) -> Load {
     Load { millionths, left: u64::try_from(left).unwrap_or(u64::MAX) }
 }
 
-/// The groups, asked with minimums that may differ from theirs.
+/// The groups; the minimums are passed to each call, because some calls try other ones.
 struct Tree<'a> {
     drive: &'a Attainable,
     groups: &'a [Claimant],
 }
 
-/// What the groups at one place of the tree ask together.
+/// What sibling groups take together.
 #[derive(Clone, Copy, Default)]
 struct Sum {
     /// Bytes a second.

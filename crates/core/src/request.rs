@@ -2,7 +2,7 @@
 //!
 //! A request lives in one slot of [`Requests`] from submission to completion; everybody else holds its
 //! [`RequestId`]. Merging chains the absorbed request behind the one that took it in, in the order of
-//! their sectors, so that the front end can still answer each on its own.
+//! their sectors, so that the front end can still complete each on its own.
 
 mod handover;
 mod pieces;

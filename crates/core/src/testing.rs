@@ -1,5 +1,5 @@
 //! A rig for tests of policies by worked examples: a stack, clients, a clock set by hand, and a drive
-//! that answers at once. Requests are 8 sectors long and known by their first sector.
+//! that completes commands at once. Requests are 8 sectors long and known by their first sector.
 
 #![allow(missing_docs, clippy::missing_panics_doc, reason = "only tests of policies see this")]
 
@@ -11,10 +11,60 @@ use std::vec::Vec;
 use crate::contract::Contract;
 use crate::controller::{Controller, Dispatch, FlushRule, Setup, Submission};
 use crate::group::{Class, ClientId, Priority};
-use crate::policy::{DriveFacts, Table};
+use crate::policy::{DriveFacts, Gauges, Table};
 use crate::request::{CommandId, Flags, Operation};
 use crate::time::Instant;
 use crate::unit::Sectors;
+
+/// A setup for a rig whose drive is not what the test is about: a flash drive with more slots of each kind than a test
+/// uses, without a trace.
+pub fn wide() -> Setup {
+    let facts = DriveFacts {
+        rotational: false,
+        depth: 1 << 20,
+        max_request: Sectors(1 << 16),
+        capacity: Sectors(1 << 40),
+    };
+    Setup {
+        facts,
+        tags: 1 << 20,
+        queue_limit: 1 << 20,
+        guaranteed: 0,
+        client_limit: u32::MAX,
+        flushes: FlushRule::Bypass,
+        trace: 0,
+    }
+}
+
+/// A controller with this stack; `set` are parameters of its first throttle, or of its scheduler if it has no throttle.
+pub fn controller(
+    setup: Setup,
+    table: &'static Table,
+    stack: &str,
+    set: &[(&str, &str)],
+) -> Controller {
+    let mut stack = table.stack(stack).expect("in the table");
+    let policy = stack.throttles.first().unwrap_or(&stack.scheduler).row.name;
+    for (parameter, text) in set {
+        stack.set(policy, parameter, text).expect("in the policy's table");
+    }
+    Controller::new(setup, stack)
+}
+
+/// The value of a gauge.
+pub fn gauge(controller: &Controller, name: &str) -> u64 {
+    struct Find<'a>(&'a str, Option<u64>);
+    impl Gauges for Find<'_> {
+        fn gauge(&mut self, name: &'static str, value: u64) {
+            if name == self.0 {
+                self.1 = Some(value);
+            }
+        }
+    }
+    let mut find = Find(name, None);
+    controller.observe(&mut find);
+    find.1.unwrap_or_else(|| panic!("no gauge {name}"))
+}
 
 /// A rule's name: what comes before its numbers.
 pub fn rule_name(rule: &'static str) -> &'static str {
@@ -102,18 +152,18 @@ impl Rig {
         let done = self.controller.complete(self.now, id, 0, &mut Vec::new());
         done.expect("the drive has it");
     }
-    /// Dispatches and answers one at once: the first sectors of its parts.
+    /// Dispatches and completes one at once: the first sectors of its parts.
     pub fn serve(&mut self) -> Option<Vec<u64>> {
         let (id, _) = self.dispatch()?;
         let parts = self.controller.parts(id).map(|part| part.start.0).collect();
         self.complete(id);
         Some(parts)
     }
-    /// Dispatches and answers one by one until nothing comes: the parts of each.
+    /// Dispatches and completes one by one until nothing comes: the parts of each.
     pub fn served_parts(&mut self) -> Vec<Vec<u64>> {
         core::iter::from_fn(|| self.serve()).collect()
     }
-    /// Dispatches and answers one by one until nothing comes: the first sector of each.
+    /// Dispatches and completes one by one until nothing comes: the first sector of each.
     pub fn served(&mut self) -> Vec<u64> {
         self.served_parts().iter().map(|parts| parts[0]).collect()
     }

@@ -1,6 +1,6 @@
-//! What happened to each request, for those who ask why: a bounded ring of events.
+//! A trace of what happened to each request: a bounded ring of events.
 //!
-//! Off (capacity 0) it costs one branch an event. When full, the oldest events go first and
+//! If it is off (capacity 0), an event costs one branch. If the ring is full, the oldest events are dropped, and
 //! [`Trace::lost`] counts them.
 
 use alloc::collections::VecDeque;
@@ -15,9 +15,9 @@ use crate::time::Instant;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Event {
-    /// When.
+    /// The time of the event.
     pub at: Instant,
-    /// What it is about.
+    /// The request, client or group that it is about.
     pub subject: Subject,
     /// What happened.
     pub kind: EventKind,
@@ -33,7 +33,7 @@ pub enum Subject {
         /// Its submission sequence.
         sequence: u64,
     },
-    /// A client, or the policy's queue of it.
+    /// A client, or its queue in the policy.
     Client(ClientId),
     /// A group.
     Group(GroupId),
@@ -45,52 +45,52 @@ pub enum Subject {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum EventKind {
-    /// It came in.
+    /// The request was submitted.
     Submitted,
-    /// It was merged into another request.
+    /// The request was merged into another one.
     Merged {
-        /// The request that took it in.
+        /// The other request.
         into: RequestId,
     },
-    /// It entered a stage: throttles count from 0, then the scheduler.
+    /// The request entered a stage: throttles count from 0, the scheduler follows.
     Entered {
         /// The stage.
         stage: u8,
     },
-    /// It waits for a tag: as many are in use as its class may use, or others waited before it.
+    /// The request waits for a tag: its class has as many tags as it may, or other requests waited before it.
     WaitsForTag {
         /// Tags in use.
         used: u32,
-        /// Tags in use at which its class gets none.
+        /// Number of tags in use at which its class gets no more.
         limit: u32,
     },
-    /// The tag that it waited for is there; it enters the scheduler.
+    /// The request got the tag that it waited for, and enters the scheduler.
     GotTag,
-    /// It went to the drive.
+    /// The request was dispatched to the drive.
     Dispatched,
-    /// The drive answered.
+    /// The drive completed the request.
     Completed,
-    /// A policy's own decision: which rule, and up to two numbers that the rule explains.
+    /// A decision of a policy.
     Decision {
-        /// The rule, in the policy's words; a semicolon ends its name. `{}` in it stands for the next of the
-        /// numbers, and `{ns}`, `{bytes}`, `{group}`, `{client}` for one that is a time, a size, or somebody's id.
+        /// The rule as a sentence; its name ends at the first semicolon. `{}` stands for the next of the numbers, and `{ns}`,
+        /// `{bytes}`, `{group}`, `{client}` for one that is a time, a size, or the index of a group or client.
         rule: &'static str,
-        /// Its numbers.
+        /// The numbers of the rule.
         values: [u64; 2],
     },
 }
 
-/// A policy's decision, remembered.
+/// A decision of a policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Decision {
-    /// When.
+    /// The time of the decision.
     pub at: Instant,
     /// The rule.
     pub rule: &'static str,
     /// Its numbers.
     pub values: [u64; 2],
-    /// Of which request, by its submission sequence; 0 when it was not about one.
+    /// The submission sequence of the request that it is about; 0 if it is not about a request.
     sequence: u64,
 }
 
@@ -98,8 +98,8 @@ pub struct Decision {
 #[derive(Debug, Default)]
 struct Memory {
     requests: Vec<Option<Decision>>,
-    clients: Vec<Option<Decision>>,
-    groups: Vec<Option<Decision>>,
+    clients: Vec<Option<(ClientId, Decision)>>,
+    groups: Vec<Option<(GroupId, Decision)>>,
     drive: Option<Decision>,
 }
 
@@ -109,18 +109,28 @@ impl Memory {
             Subject::Request { id, sequence } => {
                 put(&mut self.requests, id.0 as usize, Decision { sequence, ..decision });
             }
-            Subject::Client(id) => put(&mut self.clients, id.index(), decision),
-            Subject::Group(id) => put(&mut self.groups, id.index(), decision),
+            Subject::Client(id) => put(&mut self.clients, id.index(), (id, decision)),
+            Subject::Group(id) => put(&mut self.groups, id.index(), (id, decision)),
             Subject::Drive => self.drive = Some(decision),
         }
     }
 }
 
-fn put(list: &mut Vec<Option<Decision>>, index: usize, decision: Decision) {
+fn put<T: Copy>(list: &mut Vec<Option<T>>, index: usize, kept: T) {
     if index >= list.len() {
         list.resize(index + 1, None);
     }
-    list[index] = Some(decision);
+    list[index] = Some(kept);
+}
+
+/// The decision about a client or group, unless it is about an earlier one with the same index.
+fn of<T: Copy + PartialEq>(
+    list: &[Option<(T, Decision)>],
+    index: usize,
+    id: T,
+) -> Option<Decision> {
+    let (about, decision) = list.get(index).copied().flatten()?;
+    (about == id).then_some(decision)
 }
 
 /// A bounded ring of events.
@@ -137,7 +147,7 @@ impl Trace {
     pub fn new(capacity: usize) -> Self {
         Self { capacity, events: VecDeque::with_capacity(capacity), lost: 0, memory: None }
     }
-    /// Is anybody listening?
+    /// Whether events are recorded.
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.capacity != 0
@@ -156,19 +166,19 @@ impl Trace {
         }
         self.events.push_back(Event { at, subject, kind });
     }
-    /// From now on the last decision about everybody is remembered, however small the ring is. Memory grows
-    /// with the most requests, clients and groups that there are at once.
+    /// Keeps the last decision about each request, client and group from now on, whatever the size of the ring. Memory grows
+    /// with the largest number of requests, clients and groups at once.
     pub fn remember(&mut self) {
         self.memory.get_or_insert_default();
     }
-    /// The decisions remembered so far are void: other policies decide from now on.
+    /// Drops the decisions of policies that were replaced.
     pub(crate) fn forget(&mut self) {
         if let Some(Memory { requests, clients, groups, drive }) = &mut self.memory {
-            [requests, clients, groups].into_iter().for_each(Vec::clear);
+            (requests.clear(), clients.clear(), groups.clear());
             *drive = None;
         }
     }
-    /// The last decision about something, if it is remembered.
+    /// The last decision about a request, client, group or the drive, if it was kept.
     #[must_use]
     pub fn last(&self, subject: Subject) -> Option<Decision> {
         let memory = self.memory.as_ref()?;
@@ -177,24 +187,24 @@ impl Trace {
                 let last = memory.requests.get(id.0 as usize).copied().flatten();
                 last.filter(|last| last.sequence == sequence)
             }
-            Subject::Client(id) => memory.clients.get(id.index()).copied().flatten(),
-            Subject::Group(id) => memory.groups.get(id.index()).copied().flatten(),
+            Subject::Client(id) => of(&memory.clients, id.index(), id),
+            Subject::Group(id) => of(&memory.groups, id.index(), id),
             Subject::Drive => memory.drive,
         }
     }
-    /// Takes the events out, oldest first.
+    /// Removes and returns the events, oldest first.
     pub fn drain(&mut self) -> impl Iterator<Item = Event> + '_ {
         self.events.drain(..)
     }
-    /// Events that had to go because the ring was full.
+    /// Number of events that were dropped because the ring was full.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.lost
     }
 }
 
-/// A rule with its numbers put in: `put` is told what stands between two braces (`ns`, `bytes`, `group`,
-/// `client` or nothing), once a pair.
+/// A rule with its numbers inserted: `put` is called for each pair of braces with the text between them (`ns`, `bytes`,
+/// `group`, `client` or nothing) and returns the replacement.
 pub fn rule_in_words(rule: &str, mut put: impl FnMut(&str) -> String) -> String {
     let mut text = String::new();
     let mut rest = rule;

@@ -1,7 +1,7 @@
 //! How many commands a second of processor time the models simulate.
 //!
 //! `cargo bench -p iofair-drive` prints a table: commands a second for each load, and a hash of all
-//! answers, which is the same on every machine. Without `--bench` (as `cargo test` calls it) each load
+//! completions, which is the same on every machine. Without `--bench` (as `cargo test` calls it) each load
 //! runs small.
 
 #[path = "../../historical/tests/support/page.rs"]
@@ -42,7 +42,7 @@ const LOADS: &[Load] = &[
     load("samsung-970-pro", "256k reads, depth 14", Operation::Read, (256, 14)),
 ];
 
-/// Runs `count` commands; returns seconds and a hash of the answers.
+/// Runs `count` commands; returns seconds and a hash of the completions.
 fn measure(load: &Load, count: u64) -> (f64, u64) {
     let mut drive = profile::load(load.drive, 1).expect("an embedded profile");
     let mut random = Random::new(1, 1);
@@ -57,14 +57,14 @@ fn measure(load: &Load, count: u64) -> (f64, u64) {
     for id in 0..load.depth {
         submit(&mut *drive, Instant::ZERO, id);
     }
-    let mut answered = 0;
-    while answered < count {
+    let mut completed = 0;
+    while completed < count {
         let now = drive.next_event().expect("commands are in the drive");
         drive.advance(now, &mut done);
-        for answer in done.drain(..) {
-            answered += 1;
-            hash = (hash ^ answer.at.0).wrapping_mul(0x100_0000_01B3).rotate_left(7);
-            submit(&mut *drive, now, answer.id);
+        for completion in done.drain(..) {
+            completed += 1;
+            hash = (hash ^ completion.at.0).wrapping_mul(0x100_0000_01B3).rotate_left(7);
+            submit(&mut *drive, now, completion.id);
         }
     }
     (began.elapsed().as_secs_f64(), hash)
@@ -93,5 +93,5 @@ fn main() {
     }
     let head = ["drive, load", "million commands/s", "ns a command", "GiB simulated/s"];
     let table = page::table(&head, &rows);
-    page::publish("drives", &format!("{table}\nHash of all answers: {combined:016x}.\n"));
+    page::publish("drives", &format!("{table}\nHash of all completions: {combined:016x}.\n"));
 }

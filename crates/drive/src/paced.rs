@@ -31,7 +31,7 @@ pub struct Paced {
     drive: Box<dyn Drive + Send>,
     /// In order; the first one starts at the epoch.
     stretches: Vec<Stretch>,
-    answered: Vec<Done>,
+    completed: Vec<Done>,
     in_flight: usize,
     /// Until when `busy` counts, while anything is in flight.
     busy_since: Instant,
@@ -43,15 +43,15 @@ impl Paced {
     pub fn new(drive: Box<dyn Drive + Send>, paces: &[Pace]) -> Self {
         let mut stretches = vec![Stretch { owner: 0, drive: 0, percent: 100 }];
         for pace in paces {
-            assert!(pace.percent > 0, "a drive that stands still answers nothing");
+            assert!(pace.percent > 0, "a drive that stands still completes nothing");
             let last = stretches.last().expect("there is a first one");
             assert!(pace.from.0 >= last.owner, "paces are in order of time");
             let drive = last.drive_at(pace.from.0);
             let percent = u64::from(pace.percent);
             stretches.push(Stretch { owner: pace.from.0, drive, percent });
         }
-        let (answered, busy_since, busy) = (Vec::new(), Instant::ZERO, Nanos::ZERO);
-        Self { drive, stretches, answered, in_flight: 0, busy_since, busy }
+        let (completed, busy_since, busy) = (Vec::new(), Instant::ZERO, Nanos::ZERO);
+        Self { drive, stretches, completed, in_flight: 0, busy_since, busy }
     }
     /// The inner drive's time at this instant, rounded down.
     fn inside(&self, at: Instant) -> Instant {
@@ -86,16 +86,16 @@ impl Drive for Paced {
         self.drive.next_event().map(|at| self.outside(at))
     }
     fn advance(&mut self, now: Instant, done: &mut Vec<Done>) {
-        let mut answered = std::mem::take(&mut self.answered);
-        self.drive.advance(self.inside(now), &mut answered);
-        for answer in answered.drain(..) {
-            let at = self.outside(answer.at);
+        let mut completed = std::mem::take(&mut self.completed);
+        self.drive.advance(self.inside(now), &mut completed);
+        for completion in completed.drain(..) {
+            let at = self.outside(completion.at);
             self.in_flight -= 1;
             self.busy += at.since(self.busy_since);
             self.busy_since = at;
-            done.push(Done { at, ..answer });
+            done.push(Done { at, ..completion });
         }
-        self.answered = answered;
+        self.completed = completed;
     }
     fn facts(&self) -> DriveFacts {
         self.drive.facts()
@@ -133,29 +133,29 @@ mod tests {
             length: Sectors(8 << (id % 6)),
         }
     }
-    /// Answers to a closed loop of four mixed commands until `end`.
-    fn answers(drive: &mut dyn Drive, end: u64) -> Vec<Done> {
+    /// Completions of a closed loop of four mixed commands until `end`.
+    fn completions(drive: &mut dyn Drive, end: u64) -> Vec<Done> {
         let (mut done, mut all) = (Vec::new(), Vec::new());
         (0..4).for_each(|id| drive.submit(Instant::ZERO, command(id)));
         while let Some(at) = drive.next_event().filter(|at| at.0 <= end) {
             drive.advance(at, &mut done);
-            for answer in done.drain(..) {
-                assert_eq!(answer.at, at, "an answer at another time than its event");
-                all.push(answer);
+            for completion in done.drain(..) {
+                assert_eq!(completion.at, at, "a completion at another time than its event");
+                all.push(completion);
                 drive.submit(at, command(all.len() as u32 + 3));
             }
         }
         all
     }
 
-    /// Goal: at full speed nothing changes, at half speed every answer comes at twice its time. Method: one closed loop
+    /// Goal: at full speed nothing changes, at half speed every completion comes at twice its time. Method: one closed loop
     /// on the drive itself and on two paced ones.
     #[test]
-    fn every_answer_takes_longer() {
-        let plain = answers(&mut *load(), 20_000_000);
+    fn every_completion_takes_longer() {
+        let plain = completions(&mut *load(), 20_000_000);
         assert!(plain.len() > 100, "{}", plain.len());
-        assert_eq!(answers(&mut Paced::new(load(), &[]), 20_000_000), plain);
-        let slow = answers(&mut Paced::new(load(), &[pace(0, 50)]), 40_000_000);
+        assert_eq!(completions(&mut Paced::new(load(), &[]), 20_000_000), plain);
+        let slow = completions(&mut Paced::new(load(), &[pace(0, 50)]), 40_000_000);
         let twice = plain.iter().map(|done| Done { at: Instant(done.at.0 * 2), ..*done });
         assert_eq!(slow, twice.collect::<Vec<_>>());
     }
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(last(&mut drive), 190_000 + rest.div_ceil(2));
     }
 
-    /// Goal: advancing early, late or twice changes no answer's time. Method: the same commands looked at just before,
+    /// Goal: advancing early, late or twice changes no completion's time. Method: the same commands looked at just before,
     /// at and just after each event, and once at the end.
     #[test]
     fn looking_late_changes_nothing() {
@@ -202,7 +202,10 @@ mod tests {
             while let Some(at) = drive.next_event() {
                 for now in [at.0 - 1, at.0, at.0, at.0 + 1] {
                     drive.advance(Instant(now), &mut done);
-                    assert!(done.iter().all(|done| done.at.0 <= now), "an answer from the future");
+                    assert!(
+                        done.iter().all(|done| done.at.0 <= now),
+                        "a completion from the future"
+                    );
                 }
             }
             done

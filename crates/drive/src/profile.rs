@@ -429,7 +429,7 @@ mod tests {
         assert_eq!(changed, ["host.consume-window", "model.ssd.large-setup"]);
     }
 
-    /// Goal: mistakes are answered with what, where and what is allowed. Method: one of each kind.
+    /// Goal: mistakes are refused with what, where and what is allowed. Method: one of each kind.
     #[test]
     fn mistakes_are_explained() {
         let message = |name: &str| read(name).unwrap_err().to_string();

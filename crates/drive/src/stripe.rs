@@ -70,7 +70,7 @@ pub struct Stripe {
     parts: Vec<Part>,
     /// For each command: the number of drives that have not completed it, and the worst status so far.
     open: BTreeMap<u32, (u32, i32)>,
-    answered: Vec<Done>,
+    completed: Vec<Done>,
 }
 
 impl Stripe {
@@ -83,7 +83,7 @@ impl Stripe {
             Part { drive, depth, under_way: 0, backlog: VecDeque::new() }
         };
         let parts = drives.into_iter().map(part).collect();
-        Self { geometry, parts, open: BTreeMap::new(), answered: Vec::new() }
+        Self { geometry, parts, open: BTreeMap::new(), completed: Vec::new() }
     }
     /// Processes everything that happens at exactly this instant.
     fn turn(&mut self, at: Instant, done: &mut Vec<Done>) {
@@ -91,18 +91,18 @@ impl Stripe {
             if part.drive.next_event().is_none_or(|next| next > at) {
                 continue;
             }
-            part.drive.advance(at, &mut self.answered);
-            part.under_way -= self.answered.len() as u32;
+            part.drive.advance(at, &mut self.completed);
+            part.under_way -= self.completed.len() as u32;
             part.send(at);
-            for answer in self.answered.drain(..) {
-                let (left, status) = self.open.get_mut(&answer.id).expect("it was sent");
+            for completion in self.completed.drain(..) {
+                let (left, status) = self.open.get_mut(&completion.id).expect("it was sent");
                 *left -= 1;
                 if *status == 0 {
-                    *status = answer.status;
+                    *status = completion.status;
                 }
                 if *left == 0 {
-                    done.push(Done { status: *status, ..answer });
-                    self.open.remove(&answer.id);
+                    done.push(Done { status: *status, ..completion });
+                    self.open.remove(&completion.id);
                 }
             }
         }
@@ -178,10 +178,10 @@ mod tests {
         assert_eq!(geometry.capacity(Sectors(11)), Sectors(24));
     }
 
-    /// Goal: every command is answered once, at the same instant however late the owner looks; a flush
+    /// Goal: every command is completed once, at the same instant however late the owner looks; a flush
     /// goes to all. Method: 200 reads, writes and flushes on two disks; look at each event, and only at the end.
     #[test]
-    fn commands_are_answered_once_and_in_time() {
+    fn commands_are_completed_once_and_in_time() {
         let run = |late: bool| {
             let disk = || profile::load("sata-7200-2009", 1).unwrap();
             let geometry = Geometry { drives: 2, chunk: Sectors(128) };
@@ -209,8 +209,8 @@ mod tests {
             done
         };
         let (early, late) = (run(false), run(true));
-        let answered: std::collections::BTreeSet<u32> = early.iter().map(|done| done.id).collect();
-        assert_eq!((early.len(), answered.len()), (60, 60));
+        let completed: std::collections::BTreeSet<u32> = early.iter().map(|done| done.id).collect();
+        assert_eq!((early.len(), completed.len()), (60, 60));
         assert!(early.is_sorted_by_key(|done| done.at));
         assert_eq!(early, late[..early.len()]);
     }

@@ -52,7 +52,7 @@ const SCHEDULERS: &[(&str, Nanos)] = &[
     ("mq-deadline", Nanos(700)),
 ];
 
-/// The dispatcher runs on the processor that took the answer's interrupt, which is awake: blk-mq queues its work
+/// The dispatcher runs on the processor that took the completion's interrupt, which is awake: blk-mq queues its work
 /// without binding it where there is one hardware queue (`blk_mq_hctx_next_cpu`), which prefers the local processor
 /// (`WORK_CPU_UNBOUND`), with several on the queue's own; and kblockd is of high priority. What is left is a switch
 /// to its thread: 1.2 to 2.2 us on Linux (Bendersky, "Measuring context switching and memory overheads for Linux
@@ -96,10 +96,10 @@ pub fn host_2018() -> Host {
     }
 }
 
-/// NVMe drives: nothing runs the queue after an answer, but what BFQ schedules (when it leaves the drive empty and waits
-/// for nobody), answers when there was no room in the drive, and flushes (`nvme_complete_rq`, `blk_mq_sched_restart`,
-/// `bfq_completed_request`: Linux 4.18 to 5.14). SATA drives have it run after every answer (`scsi_end_request`).
-const NVME: Scheduling = Scheduling { on_answer: false, ..WOKEN };
+/// NVMe drives: nothing runs the queue after a completion, but what BFQ schedules (when it leaves the drive empty and waits
+/// for nobody), completions when there was no room in the drive, and flushes (`nvme_complete_rq`, `blk_mq_sched_restart`,
+/// `bfq_completed_request`: Linux 4.18 to 5.14). SATA drives have it run after every completion (`scsi_end_request`).
+const NVME: Scheduling = Scheduling { on_completion: false, ..WOKEN };
 
 /// The machine with the SAMSUNG 970 PRO: h 10 us, H 115 us.
 pub fn host_970_pro() -> Host {

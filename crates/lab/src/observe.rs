@@ -36,8 +36,8 @@ pub trait Observer {
     fn on_hold(&mut self, now: Instant) {
         let _ = now;
     }
-    /// The drive answered a command.
-    fn on_answer(&mut self, now: Instant, id: RequestId, status: i32) {
+    /// The drive completed a command.
+    fn on_completion(&mut self, now: Instant, id: RequestId, status: i32) {
         let _ = (now, id, status);
     }
     /// The engine explained itself (only with [`Self::trace_events`] above zero).
@@ -58,7 +58,7 @@ pub enum Step {
     /// `submit`.
     Submit(Instant, Submission),
     /// `complete`.
-    Answer(Instant, RequestId, i32),
+    Completion(Instant, RequestId, i32),
     /// `dispatch`, with its result.
     Dispatch(Instant, Option<Dispatch>),
 }
@@ -80,7 +80,7 @@ impl Observer for Recorder {
     fn on_hold(&mut self, now: Instant) {
         self.steps.push(Step::Dispatch(now, None));
     }
-    fn on_answer(&mut self, now: Instant, id: RequestId, status: i32) {
-        self.steps.push(Step::Answer(now, id, status));
+    fn on_completion(&mut self, now: Instant, id: RequestId, status: i32) {
+        self.steps.push(Step::Completion(now, id, status));
     }
 }

@@ -2,7 +2,7 @@
 //! the time of whoever has the drive.
 //!
 //! [`run_outside`] asks an [`Outside`] for three things: the groups and clients of the run there (its [`Roster`]), the
-//! time, and answers to requests. Everything that a client decides is decided by the same code as in virtual time,
+//! time, and completions of requests. Everything that a client decides is decided by the same code as in virtual time,
 //! with the same random streams.
 
 use iofair_core::contract::Contract;
@@ -19,16 +19,16 @@ use crate::run::RunError;
 use crate::scenario::Scenario;
 use crate::world;
 
-/// Who takes part in a run.
+/// The groups and clients of a run.
 #[derive(Clone, Debug)]
 pub struct Roster {
     /// The policies.
     pub stack: Stack,
-    /// Requests that scheduler and drive may have together.
+    /// Limit on the requests that the scheduler and the drive have together.
     pub tags: u32,
     /// Groups, parents first, with the weights that keep their minimums; the root is not among them.
     pub groups: Vec<(String, Contract)>,
-    /// Whose requests there will be, by [`ClientId`] from 0 on: processes, threads, flushers, the journal.
+    /// The clients by index ([`ClientId::index`]): processes, threads, flushers, the journal.
     pub members: Vec<Member>,
 }
 
@@ -39,49 +39,49 @@ pub struct Member {
     pub group: String,
     /// Class and level.
     pub priority: Priority,
-    /// What its reads carry.
+    /// Flags of its reads.
     pub reads: Flags,
-    /// What its writes carry.
+    /// Flags of its writes.
     pub writes: Flags,
 }
 
-/// An answered request.
+/// A completed request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reply {
-    /// The submission's tag. Tags are not unique: a call may be several requests.
+    /// The tag of the request. Tags are not unique: a call may be several requests.
     pub tag: u64,
-    /// The submission's length.
+    /// The length of the request.
     pub length: Sectors,
 }
 
-/// Where the requests go.
+/// A receiver of the requests of a run, such as a server.
 pub trait Outside {
-    /// Makes everything ready; the time of the run begins when this returns.
+    /// Prepares the run, whose time begins when this returns.
     fn open(&mut self, roster: Roster) -> Result<(), String>;
-    /// Waits until something was answered, or until `until`; the time then, which never goes back. `None` ends the run,
-    /// because something went wrong or somebody does not want it any more.
+    /// Waits for a completion, or until `until`. Returns the time, which never goes back, or `None` to end the run after an error
+    /// or an interrupt.
     fn wait(&mut self, until: Instant) -> Option<Instant>;
-    /// A request, from the member that its client's number says.
+    /// Queues a request of a client.
     fn submit(&mut self, submission: &Submission);
-    /// No more requests for now: those that wait to be sent go.
+    /// Sends the queued requests.
     fn send(&mut self);
-    /// Appends what was answered.
+    /// Appends completed requests.
     fn collect(&mut self, replies: &mut Vec<Reply>);
-    /// Whether a process would sleep now that sends in this client's name, because too much of it is in flight.
+    /// Whether a process that sends requests of this client would sleep now, because too many are in flight.
     fn is_asleep(&self, client: ClientId) -> bool;
-    /// What the drive does counts from now on.
+    /// Starts the measurement of the drive.
     fn end_ramp(&mut self);
-    /// What the drive did since.
+    /// The measurements of the drive since then.
     fn measured(&mut self) -> DriveOutcome;
 }
 
-/// The processes of a scenario in order: name, place of the client in the scenario, and the time of the start, which is
-/// the same as in the simulator.
+/// The processes of a scenario in order: name, index of the client in the scenario, and start time, which is the same as in
+/// the simulator.
 pub fn processes(scenario: &Scenario) -> Vec<(String, usize, Instant)> {
     world::processes(scenario)
 }
 
-/// Runs a scenario over a drive that is elsewhere; `drive` is only asked what it is. `None`: the run was ended.
+/// Runs a scenario with an engine and a drive elsewhere; `drive` is only used for its properties. `None` if the run was ended.
 pub fn run_outside(
     scenario: &Scenario,
     drive: Box<dyn Drive + Send>,
@@ -110,7 +110,7 @@ mod tests {
     use crate::scenario::{Job, Pattern};
     use crate::world::tests::{Fixed, client, job, scenario};
 
-    /// Answers everything 100 us later, a flush 100 us after the write before it, and remembers what was asked.
+    /// Completes everything 100 us later, a flush 100 us after the write before it, and remembers what was asked.
     #[derive(Default)]
     struct Script {
         now: Instant,

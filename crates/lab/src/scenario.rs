@@ -165,7 +165,7 @@ pub struct Scheduling {
     pub times: &'static [(&'static str, Nanos)],
     /// In place of them, if anything.
     pub time: Option<Nanos>,
-    /// From an answer to the dispatcher's run, which is work for another thread; a client's own request is
+    /// From a completion to the dispatcher's run, which is work for another thread; a client's own request is
     /// dispatched by the client itself, at once.
     pub wakeup: Nanos,
     /// Random spread of it, in percent either way.
@@ -174,13 +174,13 @@ pub struct Scheduling {
     /// [`Controller::schedules_dispatch`] is true of, and flushes.
     ///
     /// [`Controller::schedules_dispatch`]: iofair_core::controller::Controller::schedules_dispatch
-    pub on_answer: bool,
+    pub on_completion: bool,
 }
 
 impl Scheduling {
     /// None of it.
     pub const FREE: Self =
-        Self { times: &[], time: None, wakeup: Nanos::ZERO, wakeup_spread: 0, on_answer: true };
+        Self { times: &[], time: None, wakeup: Nanos::ZERO, wakeup_spread: 0, on_completion: true };
 
     /// Time of a request in the scheduler of this name; `none` is none.
     pub fn time_of(&self, scheduler: &str) -> Nanos {
@@ -315,7 +315,7 @@ pub struct Job {
     pub fdatasync_every: u32,
     /// On/off: how long it works and how long it rests, both drawn between 0 and twice the mean.
     pub on_off: Option<(Nanos, Nanos)>,
-    /// Time between an answer and the next call, on top of the host's turnaround.
+    /// Time between a completion and the next call, on top of the host's turnaround.
     pub think: Nanos,
     /// Whether direct writes count as synchronous. (They do since 2.6.30.)
     pub sync_writes: bool,

@@ -103,13 +103,13 @@ const PARAMETERS: &[Parameter] = &[
     Parameter::bool("sync_writes", false, "also hold synchronous writes"),
 ];
 
-/// A read sent or completed within this time is near.
+/// Writes get the limit `background` within this time after a read was dispatched or completed.
 const NEAR: Nanos = Nanos::from_millis(100);
-/// Writers that waited for the page cache within this time still do.
+/// Time for which writers count as waiting for the page cache.
 const RECENT: Nanos = Nanos::from_secs(1);
-/// Answered writes in a window that say that it is they who slow the reads.
+/// Completed writes in a window that show that the writes slow the reads.
 const WRITES_MIN: u32 = 3;
-/// Windows that tell nothing, before a step towards the middle.
+/// Windows without a verdict before a step towards the middle.
 const UNKNOWN_MAX: u32 = 5;
 
 fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
@@ -125,7 +125,7 @@ fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
         sync_writes: values.bool("sync_writes"),
         depth: Depth::new(build.facts.depth),
         passed: Fifo::new(),
-        lanes: Default::default(),
+        classes: Default::default(),
         tracked: Vec::new(),
         timer: None,
         window: Window::default(),
@@ -133,7 +133,7 @@ fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
         watched: None,
         watched_sent: false,
         last_sent: Instant::ZERO,
-        last_answered: Instant::ZERO,
+        last_completed: Instant::ZERO,
         last_written: None,
     })
 }
@@ -142,28 +142,28 @@ const fn target(facts: &DriveFacts) -> Nanos {
     Nanos::from_millis(if facts.rotational { 75 } else { 2 })
 }
 
-/// What is counted apart.
+/// The classes of requests that are counted separately.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Lane {
+enum RequestClass {
     Writes,
     Discards,
 }
 
-/// Requests of a lane: those that wait, and how many were let go and are not completed.
+/// Requests of a class: those that wait, and the number of those that were released and are not completed.
 #[derive(Clone, Copy, Default, Debug)]
-struct Flow {
+struct ClassQueue {
     waiting: Fifo,
     in_flight: u32,
 }
 
-/// What was completed in the present window.
+/// Completions in the present window.
 #[derive(Clone, Copy, Default, Debug)]
 struct Window {
     fastest_read: Option<Nanos>,
     writes: u32,
 }
 
-/// What a window says.
+/// The result of a window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Verdict {
     Exceeded,
@@ -178,42 +178,42 @@ struct Wbt {
     write_cache: bool,
     sync_writes: bool,
     depth: Depth,
-    /// On their way out.
+    /// Requests that were released.
     passed: Fifo,
-    lanes: [Flow; 2],
-    /// The lane in which a request is counted, by its slot.
-    tracked: Vec<Option<Lane>>,
+    classes: [ClassQueue; 2],
+    /// The class in which a request is counted, by its slot.
+    tracked: Vec<Option<RequestClass>>,
     /// The end of the present window.
     timer: Option<Instant>,
     window: Window,
-    /// Windows that told nothing since the last step.
+    /// Windows without a verdict since the last step.
     unknown: u32,
-    /// The read that is watched in flight.
+    /// The read that is watched while it is in flight.
     watched: Option<RequestId>,
-    /// It was at the drive when we were last asked.
+    /// Whether it was dispatched at the last check.
     watched_sent: bool,
-    /// When a read was let through, and completed, last.
+    /// When a read was last released, and last completed.
     last_sent: Instant,
-    last_answered: Instant,
-    /// When a write came in last.
+    last_completed: Instant,
+    /// When a write was last submitted.
     last_written: Option<Instant>,
 }
 
 impl Wbt {
-    fn lane(&self, request: &Request) -> Option<Lane> {
+    fn class(&self, request: &Request) -> Option<RequestClass> {
         match request.operation {
             Operation::Write if self.sync_writes || !request.flags.has(Flags::SYNC) => {
-                Some(Lane::Writes)
+                Some(RequestClass::Writes)
             }
-            Operation::Discard => Some(Lane::Discards),
+            Operation::Discard => Some(RequestClass::Discards),
             _ => None,
         }
     }
-    /// Whether writers have been made to wait for the page cache of late.
+    /// Whether writers had to wait for the page cache recently.
     fn writers_wait(&self, now: Instant) -> bool {
         self.dirty_wait && self.last_written.is_some_and(|last| now < last + RECENT)
     }
-    /// How many there may be in the request's lane for it to be let go.
+    /// The number of requests in its class up to which the request is released.
     fn limit(&self, now: Instant, request: &Request) -> u32 {
         let near = |last: Instant| now < last + NEAR;
         let urgent = request.flags.has(Flags::SYNC) || request.flags.has(Flags::METADATA);
@@ -221,48 +221,60 @@ impl Wbt {
             self.depth.background()
         } else if urgent || self.writers_wait(now) {
             self.depth.max()
-        } else if near(self.last_sent) || near(self.last_answered) {
+        } else if near(self.last_sent) || near(self.last_completed) {
             self.depth.background()
         } else {
             self.depth.normal()
         }
     }
-    fn may_go(&self, requests: &Requests, now: Instant, lane: Lane, id: RequestId) -> bool {
-        self.lanes[lane as usize].in_flight < self.limit(now, &requests[id])
+    fn may_go(
+        &self,
+        requests: &Requests,
+        now: Instant,
+        class: RequestClass,
+        id: RequestId,
+    ) -> bool {
+        self.classes[class as usize].in_flight < self.limit(now, &requests[id])
     }
-    fn let_go(&mut self, requests: &mut Requests, now: Instant, lane: Lane, id: RequestId) {
+    fn let_go(
+        &mut self,
+        requests: &mut Requests,
+        now: Instant,
+        class: RequestClass,
+        id: RequestId,
+    ) {
         let slot = id.0 as usize;
         if self.tracked.len() <= slot {
             self.tracked.resize(slot + 1, None);
         }
-        self.tracked[slot] = Some(lane);
-        self.lanes[lane as usize].in_flight += 1;
+        self.tracked[slot] = Some(class);
+        self.classes[class as usize].in_flight += 1;
         self.passed.push_back(requests, id);
         if self.timer.is_none() {
             self.open_window(now);
         }
     }
-    /// Lets those go that wait, in their order, as far as they may.
-    fn wake(&mut self, requests: &mut Requests, now: Instant, lane: Lane) {
-        while let Some(id) = self.lanes[lane as usize].waiting.front()
-            && self.may_go(requests, now, lane, id)
+    /// Releases waiting requests in order, up to the limit.
+    fn wake(&mut self, requests: &mut Requests, now: Instant, class: RequestClass) {
+        while let Some(id) = self.classes[class as usize].waiting.front()
+            && self.may_go(requests, now, class, id)
         {
-            self.lanes[lane as usize].waiting.remove(requests, id);
-            self.let_go(requests, now, lane, id);
+            self.classes[class as usize].waiting.remove(requests, id);
+            self.let_go(requests, now, class, id);
         }
     }
-    /// Completions in a lane: are there enough of them to wake who waits?
-    fn completed(&mut self, cx: &mut Context<'_>, lane: Lane, many: u32) {
-        self.lanes[lane as usize].in_flight -= many;
-        let in_flight = self.lanes[lane as usize].in_flight;
-        let limit = match lane {
-            Lane::Discards => self.depth.background(),
-            Lane::Writes if self.write_cache && !self.writers_wait(cx.now) => 0,
-            Lane::Writes => self.depth.normal(),
+    /// Counts completions in a class, and releases waiting requests if enough were completed.
+    fn completed(&mut self, cx: &mut Context<'_>, class: RequestClass, many: u32) {
+        self.classes[class as usize].in_flight -= many;
+        let in_flight = self.classes[class as usize].in_flight;
+        let limit = match class {
+            RequestClass::Discards => self.depth.background(),
+            RequestClass::Writes if self.write_cache && !self.writers_wait(cx.now) => 0,
+            RequestClass::Writes => self.depth.normal(),
         };
         let room = limit.saturating_sub(in_flight);
         if in_flight == 0 || room > 0 && room >= self.depth.background() / 2 {
-            self.wake(cx.requests, cx.now, lane);
+            self.wake(cx.requests, cx.now, class);
         }
     }
 }
@@ -273,7 +285,7 @@ impl Wbt {
         self.window = Window::default();
         self.timer = Some(now + self.depth.window());
     }
-    /// Ends every window whose time has come, each at its own: nobody asks in time while nobody waits.
+    /// Ends every window that is due, each at its own time: without waiting requests, calls may come late.
     fn judge(&mut self, cx: &mut Context<'_>) {
         while let Some(end) = self.timer.filter(|end| *end <= cx.now) {
             self.end_window(cx, end);
@@ -281,7 +293,7 @@ impl Wbt {
     }
     fn end_window(&mut self, cx: &mut Context<'_>, now: Instant) {
         self.timer = None;
-        let in_flight = self.lanes[0].in_flight + self.lanes[1].in_flight;
+        let in_flight = self.classes[0].in_flight + self.classes[1].in_flight;
         match self.verdict(cx.requests, now, in_flight) {
             Verdict::Exceeded => self.step_down(cx, true),
             Verdict::Fine | Verdict::OnlyWrites => self.step_up(cx, now),
@@ -294,12 +306,12 @@ impl Wbt {
                 }
             }
         }
-        // Somebody who was let go by a step up has opened the next one.
+        // A request that was released by a step up has opened the next window.
         if self.timer.is_none() && (self.depth.can_return() || in_flight > 0) {
             self.open_window(now);
         }
     }
-    /// Whether even the fastest read was too slow, beside enough writes.
+    /// Whether the fastest read was too slow while enough writes completed.
     fn window_is_slow(&self) -> bool {
         let Window { fastest_read, writes } = self.window;
         writes >= WRITES_MIN && fastest_read.is_some_and(|fastest| fastest > self.min_lat)
@@ -323,8 +335,8 @@ impl Wbt {
         if self.depth.up() {
             self.unknown = 0;
             self.tell(cx, "more depth for writeback: {}; fastest read {ns}");
-            self.wake(cx.requests, now, Lane::Writes);
-            self.wake(cx.requests, now, Lane::Discards);
+            self.wake(cx.requests, now, RequestClass::Writes);
+            self.wake(cx.requests, now, RequestClass::Discards);
         }
     }
     fn step_down(&mut self, cx: &mut Context<'_>, hard: bool) {
@@ -343,7 +355,7 @@ impl Policy for Wbt {
     fn submit(&mut self, cx: &mut Context<'_>, id: RequestId) {
         self.judge(cx);
         let request = &cx.requests[id];
-        let Some(lane) = self.lane(request) else {
+        let Some(class) = self.class(request) else {
             if request.operation == Operation::Read {
                 self.last_sent = cx.now;
                 self.watched.get_or_insert(id);
@@ -351,19 +363,19 @@ impl Policy for Wbt {
             self.passed.push_back(cx.requests, id);
             return;
         };
-        if lane == Lane::Writes {
+        if class == RequestClass::Writes {
             self.last_written = Some(cx.now);
         }
-        let first = self.lanes[lane as usize].waiting.is_empty();
-        if first && self.may_go(cx.requests, cx.now, lane, id) {
-            self.let_go(cx.requests, cx.now, lane, id);
+        let first = self.classes[class as usize].waiting.is_empty();
+        if first && self.may_go(cx.requests, cx.now, class, id) {
+            self.let_go(cx.requests, cx.now, class, id);
             return;
         }
         let subject = Subject::Request { id, sequence: request.sequence };
         let values =
-            [self.limit(cx.now, request).into(), self.lanes[lane as usize].in_flight.into()];
+            [self.limit(cx.now, request).into(), self.classes[class as usize].in_flight.into()];
         cx.decide(subject, "over the depth of writeback: {}, with {} in flight", values);
-        self.lanes[lane as usize].waiting.push_back(cx.requests, id);
+        self.classes[class as usize].waiting.push_back(cx.requests, id);
     }
     fn dispatch(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
         self.judge(cx);
@@ -385,7 +397,7 @@ impl Policy for Wbt {
             }
         }
         if operation == Operation::Read {
-            self.last_answered = cx.now;
+            self.last_completed = cx.now;
             let mut parts = cx.requests.parts(id);
             if parts.any(|(part, _)| Some(part) == self.watched) {
                 self.watched = None;
@@ -394,25 +406,25 @@ impl Policy for Wbt {
         }
         let (mut of, mut many) = (None, 0);
         for (part, _) in cx.requests.parts(id) {
-            if let Some(lane) = self.tracked.get_mut(part.0 as usize).and_then(Option::take) {
-                (of, many) = (Some(lane), many + 1);
+            if let Some(class) = self.tracked.get_mut(part.0 as usize).and_then(Option::take) {
+                (of, many) = (Some(class), many + 1);
             }
         }
-        if let Some(lane) = of {
-            self.completed(cx, lane, many);
+        if let Some(class) = of {
+            self.completed(cx, class, many);
         }
     }
     fn next_wakeup(&self) -> Option<Instant> {
-        let waits = self.lanes.iter().any(|lane| !lane.waiting.is_empty());
-        // Only a step up lets somebody go. At the top it takes a step down first; if none is in sight, the
-        // ends of windows can wait for the next call.
+        let waits = self.classes.iter().any(|class| !class.waiting.is_empty());
+        // Only a step up releases requests. At the top, a step down must come first; if none is possible, the ends of windows
+        // can wait for the next call.
         let matters = !self.depth.is_at_top() || self.watched_sent || self.window_is_slow();
         self.timer.filter(|_| waits && matters)
     }
     fn observe(&self, gauges: &mut dyn Gauges) {
         gauges.gauge("wbt_depth", self.depth.max().into());
         gauges.gauge("wbt_window_ns", self.depth.window().0);
-        let [writes, discards] = &self.lanes;
+        let [writes, discards] = &self.classes;
         gauges.gauge("wbt_in_flight_writes", writes.in_flight.into());
         gauges.gauge("wbt_in_flight_discards", discards.in_flight.into());
         let held = writes.waiting.len() + discards.waiting.len();

@@ -145,6 +145,7 @@ fn what_is_beyond_the_limits_is_refused() {
     let bad = [
         Setup { tags: 0, ..good },
         Setup { queue_limit: 0, guaranteed: 0, ..good },
+        Setup { client_limit: 0, ..good },
         setup(Sectors::ZERO, Sectors(1), 1, false),
         setup(beyond(CAPACITY_MAX), Sectors(1), 1, false),
         setup(Sectors(1), Sectors::ZERO, 1, false),

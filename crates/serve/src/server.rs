@@ -1,4 +1,4 @@
-//! A server: takes contracts and runs a reactor.
+//! A server: checks contracts, sets up the back end and sockets, and runs a reactor.
 
 mod admission;
 mod backs;
@@ -40,7 +40,7 @@ use admission::{Facts, admit};
 use backs::open_back;
 use listening::{Listening, bind_unix, listen};
 
-/// Steps of a change after which something is left to undo.
+/// Steps of a change after which a failure must be undone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
     Make,
@@ -55,32 +55,32 @@ enum Step {
 #[derive(Debug)]
 pub struct Server {
     contracts: Contracts,
-    /// What the reactor was told last.
+    /// The plan that the reactor applies.
     plan: Plan,
     places: Places,
-    /// What admission counts on.
+    /// The properties of the drive that admission uses.
     facts: Facts,
     description: String,
     tcp: Option<SocketAddr>,
-    /// The socket that this server made, and removes.
+    /// The socket that this server created and removes.
     bound: Option<PathBuf>,
     line: ReactorHandle,
     reactor: Option<JoinHandle<io::Result<()>>>,
     disks: Disks,
     blocks: Blocks,
-    /// Volumes as files of a directory.
+    /// The mounted directory with volumes as files.
     mounted: Option<Mounted>,
-    /// Zeroes what deleted volumes of a pool left.
+    /// Zeroes the space of deleted volumes of a pool.
     zeroing: Option<Zeroing>,
-    /// The step that fails next.
+    /// The step that fails next, for tests.
     #[cfg(test)]
     fails_at: std::cell::Cell<Option<Step>>,
 }
 
-/// Everything that a start does before the reactor runs.
+/// The result of the part of a start before the reactor runs.
 struct Prepared {
     contracts: Contracts,
-    /// To compare the next one with.
+    /// The plan, for comparison with the next one.
     plan: Plan,
     places: Places,
     facts: Facts,
@@ -90,7 +90,7 @@ struct Prepared {
     launch: Launch,
     disks: Disks,
     sockets: Fresh,
-    /// None made yet.
+    /// Not mounted yet.
     blocks: Blocks,
     made: Made,
 }
@@ -150,16 +150,16 @@ impl Prepared {
 }
 
 impl Server {
-    /// Opens the back end, admits the contracts, listens.
+    /// Opens the back end, admits the contracts and listens.
     pub fn start(contracts: Contracts) -> Result<Self, ServeError> {
         Self::start_under(contracts, Passed::default())
     }
-    /// [`Self::start`] with what a service manager passed. Its control sockets are not looked at here.
+    /// [`Self::start`] with sockets from a service manager. Control sockets among them are ignored.
     pub fn start_under(contracts: Contracts, passed: Passed) -> Result<Self, ServeError> {
         Self::start_with(contracts, passed, &Consent::default())
     }
-    /// Whether a server would start with these contracts. Runs everything that a start runs before clients are served, and changes
-    /// nothing on disk. Returns what an operator should know all the same.
+    /// Checks whether a server would start with these contracts. Runs everything that a start runs before clients are served,
+    /// and changes nothing on disk. Returns notes for the operator.
     pub fn check(contracts: &Contracts, consent: &Consent) -> Result<Vec<String>, ServeError> {
         let mode = Mode::Check(Arc::new(Trial::default()));
         Self::try_out_start(contracts.clone(), Passed::default(), consent, &mode)
@@ -181,7 +181,7 @@ impl Server {
         }
         facts.notes(&contracts)
     }
-    /// [`Self::start_under`], with what was agreed to beyond the contracts.
+    /// [`Self::start_under`], with consent to changes that destroy or move data.
     pub fn start_with(
         contracts: Contracts,
         passed: Passed,
@@ -189,7 +189,7 @@ impl Server {
     ) -> Result<Self, ServeError> {
         Self::begin(contracts, passed, consent, |back| back)
     }
-    /// [`Self::start_under`] with something in front of the back end: for tests that cut the power.
+    /// [`Self::start_under`] with a wrapper around the back end, for tests that cut the power.
     #[doc(hidden)]
     pub fn start_around(
         contracts: Contracts,
@@ -253,28 +253,27 @@ impl Server {
     pub fn contracts(&self) -> &Contracts {
         &self.contracts
     }
-    /// What holds the data, for people.
+    /// A description of the back end, for people.
     pub fn description(&self) -> &str {
         &self.description
     }
-    /// The TCP address, with the port that was given out when 0 was asked.
+    /// The TCP address, with the assigned port if the contracts say port 0.
     pub fn tcp(&self) -> Option<SocketAddr> {
         self.tcp
     }
-    /// Whether the reactor has ended by itself. Then [`Self::stop`] says why.
+    /// Whether the reactor has ended by itself. [`Self::stop`] then returns the reason.
     pub fn is_over(&self) -> bool {
         self.reactor.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Takes over new contracts: groups, volumes and the stack change under running connections. On
-    /// an error everything stays as it was. A volume that is not there any more takes no new clients; those
-    /// that it has may stay until they leave, and its data stays.
+    /// Applies new contracts: groups, volumes and the stack change under open connections. On an error nothing changes. A
+    /// volume that is missing from the new contracts accepts no new clients; open connections and its data stay.
     pub fn reload(&mut self, contracts: Contracts) -> Result<(), ServeError> {
         self.reload_and_remove(contracts, &[])
     }
-    /// [`Self::reload`], and for good with volumes of these names, which the new contracts have not any
-    /// more: what their clients asked is answered, then they are sent away, and the files go. Only files
-    /// `NAME.img` of a pool directory are removed.
+    /// [`Self::reload`] that deletes volumes of these names, which must be missing from the new contracts: requests in flight
+    /// complete, the clients are disconnected, and the data is deleted. In a pool directory, only files `NAME.img` are
+    /// removed.
     pub fn reload_and_remove(
         &mut self,
         contracts: Contracts,
@@ -282,8 +281,8 @@ impl Server {
     ) -> Result<(), ServeError> {
         self.reload_with(contracts, &Consent { delete: remove.to_vec(), ..Consent::default() })
     }
-    /// [`Self::reload`], with what was agreed to beyond the contracts. On an error the contracts in force tell whether
-    /// the change was made: then at most data that should be deleted or cut off is still there.
+    /// [`Self::reload`], with consent to changes that destroy or move data. After an error, [`Self::contracts`] shows whether
+    /// the change was made; if so, at most data that should be deleted or cut off still exists.
     pub fn reload_with(
         &mut self,
         contracts: Contracts,
@@ -316,8 +315,8 @@ impl Server {
         self.passes(Step::Finish)?;
         self.places.finish(&self.contracts.volumes, consent)
     }
-    /// Nothing changes but where an error says so, if it is in the outer result. If it is in the inner one, the engine
-    /// has the new contracts, and some of what is new is not served.
+    /// After an error in the outer result, nothing has changed unless the error says so. After one in the inner result, the
+    /// engine has the new contracts, but some new volumes are not served.
     #[allow(clippy::type_complexity)]
     fn change(
         &mut self,
@@ -363,7 +362,7 @@ impl Server {
         };
         Ok((made, served.and_then(|()| self.passes(Step::Blocks))))
     }
-    /// Volumes that have more room now than they had.
+    /// Volumes that are longer than before.
     fn longer_than(&self, before: &Contracts) -> Vec<String> {
         let longer = |old: &&Volume| {
             let mut now = self.contracts.volumes.iter();
@@ -371,7 +370,7 @@ impl Server {
         };
         before.volumes.iter().filter(longer).map(|volume| volume.name.clone()).collect()
     }
-    /// Lets a test make a step fail.
+    /// Makes a step fail, for tests.
     fn passes(&self, step: Step) -> Result<(), ServeError> {
         #[cfg(test)]
         if self.fails_at.get() == Some(step) {
@@ -381,7 +380,7 @@ impl Server {
         let _ = step;
         Ok(())
     }
-    /// What a running server cannot change.
+    /// Checks that nothing changes that a running server cannot change.
     fn check_fixed(&self, contracts: &Contracts) -> Result<(), ServeError> {
         let same_back = contracts.drive.back == self.contracts.drive.back;
         if !same_back
@@ -413,7 +412,7 @@ impl Server {
         }
         Ok(())
     }
-    /// Has the reactor take over what differs from the plan in force.
+    /// Makes the reactor apply the differences from the plan in force.
     fn apply(&mut self, plan: Plan, security: Security) -> Result<(), ServeError> {
         let (answer, answered) = mpsc::channel();
         let known = remembered(&plan);
@@ -423,7 +422,7 @@ impl Server {
         self.plan = known;
         Ok(())
     }
-    /// How long an end may take.
+    /// Time limit for stopping.
     fn drain_timeout(&self) -> Duration {
         Duration::from_nanos(self.contracts.drive.drain.0)
     }
@@ -431,16 +430,15 @@ impl Server {
     pub fn blocks(&self) -> Vec<(String, PathBuf)> {
         self.blocks.paths()
     }
-    /// What passed since the start, or since the last call that asked for a reset.
+    /// Statistics since the start, or since the last call with a reset.
     pub fn stats(&self, reset: bool) -> Result<Snapshot, ServeError> {
         ask(&self.line, reset)
     }
-    /// The way to the reactor, for other threads.
+    /// A handle of the reactor, for other threads.
     pub(crate) fn line(&self) -> &ReactorHandle {
         &self.line
     }
-    /// Accepts nobody any more, answers all requests that came in, makes everything durable, and
-    /// removes the sockets.
+    /// Accepts no new clients, completes all requests in flight, makes everything durable, and removes the sockets.
     pub fn stop(mut self) -> Result<(), ServeError> {
         self.end()
     }
@@ -475,20 +473,20 @@ impl Drop for Server {
     }
 }
 
-/// Asks a reactor for its numbers.
+/// Gets the statistics of a reactor.
 pub(crate) fn ask(line: &ReactorHandle, reset: bool) -> Result<Snapshot, ServeError> {
     let (answer, answered) = mpsc::channel();
     line.send(Message::Stats { reset, answer })?;
     answered.recv().map_err(|_| ServeError::Gone)
 }
 
-/// Files of the mounted directory go to the reactor.
+/// Passes opened files of the mounted directory to the reactor.
 fn opener(reactor: ReactorHandle) -> Opener {
     // A reactor that is gone drops the reply, which is an error for whoever opens the file.
     Opener(Box::new(move |opening| drop(reactor.send(Message::File(opening)))))
 }
 
-/// What a reactor is launched with.
+/// The parts of a new reactor.
 pub(crate) struct Launch {
     pub(crate) engine: Engine,
     pub(crate) clock: Clock,
@@ -499,7 +497,7 @@ pub(crate) struct Launch {
 }
 
 impl Launch {
-    /// A reactor on a thread of its own, and the way to it.
+    /// Starts a reactor on its own thread, and returns its handle.
     pub(crate) fn reactor(self) -> Result<(ReactorHandle, JoinHandle<io::Result<()>>), ServeError> {
         self.spawn(Reactor::run)
     }
@@ -515,7 +513,7 @@ impl Launch {
             Parts { engine, clock, listeners, messages: inbox, wake, drain, security, watchdog };
         Ok((line, spawn(parts, then)?))
     }
-    /// Whether the reactor could run.
+    /// Checks whether the reactor could run.
     fn check(self) -> Result<(), ServeError> {
         let (_line, reactor) = self.spawn(|_reactor| Ok(()))?;
         let ended = reactor.join();
@@ -546,14 +544,14 @@ fn spawn(
     Ok(thread)
 }
 
-/// A plan to compare the next one with. It keeps no file open: when a volume is gone, so is its file.
+/// A copy of a plan for comparison with the next one. It keeps no files open, so that the file of a removed volume is freed.
 fn remembered(plan: &Plan) -> Plan {
     let mut plan = plan.clone();
     plan.volumes.iter_mut().for_each(|volume| volume.storage = None);
     plan
 }
 
-/// Who may connect to the NBD socket, and to disks of virtual machines.
+/// Users and groups that may connect to the NBD socket, and to disks of virtual machines.
 fn allowed(contracts: &Contracts) -> Result<(Allowed, Allowed), ServeError> {
     let of = |access| Allowed::new(contracts, access);
     Ok((of(&contracts.listen.access)?, of(&contracts.vhost)?))

@@ -1,7 +1,7 @@
 //! Flushes: each waits for its own client's earlier writes, and all that wait share the next one.
 //!
 //! A flush covers the writes that its client submitted before it. They may sit anywhere in the stack,
-//! so the flush is held until they are answered; writes submitted after it may pass. Flushes that are
+//! so the flush is held until they are completed; writes submitted after it may pass. Flushes that are
 //! ready while another runs go out together as one command (the kernel's blk-flush does the same). Where
 //! each client has a drive of its own beneath it (a file a volume), only its own flushes go together, and
 //! those of different clients run side by side.
@@ -82,7 +82,7 @@ impl Flushes {
         covered.open += 1;
         covered.first_epoch.wrapping_add(covered.closed.len() as u32)
     }
-    /// A write of this epoch was answered; call [`Self::release`] after.
+    /// A write of this epoch was completed; call [`Self::release`] after.
     pub(super) fn write_done(&mut self, client: ClientId, epoch: u32) {
         let covered = self.client(client);
         let index = epoch.wrapping_sub(covered.first_epoch) as usize;
@@ -99,7 +99,7 @@ impl Flushes {
         covered.closed.push_back(Epoch { writes, flush: id });
         self.release(requests, client);
     }
-    /// Makes the client's flushes ready whose writes are all answered, or lets them go to the first stage.
+    /// Makes the client's flushes ready whose writes are all completed, or lets them go to the first stage.
     pub(super) fn release(&mut self, requests: &mut Requests, client: ClientId) {
         while let Some(id) = self.next_freed(client) {
             if self.scheduled {
@@ -143,7 +143,7 @@ impl Flushes {
     pub(super) fn is_ready(&self) -> bool {
         !self.turns.is_empty()
     }
-    /// The running command of this client was answered: the next of the flushes that it stands for. Call
+    /// The running command of this client was completed: the next of the flushes that it stands for. Call
     /// it until it says `None`.
     pub(super) fn pop_done(
         &mut self,

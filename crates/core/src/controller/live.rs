@@ -1,4 +1,4 @@
-//! Change while requests are on their way: groups, clients, contracts.
+//! Changes of groups, clients and contracts while requests are in flight.
 
 use alloc::boxed::Box;
 use alloc::string::ToString;
@@ -24,7 +24,7 @@ pub(super) fn build(setup: &Setup, stack: &Stack) -> Stages {
     (stack.throttles.iter().map(make).collect(), make(&stack.scheduler))
 }
 
-/// Names separated by single slashes, not too many.
+/// Checks that a path has non-empty components, and not too many.
 fn check_path(path: &str) -> Result<(), EngineError> {
     if path.split('/').any(str::is_empty) {
         return Err(EngineError::BadName(path.to_string()));
@@ -42,7 +42,7 @@ impl Controller {
         }
         self.scheduler.change(&mut context!(self, now), change);
     }
-    /// Tells freshly built policies of every group and client there is.
+    /// Notifies new policies of all groups and clients.
     pub(super) fn tell_everything(&mut self, now: Instant) {
         let mut order: Vec<GroupId> = alloc::vec![GroupId::ROOT];
         let mut next = 0;
@@ -59,8 +59,7 @@ impl Controller {
         }
     }
 
-    /// Adds a group by its path. Groups on the way that are not there yet are made with the default
-    /// contract.
+    /// Adds a group by its path. Missing parent groups are added with the default contract.
     ///
     /// # Errors
     ///
@@ -85,7 +84,7 @@ impl Controller {
         };
         self.add_group_under(now, path, parent, contract)
     }
-    /// Adds a group under a parent that is known already.
+    /// Adds a group under an existing parent; `path` is the whole path of the new group.
     ///
     /// # Errors
     ///
@@ -113,7 +112,7 @@ impl Controller {
         self.tell(now, Change::GroupAdded(id));
         Ok(id)
     }
-    /// Gives a group another contract.
+    /// Replaces the contract of a group.
     ///
     /// # Errors
     ///
@@ -131,7 +130,7 @@ impl Controller {
         self.tell(now, Change::GroupUpdated(id));
         Ok(())
     }
-    /// Removes a group that holds no group and no client.
+    /// Removes a group that contains no groups, clients or requests.
     ///
     /// # Errors
     ///
@@ -182,7 +181,7 @@ impl Controller {
         self.tell(now, Change::ClientAdded(id));
         Ok(id)
     }
-    /// Moves a client to another group or priority; requests already inside keep their old ones.
+    /// Changes the group and the priority of a client. Requests that were submitted earlier keep the old ones.
     ///
     /// # Errors
     ///
@@ -202,7 +201,7 @@ impl Controller {
         self.tell(now, Change::ClientUpdated(id));
         Ok(())
     }
-    /// Removes a client that has no request inside.
+    /// Removes a client that has no pending requests.
     ///
     /// # Errors
     ///
@@ -218,7 +217,7 @@ impl Controller {
         Ok(())
     }
 
-    /// Scheduler and drive may have so many requests together from now on, at least one.
+    /// Limits the requests that the scheduler and the drive have together to `tags`, at least 1.
     ///
     /// # Errors
     ///

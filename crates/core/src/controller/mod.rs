@@ -6,9 +6,9 @@
 //! completions ◀──────────────────────────── complete ◀────────────────────────────────┘
 //! ```
 //!
-//! The owner (the lab's event loop, a server's reactor) calls [`Controller::submit`] and
-//! [`Controller::complete`] as things happen, then [`Controller::dispatch`] until it returns `None`,
-//! and again at [`Controller::next_wakeup`]. Waking early, late or twice is harmless.
+//! The owner (the event loop of a server or of a simulator) calls [`Controller::submit`] and [`Controller::complete`] when
+//! requests arrive and commands complete. After each event it calls [`Controller::dispatch`] until that returns `None`, and
+//! again at [`Controller::next_wakeup`]. Early, late and repeated wake-ups are harmless.
 
 mod completion;
 mod flush;
@@ -49,37 +49,37 @@ pub const DATALESS_MAX: Sectors = Sectors(1 << 40);
 /// Longest command: 1 GiB.
 pub const MAX_REQUEST_MAX: Sectors = Sectors(1 << 21);
 
-/// What a controller is built with.
+/// The settings of a [`Controller`].
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
     /// The drive.
     pub facts: DriveFacts,
-    /// Requests that the scheduler and the drive may have together.
+    /// Limit on the requests that the scheduler and the drive have together. [`Stack::tags`] gives a stack's default.
     pub tags: u32,
-    /// Request slots that the groups share by weight, beyond those guaranteed ([`crate::quota`]). A group without
-    /// a slot is refused.
+    /// Request slots that the groups share by weight, beyond those guaranteed ([`crate::quota`]). A request whose group has
+    /// no free slot is refused ([`EngineError::Full`]).
     pub queue_limit: usize,
-    /// Request slots that each group has to itself.
+    /// Request slots that each group always has, whatever other groups use.
     pub guaranteed: usize,
     /// Request slots that one client may hold, so that a client of a group leaves slots for the others; `u32::MAX` for no
     /// limit. A client at its limit is refused ([`EngineError::ClientFull`]).
     pub client_limit: u32,
-    /// What flushes pass.
+    /// Whether flushes pass throttles and scheduler.
     pub flushes: FlushRule,
-    /// Trace events kept; 0 turns tracing off.
+    /// Number of trace events to keep; 0 disables tracing.
     pub trace: usize,
 }
 
-/// A request as its client gives it.
+/// A request as its client submits it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Submission {
-    /// The submitter's name for it, returned with its completion.
+    /// The caller's own identifier, returned with the completion.
     pub tag: u64,
-    /// Who sends it.
+    /// The client that submits it.
     pub client: ClientId,
-    /// What it asks.
+    /// Its operation.
     pub operation: Operation,
-    /// How.
+    /// Its flags.
     pub flags: Flags,
     /// First sector; ignored for a flush.
     pub start: Sectors,
@@ -87,17 +87,17 @@ pub struct Submission {
     pub length: Sectors,
 }
 
-/// A command for the drive; answer it with [`Controller::complete`].
+/// A command for the drive. Pass it to [`Controller::complete`] when the drive has completed it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Dispatch {
-    /// What to complete it with.
+    /// Identifies the command in [`Controller::complete`].
     pub command: CommandId,
-    /// The request that it stands for, as traces and policies name it; used again after its completion.
+    /// The request that it carries out, as traces and policies name it. The id is reused after the completion.
     pub id: RequestId,
-    /// What the drive is asked.
+    /// The operation.
     pub operation: Operation,
-    /// How.
+    /// Its flags.
     pub flags: Flags,
     /// First sector.
     pub start: Sectors,
@@ -105,31 +105,31 @@ pub struct Dispatch {
     pub length: Sectors,
 }
 
-/// An answered submission.
+/// A completed request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Completion {
     /// The submission: its tag, client, sectors and time.
     pub part: Part,
-    /// What it asked.
+    /// Its operation.
     pub operation: Operation,
-    /// When the last throttle let it (or the request it was merged into) go.
+    /// When it, or the request it was merged into, left the last throttle.
     pub released: Instant,
-    /// When it (or the request it was merged into) went to the drive.
+    /// When it, or the request it was merged into, was dispatched to the drive.
     pub dispatched: Instant,
-    /// When the drive answered.
+    /// When the drive completed it.
     pub completed: Instant,
     /// The drive's status: 0 is success, anything else an error number for the client.
     pub status: i32,
 }
 
-/// The stack, the tree of groups and every request on its way.
+/// The engine: a policy stack, the tree of groups, and all requests that are not completed.
 pub struct Controller {
     setup: Setup,
     stack: Stack,
     groups: Groups,
     requests: Requests,
-    /// Who holds how many slots of `requests`.
+    /// Slots of `requests` by group and client.
     slots: slots::Slots,
     throttles: Vec<Box<dyn Policy + Send>>,
     scheduler: Box<dyn Policy + Send>,
@@ -137,16 +137,16 @@ pub struct Controller {
     flushes: flush::Flushes,
     flush_cost: flush_cost::FlushCost,
     kernel: simulation::Kernel,
-    /// Has a command passed the flushes that are ready?
+    /// Whether a command was dispatched before flushes that were ready.
     flush_passed: bool,
     /// By client: where its last read or write ended.
     positions: Vec<Sectors>,
     trace: Trace,
     in_flight: u32,
     sequence: u64,
-    /// Requests that an earlier stack gave to the drive in part.
+    /// Requests of which an earlier stack dispatched a part.
     cut: Fifo,
-    /// The latest time that was passed in, and how often an earlier one was.
+    /// The latest time that a caller passed, and how often one passed an earlier time.
     latest: Instant,
     went_back: u64,
     per_client: Vec<Counters>,
@@ -241,25 +241,25 @@ impl Controller {
         Ok(this)
     }
 
-    /// A client's flush is a command of its own, that says nothing of what others wrote: for drives where
-    /// each client has a file to itself. To be called before the first request.
+    /// Makes the flush of each client a separate command that covers only the writes of this client, for back ends where each
+    /// client has its own file. Call it before the first request.
     pub fn separate_flushes(&mut self) {
         self.flushes.separate();
     }
 
-    /// The present: time that goes backwards stands still instead.
+    /// The engine's time: the latest time that was passed.
     fn present(&mut self, now: Instant) -> Instant {
         self.went_back += u64::from(now < self.latest);
         self.latest = self.latest.max(now);
         self.latest
     }
-    /// How often a call had an earlier time than one before it. It was then taken for the latest one.
+    /// How often a call passed an earlier time than a previous call. The engine then used the latest time.
     #[must_use]
     pub fn times_went_back(&self) -> u64 {
         self.went_back
     }
 
-    /// Takes a request in. Call [`Self::dispatch`] afterwards.
+    /// Submits a request. Call [`Self::dispatch`] afterwards.
     ///
     /// # Errors
     ///
@@ -278,12 +278,12 @@ impl Controller {
         Ok(id)
     }
 
-    /// Takes in all that a plug has gathered, adjacent requests merged. On an error, what is left in
-    /// the plug was not taken in. A plug that was filled by [`Self::gather`] alone is never refused.
+    /// Submits all requests of a plug; adjacent requests are merged. On an error, the requests that are left in the plug were
+    /// not submitted. A plug that was filled only by [`Self::gather`] is never refused.
     ///
     /// # Errors
     ///
-    /// As [`Self::submit`], for the first submission that is left in the plug.
+    /// As [`Self::submit`], for the first request that is left in the plug.
     pub fn unplug(&mut self, now: Instant, plug: &mut Plug) -> Result<(), EngineError> {
         let now = self.present(now);
         let mut result = Ok(());
@@ -329,7 +329,7 @@ impl Controller {
         self.per_client[client.index()].merged += 1;
     }
 
-    /// Takes in a submission that has a request slot.
+    /// Adds a request that has a slot to the pool.
     fn admit(&mut self, now: Instant, submission: &Submission, group: GroupId) -> RequestId {
         let Submission { tag, client, operation, flags, start, length } = *submission;
         self.sequence += 1;
@@ -370,7 +370,7 @@ impl Controller {
         id
     }
 
-    /// Sends an admitted request on its path; a flush waits for its writes first.
+    /// Starts an admitted request; a flush first waits for its writes.
     fn start_admitted(&mut self, now: Instant, id: RequestId) {
         match self.requests[id].operation {
             Operation::Flush => self.start_flushes(now),
@@ -378,13 +378,13 @@ impl Controller {
         }
     }
 
-    /// A client brings its request to the first stage.
+    /// Gives a request to the first stage, in the name of its client.
     fn start(&mut self, now: Instant, id: RequestId) {
         let client = self.requests[id].client;
         self.enter(now, (0, Sender::Client(client)), id);
     }
 
-    /// Somebody hands a request to a stage: throttles count from 0, then comes the scheduler.
+    /// Gives a request to a stage: throttles count from 0, the scheduler follows.
     fn enter(&mut self, now: Instant, (stage, sender): (usize, Sender), id: RequestId) {
         self.note(now, id, EventKind::Entered { stage: stage as u8 });
         self.requests[id].stage = stage as u8;
@@ -421,8 +421,9 @@ impl Controller {
         }
     }
 
-    /// Hands on what a throttle lets go. Whoever has just brought a request goes on with it if it is let go at
-    /// once; what had been put aside is sent by the throttle's worker, or by its client if that slept over it.
+    /// Passes on the requests that a throttle releases. The sender of the request that just arrived (`came`) stays its sender
+    /// if it is released at once. A request that was held is sent by the throttle's worker or, if the throttle made the
+    /// client sleep, by the client.
     fn let_go(&mut self, now: Instant, stage: usize, came: Option<(Sender, RequestId)>) {
         while let Some(id) = self.throttles[stage].dispatch(&mut context!(self, now)) {
             let client = self.requests[id].client;
@@ -436,7 +437,7 @@ impl Controller {
         }
     }
 
-    /// Lets throttles give on what they may, and sleepers take freed tags.
+    /// Passes on what throttles release, and gives free tags to requests that wait for one.
     fn pump(&mut self, now: Instant) {
         for stage in 0..self.throttles.len() {
             self.let_go(now, stage, None);
@@ -450,8 +451,8 @@ impl Controller {
         }
     }
 
-    /// The next command for the drive, if there is one and the drive has a free slot.
-    #[must_use = "the drive is to be given it"]
+    /// The next command for the drive; `None` if the drive is full, nothing waits, or the policies hold what waits.
+    #[must_use = "the command must be given to the drive"]
     pub fn dispatch(&mut self, now: Instant) -> Option<Dispatch> {
         let now = self.present(now);
         self.pump(now);
@@ -461,7 +462,7 @@ impl Controller {
         let id = self.next_command(now)?;
         self.in_flight += 1;
         let whole = self.requests.whole(id);
-        // Of a request that goes in pieces, the first one.
+        // For a request that is dispatched in pieces: the first piece.
         if whole == id || self.requests[whole].dispatched == Instant::MAX {
             self.note(now, whole, EventKind::Dispatched);
             self.requests[whole].dispatched = now;
@@ -472,7 +473,7 @@ impl Controller {
         let Request { operation, flags, start, length, .. } = *request;
         self.watch_dispatch(now, operation);
         if operation == Operation::Flush && self.setup.flushes == FlushRule::Scheduled {
-            // To the scheduler it had a length and a place.
+            // The scheduler saw it with a length and a position.
             let (flags, nowhere) = (Flags::NONE, Sectors::ZERO);
             let (start, length) = (nowhere, nowhere);
             return Some(Dispatch { command, id, operation, flags, start, length });
@@ -480,15 +481,15 @@ impl Controller {
         Some(Dispatch { command, id, operation, flags, start, length })
     }
 
-    /// The submissions that a command in the drive stands for, in sector order; itself for a flush. Of a submission that
-    /// goes to the drive in pieces, what lies in this command. None for a command that the drive does not have.
+    /// The requests in a command in flight, in sector order. For a request that is dispatched in pieces: the part that lies in
+    /// this command. Empty if the command is not in flight.
     pub fn parts(&self, command: CommandId) -> impl Iterator<Item = Part> + '_ {
         let id = self.requests.in_drive(command).into_iter();
         id.flat_map(|id| self.requests.parts(id)).map(|(_, part)| part)
     }
 
-    /// The drive answered a command: appends every submission that it stood for to `done`. `status` is zero or an error
-    /// number for the clients. A second completion is refused, and one of a command that was never given.
+    /// The drive completed a command: appends every request that is completed with it to `done`. `status` is 0 or an error
+    /// number for the clients. Completing a command twice, or one that was never dispatched, is refused.
     ///
     /// # Errors
     ///
@@ -531,11 +532,11 @@ impl Controller {
         }
     }
 
-    /// When to call [`Self::dispatch`] again though nothing else happens.
-    #[must_use = "the engine is to be asked again at this time"]
+    /// The time at which to call [`Self::dispatch`] even if no other event occurs.
+    #[must_use = "dispatch must be called at this time"]
     pub fn next_wakeup(&self) -> Option<Instant> {
         let throttles = self.throttles.iter().filter_map(|t| t.next_wakeup());
-        // A scheduler is not asked while the drive is full, so it need not be woken either.
+        // While the drive is full the scheduler is not called, so its wake-up does not matter.
         let room = self.in_flight < self.setup.facts.depth;
         throttles.chain(self.scheduler.next_wakeup().filter(|_| room)).min()
     }
@@ -557,17 +558,17 @@ impl Controller {
     pub fn stack(&self) -> &Stack {
         &self.stack
     }
-    /// What is known of the drive.
+    /// The properties of the drive.
     #[must_use]
     pub fn facts(&self) -> &DriveFacts {
         &self.setup.facts
     }
-    /// Commands that the drive has now.
+    /// Number of commands in flight.
     #[must_use]
     pub fn in_flight(&self) -> u32 {
         self.in_flight
     }
-    /// Submissions inside, in whatever stage.
+    /// Number of requests that are not completed, in any stage.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.requests.len()
@@ -582,7 +583,7 @@ impl Controller {
     pub fn trace(&mut self) -> &mut Trace {
         &mut self.trace
     }
-    /// Every stage's numbers to watch.
+    /// Reports the gauges of every stage.
     pub fn observe(&self, gauges: &mut dyn Gauges) {
         for throttle in &self.throttles {
             throttle.observe(gauges);

@@ -1,5 +1,5 @@
-//! Plugging: a client that is about to submit several requests gathers them first, so that adjacent
-//! ones are merged before anybody else sees them.
+//! Plugging: a client that submits several requests at once gathers them first, so that adjacent ones are merged before
+//! any policy sees them.
 
 use alloc::vec::Vec;
 
@@ -8,38 +8,38 @@ use crate::group::GroupId;
 use crate::request::{Flags, Operation};
 use crate::unit::Sectors;
 
-/// A plug holds at most so many requests before it lets them go (the kernel's number, 32 since 5.16).
+/// Number of requests after which a plug must be submitted (32 in the kernel since 5.16).
 pub const PLUG_MAX: usize = 32;
 
 /// Requests that one client has gathered.
 #[derive(Debug, Default)]
 pub struct Plug {
-    /// In order of submission; with the group that holds the request slot, if one was taken already.
+    /// In order of submission, with the group that holds the request's slot if a slot was taken.
     pub(super) gathered: Vec<(Submission, Option<GroupId>)>,
 }
 
 impl Plug {
-    /// Nothing gathered.
+    /// An empty plug.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
-    /// Gathers one more, which is checked when the plug is submitted; `true` when the plug is full and must be submitted now.
+    /// Adds a request, which is checked when the plug is submitted. Returns true if the plug is full and must be submitted.
     pub fn add(&mut self, submission: Submission) -> bool {
         self.gathered.push((submission, None));
         self.is_full()
     }
-    /// Requests gathered.
+    /// Number of requests in the plug.
     #[must_use]
     pub fn len(&self) -> usize {
         self.gathered.len()
     }
-    /// Must it be submitted now?
+    /// Whether it is full and must be submitted.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.gathered.len() >= PLUG_MAX
     }
-    /// Is nothing gathered?
+    /// Whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.gathered.is_empty()

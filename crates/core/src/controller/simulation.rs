@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use crate::group::ClientId;
 
-/// What the answers need; nothing, without the feature.
+/// What the completions need; nothing, without the feature.
 #[derive(Debug)]
 pub(super) struct Kernel {
     /// By throttle and client: requests that it holds.

@@ -62,7 +62,7 @@ impl Slots {
         self.clients[client.index()] += 1;
         Ok(())
     }
-    /// A submission was completed.
+    /// Gives back the slot of a completed request.
     pub(super) fn give(&mut self, request: &Request) {
         self.quota.give(request.group, 1);
         self.clients[request.client.index()] -= 1;
@@ -70,18 +70,18 @@ impl Slots {
 }
 
 impl Controller {
-    /// Checks a submission, takes its request slot and puts it into a plug, so that [`Self::unplug`] will not refuse
-    /// it. Such a plug must be submitted to this controller; dropping it loses the slots.
+    /// Checks a request, takes a slot for it and puts it into a plug, so that [`Self::unplug`] does not refuse it. The plug
+    /// must be submitted to this controller; if it is dropped, the slots are lost.
     ///
     /// # Errors
     ///
-    /// As [`Self::submit`]; the submission is not in the plug then.
+    /// As [`Self::submit`]; the request is then not in the plug.
     pub fn gather(&mut self, plug: &mut Plug, submission: Submission) -> Result<(), EngineError> {
         let group = self.reserve(&submission)?;
         plug.gathered.push((submission, Some(group)));
         Ok(())
     }
-    /// Checks a submission and takes a request slot for it; says which group holds the slot.
+    /// Checks a request and takes a slot for it. Returns the group that holds the slot.
     pub(super) fn reserve(&mut self, submission: &Submission) -> Result<GroupId, EngineError> {
         let Submission { client, operation, start, length, .. } = *submission;
         let known = self.groups.try_client(client).ok_or(EngineError::NoClient(client))?;

@@ -1,13 +1,14 @@
-//! Is a minimum kept? What a group got, second by second, against a drive of its own that is just as fast as its minimum.
+//! Measures whether a minimum is kept: compares the service of a group, second by second, with that of a drive of its own
+//! that is exactly as fast as its minimum.
 //!
-//! Such a drive completes a request at most as long as the request is worth ([`Minimum::worth`]: `b / min` for `b` bytes) after
-//! it has completed the one before, or after the request arrived if that was later (guaranteed-rate service: Goyal and Vin, "Generalized guaranteed rate scheduling
-//! algorithms", 1997). So the group has a clock, the instant up to which its minimum is kept:
+//! Such a drive completes a request at most its *worth* ([`Minimum::worth`]: `b / min` for `b` bytes) after the previous
+//! completion, or after the arrival of the request if that was later (guaranteed-rate service: Goyal and Vin, "Generalized
+//! guaranteed rate scheduling algorithms", 1997). So the group has a clock, the instant up to which its minimum is kept:
 //!
 //! ```text
-//! the group asks          while reads or writes of it are inside
+//! the group is busy       while it has pending reads or writes
 //! on completion           clock += worth
-//! overdue                 while the group asks and now > clock + (mean worth of what is inside)
+//! overdue                 while the group is busy and now > clock + (mean worth of its pending requests)
 //! after an overdue time   clock = now - (that worth)               it was counted, and is not owed as well
 //! on arrival after a pause g
 //!                         clock = max(clock, now)                  a pause is not owed
@@ -15,36 +16,35 @@
 //! always                  clock <= now + 500 ms
 //! ```
 //!
-//! A second is broken if more than a twentieth of it was overdue. For a client that sends its next request when the last
+//! A second is broken if more than a twentieth of it was overdue. For a client that sends its next request when the previous
 //! one is completed, the overdue part of a second is the part of its throughput that it lost against the drive of its own,
-//! whatever its queue depth and its own time between two requests.
+//! whatever its queue depth and its think time.
 //!
-//! *Own pace.* A client that pauses for as long as its requests are worth, or longer, could not reach the minimum however
-//! fast the drive was. Its next requests may take as long as it paused: a client with requests inside for half of the
-//! time or less never counts as short, and neither does one that is slow because the drive's latency is longer than what its
-//! few small requests are worth.
+//! *Own pace.* A client that pauses for the worth of its requests, or longer, could not reach the minimum on any drive. Its
+//! next requests may therefore take as long as its pause: a client that is busy for half of the time or less never counts as
+//! short, and neither does one that is slow because the drive's latency exceeds the worth of its few small requests.
 //!
-//! *What this cannot know.* A client that sends at an even pace just below its minimum, and one that waits for each
-//! completion, look alike. A group that asks all the time counts as short though the same client would be too slow on an
-//! empty drive: then the minimum is one that the drive cannot keep for such a client.
+//! *Limits.* A client that sends at an even pace just below its minimum cannot be distinguished from one that waits for each
+//! completion. A group that is always busy counts as short even if the same client would be too slow on an idle drive; then
+//! the drive cannot keep this minimum for such a client.
 
 use crate::minimum::{Amount, Minimum};
 use crate::time::{Instant, Nanos};
 
-/// How far a clock runs ahead. Below a second, so that a second with nothing is broken whatever came before; more than
-/// schedulers of drives with a head need, which serve a group for 200 ms at a time.
+/// How far a clock may be ahead. Less than a second, so that a second without service is broken whatever came before; more
+/// than the 200 ms for which schedulers of rotational drives serve one group.
 const AHEAD_MAX: Nanos = Nanos::from_millis(500);
-/// A second is broken if more than one part of so many was overdue.
+/// A second is broken if more than 1 / `TOLERANCE_PART` of it was overdue.
 const TOLERANCE_PART: u64 = 20;
 
-/// The meter of one group. The caller says at each event what the minimum is, so that it may change at any time.
+/// The meter of one group. The caller passes the minimum with each event, so that it may change at any time.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct MinimumMeter {
     /// The minimum is kept up to here.
     clock: Instant,
     /// The last event.
     last: Instant,
-    /// Requests inside, and how much they are.
+    /// Pending requests, and their amount.
     requests: u64,
     inside: Amount,
     /// Completed since the last pause.
@@ -53,7 +53,7 @@ pub struct MinimumMeter {
 }
 
 impl MinimumMeter {
-    /// A request of so many bytes arrives.
+    /// A request of `bytes` arrives.
     pub fn arrive(&mut self, now: Instant, min: Minimum, bytes: u64) {
         if let Some(worth) = min.worth(self.completed) {
             if self.requests == 0 {
@@ -71,7 +71,7 @@ impl MinimumMeter {
         self.inside += Amount::of(bytes);
         self.last = now;
     }
-    /// A request of so many bytes is completed.
+    /// A request of `bytes` is completed.
     pub fn complete(&mut self, now: Instant, min: Minimum, bytes: u64) {
         let amount = Amount::of(bytes);
         match min.worth(amount) {
@@ -79,7 +79,7 @@ impl MinimumMeter {
                 self.advance(now, min);
                 self.clock = (self.clock + worth.min(AHEAD_MAX * 2)).min(now + AHEAD_MAX);
             }
-            // Nothing is owed from before there was a minimum.
+            // Without a minimum nothing is owed.
             None => self.clock = now,
         }
         self.requests -= 1;
@@ -87,12 +87,12 @@ impl MinimumMeter {
         self.completed += amount;
         self.last = now;
     }
-    /// When the group begins to be overdue, if nothing of what is inside is completed before; `None` if it asks for nothing.
+    /// When the group becomes overdue unless a request is completed before; `None` without a minimum or pending requests.
     pub fn due(&self, min: Minimum) -> Option<Instant> {
         let worth = min.worth(self.inside).filter(|_| self.requests > 0)?;
         Some(self.clock + worth / self.requests)
     }
-    /// A second is over, or another span of `length`: was the minimum broken in it?
+    /// Ends a second, or another span of `length`. Returns whether the minimum was broken in it.
     pub fn end(&mut self, now: Instant, min: Minimum, length: Nanos) -> bool {
         if self.requests > 0 {
             match min.is_some() {
@@ -110,7 +110,7 @@ impl MinimumMeter {
         }
         let Some(due) = self.due(min).filter(|due| *due < now) else { return };
         self.overdue += now.since(due.max(self.last));
-        // Counted, and not owed as well.
+        // It was counted, so it is not owed as well.
         self.clock += now.since(due);
     }
 }

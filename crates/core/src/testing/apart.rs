@@ -94,14 +94,14 @@ impl World {
         let (id, start) = self.rig.dispatch()?;
         Some(((start / OWN) as usize, id))
     }
-    /// Sends one, and answers it so much later.
+    /// Sends one, and completes it so much later.
     pub fn serve(&mut self, micros: u64) -> Option<usize> {
         let (client, id) = self.dispatch()?;
         self.wait(micros);
         self.rig.complete(id);
         Some(client)
     }
-    /// As many as the drive gets without an answer.
+    /// As many as the drive gets without a completion.
     pub fn burst(&mut self) -> Vec<(usize, CommandId)> {
         core::iter::from_fn(|| self.dispatch()).collect()
     }
@@ -126,7 +126,7 @@ impl World {
         }
         assert_eq!(self.rig.controller.pending(), 0, "held, and no wake-up");
     }
-    /// A client sends one, gets its answer a millisecond later, thinks, sends the next, and so on.
+    /// A client sends one, gets its completion a millisecond later, thinks, sends the next, and so on.
     pub fn habit(&mut self, index: usize, think_micros: u64, stride: u64) {
         for _ in 0..6 {
             self.read(index);

@@ -260,8 +260,8 @@ impl Host {
             self.now = next;
             if event == next {
                 self.drive.advance(Instant(next), &mut done);
-                for answer in done.drain(..) {
-                    self.answered(answer);
+                for completion in done.drain(..) {
+                    self.completed(completion);
                 }
             } else if let Some(Reverse((_, _, index))) = self.wakes.pop() {
                 self.woken(index);
@@ -352,10 +352,10 @@ impl Host {
         }
     }
 
-    fn answered(&mut self, answer: Done) {
-        assert_eq!(answer.status, 0, "the drive refused a command of the calibration");
-        let sent = self.sent[answer.id as usize];
-        self.free.push(answer.id);
+    fn completed(&mut self, completion: Done) {
+        assert_eq!(completion.status, 0, "the drive refused a command of the calibration");
+        let sent = self.sent[completion.id as usize];
+        self.free.push(completion.id);
         if let Some(next) = self.queued.pop_front() {
             self.submit(next);
         }

@@ -151,7 +151,7 @@ impl Host {
             self.disk.submit(now, command);
         }
     }
-    fn answered(&mut self, done: Done, from: Instant) {
+    fn completed(&mut self, done: Done, from: Instant) {
         self.inside -= 1;
         let (index, bytes) = self.owner.remove(&done.id).expect("asked once");
         if index == usize::MAX {
@@ -216,8 +216,8 @@ impl Host {
                 return;
             }
             self.disk.advance(now, &mut done);
-            for answer in std::mem::take(&mut done) {
-                self.answered(answer, from);
+            for completion in std::mem::take(&mut done) {
+                self.completed(completion, from);
             }
             while let Some(((at, index, copy), ())) = self.due(now) {
                 self.sends.remove(&(at, index, copy));

@@ -209,10 +209,10 @@ mod tests {
         assert_eq!(cache.near(0, 8).collect::<Vec<_>>(), [(14, 22), (40, 41)]);
     }
 
-    /// Goal: a growing segment answers reads when the head gets there, and stops at its limit.
+    /// Goal: a growing segment serves reads when the head gets there, and stops at its limit.
     /// Method: one block each 50 us, 100 ahead.
     #[test]
-    fn a_growing_segment_answers_in_time() {
+    fn a_growing_segment_completes_reads_in_time() {
         let mut cache = ReadCache::new(1, 100);
         let at = |us: u64| Instant(us * 1_000);
         cache.filled(at(0), 0, 10, Some(Nanos::from_micros(50)));

@@ -32,7 +32,7 @@ const BEYOND_THE_END: i32 = 5;
 const DESTAGE_MAX: u64 = 256;
 /// Dirty runs looked at on each side of the head.
 const DESTAGE_CHOICE: usize = 48;
-/// No destage so soon after a command, or after the answer to one: the host may go on. Between 1 and 20 ms
+/// No destage so soon after a command, or after the completion of one: the host may go on. Between 1 and 20 ms
 /// the rows of the random writers are the same; those of the journal need more than the 8 ms for which
 /// schedulers idle.
 const QUIET: Nanos = Nanos::from_millis(20);
@@ -73,13 +73,13 @@ pub struct Hdd {
     writes: VecDeque<Waiting>,
     /// The flush in flight.
     flush: Option<Waiting>,
-    /// Its answer is on the way.
-    flush_answered: bool,
+    /// Its completion is on the way.
+    flush_completed: bool,
     /// Commands that came after a flush.
     held: VecDeque<Waiting>,
     busy: Option<Busy>,
     /// When, which command, with what status.
-    answers: BinaryHeap<Reverse<(Instant, u32, i32)>>,
+    completions: BinaryHeap<Reverse<(Instant, u32, i32)>>,
     outstanding: u32,
     read_cache: ReadCache,
     write_cache: WriteCache,
@@ -89,9 +89,9 @@ pub struct Hdd {
     last_read_end: u64,
     /// The cache was nearly full and is emptied before all else.
     draining: bool,
-    /// When the host last sent a command or got an answer.
+    /// When the host last sent a command or got a completion.
     last_heard: Instant,
-    /// The head reads on for a command that is not answered before this.
+    /// The head reads on for a command that is not completed before this.
     promised: Instant,
     /// A time at which destaging may start again though nothing else happens.
     recheck: Option<Instant>,
@@ -114,10 +114,10 @@ impl Hdd {
             reads: VecDeque::new(),
             writes: VecDeque::new(),
             flush: None,
-            flush_answered: false,
+            flush_completed: false,
             held: VecDeque::new(),
             busy: None,
-            answers: BinaryHeap::new(),
+            completions: BinaryHeap::new(),
             outstanding: 0,
             read_cache: ReadCache::new(parameters.segments, parameters.read_ahead),
             write_cache: WriteCache::default(),
@@ -140,16 +140,16 @@ impl Hdd {
     fn is_beyond(&self, command: &Command) -> bool {
         (command.start + command.length).0 > self.geometry.blocks() * BLOCK_SECTORS
     }
-    fn answer(&mut self, at: Instant, command: Command) {
+    fn complete(&mut self, at: Instant, command: Command) {
         let status = if self.is_beyond(&command) { BEYOND_THE_END } else { 0 };
-        self.answers.push(Reverse((at, command.id, status)));
+        self.completions.push(Reverse((at, command.id, status)));
     }
 
-    /// A command reaches the drive's own logic: answered from memory or queued for the arm.
+    /// A command reaches the drive's own logic: served from memory or queued for the arm.
     fn take(&mut self, now: Instant, waiting: Waiting) {
         let command = waiting.command;
         if self.is_beyond(&command) {
-            return self.answer(now + self.parameters.overhead_read, command);
+            return self.complete(now + self.parameters.overhead_read, command);
         }
         match command.operation {
             Operation::Flush => self.flush = Some(waiting),
@@ -162,7 +162,7 @@ impl Hdd {
             Operation::Write | Operation::WriteZeroes => self.writes.push_back(waiting),
             Operation::Discard => {
                 let done = now + self.parameters.overhead_write;
-                self.answer(done, command);
+                self.complete(done, command);
             }
         }
     }
@@ -186,10 +186,10 @@ impl Hdd {
         let overhead = self.parameters.overhead_read;
         let done = ready + overhead + self.bus(end - start);
         self.promised = self.promised.max(ready);
-        self.answer(done, waiting.command);
+        self.complete(done, waiting.command);
         true
     }
-    /// Answers writes for which there is room in memory, in order.
+    /// Completes writes for which there is room in memory, in order.
     fn accept_writes(&mut self, now: Instant) {
         while let Some(waiting) = self.writes.front() {
             let (start, end) = blocks_of(&waiting.command);
@@ -203,7 +203,7 @@ impl Hdd {
             // One processor: it does not turn to the write before the work on the arm is over.
             let begin = self.busy.map_or(now, |busy| busy.until);
             let done = begin + self.parameters.overhead_write + self.bus(end - start);
-            self.answer(done, waiting.command);
+            self.complete(done, waiting.command);
         }
     }
 
@@ -230,14 +230,14 @@ impl Hdd {
             }
         }
     }
-    /// A flush is over when all before it is answered and nothing is dirty any more.
+    /// A flush is over when all before it is completed and nothing is dirty any more.
     fn finish_flush(&mut self, now: Instant) {
         let Some(flush) = self.flush else { return };
-        if self.flush_answered || self.outstanding > 1 || !self.write_cache.is_empty() {
+        if self.flush_completed || self.outstanding > 1 || !self.write_cache.is_empty() {
             return;
         }
-        self.flush_answered = true;
-        self.answer(now + self.parameters.flush, flush.command);
+        self.flush_completed = true;
+        self.complete(now + self.parameters.flush, flush.command);
     }
     /// The oldest command has waited so long that it goes before nearer ones, streams and destages.
     fn is_aged(&self, now: Instant) -> bool {
@@ -340,24 +340,24 @@ impl Hdd {
                 let reads_on = self.stream >= STREAM_READS_ON;
                 let per_block = self.geometry.streaming(self.geometry.place(end));
                 self.read_cache.filled(now, start, end, reads_on.then_some(per_block));
-                self.answer(now + self.bus(1), waiting.command);
+                self.complete(now + self.bus(1), waiting.command);
             }
-            Work::WriteThrough(waiting) => self.answer(now, waiting.command),
+            Work::WriteThrough(waiting) => self.complete(now, waiting.command),
             Work::Destage => {}
         }
     }
-    fn answered(&mut self, answer: Done, done: &mut Vec<Done>) {
-        let Done { id, at, .. } = answer;
+    fn completed(&mut self, completion: Done, done: &mut Vec<Done>) {
+        let Done { id, at, .. } = completion;
         self.outstanding -= 1;
         self.last_heard = at;
-        done.push(answer);
+        done.push(completion);
         if self.outstanding == 0 {
             let since = self.busy_since.take().expect("busy while a command is outstanding");
             self.busy_total += at.since(since);
         }
         if self.flush.is_some_and(|flush| flush.command.id == id) {
             self.flush = None;
-            self.flush_answered = false;
+            self.flush_completed = false;
             let mut held = std::mem::take(&mut self.held);
             while let Some(waiting) = held.pop_front() {
                 if self.flush.is_some() {
@@ -387,9 +387,9 @@ impl Drive for Hdd {
         self.start_next(now);
     }
     fn next_event(&self) -> Option<Instant> {
-        let answer = self.answers.peek().map(|Reverse((at, ..))| *at);
+        let completion = self.completions.peek().map(|Reverse((at, ..))| *at);
         let arm = self.busy.map(|busy| busy.until);
-        answer.into_iter().chain(arm).chain(self.recheck).min()
+        completion.into_iter().chain(arm).chain(self.recheck).min()
     }
     fn advance(&mut self, now: Instant, done: &mut Vec<Done>) {
         while let Some(at) = self.next_event().filter(|at| *at <= now) {
@@ -398,12 +398,12 @@ impl Drive for Hdd {
                 self.busy = None;
                 self.finish(busy);
             }
-            while let Some(Reverse((when, id, status))) = self.answers.peek().copied() {
+            while let Some(Reverse((when, id, status))) = self.completions.peek().copied() {
                 if when > at {
                     break;
                 }
-                self.answers.pop();
-                self.answered(Done { id, at: when, status }, done);
+                self.completions.pop();
+                self.completed(Done { id, at: when, status }, done);
             }
             self.start_next(at);
         }

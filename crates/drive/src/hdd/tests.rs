@@ -20,7 +20,7 @@ fn command(id: u32, operation: Operation, start: u64, length: u64) -> Command {
     Command { id, operation, flags: Flags::NONE, start, length }
 }
 
-/// Turns the disk until it rests; answers as (id, microseconds).
+/// Turns the disk until it rests; completions as (id, microseconds).
 fn rest(disk: &mut Hdd) -> Vec<(u32, u64)> {
     let mut done = Vec::new();
     while let Some(at) = disk.next_event() {
@@ -39,8 +39,8 @@ fn a_read_that_comes_too_late_waits_a_revolution() {
     assert_eq!(rest(&mut disk), [(1, 8_333 + 52 + 16)]);
 }
 
-/// Goal: the head reads on only for a stream, and then answers from memory. Method: six blocks in a
-/// row, each 33 us after the last answer.
+/// Goal: the head reads on only for a stream, and then reads come from its memory. Method: six blocks in a
+/// row, each 33 us after the last completion.
 #[test]
 fn read_ahead_needs_a_stream() {
     let mut disk = disk("sata-7200-2009");
@@ -70,21 +70,21 @@ fn the_oldest_is_not_forgotten() {
     while far.is_none() {
         let at = disk.next_event().expect("always something to do");
         disk.advance(at, &mut done);
-        for answer in std::mem::take(&mut done) {
-            if answer.id == 1 {
-                far = Some(answer.at.0 / 1_000_000);
+        for completion in std::mem::take(&mut done) {
+            if completion.id == 1 {
+                far = Some(completion.at.0 / 1_000_000);
             } else {
                 let near = random.below(2_000) * 8;
-                disk.submit(answer.at, command(id, Operation::Read, near, 8));
+                disk.submit(completion.at, command(id, Operation::Read, near, 8));
                 id += 1;
             }
         }
     }
     let far = far.expect("the loop ends with it");
-    assert!((2_200..2_300).contains(&far), "age 2200 ms, answered after {far} ms");
+    assert!((2_200..2_300).contains(&far), "age 2200 ms, completed after {far} ms");
 }
 
-/// Goal: writes are answered from memory until it is full, and a flush waits for the platters.
+/// Goal: writes are completed from memory until it is full, and a flush waits for the platters.
 /// Method: 12 MiB of writes into 8 MiB of cache, then a flush and a late read.
 #[test]
 fn the_cache_fills_and_a_flush_empties_it() {
@@ -113,8 +113,8 @@ fn a_silent_host_lets_the_disk_write() {
         let at = Instant(later * 1_000);
         disk.advance(at, &mut done);
         disk.submit(at, command(2, Operation::Write, 9_000_000, 8));
-        let answered = rest(&mut disk)[0].1;
-        assert_eq!(answered - later > 1_000, waits, "{later}: {answered}");
+        let completed = rest(&mut disk)[0].1;
+        assert_eq!(completed - later > 1_000, waits, "{later}: {completed}");
     }
 }
 
@@ -132,7 +132,7 @@ fn a_full_cache_comes_before_reads() {
 }
 
 /// Goal: a host that never stops writing keeps the cache full, and a read still waits no longer than
-/// `age`. Method: 30 writes at once, each answered by the next one, and a read among them, on both disks.
+/// `age`. Method: 30 writes at once, each followed by the next one, and a read among them, on both disks.
 #[test]
 fn a_flood_of_writes_lets_an_old_read_through() {
     for (name, age) in [("sata-7200-2009", 2_200), ("hitachi-hts727550a9e364", 4_500)] {
@@ -143,11 +143,11 @@ fn a_flood_of_writes_lets_an_old_read_through() {
         let (mut done, mut next, mut read) = (Vec::new(), 31, None);
         while read.is_none() {
             disk.advance(disk.next_event().expect("never idle"), &mut done);
-            for answer in std::mem::take(&mut done) {
-                if answer.id == 0 {
-                    read = Some(answer.at.0 / 1_000_000);
+            for completion in std::mem::take(&mut done) {
+                if completion.id == 0 {
+                    read = Some(completion.at.0 / 1_000_000);
                 } else {
-                    disk.submit(answer.at, write(next));
+                    disk.submit(completion.at, write(next));
                     next += 1;
                 }
             }
@@ -175,11 +175,11 @@ fn streams_starve_others_only_in_a_deep_queue() {
         let (mut done, mut next, mut first) = (Vec::new(), 2, None);
         while first.is_none() {
             disk.advance(disk.next_event().expect("never idle"), &mut done);
-            for answer in std::mem::take(&mut done) {
-                if answer.id >= 2 && answer.id < 2 + others {
-                    first = first.or(Some(answer.at.0 / 1_000_000));
+            for completion in std::mem::take(&mut done) {
+                if completion.id >= 2 && completion.id < 2 + others {
+                    first = first.or(Some(completion.at.0 / 1_000_000));
                 } else {
-                    disk.submit(answer.at, stream(1_000 + next as u32, next));
+                    disk.submit(completion.at, stream(1_000 + next as u32, next));
                     next += 1;
                 }
             }
@@ -204,11 +204,11 @@ fn beyond_the_end_is_an_error() {
     assert_eq!(done.iter().map(|done| done.status).collect::<Vec<_>>(), [0, 5]);
 }
 
-/// Goal: each command is answered once, in order of time, and waking early or late changes nothing.
+/// Goal: each command is completed once, in order of time, and waking early or late changes nothing.
 /// Method: random commands on every profile, turned exactly, and again with extra and late turns
 /// between submissions.
 #[test]
-fn any_list_of_commands_is_answered_once() {
+fn any_list_of_commands_is_completed_once() {
     for name in ALL {
         for seed in 0..20 {
             let exact = run(name, seed, 0);
@@ -225,21 +225,21 @@ fn run(name: &str, seed: u64, extra: u64) -> Vec<(u32, u64)> {
     let mut disk = disk(name);
     let capacity = disk.facts().capacity.0;
     let mut random = Random::new(seed, 1);
-    let (mut done, mut answers, mut now) = (Vec::new(), Vec::new(), 0);
+    let (mut done, mut completions, mut now) = (Vec::new(), Vec::new(), 0);
     for id in 0..300 {
         now += random.below(12_000_000);
-        // A full drive takes no more: wait for an answer first.
-        while id as usize - answers.len() >= 31 {
+        // A full drive takes no more: wait for a completion first.
+        while id as usize - completions.len() >= 31 {
             let at = disk.next_event().expect("a full drive works");
             now = now.max(at.0);
             disk.advance(at, &mut done);
-            answers.append(&mut done);
+            completions.append(&mut done);
         }
         for early in 0..extra {
             disk.advance(Instant(now / (early + 2)), &mut done);
         }
         disk.advance(Instant(now), &mut done);
-        answers.append(&mut done);
+        completions.append(&mut done);
         let operation = match random.below(10) {
             0..5 => Operation::Read,
             5..9 => Operation::Write,
@@ -257,7 +257,7 @@ fn run(name: &str, seed: u64, extra: u64) -> Vec<(u32, u64)> {
     while let Some(at) = disk.next_event() {
         disk.advance(at, &mut done);
     }
-    answers.extend(done);
-    assert!(disk.busy() <= answers.last().expect("300 answers").at.since(Instant::ZERO));
-    answers.iter().map(|done| (done.id, done.at.0)).collect()
+    completions.extend(done);
+    assert!(disk.busy() <= completions.last().expect("300 completions").at.since(Instant::ZERO));
+    completions.iter().map(|done| (done.id, done.at.0)).collect()
 }

@@ -42,7 +42,7 @@ use self::slots::{Held, Slot, Slots};
 use self::write::WritePath;
 use crate::{Command, Done, Drive};
 
-/// "Input/output error": the answer to a command beyond the end of the drive.
+/// "Input/output error": the status of a command beyond the end of the drive.
 const EIO: i32 = 5;
 
 /// The next thing inside the drive, in the order of one instant.
@@ -98,10 +98,10 @@ pub struct Ssd {
     /// The write direction with full duplex; otherwise unused.
     write_link: Link,
     wrote_last: bool,
-    /// Answers that wait for an instant: flushes and durable writes.
+    /// Completions that wait for an instant: flushes and durable writes.
     timers: BinaryHeap<Reverse<(u64, Slot)>>,
-    /// Answered, not yet handed out.
-    answered: VecDeque<Done>,
+    /// Completed, not yet handed out.
+    completed: VecDeque<Done>,
     busy_since: u64,
     busy: u64,
 }
@@ -129,7 +129,7 @@ impl Ssd {
             write_link: Link::default(),
             wrote_last: false,
             timers: BinaryHeap::with_capacity(depth),
-            answered: VecDeque::with_capacity(depth),
+            completed: VecDeque::with_capacity(depth),
             busy_since: 0,
             busy: 0,
             parameters,
@@ -140,7 +140,7 @@ impl Ssd {
         &self.parameters
     }
 
-    /// The next event and its instant. Two questions are asked only if the answer can matter: a page
+    /// The next event and its instant. Two questions are asked only if the result can matter: a page
     /// that becomes ready matters when the link is idle, room in the cache when a write waits for it.
     fn upcoming(&self) -> (u64, Event) {
         let mut next = (u64::MAX, Event::Page);
@@ -199,7 +199,7 @@ impl Ssd {
             Event::Timer => {
                 let Reverse((_, slot)) = self.timers.pop().expect("a timer ran out");
                 self.flushing &= self.slots[slot].operation != Operation::Flush;
-                self.answer(slot, 0);
+                self.complete(slot, 0);
             }
             Event::Room => {
                 self.writes.admit(self.now, &self.slots, &mut self.flash);
@@ -259,10 +259,10 @@ impl Ssd {
             return self.timers.push(Reverse((end, slot)));
         }
         if held.end > self.parameters.capacity {
-            return self.answer(slot, EIO);
+            return self.complete(slot, EIO);
         }
         if held.bytes() == 0 {
-            return self.answer(slot, 0);
+            return self.complete(slot, 0);
         }
         match held.operation {
             Operation::Read => {
@@ -277,7 +277,7 @@ impl Ssd {
                 self.writes.admit(self.now, &self.slots, &mut self.flash);
                 self.start_link();
             }
-            _ => self.answer(slot, 0),
+            _ => self.complete(slot, 0),
         }
     }
 
@@ -291,7 +291,7 @@ impl Ssd {
         match crossing {
             Crossing::Page(slot) => {
                 if self.reads.crossed(&mut self.slots, slot) {
-                    self.answer(slot, 0);
+                    self.complete(slot, 0);
                 }
                 self.reads.admit(self.now, &mut self.slots, &mut self.flash, self.accepted);
             }
@@ -302,7 +302,7 @@ impl Ssd {
                     Some(durable) => {
                         self.timers.push(Reverse((durable + self.parameters.flush.0, slot)));
                     }
-                    None => self.answer(slot, 0),
+                    None => self.complete(slot, 0),
                 }
                 self.writes.admit(self.now, &self.slots, &mut self.flash);
             }
@@ -339,11 +339,11 @@ impl Ssd {
         Link { crossing: Some(crossing), free_at: self.now + time }
     }
 
-    fn answer(&mut self, slot: Slot, status: i32) {
+    fn complete(&mut self, slot: Slot, status: i32) {
         let id = self.slots[slot].id;
         self.slots.remove(slot);
         self.accepted -= 1;
-        self.answered.push_back(Done { id, at: Instant(self.now), status });
+        self.completed.push_back(Done { id, at: Instant(self.now), status });
         if self.slots.len() == 0 {
             self.busy += self.now - self.busy_since;
         }
@@ -365,7 +365,7 @@ impl Drive for Ssd {
     }
 
     fn next_event(&self) -> Option<Instant> {
-        match self.answered.front() {
+        match self.completed.front() {
             Some(done) => Some(done.at),
             None => (self.next.0 < u64::MAX).then_some(Instant(self.next.0)),
         }
@@ -373,8 +373,8 @@ impl Drive for Ssd {
 
     fn advance(&mut self, now: Instant, done: &mut Vec<Done>) {
         self.run(now.0);
-        while let Some(answer) = self.answered.pop_front() {
-            done.push(answer);
+        while let Some(completion) = self.completed.pop_front() {
+            done.push(completion);
         }
     }
 

@@ -78,7 +78,7 @@ fn pages_cut_by_a_command() {
     assert_eq!(drain(&mut drive)[0].at.0, 13_600 + 141_700 + 2 * 3_829);
 }
 
-/// Goal: at depth 32 the firmware is what limits. Method: 10,000 reads, one answer every 13.6 us.
+/// Goal: at depth 32 the firmware is what limits. Method: 10,000 reads, one completion every 13.6 us.
 #[test]
 fn deep_queue_rate() {
     let mut drive = Ssd::new(parameters(PLEXTOR), 1);
@@ -89,14 +89,14 @@ fn deep_queue_rate() {
     for id in 0..32 {
         submit(&mut drive, Instant::ZERO, id);
     }
-    let (mut answers, mut done, mut last) = (0, Vec::new(), Instant::ZERO);
-    while answers < 10_000 {
+    let (mut completions, mut done, mut last) = (0, Vec::new(), Instant::ZERO);
+    while completions < 10_000 {
         let now = drive.next_event().unwrap();
         drive.advance(now, &mut done);
-        for answer in done.drain(..) {
-            answers += 1;
-            last = answer.at;
-            submit(&mut drive, now, answer.id);
+        for completion in done.drain(..) {
+            completions += 1;
+            last = completion.at;
+            submit(&mut drive, now, completion.id);
         }
     }
     let each = last.0 / 10_000;
@@ -171,7 +171,7 @@ fn deep_queue_overtaking() {
     assert_eq!([0, 2, 100].map(place), [1, 3, 8]);
 }
 
-/// Goal: writes are answered at the link's rate until the cache is full, then at the drain's.
+/// Goal: writes are completed at the link's rate until the cache is full, then at the drain's.
 /// Method: 4 MB against a cache of 1 MB.
 #[test]
 fn cache_holds_back_writers() {
@@ -182,7 +182,7 @@ fn cache_holds_back_writers() {
     }
     let done = drain(&mut drive);
     let at: Vec<u64> = done.iter().map(micros).collect();
-    assert!(done.iter().map(|done| done.id).eq(0..16), "writes are answered in order");
+    assert!(done.iter().map(|done| done.id).eq(0..16), "writes are completed in order");
     // Three fit: 490 us each on the link.
     assert_eq!((at[0], at[1], at[2]), (503, 993, 1483));
     // From then on two and two, for 64 units program two commands of 32 pages in 1357 us each time.
@@ -241,7 +241,7 @@ fn a_protected_cache_is_durable() {
     assert_eq!(done.iter().map(|done| (done.id, done.at.0)).collect::<Vec<_>>(), expected);
 }
 
-/// Goal: a durable write is answered after its program and a flush's time; others pass it. Method:
+/// Goal: a durable write is completed after its program and a flush's time; others pass it. Method:
 /// a durable and a plain write together.
 #[test]
 fn durable_writes() {
@@ -256,7 +256,7 @@ fn durable_writes() {
     assert_eq!(done.iter().map(|done| (done.id, done.at.0)).collect::<Vec<_>>()[1], (1, at));
 }
 
-/// Goal: discards cost firmware time only; a command beyond the end is answered with an error.
+/// Goal: discards cost firmware time only; a command beyond the end is completed with an error.
 /// Method: one of each.
 #[test]
 fn cheap_and_refused_commands() {
@@ -312,7 +312,7 @@ fn memory_does_not_grow() {
                 drive.firmware.capacity(),
                 drive.setup.capacity(),
                 drive.timers.capacity(),
-                drive.answered.capacity(),
+                drive.completed.capacity(),
             ];
             let rest = [drive.slots.rooms(), drive.reads.rooms(), drive.writes.rooms()];
             if round >= 10 {
@@ -363,7 +363,7 @@ fn play(
     let mut drive = Ssd::new(parameters(name), seed);
     // A depth that leaves the script's own instants alone.
     let depth = drive.facts().depth as usize;
-    let (mut done, mut answers) = (Vec::new(), Vec::new());
+    let (mut done, mut completions) = (Vec::new(), Vec::new());
     let mut next = script.iter().peekable();
     let mut inside: Vec<(u32, Command, u64)> = Vec::new();
     loop {
@@ -372,7 +372,8 @@ fn play(
         match (next.peek().filter(|_| free), event) {
             (Some(&&(at, command)), event) if event.is_none_or(|event| at < event.0) => {
                 next.next();
-                let at = answers.last().map_or(at, |(_, _, last): &(_, _, Done)| at.max(last.at.0));
+                let at =
+                    completions.last().map_or(at, |(_, _, last): &(_, _, Done)| at.max(last.at.0));
                 drive.submit(Instant(at), command);
                 inside.push((command.id, command, at));
             }
@@ -387,17 +388,18 @@ fn play(
             }
             (_, None) => break,
         }
-        for answer in done.drain(..) {
-            let index = inside.iter().position(|(id, _, _)| *id == answer.id).expect("sent once");
+        for completion in done.drain(..) {
+            let index =
+                inside.iter().position(|(id, _, _)| *id == completion.id).expect("sent once");
             let (_, command, at) = inside.swap_remove(index);
-            answers.push((command, at, answer));
+            completions.push((command, at, completion));
         }
     }
     assert!(inside.is_empty() && next.next().is_none());
-    answers
+    completions
 }
 
-/// Goal: each command is answered exactly once, in order of time, and never before physics allows; a
+/// Goal: each command is completed exactly once, in order of time, and never before physics allows; a
 /// flush covers all before it. Method: random scripts on every drive and variant.
 #[test]
 fn laws_hold_over_seeds() {
@@ -405,10 +407,10 @@ fn laws_hold_over_seeds() {
         let parameters = parameters(name);
         for seed in 0..20 {
             let script = script(name, seed, 300);
-            let answers = play(name, seed, &script, &mut Random::new(seed, 5));
-            assert_eq!(answers.len(), script.len(), "{name} seed {seed}");
-            assert!(answers.windows(2).all(|pair| pair[0].2.at <= pair[1].2.at));
-            for (command, at, done) in &answers {
+            let completions = play(name, seed, &script, &mut Random::new(seed, 5));
+            assert_eq!(completions.len(), script.len(), "{name} seed {seed}");
+            assert!(completions.windows(2).all(|pair| pair[0].2.at <= pair[1].2.at));
+            for (command, at, done) in &completions {
                 let took = done.at.0 - at;
                 let link = command.length.bytes() * 1_000_000_000 / parameters.link;
                 let least = match command.operation {
@@ -423,12 +425,12 @@ fn laws_hold_over_seeds() {
                 assert!(took >= least, "{name} seed {seed}: {command:?} took {took} < {least}");
                 assert_eq!(done.status, 0);
             }
-            // A protected cache makes a flush a command like others: what was answered before is durable anyway.
+            // A protected cache makes a flush a command like others: what was completed before is durable anyway.
             let drains = |a: &&(Command, u64, Done)| {
                 a.0.operation == Operation::Flush && !parameters.protected
             };
-            for (flush, at, done) in answers.iter().filter(drains) {
-                let outside = answers.iter().all(|(command, other_at, other)| {
+            for (flush, at, done) in completions.iter().filter(drains) {
+                let outside = completions.iter().all(|(command, other_at, other)| {
                     other.at.0 <= done.at.0 || command.id > flush.id || other_at > at
                 });
                 assert!(outside, "{name} seed {seed}: a flush passed a command before it");
@@ -437,8 +439,8 @@ fn laws_hold_over_seeds() {
     }
 }
 
-/// Goal: same seed, same answers, however the drive is woken. Method: the same script with different
-/// early, late and double calls; another seed answers at other instants.
+/// Goal: same seed, same completions, however the drive is woken. Method: the same script with different
+/// early, late and double calls; another seed completes them at other instants.
 #[test]
 fn waking_changes_nothing() {
     for name in ALL {

@@ -1,4 +1,4 @@
-//! The published rules, one by one, on a drive that completions when told.
+//! The published rules, one by one, on a drive that completes commands when told.
 
 use iofair_core::group::ClientId;
 use iofair_core::request::{CommandId, Flags, Operation};

@@ -7,10 +7,10 @@ use std::format;
 use std::vec::Vec;
 
 use iofair_core::contract::{Contract, Limits};
-use iofair_core::controller::{Controller, FlushRule, Setup, Submission};
+use iofair_core::controller::{Controller, Submission};
 use iofair_core::group::{ClientId, Priority};
-use iofair_core::policy::{DriveFacts, Gauges};
 use iofair_core::request::{CommandId, Flags, Operation};
+use iofair_core::testing;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
@@ -28,28 +28,13 @@ struct Rig {
 
 impl Rig {
     fn new(stack: &str, set: &[(&str, &str)]) -> Self {
-        let facts = DriveFacts {
-            rotational: false,
-            depth: 1 << 20,
-            max_request: Sectors(1 << 16),
-            capacity: Sectors(1 << 40),
-        };
-        let setup = Setup {
-            facts,
-            tags: 1 << 20,
-            queue_limit: 1 << 20,
-            guaranteed: 0,
-            client_limit: u32::MAX,
-            flushes: FlushRule::Bypass,
-            trace: 0,
-        };
-        let mut stack = crate::TABLE.stack(stack).expect("in the table");
-        for (parameter, text) in set {
-            let policy = stack.throttles[0].row.name;
-            stack.set(policy, parameter, text).expect("in the policy's table");
-        }
         let now = Instant::ZERO;
-        Self { controller: Controller::new(setup, stack), now, below: VecDeque::new(), sent: 0 }
+        Self {
+            controller: testing::controller(testing::wide(), &crate::TABLE, stack, set),
+            now,
+            below: VecDeque::new(),
+            sent: 0,
+        }
     }
     fn client(&mut self, path: &str, contract: Contract) -> ClientId {
         let group = match self.controller.groups().find(path) {
@@ -92,17 +77,7 @@ impl Rig {
         Some(client)
     }
     fn gauge(&self, name: &str) -> u64 {
-        struct Find<'a>(&'a str, Option<u64>);
-        impl Gauges for Find<'_> {
-            fn gauge(&mut self, name: &'static str, value: u64) {
-                if name == self.0 {
-                    self.1 = Some(value);
-                }
-            }
-        }
-        let mut find = Find(name, None);
-        self.controller.observe(&mut find);
-        find.1.expect("a gauge of this name")
+        testing::gauge(&self.controller, name)
     }
     /// Lets the drive complete one request each `service` for this long; the client then sends another one.
     /// Sectors by client.

@@ -51,7 +51,7 @@ enum Wait {
     /// No.
     Off,
     /// It will be once its request at the drive is completed.
-    ForAnswer,
+    ForCompletion,
     /// For its next request, but no longer than this.
     ForNext(Instant),
     /// Not again before the next request of its kind went out.
@@ -121,7 +121,7 @@ impl AnticipatoryQueue {
     }
     /// Whether it holds everything for a process's next request.
     pub const fn is_anticipating(&self) -> bool {
-        matches!(self.wait, Wait::ForAnswer | Wait::ForNext(_))
+        matches!(self.wait, Wait::ForCompletion | Wait::ForNext(_))
     }
     /// Whether it holds everything until the requests of the last batch have completed.
     pub const fn is_draining(&self) -> bool {
@@ -309,11 +309,11 @@ impl AnticipatoryQueue {
         self.in_flight -= 1;
         if self.watched == Some(shared.processes.watch(requests[id].client)) {
             self.completed = Some(now);
-            if self.wait == Wait::ForAnswer {
+            if self.wait == Wait::ForCompletion {
                 self.wait = Wait::ForNext(now + self.rules.antic_expire);
             }
         }
-        shared.processes.note_answer(&requests[id], now);
+        shared.processes.note_completion(&requests[id], now);
     }
 }
 
@@ -330,7 +330,7 @@ impl AnticipatoryQueue {
     }
     fn start_waiting(&mut self) {
         self.wait = match self.completed {
-            None => Wait::ForAnswer,
+            None => Wait::ForCompletion,
             Some(completed) => Wait::ForNext(completed + self.rules.antic_expire),
         };
     }

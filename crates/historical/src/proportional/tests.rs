@@ -6,10 +6,10 @@ use std::vec::Vec;
 
 use super::estimate::{Estimate, Follow};
 use iofair_core::contract::Contract;
-use iofair_core::controller::{Controller, Dispatch, FlushRule, Setup, Submission};
+use iofair_core::controller::{Controller, Dispatch, Submission};
 use iofair_core::group::{ClientId, Priority};
-use iofair_core::policy::{DriveFacts, Gauges};
 use iofair_core::request::{CommandId, Flags, Operation};
+use iofair_core::testing;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
@@ -42,27 +42,8 @@ struct World {
 
 impl World {
     fn new(set: &[(&str, &str)]) -> Self {
-        let facts = DriveFacts {
-            rotational: false,
-            depth: 1 << 16,
-            max_request: Sectors(1 << 16),
-            capacity: Sectors(1 << 40),
-        };
-        let setup = Setup {
-            facts,
-            tags: 1 << 16,
-            queue_limit: 1 << 16,
-            guaranteed: 0,
-            client_limit: u32::MAX,
-            flushes: FlushRule::Bypass,
-            trace: 0,
-        };
-        let mut stack = crate::TABLE.stack("unified-none").expect("in the table");
-        for (parameter, text) in set {
-            stack.set("unified", parameter, text).expect("in the policy's table");
-        }
         Self {
-            controller: Controller::new(setup, stack),
+            controller: testing::controller(testing::wide(), &crate::TABLE, "unified-none", set),
             now: Instant(1_000_000_000),
             clients: Vec::new(),
             flying: VecDeque::new(),
@@ -139,17 +120,7 @@ impl World {
         self.clients.iter().zip(before).map(|(client, old)| rate(client.done - old)).collect()
     }
     fn capacity(&self) -> u64 {
-        struct Find(u64);
-        impl Gauges for Find {
-            fn gauge(&mut self, name: &'static str, value: u64) {
-                if name == "capacity_per_s" {
-                    self.0 = value;
-                }
-            }
-        }
-        let mut find = Find(0);
-        self.controller.observe(&mut find);
-        find.0 / 1_000_000
+        testing::gauge(&self.controller, "capacity_per_s") / 1_000_000
     }
 }
 

@@ -7,17 +7,17 @@ use super::device::Device;
 use super::share::{Settings, Share};
 use super::*;
 use iofair_core::contract::{Contract, Low};
-use iofair_core::controller::{Controller, FlushRule, Setup, Submission};
+use iofair_core::controller::{Controller, Submission};
 use iofair_core::group::{ClientId, Priority};
-use iofair_core::policy::DriveFacts;
 use iofair_core::request::{CommandId, Flags, Operation};
+use iofair_core::testing;
 use iofair_core::unit::Sectors;
 
 const MB: u64 = 1_000_000;
 const READ: Operation = Operation::Read;
 const WRITE: Operation = Operation::Write;
 
-/// A drive of flash that completions when told; times in milliseconds.
+/// A drive of flash that completes commands when told; times in milliseconds.
 struct Rig {
     controller: Controller,
     flying: Vec<(ClientId, CommandId)>,
@@ -28,27 +28,8 @@ struct Rig {
 
 impl Rig {
     fn new(set: &[(&str, &str)]) -> Self {
-        let facts = DriveFacts {
-            rotational: false,
-            depth: 1 << 20,
-            max_request: Sectors(1 << 16),
-            capacity: Sectors(1 << 40),
-        };
-        let setup = Setup {
-            facts,
-            tags: 1 << 20,
-            queue_limit: 1 << 20,
-            guaranteed: 0,
-            client_limit: u32::MAX,
-            flushes: FlushRule::Bypass,
-            trace: 0,
-        };
-        let mut stack = crate::TABLE.stack("low-none").expect("in the table");
-        for (parameter, text) in set {
-            stack.set("low", parameter, text).expect("in the policy's table");
-        }
         Self {
-            controller: Controller::new(setup, stack),
+            controller: testing::controller(testing::wide(), &crate::TABLE, "low-none", set),
             flying: Vec::new(),
             sent: 0,
             length: Sectors(256),
@@ -88,9 +69,9 @@ impl Rig {
     }
     /// The drive completes all that it has.
     fn completion(&mut self, ms: u64) {
-        self.answer_at(at(ms));
+        self.complete_at(at(ms));
     }
-    fn answer_at(&mut self, now: Instant) {
+    fn complete_at(&mut self, now: Instant) {
         for (_, id) in core::mem::take(&mut self.flying) {
             self.controller.complete(now, id, 0, &mut Vec::new()).expect("the drive has it");
         }
@@ -104,17 +85,7 @@ impl Rig {
         gone
     }
     fn gauge(&self, name: &str) -> u64 {
-        struct Find<'a>(&'a str, u64);
-        impl Gauges for Find<'_> {
-            fn gauge(&mut self, name: &'static str, value: u64) {
-                if name == self.0 {
-                    self.1 = value;
-                }
-            }
-        }
-        let mut find = Find(name, u64::MAX);
-        self.controller.observe(&mut find);
-        find.1
+        testing::gauge(&self.controller, name)
     }
     fn is_low(&self) -> bool {
         self.gauge("state_low") == 1
@@ -241,7 +212,7 @@ fn miss(rig: &mut Rig, slow: &str, took: Nanos) -> Vec<(u64, bool)> {
         scales.push((rig.gauge("scale"), rig.is_low()));
         rig.go(ms);
         rig.flying.retain(|(client, _)| *client == slow);
-        rig.answer_at(at(ms) + took);
+        rig.complete_at(at(ms) + took);
         rig.send(ms + 5, busy, READ, 1);
     }
     scales

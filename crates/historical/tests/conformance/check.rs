@@ -42,7 +42,7 @@ pub(crate) enum Event<'a> {
         command: &'a Dispatch,
         parts: &'a [Part],
     },
-    Answered {
+    Completed {
         /// What the completed command stood for.
         parts: &'a [Part],
         done: &'a [Completion],
@@ -161,7 +161,7 @@ impl Checker for Ledger {
                 Ok(())
             }
             Event::Dispatched { command, parts } => self.sent(command, parts),
-            Event::Answered { parts, done, status } => {
+            Event::Completed { parts, done, status } => {
                 self.came(parts, *status)?;
                 done.iter().try_for_each(|done| self.completed(done, *status))
             }
@@ -187,7 +187,7 @@ pub(crate) struct FlushOrder {
     /// Writes by their tag.
     numbers: BTreeMap<u64, (ClientId, u64)>,
     next: u64,
-    /// The oldest unanswered write of each client when the running flush was sent.
+    /// The oldest uncompleted write of each client when the running flush was sent.
     at_send: BTreeMap<ClientId, u64>,
 }
 
@@ -228,7 +228,7 @@ impl Checker for FlushOrder {
                     self.covers_none_of(part.tag, &self.at_send)?;
                 }
             }
-            Event::Answered { done, .. } => {
+            Event::Completed { done, .. } => {
                 for done in *done {
                     self.covers_none_of(done.part.tag, &self.at_send)?;
                     self.flushes.remove(&done.part.tag);
@@ -270,7 +270,7 @@ impl Checker for Merges {
                     && !first.1.has(Flags::NO_MERGE);
                 law(allowed, || format!("merged though it must not be: {first:?}"))?;
             }
-            Event::Answered { done, .. } => {
+            Event::Completed { done, .. } => {
                 for done in *done {
                     self.open.remove(&done.part.tag);
                 }
@@ -370,7 +370,7 @@ impl Checker for Counts {
     }
     fn see(&mut self, _: Instant, event: &Event<'_>) -> Result<(), String> {
         match event {
-            Event::Answered { done, .. } => {
+            Event::Completed { done, .. } => {
                 for done in *done {
                     let entry = self.clients.entry(done.part.client).or_default();
                     let (requests, bytes, flushes) = entry;

@@ -41,7 +41,7 @@ pub(crate) enum Mood {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Line {
     Sent { at: Instant, operation: Operation, start: Sectors, length: Sectors, tags: Vec<u64> },
-    Answered { at: Instant, tags: Vec<u64> },
+    Completed { at: Instant, tags: Vec<u64> },
 }
 
 /// A clause of the law that was broken.
@@ -316,8 +316,8 @@ impl<'a> World<'a> {
             .complete(self.now, command.command, status, &mut done)
             .expect("the drive has it");
         let tags = done.iter().map(|done| done.part.tag).collect();
-        self.lines.push(Line::Answered { at: self.now, tags });
-        self.see(&Event::Answered { parts: &parts, done: &done, status })?;
+        self.lines.push(Line::Completed { at: self.now, tags });
+        self.see(&Event::Completed { parts: &parts, done: &done, status })?;
         let called = command.operation == Operation::Flush || self.engine.schedules_dispatch();
         if called || self.mood != Mood::Sparing {
             self.settle()?;

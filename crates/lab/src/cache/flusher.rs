@@ -65,7 +65,7 @@ impl Cache {
         self.flush_domain(domain, engine);
         engine.wake(engine.now + PERIOD, self.token(domain));
     }
-    /// One of a flusher's requests is answered.
+    /// One of a flusher's requests is completed.
     pub(crate) fn on_done(&mut self, actor: u32, length: Sectors, engine: &mut Engine<'_>) {
         let domain = (actor - self.setup.first_actor) as usize;
         let state = &mut self.domains[domain];

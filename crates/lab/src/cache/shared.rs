@@ -14,7 +14,7 @@ use crate::sim::Token;
 #[derive(Clone, Debug)]
 struct UnderWay {
     pages: Range<u64>,
-    /// Requests not answered yet; 0 is a free place.
+    /// Requests not completed yet; 0 is a free place.
     parts: u32,
 }
 
@@ -52,7 +52,7 @@ impl SharedPages {
         let next = self.runs.range(start..).next().map_or(range.end, |(start, _)| *start);
         (start < range.end).then(|| start..next.min(range.end))
     }
-    /// Missing pages are asked for, with this many requests; the number under which they are answered.
+    /// Missing pages are asked for, with this many requests; the number under which they are completed.
     pub(crate) fn ask(&mut self, pages: Range<u64>, mark: Option<u64>) -> u32 {
         self.marks.extend(mark.filter(|mark| pages.contains(mark)));
         let before =
@@ -73,8 +73,8 @@ impl SharedPages {
     pub(crate) fn sent(&mut self, number: u32, parts: u32) {
         self.under_way[number as usize].parts = parts;
     }
-    /// One of a read's requests is answered; who slept on it, once it is whole, is woken.
-    pub(crate) fn answered(&mut self, number: u32, mut wake: impl FnMut(Token)) {
+    /// One of a read's requests is completed; who slept on it, once it is whole, is woken.
+    pub(crate) fn completed(&mut self, number: u32, mut wake: impl FnMut(Token)) {
         let read = &mut self.under_way[number as usize];
         read.parts -= 1;
         if read.parts == 0 {
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(pages.missing(&(4..32)), Some(24..32));
     }
 
-    /// Goal: who sleeps on a page is woken when all of its read is answered, and nobody else. Method: a read of two
+    /// Goal: who sleeps on a page is woken when all of its read is completed, and nobody else. Method: a read of two
     /// requests, one sleeper on it and one on another read; then the cache is dropped.
     #[test]
     fn sleepers_wake_with_their_pages() {
@@ -149,9 +149,9 @@ mod tests {
         let token = |actor| Token { actor, slot: 0 };
         assert!(pages.sleep_on(3, token(1)) && pages.sleep_on(9, token(2)));
         let mut woken = Vec::new();
-        pages.answered(first, |token| woken.push(token.actor));
+        pages.completed(first, |token| woken.push(token.actor));
         assert!(woken.is_empty());
-        pages.answered(first, |token| woken.push(token.actor));
+        pages.completed(first, |token| woken.push(token.actor));
         assert_eq!(woken, [1]);
         assert!(!pages.sleep_on(3, token(1)), "it is there");
         assert!(pages.take_mark(4) && !pages.take_mark(4));

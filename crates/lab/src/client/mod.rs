@@ -153,8 +153,13 @@ impl Process {
             Kind::Startup(startup) => startup.on_timer(&mut self.base, engine),
         }
     }
-    /// One of its requests is answered.
-    pub(crate) fn on_done(&mut self, engine: &mut Engine<'_>, cache: &mut Cache, done: Answered) {
+    /// One of its requests is completed.
+    pub(crate) fn on_done(
+        &mut self,
+        engine: &mut Engine<'_>,
+        cache: &mut Cache,
+        done: SlotCompletion,
+    ) {
         match &mut self.kind {
             Kind::Direct(direct) => direct.on_done(&mut self.base, engine, done.slot),
             Kind::ReadAhead(reader) => reader.on_done(&mut self.base, engine, done.slot),
@@ -180,9 +185,9 @@ impl Process {
     }
 }
 
-/// An answered request, as its process knows it.
+/// A completed request, as its process knows it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Answered {
+pub(crate) struct SlotCompletion {
     pub(crate) slot: u32,
     pub(crate) length: Sectors,
 }

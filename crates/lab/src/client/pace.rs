@@ -4,7 +4,7 @@
 //! that fell behind catches up at full speed; the epoch moves to the end of the ramp, and what was
 //! missed before is forgiven. A block of more than one second's worth makes the process on/off.
 //!
-//! A [`Batch`] answers for many calls at once: cheap calls that only copy from the page cache are
+//! A [`Batch`] stands for many calls at once: cheap calls that only copy from the page cache are
 //! counted arithmetically, without an event each.
 
 use iofair_core::time::{Instant, Nanos};

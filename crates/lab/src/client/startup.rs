@@ -2,7 +2,7 @@
 //! the other, direct, each by its thread.
 //!
 //! A read ahead is sent and the next read follows. One that the thread waits for is sent when the thread's reads
-//! ahead are answered, and the next one follows when it is answered itself. Between two reads is the host's
+//! ahead are completed, and the next one follows when it is completed itself. Between two reads is the host's
 //! turnaround, and the program's own time if the recording is replayed with it; its authors leave that out. Each thread
 //! is a client of its own for the policies, and has a file of its own.
 //!

@@ -1,4 +1,4 @@
-//! Copies, start-ups and processes that share a file, on a drive whose every answer takes the same time,
+//! Copies, start-ups and processes that share a file, on a drive whose every completion takes the same time,
 //! with times computed by hand.
 
 use std::sync::Arc;
@@ -44,7 +44,7 @@ fn sent(steps: &[Step], operation: Operation) -> Vec<(u64, u32, u64)> {
 }
 
 /// Goal: a start-up waits where the recording waits, and nowhere else. Method: four reads of two threads. The
-/// first is answered at 110 us; two reads ahead follow at 120 and 130; the last, at 140, finds one of its thread's
+/// first is completed at 110 us; two reads ahead follow at 120 and 130; the last, at 140, finds one of its thread's
 /// in flight until 220, goes at 230 and ends the start-up at 330.
 #[test]
 fn a_start_up_waits_as_recorded() {
@@ -68,7 +68,7 @@ fn a_start_up_waits_as_recorded() {
 }
 
 /// Goal: the program's own time passes where it was recorded, and counts once. Method: three reads of one thread. The
-/// first is answered at 110 us; one ahead follows at 120; the last waits for that one until 220, takes 10 us of the
+/// first is completed at 110 us; one ahead follows at 120; the last waits for that one until 220, takes 10 us of the
 /// host's and 50 of the program's, and ends the start-up at 380.
 #[test]
 fn a_start_up_pauses_as_recorded() {

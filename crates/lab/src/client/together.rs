@@ -231,6 +231,6 @@ impl Together {
 
     pub(crate) fn on_done(&mut self, engine: &mut Engine<'_>, cache: &mut Cache, number: u32) {
         let now = engine.now;
-        cache.shared(self.file).answered(number, |token| engine.wake(now, token));
+        cache.shared(self.file).completed(number, |token| engine.wake(now, token));
     }
 }

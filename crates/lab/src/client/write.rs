@@ -9,7 +9,7 @@ use iofair_core::unit::Sectors;
 
 use super::pace::{Batch, Plan};
 use super::read_ahead::COST_WINDOW;
-use super::{Answered, Base, Range};
+use super::{Base, Range, SlotCompletion};
 use crate::cache::Cache;
 use crate::world::engine::Engine;
 
@@ -52,7 +52,7 @@ pub(crate) struct Write {
     waited: Nanos,
     since_sync: u32,
     sync_started: Instant,
-    /// Writes of the present `fdatasync` that are not answered.
+    /// Writes of the present `fdatasync` that are not completed.
     data_under_way: u32,
     flushes_under_way: u32,
 }
@@ -148,7 +148,7 @@ impl Write {
         base.wake(engine, now + base.job.think, 0);
     }
 
-    /// `fdatasync`: the engine holds the flush until the writes before it are answered; a journal is asked
+    /// `fdatasync`: the engine holds the flush until the writes before it are completed; a journal is asked
     /// when they are.
     fn sync(&mut self, base: &mut Base, engine: &mut Engine<'_>, cache: &mut Cache) {
         self.since_sync = 0;
@@ -181,7 +181,7 @@ impl Write {
         base: &mut Base,
         engine: &mut Engine<'_>,
         cache: &mut Cache,
-        done: Answered,
+        done: SlotCompletion,
     ) {
         if done.slot == DATA {
             cache.written(self.setup.file, done.length);

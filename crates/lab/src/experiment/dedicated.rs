@@ -37,7 +37,7 @@ impl Dedicated {
     }
 }
 
-/// The answer for one stack.
+/// The result for one stack.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Sizing {
     /// The stack.
@@ -54,7 +54,7 @@ pub struct Sizing {
     pub breaks: Option<(String, f64)>,
 }
 
-/// What is asked of [`Results`], answered for each stack.
+/// What is asked of [`Results`], by stack.
 pub fn sizings(results: &Results) -> Vec<Sizing> {
     let Some(dedicated) = results.experiment.dedicated else { return Vec::new() };
     (0..results.experiment.stacks.len()).map(|stack| sizing(results, &dedicated, stack)).collect()
@@ -120,7 +120,7 @@ impl Sizing {
         }
         if let Some((mix, rate)) = &self.breaks {
             let next = clients_a_unit + 1;
-            text += &format!("; with {next}, somebody in \"{mix}\" gets {:.2} MB/s", rate / 1e6);
+            text += &format!("; with {next}, a client in \"{mix}\" gets {:.2} MB/s", rate / 1e6);
         }
         text
     }

@@ -139,12 +139,12 @@ pub struct HostFile {
     pub start_apart: Option<Time>,
     /// Processor time of a request in the scheduler, whichever it is.
     pub scheduler_time: Option<Time>,
-    /// From an answer to the dispatcher's run.
+    /// From a completion to the dispatcher's run.
     pub dispatcher_wakeup: Option<Time>,
     /// Percent of spread of that.
     pub dispatcher_spread: Option<u32>,
     /// Whether every completion causes a dispatch, or only new requests and the scheduler do.
-    pub dispatch_on_answer: Option<bool>,
+    pub dispatch_on_completion: Option<bool>,
     /// Percent of ext3 files whose indirect blocks must be read first.
     pub cold_percent: Option<u32>,
     /// Time a reader spends on 256 KiB of page cache, in calls of 4 KiB.
@@ -188,7 +188,7 @@ impl HostFile {
             scheduler_time: a.scheduler_time.or(b.scheduler_time),
             dispatcher_wakeup: a.dispatcher_wakeup.or(b.dispatcher_wakeup),
             dispatcher_spread: a.dispatcher_spread.or(b.dispatcher_spread),
-            dispatch_on_answer: a.dispatch_on_answer.or(b.dispatch_on_answer),
+            dispatch_on_completion: a.dispatch_on_completion.or(b.dispatch_on_completion),
             cold_percent: a.cold_percent.or(b.cold_percent),
             consume_window: a.consume_window.or(b.consume_window),
             consume_copy: a.consume_copy.or(b.consume_copy),
@@ -297,7 +297,7 @@ pub struct ClientFile {
     pub fdatasync: Option<u32>,
     /// Mean times of work and of rest.
     pub on_off: Option<(Time, Time)>,
-    /// Time between an answer and the next call.
+    /// Time between a completion and the next call.
     pub think: Option<Time>,
     /// Size of each process' file.
     pub size: Option<Bytes>,

@@ -47,7 +47,8 @@ pub(super) fn host_of(source: &Source, drive: &str, file: &HostFile) -> Result<H
     let number = |to: &mut u32, from: Option<u32>| *to = from.unwrap_or(*to);
     number(&mut host.turnaround_spread, file.turnaround_spread);
     number(&mut host.scheduling.wakeup_spread, file.dispatcher_spread);
-    host.scheduling.on_answer = file.dispatch_on_answer.unwrap_or(host.scheduling.on_answer);
+    host.scheduling.on_completion =
+        file.dispatch_on_completion.unwrap_or(host.scheduling.on_completion);
     host.scheduling.time = file.scheduler_time.map(|time| time.0).or(host.scheduling.time);
     number(&mut host.dirty_background_percent, file.dirty_background_percent);
     number(&mut host.dirty_percent, file.dirty_percent);

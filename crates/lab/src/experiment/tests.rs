@@ -169,7 +169,7 @@ fn overrides_replace_what_the_file_says() {
     assert!(parse("e.toml", EXAMPLE, &unknown).is_err());
 }
 
-/// Goal: each mistake is answered with its line and what is allowed. Method: the example, spoiled
+/// Goal: each mistake is refused with its line and what is allowed. Method: the example, spoiled
 /// once a rule.
 #[test]
 fn mistakes_are_shown_with_their_line() {

@@ -54,7 +54,7 @@ pub struct Story {
     pub bytes: u64,
     /// When it was submitted.
     pub submitted_ns: u64,
-    /// From then to its answer, or to the end of the run.
+    /// From then to its completion, or to the end of the run.
     pub total_ns: u64,
     /// Whether it was completed before the end.
     pub completed: bool,

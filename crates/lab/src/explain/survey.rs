@@ -55,7 +55,7 @@ pub struct RuleCount {
 /// One of the requests that took longest.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 pub struct Slow {
-    /// From its submission to its answer, or to the end of the run.
+    /// From its submission to its completion, or to the end of the run.
     pub total_ns: u64,
     /// Its submission sequence.
     pub request: u64,

@@ -1,4 +1,4 @@
-//! Small worlds in which it is known why a request waits, on a drive whose answers all take 100 us.
+//! Small worlds in which it is known why a request waits, on a drive whose completions all take 100 us.
 
 use iofair_core::contract::{Contract, Limits};
 use iofair_core::policy::Role;

@@ -122,7 +122,7 @@ fn build_over<'a>(
     let everybody =
         RosterSource { controllers: &controllers, factory: &factory, flushers: &flushers };
     let changes = Changes::new(scenario, drives[0].worst_case_rate(), &controllers)?;
-    let lanes = match &mut outside {
+    let devices = match &mut outside {
         Some(outside) => {
             outside.open(everybody.roster(setup.tags)).map_err(RunError::Outside)?;
             Vec::new()
@@ -133,7 +133,7 @@ fn build_over<'a>(
         }
     };
     let (measured_from, interval) = (Instant::ZERO + scenario.ramp, scenario.interval);
-    let parts = Parts { lanes, outside, geometry, files, observer, measured_from, interval };
+    let parts = Parts { devices, outside, geometry, files, observer, measured_from, interval };
     let mut engine = Engine::new(parts);
     changes.start(&mut engine);
     cache.start(&mut engine);

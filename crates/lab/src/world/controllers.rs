@@ -11,12 +11,12 @@ use iofair_drive::random::Random;
 use iofair_drive::stripe::Geometry;
 
 use super::build::STREAM_LAST;
-use super::engine::{Dispatcher, Lane};
+use super::engine::{Device, Dispatcher};
 use crate::run::RunError;
 use crate::scenario::{Control, Scenario, Scheduling};
 
-/// The schedulers of blk-mq: after an answer they are asked for work by a worker of kblockd. The older ones
-/// are asked by the answer itself, and without a scheduler nothing is left to ask for.
+/// The schedulers of blk-mq: after a completion they are asked for work by a worker of kblockd. The older ones
+/// are asked by the completion itself, and without a scheduler nothing is left to ask for.
 const WOKEN: &[&str] = &["mq-deadline", "kyber", "bfq", "bfq-5.3", "bfq-4.20", "bfq-4.18"];
 
 /// Equal controllers, at least one.
@@ -53,18 +53,23 @@ impl Controllers {
         Ok(ids[0])
     }
     /// Each with its drive.
-    pub(super) fn with(self, drives: Vec<Box<dyn Drive + Send>>, scenario: &Scenario) -> Vec<Lane> {
-        let Scheduling { wakeup, wakeup_spread: spread, on_answer, .. } = scenario.host.scheduling;
+    pub(super) fn with(
+        self,
+        drives: Vec<Box<dyn Drive + Send>>,
+        scenario: &Scenario,
+    ) -> Vec<Device> {
+        let Scheduling { wakeup, wakeup_spread: spread, on_completion, .. } =
+            scenario.host.scheduling;
         let scheduler = scenario.stack.scheduler.row.name;
         let time = scenario.host.scheduling.time_of(scheduler);
-        let lane = |((controller, drive), index)| {
+        let device = |((controller, drive), index)| {
             let random = Random::new(scenario.seed, STREAM_LAST - index);
             let thread = Dispatcher { wakeup, spread, random };
             let woken = wakeup > Nanos::ZERO && WOKEN.contains(&scheduler);
             let thread = Some(thread).filter(|_| woken);
-            Lane::new(controller, drive).costing(time, thread).asked(on_answer)
+            Device::new(controller, drive).costing(time, thread).asked(on_completion)
         };
-        self.0.into_iter().zip(drives).zip(0..).map(lane).collect()
+        self.0.into_iter().zip(drives).zip(0..).map(device).collect()
     }
 }
 

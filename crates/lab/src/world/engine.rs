@@ -17,7 +17,7 @@ use crate::outside::{Outside, Reply};
 use crate::sim::{Timers, Token};
 use crate::world::layout::File;
 
-/// What a command was, by its request's slot.
+/// The properties of a command, by its request's slot.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     command: CommandId,
@@ -32,7 +32,7 @@ pub(crate) struct FileRange {
     pub(crate) client: ClientId,
     pub(crate) operation: Operation,
     pub(crate) flags: Flags,
-    /// The file's place among the drive's files.
+    /// The index of the file.
     pub(crate) file: usize,
     pub(crate) offset: Sectors,
     pub(crate) length: Sectors,
@@ -41,28 +41,28 @@ pub(crate) struct FileRange {
 }
 
 /// A controller and its drive. A stripe controlled at its leaves has several.
-pub(crate) struct Lane {
+pub(crate) struct Device {
     pub(crate) controller: Controller,
     pub(crate) drive: Box<dyn Drive + Send>,
     sent: Vec<Sent>,
-    /// When the controller is asked for work, because something went in or out since it last was.
+    /// When to call the controller's `dispatch`, because a request was submitted or completed since the last call.
     run_at: Option<Instant>,
     /// Time of a request in the scheduler, under its lock, and when the lock is free.
     scheduler_time: Nanos,
     free_at: Instant,
     dispatcher: Option<Dispatcher>,
-    /// Whether the controller is asked after every completion, or only after some.
-    on_answer: bool,
+    /// Whether `dispatch` is called after every completion, or only after some.
+    on_completion: bool,
 }
 
-/// The thread that asks the controller for work after an answer.
+/// The thread that calls `dispatch` after a completion.
 pub(crate) struct Dispatcher {
     pub(crate) wakeup: Nanos,
     pub(crate) spread: u32,
     pub(crate) random: Random,
 }
 
-impl Lane {
+impl Device {
     pub(crate) fn new(controller: Controller, drive: Box<dyn Drive + Send>) -> Self {
         Self {
             controller,
@@ -72,32 +72,32 @@ impl Lane {
             scheduler_time: Nanos::ZERO,
             free_at: Instant::ZERO,
             dispatcher: None,
-            on_answer: true,
+            on_completion: true,
         }
     }
-    /// With what its scheduler costs.
+    /// Sets the cost of its scheduler.
     pub(crate) fn costing(mut self, time: Nanos, dispatcher: Option<Dispatcher>) -> Self {
         (self.scheduler_time, self.dispatcher) = (time, dispatcher);
         self
     }
-    /// With when it is asked.
-    pub(crate) fn asked(mut self, on_answer: bool) -> Self {
-        self.on_answer = on_answer;
+    /// Sets after which completions `dispatch` is called.
+    pub(crate) fn asked(mut self, on_completion: bool) -> Self {
+        self.on_completion = on_completion;
         self
     }
     fn run_by(&mut self, at: Instant) {
         self.run_at = Some(self.run_at.map_or(at, |known| known.min(at)));
     }
-    /// A request went in: it takes its time in the scheduler, after those before it.
+    /// A request was submitted: it takes its time in the scheduler, after the requests before it.
     fn on_submitted(&mut self, now: Instant) {
         self.free_at = self.free_at.max(now) + self.scheduler_time;
         self.run_by(self.free_at);
     }
-    /// The drive answered. (A flush is given to the driver past the scheduler, after which blk-mq runs the queue
-    /// with the next answer.)
-    fn on_answered(&mut self, now: Instant, operation: Operation) {
+    /// The drive completed a command. (A flush bypasses the scheduler, and blk-mq runs the queue at the next completion after
+    /// it.)
+    fn on_completed(&mut self, now: Instant, operation: Operation) {
         let flush = operation == Operation::Flush;
-        if !self.on_answer && !flush && !self.controller.schedules_dispatch() {
+        if !self.on_completion && !flush && !self.controller.schedules_dispatch() {
             return;
         }
         let late = self.dispatcher.as_mut().map_or(Nanos::ZERO, |thread| {
@@ -105,7 +105,7 @@ impl Lane {
         });
         self.run_by((now + late).max(self.free_at));
     }
-    /// Hands the controller's events to the observer, so often that its ring never fills.
+    /// Passes the controller's events to the observer, often enough that the ring never fills.
     fn hand_on_trace(&mut self, traced: bool, observer: &mut dyn Observer) {
         if traced {
             for event in self.controller.trace().drain() {
@@ -120,9 +120,9 @@ impl Lane {
     }
 }
 
-/// An answered request, as its actor knows it.
+/// A completed request, for its actor.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Answer {
+pub(crate) struct ActorCompletion {
     pub(crate) token: Token,
     pub(crate) length: Sectors,
 }
@@ -131,20 +131,20 @@ pub(crate) struct Answer {
 pub(crate) struct Engine<'a> {
     pub(crate) now: Instant,
     pub(crate) timers: Timers,
-    /// None when the engine is outside.
-    lanes: Vec<Lane>,
+    /// Empty if the engine is outside.
+    devices: Vec<Device>,
     outside: Option<&'a mut dyn Outside>,
-    /// How sectors of the whole lie on the lanes; `None` with one lane.
+    /// The layout of sectors on the devices; `None` with one device.
     geometry: Option<Geometry>,
     /// The drive's files, in the order of the processes.
     pub(crate) files: Vec<File>,
     /// Whether there is a journal that `fdatasync` waits for.
     pub(crate) journaled: bool,
-    /// Who asked it for a commit since it last looked; woken when it is done.
+    /// Actors that requested a commit since its last check. They are woken when it is done.
     pub(crate) commits: Vec<Token>,
     observer: &'a mut dyn Observer,
     traced: bool,
-    answered: Vec<Done>,
+    drive_done: Vec<Done>,
     completions: Vec<Completion>,
     replies: Vec<Reply>,
     measured_from: Instant,
@@ -155,14 +155,14 @@ pub(crate) struct Engine<'a> {
     trace_hash: u64,
 }
 
-/// What an [`Engine`] is made of.
+/// The parts of an [`Engine`].
 pub(crate) struct Parts<'a> {
-    pub(crate) lanes: Vec<Lane>,
+    pub(crate) devices: Vec<Device>,
     pub(crate) outside: Option<&'a mut dyn Outside>,
     pub(crate) geometry: Option<Geometry>,
     pub(crate) files: Vec<File>,
     pub(crate) observer: &'a mut dyn Observer,
-    /// The end of the ramp.
+    /// The end of the warm-up.
     pub(crate) measured_from: Instant,
     /// Intervals in which bytes are also counted.
     pub(crate) interval: Option<Nanos>,
@@ -181,11 +181,11 @@ pub(crate) struct Ask {
 
 impl<'a> Engine<'a> {
     pub(crate) fn new(parts: Parts<'a>) -> Self {
-        let Parts { lanes, outside, geometry, files, observer, measured_from, interval } = parts;
+        let Parts { devices, outside, geometry, files, observer, measured_from, interval } = parts;
         Self {
             now: Instant::ZERO,
             timers: Timers::new(),
-            lanes,
+            devices,
             outside,
             geometry,
             files,
@@ -193,7 +193,7 @@ impl<'a> Engine<'a> {
             commits: Vec::new(),
             traced: observer.trace_events() > 0,
             observer,
-            answered: Vec::new(),
+            drive_done: Vec::new(),
             completions: Vec::new(),
             replies: Vec::new(),
             measured_from,
@@ -205,21 +205,21 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// When anything happens next.
+    /// The time of the next event.
     pub(crate) fn next_event(&self) -> Option<Instant> {
         let mut at = self.timers.next().unwrap_or(Instant::MAX);
-        for lane in &self.lanes {
-            at = at.min(lane.next_event());
+        for device in &self.devices {
+            at = at.min(device.next_event());
         }
         (at < Instant::MAX).then(|| at.max(self.now))
     }
 
-    /// Wakes an actor later.
+    /// Wakes an actor at a later time.
     pub(crate) fn wake(&mut self, at: Instant, token: Token) {
         self.timers.set(at, token);
     }
 
-    /// Sends a request into the engine; how many there are of it, one a drive that it concerns.
+    /// Submits a request. Returns the number of requests that it became, one for each drive.
     pub(crate) fn submit(&mut self, ask: Ask) -> u32 {
         let Ask { token, client, operation, flags, start, length } = ask;
         let tag = token.pack();
@@ -228,32 +228,32 @@ impl<'a> Engine<'a> {
             return 1;
         };
         let mut parts = 0;
-        for lane in 0..geometry.drives {
+        for device in 0..geometry.drives {
             let piece = match operation {
                 Operation::Flush => Some((start, length)),
-                _ => geometry.piece(lane, start, length),
+                _ => geometry.piece(device, start, length),
             };
             if let Some((start, length)) = piece {
                 let submission = Submission { tag, client, operation, flags, start, length };
-                self.submit_to(lane as usize, submission);
+                self.submit_to(device as usize, submission);
                 parts += 1;
             }
         }
         parts
     }
-    fn submit_to(&mut self, lane: usize, submission: Submission) {
+    fn submit_to(&mut self, device: usize, submission: Submission) {
         self.observer.on_submit(self.now, &submission);
         if let Some(outside) = &mut self.outside {
             return outside.submit(&submission);
         }
-        let lane = &mut self.lanes[lane];
-        let result = lane.controller.submit(self.now, submission);
+        let device = &mut self.devices[device];
+        let result = device.controller.submit(self.now, submission);
         result.expect("files lie on the drive and the queue limit is above what clients can send");
-        lane.on_submitted(self.now);
-        lane.hand_on_trace(self.traced, self.observer);
+        device.on_submitted(self.now);
+        device.hand_on_trace(self.traced, self.observer);
     }
 
-    /// Sends a range of a file in as many requests as its place and `longest` need; their number.
+    /// Submits a range of a file in as many requests as its layout and `longest` require. Returns their number.
     pub(crate) fn send(&mut self, range: FileRange) -> u32 {
         let FileRange { token, client, operation, flags, file, longest, .. } = range;
         let (mut offset, mut length, mut parts) = (range.offset, range.length, 0);
@@ -265,85 +265,87 @@ impl<'a> Engine<'a> {
         parts
     }
 
-    /// Whether the process would sleep now that sends in this client's name.
+    /// Whether a process that sends requests of this client would sleep now.
     pub(crate) fn is_asleep(&self, client: ClientId) -> bool {
         if let Some(outside) = &self.outside {
             return outside.is_asleep(client);
         }
-        self.lanes.iter().any(|lane| lane.controller.is_asleep(client))
+        self.devices.iter().any(|device| device.controller.is_asleep(client))
     }
 
-    /// Waits, where time passes outside, until `until` or an answer; the time then. `None`: it is over.
+    /// If time passes outside: waits until `until` or a completion, and returns the time. `None` if the run has ended.
     pub(crate) fn wait(&mut self, until: Instant) -> Option<Instant> {
         let outside = self.outside.as_mut().expect("in virtual time nobody waits");
         outside.wait(until).map(|now| now.max(self.now))
     }
 
-    /// Lets the drives come to the present, and appends what was answered to `done`.
-    pub(crate) fn collect(&mut self, done: &mut Vec<Answer>) {
+    /// Advances the drives to the present, and appends completions to `done`.
+    pub(crate) fn collect(&mut self, done: &mut Vec<ActorCompletion>) {
         let before = done.len();
         if let Some(outside) = &mut self.outside {
             outside.collect(&mut self.replies);
             let replies = self.replies.drain(..);
-            let answer = |it: Reply| Answer { token: Token::unpack(it.tag), length: it.length };
-            done.extend(replies.map(answer));
+            let completion =
+                |it: Reply| ActorCompletion { token: Token::unpack(it.tag), length: it.length };
+            done.extend(replies.map(completion));
         }
-        for index in 0..self.lanes.len() {
-            self.collect_lane(index, done);
+        for index in 0..self.devices.len() {
+            self.collect_device(index, done);
         }
         self.completed += (done.len() - before) as u64;
     }
-    fn collect_lane(&mut self, index: usize, done: &mut Vec<Answer>) {
-        let lane = &mut self.lanes[index];
-        if lane.drive.next_event().is_none_or(|at| at > self.now) {
+    fn collect_device(&mut self, index: usize, done: &mut Vec<ActorCompletion>) {
+        let device = &mut self.devices[index];
+        if device.drive.next_event().is_none_or(|at| at > self.now) {
             return;
         }
-        lane.drive.advance(self.now, &mut self.answered);
-        for answer in self.answered.drain(..) {
-            let id = RequestId(answer.id);
-            self.observer.on_answer(self.now, id, answer.status);
-            let Sent { command, operation, bytes } = lane.sent[answer.id as usize];
+        device.drive.advance(self.now, &mut self.drive_done);
+        for done in self.drive_done.drain(..) {
+            let id = RequestId(done.id);
+            self.observer.on_completion(self.now, id, done.status);
+            let Sent { command, operation, bytes } = device.sent[done.id as usize];
             if self.now > self.measured_from {
                 let since = self.now.since(self.measured_from);
                 count(&mut self.outcome, operation, bytes, self.interval.map(|it| (since, it)));
             }
-            lane.controller
-                .complete(self.now, command, answer.status, &mut self.completions)
+            device
+                .controller
+                .complete(self.now, command, done.status, &mut self.completions)
                 .expect("the drive has it");
-            lane.on_answered(self.now, operation);
+            device.on_completed(self.now, operation);
         }
         done.extend(self.completions.drain(..).map(|completion| {
-            assert_eq!(completion.status, 0, "model drives answer without errors");
+            assert_eq!(completion.status, 0, "model drives complete without errors");
             let Completion { part, .. } = completion;
-            Answer { token: Token::unpack(part.tag), length: part.length }
+            ActorCompletion { token: Token::unpack(part.tag), length: part.length }
         }));
-        lane.hand_on_trace(self.traced, self.observer);
+        device.hand_on_trace(self.traced, self.observer);
     }
 
-    /// Moves what the engine lets go to the drives. Without cause it does nothing.
+    /// Dispatches commands to the drives. Without an event since the last call it does nothing.
     pub(crate) fn pump(&mut self) {
         if let Some(outside) = &mut self.outside {
             return outside.send();
         }
-        for index in 0..self.lanes.len() {
-            self.pump_lane(index);
+        for index in 0..self.devices.len() {
+            self.pump_device(index);
         }
     }
-    fn pump_lane(&mut self, index: usize) {
-        let lane = &mut self.lanes[index];
-        let due = lane.controller.next_wakeup().is_some_and(|at| at <= self.now);
-        if !due && lane.run_at.is_none_or(|at| at > self.now) {
+    fn pump_device(&mut self, index: usize) {
+        let device = &mut self.devices[index];
+        let due = device.controller.next_wakeup().is_some_and(|at| at <= self.now);
+        if !due && device.run_at.is_none_or(|at| at > self.now) {
             return;
         }
-        lane.run_at = None;
-        while let Some(dispatch) = lane.controller.dispatch(self.now) {
+        device.run_at = None;
+        while let Some(dispatch) = device.controller.dispatch(self.now) {
             self.observer.on_dispatch(self.now, &dispatch);
-            let client = lane
+            let client = device
                 .controller
                 .parts(dispatch.command)
                 .next()
                 .map_or(0, |part| part.client.to_bits());
-            // The number of the lane lies above every sector.
+            // The number of the device lies above every sector.
             let start = dispatch.start.0 ^ (index as u64) << 56;
             for word in [self.now.0, client, start, dispatch.length.0] {
                 self.trace_hash = (self.trace_hash ^ word).wrapping_mul(FNV_PRIME).rotate_left(23);
@@ -351,10 +353,10 @@ impl<'a> Engine<'a> {
             let (command, operation) = (dispatch.command, dispatch.operation);
             let sent = Sent { command, operation, bytes: dispatch.length.bytes() };
             let slot = dispatch.id.0 as usize;
-            if slot >= lane.sent.len() {
-                lane.sent.resize(slot + 1, sent);
+            if slot >= device.sent.len() {
+                device.sent.resize(slot + 1, sent);
             }
-            lane.sent[slot] = sent;
+            device.sent[slot] = sent;
             let command = Command {
                 id: dispatch.id.0,
                 operation: dispatch.operation,
@@ -362,47 +364,47 @@ impl<'a> Engine<'a> {
                 start: dispatch.start,
                 length: dispatch.length,
             };
-            lane.drive.submit(self.now, command);
-            lane.hand_on_trace(self.traced, self.observer);
+            device.drive.submit(self.now, command);
+            device.hand_on_trace(self.traced, self.observer);
         }
         self.observer.on_hold(self.now);
-        lane.hand_on_trace(self.traced, self.observer);
+        device.hand_on_trace(self.traced, self.observer);
     }
 
-    /// Groups get other contracts; the controllers are asked then, as a server asks its own.
+    /// Changes contracts of groups, and then calls `dispatch`, as a server does.
     pub(crate) fn update_groups(&mut self, updates: &[(GroupId, Contract)]) {
-        for lane in &mut self.lanes {
+        for device in &mut self.devices {
             for (group, contract) in updates {
-                let result = lane.controller.update_group(self.now, *group, contract.clone());
+                let result = device.controller.update_group(self.now, *group, contract.clone());
                 result.expect("no group of a run goes");
             }
-            lane.run_by(self.now);
+            device.run_by(self.now);
         }
     }
 
-    /// Asks everybody although nobody is due, as a careless owner might.
+    /// Calls everything although nothing is due, as a careless owner might.
     #[cfg(test)]
     pub(crate) fn poke(&mut self) {
-        for lane in &mut self.lanes {
-            lane.drive.advance(self.now, &mut self.answered);
-            assert!(self.answered.is_empty(), "an answer before its time");
-            lane.run_by(self.now);
+        for device in &mut self.devices {
+            device.drive.advance(self.now, &mut self.drive_done);
+            assert!(self.drive_done.is_empty(), "a completion before its time");
+            device.run_by(self.now);
         }
         self.pump();
     }
 
-    /// Time that the drives were busy, on average.
+    /// Mean time that the drives were busy.
     fn busy(&self) -> Nanos {
-        let sum: u64 = self.lanes.iter().map(|lane| lane.drive.busy().0).sum();
-        Nanos(sum / (self.lanes.len() as u64).max(1))
+        let sum: u64 = self.devices.iter().map(|device| device.drive.busy().0).sum();
+        Nanos(sum / (self.devices.len() as u64).max(1))
     }
 
-    /// Tells the observer how far the run is.
+    /// Reports the progress of the run to the observer.
     pub(crate) fn report_progress(&mut self, end: Instant) {
         self.observer.on_progress(self.now, end);
     }
 
-    /// The ramp is over.
+    /// Ends the warm-up.
     pub(crate) fn end_ramp(&mut self) {
         if let Some(outside) = &mut self.outside {
             outside.end_ramp();
@@ -410,7 +412,7 @@ impl<'a> Engine<'a> {
         self.busy_before = self.busy();
     }
 
-    /// What was measured at the drive, the hash of all dispatches, and the requests completed.
+    /// The measurements at the drive, the hash of all dispatches, and the number of completed requests.
     pub(crate) fn finish(mut self) -> (DriveOutcome, u64, u64) {
         if let Some(outside) = &mut self.outside {
             return (outside.measured(), self.trace_hash, self.completed);
@@ -420,8 +422,8 @@ impl<'a> Engine<'a> {
     }
 }
 
-/// Counts an answered command, and, this long after the ramp, in its interval. An answer at a border belongs to the
-/// interval before it, as calls do.
+/// Counts a completed command, also in its interval of the measured time. A completion at the border of two intervals belongs
+/// to the first one, as calls do.
 fn count(
     outcome: &mut DriveOutcome,
     operation: Operation,

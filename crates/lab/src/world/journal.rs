@@ -2,7 +2,7 @@
 //! a process that is not the one that waits.
 //!
 //! Commits are one after the other. One writes a descriptor and a metadata block for each of those that
-//! wait, then, when these are answered, the commit record; with barriers a flush lies before the record and
+//! wait, then, when these are completed, the commit record; with barriers a flush lies before the record and
 //! one after it. Whoever asks meanwhile waits for the next commit, all of them together (Linux
 //! `fs/jbd2/commit.c`, in brief: data were written by their owners before they asked, nothing is written
 //! to its final place, the journal is never full).
@@ -81,7 +81,7 @@ impl Journal {
         }
     }
 
-    /// One of its requests is answered.
+    /// One of its requests is completed.
     pub(crate) fn on_done(&mut self, engine: &mut Engine<'_>) {
         self.under_way -= 1;
         if self.under_way > 0 {

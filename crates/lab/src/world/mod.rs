@@ -6,9 +6,9 @@
 //!    └─────────────────────── completions ◀┘
 //! ```
 //!
-//! [`World::step`] jumps to the next event: first the drive answers, then completions reach their
+//! [`World::step`] jumps to the next event: first the drive completes commands, then completions reach their
 //! processes, then timers fire, then the engine is asked for commands. [`World::run_outside`] does the same at the
-//! instants at which a drive outside answers. Files belong to the processes in
+//! instants at which a drive outside completes them. Files belong to the processes in
 //! order: process number i has file i.
 
 mod build;
@@ -26,12 +26,12 @@ use iofair_core::contract::WEIGHT_DEFAULT;
 use iofair_core::time::{Instant, Nanos};
 
 use crate::cache::Cache;
-use crate::client::{Answered, Process};
+use crate::client::{Process, SlotCompletion};
 use crate::outcome::{ClientOutcome, Outcome};
 use crate::scenario::{GroupSpec, Scenario};
 use crate::sim::Token;
 use changes::Changes;
-use engine::{Answer, Engine};
+use engine::{ActorCompletion, Engine};
 use journal::Journal;
 
 pub(crate) use build::{build, build_outside, processes};
@@ -47,7 +47,7 @@ pub(crate) struct World<'a> {
     pub(crate) cache: Cache,
     pub(crate) processes: Vec<Process>,
     journal: Option<Journal>,
-    answers: Vec<Answer>,
+    completions: Vec<ActorCompletion>,
     ramp_end: Instant,
     end: Instant,
     ramp_over: bool,
@@ -74,7 +74,7 @@ impl<'a> World<'a> {
             cache,
             processes,
             journal: None,
-            answers: Vec::new(),
+            completions: Vec::new(),
             ramp_end,
             end: ramp_end + scenario.time,
             ramp_over: false,
@@ -123,12 +123,12 @@ impl<'a> World<'a> {
     /// Everything that happens at one instant.
     fn step_at(&mut self, at: Instant) {
         self.advance_to(at);
-        let mut answers = std::mem::take(&mut self.answers);
-        self.engine.collect(&mut answers);
-        for answer in answers.drain(..) {
-            self.deliver(answer);
+        let mut completions = std::mem::take(&mut self.completions);
+        self.engine.collect(&mut completions);
+        for completion in completions.drain(..) {
+            self.deliver(completion);
         }
-        self.answers = answers;
+        self.completions = completions;
         while let Some(token) = self.engine.timers.pop_due(at) {
             self.wake(token);
         }
@@ -147,10 +147,13 @@ impl<'a> World<'a> {
         self.engine.now = at;
     }
 
-    fn deliver(&mut self, Answer { token: Token { actor, slot }, length }: Answer) {
+    fn deliver(
+        &mut self,
+        ActorCompletion { token: Token { actor, slot }, length }: ActorCompletion,
+    ) {
         match self.processes.get_mut(actor as usize) {
             Some(process) => {
-                process.on_done(&mut self.engine, &mut self.cache, Answered { slot, length });
+                process.on_done(&mut self.engine, &mut self.cache, SlotCompletion { slot, length });
             }
             None if self.cache.is_flusher(actor) => {
                 self.cache.on_done(actor, length, &mut self.engine);

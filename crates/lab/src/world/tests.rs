@@ -1,4 +1,4 @@
-//! Small worlds on a drive whose every answer takes the same time, with times computed by hand; then
+//! Small worlds on a drive whose every completion takes the same time, with times computed by hand; then
 //! the measured rows on real profiles.
 
 use std::collections::VecDeque;
@@ -28,7 +28,7 @@ mod changes;
 mod groups;
 mod scheduling;
 
-/// Answers every command a fixed time after it was given; bytes can cost time too, one command after
+/// Completes every command a fixed time after it was given; bytes can cost time too, one command after
 /// the other.
 pub(crate) struct Fixed {
     latency: Nanos,
@@ -70,10 +70,10 @@ impl Drive for Fixed {
     }
     fn advance(&mut self, now: Instant, done: &mut Vec<Done>) {
         while self.queue.front().is_some_and(|front| front.at <= now) {
-            let answer = self.queue.pop_front().expect("just looked at");
-            done.push(answer);
+            let done_one = self.queue.pop_front().expect("just looked at");
+            done.push(done_one);
             if self.queue.is_empty() {
-                self.busy += answer.at.since(self.busy_since);
+                self.busy += done_one.at.since(self.busy_since);
             }
         }
     }
@@ -222,7 +222,7 @@ fn think_time_by_hand() {
 fn depth_by_hand() {
     let deep = Job { depth: 4, ..job(Pattern::RandomRead, 4, false) };
     let outcome = run_fixed(&scenario(vec![client("a", deep)], us(250)), us(100));
-    // Sent at 10, 20, 30, 40; answered at 110 to 140, sent again 10 us later, answered at 220 to 250.
+    // Sent at 10, 20, 30, 40; completed at 110 to 140, sent again 10 us later, completed at 220 to 250.
     assert_eq!(outcome.clients[0].calls, 8);
 }
 
@@ -238,7 +238,7 @@ fn writes_into_holes_wait() {
         simulate_on(&run, Box::new(Fixed::new(us(500), None)), &mut recorder).unwrap();
         let change = |step: &Step| match step {
             Step::Submit(..) => 1,
-            Step::Answer(..) => -1,
+            Step::Completion(..) => -1,
             Step::Dispatch(..) => 0,
         };
         let counts = recorder.steps.iter().scan(0, |sum, step| {

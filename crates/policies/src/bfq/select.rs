@@ -160,12 +160,12 @@ impl Bfq {
         self.raise_on_complete(now, id);
         self.schedules = self.in_driver == 0;
         if self.in_service == Some(id) {
-            self.answered_in_service(cx, id);
+            self.completed_in_service(cx, id);
         } else {
             self.release_if_unused(id);
         }
     }
-    fn answered_in_service(&mut self, cx: &mut Context<'_>, id: QueueId) {
+    fn completed_in_service(&mut self, cx: &mut Context<'_>, id: QueueId) {
         let queue = &self.queues[id];
         let (empty, completed) = (queue.is_empty(), queue.dispatched == 0);
         let idles = empty && self.better_to_idle(id);

@@ -7,11 +7,11 @@ use super::delay::Delay;
 use super::level::Children;
 use super::*;
 use iofair_core::contract::Contract;
-use iofair_core::controller::{Controller, FlushRule, Setup, Submission};
+use iofair_core::controller::{Controller, Submission};
 use iofair_core::group::{ClientId, Priority};
-use iofair_core::policy::DriveFacts;
 use iofair_core::request::CommandId;
 use iofair_core::request::Operation;
+use iofair_core::testing;
 use iofair_core::unit::Sectors;
 
 const ME: GroupId = GroupId::from_bits(7);
@@ -261,24 +261,11 @@ struct Rig {
 
 impl Rig {
     fn new() -> Self {
-        let facts = DriveFacts {
-            rotational: false,
-            depth: 32,
-            max_request: Sectors(1 << 16),
-            capacity: Sectors(1 << 40),
-        };
-        let setup = Setup {
-            facts,
-            tags: 1 << 20,
-            queue_limit: 1 << 20,
-            guaranteed: 0,
-            client_limit: u32::MAX,
-            flushes: FlushRule::Bypass,
-            trace: 0,
-        };
-        let stack = crate::TABLE.stack("lat-none").expect("in the table");
+        let mut setup = testing::wide();
+        setup.facts.depth = 32;
+        let controller = testing::controller(setup, &crate::TABLE, "lat-none", &[]);
         let (flying, now) = (Vec::new(), Instant::ZERO);
-        Self { controller: Controller::new(setup, stack), now, flying, sent: 0 }
+        Self { controller, now, flying, sent: 0 }
     }
     fn client(&mut self, path: &str, target: Nanos) -> ClientId {
         let latency = (target > Nanos::ZERO).then_some(target);
@@ -317,17 +304,7 @@ impl Rig {
         self.go();
     }
     fn gauge(&self, name: &str) -> u64 {
-        struct Find<'a>(&'a str, u64);
-        impl Gauges for Find<'_> {
-            fn gauge(&mut self, name: &'static str, value: u64) {
-                if name == self.0 {
-                    self.1 = value;
-                }
-            }
-        }
-        let mut find = Find(name, u64::MAX);
-        self.controller.observe(&mut find);
-        find.1
+        testing::gauge(&self.controller, name)
     }
 }
 

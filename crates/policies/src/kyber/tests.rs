@@ -1,9 +1,8 @@
-//! The published rules on a drive that completions after a time that the test sets.
+//! The published rules on a drive that completes commands after a time that the test sets.
 
 use iofair_core::group::ClientId;
-use iofair_core::policy::Gauges;
 use iofair_core::request::{Flags, Operation};
-use iofair_core::testing::Rig;
+use iofair_core::testing::{self, Rig};
 use iofair_core::time::{Instant, Nanos};
 use std::vec;
 use std::vec::Vec;
@@ -16,18 +15,8 @@ const fn ms(n: u64) -> Instant {
     Instant(n * 1_000_000)
 }
 
-struct Find(&'static str, Option<u64>);
-impl Gauges for Find {
-    fn gauge(&mut self, name: &'static str, value: u64) {
-        if name == self.0 {
-            self.1 = Some(value);
-        }
-    }
-}
-fn gauge(rig: &Rig, name: &'static str) -> u64 {
-    let mut find = Find(name, None);
-    rig.controller.observe(&mut find);
-    find.1.expect("the gauge is there")
+fn gauge(rig: &Rig, name: &str) -> u64 {
+    testing::gauge(&rig.controller, name)
 }
 fn tokens(rig: &Rig) -> [u64; 2] {
     [gauge(rig, "kyber_read_tokens"), gauge(rig, "kyber_write_tokens")]

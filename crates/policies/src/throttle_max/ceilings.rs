@@ -15,8 +15,8 @@
 //! *Order.* Where several groups inside one wait for its buckets, they take turns by start-time fair queueing (Goyal
 //! 1996), in proportion to their weights; requests directly in the group count as one more group of weight 100. The
 //! cost of a request is the time that it takes of the slowest bucket there or above. Reads and writes have separate
-//! lanes, so a ceiling on reads holds no write. They meet at a bucket for both: there and below, a group's reads and
-//! writes are counted together, and requests directly in one group take turns of equal cost. While the lane whose turn
+//! queues, so a ceiling on reads holds no write. They meet at a bucket for both: there and below, a group's reads and
+//! writes are counted together, and requests directly in one group take turns of equal cost. While the queue whose turn
 //! it is waits for that bucket, and for nothing else, the other one does not take what it waits for.
 //!
 //! *Work.* A request under all ceilings, with nothing held, costs a walk from its group to the root. A held one costs
@@ -39,12 +39,12 @@ use iofair_core::time::Instant;
 const ROOT: usize = GroupId::ROOT.index();
 const NANOS_PER_S: u128 = 1_000_000_000;
 
-/// Does a contract with these ceilings need this part?
+/// Whether ceilings like these are enforced by this part.
 pub(super) const fn applies(limits: &Limits) -> bool {
     limits.has_total() || limits.has_burst()
 }
 
-/// A group, as the number of its level.
+/// The number of a level, which is the index of its group.
 #[derive(Clone, Copy, Debug)]
 struct Entry(u32);
 
@@ -54,7 +54,7 @@ impl Summary for Entry {
     fn join(_one: (), _other: ()) {}
 }
 
-/// The buckets that a request needs room in: bytes, requests.
+/// Token buckets for bytes and for requests.
 #[derive(Clone, Copy, Default, Debug)]
 struct Gate([Option<TokenBucket>; 2]);
 
@@ -62,7 +62,7 @@ impl Gate {
     const fn is_open(&self) -> bool {
         matches!(self.0, [None, None])
     }
-    /// Other rates and bursts from now on. A bucket that was not there begins full.
+    /// Sets rates and bursts. A new bucket begins full.
     fn change(&mut self, now: Instant, rates: [Option<u64>; 2], bursts: [Option<u64>; 2]) {
         for ((bucket, rate), burst) in self.0.iter_mut().zip(rates).zip(bursts) {
             let fresh = rate.map(|rate| match burst {
@@ -87,7 +87,7 @@ impl Gate {
             }
         }
     }
-    /// The time that a request takes of the slower bucket.
+    /// The time that a request takes from the slower bucket.
     fn nanos(&self, cost: [u64; 2]) -> u128 {
         let times = self.0.iter().zip(cost).filter_map(|(bucket, cost)| {
             let rate = u128::from(bucket.as_ref()?.rate());
@@ -97,33 +97,33 @@ impl Gate {
     }
 }
 
-/// Where a lane stands with its first request.
+/// The state of the first request of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-enum Stand {
-    /// It has none.
+enum HeadState {
+    /// There is none.
     #[default]
     Empty,
-    /// The level's buckets have no room before a time: a node of the timers.
+    /// The level's buckets have no room before a certain time; the node is in the timers.
     Waits(NodeId),
-    /// The other direction waits for the bucket of both, and is first.
+    /// The other direction comes first and waits for the bucket of both.
     Behind,
-    /// The level's buckets have room: a node of the parent's `ready`; `None` at the root, where it may leave.
+    /// The level's buckets have room; the node is in the parent's `ready`. `None` at the root, where the request may leave.
     Offered(Option<NodeId>),
 }
 
 /// One direction of a level.
 #[derive(Clone, Copy, Default, Debug)]
-struct Lane {
+struct DirectionQueue {
     /// Requests of clients directly in the group, and their node in `ready`.
     requests: Fifo,
     place: Option<NodeId>,
-    /// Groups inside that offer a request, and `requests`, by start tag.
+    /// Child groups that offer a request, and `requests`, by start tag.
     ready: Tree,
-    /// Start tag of the last request that went.
+    /// Start tag of the last request that left.
     vtime: u128,
     /// The first request of `ready`, and its cost.
     head: Option<(RequestId, [u64; 2])>,
-    stand: Stand,
+    head_state: HeadState,
     /// The tags at which the last request of the group finished at the parent, and the last of `requests` here.
     finish: u128,
     requests_finish: u128,
@@ -138,9 +138,9 @@ struct Level {
     weight: u32,
     /// Reads, writes.
     gates: [Gate; 2],
-    /// Both together.
+    /// Reads and writes together.
     total: Gate,
-    lanes: [Lane; 2],
+    queues: [DirectionQueue; 2],
     /// The direction whose turn it is.
     first: usize,
     /// Start tag of the last of the requests directly in the group, among those of both directions.
@@ -170,15 +170,15 @@ pub(super) struct Ceilings {
     ready: Arena<u128, Entry>,
     waiting: Arena<Instant, Entry>,
     timers: Tree,
-    /// From the root to a request, while it goes.
+    /// The path from the root to the request that leaves.
     path: Vec<usize>,
     /// The time of the last call.
     now: Instant,
 }
 
-/// Groups come and change.
+/// Changes of groups.
 impl Ceilings {
-    /// A group is there, or has another contract.
+    /// Adds a group, or changes its contract.
     pub(super) fn update(
         &mut self,
         now: Instant,
@@ -212,7 +212,7 @@ impl Ceilings {
         }
         level.total.change(now, [max.total.bytes_per_s, max.total.iops], bursts);
     }
-    /// A group goes.
+    /// Removes a group.
     pub(super) fn remove(&mut self, id: GroupId) {
         if let Some(level) = self.levels.get_mut(id.index()) {
             assert_eq!(level.held, 0, "{id:?} goes with requests inside");
@@ -221,32 +221,32 @@ impl Ceilings {
     }
 }
 
-/// What is held.
+/// Requests that are held.
 impl Ceilings {
-    /// Requests held in all.
+    /// Number of requests that are held.
     pub(super) fn held(&self) -> u64 {
         self.levels.first().map_or(0, |root| root.held.into())
     }
-    /// When the next request may leave.
+    /// The time at which the next request may leave.
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
         let first = || self.waiting.first(&self.timers).map(|node| self.waiting.key(node));
         if self.leaving().is_some() { Some(self.now) } else { first() }
     }
-    /// When the first level at or above this group that waits for a bucket has room again.
+    /// The time at which the first level at or above this group that waits for a bucket has room again.
     pub(super) fn ready_at(&self, id: GroupId, direction: usize) -> Option<Instant> {
-        let lane = |level: &Level| match level.lanes[direction].stand {
-            Stand::Waits(node) => Some(self.waiting.key(node)),
+        let queue = |level: &Level| match level.queues[direction].head_state {
+            HeadState::Waits(node) => Some(self.waiting.key(node)),
             _ => None,
         };
-        self.ancestry(id.index()).find_map(|at| lane(&self.levels[at]))
+        self.ancestry(id.index()).find_map(|at| queue(&self.levels[at]))
     }
     /// The direction of a request that may leave now.
     fn leaving(&self) -> Option<usize> {
         let root = self.levels.first()?;
-        let offers = |d: &usize| matches!(root.lanes[*d].stand, Stand::Offered(_));
+        let offers = |d: &usize| matches!(root.queues[*d].head_state, HeadState::Offered(_));
         root.in_turn().into_iter().find(offers)
     }
-    /// From a group to the root.
+    /// The levels from a group to the root.
     fn ancestry(&self, at: usize) -> impl Iterator<Item = usize> + '_ {
         let known = (at < self.levels.len()).then_some(at);
         let parent = |at: &usize| self.levels[*at].parent.map(|parent| parent as usize);
@@ -254,9 +254,10 @@ impl Ceilings {
     }
 }
 
-/// Requests go in and out.
+/// Requests in and out.
 impl Ceilings {
-    /// `None`: it passes and is charged. Otherwise it is held, and the group that holds it is returned.
+    /// Charges a request that passes, and returns `None`. Otherwise the request is held, and the index of the group that holds it is
+    /// returned.
     pub(super) fn submit(
         &mut self,
         now: Instant,
@@ -278,8 +279,8 @@ impl Ceilings {
                 full = full.or(waits.then_some(at));
             }
         }
-        // Those in front may wait although the ceilings were lifted meanwhile.
-        let queued = !self.levels[group.index()].lanes[direction].requests.is_empty();
+        // Requests before it may still wait although the ceilings were removed.
+        let queued = !self.levels[group.index()].queues[direction].requests.is_empty();
         match full.or(queued.then_some(group.index())) {
             None => {
                 if limited.is_some() {
@@ -305,9 +306,9 @@ impl Ceilings {
     fn hold(&mut self, now: Instant, requests: &mut Requests, id: RequestId) {
         let at = requests[id].group.index();
         let direction = requests[id].operation.direction() as usize;
-        let lane = &mut self.levels[at].lanes[direction];
-        lane.requests.push_back(requests, id);
-        if lane.place.is_none() {
+        let queue = &mut self.levels[at].queues[direction];
+        queue.requests.push_back(requests, id);
+        if queue.place.is_none() {
             self.line_up(at, direction, None);
         }
         let mut next = Some(at);
@@ -317,7 +318,7 @@ impl Ceilings {
         }
         self.settle(now, requests, at);
     }
-    /// The next request that may leave, charged.
+    /// Charges the next request that may leave, and returns it.
     pub(super) fn pop(&mut self, now: Instant, requests: &mut Requests) -> Option<RequestId> {
         if self.held() == 0 {
             return None;
@@ -337,28 +338,28 @@ impl Ceilings {
 
 /// How requests move up.
 impl Ceilings {
-    /// Looks again where the lanes of a level stand, and those above as far as anything changes.
+    /// Updates the state of the queues of a level, and of the levels above as far as something changes.
     fn settle(&mut self, now: Instant, requests: &Requests, at: usize) {
         let mut next = Some(at);
         while let Some(at) = next.filter(|at| self.arrange(now, requests, *at)) {
             next = self.levels[at].parent.map(|parent| parent as usize);
         }
     }
-    /// `true` if the parent sees something else now.
+    /// Returns whether the parent must be updated.
     fn arrange(&mut self, now: Instant, requests: &Requests, at: usize) -> bool {
         let mut seen = false;
         for direction in 0..2 {
             let head = self.head(requests, at, direction);
-            let lane = &mut self.levels[at].lanes[direction];
-            seen |= core::mem::replace(&mut lane.head, head) != head;
+            let queue = &mut self.levels[at].queues[direction];
+            seen |= core::mem::replace(&mut queue.head, head) != head;
         }
         let first = self.first(at);
         seen |= core::mem::replace(&mut self.levels[at].first, first) != first;
         let mut reserved = false;
         for direction in self.levels[at].in_turn() {
             let level = &self.levels[at];
-            let Some((_, cost)) = level.lanes[direction].head else {
-                seen |= self.stand(at, direction, None);
+            let Some((_, cost)) = level.queues[direction].head else {
+                seen |= self.set_head_state(at, direction, None);
                 continue;
             };
             let ready = match reserved {
@@ -367,30 +368,30 @@ impl Ceilings {
             };
             let total = level.total.ready_at(cost);
             reserved = total > now && level.gates[direction].ready_at(cost) <= now;
-            seen |= self.stand(at, direction, Some((now, ready)));
+            seen |= self.set_head_state(at, direction, Some((now, ready)));
         }
         seen
     }
-    /// The first request of a lane and its cost.
+    /// The first request of a queue and its cost.
     fn head(
         &self,
         requests: &Requests,
         at: usize,
         direction: usize,
     ) -> Option<(RequestId, [u64; 2])> {
-        let lane = &self.levels[at].lanes[direction];
-        let first = self.ready.value(self.ready.first(&lane.ready)?).0 as usize;
+        let queue = &self.levels[at].queues[direction];
+        let first = self.ready.value(self.ready.first(&queue.ready)?).0 as usize;
         if first != at {
-            return self.levels[first].lanes[direction].head;
+            return self.levels[first].queues[direction].head;
         }
-        let id = lane.requests.front().expect("requests stand in `ready` while there are some");
+        let id = queue.requests.front().expect("requests stand in `ready` while there are some");
         Some((id, cost(requests, id)))
     }
-    /// The direction whose turn it is, as the tags say; the turn is passed down to where both directions are one
-    /// group's own.
+    /// The direction whose turn it is by the tags. The turn is decided at the level where both directions are requests of the
+    /// same group.
     fn first(&self, at: usize) -> usize {
         let level = &self.levels[at];
-        let [reads, writes] = [0, 1].map(|d: usize| self.ready.first(&level.lanes[d].ready));
+        let [reads, writes] = [0, 1].map(|d: usize| self.ready.first(&level.queues[d].ready));
         let (Some(reads), Some(writes)) = (reads, writes) else {
             return usize::from(reads.is_none());
         };
@@ -401,43 +402,50 @@ impl Ceilings {
         if read_by != at {
             return self.levels[read_by].first;
         }
-        usize::from(level.lanes[1].turn < level.lanes[0].turn)
+        usize::from(level.queues[1].turn < level.queues[0].turn)
     }
-    /// A lane has nothing (`None`), or something that its buckets have room for at a time; [`Instant::MAX`]: it is
-    /// behind the other lane. `true` if the parent sees that.
-    fn stand(&mut self, at: usize, direction: usize, ready: Option<(Instant, Instant)>) -> bool {
-        let stands = self.levels[at].lanes[direction].stand;
+    /// Sets the state of a queue: empty (`None`), or with a first request for which its buckets have room at a time;
+    /// [`Instant::MAX`] if the other queue comes first. Returns whether the parent must be updated.
+    fn set_head_state(
+        &mut self,
+        at: usize,
+        direction: usize,
+        ready: Option<(Instant, Instant)>,
+    ) -> bool {
+        let before = self.levels[at].queues[direction].head_state;
         let offers = ready.is_some_and(|(now, ready)| ready <= now);
-        match stands {
-            Stand::Offered(_) if offers => return false,
-            Stand::Empty if ready.is_none() => return false,
-            Stand::Waits(node) => drop(self.waiting.remove(&mut self.timers, node)),
+        match before {
+            HeadState::Offered(_) if offers => return false,
+            HeadState::Empty if ready.is_none() => return false,
+            HeadState::Waits(node) => drop(self.waiting.remove(&mut self.timers, node)),
             _ => {}
         }
         self.withdraw(at, direction);
         let fresh = match ready {
-            None => Stand::Empty,
-            Some(_) if offers => Stand::Offered(self.offer(at, direction)),
-            Some((_, Instant::MAX)) => Stand::Behind,
+            None => HeadState::Empty,
+            Some(_) if offers => HeadState::Offered(self.offer(at, direction)),
+            Some((_, Instant::MAX)) => HeadState::Behind,
             Some((_, ready)) => {
-                Stand::Waits(self.waiting.insert(&mut self.timers, ready, Entry(at as u32)))
+                HeadState::Waits(self.waiting.insert(&mut self.timers, ready, Entry(at as u32)))
             }
         };
-        self.levels[at].lanes[direction].stand = fresh;
-        offers || matches!(stands, Stand::Offered(_))
+        self.levels[at].queues[direction].head_state = fresh;
+        offers || matches!(before, HeadState::Offered(_))
     }
-    /// Takes a lane out of its parent's `ready`.
+    /// Takes a queue out of its parent's `ready`.
     fn withdraw(&mut self, at: usize, direction: usize) {
-        let Stand::Offered(Some(node)) = self.levels[at].lanes[direction].stand else { return };
+        let HeadState::Offered(Some(node)) = self.levels[at].queues[direction].head_state else {
+            return;
+        };
         let parent = self.levels[at].parent.expect("the root is offered to nobody") as usize;
-        self.ready.remove(&mut self.levels[parent].lanes[direction].ready, node);
-        self.levels[at].lanes[direction].stand = Stand::Empty;
+        self.ready.remove(&mut self.levels[parent].queues[direction].ready, node);
+        self.levels[at].queues[direction].head_state = HeadState::Empty;
     }
     fn offer(&mut self, at: usize, direction: usize) -> Option<NodeId> {
         let parent = self.levels[at].parent? as usize;
-        let finish = self.levels[at].lanes[direction].finish;
-        let lane = &mut self.levels[parent].lanes[direction];
-        Some(self.ready.insert(&mut lane.ready, finish.max(lane.vtime), Entry(at as u32)))
+        let finish = self.levels[at].queues[direction].finish;
+        let queue = &mut self.levels[parent].queues[direction];
+        Some(self.ready.insert(&mut queue.ready, finish.max(queue.vtime), Entry(at as u32)))
     }
     /// The first request of a direction leaves.
     fn send(&mut self, now: Instant, requests: &mut Requests, direction: usize) -> RequestId {
@@ -446,14 +454,15 @@ impl Ceilings {
         let mut at = ROOT;
         loop {
             path.push(at);
-            let lane = &self.levels[at].lanes[direction];
-            let first = self.ready.first(&lane.ready).expect("a lane with a head has one in front");
+            let queue = &self.levels[at].queues[direction];
+            let first =
+                self.ready.first(&queue.ready).expect("a queue with a head has one in front");
             match self.ready.value(first).0 as usize {
                 first if first == at => break,
                 first => at = first,
             }
         }
-        let id = self.levels[at].lanes[direction].requests.pop_front(requests);
+        let id = self.levels[at].queues[direction].requests.pop_front(requests);
         let id = id.expect("requests stand in `ready` while there are some");
         let cost = cost(requests, id);
         self.charge(now, at, direction, cost);
@@ -464,7 +473,7 @@ impl Ceilings {
         self.path = path;
         id
     }
-    /// Every group on the path has had a turn; those that it counts for stand in line again.
+    /// Gives every group on the path its next tag.
     fn count(&mut self, path: &[usize], direction: usize, cost: [u64; 2]) {
         let (mut gates, mut totals, mut joint) = (1, 1, false);
         for (depth, at) in path.iter().enumerate() {
@@ -474,42 +483,42 @@ impl Ceilings {
             gates = level.gates[direction].nanos(cost).max(gates);
             totals = level.total.nanos(cost).max(totals);
             let nanos = if joint { totals } else { gates };
-            let first = self.ready.first(&level.lanes[direction].ready);
+            let first = self.ready.first(&level.queues[direction].ready);
             let start = self.ready.key(first.expect("the path goes through it"));
             let finish = |weight: u32| start + nanos * u128::from(WEIGHT_MAX) / u128::from(weight);
             let counted = if joint { 0..2 } else { direction..direction + 1 };
-            counted.clone().for_each(|d| level.lanes[d].vtime = start.max(level.lanes[d].vtime));
+            counted.clone().for_each(|d| level.queues[d].vtime = start.max(level.queues[d].vtime));
             match path.get(depth + 1) {
                 Some(child) => {
                     let finish = finish(self.levels[*child].weight.max(1));
                     for d in counted {
                         self.withdraw(*child, d);
-                        self.levels[*child].lanes[d].finish = finish;
+                        self.levels[*child].queues[d].finish = finish;
                     }
                 }
                 None => {
                     let finish = finish(WEIGHT_DEFAULT);
                     counted.for_each(|d| self.line_up(*at, d, Some(finish)));
                     let level = &mut self.levels[*at];
-                    let turn = &mut level.lanes[direction].turn;
+                    let turn = &mut level.queues[direction].turn;
                     let start = (*turn).max(level.turns);
                     (*turn, level.turns) = (start + nanos, start);
                 }
             }
         }
     }
-    /// The requests directly in a group stand in line, where their last one finished.
+    /// Gives the requests directly in a group their next tag, at which their last one finished.
     fn line_up(&mut self, at: usize, direction: usize, finish: Option<u128>) {
         let level = &mut self.levels[at];
-        let (turns, lane) = (level.turns, &mut level.lanes[direction]);
-        lane.requests_finish = finish.unwrap_or(lane.requests_finish);
-        lane.turn = lane.turn.max(turns);
-        if let Some(node) = lane.place.take() {
-            self.ready.remove(&mut lane.ready, node);
+        let (turns, queue) = (level.turns, &mut level.queues[direction]);
+        queue.requests_finish = finish.unwrap_or(queue.requests_finish);
+        queue.turn = queue.turn.max(turns);
+        if let Some(node) = queue.place.take() {
+            self.ready.remove(&mut queue.ready, node);
         }
-        if !lane.requests.is_empty() {
-            let start = lane.requests_finish.max(lane.vtime);
-            lane.place = Some(self.ready.insert(&mut lane.ready, start, Entry(at as u32)));
+        if !queue.requests.is_empty() {
+            let start = queue.requests_finish.max(queue.vtime);
+            queue.place = Some(self.ready.insert(&mut queue.ready, start, Entry(at as u32)));
         }
     }
 }

@@ -5,10 +5,10 @@ use std::format;
 use std::vec::Vec;
 
 use iofair_core::contract::{Contract, Limits};
-use iofair_core::controller::{Controller, FlushRule, Setup, Submission};
+use iofair_core::controller::{Controller, Submission};
 use iofair_core::group::{ClientId, GroupId, Priority};
-use iofair_core::policy::{DriveFacts, Gauges};
 use iofair_core::request::{Flags, Operation};
+use iofair_core::testing;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
@@ -21,26 +21,10 @@ struct Rig {
 
 impl Rig {
     fn new(set: &[(&str, &str)]) -> Self {
-        let facts = DriveFacts {
-            rotational: false,
-            depth: 1 << 20,
-            max_request: Sectors(1 << 16),
-            capacity: Sectors(1 << 40),
-        };
-        let setup = Setup {
-            facts,
-            tags: 1 << 20,
-            queue_limit: 1 << 20,
-            guaranteed: 0,
-            client_limit: u32::MAX,
-            flushes: FlushRule::Bypass,
-            trace: 0,
-        };
-        let mut stack = crate::TABLE.stack("max-none").expect("in the table");
-        for (parameter, text) in set {
-            stack.set("max", parameter, text).expect("in the policy's table");
+        Self {
+            controller: testing::controller(testing::wide(), &crate::TABLE, "max-none", set),
+            sent: 0,
         }
-        Self { controller: Controller::new(setup, stack), sent: 0 }
     }
     fn client(&mut self, path: &str, max: Limits) -> ClientId {
         let contract = Contract { max, ..Contract::default() };
@@ -96,17 +80,7 @@ impl Rig {
         log
     }
     fn gauge(&self, name: &str) -> u64 {
-        struct Find<'a>(&'a str, u64);
-        impl Gauges for Find<'_> {
-            fn gauge(&mut self, name: &'static str, value: u64) {
-                if name == self.0 {
-                    self.1 = value;
-                }
-            }
-        }
-        let mut find = Find(name, 0);
-        self.controller.observe(&mut find);
-        find.1
+        testing::gauge(&self.controller, name)
     }
 }
 

@@ -1,9 +1,8 @@
-//! The published rules one by one, on a drive of depth 32 that completions when told.
+//! The published rules one by one, on a drive of depth 32 that completes commands when told.
 
 use iofair_core::group::ClientId;
-use iofair_core::policy::Gauges;
 use iofair_core::request::{CommandId, Flags, Operation};
-use iofair_core::testing::Rig;
+use iofair_core::testing::{self, Rig};
 use iofair_core::time::{Instant, Nanos};
 use std::vec::Vec;
 
@@ -23,18 +22,8 @@ const fn at(n: u64) -> Instant {
     ms(1000 + n)
 }
 
-struct Find(&'static str, Option<u64>);
-impl Gauges for Find {
-    fn gauge(&mut self, name: &'static str, value: u64) {
-        if name == self.0 {
-            self.1 = Some(value);
-        }
-    }
-}
-fn gauge(rig: &Rig, name: &'static str) -> u64 {
-    let mut find = Find(name, None);
-    rig.controller.observe(&mut find);
-    find.1.expect("the gauge is there")
+fn gauge(rig: &Rig, name: &str) -> u64 {
+    testing::gauge(&rig.controller, name)
 }
 /// The depth, once what is due has been done.
 fn depth(rig: &mut Rig) -> u64 {

@@ -17,7 +17,7 @@ use iofair_core::time::{Instant, Nanos};
 use iofair_drive::{Command, Done, Drive};
 
 use super::store::Store;
-use super::{Answer, Back, Job, memory};
+use super::{Back, Completed, Job, memory};
 use crate::request::entry::Entry;
 use crate::request::op::Ops;
 
@@ -29,7 +29,7 @@ pub struct Emulated {
     /// The operator knows that the store is lost.
     told: bool,
     done: Vec<Done>,
-    /// Commands in the model that are not answered before the file is durable.
+    /// Commands in the model that are not completed before the file is durable.
     durable: Vec<RequestId>,
     entries: Vec<Entry>,
 }
@@ -55,8 +55,8 @@ impl Emulated {
         }
         libc::EIO
     }
-    /// The model is done with a command: it is answered, or waits for the file.
-    fn finish(&mut self, done: Done, answers: &mut Vec<Answer>) {
+    /// The model is done with a command: it is completed, or waits for the file.
+    fn finish(&mut self, done: Done, completed: &mut Vec<Completed>) {
         let (id, status) = (RequestId(done.id), self.status(done.status));
         let durable = self.durable.iter().position(|other| *other == id);
         let file = durable.and_then(|place| {
@@ -68,7 +68,7 @@ impl Emulated {
                 let sync = Entry::sync_data(file.as_raw_fd());
                 self.entries.push(sync.user_data(u64::from(id.0)));
             }
-            _ => answers.push(Answer { id, status }),
+            _ => completed.push(Completed { id, status }),
         }
     }
 }
@@ -80,7 +80,7 @@ impl Back for Emulated {
     fn worst_case_rate(&self) -> Option<u64> {
         Some(self.drive.worst_case_rate())
     }
-    fn start(&mut self, job: &Job<'_>, ops: &mut Ops, _: &mut Vec<Answer>) {
+    fn start(&mut self, job: &Job<'_>, ops: &mut Ops, _: &mut Vec<Completed>) {
         memory::apply(&mut self.store, job, ops);
         let Dispatch { id, operation, flags, start, length, .. } = job.dispatch;
         let fua = job.parts.iter().any(|part| ops[ops.piece(part).op].hints.fua);
@@ -92,18 +92,24 @@ impl Back for Emulated {
     fn next_event(&self) -> Option<Instant> {
         self.drive.next_event()
     }
-    fn advance(&mut self, now: Instant, _: &mut Ops, answers: &mut Vec<Answer>) {
+    fn advance(&mut self, now: Instant, _: &mut Ops, completed: &mut Vec<Completed>) {
         self.drive.advance(now, &mut self.done);
         let mut all = std::mem::take(&mut self.done);
-        all.drain(..).for_each(|done| self.finish(done, answers));
+        all.drain(..).for_each(|done| self.finish(done, completed));
         self.done = all;
     }
     fn take_entries(&mut self) -> Option<&mut Vec<Entry>> {
         Some(&mut self.entries)
     }
-    fn on_ring(&mut self, user_data: u32, result: i32, _: &mut Ops, answers: &mut Vec<Answer>) {
+    fn on_ring(
+        &mut self,
+        user_data: u32,
+        result: i32,
+        _: &mut Ops,
+        completed: &mut Vec<Completed>,
+    ) {
         let status = self.status(-result.min(0));
-        answers.push(Answer { id: RequestId(user_data), status });
+        completed.push(Completed { id: RequestId(user_data), status });
     }
     fn busy(&self) -> Option<Nanos> {
         Some(self.drive.busy())
@@ -138,10 +144,10 @@ mod tests {
         (Scene::new(Emulated::new("drive", drive, store), bytes), file)
     }
 
-    /// Goal: over a file, flushes and writes with FUA are answered after the model and after `fdatasync`,
+    /// Goal: over a file, flushes and writes with FUA are completed after the model and after `fdatasync`,
     /// and other writes after the model alone. Method: the kernel is played by the test.
     #[test]
-    fn durable_is_answered_after_the_file() {
+    fn durable_is_completed_after_the_file() {
         let (mut scene, _file) = over_a_file("durable");
         for (durable, result) in [(false, 0), (true, 0), (true, -libc::EIO)] {
             for flush in [false, true] {
@@ -155,7 +161,7 @@ mod tests {
                 if durable {
                     assert_eq!((asked.len(), scene.finished().len()), (1, 0), "then the file");
                     assert_eq!(asked[0].call, Call::DataSync);
-                    scene.answer(asked[0], result);
+                    scene.complete(asked[0], result);
                     scene.turn();
                 }
                 assert_eq!(scene.finished(), [(cookie, -result)]);

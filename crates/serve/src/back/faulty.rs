@@ -19,7 +19,7 @@ use iofair_core::unit::{SECTOR_BYTES, Sectors};
 use iofair_drive::Command;
 use iofair_drive::fault::{self, Fault, Rule};
 
-use super::{Answer, Back, Job, Lookup};
+use super::{Back, Completed, Job, Lookup};
 use crate::back::uring::Storage;
 use crate::back::volume::PlannedVolume;
 use crate::request::entry::Entry;
@@ -34,15 +34,15 @@ pub struct Faulty {
     wanted: Faults,
     faults: fault::Faults,
     volumes: Vec<PlannedVolume>,
-    /// Commands whose answers wait, with the instant that they wait for.
+    /// Commands whose completions wait, with the instant that they wait for.
     delayed: Vec<(RequestId, Instant)>,
-    /// Answers that wait, the next one on top: instant, command, status.
+    /// Completions that wait, the next one on top: instant, command, status.
     waiting: BinaryHeap<Reverse<(Instant, u32, i32)>>,
-    /// The inner back end's entries on the ring whose answers are halved.
+    /// The inner back end's entries on the ring whose completions are halved.
     halved: Vec<u32>,
-    /// Commands that are carried out later, in the order of when. The engine keeps their memory until they are answered.
+    /// Commands that are carried out later, in the order of when. The engine keeps their memory until they are completed.
     late: Vec<Late>,
-    answers: Vec<Answer>,
+    completed: Vec<Completed>,
 }
 
 /// A command that is carried out later.
@@ -64,7 +64,7 @@ impl Faulty {
             waiting: BinaryHeap::new(),
             halved: Vec::new(),
             late: Vec::new(),
-            answers: Vec::new(),
+            completed: Vec::new(),
         }
     }
     fn set_rules(&mut self) {
@@ -106,24 +106,24 @@ impl Faulty {
         let ranges = about.flat_map(|volume| volume.map.places(part(volume.size)));
         ranges.filter(|range| !range.is_empty()).map(rule).collect()
     }
-    /// Answers of the inner back end go on, or wait.
-    fn pass(&mut self, answers: &mut Vec<Answer>) {
-        for answer in self.answers.drain(..) {
-            let delayed = self.delayed.iter().position(|(id, _)| *id == answer.id);
+    /// Passes completions of the inner back end on, or delays them.
+    fn pass(&mut self, completed: &mut Vec<Completed>) {
+        for done in self.completed.drain(..) {
+            let delayed = self.delayed.iter().position(|(id, _)| *id == done.id);
             match delayed.map(|index| self.delayed.swap_remove(index)) {
-                Some((id, due)) => self.waiting.push(Reverse((due, id.0, answer.status))),
-                None => answers.push(answer),
+                Some((id, due)) => self.waiting.push(Reverse((due, id.0, done.status))),
+                None => completed.push(done),
             }
         }
     }
-    /// Starts a command whose kernel answer is halved, or fails it.
-    fn start_short(&mut self, job: &Job<'_>, ops: &mut Ops, answers: &mut Vec<Answer>) {
+    /// Starts a command that the kernel completes with half of its length, or fails it.
+    fn start_short(&mut self, job: &Job<'_>, ops: &mut Ops, completed: &mut Vec<Completed>) {
         let data = matches!(job.dispatch.operation, Operation::Read | Operation::Write);
         let before = self.inner.take_entries().filter(|_| data).map(|entries| entries.len());
         let Some(before) = before else {
-            return answers.push(Answer { id: job.dispatch.id, status: libc::EIO });
+            return completed.push(Completed { id: job.dispatch.id, status: libc::EIO });
         };
-        self.inner.start(job, ops, &mut self.answers);
+        self.inner.start(job, ops, &mut self.completed);
         if let Some(entries) = self.inner.take_entries() {
             let fresh = entries[before..].iter().map(|entry| entry.get_user_data() as u32);
             self.halved.extend(fresh);
@@ -138,7 +138,7 @@ impl Back for Faulty {
     fn worst_case_rate(&self) -> Option<u64> {
         self.inner.worst_case_rate()
     }
-    fn start(&mut self, job: &Job<'_>, ops: &mut Ops, answers: &mut Vec<Answer>) {
+    fn start(&mut self, job: &Job<'_>, ops: &mut Ops, completed: &mut Vec<Completed>) {
         let Dispatch { id, operation, flags, mut start, length, .. } = job.dispatch;
         if operation == Operation::Flush
             && let Some(part) = job.parts.first()
@@ -146,7 +146,7 @@ impl Back for Faulty {
             start = Sectors(ops.piece(part).offset / SECTOR_BYTES);
         }
         match self.faults.draw(&Command { id: id.0, operation, flags, start, length }) {
-            Some(Fault::Status(status)) => return answers.push(Answer { id, status }),
+            Some(Fault::Status(status)) => return completed.push(Completed { id, status }),
             Some(Fault::Never) => return,
             Some(Fault::Late(delay)) => {
                 let due = job.now + delay;
@@ -154,53 +154,59 @@ impl Back for Faulty {
                 let (dispatch, parts) = (job.dispatch, job.parts.to_vec());
                 return self.late.insert(place, Late { due, dispatch, parts });
             }
-            Some(Fault::Short) => self.start_short(job, ops, answers),
+            Some(Fault::Short) => self.start_short(job, ops, completed),
             Some(Fault::Delay(delay)) => {
                 self.delayed.push((id, job.now + delay));
-                self.inner.start(job, ops, &mut self.answers);
+                self.inner.start(job, ops, &mut self.completed);
             }
-            None => self.inner.start(job, ops, &mut self.answers),
+            None => self.inner.start(job, ops, &mut self.completed),
         }
-        self.pass(answers);
+        self.pass(completed);
     }
     fn next_event(&self) -> Option<Instant> {
         let waiting = self.waiting.peek().map(|Reverse((due, _, _))| *due);
         let late = self.late.first().map(|late| late.due);
         self.inner.next_event().into_iter().chain(waiting).chain(late).min()
     }
-    fn advance(&mut self, now: Instant, ops: &mut Ops, answers: &mut Vec<Answer>) {
+    fn advance(&mut self, now: Instant, ops: &mut Ops, completed: &mut Vec<Completed>) {
         while self.late.first().is_some_and(|late| late.due <= now) {
             let Late { dispatch, parts, .. } = self.late.remove(0);
-            self.inner.start(&Job { now, dispatch, parts: &parts }, ops, &mut self.answers);
+            self.inner.start(&Job { now, dispatch, parts: &parts }, ops, &mut self.completed);
         }
-        self.inner.advance(now, ops, &mut self.answers);
-        self.pass(answers);
+        self.inner.advance(now, ops, &mut self.completed);
+        self.pass(completed);
         while let Some(Reverse((due, id, status))) = self.waiting.peek().copied() {
             if due > now {
                 break;
             }
             self.waiting.pop();
-            answers.push(Answer { id: RequestId(id), status });
+            completed.push(Completed { id: RequestId(id), status });
         }
     }
     fn take_entries(&mut self) -> Option<&mut Vec<Entry>> {
         self.inner.take_entries()
     }
-    fn on_ring(&mut self, user_data: u32, result: i32, ops: &mut Ops, answers: &mut Vec<Answer>) {
+    fn on_ring(
+        &mut self,
+        user_data: u32,
+        result: i32,
+        ops: &mut Ops,
+        completed: &mut Vec<Completed>,
+    ) {
         let halved = self.halved.iter().position(|other| *other == user_data);
         let result = match halved.map(|index| self.halved.swap_remove(index)) {
             Some(_) if result > 0 => result / 2 / PAGE * PAGE,
             _ => result,
         };
-        self.inner.on_ring(user_data, result, ops, &mut self.answers);
-        self.pass(answers);
+        self.inner.on_ring(user_data, result, ops, &mut self.completed);
+        self.pass(completed);
     }
     fn take_lookups(&mut self) -> Option<&mut Vec<Lookup>> {
         self.inner.take_lookups()
     }
-    fn on_found(&mut self, id: RequestId, status: i32, answers: &mut Vec<Answer>) {
-        self.inner.on_found(id, status, &mut self.answers);
-        self.pass(answers);
+    fn on_found(&mut self, id: RequestId, status: i32, completed: &mut Vec<Completed>) {
+        self.inner.on_found(id, status, &mut self.completed);
+        self.pass(completed);
     }
     fn take_closing(&mut self) -> Option<&mut Vec<Arc<Storage>>> {
         self.inner.take_closing()

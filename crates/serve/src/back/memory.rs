@@ -7,7 +7,7 @@ use iofair_core::request::Operation;
 use iofair_core::unit::Sectors;
 
 use super::store::Store;
-use super::{Answer, Back, Job};
+use super::{Back, Completed, Job};
 use crate::request::buffer::Data;
 use crate::request::op::{Ops, Question};
 
@@ -73,9 +73,9 @@ impl Back for Memory {
             capacity: Sectors(self.store.bytes() / 512),
         }
     }
-    fn start(&mut self, job: &Job<'_>, ops: &mut Ops, answers: &mut Vec<Answer>) {
+    fn start(&mut self, job: &Job<'_>, ops: &mut Ops, completed: &mut Vec<Completed>) {
         apply(&mut self.store, job, ops);
-        answers.push(Answer { id: job.dispatch.id, status: 0 });
+        completed.push(Completed { id: job.dispatch.id, status: 0 });
     }
     fn close(&mut self) -> io::Result<()> {
         Ok(())

@@ -29,7 +29,7 @@ use crate::request::op::Ops;
 
 /// A command that a back end has finished.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Answer {
+pub struct Completed {
     /// The command, as its dispatch named it.
     pub id: RequestId,
     /// 0, or an error number of the operating system.
@@ -47,7 +47,7 @@ pub struct Job<'a> {
     pub parts: &'a [Part],
 }
 
-/// A command whose answer another thread finds, since the file system may have to wait for the drive: what is stored of
+/// A command that another thread completes, since the file system may have to wait for the drive: what is stored of
 /// a range.
 pub struct Lookup {
     /// The command, as its dispatch named it.
@@ -66,15 +66,15 @@ pub trait Back: Send {
     fn worst_case_rate(&self) -> Option<u64> {
         None
     }
-    /// Begins a command. It may be answered at once, in `answers`.
-    fn start(&mut self, job: &Job<'_>, ops: &mut Ops, answers: &mut Vec<Answer>);
+    /// Starts a command. If it completes at once, it is appended to `completed`.
+    fn start(&mut self, job: &Job<'_>, ops: &mut Ops, completed: &mut Vec<Completed>);
     /// When something happens next by itself.
     fn next_event(&self) -> Option<Instant> {
         None
     }
     /// Lets everything up to `now` happen.
-    fn advance(&mut self, now: Instant, ops: &mut Ops, answers: &mut Vec<Answer>) {
-        let _ = (now, ops, answers);
+    fn advance(&mut self, now: Instant, ops: &mut Ops, completed: &mut Vec<Completed>) {
+        let _ = (now, ops, completed);
     }
     /// Entries for the reactor's ring since the last call; their `user_data` is a number of the
     /// back end's own, below 2^32.
@@ -82,16 +82,22 @@ pub trait Back: Send {
         None
     }
     /// The ring finished an entry.
-    fn on_ring(&mut self, user_data: u32, result: i32, ops: &mut Ops, answers: &mut Vec<Answer>) {
-        let _ = (user_data, result, ops, answers);
+    fn on_ring(
+        &mut self,
+        user_data: u32,
+        result: i32,
+        ops: &mut Ops,
+        completed: &mut Vec<Completed>,
+    ) {
+        let _ = (user_data, result, ops, completed);
     }
     /// Commands for another thread since the last call.
     fn take_lookups(&mut self) -> Option<&mut Vec<Lookup>> {
         None
     }
     /// Another thread has carried a command out, and its request has what was found.
-    fn on_found(&mut self, id: RequestId, status: i32, answers: &mut Vec<Answer>) {
-        answers.push(Answer { id, status });
+    fn on_found(&mut self, id: RequestId, status: i32, completed: &mut Vec<Completed>) {
+        completed.push(Completed { id, status });
     }
     /// Files of volumes that are gone, to be closed by another thread: the kernel may take long to free their blocks.
     fn take_closing(&mut self) -> Option<&mut Vec<Arc<Storage>>> {
@@ -109,7 +115,7 @@ pub trait Back: Send {
     fn set_faults(&mut self, faults: &Faults) {
         let _ = faults;
     }
-    /// A volume is gone, and all its requests are answered. Late commands may still be in flight.
+    /// A volume is gone, and all its requests are completed. Late commands may still be in flight.
     fn forget(&mut self, volume: &PlannedVolume) {
         let _ = volume;
     }

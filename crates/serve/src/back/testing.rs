@@ -27,7 +27,7 @@ pub(super) enum Call {
     Other(u8),
 }
 
-/// An entry that waits for its answer.
+/// An entry that waits for its completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Asked {
     pub(super) call: Call,
@@ -133,11 +133,11 @@ impl Scene {
     pub(super) fn pass(&mut self, time: Nanos) {
         self.now += time;
     }
-    /// The kernel answers.
-    pub(super) fn answer(&mut self, asked: Asked, result: i32) {
+    /// The kernel completes an entry.
+    pub(super) fn complete(&mut self, asked: Asked, result: i32) {
         self.engine.on_ring(asked.data, result);
     }
-    /// Requests that would be answered now: number and error.
+    /// Requests that would be completed now: number and error.
     pub(super) fn finished(&mut self) -> Vec<(u64, i32)> {
         let mut all = Vec::new();
         while let Some(op) = self.engine.next_finished() {

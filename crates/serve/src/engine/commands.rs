@@ -22,9 +22,9 @@ struct Command {
     late: Option<Vec<u64>>,
 }
 
-/// What an answer is for.
+/// What a completion is for.
 #[derive(Debug)]
-pub(super) enum Answered {
+pub(super) enum Timing {
     /// A command of the controller.
     InTime(CommandId),
     /// A late one, and the tags of the pieces that it stood for.
@@ -64,17 +64,17 @@ impl Commands {
         self.last = key;
         key
     }
-    /// The back end answered.
-    pub(super) fn answer(&mut self, key: usize) -> Answered {
+    /// The back end completed a command.
+    pub(super) fn complete(&mut self, key: usize) -> Timing {
         if self.live[key].late.is_none() {
             self.unlink(key);
         }
         let Command { command, late, .. } = self.live.remove(key);
         match late {
-            None => Answered::InTime(command),
+            None => Timing::InTime(command),
             Some(pieces) => {
                 self.late -= 1;
-                Answered::Late(pieces)
+                Timing::Late(pieces)
             }
         }
     }
@@ -112,27 +112,27 @@ impl Commands {
 mod tests {
     use super::*;
 
-    /// Goal: commands are late in the order in which they started, unless they were answered, and a late one
-    /// stays until its answer. Method: four commands, one answered from each place of the queue.
+    /// Goal: commands are late in the order in which they started, unless they were completed, and a late one
+    /// stays until its completion. Method: four commands, one completed from each place of the queue.
     #[test]
     fn commands_are_late_in_their_order() {
         let mut commands = Commands::new(Nanos(10));
         let keys: Vec<usize> =
             (0..4).map(|i| commands.start(Instant(i), CommandId::from_bits(100 + i))).collect();
-        assert!(matches!(commands.answer(keys[1]), Answered::InTime(it) if it.to_bits() == 101));
+        assert!(matches!(commands.complete(keys[1]), Timing::InTime(it) if it.to_bits() == 101));
         assert_eq!(commands.next_late(), Some(Instant(10)));
         assert_eq!(commands.take_late(Instant(9)), None);
         assert_eq!(commands.take_late(Instant(12)), Some((keys[0], CommandId::from_bits(100))));
         commands.keeps(keys[0], 7);
         assert_eq!(commands.take_late(Instant(12)), Some((keys[2], CommandId::from_bits(102))));
         assert_eq!((commands.take_late(Instant(12)), commands.late()), (None, 2));
-        assert!(matches!(commands.answer(keys[3]), Answered::InTime(it) if it.to_bits() == 103));
+        assert!(matches!(commands.complete(keys[3]), Timing::InTime(it) if it.to_bits() == 103));
         assert_eq!(commands.next_late(), None);
-        match commands.answer(keys[0]) {
-            Answered::Late(pieces) => assert_eq!(pieces, [7]),
+        match commands.complete(keys[0]) {
+            Timing::Late(pieces) => assert_eq!(pieces, [7]),
             other => panic!("{other:?}"),
         }
-        assert!(matches!(commands.answer(keys[2]), Answered::Late(_)) && commands.is_empty());
+        assert!(matches!(commands.complete(keys[2]), Timing::Late(_)) && commands.is_empty());
         assert_eq!(
             (commands.start(Instant(20), CommandId::from_bits(1)), commands.late()),
             (keys[2], 0)

@@ -12,7 +12,7 @@ fn meet(fences: &Fences, volume: &Volume, offset: u64, length: u32) -> bool {
 }
 
 impl Engine {
-    /// Answers the requests of commands that the back end has had for too long. The controller is told that
+    /// Completes the requests of commands that the back end has had for too long. The controller is told that
     /// they are over, so that nothing else waits for them.
     pub(super) fn expire(&mut self, now: Instant) {
         let mut fenced = false;
@@ -42,7 +42,7 @@ impl Engine {
             self.fail_fenced();
         }
     }
-    /// Answers a request of a late command, if that is possible: a client's own memory cannot be taken back from the
+    /// Completes a request of a late command, if that is possible: a client's own memory cannot be taken back from the
     /// kernel, so such a request waits on. Can it still write something?
     fn give_up(&mut self, now: Instant, key: usize) -> bool {
         let op = &self.ops[key];
@@ -53,19 +53,19 @@ impl Engine {
         self.abandon(now, key);
         writes
     }
-    /// Answers a request although commands use its memory. What it may still write is fenced.
+    /// Completes a request although commands use its memory. What it may still write is fenced.
     fn abandon(&mut self, now: Instant, key: usize) {
         let op = &mut self.ops[key];
         (op.status, op.abandoned) = (libc::EIO, true);
         self.abandoned += 1;
         self.volumes[op.volume].finished(now, op);
         self.tallies.finished(now, op, self.controller.groups());
-        self.early.push_back(op.answer_without_data());
+        self.early.push_back(op.completion_without_data());
         if op.operation.modifies() {
             self.ops.fence(key, |range| self.fences.add(&range));
         }
     }
-    /// Requests that are inside and may be overwritten by a late write must not be answered as if they could not.
+    /// Requests that are inside and may be overwritten by a late write must not be completed as if they could not.
     /// Looks at all requests, since no index is kept for what happens so rarely.
     fn fail_fenced(&mut self) {
         let (fences, volumes) = (&self.fences, &self.volumes);
@@ -82,7 +82,7 @@ impl Engine {
             && new.operation.modifies()
             && meet(&self.fences, &self.volumes[new.volume], new.offset, new.length)
     }
-    /// Answers a new request with an error without having it carried out.
+    /// Completes a new request with an error without having it carried out.
     pub(super) fn fail(&mut self, now: Instant, new: NewOp, status: i32) {
         let volume = &mut self.volumes[new.volume];
         let op = Op { status, ..Op::new(now, new, volume.group, Default::default()) };

@@ -27,12 +27,12 @@ use iofair_core::unit::{SECTOR_BYTES, Sectors};
 use slab::Slab;
 
 pub use change::{Change, Changed};
-use commands::{Answered, Commands};
+use commands::{Commands, Timing};
 pub use live::{Plan, Timeouts, Volume};
 
 use crate::back::uring::Storage;
 use crate::back::volume::Stamp;
-use crate::back::{Answer, Back, Job, Lookup};
+use crate::back::{Back, Completed, Job, Lookup};
 use crate::request::buffer::Data;
 use crate::request::entry::Entry;
 use crate::request::extent::Extent;
@@ -53,7 +53,7 @@ const TAGS_UNBOUNDED: u32 = 1 << 20;
 /// piece of such a request at a time.
 const EMPTY_MAX: Sectors = Sectors::from_kib(32 << 10);
 
-/// Bytes that commands may have together which the back end answers at once, with a cost for each, before the turn ends:
+/// Bytes that commands may have together which the back end completes at once, with a cost for each, before the turn ends:
 /// others must get their turn while memory is copied.
 const AT_ONCE_MAX: u64 = 16 << 20;
 /// What such a command costs beside its bytes.
@@ -81,20 +81,20 @@ pub struct Engine {
     lent: Vec<usize>,
     finished: VecDeque<usize>,
     commands: Commands,
-    /// Answers for requests that stay in `ops`, because a late command uses their memory.
+    /// Completions of requests that stay in `ops`, because a late command uses their memory.
     early: VecDeque<Op>,
     /// Such requests.
     abandoned: usize,
     /// What they may still write.
     fences: fences::Fences,
     unfed: pieces::Unfed,
-    /// What was answered at once in this turn, as [`AT_ONCE_MAX`] counts it.
+    /// What was completed at once in this turn, as [`AT_ONCE_MAX`] counts it.
     at_once: u64,
     /// The last turn ended though more could have been dispatched.
     unfinished: Option<Instant>,
     busy: stats::Busy,
     tallies: tally::Tallies,
-    answers: Vec<Answer>,
+    completed: Vec<Completed>,
     completions: Vec<Completion>,
     parts: Vec<Part>,
     /// Nothing is taken in.
@@ -163,7 +163,7 @@ impl Engine {
             unfinished: None,
             busy: stats::Busy::default(),
             tallies,
-            answers: Vec::new(),
+            completed: Vec::new(),
             completions: Vec::new(),
             parts: Vec::new(),
             paused: false,
@@ -226,7 +226,7 @@ impl Engine {
         if !self.plug.is_empty() {
             self.unplug(now);
         }
-        self.back.advance(now, &mut self.ops, &mut self.answers);
+        self.back.advance(now, &mut self.ops, &mut self.completed);
         self.complete(now);
         self.expire(now);
         self.at_once = 0;
@@ -242,7 +242,7 @@ impl Engine {
             {
                 self.start(now, dispatch);
             }
-            if self.answers.is_empty() && self.completions.is_empty() {
+            if self.completed.is_empty() && self.completions.is_empty() {
                 break;
             }
         }
@@ -264,7 +264,7 @@ impl Engine {
         self.parts.clear();
         self.parts.extend(self.controller.parts(dispatch.command));
         let ops = &self.ops;
-        // Answered already, with another piece that was late.
+        // Completed already, with another piece that was late.
         let abandoned = self.parts.iter().all(|part| ops[ops.piece(part).op].abandoned);
         if abandoned || self.commands.late() >= self.depth {
             self.parts.iter().for_each(|part| self.ops.fail_piece(part.tag, libc::EIO));
@@ -275,34 +275,34 @@ impl Engine {
         self.parts.iter().for_each(|part| self.ops.use_piece(part.tag));
         let key = self.commands.start(now, dispatch.command);
         dispatch.id = RequestId(key as u32);
-        let (job, before) = (Job { now, dispatch, parts: &self.parts }, self.answers.len());
-        self.back.start(&job, &mut self.ops, &mut self.answers);
-        if self.answers.len() > before {
+        let (job, before) = (Job { now, dispatch, parts: &self.parts }, self.completed.len());
+        self.back.start(&job, &mut self.ops, &mut self.completed);
+        if self.completed.len() > before {
             self.at_once += AT_ONCE_COST + dispatch.length.bytes();
         }
     }
     fn complete(&mut self, now: Instant) {
-        let mut answers = std::mem::take(&mut self.answers);
-        for Answer { id, status } in answers.drain(..) {
-            match self.commands.answer(id.0 as usize) {
-                Answered::InTime(command) => {
+        let mut completed = std::mem::take(&mut self.completed);
+        for Completed { id, status } in completed.drain(..) {
+            match self.commands.complete(id.0 as usize) {
+                Timing::InTime(command) => {
                     for part in self.controller.parts(command) {
-                        self.ops.answer_piece(part.tag, status);
+                        self.ops.command_done(part.tag, status);
                     }
                     let over =
                         self.controller.complete(now, command, status, &mut self.completions);
-                    over.expect("the back end answers what it was given, once");
+                    over.expect("the back end completed what it was given, once");
                 }
-                Answered::Late(pieces) => {
+                Timing::Late(pieces) => {
                     for tag in pieces {
-                        if self.ops.answer_piece(tag, status) {
+                        if self.ops.command_done(tag, status) {
                             self.piece_done(now, tag, 0);
                         }
                     }
                 }
             }
         }
-        self.answers = answers;
+        self.completed = completed;
         let mut completions = std::mem::take(&mut self.completions);
         for completion in completions.drain(..) {
             let op = self.ops.piece(&completion.part).op;
@@ -343,7 +343,7 @@ impl Engine {
     }
     /// Handles the completion of a ring entry of the back end; call [`Self::turn`] afterwards.
     pub fn on_ring(&mut self, user_data: u32, result: i32) {
-        self.back.on_ring(user_data, result, &mut self.ops, &mut self.answers);
+        self.back.on_ring(user_data, result, &mut self.ops, &mut self.completed);
     }
     /// Ring entries that the back end wants to submit.
     pub fn take_entries(&mut self) -> Option<&mut Vec<Entry>> {
@@ -407,9 +407,9 @@ impl Engine {
     /// Another thread has found what of a request's range is stored; call [`Self::turn`] afterwards.
     pub(crate) fn on_found(&mut self, command: RequestId, op: usize, extents: Vec<Extent>) {
         let status = if extents.is_empty() { libc::EIO } else { 0 };
-        // The command keeps the request, whether it is answered already or not.
+        // The command keeps the request, whether it is completed already or not.
         self.ops[op].data = Data::Extents(extents);
-        self.back.on_found(command, status, &mut self.answers);
+        self.back.on_found(command, status, &mut self.completed);
     }
     /// The back end.
     pub fn back(&mut self) -> &mut dyn Back {

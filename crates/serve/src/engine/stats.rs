@@ -20,7 +20,7 @@ pub struct VolumeStats {
 }
 
 impl VolumeStats {
-    /// Counts an answered request.
+    /// Counts a completed request.
     pub(super) fn count(&mut self, direction: Direction, bytes: u64, latency: Nanos) {
         let i = direction as usize;
         self.requests[i] += 1;

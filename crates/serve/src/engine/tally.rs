@@ -176,7 +176,7 @@ pub(super) struct Tallies {
 }
 
 impl Tallies {
-    /// A group is there now, new or under an id that another one had.
+    /// Adds a group, or resets the entry of its index for a new one.
     pub(super) fn add(&mut self, id: GroupId, groups: &Groups) {
         if id.index() >= self.groups.len() {
             self.groups.resize(id.index() + 1, GroupTally::default());
@@ -188,23 +188,23 @@ impl Tallies {
     pub(super) fn get(&self, id: GroupId) -> &GroupTally {
         &self.groups[id.index()]
     }
-    /// A request of the group was refused before it came in.
+    /// Counts a request of the group that was refused at submission.
     pub(super) fn refused(&mut self, group: GroupId) {
         let tally = &mut self.groups[group.index()];
         tally.failed += 1;
         tally.refused += 1;
     }
-    /// A client of the group has to wait for room.
+    /// Counts a client of the group that has to wait for room.
     pub(super) fn stalled(&mut self, group: GroupId) {
         if let Some(tally) = self.groups.get_mut(group.index()) {
             tally.stalls += 1;
         }
     }
-    /// A call to the control socket named the group.
+    /// Counts a call to the control socket that named the group.
     pub(super) fn called(&mut self, group: GroupId) {
         self.groups[group.index()].control_calls += 1;
     }
-    /// A group made the server work for this long.
+    /// Charges processor time to a group.
     pub(super) fn charge(&mut self, group: GroupId, time: Nanos) {
         if let Some(tally) = self.groups.get_mut(group.index()) {
             tally.cpu += time;
@@ -218,7 +218,7 @@ impl Tallies {
             at = tally.parent;
         }
     }
-    /// A request came in.
+    /// A request was submitted.
     pub(super) fn came_in(&mut self, now: Instant, op: &Op, groups: &Groups) {
         self.arrived(now, op.group, op_bytes(op), groups);
     }
@@ -238,7 +238,7 @@ impl Tallies {
             at = tally.parent;
         }
     }
-    /// A request was answered.
+    /// A request was completed.
     pub(super) fn finished(&mut self, now: Instant, op: &Op, groups: &Groups) {
         let (bytes, is_status) = (op_bytes(op), op.asks_status());
         let tally = &mut self.groups[op.group.index()];
@@ -255,13 +255,13 @@ impl Tallies {
             tally.requests[direction] += 1;
             tally.bytes[direction] += bytes;
         }
-        self.answered(now, op.group, bytes, groups);
+        self.completed(now, op.group, bytes, groups);
     }
     /// A block status of the group came in.
     pub(super) fn asks_status(&mut self, group: GroupId) {
         self.groups[group.index()].is_asking = true;
     }
-    fn answered(&mut self, now: Instant, group: GroupId, bytes: u64, groups: &Groups) {
+    fn completed(&mut self, now: Instant, group: GroupId, bytes: u64, groups: &Groups) {
         let mut at = group.index() as u32;
         while let Some(tally) = self.groups.get_mut(at as usize) {
             if bytes > 0 {
@@ -275,7 +275,7 @@ impl Tallies {
             at = tally.parent;
         }
     }
-    /// A piece of one of its requests was answered by the drive.
+    /// A piece of one of its requests was completed by the drive.
     pub(super) fn piece(&mut self, group: GroupId, done: &Completion) {
         let times = &mut self.groups[group.index()].times;
         let direction = done.operation.direction() as usize;
@@ -360,12 +360,12 @@ mod tests {
         let groups = controller.groups();
         let broken = |tallies: &Tallies| [a, b].map(|id| tallies.get(id).broken_seconds);
         tallies.arrived(at(10), b, 500_000, groups);
-        tallies.answered(at(500), b, 500_000, groups);
+        tallies.completed(at(500), b, 500_000, groups);
         tallies.arrived(at(510), b, 500_000, groups);
         tallies.turn(at(999), groups);
         tallies.turn(at(1000), groups);
         assert_eq!(broken(&tallies), [0, 0], "half a megabyte of the one promised, in time");
-        tallies.answered(at(1300), b, 500_000, groups);
+        tallies.completed(at(1300), b, 500_000, groups);
         tallies.turn(at(2000), groups);
         assert_eq!(broken(&tallies), [1, 0], "290 ms late, and then it asked for nothing");
         tallies.arrived(at(3000), b, 500_000, groups);
@@ -395,15 +395,15 @@ mod tests {
         let (controller, mut tallies, [a, b]) = scene();
         let groups = controller.groups();
         tallies.arrived(at(10), a, 1000, groups);
-        tallies.answered(at(20), a, 1000, groups);
+        tallies.completed(at(20), a, 1000, groups);
         tallies.turn(at(1000), controller.groups());
-        assert_eq!(tallies.active, [a, GroupId::ROOT]);
+        assert_eq!(tallies.active, [a, GroupId::ROOT].map(|id| id.index() as u32));
         assert_eq!((tallies.get(a).last.bytes, tallies.get(b).last.bytes), (1000, 0));
         tallies.turn(at(2000), controller.groups());
         assert_eq!((tallies.get(a).last.bytes, tallies.active.len()), (0, 0));
         tallies.arrived(at(2500), b, 1000, groups);
         tallies.turn(at(3000), controller.groups());
-        assert_eq!(tallies.active, [b, a, GroupId::ROOT]);
+        assert_eq!(tallies.active, [b, a, GroupId::ROOT].map(|id| id.index() as u32));
         assert_eq!(tallies.get(b).last.busy, Nanos::from_millis(500));
     }
 

@@ -10,7 +10,7 @@ use iofair_core::time::Nanos;
 
 /// Longest look-out.
 pub(super) const POLL_MAX: Nanos = Nanos::from_micros(16);
-/// Turns in a row with one answer at most before it is tried.
+/// Turns in a row with one completion at most before it is tried.
 const SINGLES: u32 = 1000;
 /// Most naps between two look-outs, as a power of two.
 const FAILURES_MAX: u32 = 10;
@@ -53,7 +53,7 @@ impl BusyPoll {
 mod tests {
     use super::*;
 
-    /// Look-outs in this many turns of one answer, of which every so manieth is in vain (0: none).
+    /// Look-outs in this many turns of one completion, of which one in this many is in vain (0: none).
     fn look_outs(busy_poll: &mut BusyPoll, turns: u32, vain: u32) -> u32 {
         let mut count = 0;
         for _ in 0..turns {
@@ -66,7 +66,7 @@ mod tests {
         count
     }
 
-    /// Goal: it is tried for a client that waits for each answer, and hardly any more where nothing comes in time;
+    /// Goal: it is tried for a client that waits for each completion, and hardly any more where nothing comes in time;
     /// never where several requests come at once. Method: many turns of each kind, one after the other.
     #[test]
     fn only_what_pays_is_tried() {

@@ -19,7 +19,7 @@ use crate::request::export::{Export, Exports, Offer};
 use crate::request::op::{Op, Ops};
 use crate::security::Security;
 
-/// What an endpoint needs of the reactor to go on.
+/// The parts of the reactor that an endpoint uses during a call.
 pub(super) struct ReactorContext<'a> {
     pub(super) now: Instant,
     pub(super) key: usize,
@@ -30,7 +30,7 @@ pub(super) struct ReactorContext<'a> {
     pub(super) quantum: Quantum,
     pub(super) workers: &'a mut Workers,
     pub(super) bells: &'a mut Bells,
-    /// Processor time that other threads have spent for this endpoint's client, not charged yet.
+    /// Processor time that other threads spent for this endpoint's client and that is not charged yet.
     pub(super) spent: Nanos,
 }
 
@@ -39,11 +39,11 @@ impl ReactorContext<'_> {
     pub(super) fn attach(&mut self, id: u32) {
         self.engine.attach(id as usize);
     }
-    /// The client has left the export, and nothing of it is inside.
+    /// The client has left the export, and has no request in flight.
     pub(super) fn detach(&mut self, id: u32) {
         self.engine.detach(id as usize);
     }
-    /// What NBD clients are offered.
+    /// The exports that NBD clients can list.
     pub(super) fn offer(&self) -> Offer<'_> {
         Offer { exports: self.exports, groups: self.engine.controller().groups() }
     }
@@ -52,7 +52,7 @@ impl ReactorContext<'_> {
         self.attach(id);
         self.exports.enter(id, self.engine.controller().groups());
     }
-    /// Who pays for what the clients of a volume make the reactor do and hold.
+    /// The account that processor time and memory for the clients of a volume are charged to.
     pub(super) fn account(&self, volume: Option<usize>) -> Account {
         volume.map_or(Account::HANDSHAKE, |volume| Account::of(self.engine.group(volume)))
     }
@@ -68,32 +68,32 @@ impl ReactorContext<'_> {
         let account = self.account(volume);
         self.budget.allows(self.engine.controller().groups(), account, holds, more)
     }
-    /// Tells the budget what this endpoint holds now.
+    /// Tells the budget how many bytes this endpoint holds now.
     pub(super) fn charge(&mut self, volume: Option<usize>, share: &mut Share, holds: usize) {
         let account = self.account(volume);
         self.budget.charge(self.engine.controller().groups(), account, share, holds);
     }
-    /// Gives the next step of a handshake to another thread; what came of it comes to [`Endpoint::on_handshake`]. `false`:
-    /// there is no such thread.
+    /// Gives the next step of a handshake to another thread, which passes the result to [`Endpoint::on_handshake`]. `false`
+    /// if there is no such thread.
     pub(super) fn begin_handshake(&mut self, volume: Option<usize>, channel: Box<Channel>) -> bool {
         self.workers.shake_hands(self.key, self.account(volume), channel)
     }
-    /// Queues an entry of this endpoint; its answer comes to [`Endpoint::on_ring`] with the same slot.
+    /// Queues a ring entry. Its completion is passed to [`Endpoint::on_ring`] with the same slot.
     pub(super) fn push(&mut self, entry: Entry, slot: u8) -> io::Result<()> {
         self.push_part(entry, slot, 0)
     }
-    /// [`Self::push`] of one of many entries in this slot; the event's target has the part.
+    /// [`Self::push`] of one of several entries in this slot; the target of the event contains the part.
     pub(super) fn push_part(&mut self, entry: Entry, slot: u8, part: u16) -> io::Result<()> {
         self.ring.push(entry, Target::Endpoint { key: self.key as u32, slot, part })
     }
-    /// Queues an entry that ends the one in `slot`; its own answer comes to the slot `answer`.
-    pub(super) fn cancel(&mut self, slot: u8, answer: u8) -> io::Result<()> {
+    /// Queues an entry that cancels the one in `slot`; its own completion has the slot `completion`.
+    pub(super) fn cancel(&mut self, slot: u8, completion: u8) -> io::Result<()> {
         let target = |slot| Target::Endpoint { key: self.key as u32, slot, part: 0 };
-        self.ring.cancel(target(slot), target(answer))
+        self.ring.cancel(target(slot), target(completion))
     }
 }
 
-/// What one visit of an endpoint may take in, so that none keeps the others waiting for long.
+/// The input that one visit of an endpoint may read, so that no endpoint delays the others for long.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Quantum {
     commands: u32,
@@ -103,11 +103,11 @@ pub(super) struct Quantum {
 impl Quantum {
     /// A few dozen requests, some 50 us of work: several of the busiest endpoints fit into one turn.
     pub(super) const VISIT: Self = Self { commands: 32, bytes: 256 << 10 };
-    /// Uses up what costs as much as this many bytes.
+    /// Uses up the cost of this many bytes.
     pub(super) fn charge(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_sub(bytes);
     }
-    /// Uses up one command that brings this many bytes; `false` when the quantum was used up before.
+    /// Uses up one command with this many bytes. `false` if the quantum was used up before.
     pub(super) fn spend(&mut self, bytes: usize) -> bool {
         let left = self.commands > 0 && self.bytes > 0;
         self.commands = self.commands.saturating_sub(1);
@@ -116,48 +116,48 @@ impl Quantum {
     }
 }
 
-/// How far an endpoint came with its input.
+/// The result of reading an endpoint's input: when the reactor visits it again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Progress {
-    /// Nothing is left: it is visited again when the ring answers it.
+    /// No input is left: after the next completion of one of its ring entries.
     Done,
-    /// The quantum is used up: it is visited again in fair order.
+    /// The quantum is used up: in fair order.
     More,
-    /// There is no room in the engine or in the budget: it is visited again when there may be some.
+    /// The engine or the budget has no room: when there may be room.
     NoRoom,
-    /// It holds as much as one endpoint may: it is visited again when something of it was answered or sent.
+    /// It holds as much as one endpoint may: when one of its requests was completed or sent.
     OwnLimit,
 }
 
-/// How an endpoint stands at the end of a turn.
+/// The state of an endpoint at the end of a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Life {
-    /// It goes on.
+    /// It is open.
     On,
-    /// It is closed, nothing of it is inside, unsent or on the ring: it may be forgotten.
+    /// It is closed and has no requests in flight, unsent data or ring entries: the reactor drops it.
     Over,
 }
 
-/// A way in.
+/// A connection, a guest's disk, a block device or a mounted file, as the reactor drives it.
 pub(super) trait Endpoint: Send {
-    /// The ring answered an entry. Cheap: what came in is looked at by [`Self::take_in`], which comes in fair
-    /// order, and before another entry is asked for.
+    /// A ring entry completed. This must be cheap: the input is read by [`Self::take_in`], which is called in fair order and
+    /// before another entry is requested.
     fn on_ring(&mut self, slot: u8, event: Event, cx: &mut ReactorContext<'_>) -> io::Result<()>;
-    /// Turns what came in into requests, as far as the quantum and the room for it go.
+    /// Turns received input into requests, as far as the quantum and the room allow.
     fn take_in(&mut self, cx: &mut ReactorContext<'_>) -> Progress;
-    /// Takes a finished request.
+    /// Receives a finished request.
     fn deliver(&mut self, op: Op, ops: &mut Ops);
-    /// Sends what is answered, as far as it goes without waiting. `true`: it holds less now than before.
+    /// Sends completions, as far as possible without blocking. `true` if it holds less memory than before.
     fn answer(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<bool>;
-    /// Whether there is more to send, which [`Self::answer`] left for its next call.
+    /// Whether [`Self::answer`] has more to send in its next call.
     fn has_answers(&self) -> bool {
         false
     }
-    /// The end of a turn in which something happened: asks the ring for more, or says that it is over.
+    /// Ends a turn in which the endpoint had an event: requests further ring entries, or reports that it is closed.
     fn settle(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<Life>;
-    /// Takes nothing in from now on; what is inside is still answered.
+    /// Stops reading input. Requests in flight are still completed.
     fn close(&mut self);
-    /// A step of its handshake is done; [`Self::take_in`] comes next. Until then the endpoint must not be over.
+    /// A step of its handshake is done; [`Self::take_in`] follows. Until then the endpoint must not be [`Life::Over`].
     fn on_handshake(&mut self, handshake: Handshake) {
         let _ = handshake;
         unreachable!("an endpoint without handshakes");
@@ -166,22 +166,21 @@ pub(super) trait Endpoint: Send {
     fn cut(&mut self, cx: &mut ReactorContext<'_>) {
         let _ = cx;
     }
-    /// A look at it about once a second, `short` when somebody of its group waits for memory. `true`: it wants to be
-    /// looked at again though nothing happens.
+    /// Called about once a second after an event; `short` if an endpoint of its group waits for memory. Returns whether to call
+    /// it again even without an event.
     fn periodic_check(&mut self, short: bool, cx: &mut ReactorContext<'_>) -> io::Result<bool> {
         let _ = (short, cx);
         Ok(false)
     }
-    /// Whether its client may go on under the contracts that are in force now, and use the export that it chose.
+    /// Whether the contracts in force allow its client to stay connected and to use the export that it chose.
     fn is_allowed(&self, export: Option<&Export>, security: &Security) -> bool {
         let _ = (export, security);
         true
     }
     /// The volume that its client uses, once chosen.
     fn volume(&self) -> Option<usize>;
-    /// Its volume has a new size in bytes, from this turn on. A volume only becomes shorter while no endpoint
-    /// has it, so what is inside stays within it. Clients of an endpoint that cannot tell them see it when
-    /// they come again.
+    /// Its volume has a new size in bytes. A volume shrinks only while no endpoint uses it, so requests in flight stay within
+    /// it. Clients of an endpoint that cannot notify them see the new size when they reconnect.
     fn resized(&mut self, size: u64) {
         let _ = size;
     }

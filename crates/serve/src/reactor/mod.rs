@@ -56,56 +56,56 @@ use ring::{Event, Ring, Target, Wait};
 use workers::Workers;
 use zeroing::ZeroJob;
 
-/// Endpoints at once, whatever the contracts allow: keys of endpoints are small numbers.
+/// Maximum number of endpoints, whatever the contracts allow: their keys are small numbers.
 const ENDPOINTS_MAX: usize = 1 << 17;
-/// Time between two rounds of checks of endpoints, while one of them wants to be checked.
+/// Time between two rounds of checks, while an endpoint requests them.
 const CHECK_INTERVAL: Nanos = Nanos::from_secs(1);
-/// Rounds of checks after which freed memory goes back to the system though some connections are still busy.
+/// Rounds of checks after which freed memory is returned to the system even if connections are busy.
 const CHECKS_MAX: u32 = 60;
-/// Endpoints that are checked in one turn, some 20 us of work.
+/// Endpoints that are checked in one turn, about 20 us of work.
 const CHECKS_PER_TURN: usize = 256;
-/// What waits in the fair queue for clients that come, and for endpoints.
+/// Keys of the fair queue: new clients, and endpoints.
 const DEFERRED: usize = 0;
 const fn waiter(key: usize) -> usize {
     key + 1
 }
-/// A wait for the back end's own next event ends so early and spins through the rest: a sleeping
-/// thread comes back some 50 us late on a virtual machine, which is a whole read of an SSD.
+/// A wait for the back end's own next event ends this much early, and the reactor spins for the rest: on a virtual
+/// machine, a thread wakes some 50 us late, which is the time of an SSD read.
 const SPIN: Nanos = Nanos::from_micros(60);
 
-/// What other threads ask of a reactor.
+/// A message of another thread to a reactor.
 pub(crate) enum Message {
-    /// Take over new contracts, or refuse them and change nothing.
+    /// Apply new contracts, or refuse them and change nothing.
     Apply(Box<Change>, Security, Sender<Result<(), ServeError>>),
-    /// What passed; and forget it, if so asked.
+    /// Return statistics, and optionally reset them.
     Stats { reset: bool, answer: Sender<Snapshot> },
-    /// Show what there is; it is over quickly, since everybody waits meanwhile.
+    /// Call a function with the state of the reactor. It must return quickly, because it blocks the reactor.
     Look(Box<dyn FnOnce(&Seen<'_>) + Send>),
-    /// A call to the control socket named this group.
+    /// Count a call to the control socket that named this group.
     Called(String),
     /// Open a file of the mounted directory.
     File(Opening),
-    /// Take no request in any more; answered once nothing is inside.
+    /// Stop reading requests. The reply is sent when no request is in flight.
     Pause(Sender<()>),
-    /// Go on.
+    /// Resume after a drain.
     Resume,
-    /// The volume of this name is a virtual machine's disk; commands for it come here, and the eventfd
-    /// is written after each.
+    /// Serve the volume of this name as a virtual machine's disk. Commands arrive on the channel, and the eventfd is written
+    /// after each.
     Device { volume: String, commands: Receiver<Envelope>, wake: OwnedFd },
-    /// The volume of this name is a block device; its requests come through the channel. Answered when the
-    /// ring waits for them.
+    /// Serve the volume of this name as a block device, with requests from the channel. The reply is sent when the ring waits
+    /// for them.
     Block { volume: String, channel: Channel, answer: Sender<Result<(), ServeError>> },
-    /// Zero extents that no volume has.
+    /// Zero extents that belong to no volume.
     Zero(ZeroJob),
-    /// Answer everything and end.
+    /// Complete all requests, then end.
     Stop,
 }
 
-/// What a look at a reactor sees.
+/// The state of a reactor for control and metrics.
 pub(crate) struct Seen<'a> {
     pub(crate) now: Instant,
     pub(crate) engine: &'a Engine,
-    /// Endpoints that are open.
+    /// Number of open endpoints.
     pub(crate) connections: usize,
     /// Processor time of clients that have not chosen a volume.
     pub(crate) handshake_cpu: Nanos,
@@ -113,7 +113,7 @@ pub(crate) struct Seen<'a> {
 }
 
 impl Seen<'_> {
-    /// Bytes that clients of volumes directly in a group hold beyond what each may hold in any case.
+    /// Bytes that clients of volumes directly in a group hold beyond the guaranteed amount of each client.
     pub(crate) fn memory(&self, group: GroupId) -> u64 {
         self.budget.held(group)
     }
@@ -122,43 +122,43 @@ impl Seen<'_> {
 /// A listening socket.
 pub(crate) struct Listener {
     pub(crate) file: OwnedFd,
-    /// It was there before us and stays when we go.
+    /// Whether a service manager passed it, so that it stays when the server ends.
     pub(crate) stays: bool,
 }
 
-/// What a reactor is made of.
+/// The parts of a new reactor.
 pub(crate) struct Parts {
     pub(crate) engine: Engine,
     pub(crate) clock: Clock,
     pub(crate) listeners: Vec<Listener>,
     pub(crate) messages: Receiver<Message>,
-    /// An eventfd: written after every message.
+    /// An eventfd that is written after every message.
     pub(crate) wake: OwnedFd,
-    /// A drain that takes longer is cut: somebody does not read its answers.
+    /// Time limit of a drain. A client that does not read its completions cannot delay it for longer.
     pub(crate) drain: Nanos,
-    /// What NBD clients are offered.
+    /// The exports of NBD clients.
     pub(crate) security: Security,
-    /// Whom it shows that it turns.
+    /// The watchdog that it feeds.
     pub(crate) watchdog: Option<Watchdog>,
 }
 
-/// An endpoint, and what its reactor knows of it.
+/// An endpoint and the reactor's state for it.
 struct Slot {
     endpoint: Box<dyn Endpoint>,
-    /// It is in `touched`, in `to_check`.
+    /// Whether it is in `touched`, and in `to_check`.
     is_touched: bool,
     is_to_check: bool,
-    /// It goes on when something of it was answered or sent.
+    /// Whether it continues when one of its requests was completed or sent.
     is_at_own_limit: bool,
-    /// It found no room when it was visited last.
+    /// Whether it found no room in its last visit.
     has_stalled: bool,
     /// Its number among the clients that have not chosen a volume.
     handshake: Option<u64>,
-    /// It counts as a connection.
+    /// Whether it counts as a connection.
     is_client: bool,
-    /// It is the server's own.
+    /// Whether it belongs to the server itself.
     is_own: bool,
-    /// Who paid for it last.
+    /// The account that it was last charged to.
     account: Account,
 }
 
@@ -178,49 +178,48 @@ impl Slot {
     }
 }
 
-/// One reactor.
+/// The reactor of one drive.
 pub(crate) struct Reactor {
     parts: Parts,
     ring: Ring,
     exports: Exports,
     endpoints: Slab<Slot>,
     events: Vec<Event>,
-    /// Endpoints with input, and those whose input found no room.
+    /// Endpoints with input, and those whose input has no room.
     fair: FairQueue,
     meter: Meter,
-    /// Whose requests were answered last; for its memory.
+    /// Reused list of endpoints whose requests were completed.
     finished: Vec<Account>,
-    /// Endpoints that may have something to send, in fair order like those with input, and endpoints to settle before
-    /// the turn ends.
+    /// Endpoints that may have completions to send, in fair order like those with input, and endpoints to settle before the
+    /// turn ends.
     to_answer: FairQueue,
     touched: Vec<usize>,
     budget: Budget,
     workers: Workers,
     bells: Bells,
-    /// Endpoints that want a check in the next round, those that are left of this round, and when the next one
-    /// begins.
+    /// Endpoints that requested a check in the next round, those left in this round, and the time of the next round.
     to_check: Vec<usize>,
     checking: Vec<usize>,
     next_check: Option<Instant>,
-    /// Rounds since freed memory was given back.
+    /// Rounds since freed memory was returned to the system.
     checks: u32,
-    /// When the watchdog is fed next, if there is one.
+    /// When to feed the watchdog, if there is one.
     feed: Option<Instant>,
     handshakes: Handshakes,
-    /// NBD connections that have chosen a volume.
+    /// Number of NBD connections that have chosen a volume.
     clients: usize,
-    /// Jobs of the server's own, which count as endpoints too.
+    /// Number of the server's own jobs, which are endpoints too.
     zeroings: usize,
     /// When the drain must end, once it has begun.
     draining: Option<Instant>,
-    /// Who waits until nothing is inside.
+    /// Replies to send when no request is in flight.
     pausing: Vec<Sender<()>>,
     stats_since: Instant,
     busy_before: Nanos,
 }
 
 impl Reactor {
-    /// Sets the ring up; to be called on the thread that will run it.
+    /// Sets the ring up. Call it on the thread that runs the reactor.
     pub(crate) fn new(parts: Parts) -> io::Result<Self> {
         clock::sharpen_timers();
         let connections = parts.security.limits.connections;
@@ -279,10 +278,10 @@ impl Reactor {
         self.ring.push(Entry::watch(self.parts.wake.as_raw_fd()), Target::Wake)
     }
 
-    /// Turns until told to stop and drained; then makes everything durable.
+    /// Runs until it is told to stop and has drained; then makes everything durable.
     ///
-    /// Entries on the ring name memory of endpoints, back end and engine, and the kernel goes on with them when a ring is
-    /// closed. So all of it is only given back after a drain that left nothing there; after an error, or a panic, never.
+    /// Ring entries refer to memory of endpoints, back end and engine, and the kernel continues them after the ring is closed.
+    /// Therefore this memory is freed only after a drain that left no entry; after an error or a panic it is never freed.
     pub(crate) fn run(self) -> io::Result<()> {
         let mut this = ManuallyDrop::new(self);
         this.turn_until_drained()?;
@@ -316,7 +315,7 @@ impl Reactor {
             self.work(now)?;
             if !self.pausing.is_empty() && self.parts.engine.pending() == 0 {
                 for asked in self.pausing.drain(..) {
-                    // Whoever asked may have gone.
+                    // The receiver may be gone.
                     let _ = asked.send(());
                 }
             }
@@ -332,7 +331,7 @@ impl Reactor {
     fn end(&mut self) -> io::Result<()> {
         let engine = &mut self.parts.engine;
         if engine.is_stuck() {
-            // To ask such a drive for more could take for ever.
+            // A drive that did not complete commands could block forever.
             let message =
                 "the drive did not complete some commands; data that was not flushed may be lost";
             return Err(io::Error::new(io::ErrorKind::TimedOut, message));
@@ -360,7 +359,7 @@ impl Reactor {
             Target::Accept(index) => {
                 self.work_for(Payer::Account(Account::HANDSHAKE));
                 if event.result >= 0 {
-                    // SAFETY: the kernel just made this descriptor for us, and nobody else has it.
+                    // SAFETY: the kernel just created this descriptor, and nothing else owns it.
                     self.accepted(unsafe { OwnedFd::from_raw_fd(event.result) });
                 }
                 self.on_accept(index as usize, event)?;
@@ -391,13 +390,13 @@ impl Reactor {
         }
         Ok(())
     }
-    /// A new endpoint; it is settled before the turn ends.
+    /// Adds an endpoint; it is settled before the turn ends.
     fn insert(&mut self, endpoint: Box<dyn Endpoint>) -> usize {
         let key = self.endpoints.insert(Slot::new(endpoint));
         self.touch(key);
         key
     }
-    /// Shows the watchdog that the reactor turns, when it is time.
+    /// Feeds the watchdog when it is time.
     fn feed(&mut self, now: Instant) {
         if let (Some(watchdog), true) =
             (&self.parts.watchdog, self.feed.is_some_and(|due| now >= due))
@@ -406,7 +405,7 @@ impl Reactor {
             self.feed = Some(now + watchdog.every);
         }
     }
-    /// Checks endpoints that want it, when it is time, some in each turn.
+    /// Checks endpoints that requested it, when it is time, some in each turn.
     fn periodic_check(&mut self, now: Instant) -> io::Result<()> {
         if self.checking.is_empty() {
             if self.next_check.is_none_or(|due| now < due) {
@@ -418,7 +417,7 @@ impl Reactor {
         }
         for _ in 0..CHECKS_PER_TURN {
             let Some(key) = self.checking.pop() else { break };
-            // Its endpoint may be gone.
+            // The endpoint may be gone.
             let Some(slot) = self.endpoints.get_mut(key) else { continue };
             slot.is_to_check = false;
             let short =
@@ -441,7 +440,7 @@ impl Reactor {
         }
     }
     fn end_checks(&mut self, now: Instant) {
-        // Who waits for memory asks again, so that the next round knows that it is short.
+        // Endpoints that wait for memory try again, so that the next round knows that memory is short.
         self.fair.wake_all();
         let again = !self.to_check.is_empty();
         self.next_check = again.then_some(now + CHECK_INTERVAL);
@@ -451,7 +450,7 @@ impl Reactor {
             crate::request::buffer::give_back();
         }
     }
-    /// An endpoint, and what it needs of the rest.
+    /// An endpoint, and the context for a call of it.
     fn look(&mut self, now: Instant, key: usize) -> (&mut dyn Endpoint, ReactorContext<'_>) {
         let Self { endpoints, parts, exports, ring, budget, workers, bells, .. } = self;
         let (engine, quantum) = (&mut parts.engine, Quantum::VISIT);

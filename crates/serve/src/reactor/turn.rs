@@ -93,7 +93,7 @@ impl Reactor {
             }
         }
     }
-    /// Something happened to an endpoint: it is answered and settled in this turn, and checked some time.
+    /// Something happened to an endpoint: its completions are sent in this turn, and it is checked some time later.
     pub(super) fn touch(&mut self, key: usize) {
         self.to_answer.push(self.account(key), key);
         self.settle_later(key);
@@ -192,7 +192,7 @@ impl Reactor {
             self.fair.wake_next();
         }
     }
-    /// Something of an endpoint was answered or sent: if it held as much as it may, it goes on.
+    /// Something of an endpoint was completed or sent: if it held as much as it may, it goes on.
     fn holds_less(&mut self, key: usize) {
         if std::mem::take(&mut self.endpoints[key].is_at_own_limit) {
             self.fair.push(self.account(key), waiter(key));

@@ -37,7 +37,7 @@ pub(crate) struct ZeroJob {
     pub(crate) stop: Arc<AtomicBool>,
     /// Counts zeroed bytes.
     pub(crate) counter: Arc<AtomicU64>,
-    /// Whoever asked. Dropped without an answer if the server ends first.
+    /// Receives the reply. Dropped without one if the server ends first.
     pub(crate) answer: Sender<Zeroed>,
 }
 

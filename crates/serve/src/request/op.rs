@@ -60,8 +60,8 @@ impl Ops {
     pub(crate) fn use_piece(&mut self, tag: u64) {
         self.pieces[tag as usize].commands += 1;
     }
-    /// The back end has answered a command that used a piece. Is the piece done?
-    pub(crate) fn answer_piece(&mut self, tag: u64, status: i32) -> bool {
+    /// The back end has completed a command that used a piece. Is the piece done?
+    pub(crate) fn command_done(&mut self, tag: u64, status: i32) -> bool {
         let piece = &mut self.pieces[tag as usize];
         piece.commands -= 1;
         if piece.status == 0 {
@@ -89,7 +89,7 @@ impl Ops {
         op.left += 1;
         tag as u64
     }
-    /// The piece with this tag is answered.
+    /// The piece with this tag is completed.
     pub(crate) fn end_piece(&mut self, tag: u64) -> Piece {
         let piece = self.pieces.remove(tag as usize);
         let op = &mut self.live[piece.op];
@@ -228,10 +228,10 @@ pub struct Op {
     pub(crate) flags: Flags,
     /// Bytes that were cut into pieces.
     pub(crate) cut: u32,
-    /// Pieces that were not answered yet, and their tags: the first this many of these.
+    /// Pieces that were not completed yet, and their tags: the first this many of these.
     pub(crate) left: u32,
     pub(crate) pieces: [u32; WINDOW as usize],
-    /// Whether it was answered though a late command still uses its memory.
+    /// Whether it was completed though a late command still uses its memory.
     pub(crate) abandoned: bool,
     /// When it came in.
     pub(crate) submitted: Instant,
@@ -248,7 +248,7 @@ pub struct Piece {
     pub length: u32,
     /// First byte within the request.
     pub from: u32,
-    /// Its request was answered with an error while it was in flight, and it may still be written.
+    /// Its request was completed with an error while it was in flight, and it may still be written.
     pub(crate) fenced: bool,
     /// Commands of the back end that use its memory.
     commands: u32,
@@ -340,8 +340,8 @@ impl Op {
             submitted,
         }
     }
-    /// An answer for a request whose memory is still in use.
-    pub(crate) fn answer_without_data(&self) -> Self {
+    /// A completion for a request whose memory is still in use.
+    pub(crate) fn completion_without_data(&self) -> Self {
         Self { data: Data::None, left: 0, ..*self }
     }
 }

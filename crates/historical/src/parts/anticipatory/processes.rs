@@ -134,7 +134,7 @@ impl Processes {
     pub(super) fn note_unqueued(&mut self, client: ClientId) {
         self.by_client[client.index()].queued -= 1;
     }
-    pub(super) fn note_answer(&mut self, request: &Request, now: Instant) {
+    pub(super) fn note_completion(&mut self, request: &Request, now: Instant) {
         if request.is_sync() {
             self.by_client[request.client.index()].completed = Some(now);
         }

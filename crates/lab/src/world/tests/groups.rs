@@ -154,7 +154,7 @@ fn guests_keep_their_weights() {
     assert!(matches!(simulate(&run), Err(RunError::Job { .. })), "a guest has a page cache");
 }
 
-/// Goal: on a stripe every kind of call is answered, flushes by all drives, whoever controls it; a reader that
+/// Goal: on a stripe every kind of call is completed, flushes by all drives, whoever controls it; a reader that
 /// keeps to one drive leaves the other alone. Method: every job on two disks with a journal and without.
 #[test]
 fn stripes_answer_every_call() {

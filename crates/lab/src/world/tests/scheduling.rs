@@ -41,11 +41,11 @@ fn requests_pass_the_lock_one_by_one() {
     assert!((49_900..=50_001).contains(&made), "{made}");
 }
 
-/// Goal: where answers bring about no dispatch by themselves, nothing is lost and only BFQ, which holds requests on
+/// Goal: where completions do not cause a dispatch by themselves, nothing is lost and only BFQ, which holds requests on
 /// purpose, does other things. Method: five random readers, and buffered writers who fill the drive.
 #[test]
 fn only_what_asks_is_asked() {
-    let quiet = Scheduling { on_answer: false, ..Scheduling::FREE };
+    let quiet = Scheduling { on_completion: false, ..Scheduling::FREE };
     let written = |stack: &str, scheduling: Scheduling| {
         let mut writer = client("writer", job(Pattern::SequentialWrite, 4, true));
         writer.processes = 3;

@@ -1,13 +1,14 @@
-//! A world for tests: one client a group, a drive that completions everything after the same time.
+//! A world for tests: one client a group, a drive that completes everything after the same time.
 
 use std::collections::BTreeMap;
 use std::vec::Vec;
 
 use iofair_core::contract::Contract;
-use iofair_core::controller::{Controller, Dispatch, FlushRule, Setup, Submission};
+use iofair_core::controller::{Controller, Dispatch, Setup, Submission};
 use iofair_core::group::{ClientId, Priority};
-use iofair_core::policy::{DriveFacts, Gauges};
+use iofair_core::policy::DriveFacts;
 use iofair_core::request::{CommandId, Flags, Operation};
+use iofair_core::testing;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
@@ -45,12 +46,7 @@ pub(super) struct World {
 pub(super) const MS: Nanos = Nanos::from_millis(1);
 
 pub(super) fn facts() -> DriveFacts {
-    DriveFacts {
-        rotational: false,
-        depth: 1 << 10,
-        max_request: Sectors(1 << 16),
-        capacity: Sectors(1 << 40),
-    }
+    DriveFacts { depth: 1 << 10, ..testing::wide().facts }
 }
 
 impl World {
@@ -58,21 +54,10 @@ impl World {
         Self::with_tags(set, 1 << 10)
     }
     pub(super) fn with_tags(set: &[(&str, &str)], tags: u32) -> Self {
-        let setup = Setup {
-            facts: facts(),
-            tags,
-            queue_limit: 1 << 16,
-            guaranteed: 0,
-            client_limit: u32::MAX,
-            flushes: FlushRule::Bypass,
-            trace: 0,
-        };
-        let mut stack = crate::TABLE.stack("cost-none").expect("in the table");
-        for (parameter, text) in set {
-            stack.set("cost", parameter, text).expect("in the policy's table");
-        }
+        let setup = Setup { facts: facts(), tags, ..testing::wide() };
+        let controller = testing::controller(setup, &crate::TABLE, "cost-none", set);
         Self {
-            controller: Controller::new(setup, stack),
+            controller,
             now: Instant(1_000_000_000),
             clients: Vec::new(),
             flying: BTreeMap::new(),
@@ -176,18 +161,7 @@ impl World {
         self.flying.len()
     }
     pub(super) fn gauge(&self, name: &str) -> u64 {
-        struct Find<'a>(&'a str, u64);
-        impl Gauges for Find<'_> {
-            fn gauge(&mut self, name: &'static str, value: u64) {
-                if name == self.0 {
-                    self.1 = value;
-                }
-            }
-        }
-        let mut find = Find(name, u64::MAX);
-        self.controller.observe(&mut find);
-        assert!(find.1 != u64::MAX, "no gauge {name}");
-        find.1
+        testing::gauge(&self.controller, name)
     }
 }
 

@@ -5,10 +5,10 @@ use std::string::{String, ToString};
 use std::vec::Vec;
 
 use iofair_core::contract::{Burst, Contract, Limits, Total};
-use iofair_core::controller::{Controller, FlushRule, Setup, Submission};
+use iofair_core::controller::{Controller, Submission};
 use iofair_core::group::{ClientId, GroupId, Priority};
-use iofair_core::policy::DriveFacts;
 use iofair_core::request::{Direction, Flags, Operation};
+use iofair_core::testing;
 use iofair_core::time::Instant;
 use iofair_core::unit::Sectors;
 
@@ -38,23 +38,7 @@ struct Rig {
 
 impl Rig {
     fn new() -> Self {
-        let facts = DriveFacts {
-            rotational: false,
-            depth: 1 << 20,
-            max_request: Sectors(1 << 16),
-            capacity: Sectors(1 << 40),
-        };
-        let setup = Setup {
-            facts,
-            tags: 1 << 20,
-            queue_limit: 1 << 20,
-            guaranteed: 0,
-            client_limit: u32::MAX,
-            flushes: FlushRule::Bypass,
-            trace: 0,
-        };
-        let stack = crate::TABLE.stack("max-none").expect("in the table");
-        let controller = Controller::new(setup, stack);
+        let controller = testing::controller(testing::wide(), &crate::TABLE, "max-none", &[]);
         Self { controller, now: Instant::ZERO, sent: 0, directions: Vec::new(), log: Vec::new() }
     }
     fn group(&mut self, path: &str, weight: u32, max: Limits) -> GroupId {

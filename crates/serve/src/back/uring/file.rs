@@ -88,7 +88,7 @@ impl Storage {
         Ok(this)
     }
     /// Takes it for this server alone. What a killed server had in flight holds on to its locks until the
-    /// drive has answered: so nothing of it can come after what clients write from now on. `false`: the server that a
+    /// drive has completed it: so nothing of it can come after what clients write from now on. `false`: the server that a
     /// check is about has it.
     fn lock(&self, mode: &Mode) -> io::Result<bool> {
         if let Err(error) = flock(&self.buffered, libc::LOCK_EX | libc::LOCK_NB) {

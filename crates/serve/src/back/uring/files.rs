@@ -119,7 +119,7 @@ mod tests {
     use super::*;
     use crate::trial::Mode;
 
-    /// Goal: a file is not closed by who answers commands and follows contracts, and before it may be closed nothing uses
+    /// Goal: a file is not closed by the thread that completes commands, and before it may be closed nothing uses
     /// it. Method: a volume that goes while the kernel has a command on its file, and one that goes idle.
     #[test]
     fn files_are_closed_by_others() {

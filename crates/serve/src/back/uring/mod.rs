@@ -24,7 +24,7 @@ use iofair_core::request::{Operation, RequestId};
 use iofair_core::unit::Sectors;
 use slab::Slab;
 
-use super::{Answer, Back, Job, Lookup};
+use super::{Back, Completed, Job, Lookup};
 use crate::back::volume::PlannedVolume;
 use crate::request::buffer::Data;
 use crate::request::entry::Entry;
@@ -176,10 +176,10 @@ impl Uring {
         };
         self.entries.push(entry.user_data(slot as u64));
     }
-    fn finish(&mut self, slot: usize, status: i32, answers: &mut Vec<Answer>) {
+    fn finish(&mut self, slot: usize, status: i32, completed: &mut Vec<Completed>) {
         let running = self.running.remove(slot);
         self.files.end(running.file);
-        answers.push(Answer { id: running.id, status });
+        completed.push(Completed { id: running.id, status });
         self.spare.push(running);
         for free in self.order.finish(slot) {
             self.begin(free);
@@ -196,7 +196,7 @@ impl Back for Uring {
             capacity: Sectors(self.bytes / 512),
         }
     }
-    fn start(&mut self, job: &Job<'_>, ops: &mut Ops, answers: &mut Vec<Answer>) {
+    fn start(&mut self, job: &Job<'_>, ops: &mut Ops, completed: &mut Vec<Completed>) {
         if let Some(question) = ops.question(job.parts) {
             return self.look_up(job.dispatch.id, question);
         }
@@ -208,7 +208,7 @@ impl Back for Uring {
         let direct = self.files.storage(running.file).is_direct();
         let slot = self.running.insert(running);
         if nothing {
-            return self.finish(slot, 0, answers);
+            return self.finish(slot, 0, completed);
         }
         let alone = !aligned && direct;
         if operation == Operation::Flush || self.order.start(slot, offset, length, alone) {
@@ -218,7 +218,13 @@ impl Back for Uring {
     fn take_entries(&mut self) -> Option<&mut Vec<Entry>> {
         Some(&mut self.entries)
     }
-    fn on_ring(&mut self, user_data: u32, result: i32, ops: &mut Ops, answers: &mut Vec<Answer>) {
+    fn on_ring(
+        &mut self,
+        user_data: u32,
+        result: i32,
+        ops: &mut Ops,
+        completed: &mut Vec<Completed>,
+    ) {
         let slot = user_data as usize;
         let running = &mut self.running[slot];
         let next = if result == -libc::EFAULT && running.is_shared() {
@@ -232,7 +238,7 @@ impl Back for Uring {
         };
         match next {
             Next::Again => self.issue(slot),
-            Next::Done(status) => self.finish(slot, status, answers),
+            Next::Done(status) => self.finish(slot, status, completed),
         }
     }
     fn take_lookups(&mut self) -> Option<&mut Vec<Lookup>> {

@@ -38,7 +38,7 @@ pub(super) enum Step {
     Sync,
 }
 
-/// What comes after an entry's answer.
+/// The next step after the kernel has completed an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Next {
     /// Another entry.

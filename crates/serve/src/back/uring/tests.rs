@@ -1,4 +1,4 @@
-//! What is answered when, with a kernel played by the test.
+//! What is completed when, with a kernel played by the test.
 
 use std::collections::VecDeque;
 
@@ -28,28 +28,28 @@ fn one(asked: Vec<Asked>) -> Asked {
     asked[0]
 }
 
-/// Goal: a write with FUA is durable before its answer. Method: aligned and not; the kernel writes a
-/// part, and only when the rest of it, durable too, is written is the write answered. A plain write is not
+/// Goal: a write with FUA is durable before its completion. Method: aligned and not; the kernel writes a
+/// part, and only when the rest of it, durable too, is written is the write completed. A plain write is not
 /// made durable.
 #[test]
-fn fua_writes_are_answered_when_durable() {
+fn fua_writes_are_completed_when_durable() {
     let mut scene = scene("fua");
     for (offset, length) in [(8192, 8192), (100_001, 3000)] {
         let cookie = scene.write(offset, length, true);
         let first = one(scene.turn());
         assert_eq!((first.call, first.offset), (DURABLE, offset));
-        assert!(scene.turn().is_empty() && scene.finished().is_empty(), "answered too early");
-        scene.answer(first, 1024);
+        assert!(scene.turn().is_empty() && scene.finished().is_empty(), "completed too early");
+        scene.complete(first, 1024);
         let rest = one(scene.turn());
         assert_eq!((rest.call, rest.offset), (DURABLE, offset + 1024));
-        assert!(scene.finished().is_empty(), "answered with a part of it");
-        scene.answer(rest, length as i32 - 1024);
+        assert!(scene.finished().is_empty(), "completed with a part of it");
+        scene.complete(rest, length as i32 - 1024);
         scene.turn();
         assert_eq!(scene.finished(), [(cookie, 0)]);
         scene.write(offset, length, false);
         let plain = one(scene.turn());
         assert_eq!(plain.call, PLAIN);
-        scene.answer(plain, length as i32);
+        scene.complete(plain, length as i32);
         scene.turn();
         assert_eq!(scene.finished().len(), 1);
     }
@@ -83,12 +83,12 @@ fn missing_memory_fails_its_request_alone() {
         let mut scene = scene("missing");
         let cookies = [0, 1, 2].map(|number| scene.write(number * 4096, 4096, false));
         let mut asked = one(scene.turn());
-        scene.answer(asked, -libc::EFAULT);
+        scene.complete(asked, -libc::EFAULT);
         for number in 0..3 {
             asked = one(scene.turn());
             assert_eq!((asked.call, asked.offset), (PLAIN, number * 4096));
             assert!(scene.finished().is_empty());
-            scene.answer(asked, if missing.contains(&number) { -libc::EFAULT } else { 4096 });
+            scene.complete(asked, if missing.contains(&number) { -libc::EFAULT } else { 4096 });
         }
         scene.turn();
         let mut finished = scene.finished();
@@ -98,35 +98,35 @@ fn missing_memory_fails_its_request_alone() {
     }
 }
 
-/// Goal: trims and zeroes with FUA are durable before their answer, also where the file system cannot
+/// Goal: trims and zeroes with FUA are durable before their completion, also where the file system cannot
 /// make zeroes and they are written. Method: the kernel allocates, then syncs; or refuses to allocate.
 #[test]
-fn fua_zeroes_are_answered_when_durable() {
+fn fua_zeroes_are_completed_when_durable() {
     let fua = Hints { fua: true, ..Hints::default() };
     for operation in [Operation::WriteZeroes, Operation::Discard] {
         let mut scene = scene("zeroes");
         let cookie = scene.submit(operation, (0, 1 << 20), fua);
         let asked = one(scene.turn());
         assert_eq!(asked.call, Call::Allocate);
-        scene.answer(asked, 0);
+        scene.complete(asked, 0);
         let asked = one(scene.turn());
         assert_eq!((asked.call, scene.finished().len()), (Call::DataSync, 0));
-        scene.answer(asked, 0);
+        scene.complete(asked, 0);
         scene.turn();
         assert_eq!(scene.finished(), [(cookie, 0)]);
     }
     let mut scene = scene("written-zeroes");
     let cookie = scene.submit(Operation::WriteZeroes, (0, 1 << 20), fua);
     let asked = one(scene.turn());
-    scene.answer(asked, -libc::EOPNOTSUPP);
+    scene.complete(asked, -libc::EOPNOTSUPP);
     let asked = one(scene.turn());
     assert_eq!((asked.call, scene.finished().len()), (DURABLE, 0));
-    scene.answer(asked, 1 << 20);
+    scene.complete(asked, 1 << 20);
     scene.turn();
     assert_eq!(scene.finished(), [(cookie, 0)]);
 }
 
-/// Goal: a flush is answered after the writes before it and after `fdatasync`, in this order. Method:
+/// Goal: a flush is completed after the writes before it and after `fdatasync`, in this order. Method:
 /// two writes that the kernel finishes in the wrong order, a flush between them and a later write; the
 /// sync must come after both, and its error is the flush's.
 #[test]
@@ -140,19 +140,19 @@ fn flushes_cover_the_writes_before_them() {
         let later = scene.write(2 << 20, 4096, false);
         let others: Vec<Asked> = scene.turn();
         assert!(others.iter().all(|asked| asked.call == PLAIN), "synced too early: {others:?}");
-        scene.answer(writes[1], 4096);
+        scene.complete(writes[1], 4096);
         let mut others = [others, scene.turn()].concat();
         assert!(others.iter().all(|asked| asked.call == PLAIN), "synced too early: {others:?}");
         assert_eq!(scene.finished(), [(second, 0)]);
-        scene.answer(writes[0], 4096);
+        scene.complete(writes[0], 4096);
         others.extend(scene.turn());
         assert_eq!(scene.finished(), [(first, 0)]);
         let sync = others.iter().find(|asked| asked.call == Call::DataSync);
-        scene.answer(*sync.expect("both writes are done"), -status);
+        scene.complete(*sync.expect("both writes are done"), -status);
         others.extend(scene.turn());
         assert_eq!(scene.finished(), [(flush, status)]);
         let last = others.iter().find(|asked| asked.call == PLAIN);
-        scene.answer(*last.expect("the later write goes on"), 4096);
+        scene.complete(*last.expect("the later write goes on"), 4096);
         scene.turn();
         assert_eq!(scene.finished(), [(later, 0)]);
     }
@@ -174,11 +174,11 @@ fn errors_and_short_counts() {
                 let cookie = scene.submit(operation, (4096, 4096), Hints::default());
                 let mut asked = one(scene.turn());
                 if let Some(before) = before {
-                    scene.answer(asked, before);
+                    scene.complete(asked, before);
                     asked = one(scene.turn());
                     assert_eq!(asked.offset, 4096 + before.max(0) as u64);
                 }
-                scene.answer(asked, result);
+                scene.complete(asked, result);
                 scene.turn();
                 assert_eq!(scene.finished(), [(cookie, status)]);
             }
@@ -189,16 +189,16 @@ fn errors_and_short_counts() {
         while let Some(again) = asked.pop() {
             rounds += 1;
             assert!(rounds < 10_000, "tried for ever");
-            scene.answer(again, -libc::EINTR);
+            scene.complete(again, -libc::EINTR);
             asked = scene.turn();
         }
         assert_eq!(scene.finished(), [(cookie, libc::EINTR)]);
     }
 }
 
-/// Goal: a command that the kernel does not answer is an error for its request after the timeout, once; its
-/// memory and its slot are kept until the kernel answers after all; others go on. Method: a read and a write
-/// that are answered late, a flush behind the write, requests between and after.
+/// Goal: a command that the kernel does not complete is an error for its request after the timeout, once; its
+/// memory and its slot are kept until the kernel completes it after all; others go on. Method: a read and a write
+/// that are completed late, a flush behind the write, requests between and after.
 #[test]
 fn late_commands_fail_and_keep_their_memory() {
     let mut scene = scene("late");
@@ -209,7 +209,7 @@ fn late_commands_fail_and_keep_their_memory() {
         let flush = scene.flush();
         let other = scene.submit(Operation::Read, (1 << 20, 4096), Hints::default());
         let asked = scene.turn();
-        scene.answer(*asked.iter().find(|asked| asked.call == Call::Read).unwrap(), 4096);
+        scene.complete(*asked.iter().find(|asked| asked.call == Call::Read).unwrap(), 4096);
         scene.turn();
         assert_eq!(scene.finished(), [(other, 0)], "others go on");
         let mut sync = asked.into_iter().find(|asked| asked.call == Call::DataSync);
@@ -218,29 +218,29 @@ fn late_commands_fail_and_keep_their_memory() {
         sync = scene.turn().pop().or(sync);
         assert_eq!(scene.finished(), [(cookie, libc::EIO)]);
         assert!(scene.engine().is_stuck() && scene.engine().pending() == 1, "only the flush waits");
-        scene.answer(sync.expect("nothing keeps the flush any more"), 0);
+        scene.complete(sync.expect("nothing keeps the flush any more"), 0);
         scene.turn();
         assert_eq!((scene.finished(), scene.engine().pending()), (vec![(flush, 0)], 0));
         let next = scene.submit(Operation::Read, (0, 8192), Hints::default());
         let asked = one(scene.turn());
-        scene.answer(asked, 8192);
+        scene.complete(asked, 8192);
         scene.turn();
         assert_eq!(scene.finished(), [(next, 0)]);
         assert_eq!(scene.engine().ops().len(), 1, "the memory is kept");
         // In part, so that the rest is asked for: the late command goes on like any other.
-        scene.answer(stuck, 4096);
+        scene.complete(stuck, 4096);
         let rest = one(scene.turn());
         assert_eq!(rest.offset, 4096);
-        scene.answer(rest, 4096);
+        scene.complete(rest, 4096);
         scene.turn();
-        assert_eq!(scene.finished(), [], "nothing is answered twice");
+        assert_eq!(scene.finished(), [], "nothing is completed twice");
         assert!(!scene.engine().is_stuck() && scene.engine().ops().is_empty());
     }
 }
 
 /// Goal: what a late command may still write is written by nobody else, whoever of those that were merged into it asked
 /// for it, and whether the newer write came before or after the timeout. Method: two writes that become one command, and
-/// one over both that comes before the timeout; writes and trims around after it; then the answer.
+/// one over both that comes before the timeout; writes and trims around after it; then the completion.
 #[test]
 fn late_writes_are_fenced() {
     let mut scene = scene("fenced");
@@ -251,7 +251,7 @@ fn late_writes_are_fenced() {
     let waits = scene.turn();
     let beside = scene.write(16384, 4096, false);
     let asked = one(scene.turn());
-    scene.answer(asked, 4096);
+    scene.complete(asked, 4096);
     scene.turn();
     assert_eq!(scene.finished(), [(beside, 0)]);
     scene.pass(Nanos::from_secs(1));
@@ -266,26 +266,26 @@ fn late_writes_are_fenced() {
         .map(|range| scene.submit(Operation::Read, range, Hints::default()));
     let neighbour = scene.write(12288, 4096, false);
     let asked = scene.turn();
-    asked.iter().for_each(|asked| scene.answer(*asked, 4096));
+    asked.iter().for_each(|asked| scene.complete(*asked, 4096));
     scene.turn();
     let mut finished = scene.finished();
     finished.sort_unstable();
     assert_eq!(finished, [(reads[0], 0), (reads[1], 0), (neighbour, 0)]);
-    scene.answer(stuck, 8192);
+    scene.complete(stuck, 8192);
     let waits = [waits, scene.turn()].concat();
-    scene.answer(one(waits), 1024);
+    scene.complete(one(waits), 1024);
     scene.turn();
     assert_eq!(scene.finished(), [(meanwhile, libc::EIO)], "it may have been overwritten");
     let again = scene.write(4096, 8192, false);
     let asked = one(scene.turn());
-    scene.answer(asked, 8192);
+    scene.complete(asked, 8192);
     scene.turn();
     assert_eq!(scene.finished(), [(again, 0)]);
     assert!(scene.engine().ops().is_empty() && !scene.engine().is_stuck());
 }
 
 /// Goal: when late commands have every slot, what comes fails instead of waiting for ever, until one of them is
-/// answered. Method: as many reads as there are slots, and some.
+/// completed. Method: as many reads as there are slots, and some.
 #[test]
 fn a_dead_drive_refuses() {
     let mut scene = scene("dead");
@@ -306,19 +306,19 @@ fn a_dead_drive_refuses() {
     let cookie = read(&mut scene, 0);
     assert!(scene.turn().is_empty());
     assert_eq!(scene.finished(), [(cookie, libc::EIO)]);
-    scene.answer(stuck[0], 4096);
+    scene.complete(stuck[0], 4096);
     scene.turn();
     let cookie = read(&mut scene, 0);
     let asked = one(scene.turn());
     read(&mut scene, 1);
     assert!(scene.turn().is_empty(), "there is one slot");
-    scene.answer(asked, 4096);
+    scene.complete(asked, 4096);
     assert_eq!(scene.turn().len(), 1);
     assert_eq!(scene.finished(), [(cookie, 0)]);
 }
 
 /// Goal: of a long trim the kernel has one piece at a time, of a long read a few, and after an error it is not asked for
-/// the rest. Method: 1 GiB of zeroes and 32 MiB to read, answered piece by piece.
+/// the rest. Method: 1 GiB of zeroes and 32 MiB to read, completed piece by piece.
 #[test]
 fn long_requests_go_in_pieces() {
     let path = std::env::temp_dir().join(format!("iofair-long-{}", std::process::id()));
@@ -329,31 +329,31 @@ fn long_requests_go_in_pieces() {
         let asked = one(scene.turn());
         assert_eq!((asked.call, asked.offset), (Call::Allocate, (1 << 30) + (number << 25)));
         assert!(scene.turn().is_empty() && scene.finished().is_empty());
-        scene.answer(asked, 0);
+        scene.complete(asked, 0);
     }
     assert!(scene.turn().is_empty());
     assert_eq!(scene.finished(), [(cookie, 0)]);
     let cookie = scene.submit(Operation::Read, (1, 32 << 20), Hints::default());
     let mut asked: VecDeque<Asked> = scene.turn().into();
-    let mut answered = 0;
+    let mut completed = 0;
     while let Some(next) = asked.pop_front() {
         assert!(asked.len() < 4 && scene.finished().is_empty());
-        answered += 1;
-        let whole = if answered < 33 { 1 << 20 } else { 1 };
-        scene.answer(next, if answered == 1 { whole - 1 } else { whole });
+        completed += 1;
+        let whole = if completed < 33 { 1 << 20 } else { 1 };
+        scene.complete(next, if completed == 1 { whole - 1 } else { whole });
         asked.extend(scene.turn());
     }
-    assert_eq!((answered, scene.finished()), (33, vec![(cookie, 0)]));
+    assert_eq!((completed, scene.finished()), (33, vec![(cookie, 0)]));
     let cookie = scene.submit(Operation::WriteZeroes, (0, 1 << 30), Hints::default());
     let asked = one(scene.turn());
-    scene.answer(asked, -libc::ENOSPC);
+    scene.complete(asked, -libc::ENOSPC);
     assert!(scene.turn().is_empty());
     assert_eq!(scene.finished(), [(cookie, libc::ENOSPC)]);
     assert!(scene.engine().ops().is_empty());
 }
 
 /// Goal: a block status of a file is a command of the drive that another thread carries out: a group has one at a time,
-/// it is late like any other, and what is found too late is nobody's. Method: one that is answered in time, one that
+/// it is late like any other, and what is found too late is nobody's. Method: one that is completed in time, one that
 /// is not, another one meanwhile, and one about which nothing can be found out.
 #[test]
 fn block_status_is_a_command() {

@@ -83,9 +83,9 @@ struct State {
     media: Vec<Medium>,
     random: Random,
     defect: Defect,
-    /// When each command with sectors in the cache was answered, by a counter of answers.
-    answered: BTreeMap<CommandId, u64>,
-    answers: u64,
+    /// When each command with sectors in the cache was completed, by a counter of completions.
+    completed: BTreeMap<CommandId, u64>,
+    completions: u64,
     commands: CommandId,
     /// Commands until the cut.
     left: u64,
@@ -104,8 +104,8 @@ impl Disk {
             media: Vec::new(),
             random: Random::new(seed, 0x6375_7473),
             defect,
-            answered: BTreeMap::new(),
-            answers: 0,
+            completed: BTreeMap::new(),
+            completions: 0,
             commands: 0,
             left: u64::MAX,
             off: false,
@@ -141,18 +141,18 @@ impl Disk {
         state.media.push(Medium { file, cache: BTreeMap::new() });
         state.media.len() - 1
     }
-    /// A command begins; for a flush, the answers that it covers.
+    /// A command begins; for a flush, the completions that it covers.
     pub(super) fn begin(&self) -> (CommandId, u64) {
         let mut state = self.state();
         state.commands += 1;
-        (state.commands, state.answers)
+        (state.commands, state.completions)
     }
-    /// A command is answered: from now on a flush has to cover it. False if the power is gone.
-    pub(super) fn answer(&self, command: CommandId) -> bool {
+    /// A command is completed: from now on a flush has to cover it. False if the power is gone.
+    pub(super) fn complete(&self, command: CommandId) -> bool {
         let mut state = self.state();
-        state.answers += 1;
-        let answers = state.answers;
-        state.answered.insert(command, answers);
+        state.completions += 1;
+        let completions = state.completions;
+        state.completed.insert(command, completions);
         !state.off
     }
     /// Reads what was written last.
@@ -183,7 +183,7 @@ impl Disk {
         }
         Ok(())
     }
-    /// Makes durable what was answered before `covered` answers had been given.
+    /// Makes durable what was completed before `covered` completions had been given.
     pub(super) fn flush(&self, medium: usize, covered: u64) -> io::Result<()> {
         let mut state = self.state();
         state.carry_out()?;
@@ -191,15 +191,15 @@ impl Disk {
         if state.defect == Defect::FlushIgnored {
             return Ok(());
         }
-        let State { media, answered, .. } = &mut *state;
+        let State { media, completed, .. } = &mut *state;
         let is_covered = |version: &Version| {
-            answered.get(&version.command).is_some_and(|answer| *answer <= covered)
+            completed.get(&version.command).is_some_and(|number| *number <= covered)
         };
         media[medium].settle(0..u64::MAX, is_covered)?;
         // Commands without sectors in the cache need not be remembered.
         let cached = media.iter().flat_map(|medium| medium.cache.values().flatten());
         let oldest = cached.map(|version| version.command).min().unwrap_or(CommandId::MAX);
-        *answered = answered.split_off(&oldest);
+        *completed = completed.split_off(&oldest);
         Ok(())
     }
 }
@@ -350,18 +350,18 @@ mod tests {
     }
 
     /// Goal: a cut leaves every sector with what is durable or with one of the versions written since, all of these
-    /// happen, and a flush covers what was answered before it began and nothing else. Method: an answered write, an
-    /// unanswered one and a flush, two more writes, one of them durable, and a cut; 200 seeds.
+    /// happen, and a flush covers what was completed before it began and nothing else. Method: a completed write, an
+    /// uncompleted one and a flush, two more writes, one of them durable, and a cut; 200 seeds.
     #[test]
     fn a_cut_leaves_what_it_may() {
         let mut seen = BTreeMap::new();
         for seed in 0..200 {
             let (disk, file) = disk(seed, Defect::None);
             let first = write(&disk, 0, 3, 1, false);
-            assert!(disk.answer(first));
-            let unanswered = write(&disk, 2, 2, 2, false);
+            assert!(disk.complete(first));
+            let uncompleted = write(&disk, 2, 2, 2, false);
             let (_, covered) = disk.begin();
-            disk.answer(unanswered);
+            disk.complete(uncompleted);
             disk.flush(0, covered).unwrap();
             assert_eq!(image(&file)[..4], [1, 1, 1, 0], "the flush covers the first write alone");
             write(&disk, 0, 2, 3, false);
@@ -375,7 +375,7 @@ mod tests {
             {
                 assert!(good.contains(&left[sector]), "seed {seed}, sector {sector}: {left:?}");
             }
-            assert!(disk.read(0, 0, &mut now).is_err() && !disk.answer(first));
+            assert!(disk.read(0, 0, &mut now).is_err() && !disk.complete(first));
             *seen.entry(left).or_insert(0) += 1;
         }
         assert!(seen.len() >= 8, "torn, reordered, lost and whole: {seen:?}");
@@ -394,7 +394,7 @@ mod tests {
         for (defect, durable) in [(Defect::FlushIgnored, false), (Defect::FuaIgnored, true)] {
             let (bad, file) = disk(1, defect);
             let command = write(&bad, 0, 1, 1, durable);
-            bad.answer(command);
+            bad.complete(command);
             if !durable {
                 bad.flush(0, u64::MAX).unwrap();
             }

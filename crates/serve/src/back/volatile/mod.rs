@@ -23,7 +23,7 @@ use iofair_drive::random::Random;
 
 pub use disk::{CommandId, Defect, Disk, Tally};
 
-use super::{Answer, Back, Job};
+use super::{Back, Completed, Job};
 use crate::back::uring::Storage;
 use crate::back::volume::PlannedVolume;
 use crate::request::buffer::Data;
@@ -32,7 +32,7 @@ use crate::request::extent::Extent;
 use crate::request::op::{Ops, Question};
 use crate::request::shared::Span;
 
-/// Longest delay of an answer: long enough for the next requests to come in meanwhile.
+/// Longest delay of a completion: long enough for the next requests to come in meanwhile.
 const DELAYS_US: [u32; 4] = [20, 50, 120, 300];
 /// The kernel's numbers for READV, WRITEV, FSYNC and FALLOCATE.
 const READV: u8 = 1;
@@ -64,10 +64,10 @@ struct Started {
     call: Call,
     medium: usize,
     offset: u64,
-    /// Where its bytes are: the back end keeps them until its answer.
+    /// Where its bytes are: the back end keeps them until its completion.
     pieces: Vec<Span>,
     command: CommandId,
-    /// Answers that a flush covers.
+    /// Completions that a flush covers.
     covered: u64,
     /// What the kernel says, once it is carried out.
     result: Option<i32>,
@@ -114,7 +114,7 @@ impl Volatile {
         self.media.push((identity, medium));
         medium
     }
-    /// Takes an entry from the back end, carries it out now or later, and puts on the ring what brings its answer.
+    /// Takes an entry from the back end, carries it out now or later, and puts on the ring what brings its completion.
     fn accept(&mut self, entry: &Entry) {
         let raw = Raw::new(entry.as_raw());
         let medium = self.medium(raw.descriptor);
@@ -127,7 +127,7 @@ impl Volatile {
             started.carry_out(&self.disk, &mut self.random);
         }
         self.running.push(started);
-        let answer = if self.random.chance(50) {
+        let wake = if self.random.chance(50) {
             let delay = self.random.below(self.delays.len() as u64) as usize;
             let timeout = opcode::Timeout::new(&raw const self.delays[delay]).build();
             // SAFETY: the delays stay where they are and as they are; the kernel copies them when it takes the entry.
@@ -135,7 +135,7 @@ impl Volatile {
         } else {
             Entry::nop()
         };
-        self.entries.push(answer.user_data(u64::from(slot)));
+        self.entries.push(wake.user_data(u64::from(slot)));
     }
 }
 
@@ -188,7 +188,7 @@ impl Started {
         for piece in &self.pieces {
             let length = piece.len().min(bytes.len() - at);
             let (piece, part) = (piece.part(0, length), &mut bytes[at..at + length]);
-            // SAFETY: as the kernel demands, the back end keeps the memory of an entry until its answer, and no
+            // SAFETY: as the kernel demands, the back end keeps the memory of an entry until its completion, and no
             // reference to it is used meanwhile; it may be a guest's, who writes there when it likes.
             unsafe {
                 match into_memory {
@@ -247,7 +247,7 @@ impl Raw {
             return Vec::new();
         }
         let vectors = self.address as *const libc::iovec;
-        // SAFETY: the back end gives an array of this many vectors, which stays until its answer.
+        // SAFETY: the back end gives an array of this many vectors, which stays until its completion.
         let vectors = unsafe { slice::from_raw_parts(vectors, self.length as usize) };
         vectors.iter().map(|vector| Span::new(vector.iov_base.cast(), vector.iov_len)).collect()
     }
@@ -260,23 +260,23 @@ impl Back for Volatile {
     fn worst_case_rate(&self) -> Option<u64> {
         self.inner.worst_case_rate()
     }
-    fn start(&mut self, job: &Job<'_>, ops: &mut Ops, answers: &mut Vec<Answer>) {
+    fn start(&mut self, job: &Job<'_>, ops: &mut Ops, completed: &mut Vec<Completed>) {
         if let Some(Question { op, length, .. }) = ops.question(job.parts) {
             // The file knows nothing of the cache.
             ops[op].data = Data::Extents(vec![Extent { length, hole: false }]);
-            return answers.push(Answer { id: job.dispatch.id, status: 0 });
+            return completed.push(Completed { id: job.dispatch.id, status: 0 });
         }
         let flush = job.dispatch.operation == Operation::Flush;
         if flush && self.disk.defect() == Defect::FlushSkipped {
-            return answers.push(Answer { id: RequestId(job.dispatch.id.0), status: 0 });
+            return completed.push(Completed { id: RequestId(job.dispatch.id.0), status: 0 });
         }
-        self.inner.start(job, ops, answers);
+        self.inner.start(job, ops, completed);
     }
     fn next_event(&self) -> Option<Instant> {
         self.inner.next_event()
     }
-    fn advance(&mut self, now: Instant, ops: &mut Ops, answers: &mut Vec<Answer>) {
-        self.inner.advance(now, ops, answers);
+    fn advance(&mut self, now: Instant, ops: &mut Ops, completed: &mut Vec<Completed>) {
+        self.inner.advance(now, ops, completed);
     }
     fn take_entries(&mut self) -> Option<&mut Vec<Entry>> {
         let mut taken = std::mem::take(self.inner.take_entries()?);
@@ -288,15 +288,15 @@ impl Back for Volatile {
         }
         Some(&mut self.entries)
     }
-    fn on_ring(&mut self, user_data: u32, _: i32, ops: &mut Ops, answers: &mut Vec<Answer>) {
+    fn on_ring(&mut self, user_data: u32, _: i32, ops: &mut Ops, completed: &mut Vec<Completed>) {
         let place = self.running.iter().position(|entry| entry.slot == user_data);
-        let mut entry = self.running.swap_remove(place.expect("one answer to one entry"));
+        let mut entry = self.running.swap_remove(place.expect("one completion for each entry"));
         if entry.result.is_none() {
             entry.carry_out(&self.disk, &mut self.random);
         }
-        let alive = self.disk.answer(entry.command);
+        let alive = self.disk.complete(entry.command);
         let result = entry.result.filter(|_| alive).unwrap_or(-libc::EIO);
-        self.inner.on_ring(user_data, result, ops, answers);
+        self.inner.on_ring(user_data, result, ops, completed);
     }
     fn take_closing(&mut self) -> Option<&mut Vec<Arc<Storage>>> {
         self.inner.take_closing()

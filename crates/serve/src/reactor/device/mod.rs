@@ -43,18 +43,18 @@ use crate::wake;
 use eventfd::{Kick, MUTE_TIME, Mute};
 use vm_memory::{GuestAddress, GuestMemoryBackend};
 
-/// Requests that one device may have inside.
+/// Requests that one device may have in flight.
 const INSIDE_MAX: u32 = 1024;
-/// Bytes of payload that one device may have inside: what a back end may have to copy.
+/// Bytes of payload that one device may have in flight, because a back end may have to copy them.
 const HELD_MAX: usize = 64 << 20;
 
-/// Places that the list of a request is kept for; drivers are told to use no more than half of it.
+/// Capacity up to which the place list of a request is reused; drivers are told to use at most half of it.
 const SPARE_MAX: usize = 256;
 
-/// What a descriptor, or a piece of memory in it, counts for in a quantum: long chains are taken in a few at a time.
+/// Cost of a descriptor, or of a piece of memory in it, in a quantum, so that few long chains are read in one visit.
 const STEP_BYTES: usize = 64;
 
-/// Slots of a device's entries on the ring: one a queue of the first, then one each.
+/// Slots of a device's ring entries: one for each queue, then one for each other purpose.
 const KICK: u8 = 0;
 const COMMANDS: u8 = 250;
 const AGAIN: u8 = 251;
@@ -63,12 +63,12 @@ const MUTED: u8 = 253;
 
 const _: () = assert!(3 * QUEUES_MAX <= COMMANDS as usize && QUEUES_MAX <= u64::BITS as usize);
 
-/// One virtqueue and how its owner is rung.
+/// One virtqueue and the eventfd that notifies its driver.
 #[derive(Default)]
 struct Queue {
     ring: Option<Ring>,
     enabled: bool,
-    /// It broke, and waits to be set up anew.
+    /// It is broken until the client sets it up again.
     dead: bool,
     kick: Kick,
     call: Option<OwnedFd>,
@@ -88,7 +88,7 @@ struct Found {
 pub(super) struct Device {
     /// The volume.
     name: String,
-    /// Its key, while a client is here.
+    /// Its key, while a client is connected.
     volume: Option<usize>,
     facts: Facts,
     features: u64,
@@ -96,45 +96,45 @@ pub(super) struct Device {
     region: Option<Region>,
     queues: Vec<Queue>,
     mute: Mute,
-    /// Queues to look at, and queues with answers to tell of, a bit each.
+    /// Queues to read, and queues with completions to signal, a bit each.
     kicked: u64,
     answered: u64,
-    /// The queue that a visit begins with, so that none keeps the others waiting.
+    /// The queue that the next visit begins with, so that queues take turns.
     first: usize,
     /// Queues that just broke.
     broken: u64,
     inside: u32,
     held: usize,
-    /// What the budget knows: a back end may have to copy what is inside.
+    /// Bytes that are charged to the budget, because a back end may have to copy them.
     share: Share,
     commands: Receiver<Envelope>,
     /// The eventfd that is written after every command.
     wake: OwnedFd,
     watching: bool,
-    /// There are commands to receive.
+    /// Whether there are commands to receive.
     is_asked: bool,
-    /// A command that waits until nothing is inside.
+    /// A command that waits until no request is in flight.
     pending: Option<Envelope>,
     channel: Option<OwnedFd>,
-    /// The client's socket, to send it away by.
+    /// The client's socket, for disconnecting it.
     client: Option<UnixStream>,
-    /// The client took memory away: it is being sent away, and nothing is taken in or believed any more.
+    /// The client truncated its memory. It is being disconnected, and its queues are no longer read.
     lost: bool,
-    /// What [`guard::losses`] said when the memory was looked at.
+    /// The value of [`guard::losses`] at the last check of the memory.
     losses: u64,
-    /// Look at the queues again in the next turn.
+    /// Whether to read the queues again in the next turn.
     again: bool,
-    /// Some eventfd is to be watched or left.
+    /// Whether the set of watched eventfds changed.
     rewire: bool,
-    /// Lists of places, kept for their memory.
+    /// Place lists for reuse.
     spare: Vec<Vec<Span>>,
-    /// Entries on the ring that are not answered for good.
+    /// Ring entries that may still produce completions.
     flying: u32,
     closing: bool,
     over: bool,
 }
 
-/// The ring, as the device uses it: what is on it is counted.
+/// The ring, with a count of the entries of the device.
 struct Wires<'a, 'b> {
     flying: &'a mut u32,
     cx: &'a mut ReactorContext<'b>,
@@ -145,14 +145,14 @@ impl Wires<'_, '_> {
         *self.flying += 1;
         self.cx.push(entry, slot)
     }
-    /// Ends an entry that may never be answered by itself.
+    /// Cancels an entry that may never complete by itself.
     fn cancel(&mut self, slot: u8) -> io::Result<()> {
         *self.flying += 1;
         self.cx.cancel(slot, CANCEL)
     }
 }
 
-/// Rings an eventfd, if the client gave one. One that cannot be rung harms its owner only, who was told when it gave it.
+/// Writes to an eventfd, if the client gave one. A failure only affects the client that gave it, and is ignored.
 fn call(cx: &mut ReactorContext<'_>, eventfd: Option<&OwnedFd>) {
     if let Some(eventfd) = eventfd {
         let _ = cx.bells.ring(eventfd);
@@ -206,8 +206,7 @@ impl Device {
         }
     }
 
-    /// Turns what the driver made available in a queue into requests; `Done` when nothing is left, and a kick
-    /// tells of more.
+    /// Turns the available descriptors of a queue into requests. `Done` if none are left; a kick announces more.
     fn empty(&mut self, index: usize, cx: &mut ReactorContext<'_>) -> Result<Progress, VringError> {
         for count in 0.. {
             let Queue { ring: Some(ring), enabled: true, dead: false, .. } =
@@ -234,7 +233,7 @@ impl Device {
                 chain::parse(&self.memory, table, head, self.facts, spans)?;
             cx.quantum.charge(work as usize * STEP_BYTES);
             if self.notice_loss() {
-                // Some of what was read may be zeroes that nobody wrote.
+                // Some of the data read may be zeroes in place of memory that was truncated.
                 return Ok(Progress::Done);
             }
             let (value, written) = match ask {
@@ -256,14 +255,14 @@ impl Device {
         }
         Ok(Progress::More)
     }
-    /// What a driver asks in vain is a failed request of the volume.
+    /// Counts a request that the driver made in vain as a failed request of the volume.
     fn count_refused(&self, cx: &mut ReactorContext<'_>) {
         if let Some(volume) = self.volume {
             cx.engine.refused(volume);
         }
     }
-    /// Gives a request to the engine; anything but `Done` if there is no room, and then it is as if it had never
-    /// been looked at.
+    /// Submits a request to the engine. Any result but `Done` means that there is no room, and that the request stays in its
+    /// queue.
     fn enter(&mut self, found: Found, cx: &mut ReactorContext<'_>) -> Progress {
         let Found { index, taken, command, status, data: places } = found;
         let Command { operation, offset, length, hole } = command;
@@ -277,7 +276,7 @@ impl Device {
         } else if carries && !cx.has_memory(Some(volume), &mut self.share, self.held, bytes) {
             refused = Some((places, Progress::NoRoom));
         } else {
-            // A driver that cannot flush trusts in every write.
+            // A driver that cannot flush expects every write to be durable.
             let modifies = matches!(operation, Operation::Write | Operation::WriteZeroes);
             let fua = modifies && self.features & feature::FLUSH == 0;
             let hints = Hints { hole, fua, ..Hints::default() };
@@ -314,20 +313,20 @@ impl Device {
         into.fill(&name[..room]);
         room as u32
     }
-    /// Keeps a list of places for the next request.
+    /// Keeps a place list for reuse.
     fn keep(&mut self, spans: Vec<Span>) {
-        // No longer than usual ones: else a driver of strange requests could make each of them long.
+        // Long lists are not kept: otherwise a driver could make each of them long.
         if spans.capacity() <= SPARE_MAX {
             self.spare.push(spans);
         }
     }
-    /// Shows an answer to the driver; the call comes at the end of the turn.
+    /// Writes a completion to the used ring; the driver is notified at the end of the turn.
     fn show(&mut self, index: usize, head: u16, written: u32) -> Result<(), VringError> {
         self.answered |= 1 << index;
         let ring = self.queues[index].ring.as_mut().expect("queues with something inside stay");
         ring.answer(&self.memory, head, written)
     }
-    /// A queue cannot go on: it is not looked at any more, until the client sets it up anew.
+    /// Marks a queue as broken: it is not read until the client sets it up again.
     fn stop(&mut self, index: usize, vring_error: VringError) {
         if self.notice_loss() {
             return;
@@ -336,7 +335,7 @@ impl Device {
         self.queues[index].dead = true;
         self.broken |= 1 << index;
     }
-    /// Did the client take memory away? When it is noticed, the client is sent away.
+    /// Checks whether the client truncated its memory. If so, it is disconnected.
     fn notice_loss(&mut self) -> bool {
         let losses = guard::losses();
         if self.lost || self.losses == losses {
@@ -350,12 +349,12 @@ impl Device {
         if self.lost {
             tell(&self.name, "the client was disconnected: memory that it shared was truncated");
             let client = self.client.as_ref();
-            // One that has gone already needs no shutdown.
+            // A failure means that it has already disconnected.
             let _ = client.map(|client| client.shutdown(Shutdown::Both));
         }
         self.lost
     }
-    /// Whether there are no queues that could have something inside.
+    /// Whether no queue can have requests in flight.
     fn running(&self) -> u64 {
         let queues = self.queues.iter().enumerate();
         queues.filter(|(_, queue)| queue.ring.is_some()).map(|(index, _)| 1 << index).sum()
@@ -363,7 +362,7 @@ impl Device {
     fn wires<'a, 'b>(flying: &'a mut u32, cx: &'a mut ReactorContext<'b>) -> Wires<'a, 'b> {
         Wires { flying, cx }
     }
-    /// Watches what is to be watched, and nothing else.
+    /// Starts and stops watching eventfds as needed.
     fn settle_wires(&mut self, ending: bool, cx: &mut ReactorContext<'_>) -> io::Result<()> {
         let mut wires = Self::wires(&mut self.flying, cx);
         if !ending && self.mute.begins() {
@@ -384,7 +383,7 @@ impl Device {
         }
         Ok(())
     }
-    /// Calls drivers about what was answered.
+    /// Notifies drivers of completions.
     fn call(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<()> {
         for index in bits(std::mem::take(&mut self.answered)) {
             let queue = &mut self.queues[index];
@@ -469,7 +468,7 @@ impl Endpoint for Device {
         }
         let ring = self.queues[index].ring.as_mut().expect("queues with something inside stay");
         let slot = ring.end(head);
-        // A write may have found zeroes in place of its data; a read may be nowhere.
+        // A write may have read zeroes in place of its data; the data of a read may be lost.
         let lost = self.notice_loss();
         let (value, written) = match op.status {
             _ if lost => (status::IO_ERROR, 1),
@@ -482,8 +481,7 @@ impl Endpoint for Device {
             self.stop(index, vring_error);
         }
     }
-    /// Tells of answers, and carries out what the client's thread asks: both in fair order, and neither before the
-    /// other endpoints had their turn.
+    /// Signals completions and executes commands of the client's thread, both in fair order with other endpoints.
     fn answer(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<bool> {
         if std::mem::take(&mut self.is_asked) {
             while let Ok(envelope) = self.commands.try_recv() {

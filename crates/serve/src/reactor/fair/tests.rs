@@ -105,7 +105,7 @@ fn levels_are_fair() {
 }
 
 /// Goal: idle time is not saved up, work charged outside of visits counts, and debts end. Method: a group that
-/// comes late; a group that was charged for a second of answers.
+/// comes late; a group that was charged for a second of completions.
 #[test]
 fn nothing_is_saved_up() {
     let (mut queue, accounts) = queue(&[("a", 100), ("b", 100)]);
