@@ -6,13 +6,14 @@
 //! - *Rate of writes*: the largest over windows of [`WINDOW`] of busy time with writes only. A smaller one counts by and by,
 //!   and only if the drive was not short of requests.
 //! - *Either beside the other*, while it was not measured without it: the time that the other side takes by its own rate is left
-//!   out, 15/16 of the window at most.
+//!   out, 15/16 of the window at most. A rate of reads found that way is at least that of writes, as on any flash.
 //! - *Requests a second*: the same over windows of small requests.
 //! - *Time of a flush*: what the drive did not do because of it. From the first flush in flight to the last one's
 //!   completion, less what the data completed meanwhile costs, divided by the flushes; a mean over some.
 //! - *Latency alone*: the median of the last nine reads that had the drive to themselves. While the drive is shared, one
 //!   read is sent alone every [`PROBE`], and soon again after one that took two fifths longer or shorter. The drive must
-//!   have had time to write what it has cached. Until there was such a read, the second shortest of nine beside writes counts.
+//!   have had time to write what it has cached. Until there was such a read, the second shortest of nine beside writes counts,
+//!   or 5/4 of the shortest time of any large read if that is less.
 //!
 //! Source of the rate: Cheng et al., "Delivery rate estimation" (IETF draft, 2017).
 
@@ -57,12 +58,16 @@ pub(super) struct Drive {
     derived: Derived,
     alone: [Nanos; ALONE_SAMPLES],
     alone_count: usize,
+    /// The shortest time of a large read, whatever else the drive had.
+    shortest: Nanos,
     /// The median of `alone`, or the second shortest.
     latency: Nanos,
     /// Did the drive have no writes left while those of `alone` were read?
     settled: bool,
     next_probe: Instant,
     last_write: Option<Instant>,
+    /// Writes in flight.
+    writing: u32,
     /// The read that has the drive to itself since when, if it still has.
     lone: Option<Instant>,
     in_flight: u32,
@@ -132,9 +137,11 @@ impl Default for Drive {
             derived: Derived::of([RATE; 2], 0, ALONE),
             alone: [ALONE; ALONE_SAMPLES],
             alone_count: 0,
+            shortest: Nanos(u64::MAX),
             latency: ALONE,
             next_probe: Instant::ZERO,
             last_write: None,
+            writing: 0,
             settled: false,
             lone: None,
             in_flight: 0,
@@ -188,6 +195,11 @@ impl Drive {
         let by_bytes = Nanos(u64::try_from(by_bytes).unwrap_or(u64::MAX));
         by_bytes.max(self.derived.request)
     }
+    /// The drive's time for so many reads with so many bytes.
+    pub(super) fn time_of(&self, reads: u64, bytes: u64) -> Nanos {
+        let by_bytes = self.cost(Side::Read, bytes);
+        by_bytes.max(Nanos(self.derived.request.0.saturating_mul(reads)))
+    }
     /// Bytes that it reads in [`PIECE_TIME`].
     pub(super) fn in_piece_time(&self) -> u64 {
         self.derived.piece
@@ -206,7 +218,7 @@ impl Drive {
     }
     /// Has the drive written just now, or does it perhaps still?
     pub(super) fn writes_about(&self, now: Instant) -> bool {
-        self.last_write.is_some_and(|at| now.since(at) < SETTLE)
+        self.writing > 0 || self.last_write.is_some_and(|at| now.since(at) < SETTLE)
     }
     /// Should the next read have the drive to itself? Not while the drive may be busy with writes that it has completed,
     /// unless nothing better is known.
@@ -244,18 +256,23 @@ impl Drive {
         self.sent[id.0 as usize] = (now, self.delivered);
         self.lone = (self.in_flight == 0 && probe).then_some(now);
         self.in_flight += 1;
+        self.writing += u32::from(side == Side::Write);
     }
     /// `bytes` is zero for what carries no data.
     pub(super) fn on_complete(&mut self, now: Instant, id: RequestId, side: Side, bytes: u64) {
         self.pass(now);
         self.in_flight -= 1;
         self.watch_flushes(now, side, bytes);
+        self.writing -= u32::from(side == Side::Write);
         if side != Side::Read {
             self.last_write = Some(now);
         }
         if side == Side::Read {
             self.delivered += bytes;
             let (at, before) = self.sent[id.0 as usize];
+            if bytes > SMALL {
+                self.shortest = self.shortest.min(now.since(at));
+            }
             let samples = &mut self.samples[usize::from(bytes <= SMALL)];
             samples.0 += u128::from(rate(self.delivered - before, now.since(at)));
             samples.1 += 1;
@@ -311,6 +328,10 @@ impl Drive {
         let mut sorted = self.alone;
         sorted[..known].sort_unstable();
         self.latency = sorted[if self.settled { known / 2 } else { known / ALONE_SAMPLES }];
+        if !self.settled {
+            self.latency =
+                self.latency.min(Nanos(self.shortest.0.saturating_add(self.shortest.0 / 4)));
+        }
         self.derived = Derived::of(self.rates, self.iops, self.latency);
     }
     /// The rate of one side without the other side: `other`, the drive time that the other side took, is left out of `time`.
@@ -353,6 +374,9 @@ impl Drive {
                 (true, false) => {
                     let sample =
                         Self::without_other(sample, time, self.cost(Side::Write, bytes[1]));
+                    // Flash is read at least as fast as it is written.
+                    let least = if self.known[1] { self.rates[1].min(RATE) } else { 0 };
+                    let sample = sample.max(least);
                     self.learn(0, sample, true);
                 }
             }
@@ -415,6 +439,26 @@ mod tests {
         (2_200..2_400).for_each(|ms| _ = read(ms, 300, false));
         (2_400..4_000).for_each(|ms| assert!(!read(ms, 700, true), "one alone is known"));
         assert_eq!(drive.latency(), Nanos::from_micros(300));
+    }
+
+    /// Goal: a cache that is always full is not taken for the drive's latency. Method: reads that wait 20 ms for the drive's writes
+    /// whenever one is to be alone, and one of 300 us; then reads while a write that is not completed holds them up.
+    #[test]
+    fn what_writes_add_is_not_the_latency() {
+        let (mut drive, id) = (Drive::default(), RequestId(0));
+        let mut read = |ms: u64, micros: u64, probe: bool| {
+            drive.on_dispatch(Instant(ms * MS), id, Side::Write, false);
+            drive.on_complete(Instant(ms * MS), id, Side::Write, 4096);
+            let done = Instant(ms * MS + micros * 1_000);
+            drive.on_dispatch(Instant(ms * MS), id, Side::Read, probe);
+            drive.on_complete(done, id, Side::Read, 32 << 10);
+            drive.latency()
+        };
+        read(1, 300, false);
+        (1..20).for_each(|count| _ = read(count * 100, 20_000, true));
+        assert_eq!(read(2_000, 20_000, true), Nanos::from_micros(375));
+        drive.on_dispatch(Instant(3_000 * MS), RequestId(1), Side::Write, false);
+        assert!(drive.writes_about(Instant(9_000 * MS)), "it has one");
     }
 
     /// Goal: reads that are known only beside writes are not taken for all that the drive can do. Method: a drive of 100 MB/s for

@@ -1,13 +1,14 @@
 //! Reads that wait for writes: which reads are late, and how long writes pause afterwards.
 //!
 //! ```text
-//! due   = dispatch + 2 * latency alone + time of the read / share of its client
+//! due   = dispatch + 2 * latency alone + max(time of the read / share of its client, time of all reads in flight)
 //! pause = lost * share / 2     of writes, for what a read was late by, counted once for a client
 //! ```
 //!
 //! A drive answers a write when it has it in its cache, and reads wait for what it writes afterwards. Clients that read one
 //! request after the other have nothing queued then, and virtual time holds no write: they would get next to nothing
-//! beside writers that never pause. So writes wait while a read in flight is late, and after one that was. A reader with
+//! beside writers that never pause. So writes wait while a read in flight is late, and after one that was, unless nothing has
+//! been written lately: then it was not late because of writes. A reader with
 //! half of the weights reaches at least a fifth of what it reaches alone. Groups with a minimum have their clocks for that, and
 //! idle clients no claim.
 
@@ -35,7 +36,10 @@ impl Promise {
         let place = match writes || self.drive.writes_about(cx.now) {
             true => {
                 let alone = self.drive.latency();
-                let late = cx.now + alone + alone + self.shares.fair_time(client, cost);
+                let fair = self.shares.fair_time(client, cost);
+                let reads = u64::from(self.in_flight - self.writes);
+                let before = self.drive.time_of(reads, self.window.reads_in_drive());
+                let late = cx.now + alone + alone + fair.max(before);
                 self.late.insert(&mut self.reads, (late, id), id)
             }
             false => NOT_WATCHED,
@@ -66,7 +70,8 @@ impl Promise {
         let Some(id) = id else { return };
         let of = cx.groups.client(id);
         let is_idle = of.priority.class.max(class_of(cx.groups, of.group)) == Class::Idle;
-        if is_idle || self.clocks_above(client).next().is_some() {
+        if !self.drive.writes_about(cx.now) || is_idle || self.clocks_above(client).next().is_some()
+        {
             return;
         }
         let compensated = core::mem::replace(&mut self.clients[id.index()].compensated, cx.now);

@@ -374,6 +374,10 @@ impl Window {
             false => (now + piece / 16).min(most),
         };
     }
+    /// Bytes of reads that the drive has, those for promises left out.
+    pub(super) fn reads_in_drive(&self) -> u64 {
+        self.in_drive[Side::Read as usize]
+    }
     /// Most bytes of reads now.
     pub(super) fn reads(&self, drive: &Drive) -> Sectors {
         Sectors::from_bytes_ceil(self.reads.min(self.most_reads(drive)))
