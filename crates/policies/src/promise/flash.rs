@@ -16,7 +16,7 @@ use iofair_core::trace::Subject;
 /// Flushes wait for a group that is further behind.
 const FLUSH_LAG: Nanos = Nanos::from_millis(4);
 /// How far ahead of the first in line one may be that goes before it, in virtual time.
-const PASS_MAX: u64 = 10_000_000;
+const PASS_MAX: u64 = 2_000_000;
 /// A read that measures the drive's latency has the drive to itself unless a group is further behind.
 const PROBE_LAG: Nanos = Nanos::from_millis(5);
 

@@ -479,6 +479,7 @@ impl Policy for Promise {
             self.window.on_leave(now);
         }
         self.each_clock(client, |clocks, group| clocks.complete(now, group, promised));
+        let is_full = side == Side::Write && self.window.is_full(&self.drive, window);
         self.window.on_complete(side, window);
         if self.queued == 0 || !matches!(self.clocks.gate(now), Gate::Open(_)) {
             self.drive.on_short();
@@ -511,6 +512,7 @@ impl Policy for Promise {
             && self.shares.is_queued(EntityId::ROOT, Side::Write)
             && !self.clocks.are_none()
             && !promised
+            && is_full
         {
             let most = if self.latencies { 0 } else { window::WRITE_DOUBLINGS_MAX };
             self.window.on_writes(now, &self.drive, most);

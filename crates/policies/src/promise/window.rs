@@ -15,6 +15,10 @@
 //! half of it is as good. Pieces are shortened again where that costs nothing, and
 //! where a request is late although X is two pieces: a client that rests and works in turns could fake a gain.
 //!
+//! The bound on writes is tried twice, half and four times as large, where it is what holds writes. The larger it is the longer a
+//! trial lasts, 50 ms * 2^n: writes go in batches as large as the bound, and a rate over a few batches says little. Four times,
+//! since on some drives twice as much gains nothing.
+//!
 //! The drive is kept full by what it needs for its rate, and what it has before a new request is so little that the
 //! contract can be kept. Pieces let others pass between the parts of a long request. All three are in force only while
 //! clients share the drive.
@@ -85,11 +89,25 @@ impl Change {
     const ALL: [Self; 4] = [Self::Window, Self::Narrower, Self::Longer, Self::Shorter];
 }
 
-/// What a trial of writes changes: their bound is half or twice as large.
+/// What a trial of writes changes: their bound is half, twice or four times as large.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Direction {
     Down,
     Up,
+    Far,
+}
+
+impl Direction {
+    const ALL: [Self; 3] = [Self::Up, Self::Down, Self::Far];
+
+    /// Doublings, or halvings below zero.
+    const fn doublings(self) -> i32 {
+        match self {
+            Self::Down => -1,
+            Self::Up => 1,
+            Self::Far => 2,
+        }
+    }
 }
 
 /// A look at what the drive does with another window, bound, or other pieces: what it does now tells nothing of that.
@@ -117,7 +135,7 @@ impl<T: Copy + PartialEq> Trial<T> {
     }
     /// Commands were held for want of room, and so many bytes were moved so far: is it time for a trial, or for the end of
     /// one? Then the rates without the change and with it.
-    fn step(&mut self, now: Instant, moved: Moved) -> Option<[Moved; 2]> {
+    fn step(&mut self, now: Instant, moved: Moved, length: Nanos) -> Option<[Moved; 2]> {
         let Some((began, moved_then)) = self.began else {
             if now >= self.next {
                 self.began = Some((now, moved));
@@ -125,14 +143,14 @@ impl<T: Copy + PartialEq> Trial<T> {
             return None;
         };
         let time = now.since(began);
-        if time < TRIAL {
+        if time < length {
             return None;
         }
         let rate =
             [0, 1].map(|it| (moved[it] - moved_then[it]).saturating_mul(1_000_000_000) / time.0);
         self.began = Some((now, moved));
         // Held for most of the time without a break, or it says nothing.
-        if time > TRIAL + TRIAL {
+        if time > length + length {
             (self.began, self.before, self.late) = (None, None, [0; 2]);
             return None;
         }
@@ -240,16 +258,17 @@ impl Window {
     pub(super) fn on_dispatch(&mut self, side: Side, counts: u64) {
         self.in_drive[side as usize] += counts;
     }
+    /// Would another write like one of so many bytes have had no room?
+    pub(super) fn is_full(&self, drive: &Drive, bytes: u64) -> bool {
+        !self.has_room(drive, Side::Write, bytes)
+    }
     pub(super) fn on_complete(&mut self, side: Side, counts: u64) {
         self.in_drive[side as usize] -= counts;
     }
     /// Most bytes of writes that the drive may have.
     fn most_writes(&self, drive: &Drive) -> u64 {
-        let by = match self.write_trial.change {
-            _ if self.write_trial.before.is_none() => 0,
-            Direction::Down => -1,
-            Direction::Up => 1,
-        };
+        let trial = &self.write_trial;
+        let by = if trial.before.is_some() { trial.change.doublings() } else { 0 };
         let usual = drive.writes();
         match self.write_doublings + by {
             halvings @ ..0 => usual >> halvings.unsigned_abs(),
@@ -259,7 +278,7 @@ impl Window {
     /// A read was completed while others were held for want of room.
     pub(super) fn on_full(&mut self, now: Instant, drive: &Drive) {
         if self.write_trial.began.is_none()
-            && let Some(rates) = self.trial.step(now, drive.bytes_moved())
+            && let Some(rates) = self.trial.step(now, drive.bytes_moved(), TRIAL)
         {
             // What counts is how much of the drive both use, and that reads do not have it at the expense of writes.
             let written = rates.map(|[_, written]| written);
@@ -296,24 +315,29 @@ impl Window {
             return;
         }
         let trial = &mut self.write_trial;
-        if trial.began.is_some_and(|(began, _)| now.since(began) > TRIAL + TRIAL) {
+        // The larger the bound, the fewer batches go in a time.
+        let larger = self.write_doublings + trial.change.doublings().max(0);
+        let length = Nanos(TRIAL.0 << larger.max(0));
+        if trial.began.is_some_and(|(began, _)| now.since(began) > length + length) {
             // What was found is not asked for any more.
             self.write_doublings -= self.write_doublings.signum();
         }
-        let Some(rates) = trial.step(now, drive.bytes_moved()) else { return };
+        let Some(rates) = trial.step(now, drive.bytes_moved(), length) else { return };
         let [before, rate] = rates.map(|[read, written]| read + written);
+        let by = trial.change.doublings();
         let good = match trial.change {
             Direction::Up => rate > before + before / 50,
+            Direction::Far => rate > before + before / 20,
             Direction::Down => rate > before - before / 200,
         };
-        let by = if trial.change == Direction::Up { 1 } else { -1 };
         self.write_doublings = (self.write_doublings + if good { by } else { 0 }).min(most);
         trial.end(now, good);
-        let may_up = self.write_doublings < most;
-        let may_down = self.write_doublings > -WRITE_HALVINGS_MAX;
-        // What was good is tried again, else the other one.
-        let up = (trial.change == Direction::Up) == good;
-        trial.change = if may_up && (up || !may_down) { Direction::Up } else { Direction::Down };
+        let found = self.write_doublings;
+        let may = |it: &Direction| (-WRITE_HALVINGS_MAX..=most).contains(&(found + it.doublings()));
+        // What was good is tried again; else, and where it cannot, the next one.
+        let after = Direction::ALL.iter().cycle().skip_while(|it| **it != trial.change);
+        let next = after.copied().skip(usize::from(!good)).take(3).find(may);
+        trial.change = next.unwrap_or(Direction::Down);
     }
     fn end_trial(&mut self, now: Instant, before: u64, rate: u64) {
         let gained = rate > before + before / 20;
@@ -451,6 +475,22 @@ mod tests {
             window.on_contract(Instant(2), &drive, true);
             assert_eq!(window.trial.is(Change::Window), !ends);
         }
+    }
+
+    /// Goal: a bound that gains nothing before it is four times as large is found. Method: a drive that moves an eighth more from
+    /// there on, asked every millisecond.
+    #[test]
+    fn writes_pass_a_plateau() {
+        let (mut drive, mut window) = (Drive::default(), Window::default());
+        for milli in 0..20_000 {
+            let now = Instant(milli * 1_000_000);
+            let moved =
+                if window.most_writes(&drive) >= 4 * drive.writes() { 45_000 } else { 40_000 };
+            drive.on_dispatch(now, RequestId(0), Side::Write, false);
+            drive.on_complete(now, RequestId(0), Side::Write, moved);
+            window.on_writes(now, &drive, 3);
+        }
+        assert!(window.write_doublings >= 2, "{}", window.write_doublings);
     }
 
     /// Goal: the bound on writes is where the drive moves most. Method: drives that are fastest at some bound, asked every
