@@ -274,6 +274,8 @@ pub(super) struct Clocks {
     queued: [[Tree; 2]; 3],
     busy: [Tree; 3],
     bounds: Bounds,
+    /// When a group with a minimum last sent a request.
+    used: Instant,
 }
 
 impl Clocks {
@@ -386,6 +388,10 @@ impl Clocks {
     pub(super) fn are_none(&self) -> bool {
         self.count == 0
     }
+    /// Did a group with a minimum send requests lately?
+    pub(super) fn are_used(&self, now: Instant) -> bool {
+        self.count > 0 && now < self.used + self.bounds.lag_max
+    }
     /// Is it behind because its last request took longer than the promise allows?
     pub(super) fn is_late(&self, now: Instant, id: EntityId, took: Nanos) -> bool {
         self.look(id).is_some_and(|it| it.at <= now && took > it.grant)
@@ -411,6 +417,7 @@ impl Clocks {
         if wakes {
             clock.wake(now, self.bounds.lag_max);
         }
+        self.used = now;
         self.put(group, id);
     }
     /// So much goes to the drive; `all`: with it the request.

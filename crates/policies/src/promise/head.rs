@@ -20,6 +20,8 @@ const SLOW: Nanos = Nanos::from_millis(3);
 const SCORE: u32 = 8;
 const SCORE_MAX: u32 = 1 << 20;
 const PENALTY: u32 = 4;
+/// Time of a read far away, before any is known.
+const ACCESS: Nanos = Nanos::from_millis(10);
 /// Latency alone of a disk.
 const DISK: Nanos = Nanos::from_millis(5);
 
@@ -34,11 +36,20 @@ pub(super) struct Head {
     wanted: u32,
     /// When a read far from its client's last one was sent to the idle drive.
     sent: Option<Instant>,
+    /// Mean time of such a read.
+    access: Nanos,
 }
 
 impl Head {
     pub(super) const fn new(rotational: bool) -> Self {
-        Self { said: rotational, is: rotational, score: 0, wanted: SCORE, sent: None }
+        Self {
+            said: rotational,
+            is: rotational,
+            score: 0,
+            wanted: SCORE,
+            sent: None,
+            access: ACCESS,
+        }
     }
     /// Is there one?
     pub(super) const fn is(&self) -> bool {
@@ -50,10 +61,18 @@ impl Head {
             self.sent = (self.is && far).then_some(now);
         }
     }
-    /// The first completion since the drive was idle, or any other one.
-    pub(super) fn on_complete(&mut self, now: Instant) {
+    /// Mean time of a read far from where its client read last.
+    pub(super) const fn access(&self) -> Nanos {
+        self.access
+    }
+    /// The first completion since the drive was idle, or any other one. `settled`: nothing was written lately.
+    pub(super) fn on_complete(&mut self, now: Instant, settled: bool) {
         let Some(sent) = self.sent.take() else { return };
         let took = now.since(sent);
+        // Where the drive may still be writing, a read tells no more than that one does not take longer.
+        if settled || took < self.access {
+            self.access = Nanos(self.access.0 - self.access.0 / 16 + took.0 / 16);
+        }
         if took <= FAST {
             self.score += 1;
         } else if took > SLOW {

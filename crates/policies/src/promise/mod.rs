@@ -96,9 +96,9 @@ pub static ROW: Row = Row {
                 shown_by: "promise/plextor",
             },
             Claim {
-                says: "On a disk a single second may get less than the minimum beside writes that the disk's cache completes \
-                    before they are written.",
-                shown_by: "search/case-0035",
+                says: "On a disk a single second may get less than the minimum of a client whose own scattered writes fill the \
+                    disk's cache.",
+                shown_by: "search/case-0707",
             },
             Claim {
                 says: "A latency on a disk is missed beside writes that the disk's cache completes before they are \
@@ -168,8 +168,8 @@ struct Client {
     requests: clock::Requests,
     /// Flushes that count nothing: one for each write so far.
     flushes_free: u32,
-    /// Where its last read ended.
-    read_end: Sectors,
+    /// Where its last read and its last write ended.
+    ends: [Sectors; 2],
     /// Until when reads that were late are made up for.
     compensated: Instant,
 }
@@ -345,8 +345,11 @@ impl Promise {
         if self.turn.is_none() {
             self.shares.charge(client, cost, by_share);
         }
-        let far = side == Side::Read && self.is_far(&cx.requests[id]);
-        self.head.on_dispatch(now, self.in_flight == 0, far);
+        let far = self.is_far(&cx.requests[id], side);
+        self.head.on_dispatch(now, self.in_flight == 0, far && side == Side::Read);
+        if side == Side::Write && self.head.is() {
+            self.count_write(now, sent, far);
+        }
         let probe = self.probe == Probe::Sending;
         self.drive.on_dispatch(now, id, side, probe);
         if probe {
@@ -367,10 +370,11 @@ impl Promise {
         }
         Some(id)
     }
-    /// Is a read not where its client's last one ended?
-    fn is_far(&mut self, read: &Request) -> bool {
-        let client = &mut self.clients[read.client.index()];
-        core::mem::replace(&mut client.read_end, read.start + read.length) != read.start
+    /// Is a command not where its client's last one of its side ended?
+    fn is_far(&mut self, request: &Request, side: Side) -> bool {
+        let client = &mut self.clients[request.client.index()];
+        let end = &mut client.ends[usize::from(side != Side::Read)];
+        core::mem::replace(end, request.start + request.length) != request.start
     }
     /// The idle drive turns out to have a head, or none.
     fn change_head(&mut self, now: Instant) {
@@ -492,13 +496,13 @@ impl Policy for Promise {
         if side == Side::Read && !in_turn {
             self.end_watch(cx, id, client);
         }
-        self.head.on_complete(now);
+        self.head.on_complete(now, !self.drive.writes_about(now));
         if self.in_flight == 0 && self.head.changes(self.drive.latency()) {
             self.change_head(now);
             return;
         }
         if in_turn {
-            self.complete_in_turn(side, now.since(cx.requests[id].dispatched));
+            self.complete_in_turn(now, side, now.since(cx.requests[id].dispatched));
             return;
         }
         if side == Side::Read {

@@ -479,7 +479,7 @@ fn a_disk_is_not_taken_for_flash_often() {
     for _ in 0..10 {
         while head.is() && reads < 100_000 {
             head.on_dispatch(at(0), true, true);
-            head.on_complete(Instant(MS / 10));
+            head.on_complete(Instant(MS / 10), true);
             reads += u32::from(!head.changes(Nanos::from_micros(100)));
         }
         head.changes(Nanos::from_millis(8));

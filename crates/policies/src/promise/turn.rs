@@ -4,11 +4,22 @@
 //! what is promised for the present frame (see [`super::clock`]), and a turn by weight at the end of a frame, if a
 //! group is due then. The drive completes what it has before the next turn. A turn is charged with its time.
 //!
+//! *Scattered writes.* A disk completes in a moment what it needs seconds to write, does not write it while it is sent other commands,
+//! and writes a large part of its cache before anything else once that is nearly full: then nobody reads for a second or more.
+//! So while groups use minimums, a turn by weight has no more writes than the disk can write before the turn ends, and the rest
+//! of the turn is silent:
+//!
+//! ```text
+//! time of a write    half of a read far away, if it is not where the client's last one ended;  + bytes / rate
+//! a write goes       if the time of all + [`QUIET`] fits into the turn
+//! the turn ends      when that time has passed, or with its last flush
+//! ```
+//!
 //! A drive with a cache completes writes before they are written, and the first read of the next turn waits for that. What it
 //! takes longer than twice a read that has the drive to itself is charged to whoever wrote.
 
 use super::shares::{EntityId, Side};
-use super::{Gate, Promise};
+use super::{FRAME, Gate, Promise};
 use iofair_core::policy::Context;
 use iofair_core::request::RequestId;
 use iofair_core::time::{Instant, Nanos};
@@ -20,12 +31,18 @@ pub(super) const SLICE: Nanos = Nanos::from_millis(200);
 const IDLE: Nanos = Nanos::from_millis(2);
 /// One whose turn is due is waited for longer: what its absence would cost it is a whole turn of somebody else.
 const IDLE_DUE: Nanos = Nanos::from_millis(8);
+/// Still longer where its group did not get what was promised for the frame before.
+const IDLE_BEHIND: Nanos = Nanos::from_millis(32);
 
 /// A turn by weight ends early for a group that is further behind, within a frame. A client that always has requests makes up for a
 /// turn of somebody else in its own; one that thinks between them cannot.
 const LAG_MAX: Nanos = Nanos::from_millis(100);
 /// A turn ends so long before the deadline of another client's read: what the drive has is completed first.
 const DEADLINE_NEAR: Nanos = Nanos::from_millis(25);
+/// So few scattered writes in a turn take no time worth waiting for.
+const SCATTERED: u32 = 3;
+/// A disk writes what it has cached after it has heard nothing for so long.
+const QUIET: Nanos = Nanos::from_millis(25);
 /// Commands in flight before the first of a turn is completed.
 const FIRST: u64 = 4;
 
@@ -44,8 +61,13 @@ pub(super) struct Turn {
     over: bool,
     /// Commands completed in it.
     done: u32,
+    /// Did its group not get what was promised for the frame before?
+    behind: bool,
     /// Has it sent writes?
     writes: bool,
+    /// When the drive will have written them, and how many far from one another no flush came after.
+    written: Instant,
+    scattered: u32,
 }
 
 impl Promise {
@@ -63,17 +85,33 @@ impl Promise {
                 if side == Side::Flush && self.writes > 0 || !self.fits(now, &turn) {
                     return None;
                 }
+                if side == Side::Write && self.is_full(cx, &turn) {
+                    if self.in_flight == 0 {
+                        self.wake_at(Some(turn.until));
+                    }
+                    return None;
+                }
                 let sent = self.send(cx, turn.client, side, (true, true));
                 let writes = turn.writes || side == Side::Write;
                 let kept = turn.due.and_then(|group| self.clocks.kept_until(group));
                 let over = kept.is_some_and(|kept| kept >= turn.frame_end);
+                let turn = self.turn.unwrap_or(turn);
                 self.turn = Some(Turn { over, writes, ..turn });
                 return sent;
             }
             if self.in_flight > 0 {
                 return None;
             }
-            let idle = if turn.due.is_some() { IDLE_DUE } else { IDLE };
+            let settles = (turn.written + QUIET).min(turn.until);
+            if turn.scattered > SCATTERED && now < settles && !self.gives_way(now, &turn) {
+                self.wake_at(Some(settles));
+                return None;
+            }
+            let idle = match turn.due {
+                Some(_) if turn.behind => IDLE_BEHIND,
+                Some(_) => IDLE_DUE,
+                None => IDLE,
+            };
             let idle_until = self.last_done.max(turn.began) + idle;
             let empty = self.oldest(cx, turn.client).is_none();
             if empty && !Self::is_over(now, &turn) && now < idle_until {
@@ -110,6 +148,33 @@ impl Promise {
     fn is_over(now: Instant, turn: &Turn) -> bool {
         turn.over || now >= turn.until
     }
+    /// The drive's time for a write.
+    fn write_time(&self, bytes: u64, far: bool) -> Nanos {
+        let rate = self.drive.rate(Side::Read).max(self.drive.rate(Side::Write)).max(1);
+        let access = if far { self.head.access() / 2 } else { Nanos::ZERO };
+        access + Nanos::for_units_ceil(bytes, rate)
+    }
+    /// Must the drive have written what a turn wrote when the turn ends?
+    fn paces(&self, now: Instant, turn: &Turn) -> bool {
+        turn.due.is_none() && self.clocks.are_used(now)
+    }
+    /// A write goes in a turn.
+    pub(super) fn count_write(&mut self, now: Instant, bytes: u64, far: bool) {
+        let Some(turn) = self.turn.filter(|turn| self.paces(now, turn)) else { return };
+        let time = self.write_time(bytes, far);
+        let written = turn.written.max(now) + time;
+        let scattered = turn.scattered + u32::from(far);
+        self.turn = Some(Turn { written, scattered, ..turn });
+    }
+    /// Has the drive as many writes as it can write before the turn ends?
+    fn is_full(&self, cx: &Context<'_>, turn: &Turn) -> bool {
+        if !self.paces(cx.now, turn) || turn.scattered <= SCATTERED {
+            return false;
+        }
+        let Some(id) = self.front(turn.client, Side::Write) else { return false };
+        let time = self.write_time(super::bytes(&cx.requests[id]), true);
+        turn.written + time + QUIET > turn.until
+    }
     /// Will the drive complete one command more before the turn ends? By the mean of those that it completed in this turn;
     /// at first it gets twice as many as it has completed.
     fn fits(&self, now: Instant, turn: &Turn) -> bool {
@@ -118,9 +183,12 @@ impl Promise {
         in_flight == 0 || in_flight < FIRST + done && in_flight * time <= left * done.max(1)
     }
     /// A command was completed that took so long.
-    pub(super) fn complete_in_turn(&mut self, side: Side, took: Nanos) {
+    pub(super) fn complete_in_turn(&mut self, now: Instant, side: Side, took: Nanos) {
         let Some(turn) = &mut self.turn else { return };
         turn.done += 1;
+        if side == Side::Flush {
+            (turn.written, turn.scattered) = (now, 0);
+        }
         let usual = self.drive.latency() + self.drive.latency();
         if turn.done == 1
             && side == Side::Read
@@ -161,6 +229,8 @@ impl Promise {
             None => all.into_iter().flatten().min_by_key(|(key, _)| *key)?.1,
         };
         let frame_end = self.clocks.frame_end(now);
+        let kept = due.and_then(|group| self.clocks.kept_until(group));
+        let behind = kept.is_some_and(|kept| kept + FRAME[1] < frame_end);
         let until = match due {
             Some(_) => now + SLICE + SLICE,
             // Not much of a frame is left for another turn.
@@ -174,8 +244,11 @@ impl Promise {
             until,
             frame_end,
             over: false,
+            behind,
             done: 0,
             writes: false,
+            written: Instant::ZERO,
+            scattered: 0,
         })
     }
 }
