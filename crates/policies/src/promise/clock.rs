@@ -388,6 +388,11 @@ impl Clocks {
     pub(super) fn are_none(&self) -> bool {
         self.count == 0
     }
+    /// Is it so far behind that it does not reach its promise?
+    pub(super) fn is_far(&self, now: Instant, id: EntityId) -> bool {
+        let far = self.bounds.period / BROKEN_PART;
+        self.look(id).is_some_and(|it| it.at + far <= now)
+    }
     /// Did a group with a minimum send requests lately?
     pub(super) fn are_used(&self, now: Instant) -> bool {
         self.count > 0 && now < self.used + self.bounds.lag_max

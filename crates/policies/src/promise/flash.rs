@@ -10,7 +10,7 @@ use super::shares::{self, EntityId, Side};
 use super::{Probe, Promise, bytes, drive};
 use iofair_core::policy::Context;
 use iofair_core::request::RequestId;
-use iofair_core::time::Nanos;
+use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::Subject;
 
 /// Flushes wait for a group that is further behind.
@@ -46,6 +46,10 @@ fn is_far(key: shares::Key, first: shares::Key) -> bool {
 }
 
 impl Promise {
+    /// When writes that are not for a minimum may go.
+    fn next_write(&self) -> Instant {
+        self.pace.next().max(self.throttle.next())
+    }
     /// The first in line inside `top`, and the first of those that are not held.
     fn candidates(&self, cx: &Context<'_>, top: EntityId, basis: Basis) -> Candidates {
         let shared = self.window.is_shared(cx.now);
@@ -58,13 +62,13 @@ impl Promise {
                 Side::Read => basis == Basis::Share && shared && !self.has_room(cx, client, side),
                 Side::Write => {
                     let waits = basis != Basis::Due && self.read_is_late(cx.now)
-                        || basis == Basis::Share && cx.now < self.pace.next();
+                        || basis == Basis::Share && cx.now < self.next_write();
                     let held = shared && (waits || !self.has_room(cx, client, side));
                     held || flush.is_some_and(|flush| flush <= key)
                 }
                 Side::Flush => {
                     flush = Some(key);
-                    self.writes > 0 || basis == Basis::Share && cx.now < self.pace.next()
+                    self.writes > 0 || basis == Basis::Share && cx.now < self.next_write()
                 }
             };
             found.first = found.first.into_iter().chain([key]).min();
@@ -82,7 +86,11 @@ impl Promise {
         basis: Basis,
     ) -> Option<RequestId> {
         let (_, client, side) = self.candidates(cx, group, basis).free?;
-        self.send(cx, client, side, (!self.window.is_shared(cx.now), false))
+        // Pieces of a write that somebody waits for would each hold reads for as long as all of it.
+        let waited_for = side == Side::Write
+            && self.front(client, side).is_some_and(|id| cx.requests[id].is_sync());
+        let whole = waited_for || !self.window.is_shared(cx.now);
+        self.send(cx, client, side, (whole, false))
     }
     fn has_room(&self, cx: &Context<'_>, client: EntityId, side: Side) -> bool {
         let Some(head) = self.front(client, side) else { return false };
@@ -155,7 +163,7 @@ impl Promise {
     /// Flushes pass the gate while nobody is far behind: what holds a flush holds its client's next writes as well, and
     /// flushes that go together cost one.
     fn send_flush(&mut self, cx: &mut Context<'_>, behind: Nanos) -> Option<RequestId> {
-        if behind > FLUSH_LAG || self.writes > 0 || cx.now < self.pace.next() {
+        if behind > FLUSH_LAG || self.writes > 0 || cx.now < self.next_write() {
             return None;
         }
         let (_, client) = self.shares.pick(EntityId::ROOT, Side::Flush)?;
@@ -219,7 +227,7 @@ impl Promise {
                 if sent.is_some() {
                     return sent;
                 }
-                self.wake_at(Some(self.pace.next()).filter(|at| *at > now));
+                self.wake_at(Some(self.next_write()).filter(|at| *at > now));
                 self.wake_at(Some(self.window.shared_until()).filter(|at| *at > now));
                 None
             }
@@ -227,7 +235,7 @@ impl Promise {
                 let sent = self.send_flush(cx, behind);
                 if sent.is_none() {
                     self.wake_at(until);
-                    self.wake_at(Some(self.pace.next()).filter(|at| *at > now));
+                    self.wake_at(Some(self.next_write()).filter(|at| *at > now));
                 }
                 sent
             }
@@ -235,7 +243,7 @@ impl Promise {
                 let sent = self.send_urgent(cx).or_else(|| self.send_shared(cx));
                 if sent.is_none() && self.queued > 0 {
                     self.wake_at(next);
-                    self.wake_at(Some(self.pace.next()).filter(|at| *at > now));
+                    self.wake_at(Some(self.next_write()).filter(|at| *at > now));
                     self.wake_at(Some(self.window.shared_until()).filter(|at| *at > now));
                     if self.shares.is_queued(EntityId::ROOT, Side::Flush) {
                         // A flush that is too far ahead to go now may pass the gate as soon as that is closed.

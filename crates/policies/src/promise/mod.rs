@@ -145,6 +145,7 @@ fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
         sent: Vec::new(),
         window: Window::default(),
         pace: Pace::default(),
+        throttle: Pace::default(),
         drive: Drive::default(),
         late: Arena::default(),
         reads: Tree::new(),
@@ -206,6 +207,8 @@ struct Promise {
     sent: Vec<Sent>,
     window: Window,
     pace: Pace,
+    /// Pace of writes beside minimums that are not reached.
+    throttle: Pace,
     drive: Drive,
     /// Reads in flight by when they are late.
     late: Arena<(Instant, RequestId), RequestId>,
@@ -357,6 +360,9 @@ impl Promise {
         }
         if side != Side::Read {
             self.pace.on_write(now, cost);
+            if by_share {
+                self.throttle.on_write(now, cost);
+            }
         }
         let window = Window::counts(side, sent, by_share);
         self.window.on_dispatch(side, window);
@@ -404,6 +410,12 @@ impl Promise {
             late = Some(late.unwrap_or(false) || age > wanted);
             if self.drive.writes_about(now) {
                 self.pace.on_read(now, age > wanted);
+            }
+        }
+        if side(&cx.requests[id]) == Side::Read && self.drive.writes_about(now) {
+            let far = self.clocks_above(client).map(|group| self.clocks.is_far(now, group)).max();
+            if let Some(far) = far {
+                self.throttle.on_read(now, far);
             }
         }
         if let Some(late) = late {
@@ -569,6 +581,7 @@ impl Policy for Promise {
         gauges.gauge("promise_latency_alone_nanoseconds", self.drive.latency().0);
         gauges.gauge("promise_read_window_bytes", self.window.reads(&self.drive).bytes());
         gauges.gauge("promise_piece_bytes", self.window.piece(&self.drive));
-        gauges.gauge("promise_write_pace_percent", self.pace.percent());
+        gauges
+            .gauge("promise_write_pace_percent", self.pace.percent().min(self.throttle.percent()));
     }
 }

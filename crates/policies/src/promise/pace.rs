@@ -1,4 +1,4 @@
-//! How fast writes and flushes go while reads have a latency contract.
+//! How fast writes and flushes go while reads have a latency contract, or a minimum that is not reached.
 //!
 //! A drive answers a write when it has it in its cache, and reads wait for what it writes afterwards, of which nobody tells. So
 //! the rate of writes is found by what reads say:
@@ -11,6 +11,11 @@
 //!
 //! In balance one read in some hundred is late. Where a sixteenth of the rate is not slow enough either, the drive cannot keep the
 //! latency beside writes; then they have at least half of it for some seconds.
+//!
+//! Where nobody reads for 100 ms, the part is doubled, again and again.
+//!
+//! The same keeps writes from filling the drive's cache beside a group with a minimum: there a read counts as late while its group
+//! is so far behind that it does not reach its minimum.
 //!
 //! Source: Chiu and Jain (1989), additive increase and multiplicative decrease; slowing down whoever disturbs a latency: io.latency
 //! of Linux.
@@ -30,6 +35,9 @@ const LATE_MAX: u32 = 5;
 /// How long writes have half of the rate after that.
 const GIVEN_UP: Nanos = Nanos::from_secs(5);
 
+/// Where nobody reads for so long, writes get twice as fast, again and again.
+const ABSENT: Nanos = Nanos::from_millis(100);
+
 /// The longest wait for the next write: a trim may be as long as the drive.
 const DELAY_MAX: Nanos = Nanos::from_secs(1);
 
@@ -45,18 +53,22 @@ pub(super) struct Pace {
     reads: u32,
     late: u32,
     given_up: Instant,
+    /// The last read, or when the part grew without one.
+    last: Instant,
 }
 
 impl Default for Pace {
     fn default() -> Self {
         let (next, counts, given_up) = (Instant::ZERO, Instant::ZERO, Instant::ZERO);
-        Self { part: WHOLE, next, counts, reads: 0, late: 0, given_up }
+        let last = Instant::ZERO;
+        Self { part: WHOLE, next, counts, reads: 0, late: 0, given_up, last }
     }
 }
 
 impl Pace {
     /// A read with a latency contract was completed while writes were about, or had been a moment ago.
     pub(super) fn on_read(&mut self, now: Instant, late: bool) {
+        self.last = now;
         if now < self.given_up {
             return;
         }
@@ -95,6 +107,9 @@ impl Pace {
     }
     /// A write goes that takes the drive so long.
     pub(super) fn on_write(&mut self, now: Instant, time: Nanos) {
+        if now.since(self.last) > ABSENT {
+            (self.part, self.last) = ((self.part * 2).min(WHOLE), now);
+        }
         if self.part == WHOLE {
             self.next = self.next.max(now);
             return;
@@ -147,6 +162,22 @@ mod tests {
         assert_eq!(pace.next(), Instant(1_500));
         pace.on_write(Instant(2_000), Nanos(50));
         assert_eq!(pace.next(), Instant(2_000));
+    }
+
+    /// Goal: writes are not slow for a reader that is gone. Method: reads that are late; then writes and no read for a second.
+    #[test]
+    fn writes_are_not_slow_for_ever() {
+        let (mut pace, mut now) = (Pace::default(), Instant::ZERO);
+        for _ in 0..4 {
+            now += TOGETHER;
+            pace.on_read(now, true);
+        }
+        assert_eq!(pace.percent(), 6);
+        for _ in 0..100 {
+            now += Nanos::from_millis(10);
+            pace.on_write(now, Nanos(1_000));
+        }
+        assert_eq!(pace.percent(), 100);
     }
 
     /// Goal: a latency that cannot be kept does not slow writes down for ever. Method: reads that are always late.
