@@ -5,7 +5,7 @@
 //! An observer changes nothing. [`Recorder`] keeps the list of steps, which a server's reactor with a
 //! scripted clock can be made to repeat.
 
-use iofair_core::controller::{Controller, Dispatch, Setup, Submission};
+use iofair_core::controller::{Completion, Controller, Dispatch, Setup, Submission};
 use iofair_core::request::RequestId;
 use iofair_core::time::Instant;
 use iofair_core::trace::Event;
@@ -39,6 +39,10 @@ pub trait Observer {
     /// The drive completed a command.
     fn on_completion(&mut self, now: Instant, id: RequestId, status: i32) {
         let _ = (now, id, status);
+    }
+    /// A submission is complete; one command may complete several.
+    fn on_completion(&mut self, now: Instant, completion: &Completion) {
+        let _ = (now, completion);
     }
     /// The engine explained itself (only with [`Self::trace_events`] above zero).
     fn on_event(&mut self, event: &Event) {

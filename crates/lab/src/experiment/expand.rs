@@ -118,6 +118,43 @@ impl Experiment {
     }
 }
 
+/// The processes of one client, all in this group. The name of the keys is the client's.
+pub(crate) fn processes(
+    source: &Source,
+    keys: &ClientFile,
+    group: &str,
+) -> Result<Vec<ClientSpec>, ConfigError> {
+    let count = checked_count(source, keys)?;
+    (0..count).map(|index| process(source, keys, (index, count), group.to_owned())).collect()
+}
+
+fn checked_count(source: &Source, keys: &ClientFile) -> Result<u32, ConfigError> {
+    let name = keys.name.as_ref().expect("a client without a name was refused before");
+    let count = keys.count.unwrap_or(1);
+    if count > COUNT_MAX {
+        let message = format!("{count} processes of `{}`", name.get_ref());
+        return Err(source.error(name.span(), message).allowed(format!("0 to {COUNT_MAX}")));
+    }
+    Ok(count)
+}
+
+/// The name of process `index` of `count`.
+fn process_name(keys: &ClientFile, (index, count): (u32, u32)) -> String {
+    let name = keys.name.as_ref().expect("a client without a name was refused before").get_ref();
+    if count == 1 { name.clone() } else { format!("{name}.{index}") }
+}
+
+fn process(
+    source: &Source,
+    keys: &ClientFile,
+    place: (u32, u32),
+    group: String,
+) -> Result<ClientSpec, ConfigError> {
+    let mut spec = client(source, keys, process_name(keys, place), group)?;
+    manner::apply(source, keys, place, &mut spec)?;
+    Ok(spec)
+}
+
 /// What flushes pass: nothing, unless the scheduler asks for them.
 fn flushes(stack: &Stack) -> FlushRule {
     if stack.schedules_flushes() { FlushRule::Scheduled } else { FlushRule::Bypass }
@@ -408,25 +445,16 @@ fn finish(
     let (mut clients, mut subjects) = (Vec::new(), Vec::new());
     for keys in &draft.clients {
         let name = keys.name.as_ref().expect("a client without a name was refused before");
-        let count = keys.count.unwrap_or(1);
-        if count > COUNT_MAX {
-            let message = format!("{count} processes of `{}`", name.get_ref());
-            return Err(source.error(name.span(), message).allowed(format!("0 to {COUNT_MAX}")));
-        }
+        let count = checked_count(source, keys)?;
         let contract = client_contract(source, keys)?;
         for index in 0..count {
-            let process = match count {
-                1 => name.get_ref().clone(),
-                _ => format!("{}.{index}", name.get_ref()),
-            };
-            let group = keys.group.clone().unwrap_or_else(|| process.clone());
+            let place = (index, count);
+            let group = keys.group.clone().unwrap_or_else(|| process_name(keys, place));
             if !group.is_empty() && !groups.iter().any(|g: &GroupSpec| g.name == group) {
                 groups.push(GroupSpec { name: group.clone(), contract: contract.clone() });
             }
             if keys.inactive != Some(true) {
-                let mut spec = client(source, keys, process, group)?;
-                manner::apply(source, keys, (index, count), &mut spec)?;
-                clients.push(spec);
+                clients.push(process(source, keys, place, group)?);
             }
         }
         if keys.inactive != Some(true) && count > 0 {

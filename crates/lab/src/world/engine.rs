@@ -316,6 +316,7 @@ impl<'a> Engine<'a> {
         }
         done.extend(self.completions.drain(..).map(|completion| {
             assert_eq!(completion.status, 0, "model drives complete without errors");
+            self.observer.on_completion(self.now, &completion);
             let Completion { part, .. } = completion;
             ActorCompletion { token: Token::unpack(part.tag), length: part.length }
         }));
