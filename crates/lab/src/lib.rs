@@ -14,6 +14,7 @@ pub mod host;
 pub mod observe;
 pub mod outcome;
 pub mod outside;
+pub mod plan;
 pub mod recording;
 pub mod report;
 mod run;

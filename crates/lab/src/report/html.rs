@@ -11,14 +11,16 @@ use super::table::got;
 use super::timeline::{Line, timeline};
 use crate::experiment::{Statistics, Subject, Verdict};
 
+/// The style sheet of pages.
+pub const STYLE: &str = include_str!("page.css");
+
 /// The page of these experiments.
 pub fn page(title: &str, summaries: &[Summary]) -> String {
     let mut html = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>{0}</title>\n<style>\n{1}</style></head>\n<body>\n<h1>{0}</h1>\n",
-        escape(title),
-        include_str!("page.css")
+         <title>{0}</title>\n<style>\n{STYLE}</style></head>\n<body>\n<h1>{0}</h1>\n",
+        escape(title)
     );
     let of = |verdict| summaries.iter().map(|s| s.count(verdict)).sum::<usize>();
     let (hold, miss, only) =

@@ -30,7 +30,7 @@ pub use cases::{CASES, cases_spots, cases_table};
 pub use csv::csv;
 pub use found::{SEARCHED, found_table};
 pub use frontier::{frontier_csv, frontier_table, has_promise, seeds_table, stacks_table};
-pub use html::page;
+pub use html::{STYLE, page};
 pub use json::{json, json_of_one};
 pub use markdown::markdown;
 pub use measured::{Measured, experiments, missing, spots, stacks_asked};

@@ -1,0 +1,385 @@
+//! Mixes: who does what at once, and which promises the mix puts to the test.
+//!
+//! In a worst mix one client does the slowest that its contract covers, or what it is expected to do, and all others do the same
+//! as one of [`super::load::NEIGHBOURS`]. The expected mix has what is expected of everybody. Of equal clients one stands for all.
+
+use iofair_core::time::Nanos;
+use iofair_historical::TABLE;
+use serde::Serialize;
+
+use super::PlanError;
+use super::bench::{Bench, Ran, Run};
+use super::load::{LADDER, Load, Neighbours};
+use super::meter::Measured;
+use super::set::{Client, Set, is_within};
+use crate::scenario::GroupSpec;
+
+/// A load reaches a rate if it reaches so many per cent of it.
+const REACHED_PERCENT: u64 = 97;
+/// Pause between two reads of a client that asks for little, at least, and in latencies that it was promised.
+const PAUSE: Nanos = Nanos::from_millis(5);
+const PAUSE_LATENCIES: u64 = 4;
+/// Space for a load that has the drive to itself.
+const SPACE: u64 = 1 << 30;
+
+/// What each load reaches with the drive to itself, in bytes a second.
+pub(super) struct Alone {
+    /// What neighbours are tried.
+    tried: Vec<Neighbours>,
+    /// By neighbours; and what those reach that do the second thing.
+    neighbours: Vec<[u64; 2]>,
+    ladder: Vec<u64>,
+}
+
+impl Alone {
+    pub(super) fn measure(bench: &Bench<'_>) -> Result<Self, PlanError> {
+        bench.stage("what each load reaches with the drive to itself");
+        let mut loads: Vec<Load> = LADDER.iter().map(|keys| Load::of(keys)).collect();
+        for neighbours in &bench.neighbours {
+            loads.push(Load::of(neighbours.keys));
+            loads.push(Load::of(neighbours.second.unwrap_or(neighbours.keys)));
+        }
+        let stack = TABLE.stack("none-none").expect("in the table");
+        let space = SPACE.min(bench.capacity_bytes / 2);
+        let run = |load: &Load| {
+            let mut clients = load.in_group("alone", space);
+            // A burst reaches what it would without its rests.
+            clients.iter_mut().for_each(|client| client.job.on_off = None);
+            let groups = vec![GroupSpec { name: "alone".into(), contract: Default::default() }];
+            Run { stack: stack.clone(), groups, clients }
+        };
+        let runs: Vec<Run> = loads.iter().map(run).collect();
+        let rate = |ran: &Vec<Ran>| {
+            let rates = ran.iter().flatten().map(|measured| measured[0].rate);
+            rates.min().unwrap_or(0)
+        };
+        let rates: Vec<u64> = bench.run(&runs)?.iter().map(rate).collect();
+        let (ladder, rest) = rates.split_at(LADDER.len());
+        let neighbours = rest.chunks(2).map(|pair| [pair[0], pair[1]]).collect();
+        Ok(Self { tried: bench.neighbours.clone(), neighbours, ladder: ladder.to_vec() })
+    }
+    /// The slowest load that the promise of a group covers: one that reaches what its contract says it reaches alone, or else a
+    /// small read after the other.
+    pub(super) fn slowest(&self, alone: Option<u64>) -> Load {
+        let Some(wanted) = alone else { return Load::of(LADDER[0]) };
+        let reaching =
+            |rate: u64| rate.saturating_mul(100) >= wanted.saturating_mul(REACHED_PERCENT);
+        let rungs = self.ladder.iter().zip(LADDER);
+        let slowest =
+            rungs.clone().filter(|(rate, _)| reaching(**rate)).min_by_key(|(rate, _)| **rate);
+        let fastest = || rungs.clone().max_by_key(|(rate, _)| **rate);
+        Load::of(slowest.or_else(fastest).expect("the ladder has rungs").1)
+    }
+    /// Does the promise of a group cover a load that reaches this alone?
+    fn covers(&self, alone: Option<u64>, rate: u64) -> bool {
+        let counted_on = alone.unwrap_or(self.ladder[0]);
+        rate.saturating_mul(100) >= counted_on.saturating_mul(REACHED_PERCENT)
+    }
+}
+
+/// What one client does while its neighbours do what they do.
+#[derive(Clone)]
+pub(super) struct Own {
+    /// Its place among the clients.
+    pub(super) client: usize,
+    pub(super) load: Load,
+    pub(super) kind: Kind,
+}
+
+/// Why a client does what it does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It is the slowest that its minimum covers.
+    Slowest,
+    /// It asks for little, as who wants a latency has to.
+    Probe,
+    /// It is expected.
+    Expected,
+}
+
+/// Who does what at once.
+#[derive(Clone)]
+pub(super) struct Mix {
+    /// `None` in the expected mix.
+    pub(super) own: Option<Own>,
+    /// `None` if there are none.
+    neighbours: Option<Neighbours>,
+    pub(super) name: String,
+    /// Which minimums it puts to the test, and which latencies, by group.
+    minimums: Vec<String>,
+    latencies: Vec<String>,
+}
+
+/// All mixes of a set, the expected one first.
+pub(super) fn mixes(set: &Set, alone: &Alone) -> Vec<Mix> {
+    let mut mixes = vec![expected(set)];
+    let mut seen: Vec<String> = Vec::new();
+    for (index, client) in set.clients.iter().enumerate() {
+        let class = set.class(client);
+        if seen.contains(&class) {
+            continue;
+        }
+        seen.push(class);
+        for own in owns(set, alone, (index, client)) {
+            let others = set.clients.len() - 1;
+            if others == 0 {
+                mixes.push(worst(set, alone, own, None));
+                continue;
+            }
+            for (place, neighbours) in alone.tried.iter().enumerate() {
+                if neighbours.second.is_none() || others > 1 {
+                    mixes.push(worst(set, alone, own.clone(), Some(place)));
+                }
+            }
+        }
+    }
+    mixes
+}
+
+/// What a client does in worst mixes.
+fn owns(set: &Set, alone: &Alone, (index, client): (usize, &Client)) -> Vec<Own> {
+    let contract = set.contract(&client.group);
+    let slowest = alone.slowest(contract.alone);
+    let own = |load, kind| Own { client: index, load, kind };
+    let mut owns = Vec::new();
+    if client.expected.text != slowest.text {
+        owns.push(own(client.expected.clone(), Kind::Expected));
+    }
+    let minimum = |group: &GroupSpec| {
+        is_within(&client.group, &group.name) && group.contract.minimum().is_some()
+    };
+    if owns.is_empty() || set.groups.iter().any(minimum) {
+        owns.push(own(slowest, Kind::Slowest));
+    }
+    if let Some(latency) = contract.latency {
+        let mut load = Load::of(LADDER[0]);
+        let pause = PAUSE.max(latency * PAUSE_LATENCIES);
+        load.set_think(pause);
+        owns.push(own(load, Kind::Probe));
+    }
+    owns
+}
+
+fn expected(set: &Set) -> Mix {
+    let all = |keep: &dyn Fn(&GroupSpec) -> bool| -> Vec<String> {
+        set.groups.iter().filter(|group| keep(group)).map(|group| group.name.clone()).collect()
+    };
+    let is_paced = |group: &GroupSpec| {
+        let own = set.clients.iter().filter(|client| client.group == group.name);
+        own.clone().count() > 0 && own.clone().all(|client| client.expected.is_paced())
+    };
+    Mix {
+        own: None,
+        neighbours: None,
+        name: "expected".to_owned(),
+        minimums: all(&|group| group.contract.minimum().is_some()),
+        latencies: all(&|group| group.contract.latency.is_some() && is_paced(group)),
+    }
+}
+
+fn worst(set: &Set, alone: &Alone, own: Own, neighbours: Option<usize>) -> Mix {
+    let does =
+        |index: usize| (index != own.client).then(|| rate_of(alone, neighbours, index, own.client));
+    // A group is tested if a client inside does what its contract covers.
+    let tested = |group: &&GroupSpec| {
+        let clients = set.clients.iter().enumerate();
+        let mut inside = clients.filter(|(_, client)| is_within(&client.group, &group.name));
+        inside.any(|(index, _)| match does(index) {
+            None => own.kind != Kind::Probe,
+            Some(rate) => alone.covers(group.contract.alone, rate),
+        })
+    };
+    let minimums = set.groups.iter().filter(|group| group.contract.minimum().is_some());
+    let minimums = minimums.filter(tested).map(|group| group.name.clone()).collect();
+    let group = &set.clients[own.client].group;
+    let paced = own.kind == Kind::Probe || (own.kind == Kind::Expected && own.load.is_paced());
+    let wanted = paced && set.contract(group).latency.is_some();
+    let latencies = wanted.then(|| group.clone()).into_iter().collect();
+    let name = match neighbours {
+        None => format!("{}, alone", own.load.text),
+        Some(place) => alone.tried[place].name.to_owned(),
+    };
+    let neighbours = neighbours.map(|place| alone.tried[place]);
+    Mix { own: Some(own), neighbours, name, minimums, latencies }
+}
+
+/// Does the neighbour at `index` do the second thing?
+fn is_second(neighbours: &Neighbours, index: usize, own: usize) -> bool {
+    let place = if index > own { index - 1 } else { index };
+    neighbours.second.is_some() && place % 2 == 1
+}
+
+fn rate_of(alone: &Alone, neighbours: Option<usize>, index: usize, own: usize) -> u64 {
+    let place = neighbours.expect("there are others");
+    alone.neighbours[place][usize::from(is_second(&alone.tried[place], index, own))]
+}
+
+impl Mix {
+    /// The run of this mix.
+    pub(super) fn run(&self, set: &Set) -> Run {
+        let mut clients = Vec::new();
+        for (index, client) in set.clients.iter().enumerate() {
+            let load = match (&self.own, &self.neighbours) {
+                (None, _) => client.expected.clone(),
+                (Some(own), _) if own.client == index => own.load.clone(),
+                (Some(own), neighbours) => {
+                    let neighbours = neighbours.as_ref().expect("there are others");
+                    match neighbours.second {
+                        Some(second) if is_second(neighbours, index, own.client) => {
+                            Load::of(second)
+                        }
+                        _ => Load::of(neighbours.keys),
+                    }
+                }
+            };
+            clients.extend(load.in_group(&client.group, client.space));
+        }
+        Run { stack: set.stack.clone(), groups: set.groups.clone(), clients }
+    }
+    /// Does it put a promise to the test?
+    pub(super) fn tests(&self) -> bool {
+        !self.minimums.is_empty() || !self.latencies.is_empty()
+    }
+    /// What is broken in a run of it.
+    pub(super) fn breaches(&self, set: &Set, ran: &Ran) -> Vec<Breach> {
+        let measured = match ran {
+            Ok(measured) => measured,
+            Err(refusal) => return vec![Breach::refused(&self.name, refusal)],
+        };
+        let mut found = Vec::new();
+        for group in set.promised() {
+            let Some(got) = measured.iter().find(|it| it.group == group.name) else { continue };
+            if got.broken > 0 && self.minimums.contains(&group.name) {
+                found.push(Breach::minimum(self, group, got));
+            }
+            let missed = group.contract.latency.zip(got.p99).filter(|(wanted, p99)| p99 > wanted);
+            if let Some((wanted, p99)) = missed.filter(|_| self.latencies.contains(&group.name)) {
+                found.push(Breach::latency(self, &group.name, wanted, p99));
+            }
+        }
+        found
+    }
+    fn own_text(&self) -> String {
+        self.own.as_ref().map_or_else(String::new, |own| own.load.text.clone())
+    }
+}
+
+/// A promise that was broken in a mix.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Breach {
+    /// The group; empty if the stack's admission refused the set.
+    pub group: String,
+    /// What the neighbours did, or `expected`.
+    pub mix: String,
+    /// What the client that the mix is about did; empty in the expected mix.
+    pub load: String,
+    /// What was promised, and what the group got, in words.
+    pub promised: String,
+    /// See `promised`.
+    pub got: String,
+    /// The part of the promise that was kept, on average over the run.
+    pub kept: f64,
+    /// Seconds (on a disk, runs) in which a minimum was broken, and how many were judged; 0 of 0 for a latency.
+    pub broken: [u32; 2],
+}
+
+impl Breach {
+    fn refused(mix: &str, refusal: &str) -> Self {
+        let (promised, got) = (String::new(), refusal.to_owned());
+        let (group, load) = (String::new(), String::new());
+        Self { group, mix: mix.to_owned(), load, promised, got, kept: 0.0, broken: [0, 0] }
+    }
+    fn minimum(mix: &Mix, group: &GroupSpec, got: &Measured) -> Self {
+        let minimum = group.contract.minimum();
+        let part = |got: u64, wanted: u64| got as f64 / wanted.max(1) as f64;
+        let bytes = minimum.bytes_per_s.filter(|rate| *rate > 0);
+        let ios = minimum.ios_per_s.filter(|rate| *rate > 0);
+        let by_bytes = bytes.map(|wanted| (part(got.rate, wanted), rate(wanted), rate(got.rate)));
+        let by_ios = ios.map(|wanted| (part(got.ios, wanted), iops(wanted), iops(got.ios)));
+        let worst = [by_bytes, by_ios].into_iter().flatten().min_by(|a, b| a.0.total_cmp(&b.0));
+        let (kept, promised, got_text) = worst.expect("a minimum that is broken is there");
+        Self {
+            group: group.name.clone(),
+            mix: mix.name.clone(),
+            load: mix.own_text(),
+            promised,
+            got: got_text,
+            kept,
+            broken: [got.broken, got.intervals],
+        }
+    }
+    fn latency(mix: &Mix, group: &str, wanted: Nanos, p99: Nanos) -> Self {
+        Self {
+            group: group.to_owned(),
+            mix: mix.name.clone(),
+            load: mix.own_text(),
+            promised: time(wanted),
+            got: time(p99),
+            kept: wanted.0 as f64 / p99.0.max(1) as f64,
+            broken: [0, 0],
+        }
+    }
+}
+
+/// A rate in words.
+pub(super) fn rate(bytes: u64) -> String {
+    let mb = bytes as f64 / 1e6;
+    match bytes {
+        100_000_000.. => format!("{mb:.0} MB/s"),
+        10_000_000.. => format!("{mb:.1} MB/s"),
+        1_000_000.. => format!("{mb:.2} MB/s"),
+        _ => format!("{mb:.3} MB/s"),
+    }
+}
+
+/// A number of I/Os a second in words.
+pub(super) fn iops(ios: u64) -> String {
+    format!("{ios} IOPS")
+}
+
+/// A time in words.
+pub(super) fn time(time: Nanos) -> String {
+    let ms = time.0 as f64 / 1e6;
+    if ms < 10.0 { format!("{ms:.2} ms") } else { format!("{ms:.1} ms") }
+}
+
+/// Which promises are looked at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tested {
+    All,
+    /// Only minimums.
+    Minimums,
+}
+
+impl Tested {
+    pub(super) fn has(self, breach: &Breach) -> bool {
+        self == Self::All || breach.group.is_empty() || breach.broken[1] > 0
+    }
+}
+
+/// Is every promise kept in these mixes? Ends at the first that breaks one; `order` says which are run first, and gets the
+/// breaker to its front.
+pub(super) fn holds(
+    (bench, what): (&Bench<'_>, Tested),
+    set: &Set,
+    mixes: &[Mix],
+    order: &mut Vec<usize>,
+) -> Result<bool, PlanError> {
+    /// Mixes that run before it is looked whether one broke a promise: the same with any number of threads.
+    const AT_ONCE: usize = 4;
+    let tested: Vec<usize> = order.iter().copied().filter(|index| mixes[*index].tests()).collect();
+    for some in tested.chunks(AT_ONCE) {
+        let runs: Vec<Run> = some.iter().map(|index| mixes[*index].run(set)).collect();
+        let ran = bench.run(&runs)?;
+        let broke = some.iter().zip(&ran).find(|(index, ran)| {
+            ran.iter().any(|ran| mixes[**index].breaches(set, ran).iter().any(|it| what.has(it)))
+        });
+        if let Some((index, _)) = broke {
+            let index = *index;
+            order.retain(|other| *other != index);
+            order.insert(0, index);
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,55 @@
+//! A plan as one page that works offline: the picture, the answers, the tables.
+
+use core::fmt::Write;
+
+use super::Plan;
+use super::picture::picture;
+use super::text::{Cells, answers, approaches, clients, conditions, notes};
+use crate::report::{STYLE, escape};
+
+/// The page.
+pub fn page(plan: &Plan) -> String {
+    let verdict = match plan.fits() {
+        true => "<span class=\"verdict holds\">the promises fit</span>",
+        false => "<span class=\"verdict does_not_hold\">a promise is broken</span>",
+    };
+    let mut html = format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>iofair plan</title>\n<style>\n{STYLE}</style></head>\n<body>\n\
+         <h1>Plan</h1>\n<p>{verdict}</p>\n<p class=\"soft\">{}</p>\n",
+        escape(&conditions(plan))
+    );
+    let _ = writeln!(html, "<div class=\"card\">{}</div>\n<div class=\"card\">", picture(plan));
+    for answer in answers(plan) {
+        let _ = writeln!(html, "<p>{}</p>", escape(&answer).replace('\n', "<br>"));
+    }
+    html.push_str("</div>\n<div class=\"card\"><h2>Clients</h2>");
+    push(&mut html, &clients(plan));
+    for note in notes(plan) {
+        let _ = writeln!(html, "<p class=\"soft\">{}</p>", escape(&note));
+    }
+    if !plan.approaches.is_empty() {
+        html.push_str("</div>\n<div class=\"card\"><h2>Drives</h2>");
+        push(&mut html, &approaches(plan));
+    }
+    html.push_str("</div>\n</body></html>\n");
+    html
+}
+
+fn push(html: &mut String, cells: &Cells) {
+    let class = |index: usize| if cells.right.contains(&index) { " class=\"n\"" } else { "" };
+    html.push_str("<div class=\"scroll\"><table><tr>");
+    for (index, name) in cells.header.iter().enumerate() {
+        let _ = write!(html, "<th{}>{}</th>", class(index), escape(name));
+    }
+    html.push_str("</tr>\n");
+    for row in &cells.rows {
+        html.push_str("<tr>");
+        for (index, cell) in row.iter().enumerate() {
+            let _ = write!(html, "<td{}>{}</td>", class(index), escape(cell));
+        }
+        html.push_str("</tr>\n");
+    }
+    html.push_str("</table></div>\n");
+}
