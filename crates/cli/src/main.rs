@@ -17,6 +17,7 @@ mod live;
 mod man;
 mod measured;
 mod output;
+mod plan;
 mod pool;
 mod run;
 mod serve;
@@ -49,6 +50,7 @@ Examples:
   iofair run experiments              simulate the published experiments
   iofair run --on serve figure-1.toml run one live, beside the simulation
   iofair explain figure-1.toml        show where requests waited, and by which rules
+  iofair plan demo/contracts.toml     check whether promises fit a drive, in simulation
   iofair list policies                list throttles and schedulers
   iofair list policies bfq            show one of them with all parameters
 
@@ -68,6 +70,8 @@ enum Command {
     Top(top::Args),
     /// Run experiments in simulation, or live on a server, and compare with published results.
     Run(run::Args),
+    /// Show whether promises fit a drive, which breaks first, and how many drives are needed.
+    Plan(plan::Args),
     /// Show where the requests of a simulated run waited, and why.
     Explain(explain::Args),
     /// List policies, stacks, drives, clients and experiments.
@@ -87,6 +91,7 @@ fn dispatch(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Ctl(args) => ctl::run(args, &output),
         Command::Top(args) => top::run(args, &output),
         Command::Run(args) => run::run(args, &output),
+        Command::Plan(args) => plan::run(args, &output),
         Command::Explain(args) => explain::run(args, &output),
         Command::List(args) => list::run(args, &output),
         Command::Completions(args) => completions::run(args, &output),

@@ -21,6 +21,8 @@ mod licences;
 mod measured;
 #[path = "../../historical/tests/support/page.rs"]
 mod page;
+#[path = "tidy/plan.rs"]
+mod plan;
 #[path = "tidy/registry.rs"]
 mod registry;
 #[path = "tidy/rooms.rs"]

@@ -16,8 +16,8 @@ fn experiment(page: &str) -> &str {
     rest.split_once(FENCE).expect("it ends").0
 }
 
-/// The page with what each of its commands prints now.
-fn with_answers(page: &str, directory: &Path) -> String {
+/// The page with what each of its commands prints now, in this directory.
+pub(crate) fn with_answers(page: &str, directory: &Path) -> String {
     let mut pieces = page.split("```console\n$ iofair ");
     let mut fresh = pieces.next().expect("a split has a first piece").to_string();
     for piece in pieces {

@@ -1,0 +1,239 @@
+//! `iofair plan`: do these promises fit this drive, which breaks first, and how many drives are needed?
+
+use std::io::IsTerminal;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use anyhow::{Context, Result, anyhow};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use iofair_config::Source;
+use iofair_config::contracts::{Back, Contracts};
+use iofair_core::time::Nanos;
+use iofair_core::unit::{self, UnitError};
+use iofair_historical::TABLE;
+use iofair_lab::plan::load::{NEIGHBOURS, Neighbours};
+use iofair_lab::plan::{self, Loads, Plan, PlanError, Question, Runner};
+use iofair_serve::Signals;
+
+use crate::failure::Usage;
+use crate::output::{Output, write};
+
+/// The exit code after Ctrl-C, as shells have it.
+const INTERRUPTED: u8 = 130;
+
+/// Arguments of `iofair plan`.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  iofair plan contracts.toml                            the contracts of a server on an emulated drive
+  iofair plan contracts.toml --drive samsung-970-pro    on another drive
+  iofair plan contracts.toml --drive ./nvme0.toml       on a profile of your own
+  iofair plan contracts.toml --load loads.toml          with what the clients are expected to do
+  iofair plan contracts.toml --expect tenants/alice=randread,block=8KiB,depth=4,buffered=false
+  iofair plan contracts.toml --without fdatasync        where no client calls fdatasync in a loop
+  iofair plan contracts.toml --picture plan.svg --html plan.html
+  iofair plan contracts.toml --json --quiet --strict    for a script
+
+Everything is measured in the simulator; the same file and seed give the same answer. See docs/plan.md.")]
+pub(crate) struct Args {
+    /// The server's contract file.
+    contracts: PathBuf,
+    /// Drive profile: a name (see `iofair list drives`) or the path of a .toml file. By default the emulated drive of the contract
+    /// file.
+    #[arg(long, value_name = "NAME|PATH")]
+    drive: Option<String>,
+    /// File with the expected load of each client, in [[load]] tables with the keys of a client of an experiment.
+    #[arg(long, value_name = "FILE")]
+    load: Option<PathBuf>,
+    /// Expected load of the clients of one group, as JOB or as JOB with further keys after commas. May be repeated.
+    #[arg(long, value_name = "GROUP=JOB")]
+    expect: Vec<String>,
+    /// Measured time of each run, such as 2s; by default 2 s on flash and 20 s on disks.
+    #[arg(long, value_parser = time)]
+    time: Option<Nanos>,
+    /// Warm-up of each run, such as 500ms; by default 1 s on flash and 5 s on disks.
+    #[arg(long, value_parser = time)]
+    ramp: Option<Nanos>,
+    /// Seed of the first repeat.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Runs of each mix, with different seeds.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    repeats: u32,
+    /// Leave out these neighbours, because they cannot occur. Names are separated by commas.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    without: Vec<String>,
+    /// Do not find out how many drives are needed.
+    #[arg(long)]
+    one_drive: bool,
+    /// Number of concurrent runs; by default one per core.
+    #[arg(long, short)]
+    jobs: Option<NonZeroUsize>,
+    /// Write the picture to an SVG file.
+    #[arg(long, value_name = "FILE")]
+    picture: Option<PathBuf>,
+    /// Write a self-contained HTML page.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Print neither progress nor tables.
+    #[arg(long, short)]
+    quiet: bool,
+    /// Exit with code 1 if a promise is broken in some mix.
+    #[arg(long)]
+    strict: bool,
+}
+
+fn time(text: &str) -> Result<Nanos, UnitError> {
+    unit::parse_time(text)
+}
+
+pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
+    let contracts = Contracts::open_with(&TABLE, &args.contracts)?;
+    if args.time == Some(Nanos::ZERO) {
+        return Err(Usage("--time 0s measures nothing; allowed: more than 0s".into()).into());
+    }
+    let question = Question {
+        contracts: &contracts,
+        drive: drive(args, &contracts)?,
+        loads: loads(args)?,
+        ramp: args.ramp,
+        time: args.time,
+        seed: args.seed,
+        repeats: args.repeats,
+        neighbours: neighbours(args)?,
+        drives: !args.one_drive,
+    };
+    let plan = match answer(args, &question) {
+        Err(PlanError::Interrupted(runs)) => {
+            eprintln!("interrupted after {runs} runs; nothing was written");
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
+        answer => answer.map_err(|error| told(args, error))?,
+    };
+    save(args.picture.as_deref(), || plan::picture(&plan))?;
+    save(args.html.as_deref(), || plan::page(&plan))?;
+    if output.json {
+        write(&(serde_json::to_string_pretty(&plan)? + "\n"))?;
+    } else if !args.quiet {
+        write(&plan::text(&plan))?;
+    }
+    verdict(args, &plan)
+}
+
+fn verdict(args: &Args, plan: &Plan) -> Result<ExitCode> {
+    if args.strict && !plan.fits() {
+        return Err(anyhow!("a promise is broken"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What the user wrote decides the exit code.
+fn told(args: &Args, error: PlanError) -> anyhow::Error {
+    match error {
+        PlanError::Config(error) => error.into(),
+        PlanError::Drive(error) if args.drive.is_some() => {
+            Usage(format!("--drive: {error}")).into()
+        }
+        error => Usage(error.to_string()).into(),
+    }
+}
+
+/// The drive that runs are made on.
+fn drive(args: &Args, contracts: &Contracts) -> Result<String> {
+    if let Some(name) = &args.drive {
+        return Ok(name.clone());
+    }
+    let what = match &contracts.drive.back {
+        // A path behind `@` says where the data is.
+        Back::Emulated(written) => {
+            let name = written.split_once('@').map_or(written.as_str(), |(name, _)| name);
+            iofair_drive::profile::read(name)
+                .map_err(|error| contracts.back_error(error.to_string()))?;
+            return Ok(name.to_owned());
+        }
+        Back::File(path) => path.display().to_string(),
+        Back::Memory(_) => "memory".to_owned(),
+        Back::Directory(path) => format!("the drive below {}", path.display()),
+    };
+    let message = format!("a plan is measured on a model of the drive, and {what} has none here");
+    let allowed =
+        "--drive NAME (one of `iofair list drives`) or --drive PATH (a profile's .toml file)";
+    Err(contracts.back_error(message).allowed(allowed).into())
+}
+
+/// What neighbours are tried.
+fn neighbours(args: &Args) -> Result<Vec<Neighbours>> {
+    let known = || NEIGHBOURS.iter().map(|it| it.name);
+    if let Some(name) = args.without.iter().find(|name| !known().any(|it| it == name.as_str())) {
+        let names: Vec<&str> = known().collect();
+        let message =
+            format!("--without: no neighbours \"{name}\"; there are: {}", names.join(", "));
+        return Err(Usage(message).into());
+    }
+    let kept = NEIGHBOURS.iter().filter(|it| !args.without.iter().any(|name| name == it.name));
+    let kept: Vec<Neighbours> = kept.copied().collect();
+    match kept.is_empty() {
+        true => {
+            Err(Usage("--without leaves no neighbours: there is no worst mix then".into()).into())
+        }
+        false => Ok(kept),
+    }
+}
+
+fn loads(args: &Args) -> Result<Loads> {
+    let mut loads = Loads::default();
+    if let Some(path) = &args.load {
+        loads.add(&Source::open(path)?)?;
+    }
+    for written in &args.expect {
+        loads.expect(written)?;
+    }
+    Ok(loads)
+}
+
+/// Makes the runs. Ctrl-C ends it between two of them.
+fn answer(args: &Args, question: &Question<'_>) -> Result<Plan, PlanError> {
+    let system = |error: std::io::Error| PlanError::Run(format!("signals: {error}"));
+    let over = Arc::new(AtomicBool::new(false));
+    let (signals, told) = (Signals::block().map_err(system)?, Arc::downgrade(&over));
+    let wait = move || {
+        // Until the plan is made.
+        while let (Some(over), Ok(signal)) = (told.upgrade(), signals.wait()) {
+            over.fetch_or(signal.is_some(), Ordering::Relaxed);
+        }
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(wait).map_err(system)?;
+    let bar = ProgressBar::new_spinner();
+    let is_plain = !std::io::stderr().is_terminal();
+    if args.quiet || is_plain {
+        bar.set_draw_target(ProgressDrawTarget::hidden());
+    }
+    let style = ProgressStyle::with_template("{spinner} {pos} runs, {elapsed}  {msg}");
+    bar.set_style(style.expect("the template is a constant that a test draws"));
+    let last = Mutex::new(String::new());
+    let stage = |text: &str| {
+        bar.set_message(text.to_owned());
+        let mut last = last.lock().expect("nobody panics while it is locked");
+        if is_plain && !args.quiet && *last != text {
+            eprintln!("plan: {text}");
+        }
+        text.clone_into(&mut last);
+    };
+    let jobs = args.jobs.or_else(|| std::thread::available_parallelism().ok());
+    let runner = Runner {
+        jobs: jobs.map_or(1, NonZeroUsize::get),
+        stage: &stage,
+        finished: &|| bar.inc(1),
+        is_over: &|| over.load(Ordering::Relaxed),
+    };
+    let plan = plan::plan(question, &runner);
+    bar.finish_and_clear();
+    plan
+}
+
+fn save(path: Option<&Path>, text: impl FnOnce() -> String) -> Result<()> {
+    let Some(path) = path else { return Ok(()) };
+    std::fs::write(path, text()).with_context(|| format!("cannot write {}", path.display()))
+}

@@ -1,0 +1,170 @@
+//! `iofair plan` from outside: errors, JSON, files, Ctrl-C, and its verdict beside that of `iofair serve --check`.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+/// Short runs beside some of the neighbours, and no search for the number of drives.
+const SHORT: &[&str] = &[
+    "--time",
+    "1s",
+    "--ramp",
+    "300ms",
+    "--one-drive",
+    "--without",
+    "slow reads,buffered reads,buffered writes,bursts",
+];
+
+/// A directory that is gone when this is.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("iofair-plan-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+    fn contracts(&self, back: &str, groups: &str) {
+        let text = format!("[drive]\nback = \"{back}\"\n[listen]\nunix = \"s.sock\"\n{groups}");
+        fs::write(self.0.join("contracts.toml"), text).unwrap();
+    }
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_iofair"));
+        command.args(args).current_dir(&self.0);
+        command
+    }
+    fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+    fn plan(&self, args: &[&str]) -> Output {
+        self.run(&[&["plan", "contracts.toml"], args].concat())
+    }
+    /// The message of a command that must fail with this code.
+    fn error(&self, args: &[&str], code: i32) -> String {
+        let output = self.plan(args);
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {told}");
+        told
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+const GROUPS: &str = "[[group]]\nname = \"db\"\nmin = \"10MB/s\"\n[[group]]\nname = \"vm\"\n";
+
+/// Goal: each mistake gets an error that names its place, what was wrong and what is allowed, with exit code 2. Method: one of
+/// each kind.
+#[test]
+fn mistakes_are_told() {
+    let here = Directory::new("mistakes");
+    here.contracts("emulated:plextor-px256m5s", GROUPS);
+    let broken = "[[load]]\ngroup = \"db\"\njob = \"reed\"\n";
+    fs::write(here.0.join("loads.toml"), broken).unwrap();
+    for (args, told) in [
+        (
+            &["--drive", "plextor"][..],
+            &["--drive: there is no drive profile \"plextor\"", "path of a .toml file"][..],
+        ),
+        (&["--drive", "no.toml"], &["--drive: drive profile no.toml", "No such file"]),
+        (&["--load", "no.toml"], &["no.toml: No such file"]),
+        (&["--load", "loads.toml"], &["loads.toml:3:7", "`reed`", "did you mean `read`"]),
+        (&["--expect", "web=read"], &["--expect web=read", "no group \"web\"", "allowed: db, vm"]),
+        (&["--expect", "db"], &["no `=` in it", "GROUP=JOB"]),
+        (&["--expect", "db=read,min=1MB/s"], &["`min` is no key of a load"]),
+        (&["--without", "reeds"], &["no neighbours \"reeds\"", "fdatasync"]),
+        (&["--time", "0s"], &["allowed: more than 0s"]),
+        (&["--time", "soon"], &["--time"]),
+    ] {
+        let error = here.error(args, 2);
+        told.iter().for_each(|told| assert!(error.contains(told), "{args:?}: {told}: {error}"));
+    }
+    for (back, told) in [
+        ("memory:1GiB", "memory has none here"),
+        ("/dev/no-such-drive", "/dev/no-such-drive has none here"),
+        ("directory:pool", "the drive below pool has none here"),
+        ("emulated:plextor", "no drive profile \"plextor\""),
+    ] {
+        here.contracts(back, GROUPS);
+        let error = here.error(&[], 2);
+        assert!(error.contains("contracts.toml:2:8") && error.contains(told), "{error}");
+        assert!(back == "emulated:plextor" || error.contains("allowed: --drive NAME"), "{error}");
+    }
+    let output = here.run(&["plan", "nothing.toml"]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+/// Goal: where both judge the same, a small reader with a minimum beside neighbours without one, the simulator agrees with
+/// `serve --check`. Method: minimums well inside and well outside what the drive can keep, on flash of two kinds; a real device's
+/// contracts with `--drive`.
+#[test]
+fn plan_agrees_with_admission() {
+    let here = Directory::new("admission");
+    for (drive, good, bad) in
+        [("plextor-px256m5s", "21MB/s", "27MB/s"), ("nvme-2015", "36MB/s", "48MB/s")]
+    {
+        for (min, fits) in [(good, true), (bad, false)] {
+            let groups = GROUPS.replace("10MB/s", min);
+            here.contracts(&format!("emulated:{drive}"), &groups);
+            let check = here.run(&["serve", "--check", "contracts.toml"]);
+            assert_eq!(check.status.success(), fits, "{}", String::from_utf8_lossy(&check.stderr));
+            let of_serve = String::from_utf8(check.stderr).unwrap();
+            let output = here.plan(&[&["--json", "--quiet", "--strict"], SHORT].concat());
+            assert_eq!(output.status.code(), Some(i32::from(!fits)), "{drive} {min}");
+            let plan: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+            assert_eq!(plan["admission"]["admitted"], fits, "{plan}");
+            if let Some(refusal) = plan["admission"]["refusal"].as_str() {
+                let (says, allowed) = refusal.split_once("; allowed: ").unwrap();
+                assert!(of_serve.contains(says) && of_serve.contains(allowed), "{of_serve}");
+            }
+        }
+    }
+    here.contracts("/dev/no-such-drive", GROUPS);
+    let output = here.plan(&[&["--drive", "plextor-px256m5s"], SHORT].concat());
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && told.contains("admission: admitted"), "{told}");
+}
+
+/// Goal: the picture and the page are written, nothing is printed with --quiet, and stages are told otherwise. Method: both ways.
+#[test]
+fn files_are_written() {
+    let here = Directory::new("files");
+    here.contracts("emulated:plextor-px256m5s", GROUPS);
+    let files = ["--picture", "p.svg", "--html", "p.html", "--quiet"];
+    let output = here.plan(&[&files, SHORT].concat());
+    assert!(output.status.success() && output.stdout.is_empty() && output.stderr.is_empty());
+    let [svg, html] =
+        ["p.svg", "p.html"].map(|name| fs::read_to_string(here.0.join(name)).unwrap());
+    assert!(svg.contains("promised minimum") && svg.contains(">db<"), "{svg}");
+    assert!(html.contains("the promises fit") && html.contains("<svg"), "{html}");
+    let output = here.plan(SHORT);
+    let stages = String::from_utf8(output.stderr).unwrap();
+    assert!(stages.contains("plan: which promise breaks first"), "{stages}");
+    let error = here.error(&[&["--picture", "no/p.svg"], SHORT].concat(), 1);
+    assert!(error.contains("cannot write no/p.svg"), "{error}");
+}
+
+/// Goal: Ctrl-C ends a long plan soon, and nothing is written. Method: a plan with a thousand seeds,
+/// interrupted once it has said what it does.
+#[test]
+fn ctrl_c_ends_it() {
+    let here = Directory::new("interrupted");
+    here.contracts("emulated:plextor-px256m5s", GROUPS);
+    let args = ["plan", "contracts.toml", "--picture", "p.svg", "--repeats", "1000"];
+    let mut command = here.command(&args);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut told = std::io::BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut told, &mut line).unwrap();
+    assert!(line.starts_with("plan: what each load"), "{line}");
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    std::io::Read::read_to_string(&mut told, &mut line).unwrap();
+    assert!(line.contains("interrupted after") && line.contains("nothing was written"), "{line}");
+    assert!(!here.0.join("p.svg").exists());
+}
