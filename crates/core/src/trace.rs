@@ -174,7 +174,9 @@ impl Trace {
     /// Drops the decisions of policies that were replaced.
     pub(crate) fn forget(&mut self) {
         if let Some(Memory { requests, clients, groups, drive }) = &mut self.memory {
-            (requests.clear(), clients.clear(), groups.clear());
+            requests.clear();
+            clients.clear();
+            groups.clear();
             *drive = None;
         }
     }
