@@ -37,7 +37,7 @@ pub trait Observer {
         let _ = now;
     }
     /// The drive completed a command.
-    fn on_completion(&mut self, now: Instant, id: RequestId, status: i32) {
+    fn on_command_completion(&mut self, now: Instant, id: RequestId, status: i32) {
         let _ = (now, id, status);
     }
     /// A submission is complete; one command may complete several.
@@ -84,7 +84,7 @@ impl Observer for Recorder {
     fn on_hold(&mut self, now: Instant) {
         self.steps.push(Step::Dispatch(now, None));
     }
-    fn on_completion(&mut self, now: Instant, id: RequestId, status: i32) {
+    fn on_command_completion(&mut self, now: Instant, id: RequestId, status: i32) {
         self.steps.push(Step::Completion(now, id, status));
     }
 }

@@ -125,8 +125,8 @@ impl Observer for Watch {
     fn on_hold(&mut self, now: Instant) {
         self.recorder.on_hold(now);
     }
-    fn on_answer(&mut self, now: Instant, id: RequestId, status: i32) {
-        self.recorder.on_answer(now, id, status);
+    fn on_command_completion(&mut self, now: Instant, id: RequestId, status: i32) {
+        self.recorder.on_command_completion(now, id, status);
     }
 }
 
@@ -187,7 +187,7 @@ fn repeat(stack: &str, watch: &Watch) -> Vec<Seen> {
                 let late = engine.next_wakeup().is_some_and(|next| next <= now);
                 assert!(!late, "a turn leaves nothing to be done at {now:?}");
             }
-            Step::Dispatch(..) | Step::Answer(..) => {}
+            Step::Dispatch(..) | Step::Completion(..) => {}
         }
     }
     drop(engine);

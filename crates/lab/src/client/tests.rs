@@ -36,7 +36,7 @@ fn run(clients: Vec<ClientSpec>, time: Nanos, rate: Option<u64>) -> (Outcome, Ve
 fn sent(steps: &[Step], operation: Operation) -> Vec<(u64, u32, u64)> {
     let one = |step: &Step| match step {
         Step::Submit(at, it) if it.operation == operation => {
-            Some((at.0 / 1_000, it.client.0, it.start.bytes() >> 10))
+            Some((at.0 / 1_000, it.client.index() as u32, it.start.bytes() >> 10))
         }
         _ => None,
     };

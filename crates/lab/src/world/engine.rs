@@ -302,7 +302,7 @@ impl<'a> Engine<'a> {
         device.drive.advance(self.now, &mut self.drive_done);
         for done in self.drive_done.drain(..) {
             let id = RequestId(done.id);
-            self.observer.on_completion(self.now, id, done.status);
+            self.observer.on_command_completion(self.now, id, done.status);
             let Sent { command, operation, bytes } = device.sent[done.id as usize];
             if self.now > self.measured_from {
                 let since = self.now.since(self.measured_from);

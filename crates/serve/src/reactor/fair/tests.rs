@@ -175,7 +175,7 @@ fn nobody_is_lost() {
             let key = random.below(20) as usize;
             let account = match random.below(6) {
                 0 => Account::HANDSHAKE,
-                group => Account::of(GroupId::from_bits(group as u64 - 1)),
+                group => Account::of(GroupId::from_bits(group - 1)),
             };
             match random.below(10) {
                 0..=2 => {
