@@ -165,6 +165,14 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
         }
         Some(NodeId(self.page(tree.first).links[0]))
     }
+    /// The smallest key; found without its node, where there are many.
+    pub fn first_key(&self, tree: &Tree) -> Option<K> {
+        match tree.len {
+            0 => None,
+            1 | 2 => Some(self.nodes[tree.root as usize].key),
+            _ => Some(self.page(tree.first).keys[0]),
+        }
+    }
     /// The node of the largest key.
     pub fn last(&self, tree: &Tree) -> Option<NodeId> {
         if tree.len < 3 {
@@ -292,26 +300,27 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
     pub fn replace(&mut self, tree: &mut Tree, node: NodeId, key: K, value: V) {
         let entry = &mut self.nodes[node.0 as usize];
         (entry.key, entry.value) = (key, value);
-        let place = self.place_of(node);
-        if let Place::Pair { .. } = place {
-            self.leave(tree, node.0);
-            self.enter(tree, node.0);
-        }
-        if let Place::Page(page) = place {
-            let leaf = &mut self.pages[page as usize];
-            let at = leaf.position_of(node.0);
-            let after_previous =
-                if at > 0 { leaf.keys[at - 1] <= key } else { leaf.previous == NIL };
-            let last = at + 1 == leaf.len();
-            let before_next = if last { leaf.next == NIL } else { key < leaf.keys[at + 1] };
-            if !(after_previous && before_next) {
+        let page = entry.page;
+        if page & PAIR != 0 {
+            if page != NIL {
                 self.leave(tree, node.0);
                 self.enter(tree, node.0);
-                return;
             }
+            return;
+        }
+        let leaf = &mut self.pages[page as usize];
+        let at = leaf.position_of(node.0);
+        let after_previous = if at > 0 { leaf.keys[at - 1] <= key } else { leaf.previous == NIL };
+        let last = at + 1 == leaf.len();
+        let before_next = if last { leaf.next == NIL } else { key < leaf.keys[at + 1] };
+        if after_previous && before_next {
             (leaf.keys[at], leaf.summaries[at]) = (key, value.alone());
             self.settle(tree, page);
+            return;
         }
+        leaf.remove(at);
+        self.settle(tree, page);
+        self.attach(tree, (key, value.alone(), node.0));
     }
 
     /// Reserves pages for as many nodes as there is room for.
@@ -370,13 +379,19 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
             (tree.root, tree.first, tree.last) = (leaf, leaf, leaf);
         }
         let Node { key, value, .. } = self.nodes[node as usize];
-        let summary = value.alone();
-        let last = self.page(tree.last);
+        self.attach(tree, (key, value.alone(), node));
+    }
+    /// Puts a node into a leaf of a tree that has pages.
+    fn attach(&mut self, tree: &mut Tree, (key, summary, node): (K, V::Of, u32)) {
+        let last = &mut self.pages[tree.last as usize];
         // Most keys are times, and a new key is usually the latest. Summaries of pages above would have to be
         // updated.
         if size_of::<V::Of>() == 0 && last.keys().last().is_some_and(|end| *end <= key) {
-            let end = last.len();
-            return self.put_or_split(tree, tree.last, end, (key, summary, node));
+            if last.push((key, summary, node)) {
+                self.nodes[node as usize].page = tree.last;
+                return;
+            }
+            return self.put_or_split(tree, tree.last, FANOUT, (key, summary, node));
         }
         let mut at = tree.root;
         while !self.page(at).leaf {
@@ -488,7 +503,12 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
     }
     /// Handles a changed page: removes it if it is empty, joins it with a neighbour if it is sparse, and updates the
     /// summaries above as far as they change.
-    fn settle(&mut self, tree: &mut Tree, mut page: u32) {
+    fn settle(&mut self, tree: &mut Tree, page: u32) {
+        if size_of::<V::Of>() > 0 || self.page(page).len() <= SPARSE {
+            self.settle_above(tree, page);
+        }
+    }
+    fn settle_above(&mut self, tree: &mut Tree, mut page: u32) {
         while self.page(page).parent != NIL {
             let len = self.page(page).len();
             if size_of::<V::Of>() == 0 && len > SPARSE {

@@ -63,13 +63,27 @@ impl<K: Copy, S: Copy> Page<K, S> {
     }
     /// The index of an entry.
     pub(super) fn position_of(&self, link: u32) -> usize {
-        // One bit per entry, computed without branches; the valid one precedes stale ones.
-        let bits = (0..FANOUT).fold(0, |bits, i| bits | (u32::from(self.links[i] == link) << i));
-        bits.trailing_zeros() as usize
+        // The first entry leaves most often.
+        if self.links[0] == link {
+            return 0;
+        }
+        // One byte per entry, computed without branches; the valid one precedes stale ones.
+        let bytes = core::array::from_fn(|i| u8::from(self.links[i] == link));
+        u128::from_le_bytes(bytes).trailing_zeros() as usize / 8
     }
     /// The last page whose bound passes, or the first page if none does.
     pub(super) fn child_where(&self, passes: impl Fn(K) -> bool) -> usize {
         self.keys[1..self.len()].partition_point(|bound| passes(*bound))
+    }
+    /// Adds an entry at the end, if there is room.
+    pub(super) fn push(&mut self, (key, summary, link): (K, S, u32)) -> bool {
+        let len = self.len();
+        if len == FANOUT {
+            return false;
+        }
+        (self.keys[len], self.summaries[len], self.links[len]) = (key, summary, link);
+        self.len += 1;
+        true
     }
     pub(super) fn insert(&mut self, at: usize, (key, summary, link): (K, S, u32)) {
         let len = self.len();
