@@ -91,8 +91,14 @@ impl Summary for EntityId {
 pub(super) struct Key(u128);
 
 impl Key {
-    fn new(class: Class, vtime: u64, id: EntityId) -> Self {
-        Self((class as u128) << 96 | u128::from(vtime) << 32 | u128::from(id.0))
+    /// After all others.
+    const NONE: Self = Self(u128::MAX);
+
+    const fn new(class: Class, vtime: u64, id: EntityId) -> Self {
+        Self((class as u128) << 96 | (vtime as u128) << 32 | id.0 as u128)
+    }
+    const fn id(self) -> EntityId {
+        EntityId(self.0 as u32)
     }
     /// The number of the class.
     pub(super) const fn class(self) -> u32 {
@@ -104,52 +110,73 @@ impl Key {
     }
 }
 
-/// Not in a tree.
+/// Not in its parent's order.
 const NOWHERE: NodeId = NodeId(u32::MAX);
+/// In its parent's order, which is [`Entity::only`].
+const ALONE: NodeId = NodeId(u32::MAX - 1);
 const NOT_QUEUED: [NodeId; SIDES] = [NOWHERE; SIDES];
+/// No entity: the root is never anybody's child.
+const NOBODY: EntityId = EntityId::ROOT;
 
+/// What a request needs of a group or client, in one line of the processor's cache.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 struct Entity {
-    parent: EntityId,
-    class: Class,
-    weight: u32,
     vtime: u64,
+    /// The largest virtual time at which a child was served.
+    served: u64,
+    parent: EntityId,
+    weight: u32,
     /// By side: a client's requests, a group's children that have some.
     queued: [u32; SIDES],
-    /// Its places in its parent's trees, or [`NOWHERE`].
+    /// Its nodes in its parent's trees, or [`ALONE`] or [`NOWHERE`].
     nodes: [NodeId; SIDES],
-    /// Children that have something queued, and the largest virtual time at which one was served.
-    trees: [Tree; SIDES],
-    weights: [u64; SIDES],
-    served: u64,
+    /// The child that has something queued, if there is a single one; as many as there are are in [`Line::trees`], if there were
+    /// several since there was none.
+    only: [EntityId; SIDES],
+    class: Class,
 }
 
 impl Entity {
     const NEW: Self = Self {
-        parent: EntityId::ROOT,
-        class: Class::BestEffort,
-        weight: WEIGHT_DEFAULT,
         vtime: 0,
+        served: 0,
+        parent: EntityId::ROOT,
+        weight: WEIGHT_DEFAULT,
         queued: [0; SIDES],
         nodes: NOT_QUEUED,
-        trees: [const { Tree::new() }; SIDES],
-        weights: [0; SIDES],
-        served: 0,
+        only: [NOBODY; SIDES],
+        class: Class::BestEffort,
     };
+    const fn key(&self, id: EntityId) -> Key {
+        Key::new(self.class, self.vtime, id)
+    }
+}
+
+/// A group's children that have something queued, by side.
+#[derive(Clone, Copy, Default, Debug)]
+struct Line {
+    trees: [Tree; SIDES],
+    weights: [u64; SIDES],
 }
 
 /// The tree of groups and clients.
 #[derive(Default, Debug)]
 pub(super) struct Shares {
     entities: Vec<Entity>,
+    /// By group.
+    lines: Vec<Line>,
     arena: Arena<Key, EntityId>,
 }
 
 impl Shares {
     /// Adds an entity, or moves it, or changes its weight and class. What it has queued goes with it.
     pub(super) fn set(&mut self, id: EntityId, parent: EntityId, weight: u32, class: Class) {
-        let bound = self.entities.len().max(id.index() + 1).max(parent.index() + 1);
-        self.entities.resize(bound, Entity::NEW);
+        let last = id.index().max(parent.index());
+        if last >= self.entities.len() {
+            self.entities.resize(last + 1, Entity::NEW);
+            self.lines.resize(last / 2 + 1, Line::default());
+        }
         let queued = self.entities[id.index()].queued;
         self.leave(id);
         let moved = self.entities[id.index()].parent != parent;
@@ -190,21 +217,21 @@ impl Shares {
 
     /// A client has one more request queued.
     pub(super) fn push(&mut self, id: EntityId, side: Side) {
-        let entity = &mut self.entities[id.index()];
-        entity.queued[side as usize] += 1;
-        if entity.queued[side as usize] == 1 {
+        let queued = &mut self.entities[id.index()].queued[side as usize];
+        *queued += 1;
+        if *queued == 1 {
             self.join(id, side);
         }
     }
     /// A client has one request less queued.
     pub(super) fn pop(&mut self, id: EntityId, side: Side) {
-        let entity = &mut self.entities[id.index()];
-        entity.queued[side as usize] -= 1;
-        if entity.queued[side as usize] == 0 {
+        let queued = &mut self.entities[id.index()].queued[side as usize];
+        *queued -= 1;
+        if *queued == 0 {
             self.quit(id, side);
         }
     }
-    /// Into its parent's tree, which joins its own parent's if it was empty.
+    /// Into its parent's order; the parent joins its own parent's if that was empty.
     fn join(&mut self, mut id: EntityId, side: Side) {
         let side = side as usize;
         while id != EntityId::ROOT {
@@ -214,20 +241,33 @@ impl Shares {
             if entity.nodes == NOT_QUEUED {
                 entity.vtime = entity.vtime.max(served);
             }
-            let (key, weight) = (Key::new(entity.class, entity.vtime, id), entity.weight);
+            let weight = entity.weight;
             let above = &mut self.entities[parent.index()];
-            let node = self.arena.insert(&mut above.trees[side], key, id);
             above.queued[side] += 1;
-            above.weights[side] += u64::from(weight);
             let first = above.queued[side] == 1;
-            self.entities[id.index()].nodes[side] = node;
+            if first {
+                above.only[side] = id;
+                self.entities[id.index()].nodes[side] = ALONE;
+            } else {
+                let only = core::mem::replace(&mut above.only[side], NOBODY);
+                if only != NOBODY {
+                    self.insert(parent, only, side);
+                }
+                self.insert(parent, id, side);
+            }
+            self.lines[parent.index() / 2].weights[side] += u64::from(weight);
             if !first {
                 break;
             }
             id = parent;
         }
     }
-    /// Out of its parent's tree, which leaves its own parent's if it is empty now.
+    fn insert(&mut self, parent: EntityId, id: EntityId, side: usize) {
+        let entity = &mut self.entities[id.index()];
+        let tree = &mut self.lines[parent.index() / 2].trees[side];
+        entity.nodes[side] = self.arena.insert(tree, entity.key(id), id);
+    }
+    /// Out of its parent's order; the parent leaves its own parent's if that is empty now.
     fn quit(&mut self, mut id: EntityId, side: Side) {
         let side = side as usize;
         while id != EntityId::ROOT {
@@ -238,10 +278,16 @@ impl Shares {
                 break;
             }
             let above = &mut self.entities[parent.index()];
-            self.arena.remove(&mut above.trees[side], node);
             above.queued[side] -= 1;
-            above.weights[side] -= u64::from(weight);
-            if above.queued[side] > 0 {
+            let empty = above.queued[side] == 0;
+            let line = &mut self.lines[parent.index() / 2];
+            line.weights[side] -= u64::from(weight);
+            if node == ALONE {
+                above.only[side] = NOBODY;
+            } else {
+                self.arena.remove(&mut line.trees[side], node);
+            }
+            if !empty {
                 break;
             }
             id = parent;
@@ -250,26 +296,36 @@ impl Shares {
 
     /// The client inside `top` whose turn it is on one side, and what decides at the level below `top`.
     pub(super) fn pick(&self, top: EntityId, side: Side) -> Option<(Key, EntityId)> {
-        if top.as_client().is_some() {
-            let entity = &self.entities[top.index()];
-            let key = Key::new(entity.class, entity.vtime, top);
-            return self.is_queued(top, side).then_some((key, top));
+        if !self.is_queued(top, side) {
+            return None;
         }
-        let first = self.first(top, side)?;
-        let key = self.arena.key(first);
-        let mut at = self.arena.value(first);
+        if top.as_client().is_some() {
+            return Some((self.entities[top.index()].key(top), top));
+        }
+        let key = self.first(top, side as usize)?;
+        let mut at = key.id();
         while at.as_client().is_none() {
-            at = self.arena.value(self.first(at, side)?);
+            at = match self.entities[at.index()].only[side as usize] {
+                NOBODY => self.first(at, side as usize)?.id(),
+                only => only,
+            };
         }
         Some((key, at))
     }
-    fn first(&self, group: EntityId, side: Side) -> Option<NodeId> {
-        self.arena.first(&self.entities[group.index()].trees[side as usize])
+    /// The first in line of a group's children.
+    fn first(&self, group: EntityId, side: usize) -> Option<Key> {
+        let entity = &self.entities[group.index()];
+        if entity.queued[side] == 0 {
+            return None;
+        }
+        Some(match entity.only[side] {
+            NOBODY => self.arena.first_key(&self.lines[group.index() / 2].trees[side])?,
+            only => self.entities[only.index()].key(only),
+        })
     }
     /// The smallest virtual time among the children of the most urgent class that have something queued.
     fn first_vtime(&self, group: EntityId) -> Option<u64> {
-        let trees = self.entities[group.index()].trees.iter();
-        let first = trees.filter_map(|tree| Some(self.arena.key(self.arena.first(tree)?)));
+        let first = (0..SIDES).filter_map(|side| self.first(group, side));
         first.min().map(Key::vtime)
     }
     /// How far an entity, or one above it, is ahead of the first in line among its siblings, in virtual time.
@@ -288,7 +344,7 @@ impl Shares {
         let mut time = cost.0;
         while id != EntityId::ROOT {
             let Entity { parent, weight, nodes, .. } = self.entities[id.index()];
-            let weights = self.entities[parent.index()].weights;
+            let weights = self.lines[parent.index() / 2].weights;
             let most = weights.into_iter().max().unwrap_or(0);
             let own = if nodes == NOT_QUEUED { u64::from(weight) } else { 0 };
             time = time.saturating_mul(most + own) / u64::from(weight);
@@ -300,27 +356,35 @@ impl Shares {
     /// for a promise.
     pub(super) fn charge(&mut self, mut id: EntityId, cost: Nanos, by_share: bool) {
         while id != EntityId::ROOT {
-            let Entity { parent, nodes, class, vtime: before, weight, .. } =
-                self.entities[id.index()];
+            let Entity { parent, vtime: before, weight, .. } = self.entities[id.index()];
             let by = match weight {
                 WEIGHT_DEFAULT => cost.0,
                 _ => cost.0.saturating_mul(u64::from(WEIGHT_DEFAULT)) / u64::from(weight),
             };
-            let vtime = before.saturating_add(by.max(1));
-            let first = if by_share { self.first_vtime(parent) } else { None };
-            let above = &mut self.entities[parent.index()];
-            let vtime = if by_share {
-                above.served = above.served.max(first.map_or(before, |first| first.min(before)));
-                vtime
+            let mut vtime = before.saturating_add(by.max(1));
+            if by_share {
+                let mut first = Key::NONE;
+                for side in 0..SIDES {
+                    if let Some(key) = self.first(parent, side) {
+                        first = first.min(key);
+                    }
+                }
+                let above = &mut self.entities[parent.index()];
+                above.served = above.served.max(first.vtime().min(before));
             } else {
-                vtime.min(before.max(above.served.saturating_add(DEBT_MAX)))
-            };
-            for (tree, node) in above.trees.iter_mut().zip(nodes) {
-                if node != NOWHERE {
-                    self.arena.replace(tree, node, Key::new(class, vtime, id), id);
+                let served = self.entities[parent.index()].served;
+                vtime = vtime.min(before.max(served.saturating_add(DEBT_MAX)));
+            }
+            let entity = &mut self.entities[id.index()];
+            entity.vtime = vtime;
+            let key = entity.key(id);
+            for side in 0..SIDES {
+                let node = self.entities[id.index()].nodes[side];
+                if node.0 < ALONE.0 {
+                    let tree = &mut self.lines[parent.index() / 2].trees[side];
+                    self.arena.replace(tree, node, key, id);
                 }
             }
-            self.entities[id.index()].vtime = vtime;
             id = parent;
         }
     }
