@@ -476,9 +476,9 @@ impl Clocks {
     }
     /// Who is behind: the most urgent class of those with somebody who is.
     pub(super) fn gate(&mut self, now: Instant) -> Gate {
-        if self.are_none() {
-            return Gate::Open(None);
-        }
+        if self.are_none() { Gate::Open(None) } else { self.gate_of_all(now) }
+    }
+    fn gate_of_all(&mut self, now: Instant) -> Gate {
         let mut next: Option<Instant> = None;
         let sooner = |one: Option<Instant>, other| one.into_iter().chain(other).min();
         for class in Class::ALL {

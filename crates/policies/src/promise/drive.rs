@@ -251,9 +251,11 @@ impl Drive {
             }
             self.flushes.in_flight += 1;
         }
-        let bound = self.sent.len().max(id.0 as usize + 1);
-        self.sent.resize(bound, (now, 0));
-        self.sent[id.0 as usize] = (now, self.delivered);
+        let place = id.0 as usize;
+        if place >= self.sent.len() {
+            self.sent.resize(place + 1, (now, 0));
+        }
+        self.sent[place] = (now, self.delivered);
         self.lone = (self.in_flight == 0 && probe).then_some(now);
         self.in_flight += 1;
         self.writing += u32::from(side == Side::Write);

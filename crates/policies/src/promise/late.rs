@@ -33,18 +33,15 @@ impl Promise {
         cost: Nanos,
     ) {
         let writes = self.shares.is_queued(EntityId::ROOT, Side::Write) || self.writes > 0;
-        let place = match writes || self.drive.writes_about(cx.now) {
-            true => {
-                let alone = self.drive.latency();
-                let fair = self.shares.fair_time(client, cost);
-                let reads = u64::from(self.in_flight - self.writes);
-                let before = self.drive.time_of(reads, self.window.reads_in_drive());
-                let late = cx.now + alone + alone + fair.max(before);
-                self.late.insert(&mut self.reads, (late, id), id)
-            }
-            false => NOT_WATCHED,
-        };
-        cx.requests.set_place(id, place.0);
+        if writes || self.drive.writes_about(cx.now) {
+            let alone = self.drive.latency();
+            let fair = self.shares.fair_time(client, cost);
+            let reads = u64::from(self.in_flight - self.writes);
+            let before = self.drive.time_of(reads, self.window.reads_in_drive());
+            let late = cx.now + alone + alone + fair.max(before);
+            let place = self.late.insert(&mut self.reads, (late, id), id);
+            cx.requests.set_place(id, place.0);
+        }
     }
     /// A read was completed.
     pub(super) fn end_watch(&mut self, cx: &Context<'_>, id: RequestId, client: EntityId) {

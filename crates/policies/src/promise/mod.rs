@@ -142,6 +142,7 @@ fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
         clocks: Clocks::new(bounds(build.facts.rotational)),
         deadlines: Deadlines::default(),
         latencies: false,
+        counts: false,
         sent: Vec::new(),
         window: Window::default(),
         pace: Pace::default(),
@@ -162,17 +163,36 @@ fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
     })
 }
 
-/// A client's requests in the order of their arrival.
+/// A client's requests in the order of their arrival. What a read needs is in the first line of the processor's cache.
 #[derive(Clone, Copy, Default, Debug)]
+#[repr(C, align(64))]
 struct Client {
-    queues: [Fifo; SIDES],
     requests: clock::Requests,
-    /// Flushes that count nothing: one for each write so far.
-    flushes_free: u32,
     /// Where its last read and its last write ended.
     ends: [Sectors; 2],
+    queues: [Fifo; SIDES],
+    /// Flushes that count nothing: one for each write so far.
+    flushes_free: u32,
     /// Until when reads that were late are made up for.
     compensated: Instant,
+}
+
+impl Client {
+    /// How much a command counts for minimums.
+    fn promised_amount(&mut self, operation: Operation, bytes: u64) -> Amount {
+        match operation {
+            Operation::Flush if self.flushes_free > 0 => {
+                self.flushes_free -= 1;
+                Amount::default()
+            }
+            Operation::Flush | Operation::Discard => Amount::of(NO_DATA),
+            Operation::Read | Operation::Write | Operation::WriteZeroes => Amount::of(bytes),
+        }
+    }
+    /// A command of one side goes from `start` to `end`: is that not where its last one of this side ended?
+    fn is_far(&mut self, side: Side, start: Sectors, end: Sectors) -> bool {
+        core::mem::replace(&mut self.ends[usize::from(side != Side::Read)], end) != start
+    }
 }
 
 /// How much of a command in flight counts for minimums, and how many bytes for the window.
@@ -203,6 +223,8 @@ struct Promise {
     deadlines: Deadlines,
     /// Had any group a latency so far?
     latencies: bool,
+    /// Had any group a minimum so far? Before, nobody asks for the requests of groups.
+    counts: bool,
     /// By request in flight.
     sent: Vec<Sent>,
     window: Window,
@@ -249,9 +271,6 @@ fn class_of(groups: &Groups, id: GroupId) -> Class {
 }
 
 impl Promise {
-    fn entity(&self, cx: &Context<'_>, id: RequestId) -> EntityId {
-        EntityId::client(cx.requests[id].client)
-    }
     /// The groups with a clock that a client's requests count for.
     fn clocks_above(&self, client: EntityId) -> impl Iterator<Item = EntityId> + use<'_> {
         let first = if self.clocks.are_none() { None } else { self.shares.parent(client) };
@@ -267,20 +286,6 @@ impl Promise {
         }
     }
 
-    /// How much a command counts for minimums.
-    fn promised_amount(&mut self, request: &Request) -> Amount {
-        let client = &mut self.clients[request.client.index()];
-        match request.operation {
-            Operation::Flush if client.flushes_free > 0 => {
-                client.flushes_free -= 1;
-                Amount::default()
-            }
-            Operation::Flush | Operation::Discard => Amount::of(NO_DATA),
-            Operation::Read | Operation::Write | Operation::WriteZeroes => {
-                Amount::of(bytes(request))
-            }
-        }
-    }
     /// A client's first read is another one now.
     fn set_deadline(&mut self, cx: &Context<'_>, client: EntityId) {
         if !self.latencies {
@@ -295,6 +300,9 @@ impl Promise {
     /// The read with the earliest deadline of a client that is at most so far ahead of its turn. One that is further ahead has
     /// no deadline until it is served again: it must not hide the others.
     fn first_deadline(&mut self, ahead_max: Nanos) -> Option<(Instant, EntityId)> {
+        if !self.latencies {
+            return None;
+        }
         loop {
             let (deadline, client) = self.deadlines.first()?;
             if self.shares.ahead(client) <= ahead_max.0 {
@@ -316,39 +324,45 @@ impl Promise {
         side: Side,
         (whole, by_share): (bool, bool),
     ) -> Option<RequestId> {
-        let head = self.front(client, side)?;
+        let index = client.as_client()?.index();
+        let head = self.clients[index].queues[side as usize].front()?;
         let Request { operation, length, .. } = cx.requests[head];
+        let urgent = cx.requests[head].is_sync();
         let cuts = !whole && matches!(operation, Operation::Read | Operation::Write);
-        let piece = Sectors::from_bytes_ceil(self.window.piece(&self.drive));
-        let most = if cuts { piece } else { length };
+        let piece = || Sectors::from_bytes_ceil(self.window.piece(&self.drive));
         let id = match operation {
             Operation::Flush => head,
-            _ => cx.requests.take_piece(head, most.max(Sectors(1))),
+            _ => {
+                let most = if cuts { piece() } else { length };
+                cx.requests.take_piece(head, most.max(Sectors(1)))
+            }
         };
-        let (sent, now) = (bytes(&cx.requests[id]), cx.now);
-        let promised = self.promised_amount(&cx.requests[id]);
-        let urgent = cx.requests[head].is_sync();
         let all = id == head || cx.requests[head].length == Sectors::ZERO;
+        let Request { start, length, .. } = cx.requests[id];
+        let (sent, now) = (length.bytes(), cx.now);
+        let own = &mut self.clients[index];
+        let promised = own.promised_amount(operation, sent);
+        let far = own.is_far(side, start, start + length);
+        own.requests.in_flight += 1;
+        own.requests.amount += promised;
         if all {
-            let queues = &mut self.clients[client.as_client()?.index()].queues;
-            queues[side as usize].pop_front(cx.requests);
+            own.requests.queued -= 1;
+            own.requests.urgent -= u32::from(urgent);
+            own.queues[side as usize].pop_front(cx.requests);
             self.shares.pop(client, side);
             self.queued -= 1;
             if side == Side::Read {
                 self.set_deadline(cx, client);
             }
         }
-        let own = &mut self.clients[cx.requests[id].client.index()].requests;
-        own.in_flight += 1;
-        own.amount += promised;
-        own.queued -= u32::from(all);
-        own.urgent -= u32::from(all && urgent);
-        self.each_clock(client, |clocks, id| clocks.dispatch(now, id, promised, (all, urgent)));
+        if self.counts {
+            let ends = (all, urgent);
+            self.each_clock(client, |clocks, id| clocks.dispatch(now, id, promised, ends));
+        }
         let cost = self.drive.cost(side, sent);
         if self.turn.is_none() {
             self.shares.charge(client, cost, by_share);
         }
-        let far = self.is_far(&cx.requests[id], side);
         self.head.on_dispatch(now, self.in_flight == 0, far && side == Side::Read);
         if side == Side::Write && self.head.is() {
             self.count_write(now, sent, far);
@@ -366,21 +380,17 @@ impl Promise {
         }
         let window = Window::counts(side, sent, by_share);
         self.window.on_dispatch(side, window);
-        let bound = self.sent.len().max(id.0 as usize + 1);
-        self.sent.resize(bound, Sent::default());
-        self.sent[id.0 as usize] = Sent { promised, window };
+        let place = id.0 as usize;
+        if place >= self.sent.len() {
+            self.sent.resize(place + 1, Sent::default());
+        }
+        self.sent[place] = Sent { promised, window };
         self.in_flight += 1;
         self.writes += u32::from(side == Side::Write);
         if side == Side::Read && !self.head.is() {
             self.watch_read(cx, id, client, cost);
         }
         Some(id)
-    }
-    /// Is a command not where its client's last one of its side ended?
-    fn is_far(&mut self, request: &Request, side: Side) -> bool {
-        let client = &mut self.clients[request.client.index()];
-        let end = &mut client.ends[usize::from(side != Side::Read)];
-        core::mem::replace(end, request.start + request.length) != request.start
     }
     /// The idle drive turns out to have a head, or none.
     fn change_head(&mut self, now: Instant) {
@@ -427,10 +437,24 @@ impl Promise {
         self.latencies |= group.contract.latency.is_some();
         let counts = self.groups && group.parent.is_some();
         let minimum = if counts { group.contract.minimum() } else { Minimum::NONE };
+        if minimum.is_some() {
+            self.count_requests();
+        }
         self.clocks.set(cx.now, entity, minimum, class_of(cx.groups, id));
         if let Some(parent) = group.parent.filter(|_| self.groups) {
             let parent = EntityId::group(parent);
             self.shares.set(entity, parent, group.contract.weight, group.contract.class);
+        }
+    }
+    /// From now on requests are counted by group.
+    fn count_requests(&mut self) {
+        if core::mem::replace(&mut self.counts, true) {
+            return;
+        }
+        for index in 0..self.clients.len() {
+            let requests = self.clients[index].requests;
+            let client = EntityId::client(ClientId(index as u32));
+            self.each_clock(client, |clocks, group| clocks.move_requests(group, requests, true));
         }
     }
     fn update_group(&mut self, cx: &Context<'_>, id: GroupId) {
@@ -449,30 +473,37 @@ impl Promise {
         let group = if self.groups { client.group } else { GroupId::ROOT };
         let entity = EntityId::client(id);
         let requests = self.clients[id.index()].requests;
-        self.each_clock(entity, |clocks, group| clocks.move_requests(group, requests, false));
+        if self.counts {
+            self.each_clock(entity, |clocks, group| clocks.move_requests(group, requests, false));
+        }
         self.shares.set(entity, EntityId::group(group), WEIGHT_DEFAULT, client.priority.class);
-        self.each_clock(entity, |clocks, group| clocks.move_requests(group, requests, true));
+        if self.counts {
+            self.each_clock(entity, |clocks, group| clocks.move_requests(group, requests, true));
+        }
     }
 }
 
 impl Policy for Promise {
     fn submit(&mut self, cx: &mut Context<'_>, id: RequestId) {
-        let client = self.entity(cx, id);
-        let (side, now) = (side(&cx.requests[id]), cx.now);
-        let urgent = cx.requests[id].is_sync();
-        let index = cx.requests[id].client;
-        self.clients[index.index()].queues[side as usize].push_back(cx.requests, id);
+        let Request { client: index, .. } = cx.requests[id];
+        let (side, urgent) = (side(&cx.requests[id]), cx.requests[id].is_sync());
+        let (client, now) = (EntityId::client(index), cx.now);
         let own = &mut self.clients[index.index()];
+        let queue = &mut own.queues[side as usize];
+        let is_front = queue.is_empty();
+        queue.push_back(cx.requests, id);
         own.flushes_free += u32::from(side == Side::Write && own.flushes_free < FLUSHES_FREE);
         let own = &mut own.requests;
         let first = own.queued == 0 && own.in_flight == 0;
         own.queued += 1;
         own.urgent += u32::from(urgent);
         self.shares.push(client, side);
-        if side == Side::Read && self.front(client, side) == Some(id) {
+        if side == Side::Read && is_front {
             self.set_deadline(cx, client);
         }
-        self.each_clock(client, |clocks, group| clocks.arrive(now, group, urgent));
+        if self.counts {
+            self.each_clock(client, |clocks, group| clocks.arrive(now, group, urgent));
+        }
         self.window.on_submit(now, index.index() as u32, first);
         self.queued += 1;
     }
@@ -484,17 +515,19 @@ impl Policy for Promise {
         if self.head.is() { self.dispatch_turn(cx) } else { self.dispatch_flash(cx) }
     }
     fn complete(&mut self, cx: &mut Context<'_>, id: RequestId) {
-        let client = self.entity(cx, id);
-        let (side, now) = (side(&cx.requests[id]), cx.now);
-        let carries = matches!(cx.requests[id].operation, Operation::Read | Operation::Write);
-        let (sent, Sent { promised, window }) = (bytes(&cx.requests[id]), self.sent[id.0 as usize]);
-        let own = &mut self.clients[cx.requests[id].client.index()].requests;
+        let Request { operation, client: index, length, .. } = cx.requests[id];
+        let (client, side, now) = (EntityId::client(index), side(&cx.requests[id]), cx.now);
+        let carries = matches!(operation, Operation::Read | Operation::Write);
+        let (sent, Sent { promised, window }) = (length.bytes(), self.sent[id.0 as usize]);
+        let own = &mut self.clients[index.index()].requests;
         own.in_flight -= 1;
         own.amount -= promised;
         if own.queued == 0 && own.in_flight == 0 {
             self.window.on_leave(now);
         }
-        self.each_clock(client, |clocks, group| clocks.complete(now, group, promised));
+        if self.counts {
+            self.each_clock(client, |clocks, group| clocks.complete(now, group, promised));
+        }
         let is_full = side == Side::Write && self.window.is_full(&self.drive, window);
         self.window.on_complete(side, window);
         if self.queued == 0 || !matches!(self.clocks.gate(now), Gate::Open(_)) {
@@ -533,7 +566,8 @@ impl Policy for Promise {
             let most = if self.latencies { 0 } else { window::WRITE_DOUBLINGS_MAX };
             self.window.on_writes(now, &self.drive, most);
         }
-        if cx.requests.is_last_piece(id) {
+        let watched = self.latencies || !self.clocks.are_none();
+        if watched && cx.requests.is_last_piece(id) {
             self.watch_contract(cx, id, client);
         }
         if self.probe == Probe::Sent && self.in_flight == 0 {

@@ -240,16 +240,22 @@ impl Window {
     }
     /// May so much go to the drive?
     pub(super) fn has_room(&self, drive: &Drive, side: Side, bytes: u64) -> bool {
+        bytes <= self.room(drive, side)
+    }
+    /// How much may go to the drive?
+    pub(super) fn room(&self, drive: &Drive, side: Side) -> u64 {
+        let has = self.in_drive[side as usize];
+        if has == 0 || side == Side::Flush {
+            return u64::MAX;
+        }
         let piece = self.piece(drive);
         let limit = match side {
             Side::Read if self.trial.is(Change::Window) => 2 * self.most_reads(drive),
             Side::Read => self.reads.min(self.most_reads(drive)).max(2 * piece),
-            Side::Flush => return true,
-            Side::Write => self.most_writes(drive).max(2 * piece),
+            _ => self.most_writes(drive).max(2 * piece),
         };
-        let has = self.in_drive[side as usize];
         // To the nearest piece: what is smaller beside large pieces takes none of their room.
-        has == 0 || has + bytes <= limit + piece / 2
+        (limit + piece / 2).saturating_sub(has)
     }
     /// How much of a command counts. Reads for a promise do not: they would keep the others out.
     pub(super) fn counts(side: Side, bytes: u64, by_share: bool) -> u64 {
