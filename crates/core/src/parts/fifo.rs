@@ -65,7 +65,13 @@ impl Fifo {
     /// Takes out the one that came first.
     pub fn pop_front(&mut self, requests: &mut Requests) -> Option<RequestId> {
         let id = self.front()?;
-        self.remove(requests, id);
+        let (_, next) = requests.fifo_links(id);
+        self.head = core::mem::replace(next, NIL);
+        match self.head {
+            NIL => self.tail = NIL,
+            head => *requests.fifo_links(RequestId(head)).0 = NIL,
+        }
+        self.len -= 1;
         Some(id)
     }
     /// Takes out a member.

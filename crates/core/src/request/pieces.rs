@@ -20,12 +20,17 @@ impl Requests {
     ///
     /// The pieces of a request are completed one by one ([`Policy::complete`](crate::policy::Policy::complete)) and are
     /// one completion to whoever submitted it.
+    #[inline]
     pub fn take_piece(&mut self, id: RequestId, length: Sectors) -> RequestId {
         debug_assert!(length > Sectors::ZERO, "a piece has a length");
-        let slot = &mut self.slots[id.0 as usize];
+        let slot = &self.slots[id.0 as usize];
         if !slot.cut && length >= slot.request.length {
             return id;
         }
+        self.cut_piece(id, length)
+    }
+    fn cut_piece(&mut self, id: RequestId, length: Sectors) -> RequestId {
+        let slot = &mut self.slots[id.0 as usize];
         let length = length.min(slot.request.length);
         let piece = Request { length, ..slot.request.clone() };
         (slot.cut, slot.pieces) = (true, slot.pieces + 1);

@@ -297,6 +297,7 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
         free.value
     }
     /// Replaces a node's key and value, as if it were removed and added again; its id stays.
+    #[inline(never)]
     pub fn replace(&mut self, tree: &mut Tree, node: NodeId, key: K, value: V) {
         let entry = &mut self.nodes[node.0 as usize];
         (entry.key, entry.value) = (key, value);
@@ -382,6 +383,7 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
         self.attach(tree, (key, value.alone(), node));
     }
     /// Puts a node into a leaf of a tree that has pages.
+    #[inline(always)]
     fn attach(&mut self, tree: &mut Tree, (key, summary, node): (K, V::Of, u32)) {
         let last = &mut self.pages[tree.last as usize];
         // Most keys are times, and a new key is usually the latest. Summaries of pages above would have to be
@@ -393,6 +395,9 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
             }
             return self.put_or_split(tree, tree.last, FANOUT, (key, summary, node));
         }
+        self.attach_within(tree, (key, summary, node));
+    }
+    fn attach_within(&mut self, tree: &mut Tree, (key, summary, node): (K, V::Of, u32)) {
         let mut at = tree.root;
         while !self.page(at).leaf {
             let page = &mut self.pages[at as usize];
@@ -503,6 +508,7 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
     }
     /// Handles a changed page: removes it if it is empty, joins it with a neighbour if it is sparse, and updates the
     /// summaries above as far as they change.
+    #[inline(always)]
     fn settle(&mut self, tree: &mut Tree, page: u32) {
         if size_of::<V::Of>() > 0 || self.page(page).len() <= SPARSE {
             self.settle_above(tree, page);

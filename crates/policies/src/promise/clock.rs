@@ -475,6 +475,7 @@ impl Clocks {
         self.arena.first(tree).map(|node| self.arena.key(node))
     }
     /// Who is behind: the most urgent class of those with somebody who is.
+    #[inline]
     pub(super) fn gate(&mut self, now: Instant) -> Gate {
         if self.are_none() { Gate::Open(None) } else { self.gate_of_all(now) }
     }

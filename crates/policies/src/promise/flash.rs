@@ -113,6 +113,9 @@ impl Promise {
     }
     /// A read whose deadline is near goes before its turn, and past the window.
     fn send_urgent(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
+        if !self.latencies {
+            return None;
+        }
         let (deadline, client) = self.first_deadline(AHEAD_MAX)?;
         let latency = self.drive.latency();
         let at = deadline.saturating_sub(latency + latency);

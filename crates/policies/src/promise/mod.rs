@@ -278,6 +278,7 @@ impl Promise {
         up.filter(|id| self.clocks.has(*id))
     }
     /// For each group that holds a client, but the root, which has no minimum.
+    #[inline(never)]
     fn each_clock(&mut self, client: EntityId, mut each: impl FnMut(&mut Clocks, EntityId)) {
         let mut at = self.shares.parent(client);
         while let Some(id) = at.filter(|id| *id != EntityId::ROOT) {
@@ -288,9 +289,6 @@ impl Promise {
 
     /// A client's first read is another one now.
     fn set_deadline(&mut self, cx: &Context<'_>, client: EntityId) {
-        if !self.latencies {
-            return;
-        }
         let deadline = self.front(client, Side::Read).and_then(|id| {
             let read = &cx.requests[id];
             Some(read.submitted + deadlines::latency(cx.groups, read.group)?)
@@ -300,9 +298,6 @@ impl Promise {
     /// The read with the earliest deadline of a client that is at most so far ahead of its turn. One that is further ahead has
     /// no deadline until it is served again: it must not hide the others.
     fn first_deadline(&mut self, ahead_max: Nanos) -> Option<(Instant, EntityId)> {
-        if !self.latencies {
-            return None;
-        }
         loop {
             let (deadline, client) = self.deadlines.first()?;
             if self.shares.ahead(client) <= ahead_max.0 {
@@ -351,7 +346,7 @@ impl Promise {
             own.queues[side as usize].pop_front(cx.requests);
             self.shares.pop(client, side);
             self.queued -= 1;
-            if side == Side::Read {
+            if side == Side::Read && self.latencies {
                 self.set_deadline(cx, client);
             }
         }
@@ -498,7 +493,7 @@ impl Policy for Promise {
         own.queued += 1;
         own.urgent += u32::from(urgent);
         self.shares.push(client, side);
-        if side == Side::Read && is_front {
+        if side == Side::Read && is_front && self.latencies {
             self.set_deadline(cx, client);
         }
         if self.counts {

@@ -295,6 +295,7 @@ impl Shares {
     }
 
     /// The client inside `top` whose turn it is on one side, and what decides at the level below `top`.
+    #[inline]
     pub(super) fn pick(&self, top: EntityId, side: Side) -> Option<(Key, EntityId)> {
         if !self.is_queued(top, side) {
             return None;
@@ -313,6 +314,7 @@ impl Shares {
         Some((key, at))
     }
     /// The first in line of a group's children.
+    #[inline(always)]
     fn first(&self, group: EntityId, side: usize) -> Option<Key> {
         let entity = &self.entities[group.index()];
         if entity.queued[side] == 0 {
@@ -377,11 +379,11 @@ impl Shares {
             }
             let entity = &mut self.entities[id.index()];
             entity.vtime = vtime;
-            let key = entity.key(id);
-            for side in 0..SIDES {
-                let node = self.entities[id.index()].nodes[side];
-                if node.0 < ALONE.0 {
-                    let tree = &mut self.lines[parent.index() / 2].trees[side];
+            let (nodes, key) = (entity.nodes, entity.key(id));
+            let is_in_tree = |node: &NodeId| node.0 < ALONE.0;
+            if nodes.iter().any(is_in_tree) {
+                let trees = &mut self.lines[parent.index() / 2].trees;
+                for (tree, node) in trees.iter_mut().zip(nodes).filter(|(_, it)| is_in_tree(it)) {
                     self.arena.replace(tree, node, key, id);
                 }
             }

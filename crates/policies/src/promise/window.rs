@@ -195,6 +195,7 @@ impl Default for Window {
 
 impl Window {
     /// The longest piece.
+    #[inline(always)]
     pub(super) fn piece(&self, drive: &Drive) -> u64 {
         let bytes = drive.in_piece_time().max(1);
         let piece = (1 << bytes.ilog2()).clamp(PIECE[0], PIECE[1]) << self.doublings;
@@ -205,6 +206,7 @@ impl Window {
         }
     }
     /// Most bytes of reads that the drive may have.
+    #[inline(always)]
     fn most_reads(&self, drive: &Drive) -> u64 {
         let product = drive.product();
         // A power of two.
