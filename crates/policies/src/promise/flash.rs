@@ -40,9 +40,6 @@ struct Candidates {
     free: Option<(shares::Key, EntityId, Side)>,
 }
 
-/// The first one, and the first one that may go.
-type Candidate = (shares::Key, (shares::Key, EntityId, Side));
-
 /// Is this one too far behind the first in line to go before it?
 fn is_far(key: shares::Key, first: shares::Key) -> bool {
     key.class() > first.class() || key.vtime() > first.vtime().saturating_add(PASS_MAX)
@@ -81,16 +78,16 @@ impl Promise {
         }
         found
     }
-    /// The candidate by weight where only reads are queued, if it is not held.
-    fn shared_read(&self, cx: &Context<'_>, shared: bool) -> Option<Candidate> {
+    /// Whose turn it is by weight where only reads are queued, if that client is not held.
+    fn shared_read(&self, cx: &Context<'_>, shared: bool) -> Option<EntityId> {
         let room = if shared { self.window.room(&self.drive, Side::Read) } else { u64::MAX };
         if room == 0 {
             return None;
         }
-        let (key, client) = self.shares.pick(EntityId::ROOT, Side::Read)?;
+        let client = self.shares.pick_client(EntityId::ROOT, Side::Read)?;
         let length = bytes(&cx.requests[self.front(client, Side::Read)?]);
         let fits = length <= room || self.window.piece(&self.drive) <= room;
-        fits.then_some((key, (key, client, Side::Read)))
+        fits.then_some(client)
     }
     /// Serves a group that is behind.
     fn send_due(
@@ -134,21 +131,22 @@ impl Promise {
         let shared = self.window.is_shared(cx.now);
         let others = [Side::Write, Side::Flush];
         let only_reads = !others.iter().any(|side| self.shares.is_queued(EntityId::ROOT, *side));
-        let (first, (key, client, side)) = if only_reads {
-            self.shared_read(cx, shared)?
+        let (client, side) = if only_reads {
+            (self.shared_read(cx, shared)?, Side::Read)
         } else {
             let Candidates { first, free } = self.candidates(cx, EntityId::ROOT, Basis::Share);
-            (first?, free?)
+            let (first, (key, client, side)) = (first?, free?);
+            if shared && is_far(key, first) {
+                return None;
+            }
+            if side == Side::Write
+                && let Some(reader) = self.read_to_probe(cx, first)
+            {
+                self.probe = Probe::Sending;
+                return self.send(cx, reader, Side::Read, (!shared, true));
+            }
+            (client, side)
         };
-        if shared && is_far(key, first) {
-            return None;
-        }
-        if side == Side::Write
-            && let Some(reader) = self.read_to_probe(cx, first)
-        {
-            self.probe = Probe::Sending;
-            return self.send(cx, reader, Side::Read, (!shared, true));
-        }
         if self.probe == Probe::Wanted {
             match side {
                 Side::Read if self.in_flight == 0 => {

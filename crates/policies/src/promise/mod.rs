@@ -324,13 +324,13 @@ impl Promise {
         let Request { operation, length, .. } = cx.requests[head];
         let urgent = cx.requests[head].is_sync();
         let cuts = !whole && matches!(operation, Operation::Read | Operation::Write);
-        let piece = || Sectors::from_bytes_ceil(self.window.piece(&self.drive));
+        let most = match cuts && length.bytes() > window::PIECE_MIN {
+            true => Sectors::from_bytes_ceil(self.window.piece(&self.drive)),
+            false => length,
+        };
         let id = match operation {
             Operation::Flush => head,
-            _ => {
-                let most = if cuts { piece() } else { length };
-                cx.requests.take_piece(head, most.max(Sectors(1)))
-            }
+            _ => cx.requests.take_piece(head, most.max(Sectors(1))),
         };
         let all = id == head || cx.requests[head].length == Sectors::ZERO;
         let Request { start, length, .. } = cx.requests[id];

@@ -304,14 +304,18 @@ impl Shares {
             return Some((self.entities[top.index()].key(top), top));
         }
         let key = self.first(top, side as usize)?;
-        let mut at = key.id();
+        Some((key, self.pick_client(key.id(), side)?))
+    }
+    /// The client inside `at` whose turn it is on one side.
+    #[inline(always)]
+    pub(super) fn pick_client(&self, mut at: EntityId, side: Side) -> Option<EntityId> {
         while at.as_client().is_none() {
             at = match self.entities[at.index()].only[side as usize] {
                 NOBODY => self.first(at, side as usize)?.id(),
                 only => only,
             };
         }
-        Some((key, at))
+        Some(at)
     }
     /// The first in line of a group's children.
     #[inline(always)]
@@ -325,17 +329,24 @@ impl Shares {
             only => self.entities[only.index()].key(only),
         })
     }
-    /// The smallest virtual time among the children of the most urgent class that have something queued.
-    fn first_vtime(&self, group: EntityId) -> Option<u64> {
-        let first = (0..SIDES).filter_map(|side| self.first(group, side));
-        first.min().map(Key::vtime)
+    /// The first in line of a group's children on any side, or [`Key::NONE`].
+    #[inline(always)]
+    fn first_among(&self, group: EntityId) -> Key {
+        let mut first = Key::NONE;
+        for side in 0..SIDES {
+            if let Some(key) = self.first(group, side) {
+                first = first.min(key);
+            }
+        }
+        first
     }
     /// How far an entity, or one above it, is ahead of the first in line among its siblings, in virtual time.
     pub(super) fn ahead(&self, mut id: EntityId) -> u64 {
         let mut ahead = 0;
         while id != EntityId::ROOT {
             let Entity { parent, vtime, .. } = self.entities[id.index()];
-            let first = self.first_vtime(parent).unwrap_or(vtime);
+            // Nobody waits: the key after all others has the largest virtual time there is.
+            let first = self.first_among(parent).vtime();
             ahead = ahead.max(vtime.saturating_sub(first));
             id = parent;
         }
@@ -365,12 +376,7 @@ impl Shares {
             };
             let mut vtime = before.saturating_add(by.max(1));
             if by_share {
-                let mut first = Key::NONE;
-                for side in 0..SIDES {
-                    if let Some(key) = self.first(parent, side) {
-                        first = first.min(key);
-                    }
-                }
+                let first = self.first_among(parent);
                 let above = &mut self.entities[parent.index()];
                 above.served = above.served.max(first.vtime().min(before));
             } else {

@@ -34,6 +34,8 @@ use iofair_core::unit::Sectors;
 /// Two clients share the drive while both have requests inside, and so long after both sent or had some.
 const SHARED: Nanos = Nanos::from_millis(20);
 const PIECE: [u64; 2] = [32 << 10, 128 << 10];
+/// The shortest that a piece can be: in a trial of shorter ones.
+pub(super) const PIECE_MIN: u64 = PIECE[0] / 2;
 /// The window is doubled at most so many times.
 const WIDENINGS_MAX: u32 = 3;
 /// Pieces are doubled at most so many times.

@@ -1,6 +1,7 @@
 //! The tree against a naive model, over random operations.
 
 use super::*;
+use iofair_core::request::RequestId;
 use std::collections::BTreeMap;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -194,4 +195,41 @@ fn a_moving_window_keeps_its_pages_filled() {
         pair.remove(&mut arena, 0);
     }
     assert_eq!(free_pages(&arena), arena.pages.len());
+}
+
+/// Goal: trees without summaries, whose keys are times, are right: there the first node often moves to the end. Method: as many
+/// nodes as fit into a pair, a page, and some levels; the first one moves, mostly to the end, and others come and go; after each
+/// step the order is that of a model.
+#[test]
+fn the_first_node_moves_to_the_end() {
+    for (seed, nodes) in [2, 3, 5, 15, 16, 17, 40, 300].into_iter().enumerate() {
+        let (mut arena, mut tree, mut state) = (Arena::new(), Tree::new(), seed as u64);
+        let mut model: BTreeMap<(u64, u32), NodeId> = BTreeMap::new();
+        let (mut now, mut inserted) = (0, 0);
+        for step in 0..4_000 {
+            now += random(&mut state, 3);
+            let key =
+                now + 100 - if random(&mut state, 4) == 0 { random(&mut state, 99) } else { 0 };
+            let value = RequestId(step);
+            let any = random(&mut state, model.len().max(1) as u64) as usize;
+            let chosen = if random(&mut state, 4) == 0 { any } else { 0 };
+            let chosen = model.keys().nth(chosen).copied();
+            inserted += 1;
+            match (random(&mut state, 8), chosen) {
+                (0, Some(entry)) => {
+                    arena.remove(&mut tree, model.remove(&entry).expect("just seen"));
+                }
+                (choice, Some(entry)) if choice > 1 || model.len() > nodes => {
+                    let node = model.remove(&entry).expect("just seen");
+                    arena.replace(&mut tree, node, key, value);
+                    model.insert((key, inserted), node);
+                }
+                _ => _ = model.insert((key, inserted), arena.insert(&mut tree, key, value)),
+            }
+            assert_eq!(arena.first_key(&tree), model.keys().next().map(|(key, _)| *key));
+            let walk = core::iter::successors(arena.first(&tree), |node| arena.next(*node));
+            assert!(walk.eq(model.values().copied()), "{nodes} nodes, step {step}");
+            assert!(model.iter().all(|((key, _), node)| arena.key(*node) == *key));
+        }
+    }
 }
