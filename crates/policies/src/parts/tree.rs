@@ -152,7 +152,7 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
         let mut at = tree.root;
         loop {
             let page = self.page(at);
-            at = page.links[page.summaries().iter().position(|summary| passes(*summary))?];
+            at = page.links()[page.summaries().iter().position(|summary| passes(*summary))?];
             if page.leaf {
                 return Some(NodeId(at));
             }
@@ -163,14 +163,14 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
         if tree.len < 3 {
             return (tree.len > 0).then_some(NodeId(tree.root));
         }
-        Some(NodeId(self.page(tree.first).links[0]))
+        Some(NodeId(self.page(tree.first).first()))
     }
     /// The smallest key; found without its node, where there are many.
     pub fn first_key(&self, tree: &Tree) -> Option<K> {
         match tree.len {
             0 => None,
             1 | 2 => Some(self.nodes[tree.root as usize].key),
-            _ => Some(self.page(tree.first).keys[0]),
+            _ => Some(self.page(tree.first).first_key()),
         }
     }
     /// The node of the largest key.
@@ -239,13 +239,13 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
     }
     fn entry_or_next(&self, page: &Page<K, V::Of>, at: usize) -> Option<NodeId> {
         if at < page.len() {
-            return Some(NodeId(page.links[at]));
+            return Some(NodeId(page.links()[at]));
         }
-        (page.next != NIL).then(|| NodeId(self.page(page.next).links[0]))
+        (page.next != NIL).then(|| NodeId(self.page(page.next).first()))
     }
     fn entry_before(&self, page: &Page<K, V::Of>, at: usize) -> Option<NodeId> {
         if at > 0 {
-            return Some(NodeId(page.links[at - 1]));
+            return Some(NodeId(page.links()[at - 1]));
         }
         (page.previous != NIL).then(|| NodeId(self.page(page.previous).last()))
     }
@@ -253,7 +253,7 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
     fn leaf_before(&self, tree: &Tree, key: K) -> &Page<K, V::Of> {
         let mut page = self.page(tree.root);
         while !page.leaf {
-            page = self.page(page.links[page.child_where(|bound| bound < key)]);
+            page = self.page(page.child(page.child_where(|bound| bound < key)));
         }
         page
     }
@@ -311,11 +311,11 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
         }
         let leaf = &mut self.pages[page as usize];
         let at = leaf.position_of(node.0);
-        let after_previous = if at > 0 { leaf.keys[at - 1] <= key } else { leaf.previous == NIL };
+        let after_previous = if at > 0 { leaf.keys()[at - 1] <= key } else { leaf.previous == NIL };
         let last = at + 1 == leaf.len();
-        let before_next = if last { leaf.next == NIL } else { key < leaf.keys[at + 1] };
+        let before_next = if last { leaf.next == NIL } else { key < leaf.keys()[at + 1] };
         if after_previous && before_next {
-            (leaf.keys[at], leaf.summaries[at]) = (key, value.alone());
+            leaf.set(at, key, value.alone());
             self.settle(tree, page);
             return;
         }
@@ -388,7 +388,7 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
         let last = &mut self.pages[tree.last as usize];
         // Most keys are times, and a new key is usually the latest. Summaries of pages above would have to be
         // updated.
-        if size_of::<V::Of>() == 0 && last.keys().last().is_some_and(|end| *end <= key) {
+        if size_of::<V::Of>() == 0 && last.last_key() <= key {
             if last.push((key, summary, node)) {
                 self.nodes[node as usize].page = tree.last;
                 return;
@@ -402,8 +402,8 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
         while !self.page(at).leaf {
             let page = &mut self.pages[at as usize];
             let child = page.child_where(|bound| bound <= key);
-            page.summaries[child] = V::join(page.summaries[child], summary);
-            at = page.links[child];
+            page.join_summary(child, summary, V::join);
+            at = page.child(child);
         }
         let position = self.page(at).keys().partition_point(|other| *other <= key);
         self.put_or_split(tree, at, position, (key, summary, node));
@@ -438,7 +438,7 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
             }
             let (left, parent) = (page, self.page(page).parent);
             let summary = self.page(left).summary(V::join);
-            let key = self.page(right).keys[0];
+            let key = self.page(right).first_key();
             entry = (key, self.page(right).summary(V::join), right);
             if parent == NIL {
                 let root = self.new_page(false, key, summary);
@@ -448,7 +448,7 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
             } else {
                 let above = &mut self.pages[parent as usize];
                 let position = above.position_of(left);
-                above.summaries[position] = summary;
+                above.set_summary(position, summary);
                 (page, at) = (parent, position + 1);
             }
         }
@@ -460,7 +460,7 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
         let left = self.page(page);
         let (leaf, next) = (left.leaf, left.next);
         let kept = if at == FANOUT && next == NIL { FANOUT } else { FANOUT / 2 };
-        let (key, summary) = (left.keys[0], left.summaries[0]);
+        let (key, summary) = (left.keys()[0], left.summaries()[0]);
         let right = self.new_page(leaf, key, summary);
         for from in kept..FANOUT {
             self.put(right, from - kept, self.page(page).entry(from));
@@ -499,7 +499,7 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
                     let leaf = self.page(page);
                     // Sparse neighbours were joined.
                     assert!(leaf.leaf && leaf.len() == 2, "two nodes lie in one leaf");
-                    let [first, second] = [leaf.links[0], leaf.links[1]];
+                    let [first, second] = [leaf.links()[0], leaf.links()[1]];
                     self.pair(tree, first, second);
                     self.release(page);
                 }
@@ -532,22 +532,23 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
                 self.drop_page(parent, at);
             } else if len > SPARSE || !self.try_join(tree, parent, at) {
                 let summary = self.page(page).summary(V::join);
-                let above = &mut self.pages[parent as usize].summaries[at];
-                if core::mem::replace(above, summary) == summary {
+                let above = &mut self.pages[parent as usize];
+                if above.summaries()[at] == summary {
                     return;
                 }
+                above.set_summary(at, summary);
             }
             page = parent;
         }
         while !self.page(page).leaf && self.page(page).len() == 1 {
             self.release(page);
-            page = self.page(page).links[0];
+            page = self.page(page).links()[0];
             self.pages[page as usize].parent = NIL;
             tree.root = page;
         }
     }
     fn drop_page(&mut self, parent: u32, at: usize) {
-        let page = self.page(parent).links[at];
+        let page = self.page(parent).links()[at];
         self.pages[parent as usize].remove(at);
         self.link(self.page(page).previous, self.page(page).next);
         self.release(page);
@@ -556,7 +557,7 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
     fn try_join(&mut self, tree: &mut Tree, parent: u32, at: usize) -> bool {
         let above = self.page(parent);
         let fits = |left: usize| {
-            let (one, other) = (above.links[left], above.links[left + 1]);
+            let (one, other) = (above.links()[left], above.links()[left + 1]);
             self.page(one).len() + self.page(other).len() <= JOINED
         };
         let left = if at > 0 && fits(at - 1) {
@@ -566,7 +567,8 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
         } else {
             return false;
         };
-        let (into, from, bound) = (above.links[left], above.links[left + 1], above.keys[left + 1]);
+        let (into, from, bound) =
+            (above.links()[left], above.links()[left + 1], above.keys()[left + 1]);
         for i in 0..self.page(from).len() {
             let mut entry = self.page(from).entry(i);
             // The first bound of a page is never used there, so it may have become too high.
@@ -580,7 +582,8 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
             tree.last = into;
         }
         self.drop_page(parent, left + 1);
-        self.pages[parent as usize].summaries[left] = self.page(into).summary(V::join);
+        let summary = self.page(into).summary(V::join);
+        self.pages[parent as usize].set_summary(left, summary);
         true
     }
 }
