@@ -448,7 +448,7 @@ impl Promise {
         }
         for index in 0..self.clients.len() {
             let requests = self.clients[index].requests;
-            let client = EntityId::client(ClientId(index as u32));
+            let client = EntityId::client(ClientId::from_bits(index as u64));
             self.each_clock(client, |clocks, group| clocks.move_requests(group, requests, true));
         }
     }
