@@ -488,14 +488,17 @@ mod tests {
     }
 
     /// Goal: a bound that gains nothing before it is four times as large is found. Method: a drive that moves an eighth more from
-    /// there on, asked every millisecond.
+    /// there on, and an eighth less with a smaller bound, asked every millisecond.
     #[test]
     fn writes_pass_a_plateau() {
         let (mut drive, mut window) = (Drive::default(), Window::default());
         for milli in 0..20_000 {
             let now = Instant(milli * 1_000_000);
-            let moved =
-                if window.most_writes(&drive) >= 4 * drive.writes() { 45_000 } else { 40_000 };
+            let moved = match window.most_writes(&drive) / drive.writes() {
+                0 => 35_000,
+                1..4 => 40_000,
+                _ => 45_000,
+            };
             drive.on_dispatch(now, RequestId(0), Side::Write, false);
             drive.on_complete(now, RequestId(0), Side::Write, moved);
             window.on_writes(now, &drive, 3);
