@@ -198,7 +198,7 @@ client.target.count = 0
         assert!(
             text.contains("2 clients a drive get 10 MB/s in every mix; 7 clients need 4 drives")
         );
-        assert!(text.ends_with("with 3, somebody in \"uneven\" gets 9.00 MB/s"), "{text}");
+        assert!(text.ends_with("with 3, a client in \"uneven\" gets 9.00 MB/s"), "{text}");
     }
 
     /// Goal: the ends of the range, and latency as a promise. Method: promises that nobody and that everybody

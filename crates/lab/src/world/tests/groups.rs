@@ -270,6 +270,6 @@ fn complete_admits_minimums() {
         assert!((a / b - expected).abs() < 0.1 * expected, "{stack}: {}", a / b);
     }
     let refusal = run("complete", [750_000, 260_000]).expect_err("1.01 of 1 MB/s does not fit");
-    assert!(refusal.to_string().contains("0.01 MB/s too much"), "{refusal}");
+    assert!(refusal.to_string().contains("10.00 kB/s too much"), "{refusal}");
     run("max+prop-bfq", [750_000, 260_000]).expect("nobody counts");
 }
