@@ -224,7 +224,7 @@ fn clients_and_groups_go() {
             let group = world.group("g", 100);
             let clients: [ClientId; 3] = [0; 3].map(|_| world.hand_in(group, Priority::default()));
             for client in clients {
-                world.read(client, client.to_bits() << 20, 8);
+                world.read(client, (client.index() as u64) << 20, 8);
                 world.send_one(client, Operation::Write, 1 << 27, 8);
             }
             let mut served = 0;
