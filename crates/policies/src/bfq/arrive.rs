@@ -1,6 +1,7 @@
 //! The arrival of a request: which queue it enters, what it shows about its client, and whether it preempts.
 
 use crate::parts::sorted_fifo::{Entry, MergeRules, choose};
+use crate::parts::wf2q::EntityId;
 use iofair_core::policy::Context;
 use iofair_core::request::{RequestId, Requests};
 use iofair_core::time::Nanos;
@@ -140,7 +141,7 @@ impl Bfq {
         unwaited || (self.settings.preempt_lower && self.is_above(id, served))
     }
     /// Of higher class, or of higher weight, even in a lower class; if their groups differ, the groups'
-    /// weights count.
+    /// weights count, and of queues in the root their own.
     fn is_above(&self, id: QueueId, other: QueueId) -> bool {
         let (a, b) = (&self.queues[id], &self.queues[other]);
         if a.priority.class < b.priority.class {
@@ -150,7 +151,11 @@ impl Bfq {
         if above_a == above_b {
             return self.scheduler.weight(a.entity) > self.scheduler.weight(b.entity);
         }
-        self.scheduler.weight(above_a) > self.scheduler.weight(above_b)
+        let weight = |queue, above| match above {
+            EntityId::ROOT => self.scheduler.weight(queue),
+            group => self.scheduler.weight(group),
+        };
+        weight(a.entity, above_a) > weight(b.entity, above_b)
     }
 
     /// Merges an incoming request into one that its client's queue holds.

@@ -157,11 +157,11 @@ impl Bfq {
         (self.scheduler.service(queue.entity) < half, time)
     }
     /// Charges the part of the largest budget that the time is of the longest slot, in whole
-    /// milliseconds as the kernel has it.
+    /// milliseconds as the kernel has it. Here the estimate counts from the first slot on.
     fn charge_time(&mut self, id: QueueId, time: Nanos) {
         let longest = self.settings.timeout.as_millis();
         let time = time.as_millis().min(longest);
-        let due = Sectors(self.max_budget().0 * time / longest);
+        let due = Sectors(self.budget_limit.0 * time / longest);
         self.scheduler.charge_up_to(self.queues[id].entity, due);
     }
 

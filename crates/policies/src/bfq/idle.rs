@@ -27,7 +27,8 @@ impl Bfq {
     }
     /// Whether idling for this queue increases throughput and does not slow down a raised queue.
     pub(super) fn idling_boosts_throughput(&self, id: QueueId) -> bool {
-        if !self.may_idle(id) {
+        let deserted = self.queues[id].owners == 0 && !self.settings.idle_deserted;
+        if !self.may_idle(id) || deserted {
             return false;
         }
         let habits = &self.queues[id].habits;

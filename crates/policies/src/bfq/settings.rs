@@ -137,6 +137,11 @@ pub(super) static PARAMETERS: &[Parameter] = &[
     Parameter::bool("stable_merge", true, "merge queues that a group creates together, for good"),
     Parameter::bool("idle_alone", true, "also idle for the only busy queue"),
     Parameter::bool(
+        "idle_deserted",
+        false,
+        "idle for the sake of throughput even if the queue's clients are gone, as up to Linux 5.4",
+    ),
+    Parameter::bool(
         "idle_raised_in_crowd",
         true,
         "idle for a raised queue while the drive has four requests of others",
@@ -180,6 +185,7 @@ pub(super) static OVERRIDES_4_18: &[(&str, u64)] = &[
     ("merge_on_queueing_flash", 1),
     ("stable_merge", 0),
     ("idle_alone", 0),
+    ("idle_deserted", 1),
     ("idle_raised_in_crowd", 0),
     ("slice_idle_raised", 0),
     ("queueing_threshold", 4),
@@ -200,6 +206,7 @@ pub(super) static OVERRIDES_4_20: &[(&str, u64)] = &[
     ("merge_on_queueing_flash", 1),
     ("stable_merge", 0),
     ("idle_alone", 0),
+    ("idle_deserted", 1),
     ("idle_raised_in_crowd", 0),
     ("slice_idle_raised", 0),
     ("queueing_threshold", 4),
@@ -214,6 +221,7 @@ pub(super) static OVERRIDES_5_3: &[(&str, u64)] = &[
     ("preempt_unwaited", 0),
     ("stable_merge", 0),
     ("idle_alone", 0),
+    ("idle_deserted", 1),
 ];
 
 /// What may be dispatched for other queues while BFQ idles.
@@ -267,6 +275,7 @@ pub(super) struct Settings {
     pub(super) merge_on_queueing_flash: bool,
     pub(super) stable_merge: bool,
     pub(super) idle_alone: bool,
+    pub(super) idle_deserted: bool,
     pub(super) idle_raised_in_crowd: bool,
     pub(super) slice_idle_raised: Nanos,
     pub(super) queueing_threshold: u32,
@@ -313,6 +322,7 @@ impl Settings {
             merge_on_queueing_flash: values.bool("merge_on_queueing_flash"),
             stable_merge: values.bool("stable_merge"),
             idle_alone: values.bool("idle_alone"),
+            idle_deserted: values.bool("idle_deserted"),
             idle_raised_in_crowd: values.bool("idle_raised_in_crowd"),
             slice_idle_raised: values.time("slice_idle_raised"),
             queueing_threshold: values.count("queueing_threshold") as u32,

@@ -170,6 +170,25 @@ fn more_important_queues_preempt() {
     assert!(!served_next("prop-bfq-4.18", 500, Class::BestEffort));
 }
 
+/// Goal: beside groups, a queue of the root counts with its own weight, which is 40 at level 4. Method: a long backlog of a
+/// client in the root, then a read of a group that is a little heavier or lighter.
+#[test]
+fn queues_of_the_root_have_their_own_weight() {
+    let preempted = |weight: u32| {
+        let mut world = World::new("prop-bfq", Drive::flash(), FIXED);
+        let a = world.hand_in(GroupId::ROOT, Priority::default());
+        for i in 0..30 {
+            world.read(a, i * 256, 256);
+        }
+        world.serve(100).expect("a is in service");
+        let b = world.hand(weight);
+        world.read(b, 1 << 27, 8);
+        world.count("expire: preempted") > 0
+    };
+    assert!(preempted(41));
+    assert!(!preempted(39));
+}
+
 /// Goal: whoever comes ends the slot of a queue that is not waited for; until 5.3 it waits. Method: equal clients,
 /// one with a long backlog.
 #[test]
