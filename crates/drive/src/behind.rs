@@ -1,8 +1,8 @@
 //! A drive behind a path: a loop device over a file system in user space, a network, a hypervisor.
 //!
 //! A command first passes a stage that serves one after the other ([`Path::serial`] and [`Path::per_mib`]), then waits
-//! for room in the drive in order of arrival, and its completion takes [`Path::fixed`] back. The host therefore sees a
-//! deeper queue ([`Path::depth`]) than the drive has.
+//! for room in the drive in order of arrival, and its completion takes [`Path::fixed`] back, and now and then more
+//! ([`Path::jitter`]). The host therefore sees a deeper queue ([`Path::depth`]) than the drive has.
 
 use std::collections::VecDeque;
 
@@ -10,6 +10,7 @@ use iofair_core::policy::DriveFacts;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
+use crate::random::Random;
 use crate::{Command, Done, Drive};
 
 /// What lies between a host's scheduler and the drive.
@@ -17,6 +18,8 @@ use crate::{Command, Done, Drive};
 pub struct Path {
     /// Delay of every command that others do not wait for.
     pub fixed: Nanos,
+    /// Mean of a random delay in addition, about exponential: often little, sometimes much.
+    pub jitter: Nanos,
     /// Time of a command in the stage that serves one after the other.
     pub serial: Nanos,
     /// Additional time in that stage for each MiB.
@@ -46,15 +49,33 @@ pub struct Behind {
     in_drive: u32,
     free: Instant,
     completed: Vec<Done>,
+    random: Random,
 }
 
 impl Behind {
-    /// Puts the path before `drive`.
-    pub fn new(drive: Box<dyn Drive + Send>, path: Path) -> Self {
+    /// Puts the path before `drive`; its jitter is drawn from `random`.
+    pub fn new(drive: Box<dyn Drive + Send>, path: Path, random: Random) -> Self {
         let depth = drive.facts().depth;
         let (coming, waiting, going) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
         let (in_drive, free, completed) = (0, Instant::ZERO, Vec::new());
-        Self { drive, path, depth, coming, waiting, going, in_drive, free, completed }
+        Self { drive, path, depth, coming, waiting, going, in_drive, free, completed, random }
+    }
+    /// A draw of the jitter: uniform between powers of two, each half as likely as the one before.
+    fn jitter(&mut self) -> Nanos {
+        const PARTS: u64 = 1024;
+        if self.path.jitter == Nanos::ZERO {
+            return Nanos::ZERO;
+        }
+        let halvings = u64::from(self.random.bits().leading_zeros());
+        let parts = halvings * PARTS + self.random.below(PARTS);
+        // 3/2 halvings on average.
+        Nanos(self.path.jitter.0.saturating_mul(2 * parts) / (3 * PARTS))
+    }
+    /// Sends a completion back to the host.
+    fn go_back(&mut self, done: Done) {
+        let at = done.at + self.path.fixed + self.jitter();
+        let place = self.going.partition_point(|known| known.at <= at);
+        self.going.insert(place, Done { at, ..done });
     }
     /// The next event before the way back.
     fn next_inside(&self) -> Option<Instant> {
@@ -85,7 +106,7 @@ impl Drive for Behind {
             self.drive.advance(at, &mut completed);
             for it in completed.drain(..) {
                 self.in_drive -= 1;
-                self.going.push_back(Done { at: it.at + self.path.fixed, ..it });
+                self.go_back(it);
             }
             self.completed = completed;
             while let Some((_, command)) = self.coming.front().filter(|(when, _)| *when <= at) {
@@ -135,7 +156,8 @@ mod tests {
         done.iter().map(|it| (it.id, it.at)).collect()
     }
     fn behind(path: Path) -> Behind {
-        Behind::new(profile::load("plextor-px256m5s", 1).expect("a profile"), path)
+        let drive = profile::load("plextor-px256m5s", 1).expect("a profile");
+        Behind::new(drive, path, Random::new(1, 0))
     }
 
     /// Goal: a lone command takes the path's time more. Method: one read with and without a path.
@@ -144,7 +166,8 @@ mod tests {
         let mut bare = profile::load("plextor-px256m5s", 1).expect("a profile");
         let alone = times(&mut *bare, 1)[0].1;
         let us = Nanos::from_micros;
-        let path = Path { fixed: us(90), serial: us(5), per_mib: us(256), depth: 128 };
+        let jitter = Nanos::ZERO;
+        let path = Path { fixed: us(90), jitter, serial: us(5), per_mib: us(256), depth: 128 };
         // 4 KiB are a 256th of a MiB.
         assert_eq!(times(&mut behind(path), 1)[0].1, alone + us(96));
         assert_eq!(behind(path).facts().depth, 128);
@@ -155,11 +178,25 @@ mod tests {
     #[test]
     fn what_the_drive_has_no_room_for_waits() {
         let us = Nanos::from_micros;
-        let path = Path { fixed: us(0), serial: us(20), per_mib: us(0), depth: 128 };
+        let path =
+            Path { fixed: us(0), jitter: us(30), serial: us(20), per_mib: us(0), depth: 128 };
         let done = times(&mut behind(path), 100);
         let mut ids: Vec<u32> = done.iter().map(|(id, _)| *id).collect();
         ids.sort_unstable();
         assert_eq!(ids, (0..100).collect::<Vec<_>>());
         assert!(done.last().expect("some").1 >= Instant::ZERO + us(2000));
+    }
+
+    /// Goal: jitter has the mean that it is given, and a tail. Method: many draws.
+    #[test]
+    fn jitter_is_as_long_as_said() {
+        let us = Nanos::from_micros;
+        let path = Path { fixed: us(0), jitter: us(30), serial: us(0), per_mib: us(0), depth: 1 };
+        let mut behind = behind(path);
+        let draws: Vec<u64> = (0..100_000).map(|_| behind.jitter().0).collect();
+        let mean = draws.iter().sum::<u64>() / 100_000;
+        let late = draws.iter().filter(|it| **it > 100_000).count();
+        assert!(mean.abs_diff(30_000) < 300, "{mean}");
+        assert!((2_000..5_000).contains(&late), "{late}");
     }
 }

@@ -69,6 +69,8 @@ pub fn host_2018() -> Host {
     Host {
         turnaround: Nanos::from_micros(11),
         turnaround_write: Nanos::from_micros(11),
+        // The sources' numbers do not tell it from the turnaround.
+        process_wakeup: Nanos::ZERO,
         turnaround_spread: 30,
         start_apart: START_APART,
         scheduling: Scheduling { times: SCHEDULERS, ..WOKEN },

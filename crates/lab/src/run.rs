@@ -8,6 +8,7 @@ use iofair_drive::Drive;
 use iofair_drive::behind::Behind;
 use iofair_drive::paced::Paced;
 use iofair_drive::profile::{self, ProfileError};
+use iofair_drive::random::Random;
 use iofair_drive::stripe::Stripe;
 
 use crate::observe::{Nobody, Observer};
@@ -17,6 +18,9 @@ use crate::world;
 
 /// Most drives of a stripe: a guard against a slip of the pen.
 const STRIPE_MAX: u32 = 64;
+
+/// The stream of random numbers of the path to the drive.
+const STREAM_PATH: u64 = 1 << 40;
 
 /// Why a scenario cannot be run.
 #[derive(Debug, thiserror::Error)]
@@ -74,7 +78,10 @@ pub enum RunError {
 pub fn load_drive(scenario: &Scenario) -> Result<Box<dyn Drive + Send>, ProfileError> {
     let drive = profile::load(&scenario.drive, scenario.seed)?;
     Ok(match scenario.host.path {
-        Some(path) => Box::new(Behind::new(drive, path)),
+        Some(path) => {
+            let random = Random::new(scenario.seed, STREAM_PATH);
+            Box::new(Behind::new(drive, path, random))
+        }
         None => drive,
     })
 }

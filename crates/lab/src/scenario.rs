@@ -114,6 +114,8 @@ pub struct Host {
     pub turnaround: Nanos,
     /// The same for writes ("hostw").
     pub turnaround_write: Nanos,
+    /// From a completion until a process runs that slept; it counts as latency. Direct clients only.
+    pub process_wakeup: Nanos,
     /// Random spread of the turnarounds, in percent either way.
     pub turnaround_spread: u32,
     /// Programs start one after the other: this long after the one before, by chance up to twice that, where the ramp
@@ -175,12 +177,20 @@ pub struct Scheduling {
     ///
     /// [`Controller::schedules_dispatch`]: iofair_core::controller::Controller::schedules_dispatch
     pub on_completion: bool,
+    /// When the scheduler held back all of its requests, it is asked again this much later; zero: not.
+    pub again: Nanos,
 }
 
 impl Scheduling {
     /// None of it.
-    pub const FREE: Self =
-        Self { times: &[], time: None, wakeup: Nanos::ZERO, wakeup_spread: 0, on_completion: true };
+    pub const FREE: Self = Self {
+        times: &[],
+        time: None,
+        wakeup: Nanos::ZERO,
+        wakeup_spread: 0,
+        on_completion: true,
+        again: Nanos::ZERO,
+    };
 
     /// Time of a request in the scheduler of this name; `none` is none.
     pub fn time_of(&self, scheduler: &str) -> Nanos {

@@ -33,8 +33,9 @@ pub(super) fn simulate(scenario: &Scenario, path: Nanos, watch: &Watch) -> Resul
     }
     let mut scenario = scenario.clone();
     let host = &mut scenario.host;
-    host.turnaround = host.turnaround.saturating_sub(path);
-    host.turnaround_write = host.turnaround_write.saturating_sub(path);
+    let woken = std::mem::take(&mut host.process_wakeup);
+    host.turnaround = (host.turnaround + woken).saturating_sub(path);
+    host.turnaround_write = (host.turnaround_write + woken).saturating_sub(path);
     let drive = || iofair_lab::load_drive(&scenario).map_err(|e| e.to_string());
     let mut live = Live::new(&scenario, watch);
     let outcome = run_outside(&scenario, drive()?, &mut live).map_err(|e| e.to_string())?;

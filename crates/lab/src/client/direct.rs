@@ -161,7 +161,10 @@ impl Direct {
                 base.wake(engine, now + INDIRECT_COST, slot);
             }
             Stage::Data => {
-                base.tally.count(now, base.job.block.bytes(), now.since(call.started));
+                // A process that still has something to do needs not be woken.
+                let asleep = self.cpu_free <= now;
+                let runs = if asleep { now + base.process_wakeup } else { now };
+                base.tally.count(now, base.job.block.bytes(), runs.since(call.started));
                 self.since_sync += 1;
                 let every = base.job.fdatasync_every;
                 if every > 0 && self.since_sync >= every {
@@ -172,7 +175,7 @@ impl Direct {
                         false => call.parts = base.flush(engine, slot),
                     }
                 } else {
-                    self.begin(base, engine, now + base.job.think, slot);
+                    self.begin(base, engine, runs + base.job.think, slot);
                 }
             }
             Stage::Syncing => self.synced(base, engine, slot),

@@ -55,6 +55,8 @@ pub(crate) struct Base {
     pub(crate) random: Random,
     pub(crate) tally: Tally,
     pub(crate) turnaround: Nanos,
+    /// From a completion until the process runs, if it slept.
+    pub(crate) process_wakeup: Nanos,
     pub(crate) turnaround_spread: u32,
     /// Next offset of a sequential pattern.
     pub(crate) position: Sectors,

@@ -145,6 +145,8 @@ pub struct HostFile {
     pub dispatcher_spread: Option<u32>,
     /// Whether every completion causes a dispatch, or only new requests and the scheduler do.
     pub dispatch_on_completion: Option<bool>,
+    /// A scheduler that holds back all of its requests is asked again after this time.
+    pub dispatch_again: Option<Time>,
     /// Percent of ext3 files whose indirect blocks must be read first.
     pub cold_percent: Option<u32>,
     /// Time a reader spends on 256 KiB of page cache, in calls of 4 KiB.
@@ -189,6 +191,7 @@ impl HostFile {
             dispatcher_wakeup: a.dispatcher_wakeup.or(b.dispatcher_wakeup),
             dispatcher_spread: a.dispatcher_spread.or(b.dispatcher_spread),
             dispatch_on_completion: a.dispatch_on_completion.or(b.dispatch_on_completion),
+            dispatch_again: a.dispatch_again.or(b.dispatch_again),
             cold_percent: a.cold_percent.or(b.cold_percent),
             consume_window: a.consume_window.or(b.consume_window),
             consume_copy: a.consume_copy.or(b.consume_copy),

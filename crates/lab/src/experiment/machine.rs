@@ -35,6 +35,7 @@ pub(super) fn host_of(source: &Source, drive: &str, file: &HostFile) -> Result<H
     time(&mut host.turnaround_write, file.turnaround_write);
     time(&mut host.start_apart, file.start_apart);
     time(&mut host.scheduling.wakeup, file.dispatcher_wakeup);
+    time(&mut host.scheduling.again, file.dispatch_again);
     time(&mut host.consume_window, file.consume_window);
     time(&mut host.consume_copy, file.consume_copy);
     time(&mut host.produce_window, file.produce_window);

@@ -445,6 +445,7 @@ impl Builder<'_> {
                 true => host.turnaround_write,
                 false => host.turnaround,
             },
+            process_wakeup: host.process_wakeup,
             turnaround_spread: host.turnaround_spread,
             position: Sectors(spec.job.block.0 * interleaved.0),
             interleaved,

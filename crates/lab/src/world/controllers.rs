@@ -58,16 +58,16 @@ impl Controllers {
         drives: Vec<Box<dyn Drive + Send>>,
         scenario: &Scenario,
     ) -> Vec<Device> {
-        let Scheduling { wakeup, wakeup_spread: spread, on_completion, .. } =
-            scenario.host.scheduling;
+        let scheduling = scenario.host.scheduling;
+        let Scheduling { wakeup, wakeup_spread: spread, .. } = scheduling;
         let scheduler = scenario.stack.scheduler.row.name;
-        let time = scenario.host.scheduling.time_of(scheduler);
+        let time = scheduling.time_of(scheduler);
         let device = |((controller, drive), index)| {
             let random = Random::new(scenario.seed, STREAM_LAST - index);
             let thread = Dispatcher { wakeup, spread, random };
             let woken = wakeup > Nanos::ZERO && WOKEN.contains(&scheduler);
             let thread = Some(thread).filter(|_| woken);
-            Device::new(controller, drive).costing(time, thread).asked(on_completion)
+            Device::new(controller, drive).costing(time, thread).asked(&scheduling)
         };
         self.0.into_iter().zip(drives).zip(0..).map(device).collect()
     }

@@ -14,6 +14,7 @@ use iofair_drive::{Command, Done, Drive};
 use crate::observe::Observer;
 use crate::outcome::DriveOutcome;
 use crate::outside::{Outside, Reply};
+use crate::scenario::Scheduling;
 use crate::sim::{Timers, Token};
 use crate::world::layout::File;
 
@@ -53,6 +54,9 @@ pub(crate) struct Device {
     dispatcher: Option<Dispatcher>,
     /// Whether `dispatch` is called after every completion, or only after some.
     on_completion: bool,
+    /// A scheduler that held back everything is asked again after this time; zero: not.
+    again: Nanos,
+    again_at: Option<Instant>,
 }
 
 /// The thread that calls `dispatch` after a completion.
@@ -73,6 +77,8 @@ impl Device {
             free_at: Instant::ZERO,
             dispatcher: None,
             on_completion: true,
+            again: Nanos::ZERO,
+            again_at: None,
         }
     }
     /// Sets the cost of its scheduler.
@@ -80,9 +86,9 @@ impl Device {
         (self.scheduler_time, self.dispatcher) = (time, dispatcher);
         self
     }
-    /// Sets after which completions `dispatch` is called.
-    pub(crate) fn asked(mut self, on_completion: bool) -> Self {
-        self.on_completion = on_completion;
+    /// Sets when `dispatch` is called.
+    pub(crate) fn asked(mut self, scheduling: &Scheduling) -> Self {
+        (self.on_completion, self.again) = (scheduling.on_completion, scheduling.again);
         self
     }
     fn run_by(&mut self, at: Instant) {
@@ -105,6 +111,13 @@ impl Device {
         });
         self.run_by((now + late).max(self.free_at));
     }
+    /// Nothing was dispatched: if something waits, the kernel's queue runs again later.
+    fn ask_again(&mut self, now: Instant) {
+        let waits = self.controller.pending() > self.controller.in_flight() as usize;
+        if self.again > Nanos::ZERO && waits {
+            self.again_at = Some(now + self.again);
+        }
+    }
     /// Passes the controller's events to the observer, often enough that the ring never fills.
     fn hand_on_trace(&mut self, traced: bool, observer: &mut dyn Observer) {
         if traced {
@@ -116,6 +129,7 @@ impl Device {
     fn next_event(&self) -> Instant {
         let or_never = |at: Option<Instant>| at.unwrap_or(Instant::MAX);
         let engine = or_never(self.run_at).min(or_never(self.controller.next_wakeup()));
+        let engine = engine.min(or_never(self.again_at));
         or_never(self.drive.next_event()).min(engine)
     }
 }
@@ -334,12 +348,18 @@ impl<'a> Engine<'a> {
     }
     fn pump_device(&mut self, index: usize) {
         let device = &mut self.devices[index];
-        let due = device.controller.next_wakeup().is_some_and(|at| at <= self.now);
-        if !due && device.run_at.is_none_or(|at| at > self.now) {
+        let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= self.now);
+        let again = is_due(device.again_at);
+        if !again && !is_due(device.controller.next_wakeup()) && !is_due(device.run_at) {
             return;
         }
+        if again {
+            device.again_at = None;
+        }
         device.run_at = None;
+        let mut sent = false;
         while let Some(dispatch) = device.controller.dispatch(self.now) {
+            sent = true;
             self.observer.on_dispatch(self.now, &dispatch);
             let client = device
                 .controller
@@ -352,12 +372,12 @@ impl<'a> Engine<'a> {
                 self.trace_hash = (self.trace_hash ^ word).wrapping_mul(FNV_PRIME).rotate_left(23);
             }
             let (command, operation) = (dispatch.command, dispatch.operation);
-            let sent = Sent { command, operation, bytes: dispatch.length.bytes() };
+            let record = Sent { command, operation, bytes: dispatch.length.bytes() };
             let slot = dispatch.id.0 as usize;
             if slot >= device.sent.len() {
-                device.sent.resize(slot + 1, sent);
+                device.sent.resize(slot + 1, record);
             }
-            device.sent[slot] = sent;
+            device.sent[slot] = record;
             let command = Command {
                 id: dispatch.id.0,
                 operation: dispatch.operation,
@@ -367,6 +387,9 @@ impl<'a> Engine<'a> {
             };
             device.drive.submit(self.now, command);
             device.hand_on_trace(self.traced, self.observer);
+        }
+        if !sent {
+            device.ask_again(self.now);
         }
         self.observer.on_hold(self.now);
         device.hand_on_trace(self.traced, self.observer);

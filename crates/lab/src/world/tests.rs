@@ -131,6 +131,7 @@ fn plain_host() -> Host {
     Host {
         turnaround: us(10),
         turnaround_write: us(10),
+        process_wakeup: us(0),
         turnaround_spread: 0,
         scheduling: Scheduling::FREE,
         consume_window: us(640),

@@ -75,6 +75,41 @@ fn only_what_asks_is_asked() {
     assert!(all[1] > few[1], "{all:?} {few:?}");
 }
 
+/// Goal: a process that sleeps is woken, which counts as latency, and one that has something to do is not. Method: a reader
+/// with one and with two calls in flight, 90 us in the drive, 10 us between calls and 100 us to wake up.
+#[test]
+fn sleepers_are_woken() {
+    let read = |depth: u32| {
+        let mut reader = client("reader", job(Pattern::RandomRead, 4, false));
+        reader.job.depth = depth;
+        let mut run = scenario(vec![reader], Nanos::from_secs(1));
+        run.host.process_wakeup = us(100);
+        run_fixed(&run, us(90))
+    };
+    let alone = read(1);
+    assert_eq!(calls(&alone), 5_000);
+    assert!(alone.clients[0].latency.mean().abs_diff(200_000) < 2_000, "{:?}", alone.clients[0]);
+    let two = calls(&read(2));
+    assert!((9_500..=10_001).contains(&two), "{two}");
+}
+
+/// Goal: a scheduler that held back everything is asked again, and injects then. Method: two random readers under BFQ, the
+/// first of them of a higher class and so waited for; how much the other one reads.
+#[test]
+fn who_holds_back_is_asked_again() {
+    let second = |again: Nanos| {
+        let reader = |name| client(name, job(Pattern::RandomRead, 4, false));
+        let (mut first, other) = (reader("first"), reader("other"));
+        first.priority.class = iofair_core::group::Class::RealTime;
+        let mut run = scenario(vec![first, other], Nanos::from_secs(1));
+        run.stack = TABLE.stack("none-bfq").unwrap();
+        run.host.scheduling = Scheduling { on_answer: false, again, ..Scheduling::FREE };
+        run_fixed(&run, us(90)).clients[1].calls
+    };
+    let (never, again) = (second(Nanos::ZERO), second(us(3_000)));
+    assert!(again > 2 * never, "{again} {never}");
+}
+
 /// Goal: what waits for room in the drive waits for the dispatcher's thread too, with the schedulers of
 /// blk-mq only. Method: a buffered writer whose flusher has more requests than the drive takes, and a
 /// thread that comes 20 ms late.
