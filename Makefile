@@ -127,6 +127,7 @@ truth: ## experiments/truth on the kernel, live and simulated; as root; writes d
 	@scripts/setup test
 	cargo build --release --locked -p iofair
 	$(IOFAIR) run --on linux experiments/truth --quiet --evidence docs/evidence/truth.json
+	$(IOFAIR) run --on serve experiments/truth --quiet --repeats 1 --evidence docs/evidence/truth.json
 	$(IOFAIR) run experiments/truth --quiet --truth docs/evidence/truth.json --markdown docs/truth.md
 
 package: ## every crate as a package for a registry, in target/package, each built from its package alone

@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use crate::failure::Usage;
 use crate::output::Output;
+use crate::truth;
 
 /// Most requests shown step by step at once.
 const STORIES_MAX: u32 = 1_000;
@@ -61,6 +62,10 @@ pub(crate) struct Args {
     /// Warm-up before the measured time, such as 500ms.
     #[arg(long, value_parser = time)]
     ramp: Option<Nanos>,
+    /// With the path between scheduler and drive as measured in this evidence (`iofair run --evidence`), for a comparison with
+    /// a trace of the kernel.
+    #[arg(long, value_name = "FILE")]
+    truth: Option<PathBuf>,
 }
 
 fn time(text: &str) -> Result<Nanos, UnitError> {
@@ -92,7 +97,10 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         ramp: args.ramp,
         ..Overrides::default()
     };
-    let experiment = experiment::read(&args.path, &overrides)?;
+    let mut experiment = experiment::read(&args.path, &overrides)?;
+    if let Some(file) = &args.truth {
+        truth::Evidence::read(file)?.apply(&mut experiment)?;
+    }
     let variant = variant(args, &experiment)?;
     let scenario = experiment.scenario(variant, 0, args.repeat - 1);
     check_client(args, &scenario)?;

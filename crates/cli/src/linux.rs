@@ -53,16 +53,25 @@ pub(crate) struct Here {
 }
 
 impl Here {
+    /// Machine, fio and groups.
+    pub(crate) fn place(&self) -> String {
+        let Self { machine, fio, groups, .. } = self;
+        format!("{machine}, with {fio} and {groups}")
+    }
     /// In a sentence or two.
     pub(crate) fn text(&self) -> String {
-        let Self { machine, fio, groups, path } = self;
-        let path = path.as_ref().map(Measured::text).unwrap_or_default();
-        format!("On {machine}, with {fio} and {groups}. {path}")
+        let path = self.path.as_ref().map(Measured::text).unwrap_or_default();
+        format!("On {}. {path}", self.place())
     }
 }
 
-/// Runs them one after the other. Everything that cannot run on Linux is refused first.
-pub(crate) fn run(asked: &Asked<'_>, experiments: Vec<Experiment>) -> Result<(Vec<Results>, Here)> {
+/// Runs them one after the other; `each` is told of every one that is complete. Everything that cannot run on Linux is
+/// refused first.
+pub(crate) fn run(
+    asked: &Asked<'_>,
+    experiments: Vec<Experiment>,
+    each: &mut dyn FnMut(&Results, &Here) -> Result<()>,
+) -> Result<(Vec<Results>, Here)> {
     for experiment in &experiments {
         check(experiment, asked).map_err(Usage)?;
     }
@@ -82,11 +91,25 @@ pub(crate) fn run(asked: &Asked<'_>, experiments: Vec<Experiment>) -> Result<(Ve
         simulate(scenario, asked.target, &watch).map_err(|error| format!("{error:#}"))
     };
     let runner = Runner { jobs: 1, simulate: &simulate, finished: &|_| watch.finished() };
-    let results = experiment::run(experiments, &runner);
-    if watch.is_over() {
-        return Err(anyhow!("interrupted after {}; everything is restored", watch.done()));
+    let mut all = Vec::new();
+    for experiment in experiments {
+        let results = experiment::run(vec![experiment], &runner);
+        if watch.is_over() {
+            return Err(anyhow!("interrupted after {}; everything is restored", watch.done()));
+        }
+        for results in results.map_err(|error| anyhow!(error))? {
+            each(&results, &here)?;
+            all.push(results);
+        }
     }
-    Ok((results.map_err(|error| anyhow!(error))?, here))
+    Ok((all, here))
+}
+
+/// What a run of this scenario is on Linux, in a form that changes when that does.
+pub(crate) fn described(scenario: &Scenario) -> Result<String> {
+    let plan = plan(scenario).map_err(|error| anyhow!(error))?;
+    let Scenario { drive, time, ramp, .. } = scenario;
+    Ok(format!("{drive} {time} {ramp} {plan:?}"))
 }
 
 /// What cannot run on Linux, with the key that asks for it.
@@ -117,13 +140,21 @@ fn simulate(scenario: &Scenario, target: &Target, watch: &Watch) -> Result<Outco
     Ok(outcome)
 }
 
-/// Runs a plan; also the mean time between two calls of each client, in nanoseconds.
+/// What a run took besides its outcome, in nanoseconds.
+struct Times {
+    /// From one call of the first client to the next.
+    period: f64,
+    /// Mean time of a request at the device, from its arrival in the block layer to its completion there.
+    device: f64,
+}
+
+/// Runs a plan.
 fn execute(
     plan: &Plan,
     scenario: &Scenario,
     target: &Target,
     watch: &Watch,
-) -> Result<(Outcome, Vec<f64>)> {
+) -> Result<(Outcome, Times)> {
     let directory = watch.socket("linux");
     // Left by an earlier run.
     let _ = fs::remove_dir_all(&directory);
@@ -133,7 +164,7 @@ fn execute(
     let number = site.number()?;
     site.groups.make(&plan.groups, &number)?;
     // Dropped before the site, also on errors: then nothing uses the device and the groups.
-    let (got, counted) = clients(plan, scenario, (&site, watch), &directory)?;
+    let (got, counted, device) = clients(plan, scenario, (&site, watch), &directory)?;
     let mut outcome = Outcome {
         time: scenario.time,
         clients: Vec::new(),
@@ -141,7 +172,7 @@ fn execute(
         trace_hash: 0,
         simulated_requests: 0,
     };
-    let periods = got.iter().map(|it| it.period_ns).collect();
+    let times = Times { period: got.first().map_or(0.0, |it| it.period_ns), device };
     for (job, got) in plan.jobs.iter().zip(got) {
         outcome.simulated_requests += got.latency.count();
         outcome.clients.push(ClientOutcome {
@@ -155,16 +186,17 @@ fn execute(
             series: Vec::new(),
         });
     }
-    Ok((outcome, periods))
+    Ok((outcome, times))
 }
 
-/// Runs the clients and waits for all of them. The time of the run begins with the first request at the device.
+/// Runs the clients and waits for all of them. The time of the run begins with the first request at the device. Also the
+/// mean time of a request at the device, in nanoseconds.
 fn clients(
     plan: &Plan,
     scenario: &Scenario,
     (site, watch): (&Site, &Watch),
     directory: &Path,
-) -> Result<(Vec<Got>, DriveOutcome)> {
+) -> Result<(Vec<Got>, DriveOutcome, f64)> {
     let clock = Clock::start();
     let idle = site.counters()?;
     let mut crew =
@@ -221,5 +253,7 @@ fn clients(
         busy: Nanos(of(4).saturating_mul(1_000_000)),
         series: Vec::new(),
     };
-    Ok((got, drive))
+    let requests = (last[0] + last[2]).saturating_sub(first[0] + first[2]).max(1);
+    let device = last[5].saturating_sub(first[5]) as f64 * 1e6 / requests as f64;
+    Ok((got, drive, device))
 }

@@ -99,7 +99,7 @@ pub(crate) fn run(
     let in_lab = experiment::run(experiments.clone(), &runner).map_err(Usage)?;
     let watch = Watch::new(&experiments, asked.quiet)?;
     let path = path::measure(&watch.socket("path")).context("the path could not be measured")?;
-    let live = live(experiments, path, &watch)?;
+    let live = live(experiments, path, &watch, &mut |_| Ok(()))?;
     let interrupted = watch.is_over().then(|| watch.done());
     let [late_p99_ns, late_max_ns] = watch.lateness();
     let here = Here { machine: machine(), path_ns: path.0, late_p99_ns, late_max_ns };
@@ -120,26 +120,38 @@ pub(crate) fn run(
     }
 }
 
-/// Runs experiments live and gives the results only.
-pub(crate) fn results(experiments: Vec<Experiment>, quiet: bool) -> Result<Vec<Results>> {
+/// Runs experiments live; `each` is told of every one that is complete.
+pub(crate) fn measure(
+    experiments: Vec<Experiment>,
+    quiet: bool,
+    each: &mut dyn FnMut(&Results) -> Result<()>,
+) -> Result<()> {
     experiments.iter().try_for_each(|it| check(it).map_err(Usage))?;
     let watch = Watch::new(&experiments, quiet)?;
     let path = path::measure(&watch.socket("path")).context("the path could not be measured")?;
-    let results = live(experiments, path, &watch)?;
+    live(experiments, path, &watch, each)?;
     match watch.is_over() {
         true => Err(anyhow!("interrupted after {}", watch.done())),
-        false => Ok(results),
+        false => Ok(()),
     }
 }
 
 /// Runs one experiment after the other; those that were finished when somebody ended it.
-fn live(experiments: Vec<Experiment>, path: Nanos, watch: &Watch) -> Result<Vec<Results>> {
+fn live(
+    experiments: Vec<Experiment>,
+    path: Nanos,
+    watch: &Watch,
+    each: &mut dyn FnMut(&Results) -> Result<()>,
+) -> Result<Vec<Results>> {
     let simulate = |scenario: &Scenario| run::simulate(scenario, path, watch);
     let runner = Runner { jobs: 1, simulate: &simulate, finished: &|_| watch.finished() };
     let mut all = Vec::new();
     for experiment in experiments {
         match experiment::run(vec![experiment], &runner) {
-            Ok(results) => all.extend(results),
+            Ok(results) => {
+                results.iter().try_for_each(&mut *each)?;
+                all.extend(results);
+            }
             Err(_) if watch.is_over() => break,
             Err(error) => return Err(anyhow!(error)),
         }

@@ -100,7 +100,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     #[arg(conflicts_with_all = ["on", "variant", "stack", "repeats", "time", "ramp", "seed", "set"])]
     measured: Option<PathBuf>,
-    /// With `--on linux`: also run live, and write the measured numbers and the path, for `--truth`.
+    /// With `--on linux` or `--on serve`: save what is measured, for `--truth`. Other experiments in the file stay. What was
+    /// interrupted continues after the last complete experiment.
     #[arg(long, value_name = "FILE")]
     evidence: Option<PathBuf>,
     /// Run the simulator with the path measured in such a file, and write the page that compares the three with `--markdown`.
@@ -131,6 +132,9 @@ fn time(text: &str) -> Result<Nanos, UnitError> {
 
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     let mut experiments = read(args)?;
+    if let Some(file) = &args.evidence {
+        return evidence(args, file, experiments);
+    }
     if args.on == World::Serve {
         if [&args.csv, &args.html, &args.series, &args.frontier].iter().any(|it| it.is_some()) {
             let message = "--csv, --series, --frontier and --html need the simulator; --on serve supports --markdown and --json";
@@ -143,13 +147,10 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     if args.on == World::Linux {
         let target = args.target.clone().map_or(linux::Target::Emulated, linux::Target::Real);
         let asked = linux::Asked { quiet: args.quiet, target: &target, write: args.write };
-        let (mut results, here) = linux::run(&asked, experiments)?;
+        let (mut results, here) = linux::run(&asked, experiments, &mut |_, _| Ok(()))?;
         for it in &mut results {
             it.experiment.note =
                 format!("{} {}", here.text(), it.experiment.note).trim().to_owned();
-        }
-        if let Some(file) = &args.evidence {
-            evidence(args, &results, &here)?.write(file)?;
         }
         print(args, &results, output)?;
         if !args.quiet && !output.json {
@@ -157,17 +158,8 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    if let Some(file) = &args.truth {
-        let mut evidence = truth::Evidence::read(file)?;
-        evidence.apply(&mut experiments);
-        evidence.fill(&simulate(args, experiments)?);
-        if let Some(page) = &args.markdown {
-            for (name, picture) in truth::pictures(&evidence) {
-                save(Some(&page.with_file_name("images").join(name)), || picture)?;
-            }
-        }
-        save(args.markdown.as_deref(), || truth::page(&evidence))?;
-        return Ok(ExitCode::SUCCESS);
+    if let (Some(file), Some(page)) = (&args.truth, &args.markdown) {
+        return compare(args, (file, page), experiments);
     }
     if args.target.is_some() {
         return Err(Usage("--target needs --on linux".into()).into());
@@ -185,26 +177,57 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     print(args, &results, output)
 }
 
-/// The live server's numbers beside the kernel's, for the comparison.
-fn evidence(args: &Args, kernel: &[Results], here: &linux::Here) -> Result<truth::Evidence> {
-    let path = here.path.as_ref().context("--evidence needs an emulated drive")?;
-    let of = [path.path.fixed, path.path.serial, path.path.per_mib].map(|it| it.0);
-    let mut evidence = truth::Evidence {
-        here: here.text(),
-        turnaround_ns: path.turnaround.0,
-        path_ns: of,
-        depth: path.path.depth,
-        rows: Vec::new(),
-    };
-    // What took minutes is kept even if the rest fails.
-    let file = args.evidence.as_deref().context("--evidence")?;
-    evidence.rows = truth::rows(kernel, kernel);
-    evidence.write(file)?;
-    let mut experiments: Vec<Experiment> = kernel.iter().map(|it| it.experiment.clone()).collect();
-    experiments.iter_mut().for_each(|it| it.repeats = 1);
-    evidence.apply(&mut experiments);
-    evidence.rows = truth::rows(kernel, &live::results(experiments, args.quiet)?);
-    Ok(evidence)
+/// Measures the kernel or the live server for the comparison, and saves every experiment when it is complete.
+fn evidence(args: &Args, file: &Path, experiments: Vec<Experiment>) -> Result<ExitCode> {
+    let kernel = || truth::Evidence::read(file).context("the kernel is measured first: --on linux");
+    match args.on {
+        World::Lab => return Err(Usage("--evidence needs --on linux or --on serve".into()).into()),
+        World::Linux if args.target.is_some() => {
+            return Err(Usage("--evidence needs an emulated drive, not --target".into()).into());
+        }
+        World::Linux => {
+            let mut store = truth::Store::open(file, truth::World::Kernel)?;
+            let missing = store.missing(experiments)?;
+            let asked =
+                linux::Asked { quiet: args.quiet, target: &linux::Target::Emulated, write: false };
+            linux::run(&asked, missing, &mut |results, here| {
+                store.put(truth::Part::kernel(results, here)?)
+            })?;
+            store.close()?;
+        }
+        World::Serve => {
+            let (kernel, mut store) = (kernel()?, truth::Store::open(file, truth::World::Live)?);
+            let mut missing = store.missing(experiments)?;
+            for it in &mut missing {
+                kernel.measured(it)?.apply(it);
+            }
+            live::measure(missing, args.quiet, &mut |results| {
+                let mut part = kernel.measured(&results.experiment)?.clone();
+                part.take_live(results);
+                store.put(part)
+            })?;
+            store.close()?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs the simulator with the path of the evidence in `file`, and writes the page that compares.
+fn compare(
+    args: &Args,
+    (file, page): (&Path, &Path),
+    experiments: Vec<Experiment>,
+) -> Result<ExitCode> {
+    let mut evidence = truth::Evidence::read(file)?;
+    let experiments = evidence.prepare(experiments)?;
+    evidence.take_lab(&simulate(args, experiments)?);
+    let causes = truth::Causes::read(file, &evidence)?;
+    let images = page.with_file_name("images");
+    for (name, picture) in truth::pictures(&evidence) {
+        save(Some(&images.join(name)), || picture)?;
+    }
+    save(Some(page), || truth::page(&evidence, &causes))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Prints and writes what was asked for.

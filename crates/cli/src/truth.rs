@@ -1,44 +1,75 @@
 //! The comparison of simulator, live server and kernel: what was measured ([`Evidence`]), and the page about it.
 //!
-//! `iofair run --on linux --evidence FILE` measures kernel and live server; `iofair run --truth FILE --markdown PAGE` runs
-//! the simulator with the measured path and writes the page. So the page can be written again without measuring.
+//! `iofair run --on linux --evidence FILE` measures the kernel and `--on serve --evidence FILE` the live server, experiment by
+//! experiment ([`store`]); `iofair run --truth FILE --markdown PAGE` runs the simulator with the measured path and writes the
+//! page. So the page can be written again without measuring.
 
+mod causes;
 mod page;
+mod picture;
+mod score;
+mod store;
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use iofair_core::time::Nanos;
 use iofair_lab::experiment::{Experiment, Metric, Quantity, Results};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::page::{page, pictures};
+pub(crate) use self::causes::Causes;
+pub(crate) use self::page::page;
+pub(crate) use self::picture::pictures;
+pub(crate) use self::store::{Store, World};
+use crate::linux::{self, Here};
 
-/// What was measured on a machine.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// What was measured.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Evidence {
-    /// Where.
-    pub(crate) here: String,
-    /// Above the scheduler, in nanoseconds between two requests.
+    pub(crate) experiments: Vec<Part>,
+    /// Experiments that the page was asked for and that are not measured.
+    #[serde(skip)]
+    pub(crate) missing: Vec<String>,
+}
+
+/// What was measured of one experiment.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Part {
+    /// Name of the experiment: its file without extension.
+    pub(crate) experiment: String,
+    /// Of what was asked for: drive, clients, groups, stacks, times.
+    pub(crate) fingerprint: String,
+    /// Machine, fio, groups.
+    pub(crate) place: String,
+    /// Above the scheduler, in nanoseconds from when a process runs again to its next request.
     pub(crate) turnaround_ns: u64,
-    /// Below it: fixed, serial, for each MiB.
+    /// Before, from a completion until the process runs again.
+    #[serde(default)]
+    pub(crate) woken_ns: u64,
+    /// Below it, in nanoseconds: fixed, serial, for each MiB.
     pub(crate) path_ns: [u64; 3],
+    /// The mean random part of it, in nanoseconds.
+    #[serde(default)]
+    pub(crate) jitter_ns: u64,
     /// Requests that the path has in flight.
     pub(crate) depth: u32,
+    /// IOPS of a lone client with 32 requests in flight: kernel, simulator without the path.
+    pub(crate) deep_iops: [f64; 2],
     pub(crate) rows: Vec<Row>,
 }
 
 /// One client in one variant on one stack.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Row {
-    pub(crate) experiment: String,
     pub(crate) variant: String,
     pub(crate) stack: String,
     pub(crate) client: String,
-    /// One number for each run.
+    #[serde(default, skip_serializing_if = "Numbers::is_empty")]
     pub(crate) kernel: Numbers,
+    #[serde(default, skip_serializing_if = "Numbers::is_empty")]
     pub(crate) live: Numbers,
-    #[serde(default)]
+    /// Never saved: the simulator runs whenever the page is written.
+    #[serde(skip)]
     pub(crate) lab: Numbers,
 }
 
@@ -53,43 +84,116 @@ pub(crate) struct Numbers {
     pub(crate) p99_ms: Vec<f64>,
 }
 
-/// The numbers of a client.
+impl Numbers {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rate.is_empty()
+    }
+}
+
+impl Row {
+    fn key(&self) -> (&str, &str, &str) {
+        (&self.variant, &self.stack, &self.client)
+    }
+}
+
+/// The numbers of a client, with six significant digits.
 fn numbers(results: &Results, (variant, stack): (usize, usize), client: &str) -> Numbers {
     let mut numbers = Numbers::default();
     let it = &results.experiment;
+    let digits = |value: f64| format!("{value:.5e}").parse().unwrap_or(value);
     for outcome in results.repeats(variant, stack) {
         let read = |name: &str, metric| Quantity::of(name, metric).read(outcome, it.units);
         let all =
             it.variants[variant].subjects.iter().map(|name| read(name, Metric::Rate)).sum::<f64>();
         let rate = read(client, Metric::Rate);
-        numbers.rate.push(rate);
-        numbers.share_percent.push(if all > 0.0 { rate / all * 100.0 } else { 0.0 });
-        numbers.mean_ms.push(read(client, Metric::Mean));
-        numbers.p99_ms.push(read(client, Metric::P99));
+        numbers.rate.push(digits(rate));
+        numbers.share_percent.push(digits(if all > 0.0 { rate / all * 100.0 } else { 0.0 }));
+        numbers.mean_ms.push(digits(read(client, Metric::Mean)));
+        numbers.p99_ms.push(digits(read(client, Metric::P99)));
     }
     numbers
 }
 
-/// Rows of all clients; `kernel` and `live` ran the same experiments.
-pub(crate) fn rows(kernel: &[Results], live: &[Results]) -> Vec<Row> {
+/// Rows of all clients, with their numbers where `put` puts them.
+fn rows(results: &Results, put: impl Fn(&mut Row, Numbers)) -> Vec<Row> {
+    let it = &results.experiment;
     let mut rows = Vec::new();
-    for (kernel, live) in kernel.iter().zip(live) {
-        let it = &kernel.experiment;
-        for (v, variant) in it.variants.iter().enumerate() {
-            for (s, (stack, _)) in it.stacks.iter().enumerate() {
-                rows.extend(variant.subjects.iter().map(|client| Row {
-                    experiment: it.name.clone(),
+    for (v, variant) in it.variants.iter().enumerate() {
+        for (s, (stack, _)) in it.stacks.iter().enumerate() {
+            for client in &variant.subjects {
+                let mut row = Row {
                     variant: variant.name.clone(),
                     stack: stack.clone(),
                     client: client.clone(),
-                    kernel: numbers(kernel, (v, s), client),
-                    live: numbers(live, (v, s), client),
+                    kernel: Numbers::default(),
+                    live: Numbers::default(),
                     lab: Numbers::default(),
-                }));
+                };
+                put(&mut row, numbers(results, (v, s), client));
+                rows.push(row);
             }
         }
     }
     rows
+}
+
+/// FNV-1a of what an experiment asks of Linux, but for the number of repeats. What only the simulator has (its host, the
+/// parameters of policies that Linux decides itself) may change without another measurement.
+fn fingerprint(experiment: &Experiment) -> Result<String> {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for variant in 0..experiment.variants.len() {
+        for stack in 0..experiment.stacks.len() {
+            let scenario = experiment.scenario(variant, stack, 0);
+            for byte in linux::described(&scenario)?.bytes() {
+                hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+            }
+        }
+    }
+    Ok(format!("{hash:016x}"))
+}
+
+impl Part {
+    /// Of the kernel's results.
+    pub(crate) fn kernel(results: &Results, here: &Here) -> Result<Self> {
+        let path = here.path.as_ref().context("--evidence needs an emulated drive")?;
+        Ok(Self {
+            experiment: results.experiment.name.clone(),
+            fingerprint: fingerprint(&results.experiment)?,
+            place: here.place(),
+            turnaround_ns: path.turnaround.0,
+            woken_ns: path.woken.0,
+            path_ns: [path.path.fixed, path.path.serial, path.path.per_mib].map(|it| it.0),
+            jitter_ns: path.path.jitter.0,
+            depth: path.path.depth,
+            deep_iops: path.deep,
+            rows: rows(results, |row, numbers| row.kernel = numbers),
+        })
+    }
+    /// Puts the measured path into the experiment.
+    pub(crate) fn apply(&self, experiment: &mut Experiment) {
+        let [fixed, serial, per_mib] = self.path_ns.map(Nanos);
+        let (jitter, depth) = (Nanos(self.jitter_ns), self.depth);
+        let path = iofair_drive::behind::Path { fixed, jitter, serial, per_mib, depth };
+        for variant in &mut experiment.variants {
+            variant.host.turnaround = Nanos(self.turnaround_ns);
+            variant.host.turnaround_write = Nanos(self.turnaround_ns);
+            variant.host.process_wakeup = Nanos(self.woken_ns);
+            variant.host.path = Some(path);
+        }
+    }
+    /// Takes numbers of rows that both have.
+    fn take(&mut self, rows: Vec<Row>, take: impl Fn(&mut Row, Row)) {
+        for row in rows {
+            if let Some(own) = self.rows.iter_mut().find(|own| own.key() == row.key()) {
+                take(own, row);
+            }
+        }
+    }
+    /// Fills in live numbers.
+    pub(crate) fn take_live(&mut self, results: &Results) {
+        let rows = rows(results, |row, numbers| row.live = numbers);
+        self.take(rows, |own, row| own.live = row.live);
+    }
 }
 
 impl Evidence {
@@ -98,33 +202,69 @@ impl Evidence {
         let text = std::fs::read_to_string(file).with_context(|| format!("{}", file.display()))?;
         serde_json::from_str(&text).with_context(|| format!("{} is no evidence", file.display()))
     }
-    /// Writes it.
-    pub(crate) fn write(&self, file: &Path) -> Result<()> {
+    /// Writes it, all or nothing.
+    fn write(&self, file: &Path) -> Result<()> {
         let text = serde_json::to_string_pretty(self)? + "\n";
-        std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
+        let cannot = || format!("cannot write {}", file.display());
+        let new = file.with_extension("new");
+        std::fs::write(&new, text).with_context(cannot)?;
+        std::fs::rename(&new, file).with_context(cannot)
     }
-    /// Puts the measured path into the experiments.
-    pub(crate) fn apply(&self, experiments: &mut [Experiment]) {
-        let [fixed, serial, per_mib] = self.path_ns.map(Nanos);
-        let path = iofair_drive::behind::Path { fixed, serial, per_mib, depth: self.depth };
-        for variant in experiments.iter_mut().flat_map(|it| &mut it.variants) {
-            variant.host.turnaround = Nanos(self.turnaround_ns);
-            variant.host.turnaround_write = Nanos(self.turnaround_ns);
-            variant.host.path = Some(path);
+    fn part(&self, experiment: &str) -> Option<&Part> {
+        self.experiments.iter().find(|it| it.experiment == experiment)
+    }
+    /// Puts the path that was measured with an experiment into it, whatever else has changed in it.
+    pub(crate) fn apply(&self, experiment: &mut Experiment) -> Result<()> {
+        let part = self.part(&experiment.name);
+        part.with_context(|| format!("{} is not in the evidence", experiment.name))?
+            .apply(experiment);
+        Ok(())
+    }
+    /// The part of an experiment that has not changed since.
+    pub(crate) fn measured(&self, experiment: &Experiment) -> Result<&Part> {
+        let name = &experiment.name;
+        let again = "measure it with `iofair run --on linux FILE --evidence EVIDENCE`";
+        let part =
+            self.part(name).with_context(|| format!("{name} is not in the evidence; {again}"))?;
+        let now = fingerprint(experiment)?;
+        if part.fingerprint != now {
+            let then = &part.fingerprint;
+            bail!("{name} is {now}, but {then} was measured; {again}");
+        }
+        Ok(part)
+    }
+    /// Notes which of these experiments are not measured, and puts the measured path into the others, which it returns.
+    pub(crate) fn prepare(&mut self, experiments: Vec<Experiment>) -> Result<Vec<Experiment>> {
+        let mut prepared = Vec::new();
+        for mut it in experiments {
+            if self.part(&it.name).is_none() {
+                self.missing.push(it.name);
+                continue;
+            }
+            self.measured(&it)?.apply(&mut it);
+            prepared.push(it);
+        }
+        Ok(prepared)
+    }
+    /// Fills in the simulator's numbers, and leaves out experiments that it did not run.
+    pub(crate) fn take_lab(&mut self, results: &[Results]) {
+        let ran = |part: &Part| results.iter().any(|it| it.experiment.name == part.experiment);
+        self.experiments.retain(ran);
+        for results in results {
+            let rows = rows(results, |row, numbers| row.lab = numbers);
+            let name = &results.experiment.name;
+            for part in self.experiments.iter_mut().filter(|it| it.experiment == *name) {
+                part.take(rows.clone(), |own, row| own.lab = row.lab);
+            }
         }
     }
-    /// Fills in the simulator's numbers. Rows that it did not run stay empty.
-    pub(crate) fn fill(&mut self, lab: &[Results]) {
-        let all = rows(lab, lab);
-        for row in &mut self.rows {
-            let same = |it: &&Row| {
-                let key = |it: &Row| {
-                    [&it.experiment, &it.variant, &it.stack, &it.client].map(String::clone)
-                };
-                key(it) == key(row)
-            };
-            if let Some(found) = all.iter().find(same) {
-                row.lab = found.kernel.clone();
+    /// Adds a part, or puts it in the place of the one of the same experiment.
+    fn put(&mut self, part: Part) {
+        match self.experiments.iter_mut().find(|it| it.experiment == part.experiment) {
+            Some(own) => *own = part,
+            None => {
+                self.experiments.push(part);
+                self.experiments.sort_by(|a, b| a.experiment.cmp(&b.experiment));
             }
         }
     }

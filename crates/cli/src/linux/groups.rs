@@ -7,8 +7,9 @@ use anyhow::{Context, Result, bail};
 
 use super::plan::Group;
 
-/// Tries to remove a group whose processes have just ended, which takes the kernel a moment.
-const TRIES: usize = 200;
+/// Tries to remove a group whose processes have just ended, 5 ms apart: a process that was killed leaves its group only when
+/// it is reaped, which may take seconds on a busy machine.
+const TRIES: usize = 2_000;
 
 /// Writes a value to a file of the kernel's.
 pub(super) fn write(file: &Path, value: &str) -> Result<()> {

@@ -1,21 +1,26 @@
-//! Measures what lies above the kernel's scheduler (fio's and the system calls' time between two requests) and below
-//! it (loop device and FUSE), so that the simulator's numbers can be compared with the kernel's.
+//! Measures what lies above the kernel's scheduler (fio, system calls, and the time until a process runs again after a
+//! completion) and below it (loop device and FUSE), so that the simulator's numbers can be compared with the kernel's.
+//! Where the one ends and the other begins is what the block layer itself counts (`/sys/block/*/stat`).
 //!
 //! Three lone clients run on the emulated drive with `none`, and in the simulator without a path: reads of 4 KiB and of
 //! 256 KiB one after the other, and reads of 4 KiB with 32 in flight. The differences are the path.
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use iofair_core::time::Nanos;
 use iofair_drive::behind::Path;
 use iofair_lab::experiment::{Experiment, Overrides, parse};
 use iofair_lab::outcome::Outcome;
 
 use super::plan::plan;
-use super::{Target, execute};
+use super::{Target, Times, execute};
 use crate::live::Watch;
 
 /// Requests that a loop device has in flight (its `hw_queue_depth`).
 const LOOP_DEPTH: u32 = 128;
+/// Probes that take this many times as long as others were disturbed.
+const VARIES_MAX: f64 = 1.2;
+/// The quickest requests, in parts of a million.
+const QUICK: u64 = 50_000;
 /// Requests in flight of the third client.
 const DEEP: u64 = 32;
 
@@ -23,8 +28,9 @@ const PROBES: &str = r#"
 title = "The path"
 source = "a probe"
 drive = "DRIVE"
-time = "1s"
-ramp = "300ms"
+time = "600ms"
+ramp = "200ms"
+repeats = 3
 stacks = ["none-none"]
 [[client]]
 name = "probe"
@@ -43,25 +49,28 @@ client.probe.depth = 32
 /// The path of this machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
-    /// Above: from a completion to the next request.
+    /// Above: from when a process runs again to its next request.
     pub(crate) turnaround: Nanos,
+    /// Until the process runs again, which fio counts as latency; not part of the turnaround.
+    pub(crate) woken: Nanos,
     /// Below.
     pub(crate) path: Path,
     /// What the third client got on Linux and in the simulator, in IOPS.
-    deep: [f64; 2],
+    pub(crate) deep: [f64; 2],
 }
 
 impl Measured {
     /// In words.
     pub(crate) fn text(&self) -> String {
         let us = |time: Nanos| time.0 as f64 / 1e3;
-        let Self { turnaround, path, deep } = self;
+        let Self { turnaround, woken, path, deep } = self;
         format!(
-            "Above the scheduler, {:.0} us pass between two requests of a process; below it, a request takes {:.0} us more \
-             than in the drive model, and {:.0} us in addition for each MiB. With 32 in flight the path passes {:.0} requests a \
+            "Above the scheduler, {:.0} us pass from a completion to the next request of a process, and fio counts {:.0} us of it as \
+             latency; below it, a request takes {:.0} us more than in the drive model, and {:.0} us in addition for each MiB. With 32 in flight the path passes {:.0} requests a \
              second where the model alone gives {:.0}.",
-            us(*turnaround),
-            us(path.fixed + path.serial),
+            us(*turnaround + *woken),
+            us(*woken),
+            us(path.fixed + path.jitter + path.serial),
             us(path.per_mib),
             deep[0],
             deep[1]
@@ -73,26 +82,38 @@ impl Measured {
 pub(super) fn measure(drive: &str, watch: &Watch) -> Result<Measured> {
     let text = PROBES.replace("DRIVE", drive);
     let mut probes = parse("path.toml", &text, &Overrides::default())?;
-    let turnaround_of = |outcome: &Outcome, period: f64| {
-        Nanos((period as u64).saturating_sub(outcome.clients[0].latency.mean()))
-    };
-    let kernel = |probes: &Experiment, variant: usize| -> Result<(Outcome, f64)> {
-        let scenario = probes.scenario(variant, 0, 0);
+    let one = |probes: &Experiment, variant: usize, repeat: u32| -> Result<(Outcome, Times)> {
+        let scenario = probes.scenario(variant, 0, repeat);
         let plan = plan(&scenario).map_err(|error| anyhow!(error))?;
-        let (outcome, periods) = execute(&plan, &scenario, &Target::Emulated, watch)?;
-        Ok((outcome, *periods.first().context("one client")?))
+        execute(&plan, &scenario, &Target::Emulated, watch)
     };
-    let here = (0..3).map(|it| kernel(&probes, it)).collect::<Result<Vec<_>>>()?;
-    let turnaround = turnaround_of(&here[0].0, here[0].1);
+    // The one in the middle of three, so that a moment of other work on the machine does not count.
+    let kernel = |variant: usize| -> Result<(Outcome, Times)> {
+        let all = (0..probes.repeats).map(|repeat| one(&probes, variant, repeat));
+        let mut all = all.collect::<Result<Vec<_>>>()?;
+        all.sort_by(|a, b| a.1.period.total_cmp(&b.1.period));
+        let (least, most) = (all[0].1.period, all[all.len() - 1].1.period);
+        if most > VARIES_MAX * least {
+            let percent = (most / least - 1.0) * 100.0;
+            eprintln!("the path varies by {percent:.0} %: is other work on this machine?");
+        }
+        let middle = all.len() / 2;
+        Ok(all.swap_remove(middle))
+    };
+    let here = (0..3).map(kernel).collect::<Result<Vec<_>>>()?;
+    let Times { period, device } = here[0].1;
+    let mean = |outcome: &Outcome| outcome.clients[0].latency.mean();
+    let above = (period - device).max(0.0) as u64;
+    let woken = Nanos(mean(&here[0].0).saturating_sub(device as u64).min(above));
+    let turnaround = Nanos(above - woken.0);
     for variant in &mut probes.variants {
         variant.host.turnaround = turnaround;
     }
     let lab = |variant: usize| iofair_lab::simulate(&probes.scenario(variant, 0, 0));
     let lab = (0..3).map(lab).collect::<Result<Vec<_>, _>>()?;
-    let mean = |outcome: &Outcome| outcome.clients[0].latency.mean();
-    let more = |n: usize| mean(&here[n].0).saturating_sub(mean(&lab[n]));
+    let more = |n: usize| (here[n].1.device as u64).saturating_sub(mean(&lab[n]));
     let iops = |outcome: &Outcome| outcome.clients[0].calls as f64 * 1e9 / outcome.time.0 as f64;
-    let deep = [1e9 / here[2].1.max(1.0), iops(&lab[2])];
+    let deep = [1e9 / here[2].1.period.max(1.0), iops(&lab[2])];
     // Where the drive is the limit, the path's own is not seen; it is shorter than a request's turn then.
     let serial = match deep[0] < 0.97 * deep[1] {
         true => (1e9 / deep[0]) as u64,
@@ -100,7 +121,11 @@ pub(super) fn measure(drive: &str, watch: &Watch) -> Result<Measured> {
     };
     let serial = serial.min(more(0)).min(DEEP * 1_000_000);
     let per_mib = Nanos(more(1).saturating_sub(more(0)) * 1024 / 252);
-    let fixed = Nanos(more(0).saturating_sub(serial + per_mib.0 / 256));
-    let path = Path { fixed, serial: Nanos(serial), per_mib, depth: LOOP_DEPTH };
-    Ok(Measured { turnaround, path, deep })
+    let fixed = more(0).saturating_sub(serial + per_mib.0 / 256);
+    // How far the mean is above the quickest requests, beyond what the drive's own do.
+    let above = |it: &Outcome| mean(it).saturating_sub(it.clients[0].latency.quantile(QUICK));
+    let jitter = above(&here[0].0).saturating_sub(above(&lab[0])).min(fixed);
+    let (fixed, jitter) = (Nanos(fixed - jitter), Nanos(jitter));
+    let path = Path { fixed, jitter, serial: Nanos(serial), per_mib, depth: LOOP_DEPTH };
+    Ok(Measured { turnaround, woken, path, deep })
 }

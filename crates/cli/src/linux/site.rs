@@ -194,12 +194,14 @@ impl Site {
     pub(super) fn number(&self) -> Result<String> {
         Ok(fs::read_to_string(self.sys.join("dev"))?.trim().to_owned())
     }
-    /// Reads, bytes read, writes, bytes written, milliseconds busy, so far (`Documentation/block/stat.rst`).
-    pub(super) fn counters(&self) -> Result<[u64; 5]> {
+    /// Reads, bytes read, writes, bytes written, milliseconds busy, and milliseconds of all requests together, so far
+    /// (`Documentation/block/stat.rst`).
+    pub(super) fn counters(&self) -> Result<[u64; 6]> {
         let text = fs::read_to_string(self.sys.join("stat"))?;
         let fields: Vec<u64> = text.split_whitespace().filter_map(|it| it.parse().ok()).collect();
         let field = |n: usize| fields.get(n).copied().unwrap_or(0);
-        Ok([field(0), field(2) * 512, field(4), field(6) * 512, field(9)])
+        let all = field(3) + field(7);
+        Ok([field(0), field(2) * 512, field(4), field(6) * 512, field(9), all])
     }
 }
 

@@ -1,30 +1,16 @@
-//! The page: a summary, a table for each experiment, and pictures of shares with their spread over runs.
+//! The page: a summary, the deviations with their causes, and a table for each experiment.
 
 use std::fmt::Write;
 
-use iofair_lab::report::{escape, picture_file};
-
-use super::{Evidence, Numbers, Row};
+use super::causes::Causes;
+use super::score::{Kind, Mix, Of, Pair, count, ends, median, mixes};
+use super::{Evidence, Part};
 
 /// The introduction, above the results.
 const HEAD: &str = include_str!("head.md");
-/// The aims, as parts: shares, totals, mean latencies.
-const AIMS: [f64; 3] = [0.10, 0.15, 0.25];
 
-fn median(of: &[f64]) -> f64 {
-    let mut sorted = of.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
-}
-
-fn ends(of: &[f64]) -> [f64; 2] {
-    let least = of.iter().copied().fold(f64::INFINITY, f64::min);
-    [least, of.iter().copied().fold(0.0, f64::max)]
-}
-
-fn near(ours: f64, kernel: f64, part: f64) -> bool {
-    ours == kernel || (ours / kernel - 1.0).abs() <= part
-}
+/// Characters of a line of prose.
+const WIDTH: usize = 118;
 
 /// Three digits.
 fn number(value: f64) -> String {
@@ -36,213 +22,210 @@ fn number(value: f64) -> String {
     }
 }
 
+/// The median; with least and most where runs differ by more than 5 %.
 fn spread(of: &[f64]) -> String {
-    let [least, most] = ends(of);
-    match near(least, most, 0.02) {
-        true => number(median(of)),
-        false => format!("{} to {}", number(least), number(most)),
+    if of.is_empty() {
+        return "-".into();
+    }
+    let ([least, most], middle) = (ends(of), median(of));
+    match most <= least * 1.05 {
+        true => number(middle),
+        false => format!("{} ({} to {})", number(middle), number(least), number(most)),
     }
 }
 
-/// Rows of a variant on a stack.
-fn runs(rows: &[Row]) -> Vec<&[Row]> {
-    let same = |a: &Row, b: &Row| {
-        (&a.experiment, &a.variant, &a.stack) == (&b.experiment, &b.variant, &b.stack)
-    };
-    rows.chunk_by(same).collect()
+fn of((near, all): (usize, usize)) -> String {
+    format!("{near} of {all} ({} %)", near * 100 / all.max(1))
 }
 
-/// What the clients of a run got together, run by run.
-fn totals(run: &[Row], of: impl Fn(&Row) -> &Numbers) -> Vec<f64> {
-    let count = run.iter().map(|row| of(row).rate.len()).min().unwrap_or(0);
-    (0..count).map(|n| run.iter().map(|row| of(row).rate[n]).sum()).collect()
+/// One line of a table of scores.
+fn scores(name: &str, mixes: &[Mix<'_>], ours: Of) -> String {
+    let pairs: Vec<Pair> = mixes.iter().flat_map(|mix| mix.pairs(ours)).collect();
+    let rows = mixes.iter().map(|mix| mix.near_rows(ours));
+    let rows = rows.fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
+    let [shares, totals, means] = Kind::ALL.map(|kind| of(count(&pairs, kind)));
+    format!("| {name} | {shares} | {totals} | {means} | {} |\n", of(rows))
 }
 
-type World = fn(&Row) -> &Numbers;
-
-/// How many of our numbers are near the kernel's: shares, totals, means; and of how many.
-fn score(rows: &[Row], ours: World) -> [(usize, usize); 3] {
-    let mut scores = [(0, 0); 3];
-    let mut count = |which: usize, ours: f64, kernel: f64| {
-        scores[which].1 += 1;
-        scores[which].0 += usize::from(near(ours, kernel, AIMS[which]));
-    };
-    for run in runs(rows) {
-        count(1, median(&totals(run, ours)), median(&totals(run, |it| &it.kernel)));
-        for row in run {
-            if run.len() > 1 {
-                count(0, median(&ours(row).share_percent), median(&row.kernel.share_percent));
-            }
-            count(2, median(&ours(row).mean_ms), median(&row.kernel.mean_ms));
-        }
-    }
-    scores
-}
+const SCORES: &str = "| | shares within 10 % | totals within 15 % | mean latencies within 25 % | rows with all three |\n\
+                      |---|---|---|---|---|\n";
 
 /// The page.
-pub(crate) fn page(evidence: &Evidence) -> String {
-    let rows = &evidence.rows;
-    let lab = score(rows, |it| &it.lab);
-    let live = score(rows, |it| &it.live);
-    let of = |(within, all): (usize, usize)| format!("{within} of {all}");
-    let percent = |(within, all): (usize, usize)| within * 100 / all.max(1);
-    let all = lab.iter().fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
+pub(crate) fn page(evidence: &Evidence, causes: &Causes) -> String {
+    let all = mixes(evidence);
     let mut text = HEAD.to_owned();
-    let _ = write!(
-        text,
-        "\n## Summary\n\nThe simulator agrees with Linux in {} of {} numbers ({} %): {} shares within 10 %, {} totals within \
-         15 %, {} mean latencies within 25 %.\n\n{}\n\n| beside the kernel | shares within 10 % | totals within 15 % | means within 25 % \
-         |\n|---|---|---|---|\n",
-        all.0,
-        all.1,
-        percent(all),
-        of(lab[0]),
-        of(lab[1]),
-        of(lab[2]),
-        evidence.here
-    );
-    for (name, it) in [("simulator", lab), ("live server", live)] {
-        let _ = writeln!(text, "| {name} | {} | {} | {} |", of(it[0]), of(it[1]), of(it[2]));
+    text.push_str("\n## Summary\n\n");
+    places(&mut text, evidence);
+    if !evidence.missing.is_empty() {
+        let _ = writeln!(text, "Not measured yet: {}.\n", evidence.missing.join(", "));
     }
-    text.push_str("\nBy scheduler, simulator beside kernel:\n\n| stack | shares | totals | means |\n|---|---|---|---|\n");
+    text.push_str(
+        "A row is a client in a mix on a stack. Medians over the runs of a mix are compared, ours with the kernel's.\n\n",
+    );
+    text.push_str(SCORES);
+    text.push_str(&scores("simulator", &all, |it| &it.lab));
+    text.push_str(&scores("live server", &all, |it| &it.live));
+    text.push_str("\nThe simulator beside the kernel, by stack:\n\n");
+    text.push_str(SCORES);
     let mut stacks: Vec<&str> = Vec::new();
-    for row in rows {
-        if !stacks.contains(&row.stack.as_str()) {
-            stacks.push(&row.stack);
+    for mix in &all {
+        if !stacks.contains(&mix.rows[0].stack.as_str()) {
+            stacks.push(&mix.rows[0].stack);
         }
     }
     for stack in stacks {
-        let its: Vec<Row> = rows.iter().filter(|it| it.stack == stack).cloned().collect();
-        let it = score(&its, |it| &it.lab);
-        let _ = writeln!(text, "| {stack} | {} | {} | {} |", of(it[0]), of(it[1]), of(it[2]));
+        let own: Vec<Mix<'_>> =
+            all.iter().filter(|it| it.rows[0].stack == stack).copied().collect();
+        text.push_str(&scores(stack, &own, |it| &it.lab));
     }
-    for experiment in rows.chunk_by(|a, b| a.experiment == b.experiment) {
-        section(&mut text, experiment);
+    text.push_str(
+        "\n![Ratio of the simulator's numbers to the kernel's, by stack](images/truth-ratios.svg)\n",
+    );
+    deviations(&mut text, evidence, causes);
+    for part in &evidence.experiments {
+        section(&mut text, part);
     }
-    text
+    text.lines().map(wrapped).collect()
 }
 
-fn section(text: &mut String, rows: &[Row]) {
-    let name = &rows[0].experiment;
-    let short = name.rsplit('/').next().unwrap_or(name);
+/// A line and its end, broken where it is long prose.
+fn wrapped(line: &str) -> String {
+    let rows = ["|", "#", "!"];
+    if line.chars().count() <= WIDTH || rows.iter().any(|it| line.starts_with(it)) {
+        return format!("{line}\n");
+    }
+    let indent = if line.starts_with("- ") { "  " } else { "" };
+    let (mut text, mut column) = (String::new(), 0);
+    for word in line.split(' ') {
+        let length = word.chars().count();
+        if column > 0 && column + 1 + length > WIDTH {
+            text.push('\n');
+            text.push_str(indent);
+            column = indent.len();
+        } else if column > 0 {
+            text.push(' ');
+            column += 1;
+        }
+        text.push_str(word);
+        column += length;
+    }
+    text + "\n"
+}
+
+/// Where it was measured, and the path.
+fn places(text: &mut String, evidence: &Evidence) {
+    let mut places: Vec<&str> = Vec::new();
+    for part in &evidence.experiments {
+        if !places.contains(&part.place.as_str()) {
+            places.push(&part.place);
+        }
+    }
+    let us = |of: &dyn Fn(&Part) -> u64| {
+        let all: Vec<f64> = evidence.experiments.iter().map(|it| of(it) as f64 / 1e3).collect();
+        let [least, most] = ends(&all);
+        match most - least < 1.0 {
+            true => format!("{:.0} us", median(&all)),
+            false => format!("{least:.0} to {most:.0} us"),
+        }
+    };
+    let _ = writeln!(
+        text,
+        "On {}. Before the experiments, the path was measured: above the scheduler, {} pass from a completion to the next \
+         request of a process (of which fio counts {} as latency, until the process runs again); below it, a request takes {} longer than in the drive model (of which {} on average are random), and {} in addition for each MiB; \
+         of this, {} are in a stage that passes one request at a time.\n",
+        places.join("; "),
+        us(&|it| it.turnaround_ns + it.woken_ns),
+        us(&|it| it.woken_ns),
+        us(&|it| it.path_ns[0] + it.path_ns[1] + it.jitter_ns),
+        us(&|it| it.jitter_ns),
+        us(&|it| it.path_ns[2]),
+        us(&|it| it.path_ns[1]),
+    );
+}
+
+fn deviations(text: &mut String, evidence: &Evidence, causes: &Causes) {
+    text.push_str("\n## Deviations and their causes\n\n");
+    text.push_str(
+        "All mixes in which a share, a total or a mean latency of the simulator is outside of these bounds: simulator / kernel. \
+         *Within its spread*: the simulator's median lies between the kernel's least and most.\n",
+    );
+    for (why, mixes) in causes.explain(evidence) {
+        let why = why.unwrap_or("Cause not found.");
+        let _ = write!(text, "\n{why}\n\n");
+        for mix in mixes {
+            let row = &mix.rows[0];
+            let far = mix.pairs(|it| &it.lab);
+            let far: Vec<String> = far
+                .iter()
+                .filter(|it| !it.is_near())
+                .map(|it| {
+                    let client = match it.kind {
+                        Kind::Total => String::new(),
+                        _ => format!(" of {}", mix.rows[it.row].client),
+                    };
+                    let inside = if it.inside { " (within its spread)" } else { "" };
+                    let (ours, kernel) = (number(it.ours), number(it.kernel));
+                    format!("{}{client} {ours} / {kernel}{inside}", it.kind.name())
+                })
+                .collect();
+            let (experiment, variant, stack) = (mix.short(), &row.variant, &row.stack);
+            let _ = writeln!(text, "- {experiment} [{variant}] {stack}: {}", far.join(", "));
+        }
+    }
+}
+
+fn section(text: &mut String, part: &Part) {
+    let evidence = Evidence { experiments: vec![part.clone()], missing: Vec::new() };
+    let all = mixes(&evidence);
+    let short = all.first().map_or("", Mix::short);
     let _ = write!(
         text,
-        "\n## {short}\n\n![Shares of each client: simulator, live server, kernel](images/truth-{short}.svg)\n\n\
-         | variant, stack | client | MB/s lab | live | kernel | share % lab | live | kernel | mean ms lab | live | kernel | p99 ms \
-         lab | kernel |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|\n"
+        "\n## {short}\n\n![Shares, totals and latencies in simulator, live server and kernel, each run a \
+         dot](images/truth-{short}.svg)\n\n\
+         Medians, with least and most where runs differ by more than 5 %. Bold: outside of the bounds.\n\n\
+         | variant, stack | client | share %: simulator | live | kernel | mean ms: simulator | live | kernel | p99 ms: simulator | \
+         live | kernel |\n|---|---|---|---|---|---|---|---|---|---|---|\n"
     );
-    for run in runs(rows) {
-        for row in run {
-            let marked = |lab: &[f64], kernel: &[f64], part: f64| match near(
-                median(lab),
-                median(kernel),
-                part,
-            ) {
-                true => spread(lab),
-                false => format!("**{}**", spread(lab)),
-            };
-            let Row { variant, stack, client, lab, live, kernel, .. } = row;
+    for mix in &all {
+        let pairs = mix.pairs(|it| &it.lab);
+        let marked = |kind: Kind, row: usize, it: &[f64]| {
+            let mut own = pairs.iter().filter(|it| it.kind == kind && it.row == row);
+            match own.all(Pair::is_near) {
+                true => spread(it),
+                false => format!("**{}**", spread(it)),
+            }
+        };
+        for (n, row) in mix.rows.iter().enumerate() {
+            let (lab, live, kernel) = (&row.lab, &row.live, &row.kernel);
             let cells = [
-                format!("{variant}, {stack}"),
-                client.clone(),
-                spread(&lab.rate),
-                spread(&live.rate),
-                spread(&kernel.rate),
-                marked(&lab.share_percent, &kernel.share_percent, AIMS[0]),
+                format!("{}, {}", row.variant, row.stack),
+                row.client.clone(),
+                marked(Kind::Share, n, &lab.share_percent),
                 spread(&live.share_percent),
                 spread(&kernel.share_percent),
-                marked(&lab.mean_ms, &kernel.mean_ms, AIMS[2]),
+                marked(Kind::Mean, n, &lab.mean_ms),
                 spread(&live.mean_ms),
                 spread(&kernel.mean_ms),
                 spread(&lab.p99_ms),
+                spread(&live.p99_ms),
                 spread(&kernel.p99_ms),
             ];
             let _ = writeln!(text, "| {} |", cells.join(" | "));
         }
-        let total = |of: World| totals(run, of);
-        let (lab, kernel) = (total(|it| &it.lab), total(|it| &it.kernel));
-        let mark = if near(median(&lab), median(&kernel), AIMS[1]) { "" } else { "**" };
+        let total = |of: Of| spread(&mix.totals(of));
         let _ = writeln!(
             text,
-            "| | total | {mark}{}{mark} | {} | {} | | | | | | | | |",
-            spread(&lab),
-            spread(&total(|it| &it.live)),
-            spread(&kernel)
+            "| | total, MB/s | {} | {} | {} | | | | | | |",
+            marked(Kind::Total, 0, &mix.totals(|it| &it.lab)),
+            total(|it| &it.live),
+            total(|it| &it.kernel)
         );
     }
-}
-
-/// A picture for each experiment: its name and its text.
-pub(crate) fn pictures(evidence: &Evidence) -> Vec<(String, String)> {
-    let chunks = evidence.rows.chunk_by(|a, b| a.experiment == b.experiment);
-    chunks
-        .map(|rows| {
-            let name = &rows[0].experiment;
-            let short = name.rsplit('/').next().unwrap_or(name);
-            (format!("truth-{short}.svg"), picture(short, rows))
-        })
-        .collect()
-}
-
-/// Rates on a logarithmic scale: three marks a client, with a line from the least to the most of all runs.
-fn picture(title: &str, rows: &[Row]) -> String {
-    const LEFT: f64 = 330.0;
-    const WIDE: f64 = 560.0;
-    const LINE: f64 = 16.0;
-    let x = |rate: f64| LEFT + (rate.max(0.1).log10() + 1.0) / 4.0 * WIDE;
-    let mut body = String::new();
-    let high = 44.0 + rows.len() as f64 * LINE + 10.0;
-    for (power, label) in ["0.1", "1", "10", "100", "1000 MB/s"].iter().enumerate() {
-        let at = LEFT + power as f64 / 4.0 * WIDE;
-        let _ = writeln!(
-            body,
-            "<line x1=\"{at:.0}\" x2=\"{at:.0}\" y1=\"40\" y2=\"{high:.0}\" stroke=\"#dddddd\"/>\
-             <text x=\"{at:.0}\" y=\"36\" font-size=\"11\" text-anchor=\"middle\">{label}</text>"
-        );
-    }
-    let worlds: [(&str, &str, World); 3] = [
-        ("simulator", "#1f6feb", |it| &it.lab),
-        ("live server", "#2da44e", |it| &it.live),
-        ("kernel", "#cf222e", |it| &it.kernel),
-    ];
-    for (n, (name, colour, _)) in worlds.iter().enumerate() {
-        let at = 10.0 + n as f64 * 100.0;
-        let _ = writeln!(
-            body,
-            "<circle cx=\"{at:.0}\" cy=\"16\" r=\"4\" fill=\"{colour}\"/><text x=\"{:.0}\" y=\"20\" font-size=\"12\">{name}</text>",
-            at + 8.0
-        );
-    }
-    for (n, row) in rows.iter().enumerate() {
-        let y = 52.0 + n as f64 * LINE;
-        let label = escape(&format!("{}, {}: {}", row.variant, row.stack, row.client));
-        let _ =
-            writeln!(body, "<text x=\"4\" y=\"{:.0}\" font-size=\"11\">{label}</text>", y + 4.0);
-        for (offset, (_, colour, of)) in [-4.0, 0.0, 4.0].into_iter().zip(&worlds) {
-            let rates = &of(row).rate;
-            if rates.is_empty() {
-                continue;
-            }
-            let ([least, most], y) = (ends(rates), y + offset);
-            let _ = writeln!(
-                body,
-                "<line x1=\"{:.1}\" x2=\"{:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\" stroke=\"{colour}\" stroke-width=\"2\"/>\
-                 <circle cx=\"{:.1}\" cy=\"{y:.1}\" r=\"2.5\" fill=\"{colour}\"/>",
-                x(least),
-                x(most),
-                x(median(rates))
-            );
-        }
-    }
-    picture_file(
-        &format!("{title}: rates on a logarithmic scale"),
-        (LEFT + WIDE + 40.0, high),
-        &body,
-    )
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Numbers, Row};
     use super::*;
 
     fn numbers(rate: f64, share: f64, mean: f64) -> Numbers {
@@ -250,24 +233,51 @@ mod tests {
         Numbers { rate, share_percent: vec![share; 2], p99_ms: mean_ms.clone(), mean_ms }
     }
     fn row(client: &str, kernel: Numbers, lab: Numbers) -> Row {
-        let [experiment, variant, stack] = ["truth/e", "v", "none-none"].map(str::to_owned);
-        Row { experiment, variant, stack, client: client.into(), kernel, live: lab.clone(), lab }
+        let [variant, stack] = ["v", "none-none"].map(str::to_owned);
+        Row { variant, stack, client: client.into(), kernel, live: lab.clone(), lab }
     }
 
-    /// Goal: the page counts what is near the kernel's numbers and marks what is not. Method: two clients, one share and
-    /// one latency off.
+    /// Goal: the page counts what is near the kernel's numbers, marks what is not, and lists it with its cause. Method:
+    /// two clients, one share and one latency off; a cause that matches, and one that names nothing.
     #[test]
     fn deviations_are_marked() {
         let rows = vec![
             row("a", numbers(10.0, 25.0, 1.0), numbers(10.0, 30.0, 1.0)),
             row("b", numbers(30.0, 75.0, 1.0), numbers(30.0, 70.0, 2.0)),
         ];
-        let here = "On a machine.".to_owned();
-        let evidence = Evidence { here, turnaround_ns: 0, path_ns: [0; 3], depth: 128, rows };
-        let text = page(&evidence);
-        assert!(text.contains("| simulator | 1 of 2 | 1 of 1 | 1 of 2 |"), "{text}");
+        let part = Part {
+            experiment: "truth/e".into(),
+            fingerprint: String::new(),
+            place: "a machine".into(),
+            turnaround_ns: 0,
+            woken_ns: 0,
+            path_ns: [0; 3],
+            jitter_ns: 0,
+            depth: 128,
+            deep_iops: [1.0; 2],
+            rows,
+        };
+        let evidence = Evidence { experiments: vec![part], missing: vec!["truth/f".into()] };
+        let text = page(&evidence, &Causes::default());
+        let line = "| simulator | 1 of 2 (50 %) | 1 of 1 (100 %) | 1 of 2 (50 %) | 0 of 2 (0 %) |";
+        assert!(text.contains(line), "{text}");
         assert!(text.contains("**30.0**") && text.contains("**2.00**"), "{text}");
-        let pictures = pictures(&evidence);
-        assert!(pictures[0].0 == "truth-e.svg" && pictures[0].1.starts_with("<svg"));
+        let told = "Cause not found.\n\n- e [v] none-none: share of a 30.0 / 25.0, mean latency of b 2.00 / 1.00\n";
+        assert!(text.contains(told), "{text}");
+        assert!(text.contains("Not measured yet: truth/f."), "{text}");
+        let directory = std::env::temp_dir().join(format!("iofair-causes-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a directory");
+        let causes = |mix: &str| {
+            let text = format!("[[cause]]\nmixes = [\"{mix}\"]\nwhy = \"The moon.\"\n");
+            std::fs::write(directory.join("truth.causes.toml"), text).expect("written");
+            Causes::read(&directory.join("truth.json"), &evidence)
+        };
+        let found = causes("e [*] none-none").expect("it deviates");
+        assert!(page(&evidence, &found).contains("\nThe moon.\n\n- e [v] none-none"), "{text}");
+        assert!(causes("e [*] none-bfq").is_err() && causes("e").is_err());
+        std::fs::remove_dir_all(directory).expect("removed");
+        let pictures = super::super::pictures(&evidence);
+        assert_eq!(pictures[0].0, "truth-e.svg");
+        assert!(pictures.iter().all(|it| it.1.starts_with("<svg")));
     }
 }

@@ -103,7 +103,7 @@ fn who_holds_back_is_asked_again() {
         first.priority.class = iofair_core::group::Class::RealTime;
         let mut run = scenario(vec![first, other], Nanos::from_secs(1));
         run.stack = TABLE.stack("none-bfq").unwrap();
-        run.host.scheduling = Scheduling { on_answer: false, again, ..Scheduling::FREE };
+        run.host.scheduling = Scheduling { on_completion: false, again, ..Scheduling::FREE };
         run_fixed(&run, us(90)).clients[1].calls
     };
     let (never, again) = (second(Nanos::ZERO), second(us(3_000)));
