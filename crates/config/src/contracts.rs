@@ -281,9 +281,13 @@ impl Contracts {
                 let [needs, taken, left, capacity] =
                     [volume.size_bytes, used, capacity_bytes - used, capacity_bytes]
                         .map(BinarySize);
+                let others = match used {
+                    0 => String::new(),
+                    _ => format!(", and other volumes take {taken} of it"),
+                };
+                let name = &volume.name;
                 let message = format!(
-                    "volume \"{}\" needs {needs}, but the drive has {capacity}, and other volumes take {taken} of it",
-                    volume.name
+                    "volume \"{name}\" needs {needs}, but the drive has {capacity}{others}"
                 );
                 let left = format!("at most {}B ({left})", left.0);
                 return Err(self.source.error(volume.span.clone(), message).allowed(left));

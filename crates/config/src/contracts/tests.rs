@@ -237,13 +237,19 @@ const BAD: &[Bad] = &[
     Bad("name = \"scratch\"", "name = \"alice-root\"", 0, "in line 24", "one [[volume]]"),
     Bad("name = \"scratch\"", "name = \"a b\"", 0, "not a valid volume name", "letters"),
     Bad("size = \"512MiB\"", "size = \"1000B\"", 0, "whole sectors", "multiple of 512"),
-    Bad("size = \"512MiB\"", "size = \"2GiB\"", 24, "the drive has 1073741824", "1073741824B"),
+    Bad(
+        "size = \"512MiB\"",
+        "size = \"2GiB\"",
+        24,
+        "needs 2 GiB, but the drive has 1 GiB",
+        "1073741824B",
+    ),
     Bad(
         "stack = \"lat+max+prop-bfq\"",
         "stack = \"none\"",
         0,
         "there is no stack",
-        "<policy>-<scheduler>",
+        "POLICY-SCHEDULER",
     ),
     Bad(
         "stack = \"lat+max+prop-bfq\"",
