@@ -64,7 +64,11 @@ pub(crate) fn page(evidence: &Evidence, causes: &Causes) -> String {
     );
     text.push_str(SCORES);
     text.push_str(&scores("simulator", &all, |it| &it.lab));
-    text.push_str(&scores("live server", &all, |it| &it.live));
+    if all.iter().any(|mix| !mix.pairs(|it| &it.live).is_empty()) {
+        text.push_str(&scores("live server", &all, |it| &it.live));
+    } else {
+        text.push_str("\nThe live server is not measured yet.\n");
+    }
     text.push_str("\nThe simulator beside the kernel, by stack:\n\n");
     text.push_str(SCORES);
     let mut stacks: Vec<&str> = Vec::new();
