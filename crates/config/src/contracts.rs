@@ -60,7 +60,8 @@
 //! `raw` is the file as serde sees it, `check` turns it into what is below, `enforced` refuses keys of groups that the stack
 //! does not enforce, `access` says who may connect to a
 //! Unix socket, `listen` who may open what, [`admission`] says which minimums can be kept and turns them into weights
-//! where a stack has only weights, and [`edit`] changes a file as a person would.
+//! where a stack has only weights, and [`edit`] changes a file as a person would. [`host`]
+//! is the file of `iofair host`, for groups of the kernel.
 
 mod access;
 pub mod admission;
@@ -71,6 +72,7 @@ pub mod effects;
 mod enforced;
 pub mod faults;
 mod guests;
+pub mod host;
 mod inside;
 mod listen;
 mod paths;

@@ -326,7 +326,7 @@ fn groups(
     Ok(groups)
 }
 
-fn contract(source: &Source, group: &raw::Group) -> Result<Contract, ConfigError> {
+pub(super) fn contract(source: &Source, group: &raw::Group) -> Result<Contract, ConfigError> {
     let weight = group.weight.as_ref().map_or(Ok(WEIGHT_DEFAULT), |written| {
         let weight = u32::try_from(*written.get_ref()).ok();
         weight.filter(|weight| (WEIGHT_MIN..=WEIGHT_MAX).contains(weight)).ok_or_else(|| {
