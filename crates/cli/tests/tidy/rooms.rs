@@ -9,10 +9,11 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("historical", &["core", "policies"]),
     ("drive", &["core"]),
     ("config", &["core", "policies"]),
+    ("host", &["core", "config"]),
     ("capi", &["core", "policies", "config"]),
     ("lab", &["core", "policies", "historical", "drive", "config"]),
     ("serve", &["core", "policies", "drive", "config"]),
-    ("cli", &["core", "policies", "historical", "drive", "config", "lab", "serve"]),
+    ("cli", &["core", "policies", "historical", "drive", "config", "host", "lab", "serve"]),
 ];
 /// What the inner rooms of serve may import of each other, so that data flows one way: a request goes from a front end
 /// through the reactor into the engine and on to the back end. Rooms that are not named here are above all of these.
