@@ -11,6 +11,7 @@ mod demo;
 mod explain;
 mod failure;
 mod frontier;
+mod host;
 mod linux;
 mod list;
 mod live;
@@ -47,6 +48,7 @@ Examples:
   iofair serve demo/contracts.toml    serve volumes
   iofair pool create /dev/sdb         prepare a device for volumes
   iofair ctl status                   show the state of a running server
+  iofair host diff host.toml          show what the kernel would be told about contracts
   iofair run experiments              simulate the published experiments
   iofair run --on serve figure-1.toml run one live, beside the simulation
   iofair explain figure-1.toml        show where requests waited, and by which rules
@@ -68,6 +70,8 @@ enum Command {
     Ctl(ctl::Args),
     /// Show a live view of a running server: the rate and share of each group, and what holds it.
     Top(top::Args),
+    /// Give contracts to the Linux kernel's own I/O controllers on this machine.
+    Host(host::Args),
     /// Run experiments in simulation, or live on a server, and compare with published results.
     Run(run::Args),
     /// Show whether promises fit a drive, which breaks first, and how many drives are needed.
@@ -90,6 +94,7 @@ fn dispatch(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Pool(args) => pool::run(args, &output),
         Command::Ctl(args) => ctl::run(args, &output),
         Command::Top(args) => top::run(args, &output),
+        Command::Host(args) => host::run(args, &output),
         Command::Run(args) => run::run(args, &output),
         Command::Plan(args) => plan::run(args, &output),
         Command::Explain(args) => explain::run(args, &output),

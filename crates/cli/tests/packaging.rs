@@ -54,7 +54,7 @@ fn needs_systemd_the_units_are_sound() {
         fs::write(&here, told).unwrap();
         paths.push(here);
     }
-    assert_eq!(paths.len(), 3);
+    assert_eq!(paths.len(), 5);
     let mut words = vec!["verify", "--man=no"];
     words.extend(paths.iter().map(String::as_str));
     assert_eq!(run("systemd-analyze", &words), "");

@@ -7,8 +7,8 @@
 //!   distance a step; close to it, it waits and then probes by one percent a step, so that it oscillates by a few
 //!   percent only.
 //! - In between, it stays (a dead band).
-//! - Cuts that do not help are taken back: the group asks for less than it was promised, or something else holds it.
-//!   The pause before the next attempt doubles.
+//! - Cuts that do not help are taken back: the group asks for less than it was promised, or something else holds it. For
+//!   a pause, what it gets is pursued instead of its minimum. The pause doubles with each attempt.
 //! - When no group with a promise is active, there is no ceiling.
 //!
 //! Rates are bytes a second; one step is one interval.
@@ -19,10 +19,14 @@ const BAND: [u64; 2] = [1030, 1080];
 const FLOOR: u64 = 1_000_000;
 /// Thousandths that remain after a cut.
 const CUT: [u64; 2] = [500, 900];
-/// Steps before it probes beyond the last ceiling that broke a promise.
-const HOLD: u32 = 10;
+/// Steps before it probes beyond the last ceiling that broke a promise; they double with each probe that breaks one.
+const HOLD: [u32; 2] = [10, 80];
+/// Steps after which a ceiling is known to keep the promises.
+const SETTLED: u32 = 3;
+/// Thousandths of what a group asks for that are pursued while its minimum is out of reach: above it is the band.
+const SATURATED: u64 = 880;
 /// Steps after which that ceiling is forgotten.
-const FORGET: u32 = 120;
+const FORGET: u32 = 240;
 /// Steps without an active group before the ceiling goes.
 const QUIET: u32 = 4;
 /// Cuts after which they must have helped.
@@ -43,22 +47,29 @@ pub struct Promised {
     pub slow: bool,
 }
 
+/// Cuts for one group.
 #[derive(Clone, Copy, Default, Debug)]
 struct Attempt {
-    /// Rate, and the others' rate, before the first cut.
+    /// The group's rate and the ceiling at the first of the last few cuts.
     start: Option<(u64, u64)>,
     cuts: u32,
-    /// Steps in which the promise is not pursued, and how many the next time.
+    /// Steps in which the group is believed to ask for no more than `demand`, and how many the next time.
     paused: u32,
     pause: u32,
+    demand: u64,
 }
 
 /// The state of the controller.
 #[derive(Clone, Default, Debug)]
 pub struct Law {
     ceiling: Option<u64>,
+    /// The lowest ceiling that broke a promise lately.
     broke_at: Option<u64>,
+    /// The last ceiling with which all promises were kept for some steps.
+    kept_at: Option<u64>,
     kept_steps: u32,
+    /// Steps before the next probe.
+    hold: u32,
     quiet_steps: u32,
     attempts: Vec<Attempt>,
 }
@@ -82,54 +93,68 @@ impl Law {
             return self.ceiling;
         }
         self.quiet_steps = 0;
-        let missing =
-            promised.iter().enumerate().filter_map(|(n, it)| self.missing(n, *it, others));
-        // Collected, so that every attempt is counted.
-        #[expect(clippy::needless_collect)]
-        let missing: Vec<u64> = missing.collect();
-        match missing.into_iter().min() {
+        let groups = promised.iter().enumerate();
+        let missing = groups.filter_map(|(n, it)| self.missing(n, *it, others));
+        match missing.min() {
             Some(remains) => self.cut(remains, others),
             None => self.keep(promised, others),
         }
         self.ceiling
     }
 
-    /// What part of its promise a group gets, if that is too little and cuts can help.
+    /// The minimum that is pursued: what the group asks for, if it is known to ask for less.
+    fn pursued(&self, n: usize, group: Promised) -> u64 {
+        let attempt = &self.attempts[n];
+        if attempt.paused > 0 { times(attempt.demand, SATURATED).min(group.min) } else { group.min }
+    }
+
+    /// What part of its promise a group gets, if that is too little.
     fn missing(&mut self, n: usize, group: Promised, others: u64) -> Option<u64> {
-        let part =
-            if group.min == 0 { 1000 } else { permille(group.rate, times(group.min, BAND[0])) };
-        let broken = (part < 1000 || group.slow)
-            && group.waits != Some(false)
-            && (group.rate > 0 || group.waits == Some(true));
+        let pursued = times(self.pursued(n, group), BAND[0]);
+        let part = if group.min == 0 { 1000 } else { permille(group.rate, pursued) };
+        let asks = group.waits != Some(false) && (group.rate > 0 || group.waits == Some(true));
+        let broken = (part < 1000 || group.slow) && asks;
         let attempt = &mut self.attempts[n];
-        if !broken {
-            *attempt = Attempt { paused: attempt.paused.saturating_sub(1), ..Attempt::default() };
-            return None;
-        }
         if attempt.paused > 0 {
-            attempt.paused -= 1;
+            let more = group.rate > times(attempt.demand, 1250);
+            attempt.paused = if more { 0 } else { attempt.paused - 1 };
+            return broken.then_some(part.min(CUT[1]));
+        }
+        if !broken {
+            // A kept promise shows that cuts can help.
+            let pause = if group.rate >= group.min { 0 } else { attempt.pause };
+            *attempt = Attempt { pause, ..Attempt::default() };
             return None;
         }
-        let (rate, ceiling) = *attempt.start.get_or_insert((group.rate, others));
+        let ceiling = self.ceiling.unwrap_or(others);
+        let (rate, from) = *attempt.start.get_or_insert((group.rate, ceiling));
         attempt.cuts += 1;
-        let helps = group.rate > times(rate, 1100) || (rate == 0 && group.rate > 0);
-        if attempt.cuts > CUTS_MAX && !helps {
-            let pause = attempt.pause.max(PAUSE[0]);
-            *attempt =
-                Attempt { paused: pause, pause: (pause * 2).min(PAUSE[1]), ..Attempt::default() };
-            // As before the attempt.
-            (self.ceiling, self.broke_at) = (Some(ceiling.max(FLOOR)), None);
-            return None;
+        if attempt.cuts > CUTS_MAX {
+            if group.rate <= times(rate, 1100) {
+                let pause = attempt.pause.max(PAUSE[0]);
+                let next = (pause * 2).min(PAUSE[1]);
+                let demand = group.rate.max(rate);
+                *attempt = Attempt { paused: pause, pause: next, demand, ..Attempt::default() };
+                (self.ceiling, self.broke_at) = (Some(from.max(FLOOR)), None);
+                return None;
+            }
+            (attempt.start, attempt.cuts) = (Some((group.rate, ceiling)), 0);
         }
-        Some(if part < 1000 { part } else { CUT[1] })
+        Some(part.min(CUT[1]))
     }
 
     fn cut(&mut self, remains: u64, others: u64) {
         self.kept_steps = 0;
         let base = self.ceiling.map_or(others, |it| it.min(others.max(FLOOR)));
-        // Another group than ours is in the way, or the cut has no effect yet.
         self.broke_at = Some(self.broke_at.map_or(base, |it| it.min(base)).max(FLOOR));
-        self.ceiling = Some(times(base, remains.clamp(CUT[0], CUT[1])).max(FLOOR));
+        let cut = times(base, remains.clamp(CUT[0], CUT[1]));
+        // After a probe: back to what is known to keep the promises, and longer without one.
+        let back = self.kept_at.take().map(|it| times(it, 950)).filter(|it| *it < base);
+        self.hold = match back {
+            Some(_) => (self.hold * 2).clamp(HOLD[0], HOLD[1]),
+            None => HOLD[0],
+        };
+        self.ceiling = Some(back.map_or(cut, |it| it.max(cut)).max(FLOOR));
     }
 
     fn keep(&mut self, promised: &[Promised], others: u64) {
@@ -138,23 +163,23 @@ impl Law {
             self.broke_at = None;
         }
         let Some(ceiling) = self.ceiling else { return };
-        let pursued = promised.iter().zip(&self.attempts).filter(|it| it.1.paused == 0);
-        let margin = |it: &Promised| {
-            it.min == 0
-                || it.waits == Some(false)
-                || it.rate == 0
-                || it.rate >= times(it.min, BAND[1])
+        let margin = |(n, it): (usize, &Promised)| {
+            let enough = it.rate >= times(self.pursued(n, *it), BAND[1]);
+            it.min == 0 || it.waits == Some(false) || it.rate == 0 || enough
         };
         let limits = others >= times(ceiling, 700);
-        if !limits || !pursued.into_iter().all(|it| margin(it.0)) {
+        if !limits || !promised.iter().enumerate().all(margin) {
             return;
+        }
+        if self.kept_steps >= SETTLED {
+            self.kept_at = Some(ceiling);
         }
         let near = self.broke_at.map(|it| times(it, 950));
         let step = match near {
             Some(near) if ceiling < near => ((near - ceiling) / 4).max(ceiling / 100),
-            Some(_) if self.kept_steps < HOLD => 0,
+            Some(_) if self.kept_steps < self.hold => 0,
             Some(_) => ceiling / 100,
-            None => ceiling / 10,
+            None => ceiling / 4,
         };
         self.ceiling = Some(ceiling.saturating_add(step));
     }

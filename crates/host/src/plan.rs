@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use iofair_config::contracts::admission::{Admitted, admitted};
 use iofair_config::contracts::host::HostContracts;
-use iofair_core::contract::{Contract, Rate, WEIGHT_DEFAULT};
+use iofair_core::contract::{Contract, Rate, Refusal, WEIGHT_DEFAULT};
 use iofair_core::group::Class;
 use serde::Serialize;
 
@@ -11,6 +12,9 @@ use crate::device::Queue;
 use crate::facts::Facts;
 use crate::groups::Place;
 use crate::{Files, HostError, Slot, Version, Write, persist};
+
+/// The worst case of a drive that nobody has to know: larger than that of any drive, so that parts of it are exact.
+const ANY_RATE: u64 = 1 << 40;
 
 /// What enforces weights.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
@@ -53,6 +57,8 @@ struct Planner<'a> {
     contracts: &'a HostContracts,
     facts: &'a Facts,
     plan: Plan,
+    /// Whether minimums became weights.
+    admitted: bool,
 }
 
 /// Compares contracts with the machine.
@@ -67,7 +73,7 @@ pub fn plan(
 ) -> Result<Plan, HostError> {
     let (writes, notes, groups) = (Vec::new(), Vec::new(), Vec::new());
     let plan = Plan { writes, notes, groups, weights: Weights::Nothing };
-    let mut planner = Planner { files, contracts, facts, plan };
+    let mut planner = Planner { files, contracts, facts, plan, admitted: false };
     let weights = planner.weights()?;
     planner.plan.groups = planner.groups(&weights);
     planner.controllers()?;
@@ -153,8 +159,9 @@ impl Planner<'_> {
         let pairs = groups.iter().zip(&self.facts.places);
         let pairs = pairs.map(|(group, place)| (place.path.as_str(), &group.contract));
         let mut weights = BTreeMap::new();
-        match self.contracts.admit(pairs.clone())? {
+        match self.admit(pairs.clone())? {
             Some(admitted) => {
+                self.admitted = true;
                 for (path, contract) in admitted {
                     let listed = self.facts.places.iter().any(|it| it.path == path);
                     if listed || contract.weight != WEIGHT_DEFAULT {
@@ -165,6 +172,21 @@ impl Planner<'_> {
             None => weights.extend(pairs.map(|(path, it)| (path.to_owned(), it.weight))),
         }
         Ok(weights)
+    }
+    /// The weights that keep the minimums, if enough is known of the drive or of the groups.
+    fn admit<'a>(
+        &self,
+        pairs: impl IntoIterator<Item = (&'a str, &'a Contract)>,
+    ) -> Result<Option<Admitted>, HostError> {
+        let mut minimums =
+            self.contracts.groups.iter().filter(|it| it.contract.min.is_some()).peekable();
+        // Groups that say what they reach alone ask for parts of the drive's time, whatever its rate is.
+        let parts = minimums.peek().is_some() && minimums.all(|it| it.contract.alone.is_some());
+        let Some(worst_case) = self.contracts.worst_case.or(parts.then_some(ANY_RATE)) else {
+            return Ok(None);
+        };
+        let refuse = |refusal: Refusal| self.contracts.back_error(refusal.to_string());
+        Ok(Some(admitted(pairs, worst_case).map_err(refuse)?))
     }
     fn groups(&self, weights: &BTreeMap<String, u32>) -> Vec<Planned> {
         let pairs = self.contracts.groups.iter().zip(&self.facts.places);
@@ -307,14 +329,14 @@ impl Planner<'_> {
         let Planned { name, contract, .. } = group;
         if let Some(min) = contract.min {
             let min = shown(min);
-            self.note(match (self.contracts.worst_case, self.plan.weights) {
+            self.note(match (self.admitted, self.plan.weights) {
                 (_, Weights::Nothing) => format!("min of {name}: Linux has no minimums; only `iofair host watch` keeps {min}"),
-                (Some(_), _) => format!(
-                    "min of {name}: Linux has no minimums; the weight keeps {min} only as far as `worst_case` is right and no \
+                (true, _) => format!(
+                    "min of {name}: Linux has no minimums; the weight keeps {min} only as far as `worst_case` or `alone` is right and no \
                      group outside of the file competes, and `iofair host watch` keeps it by control"
                 ),
-                (None, _) => format!(
-                    "min of {name}: Linux has no minimums, and without `worst_case` in [drive] its weight stays as written; \
+                (false, _) => format!(
+                    "min of {name}: Linux has no minimums, and without `worst_case` in [drive] or `alone` its weight stays as written; \
                      `iofair host watch` keeps {min}"
                 ),
             });

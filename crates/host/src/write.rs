@@ -69,7 +69,7 @@ impl Write {
 }
 
 /// A file, with the device if it holds one line for each.
-pub fn place(file: &str, slot: &Slot) -> String {
+pub(crate) fn place(file: &str, slot: &Slot) -> String {
     match slot {
         Slot::Keyed { key, .. } => format!("{file} [{key}]"),
         _ => file.to_owned(),
@@ -81,7 +81,11 @@ pub fn place(file: &str, slot: &Slot) -> String {
 /// # Errors
 ///
 /// The file exists and cannot be read.
-pub fn current(files: &dyn Files, file: &str, slot: &Slot) -> Result<Option<String>, HostError> {
+pub(crate) fn current(
+    files: &dyn Files,
+    file: &str,
+    slot: &Slot,
+) -> Result<Option<String>, HostError> {
     let text = match files.read(file) {
         Ok(text) => text,
         Err(error) if vanished(&error) => return Ok(None),
@@ -112,7 +116,7 @@ pub(crate) fn vanished(error: &std::io::Error) -> bool {
 /// # Errors
 ///
 /// What the system says about it.
-pub fn set(
+pub(crate) fn set(
     files: &dyn Files,
     file: &str,
     slot: &Slot,
@@ -138,7 +142,7 @@ pub fn set(
 
 /// Whether two values mean the same. Of `key=value` pairs, those in `wanted` have to be there; the kernel shows all of
 /// them, numbers in its own style.
-pub fn same(found: &str, wanted: &str) -> bool {
+pub(crate) fn same(found: &str, wanted: &str) -> bool {
     let (found, wanted) = (found.trim(), wanted.trim());
     if found == wanted {
         return true;

@@ -1,3 +1,5 @@
+//! Tests of the journal: crashes, values of others, vanished groups.
+
 use std::path::PathBuf;
 
 use iofair_config::contracts::host::HostContracts;

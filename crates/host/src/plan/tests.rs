@@ -1,3 +1,5 @@
+//! Tests of the planner: contracts on fake machines.
+
 use iofair_config::contracts::host::HostContracts;
 
 use super::*;

@@ -1,0 +1,78 @@
+//! `iofair host watch`: the controller in real time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use iofair_core::contract::Rate;
+use iofair_host::Machine;
+use iofair_host::facts::Facts;
+use iofair_host::plan::Plan;
+use iofair_host::watch::{Step, Watch};
+use iofair_serve::{Clock, Signals};
+
+use crate::failure::Usage;
+
+/// Runs until a signal, and restores everything.
+pub(super) fn run(
+    machine: &Machine,
+    (facts, plan): (&Facts, &Plan),
+    interval: Duration,
+    quiet: bool,
+) -> Result<()> {
+    let over = Arc::new(AtomicBool::new(false));
+    let (signals, told) = (Signals::block().context("signals")?, Arc::downgrade(&over));
+    let wait = move || {
+        while let (Some(over), Ok(signal)) = (told.upgrade(), signals.wait()) {
+            over.fetch_or(signal.is_some(), Relaxed);
+        }
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(wait).context("a thread")?;
+    let mut watch = Watch::start(machine, facts, plan)?;
+    let (promised, others) = watch.groups();
+    if promised.is_empty() || others.is_empty() {
+        let what = if promised.is_empty() {
+            "with a min or a latency"
+        } else {
+            "without one that could be limited"
+        };
+        return Err(
+            Usage(format!("there is no running group {what}; `watch` needs both kinds")).into()
+        );
+    }
+    // On standard output and first: whoever started this may go on.
+    let (promised, others) = (promised.join(", "), others.join(", "));
+    crate::output::write(&format!("watching {promised}; limiting {others} when needed\n"))?;
+    let clock = Clock::start();
+    let mut last = clock.now();
+    // The end comes first also when a step fails.
+    let result = loop {
+        if over.load(Relaxed) {
+            break Ok(());
+        }
+        let now = clock.now();
+        let passed_us = now.since(last).0 / 1000;
+        last = now;
+        match watch.step(machine, facts, passed_us) {
+            Ok(Some(step)) if !quiet => eprintln!("{}", text(&step)),
+            Ok(_) => {}
+            Err(error) => break Err(error),
+        }
+        std::thread::sleep(interval);
+    };
+    let done = watch.end(machine)?;
+    eprintln!("restored {} values", done.written.len());
+    Ok(result?)
+}
+
+fn text(step: &Step) -> String {
+    let groups = step.promised.iter().map(|(name, min, rate)| match min {
+        0 => format!("{name} {}", Rate(*rate)),
+        min => format!("{name} {} of {}", Rate(*rate), Rate(*min)),
+    });
+    let ceiling =
+        step.ceiling.map_or("no ceiling".to_owned(), |it| format!("ceiling {}", Rate(it)));
+    let groups = groups.collect::<Vec<_>>().join(", ");
+    format!("{groups}; others {}, {ceiling}", Rate(step.others))
+}
