@@ -8,6 +8,7 @@
 mod completions;
 mod ctl;
 mod demo;
+mod emulate;
 mod explain;
 mod failure;
 mod frontier;
@@ -15,6 +16,7 @@ mod host;
 mod linux;
 mod list;
 mod live;
+mod loop_device;
 mod man;
 mod measured;
 mod output;
@@ -64,6 +66,8 @@ enum Command {
     Demo(demo::Args),
     /// Serve volumes over NBD, to virtual machines, as block devices and as files.
     Serve(serve::Args),
+    /// Emulate a drive in real time, as a block device for any software.
+    Emulate(emulate::Args),
     /// Create, show, check and import pools on block devices and in files.
     Pool(pool::Args),
     /// Inspect and change a running server.
@@ -91,6 +95,7 @@ fn dispatch(cli: &Cli) -> anyhow::Result<ExitCode> {
     match &cli.command {
         Command::Demo(args) => demo::run(args, &output),
         Command::Serve(args) => serve::run(args, &output),
+        Command::Emulate(args) => emulate::run(args, &output),
         Command::Pool(args) => pool::run(args, &output),
         Command::Ctl(args) => ctl::run(args, &output),
         Command::Top(args) => top::run(args, &output),

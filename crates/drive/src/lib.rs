@@ -8,6 +8,7 @@ pub mod behind;
 pub mod calibration;
 pub mod fault;
 pub mod hdd;
+pub mod measure;
 pub mod paced;
 pub mod profile;
 pub mod random;

@@ -114,7 +114,7 @@ fn absent(name: &str, systemd: bool, direct: Place, groups: Vec<String>) -> Resu
     }
     let message = format!("there is no group \"{name}\" on this machine");
     let names = groups.iter().filter_map(|it| it.rsplit('/').next());
-    let mut known: Vec<String> = groups.iter().cloned().collect();
+    let mut known: Vec<String> = groups.to_vec();
     known.extend(names.map(str::to_owned));
     Err(Unknown { message, known })
 }

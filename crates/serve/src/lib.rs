@@ -22,8 +22,10 @@ pub mod front;
 mod guard;
 mod layout;
 mod log;
+pub mod measure;
 mod places;
 pub mod pool;
+mod priority;
 mod reactor;
 pub mod request;
 mod security;
@@ -34,6 +36,7 @@ pub mod supervisor;
 mod trial;
 mod wake;
 
+pub use back::emulated::{Lateness, Timing};
 pub use bare::Bare;
 pub use clock::Clock;
 pub use engine::stats::{Snapshot, VolumeSnapshot, VolumeStats};
@@ -42,5 +45,6 @@ pub use file_system::{FileSystem, takes_direct};
 #[doc(hidden)]
 pub use front::vhost::hostile::hostile as hostile_driver;
 pub use places::Consent;
+pub use priority::in_real_time;
 pub use server::Server;
 pub use signals::{Signal, Signals};

@@ -18,6 +18,7 @@ use iofair_config::contracts::{Back as BackSpec, Contracts, Control, Listen, Met
 use iofair_core::time::Nanos;
 
 use crate::back::Back;
+use crate::back::emulated::Timing;
 use crate::blocks::Blocks;
 use crate::clock::Clock;
 use crate::confine;
@@ -188,6 +189,13 @@ impl Server {
         consent: &Consent,
     ) -> Result<Self, ServeError> {
         Self::begin(contracts, passed, consent, |back| back)
+    }
+    /// [`Self::start`] over an emulated drive with this timing, which may be changed at any time.
+    pub fn start_timed(contracts: Contracts, timing: &Arc<Timing>) -> Result<Self, ServeError> {
+        Self::begin(contracts, Passed::default(), &Consent::default(), |mut back| {
+            back.share_timing(timing);
+            back
+        })
     }
     /// [`Self::start_under`] with a wrapper around the back end, for tests that cut the power.
     #[doc(hidden)]

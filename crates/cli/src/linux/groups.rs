@@ -7,15 +7,11 @@ use anyhow::{Context, Result};
 use iofair_host::{Hierarchy, Machine, Version};
 
 use super::plan::Group;
+use crate::loop_device::write;
 
 /// Tries to remove a group whose processes have just ended, 5 ms apart: a process that was killed leaves its group only when
 /// it is reaped, which may take seconds on a busy machine.
 const TRIES: usize = 2_000;
-
-/// Writes a value to a file of the kernel's.
-pub(super) fn write(file: &Path, value: &str) -> Result<()> {
-    fs::write(file, value).with_context(|| format!("cannot write `{value}` to {}", file.display()))
-}
 
 fn find() -> Result<Hierarchy> {
     Hierarchy::find(&Machine::here()).context("a run on Linux needs groups")

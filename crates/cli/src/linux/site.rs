@@ -10,11 +10,10 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use super::groups::{Groups, write};
+use super::groups::Groups;
 use super::plan::Queue;
+use crate::loop_device::{self, command, write};
 
-/// Requests of the FUSE file that the kernel sends at once; by default 12, less than a drive takes.
-const FUSE_BACKGROUND: &str = "512";
 /// Bytes beside the clients' files on an emulated volume.
 const SLACK: u64 = 1 << 20;
 
@@ -40,15 +39,6 @@ pub(super) struct Site {
     server: Option<Child>,
     directory: PathBuf,
     pub(super) groups: Groups,
-}
-
-fn command(name: &str, arguments: &[&str]) -> Result<String> {
-    let told = Command::new(name).args(arguments).output();
-    let told = told.with_context(|| format!("{name} cannot be started"))?;
-    if !told.status.success() {
-        bail!("{name} {}: {}", arguments.join(" "), String::from_utf8_lossy(&told.stderr).trim());
-    }
-    Ok(String::from_utf8_lossy(&told.stdout).trim().to_owned())
 }
 
 /// What a run needs that is not there.
@@ -91,21 +81,17 @@ impl Site {
             site.device = fs::canonicalize(&file)?;
             capacity = command("blockdev", &["--getsize64", &file.to_string_lossy()])?.parse()?;
         } else {
-            let arguments = ["-f", "--show", "--direct-io=on", &file.to_string_lossy()];
-            site.device = command("losetup", &arguments)?.into();
+            site.device = loop_device::attach(&file)?;
             site.is_loop = true;
             capacity = kind.len();
         }
         if capacity < bytes {
             bail!("{} has {capacity} bytes; the clients' files take {bytes}", file.display());
         }
-        let name = site.device.file_name().ok_or_else(|| anyhow!("a device without a name"))?;
-        site.sys = Path::new("/sys/block").join(name);
-        if !site.sys.exists() {
-            bail!("{} has no queue of its own: name the whole device", site.device.display());
-        }
+        site.sys = loop_device::queue_of(&site.device)?;
         if matches!(target, Target::Emulated) {
-            site.like_the_drive(profile)?;
+            let facts = iofair_drive::profile::load(profile, 1)?.facts();
+            loop_device::resemble(&site.sys, &facts)?;
         }
         Ok(site)
     }
@@ -140,21 +126,8 @@ impl Site {
             bail!("the server with the emulated drive ended: {errors}");
         }
         let mount = self.directory.join("mount");
-        let minor = fs::metadata(&mount)?.dev() & 0xff;
-        let background = format!("/sys/fs/fuse/connections/{minor}/max_background");
-        if Path::new(&background).exists() {
-            write(background.as_ref(), FUSE_BACKGROUND)?;
-        }
+        loop_device::allow_background(&mount)?;
         Ok(mount.join("drive"))
-    }
-    /// Tells the loop device what kind of drive is below.
-    fn like_the_drive(&self, profile: &str) -> Result<()> {
-        let facts = iofair_drive::profile::load(profile, 1)?.facts();
-        write(&self.sys.join("queue/rotational"), if facts.rotational { "1" } else { "0" })?;
-        let longest = self.sys.join("queue/max_hw_sectors_kb");
-        let longest: u64 = fs::read_to_string(longest)?.trim().parse()?;
-        let kib = (facts.max_request.bytes() >> 10).min(longest).to_string();
-        write(&self.sys.join("queue/max_sectors_kb"), &kib)
     }
     fn keep(&mut self, file: &Path) -> Result<()> {
         if !self.is_loop && !self.before.iter().any(|(known, _)| known == file) {
@@ -214,7 +187,7 @@ impl Drop for Site {
             }
         }
         if self.is_loop
-            && let Err(error) = command("losetup", &["-d", &self.device.to_string_lossy()])
+            && let Err(error) = loop_device::detach(&self.device)
         {
             eprintln!("could not be detached: {error:#}");
         }

@@ -1,14 +1,20 @@
 //! An emulated drive: a drive model in real time in front of a store. The simulator runs the same model in virtual
 //! time.
 //!
-//! Data moves when a command starts; its completion waits for the model. Completions are never early. How late they
+//! Data moves when a command starts; its completion waits for the model. Completions are never early, unless the path
+//! between the drive and its users takes time that [`Timing`] compensates. How late they
 //! are depends on the reactor, which polls for the last microseconds before [`Back::next_event`]. Over a file,
 //! commands that must be durable (a flush, a write with FUA) also wait for `fdatasync`, because the host's drive may
 //! be slower than the model. If a part of the file becomes unavailable (the file was truncated, or its file system is
 //! full), every request fails from then on.
 
+mod timing;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 
 use iofair_core::controller::Dispatch;
 use iofair_core::policy::DriveFacts;
@@ -21,6 +27,8 @@ use super::{Back, Completed, Job, memory};
 use crate::request::entry::Entry;
 use crate::request::op::Ops;
 
+pub use self::timing::{Lateness, Timing};
+
 /// A model over a store.
 pub struct Emulated {
     drive: Box<dyn Drive + Send>,
@@ -32,6 +40,33 @@ pub struct Emulated {
     /// Commands in the model that are not completed before the file is durable.
     durable: Vec<RequestId>,
     entries: Vec<Entry>,
+    timing: Arc<Timing>,
+    /// Commands in the model.
+    inside: Vec<Inside>,
+    /// How far the model has been advanced.
+    model_time: Instant,
+    /// Completed in the model, not yet due.
+    due: BinaryHeap<Reverse<Due>>,
+    completed: u64,
+}
+
+/// A command in the model.
+#[derive(Clone, Copy, Debug)]
+struct Inside {
+    id: u32,
+    since: Instant,
+    /// How much earlier than in the model it completes.
+    lead: Nanos,
+}
+
+/// A command that the model has completed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Due {
+    at: Instant,
+    order: u64,
+    id: u32,
+    status: i32,
+    took: Nanos,
 }
 
 impl Emulated {
@@ -40,7 +75,44 @@ impl Emulated {
         assert!(store.bytes() >= drive.facts().capacity.bytes(), "a store smaller than its drive");
         let name = name.to_string();
         let (done, durable, entries) = (Vec::new(), Vec::new(), Vec::new());
-        Self { drive, store, name, told: false, done, durable, entries }
+        let (timing, inside, model_time) = (Arc::default(), Vec::new(), Instant::ZERO);
+        let (due, completed) = (BinaryHeap::new(), 0);
+        let told = false;
+        Self {
+            drive,
+            store,
+            name,
+            told,
+            done,
+            durable,
+            entries,
+            timing,
+            inside,
+            model_time,
+            due,
+            completed,
+        }
+    }
+    /// The longest lead of a command in the model.
+    fn longest_lead(&self) -> Nanos {
+        self.inside.iter().map(|it| it.lead).max().unwrap_or(Nanos::ZERO)
+    }
+    /// Advances the model, event by event, as far as commands in it complete early. It is not advanced further than to
+    /// its last event, so that it knows the next command at its arrival, if that comes later.
+    fn look_ahead(&mut self, now: Instant) {
+        while let Some(at) = self.drive.next_event().filter(|at| *at <= now + self.longest_lead()) {
+            self.drive.advance(at, &mut self.done);
+            self.model_time = self.model_time.max(at);
+            for done in self.done.drain(..) {
+                let place = self.inside.iter().position(|it| it.id == done.id);
+                let place = place.expect("the model completes what was submitted to it");
+                let Inside { id, since, lead } = self.inside.swap_remove(place);
+                let at = since.max(Instant(done.at.0.saturating_sub(lead.0)));
+                self.completed += 1;
+                let (order, took) = (self.completed, done.at.since(since));
+                self.due.push(Reverse(Due { at, order, id, status: done.status, took }));
+            }
+        }
     }
     /// What a command comes to.
     fn status(&mut self, status: i32) -> i32 {
@@ -87,16 +159,27 @@ impl Back for Emulated {
         if self.store.backing().is_some() && (fua || operation == Operation::Flush) {
             self.durable.push(id);
         }
-        self.drive.submit(job.now, Command { id: id.0, operation, flags, start, length });
+        let lead = self.timing.lead(length);
+        self.inside.push(Inside { id: id.0, since: job.now, lead });
+        let now = job.now.max(self.model_time);
+        self.drive.submit(now, Command { id: id.0, operation, flags, start, length });
     }
     fn next_event(&self) -> Option<Instant> {
-        self.drive.next_event()
+        let due = self.due.peek().map(|Reverse(it)| it.at);
+        let lead = self.longest_lead();
+        let model = self.drive.next_event().map(|at| Instant(at.0.saturating_sub(lead.0)));
+        due.into_iter().chain(model).min()
     }
     fn advance(&mut self, now: Instant, _: &mut Ops, completed: &mut Vec<Completed>) {
-        self.drive.advance(now, &mut self.done);
-        let mut all = std::mem::take(&mut self.done);
-        all.drain(..).for_each(|done| self.finish(done, completed));
-        self.done = all;
+        self.look_ahead(now);
+        while let Some(Reverse(it)) = self.due.peek().copied().filter(|Reverse(it)| it.at <= now) {
+            self.due.pop();
+            self.timing.record(it.took, now.since(it.at));
+            self.finish(Done { id: it.id, at: it.at, status: it.status }, completed);
+        }
+    }
+    fn share_timing(&mut self, timing: &Arc<Timing>) {
+        self.timing = Arc::clone(timing);
     }
     fn take_entries(&mut self) -> Option<&mut Vec<Entry>> {
         Some(&mut self.entries)
@@ -167,6 +250,49 @@ mod tests {
                 assert_eq!(scene.finished(), [(cookie, -result)]);
             }
         }
+    }
+
+    /// Goal: with a lead a command completes that much earlier than in the model, the next one meets the same drive, and
+    /// no command completes before it has arrived. Method: lone reads with and without a lead, at any time; a lead
+    /// that is longer than a read takes.
+    #[test]
+    fn a_lead_completes_commands_early() {
+        let took = |lead: u64| {
+            let (mut scene, _file) = over_a_file("lead");
+            let shared = Arc::new(Timing::default());
+            shared.set_lead(Nanos(lead), Nanos::ZERO);
+            scene.engine().share_timing(&shared);
+            let mut times = Vec::new();
+            for number in 0..20 {
+                scene.pass(Nanos::from_millis(1));
+                scene.submit(Operation::Read, (number * 4096, 4096), Hints::default());
+                scene.turn();
+                let mut waited = 0u64;
+                while scene.finished().is_empty() {
+                    scene.pass(Nanos(100));
+                    waited += 100;
+                    scene.turn();
+                    assert!(waited < 10_000_000, "it completes");
+                }
+                times.push(waited);
+            }
+            let late = shared.take_lateness();
+            assert_eq!((late.completed, late.late), (20, 0));
+            scene.submit(Operation::Read, (0, 4096), Hints::default());
+            scene.turn();
+            scene.pass(Nanos::from_millis(9));
+            scene.turn();
+            let late = shared.take_lateness();
+            assert_eq!((late.completed, late.late), (1, 1));
+            assert!(late.max > Nanos::from_millis(8), "{late:?}");
+            times
+        };
+        let (plain, early) = (took(0), took(20_000));
+        assert!(plain.iter().all(|time| *time > 40_000), "{plain:?}");
+        for (plain, early) in plain.iter().zip(&early) {
+            assert!((plain - early).abs_diff(20_000) <= 100, "{plain} and {early}");
+        }
+        assert!(took(1_000_000).iter().all(|time| *time == 100), "at once, and not before");
     }
 
     /// Goal: a file that somebody cuts short, or a full disk behind a hole, ends no server: every request is an error

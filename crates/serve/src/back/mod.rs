@@ -115,6 +115,10 @@ pub trait Back: Send {
     fn set_faults(&mut self, faults: &Faults) {
         let _ = faults;
     }
+    /// From now on it uses this timing, if it is an emulated drive.
+    fn share_timing(&mut self, timing: &Arc<emulated::Timing>) {
+        let _ = timing;
+    }
     /// A volume is gone, and all its requests are completed. Late commands may still be in flight.
     fn forget(&mut self, volume: &PlannedVolume) {
         let _ = volume;

@@ -376,6 +376,11 @@ impl Engine {
     pub(crate) fn turn_second(&mut self, now: Instant) {
         self.tallies.turn(now, self.controller.groups());
     }
+    /// Gives an emulated drive its timing.
+    #[cfg(test)]
+    pub(crate) fn share_timing(&mut self, timing: &Arc<crate::back::emulated::Timing>) {
+        self.back.share_timing(timing);
+    }
     /// The next event of the back end, which must be handled within microseconds.
     pub fn next_event(&self) -> Option<Instant> {
         self.back.next_event()

@@ -250,16 +250,16 @@ fn direct_border(file: &File) -> u64 {
 
 /// What the kernel tells of a block device, or of the one under a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Queue {
+pub(crate) struct Queue {
     /// Whether the drive is rotational.
-    pub(super) rotational: bool,
+    pub(crate) rotational: bool,
     /// Commands that it takes at once; `None` where the kernel does not tell (a network file system).
-    pub(super) depth: Option<u32>,
+    pub(crate) depth: Option<u32>,
 }
 
 impl Queue {
     /// That of a device number, from sysfs.
-    pub(super) fn of(device: u64) -> Self {
+    pub(crate) fn of(device: u64) -> Self {
         let (major, minor) = (libc::major(device), libc::minor(device));
         let base = format!("/sys/dev/block/{major}:{minor}");
         // A partition has its queue one level up.

@@ -30,7 +30,7 @@ use crate::request::buffer::Data;
 use crate::request::entry::Entry;
 use crate::request::op::{Op, Ops, Question};
 use crate::trial::Mode;
-use file::Queue;
+pub(crate) use file::Queue;
 pub use file::Storage;
 use files::Files;
 use order::Order;

@@ -1,0 +1,282 @@
+//! Runs a load on a device.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io;
+
+use iofair_core::request::Operation;
+use iofair_core::time::{Instant, Nanos};
+
+use super::place::Places;
+use super::{Completion, Counted, Device, Load, Outcome, Request, Stream};
+use crate::random::Random;
+
+/// Longest wait at once, so that an interruption is noticed.
+const LOOK: Nanos = Nanos::from_millis(100);
+/// Entries of a series at most.
+const SERIES_MAX: usize = 4096;
+/// A device that completes nothing for this long will not complete anything.
+const SILENT_MAX: Nanos = Nanos::from_secs(60);
+
+struct Running {
+    stream: Stream,
+    places: Places,
+    counted: Counted,
+    /// Requests sent, and completed writes since the last flush.
+    sent: u64,
+    unflushed: u32,
+    /// Bytes completed since the start.
+    total: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Sent {
+    stream: usize,
+    request: Request,
+    at: Instant,
+}
+
+struct Bench<'a> {
+    device: &'a mut dyn Device,
+    running: Vec<Running>,
+    /// By tag.
+    sent: Vec<Sent>,
+    free: Vec<u32>,
+    /// Pauses that end: when, in which order, of which stream.
+    pauses: BinaryHeap<Reverse<(Instant, u64, usize)>>,
+    order: u64,
+    begun: Instant,
+    counts: bool,
+    series: Vec<(u64, Nanos)>,
+    window: u64,
+}
+
+/// Runs a load. `seed` determines the places; `is_over` is asked now and then, and ends the load early with what was
+/// measured until then.
+///
+/// # Errors
+/// If a request fails, or the device stops completing requests.
+pub fn run(
+    device: &mut dyn Device,
+    load: &Load,
+    seed: u64,
+    is_over: &dyn Fn() -> bool,
+) -> io::Result<Outcome> {
+    let begun = device.now();
+    let running = load.streams.iter().enumerate().map(|(index, stream)| Running {
+        stream: *stream,
+        places: Places::new(
+            stream.order,
+            stream.area,
+            stream.block,
+            Random::new(seed, index as u64 + 1),
+        ),
+        counted: Counted::default(),
+        sent: 0,
+        unflushed: 0,
+        total: 0,
+    });
+    let mut bench = Bench {
+        device,
+        running: running.collect(),
+        sent: Vec::new(),
+        free: Vec::new(),
+        pauses: BinaryHeap::new(),
+        order: 0,
+        begun,
+        counts: false,
+        series: Vec::new(),
+        window: load.window,
+    };
+    for index in 0..bench.running.len() {
+        for _ in 0..bench.running[index].stream.depth {
+            bench.next(index)?;
+        }
+    }
+    let from = bench.until(load.warm_up.requests, load.warm_up.time, is_over)?;
+    bench.running.iter_mut().for_each(|it| it.counted = Counted::default());
+    bench.counts = true;
+    let to = bench.until(load.measured.requests, load.measured.time, is_over)?;
+    bench.counts = false;
+    bench.drain()?;
+    let streams = bench.running.into_iter().map(|it| it.counted).collect();
+    Ok(Outcome { time: to.since(from), streams, series: bench.series })
+}
+
+impl Bench<'_> {
+    /// Sends the next request of a stream, or begins the pause before it.
+    fn next(&mut self, index: usize) -> io::Result<()> {
+        let it = &mut self.running[index];
+        let every = u64::from(it.stream.pause_every.max(1));
+        if it.stream.pause > Nanos::ZERO && it.sent.is_multiple_of(every) {
+            let at = self.device.now() + it.stream.pause;
+            self.order += 1;
+            self.pauses.push(Reverse((at, self.order, index)));
+            return Ok(());
+        }
+        self.send(index)
+    }
+    fn send(&mut self, index: usize) -> io::Result<()> {
+        let it = &mut self.running[index];
+        let flush = it.stream.operation == Operation::Flush
+            || (it.stream.flush_every > 0 && it.unflushed >= it.stream.flush_every);
+        it.sent += 1;
+        let (operation, offset, bytes) = match flush {
+            true => {
+                it.unflushed = 0;
+                (Operation::Flush, 0, 0)
+            }
+            false => (it.stream.operation, it.places.next(), it.stream.block),
+        };
+        let durable = it.stream.durable && operation == Operation::Write;
+        let tag = self.free.pop().unwrap_or(self.sent.len() as u32);
+        let request = Request { tag, operation, durable, offset, bytes };
+        let sent = Sent { stream: index, request, at: self.device.now() };
+        match self.sent.get_mut(tag as usize) {
+            Some(place) => *place = sent,
+            None => self.sent.push(sent),
+        }
+        self.device.submit(request)
+    }
+    fn in_flight(&self) -> usize {
+        self.sent.len() - self.free.len()
+    }
+    /// Goes on until the first stream has completed this many requests more, or this much time has passed.
+    fn until(
+        &mut self,
+        requests: u64,
+        time: Nanos,
+        is_over: &dyn Fn() -> bool,
+    ) -> io::Result<Instant> {
+        let (from, mut done) = (self.device.now(), Vec::new());
+        let (mut last, mut heard, mut left) = (from, from, requests);
+        let mut looked = from;
+        while left > 0 && last < from + time {
+            let pause = self.pauses.peek().map_or(from + time, |Reverse(it)| it.0);
+            let until = pause.min(from + time).min(last + LOOK);
+            self.device.wait(until, &mut done)?;
+            last = self.device.now();
+            if !done.is_empty() {
+                heard = last;
+            } else if self.in_flight() > 0 && last.since(heard) > SILENT_MAX {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            for it in done.drain(..) {
+                let index = self.completed(it);
+                left -= u64::from(index == 0 && left > 0);
+                last = last.max(it.at);
+                self.next(index)?;
+            }
+            while let Some(Reverse((_, _, index))) =
+                self.pauses.peek().copied().filter(|it| it.0.0 <= last)
+            {
+                self.pauses.pop();
+                self.send(index)?;
+            }
+            if last.since(looked) >= LOOK {
+                looked = last;
+                if is_over() {
+                    break;
+                }
+            }
+        }
+        Ok(last)
+    }
+    fn completed(&mut self, done: Completion) -> usize {
+        let Sent { stream, request, at } = self.sent[done.tag as usize];
+        self.free.push(done.tag);
+        let it = &mut self.running[stream];
+        let took = done.at.since(at).0;
+        match request.operation {
+            Operation::Flush => it.counted.flush.record(took),
+            _ => {
+                it.counted.latency.record(took);
+                it.counted.bytes += request.bytes;
+                it.unflushed += u32::from(request.operation == Operation::Write);
+            }
+        }
+        it.total += request.bytes;
+        let entries = self.series.len();
+        if stream == 0
+            && self.window > 0
+            && entries < SERIES_MAX
+            && it.total >= self.window * (entries as u64 + 1)
+        {
+            self.series.push((it.total, done.at.since(self.begun)));
+        }
+        stream
+    }
+    /// Waits for what is in flight.
+    fn drain(&mut self) -> io::Result<()> {
+        let (begun, mut done) = (self.device.now(), Vec::new());
+        while self.in_flight() > 0 {
+            let now = self.device.now();
+            if now.since(begun) > SILENT_MAX {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.device.wait(now + LOOK, &mut done)?;
+            self.free.extend(done.drain(..).map(|it| it.tag));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Amount, Order, Simulated};
+    use super::*;
+    use crate::profile;
+
+    fn load(streams: Vec<Stream>, requests: u64) -> Load {
+        let time = Nanos::from_secs(100);
+        let warm_up = Amount { requests: 10, time };
+        Load { streams, warm_up, measured: Amount { requests, time }, window: 0 }
+    }
+    fn outcome(streams: Vec<Stream>, requests: u64) -> Outcome {
+        let mut device = Simulated::new(profile::load("plextor-px256m5s", 1).unwrap());
+        run(&mut device, &load(streams, requests), 1, &|| false).unwrap()
+    }
+    fn stream(operation: Operation, depth: u32, order: Order) -> Stream {
+        Stream { area: (0, 1 << 30), ..Stream::new(operation, 4096, depth, order) }
+    }
+
+    /// Goal: a closed loop keeps its depth, so latency times rate is the depth; a lone read takes what the profile
+    /// says. Method: two depths.
+    #[test]
+    fn latency_times_rate_is_the_depth() {
+        for depth in [1, 16] {
+            let found = outcome(vec![stream(Operation::Read, depth, Order::Random)], 2000);
+            let product = found.latency(0) * found.iops(0) / 1e9;
+            assert!((product / f64::from(depth) - 1.0).abs() < 0.02, "{product}");
+        }
+        let alone = outcome(vec![stream(Operation::Read, 1, Order::Random)], 2000).latency(0);
+        assert!((alone / 162_957.0 - 1.0).abs() < 0.01, "{alone}");
+    }
+
+    /// Goal: flushes come after the writes that they cover, pauses take their time, and the first stream ends the
+    /// load. Method: counts of three streams.
+    #[test]
+    fn flushes_and_pauses() {
+        let flushing = Stream { flush_every: 4, ..stream(Operation::Write, 1, Order::Random) };
+        let found = outcome(vec![flushing], 100);
+        let counted = &found.streams[0];
+        assert_eq!((counted.latency.count(), counted.flush.count()), (80, 20));
+        assert!(counted.flush.mean() > 2_000_000, "{}", counted.flush.mean());
+        let pause = Nanos::from_millis(1);
+        let slow = Stream { pause, ..stream(Operation::Read, 1, Order::Random) };
+        let found = outcome(vec![slow], 100);
+        assert!((100_000_000..130_000_000).contains(&found.time.0), "{}", found.time);
+        let rare = Stream { pause_every: 10, ..slow };
+        let found = outcome(vec![rare], 100);
+        assert!(found.time.0 < 40_000_000, "{}", found.time);
+    }
+
+    /// Goal: an interruption ends a load early, with what is there. Method: one after a tenth of a second.
+    #[test]
+    fn interruptions_end_early() {
+        let mut device = Simulated::new(profile::load("plextor-px256m5s", 1).unwrap());
+        let load = load(vec![stream(Operation::Read, 1, Order::Random)], 1_000_000);
+        let found = run(&mut device, &load, 1, &|| true).unwrap();
+        assert!(found.time < Nanos::from_millis(300) && found.streams[0].latency.count() > 100);
+    }
+}

@@ -1,0 +1,74 @@
+//! A volume of an NBD server.
+
+use std::io;
+use std::path::Path;
+
+use iofair_core::policy::DriveFacts;
+use iofair_core::request::Operation;
+use iofair_core::time::Instant;
+use iofair_core::unit::Sectors;
+use iofair_drive::measure::{Completion, Device, Request};
+
+use crate::client::{self, Ask, Client, Crowd};
+use crate::clock::Clock;
+
+/// Requests in flight at most; the drive behind a volume is unknown.
+const DEPTH: u32 = 64;
+/// Longest request.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// A volume that is measured through its socket.
+#[derive(Debug)]
+pub struct NbdDevice {
+    crowd: Crowd,
+    clock: Clock,
+    capacity: u64,
+}
+
+impl NbdDevice {
+    /// Connects to an export of the server behind a Unix socket.
+    pub fn connect(socket: &Path, export: &str) -> io::Result<Self> {
+        let probe = Client::connect(socket, export)?;
+        let capacity = probe.size;
+        probe.disconnect()?;
+        let clock = Clock::start();
+        let crowd = Crowd::connect(socket, &[export.to_owned()], clock)?;
+        Ok(Self { crowd, clock, capacity })
+    }
+}
+
+impl Device for NbdDevice {
+    fn facts(&self) -> DriveFacts {
+        DriveFacts {
+            rotational: false,
+            depth: DEPTH,
+            max_request: Sectors(BYTES_MAX / 512),
+            capacity: Sectors(self.capacity / 512),
+        }
+    }
+    fn now(&mut self) -> Instant {
+        self.clock.now()
+    }
+    fn submit(&mut self, request: Request) -> io::Result<()> {
+        let Request { tag, operation, durable, offset, bytes } = request;
+        let ask = match operation {
+            Operation::Read => Ask::Read,
+            Operation::Write if !durable => Ask::Write,
+            Operation::Flush => Ask::Flush,
+            _ => return Err(io::ErrorKind::Unsupported.into()),
+        };
+        let length = u32::try_from(bytes).map_err(io::Error::other)?;
+        self.crowd.push(client::Request { client: 0, tag: u64::from(tag), ask, offset, length });
+        Ok(())
+    }
+    fn wait(&mut self, until: Instant, done: &mut Vec<Completion>) -> io::Result<()> {
+        let at = self.crowd.wait(until)?;
+        for it in self.crowd.answers() {
+            if it.error != 0 {
+                return Err(io::Error::from_raw_os_error(it.error.cast_signed()));
+            }
+            done.push(Completion { tag: it.tag as u32, at });
+        }
+        Ok(())
+    }
+}
