@@ -395,7 +395,11 @@ impl Clocks {
     }
     /// Did a group with a minimum send requests lately?
     pub(super) fn are_used(&self, now: Instant) -> bool {
-        self.count > 0 && now < self.used + self.bounds.lag_max
+        self.count > 0 && now < self.used_until()
+    }
+    /// Until when they are, if there is a minimum.
+    pub(super) fn used_until(&self) -> Instant {
+        self.used + self.bounds.lag_max
     }
     /// Is it behind because its last request took longer than the promise allows?
     pub(super) fn is_late(&self, now: Instant, id: EntityId, took: Nanos) -> bool {

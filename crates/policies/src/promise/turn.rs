@@ -86,9 +86,7 @@ impl Promise {
                     return None;
                 }
                 if side == Side::Write && self.is_full(cx, &turn) {
-                    if self.in_flight == 0 {
-                        self.wake_at(Some(turn.until));
-                    }
+                    self.wake_for_changes(now, &turn);
                     return None;
                 }
                 let sent = self.send(cx, turn.client, side, (true, true));
@@ -105,6 +103,7 @@ impl Promise {
             let settles = (turn.written + QUIET).min(turn.until);
             if turn.scattered > SCATTERED && now < settles && !self.gives_way(now, &turn) {
                 self.wake_at(Some(settles));
+                self.wake_for_changes(now, &turn);
                 return None;
             }
             let idle = match turn.due {
@@ -144,6 +143,19 @@ impl Promise {
         let next = self.clocks.frame_end(now) > turn.frame_end;
         let far = matches!(self.clocks.gate(now), Gate::Due(_, lag) if next || lag > LAG_MAX);
         far || self.urgent(now).is_some_and(|client| client != turn.client)
+    }
+    /// Wakes when the turn ends, gives way, or need not be silent any more: what of that depends on the time alone.
+    fn wake_for_changes(&mut self, now: Instant, turn: &Turn) {
+        let gate = match self.clocks.gate(now) {
+            Gate::Due(_, lag) => Some(now + LAG_MAX.saturating_sub(lag) + Nanos(1)),
+            Gate::Closed(_, next) | Gate::Batch(_, _, next) | Gate::Open(next) => next,
+        };
+        let deadline = self.first_deadline(SLICE + SLICE);
+        let deadline = deadline.map(|(deadline, _)| deadline.saturating_sub(DEADLINE_NEAR));
+        let unused = Some(self.clocks.used_until());
+        for at in [gate, deadline, unused, Some(turn.frame_end), Some(turn.until)] {
+            self.wake_at(at.filter(|at| *at > now));
+        }
     }
     fn is_over(now: Instant, turn: &Turn) -> bool {
         turn.over || now >= turn.until
