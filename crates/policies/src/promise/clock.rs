@@ -24,6 +24,10 @@
 //! a sixth at most, as its promise for some time: an infeasible promise never starves the others. With several such
 //! groups each keeps its part, since the clock that is furthest behind goes first.
 //!
+//! *Flushes.* A flush takes the drive for milliseconds and moves no data, so a group that flushes after each write may never
+//! reach its minimum. A group with data goes before a group that has nothing but flushes queued, however far that one is
+//! behind. A flush for a minimum goes when no other group is far behind with data ([`Clocks::data_lag`]).
+//!
 //! *Classes.* Among groups that are behind the most urgent class goes first, so that minimums that cannot all be kept are
 //! broken from the least urgent class up, and within a class in proportion.
 //!
@@ -33,6 +37,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use super::requests::{DATA, Kind, LINES, Line, Requests};
 use super::shares::EntityId;
 use crate::parts::tree::{Arena, NodeId, Tree};
 use iofair_core::group::Class;
@@ -65,10 +70,7 @@ const PATIENCE: Nanos = Nanos::from_millis(10);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place {
     Nowhere,
-    /// It has requests queued.
-    Queued(NodeId, Class, usize),
-    /// It has none queued, but some in flight, or is between two.
-    Busy(NodeId, Class),
+    In(NodeId, Class, Line),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -85,6 +87,8 @@ struct Clock {
     /// When nothing of it was left, and until when that is a moment between two requests.
     idle_since: Instant,
     idle_until: Instant,
+    /// If not zero: it has nothing but flushes, and until then the moment after its last data.
+    data_until: Instant,
     /// Mean pause between requests, those longer than [`SLACK_MAX`] left out.
     pause: Nanos,
     /// What the last command was worth, and all since the group had nothing left; when that began.
@@ -116,6 +120,7 @@ impl Clock {
             batch: false,
             idle_since: Instant::ZERO,
             idle_until: Instant::ZERO,
+            data_until: Instant::ZERO,
             pause: Nanos::ZERO,
             grant: Nanos::ZERO,
             burst: Nanos::ZERO,
@@ -209,23 +214,6 @@ impl Clock {
     }
 }
 
-/// Requests of a client, or of all in a group, as far as clocks know them.
-#[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Requests {
-    pub(super) queued: u32,
-    /// Queued, and somebody waits for them.
-    pub(super) urgent: u32,
-    /// Commands in flight, and how much of them counts.
-    pub(super) in_flight: u32,
-    pub(super) amount: Amount,
-}
-
-impl Requests {
-    fn are_none(&self) -> bool {
-        self.queued == 0 && self.in_flight == 0
-    }
-}
-
 /// A group, with a minimum or without.
 #[derive(Clone, Default, Debug)]
 struct Group {
@@ -270,9 +258,8 @@ pub(super) struct Clocks {
     /// Groups with a minimum.
     count: usize,
     arena: Arena<(Instant, EntityId), EntityId>,
-    /// By class: groups with requests that somebody waits for, and those with nothing but buffered writes.
-    queued: [[Tree; 2]; 3],
-    busy: [Tree; 3],
+    /// By class and [`Line`].
+    trees: [[Tree; LINES]; 3],
     bounds: Bounds,
     /// When a group with a minimum last sent a request.
     used: Instant,
@@ -333,7 +320,9 @@ impl Clocks {
         };
         change(&mut own.queued, it.queued);
         change(&mut own.urgent, it.urgent);
+        change(&mut own.flushes, it.flushes);
         change(&mut own.in_flight, it.in_flight);
+        change(&mut own.flushing, it.flushing);
         match comes {
             true => own.amount += it.amount,
             false => own.amount -= it.amount,
@@ -342,14 +331,8 @@ impl Clocks {
     }
     fn take_out(&mut self, group: usize) {
         let Some(clock) = &mut self.groups[group].clock else { return };
-        match core::mem::replace(&mut clock.place, Place::Nowhere) {
-            Place::Nowhere => {}
-            Place::Queued(node, class, kind) => {
-                self.arena.remove(&mut self.queued[class as usize][kind], node);
-            }
-            Place::Busy(node, class) => {
-                self.arena.remove(&mut self.busy[class as usize], node);
-            }
+        if let Place::In(node, class, line) = core::mem::replace(&mut clock.place, Place::Nowhere) {
+            self.arena.remove(&mut self.trees[class as usize][line as usize], node);
         }
     }
     /// Into the tree where it belongs, by its present clock.
@@ -358,16 +341,15 @@ impl Clocks {
         let Group { requests: own, class, clock: Some(clock) } = &mut self.groups[group] else {
             return;
         };
-        let class = *class;
-        if own.queued > 0 {
-            let (key, kind) = ((clock.due(own.urgent > 0), id), usize::from(own.urgent == 0));
-            let node = self.arena.insert(&mut self.queued[class as usize][kind], key, id);
-            clock.place = Place::Queued(node, class, kind);
-        } else if clock.awaited && (own.in_flight > 0 || clock.idle_until > clock.idle_since) {
-            let key = (clock.at, id);
-            let node = self.arena.insert(&mut self.busy[class as usize], key, id);
-            clock.place = Place::Busy(node, class);
-        }
+        let at = match own.queued {
+            0 if !clock.awaited => return,
+            0 if own.in_flight == 0 && clock.idle_until <= clock.idle_since => return,
+            0 => clock.at,
+            _ => clock.due(own.urgent > 0),
+        };
+        let (class, line) = (*class, own.line(clock.data_until > Instant::ZERO));
+        let node = self.arena.insert(&mut self.trees[class as usize][line as usize], (at, id), id);
+        clock.place = Place::In(node, class, line);
     }
     fn requests(&mut self, id: EntityId) -> Option<(usize, &mut Requests)> {
         let group = id.as_group()?.index();
@@ -407,8 +389,7 @@ impl Clocks {
     }
     /// The group that closes the gate first, and when.
     pub(super) fn first(&self) -> Option<(EntityId, Instant)> {
-        let trees = self.queued.iter().flatten().chain(&self.busy);
-        let (at, id) = trees.filter_map(|tree| self.first_of(tree)).min()?;
+        let (at, id) = self.trees.iter().flatten().filter_map(|tree| self.first_of(tree)).min()?;
         Some((id, at))
     }
     /// Up to when its promise is kept.
@@ -417,15 +398,15 @@ impl Clocks {
     }
 
     /// A request of the group, or of one in it, is queued.
-    pub(super) fn arrive(&mut self, now: Instant, id: EntityId, urgent: bool) {
+    pub(super) fn arrive(&mut self, now: Instant, id: EntityId, kind: Kind) {
         let Some((group, own)) = self.requests(id) else { return };
         let wakes = own.are_none();
-        own.queued += 1;
-        own.urgent += u32::from(urgent);
+        own.arrive(kind);
         let Some(clock) = &mut self.groups[group].clock else { return };
         if wakes {
             clock.wake(now, self.bounds.lag_max);
         }
+        clock.data_until = Instant::ZERO;
         self.used = now;
         self.put(group, id);
     }
@@ -435,16 +416,13 @@ impl Clocks {
         now: Instant,
         id: EntityId,
         amount: Amount,
-        (all, urgent): (bool, bool),
+        (all, kind): (bool, Kind),
     ) {
         let Bounds { ahead, lag_max, period, .. } = self.bounds;
         let frame_end = self.frame_end(now);
         let Some((group, own)) = self.requests(id) else { return };
-        own.queued -= u32::from(all);
-        own.urgent -= u32::from(all && urgent);
-        own.in_flight += 1;
-        own.amount += amount;
-        let own = *own;
+        own.dispatch(amount, (all, kind));
+        let (own, urgent) = (*own, kind.is_urgent());
         let Some(clock) = &mut self.groups[group].clock else { return };
         clock.awaited = urgent;
         // A burst of what is owed to many fills the drive's cache, and the drive does nothing else until that is written.
@@ -461,16 +439,19 @@ impl Clocks {
         self.put(group, id);
     }
     /// A command of the group was completed.
-    pub(super) fn complete(&mut self, now: Instant, id: EntityId, amount: Amount) {
-        let Bounds { lag_max, period, .. } = self.bounds;
+    pub(super) fn complete(&mut self, now: Instant, id: EntityId, amount: Amount, kind: Kind) {
+        let Bounds { lag_max, period, frame, .. } = self.bounds;
         let Some((group, own)) = self.requests(id) else { return };
-        own.in_flight -= 1;
-        own.amount -= amount;
-        let rests = own.are_none();
+        own.complete(amount, kind);
+        let (rests, has_data) = (own.are_none(), own.have_data());
         let Some(clock) = &mut self.groups[group].clock else { return };
         clock.forget(now, lag_max);
         if rests {
             clock.rest(now);
+            clock.data_until = Instant::ZERO;
+        } else if !has_data && kind != Kind::Flush && frame == Nanos::ZERO {
+            // Another client's flush is left; the one that got data may send its next request in a moment.
+            clock.data_until = now + clock.slack();
         }
         clock.end_period(now, period);
         self.put(group, id);
@@ -501,8 +482,10 @@ impl Clocks {
     /// The same of one class.
     fn gate_of(&mut self, now: Instant, class: Class) -> Gate {
         let due_at = self.due_at(now);
-        let [urgent, buffered] = &self.queued[class as usize];
-        let [urgent, buffered] = [self.first_of(urgent), self.first_of(buffered)];
+        self.end_pauses(now, class);
+        let first = |line: Line| self.first_of(&self.trees[class as usize][line as usize]);
+        let [urgent, buffered, flush] = [Line::Urgent, Line::Buffered, Line::Flush].map(first);
+        let busy = [Line::Busy, Line::FlushBesideData].into_iter().filter_map(first).min();
         let due =
             |it: Option<(Instant, EntityId)>, lag: Nanos| it.filter(|(at, _)| *at + lag <= due_at);
         let far = Nanos(self.bounds.period.0 - self.bounds.period.0 / URGENT_PART);
@@ -511,28 +494,103 @@ impl Clocks {
         }
         // What waits for its time, and buffered writes that wait for a read that is behind.
         let late = buffered.map(|(at, _)| if at <= due_at { at + far } else { at });
-        let next = urgent.map(|(at, _)| at).into_iter().chain(late).min();
-        while let Some((at, id)) = self.first_of(&self.busy[class as usize]) {
-            if at > due_at {
-                break;
-            }
-            let Some(group) = id.as_group().map(|id| id.index()) else { break };
-            let Group { requests: own, clock: Some(clock), .. } = &self.groups[group] else {
-                break;
-            };
-            if own.in_flight > 0 {
-                return Gate::Closed(now.since(at), next);
-            }
-            if clock.idle_until > now {
-                let until = clock.idle_until;
-                let until = next.map_or(until, |next| next.min(until));
-                return Gate::Closed(now.since(at), Some(until));
-            }
-            self.take_out(group);
+        let later = flush.map(|(at, _)| at).filter(|at| *at > due_at);
+        let next = urgent.map(|(at, _)| at).into_iter().chain(late).chain(later).min();
+        if let Some((at, id)) = due(busy, Nanos::ZERO) {
+            let until = self.pause_end(id).into_iter().chain(next).min();
+            return Gate::Closed(now.since(at), until);
         }
-        match due(buffered, Nanos::ZERO) {
-            Some((_, id)) => Gate::Batch(id, urgent.map(|(_, id)| id), next),
+        if let Some((_, id)) = due(buffered, Nanos::ZERO) {
+            return Gate::Batch(id, urgent.map(|(_, id)| id), next);
+        }
+        if let Some((at, id)) = due(flush, Nanos::ZERO) {
+            return Gate::Due(id, now.since(at));
+        }
+        match due(first(Line::Flushing), Nanos::ZERO) {
+            Some((at, _)) => Gate::Closed(now.since(at), next),
             None => Gate::Open(next),
         }
+    }
+    /// If a group is between two requests for data: until when.
+    fn pause_end(&self, id: EntityId) -> Option<Instant> {
+        let Group { requests: own, clock, .. } = self.groups.get(id.as_group()?.index())?;
+        let clock = clock.as_ref()?;
+        match own.are_none() {
+            true => Some(clock.idle_until),
+            false => (!own.have_data()).then_some(clock.data_until),
+        }
+    }
+    /// A group is not between two requests any more.
+    fn end_pause(&mut self, id: EntityId) {
+        let Some(group) = id.as_group().map(|id| id.index()) else { return };
+        self.take_out(group);
+        let Group { requests: own, clock: Some(clock), .. } = &mut self.groups[group] else {
+            return;
+        };
+        clock.data_until = Instant::ZERO;
+        if !own.are_none() {
+            self.put(group, id);
+        }
+    }
+    /// Groups that are behind, and not between two requests any more, are not waited for.
+    fn end_pauses(&mut self, now: Instant, class: Class) {
+        let due_at = self.due_at(now);
+        for line in [Line::Busy, Line::FlushBesideData] {
+            while let Some((at, id)) = self.first_of(&self.trees[class as usize][line as usize]) {
+                if at > due_at || self.pause_end(id).is_none_or(|until| until > now) {
+                    break;
+                }
+                self.end_pause(id);
+            }
+        }
+    }
+    /// The group that is furthest behind of those with nothing but flushes queued, in the most urgent class with one.
+    pub(super) fn flush_due(&self, now: Instant) -> Option<EntityId> {
+        let due_at = self.due_at(now);
+        let due = |class: &Class| {
+            let lines = [Line::Flush, Line::FlushBesideData].into_iter();
+            let trees = lines.map(|line| &self.trees[*class as usize][line as usize]);
+            let (at, id) = trees.filter_map(|tree| self.first_of(tree)).min()?;
+            (at <= due_at).then_some(id)
+        };
+        Class::ALL.iter().find_map(due)
+    }
+    /// How far a group that waits for nothing but flushes is behind, at most.
+    pub(super) fn flush_lag(&self, now: Instant) -> Nanos {
+        let trees = self
+            .trees
+            .iter()
+            .flat_map(|lines| [Line::Flush, Line::Flushing].map(|it| &lines[it as usize]));
+        let first = trees.filter_map(|tree| self.first_of(tree)).min();
+        first.map_or(Nanos::ZERO, |(at, _)| now.since(at))
+    }
+    /// How far a group of this class, or of a more urgent one, is behind with data, at most; without the groups that `but` is
+    /// true of.
+    pub(super) fn data_lag(
+        &mut self,
+        now: Instant,
+        class: Class,
+        but: impl Fn(EntityId) -> bool,
+    ) -> Nanos {
+        let mut first = now;
+        for class in Class::ALL.into_iter().filter(|it| *it <= class) {
+            for line in DATA {
+                let mut node = self.arena.first(&self.trees[class as usize][line as usize]);
+                while let Some(here) = node {
+                    let (at, id) = self.arena.key(here);
+                    if at >= first {
+                        break;
+                    }
+                    node = self.arena.next(here);
+                    let waits = matches!(line, Line::Busy | Line::FlushBesideData);
+                    if waits && self.pause_end(id).is_some_and(|until| until <= now) {
+                        self.end_pause(id);
+                    } else if !but(id) {
+                        first = at;
+                    }
+                }
+            }
+        }
+        now.since(first)
     }
 }

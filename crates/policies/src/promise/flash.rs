@@ -3,6 +3,9 @@
 //! A group that is behind goes first, and nobody else goes while one is. Else the smallest virtual time goes, within the
 //! window; those that it holds let others pass, but not far. A flush waits for the writes that the drive has, and later
 //! writes for the flush.
+//!
+//! A flush takes the drive for milliseconds. For a minimum it goes while no other group of its class, or of a more urgent one, is
+//! further behind with data than [`FLUSH_LAG`]; until then writes of its own group pass it.
 
 use super::clock::Gate;
 use super::deadlines::AHEAD_MAX;
@@ -51,7 +54,7 @@ impl Promise {
         self.pace.next().max(self.throttle.next())
     }
     /// The first in line inside `top`, and the first of those that are not held.
-    fn candidates(&self, cx: &Context<'_>, top: EntityId, basis: Basis) -> Candidates {
+    fn candidates(&mut self, cx: &Context<'_>, top: EntityId, basis: Basis) -> Candidates {
         let shared = self.window.is_shared(cx.now);
         let mut found = Candidates::default();
         let mut flush = None;
@@ -66,6 +69,8 @@ impl Promise {
                     let held = shared && (waits || !self.has_room(cx, client, side));
                     held || flush.is_some_and(|flush| flush <= key)
                 }
+                // Those that are held for another group hold none of their own.
+                Side::Flush if basis != Basis::Share && self.yields(cx.now, top, client) => true,
                 Side::Flush => {
                     flush = Some(key);
                     self.writes > 0 || basis == Basis::Share && cx.now < self.next_write()
@@ -176,9 +181,36 @@ impl Promise {
         let large = bytes(&cx.requests[head]) > drive::SMALL;
         (large && !is_far(key, first)).then_some(client)
     }
-    /// Flushes pass the gate while nobody is far behind: what holds a flush holds its client's next writes as well, and
-    /// flushes that go together cost one.
+    /// Does a client's flush for the minimum of a group wait for data of another one?
+    fn yields(&mut self, now: Instant, group: EntityId, client: EntityId) -> bool {
+        let class = self.clocks.class(group).unwrap_or_default();
+        let shares = &self.shares;
+        // Groups that hold the client get the flush as well.
+        let holds = |id| {
+            let mut above = core::iter::successors(shares.parent(client), |it| shares.parent(*it));
+            above.any(|it| it == id)
+        };
+        self.clocks.data_lag(now, class, holds) > FLUSH_LAG
+    }
+    /// Serves the group that is behind, and furthest, with nothing but flushes.
+    fn send_due_flush(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
+        if self.writes > 0 {
+            return None;
+        }
+        let group = self.clocks.flush_due(cx.now)?;
+        let (_, client) = self.shares.pick(group, Side::Flush)?;
+        if self.yields(cx.now, group, client) {
+            return None;
+        }
+        self.send(cx, client, Side::Flush, (true, false))
+    }
+    /// Flushes pass the gate while nobody is far behind, those for a minimum first: what holds a flush holds its client's next
+    /// writes as well, and flushes that go together cost one.
     fn send_flush(&mut self, cx: &mut Context<'_>, behind: Nanos) -> Option<RequestId> {
+        if let Some(sent) = self.send_due_flush(cx) {
+            return Some(sent);
+        }
+        let behind = behind.max(self.clocks.flush_lag(cx.now));
         if behind > FLUSH_LAG || self.writes > 0 || cx.now < self.next_write() {
             return None;
         }
@@ -231,6 +263,7 @@ impl Promise {
             Gate::Batch(group, other, next) => {
                 let sent = self.send_due(cx, group, Basis::Batch);
                 let sent = sent.or_else(|| self.send_due(cx, other?, Basis::Batch));
+                let sent = sent.or_else(|| self.send_due_flush(cx));
                 if sent.is_none() {
                     self.wake_at(next);
                     self.wake_at(Some(self.window.shared_until()).filter(|at| *at > now));

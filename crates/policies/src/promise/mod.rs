@@ -7,7 +7,7 @@
 //!
 //! **Rules**, each in a file beside this one:
 //!
-//! - [`clock`]: minimums, and the gate.
+//! - [`clock`]: minimums, and the gate; [`requests`]: what it counts.
 //! - [`deadlines`]: reads with a latency.
 //! - [`shares`]: what is left, by weight.
 //! - [`window`]: what the drive has at once; long requests in pieces.
@@ -32,6 +32,7 @@ mod flash;
 mod head;
 mod late;
 mod pace;
+mod requests;
 mod shares;
 #[cfg(test)]
 mod tests;
@@ -59,6 +60,7 @@ use deadlines::Deadlines;
 use drive::Drive;
 use head::Head;
 use pace::Pace;
+use requests::Kind;
 use shares::{EntityId, SIDES, Shares, Side};
 use turn::Turn;
 use window::Window;
@@ -167,7 +169,7 @@ fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
 #[derive(Clone, Copy, Default, Debug)]
 #[repr(C, align(64))]
 struct Client {
-    requests: clock::Requests,
+    requests: requests::Requests,
     /// Where its last read and its last write ended.
     ends: [Sectors; 2],
     queues: [Fifo; SIDES],
@@ -258,6 +260,15 @@ fn side(request: &Request) -> Side {
     }
 }
 
+/// What a request is to clocks.
+fn kind(request: &Request) -> Kind {
+    match request.operation {
+        Operation::Flush => Kind::Flush,
+        _ if request.is_sync() => Kind::Urgent,
+        _ => Kind::Buffered,
+    }
+}
+
 /// Bytes that a command costs; trims and zeroes move none, and cost as their length says, flushes what the drive could
 /// have written meanwhile.
 fn bytes(request: &Request) -> u64 {
@@ -322,7 +333,7 @@ impl Promise {
         let index = client.as_client()?.index();
         let head = self.clients[index].queues[side as usize].front()?;
         let Request { operation, length, .. } = cx.requests[head];
-        let urgent = cx.requests[head].is_sync();
+        let kind = kind(&cx.requests[head]);
         let cuts = !whole && matches!(operation, Operation::Read | Operation::Write);
         let most = match cuts && length.bytes() > window::PIECE_MIN {
             true => Sectors::from_bytes_ceil(self.window.piece(&self.drive)),
@@ -338,11 +349,8 @@ impl Promise {
         let own = &mut self.clients[index];
         let promised = own.promised_amount(operation, sent);
         let far = own.is_far(side, start, start + length);
-        own.requests.in_flight += 1;
-        own.requests.amount += promised;
+        own.requests.dispatch(promised, (all, kind));
         if all {
-            own.requests.queued -= 1;
-            own.requests.urgent -= u32::from(urgent);
             own.queues[side as usize].pop_front(cx.requests);
             self.shares.pop(client, side);
             self.queued -= 1;
@@ -351,7 +359,7 @@ impl Promise {
             }
         }
         if self.counts {
-            let ends = (all, urgent);
+            let ends = (all, kind);
             self.each_clock(client, |clocks, id| clocks.dispatch(now, id, promised, ends));
         }
         let cost = self.drive.cost(side, sent);
@@ -481,7 +489,7 @@ impl Promise {
 impl Policy for Promise {
     fn submit(&mut self, cx: &mut Context<'_>, id: RequestId) {
         let Request { client: index, .. } = cx.requests[id];
-        let (side, urgent) = (side(&cx.requests[id]), cx.requests[id].is_sync());
+        let (side, kind) = (side(&cx.requests[id]), kind(&cx.requests[id]));
         let (client, now) = (EntityId::client(index), cx.now);
         let own = &mut self.clients[index.index()];
         let queue = &mut own.queues[side as usize];
@@ -490,14 +498,13 @@ impl Policy for Promise {
         own.flushes_free += u32::from(side == Side::Write && own.flushes_free < FLUSHES_FREE);
         let own = &mut own.requests;
         let first = own.queued == 0 && own.in_flight == 0;
-        own.queued += 1;
-        own.urgent += u32::from(urgent);
+        own.arrive(kind);
         self.shares.push(client, side);
         if side == Side::Read && is_front && self.latencies {
             self.set_deadline(cx, client);
         }
         if self.counts {
-            self.each_clock(client, |clocks, group| clocks.arrive(now, group, urgent));
+            self.each_clock(client, |clocks, group| clocks.arrive(now, group, kind));
         }
         self.window.on_submit(now, index.index() as u32, first);
         self.queued += 1;
@@ -512,16 +519,16 @@ impl Policy for Promise {
     fn complete(&mut self, cx: &mut Context<'_>, id: RequestId) {
         let Request { operation, client: index, length, .. } = cx.requests[id];
         let (client, side, now) = (EntityId::client(index), side(&cx.requests[id]), cx.now);
+        let kind = kind(&cx.requests[id]);
         let carries = matches!(operation, Operation::Read | Operation::Write);
         let (sent, Sent { promised, window }) = (length.bytes(), self.sent[id.0 as usize]);
         let own = &mut self.clients[index.index()].requests;
-        own.in_flight -= 1;
-        own.amount -= promised;
+        own.complete(promised, kind);
         if own.queued == 0 && own.in_flight == 0 {
             self.window.on_leave(now);
         }
         if self.counts {
-            self.each_clock(client, |clocks, group| clocks.complete(now, group, promised));
+            self.each_clock(client, |clocks, group| clocks.complete(now, group, promised, kind));
         }
         let is_full = side == Side::Write && self.window.is_full(&self.drive, window);
         self.window.on_complete(side, window);

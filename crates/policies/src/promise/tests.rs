@@ -1,10 +1,13 @@
 //! Worked examples: what is due, who shares, and what the drive may have.
 
+mod flushes;
+
 use alloc::vec::Vec;
 
 use super::clock::{Bounds, Clocks, Gate};
 use super::drive::Drive;
 use super::head::Head;
+use super::requests::Kind;
 use super::shares::{EntityId, Shares, Side};
 use super::window::Window;
 use iofair_core::contract::Contract;
@@ -36,9 +39,9 @@ fn clocks() -> (Clocks, EntityId) {
 }
 /// One request of 4 KiB comes, goes and is completed at once.
 fn serve(clocks: &mut Clocks, group: EntityId, now: Instant) {
-    clocks.arrive(now, group, true);
-    clocks.dispatch(now, group, BLOCK, (true, true));
-    clocks.complete(now, group, BLOCK);
+    clocks.arrive(now, group, Kind::Urgent);
+    clocks.dispatch(now, group, BLOCK, (true, Kind::Urgent));
+    clocks.complete(now, group, BLOCK, Kind::Urgent);
 }
 
 /// Goal: a group is due when what it got is used up, and the gate is open until then. Method: 4 KiB are worth 1 ms.
@@ -46,7 +49,7 @@ fn serve(clocks: &mut Clocks, group: EntityId, now: Instant) {
 fn a_group_is_due_when_its_promise_is_used_up() {
     let (mut clocks, group) = clocks();
     serve(&mut clocks, group, at(10));
-    clocks.arrive(at(10), group, true);
+    clocks.arrive(at(10), group, Kind::Urgent);
     assert_eq!(clocks.gate(at(10)), Gate::Open(Some(at(11))));
     assert_eq!(clocks.gate(at(12)), Gate::Due(group, Nanos::from_millis(1)));
 }
@@ -56,14 +59,14 @@ fn a_group_is_due_when_its_promise_is_used_up() {
 #[test]
 fn a_pause_is_not_owed() {
     let (mut clocks, group) = clocks();
-    clocks.arrive(at(10), group, true);
-    clocks.dispatch(at(10), group, BLOCK, (true, true));
+    clocks.arrive(at(10), group, Kind::Urgent);
+    clocks.dispatch(at(10), group, BLOCK, (true, Kind::Urgent));
     // It took 3 ms, which is 2 ms too long.
-    clocks.complete(at(13), group, BLOCK);
+    clocks.complete(at(13), group, BLOCK, Kind::Urgent);
     let until = Instant(13 * MS + MS / 4);
     assert_eq!(clocks.gate(at(13)), Gate::Closed(Nanos::from_millis(2), Some(until)));
     assert_eq!(clocks.gate(until), Gate::Open(None));
-    clocks.arrive(at(20), group, true);
+    clocks.arrive(at(20), group, Kind::Urgent);
     let lag = Nanos::from_millis(2) + Nanos(MS / 4);
     assert_eq!(clocks.gate(at(20)), Gate::Due(group, lag), "as before the pause, and its moment");
 }
@@ -76,10 +79,10 @@ fn a_client_that_could_reach_its_promise_is_waited_for() {
         let (mut clocks, group) = clocks();
         let mut now = at(10);
         for took in [100; 50].into_iter().chain([20_000]) {
-            clocks.arrive(now, group, true);
-            clocks.dispatch(now, group, BLOCK, (true, true));
+            clocks.arrive(now, group, Kind::Urgent);
+            clocks.dispatch(now, group, BLOCK, (true, Kind::Urgent));
             now += Nanos::from_micros(took);
-            clocks.complete(now, group, BLOCK);
+            clocks.complete(now, group, BLOCK, Kind::Urgent);
             if took == 100 {
                 now += Nanos::from_micros(pause);
             }
@@ -96,10 +99,10 @@ fn a_client_that_could_reach_its_promise_is_waited_for() {
 fn a_second_is_made_up_for() {
     for (took, owed) in [(600, 600), (5000, 1000)] {
         let (mut clocks, group) = clocks();
-        clocks.arrive(at(10), group, true);
-        clocks.dispatch(at(10), group, BLOCK, (true, true));
+        clocks.arrive(at(10), group, Kind::Urgent);
+        clocks.dispatch(at(10), group, BLOCK, (true, Kind::Urgent));
         let now = at(10 + took);
-        clocks.complete(now, group, BLOCK);
+        clocks.complete(now, group, BLOCK, Kind::Urgent);
         let mut served = 0;
         while !matches!(clocks.gate(now), Gate::Open(_)) {
             serve(&mut clocks, group, now);
@@ -113,8 +116,8 @@ fn a_second_is_made_up_for() {
 #[test]
 fn what_is_in_flight_counts() {
     let (mut clocks, group) = clocks();
-    (0..64).for_each(|_| clocks.arrive(at(10), group, true));
-    (0..64).for_each(|_| clocks.dispatch(at(10), group, BLOCK, (true, true)));
+    (0..64).for_each(|_| clocks.arrive(at(10), group, Kind::Urgent));
+    (0..64).for_each(|_| clocks.dispatch(at(10), group, BLOCK, (true, Kind::Urgent)));
     assert_eq!(clocks.kept_until(group), Some(at(74)));
 }
 
@@ -126,9 +129,9 @@ fn a_promise_that_cannot_be_kept_is_cut() {
     let mut open = 0;
     for ms in (10..4000).step_by(2) {
         open += u32::from(matches!(clocks.gate(at(ms)), Gate::Open(_)));
-        clocks.arrive(at(ms), group, true);
-        clocks.dispatch(at(ms), group, BLOCK, (true, true));
-        clocks.complete(at(ms + 2), group, BLOCK);
+        clocks.arrive(at(ms), group, Kind::Urgent);
+        clocks.dispatch(at(ms), group, BLOCK, (true, Kind::Urgent));
+        clocks.complete(at(ms + 2), group, BLOCK, Kind::Urgent);
     }
     assert!(open > 200, "{open} of 2000");
 }
@@ -139,12 +142,12 @@ fn buffered_writes_are_patient() {
     let (mut clocks, reader) = clocks();
     let writer = EntityId::group(GroupId::from_bits(2));
     clocks.set(Instant::ZERO, writer, MINIMUM, Class::BestEffort);
-    clocks.arrive(at(10), writer, false);
+    clocks.arrive(at(10), writer, Kind::Buffered);
     assert_eq!(clocks.gate(at(19)), Gate::Open(Some(at(20))));
     assert_eq!(clocks.gate(at(20)), Gate::Batch(writer, None, Some(at(110))));
-    clocks.arrive(at(20), reader, true);
+    clocks.arrive(at(20), reader, Kind::Urgent);
     assert_eq!(clocks.gate(at(21)), Gate::Due(reader, Nanos::from_millis(1)));
-    clocks.dispatch(at(21), reader, BLOCK, (true, true));
+    clocks.dispatch(at(21), reader, BLOCK, (true, Kind::Urgent));
     assert!(matches!(clocks.gate(at(25)), Gate::Closed(..)), "the read is behind, in flight");
     assert!(matches!(clocks.gate(at(120)), Gate::Due(it, _) if it == writer), "not for ever");
 }
@@ -157,20 +160,20 @@ fn a_frame_brings_what_is_promised_for_it() {
     let frame = Nanos::from_millis(500);
     let (lag_max, period) = (Nanos::from_secs(2), Nanos::from_secs(2));
     clocks.set_bounds(Bounds { ahead: Nanos::ZERO, frame, lag_max, period });
-    clocks.arrive(at(10), group, true);
+    clocks.arrive(at(10), group, Kind::Urgent);
     for (now, owed) in [(at(10), 490), (at(600), 500), (at(1000), 500)] {
         let mut served = 0;
         while matches!(clocks.gate(now), Gate::Due(..)) {
-            clocks.dispatch(now, group, BLOCK, (true, true));
-            clocks.arrive(now, group, true);
-            clocks.complete(now, group, BLOCK);
+            clocks.dispatch(now, group, BLOCK, (true, Kind::Urgent));
+            clocks.arrive(now, group, Kind::Urgent);
+            clocks.complete(now, group, BLOCK, Kind::Urgent);
             served += 1;
         }
         assert_eq!(served, owed, "{now:?}");
         (0..300).for_each(|_| {
-            clocks.dispatch(now, group, BLOCK, (true, true));
-            clocks.arrive(now, group, true);
-            clocks.complete(now, group, BLOCK);
+            clocks.dispatch(now, group, BLOCK, (true, Kind::Urgent));
+            clocks.arrive(now, group, Kind::Urgent);
+            clocks.complete(now, group, BLOCK, Kind::Urgent);
         });
         assert_eq!(clocks.kept_until(group), Some(clocks.frame_end(now)), "nothing ahead");
     }
@@ -185,10 +188,10 @@ fn a_minimum_may_count_requests() {
     clocks.set(Instant::ZERO, group, minimum, Class::BestEffort);
     for (bytes, worth) in [(512, 1), (64 << 10, 4)] {
         let now = at(10 + 100 * worth);
-        clocks.arrive(now, group, true);
-        clocks.dispatch(now, group, Amount::of(bytes), (true, true));
+        clocks.arrive(now, group, Kind::Urgent);
+        clocks.dispatch(now, group, Amount::of(bytes), (true, Kind::Urgent));
         assert_eq!(clocks.kept_until(group), Some(now + Nanos::from_millis(worth)), "{bytes}");
-        clocks.complete(now, group, Amount::of(bytes));
+        clocks.complete(now, group, Amount::of(bytes), Kind::Urgent);
     }
 }
 
@@ -199,8 +202,8 @@ fn more_urgent_minimums_go_first() {
     let (mut clocks, group) = clocks();
     let urgent = EntityId::group(GroupId::from_bits(2));
     clocks.set(Instant::ZERO, urgent, MINIMUM, Class::RealTime);
-    clocks.arrive(at(10), group, true);
-    clocks.arrive(at(30), urgent, true);
+    clocks.arrive(at(10), group, Kind::Urgent);
+    clocks.arrive(at(30), urgent, Kind::Urgent);
     assert_eq!(clocks.gate(at(40)), Gate::Due(urgent, Nanos::from_millis(10)));
     (0..20).for_each(|_| serve(&mut clocks, urgent, at(40)));
     assert_eq!(clocks.gate(at(40)), Gate::Due(group, Nanos::from_millis(30)));
@@ -218,7 +221,7 @@ fn infeasible_minimums_degrade_by_class() {
         clocks.set(Instant::ZERO, other, MINIMUM, class);
         let mut served = [0u32; 2];
         for id in [group, other] {
-            (0..2).for_each(|_| clocks.arrive(Instant(1), id, true));
+            (0..2).for_each(|_| clocks.arrive(Instant(1), id, Kind::Urgent));
         }
         let mut now = Instant(1);
         while now < at(10_000) {
@@ -228,9 +231,9 @@ fn infeasible_minimums_degrade_by_class() {
             };
             let took = Nanos(MS * 2 / 3);
             if let Some(id) = id {
-                clocks.dispatch(now, id, BLOCK, (true, true));
-                clocks.complete(now + took, id, BLOCK);
-                clocks.arrive(now + took, id, true);
+                clocks.dispatch(now, id, BLOCK, (true, Kind::Urgent));
+                clocks.complete(now + took, id, BLOCK, Kind::Urgent);
+                clocks.arrive(now + took, id, Kind::Urgent);
                 served[usize::from(id == other)] += 1;
             }
             now += took;
