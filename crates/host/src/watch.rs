@@ -277,6 +277,8 @@ mod tests {
             assert_eq!(watch.groups().1, ["batch", "user.slice"]);
             assert_eq!(watch.step(&kernel, &facts, 1_000_000).unwrap(), None);
             set(1);
+            watch.step(&kernel, &facts, 1_000_000).unwrap();
+            set(2);
             let step = watch.step(&kernel, &facts, 1_000_000).unwrap().unwrap();
             assert_eq!((step.others, step.ceiling), (300_000_000, Some(150_000_000)));
             let (batch, user) = match two {
