@@ -99,14 +99,17 @@ fn sleepers_are_woken() {
 fn who_holds_back_is_asked_again() {
     let second = |again: Nanos| {
         let reader = |name| client(name, job(Pattern::RandomRead, 4, false));
-        let (mut first, other) = (reader("first"), reader("other"));
+        let (mut first, mut other) = (reader("first"), reader("other"));
         first.priority.class = iofair_core::group::Class::RealTime;
+        // Its request comes while the first one's is in the drive, so that nothing can be dispatched then.
+        other.start = us(40);
         let mut run = scenario(vec![first, other], Nanos::from_secs(1));
         run.stack = TABLE.stack("none-bfq").unwrap();
         run.host.scheduling = Scheduling { on_completion: false, again, ..Scheduling::FREE };
         run_fixed(&run, us(90)).clients[1].calls
     };
-    let (never, again) = (second(Nanos::ZERO), second(us(3_000)));
+    // No multiple of a call's 100 us, so that some of these times find the drive empty.
+    let (never, again) = (second(Nanos::ZERO), second(us(1_007)));
     assert!(again > 2 * never, "{again} {never}");
 }
 
