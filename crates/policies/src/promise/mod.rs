@@ -421,8 +421,9 @@ impl Promise {
             && let Some(wanted) = deadlines::latency(cx.groups, cx.requests[id].group)
         {
             late = Some(late.unwrap_or(false) || age > wanted);
-            if self.drive.writes_about(now) {
-                self.pace.on_read(now, age > wanted);
+            match self.drive.writes_about(now) {
+                true => self.pace.on_read(now, age > wanted),
+                false => self.pace.on_read_alone(now),
             }
         }
         if side(&cx.requests[id]) == Side::Read && self.drive.writes_about(now) {

@@ -66,6 +66,10 @@ impl Default for Pace {
 }
 
 impl Pace {
+    /// A read with a latency contract was completed while nothing was written: its client is still there.
+    pub(super) fn on_read_alone(&mut self, now: Instant) {
+        self.last = now;
+    }
     /// A read with a latency contract was completed while writes were about, or had been a moment ago.
     pub(super) fn on_read(&mut self, now: Instant, late: bool) {
         self.last = now;
