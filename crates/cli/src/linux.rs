@@ -1,7 +1,7 @@
 //! `iofair run --on linux`: experiments on the kernel of this machine, with fio as clients.
 //!
 //! The device is a loop device over an emulated drive ([`site`]), or a real file or block device. Its scheduler, its
-//! groups and fio's arguments follow from the experiment ([`plan`]). What lies between the scheduler and the emulated
+//! groups and fio's arguments follow from the experiment ([`mod@plan`]). What lies between the scheduler and the emulated
 //! drive takes time; it is measured first ([`path`]), for the simulator.
 
 mod fio;

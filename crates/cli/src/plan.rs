@@ -44,7 +44,7 @@ pub(crate) struct Args {
     /// file.
     #[arg(long, value_name = "NAME|PATH")]
     drive: Option<String>,
-    /// File with the expected load of each client, in [[load]] tables with the keys of a client of an experiment.
+    /// File with the expected load of each client, in `[[load]]` tables with the keys of a client of an experiment.
     #[arg(long, value_name = "FILE")]
     load: Option<PathBuf>,
     /// Expected load of the clients of one group, as JOB or as JOB with further keys after commas. May be repeated.

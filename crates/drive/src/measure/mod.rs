@@ -1,7 +1,7 @@
 //! Puts a load on a device and measures rates and latencies. The same loads run on a drive model in simulated time
 //! ([`Simulated`]) and on real devices (the server's crate has those), so that their results can be compared.
 //!
-//! A [`Load`] consists of streams; each keeps a fixed number of requests in flight. [`run`] needs no clock: the device
+//! A [`Load`] consists of streams; each keeps a fixed number of requests in flight. [`run()`] needs no clock: the device
 //! says what time it is.
 
 mod place;
