@@ -341,7 +341,7 @@ fn a_burst_goes_and_then_reads_and_writes_wait_together() {
         let told = why(&rig, "tenants/alice");
         let answer = told["answer"].as_str().unwrap();
         assert!(answer.starts_with("throttle max holds 12 requests for another "), "{told}");
-        let rule = format!("over the ceiling of group {group} (both at 0.00 MB/s)");
+        let rule = format!("over the ceiling of group {group} (both at 1 B/s)");
         assert!(answer.contains(&rule), "{told}");
         change(&rig, &path, json!({"max": {"total": "100MB/s"}}));
         (0..12).for_each(|_| assert_eq!(wire.receive().unwrap().error, 0));
