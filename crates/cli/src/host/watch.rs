@@ -62,7 +62,8 @@ pub(super) fn run(
         std::thread::sleep(interval);
     };
     let done = watch.end(machine)?;
-    eprintln!("restored {} values", done.written.len());
+    let count = done.written.len();
+    eprintln!("restored {count} {}", if count == 1 { "value" } else { "values" });
     Ok(result?)
 }
 

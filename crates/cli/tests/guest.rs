@@ -1,5 +1,5 @@
-//! Volumes as block devices of the server's own host, and the kernel's NBD client: in a virtual machine, since
-//! both need drivers that few machines have loaded. `iofair` itself runs in there. `scripts/guest` makes what boots.
+//! What needs another kernel than this machine's: volumes as block devices of the server's own host, the kernel's NBD
+//! client, and `iofair host` with cgroup v2. `iofair` runs in a virtual machine. `scripts/guest` makes what boots.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../../serve/tests/rig/directory.rs"]
@@ -32,12 +32,16 @@ const BEGIN: &str = "
 
 /// Runs a script in a machine with `iofair` and these contracts.
 fn run(contracts: &str, script: &str) -> String {
+    run_with(contracts, script, |_| String::new())
+}
+/// The same with more arguments for QEMU, given the test's directory on this machine.
+fn run_with(contracts: &str, script: &str, more: impl Fn(&Path) -> String) -> String {
     let place = Directory::new();
     fs::create_dir_all(place.0.join("root/tmp")).unwrap();
     machine::bring(&place.0, Path::new(env!("CARGO_BIN_EXE_iofair")));
     fs::write(place.0.join("root/contracts.toml"), contracts).unwrap();
-    let arguments = "-machine q35,accel=tcg -cpu max -smp 2 -m 512M";
-    let arguments = arguments.split(' ').map(String::from).collect();
+    let arguments = format!("-machine q35,accel=tcg -cpu max -smp 2 -m 512M {}", more(&place.0));
+    let arguments = arguments.split_whitespace().map(String::from).collect();
     Machine::boot(&place.0, arguments, &format!("{BEGIN}{script}")).passes()
 }
 
@@ -294,4 +298,82 @@ fn needs_guest_the_kernel_speaks_nbd() {
         kill -TERM $server; wait $server
     ";
     run(CONTRACTS, script);
+}
+
+/// Contracts for two groups of the guest. The minimum is more than the guest can read.
+const HOST: &str = r#"
+[drive]
+back = "/dev/vda"
+scheduler = "none"
+cost = { model = "rbps=200000000 rseqiops=20000 rrandiops=20000 wbps=200000000 wseqiops=20000 wrandiops=20000" }
+[[group]]
+name = "tenants/db"
+min = "900MB/s"
+alone = "1200MB/s"
+weight = 300
+[[group]]
+name = "tenants/backup"
+weight = 100
+max = { read = "2MB/s", write_iops = 500 }
+"#;
+
+/// Applies them, looks at what the kernel has, reads through the ceiling, runs the controller, and restores everything.
+const HOST_V2: &str = "
+    mkdir -p /run
+    mount -t cgroup2 none /sys/fs/cgroup
+    mkdir -p /sys/fs/cgroup/tenants/db /sys/fs/cgroup/tenants/backup
+    here=/sys/fs/cgroup/tenants
+    state() {
+        find /sys/fs/cgroup -name 'io.max' -o -name 'io.weight' -o -name 'io.cost.*' -o -name 'cgroup.subtree_control' |
+            sort | while read -r file; do echo $file; cat $file; done
+    }
+    within() { group=$1; shift; sh -c \"echo \\$\\$ >$here/$group/cgroup.procs; exec $*\"; }
+    state >before
+    iofair host diff contracts.toml
+    state | cmp - before
+    iofair host apply contracts.toml
+    state >applied; cat applied
+    grep -q '^254:0 rbps=2000000 wbps=max riops=max wiops=500$' $here/backup/io.max
+    grep -q '^254:0 199$' $here/backup/io.weight
+    grep -q '^254:0 enable=1 ' /sys/fs/cgroup/io.cost.qos
+    grep -q '^254:0 .*rbps=200000000 ' /sys/fs/cgroup/io.cost.model
+    iofair host apply contracts.toml; state | cmp - applied
+    # Six million bytes: 3 s at 2 MB/s.
+    begin=$(cut -d. -f1 /proc/uptime)
+    within backup dd if=/dev/vda of=/dev/null bs=60000 count=100 iflag=fullblock
+    test $(($(cut -d. -f1 /proc/uptime) - begin)) -ge 2
+    iofair host status contracts.toml --interval 500ms
+    # The controller cuts the others below their own ceiling while a minimum is broken.
+    iofair host watch contracts.toml & watch=$!
+    within db 'dd if=/dev/vda of=/dev/null bs=4k count=60000 iflag=direct' & reader=$!
+    within backup 'dd if=/dev/vda of=/dev/null bs=64k count=900 iflag=direct' & other=$!
+    tries=0
+    while cat $here/backup/io.max; grep -q 'rbps=2000000 ' $here/backup/io.max; do
+        tries=$((tries + 1)); test $tries -le 60; sleep 0.5
+    done
+    kill -TERM $watch; wait $watch
+    kill $reader $other || true
+    state | cmp - applied
+    # A controller that is killed leaves a ceiling, which goes with a revert.
+    iofair host watch contracts.toml & watch=$!; sleep 1; kill -KILL $watch
+    iofair host revert
+    # The kernel keeps a line for a device that io.cost has seen: off, with its own model.
+    state | grep 254:
+    state | grep -v 254: | cmp - before
+    grep -q '^254:0 enable=0 ' /sys/fs/cgroup/io.cost.qos
+    grep -q '^254:0 ctrl=auto ' /sys/fs/cgroup/io.cost.model
+";
+
+/// Goal: a kernel with cgroup v2 takes the contracts of groups and enforces them, and has what it had before afterwards.
+/// Method: Debian's kernel, a disk of QEMU's, weights by `io.cost`, a ceiling that is measured, the controller with a minimum
+/// that is out of reach.
+#[test]
+#[ignore = "needs guest: qemu-system-x86_64, busybox, strip, target/guest (scripts/guest)"]
+fn needs_guest_the_kernel_takes_contracts_of_groups() {
+    let seen = run_with(HOST, HOST_V2, |place| {
+        let disk = place.join("disk");
+        fs::File::create(&disk).unwrap().set_len(64 << 20).unwrap();
+        format!("-drive file={},if=virtio,format=raw", disk.display())
+    });
+    println!("{seen}");
 }
