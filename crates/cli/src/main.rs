@@ -13,6 +13,7 @@ mod explain;
 mod failure;
 mod frontier;
 mod host;
+mod interrupt;
 mod linux;
 mod list;
 mod live;

@@ -4,8 +4,8 @@ use std::io::IsTerminal;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
+use std::sync::atomic::Ordering::Relaxed;
 
 use anyhow::{Context, Result, anyhow};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -16,13 +16,10 @@ use iofair_core::unit::{self, UnitError};
 use iofair_historical::TABLE;
 use iofair_lab::plan::load::{NEIGHBOURS, Neighbours};
 use iofair_lab::plan::{self, Loads, Plan, PlanError, Question, Runner};
-use iofair_serve::Signals;
 
 use crate::failure::Usage;
+use crate::interrupt;
 use crate::output::{Output, write};
-
-/// The exit code after Ctrl-C, as shells have it.
-const INTERRUPTED: u8 = 130;
 
 /// Arguments of `iofair plan`.
 #[derive(clap::Args)]
@@ -108,7 +105,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     let plan = match answer(args, &question) {
         Err(PlanError::Interrupted(runs)) => {
             eprintln!("interrupted after {runs} runs; nothing was written");
-            return Ok(ExitCode::from(INTERRUPTED));
+            return Ok(ExitCode::from(interrupt::EXIT_CODE));
         }
         answer => answer.map_err(|error| told(args, error))?,
     };
@@ -195,16 +192,7 @@ fn loads(args: &Args) -> Result<Loads> {
 
 /// Makes the runs. Ctrl-C ends it between two of them.
 fn answer(args: &Args, question: &Question<'_>) -> Result<Plan, PlanError> {
-    let system = |error: std::io::Error| PlanError::Run(format!("signals: {error}"));
-    let over = Arc::new(AtomicBool::new(false));
-    let (signals, told) = (Signals::block().map_err(system)?, Arc::downgrade(&over));
-    let wait = move || {
-        // Until the plan is made.
-        while let (Some(over), Ok(signal)) = (told.upgrade(), signals.wait()) {
-            over.fetch_or(signal.is_some(), Ordering::Relaxed);
-        }
-    };
-    std::thread::Builder::new().name("signals".into()).spawn(wait).map_err(system)?;
+    let interrupted = interrupt::flag().map_err(|error| PlanError::Run(format!("{error:#}")))?;
     let bar = ProgressBar::new_spinner();
     let is_plain = !std::io::stderr().is_terminal();
     if args.quiet || is_plain {
@@ -226,7 +214,7 @@ fn answer(args: &Args, question: &Question<'_>) -> Result<Plan, PlanError> {
         jobs: jobs.map_or(1, NonZeroUsize::get),
         stage: &stage,
         finished: &|| bar.inc(1),
-        is_over: &|| over.load(Ordering::Relaxed),
+        is_over: &|| interrupted.load(Relaxed),
     };
     let plan = plan::plan(question, &runner);
     bar.finish_and_clear();

@@ -1,18 +1,18 @@
 //! `iofair host watch`: the controller in real time.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use iofair_core::contract::Rate;
 use iofair_host::Machine;
 use iofair_host::facts::Facts;
 use iofair_host::plan::Plan;
 use iofair_host::watch::{Step, Watch};
-use iofair_serve::{Clock, Signals};
+use iofair_serve::Clock;
 
 use crate::failure::Usage;
+use crate::interrupt;
 
 /// Runs until a signal, and restores everything.
 pub(super) fn run(
@@ -21,14 +21,7 @@ pub(super) fn run(
     interval: Duration,
     quiet: bool,
 ) -> Result<()> {
-    let over = Arc::new(AtomicBool::new(false));
-    let (signals, told) = (Signals::block().context("signals")?, Arc::downgrade(&over));
-    let wait = move || {
-        while let (Some(over), Ok(signal)) = (told.upgrade(), signals.wait()) {
-            over.fetch_or(signal.is_some(), Relaxed);
-        }
-    };
-    std::thread::Builder::new().name("signals".into()).spawn(wait).context("a thread")?;
+    let interrupted = interrupt::flag()?;
     let mut watch = Watch::start(machine, facts, plan)?;
     let (promised, others) = watch.groups();
     if promised.is_empty() || others.is_empty() {
@@ -48,7 +41,7 @@ pub(super) fn run(
     let mut last = clock.now();
     // The end comes first also when a step fails.
     let result = loop {
-        if over.load(Relaxed) {
+        if interrupted.load(Relaxed) {
             break Ok(());
         }
         let now = clock.now();

@@ -9,7 +9,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iofair_core::stats::histogram::Histogram;
 use iofair_core::time::Nanos;
 use iofair_lab::experiment::Experiment;
-use iofair_serve::Signals;
+
+use crate::interrupt;
 
 /// Around live runs. Dropping it removes the directory.
 pub(crate) struct Watch {
@@ -72,15 +73,7 @@ impl Watch {
             let all = runs.len();
             eprintln!("live: {all} runs in real time, {}; Ctrl-C ends them", duration(time));
         }
-        let over = Arc::new(AtomicBool::new(false));
-        let (signals, told) = (Signals::block().context("signals")?, Arc::downgrade(&over));
-        let wait = move || {
-            // Until the watch is gone.
-            while let (Some(over), Ok(signal)) = (told.upgrade(), signals.wait()) {
-                over.fetch_or(signal.is_some(), Relaxed);
-            }
-        };
-        std::thread::Builder::new().name("signals".into()).spawn(wait).context("a thread")?;
+        let over = interrupt::flag()?;
         let (finished, passed) = (AtomicUsize::new(0), AtomicU64::new(0));
         let late = Mutex::new(Histogram::new());
         let this = Self { directory, bar, quiet, runs, finished, passed, over, late };
