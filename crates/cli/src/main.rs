@@ -5,6 +5,7 @@
 //! [`Command`] and its arm in [`dispatch`]. Only this crate prints error chains and chooses exit codes:
 //! 0 done, 1 failed, 2 wrong usage or a bad file.
 
+mod calibrate;
 mod completions;
 mod ctl;
 mod demo;
@@ -67,6 +68,8 @@ enum Command {
     Demo(demo::Args),
     /// Serve volumes over NBD, to virtual machines, as block devices and as files.
     Serve(serve::Args),
+    /// Measure a drive and write a profile of it, for experiments, emulated drives and admission.
+    Calibrate(calibrate::Args),
     /// Emulate a drive in real time, as a block device for any software.
     Emulate(emulate::Args),
     /// Create, show, check and import pools on block devices and in files.
@@ -96,6 +99,7 @@ fn dispatch(cli: &Cli) -> anyhow::Result<ExitCode> {
     match &cli.command {
         Command::Demo(args) => demo::run(args, &output),
         Command::Serve(args) => serve::run(args, &output),
+        Command::Calibrate(args) => calibrate::run(args, &output),
         Command::Emulate(args) => emulate::run(args, &output),
         Command::Pool(args) => pool::run(args, &output),
         Command::Ctl(args) => ctl::run(args, &output),

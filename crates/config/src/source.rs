@@ -51,6 +51,19 @@ impl Source {
     pub fn beside(&self, written: &str) -> PathBuf {
         Path::new(&self.path).parent().map_or_else(|| written.into(), |own| own.join(written))
     }
+    /// The name of a drive profile in the file: a path of a `.toml` file, with or without a `:VARIANT` after it, starts at
+    /// the file's directory; other names are as they are written.
+    pub fn profile(&self, written: &str) -> String {
+        let (base, variant) = match written.rsplit_once(':') {
+            Some((base, variant)) if !variant.contains('/') => (base, Some(variant)),
+            _ => (written, None),
+        };
+        if Path::new(base).extension().is_none_or(|extension| extension != "toml") {
+            return written.to_owned();
+        }
+        let path = self.beside(base).display().to_string();
+        variant.map_or_else(|| path.clone(), |variant| format!("{path}:{variant}"))
+    }
     /// Parses the text.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, ConfigError> {
         toml::from_str(&self.text).map_err(|error| self.explain(&error))

@@ -7,6 +7,7 @@
 pub mod behind;
 pub mod calibration;
 pub mod fault;
+pub mod fit;
 pub mod hdd;
 pub mod measure;
 pub mod paced;

@@ -274,8 +274,10 @@ fn back(source: &Source, written: &Spanned<String>) -> Result<Back, ConfigError>
         Some(("file", path)) => Ok(Back::File(source.beside(path))),
         Some(("directory", path)) => Ok(Back::Directory(source.beside(path))),
         Some(("emulated", profile)) => Ok(Back::Emulated(match profile.split_once('@') {
-            Some((profile, path)) => format!("{profile}@{}", source.beside(path).display()),
-            None => profile.to_string(),
+            Some((profile, path)) => {
+                format!("{}@{}", source.profile(profile), source.beside(path).display())
+            }
+            None => source.profile(profile),
         })),
         Some(("memory", size)) => match parse_bytes(size) {
             Ok(bytes) if bytes >= SECTOR_BYTES => Ok(Back::Memory(bytes)),

@@ -136,6 +136,13 @@ fn paths_are_relative_to_the_file() {
     assert_eq!(read("faulty:file:p.img").drive.back, Back::File("/etc/iofair/p.img".into()));
     assert_eq!(read("emulated:x:b@p").drive.back, Back::Emulated("x:b@/etc/iofair/p".into()));
     assert_eq!(read("emulated:x:b").drive.back, Back::Emulated("x:b".into()));
+    let found = |back: &str| read(back).drive.back;
+    assert_eq!(
+        found("emulated:d.toml@p"),
+        Back::Emulated("/etc/iofair/d.toml@/etc/iofair/p".into())
+    );
+    assert_eq!(found("emulated:d.toml:b"), Back::Emulated("/etc/iofair/d.toml:b".into()));
+    assert_eq!(found("emulated:/srv/d.toml"), Back::Emulated("/srv/d.toml".into()));
 }
 
 /// Goal: low limits are read in all their forms, stand back for nothing but themselves, and bad ones are

@@ -434,6 +434,7 @@ fn finish(
     draft: &Draft<'_>,
 ) -> Result<Variant, ConfigError> {
     let drive = draft.variant.and_then(|v| v.drive.as_ref()).unwrap_or(&file.drive).get_ref();
+    let drive = &source.profile(drive);
     let host = match draft.variant {
         Some(variant) => variant.host.or(&file.host),
         None => file.host.clone(),

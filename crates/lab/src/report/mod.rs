@@ -35,6 +35,7 @@ pub use json::{json, json_of_one};
 pub use markdown::markdown;
 pub use measured::{Measured, experiments, missing, spots, stacks_asked};
 pub use pareto::pareto_pictures;
+pub use plot::{Axis, COLOURS, Mark, Panel, picture};
 pub use promises::{PROMISES, promises_spots, promises_table};
 pub use steps::{STEPS, series_csv, step_pictures, steps_table};
 pub use summary::{ClaimRow, Summary, summarize};

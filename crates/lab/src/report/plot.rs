@@ -7,8 +7,7 @@ use super::chart::{nice, tick_label};
 use super::svg::{escape, picture_file};
 
 /// Colours of lines and dots; those with a meaning come first.
-pub(super) const COLOURS: [&str; 6] =
-    ["#d4380d", "#1677ff", "#8c8c8c", "#389e0d", "#722ed1", "#d48806"];
+pub const COLOURS: [&str; 6] = ["#d4380d", "#1677ff", "#8c8c8c", "#389e0d", "#722ed1", "#d48806"];
 
 const LEFT: f64 = 52.0;
 const RIGHT: f64 = 14.0;
@@ -17,8 +16,9 @@ const BOTTOM: f64 = 38.0;
 
 /// One axis: from where to where, and in which steps.
 #[derive(Clone, Debug)]
-pub(super) struct Axis {
-    pub(super) name: String,
+pub struct Axis {
+    /// What it shows, with its unit.
+    pub name: String,
     low: f64,
     high: f64,
     scale: Scale,
@@ -35,27 +35,27 @@ enum Scale {
 
 impl Axis {
     /// From zero to a round number that is at least `high`.
-    pub(super) fn linear(name: &str, high: f64) -> Self {
+    pub fn linear(name: &str, high: f64) -> Self {
         let step = nice(high.max(1e-6) / 5.0);
         let high = (high / step - 1e-9).ceil().max(1.0) * step;
         Self { name: name.to_owned(), low: 0.0, high, scale: Scale::Linear }
     }
     /// From zero to exactly `high`.
-    pub(super) fn exact(name: &str, high: f64) -> Self {
+    pub fn exact(name: &str, high: f64) -> Self {
         Self { name: name.to_owned(), low: 0.0, high, scale: Scale::Linear }
     }
     /// Whole powers of ten around `low` and `high`; what lies beyond is drawn at the border.
-    pub(super) fn log(name: &str, low: f64, high: f64) -> Self {
+    pub fn log(name: &str, low: f64, high: f64) -> Self {
         let low = 10f64.powi(low.max(1e-9).log10().floor() as i32);
         let high = 10f64.powi(high.max(1e-9).log10().ceil() as i32).max(low * 10.0);
         Self { name: name.to_owned(), low, high, scale: Scale::Log }
     }
     /// The same with small numbers where large ones are elsewhere.
-    pub(super) fn reversed(self) -> Self {
+    pub fn reversed(self) -> Self {
         Self { scale: Scale::Reversed, ..self }
     }
     /// Where a value lies, from 0 to 1.
-    pub(super) fn place(&self, value: f64) -> f64 {
+    pub fn place(&self, value: f64) -> f64 {
         let value = value.clamp(self.low, self.high);
         let part = match self.scale {
             Scale::Linear => (value - self.low) / (self.high - self.low),
@@ -76,28 +76,50 @@ impl Axis {
 
 /// What is drawn in a panel.
 #[derive(Clone, Debug)]
-pub(super) enum Mark {
+pub enum Mark {
     /// A line through points.
-    Line { points: Vec<(f64, f64)>, colour: &'static str, width: f64 },
+    Line {
+        /// The points.
+        points: Vec<(f64, f64)>,
+        /// One of [`COLOURS`].
+        colour: &'static str,
+        /// In pixels.
+        width: f64,
+    },
     /// A dashed line across, at a value of y.
     Across(f64),
     /// A dashed line down, at a value of x, with what it says.
     Down(f64, String),
     /// A dot, with its name beside it where there is room.
-    Dot { at: (f64, f64), colour: &'static str, radius: f64, name: String, tip: String },
+    Dot {
+        /// Its place.
+        at: (f64, f64),
+        /// One of [`COLOURS`].
+        colour: &'static str,
+        /// In pixels.
+        radius: f64,
+        /// What is written beside it.
+        name: String,
+        /// What is shown when a pointer is on it.
+        tip: String,
+    },
 }
 
 /// One plot.
 #[derive(Clone, Debug)]
-pub(super) struct Panel {
-    pub(super) title: String,
-    pub(super) x: Axis,
-    pub(super) y: Axis,
-    pub(super) marks: Vec<Mark>,
+pub struct Panel {
+    /// What it shows.
+    pub title: String,
+    /// The axis to the right.
+    pub x: Axis,
+    /// The axis upwards.
+    pub y: Axis,
+    /// What is drawn, in order.
+    pub marks: Vec<Mark>,
 }
 
 /// Panels in rows of `columns`, each of this size, under a title and a legend of colours.
-pub(super) fn picture(
+pub fn picture(
     title: &str,
     legend: &[(&str, &str)],
     (columns, width, height): (usize, f64, f64),

@@ -1,0 +1,351 @@
+//! `iofair calibrate`: measures a drive and writes a profile of it.
+//!
+//! [`target`] is what is measured; `iofair_drive::fit` plans the rows and fits a model to them. [`journal`] keeps what was
+//! measured, so that an interrupted calibration can continue. [`fio`] is for drives of other machines: a job to run there,
+//! and its results. [`page`] shows everything.
+
+mod fio;
+mod journal;
+mod page;
+mod progress;
+mod target;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::Ordering::Relaxed;
+
+use anyhow::{Context, Result, anyhow, bail};
+use iofair_core::attainable::Attainable;
+use iofair_core::contract::Rate;
+use iofair_core::time::Nanos;
+use iofair_core::unit::{parse_bytes, parse_time};
+use iofair_drive::fit::{
+    self, Fitted, KernelCosts, Parameter, Record, Residual, Row, Scope, Survey,
+};
+use iofair_drive::profile;
+use serde::Serialize;
+
+use self::journal::Journal;
+use self::progress::Progress;
+use self::target::Target;
+use crate::failure::Usage;
+use crate::interrupt;
+use crate::output::Output;
+
+/// The shortest --row-time.
+const ROW_TIME_MIN: Nanos = Nanos::from_millis(10);
+
+/// Arguments of `iofair calibrate`.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  iofair calibrate /dev/sdb --out sdb.toml --write        everything; OVERWRITES the device
+  iofair calibrate /dev/sdb --out sdb.toml                reads only
+  iofair calibrate /srv/test.img --size 2GiB --write --out srv.toml
+  iofair calibrate 'nbd+unix:///vol?socket=/run/pool.sock' --out vol.toml
+  iofair calibrate emulated:plextor-px256m5s --out p.toml     a model, in simulated time
+  iofair calibrate /dev/sdb --out sdb.toml --write --resume
+  iofair calibrate --print-fio --depth 32 --capacity 256GB > job.fio
+  iofair calibrate --from results.json --out remote.toml      results of that job
+
+Nothing is written to a target without --write. In experiments the profile is `drive = \"sdb.toml\"`, and in
+contracts `back = \"emulated:sdb.toml\"`.")]
+pub(crate) struct Args {
+    /// A file, a block device, nbd+unix:///NAME?socket=PATH, or emulated:PROFILE.
+    #[arg(required_unless_present_any = ["from", "print_fio"])]
+    target: Option<String>,
+    /// The profile to write; what was measured goes to PROFILE.rows.json beside it.
+    #[arg(long, value_name = "PROFILE.toml", required_unless_present = "print_fio")]
+    out: Option<PathBuf>,
+    /// Also write to the target; its contents are lost. With --print-fio: the job does.
+    #[arg(long, conflicts_with = "from")]
+    write: bool,
+    /// Continue the interrupted calibration of this profile.
+    #[arg(long, conflicts_with = "from")]
+    resume: bool,
+    /// Overwrite an existing profile and its measurements.
+    #[arg(long, conflicts_with = "resume")]
+    force: bool,
+    /// Use only so many bytes of the target; a shorter file is extended, with --write.
+    #[arg(long, value_name = "BYTES", conflicts_with = "from")]
+    size: Option<String>,
+    /// Longest time of one row.
+    #[arg(long, value_name = "TIME", default_value = "5s", conflicts_with = "from")]
+    row_time: String,
+    /// Also write an HTML page with plots.
+    #[arg(long, value_name = "PAGE.html")]
+    page: Option<PathBuf>,
+    /// Read the measurements from fio's JSON instead of measuring.
+    #[arg(long, value_name = "RESULTS.json", conflicts_with = "target")]
+    from: Option<PathBuf>,
+    /// Print the fio job whose results --from reads.
+    #[arg(long, conflicts_with_all = ["target", "from"])]
+    print_fio: bool,
+    /// With --print-fio: commands that the drive accepts at once.
+    #[arg(long, default_value_t = 64, requires = "print_fio")]
+    depth: u32,
+    /// With --print-fio: bytes of the drive.
+    #[arg(long, value_name = "BYTES", default_value = "64GiB", requires = "print_fio")]
+    capacity: String,
+    /// With --print-fio: the drive is a hard disk.
+    #[arg(long, requires = "print_fio")]
+    disk: bool,
+}
+
+/// What is printed at the end.
+#[derive(Serialize)]
+struct Report<'a> {
+    profile: &'a Path,
+    parameters: &'a [Parameter],
+    rows: &'a [Residual],
+    /// Mean absolute error of the rows that were fitted, and of those that only verify.
+    fitted_error_percent: Option<f64>,
+    verification_error_percent: Option<f64>,
+    worst_case_bytes_per_s: u64,
+    /// Beyond this depth small reads only wait longer.
+    knee_depth: Option<u32>,
+    io_cost_model: String,
+    io_cost_qos: String,
+    reaches: String,
+}
+
+/// Everything that is measured, and where.
+pub(crate) struct Calibration {
+    title: String,
+    /// `MAJOR:MINOR` for the lines of the kernel.
+    number: String,
+    scope: Scope,
+    rows: Vec<Row>,
+    records: Vec<Record>,
+    survey: Survey,
+}
+
+pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
+    if args.print_fio {
+        let capacity = bytes("--capacity", &args.capacity)?;
+        crate::output::write(&fio::job(args.depth, capacity, args.disk, args.write)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let out = args.out.as_deref().ok_or_else(|| Usage("--out is missing".into()))?;
+    check_out(args, out)?;
+    let interrupted = interrupt::flag()?;
+    let is_over = || interrupted.load(Relaxed);
+    let calibration = match (&args.from, &args.target) {
+        (Some(from), _) => Some(fio::read(from)?),
+        (None, Some(target)) => measure(args, target, out, &is_over)?,
+        (None, None) => bail!(Usage("a target is missing".into())),
+    };
+    let Some(calibration) = calibration else { return Ok(ExitCode::from(interrupt::EXIT_CODE)) };
+    fit::check(&calibration.survey, &calibration.records).map_err(|why| refused(args, &why))?;
+    let Calibration { scope, survey, rows, records, .. } = &calibration;
+    let message = format!("fitting a model to {} rows", records.len());
+    let bar = Progress::spinner(&message)?;
+    let fitted = fit::fit(scope, survey, rows, records, &is_over);
+    drop(bar);
+    if is_over() {
+        let kept = match &args.from {
+            Some(_) => String::new(),
+            None => format!("; {}", kept(records.len(), &Journal::file(out))),
+        };
+        eprintln!("interrupted; no profile was written{kept}");
+        return Ok(ExitCode::from(interrupt::EXIT_CODE));
+    }
+    finish(args, out, &calibration, &fitted, output)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn bytes(option: &str, text: &str) -> Result<u64> {
+    parse_bytes(text).map_err(|error| Usage(format!("{option}: {error}")).into())
+}
+
+fn refused(args: &Args, why: &fit::Implausible) -> anyhow::Error {
+    let again = if args.from.is_none() { " (--force measures everything again)" } else { "" };
+    anyhow!("these numbers cannot come from the drive: {why}{again}")
+}
+
+fn kept(rows: usize, path: &Path) -> String {
+    if rows == 0 {
+        return "nothing was measured".to_owned();
+    }
+    format!("{rows} rows are kept in {}, and --resume continues", path.display())
+}
+
+/// Whether the profile can be written there, before anything is measured. Nothing that exists is overwritten unless that
+/// is wanted.
+fn check_out(args: &Args, out: &Path) -> Result<()> {
+    if out.extension().is_none_or(|extension| extension != "toml") {
+        let message = format!("--out {}: the name of a profile ends in .toml", out.display());
+        bail!(Usage(message));
+    }
+    let journal = args.target.as_ref().map(|_| Journal::file(out));
+    for path in [Some(out.to_owned()), journal].into_iter().flatten() {
+        if path.is_dir() {
+            bail!(Usage(format!("{} is a directory", path.display())));
+        }
+        if path.exists() && !args.force && !args.resume {
+            let resume = match args.from {
+                Some(_) => "",
+                None => "; --resume continues its calibration",
+            };
+            let path = path.display();
+            bail!(Usage(format!("{path} exists; --force overwrites it{resume}")));
+        }
+    }
+    Ok(())
+}
+
+/// Runs all rows that the journal does not have; `None` if it was interrupted.
+fn measure(
+    args: &Args,
+    name: &str,
+    out: &Path,
+    is_over: &dyn Fn() -> bool,
+) -> Result<Option<Calibration>> {
+    let size = args.size.as_deref().map(|size| bytes("--size", size)).transpose()?;
+    let row_time =
+        parse_time(&args.row_time).map_err(|error| Usage(format!("--row-time: {error}")))?;
+    if row_time < ROW_TIME_MIN {
+        bail!(Usage(format!("--row-time {}: allowed are 10 ms and more", args.row_time)));
+    }
+    let mut target = Target::open(name, size, args.write, is_over)?;
+    let scope = target.scope(args.write, size, row_time)?;
+    let mut journal = Journal::open(out, name, &scope, args.resume)?;
+    let mut rows = scope.survey();
+    let mut survey = run_rows(&mut target, &mut journal, &rows, is_over)?
+        .then(|| Survey::new(journal.records()));
+    if let Some(found) = &survey {
+        let found = found.as_ref().ok_or_else(|| anyhow!("the survey is incomplete"))?;
+        fit::check(found, journal.records()).map_err(|why| refused(args, &why))?;
+        let more = scope.rows(found);
+        if !run_rows(&mut target, &mut journal, &more, is_over)? {
+            survey = None;
+        }
+        rows.extend(more);
+    }
+    let Some(survey) = survey.flatten() else {
+        let kept = kept(journal.records().len(), journal.path());
+        eprintln!("interrupted; {kept}");
+        return Ok(None);
+    };
+    let (title, number) = (target.title(), target.number());
+    let records = journal.records().to_vec();
+    Ok(Some(Calibration { title, number, scope, rows, records, survey }))
+}
+
+/// Runs the rows that the journal does not have; false if it was interrupted.
+fn run_rows(
+    target: &mut Target,
+    journal: &mut Journal,
+    rows: &[Row],
+    is_over: &dyn Fn() -> bool,
+) -> Result<bool> {
+    let missing: Vec<&Row> = rows.iter().filter(|row| !journal.has(&row.name)).collect();
+    let bar = Progress::rows(missing.len())?;
+    for row in missing {
+        bar.begin(&row.name);
+        match target.run(row, is_over) {
+            _ if is_over() => return Ok(false),
+            Ok(outcome) => journal.push(row.record(&outcome))?,
+            Err(error) if error.kind() == std::io::ErrorKind::Unsupported => {
+                bar.print(&format!("left out, since the target cannot do it: {}", row.name));
+            }
+            Err(error) => {
+                let place = format!("row \"{}\" on {}", row.name, journal.target());
+                return Err(error).context(place);
+            }
+        }
+        bar.end();
+    }
+    Ok(!is_over())
+}
+
+/// The line `reaches = {...}` of a contract file.
+fn reaches(found: &Attainable) -> String {
+    let rate = |it: u64| format!("\"{it}B/s\"");
+    let mut text = format!(
+        "reaches = {{ read = {}, write = {}, random = {}",
+        rate(found.reads),
+        rate(found.writes),
+        rate(found.alone)
+    );
+    if let Some(small) = found.small {
+        text += &format!(", iops = {}", small / iofair_core::attainable::SMALL_READ);
+    }
+    if let Some(latency) = found.latency {
+        text += &format!(", latency = \"{}us\"", latency.0.div_ceil(1000));
+    }
+    text + " }"
+}
+
+/// Writes the profile and the page, and prints what was found.
+fn finish(
+    args: &Args,
+    out: &Path,
+    calibration: &Calibration,
+    fitted: &Fitted,
+    output: &Output,
+) -> Result<()> {
+    let Calibration { title, number, scope, survey, records, .. } = calibration;
+    let worst = fit::worst_case(survey, records);
+    let costs: KernelCosts = fit::costs(&fitted.profile(), fitted.write_cache());
+    let reaches = reaches(&fitted.profile().reaches());
+    let (model, qos) = (costs.model(number), costs.qos(number));
+    let mut text = fit::profile_text(fitted, scope, title, worst);
+    text += &format!(
+        "\n# For admission by `iofair serve` on the drive itself, in [drive] of a contract file:\n# {reaches}\n\
+         # For the kernel, in io.cost.model and io.cost.qos of the root cgroup:\n# {model}\n# {qos}\n"
+    );
+    fs::write(out, &text).with_context(|| format!("cannot write {}", out.display()))?;
+    // What was written can be read.
+    let path = std::path::absolute(out)?;
+    profile::read(&path.to_string_lossy()).context("the profile that was fitted is not valid")?;
+    if let Some(page) = &args.page {
+        let html = page::page(calibration, fitted, &[&reaches, &model, &qos]);
+        fs::write(page, html).with_context(|| format!("cannot write {}", page.display()))?;
+    }
+    let report = Report {
+        profile: out,
+        parameters: &fitted.parameters,
+        rows: &fitted.residuals,
+        fitted_error_percent: fitted.mean_error(false),
+        verification_error_percent: fitted.mean_error(true),
+        worst_case_bytes_per_s: worst,
+        knee_depth: fit::knee(records),
+        io_cost_model: model,
+        io_cost_qos: qos,
+        reaches,
+    };
+    output.print(&report, || in_text(&report))
+}
+
+fn in_text(report: &Report<'_>) -> String {
+    let cells = |row: &Residual| {
+        let name = format!("{}, {}", row.row, row.quantity);
+        let error = format!("{:+.1} %", row.error_percent);
+        let held_out = if row.held_out { "verifies" } else { "" };
+        vec![name, row.shown(row.measured), row.shown(row.model), error, held_out.to_owned()]
+    };
+    let rows: Vec<Vec<String>> = report.rows.iter().map(cells).collect();
+    let header = ["row", "measured", "model", "error", ""];
+    let mut text = crate::output::table(&header, &rows, &[1, 2, 3]);
+    let decided = |it: bool| -> String {
+        let all = report.parameters.iter().filter(|parameter| parameter.decided == it);
+        all.map(|it| format!("{} = {}", it.key, it.value.written())).collect::<Vec<_>>().join(", ")
+    };
+    text += &format!("\ndecided by the rows: {}\n", decided(true));
+    text += &format!("decided by no row: {}\n", decided(false));
+    let percent = |it: Option<f64>| it.map_or("no row".into(), |it| format!("{it:.1} %"));
+    text += &format!(
+        "mean error: {} of the fitted rows, {} of the rows that only verify\n",
+        percent(report.fitted_error_percent),
+        percent(report.verification_error_percent)
+    );
+    let worst = Rate(report.worst_case_bytes_per_s);
+    text += &format!("worst case: {worst}\n{}\n", report.reaches);
+    if let Some(depth) = report.knee_depth {
+        text += &format!("knee: beyond QD{depth}, small random reads only wait longer\n");
+    }
+    text +=
+        &format!("io.cost.model: {}\nio.cost.qos: {}\n", report.io_cost_model, report.io_cost_qos);
+    text + &format!("the profile is in {}\n", report.profile.display())
+}

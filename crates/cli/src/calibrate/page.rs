@@ -1,0 +1,181 @@
+//! A calibration as one HTML page: plots, rows, parameters.
+
+use std::fmt::Write as _;
+
+use iofair_drive::fit::{Fitted, Residual};
+use iofair_lab::report::{Axis, COLOURS, Mark, Panel, STYLE, escape, picture};
+
+use super::Calibration;
+
+const SIZE: (usize, f64, f64) = (2, 560.0, 300.0);
+const MODEL: &str = COLOURS[1];
+const MEASURED: &str = COLOURS[0];
+
+/// Whole depths in names such as `4 KiB random reads, QD32`.
+fn depths<'a>(fitted: &'a Fitted, before: &str) -> Vec<(f64, &'a Residual)> {
+    let of = |row: &'a Residual| {
+        let depth: f64 = row.row.strip_prefix(before)?.parse().ok()?;
+        (!row.is_rate && row.quantity.starts_with("latency")).then_some((depth, row))
+    };
+    let mut found: Vec<_> = fitted.residuals.iter().filter_map(of).collect();
+    found.sort_by(|a, b| a.0.total_cmp(&b.0));
+    found
+}
+
+/// Measured dots and the model's line.
+fn panel(title: &str, (x, y): (Axis, Axis), points: &[(f64, f64, f64)]) -> Panel {
+    let line = points.iter().map(|(x, _, model)| (*x, *model)).collect();
+    let mut marks = vec![Mark::Line { points: line, colour: MODEL, width: 2.0 }];
+    marks.extend(points.iter().map(|(x, measured, model)| Mark::Dot {
+        at: (*x, *measured),
+        colour: MEASURED,
+        radius: 4.0,
+        name: String::new(),
+        tip: format!("{measured:.1}, model {model:.1}"),
+    }));
+    Panel { title: title.to_owned(), x, y, marks }
+}
+
+fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    values.fold((f64::INFINITY, 0.0), |(low, high), it| (low.min(it), high.max(it)))
+}
+
+fn panels(calibration: &Calibration, fitted: &Fitted) -> Vec<Panel> {
+    let mut panels = Vec::new();
+    for (title, before, with_rates) in [
+        ("Latency of 4 KiB random reads by depth", "4 KiB random reads, QD", true),
+        (
+            "Latency of a 4 KiB read beside sequential reads by their depth",
+            "4 KiB random reads, QD1, beside 256 KiB sequential reads, QD",
+            false,
+        ),
+    ] {
+        let found = depths(fitted, before);
+        if found.len() < 2 {
+            continue;
+        }
+        let micros: Vec<(f64, f64, f64)> =
+            found.iter().map(|(depth, it)| (*depth, it.measured / 1e3, it.model / 1e3)).collect();
+        let (low, high) = range(micros.iter().flat_map(|it| [it.1, it.2]));
+        let (first, last) = range(micros.iter().map(|it| it.0));
+        let axes = (Axis::log("depth", first, last), Axis::log("us", low, high));
+        panels.push(panel(title, axes, &micros));
+        if with_rates {
+            let rates: Vec<_> =
+                micros.iter().map(|(d, a, b)| (*d, d / a * 1e3, d / b * 1e3)).collect();
+            let (_, high) = range(rates.iter().flat_map(|it| [it.1, it.2]));
+            let axes = (Axis::log("depth", first, last), Axis::linear("thousand IOPS", high));
+            panels.push(panel("IOPS of 4 KiB random reads by depth", axes, &rates));
+        }
+    }
+    for record in calibration.records.iter().filter(|it| it.series.len() > 2) {
+        let mut points = Vec::new();
+        let mut before = (0, 0);
+        for (bytes, at) in &record.series {
+            let time = at.saturating_sub(before.1).max(1);
+            points.push((*bytes as f64 / 1e6, (bytes - before.0) as f64 * 1e3 / time as f64));
+            before = (*bytes, *at);
+        }
+        let (_, last) = range(points.iter().map(|it| it.0));
+        let (_, high) = range(points.iter().map(|it| it.1));
+        let (x, y) = (Axis::linear("MB written", last), Axis::linear("MB/s", high));
+        let marks = vec![Mark::Line { points, colour: MEASURED, width: 1.5 }];
+        panels.push(Panel { title: record.row.clone(), x, y, marks });
+    }
+    panels
+}
+
+/// The page; `lines` are those for contracts and for the kernel.
+pub(super) fn page(calibration: &Calibration, fitted: &Fitted, lines: &[&str]) -> String {
+    let title = escape(&calibration.title);
+    let mut html = format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>{title}</title>\n<style>\n{STYLE}</style></head>\n<body>\n<h1>{title}</h1>\n"
+    );
+    let error = |held_out| {
+        fitted.mean_error(held_out).map_or("no row".to_owned(), |it| format!("{it:.1} %"))
+    };
+    let _ = writeln!(
+        html,
+        "<p>Mean error of the model: {} of the rows that were fitted, {} of the rows that only verify.</p>",
+        error(false),
+        error(true)
+    );
+    let plots = picture(
+        &calibration.title,
+        &[("measured", MEASURED), ("model", MODEL)],
+        SIZE,
+        &panels(calibration, fitted),
+    );
+    let _ = writeln!(html, "<section class=\"card scroll\">{plots}</section>");
+    html += "<section class=\"card\"><h2>Rows</h2><table><tr><th>row</th><th></th>\
+             <th class=\"n\">measured</th><th class=\"n\">model</th><th class=\"n\">error</th><th></th></tr>\n";
+    for row in &fitted.residuals {
+        let held_out = if row.held_out { "only verifies" } else { "" };
+        let _ = writeln!(
+            html,
+            "<tr><td>{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
+             <td class=\"n\">{:+.1} %</td><td>{held_out}</td></tr>",
+            escape(&row.row),
+            escape(&row.quantity),
+            row.shown(row.measured),
+            row.shown(row.model),
+            row.error_percent
+        );
+    }
+    html += "</table></section>\n<section class=\"card\"><h2>Parameters</h2><table><tr><th>parameter</th>\
+             <th>value</th><th>standard error</th><th></th></tr>\n";
+    for parameter in &fitted.parameters {
+        let error = parameter.error.filter(|it| *it < 10.0);
+        let error = error.map_or(String::new(), |it| format!("{:.1} %", it * 100.0));
+        let decided = if parameter.decided { "decided" } else { "no row decides it" };
+        let (key, value) = (escape(&parameter.key), escape(&parameter.value.written()));
+        let _ = writeln!(
+            html,
+            "<tr><td>{key}</td><td>{value}</td><td>{error}</td><td>{decided}</td></tr>"
+        );
+    }
+    html += "</table></section>\n<section class=\"card\"><h2>Lines to use</h2>\n";
+    for line in lines {
+        let _ = writeln!(html, "<pre>{}</pre>", escape(line));
+    }
+    html + "</section>\n</body></html>\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calibrate::fio;
+
+    /// Goal: each plot has a title of its own and both lines, and text is escaped. Method: a page of made-up rows.
+    #[test]
+    fn each_plot_has_its_title() {
+        let row = |name: String, depth: u32| Residual {
+            row: name,
+            quantity: "latency of 0".into(),
+            is_rate: false,
+            measured: 1e5 * f64::from(depth),
+            model: 1.1e5 * f64::from(depth),
+            error_percent: 10.0,
+            held_out: false,
+        };
+        let both = [
+            "4 KiB random reads, QD",
+            "4 KiB random reads, QD1, beside 256 KiB sequential reads, QD",
+        ];
+        let depths = [1, 4, 16];
+        let residuals =
+            both.iter().flat_map(|name| depths.map(|it| row(format!("{name}{it}"), it)));
+        let model = iofair_drive::profile::read("nvme-2015").unwrap().model;
+        let fitted = Fitted { model, parameters: Vec::new(), residuals: residuals.collect() };
+        let mut calibration = fio::tests::calibration();
+        calibration.title = "a < b".into();
+        let titles: Vec<String> =
+            panels(&calibration, &fitted).into_iter().map(|it| it.title).collect();
+        assert_eq!(titles.len(), 3);
+        assert!(titles.iter().all(|it| titles.iter().filter(|other| *other == it).count() == 1));
+        let html = page(&calibration, &fitted, &["rbps=1"]);
+        assert!(html.contains("a &lt; b") && html.contains("rbps=1") && !html.contains("a < b"));
+    }
+}

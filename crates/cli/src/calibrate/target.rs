@@ -1,0 +1,207 @@
+//! What is measured: a drive model in simulated time, a file, a block device, or a volume of an NBD server.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow};
+use iofair_core::policy::DriveFacts;
+use iofair_core::request::Operation;
+use iofair_core::time::Nanos;
+use iofair_core::unit::Sectors;
+use iofair_drive::fit::{Row, SEED, Scope};
+use iofair_drive::measure::{Amount, Device, Load, Order, Outcome, Simulated, Stream, run};
+use iofair_drive::profile::{self, Profile};
+use iofair_serve::measure::{Access, FileDevice, NbdDevice};
+
+use crate::failure::Usage;
+
+/// Bytes that fill caches, in simulated time and at most in real time; and how long that may take.
+const FILL: (u64, u64) = (12 << 30, 32 << 30);
+const FILL_TIME: Nanos = Nanos::from_secs(60);
+const FILL_DISK: u64 = 256 << 20;
+/// A target below this says nothing about a drive.
+const SIZE_MIN: u64 = 64 << 20;
+const MIB: u64 = 1 << 20;
+
+/// A target.
+pub(super) enum Target {
+    Simulated(Box<Profile>),
+    File { device: Box<FileDevice>, name: String },
+    Volume { device: Box<NbdDevice>, name: String },
+}
+
+impl Target {
+    /// Opens it. A file is made `size` bytes long and filled if it may be written.
+    pub(super) fn open(
+        name: &str,
+        size: Option<u64>,
+        write: bool,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<Self> {
+        if let Some(profile) = name.strip_prefix("emulated:") {
+            let profile = profile::read(profile).map_err(|error| Usage(error.to_string()))?;
+            return Ok(Self::Simulated(Box::new(profile)));
+        }
+        if name.starts_with("nbd") {
+            let (export, socket) = volume(name)?;
+            let device = NbdDevice::connect(Path::new(&socket), &export)
+                .with_context(|| format!("cannot connect to {name}"))?;
+            return Ok(Self::Volume { device: Box::new(device), name: name.to_owned() });
+        }
+        let path = Path::new(name);
+        let access = if write { Access::Write } else { Access::Read };
+        let is_device = std::fs::metadata(path).is_ok_and(|it| it.file_type().is_block_device());
+        if let (false, Some(size)) = (is_device, size) {
+            lengthen(path, size, write)?;
+        }
+        let open = || {
+            FileDevice::open(path, access).with_context(|| {
+                let how = if write { ", for writing, with direct I/O" } else { " with direct I/O" };
+                format!("cannot open {name}{how}")
+            })
+        };
+        let mut device = open()?;
+        // Writes to it would only fail one by one.
+        let flag = format!("/sys/dev/block/{}/ro", device.number());
+        if write && std::fs::read_to_string(flag).is_ok_and(|flag| flag.trim() == "1") {
+            return Err(Usage(format!("{name} is read-only")).into());
+        }
+        let holes = device.holes()?;
+        if holes > 0 {
+            if !write {
+                let message = format!(
+                    "{name}: {} MiB are holes, which never reach the drive; --write fills them",
+                    holes / MIB
+                );
+                return Err(Usage(message).into());
+            }
+            fill(&mut device, is_over).with_context(|| format!("filling {name}"))?;
+        }
+        Ok(Self::File { device: Box::new(device), name: name.to_owned() })
+    }
+    fn device(&mut self) -> Option<&mut dyn Device> {
+        match self {
+            Self::Simulated(_) => None,
+            Self::File { device, .. } => Some(&mut **device),
+            Self::Volume { device, .. } => Some(&mut **device),
+        }
+    }
+    /// What is measured of it.
+    pub(super) fn scope(
+        &mut self,
+        writes: bool,
+        size: Option<u64>,
+        row_time: Nanos,
+    ) -> Result<Scope> {
+        let hour = Nanos::from_secs(3600);
+        let simulated = match self {
+            Self::Simulated(profile) => Some(profile.build(SEED).facts()),
+            _ => None,
+        };
+        let facts: DriveFacts = match (&simulated, self.device()) {
+            (Some(facts), _) => *facts,
+            (None, Some(device)) => device.facts(),
+            (None, None) => return Err(anyhow!("a target without a device")),
+        };
+        let capacity = facts.capacity.bytes();
+        if let Some(size) = size.filter(|size| *size > capacity) {
+            let message = format!("--size: {size} bytes, but the target has only {capacity}");
+            return Err(Usage(message).into());
+        }
+        let area = size.unwrap_or(capacity) / MIB * MIB;
+        if area < SIZE_MIN {
+            let message = format!("{area} bytes are too few; allowed are 64 MiB and more");
+            return Err(Usage(message).into());
+        }
+        let max_request = Sectors::from_bytes_ceil(facts.max_request.bytes().min(MIB));
+        // What is outside of the area is never met: the drive is as large as that.
+        let facts = DriveFacts { max_request, capacity: Sectors::from_bytes_ceil(area), ..facts };
+        let fill = match (facts.rotational, simulated.is_some()) {
+            (true, _) => (FILL_DISK, hour),
+            (false, true) => (FILL.0, hour),
+            (false, false) => (FILL.1, FILL_TIME),
+        };
+        // Nothing is lost by writing to a model.
+        let writes = writes || simulated.is_some();
+        let row_time = if simulated.is_some() { hour } else { row_time };
+        Ok(Scope { facts, area, writes, row_time, fill })
+    }
+    /// Runs a row. A model is at rest before each; another target gets a moment in which its cache empties.
+    pub(super) fn run(&mut self, row: &Row, is_over: &dyn Fn() -> bool) -> io::Result<Outcome> {
+        let Some(device) = self.device() else {
+            let Self::Simulated(profile) = self else {
+                return Err(io::ErrorKind::Unsupported.into());
+            };
+            return row.run(&mut Simulated::new(profile.build(SEED + 1)), is_over);
+        };
+        let outcome = row.run(device, is_over)?;
+        if row.writes() {
+            let flush = Stream {
+                area: (0, MIB),
+                pause: Nanos::from_millis(500),
+                ..Stream::new(Operation::Flush, 4096, 1, Order::Same)
+            };
+            let nothing = Amount { requests: 0, time: Nanos::ZERO };
+            let measured = Amount { requests: 2, time: Nanos::from_secs(20) };
+            let rest = Load { streams: vec![flush], warm_up: nothing, measured, window: 0 };
+            run(device, &rest, SEED, is_over)?;
+        }
+        Ok(outcome)
+    }
+    /// A title for its profile.
+    pub(super) fn title(&self) -> String {
+        match self {
+            Self::Simulated(profile) => format!("calibrated in simulated time: {}", profile.name),
+            Self::File { name, .. } | Self::Volume { name, .. } => {
+                format!("calibrated: {name}, on {}", crate::live::machine())
+            }
+        }
+    }
+    /// `MAJOR:MINOR`, or a place for it.
+    pub(super) fn number(&self) -> String {
+        match self {
+            Self::File { device, .. } => device.number().to_owned(),
+            _ => "MAJOR:MINOR".to_owned(),
+        }
+    }
+}
+
+/// Name and socket of an NBD URI.
+fn volume(uri: &str) -> Result<(String, String)> {
+    let rest = uri.strip_prefix("nbd+unix:///");
+    let found = rest.and_then(|rest| rest.split_once("?socket="));
+    let (export, socket) = found.ok_or_else(|| {
+        Usage(format!("{uri}: allowed is nbd+unix:///NAME?socket=PATH (a server on this machine)"))
+    })?;
+    Ok((export.to_owned(), socket.to_owned()))
+}
+
+/// Makes a file at least this long, if it may be written.
+fn lengthen(path: &Path, size: u64, write: bool) -> Result<()> {
+    let place = || path.display().to_string();
+    let length = std::fs::metadata(path).map_or(0, |it| it.len());
+    if length >= size {
+        return Ok(());
+    }
+    if !write {
+        let message = format!("{} has {length} bytes; --write makes it {size} long", place());
+        return Err(Usage(message).into());
+    }
+    let file = File::options().write(true).create(true).truncate(false).open(path);
+    file.and_then(|file| file.set_len(size)).with_context(place)
+}
+
+/// Writes all of a file once, so that it has no holes.
+fn fill(device: &mut FileDevice, is_over: &dyn Fn() -> bool) -> Result<()> {
+    let bytes = device.facts().capacity.bytes() / MIB * MIB;
+    eprintln!("filling {} MiB once, since reads of holes never reach the drive", bytes / MIB);
+    let area = (0, bytes);
+    let stream = Stream { area, ..Stream::new(Operation::Write, MIB, 4, Order::Sequential) };
+    let nothing = Amount { requests: 0, time: Nanos::ZERO };
+    let measured = Amount { requests: bytes / MIB, time: Nanos::from_secs(24 * 3600) };
+    let load = Load { streams: vec![stream], warm_up: nothing, measured, window: 0 };
+    run(device, &load, SEED, is_over)?;
+    Ok(())
+}

@@ -1,0 +1,129 @@
+//! `iofair calibrate`, and `docs/calibrate.md`: what the page tells its reader to type works as it is written.
+#![allow(clippy::unwrap_used)]
+
+mod script;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn scratch(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("iofair-calibrate-{name}-{}", std::process::id()));
+    fs::create_dir_all(&path).unwrap();
+    path
+}
+
+fn calibrate(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_iofair")).arg("calibrate").args(arguments).output().unwrap()
+}
+
+/// Goal: every command of the page does what is said around it. Method: all of them, in order, with the page's own contracts.
+#[test]
+#[ignore = "needs clients: nbdinfo, fio"]
+fn needs_clients_the_page_about_calibration_is_true() {
+    let page = fs::read_to_string("../../docs/calibrate.md").unwrap();
+    assert!(script::run("calibrate", &page) > 8, "the page has lost its commands");
+}
+
+/// Goal: nothing is written without permission, holes and bad targets are refused with a reason, and no profile is left.
+/// Method: a file of holes, one that is too short, an unknown profile, a remote volume.
+#[test]
+fn bad_targets_are_refused() {
+    let directory = scratch("refused");
+    let (image, out) = (directory.join("image"), directory.join("out.toml"));
+    let (image, out) = (image.to_str().unwrap(), out.to_str().unwrap());
+    fs::File::create(image).unwrap().set_len(128 << 20).unwrap();
+    let refused = |arguments: &[&str], told: &str| {
+        let output = calibrate(&[arguments, &["--out", out]].concat());
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && text.contains(told), "{arguments:?}: {text}");
+        assert!(!Path::new(out).exists());
+    };
+    refused(&[image], "holes");
+    refused(&[image, "--size", "1GiB"], "--write makes it");
+    refused(&["emulated:nothing"], "plextor-px256m5s");
+    refused(&["nbd://host/volume"], "nbd+unix:///NAME?socket=PATH");
+    refused(&["/no/such/device"], "/no/such/device");
+    refused(&["emulated:nvme-2015", "--resume"], "rows.json does not exist");
+    refused(&["emulated:nvme-2015", "--size", "1TB"], "has only");
+    refused(&[image, "--row-time", "0s"], "10 ms");
+    assert_eq!(fs::metadata(image).unwrap().len(), 128 << 20);
+    fs::remove_dir_all(directory).unwrap();
+}
+
+/// Goal: a profile and measurements that exist are kept unless they may be overwritten. Method: files of those names.
+#[test]
+fn existing_files_are_kept() {
+    let directory = scratch("existing");
+    for name in ["out.toml", "out.rows.json"] {
+        let path = directory.join(name);
+        fs::write(&path, "mine").unwrap();
+        let out = directory.join("out.toml");
+        let output = calibrate(&["emulated:nvme-2015", "--out", out.to_str().unwrap()]);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && text.contains("--force"), "{text}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
+        fs::remove_file(&path).unwrap();
+    }
+    fs::remove_dir_all(directory).unwrap();
+}
+
+/// Starts a calibration, interrupts it after its first row, and returns what it printed on standard error.
+fn interrupted(arguments: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_iofair"));
+    command.arg("calibrate").args(arguments);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let is_second = |line: &String| line.starts_with("calibrate: 2 of") || line.contains("fitting");
+    let mut text = Vec::new();
+    while text.last().is_none_or(|line| !is_second(line)) {
+        text.push(lines.next().unwrap_or_else(|| panic!("ended early: {text:?}")));
+    }
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    text.extend(lines);
+    let (status, text) = (child.wait().unwrap(), text.join("\n"));
+    assert!(status.code() == Some(130) && text.contains("--resume continues"), "{text}");
+    text
+}
+
+fn rows(journal: &Path) -> usize {
+    let kept: serde_json::Value = serde_json::from_slice(&fs::read(journal).unwrap()).unwrap();
+    kept["records"].as_array().unwrap().len()
+}
+
+/// Goal: an interruption keeps what was measured and writes no profile, and a calibration that is resumed measures none of
+/// it again. Method: a model in simulated time, interrupted twice.
+#[test]
+fn an_interruption_keeps_rows() {
+    let directory = scratch("interrupted");
+    let out = directory.join("out.toml");
+    let journal = out.with_extension("rows.json");
+    let out = out.to_str().unwrap();
+    interrupted(&["emulated:nvme-2015", "--out", out]);
+    let before = rows(&journal);
+    assert!(before > 0 && !Path::new(out).exists());
+    let text = interrupted(&["emulated:nvme-2015", "--out", out, "--resume"]);
+    assert!(rows(&journal) >= before && !Path::new(out).exists());
+    assert!(!text.contains("4 KiB random reads, QD1\n"), "measured again: {text}");
+    let other = calibrate(&["emulated:nvme-2015", "--out", out, "--resume", "--size", "1GiB"]);
+    let text = String::from_utf8_lossy(&other.stderr);
+    assert!(other.status.code() == Some(2) && text.contains("other options"), "{text}");
+    fs::remove_dir_all(directory).unwrap();
+}
+
+/// Goal: rows of a file are kept, too. Method: a file that is only read.
+#[test]
+#[ignore = "needs time: rows of half a second, on a file system with direct I/O"]
+fn needs_time_an_interruption_keeps_rows_of_a_file() {
+    let directory = scratch("interrupted-file");
+    let (image, out) = (directory.join("image"), directory.join("out.toml"));
+    fs::write(&image, vec![7; 80 << 20]).unwrap();
+    let journal = out.with_extension("rows.json");
+    let (image, out) = (image.to_str().unwrap(), out.to_str().unwrap());
+    interrupted(&[image, "--out", out, "--row-time", "500ms"]);
+    assert!(rows(&journal) > 0 && !Path::new(out).exists());
+    assert_eq!(fs::read(image).unwrap(), vec![7; 80 << 20]);
+    fs::remove_dir_all(directory).unwrap();
+}

@@ -1,0 +1,403 @@
+//! Fits the model of a solid-state drive.
+
+use iofair_core::time::Nanos;
+
+use super::plan::{LARGE, SMALL, Scope};
+use super::problem::{Fit, Numbers, Tunable, nanos};
+use super::row::Row;
+use super::solve::{self, SIGNIFICANT};
+use super::survey::Survey;
+use super::{Parameter, Value};
+use crate::profile::Model;
+use crate::ssd::{DeepQueue, Duplex, LinkOrder, Parameters, Slc};
+
+/// Groups of parameters: of lone reads, of writes, and of reads beside each other.
+const READING: [&str; 6] =
+    ["firmware-read", "large-setup", "units", "page-read", "page-read-spread-percent", "link"];
+const WRITING: [&str; 4] = ["firmware-write", "drain", "write-cache", "flush"];
+const COMPETING: [&str; 2] = ["read-buffer", "link"];
+/// Sizes of the read buffer that are tried.
+const BUFFERS: [u64; 5] = [64 << 10, 128 << 10, 256 << 10, 1 << 20, 4 << 20];
+/// Numbers of flash units that are tried.
+const UNITS: [u32; 8] = [8, 16, 32, 64, 128, 256, 512, 1024];
+/// Sizes of a page that are tried.
+const PAGES: [u64; 4] = [4 << 10, 8 << 10, 16 << 10, 32 << 10];
+/// Deep-queue rules that are tried: from how many commands on, and overtakes.
+const DEEP_QUEUES: [(u32, u32); 9] =
+    [(8, 8), (8, 28), (16, 8), (16, 28), (20, 28), (24, 8), (24, 28), (28, 8), (28, 28)];
+
+/// The continuous parameters.
+const TUNABLES: &[Tunable<Parameters>] = &[
+    Tunable {
+        key: "firmware-read",
+        range: (50.0, 1e6),
+        offset: 0.0,
+        get: |it| it.firmware_read.0 as f64,
+        set: |it, value| it.firmware_read = nanos(value),
+    },
+    Tunable {
+        key: "firmware-write",
+        range: (50.0, 1e6),
+        offset: 0.0,
+        get: |it| it.firmware_write.0 as f64,
+        set: |it, value| it.firmware_write = nanos(value),
+    },
+    Tunable {
+        key: "large-setup",
+        range: (0.0, 1e8),
+        offset: 1000.0,
+        get: |it| it.large_setup.0 as f64,
+        set: |it, value| it.large_setup = nanos(value),
+    },
+    Tunable {
+        key: "units",
+        range: (1.0, 4096.0),
+        offset: 0.0,
+        get: |it| f64::from(it.units),
+        set: |it, value| it.units = value.round().max(1.0) as u32,
+    },
+    Tunable {
+        key: "page-read",
+        range: (500.0, 1e8),
+        offset: 0.0,
+        get: |it| it.page_read.0 as f64,
+        set: |it, value| it.page_read = nanos(value),
+    },
+    Tunable {
+        key: "page-read-spread-percent",
+        range: (0.0, 100.0),
+        offset: 1.0,
+        get: |it| f64::from(it.page_read_spread),
+        set: |it, value| it.page_read_spread = value.round().clamp(0.0, 100.0) as u32,
+    },
+    Tunable {
+        key: "link",
+        range: (1e6, 1e11),
+        offset: 0.0,
+        get: |it| it.link as f64,
+        set: |it, value| it.link = value as u64,
+    },
+    Tunable {
+        key: "read-buffer",
+        range: (32768.0, 1e9),
+        offset: 0.0,
+        get: |it| it.read_buffer as f64,
+        set: |it, value| it.read_buffer = (value as u64).max(it.page),
+    },
+    Tunable {
+        key: "drain",
+        range: (1e5, 1e11),
+        offset: 0.0,
+        // With fast flash, what the rows see is that one's rate.
+        get: |it| it.slc.map_or(it.drain, |slc| slc.drain) as f64,
+        set: |it, value| match &mut it.slc {
+            Some(slc) => slc.drain = value as u64,
+            None => it.drain = value as u64,
+        },
+    },
+    Tunable {
+        key: "write-cache",
+        range: (65536.0, 1e11),
+        offset: 0.0,
+        get: |it| it.write_cache as f64,
+        set: |it, value| it.write_cache = value as u64,
+    },
+    Tunable {
+        key: "flush",
+        range: (0.0, 1e9),
+        offset: 500.0,
+        get: |it| it.flush.0 as f64,
+        set: |it, value| it.flush = nanos(value),
+    },
+];
+
+/// An alternative whose sum of squares is higher by more than this is not fitted anew.
+const REFIT_MAX: f64 = 2000.0;
+/// Iterations before and after the choice of discrete parameters.
+const COARSE_ITERATIONS: usize = 5;
+
+fn latency(numbers: &Numbers, row: &str, stream: usize) -> Option<f64> {
+    numbers.get(&(row.to_owned(), format!("latency of {stream}"))).copied()
+}
+
+/// A drive that explains some rows roughly: each of them depends on few parameters.
+fn guess(scope: &Scope, survey: &Survey, numbers: &Numbers) -> Parameters {
+    let (lone_read, deviation) = survey.lone_read;
+    let link = survey.read_rate.max(1e6);
+    let small = SMALL as f64 * 1e9 / link;
+    // The deepest queue shows the firmware, unless flash is slower.
+    let turn = |depth: u32| {
+        let row = format!("4 KiB random reads, QD{depth}");
+        latency(numbers, &row, 0).map(|it| it / f64::from(depth))
+    };
+    let turns = [8, 16, 32, 64, 128, 256].into_iter().filter_map(turn);
+    let firmware = turns.fold(lone_read, f64::min).min(lone_read * 0.3).max(100.0);
+    let written = latency(numbers, "4 KiB random writes, QD1, in the cache", 0);
+    let firmware_write = written.map_or(firmware, |it| (it - small).max(100.0));
+    let page_read = (lone_read - firmware - small).max(lone_read * 0.3);
+    // A uniform spread of s has a deviation of s / sqrt(3).
+    let spread = (deviation * 1.732 / page_read * 100.0).clamp(1.0, 100.0) as u32;
+    let slc = match survey.regimes.as_slice() {
+        [.., fast, slow] if survey.regimes.len() > 2 => {
+            let cache = survey.cache_bytes().unwrap_or(0.0);
+            let size = (slow.from as f64 - cache).max(1e6) as u64;
+            Some((Slc { size, drain: fast.rate as u64 }, slow.rate as u64))
+        }
+        _ => None,
+    };
+    let write_rate = survey.write_rate.max(100_000);
+    // Reads beside writes wait for what is cached.
+    let beside = "4 KiB random reads, QD1, beside 256 KiB sequential writes, QD8";
+    let cached = latency(numbers, beside, 1).map(|it| (it - lone_read) / 1e9 * write_rate as f64);
+    let write_cache = survey.cache_bytes().or(cached).unwrap_or(4e6).max(262_144.0);
+    Parameters {
+        slots: scope.facts.depth,
+        firmware_read: nanos(firmware),
+        firmware_write: nanos(firmware_write),
+        large_setup: Nanos::ZERO,
+        units: UNITS[3],
+        page: 16 << 10,
+        page_read: nanos(page_read),
+        page_read_spread: spread,
+        link: link as u64,
+        link_order: LinkOrder::RoundRobin,
+        duplex: Duplex::Full,
+        read_buffer: 1 << 20,
+        drain: slc.map_or(write_rate, |(_, slow)| slow.max(100_000)),
+        slc: slc.map(|(slc, _)| slc),
+        write_cache: write_cache as u64,
+        flush: nanos(survey.flush),
+        protected: false,
+        deep_queue: None,
+        capacity: scope.facts.capacity.bytes(),
+        max_request: scope.facts.max_request.bytes(),
+        worst_case: 1,
+    }
+}
+
+/// Parameters and their sum of squares.
+type Scored = (Parameters, f64);
+
+fn best_of(tried: impl Iterator<Item = Scored>) -> Scored {
+    tried.min_by(|a, b| a.1.total_cmp(&b.1)).expect("a list that is not empty")
+}
+
+/// Changes to a discrete parameter.
+fn alternatives(at: &Parameters) -> Vec<(&'static str, Parameters)> {
+    let mut all = Vec::new();
+    let order = match at.link_order {
+        LinkOrder::RoundRobin => LinkOrder::Fifo,
+        LinkOrder::Fifo => LinkOrder::RoundRobin,
+    };
+    all.push(("link-order", Parameters { link_order: order, ..at.clone() }));
+    let duplex = match at.duplex {
+        Duplex::Half => Duplex::Full,
+        Duplex::Full => Duplex::Half,
+    };
+    all.push(("duplex", Parameters { duplex, ..at.clone() }));
+    all.push(("power-loss-protection", Parameters { protected: !at.protected, ..at.clone() }));
+    let deep = |(above, overtakes): (u32, u32)| {
+        let deep_queue = Some(DeepQueue { above, overtakes });
+        ("deep-queue", Parameters { deep_queue, ..at.clone() })
+    };
+    all.extend(DEEP_QUEUES.into_iter().filter(|it| it.0 < at.slots).map(deep));
+    if at.deep_queue.is_some() {
+        all.push(("deep-queue", Parameters { deep_queue: None, ..at.clone() }));
+    }
+    all
+}
+
+/// The fitted model, and what the rows say about each parameter.
+pub(super) struct Flash<'a> {
+    pub(super) scope: &'a Scope,
+    pub(super) survey: &'a Survey,
+    pub(super) rows: &'a [Row],
+    pub(super) numbers: &'a Numbers,
+    pub(super) is_over: &'a dyn Fn() -> bool,
+}
+
+impl Flash<'_> {
+    fn fit(&self, base: Parameters) -> Fit<'_, Parameters> {
+        let Self { rows, numbers, is_over, .. } = *self;
+        Fit { base, tunables: TUNABLES, rows, numbers, model: Model::Ssd, is_over }
+    }
+    /// Fits some parameters to some rows; the sum of squares is of those rows.
+    fn stage(&self, base: Parameters, keys: &[&str], rows: impl Fn(&Row) -> bool) -> Scored {
+        let tunables: Vec<_> =
+            TUNABLES.iter().filter(|it| keys.contains(&it.key)).copied().collect();
+        let rows: Vec<Row> = self.rows.iter().filter(|it| rows(it)).cloned().collect();
+        Fit { tunables: &tunables, rows: &rows, ..self.fit(base) }.better(COARSE_ITERATIONS)
+    }
+    /// Fits groups of parameters to the rows that depend on few others, one group after the other.
+    fn staged(&self, base: Parameters) -> Scored {
+        let is_single = |row: &Row| row.load.streams.len() == 1;
+        // Without conflicts between reads in the rows, the number of units has no gradient: several are tried.
+        let of_units = |units: u32| {
+            let base = Parameters { units, ..base.clone() };
+            self.stage(base, &READING, |row| is_single(row) && !row.writes())
+        };
+        let base = best_of(UNITS.into_iter().map(of_units)).0;
+        let base = self.stage(base, &WRITING, Row::writes).0;
+        // The size of the buffer and the rule for deep queues hide each other.
+        let with = |buffer: u64| {
+            let read_buffer = buffer.max(base.page);
+            let base = Parameters { read_buffer, ..base.clone() };
+            self.choose((base.clone(), self.squares(base)))
+        };
+        let base = best_of(BUFFERS.into_iter().map(with)).0;
+        let base = self.stage(base, &COMPETING, |row| !row.writes()).0;
+        let base = self.stage(base, &WRITING, Row::writes).0;
+        (base.clone(), self.squares(base))
+    }
+    fn squares(&self, base: Parameters) -> f64 {
+        self.fit(base).squares()
+    }
+    /// Takes the best alternative of each discrete parameter as long as one is better.
+    fn choose(&self, mut best: Scored) -> Scored {
+        for _ in 0..4 {
+            if (self.is_over)() {
+                break;
+            }
+            let better = alternatives(&best.0)
+                .into_iter()
+                .map(|(_, it)| (it.clone(), self.squares(it)))
+                .min_by(|a, b| a.1.total_cmp(&b.1));
+            match better {
+                Some(found) if found.1 < best.1 - SIGNIFICANT => best = found,
+                _ => break,
+            }
+        }
+        best
+    }
+    /// The best model, for each size of a page, since a wrong one is hard to leave.
+    pub(super) fn best(&self) -> Parameters {
+        let guess = guess(self.scope, self.survey, self.numbers);
+        let of_page = |page: u64| {
+            let read_buffer = guess.read_buffer.max(4 * page);
+            let base = Parameters { page, read_buffer, ..guess.clone() };
+            let chosen = self.choose(self.staged(base));
+            self.fit(chosen.0).better(COARSE_ITERATIONS)
+        };
+        let best = self.refined(best_of(PAGES.into_iter().map(of_page)));
+        let best = self.polished(self.with_other_choices(best));
+        let coarse = |other| self.fit(other).better(COARSE_ITERATIONS);
+        let other_page = best_of(other_pages(&best.0).into_iter().map(coarse));
+        best_of([best, self.polished(other_page)].into_iter()).0
+    }
+    fn polished(&self, best: Scored) -> Scored {
+        let polished = self.fit(best.0).polished();
+        self.fit(polished.0).better(COARSE_ITERATIONS)
+    }
+    /// Discrete and continuous parameters in turn, as long as the fit becomes clearly better.
+    fn refined(&self, mut best: Scored) -> Scored {
+        for _ in 0..3 {
+            let chosen = self.choose(best.clone());
+            let fitted = self.fit(chosen.0).best();
+            let (before, scale) = (best.1, self.fit(best.0.clone()).scale());
+            if fitted.1 < before {
+                best = fitted;
+            }
+            if best.1 > before - SIGNIFICANT * scale {
+                break;
+            }
+        }
+        best
+    }
+    /// The same after each discrete parameter was changed and all others were fitted anew: its value was chosen when the
+    /// others were worse.
+    fn with_other_choices(&self, mut best: Scored) -> Scored {
+        for (key, other) in alternatives(&best.0) {
+            let scale = self.fit(best.0.clone()).scale();
+            let fit = self.fit(other);
+            if key != "deep-queue" && fit.squares() < best.1 + REFIT_MAX * scale {
+                best = best_of([best, fit.better(COARSE_ITERATIONS)].into_iter());
+            }
+        }
+        best
+    }
+    /// What the rows say about each parameter of this model.
+    pub(super) fn parameters(&self, at: &Parameters) -> Vec<Parameter> {
+        let fit = self.fit(at.clone());
+        let errors = fit.errors();
+        let mut all: Vec<Parameter> = TUNABLES
+            .iter()
+            .zip(errors)
+            .enumerate()
+            .map(|(index, (tunable, error))| Parameter {
+                key: match (tunable.key, at.slc) {
+                    ("drain", Some(_)) => "slc.drain".to_owned(),
+                    (key, _) => key.to_owned(),
+                },
+                value: Value::of(tunable.key, (tunable.get)(at)),
+                error: Some(error),
+                decided: solve::is_decided(error) && fit.shows(index),
+            })
+            .collect();
+        let (here, scale) = (fit.squares(), fit.scale());
+        // With everything else fitted anew.
+        let worse = |it: &Parameters| {
+            let other = self.fit(it.clone());
+            let squares = other.squares() - here;
+            squares > REFIT_MAX * scale
+                || (squares > SIGNIFICANT * scale
+                    && other.better(COARSE_ITERATIONS).1 > here + SIGNIFICANT * scale)
+        };
+        let mut choice = |key: &str, value: Value, others: Vec<Parameters>| {
+            let decided = !others.is_empty() && others.iter().all(worse);
+            all.push(Parameter { key: key.to_owned(), value, error: None, decided });
+        };
+        let others = |key: &str| {
+            let of_key = alternatives(at).into_iter().filter(|it| it.0 == key);
+            of_key
+                .map(|it| it.1)
+                .filter(|it| it.deep_queue != at.deep_queue || key != "deep-queue")
+                .collect()
+        };
+        let order = match at.link_order {
+            LinkOrder::RoundRobin => "round-robin",
+            LinkOrder::Fifo => "fifo",
+        };
+        choice("link-order", Value::Text(order), others("link-order"));
+        let duplex = if at.duplex == Duplex::Half { "half" } else { "full" };
+        choice("duplex", Value::Text(duplex), others("duplex"));
+        choice("power-loss-protection", Value::Flag(at.protected), others("power-loss-protection"));
+        choice("page", Value::Bytes(at.page), other_pages(at));
+        let deep = at.deep_queue.unwrap_or(DeepQueue { above: at.slots, overtakes: 0 });
+        let near = |above: f64, overtakes: f64| {
+            let (above, overtakes) = (above.round() as u32, overtakes.round() as u32);
+            Parameters { deep_queue: Some(DeepQueue { above, overtakes }), ..at.clone() }
+        };
+        let (above, overtakes) = (f64::from(deep.above), f64::from(deep.overtakes));
+        let (around_above, around_overtakes) = match at.deep_queue {
+            None => (Vec::new(), others("deep-queue")),
+            Some(_) => (
+                vec![near(above * 0.9, overtakes), near(above * 1.1, overtakes)],
+                vec![near(above, overtakes * 0.9), near(above, overtakes * 1.1)],
+            ),
+        };
+        choice("deep-queue.above", Value::Count(u64::from(deep.above)), around_above);
+        choice("deep-queue.overtakes", Value::Count(u64::from(deep.overtakes)), around_overtakes);
+        if let Some(slc) = at.slc {
+            // Read off the series of writes.
+            let direct = |key: &str, value| Parameter {
+                key: key.to_owned(),
+                value,
+                error: None,
+                decided: true,
+            };
+            all.push(direct("slc.size", Value::Bytes(slc.size)));
+            all.push(direct("drain", Value::Rate(at.drain)));
+        }
+        all
+    }
+}
+
+/// The same drive with pages of half and of twice the size, and as many units or as many bytes in all units together.
+fn other_pages(at: &Parameters) -> Vec<Parameters> {
+    let of = |page: u64| {
+        let read_buffer = at.read_buffer.max(page);
+        let same_bytes = (u64::from(at.units) * at.page).div_ceil(page) as u32;
+        [at.units, same_bytes].map(|units| Parameters { page, read_buffer, units, ..at.clone() })
+    };
+    [at.page / 2, at.page * 2].into_iter().filter(|page| *page <= LARGE).flat_map(of).collect()
+}

@@ -1,0 +1,215 @@
+//! The parameters of a model as a least-squares problem.
+
+use std::collections::BTreeMap;
+
+use iofair_core::time::Nanos;
+
+use super::row::{Quantity, Record, Row};
+use super::solve::{self, Fitted, Problem};
+use crate::profile::{HostFacts, Model, Profile};
+
+/// A continuous parameter of a model.
+pub(super) struct Tunable<P> {
+    /// Its key in a profile.
+    pub(super) key: &'static str,
+    /// Allowed values.
+    pub(super) range: (f64, f64),
+    /// Added to the value, so that logarithms of values around zero exist.
+    pub(super) offset: f64,
+    pub(super) get: fn(&P) -> f64,
+    pub(super) set: fn(&mut P, f64),
+}
+
+// Not derived, since the parameters themselves need not be copied.
+impl<P> Clone for Tunable<P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<P> Copy for Tunable<P> {}
+
+/// Iterations of a fit of all other parameters after one was changed.
+const REFIT_ITERATIONS: usize = 2;
+/// Residuals above this many tolerances count less than by their square.
+const OUTLIER: f64 = 20.0;
+
+/// A time; zero where the number is negative.
+pub(super) const fn nanos(value: f64) -> Nanos {
+    Nanos(if value > 0.0 { value as u64 } else { 0 })
+}
+
+/// A profile with this model.
+pub(super) fn profile_of(model: Model) -> Profile {
+    let host = HostFacts { turnaround: Nanos::ZERO, consume_window: Nanos::ZERO };
+    let (name, title) = ("calibrated".to_owned(), "calibrated".to_owned());
+    Profile { name, title, host, model, numbers: Vec::new() }
+}
+
+/// Measured numbers by row and quantity.
+pub(super) type Numbers = BTreeMap<(String, String), f64>;
+
+/// By row and quantity.
+pub(super) fn numbers(records: &[Record]) -> Numbers {
+    let all = records.iter().flat_map(|it| &it.numbers);
+    all.map(|it| ((it.row.clone(), it.quantity.clone()), it.value)).collect()
+}
+
+/// A number of the plan beside the model's.
+#[derive(Clone, PartialEq, Debug, serde::Serialize)]
+pub struct Residual {
+    /// The row.
+    pub row: String,
+    /// The quantity.
+    pub quantity: String,
+    /// Whether both numbers are bytes a second, and not nanoseconds.
+    pub is_rate: bool,
+    /// Measured on the target.
+    pub measured: f64,
+    /// In the model.
+    pub model: f64,
+    /// Of the model, in percent of the measured number.
+    pub error_percent: f64,
+    /// Whether the row was only used to verify the fit.
+    pub held_out: bool,
+}
+
+impl Residual {
+    /// A number of this row with its unit.
+    pub fn shown(&self, value: f64) -> String {
+        match self.is_rate {
+            true => format!("{:.1} MB/s", value / 1e6),
+            false => format!("{:.1} us", value / 1e3),
+        }
+    }
+}
+
+/// All measured numbers of these rows beside those of a model.
+pub(super) fn residuals(model: &Model, rows: &[Row], numbers: &Numbers) -> Vec<Residual> {
+    let profile = profile_of(model.clone());
+    let mut all = Vec::new();
+    for row in rows {
+        let has = |it: &Quantity| numbers.contains_key(&(row.name.clone(), it.name()));
+        if !row.quantities.iter().any(has) {
+            continue;
+        }
+        let outcome = row.simulate(&profile);
+        for quantity in &row.quantities {
+            let name = quantity.name();
+            let Some(measured) = numbers.get(&(row.name.clone(), name.clone())) else { continue };
+            let model = quantity.of(&outcome);
+            all.push(Residual {
+                row: row.name.clone(),
+                quantity: name,
+                is_rate: quantity.is_rate(),
+                measured: *measured,
+                model,
+                error_percent: (model / measured.max(1e-9) - 1.0) * 100.0,
+                held_out: row.held_out,
+            });
+        }
+    }
+    all
+}
+
+/// A model, its continuous parameters, and the rows to fit them to.
+pub(super) struct Fit<'a, P> {
+    pub(super) base: P,
+    pub(super) tunables: &'a [Tunable<P>],
+    pub(super) rows: &'a [Row],
+    pub(super) numbers: &'a Numbers,
+    pub(super) model: fn(P) -> Model,
+    pub(super) is_over: &'a dyn Fn() -> bool,
+}
+
+impl<P: Clone> Fit<'_, P> {
+    pub(super) fn at(&self, values: &[f64]) -> P {
+        let mut parameters = self.base.clone();
+        for (tunable, value) in self.tunables.iter().zip(values) {
+            (tunable.set)(&mut parameters, value - tunable.offset);
+        }
+        parameters
+    }
+    fn values(&self) -> Vec<f64> {
+        self.tunables.iter().map(|tunable| (tunable.get)(&self.base) + tunable.offset).collect()
+    }
+    /// The sum of squares of the parameters as they are.
+    pub(super) fn squares(&self) -> f64 {
+        self.residuals(&self.values()).iter().map(|it| it * it).sum()
+    }
+    /// The best parameters near those that it has, and their sum of squares.
+    pub(super) fn best(&self) -> (P, f64) {
+        self.better(solve::ITERATIONS)
+    }
+    /// The same with fewer iterations.
+    pub(super) fn better(&self, iterations: usize) -> (P, f64) {
+        let values = self.values();
+        let Fitted { parameters, squares } = solve::fit(self, &values, iterations, self.is_over);
+        (self.at(&parameters), squares)
+    }
+    /// The same after a search along each parameter.
+    pub(super) fn polished(&self) -> (P, f64) {
+        let (parameters, squares) = (self.values(), self.squares());
+        let fitted = Fitted { parameters, squares };
+        let Fitted { parameters, squares } = solve::polish(self, fitted, self.is_over);
+        (self.at(&parameters), squares)
+    }
+    /// The standard error of each parameter. Where the model does not explain the rows within their tolerances, the
+    /// tolerances are taken to be too small.
+    pub(super) fn errors(&self) -> Vec<f64> {
+        let scale = self.scale().sqrt();
+        solve::errors(self, &self.values()).into_iter().map(|it| it * scale).collect()
+    }
+    /// Whether an error of a tenth in a parameter shows even if all others are fitted anew.
+    pub(super) fn shows(&self, index: usize) -> bool {
+        let limit = self.squares() + solve::SIGNIFICANT * self.scale();
+        let others: Vec<Tunable<P>> =
+            self.tunables.iter().enumerate().filter(|it| it.0 != index).map(|it| *it.1).collect();
+        let tunable = &self.tunables[index];
+        [1.1, 1.0 / 1.1].into_iter().all(|factor| {
+            let mut base = self.base.clone();
+            (tunable.set)(&mut base, (tunable.get)(&self.base) * factor);
+            let Self { rows, numbers, model, is_over, .. } = *self;
+            let fit = Fit { base, tunables: &others, rows, numbers, model, is_over };
+            fit.better(REFIT_ITERATIONS).1 > limit
+        })
+    }
+    /// The sum of squares for each degree of freedom, at least 1.
+    pub(super) fn scale(&self) -> f64 {
+        let residuals = self.residuals(&self.values());
+        let free = residuals.len().saturating_sub(self.tunables.len()).max(1);
+        (residuals.iter().map(|it| it * it).sum::<f64>() / free as f64).max(1.0)
+    }
+}
+
+impl<P: Clone> Problem for Fit<'_, P> {
+    fn residuals(&self, parameters: &[f64]) -> Vec<f64> {
+        let profile = profile_of((self.model)(self.at(parameters)));
+        let mut all = Vec::new();
+        for row in self.rows.iter().filter(|row| !row.held_out) {
+            let key = |it: &Quantity| (row.name.clone(), it.name());
+            let known: Vec<(Quantity, f64)> = row
+                .quantities
+                .iter()
+                .filter_map(|it| self.numbers.get(&key(it)).map(|value| (*it, *value)))
+                .collect();
+            if known.is_empty() {
+                continue;
+            }
+            let outcome = row.simulate(&profile);
+            for (quantity, measured) in known {
+                // A number below a nanosecond or a byte a second says only that nothing was there.
+                let (here, there) = (quantity.of(&outcome).max(1.0), measured.max(1.0));
+                let residual = (here / there).ln() / quantity.tolerance(row.tolerance);
+                // A row that is far off must not outweigh all others.
+                all.push(residual / (1.0 + residual.abs() / OUTLIER).sqrt());
+            }
+        }
+        all
+    }
+    fn ranges(&self) -> Vec<(f64, f64)> {
+        self.tunables
+            .iter()
+            .map(|it| ((it.range.0 + it.offset).max(1e-9), it.range.1 + it.offset))
+            .collect()
+    }
+}

@@ -1,0 +1,158 @@
+//! A row of a calibration: a load, and the quantities of its outcome that count.
+
+use std::io;
+
+use iofair_core::request::Operation;
+
+use crate::measure::{Device, Load, Outcome, Simulated, run};
+use crate::profile::Profile;
+
+/// Seed of the places in all rows, and of the drives that are simulated.
+pub const SEED: u64 = 11;
+
+/// A number of an outcome; its argument is the stream.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Quantity {
+    /// Mean latency of reads or writes, in nanoseconds.
+    Latency(usize),
+    /// Standard deviation of that latency, in nanoseconds.
+    Deviation(usize),
+    /// Longest latency, in nanoseconds.
+    Longest(usize),
+    /// Mean latency of flushes, in nanoseconds.
+    Flush(usize),
+    /// Bytes a second.
+    Rate(usize),
+}
+
+/// A load and what counts of it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Row {
+    /// Its name, unique in a calibration.
+    pub name: String,
+    /// The load.
+    pub load: Load,
+    /// What counts.
+    pub quantities: Vec<Quantity>,
+    /// Relative error of its means in an exact model, since the places of its requests are a sample.
+    pub tolerance: f64,
+    /// Whether it is only used to verify the fit.
+    pub held_out: bool,
+}
+
+/// A measured number of a row.
+#[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
+pub struct Measured {
+    /// The row.
+    pub row: String,
+    /// The quantity, as [`Quantity::name`] says it.
+    pub quantity: String,
+    /// The number, in nanoseconds or bytes a second.
+    pub value: f64,
+}
+
+/// What a row gave.
+#[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
+pub struct Record {
+    /// The row.
+    pub row: String,
+    /// Its numbers.
+    pub numbers: Vec<Measured>,
+    /// Bytes of the first stream and the time in nanoseconds after each window, if the row has windows.
+    pub series: Vec<(u64, u64)>,
+}
+
+impl Record {
+    /// Its number of a quantity.
+    pub(super) fn number(&self, quantity: Quantity) -> Option<f64> {
+        let name = quantity.name();
+        self.numbers.iter().find(|it| it.quantity == name).map(|it| it.value)
+    }
+}
+
+impl Quantity {
+    /// Its name, such as `latency of 0`.
+    pub fn name(self) -> String {
+        let (name, stream) = match self {
+            Self::Latency(stream) => ("latency", stream),
+            Self::Deviation(stream) => ("deviation", stream),
+            Self::Longest(stream) => ("longest", stream),
+            Self::Flush(stream) => ("flush", stream),
+            Self::Rate(stream) => ("rate", stream),
+        };
+        format!("{name} of {stream}")
+    }
+    /// Whether it is bytes a second, and not nanoseconds.
+    pub fn is_rate(self) -> bool {
+        matches!(self, Self::Rate(_))
+    }
+    /// Its relative error where that of means is `of_means`.
+    pub(super) fn tolerance(self, of_means: f64) -> f64 {
+        match self {
+            Self::Latency(_) | Self::Flush(_) | Self::Rate(_) => of_means,
+            Self::Deviation(_) => 3.0 * of_means,
+            Self::Longest(_) => 10.0 * of_means,
+        }
+    }
+    /// Its value; 0 where nothing was counted.
+    pub fn of(self, outcome: &Outcome) -> f64 {
+        match self {
+            Self::Latency(stream) => outcome.latency(stream),
+            Self::Deviation(stream) => deviation(outcome, stream),
+            Self::Longest(stream) => outcome.streams[stream].latency.max() as f64,
+            Self::Flush(stream) => outcome.streams[stream].flush.mean() as f64,
+            Self::Rate(stream) => outcome.rate(stream),
+        }
+    }
+}
+
+/// From the buckets of the histogram, whose rounding is the same for all.
+fn deviation(outcome: &Outcome, stream: usize) -> f64 {
+    let (mut count, mut sum, mut squares) = (0.0, 0.0, 0.0);
+    for (value, times) in outcome.streams[stream].latency.buckets() {
+        let (value, times) = (value as f64, times as f64);
+        count += times;
+        sum += value * times;
+        squares += value * value * times;
+    }
+    let mean = sum / f64::max(count, 1.0);
+    (squares / f64::max(count, 1.0) - mean * mean).max(0.0).sqrt()
+}
+
+impl Row {
+    /// Whether it writes to the target.
+    pub fn writes(&self) -> bool {
+        self.load.streams.iter().any(|stream| stream.operation == Operation::Write)
+    }
+    /// What it gave.
+    pub fn record(&self, outcome: &Outcome) -> Record {
+        let series = outcome.series.iter().map(|(bytes, at)| (*bytes, at.0)).collect();
+        Record { row: self.name.clone(), numbers: self.measured(outcome), series }
+    }
+    /// Its numbers from an outcome.
+    fn measured(&self, outcome: &Outcome) -> Vec<Measured> {
+        let of = |quantity: &Quantity| Measured {
+            row: self.name.clone(),
+            quantity: quantity.name(),
+            value: quantity.of(outcome),
+        };
+        self.quantities.iter().map(of).collect()
+    }
+    /// Runs it on a device.
+    pub fn run(&self, device: &mut dyn Device, is_over: &dyn Fn() -> bool) -> io::Result<Outcome> {
+        run(device, &self.load, SEED, is_over)
+    }
+    /// Runs it on a model at rest, in simulated time.
+    pub fn simulate(&self, profile: &Profile) -> Outcome {
+        let mut device = Simulated::new(profile.build(SEED));
+        // A disk's capacity follows from its geometry, and may be a little less than what was measured.
+        let capacity = device.facts().capacity.bytes();
+        let mut row = self.clone();
+        for stream in &mut row.load.streams {
+            let bytes = stream.area.1.min(capacity / stream.block * stream.block);
+            let last = (capacity - bytes) / stream.block * stream.block;
+            stream.area = (stream.area.0.min(last), bytes);
+        }
+        row.run(&mut device, &|| false).expect("a model refuses nothing within its capacity")
+    }
+}
