@@ -121,7 +121,7 @@ const TUNABLES: &[Tunable<Parameters>] = &[
     },
     Tunable {
         key: "age",
-        range: (1e7, 6e10),
+        range: (1e8, 2e10),
         offset: 0.0,
         get: |it| it.age.0 as f64,
         set: |it, value| it.age = nanos(value),

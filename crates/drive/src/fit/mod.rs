@@ -130,15 +130,16 @@ pub fn worst_case(survey: &Survey, records: &[Record]) -> u64 {
     let of = |name: &str, quantity: Quantity| {
         records.iter().find(|it| it.row == name).and_then(|it| it.number(quantity))
     };
+    let mix = |name: &str| {
+        of(name, Quantity::Rate(0)).zip(of(name, Quantity::Rate(1))).map(|(one, two)| one + two)
+    };
     let rate = |depth: f64, latency: f64| depth * plan::SMALL as f64 * 1e9 / latency.max(1.0);
     let lone_read = rate(1.0, survey.lone_read.0);
     if survey.is_disk {
-        let mix = of(plan::DISK_MIX, Quantity::Rate(0));
-        return mix.into_iter().fold(lone_read, f64::min).max(1.0) as u64;
+        return mix(plan::DISK_MIX).into_iter().fold(lone_read, f64::min).max(1.0) as u64;
     }
     let reads = of("4 KiB random reads, QD32", Quantity::Latency(0)).map(|it| rate(32.0, it));
-    let written = of(plan::MIX, Quantity::Rate(0)).zip(of(plan::MIX, Quantity::Rate(1)));
-    let mix = written.map(|(writes, reads)| writes + reads);
+    let mix = mix(plan::MIX);
     reads.into_iter().chain(mix).reduce(f64::min).unwrap_or(lone_read).max(1.0) as u64
 }
 

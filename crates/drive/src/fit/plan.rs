@@ -390,11 +390,11 @@ impl Scope {
         row.load.warm_up.requests = 0;
         rows.push(row);
         rows.extend(self.flushes());
-        // The model may read before it writes as long as reads wait, so only the reads are counted.
+        // Short: once the cache is full, a disk that empties it first completes few reads a second.
         let (reader, writer) = (self.stream(Read, SMALL, 4, Order::Random), stream(SMALL, 4));
-        let mut row = self.row(DISK_MIX, vec![reader, writer], 1200, &[Rate(0), Latency(0)]);
-        row.load.warm_up.requests = 200;
-        row.held_out = true;
+        let quantities = [Rate(0), Rate(1), Latency(0)];
+        let mut row = self.row(DISK_MIX, vec![reader, writer], 80, &quantities);
+        row.load.warm_up.requests = 20;
         rows.push(row);
         rows
     }
