@@ -101,6 +101,8 @@ struct Report<'a> {
     /// Mean absolute error of the rows that were fitted, and of those that only verify.
     fitted_error_percent: Option<f64>,
     verification_error_percent: Option<f64>,
+    /// Whether the mean error of the fitted rows is at most 10 %.
+    is_explained: bool,
     worst_case_bytes_per_s: u64,
     /// Beyond this depth small reads only wait longer.
     knee_depth: Option<u32>,
@@ -309,6 +311,7 @@ fn finish(
         rows: &fitted.residuals,
         fitted_error_percent: fitted.mean_error(false),
         verification_error_percent: fitted.mean_error(true),
+        is_explained: fitted.is_explained(),
         worst_case_bytes_per_s: worst,
         knee_depth: fit::knee(records),
         io_cost_model: model,
@@ -340,6 +343,9 @@ fn in_text(report: &Report<'_>) -> String {
         percent(report.fitted_error_percent),
         percent(report.verification_error_percent)
     );
+    if !report.is_explained {
+        text += "NOT EXPLAINED: the mean error is above 10 %, so the model is not this drive\n";
+    }
     let worst = Rate(report.worst_case_bytes_per_s);
     text += &format!("worst case: {worst}\n{}\n", report.reaches);
     if let Some(depth) = report.knee_depth {

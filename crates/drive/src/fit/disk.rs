@@ -248,6 +248,9 @@ impl Disk<'_> {
     fn near(&self, base: Parameters) -> (Parameters, f64) {
         let mut best = self.fit(base).better(COARSE_ITERATIONS);
         for _ in 0..3 {
+            if (self.is_over)() {
+                break;
+            }
             let chosen = self.choose(best.clone());
             let fitted = self.fit(chosen.0).best();
             let before = best.1;

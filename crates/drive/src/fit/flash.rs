@@ -232,6 +232,9 @@ impl Flash<'_> {
     fn staged(&self, base: Parameters) -> Scored {
         let is_single = |row: &Row| row.load.streams.len() == 1;
         // Without conflicts between reads in the rows, the number of units has no gradient: several are tried.
+        if (self.is_over)() {
+            return (base, f64::INFINITY);
+        }
         let of_units = |units: u32| {
             let base = Parameters { units, ..base.clone() };
             self.stage(base, &READING, |row| is_single(row) && !row.writes())
@@ -291,6 +294,9 @@ impl Flash<'_> {
     /// Discrete and continuous parameters in turn, as long as the fit becomes clearly better.
     fn refined(&self, mut best: Scored) -> Scored {
         for _ in 0..3 {
+            if (self.is_over)() {
+                break;
+            }
             let chosen = self.choose(best.clone());
             let fitted = self.fit(chosen.0).best();
             let (before, scale) = (best.1, self.fit(best.0.clone()).scale());
@@ -307,6 +313,9 @@ impl Flash<'_> {
     /// others were worse.
     fn with_other_choices(&self, mut best: Scored) -> Scored {
         for (key, other) in alternatives(&best.0) {
+            if (self.is_over)() {
+                break;
+            }
             let scale = self.fit(best.0.clone()).scale();
             let fit = self.fit(other);
             if key != "deep-queue" && fit.squares() < best.1 + REFIT_MAX * scale {
@@ -343,7 +352,7 @@ impl Flash<'_> {
                     && other.better(COARSE_ITERATIONS).1 > here + SIGNIFICANT * scale)
         };
         let mut choice = |key: &str, value: Value, others: Vec<Parameters>| {
-            let decided = !others.is_empty() && others.iter().all(worse);
+            let decided = !others.is_empty() && !(self.is_over)() && others.iter().all(worse);
             all.push(Parameter { key: key.to_owned(), value, error: None, decided });
         };
         let others = |key: &str| {

@@ -156,7 +156,14 @@ pub fn knee(records: &[Record]) -> Option<u32> {
     all.min().filter(|_| rates.len() > 1)
 }
 
+/// Mean error of the fitted rows, in percent, above which a model does not explain a drive.
+const EXPLAINED_PERCENT: f64 = 10.0;
+
 impl Fitted {
+    /// Whether the model explains the rows.
+    pub fn is_explained(&self) -> bool {
+        self.mean_error(false).is_none_or(|error| error <= EXPLAINED_PERCENT)
+    }
     /// Bytes of its write cache.
     pub fn write_cache(&self) -> u64 {
         match &self.model {

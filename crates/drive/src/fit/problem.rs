@@ -159,8 +159,12 @@ impl<P: Clone> Fit<'_, P> {
         let scale = self.scale().sqrt();
         solve::errors(self, &self.values()).into_iter().map(|it| it * scale).collect()
     }
-    /// Whether an error of a tenth in a parameter shows even if all others are fitted anew.
+    /// Whether an error of a tenth in a parameter shows even if all others are fitted anew. An interrupted fit does not
+    /// know.
     pub(super) fn shows(&self, index: usize) -> bool {
+        if (self.is_over)() {
+            return false;
+        }
         let limit = self.squares() + solve::SIGNIFICANT * self.scale();
         let others: Vec<Tunable<P>> =
             self.tunables.iter().enumerate().filter(|it| it.0 != index).map(|it| *it.1).collect();

@@ -37,6 +37,9 @@ pub fn profile_text(fitted: &Fitted, scope: &Scope, title: &str, worst_case: u64
             "#   {name}, {quantity}: {measured}, {model}, {error_percent:+.1} %{held_out}"
         );
     }
+    if !fitted.is_explained() {
+        text += "# NOT EXPLAINED: the mean error of the rows is above 10 %, so the model is not this drive.\n";
+    }
     let undecided: Vec<&str> =
         fitted.parameters.iter().filter(|it| !it.decided).map(|it| it.key.as_str()).collect();
     let _ = writeln!(text, "# No row decides: {}.\n", undecided.join(", "));
