@@ -33,6 +33,9 @@ use crate::failure::Usage;
 use crate::interrupt;
 use crate::output::Output;
 
+/// What lines for contracts and for the kernel say if nothing was written.
+const GUESSED_WRITES: &str =
+    "Writes were not measured: `write`, `wbps`, `wseqiops`, `wrandiops` and `wlat` are guesses.";
 /// The shortest --row-time.
 const ROW_TIME_MIN: Nanos = Nanos::from_millis(10);
 
@@ -103,6 +106,8 @@ struct Report<'a> {
     verification_error_percent: Option<f64>,
     /// Whether the mean error of the fitted rows is at most 10 %.
     is_explained: bool,
+    /// Without writes, the numbers of writes are guesses.
+    writes_measured: bool,
     worst_case_bytes_per_s: u64,
     /// Beyond this depth small reads only wait longer.
     knee_depth: Option<u32>,
@@ -297,12 +302,16 @@ fn finish(
         "\n# For admission by `iofair serve` on the drive itself, in [drive] of a contract file:\n# {reaches}\n\
          # For the kernel, in io.cost.model and io.cost.qos of the root cgroup:\n# {model}\n# {qos}\n"
     );
+    if !scope.writes {
+        text += &format!("# {GUESSED_WRITES}\n");
+    }
     fs::write(out, &text).with_context(|| format!("cannot write {}", out.display()))?;
     // What was written can be read.
     let path = std::path::absolute(out)?;
     profile::read(&path.to_string_lossy()).context("the profile that was fitted is not valid")?;
     if let Some(page) = &args.page {
-        let html = page::page(calibration, fitted, &[&reaches, &model, &qos]);
+        let guessed = if scope.writes { "" } else { GUESSED_WRITES };
+        let html = page::page(calibration, fitted, &[&reaches, &model, &qos, guessed]);
         fs::write(page, html).with_context(|| format!("cannot write {}", page.display()))?;
     }
     let report = Report {
@@ -312,6 +321,7 @@ fn finish(
         fitted_error_percent: fitted.mean_error(false),
         verification_error_percent: fitted.mean_error(true),
         is_explained: fitted.is_explained(),
+        writes_measured: scope.writes,
         worst_case_bytes_per_s: worst,
         knee_depth: fit::knee(records),
         io_cost_model: model,
@@ -353,5 +363,8 @@ fn in_text(report: &Report<'_>) -> String {
     }
     text +=
         &format!("io.cost.model: {}\nio.cost.qos: {}\n", report.io_cost_model, report.io_cost_qos);
+    if !report.writes_measured {
+        text += &format!("{GUESSED_WRITES}\n");
+    }
     text + &format!("the profile is in {}\n", report.profile.display())
 }

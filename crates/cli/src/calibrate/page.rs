@@ -150,7 +150,7 @@ pub(super) fn page(calibration: &Calibration, fitted: &Fitted, lines: &[&str]) -
         );
     }
     html += "</table></section>\n<section class=\"card\"><h2>Lines to use</h2>\n";
-    for line in lines {
+    for line in lines.iter().filter(|line| !line.is_empty()) {
         let _ = writeln!(html, "<pre>{}</pre>", escape(line));
     }
     html + "</section>\n</body></html>\n"

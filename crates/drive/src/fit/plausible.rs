@@ -54,7 +54,8 @@ pub fn check(survey: &Survey, records: &[Record]) -> Result<(), Implausible> {
     for ((row, quantity), value) in &known {
         let is_rate = quantity.starts_with("rate");
         if !value.is_finite() || (*value <= 0.0 && !quantity.starts_with("deviation")) {
-            return refuse(row, format!("{quantity} is {value}"), "nothing was completed");
+            let what = quantity.split(" of ").next().unwrap_or(quantity);
+            return refuse(row, format!("its {what} is {value}"), "nothing was completed");
         }
         if is_rate && !(RATE.0..RATE.1).contains(value) && !row.contains("random") {
             let what = format!("{value:.0} B/s; drives have 100 kB/s to 200 GB/s");

@@ -59,7 +59,7 @@ pub(super) fn numbers(records: &[Record]) -> Numbers {
 pub struct Residual {
     /// The row.
     pub row: String,
-    /// The quantity.
+    /// The quantity, such as `latency of 4 KiB reads`.
     pub quantity: String,
     /// Whether both numbers are bytes a second, and not nanoseconds.
     pub is_rate: bool,
@@ -95,11 +95,11 @@ pub(super) fn residuals(model: &Model, rows: &[Row], numbers: &Numbers) -> Vec<R
         let outcome = row.simulate(&profile);
         for quantity in &row.quantities {
             let name = quantity.name();
-            let Some(measured) = numbers.get(&(row.name.clone(), name.clone())) else { continue };
+            let Some(measured) = numbers.get(&(row.name.clone(), name)) else { continue };
             let model = quantity.of(&outcome);
             all.push(Residual {
                 row: row.name.clone(),
-                quantity: name,
+                quantity: row.describe(*quantity),
                 is_rate: quantity.is_rate(),
                 measured: *measured,
                 model,
