@@ -69,7 +69,7 @@ pub(crate) struct Args {
     /// Overwrite an existing profile and its measurements.
     #[arg(long, conflicts_with = "resume")]
     force: bool,
-    /// Use only so many bytes of the target; a shorter file is extended, with --write.
+    /// Use only the first BYTES of the target; a shorter file is extended, with --write.
     #[arg(long, value_name = "BYTES", conflicts_with = "from")]
     size: Option<String>,
     /// Longest time of one row.

@@ -20,10 +20,10 @@ use crate::failure::Usage;
 
 /// Longest file that is read.
 const BYTES_MAX: u64 = 256 << 20;
-/// Each row runs for so long, after a ramp; rows with a full cache have a longer one.
+/// Time of each row, and of the warm-up before it: of most rows, and of rows with a full cache.
 const RUN: &str = "3s";
-const RAMP: (&str, &str) = ("500ms", "15s");
-/// What the rows with a full cache write first, in the model; on the drive the ramp does.
+const WARM_UP: (&str, &str) = ("500ms", "15s");
+/// What the rows with a full cache write first, in the model; on the drive the warm-up does.
 const FILL: u64 = 1 << 30;
 /// Light writes are a part of this rate.
 const WRITE_RATE: u64 = 100_000_000;
@@ -110,7 +110,7 @@ pub(super) fn job(depth: u32, capacity: u64, is_disk: bool, writes: bool) -> Res
                 text += "stonewall\n";
             }
             let fills = row.load.warm_up.requests > 64;
-            text += &options(stream, if fills { RAMP.1 } else { RAMP.0 });
+            text += &options(stream, if fills { WARM_UP.1 } else { WARM_UP.0 });
         }
     }
     Ok(text)
@@ -154,15 +154,15 @@ pub(super) fn read(path: &Path) -> Result<Calibration> {
 fn parse(text: &str, place: &str) -> Result<Calibration> {
     // Warnings may precede the object.
     let json = text.find('{').map_or("", |at| &text[at..]);
-    let told: Value =
+    let report: Value =
         serde_json::from_str(json).map_err(|error| Usage(format!("no JSON of fio: {error}")))?;
-    let description = told["global options"]["description"].as_str().unwrap_or_default();
+    let description = report["global options"]["description"].as_str().unwrap_or_default();
     let drive = Drive::parse(description).ok_or_else(|| {
         Usage(
             "not from a job of `iofair calibrate --print-fio`, whose description is missing".into(),
         )
     })?;
-    let jobs = told["jobs"].as_array().map_or(&[][..], Vec::as_slice);
+    let jobs = report["jobs"].as_array().map_or(&[][..], Vec::as_slice);
     let (mut rows, mut records) = (Vec::new(), Vec::new());
     for row in drive.rows() {
         if let Some(record) = record(&row, jobs)? {

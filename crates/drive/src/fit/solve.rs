@@ -1,4 +1,4 @@
-//! Least squares over parameters of a model, in logarithms (Levenberg and Marquardt), and what the rows decide.
+//! Least squares for the parameters of a model, in logarithms (Levenberg-Marquardt), and what the rows decide.
 //!
 //! A parameter is *decided* if an error of 10 % in it would show: its standard error, from the rows' tolerances and the
 //! sensitivities of all rows to all parameters together (the Cramer-Rao bound), is at most a third of that. A parameter that only
