@@ -1,16 +1,16 @@
 //! Deadlines of reads in groups with a latency contract.
 //!
 //! ```text
-//! deadline = arrival + latency of the group, or of the nearest one above it that has one
-//! a read goes before its turn    once its deadline is at most two unloaded latencies of the drive away
-//! and only while                 its group and those above it are at most [`AHEAD_MAX`] ahead of their turn, in virtual time
+//! deadline = arrival + latency of the group, or of the nearest group above it that has one
+//! a read is dispatched before its turn   once its deadline is at most two unloaded latencies of the drive away,
+//!                                        while its group and those above are at most [`AHEAD_MAX`] ahead of their turn
 //! ```
 //!
-//! What goes before its turn counts for the share of its group. So a client that asks for less than its share, also in bursts,
-//! has its latency; one that always asks for more has its share, and no more than that.
+//! Such a read counts towards the share of its group. A client that asks for less than its share, also in bursts, gets
+//! its latency; a client that always asks for more gets its share and no more.
 //!
-//! Source: earliest deadline first within shares, as in Gulati et al., "pClock" (2007), which bounds what a burst may take
-//! ahead.
+//! Source: earliest deadline first within shares, as in Gulati et al., "pClock" (2007), which also bounds how far ahead
+//! a burst may be served.
 
 use alloc::vec::Vec;
 
@@ -19,20 +19,20 @@ use crate::parts::tree::{Arena, NodeId, Tree};
 use iofair_core::group::{GroupId, Groups};
 use iofair_core::time::{Instant, Nanos};
 
-/// How far ahead of its turn a group may be for its latency, in virtual time of a group with the default weight.
+/// How far ahead of its turn a group may be served for its latency, in virtual time of a group with the default weight.
 pub(super) const AHEAD_MAX: Nanos = Nanos::from_millis(50);
 
-/// The first read of each client that has a deadline.
+/// The deadline of each client's first queued read, if it has one.
 #[derive(Default, Debug)]
 pub(super) struct Deadlines {
     arena: Arena<(Instant, EntityId), EntityId>,
     tree: Tree,
-    /// By client.
+    /// Indexed by client.
     nodes: Vec<Option<NodeId>>,
 }
 
 impl Deadlines {
-    /// A client's first read is another one now, with this deadline, or it has none.
+    /// Sets the deadline of a client's first queued read, or removes it.
     pub(super) fn set(&mut self, client: EntityId, deadline: Option<Instant>) {
         let Some(index) = client.as_client().map(|id| id.index()) else { return };
         if index >= self.nodes.len() {
@@ -62,7 +62,7 @@ impl Deadlines {
     }
 }
 
-/// The latency that reads of a group are promised.
+/// The latency contract that applies to reads of a group.
 pub(super) fn latency(groups: &Groups, id: GroupId) -> Option<Nanos> {
     groups.ancestry(id).find_map(|id| groups.group(id).contract.latency)
 }

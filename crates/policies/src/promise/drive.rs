@@ -1,19 +1,20 @@
-//! What the drive can do, measured while it works.
+//! Rates and latency of the drive, measured while it works.
 //!
-//! - *Rate of reads*: each large read tells what the drive completed between its dispatch and its completion. The mean over
-//!   a window of [`WINDOW`] counts at once if it is larger than what is known, else by and by, unless
-//!   there are writes. Small reads count only if their mean is larger.
-//! - *Rate of writes*: the largest over windows of [`WINDOW`] of busy time with writes only. A smaller one counts by and by,
-//!   and only if the drive was not short of requests.
-//! - *Either beside the other*, while it was not measured without it: the time that the other side takes by its own rate is left
-//!   out, 15/16 of the window at most. A rate of reads found that way is at least that of writes, as on any flash.
+//! - *Rate of reads*: each large read is a sample: the bytes that the drive completed between its dispatch and its
+//!   completion. The mean over [`WINDOW`] replaces the estimate at once if it is larger; a smaller one moves it slowly,
+//!   and only if there are no writes. Small reads count only if their mean is larger.
+//! - *Rate of writes*: the largest rate over windows of [`WINDOW`] of busy time with only writes. A smaller one moves the
+//!   estimate slowly, and only if the drive always had enough requests.
+//! - *Mixed load*, as long as a rate was never measured without the other side: the time that the other side takes by its
+//!   own rate is left out, at most 15/16 of the window. A rate of reads found in this way is at least the rate of writes,
+//!   as on any flash.
 //! - *Requests a second*: the same over windows of small requests.
-//! - *Time of a flush*: what the drive did not do because of it. From the first flush in flight to the last one's
-//!   completion, less what the data completed meanwhile costs, divided by the flushes; a mean over some.
+//! - *Time of a flush*: the time from the first flush in flight to the completion of the last one, minus the cost of the
+//!   data completed meanwhile, divided by the number of flushes; a moving average.
 //! - *Latency alone*: the median of the last nine reads that had the drive to themselves. While the drive is shared, one
-//!   read is sent alone every [`PROBE`], and soon again after one that took two fifths longer or shorter. The drive must
-//!   have had time to write what it has cached. Until there was such a read, the second shortest of nine beside writes counts,
-//!   or 5/4 of the shortest time of any large read if that is less.
+//!   read is dispatched alone every [`PROBE`], or sooner after one that took 40 % longer or shorter. The drive must have
+//!   had time to write out its cache. Until there is such a read, the second shortest of nine beside writes counts, or
+//!   5/4 of the shortest time of any large read if that is less.
 //!
 //! Source of the rate: Cheng et al., "Delivery rate estimation" (IETF draft, 2017).
 
@@ -24,80 +25,89 @@ use iofair_core::time::{Instant, Nanos};
 
 use super::shares::Side;
 
-/// Busy time that makes a sample.
+/// Busy time of one sample.
 const WINDOW: Nanos = Nanos::from_millis(20);
-/// How often a read is sent alone.
+/// Interval of reads that have the drive to themselves.
 const PROBE: Nanos = Nanos::from_millis(500);
-/// How soon again, after no read came to be alone.
+/// Interval after an attempt that failed because the drive did not become idle.
 const PROBE_RETRY: Nanos = Nanos::from_millis(100);
-/// Requests of at most this many bytes on average tell how many a second the drive can do.
+/// Requests a second are measured over windows with at most this many bytes per request on average,
 pub(super) const SMALL: u64 = 8 << 10;
-/// With fewer in flight on average they do not.
+/// and at least this many requests in flight on average.
 const DEEP: u128 = 16;
-/// Large reads in a window that tell of the rate.
+/// Minimum number of reads in a window for a sample of the rate.
 const SAMPLES_MIN: u64 = 4;
-/// What it has at once is counted in what it reads and writes in these times.
+/// A piece is what the drive reads in this time.
 const PIECE_TIME: Nanos = Nanos::from_micros(100);
+/// The limit on writes in flight is based on what the drive writes in this time.
 const WRITES: Nanos = Nanos::from_millis(1);
-/// Before anything is known.
+/// Assumed rate, in bytes a second, and latency alone before anything was measured.
 const RATE: u64 = 500_000_000;
 const ALONE: Nanos = Nanos::from_micros(200);
-/// A drive may write what it has cached for so long.
+/// For this time after a write was completed, the drive may still write out its cache.
 const SETTLE: Nanos = Nanos::from_millis(100);
-/// Samples of the latency alone.
+/// Number of samples of the latency alone.
 const ALONE_SAMPLES: usize = 9;
 
-/// A drive at work.
+/// Measured facts about the drive. Pairs are for reads and writes.
 #[derive(Debug)]
 pub(super) struct Drive {
+    /// Bytes a second.
     rates: [u64; 2],
+    /// Whether the rate was measured.
     known: [bool; 2],
-    /// Were they measured without requests of the other side?
+    /// Whether the rate was measured without requests of the other side.
     rate_settled: [bool; 2],
+    /// Small requests a second, or 0 if not measured yet.
     iops: u64,
     derived: Derived,
     alone: [Nanos; ALONE_SAMPLES],
     alone_count: usize,
-    /// The shortest time of a large read, whatever else the drive had.
+    /// The shortest time of a large read, whatever else was in flight.
     shortest: Nanos,
-    /// The median of `alone`, or the second shortest.
+    /// The latency alone: the median of `alone`, or the second shortest.
     latency: Nanos,
-    /// Did the drive have no writes left while those of `alone` were read?
+    /// Whether the samples in `alone` were taken while nothing was being written.
     settled: bool,
     next_probe: Instant,
     last_write: Option<Instant>,
     /// Writes in flight.
     writing: u32,
-    /// The read that has the drive to itself since when, if it still has.
-    lone: Option<Instant>,
+    /// Dispatch time of a probe in flight, as long as it has the drive to itself.
+    probe_sent: Option<Instant>,
     in_flight: u32,
+    /// Up to this time, the present window is accounted.
     at: Instant,
-    /// The present window.
+    /// Busy time in the present window, and bytes and requests completed in it.
     busy: Nanos,
     bytes: [u64; 2],
     requests: u64,
-    /// Requests in flight times nanoseconds.
+    /// Sum over the window of requests in flight times nanoseconds.
     depth: u128,
-    /// Was the drive ever short of requests in it, or were some held back?
+    /// Whether the drive had too few requests at some time in the window, or requests were held back.
     short: bool,
-    /// Bytes read so far, and what they were when each request in flight was sent.
+    /// Bytes read so far, and bytes written.
     delivered: u64,
     written: u64,
+    /// For each request in flight: when it was dispatched, and `delivered` at that time.
     sent: Vec<(Instant, u64)>,
-    /// Sum and number of the samples of the rate of reads in this window, bytes a second: of large ones, and small ones.
+    /// Sum and number of the samples of the rate of reads in this window, in bytes a second: of large and of small reads.
     samples: [(u128, u64); 2],
     flushes: Flushes,
 }
 
-/// What follows from the rates and the latency, and is asked for with each request: divisions take long.
+/// Values that follow from the rates and the latency. They are needed for each request, and divisions are slow.
 #[derive(Clone, Copy, Debug)]
 struct Derived {
-    /// Of one byte, in nanoseconds with [`COST_SHIFT`] bits behind the point, and of one request.
+    /// Drive time of one byte, in nanoseconds with [`COST_SHIFT`] fractional bits.
     byte: [u64; 2],
+    /// Drive time of one request at least.
     request: Nanos,
-    /// Bytes read in the time of a piece, and in that of a read that has the drive to itself; bytes written in a millisecond.
+    /// Bytes read in [`PIECE_TIME`].
     piece: u64,
+    /// Bytes read in the latency alone: the product of bandwidth and delay.
     product: u64,
+    /// Bytes written in [`WRITES`].
     writes: u64,
 }
 
@@ -115,15 +125,16 @@ impl Derived {
     }
 }
 
-/// Flushes in flight, and what they cost.
+/// Flushes in flight, and their cost.
 #[derive(Clone, Copy, Default, Debug)]
 struct Flushes {
     in_flight: u32,
+    /// Since when there have been flushes in flight.
     since: Instant,
-    /// Completed since then, and the cost of the data completed since then.
+    /// Flushes completed since then, and the cost of the data completed since then.
     done: u32,
     data: Nanos,
-    /// Of one flush, once known.
+    /// Mean time of a flush, once measured.
     time: Option<Nanos>,
 }
 
@@ -143,7 +154,7 @@ impl Default for Drive {
             last_write: None,
             writing: 0,
             settled: false,
-            lone: None,
+            probe_sent: None,
             in_flight: 0,
             at: Instant::ZERO,
             busy: Nanos::ZERO,
@@ -160,7 +171,7 @@ impl Default for Drive {
     }
 }
 
-/// So many in this time, a second.
+/// Units a second, rounded down.
 fn rate(units: u64, time: Nanos) -> u64 {
     let time = time.0.max(1);
     if let Some(units) = units.checked_mul(1_000_000_000) {
@@ -171,7 +182,7 @@ fn rate(units: u64, time: Nanos) -> u64 {
 }
 
 impl Drive {
-    /// Bytes a second.
+    /// Rate of one side, in bytes a second.
     pub(super) fn rate(&self, side: Side) -> u64 {
         self.rates[usize::from(side != Side::Read)]
     }
@@ -179,11 +190,11 @@ impl Drive {
     pub(super) fn bytes_moved(&self) -> [u64; 2] {
         [self.delivered, self.written]
     }
-    /// Of a read that has the drive to itself.
+    /// Latency of a read that has the drive to itself.
     pub(super) fn latency(&self) -> Nanos {
         self.latency
     }
-    /// The drive's time for a command.
+    /// Drive time of a command.
     pub(super) fn cost(&self, side: Side, bytes: u64) -> Nanos {
         if side == Side::Flush
             && let Some(time) = self.flushes.time
@@ -195,46 +206,47 @@ impl Drive {
         let by_bytes = Nanos(u64::try_from(by_bytes).unwrap_or(u64::MAX));
         by_bytes.max(self.derived.request)
     }
-    /// The drive's time for so many reads with so many bytes.
+    /// Drive time of this number of reads with this many bytes in all.
     pub(super) fn time_of(&self, reads: u64, bytes: u64) -> Nanos {
         let by_bytes = self.cost(Side::Read, bytes);
         by_bytes.max(Nanos(self.derived.request.0.saturating_mul(reads)))
     }
-    /// Bytes that it reads in [`PIECE_TIME`].
+    /// Bytes that the drive reads in [`PIECE_TIME`].
     pub(super) fn in_piece_time(&self) -> u64 {
         self.derived.piece
     }
-    /// Bytes that it reads in the time of a read that has it to itself.
+    /// Bytes that the drive reads in the latency alone.
     pub(super) fn product(&self) -> u64 {
         self.derived.product
     }
-    /// Bytes that it writes in [`WRITES`].
+    /// Bytes that the drive writes in [`WRITES`].
     pub(super) fn writes(&self) -> u64 {
         self.derived.writes
     }
-    /// No read came to be alone.
+    /// A probe was given up; the next one follows after [`PROBE_RETRY`].
     pub(super) fn skip_probe(&mut self, now: Instant) {
         self.next_probe = now + PROBE_RETRY;
     }
-    /// Has the drive written just now, or does it perhaps still?
-    pub(super) fn writes_about(&self, now: Instant) -> bool {
+    /// Whether writes are in flight, or the drive may still write out its cache.
+    pub(super) fn writes_recent(&self, now: Instant) -> bool {
         self.writing > 0 || self.last_write.is_some_and(|at| now.since(at) < SETTLE)
     }
-    /// Should the next read have the drive to itself? Not while the drive may be busy with writes that it has completed,
-    /// unless nothing better is known.
+    /// Whether the next read should be a probe. Not while there are writes, unless the latency alone was never measured
+    /// without them.
     pub(super) fn wants_probe(&self, now: Instant) -> bool {
-        now >= self.next_probe && (!self.settled || !self.writes_about(now))
+        now >= self.next_probe && (!self.settled || !self.writes_recent(now))
     }
-    /// May such a read go before a write whose turn it is?
+    /// Whether a probe may go before a write whose turn it is.
     pub(super) fn probes_before_writes(&self) -> bool {
         !self.settled
     }
-    /// Nothing waits for the drive although it could take more, or something is held back although it could.
+    /// The drive could serve more requests than it has: none are queued, or they are held back.
     pub(super) fn on_short(&mut self) {
         self.short = true;
     }
 
-    fn pass(&mut self, now: Instant) {
+    /// Accounts busy time and depth up to `now`.
+    fn account(&mut self, now: Instant) {
         if self.in_flight > 0 {
             let passed = now.since(self.at);
             self.busy += passed;
@@ -242,9 +254,9 @@ impl Drive {
         }
         self.at = self.at.max(now);
     }
-    /// `probe`: a read that is to be alone.
+    /// A command is dispatched; `probe`: a read that is to have the drive to itself.
     pub(super) fn on_dispatch(&mut self, now: Instant, id: RequestId, side: Side, probe: bool) {
-        self.pass(now);
+        self.account(now);
         if side == Side::Flush {
             if self.flushes.in_flight == 0 {
                 (self.flushes.since, self.flushes.data, self.flushes.done) = (now, Nanos::ZERO, 0);
@@ -256,13 +268,13 @@ impl Drive {
             self.sent.resize(place + 1, (now, 0));
         }
         self.sent[place] = (now, self.delivered);
-        self.lone = (self.in_flight == 0 && probe).then_some(now);
+        self.probe_sent = (self.in_flight == 0 && probe).then_some(now);
         self.in_flight += 1;
         self.writing += u32::from(side == Side::Write);
     }
-    /// `bytes` is zero for what carries no data.
+    /// A command was completed; `bytes` is zero for a command that moves no data.
     pub(super) fn on_complete(&mut self, now: Instant, id: RequestId, side: Side, bytes: u64) {
-        self.pass(now);
+        self.account(now);
         self.in_flight -= 1;
         self.watch_flushes(now, side, bytes);
         self.writing -= u32::from(side == Side::Write);
@@ -279,7 +291,7 @@ impl Drive {
             samples.0 += u128::from(rate(self.delivered - before, now.since(at)));
             samples.1 += 1;
         }
-        if let Some(sent) = self.lone.take()
+        if let Some(sent) = self.probe_sent.take()
             && bytes > 0
         {
             self.sample_latency(now, now.since(sent));
@@ -311,7 +323,7 @@ impl Drive {
         }
     }
     fn sample_latency(&mut self, now: Instant, latency: Nanos) {
-        let settled = !self.writes_about(now);
+        let settled = !self.writes_recent(now);
         if settled && !self.settled {
             (self.settled, self.alone_count) = (true, 0);
         }
@@ -336,14 +348,14 @@ impl Drive {
         }
         self.derived = Derived::of(self.rates, self.iops, self.latency);
     }
-    /// The rate of one side without the other side: `other`, the drive time that the other side took, is left out of `time`.
-    /// At most [`RATE`], the first guess, as long as this side was never measured alone.
+    /// Estimates the rate of one side without the other one: leaves `other`, the drive time that the other side took, out
+    /// of `time`. The estimate is at most [`RATE`], unless `sample` itself is larger.
     fn without_other(sample: u64, time: Nanos, other: Nanos) -> u64 {
         let left = time.saturating_sub(other).max(time / 16);
         let alone = u128::from(sample) * u128::from(time.0) / u128::from(left.0.max(1));
         sample.max(u64::try_from(alone).unwrap_or(u64::MAX).min(RATE))
     }
-    /// The rate of one side, measured without the other.
+    /// Learns a rate that was measured without requests of the other side.
     fn learn_alone(&mut self, side: usize, sample: u64, short: bool) {
         self.known[side] &= core::mem::replace(&mut self.rate_settled[side], true);
         self.learn(side, sample, short);
@@ -370,7 +382,7 @@ impl Drive {
             (count >= SAMPLES_MIN).then_some(u64::try_from(mean).unwrap_or(u64::MAX).max(1))
         });
         if let Some(sample) = large {
-            match (self.writes_about(self.at), self.rate_settled[0]) {
+            match (self.writes_recent(self.at), self.rate_settled[0]) {
                 (false, _) => self.learn_alone(0, sample, false),
                 (true, true) => self.learn(0, sample, true),
                 (true, false) => {
@@ -383,11 +395,11 @@ impl Drive {
                 }
             }
         }
-        // Small reads show that the drive does at least so much.
+        // Small reads give a lower bound of the rate.
         if let Some(sample) = small.filter(|sample| *sample > self.rates[0]) {
             self.learn(0, sample, true);
         }
-        // Hardly anything of the other direction.
+        // At most a twentieth of the bytes were read.
         if bytes[1] > 0 && bytes[1] >= all - all / 20 {
             self.learn_alone(1, a_second(bytes[1]).max(1), short);
         } else if bytes[1] > all / 20 && !self.rate_settled[1] {
@@ -413,8 +425,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Goal: the latency alone is known although writers never pause, and better once they do. Method: writes of which one is
-    /// completed each millisecond, and reads beside them, of which two in three wait for the drive's writes; then reads alone.
+    /// Goal: the latency alone is measured although writers never pause, and more precisely once they pause. Method: one
+    /// write each millisecond and reads beside them, two of three of which wait for writes; then reads alone.
     #[test]
     fn the_latency_is_measured_beside_writes() {
         let mut drive = Drive::default();
@@ -439,12 +451,12 @@ mod tests {
             (0..2_000).filter(|ms| read(*ms, if ms % 3 == 0 { 500 } else { 5_000 }, true)).count();
         assert!((18..=21).contains(&beside), "every 100 ms: {beside}");
         (2_200..2_400).for_each(|ms| _ = read(ms, 300, false));
-        (2_400..4_000).for_each(|ms| assert!(!read(ms, 700, true), "one alone is known"));
+        (2_400..4_000).for_each(|ms| assert!(!read(ms, 700, true), "no probes beside writes"));
         assert_eq!(drive.latency(), Nanos::from_micros(300));
     }
 
-    /// Goal: a cache that is always full is not taken for the drive's latency. Method: reads that wait 20 ms for the drive's writes
-    /// whenever one is to be alone, and one of 300 us; then reads while a write that is not completed holds them up.
+    /// Goal: waiting for writes is not measured as the drive's latency. Method: probes that wait 20 ms for the drive's
+    /// writes, and one read of 300 us; then a write that stays in flight for seconds.
     #[test]
     fn what_writes_add_is_not_the_latency() {
         let (mut drive, id) = (Drive::default(), RequestId(0));
@@ -460,11 +472,11 @@ mod tests {
         (1..20).for_each(|count| _ = read(count * 100, 20_000, true));
         assert_eq!(read(2_000, 20_000, true), Nanos::from_micros(375));
         drive.on_dispatch(Instant(3_000 * MS), RequestId(1), Side::Write, false);
-        assert!(drive.writes_about(Instant(9_000 * MS)), "it has one");
+        assert!(drive.writes_recent(Instant(9_000 * MS)), "one is in flight");
     }
 
-    /// Goal: reads that are known only beside writes are not taken for all that the drive can do. Method: a drive of 100 MB/s for
-    /// writes, nine tenths of which it does for them; then reads alone.
+    /// Goal: the rate of reads beside writes leaves out the time for writes. Method: a drive that writes 100 MB/s and
+    /// spends nine tenths of its time on writes; then reads alone.
     #[test]
     fn the_rate_of_reads_leaves_out_writes() {
         let mut drive = Drive::default();

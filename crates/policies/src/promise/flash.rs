@@ -1,64 +1,65 @@
-//! Drives without a head: who goes next while many are served at once.
+//! Dispatch order for drives without a head, which serve many requests at once.
 //!
-//! A group that is behind goes first, and nobody else goes while one is. Else the smallest virtual time goes, within the
-//! window; those that it holds let others pass, but not far. A flush waits for the writes that the drive has, and later
-//! writes for the flush.
+//! While a group is behind its minimum, only requests of that group are dispatched. Otherwise the client with the smallest
+//! virtual time goes, within the window; if it is held, others may pass it by a limited amount of virtual time. A flush
+//! waits for the writes in flight, and later writes wait for the flush.
 //!
-//! A flush takes the drive for milliseconds. For a minimum it goes while no other group of its class, or of a more urgent one, is
-//! further behind with data than [`FLUSH_LAG`]; until then writes of its own group pass it.
+//! A flush takes the drive for milliseconds. A flush for a minimum therefore waits while another group of its class, or of
+//! a more urgent one, is further behind with data than [`FLUSH_LAG`]; until then, writes of its own group pass it.
 
+use super::client::bytes;
 use super::clock::Gate;
 use super::deadlines::AHEAD_MAX;
 use super::shares::{self, EntityId, Side};
-use super::{Probe, Promise, bytes, drive};
+use super::{Probe, Promise, drive};
 use iofair_core::policy::Context;
 use iofair_core::request::RequestId;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::Subject;
 
-/// Flushes wait for a group that is further behind.
+/// Flushes wait while another group is further behind than this.
 const FLUSH_LAG: Nanos = Nanos::from_millis(4);
-/// How far ahead of the first in line one may be that goes before it, in virtual time.
+/// A client may pass the first one in order by at most this virtual time, in nanoseconds of a group with the default weight.
 const PASS_MAX: u64 = 2_000_000;
-/// A read that measures the drive's latency has the drive to itself unless a group is further behind.
+/// A probe of the drive's latency is given up if a group is further behind than this.
 const PROBE_LAG: Nanos = Nanos::from_millis(5);
 
-/// On what basis a client may go.
+/// For what reason a client may be served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Basis {
     /// Its group is behind.
     Due,
-    /// The same, and its buffered writes go together, unless a read is late.
+    /// Its group is behind with buffered writes, which go together unless a read is late.
     Batch,
-    /// Nobody is behind: it is its turn by weight.
+    /// By weight; no group is behind.
     Share,
 }
 
-/// Clients at the front of the queues.
+/// The next client by weight, and the next one that is not held.
 #[derive(Clone, Copy, Default, Debug)]
 struct Candidates {
-    /// The first one, held or not.
+    /// Key of the first client in order, held or not.
     first: Option<shares::Key>,
-    /// The first one that may go.
+    /// The first client in order that is not held.
     free: Option<(shares::Key, EntityId, Side)>,
 }
 
-/// Is this one too far behind the first in line to go before it?
+/// Whether a client is too far behind the first one in order to pass it.
 fn is_far(key: shares::Key, first: shares::Key) -> bool {
     key.class() > first.class() || key.vtime() > first.vtime().saturating_add(PASS_MAX)
 }
 
 impl Promise {
-    /// When writes that are not for a minimum may go.
+    /// From when on writes by weight may go.
     fn next_write(&self) -> Instant {
         self.pace.next().max(self.throttle.next())
     }
-    /// The first in line inside `top`, and the first of those that are not held.
+    /// The candidates inside `top`.
     fn candidates(&mut self, cx: &Context<'_>, top: EntityId, basis: Basis) -> Candidates {
         let shared = self.window.is_shared(cx.now);
         let mut found = Candidates::default();
         let mut flush = None;
-        // From flushes to reads: a flush that waits for writes holds those that come after it.
+        // Flushes first: a flush that waits for writes holds the writes after it.
         for side in Side::ALL.into_iter().rev() {
             let Some((key, client)) = self.shares.pick(top, side) else { continue };
             let held = match side {
@@ -69,7 +70,7 @@ impl Promise {
                     let held = shared && (waits || !self.has_room(cx, client, side));
                     held || flush.is_some_and(|flush| flush <= key)
                 }
-                // Those that are held for another group hold none of their own.
+                // A flush that waits for data of another group does not hold writes of its own group.
                 Side::Flush if basis != Basis::Share && self.yields(cx.now, top, client) => true,
                 Side::Flush => {
                     flush = Some(key);
@@ -83,7 +84,7 @@ impl Promise {
         }
         found
     }
-    /// Whose turn it is by weight where only reads are queued, if that client is not held.
+    /// The next client by weight while only reads are queued, if the window does not hold it.
     fn shared_read(&self, cx: &Context<'_>, shared: bool) -> Option<EntityId> {
         let room = if shared { self.window.room(&self.drive, Side::Read) } else { u64::MAX };
         if room == 0 {
@@ -94,7 +95,7 @@ impl Promise {
         let fits = length <= room || self.window.piece(&self.drive) <= room;
         fits.then_some(client)
     }
-    /// Serves a group that is behind.
+    /// Dispatches a request of a group that is behind.
     fn send_due(
         &mut self,
         cx: &mut Context<'_>,
@@ -102,7 +103,7 @@ impl Promise {
         basis: Basis,
     ) -> Option<RequestId> {
         let (_, client, side) = self.candidates(cx, group, basis).free?;
-        // Pieces of a write that somebody waits for would each hold reads for as long as all of it.
+        // Each piece of a synchronous write would hold reads for as long as the whole write does.
         let waited_for = side == Side::Write
             && self.front(client, side).is_some_and(|id| cx.requests[id].is_sync());
         let whole = waited_for || !self.window.is_shared(cx.now);
@@ -113,7 +114,7 @@ impl Promise {
         let length = bytes(&cx.requests[head]).min(self.window.piece(&self.drive));
         self.window.has_room(&self.drive, side, length)
     }
-    /// A read whose deadline is near goes before its turn, and past the window.
+    /// Dispatches a read whose deadline is near, before its turn and regardless of the window.
     fn send_urgent(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
         if !self.latencies {
             return None;
@@ -169,8 +170,8 @@ impl Promise {
         }
         self.send(cx, client, side, (!shared, true))
     }
-    /// While writers never pause it is a write's turn whenever the drive is empty: a large read that is not far behind it goes
-    /// first where the latency alone is not known yet.
+    /// A client whose large read goes before a write as a probe, if it is not far behind that write. While writers never
+    /// pause, it is always a write's turn when the drive becomes idle, and the latency would never be measured.
     fn read_to_probe(&self, cx: &Context<'_>, first: shares::Key) -> Option<EntityId> {
         let wanted = self.probe == Probe::Wanted && self.in_flight == 0;
         if !wanted || !self.drive.probes_before_writes() {
@@ -181,18 +182,18 @@ impl Promise {
         let large = bytes(&cx.requests[head]) > drive::SMALL;
         (large && !is_far(key, first)).then_some(client)
     }
-    /// Does a client's flush for the minimum of a group wait for data of another one?
+    /// Whether a client's flush for the minimum of a group has to wait for data of another group.
     fn yields(&mut self, now: Instant, group: EntityId, client: EntityId) -> bool {
         let class = self.clocks.class(group).unwrap_or_default();
         let shares = &self.shares;
-        // Groups that hold the client get the flush as well.
+        // Groups that contain the client do not count: the flush is served for them as well.
         let holds = |id| {
             let mut above = core::iter::successors(shares.parent(client), |it| shares.parent(*it));
             above.any(|it| it == id)
         };
         self.clocks.data_lag(now, class, holds) > FLUSH_LAG
     }
-    /// Serves the group that is behind, and furthest, with nothing but flushes.
+    /// Dispatches a flush of the group that is furthest behind among those with only flushes queued.
     fn send_due_flush(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
         if self.writes > 0 {
             return None;
@@ -204,8 +205,8 @@ impl Promise {
         }
         self.send(cx, client, Side::Flush, (true, false))
     }
-    /// Flushes pass the gate while nobody is far behind, those for a minimum first: what holds a flush holds its client's next
-    /// writes as well, and flushes that go together cost one.
+    /// Dispatches a flush past the closed gate while no group is far behind; those for minimums first. A held flush would
+    /// hold its client's next writes as well, and flushes that go together cost one.
     fn send_flush(&mut self, cx: &mut Context<'_>, behind: Nanos) -> Option<RequestId> {
         if let Some(sent) = self.send_due_flush(cx) {
             return Some(sent);
@@ -217,8 +218,8 @@ impl Promise {
         let (_, client) = self.shares.pick(EntityId::ROOT, Side::Flush)?;
         self.send(cx, client, Side::Flush, (true, true))
     }
-    /// Tells who asks why when the gate opens, or closes for another group.
-    fn tell_gate(&mut self, cx: &mut Context<'_>, gate: Gate, lag: Nanos) {
+    /// Traces when the gate opens, or closes for another group.
+    fn trace_gate(&mut self, cx: &mut Context<'_>, gate: Gate, lag: Nanos) {
         let holder = match gate {
             Gate::Open(_) => None,
             Gate::Due(id, _) | Gate::Batch(id, ..) => Some(id),
@@ -244,12 +245,12 @@ impl Promise {
             Gate::Due(_, lag) | Gate::Closed(lag, _) => lag,
             _ => Nanos::ZERO,
         };
-        self.tell_gate(cx, gate, lag);
+        self.trace_gate(cx, gate, lag);
         let probing =
             self.probe == Probe::Sent || (self.probe == Probe::Wanted && self.in_flight > 0);
         let due = matches!(gate, Gate::Due(..) | Gate::Closed(..));
         if self.probe == Probe::Wanted && (lag >= PROBE_LAG || due && self.in_flight == 0) {
-            // The drive did not get empty before a group was far behind, or it is empty for the sake of that group.
+            // A group is far behind and the drive did not become idle, or it became idle only because the gate is closed.
             self.probe = Probe::No;
             self.drive.skip_probe(now);
         } else if probing && lag < PROBE_LAG {
@@ -295,7 +296,7 @@ impl Promise {
                     self.wake_at(Some(self.next_write()).filter(|at| *at > now));
                     self.wake_at(Some(self.window.shared_until()).filter(|at| *at > now));
                     if self.shares.is_queued(EntityId::ROOT, Side::Flush) {
-                        // A flush that is too far ahead to go now may pass the gate as soon as that is closed.
+                        // A flush that is too far ahead in virtual time may go when the gate closes.
                         let closes = self.clocks.first().map(|(_, at)| at);
                         self.wake_at(closes.filter(|at| *at > now));
                     }

@@ -1,17 +1,17 @@
-//! Has the drive a head to move?
+//! Detects whether the drive has a head that moves.
 //!
-//! Systems tell, and are often wrong: a virtual disk on flash says that it rotates. So what a drive says is only the first
-//! guess. A read far from where its client read last, sent to an idle drive, shows what the drive is:
+//! What the system reports is often wrong: a virtual disk on flash is reported as rotational. It is therefore only the
+//! first guess. The time of a distant read (far from where its client read last) on the idle drive decides:
 //!
 //! ```text
 //! score += 1   when the first completion comes within 2 ms
 //! score -= 4   when it takes more than 3 ms, down to 0
-//! score  = 8   there is no head: no disk moves its arm and waits for half a revolution so quickly, so often
+//! score  = 8   there is no head: no disk seeks and waits for half a revolution so quickly, so often
 //! ```
 //!
-//! A drive that said that it rotates is taken for a disk again when reads that have it to themselves take more than 5 ms. The
-//! score that is asked for is then twice as high: a client that reads what a disk has in its memory cannot change the
-//! answer often. The drive is idle when the answer changes.
+//! A drive that is reported as rotational is treated as a disk again when reads that have it to themselves take more
+//! than 5 ms. The score required for the next change is then doubled, so that a client whose reads hit the disk's cache
+//! cannot cause changes often. A change happens only while the drive is idle.
 
 use iofair_core::time::{Instant, Nanos};
 
@@ -20,56 +20,56 @@ const SLOW: Nanos = Nanos::from_millis(3);
 const SCORE: u32 = 8;
 const SCORE_MAX: u32 = 1 << 20;
 const PENALTY: u32 = 4;
-/// Time of a read far away, before any is known.
+/// Assumed time of a distant read, before any was measured.
 const ACCESS: Nanos = Nanos::from_millis(10);
-/// Latency alone of a disk.
+/// A read alone on a disk takes longer than this.
 const DISK: Nanos = Nanos::from_millis(5);
 
-/// What is known of the head.
+/// State of the detection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head {
-    /// Did the drive say that it rotates?
-    said: bool,
-    is: bool,
+    /// Whether the system reports the drive as rotational.
+    reported: bool,
+    present: bool,
     score: u32,
-    /// The score that is asked for.
+    /// The score at which the drive is treated as flash.
     wanted: u32,
-    /// When a read far from its client's last one was sent to the idle drive.
+    /// When a distant read was dispatched to the idle drive.
     sent: Option<Instant>,
-    /// Mean time of such a read.
+    /// Mean time of a distant read.
     access: Nanos,
 }
 
 impl Head {
     pub(super) const fn new(rotational: bool) -> Self {
         Self {
-            said: rotational,
-            is: rotational,
+            reported: rotational,
+            present: rotational,
             score: 0,
             wanted: SCORE,
             sent: None,
             access: ACCESS,
         }
     }
-    /// Is there one?
-    pub(super) const fn is(&self) -> bool {
-        self.is
+    /// Whether the drive is treated as one with a head.
+    pub(super) const fn is_present(&self) -> bool {
+        self.present
     }
-    /// A command goes to the drive; `far`: a read that is not where its client's last one ended.
+    /// A command is dispatched; `idle`: nothing else is in flight; `far`: it is a distant read.
     pub(super) fn on_dispatch(&mut self, now: Instant, idle: bool, far: bool) {
         if idle {
-            self.sent = (self.is && far).then_some(now);
+            self.sent = (self.present && far).then_some(now);
         }
     }
-    /// Mean time of a read far from where its client read last.
+    /// Mean time of a distant read.
     pub(super) const fn access(&self) -> Nanos {
         self.access
     }
-    /// The first completion since the drive was idle, or any other one. `settled`: nothing was written lately.
+    /// A command was completed. `settled`: nothing was written recently.
     pub(super) fn on_complete(&mut self, now: Instant, settled: bool) {
         let Some(sent) = self.sent.take() else { return };
         let took = now.since(sent);
-        // Where the drive may still be writing, a read tells no more than that one does not take longer.
+        // While the drive may still write from its cache, a read only gives an upper bound.
         if settled || took < self.access {
             self.access = Nanos(self.access.0 - self.access.0 / 16 + took.0 / 16);
         }
@@ -79,12 +79,14 @@ impl Head {
             self.score = self.score.saturating_sub(PENALTY);
         }
     }
-    /// The drive is idle, and a read that has it to itself takes so long. Is the answer another one now?
+    /// Decides again while the drive is idle, and returns whether the answer has changed. `latency`: time of a read that
+    /// has the drive to itself.
     pub(super) fn changes(&mut self, latency: Nanos) -> bool {
-        let is = if self.is { self.score < self.wanted } else { self.said && latency > DISK };
-        let changes = is != self.is;
+        let is =
+            if self.present { self.score < self.wanted } else { self.reported && latency > DISK };
+        let changes = is != self.present;
         if changes {
-            (self.is, self.score, self.sent) = (is, 0, None);
+            (self.present, self.score, self.sent) = (is, 0, None);
             if is {
                 self.wanted = (self.wanted * 2).min(SCORE_MAX);
             }

@@ -1,30 +1,31 @@
-//! Reads that wait for writes: which reads are late, and how long writes pause afterwards.
+//! Reads that wait for writes: when a read is late, and for how long writes pause afterwards.
 //!
 //! ```text
 //! due   = dispatch + 2 * latency alone + max(time of the read / share of its client, time of all reads in flight)
-//! pause = lost * share / 2     of writes, for what a read was late by, counted once for a client
+//! pause = delay * share / 2    of writes; delay: time after `due` at which the read completed, counted once per client
 //! ```
 //!
-//! A drive answers a write when it has it in its cache, and reads wait for what it writes afterwards. Clients that read one
-//! request after the other have nothing queued then, and virtual time holds no write: they would get next to nothing
-//! beside writers that never pause. So writes wait while a read in flight is late, and after one that was, unless nothing has
-//! been written lately: then it was not late because of writes. A reader with
-//! half of the weights reaches at least a fifth of what it reaches alone. Groups with a minimum have their clocks for that, and
-//! idle clients no claim.
+//! A drive completes a write once it is in the drive's cache, and reads wait while the cache is written out. A client that
+//! sends one read at a time has nothing queued meanwhile, so virtual time does not hold back any write, and the client
+//! would get almost nothing beside writers that never pause. Therefore writes wait while a read in flight is late and
+//! after a late read, unless nothing was written recently: then writes are not the cause. A reader with half of the
+//! weights reaches at least a fifth of its rate alone. This does not apply to groups with a minimum, which have clocks,
+//! and to clients of the idle class.
 
+use super::groups::class_of;
 use super::shares::{EntityId, Side};
-use super::{NOT_WATCHED, Promise, class_of};
+use super::{NOT_WATCHED, Promise};
 use crate::parts::tree::NodeId;
 use iofair_core::group::Class;
 use iofair_core::policy::Context;
 use iofair_core::request::RequestId;
 use iofair_core::time::{Instant, Nanos};
 
-/// The longest delay of one read that writes pause for. A drive that hangs for longer does so for other reasons than writes.
+/// Longest delay of one read that writes pause for. A longer delay has other causes than writes.
 const LOST_MAX: Nanos = Nanos::from_millis(250);
 
 impl Promise {
-    /// From when on is a read late? Nobody asks where nothing is written.
+    /// Notes the time from which a dispatched read is late, if there are writes.
     pub(super) fn watch_read(
         &mut self,
         cx: &mut Context<'_>,
@@ -33,7 +34,7 @@ impl Promise {
         cost: Nanos,
     ) {
         let writes = self.shares.is_queued(EntityId::ROOT, Side::Write) || self.writes > 0;
-        if writes || self.drive.writes_about(cx.now) {
+        if writes || self.drive.writes_recent(cx.now) {
             let alone = self.drive.latency();
             let fair = self.shares.fair_time(client, cost);
             let reads = u64::from(self.in_flight - self.writes);
@@ -43,7 +44,7 @@ impl Promise {
             cx.requests.set_place(id, place.0);
         }
     }
-    /// A read was completed.
+    /// A read was completed; if it was late, writes pause.
     pub(super) fn end_watch(&mut self, cx: &Context<'_>, id: RequestId, client: EntityId) {
         let node = NodeId(cx.requests.place(id));
         if node == NOT_WATCHED {
@@ -55,19 +56,20 @@ impl Promise {
             self.compensate(cx, client, due);
         }
     }
-    /// Is a read in flight later than its share explains?
+    /// Whether any read in flight is late.
     pub(super) fn read_is_late(&self, now: Instant) -> bool {
         let first = self.late.first(&self.reads);
         first.is_some_and(|node| self.late.key(node).0 <= now)
     }
-    /// A read was late, and writes are about: they pause for half of the client's part of what it lost, by its share. What a
-    /// minimum is for is kept by its clock.
+    /// Makes writes pause after a late read, for half of its delay times the client's share.
     fn compensate(&mut self, cx: &Context<'_>, client: EntityId, due: Instant) {
         let id = client.as_client().and_then(|it| cx.groups.client_id(it.index()));
         let Some(id) = id else { return };
         let of = cx.groups.client(id);
         let is_idle = of.priority.class.max(class_of(cx.groups, of.group)) == Class::Idle;
-        if !self.drive.writes_about(cx.now) || is_idle || self.clocks_above(client).next().is_some()
+        if !self.drive.writes_recent(cx.now)
+            || is_idle
+            || self.clocks_above(client).next().is_some()
         {
             return;
         }

@@ -1,34 +1,37 @@
-//! `promise`: every feasible minimum is kept, and the drive stays full.
+//! `promise`: keeps every feasible minimum, and keeps the drive busy.
 //!
-//! **Idea.** A group with a minimum has a clock that says up to when its promise is kept. While a group is behind its
-//! clock nothing else goes to the drive; at all other times everybody shares it by weight, in drive time, and a window
-//! keeps what the drive has at once so small that a promised request finds little before it, and so large that the drive
-//! never runs dry. Nothing has to be set: rate and latency of the drive are measured while it works.
+//! **Idea.** A group with a minimum has a clock: the time up to which its minimum has been served. While a group is
+//! behind, only requests for minimums are dispatched. At all other times, groups and clients share the drive by weight,
+//! in drive time. A window limits the bytes in flight: a request for a minimum finds few commands before it, and the
+//! drive still never runs out of work. There are no parameters: the drive's rate and latency are measured while it works.
 //!
 //! **Rules**, each in a file beside this one:
 //!
-//! - [`clock`]: minimums, and the gate; [`requests`]: what it counts.
-//! - [`deadlines`]: reads with a latency.
-//! - [`shares`]: what is left, by weight.
-//! - [`window`]: what the drive has at once; long requests in pieces.
-//! - [`pace`]: writes beside reads with a latency.
-//! - [`drive`]: what is known of the drive.
-//! - [`flash`]: drives without a head serve many at once.
-//! - [`head`]: is there one to move?
-//! - [`turn`]: drives with a head serve one client at a time.
+//! - [`clock`]: minimums and the gate; [`group_clock`]: the clock of one group; [`requests`]: the counters of a client or group that the clocks use.
+//! - [`client`]: a client's queues; [`groups`]: changes of groups and clients.
+//! - [`deadlines`]: reads of groups with a latency contract.
+//! - [`shares`]: spare bandwidth by weight.
+//! - [`window`]: limits on bytes in flight; long requests are split into pieces.
+//! - [`pace`]: rate of writes beside reads with a latency contract; [`late`]: writes pause for reads that are late.
+//! - [`drive`]: measured rates and latency of the drive.
+//! - [`head`]: detects whether the drive has a head that moves.
+//! - [`flash`]: dispatch order for drives without a head, which serve many requests at once.
+//! - [`turn`]: dispatch order for drives with a head, which serve one client at a time.
 //!
-//! Service for a promise counts for the group's share as well, so that a group gets the larger of the two and not both. A
-//! minimum holds for all clients and groups inside.
+//! Service for a minimum also counts towards the group's share: a group gets the larger of the two, not their sum. A
+//! minimum covers all clients and groups inside the group.
 //!
-//! Writes wait while a read in flight is later than its share of the drive explains. A flush waits for the writes that
-//! the drive has, and new writes wait for the flush.
+//! A flush waits for the writes in flight, and new writes wait for the flush.
 //!
-//! **Stated by the source**: nothing. The policy is our own choice, and what it takes from others is named in the files.
+//! **Source**: the combination is our own. Each file names the published algorithms that it uses.
 
+mod client;
 mod clock;
 mod deadlines;
 mod drive;
 mod flash;
+mod group_clock;
+mod groups;
 mod head;
 mod late;
 mod pace;
@@ -43,10 +46,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::parts::tree::{Arena, NodeId, Tree};
-use iofair_core::contract::WEIGHT_DEFAULT;
-use iofair_core::group::{Change, Class, ClientId, GroupId, Groups};
-use iofair_core::minimum::{Amount, Minimum};
-use iofair_core::parts::fifo::Fifo;
+use iofair_core::group::{Change, Groups};
+use iofair_core::minimum::Amount;
 use iofair_core::policy::{
     Build, Claim, Context, Gauges, HoldInfo, Judgement, Policy, Role, Row, Tags,
 };
@@ -55,45 +56,45 @@ use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::Subject;
 use iofair_core::unit::Sectors;
 
+use client::{Client, kind, side};
 use clock::{Clocks, Gate};
 use deadlines::Deadlines;
 use drive::Drive;
 use head::Head;
 use pace::Pace;
-use requests::Kind;
-use shares::{EntityId, SIDES, Shares, Side};
+use shares::{EntityId, Shares, Side};
 use turn::Turn;
 use window::Window;
 
-/// Its row in the table.
+/// The row of this policy in the table.
 pub static ROW: Row = Row {
     name: "promise",
     short: "promise",
     role: Role::Scheduler { groups: true, tags: Tags::Unlimited, flushes: true, minimums: true },
-    summary: "every feasible minimum kept, the rest by weight, the drive full",
+    summary: "keeps every feasible minimum, shares spare bandwidth by weight, keeps the drive busy",
     file: "promise/mod.rs",
     parameters: &[],
     overrides: &[],
     judgement: Judgement {
         promises: &[
             Claim {
-                says: "A minimum in bytes or I/Os a second, kept beside readers and writers of any number, while \
-                    the drive stays as full as without control.",
+                says: "A minimum in bytes or I/Os a second, kept beside any number of readers and writers, while \
+                    the drive stays as busy as without control.",
                 shown_by: "promise/plextor",
             },
             Claim {
-                says: "What is left by weight, in drive time; who is alone is not held.",
+                says: "Spare bandwidth by weight, in drive time; a client that is alone is not held back.",
                 shown_by: "promise/shares",
             },
             Claim {
-                says: "A latency of reads, also beside writers: they slow down as far as it needs.",
+                says: "A latency of reads, also beside writers, which are slowed down as far as necessary.",
                 shown_by: "isolation/latency",
             },
         ],
-        needs: "Minimums that the drive can keep; what it cannot keep is cut to what it reaches.",
+        needs: "Minimums that the drive can keep; an infeasible one is lowered to what its group reaches.",
         fails: &[
             Claim {
-                says: "A minimum near what its client reaches alone costs the others more than its part, since the \
+                says: "A minimum near what its client reaches alone costs the others more than its size, since the \
                     drive waits for one request at a time.",
                 shown_by: "promise/plextor",
             },
@@ -112,24 +113,20 @@ pub static ROW: Row = Row {
     build,
 };
 
-/// A minimum is one of data. A trim counts so many bytes, and so does a flush that no write came before: a loop of them
-/// is not owed the whole drive. As many flushes as writes count nothing.
-const NO_DATA: u64 = 128 << 10;
-/// Most flushes that count nothing one after the other.
-const FLUSHES_FREE: u32 = 1024;
-/// How far a clock may run ahead, on flash and on drives with a head.
+// Bounds of clocks, as a pair: on flash, and on drives with a head. See [`clock::Bounds`].
+/// How far a clock may run ahead.
 const AHEAD: [Nanos; 2] = [Nanos::from_millis(5), Nanos::ZERO];
-/// Drives with a head serve minimums in frames of this length, of which a second has a whole number.
+/// Length of a frame on drives with a head; a second is a whole number of frames.
 const FRAME: [Nanos; 2] = [Nanos::ZERO, Nanos::from_millis(500)];
-/// How far behind: what was not served before that is not owed any more.
+/// How far a clock may fall behind; older claims expire.
 const LAG_MAX: [Nanos; 2] = [Nanos::from_secs(1), Nanos::from_secs(2)];
-/// Promises are compared with what is reached over this time.
+/// Period over which the service of a group is compared with its minimum.
 const PERIOD: [Nanos; 2] = [Nanos::from_millis(100), Nanos::from_secs(2)];
 
-/// The place of a read that is not in [`Promise::reads`].
+/// The node of a read that is not in [`Promise::reads`].
 const NOT_WATCHED: NodeId = NodeId(u32::MAX);
 
-/// Of clocks, on drives with a head and without.
+/// Bounds of clocks on a drive with a head, or without.
 fn bounds(head: bool) -> clock::Bounds {
     let all = [AHEAD, FRAME, LAG_MAX, PERIOD];
     let [ahead, frame, lag_max, period] = all.map(|it| it[usize::from(head)]);
@@ -165,85 +162,54 @@ fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
     })
 }
 
-/// A client's requests in the order of their arrival. What a read needs is in the first line of the processor's cache.
-#[derive(Clone, Copy, Default, Debug)]
-#[repr(C, align(64))]
-struct Client {
-    requests: requests::Requests,
-    /// Where its last read and its last write ended.
-    ends: [Sectors; 2],
-    queues: [Fifo; SIDES],
-    /// Flushes that count nothing: one for each write so far.
-    flushes_free: u32,
-    /// Until when reads that were late are made up for.
-    compensated: Instant,
-}
-
-impl Client {
-    /// How much a command counts for minimums.
-    fn promised_amount(&mut self, operation: Operation, bytes: u64) -> Amount {
-        match operation {
-            Operation::Flush if self.flushes_free > 0 => {
-                self.flushes_free -= 1;
-                Amount::default()
-            }
-            Operation::Flush | Operation::Discard => Amount::of(NO_DATA),
-            Operation::Read | Operation::Write | Operation::WriteZeroes => Amount::of(bytes),
-        }
-    }
-    /// A command of one side goes from `start` to `end`: is that not where its last one of this side ended?
-    fn is_far(&mut self, side: Side, start: Sectors, end: Sectors) -> bool {
-        core::mem::replace(&mut self.ends[usize::from(side != Side::Read)], end) != start
-    }
-}
-
-/// How much of a command in flight counts for minimums, and how many bytes for the window.
+/// A command in flight: how much of it counts for minimums, and how many bytes count for the window.
 #[derive(Clone, Copy, Default, Debug)]
 struct Sent {
     promised: Amount,
     window: u64,
 }
 
-/// One read has the drive to itself, for its latency.
+/// A probe: a read that has the drive to itself, to measure the drive's latency.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Probe {
     No,
-    /// As soon as the drive is empty.
+    /// Waits until nothing is in flight.
     Wanted,
-    /// It is the read that goes now.
+    /// The read that is being dispatched is the probe.
     Sending,
-    /// The drive has it.
+    /// In flight.
     Sent,
 }
 
 struct Promise {
-    /// Do groups share, or all clients alike?
+    /// Whether groups share the drive; otherwise all clients are in the root.
     groups: bool,
     clients: Vec<Client>,
     shares: Shares,
     clocks: Clocks,
     deadlines: Deadlines,
-    /// Had any group a latency so far?
+    /// Whether any group has had a latency contract so far.
     latencies: bool,
-    /// Had any group a minimum so far? Before, nobody asks for the requests of groups.
+    /// Whether any group has had a minimum so far; only then are requests counted by group.
     counts: bool,
-    /// By request in flight.
+    /// Indexed by the id of a request in flight.
     sent: Vec<Sent>,
     window: Window,
+    /// Pace of writes beside reads with a latency contract.
     pace: Pace,
     /// Pace of writes beside minimums that are not reached.
     throttle: Pace,
     drive: Drive,
-    /// Reads in flight by when they are late.
+    /// Reads in flight, ordered by the time from which they are late.
     late: Arena<(Instant, RequestId), RequestId>,
     reads: Tree,
     probe: Probe,
     head: Head,
     turn: Option<Turn>,
-    /// Who wrote in the turn before.
+    /// The client that wrote in the previous turn.
     writer: Option<EntityId>,
     wakeup: Option<Instant>,
-    /// The group that the gate was closed for when somebody asked last.
+    /// The group that the gate is closed for, as last traced.
     holder: Option<EntityId>,
     queued: u32,
     /// Writes in flight.
@@ -252,53 +218,8 @@ struct Promise {
     last_done: Instant,
 }
 
-fn side(request: &Request) -> Side {
-    match request.operation {
-        Operation::Read => Side::Read,
-        Operation::Flush => Side::Flush,
-        _ => Side::Write,
-    }
-}
-
-/// What a request is to clocks.
-fn kind(request: &Request) -> Kind {
-    match request.operation {
-        Operation::Flush => Kind::Flush,
-        _ if request.is_sync() => Kind::Urgent,
-        _ => Kind::Buffered,
-    }
-}
-
-/// Bytes that a command costs; trims and zeroes move none, and cost as their length says, flushes what the drive could
-/// have written meanwhile.
-fn bytes(request: &Request) -> u64 {
-    request.length.bytes()
-}
-
-/// A group's class among minimums: the least urgent of its own and those above it.
-fn class_of(groups: &Groups, id: GroupId) -> Class {
-    let above = groups.ancestry(id).map(|id| groups.group(id).contract.class);
-    above.max().unwrap_or_default()
-}
-
 impl Promise {
-    /// The groups with a clock that a client's requests count for.
-    fn clocks_above(&self, client: EntityId) -> impl Iterator<Item = EntityId> + use<'_> {
-        let first = if self.clocks.are_none() { None } else { self.shares.parent(client) };
-        let up = core::iter::successors(first, |id| self.shares.parent(*id));
-        up.filter(|id| self.clocks.has(*id))
-    }
-    /// For each group that holds a client, but the root, which has no minimum.
-    #[inline(never)]
-    fn each_clock(&mut self, client: EntityId, mut each: impl FnMut(&mut Clocks, EntityId)) {
-        let mut at = self.shares.parent(client);
-        while let Some(id) = at.filter(|id| *id != EntityId::ROOT) {
-            each(&mut self.clocks, id);
-            at = self.shares.parent(id);
-        }
-    }
-
-    /// A client's first read is another one now.
+    /// Updates the deadline of a client after its first queued read has changed.
     fn set_deadline(&mut self, cx: &Context<'_>, client: EntityId) {
         let deadline = self.front(client, Side::Read).and_then(|id| {
             let read = &cx.requests[id];
@@ -306,8 +227,8 @@ impl Promise {
         });
         self.deadlines.set(client, deadline);
     }
-    /// The read with the earliest deadline of a client that is at most so far ahead of its turn. One that is further ahead has
-    /// no deadline until it is served again: it must not hide the others.
+    /// The earliest deadline among clients that are at most `ahead_max` ahead of their turn. A client that is further
+    /// ahead loses its deadline until it is served again, so that it does not hide the deadlines of others.
     fn first_deadline(&mut self, ahead_max: Nanos) -> Option<(Instant, EntityId)> {
         loop {
             let (deadline, client) = self.deadlines.first()?;
@@ -317,12 +238,13 @@ impl Promise {
             self.deadlines.set(client, None);
         }
     }
-    /// The first request of a client on one side.
+    /// The first queued request of a client on one side.
     fn front(&self, client: EntityId, side: Side) -> Option<RequestId> {
         let client = client.as_client()?;
         self.clients[client.index()].queues[side as usize].front()
     }
-    /// Sends the first request of a client's side, or a piece of it.
+    /// Dispatches the first request of a client on one side, or a piece of it. `whole`: not in pieces. `by_share`: by
+    /// weight, not for a minimum.
     fn send(
         &mut self,
         cx: &mut Context<'_>,
@@ -367,7 +289,7 @@ impl Promise {
             self.shares.charge(client, cost, by_share);
         }
         self.head.on_dispatch(now, self.in_flight == 0, far && side == Side::Read);
-        if side == Side::Write && self.head.is() {
+        if side == Side::Write && self.head.is_present() {
             self.count_write(now, sent, far);
         }
         let probe = self.probe == Probe::Sending;
@@ -390,17 +312,17 @@ impl Promise {
         self.sent[place] = Sent { promised, window };
         self.in_flight += 1;
         self.writes += u32::from(side == Side::Write);
-        if side == Side::Read && !self.head.is() {
+        if side == Side::Read && !self.head.is_present() {
             self.watch_read(cx, id, client, cost);
         }
         Some(id)
     }
-    /// The idle drive turns out to have a head, or none.
+    /// The drive, which is idle, was found to have a head, or none.
     fn change_head(&mut self, now: Instant) {
         if let Some(turn) = self.turn {
             self.end_turn(now, &turn);
         }
-        self.clocks.set_bounds(bounds(self.head.is()));
+        self.clocks.set_bounds(bounds(self.head.is_present()));
         self.probe = Probe::No;
     }
 
@@ -421,12 +343,12 @@ impl Promise {
             && let Some(wanted) = deadlines::latency(cx.groups, cx.requests[id].group)
         {
             late = Some(late.unwrap_or(false) || age > wanted);
-            match self.drive.writes_about(now) {
+            match self.drive.writes_recent(now) {
                 true => self.pace.on_read(now, age > wanted),
                 false => self.pace.on_read_alone(now),
             }
         }
-        if side(&cx.requests[id]) == Side::Read && self.drive.writes_about(now) {
+        if side(&cx.requests[id]) == Side::Read && self.drive.writes_recent(now) {
             let far = self.clocks_above(client).map(|group| self.clocks.is_far(now, group)).max();
             if let Some(far) = far {
                 self.throttle.on_read(now, far);
@@ -434,55 +356,6 @@ impl Promise {
         }
         if let Some(late) = late {
             self.window.on_contract(now, &self.drive, late);
-        }
-    }
-    fn set_group(&mut self, cx: &Context<'_>, id: GroupId) {
-        let (group, entity) = (cx.groups.group(id), EntityId::group(id));
-        self.latencies |= group.contract.latency.is_some();
-        let counts = self.groups && group.parent.is_some();
-        let minimum = if counts { group.contract.minimum() } else { Minimum::NONE };
-        if minimum.is_some() {
-            self.count_requests();
-        }
-        self.clocks.set(cx.now, entity, minimum, class_of(cx.groups, id));
-        if let Some(parent) = group.parent.filter(|_| self.groups) {
-            let parent = EntityId::group(parent);
-            self.shares.set(entity, parent, group.contract.weight, group.contract.class);
-        }
-    }
-    /// From now on requests are counted by group.
-    fn count_requests(&mut self) {
-        if core::mem::replace(&mut self.counts, true) {
-            return;
-        }
-        for index in 0..self.clients.len() {
-            let requests = self.clients[index].requests;
-            let client = EntityId::client(ClientId::from_bits(index as u64));
-            self.each_clock(client, |clocks, group| clocks.move_requests(group, requests, true));
-        }
-    }
-    fn update_group(&mut self, cx: &Context<'_>, id: GroupId) {
-        let entity = EntityId::group(id);
-        let before = self.clocks.class(entity);
-        self.set_group(cx, id);
-        // If its class is another one now, those of the groups in it may be, too.
-        if self.clocks.class(entity) != before {
-            for child in &cx.groups.group(id).children {
-                self.update_group(cx, *child);
-            }
-        }
-    }
-    fn set_client(&mut self, cx: &Context<'_>, id: ClientId) {
-        let client = cx.groups.client(id);
-        let group = if self.groups { client.group } else { GroupId::ROOT };
-        let entity = EntityId::client(id);
-        let requests = self.clients[id.index()].requests;
-        if self.counts {
-            self.each_clock(entity, |clocks, group| clocks.move_requests(group, requests, false));
-        }
-        self.shares.set(entity, EntityId::group(group), WEIGHT_DEFAULT, client.priority.class);
-        if self.counts {
-            self.each_clock(entity, |clocks, group| clocks.move_requests(group, requests, true));
         }
     }
 }
@@ -496,7 +369,9 @@ impl Policy for Promise {
         let queue = &mut own.queues[side as usize];
         let is_front = queue.is_empty();
         queue.push_back(cx.requests, id);
-        own.flushes_free += u32::from(side == Side::Write && own.flushes_free < FLUSHES_FREE);
+        if side == Side::Write {
+            own.on_write();
+        }
         let own = &mut own.requests;
         let first = own.queued == 0 && own.in_flight == 0;
         own.arrive(kind);
@@ -515,7 +390,7 @@ impl Policy for Promise {
         if self.queued == 0 && self.turn.is_none() {
             return None;
         }
-        if self.head.is() { self.dispatch_turn(cx) } else { self.dispatch_flash(cx) }
+        if self.head.is_present() { self.dispatch_turn(cx) } else { self.dispatch_flash(cx) }
     }
     fn complete(&mut self, cx: &mut Context<'_>, id: RequestId) {
         let Request { operation, client: index, length, .. } = cx.requests[id];
@@ -540,11 +415,11 @@ impl Policy for Promise {
         self.in_flight -= 1;
         self.writes -= u32::from(side == Side::Write);
         self.last_done = now;
-        let in_turn = self.head.is();
+        let in_turn = self.head.is_present();
         if side == Side::Read && !in_turn {
             self.end_watch(cx, id, client);
         }
-        self.head.on_complete(now, !self.drive.writes_about(now));
+        self.head.on_complete(now, !self.drive.writes_recent(now));
         if self.in_flight == 0 && self.head.changes(self.drive.latency()) {
             self.change_head(now);
             return;

@@ -1,59 +1,59 @@
-//! How fast writes and flushes go while reads have a latency contract, or a minimum that is not reached.
+//! The rate of writes and flushes beside reads with a latency contract, or beside a minimum that is not reached.
 //!
-//! A drive answers a write when it has it in its cache, and reads wait for what it writes afterwards, of which nobody tells. So
-//! the rate of writes is found by what reads say:
+//! A drive completes a write once it is in the drive's cache, and reads wait while the cache is written out, which the
+//! drive does not report. The rate of writes is therefore controlled by the latency of reads:
 //!
 //! ```text
-//! rate = rate of writes * part                   parts of 1, at most 1
-//! part = part / 2      when a read was later than its latency, at most once in 20 ms
-//! part = part * 257/256  when one was not
+//! rate = measured rate of writes * part            1/16 <= part <= 1
+//! part = part / 2          when a read missed its latency, at most once in 20 ms
+//! part = part * 257/256    when a read met its latency
 //! ```
 //!
-//! In balance one read in some hundred is late. Where a sixteenth of the rate is not slow enough either, the drive cannot keep the
-//! latency beside writes; then they have at least half of it for some seconds.
+//! In equilibrium, less than one read in a hundred is late. If reads are late at a sixteenth of the rate, too, the drive
+//! cannot keep the latency beside writes; writes then get at least half of the rate for some seconds. While no read
+//! completes for 100 ms, the part is doubled, again and again.
 //!
-//! Where nobody reads for 100 ms, the part is doubled, again and again.
+//! The same rule keeps writes from filling the drive's cache beside a group with a minimum. There, a read counts as late
+//! while its group is so far behind that it does not reach its minimum.
 //!
-//! The same keeps writes from filling the drive's cache beside a group with a minimum: there a read counts as late while its group
-//! is so far behind that it does not reach its minimum.
-//!
-//! Source: Chiu and Jain (1989), additive increase and multiplicative decrease; slowing down whoever disturbs a latency: io.latency
-//! of Linux.
+//! Sources: Chiu and Jain (1989), additive increase and multiplicative decrease; Linux's io.latency, which throttles the
+//! groups that disturb a latency.
 
 use iofair_core::time::{Instant, Nanos};
 
-/// All of the rate, and the least of it.
+/// The values of [`Pace::part`] that mean 1 and its lower bound.
 const WHOLE: u64 = 1 << 16;
 const LEAST: u64 = WHOLE / 16;
-/// A part of so many is added for a read in time.
+/// A read in time adds 1/256.
 const GROWTH: u64 = 256;
-/// Reads that are late together count once.
+/// Late reads within this time count once.
 const TOGETHER: Nanos = Nanos::from_millis(20);
-/// Reads at less than twice the least rate that tell whether the latency can be kept, and how many of them may be late.
+/// Whether the latency can be kept is decided over this many reads at less than twice the lowest rate,
 const TRIAL: u32 = 256;
+/// of which at most this many may be late.
 const LATE_MAX: u32 = 5;
-/// How long writes have half of the rate after that.
+/// How long writes get at least half of the rate if the latency cannot be kept.
 const GIVEN_UP: Nanos = Nanos::from_secs(5);
-
-/// Where nobody reads for so long, writes get twice as fast, again and again.
+/// After this time without a read, the part is doubled.
 const ABSENT: Nanos = Nanos::from_millis(100);
-
-/// The longest wait for the next write: a trim may be as long as the drive.
+/// The longest wait for the next write. A trim can be as long as the drive.
 const DELAY_MAX: Nanos = Nanos::from_secs(1);
 
 /// The pace of writes.
 #[derive(Debug)]
 pub(super) struct Pace {
+    /// The part of the rate that writes get, in units of 1 / [`WHOLE`].
     part: u64,
     /// When the next write may go.
     next: Instant,
-    /// The next late read counts from then on.
+    /// From then on, a late read counts again.
     counts: Instant,
-    /// Reads near the least rate, and the late ones.
+    /// Reads near the lowest rate, and how many of them were late.
     reads: u32,
     late: u32,
+    /// Until then, late reads do not count, since the latency cannot be kept.
     given_up: Instant,
-    /// The last read, or when the part grew without one.
+    /// The last read, or the last time at which the part was doubled without one.
     last: Instant,
 }
 
@@ -66,11 +66,11 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// A read with a latency contract was completed while nothing was written: its client is still there.
+    /// A read was completed while nothing was written. It only shows that its client is still active.
     pub(super) fn on_read_alone(&mut self, now: Instant) {
         self.last = now;
     }
-    /// A read with a latency contract was completed while writes were about, or had been a moment ago.
+    /// A read was completed beside writes, or a moment after writes.
     pub(super) fn on_read(&mut self, now: Instant, late: bool) {
         self.last = now;
         if now < self.given_up {
@@ -94,7 +94,7 @@ impl Pace {
             self.counts = now + TOGETHER;
         }
     }
-    /// What writes may have of their rate.
+    /// The part of the rate that writes get, in percent.
     pub(super) fn percent(&self) -> u64 {
         self.part * 100 / WHOLE
     }
@@ -102,14 +102,14 @@ impl Pace {
     pub(super) fn next(&self) -> Instant {
         self.next
     }
-    /// Writes pause, after other pauses.
+    /// Makes writes pause for some time, which is added to a pause that has not ended.
     pub(super) fn pause(&mut self, now: Instant, time: Nanos) {
         self.delay(now, time);
     }
     fn delay(&mut self, now: Instant, time: Nanos) {
         self.next = (self.next.max(now) + time).min(now + DELAY_MAX);
     }
-    /// A write goes that takes the drive so long.
+    /// A write is dispatched; `time`: the drive time that it takes.
     pub(super) fn on_write(&mut self, now: Instant, time: Nanos) {
         if now.since(self.last) > ABSENT {
             (self.part, self.last) = ((self.part * 2).min(WHOLE), now);
@@ -127,8 +127,8 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// Reads at an even pace, each of which is late if the writes have more than so many parts of 100; the mean part of the
-    /// last half, and the part of reads that were late.
+    /// Runs reads at even intervals, each of which is late if writes get more than `good` percent. Returns, for the second
+    /// half of the run, the mean part in percent and how many of 1000 reads were late.
     fn run(good: u64, every: Nanos) -> (u64, u64) {
         let mut pace = Pace::default();
         let (mut now, mut sum, mut late) = (Instant::ZERO, 0, 0);
@@ -145,8 +145,8 @@ mod tests {
         (sum / (READS / 2), late * 1000 / (READS / 2))
     }
 
-    /// Goal: writes are as fast as the latency allows, and few reads are late. Method: drives on which writes may have 30 to
-    /// 100 % of the rate.
+    /// Goal: writes are as fast as the latency allows, and few reads are late. Method: drives on which the latency allows
+    /// 30 to 100 % of the rate.
     #[test]
     fn writes_are_as_fast_as_reads_allow() {
         for good in [30, 60, 100] {
@@ -156,7 +156,7 @@ mod tests {
         }
     }
 
-    /// Goal: pauses add up, and a write that may go in one does not end it. Method: two pauses, and a write.
+    /// Goal: pauses add up, and a write during a pause does not end it. Method: two pauses and two writes.
     #[test]
     fn pauses_add_up() {
         let mut pace = Pace::default();
@@ -168,9 +168,9 @@ mod tests {
         assert_eq!(pace.next(), Instant(2_000));
     }
 
-    /// Goal: writes are not slow for a reader that is gone. Method: reads that are late; then writes and no read for a second.
+    /// Goal: writes recover after the reader has gone. Method: late reads; then writes and no read for a second.
     #[test]
-    fn writes_are_not_slow_for_ever() {
+    fn writes_recover_without_reads() {
         let (mut pace, mut now) = (Pace::default(), Instant::ZERO);
         for _ in 0..4 {
             now += TOGETHER;
@@ -186,7 +186,7 @@ mod tests {
 
     /// Goal: a latency that cannot be kept does not slow writes down for ever. Method: reads that are always late.
     #[test]
-    fn what_cannot_be_kept_is_given_up() {
+    fn an_infeasible_latency_is_given_up() {
         let (part, _) = run(0, Nanos::from_millis(5));
         assert!(part > 30, "{part}");
     }

@@ -1,15 +1,15 @@
-//! What the requests of a client or a group are to clocks.
+//! Counters of the requests of a client or a group, as clocks need them.
 
 use iofair_core::minimum::Amount;
 
-/// What a request is to a clock.
+/// How a clock counts a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
-    /// A read, or a write that somebody waits for.
+    /// A read or a synchronous write: a program waits for it.
     Urgent,
-    /// A write that nobody waits for.
+    /// A write from a page cache: no program waits for it.
     Buffered,
-    /// A flush. Somebody waits for it.
+    /// A flush: a program waits for it.
     Flush,
 }
 
@@ -19,37 +19,37 @@ impl Kind {
     }
 }
 
-/// What the requests of a group are; one tree for each.
+/// State of a group's queue. The clocks keep one tree for each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Line {
-    /// Data queued, and somebody waits for some request.
+pub(super) enum QueueState {
+    /// Data is queued, and at least one queued request is urgent.
     Urgent,
-    /// Nothing but buffered writes queued.
+    /// Only buffered writes are queued.
     Buffered,
-    /// Nothing but flushes queued, and data in flight, or the group is between two requests for data.
+    /// Only flushes are queued; data is in flight, or the group is between two data requests.
     FlushBesideData,
-    /// Nothing but flushes queued or in flight.
+    /// Only flushes are queued or in flight.
     Flush,
-    /// Nothing queued, but data in flight, or the group is between two requests.
+    /// Nothing is queued; data is in flight, or the group is between two requests.
     Busy,
-    /// Nothing queued, and nothing but flushes in flight.
+    /// Nothing is queued, and only flushes are in flight.
     Flushing,
 }
-/// Number of lines.
-pub(super) const LINES: usize = 6;
-/// Groups that wait for data, or are about to send some.
-pub(super) const DATA: [Line; 4] =
-    [Line::Urgent, Line::Buffered, Line::FlushBesideData, Line::Busy];
+/// Number of states.
+pub(super) const STATES: usize = 6;
+/// States of groups that wait for data, or are about to ask for some.
+pub(super) const DATA: [QueueState; 4] =
+    [QueueState::Urgent, QueueState::Buffered, QueueState::FlushBesideData, QueueState::Busy];
 
-/// Requests of a client, or of all in a group, as far as clocks know them.
+/// Requests of a client, or of everything inside a group.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Requests {
     pub(super) queued: u32,
-    /// Queued, and somebody waits for them.
+    /// Queued requests that are urgent.
     pub(super) urgent: u32,
     /// Queued flushes.
     pub(super) flushes: u32,
-    /// Commands in flight, flushes among them, and how much of them counts.
+    /// Commands in flight, flushes in flight, and the amount in flight that counts for minimums.
     pub(super) in_flight: u32,
     pub(super) flushing: u32,
     pub(super) amount: Amount,
@@ -59,29 +59,29 @@ impl Requests {
     pub(super) fn are_none(&self) -> bool {
         self.queued == 0 && self.in_flight == 0
     }
-    /// Is data queued or in flight?
+    /// Whether data is queued or in flight.
     pub(super) fn have_data(&self) -> bool {
         self.queued > self.flushes || self.in_flight > self.flushing
     }
-    /// `between`: data is about to be sent.
-    pub(super) fn line(&self, between: bool) -> Line {
+    /// The state; `between`: the group is between two data requests.
+    pub(super) fn state(&self, between: bool) -> QueueState {
         let has_data = between || self.in_flight > self.flushing;
         match self.queued {
-            0 if self.in_flight > 0 && !has_data => Line::Flushing,
-            0 => Line::Busy,
-            queued if queued > self.flushes && self.urgent > 0 => Line::Urgent,
-            queued if queued > self.flushes => Line::Buffered,
-            _ if has_data => Line::FlushBesideData,
-            _ => Line::Flush,
+            0 if self.in_flight > 0 && !has_data => QueueState::Flushing,
+            0 => QueueState::Busy,
+            queued if queued > self.flushes && self.urgent > 0 => QueueState::Urgent,
+            queued if queued > self.flushes => QueueState::Buffered,
+            _ if has_data => QueueState::FlushBesideData,
+            _ => QueueState::Flush,
         }
     }
-    /// One is queued.
+    /// A request is queued.
     pub(super) fn arrive(&mut self, kind: Kind) {
         self.queued += 1;
         self.urgent += u32::from(kind.is_urgent());
         self.flushes += u32::from(kind == Kind::Flush);
     }
-    /// So much of one goes to the drive; `all`: with it the request.
+    /// A command with this amount is dispatched; `all`: it is the last piece of its request.
     pub(super) fn dispatch(&mut self, amount: Amount, (all, kind): (bool, Kind)) {
         self.queued -= u32::from(all);
         self.urgent -= u32::from(all && kind.is_urgent());

@@ -1,21 +1,22 @@
-//! Hierarchical start-time fair queueing over the drive's time: whose turn it is by weight.
+//! Hierarchical start-time fair queueing of drive time: which client is next by weight.
 //!
-//! Groups and clients form a tree. Each has a virtual time; an entity that gets `cost` nanoseconds of the drive moves
-//! forward by `cost / weight`, and so do all groups above it. The smallest virtual time of the most urgent class goes
-//! next, at each level. An entity that comes back starts where its siblings are, so that nobody saves up the past:
+//! Groups and clients form a tree. Each has a virtual time. Service of `cost` nanoseconds of drive time moves the virtual
+//! time of the client and of all groups above it by `cost / weight`. At each level, the smallest virtual time of the most
+//! urgent class goes next. An entity that becomes active again starts at the virtual time of its siblings, so that idle
+//! time gives no credit:
 //!
 //! ```text
 //! on activation   v = max(v, V)
 //! on service      V = max(V, smallest v of all that have something queued);  v += cost * 100 / weight
 //! ```
 //!
-//! V is the smallest of those that wait and not, as in start-time fair queueing, that of the one in service: the one with the
-//! smallest may be held while another goes.
+//! V is the smallest virtual time of the entities that have requests queued. In start-time fair queueing it is that of the
+//! entity in service, but here the entity with the smallest one may be held while another is served.
 //!
-//! Source: Goyal, Vin and Cheng, "Start-time fair queueing" (1996), for the rule and its bound: two backlogged
-//! entities never differ by more than one request of each. V by the smallest start is that of WF2Q+ (Bennett and Zhang,
-//! 1997). Reads, writes and flushes have orders of their own, since one of them may be held while the others may go. Every
-//! operation is O(log n) a level.
+//! Sources: Goyal, Vin and Cheng, "Start-time fair queueing" (1996), for the rule and its bound: the service of two
+//! backlogged entities never differs by more than one request of each; WF2Q+ (Bennett and Zhang, 1997) for V as the
+//! smallest start. Reads, writes and flushes are ordered separately, since one side may be held while the others are not.
+//! Each operation takes O(log n) per level.
 
 use alloc::vec::Vec;
 
@@ -24,26 +25,27 @@ use iofair_core::contract::WEIGHT_DEFAULT;
 use iofair_core::group::{Class, ClientId, GroupId};
 use iofair_core::time::Nanos;
 
-/// Which of a client's queues: what may be held while others may go.
+/// One of a client's queues. A side may be held while the others are served.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Side {
     Read,
-    /// Trims and zeroes too.
+    /// Includes trims and zeroes.
     Write,
     Flush,
 }
 
-/// How many there are.
+/// Number of sides.
 pub(super) const SIDES: usize = 3;
 
 impl Side {
     pub(super) const ALL: [Self; SIDES] = [Self::Read, Self::Write, Self::Flush];
 }
 
-/// What a group gets for its promise counts as part of its share, up to so far ahead of its turn.
+/// Service for a minimum counts towards the group's share, but moves it at most this far ahead of its turn, in virtual
+/// nanoseconds.
 const DEBT_MAX: u64 = 1_000_000_000;
 
-/// A group or a client.
+/// A group (even numbers) or a client (odd numbers).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct EntityId(u32);
 
@@ -66,11 +68,11 @@ impl EntityId {
     pub(super) const fn client(id: ClientId) -> Self {
         Self(2 * id.index() as u32 + 1)
     }
-    /// The client that this is.
+    /// Its index, if it is a client.
     pub(super) const fn as_client(self) -> Option<Index> {
         if !self.0.is_multiple_of(2) { Some(Index(self.0 / 2)) } else { None }
     }
-    /// The group that this is.
+    /// Its index, if it is a group.
     pub(super) const fn as_group(self) -> Option<Index> {
         if self.0.is_multiple_of(2) { Some(Index(self.0 / 2)) } else { None }
     }
@@ -85,13 +87,13 @@ impl Summary for EntityId {
     fn join(_one: (), _other: ()) {}
 }
 
-/// Who goes first: class, virtual time; the number breaks ties. One number, since comparing these is most of what it costs
-/// to find a place.
+/// Order of service: class, then virtual time, then the entity to break ties. A single number, because comparisons are
+/// most of the cost of an insertion.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Key(u128);
 
 impl Key {
-    /// After all others.
+    /// Larger than all others.
     const NONE: Self = Self(u128::MAX);
 
     const fn new(class: Class, vtime: u64, id: EntityId) -> Self {
@@ -100,7 +102,7 @@ impl Key {
     const fn id(self) -> EntityId {
         EntityId(self.0 as u32)
     }
-    /// The number of the class.
+    /// The class as a number.
     pub(super) const fn class(self) -> u32 {
         (self.0 >> 96) as u32
     }
@@ -110,15 +112,15 @@ impl Key {
     }
 }
 
-/// Not in its parent's order.
+/// No node: the entity has nothing queued.
 const NOWHERE: NodeId = NodeId(u32::MAX);
-/// In its parent's order, which is [`Entity::only`].
+/// No node: the entity is its parent's [`Entity::only`] child with requests queued.
 const ALONE: NodeId = NodeId(u32::MAX - 1);
 const NOT_QUEUED: [NodeId; SIDES] = [NOWHERE; SIDES];
-/// No entity: the root is never anybody's child.
+/// No entity: the root is never a child.
 const NOBODY: EntityId = EntityId::ROOT;
 
-/// What a request needs of a group or client, in one line of the processor's cache.
+/// State of a group or a client, in one cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Entity {
@@ -127,12 +129,12 @@ struct Entity {
     served: u64,
     parent: EntityId,
     weight: u32,
-    /// By side: a client's requests, a group's children that have some.
+    /// By side: requests queued of a client, or children of a group that have requests queued.
     queued: [u32; SIDES],
     /// Its nodes in its parent's trees, or [`ALONE`] or [`NOWHERE`].
     nodes: [NodeId; SIDES],
-    /// The child that has something queued, if there is a single one; as many as there are are in [`Line::trees`], if there were
-    /// several since there was none.
+    /// By side: the only child that has requests queued, or [`NOBODY`]. When a second one has some, both move to
+    /// [`Children::trees`], and children stay there until none has any.
     only: [EntityId; SIDES],
     class: Class,
 }
@@ -153,10 +155,11 @@ impl Entity {
     }
 }
 
-/// A group's children that have something queued, by side.
+/// Children of a group that have requests queued, by side.
 #[derive(Clone, Copy, Default, Debug)]
-struct Line {
+struct Children {
     trees: [Tree; SIDES],
+    /// Sum of their weights.
     weights: [u64; SIDES],
 }
 
@@ -164,18 +167,18 @@ struct Line {
 #[derive(Default, Debug)]
 pub(super) struct Shares {
     entities: Vec<Entity>,
-    /// By group.
-    lines: Vec<Line>,
+    /// Indexed by group.
+    children: Vec<Children>,
     arena: Arena<Key, EntityId>,
 }
 
 impl Shares {
-    /// Adds an entity, or moves it, or changes its weight and class. What it has queued goes with it.
+    /// Adds an entity, moves it with its queued requests, or changes its weight and class.
     pub(super) fn set(&mut self, id: EntityId, parent: EntityId, weight: u32, class: Class) {
         let last = id.index().max(parent.index());
         if last >= self.entities.len() {
             self.entities.resize(last + 1, Entity::NEW);
-            self.lines.resize(last / 2 + 1, Line::default());
+            self.children.resize(last / 2 + 1, Children::default());
         }
         let queued = self.entities[id.index()].queued;
         self.leave(id);
@@ -192,7 +195,7 @@ impl Shares {
             }
         }
     }
-    /// Forgets an entity that has nothing queued.
+    /// Removes an entity that has nothing queued.
     pub(super) fn remove(&mut self, id: EntityId) {
         if id.index() >= self.entities.len() {
             return;
@@ -231,7 +234,7 @@ impl Shares {
             self.quit(id, side);
         }
     }
-    /// Into its parent's order; the parent joins its own parent's if that was empty.
+    /// Adds an entity to its parent's children with requests queued, and so on up the tree.
     fn join(&mut self, mut id: EntityId, side: Side) {
         let side = side as usize;
         while id != EntityId::ROOT {
@@ -255,7 +258,7 @@ impl Shares {
                 }
                 self.insert(parent, id, side);
             }
-            self.lines[parent.index() / 2].weights[side] += u64::from(weight);
+            self.children[parent.index() / 2].weights[side] += u64::from(weight);
             if !first {
                 break;
             }
@@ -264,10 +267,10 @@ impl Shares {
     }
     fn insert(&mut self, parent: EntityId, id: EntityId, side: usize) {
         let entity = &mut self.entities[id.index()];
-        let tree = &mut self.lines[parent.index() / 2].trees[side];
+        let tree = &mut self.children[parent.index() / 2].trees[side];
         entity.nodes[side] = self.arena.insert(tree, entity.key(id), id);
     }
-    /// Out of its parent's order; the parent leaves its own parent's if that is empty now.
+    /// Removes an entity from its parent's children with requests queued, and so on up the tree.
     fn quit(&mut self, mut id: EntityId, side: Side) {
         let side = side as usize;
         while id != EntityId::ROOT {
@@ -280,12 +283,12 @@ impl Shares {
             let above = &mut self.entities[parent.index()];
             above.queued[side] -= 1;
             let empty = above.queued[side] == 0;
-            let line = &mut self.lines[parent.index() / 2];
-            line.weights[side] -= u64::from(weight);
+            let children = &mut self.children[parent.index() / 2];
+            children.weights[side] -= u64::from(weight);
             if node == ALONE {
                 above.only[side] = NOBODY;
             } else {
-                self.arena.remove(&mut line.trees[side], node);
+                self.arena.remove(&mut children.trees[side], node);
             }
             if !empty {
                 break;
@@ -294,7 +297,7 @@ impl Shares {
         }
     }
 
-    /// The client inside `top` whose turn it is on one side, and what decides at the level below `top`.
+    /// The client inside `top` that is next on one side, and the key of the child of `top` that contains it.
     #[inline]
     pub(super) fn pick(&self, top: EntityId, side: Side) -> Option<(Key, EntityId)> {
         if !self.is_queued(top, side) {
@@ -306,7 +309,7 @@ impl Shares {
         let key = self.first(top, side as usize)?;
         Some((key, self.pick_client(key.id(), side)?))
     }
-    /// The client inside `at` whose turn it is on one side.
+    /// The client inside `at` that is next on one side.
     #[inline(always)]
     pub(super) fn pick_client(&self, mut at: EntityId, side: Side) -> Option<EntityId> {
         while at.as_client().is_none() {
@@ -317,7 +320,7 @@ impl Shares {
         }
         Some(at)
     }
-    /// The first in line of a group's children.
+    /// The smallest key of a group's children on one side.
     #[inline(always)]
     fn first(&self, group: EntityId, side: usize) -> Option<Key> {
         let entity = &self.entities[group.index()];
@@ -325,11 +328,11 @@ impl Shares {
             return None;
         }
         Some(match entity.only[side] {
-            NOBODY => self.arena.first_key(&self.lines[group.index() / 2].trees[side])?,
+            NOBODY => self.arena.first_key(&self.children[group.index() / 2].trees[side])?,
             only => self.entities[only.index()].key(only),
         })
     }
-    /// The first in line of a group's children on any side, or [`Key::NONE`].
+    /// The smallest key of a group's children on any side, or [`Key::NONE`].
     #[inline(always)]
     fn first_among(&self, group: EntityId) -> Key {
         let mut first = Key::NONE;
@@ -340,24 +343,24 @@ impl Shares {
         }
         first
     }
-    /// How far an entity, or one above it, is ahead of the first in line among its siblings, in virtual time.
+    /// How far an entity, or a group above it, is ahead of its siblings with requests queued, in virtual time.
     pub(super) fn ahead(&self, mut id: EntityId) -> u64 {
         let mut ahead = 0;
         while id != EntityId::ROOT {
             let Entity { parent, vtime, .. } = self.entities[id.index()];
-            // Nobody waits: the key after all others has the largest virtual time there is.
+            // If no sibling waits, this is the largest virtual time.
             let first = self.first_among(parent).vtime();
             ahead = ahead.max(vtime.saturating_sub(first));
             id = parent;
         }
         ahead
     }
-    /// What `cost` takes at the client's share by weight, among those that have something queued.
+    /// How long service of `cost` takes at the client's share by weight, among all entities that have requests queued.
     pub(super) fn fair_time(&self, mut id: EntityId, cost: Nanos) -> Nanos {
         let mut time = cost.0;
         while id != EntityId::ROOT {
             let Entity { parent, weight, nodes, .. } = self.entities[id.index()];
-            let weights = self.lines[parent.index() / 2].weights;
+            let weights = self.children[parent.index() / 2].weights;
             let most = weights.into_iter().max().unwrap_or(0);
             let own = if nodes == NOT_QUEUED { u64::from(weight) } else { 0 };
             time = time.saturating_mul(most + own) / u64::from(weight);
@@ -365,8 +368,7 @@ impl Shares {
         }
         Nanos(time)
     }
-    /// A client got `cost` of the drive's time, and so did all groups above it. `by_share`: since it was its turn, and not
-    /// for a promise.
+    /// Charges a client and all groups above it with drive time. `by_share`: it was served by weight, not for a minimum.
     pub(super) fn charge(&mut self, mut id: EntityId, cost: Nanos, by_share: bool) {
         while id != EntityId::ROOT {
             let Entity { parent, vtime: before, weight, .. } = self.entities[id.index()];
@@ -388,7 +390,7 @@ impl Shares {
             let (nodes, key) = (entity.nodes, entity.key(id));
             let is_in_tree = |node: &NodeId| node.0 < ALONE.0;
             if nodes.iter().any(is_in_tree) {
-                let trees = &mut self.lines[parent.index() / 2].trees;
+                let trees = &mut self.children[parent.index() / 2].trees;
                 for (tree, node) in trees.iter_mut().zip(nodes).filter(|(_, it)| is_in_tree(it)) {
                     self.arena.replace(tree, node, key, id);
                 }

@@ -1,4 +1,4 @@
-//! Worked examples: what is due, who shares, and what the drive may have.
+//! Worked examples of clocks, shares, measurements and the window, and of the policy as a whole.
 
 mod flushes;
 
@@ -21,7 +21,7 @@ use iofair_core::trace::{Event, EventKind};
 use iofair_core::unit::Sectors;
 
 const MS: u64 = 1_000_000;
-/// Its promise in these tests: 4 KiB are worth 1 ms.
+/// The minimum in these tests: 4 KiB are worth 1 ms.
 const RATE: u64 = 4096 * 1000;
 const MINIMUM: Minimum = Minimum { bytes_per_s: Some(RATE), ios_per_s: None };
 const BLOCK: Amount = Amount::of(4096);
@@ -37,16 +37,17 @@ fn clocks() -> (Clocks, EntityId) {
     clocks.set(Instant::ZERO, group, MINIMUM, Class::BestEffort);
     (clocks, group)
 }
-/// One request of 4 KiB comes, goes and is completed at once.
+/// A request of 4 KiB arrives, is dispatched and is completed at once.
 fn serve(clocks: &mut Clocks, group: EntityId, now: Instant) {
     clocks.arrive(now, group, Kind::Urgent);
     clocks.dispatch(now, group, BLOCK, (true, Kind::Urgent));
     clocks.complete(now, group, BLOCK, Kind::Urgent);
 }
 
-/// Goal: a group is due when what it got is used up, and the gate is open until then. Method: 4 KiB are worth 1 ms.
+/// Goal: a group is due when the worth of its service has passed, and the gate is open until then. Method: 4 KiB, which
+/// are worth 1 ms.
 #[test]
-fn a_group_is_due_when_its_promise_is_used_up() {
+fn a_group_is_due_when_the_worth_of_its_service_has_passed() {
     let (mut clocks, group) = clocks();
     serve(&mut clocks, group, at(10));
     clocks.arrive(at(10), group, Kind::Urgent);
@@ -54,10 +55,10 @@ fn a_group_is_due_when_its_promise_is_used_up() {
     assert_eq!(clocks.gate(at(12)), Gate::Due(group, Nanos::from_millis(1)));
 }
 
-/// Goal: the gate stays closed for the moment between two requests of a group that is behind, and no longer; a longer
-/// pause is not owed. Method: a quarter of what a request is worth is 250 us.
+/// Goal: the gate stays closed for the slack between two requests of a group that is behind, and no claim arises from a
+/// longer pause. Method: the slack is 250 us, a quarter of the worth of a request.
 #[test]
-fn a_pause_is_not_owed() {
+fn no_claim_arises_from_a_pause() {
     let (mut clocks, group) = clocks();
     clocks.arrive(at(10), group, Kind::Urgent);
     clocks.dispatch(at(10), group, BLOCK, (true, Kind::Urgent));
@@ -68,13 +69,13 @@ fn a_pause_is_not_owed() {
     assert_eq!(clocks.gate(until), Gate::Open(None));
     clocks.arrive(at(20), group, Kind::Urgent);
     let lag = Nanos::from_millis(2) + Nanos(MS / 4);
-    assert_eq!(clocks.gate(at(20)), Gate::Due(group, lag), "as before the pause, and its moment");
+    assert_eq!(clocks.gate(at(20)), Gate::Due(group, lag), "the lag before the pause + slack");
 }
 
-/// Goal: the gate stays closed for a client that pauses for long, but could reach its promise at that pace, and not for one
-/// that could not. Method: requests worth 1 ms that take 100 us, with pauses of 600 us, and of 950 us; then one that takes 20 ms.
+/// Goal: the gate stays closed during the pauses of a client that could reach its minimum at this pace, and not for one
+/// that could not. Method: requests worth 1 ms that take 100 us, with pauses of 600 us or 950 us; then one of 20 ms.
 #[test]
-fn a_client_that_could_reach_its_promise_is_waited_for() {
+fn the_gate_waits_for_a_client_that_could_reach_its_minimum() {
     for (pause, waited) in [(600, true), (950, false)] {
         let (mut clocks, group) = clocks();
         let mut now = at(10);
@@ -93,10 +94,10 @@ fn a_client_that_could_reach_its_promise_is_waited_for() {
     }
 }
 
-/// Goal: what a group was not served for most of a second is made up for, and not more than a second. Method: a request
-/// that takes 600 ms, and one that takes 5 s: so many requests go at once until the gate opens.
+/// Goal: a group catches up with missed service, of one second at most. Method: a request that takes 600 ms or 5 s; then
+/// requests without a pause, counted until the gate opens.
 #[test]
-fn a_second_is_made_up_for() {
+fn a_group_catches_up_with_at_most_a_second() {
     for (took, owed) in [(600, 600), (5000, 1000)] {
         let (mut clocks, group) = clocks();
         clocks.arrive(at(10), group, Kind::Urgent);
@@ -112,19 +113,19 @@ fn a_second_is_made_up_for() {
     }
 }
 
-/// Goal: a deep queue's requests all count, though a clock does not run far ahead. Method: 64 requests at once.
+/// Goal: all requests in flight count, although a clock does not run far ahead otherwise. Method: 64 requests at once.
 #[test]
-fn what_is_in_flight_counts() {
+fn all_requests_in_flight_count() {
     let (mut clocks, group) = clocks();
     (0..64).for_each(|_| clocks.arrive(at(10), group, Kind::Urgent));
     (0..64).for_each(|_| clocks.dispatch(at(10), group, BLOCK, (true, Kind::Urgent)));
     assert_eq!(clocks.kept_until(group), Some(at(74)));
 }
 
-/// Goal: a promise that cannot be kept leaves something to the others. Method: a group that reaches half of its promise
-/// and nothing else is served: from some time on the gate opens.
+/// Goal: an infeasible minimum does not starve other groups. Method: a group that reaches half of its minimum with the
+/// drive to itself; after some time the gate opens now and then.
 #[test]
-fn a_promise_that_cannot_be_kept_is_cut() {
+fn an_infeasible_minimum_is_cut() {
     let (mut clocks, group) = clocks();
     let mut open = 0;
     for ms in (10..4000).step_by(2) {
@@ -136,9 +137,10 @@ fn a_promise_that_cannot_be_kept_is_cut() {
     assert!(open > 200, "{open} of 2000");
 }
 
-/// Goal: buffered writes that are due wait for more of them, and then give way to a read that is behind. Method: both.
+/// Goal: buffered writes that are due wait for more writes, and for a read that is behind, but not for ever. Method: a
+/// buffered write and a read of another group, both behind.
 #[test]
-fn buffered_writes_are_patient() {
+fn buffered_writes_wait() {
     let (mut clocks, reader) = clocks();
     let writer = EntityId::group(GroupId::from_bits(2));
     clocks.set(Instant::ZERO, writer, MINIMUM, Class::BestEffort);
@@ -149,13 +151,13 @@ fn buffered_writes_are_patient() {
     assert_eq!(clocks.gate(at(21)), Gate::Due(reader, Nanos::from_millis(1)));
     clocks.dispatch(at(21), reader, BLOCK, (true, Kind::Urgent));
     assert!(matches!(clocks.gate(at(25)), Gate::Closed(..)), "the read is behind, in flight");
-    assert!(matches!(clocks.gate(at(120)), Gate::Due(it, _) if it == writer), "not for ever");
+    assert!(matches!(clocks.gate(at(120)), Gate::Due(it, _) if it == writer), "110 ms behind");
 }
 
-/// Goal: with frames a group is due until it has what is promised for the present frame, and gets no more of it than that ahead.
-/// Method: frames of 500 ms, requests worth 1 ms that take no time.
+/// Goal: with frames, a group is due until it has what is promised for the present frame, and further service does not
+/// move its clock. Method: frames of 500 ms; requests worth 1 ms that take no time.
 #[test]
-fn a_frame_brings_what_is_promised_for_it() {
+fn a_frame_holds_the_service_promised_for_it() {
     let (mut clocks, group) = clocks();
     let frame = Nanos::from_millis(500);
     let (lag_max, period) = (Nanos::from_secs(2), Nanos::from_secs(2));
@@ -175,14 +177,14 @@ fn a_frame_brings_what_is_promised_for_it() {
             clocks.arrive(now, group, Kind::Urgent);
             clocks.complete(now, group, BLOCK, Kind::Urgent);
         });
-        assert_eq!(clocks.kept_until(group), Some(clocks.frame_end(now)), "nothing ahead");
+        assert_eq!(clocks.kept_until(group), Some(clocks.frame_end(now)), "no further");
     }
 }
 
-/// Goal: a minimum in I/Os a second counts requests, and long ones as several. Method: a thousand a second; a short request
-/// and one of 64 KiB.
+/// Goal: a minimum in I/Os a second counts requests, and a long one as several. Method: 1000 a second; a short request and
+/// one of 64 KiB.
 #[test]
-fn a_minimum_may_count_requests() {
+fn a_minimum_can_count_requests() {
     let (mut clocks, group) = clocks();
     let minimum = Minimum { bytes_per_s: None, ios_per_s: Some(1000) };
     clocks.set(Instant::ZERO, group, minimum, Class::BestEffort);
@@ -195,8 +197,8 @@ fn a_minimum_may_count_requests() {
     }
 }
 
-/// Goal: of groups that are behind the more urgent class goes, however far the other one is behind; one that is not behind
-/// holds nobody up. Method: two clocks, one of each class, in both states.
+/// Goal: of two groups that are behind, the one with the more urgent class is served first, however far the other one is
+/// behind; a group that is not behind does not hold others. Method: two groups of different classes.
 #[test]
 fn more_urgent_minimums_go_first() {
     let (mut clocks, group) = clocks();
@@ -211,8 +213,8 @@ fn more_urgent_minimums_go_first() {
     assert!(matches!(clocks.gate(at(70)), Gate::Due(it, _) if it == group));
 }
 
-/// Goal: minimums that cannot all be kept are broken from the least urgent class up, and nobody starves. Method: a drive that
-/// serves 1.5 of two minimums, one after the other, for 10 s; then the same with both in one class.
+/// Goal: if not all minimums can be kept, those of the least urgent class are broken first, and no group starves. Method:
+/// two minimums, of which the drive can serve 3/4 in sum, for 10 s; with different classes, and with the same class.
 #[test]
 fn infeasible_minimums_degrade_by_class() {
     for (class, kept) in [(Class::RealTime, 950), (Class::BestEffort, 500)] {
@@ -257,7 +259,7 @@ fn shares(weights: &[u32]) -> (Shares, Vec<EntityId>) {
     (shares, clients)
 }
 
-/// Goal: time is shared by weight, and who was away saves nothing up. Method: 1:3, then a third one that comes late.
+/// Goal: drive time is shared by weight, and idle time gives no credit. Method: two clients 1:3, then a third one.
 #[test]
 fn time_is_shared_by_weight() {
     let (mut shares, clients) = shares(&[100, 300, 200]);
@@ -280,10 +282,10 @@ fn time_is_shared_by_weight() {
     assert!((299..=301).contains(&three) && (199..=201).contains(&two), "{one} : {three} : {two}");
 }
 
-/// Goal: what a group gets for its promise counts for its share, and does not move the others. Method: one that was
-/// served twice for its promise waits for its turn.
+/// Goal: service for a minimum counts towards the group's share. Method: after two requests for its minimum, a group waits
+/// for two requests of the other one.
 #[test]
-fn promised_service_counts_for_the_share() {
+fn service_for_a_minimum_counts_towards_the_share() {
     let (mut shares, clients) = shares(&[100, 100]);
     clients.iter().for_each(|client| shares.push(*client, Side::Read));
     (0..2).for_each(|_| shares.charge(clients[0], Nanos(MS), false));
@@ -295,10 +297,10 @@ fn promised_service_counts_for_the_share() {
     assert_eq!(shares.pick(EntityId::ROOT, Side::Read).map(|it| it.1), Some(clients[0]));
 }
 
-/// Goal: a newcomer starts with those who wait, though others passed them while they were held. Method: reads are held,
-/// writes go.
+/// Goal: a new client starts at the virtual time of clients that are held, not of clients that passed them. Method: a
+/// read is held while 50 writes of another client go; then a third client arrives.
 #[test]
-fn virtual_time_stays_with_those_that_are_held() {
+fn virtual_time_is_that_of_clients_that_are_held() {
     let (mut shares, clients) = shares(&[100, 100, 100]);
     shares.push(clients[0], Side::Read);
     shares.push(clients[1], Side::Write);
@@ -306,12 +308,12 @@ fn virtual_time_stays_with_those_that_are_held() {
     shares.push(clients[2], Side::Read);
     shares.charge(clients[0], Nanos(MS), true);
     let next = shares.pick(EntityId::ROOT, Side::Read).map(|(_, client)| client);
-    assert_eq!(next, Some(clients[2]), "not after all of the writes");
+    assert_eq!(next, Some(clients[2]), "starts before the client that wrote");
 }
 
-/// Goal: a flush costs the drive's time. Method: a flush of 3 ms, then one during which data are completed.
+/// Goal: a flush costs the drive time in which no data moved. Method: a flush of 3 ms alone; then flushes beside writes.
 #[test]
-fn a_flush_costs_its_time() {
+fn a_flush_costs_drive_time() {
     let mut drive = Drive::default();
     drive.on_dispatch(at(0), RequestId(0), Side::Flush, false);
     drive.on_complete(at(3), RequestId(0), Side::Flush, 0);
@@ -326,17 +328,17 @@ fn a_flush_costs_its_time() {
     assert!(cost < Nanos(MS), "the drive wrote all the time: {cost:?}");
 }
 
-/// Goal: rate and latency are learned. Method: reads of 128 KiB, four at a time, each 1 ms: 512 KiB a millisecond; then
-/// reads that have the drive to themselves.
+/// Goal: rate and latency are measured. Method: 512 KiB a millisecond, four reads of 128 KiB at a time; then reads that
+/// have the drive to themselves.
 #[test]
-fn the_drive_is_measured() {
+fn rate_and_latency_are_measured() {
     let mut drive = Drive::default();
     for ms in 0..100 {
         (0..4).for_each(|id| drive.on_dispatch(at(ms), RequestId(id), Side::Read, false));
         (0..4).for_each(|id| drive.on_complete(at(ms + 1), RequestId(id), Side::Read, 128 << 10));
     }
     let rate = drive.rate(Side::Read);
-    // On average two and a half of the four are completed when a read is.
+    // The samples of the four reads are 1 to 4 times 128 KiB a millisecond.
     assert!(rate > 250 << 20 && rate < 600 << 20, "{rate}");
     for ms in 100..120 {
         drive.on_dispatch(at(ms), RequestId(0), Side::Read, true);
@@ -345,8 +347,8 @@ fn the_drive_is_measured() {
     assert_eq!(drive.latency(), Nanos::from_micros(300));
 }
 
-/// Goal: a drive that gets slower is measured again within a second, and not all the time. Method: a read alone whenever
-/// the drive wants one, of 200 us in the first five seconds and 400 us in the next five.
+/// Goal: a slower latency is measured within a second, with few probes. Method: each probe takes 200 us in the first five
+/// seconds, and 400 us in the next five.
 #[test]
 fn a_slower_drive_is_measured_soon() {
     let (mut drive, mut probes, mut known) = (Drive::default(), 0, None);
@@ -367,10 +369,10 @@ fn a_slower_drive_is_measured_soon() {
     assert!(probes < 45, "{probes}");
 }
 
-/// Goal: the window shrinks when a promise is late, grows when it is not, and stays within its bounds. Method: many of
-/// both on a drive of which nothing is known: 500 MB/s and 200 us.
+/// Goal: the window shrinks with late requests, grows with requests in time, and stays within its bounds. Method: 50
+/// requests of each, on a drive that was not measured yet (500 MB/s and 200 us).
 #[test]
-fn the_window_follows_the_promise() {
+fn the_window_follows_late_requests() {
     let (drive, mut window) = (Drive::default(), Window::default());
     let most = window.reads(&drive).bytes();
     assert_eq!(most, 128 << 10, "5/4 of 100 kB, in pieces of 32 KiB");
@@ -380,8 +382,8 @@ fn the_window_follows_the_promise() {
     assert_eq!(window.reads(&drive).bytes(), most);
 }
 
-/// Goal: a long read of a neighbour goes in pieces and is one completion. Method: 8 sectors of one client between the
-/// pieces of another one's 1024.
+/// Goal: a long read is dispatched in pieces, and others pass between them. Method: 1024 sectors of one client, and 8 of
+/// another one.
 #[test]
 fn long_requests_let_others_pass() {
     let mut rig =
@@ -412,10 +414,10 @@ fn long_requests_let_others_pass() {
     assert_eq!(rig.controller.pending(), 0);
 }
 
-/// Goal: nothing unpromised is sent while a promised group is behind, and everything when it is not. Method: a drive that
-/// takes 2 ms for what is worth 1 ms.
+/// Goal: while a group is behind its minimum, only its requests are dispatched. Method: requests worth 1 ms that take 2 ms,
+/// beside a client without a minimum; then a pause.
 #[test]
-fn nobody_passes_a_group_that_is_behind() {
+fn no_client_passes_a_group_that_is_behind() {
     let mut rig =
         Rig::with(&crate::TABLE, "prop-promise", &[], |setup| setup.facts.rotational = false);
     let (promised, other) = (rig.client(), rig.client());
@@ -433,22 +435,21 @@ fn nobody_passes_a_group_that_is_behind() {
     rig.complete(first.0);
     rig.complete(second.0);
     rig.now = at(14);
-    assert_eq!(rig.served(), [101, 102], "its pause is its own");
-    // And who asks why learns it.
+    assert_eq!(rig.served(), [101, 102], "served in the pause");
     let rules: Vec<_> = rig.controller.trace().drain().filter_map(gate_rule).collect();
     assert!(rules.starts_with(&["gate: closed to others", "gate: open"]), "{rules:?}");
 }
 
-/// What an event says of the gate.
+/// The rule of a trace event about the gate.
 fn gate_rule(event: Event) -> Option<&'static str> {
     let EventKind::Decision { rule, .. } = event.kind else { return None };
     rule.starts_with("gate").then(|| rule_name(rule))
 }
 
-/// Goal: a flash drive that says that it rotates is not served one client at a time. Method: two clients read here and there;
-/// reads take 200 us, on another drive 8 ms.
+/// Goal: a flash drive that is reported as rotational serves clients at the same time. Method: random reads of two clients
+/// that take 200 us, or 8 ms as on a disk.
 #[test]
-fn a_drive_is_what_it_does() {
+fn flash_reported_as_rotational_is_detected() {
     let together = |took: Nanos| {
         let mut rig =
             Rig::with(&crate::TABLE, "prop-promise", &[], |setup| setup.facts.rotational = true);
@@ -473,14 +474,14 @@ fn a_drive_is_what_it_does() {
     assert_eq!(together(Nanos::from_millis(8)), 1);
 }
 
-/// Goal: a client that reads what a disk has in its memory cannot make it be served as flash again and again. Method: reads of
-/// 100 us, and as many as it takes; then reads that take as long as a disk's.
+/// Goal: a client whose reads hit a disk's cache can rarely make the policy treat the disk as flash. Method: ten times,
+/// reads of 100 us until the disk is treated as flash, then a latency of 8 ms.
 #[test]
-fn a_disk_is_not_taken_for_flash_often() {
+fn a_disk_is_rarely_treated_as_flash() {
     let mut head = Head::new(true);
     let mut reads = 0;
     for _ in 0..10 {
-        while head.is() && reads < 100_000 {
+        while head.is_present() && reads < 100_000 {
             head.on_dispatch(at(0), true, true);
             head.on_complete(Instant(MS / 10), true);
             reads += u32::from(!head.changes(Nanos::from_micros(100)));
@@ -490,10 +491,10 @@ fn a_disk_is_not_taken_for_flash_often() {
     assert!(reads > 8000, "{reads} reads for ten changes");
 }
 
-/// Goal: a promised client that does nothing but flush is not owed the drive. Method: flushes of 2 ms one after the other, and a
-/// neighbour whose reads of 100 us go between them.
+/// Goal: a client with a minimum that only flushes does not get the whole drive. Method: flushes of 2 ms, one after the
+/// other, beside reads of 100 us of another client.
 #[test]
-fn a_loop_of_flushes_is_not_owed_the_drive() {
+fn a_loop_of_flushes_does_not_get_the_drive() {
     let mut rig = Rig::with(&crate::TABLE, "prop-promise", &[], |setup| {
         setup.facts.rotational = false;
         setup.flushes = FlushRule::Scheduled;
@@ -532,41 +533,41 @@ fn a_loop_of_flushes_is_not_owed_the_drive() {
     assert!(flushes > 20 && reads > 4000, "{flushes} flushes, {reads} reads");
 }
 
-/// A rig on flash with a client whose group has a latency of 300 us, and another client.
-fn hurried() -> (Rig, ClientId, ClientId) {
+/// A rig on flash with a client whose group has a latency contract of 300 us, and another client.
+fn urgent_and_other() -> (Rig, ClientId, ClientId) {
     let mut rig =
         Rig::with(&crate::TABLE, "prop-promise", &[], |setup| setup.facts.rotational = false);
-    let (hurried, other) = (rig.client(), rig.client());
-    let group = rig.controller.groups().client(hurried).group;
+    let (urgent, other) = (rig.client(), rig.client());
+    let group = rig.controller.groups().client(urgent).group;
     let contract = Contract { latency: Some(Nanos::from_micros(300)), ..Contract::default() };
     rig.controller.update_group(rig.now, group, contract).expect("it is there");
     rig.now = at(10);
-    (rig, hurried, other)
+    (rig, urgent, other)
 }
 
-/// Goal: a burst of a group with a latency goes before what others sent earlier. Method: 32 reads of another client, one of which
-/// goes; then a burst of eight.
+/// Goal: a burst of a group with a latency contract is served before earlier requests of others. Method: 32 reads of
+/// another client, one of which is dispatched; then a burst of eight.
 #[test]
 fn a_burst_goes_before_its_turn() {
-    let (mut rig, hurried, other) = hurried();
+    let (mut rig, urgent, other) = urgent_and_other();
     let places = |from: u64, count: u64| (0..count).map(|n| from + 100 * n).collect::<Vec<_>>();
     rig.reads(other, &places(50_000, 32));
     rig.serve();
-    rig.reads(hurried, &places(1_000, 8));
+    rig.reads(urgent, &places(1_000, 8));
     let served = rig.served();
     assert_eq!(served[..8], places(1_000, 8), "{served:?}");
     assert_eq!(served.len(), 39);
 }
 
-/// Goal: a group with a latency that always asks for more than its share gets its share. Method: two clients with reads
-/// all the time; in the end the hurried one has half, and what a burst may take ahead.
+/// Goal: a latency contract does not enlarge the share of a client that always asks for more. Method: two clients that
+/// always have reads queued get half each, apart from what a burst may take ahead.
 #[test]
 fn a_latency_is_no_larger_share() {
-    /// 4 KiB at the rate of a drive of which nothing is known yet.
+    /// 4 KiB at the rate assumed before measurements.
     const READ: Nanos = Nanos::from_micros(8);
-    let (mut rig, hurried, other) = hurried();
+    let (mut rig, urgent, other) = urgent_and_other();
     let mut served = [0u32; 2];
-    for client in [hurried, other] {
+    for client in [urgent, other] {
         (0..8).for_each(|n| rig.read(client, client.to_bits() * 1_000_000 + 100 * n));
     }
     for turn in 0..40_000 {
@@ -576,9 +577,9 @@ fn a_latency_is_no_larger_share() {
         };
         rig.now += READ;
         rig.complete(id);
-        let whose = if start / 1_000_000 == hurried.to_bits() { 0 } else { 1 };
-        served[whose] += 1;
-        let client = [hurried, other][whose];
+        let index = if start / 1_000_000 == urgent.to_bits() { 0 } else { 1 };
+        served[index] += 1;
+        let client = [urgent, other][index];
         rig.read(client, client.to_bits() * 1_000_000 + 1_000 + 100 * (turn % 1000));
     }
     let [mine, others] = served;

@@ -1,22 +1,22 @@
-//! Drives with a head: one client at a time has the drive.
+//! Dispatch order for drives with a head, which serve one client at a time.
 //!
-//! A turn lasts [`SLICE`], or until its client has nothing left for [`IDLE`]; a promised group's turn also ends when it has
-//! what is promised for the present frame (see [`super::clock`]), and a turn by weight at the end of a frame, if a
-//! group is due then. The drive completes what it has before the next turn. A turn is charged with its time.
+//! A turn lasts [`SLICE`], or until its client has had no request for [`IDLE`]. A turn for a minimum also ends when its
+//! group has what is promised for the present frame (see [`super::clock`]), and a turn by weight ends with the frame if a
+//! group is due then. The next turn begins when nothing is in flight. A turn is charged with the time that it lasted.
 //!
-//! *Scattered writes.* A disk completes in a moment what it needs seconds to write, does not write it while it is sent other commands,
-//! and writes a large part of its cache before anything else once that is nearly full: then nobody reads for a second or more.
-//! So while groups use minimums, a turn by weight has no more writes than the disk can write before the turn ends, and the rest
-//! of the turn is silent:
+//! *Scattered writes.* A disk with a cache completes writes at once that take seconds to write out. It does not write them
+//! out while other commands arrive, and once its cache is nearly full, it writes out a large part of it before it serves
+//! any read, which can take a second or more. While groups use minimums, a turn by weight therefore gets no more
+//! scattered writes than the disk can write out before the turn ends, and no commands for the rest of the turn:
 //!
 //! ```text
-//! time of a write    half of a read far away, if it is not where the client's last one ended;  + bytes / rate
-//! a write goes       if the time of all + [`QUIET`] fits into the turn
+//! time of a write    half of a distant read, if it does not start where the client's last one ended;  + bytes / rate
+//! a write goes       if the time of all writes + [`QUIET`] fits into the turn
 //! the turn ends      when that time has passed, or with its last flush
 //! ```
 //!
-//! A drive with a cache completes writes before they are written, and the first read of the next turn waits for that. What it
-//! takes longer than twice a read that has the drive to itself is charged to whoever wrote.
+//! The first read of the next turn waits for cached writes. The time by which it takes longer than twice the latency alone
+//! is charged to the client that wrote.
 
 use super::shares::{EntityId, Side};
 use super::{FRAME, Gate, Promise};
@@ -27,46 +27,47 @@ use iofair_core::trace::Subject;
 
 /// Longest turn.
 pub(super) const SLICE: Nanos = Nanos::from_millis(200);
-/// An empty client is waited for.
+/// How long a turn waits for the next request of its client.
 const IDLE: Nanos = Nanos::from_millis(2);
-/// One whose turn is due is waited for longer: what its absence would cost it is a whole turn of somebody else.
+/// The same in a turn for a minimum: losing the turn would cost the client a whole turn of another one.
 const IDLE_DUE: Nanos = Nanos::from_millis(8);
-/// Still longer where its group did not get what was promised for the frame before.
+/// The same if the group did not get what was promised for the previous frame.
 const IDLE_BEHIND: Nanos = Nanos::from_millis(32);
 
-/// A turn by weight ends early for a group that is further behind, within a frame. A client that always has requests makes up for a
-/// turn of somebody else in its own; one that thinks between them cannot.
+/// A turn by weight ends early if a group is further behind than this, within a frame. A client that always has requests
+/// queued could catch up in its own turn; one that thinks between requests could not.
 const LAG_MAX: Nanos = Nanos::from_millis(100);
-/// A turn ends so long before the deadline of another client's read: what the drive has is completed first.
+/// A turn ends this long before the deadline of another client's read, because commands in flight complete first.
 const DEADLINE_NEAR: Nanos = Nanos::from_millis(25);
-/// So few scattered writes in a turn take no time worth waiting for.
+/// Up to this many scattered writes in a turn, their time is neglected.
 const SCATTERED: u32 = 3;
-/// A disk writes what it has cached after it has heard nothing for so long.
+/// A disk writes out its cache after this long without a command.
 const QUIET: Nanos = Nanos::from_millis(25);
-/// Commands in flight before the first of a turn is completed.
+/// Commands in flight before the first one of a turn is completed.
 const FIRST: u64 = 4;
 
-/// Whose turn it is.
+/// The present turn.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turn {
     pub(super) client: EntityId,
-    /// The group whose clock brought it.
+    /// The group for whose minimum it is; `None` for a turn by weight.
     due: Option<EntityId>,
     began: Instant,
     /// The latest end.
     until: Instant,
     /// The end of the frame in which it began.
     frame_end: Instant,
-    /// Its group has what it was promised for the frame.
+    /// Whether its group has what is promised for the frame.
     over: bool,
-    /// Commands completed in it.
+    /// Commands completed in the turn.
     done: u32,
-    /// Did its group not get what was promised for the frame before?
+    /// Whether its group did not get what was promised for the previous frame.
     behind: bool,
-    /// Has it sent writes?
+    /// Whether writes were dispatched in the turn.
     writes: bool,
-    /// When the drive will have written them, and how many far from one another no flush came after.
+    /// When the drive will have written out the turn's writes.
     written: Instant,
+    /// Scattered writes since the last flush.
     scattered: u32,
 }
 
@@ -130,12 +131,12 @@ impl Promise {
             self.end_turn(now, &turn);
         }
     }
-    /// The client whose read has a deadline that is near, if it is not ahead of its turn already.
+    /// A client whose read has a near deadline, unless the client is far ahead of its turn.
     fn urgent(&mut self, now: Instant) -> Option<EntityId> {
         let (deadline, client) = self.first_deadline(SLICE + SLICE)?;
         (deadline <= now + DEADLINE_NEAR).then_some(client)
     }
-    /// Does a turn by weight end for a deadline of another client, or for a group that is far behind?
+    /// Whether a turn by weight ends for a deadline of another client, or for a group that is far behind.
     fn gives_way(&mut self, now: Instant, turn: &Turn) -> bool {
         if turn.due.is_some() {
             return false;
@@ -144,7 +145,7 @@ impl Promise {
         let far = matches!(self.clocks.gate(now), Gate::Due(_, lag) if next || lag > LAG_MAX);
         far || self.urgent(now).is_some_and(|client| client != turn.client)
     }
-    /// Wakes when the turn ends, gives way, or need not be silent any more: what of that depends on the time alone.
+    /// Sets wake-ups for everything that ends the turn, or ends its silence, by the passage of time alone.
     fn wake_for_changes(&mut self, now: Instant, turn: &Turn) {
         let gate = match self.clocks.gate(now) {
             Gate::Due(_, lag) => Some(now + LAG_MAX.saturating_sub(lag) + Nanos(1)),
@@ -160,17 +161,17 @@ impl Promise {
     fn is_over(now: Instant, turn: &Turn) -> bool {
         turn.over || now >= turn.until
     }
-    /// The drive's time for a write.
+    /// Drive time of a write.
     fn write_time(&self, bytes: u64, far: bool) -> Nanos {
         let rate = self.drive.rate(Side::Read).max(self.drive.rate(Side::Write)).max(1);
         let access = if far { self.head.access() / 2 } else { Nanos::ZERO };
         access + Nanos::for_units_ceil(bytes, rate)
     }
-    /// Must the drive have written what a turn wrote when the turn ends?
+    /// Whether the drive must have written out the writes of the turn before the turn ends.
     fn paces(&self, now: Instant, turn: &Turn) -> bool {
         turn.due.is_none() && self.clocks.are_used(now)
     }
-    /// A write goes in a turn.
+    /// A write is dispatched in the turn.
     pub(super) fn count_write(&mut self, now: Instant, bytes: u64, far: bool) {
         let Some(turn) = self.turn.filter(|turn| self.paces(now, turn)) else { return };
         let time = self.write_time(bytes, far);
@@ -178,23 +179,23 @@ impl Promise {
         let scattered = turn.scattered + u32::from(far);
         self.turn = Some(Turn { written, scattered, ..turn });
     }
-    /// Has the drive as many writes as it can write before the turn ends?
+    /// Whether the drive has as many writes as it can write out before the turn ends.
     fn is_full(&self, cx: &Context<'_>, turn: &Turn) -> bool {
         if !self.paces(cx.now, turn) || turn.scattered <= SCATTERED {
             return false;
         }
         let Some(id) = self.front(turn.client, Side::Write) else { return false };
-        let time = self.write_time(super::bytes(&cx.requests[id]), true);
+        let time = self.write_time(super::client::bytes(&cx.requests[id]), true);
         turn.written + time + QUIET > turn.until
     }
-    /// Will the drive complete one command more before the turn ends? By the mean of those that it completed in this turn;
-    /// at first it gets twice as many as it has completed.
+    /// Whether the drive will complete one more command before the turn ends, judged by the mean time of those completed in
+    /// this turn. Early in the turn, the number in flight is limited to [`FIRST`] more than the completed ones.
     fn fits(&self, now: Instant, turn: &Turn) -> bool {
         let (done, in_flight) = (u64::from(turn.done), u64::from(self.in_flight));
         let (time, left) = (now.since(turn.began).0, turn.until.since(now).0);
         in_flight == 0 || in_flight < FIRST + done && in_flight * time <= left * done.max(1)
     }
-    /// A command was completed that took so long.
+    /// A command was completed; `took`: its time in the drive.
     pub(super) fn complete_in_turn(&mut self, now: Instant, side: Side, took: Nanos) {
         let Some(turn) = &mut self.turn else { return };
         turn.done += 1;
@@ -245,7 +246,7 @@ impl Promise {
         let behind = kept.is_some_and(|kept| kept + FRAME[1] < frame_end);
         let until = match due {
             Some(_) => now + SLICE + SLICE,
-            // Not much of a frame is left for another turn.
+            // What would be left of the frame after this turn is too short for another one.
             None if !self.clocks.are_none() && frame_end < now + SLICE + SLICE / 2 => frame_end,
             None => now + SLICE,
         };

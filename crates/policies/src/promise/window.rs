@@ -1,89 +1,96 @@
-//! How much the drive has at once: a window on reads, a bound on writes, and pieces.
+//! Limits on bytes in flight: a window for reads, a limit for writes, and the length of pieces.
 //!
 //! ```text
-//! L = what the drive reads in 100 us, a power of two, 32 to 128 KiB
-//! X = 5/4 * rate * latency alone, at least two pieces
+//! L (piece)  = what the drive reads in 100 us, rounded to a power of two, 32 to 128 KiB
+//! X (reads)  = 5/4 * rate * latency alone, at least two pieces
 //! X = X * 7/8   when a request was later than its contract allows
 //! X = X + L/16  when it was not, up to the above
-//! W = what the drive writes in 1 ms * 2^n, at least two pieces
+//! W (writes) = what the drive writes in 1 ms * 2^n, at least two pieces
 //! ```
 //!
-//! What the drive does within a window says nothing about a larger one. Now and then X is twice as large for 50 ms, or L
-//! twice as long, where reads are held all the time; for less than that, if many requests are later than their contracts allow
-//! that were not in the 50 ms before. If the drive does a twentieth more than in the 50 ms before (in its time for what it
-//! reads and writes), it has a higher rate, or longer pieces from then on, up to 8 times as long; after a second gain X stays twice as large, until
-//! half of it is as good. Pieces are shortened again where that costs nothing, and
-//! where a request is late although X is two pieces: a client that rests and works in turns could fake a gain.
+//! The window keeps the drive at its full rate, and a new request finds little enough before it to keep its contract.
+//! Pieces let other clients pass between the parts of a long request. The limits apply only while several clients share
+//! the drive.
 //!
-//! The bound on writes is tried twice, half and four times as large, where it is what holds writes. The larger it is the longer a
-//! trial lasts, 50 ms * 2^n: writes go in batches as large as the bound, and a rate over a few batches says little. Four times,
-//! since on some drives twice as much gains nothing.
+//! *Trials of reads.* The throughput within a window does not show what a larger window would give. So from time to time,
+//! while reads are held, X or L is doubled for 50 ms and compared with the 50 ms before. A trial ends early if it makes
+//! many requests later than their contracts allow. If the drive does 5 % more (in drive time of what it reads and
+//! writes), the longer pieces are kept, up to a factor of 8. A larger X raises the measured rate; after a second gain, X
+//! also stays doubled, until half of it is found to be as good. Pieces are shortened again if that costs nothing, or if a
+//! request is late although X is only two pieces: a client that alternates load and idle time could fake a gain.
 //!
-//! The drive is kept full by what it needs for its rate, and what it has before a new request is so little that the
-//! contract can be kept. Pieces let others pass between the parts of a long request. All three are in force only while
-//! clients share the drive.
+//! *Trials of writes.* W is tried at half, twice and four times its size while it holds writes. Four times, since on some
+//! drives a factor of two gains nothing. A trial lasts 50 ms * 2^n: beside a minimum, writes go in batches as large as W,
+//! and the rate over a few batches varies too much.
 //!
-//! Source of the window: Cardwell et al., "BBR" (2016), the product of bandwidth and delay, and looking for
-//! more bandwidth now and then; of its feedback: Chiu and Jain (1989), additive increase and multiplicative decrease.
+//! Sources: Cardwell et al., "BBR" (2016), for the product of bandwidth and delay and for probing for more bandwidth; Chiu
+//! and Jain (1989), additive increase and multiplicative decrease, for the feedback.
 
 use super::drive::Drive;
 use super::shares::{SIDES, Side};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
-/// Two clients share the drive while both have requests inside, and so long after both sent or had some.
+/// Clients share the drive while at least two have requests queued or in flight, and for this time afterwards.
 const SHARED: Nanos = Nanos::from_millis(20);
+/// Bounds of the length of a piece before doublings, in bytes.
 const PIECE: [u64; 2] = [32 << 10, 128 << 10];
-/// The shortest that a piece can be: in a trial of shorter ones.
+/// The shortest piece, in a trial of shorter ones.
 pub(super) const PIECE_MIN: u64 = PIECE[0] / 2;
-/// The window is doubled at most so many times.
+/// Most doublings of the window.
 const WIDENINGS_MAX: u32 = 3;
-/// Pieces are doubled at most so many times.
+/// Most doublings of the length of pieces.
 const DOUBLINGS_MAX: u32 = 3;
-/// The bound on writes is halved at most so many times, and doubled: where nobody has a latency contract.
+/// Most halvings of the limit on writes.
 const WRITE_HALVINGS_MAX: i32 = 3;
+/// Most doublings of the limit on writes, if no group has a latency contract.
 pub(super) const WRITE_DOUBLINGS_MAX: i32 = 3;
 /// Length of each half of a trial, without the change and with it.
 const TRIAL: Nanos = Nanos::from_millis(50);
-/// A trial ends early after so many late requests, and twice those of its first half.
+/// A trial ends early after this many late requests more than twice those of its first half.
 const LATE: u32 = 8;
-/// The pause after a trial: short after a gain, twice as long each time after none.
+/// Bounds of the pause after a trial: the shortest one after a gain, doubled after each trial without a gain.
 const TRIAL_PAUSE: [Nanos; 2] = [Nanos::from_millis(100), Nanos::from_millis(6400)];
 
-/// What the drive has, and what it may have.
+/// Bytes in flight, and their limits.
 #[derive(Debug)]
 pub(super) struct Window {
-    /// By side: bytes that count.
+    /// Bytes in flight that count, by side.
     in_drive: [u64; SIDES],
+    /// The window by late requests alone, in bytes: X is the smaller one of this and [`Self::most_reads`].
     reads: u64,
+    /// The client of the last request that arrived, or `u32::MAX`.
     last_client: u32,
     /// Clients with something queued or in flight.
     clients: u32,
     shared_until: Instant,
-    /// Of reads, and of writes.
+    /// The present trial of reads.
     trial: Trial<Change>,
+    /// The present trial of writes.
     write_trial: Trial<Direction>,
-    /// Doublings of the window, for drives that take longer when they are busy.
+    /// Doublings of the window, for drives whose latency grows with their load.
     widenings: u32,
-    /// Was the last trial of a larger window good?
+    /// Whether the last trial of a larger window was a gain.
     has_gained: bool,
-    /// Of the pieces, for drives that take long for a command of any length.
+    /// Doublings of pieces, for drives on which each command takes long whatever its length.
     doublings: u32,
-    /// Of the bound on writes, and halvings below zero.
+    /// Doublings of the limit on writes; negative: halvings.
     write_doublings: i32,
 }
 
-/// Bytes read and written, or such rates in bytes a second.
+/// Bytes read and written, or rates of both in bytes a second.
 type Moved = [u64; 2];
 
 /// What a trial of reads changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Change {
-    /// A window twice as large, and half as large.
+    /// The window is doubled.
     Window,
+    /// The window is halved.
     Narrower,
-    /// Pieces twice as long, and half as long.
+    /// Pieces are doubled.
     Longer,
+    /// Pieces are halved.
     Shorter,
 }
 
@@ -91,18 +98,21 @@ impl Change {
     const ALL: [Self; 4] = [Self::Window, Self::Narrower, Self::Longer, Self::Shorter];
 }
 
-/// What a trial of writes changes: their bound is half, twice or four times as large.
+/// How a trial of writes changes their limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Direction {
+    /// Half.
     Down,
+    /// Twice.
     Up,
+    /// Four times.
     Far,
 }
 
 impl Direction {
     const ALL: [Self; 3] = [Self::Up, Self::Down, Self::Far];
 
-    /// Doublings, or halvings below zero.
+    /// Doublings; negative: halvings.
     const fn doublings(self) -> i32 {
         match self {
             Self::Down => -1,
@@ -112,18 +122,18 @@ impl Direction {
     }
 }
 
-/// A look at what the drive does with another window, bound, or other pieces: what it does now tells nothing of that.
+/// Measures the drive's throughput without a change of the limits, and then with it.
 #[derive(Clone, Copy, Debug)]
 struct Trial<T> {
     change: T,
-    /// When the next one may begin, and how long after the last one.
+    /// When the next trial may begin, and how long after the last one.
     next: Instant,
     pause: Nanos,
-    /// Begin of the present part, with what was moved by then: first without the change, then with it.
+    /// Begin of the present half, and what had been moved by then. `None`: no trial runs.
     began: Option<(Instant, Moved)>,
-    /// The rates without the change, once it is tried.
+    /// The rates without the change. Present in the second half, in which the change is in effect.
     before: Option<Moved>,
-    /// Requests that were later than their contracts allow, in each part.
+    /// In each half: requests that were later than their contracts allow.
     late: [u32; 2],
 }
 
@@ -132,11 +142,12 @@ impl<T: Copy + PartialEq> Trial<T> {
         let (next, pause) = (Instant::ZERO, TRIAL_PAUSE[0]);
         Self { change, next, pause, began: None, before: None, late: [0; 2] }
     }
+    /// Whether this change is in effect.
     fn is(&self, change: T) -> bool {
         self.before.is_some() && self.change == change
     }
-    /// Commands were held for want of room, and so many bytes were moved so far: is it time for a trial, or for the end of
-    /// one? Then the rates without the change and with it.
+    /// Called while the limit holds commands, with the bytes moved so far. Begins a trial, or a half of it. At its end,
+    /// returns the rates without the change and with it.
     fn step(&mut self, now: Instant, moved: Moved, length: Nanos) -> Option<[Moved; 2]> {
         let Some((began, moved_then)) = self.began else {
             if now >= self.next {
@@ -151,7 +162,7 @@ impl<T: Copy + PartialEq> Trial<T> {
         let rate =
             [0, 1].map(|it| (moved[it] - moved_then[it]).saturating_mul(1_000_000_000) / time.0);
         self.began = Some((now, moved));
-        // Held for most of the time without a break, or it says nothing.
+        // If the limit did not hold commands most of the time, the half shows nothing.
         if time > length + length {
             (self.began, self.before, self.late) = (None, None, [0; 2]);
             return None;
@@ -159,7 +170,7 @@ impl<T: Copy + PartialEq> Trial<T> {
         let before = self.before.replace(rate)?;
         Some([before, rate])
     }
-    /// A request was late: is that what the change does?
+    /// Counts a late request, and returns whether the change has made too many requests late.
     fn harms(&mut self) -> bool {
         if self.began.is_none() {
             return false;
@@ -169,7 +180,7 @@ impl<T: Copy + PartialEq> Trial<T> {
         *count = count.saturating_add(1);
         *with >= without.saturating_mul(2).saturating_add(LATE)
     }
-    /// It has ended: the next one follows soon after a good one, and later after each that was not.
+    /// Ends the trial; `good`: it was a gain, and the next one follows soon.
     fn end(&mut self, now: Instant, good: bool) {
         self.pause = if good { TRIAL_PAUSE[0] } else { (self.pause * 2).min(TRIAL_PAUSE[1]) };
         (self.began, self.before, self.next) = (None, None, now + self.pause);
@@ -207,7 +218,7 @@ impl Window {
             () => piece,
         }
     }
-    /// Most bytes of reads that the drive may have.
+    /// Upper bound of the window, in bytes.
     #[inline(always)]
     fn most_reads(&self, drive: &Drive) -> u64 {
         let product = drive.product();
@@ -217,7 +228,7 @@ impl Window {
         let widened = (product + product / 4) << self.widenings.saturating_sub(narrower);
         ((widened + piece - 1) & !(piece - 1)).max(2 * piece)
     }
-    /// A client sent a request; `first`: it had none inside.
+    /// A request of a client arrived; `first`: the client had nothing queued or in flight.
     pub(super) fn on_submit(&mut self, now: Instant, client: u32, first: bool) {
         self.clients += u32::from(first);
         if self.last_client != client {
@@ -227,26 +238,26 @@ impl Window {
             self.last_client = client;
         }
     }
-    /// A client has none inside any more.
+    /// A client has nothing queued or in flight any more.
     pub(super) fn on_leave(&mut self, now: Instant) {
         if self.clients > 1 {
             self.shared_until = now + SHARED;
         }
         self.clients -= 1;
     }
-    /// Do clients share the drive now?
+    /// Whether several clients share the drive.
     pub(super) fn is_shared(&self, now: Instant) -> bool {
         self.clients > 1 || now < self.shared_until
     }
-    /// Until when, as far as is known.
+    /// Until when [`Self::is_shared`] holds, unless requests arrive.
     pub(super) fn shared_until(&self) -> Instant {
         self.shared_until
     }
-    /// May so much go to the drive?
+    /// Whether a command with this many bytes may be dispatched.
     pub(super) fn has_room(&self, drive: &Drive, side: Side, bytes: u64) -> bool {
         bytes <= self.room(drive, side)
     }
-    /// How much may go to the drive?
+    /// How many bytes may be dispatched now.
     pub(super) fn room(&self, drive: &Drive, side: Side) -> u64 {
         let has = self.in_drive[side as usize];
         if has == 0 || side == Side::Flush {
@@ -258,24 +269,24 @@ impl Window {
             Side::Read => self.reads.min(self.most_reads(drive)).max(2 * piece),
             _ => self.most_writes(drive).max(2 * piece),
         };
-        // To the nearest piece: what is smaller beside large pieces takes none of their room.
+        // Half a piece more: small commands in flight do not take the place of a whole piece.
         (limit + piece / 2).saturating_sub(has)
     }
-    /// How much of a command counts. Reads for a promise do not: they would keep the others out.
+    /// How many bytes of a command count. Reads for a minimum do not count, or they would hold all other reads.
     pub(super) fn counts(side: Side, bytes: u64, by_share: bool) -> u64 {
         if by_share || side != Side::Read { bytes } else { 0 }
     }
     pub(super) fn on_dispatch(&mut self, side: Side, counts: u64) {
         self.in_drive[side as usize] += counts;
     }
-    /// Would another write like one of so many bytes have had no room?
+    /// Whether another write of this length would be held.
     pub(super) fn is_full(&self, drive: &Drive, bytes: u64) -> bool {
         !self.has_room(drive, Side::Write, bytes)
     }
     pub(super) fn on_complete(&mut self, side: Side, counts: u64) {
         self.in_drive[side as usize] -= counts;
     }
-    /// Most bytes of writes that the drive may have.
+    /// The limit on writes, in bytes.
     fn most_writes(&self, drive: &Drive) -> u64 {
         let trial = &self.write_trial;
         let by = if trial.before.is_some() { trial.change.doublings() } else { 0 };
@@ -285,12 +296,12 @@ impl Window {
             doublings => usual << doublings.unsigned_abs(),
         }
     }
-    /// A read was completed while others were held for want of room.
+    /// A read was completed while the window held others.
     pub(super) fn on_full(&mut self, now: Instant, drive: &Drive) {
         if self.write_trial.began.is_none()
             && let Some(rates) = self.trial.step(now, drive.bytes_moved(), TRIAL)
         {
-            // What counts is how much of the drive both use, and that reads do not have it at the expense of writes.
+            // Drive time of reads and writes counts, and reads must not gain at the expense of writes.
             let written = rates.map(|[_, written]| written);
             let takes = written[1] < written[0] - written[0] / 8;
             let [before, rate] = rates.map(|[read, written]| {
@@ -300,7 +311,7 @@ impl Window {
             self.end_trial(now, before, rate);
         }
     }
-    /// A read was completed while none was held: is a window that holds nobody larger than it has to be?
+    /// A read was completed while no other was held. A window that was doubled and holds no reads may be too large.
     pub(super) fn on_room(&mut self, now: Instant, drive: &Drive) {
         if self.widenings == 0 {
             return;
@@ -319,17 +330,17 @@ impl Window {
             self.on_full(now, drive);
         }
     }
-    /// A write was completed while others waited; `most`: how often their bound may be doubled.
+    /// A write was completed while the limit held others; `most`: upper bound of the doublings.
     pub(super) fn on_writes(&mut self, now: Instant, drive: &Drive, most: i32) {
         if self.trial.began.is_some() {
             return;
         }
         let trial = &mut self.write_trial;
-        // The larger the bound, the fewer batches go in a time.
+        // With a larger limit, fewer batches go in the same time.
         let larger = self.write_doublings + trial.change.doublings().max(0);
         let length = Nanos(TRIAL.0 << larger.max(0));
         if trial.began.is_some_and(|(began, _)| now.since(began) > length + length) {
-            // What was found is not asked for any more.
+            // The limit has not held writes for a while: return towards the usual one.
             self.write_doublings -= self.write_doublings.signum();
         }
         let Some(rates) = trial.step(now, drive.bytes_moved(), length) else { return };
@@ -344,7 +355,7 @@ impl Window {
         trial.end(now, good);
         let found = self.write_doublings;
         let may = |it: &Direction| (-WRITE_HALVINGS_MAX..=most).contains(&(found + it.doublings()));
-        // What was good is tried again; else, and where it cannot, the next one.
+        // A good change is tried again if possible; otherwise the next one is tried.
         let after = Direction::ALL.iter().cycle().skip_while(|it| **it != trial.change);
         let next = after.copied().skip(usize::from(!good)).take(3).find(may);
         trial.change = next.unwrap_or(Direction::Down);
@@ -355,7 +366,7 @@ impl Window {
         let trial = &mut self.trial;
         let good = match trial.change {
             Change::Window => {
-                // After the first gain the rate is known to be higher, and that may be all.
+                // The first gain may only mean that the measured rate was too low.
                 self.widenings += u32::from(gained && self.has_gained);
                 self.has_gained = gained;
                 gained
@@ -370,7 +381,7 @@ impl Window {
                 gained
             }
             Change::Shorter => {
-                // A late request may have shortened them meanwhile.
+                // A late request may have shortened pieces meanwhile.
                 self.doublings = self.doublings.saturating_sub(u32::from(kept));
                 false
             }
@@ -387,7 +398,7 @@ impl Window {
             Change::Longer => self.doublings < DOUBLINGS_MAX,
             Change::Shorter => self.doublings > 0,
         };
-        // What was good is tried again; else, and where it cannot, the next one.
+        // A good change is tried again if possible; otherwise the next one is tried.
         let after = Change::ALL.iter().cycle().skip_while(|it| **it != trial.change);
         let next = after.copied().skip(usize::from(!good)).find(may);
         self.trial.change = next.unwrap_or(Change::Window);
@@ -408,11 +419,11 @@ impl Window {
             false => (now + piece / 16).min(most),
         };
     }
-    /// Bytes of reads that the drive has, those for promises left out.
+    /// Bytes of reads in flight, except reads for minimums.
     pub(super) fn reads_in_drive(&self) -> u64 {
         self.in_drive[Side::Read as usize]
     }
-    /// Most bytes of reads now.
+    /// The present window X.
     pub(super) fn reads(&self, drive: &Drive) -> Sectors {
         Sectors::from_bytes_ceil(self.reads.min(self.most_reads(drive)))
     }
@@ -423,8 +434,8 @@ mod tests {
     use super::*;
     use iofair_core::request::RequestId;
 
-    /// Goal: pieces that a late request shortens in the middle of a trial of shorter ones are not shortened below their least
-    /// length. Method: both, with pieces doubled once.
+    /// Goal: pieces do not become too short if a late request shortens them during a trial of shorter ones. Method: both,
+    /// with pieces doubled once.
     #[test]
     fn late_requests_and_trials_agree() {
         let (drive, mut window) = (Drive::default(), Window { doublings: 1, ..Window::default() });
@@ -435,14 +446,14 @@ mod tests {
         assert_eq!((window.doublings, window.piece(&drive)), (0, whole));
     }
 
-    /// Goal: a window is widened where that gains twice, and no longer than it is of use. Method: results of trials; then reads
-    /// that nothing holds.
+    /// Goal: the window is doubled after two gains, and returns to its usual size when it holds nothing. Method: results of
+    /// trials; then reads that the window does not hold.
     #[test]
     fn the_window_is_as_wide_as_it_gains() {
         let (drive, mut window) = (Drive::default(), Window::default());
         let usual = window.most_reads(&drive);
         window.end_trial(Instant(1), 100, 150);
-        assert_eq!(window.most_reads(&drive), usual, "the rate may be higher, and no more");
+        assert_eq!(window.most_reads(&drive), usual, "the first gain may only be a higher rate");
         window.end_trial(Instant(2), 100, 150);
         assert_eq!(window.most_reads(&drive), 2 * usual);
         for milli in 0..1_000 {
@@ -451,8 +462,8 @@ mod tests {
         assert_eq!(window.most_reads(&drive), usual);
     }
 
-    /// Goal: a window that gains beside writes is widened, and one that only takes from writes is not. Method: a drive that reads
-    /// half as much again with a window twice as large, and writes as before or a third less, asked every millisecond.
+    /// Goal: a window that gains beside writes is doubled, but not if writes lose. Method: a drive that reads half as much
+    /// again with twice the window, and writes as before or a third less; one call each millisecond.
     #[test]
     fn the_window_takes_nothing_from_writes() {
         for (written, widens) in [(30_000, true), (20_000, false)] {
@@ -471,10 +482,10 @@ mod tests {
         }
     }
 
-    /// Goal: a trial that makes requests late ends at once; one beside requests that are late in any case does not. Method: the
-    /// second half of a trial, with few and with many late requests in the first.
+    /// Goal: a trial ends early if it makes requests late, but not if they are late without it, too. Method: the second half
+    /// of a trial, after a first half with no or many late requests.
     #[test]
-    fn trials_that_harm_end() {
+    fn a_trial_that_makes_requests_late_ends_early() {
         let drive = Drive::default();
         for (late, ends) in [(0, true), (100, false)] {
             let mut window = Window::default();
@@ -487,10 +498,10 @@ mod tests {
         }
     }
 
-    /// Goal: a bound that gains nothing before it is four times as large is found. Method: a drive that moves an eighth more from
-    /// there on, and an eighth less with a smaller bound, asked every millisecond.
+    /// Goal: a limit that gains only at four times its size is found. Method: a drive that moves an eighth more from there
+    /// on, and an eighth less with a smaller limit; one call each millisecond.
     #[test]
-    fn writes_pass_a_plateau() {
+    fn the_limit_on_writes_passes_a_plateau() {
         let (mut drive, mut window) = (Drive::default(), Window::default());
         for milli in 0..20_000 {
             let now = Instant(milli * 1_000_000);
@@ -506,10 +517,10 @@ mod tests {
         assert!(window.write_doublings >= 2, "{}", window.write_doublings);
     }
 
-    /// Goal: the bound on writes is where the drive moves most. Method: drives that are fastest at some bound, asked every
-    /// millisecond for twenty seconds.
+    /// Goal: the limit on writes goes to where the drive moves most. Method: drives that are fastest at some limit; one call
+    /// each millisecond for twenty seconds.
     #[test]
-    fn writes_find_their_bound() {
+    fn the_limit_on_writes_is_found() {
         for (best, most, found) in [(-2, 3, -2..=-2), (2, 3, 2..=2), (2, 0, 0..=0), (9, 3, 3..=3)] {
             let (mut drive, mut window) = (Drive::default(), Window::default());
             for milli in 0..20_000 {

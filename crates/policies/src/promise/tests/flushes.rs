@@ -11,10 +11,10 @@ use iofair_core::testing::Rig;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
-/// What the drive takes for a read or a write of 4 KiB, and for a flush. A flush has the drive to itself.
+/// Drive time of a read or a write of 4 KiB, and of a flush. Flushes go one at a time, and hold everything else.
 const DATA: Nanos = Nanos::from_micros(170);
 const FLUSH: Nanos = Nanos::from_micros(3500);
-/// A client sends its next request so long after a completion.
+/// Time between a completion and the client's next request.
 const TICK: Nanos = Nanos::from_micros(10);
 const SECONDS: usize = 4;
 const BLOCK: u64 = 4096;
@@ -70,7 +70,7 @@ fn clients(rig: &mut Rig, groups: &[Group]) -> Vec<Client> {
     clients
 }
 
-/// For each second after the first: completed reads of each group, and completed flushes.
+/// For each second after the first, and each group: completed reads and completed flushes.
 fn run(groups: &[Group]) -> Vec<Vec<[u64; 2]>> {
     let mut rig = Rig::with(&crate::TABLE, "prop-promise", &[], |setup| {
         setup.facts.rotational = false;
@@ -126,10 +126,10 @@ fn run(groups: &[Group]) -> Vec<Vec<[u64; 2]>> {
     done.split_off(1)
 }
 
-/// Goal: a minimum is kept in every second beside minimums of clients that do little but flush and never reach theirs; they get what is
-/// left. Method: a drive that a flush occupies for 3.5 ms.
+/// Goal: a minimum is kept in every second beside minimums of clients that mostly flush and never reach theirs; those get
+/// the rest of the drive. Method: a drive that a flush occupies for 3.5 ms.
 #[test]
-fn a_promised_flusher_takes_no_more_than_is_left() {
+fn flushes_for_a_minimum_get_only_the_rest_of_the_drive() {
     let min = READS * BLOCK;
     for flushers in [
         &[group("f", 250_000, 0, 1)][..],
@@ -142,7 +142,7 @@ fn a_promised_flusher_takes_no_more_than_is_left() {
             group("h", 5_000_000, 0, 1),
             group("i", 5_000_000, 0, 1),
         ],
-        // One whose group has others that read, and one inside another group with a minimum.
+        // A group that also reads, and groups inside another group with a minimum.
         &[group("f", 2_000_000, 1, 1)],
         &[
             group("f", 3_000_000, 0, 0),
@@ -159,7 +159,7 @@ fn a_promised_flusher_takes_no_more_than_is_left() {
             for second in run(&groups) {
                 let beside = std::format!("{readers} readers beside {all:?}: {second:?}");
                 assert!(second[0][0] * 100 >= READS * 97, "{beside}");
-                // Of 3.5 ms and the wait for the reader's data.
+                // Each flush takes 3.5 ms and waits for the reader's data.
                 for (flusher, [_, flushes]) in flushers.iter().zip(&second[2..]) {
                     assert!(flusher.flushers == 0 || *flushes > 130, "{beside}");
                 }
@@ -168,13 +168,13 @@ fn a_promised_flusher_takes_no_more_than_is_left() {
     }
 }
 
-/// Goal: a group keeps its minimum though one of its clients flushes, too, and hides the moments between two reads of the other. Method:
-/// a reader and a flusher in a group, beside a flusher in another.
+/// Goal: a group keeps its minimum although flushes of one of its clients are in flight between two reads of the other
+/// client. Method: a reader and a flusher in one group, beside a flusher in another group.
 #[test]
 fn a_group_with_a_flusher_keeps_its_minimum() {
     for second in run(&[group("m", READS * BLOCK, 1, 1), group("g", 5_000_000, 0, 1)]) {
         let [reads, flushes] = second[0];
-        // One write for each flush.
+        // The flusher writes once for each flush.
         assert!((reads + flushes) * 100 >= READS * 97, "{second:?}");
         assert!(second[1][1] > 130, "{second:?}");
     }
