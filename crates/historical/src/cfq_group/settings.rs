@@ -1,8 +1,11 @@
 //! The parameters of the last CFQ.
 
+use crate::parts::cfq_parameters::{
+    BACK_SEEK_MAX, BACK_SEEK_PENALTY, FIFO_EXPIRE_ASYNC, FIFO_EXPIRE_SYNC, SLICE_ASYNC,
+    SLICE_ASYNC_RQ, SLICE_SYNC, seek_rules,
+};
 use iofair_core::params::{Parameter, Values};
 use iofair_core::time::Nanos;
-use iofair_core::unit::Sectors;
 use iofair_policies::parts::priority_slice::PrioritySlices;
 use iofair_policies::parts::sorted_fifo::SeekRules;
 
@@ -14,43 +17,13 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         (1, 1 << 20),
         "number of requests of one queue that the drive may have; half of it late in a slice, any number if it is the only queue",
     ),
-    Parameter::time(
-        "fifo_expire_sync",
-        Nanos::from_millis(125),
-        "a synchronous request this old goes first in its queue",
-    ),
-    Parameter::time(
-        "fifo_expire_async",
-        Nanos::from_millis(250),
-        "a buffered write this old goes first in its queue",
-    ),
-    Parameter::bytes(
-        "back_seek_max",
-        16 << 20,
-        "longest backward movement of the head that is not treated as a wrap",
-    ),
-    Parameter::count(
-        "back_seek_penalty",
-        2,
-        (1, 1000),
-        "a backward movement counts this many times its length",
-    ),
-    Parameter::time(
-        "slice_sync",
-        Nanos::from_millis(100),
-        "slice of a queue of level 4; a fifth more or less for each other level",
-    ),
-    Parameter::time(
-        "slice_async",
-        Nanos::from_millis(40),
-        "slice of buffered writes of level 4; a fifth more or less for each other level",
-    ),
-    Parameter::count(
-        "slice_async_rq",
-        2,
-        (1, 1 << 20),
-        "buffered writes per slice while others wait: twice this, and again twice for each level more urgent than 7",
-    ),
+    FIFO_EXPIRE_SYNC,
+    FIFO_EXPIRE_ASYNC,
+    BACK_SEEK_MAX,
+    BACK_SEEK_PENALTY,
+    SLICE_SYNC,
+    SLICE_ASYNC,
+    SLICE_ASYNC_RQ,
     Parameter::time(
         "slice_idle",
         Nanos::from_millis(8),
@@ -109,11 +82,7 @@ impl Settings {
             quantum: values.count("quantum") as u32,
             fifo_expire_sync: values.time("fifo_expire_sync"),
             fifo_expire_async: values.time("fifo_expire_async"),
-            seek: SeekRules {
-                back_max: Sectors::from_bytes_ceil(values.count("back_seek_max")),
-                back_penalty: values.count("back_seek_penalty"),
-                urgent_first: true,
-            },
+            seek: seek_rules(values),
             slices: PrioritySlices {
                 sync: slice("slice_sync"),
                 asynchronous: slice("slice_async"),

@@ -1,5 +1,8 @@
 //! The parameters of the layer and of its leaves.
 
+use crate::parts::cfq_parameters::{
+    BACK_SEEK_MAX, BACK_SEEK_PENALTY, FIFO_EXPIRE_ASYNC, FIFO_EXPIRE_SYNC,
+};
 use iofair_core::params::{Parameter, Values};
 use iofair_core::time::Nanos;
 use iofair_policies::parts::priority_slice::PrioritySlices;
@@ -107,27 +110,10 @@ pub(super) static CFQ: [Parameter; 13] = with([
         (1, 1 << 20),
         "buffered writes per turn while others wait: twice this, and again twice for each level more urgent than 7",
     ),
-    Parameter::time(
-        "fifo_expire_sync",
-        Nanos::from_millis(125),
-        "a synchronous request this old goes first in its queue",
-    ),
-    Parameter::time(
-        "fifo_expire_async",
-        Nanos::from_millis(250),
-        "a buffered write this old goes first in its queue",
-    ),
-    Parameter::bytes(
-        "back_seek_max",
-        16 << 20,
-        "longest backward movement of the head that is not treated as a wrap",
-    ),
-    Parameter::count(
-        "back_seek_penalty",
-        2,
-        (1, 1000),
-        "a backward movement counts this many times its length",
-    ),
+    FIFO_EXPIRE_SYNC,
+    FIFO_EXPIRE_ASYNC,
+    BACK_SEEK_MAX,
+    BACK_SEEK_PENALTY,
 ]);
 
 /// The layer's own settings.
