@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use iofair_config::contracts::admission::{Admitted, admitted};
 use iofair_config::contracts::host::HostContracts;
-use iofair_core::contract::{Contract, Rate, Refusal, WEIGHT_DEFAULT};
+use iofair_core::contract::{Contract, Rate, WEIGHT_DEFAULT};
 use iofair_core::group::Class;
 use serde::Serialize;
 
@@ -12,9 +11,6 @@ use crate::device::Queue;
 use crate::facts::Facts;
 use crate::groups::Place;
 use crate::{Files, HostError, Slot, Version, Write, persist};
-
-/// The worst case of a drive that nobody has to know: larger than that of any drive, so that parts of it are exact.
-const ANY_RATE: u64 = 1 << 40;
 
 /// What enforces weights.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
@@ -159,7 +155,7 @@ impl Planner<'_> {
         let pairs = groups.iter().zip(&self.facts.places);
         let pairs = pairs.map(|(group, place)| (place.path.as_str(), &group.contract));
         let mut weights = BTreeMap::new();
-        match self.admit(pairs.clone())? {
+        match self.contracts.admit(pairs.clone())? {
             Some(admitted) => {
                 self.admitted = true;
                 for (path, contract) in admitted {
@@ -172,21 +168,6 @@ impl Planner<'_> {
             None => weights.extend(pairs.map(|(path, it)| (path.to_owned(), it.weight))),
         }
         Ok(weights)
-    }
-    /// The weights that keep the minimums, if enough is known of the drive or of the groups.
-    fn admit<'a>(
-        &self,
-        pairs: impl IntoIterator<Item = (&'a str, &'a Contract)>,
-    ) -> Result<Option<Admitted>, HostError> {
-        let mut minimums =
-            self.contracts.groups.iter().filter(|it| it.contract.min.is_some()).peekable();
-        // Groups that say what they reach alone ask for parts of the drive's time, whatever its rate is.
-        let parts = minimums.peek().is_some() && minimums.all(|it| it.contract.alone.is_some());
-        let Some(worst_case) = self.contracts.worst_case.or(parts.then_some(ANY_RATE)) else {
-            return Ok(None);
-        };
-        let refuse = |refusal: Refusal| self.contracts.back_error(refusal.to_string());
-        Ok(Some(admitted(pairs, worst_case).map_err(refuse)?))
     }
     fn groups(&self, weights: &BTreeMap<String, u32>) -> Vec<Planned> {
         let pairs = self.contracts.groups.iter().zip(&self.facts.places);

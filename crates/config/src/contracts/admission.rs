@@ -1,13 +1,12 @@
-//! Which minimums can be kept, and what they become.
+//! Admission: checks which minimums the drive can keep, and translates minimums into weights.
 //!
-//! A scheduler that keeps minimums itself has the weights as written, and its minimums are checked against what the drive
-//! reaches ([`Basis::Reaches`], [`iofair_core::attainable`]). For all others minimums become weights, level by level of
-//! the tree of groups: top-level groups are admitted against the drive's worst case; groups inside another against what that one then
-//! gets when everybody wants everything. A group without a minimum of its own is guaranteed what the groups inside
-//! it ask together, so nobody has to add up by hand; one with a minimum must not promise more inside. A group
-//! that says what it reaches alone asks for the part of the drive's time that its minimum takes
-//! ([`Sibling::new`]). Weights that already keep every minimum stay as they were written; only where they do
-//! not, [`admit`] makes new ones.
+//! A scheduler that keeps minimums itself uses the weights as written; its minimums are checked against what the drive
+//! reaches ([`Basis::Reaches`], [`iofair_core::attainable`]). For all other schedulers, minimums become weights, level by
+//! level of the tree of groups. Top-level groups are admitted against the drive's worst case, and groups inside another
+//! one against what that group gets while all groups are busy. A group without a minimum is guaranteed the sum of the
+//! minimums inside it; a group with a minimum must not promise more to the groups inside. A group with `alone` claims the
+//! part of the drive's time that its minimum takes ([`Sibling::new`]). Weights that already keep every minimum stay as
+//! written; otherwise [`admit`] computes new ones.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -20,13 +19,16 @@ use crate::ConfigError;
 /// A group's path and its contract with the weight that keeps its minimum.
 pub type Admitted = Vec<(String, Contract)>;
 
-/// The worst case of a drive of which nobody knows it: groups that all say what they reach alone ask for parts
-/// of any number. Larger than what any drive gives, so that the parts are exact, and small enough to add up.
-const ANY: u64 = 1 << 40;
+/// Stands for an unknown worst case, in bytes a second, if all groups with a minimum have `alone` and so claim parts of
+/// the drive's time. Larger than the rate of any drive, so that parts are exact, and small enough for sums.
+pub(super) const ANY: u64 = 1 << 40;
 
-/// Every group, parents first (those that only exist as part of a path too), with the weight that keeps
-/// every minimum on a drive that gives `worst_case` bytes a second at its worst; or why the promises
-/// cannot be kept.
+/// All groups, parents first, including those that only exist as part of a path, with weights that keep all minimums on a
+/// drive that serves `worst_case` bytes a second in its worst case.
+///
+/// # Errors
+///
+/// The group whose minimum, or whose members' minimums, cannot be kept.
 pub fn admitted<'a>(
     groups: impl IntoIterator<Item = (&'a str, &'a Contract)>,
     worst_case: u64,
@@ -36,32 +38,32 @@ pub fn admitted<'a>(
     Ok(tree.groups.into_iter().collect())
 }
 
-/// What is known of a drive beside what the file says.
+/// Facts about a drive that do not come from the file.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Known {
-    /// What it keeps at its worst, bytes a second.
+    /// Rate in the worst case, in bytes a second.
     pub worst_case: Option<u64>,
-    /// What it reaches.
+    /// Rates and latency that the drive reaches.
     pub reaches: Option<Attainable>,
 }
 
 /// What the minimums of a stack that keeps them itself are checked against.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Basis {
-    /// What the drive reaches.
+    /// Rates and latency that the drive reaches.
     Reaches(Attainable),
-    /// Their sum: the file has `worst_case` and no `reaches`.
+    /// The sum of the minimums against this rate: the file has `worst_case` and no `reaches`.
     WorstCase(u64),
-    /// Nothing is known of the drive.
+    /// Nothing is checked, since nothing is known about the drive.
     Nothing,
 }
 
 /// Why contracts are refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AdmissionError {
-    /// A line of the file is.
+    /// Because of a line of the file.
     Config(ConfigError),
-    /// The sum of the minimums is.
+    /// Because of the sum of the minimums.
     Sum(Refusal),
 }
 
@@ -77,8 +79,12 @@ impl From<Refusal> for AdmissionError {
 }
 
 impl Contracts {
-    /// The groups with the weights in force, or why their minimums cannot be kept. `before`: the contracts that were in force;
-    /// groups that ask for more than there are asked to give way.
+    /// The groups with the weights in force. `before`: the contracts in force so far; an error names a group that asks for
+    /// more than before, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// A minimum or a latency cannot be kept, or the worst case is needed and unknown.
     pub fn admit(&self, known: &Known, before: Option<&Self>) -> Result<Admitted, AdmissionError> {
         if !self.drive.stack.keeps_minimums() {
             let worst_case = self.drive.worst_case.or(known.worst_case);
@@ -111,7 +117,7 @@ impl Contracts {
         }
         Ok(groups)
     }
-    /// What the minimums are checked against, if the stack keeps them itself.
+    /// What minimums are checked against under a stack that keeps them itself.
     pub fn basis(&self, known: &Known) -> Basis {
         let drive = &self.drive;
         let written = drive.reaches != super::Reaches::default();
@@ -121,7 +127,7 @@ impl Contracts {
             (None, None) => Basis::Nothing,
         }
     }
-    /// Must somebody find out what this emulated drive reaches before the contracts can be admitted?
+    /// The name of the emulated drive that must be measured before the contracts can be checked, if that is necessary.
     pub fn asks_reaches(&self) -> Option<&str> {
         let Back::Emulated(name) = &self.drive.back else { return None };
         let stack = &self.drive.stack;
@@ -131,12 +137,12 @@ impl Contracts {
         };
         (unknown && self.promises()).then_some(name)
     }
-    /// Is there a minimum or a latency?
+    /// Whether any group has a minimum or a latency.
     fn promises(&self) -> bool {
         let mut contracts = self.groups.iter().map(|group| &group.contract);
         contracts.any(|contract| contract.minimum().is_some() || contract.latency.is_some())
     }
-    /// That nobody checks the minimums, and what would change that.
+    /// A note that minimums are not checked, and how to change that, if so.
     pub fn unchecked(&self, known: &Known) -> Option<&'static str> {
         let checked = !self.drive.stack.keeps_minimums() || self.basis(known) != Basis::Nothing;
         (self.promises() && !checked).then_some(
@@ -144,7 +150,7 @@ impl Contracts {
              \"...MB/s\", write = \"...MB/s\", random = \"...MB/s\" } to [drive]",
         )
     }
-    /// The error in the line of the group that asks too much.
+    /// The error at the line of the group that asks for too much.
     fn unattainable(&self, error: &Unattainable) -> ConfigError {
         let group = self.groups.iter().find(|group| group.name == error.group());
         let group = group.expect("only groups of the file ask for something");
@@ -167,21 +173,21 @@ impl Contracts {
         let groups = self.groups.iter().map(|group| (group.name.as_str(), &group.contract));
         admitted(groups, worst_case.unwrap_or(ANY))
     }
-    /// What the minimums claim together of a drive that gives `worst_case` bytes a second at its worst.
+    /// Sum of the claims of all minimums on a drive that serves `worst_case` bytes a second in its worst case.
     pub(super) fn claimed(&self, worst_case: u64) -> u64 {
         let groups = self.groups.iter().map(|group| (group.name.as_str(), &group.contract));
         let tree = Tree::new(groups, worst_case);
         let claims = tree.children("").iter().filter_map(|path| tree.claims[path]);
         claims.fold(0, u64::saturating_add)
     }
-    /// The first group whose minimum counts on the drive's worst case: it does not say what it reaches alone.
+    /// The first group whose minimum counts against the drive's worst case, because it has no `alone`.
     pub fn asks_worst_case(&self) -> Option<&Group> {
         let asks = |group: &&Group| group.contract.min.is_some() && group.contract.alone.is_none();
         self.groups.iter().find(asks)
     }
 }
 
-/// Each group's part of the drive while every group is busy; parents come first.
+/// Each group's part of the drive while all groups are busy; parents come first.
 pub fn shares(groups: &[(String, Contract)]) -> Vec<f64> {
     let parent = |name: &str| name.rfind('/').unwrap_or(0);
     let mut sums: HashMap<&str, u64> = HashMap::new();
@@ -197,12 +203,12 @@ pub fn shares(groups: &[(String, Contract)]) -> Vec<f64> {
     groups.iter().map(|(name, _)| shares[name.as_str()]).collect()
 }
 
-/// Can this drive keep all these minimums and latencies, whoever schedules? The groups are those of [`admitted`].
+/// Checks whether this drive can keep all minimums and latencies under any scheduler. The groups are those of [`admitted`].
 pub fn check_attainable(drive: &Attainable, groups: &Admitted) -> Result<(), Unattainable> {
     check(drive, &claimants(groups, None))
 }
 
-/// The groups as admission sees them, parents first; those that ask for something else than `before` are new.
+/// The claims of all groups, parents first. A group whose claims differ from `before` counts as new.
 pub(super) fn claimants(groups: &Admitted, before: Option<&Contracts>) -> Vec<Claimant> {
     let asks = |contract: &Contract| (contract.minimum(), contract.alone, contract.latency);
     let old: HashMap<&str, _> = before.map_or_else(HashMap::new, |before| {
@@ -217,12 +223,12 @@ pub(super) fn claimants(groups: &Admitted, before: Option<&Contracts>) -> Vec<Cl
     groups.iter().map(claimant).collect()
 }
 
-/// Paths sort parents before children, since a parent's path is a prefix of theirs.
+/// The tree of groups. Paths sort parents before children, since a parent's path is a prefix of theirs.
 struct Tree {
     groups: BTreeMap<String, Contract>,
-    /// By path, sorted; the top level's are under the empty path.
+    /// Sorted paths of the children of each group; those of the top level are under the empty path.
     children: HashMap<String, Vec<String>>,
-    /// What each group must be guaranteed: see [`Self::sibling`].
+    /// What each group must be guaranteed.
     claims: HashMap<String, Option<u64>>,
     worst_case: u64,
 }
@@ -245,7 +251,7 @@ impl Tree {
             children.entry(above.to_string()).or_default().push(path.clone());
         }
         let mut tree = Self { groups, children, claims: HashMap::new(), worst_case };
-        // Children before parents, so that each is worked out once.
+        // Children before parents, so that each claim is computed once.
         let paths: Vec<String> = tree.groups.keys().rev().cloned().collect();
         for path in paths {
             let claim = tree.claim(&path);
@@ -259,11 +265,11 @@ impl Tree {
     fn own(&self, path: &str) -> Sibling {
         Sibling::new(path, &self.groups[path], self.worst_case)
     }
-    /// What a group must be guaranteed: what its own minimum claims, or what its children ask.
+    /// A group with what it must be guaranteed: the claim of its own minimum, or the sum of its children's claims.
     fn sibling(&self, path: &str) -> Sibling {
         Sibling { claim: self.claims[path], ..self.own(path) }
     }
-    /// The claim of a group whose children's are known.
+    /// The claim of a group whose children's claims are known.
     fn claim(&self, path: &str) -> Option<u64> {
         let own = self.own(path);
         if own.claim.is_some() {
@@ -287,7 +293,7 @@ impl Tree {
         let siblings: Vec<Sibling> = children.iter().map(|path| self.sibling(path)).collect();
         let known = self.groups.contains_key(parent);
         if let Some(own) = known.then(|| self.own(parent).claim).flatten() {
-            // By its weight it may get more, but that is nothing to promise.
+            // By its weight it may get more, but only its own minimum is guaranteed.
             admit(own, &siblings)?;
         }
         let weights = match suffice(rate, &siblings) {
@@ -305,7 +311,7 @@ impl Tree {
     }
 }
 
-/// Do the weights as written give each group what it claims of `rate`?
+/// Whether the weights as written give each group its claim of `rate`.
 fn suffice(rate: u64, siblings: &[Sibling]) -> bool {
     let total: u64 = siblings.iter().map(|group| u64::from(group.weight)).sum();
     let kept = |group: &Sibling| {

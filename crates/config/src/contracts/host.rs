@@ -130,17 +130,22 @@ impl HostContracts {
     pub fn group_error(&self, group: &HostGroup, message: impl Into<String>) -> ConfigError {
         self.source.error(group.span.clone(), message)
     }
-    /// The weights that keep the minimums of `groups` (paths and contracts, ancestors included) at the drive's worst; `None`
-    /// if the file does not say what that is.
+    /// The weights that keep the minimums of `groups` (paths and contracts of this file, ancestors included) in the drive's
+    /// worst case. `None` if the file has no `worst_case`, unless each group with a minimum has `alone`: then only parts of
+    /// the drive's time count.
     ///
     /// # Errors
     ///
-    /// An error at the drive: the minimums are more than the drive keeps.
+    /// An error at the drive: the drive cannot keep the minimums together.
     pub fn admit<'a>(
         &self,
         groups: impl IntoIterator<Item = (&'a str, &'a Contract)>,
     ) -> Result<Option<admission::Admitted>, ConfigError> {
-        let Some(worst_case) = self.worst_case else { return Ok(None) };
+        let mut minimums = self.groups.iter().filter(|it| it.contract.min.is_some()).peekable();
+        let parts = minimums.peek().is_some() && minimums.all(|it| it.contract.alone.is_some());
+        let Some(worst_case) = self.worst_case.or(parts.then_some(admission::ANY)) else {
+            return Ok(None);
+        };
         let refuse = |refusal: Refusal| self.back_error(refusal.to_string());
         admission::admitted(groups, worst_case).map(Some).map_err(refuse)
     }
