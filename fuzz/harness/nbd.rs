@@ -5,7 +5,7 @@
 
 use iofair_config::contracts::Entry;
 use iofair_core::group::Groups;
-use iofair_serve::front::nbd::session::{Action, Ask, Command, INPUT_MAX, Session, Tls};
+use iofair_serve::front::nbd::session::{Action, Command, CommandType, INPUT_MAX, Session, Tls};
 use iofair_serve::front::nbd::wire::PAYLOAD_MAX;
 use iofair_serve::request::export::{Export, Exports, Offer, Peer};
 
@@ -83,11 +83,11 @@ impl Talk {
     }
     fn check(&mut self, command: Command) {
         assert!(self.session.is_attached());
-        let Command { ask, offset, length, .. } = command;
-        if ask != Ask::Flush {
+        let Command { command_type, offset, length, .. } = command;
+        if command_type != CommandType::Flush {
             assert!(length > 0 && offset.checked_add(u64::from(length)).unwrap() <= 1 << 20);
         }
-        if ask == Ask::Write {
+        if command_type == CommandType::Write {
             assert!(length <= PAYLOAD_MAX);
             self.owed = length as usize;
         }

@@ -7,7 +7,7 @@ pub(crate) mod words;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use iofair_serve::control::client::{Address, Ask, call};
+use iofair_serve::control::client::{Address, Call, call};
 use serde_json::{Value as Json, json};
 
 use crate::failure::Usage;
@@ -179,7 +179,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     }
     match &args.command {
         Command::Status => {
-            let status = talk.ask(&Ask::new("GET", "/v1/status"))?;
+            let status = talk.ask(&Call::new("GET", "/v1/status"))?;
             output.print(&status, || show::status(&status))?;
         }
         Command::Group(group) => talk.group(group, output)?,
@@ -188,18 +188,18 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
             let shown = |stack: &Json| show::stack(&stack["stack"]);
             match name {
                 None => {
-                    let stack = talk.ask(&Ask::new("GET", "/v1/stack"))?;
+                    let stack = talk.ask(&Call::new("GET", "/v1/stack"))?;
                     output.print(&stack, || shown(&stack))?;
                 }
                 Some(name) => {
                     let mut body = words::stack(name, parameters)?;
                     body["give_up"] = json!(give_up);
-                    talk.change(Ask::new("PUT", "/v1/stack").body(body), output, shown)?;
+                    talk.change(Call::new("PUT", "/v1/stack").body(body), output, shown)?;
                 }
             }
         }
         Command::Why { group } => {
-            let why = talk.ask(&Ask::new("GET", &(words::path("groups", group)? + "/why")))?;
+            let why = talk.ask(&Call::new("GET", &(words::path("groups", group)? + "/why")))?;
             output.print(&why, || show::why(&why))?;
         }
         Command::Drain { resume, hold } => {
@@ -208,18 +208,18 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
                 (_, true) => "hold",
                 _ => "end",
             };
-            let done = talk.ask(&Ask::new("POST", "/v1/drain").body(json!({ "then": then })))?;
+            let done = talk.ask(&Call::new("POST", "/v1/drain").body(json!({ "then": then })))?;
             output.print(&done, || format!("{}\n", show::word(&done["state"])))?;
         }
         Command::Resume => {
-            let done = talk.ask(&Ask::new("POST", "/v1/resume"))?;
+            let done = talk.ask(&Call::new("POST", "/v1/resume"))?;
             output.print(&done, || format!("{}\n", show::word(&done["state"])))?;
         }
         Command::Audit { last } => {
-            let changes = talk.ask(&Ask::new("GET", &format!("/v1/audit?last={last}")))?;
+            let changes = talk.ask(&Call::new("GET", &format!("/v1/audit?last={last}")))?;
             output.print(&changes, || show::audit(&changes["changes"]))?;
         }
-        Command::Reload => talk.revised(Ask::new("POST", "/v1/reload"), output)?,
+        Command::Reload => talk.revised(Call::new("POST", "/v1/reload"), output)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -232,7 +232,7 @@ struct Talk {
 }
 
 impl Talk {
-    fn ask(&self, ask: &Ask) -> Result<Json> {
+    fn ask(&self, ask: &Call) -> Result<Json> {
         let reply =
             call(&self.address, ask).map_err(|error| address::unreachable(&self.address, error))?;
         let json = reply.json().context("the server's response is not JSON")?;
@@ -245,11 +245,11 @@ impl Talk {
     }
     /// A whole list, page by page.
     fn all(&self, kind: &str) -> Result<Json> {
-        let mut whole = self.ask(&Ask::new("GET", &format!("/v1/{kind}?limit={PAGE}")))?;
+        let mut whole = self.ask(&Call::new("GET", &format!("/v1/{kind}?limit={PAGE}")))?;
         while let Some(next) = whole.as_object_mut().and_then(|whole| whole.remove("next")) {
             let after = words::escaped(&show::word(&next));
             let path = format!("/v1/{kind}?limit={PAGE}&after={after}");
-            let mut page = self.ask(&Ask::new("GET", &path))?;
+            let mut page = self.ask(&Call::new("GET", &path))?;
             let (Json::Array(all), Json::Array(more)) = (&mut whole[kind], page[kind].take())
             else {
                 break;
@@ -260,10 +260,10 @@ impl Talk {
         Ok(whole)
     }
     /// A change, or a dry run of it; `shown` is for what it made.
-    fn change(&self, ask: Ask, output: &Output, shown: impl Fn(&Json) -> String) -> Result<()> {
+    fn change(&self, ask: Call, output: &Output, shown: impl Fn(&Json) -> String) -> Result<()> {
         let joined = if ask.path.contains('?') { '&' } else { '?' };
         let path = format!("{}{joined}dry_run=true", ask.path);
-        let try_out = || self.ask(&Ask { path: path.clone(), ..ask.clone() });
+        let try_out = || self.ask(&Call { path: path.clone(), ..ask.clone() });
         if self.dry_run {
             let tried = try_out()?;
             return output.print(&tried, || show::dry_run(&tried));
@@ -280,7 +280,7 @@ impl Talk {
         output.print(&done, || shown(&done) + &show::gives_up(&done))
     }
     /// A change of which only the revision is told.
-    fn revised(&self, ask: Ask, output: &Output) -> Result<()> {
+    fn revised(&self, ask: Call, output: &Output) -> Result<()> {
         self.change(ask, output, |done| {
             format!("done; revision {}\n", show::word(&done["revision"]))
         })
@@ -296,22 +296,22 @@ impl Talk {
                 output.print(&groups, || show::usage(&groups["groups"]))
             }
             Group::Usage { name: Some(name) } => {
-                let one = self.ask(&Ask::new("GET", &words::path("groups", name)?))?;
+                let one = self.ask(&Call::new("GET", &words::path("groups", name)?))?;
                 output.print(&one, || show::usage_of(&one["group"]))
             }
             Group::Show { name } => {
-                let one = self.ask(&Ask::new("GET", &words::path("groups", name)?))?;
+                let one = self.ask(&Call::new("GET", &words::path("groups", name)?))?;
                 output.print(&one, || show::group(&one["group"]))
             }
             Group::Create { name, keys } => {
-                let ask = Ask::new("PUT", &words::path("groups", name)?).body(words::keys(keys)?);
-                let ask = Ask { only_new: true, ..ask };
+                let ask = Call::new("PUT", &words::path("groups", name)?).body(words::keys(keys)?);
+                let ask = Call { only_new: true, ..ask };
                 self.change(ask, output, |done| show::groups(&json!([done["group"]])))
             }
             Group::Set { name, keys, revision } => {
                 let path = words::path("groups", name)?;
                 let body = words::keys(keys)?;
-                let there = self.ask(&Ask::new("GET", &path)).map_err(|error| {
+                let there = self.ask(&Call::new("GET", &path)).map_err(|error| {
                     let told = error.to_string();
                     if !told.starts_with(words::NO_GROUP) {
                         return error;
@@ -322,12 +322,12 @@ impl Talk {
                 })?;
                 // A group that only exists as a part of paths has no contract to change yet.
                 let new = there["group"]["contract"].is_null();
-                let ask = Ask::new(if new { "PUT" } else { "PATCH" }, &path).body(body);
-                let ask = Ask { if_match: revision.clone(), only_new: new, ..ask };
+                let ask = Call::new(if new { "PUT" } else { "PATCH" }, &path).body(body);
+                let ask = Call { if_match: revision.clone(), only_new: new, ..ask };
                 self.change(ask, output, |done| show::groups(&json!([done["group"]])))
             }
             Group::Remove { name } => {
-                self.revised(Ask::new("DELETE", &words::path("groups", name)?), output)
+                self.revised(Call::new("DELETE", &words::path("groups", name)?), output)
             }
         }
     }
@@ -342,19 +342,19 @@ impl Talk {
                 body["group"] = json!(group);
                 body["size"] = json!(size);
                 let agreed = if *take_over { "?take_over=true" } else { "" };
-                (name, Ask { only_new: true, ..Ask::new("PUT", agreed).body(body) })
+                (name, Call { only_new: true, ..Call::new("PUT", agreed).body(body) })
             }
             Volume::Resize { name, size, shrink } => {
                 let agreed = if *shrink { "?shrink=true" } else { "" };
-                (name, Ask::new("PATCH", agreed).body(json!({ "size": size })))
+                (name, Call::new("PATCH", agreed).body(json!({ "size": size })))
             }
             Volume::Remove { name, delete_data } => {
                 let data = if *delete_data { "?data=delete" } else { "" };
                 let path = words::path("volumes", name)? + data;
-                return self.revised(Ask::new("DELETE", &path), output);
+                return self.revised(Call::new("DELETE", &path), output);
             }
         };
         let path = words::path("volumes", name)? + &ask.path;
-        self.change(Ask { path, ..ask }, output, |done| show::volumes(&json!([done["volume"]])))
+        self.change(Call { path, ..ask }, output, |done| show::volumes(&json!([done["volume"]])))
     }
 }

@@ -21,7 +21,7 @@ use iofair_lab::outcome::{ClientOutcome, DriveOutcome, Outcome};
 use iofair_lab::scenario::Scenario;
 use iofair_serve::Clock;
 
-use self::fio::{Crew, Got};
+use self::fio::{FioProcess, Got};
 pub(crate) use self::path::Measured;
 use self::plan::{Plan, plan};
 use self::site::Site;
@@ -199,8 +199,8 @@ fn clients(
 ) -> Result<(Vec<Got>, DriveOutcome, f64)> {
     let clock = Clock::start();
     let idle = site.counters()?;
-    let mut crew =
-        Crew::start(&plan.jobs, &site.device, |group| site.groups.procs(group), directory)?;
+    let mut fio =
+        FioProcess::start(&plan.jobs, &site.device, |group| site.groups.procs(group), directory)?;
     let earliest = plan.jobs.iter().map(|job| job.start).min().unwrap_or(Instant::ZERO);
     // The device's counters at the end of the ramp and of the run.
     let mut zero: Option<Nanos> = None;
@@ -227,7 +227,7 @@ fn clients(
                 last = Some((now, counters));
             }
         }
-        if crew.is_done()? {
+        if fio.is_done()? {
             last = last.or(Some((now, counters)));
             break;
         }
@@ -236,7 +236,7 @@ fn clients(
         }
         std::thread::sleep(TURN);
     }
-    let got = crew.got(directory)?;
+    let got = fio.got(directory)?;
     let (Some((from, first)), Some((to, last))) = (first, last) else {
         return Err(anyhow!("the device completed nothing"));
     };

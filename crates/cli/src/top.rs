@@ -16,7 +16,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use iofair_core::time::Nanos;
 use iofair_serve::Clock;
-use iofair_serve::control::client::{Address, Ask, call};
+use iofair_serve::control::client::{Address, Call, call};
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use ratatui::{DefaultTerminal, Terminal};
@@ -81,8 +81,8 @@ fn size(text: &str) -> Result<(u16, u16)> {
 
 /// What the server says now.
 fn look(address: &Address) -> Result<Look> {
-    let reply =
-        call(address, &Ask::new("GET", "/v1/live?limit=10000")).context("cannot reach a server")?;
+    let reply = call(address, &Call::new("GET", "/v1/live?limit=10000"))
+        .context("cannot reach a server")?;
     serde_json::from_slice(&reply.body).context("the server's answer")
 }
 
@@ -137,7 +137,7 @@ fn live(
 
 fn set_weight(address: &Address, group: &str, weight: u32) -> io::Result<String> {
     let path = format!("/v1/groups/{}", words::escaped(group));
-    let reply = call(address, &Ask::new("PATCH", &path).body(json!({ "weight": weight })))?;
+    let reply = call(address, &Call::new("PATCH", &path).body(json!({ "weight": weight })))?;
     if reply.is_good() {
         return Ok(format!("{group}: weight {weight}, written into the contract file"));
     }

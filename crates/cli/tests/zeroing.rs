@@ -15,7 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 use directory::Directory;
-use iofair_serve::control::client::{Address, Ask, call};
+use iofair_serve::control::client::{Address, Call, call};
 use iofair_serve::pool::admin;
 use wire::{BLOCK, FUA, Wire, Workload};
 
@@ -90,10 +90,10 @@ impl Scene {
         drop(gone);
         let load = Workload::over(connect(&place, "keep"), 0, BLOCKS);
         let this = Self { place, child, load };
-        this.call(&Ask::new("DELETE", "/v1/volumes/gone?data=delete"));
+        this.call(&Call::new("DELETE", "/v1/volumes/gone?data=delete"));
         this
     }
-    fn call(&self, ask: &Ask) -> Vec<u8> {
+    fn call(&self, ask: &Call) -> Vec<u8> {
         let address = Address::Unix(self.place.path("control.sock").into());
         let reply = call(&address, ask).unwrap();
         assert!(reply.is_good(), "{}", String::from_utf8_lossy(&reply.body));
@@ -101,7 +101,7 @@ impl Scene {
     }
     /// Bytes that this server has zeroed.
     fn zeroed(&self) -> u64 {
-        let page = String::from_utf8(self.call(&Ask::new("GET", "/metrics"))).unwrap();
+        let page = String::from_utf8(self.call(&Call::new("GET", "/metrics"))).unwrap();
         let line = page.lines().find(|line| line.starts_with("iofair_pool_zeroed_bytes_total "));
         line.unwrap().split(' ').nth(1).unwrap().parse::<f64>().unwrap() as u64
     }

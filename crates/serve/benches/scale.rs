@@ -18,7 +18,7 @@ use iofair_core::time::Nanos;
 use iofair_serve::Clock;
 use iofair_serve::client::Client;
 use iofair_serve::control::Control;
-use iofair_serve::control::client::{Address, Ask, call};
+use iofair_serve::control::client::{Address, Call, call};
 
 /// Requests of the one client that is busy.
 const REQUESTS: usize = 2_000;
@@ -178,7 +178,7 @@ fn row(volumes: usize) -> Row {
     let address = Address::Unix(directory.join("control"));
     let page = |_| {
         let before = reactor_us();
-        let asked = Ask::new("GET", "/metrics");
+        let asked = Call::new("GET", "/metrics");
         let (millis, page) = watch.millis(|| call(&address, &asked));
         assert!(page.is_ok_and(|page| page.is_good()), "a page of metrics");
         (millis, reactor_us() - before)

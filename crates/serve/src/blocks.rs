@@ -168,7 +168,7 @@ impl Blocks {
     }
     /// Whether these contracts would remove a device that is mounted. Volumes that are to be
     /// removed with their data are asked for by name, and go. While requests are held back no device can come
-    /// or go: the kernel would wait for answers.
+    /// or go: the kernel would wait for replies.
     pub(crate) fn check(
         &self,
         volumes: &[Volume],
@@ -239,7 +239,7 @@ impl Blocks {
         }
         Ok(())
     }
-    /// The server ends: all devices go, while the reactor still answers.
+    /// The server ends: removes all devices while the reactor still completes requests.
     pub(crate) fn end_all(&mut self, limit: Duration) {
         for live in std::mem::take(&mut self.live) {
             self.end(&live, true, limit);
@@ -289,9 +289,9 @@ fn begin(
         channel = Channel::open(&taken.info);
     }
     let channel = channel.map_err(what("opening the channel of"))?;
-    let (answer, answered) = mpsc::channel();
-    line.send(Message::Block { volume: volume.to_string(), channel, answer })?;
-    answered.recv().map_err(|_| ServeError::Gone)??;
+    let (reply, replied) = mpsc::channel();
+    line.send(Message::Block { volume: volume.to_string(), channel, reply })?;
+    replied.recv().map_err(|_| ServeError::Gone)??;
     control.start(device, taken.again).map_err(what("starting"))
 }
 

@@ -1,7 +1,7 @@
 //! Guards mapped memory that others can take away: a virtual machine's memory, which its monitor may truncate at any
 //! moment, or a file of an emulated drive on a full disk.
 //!
-//! The kernel answers an access to a missing page with SIGBUS, which ends the process and with it all volumes.
+//! The kernel raises SIGBUS at an access to a missing page, which ends the process and with it all volumes.
 //! Therefore a single handler covers all such mappings: if the address is in a watched mapping, the whole mapping
 //! becomes private zeroes, which can be read and written, and the mapping is *lost*. Users of a mapping check
 //! [`Watch::is_lost`] before they trust data from it or report a write to it as done. Any other fault goes to the
@@ -19,11 +19,11 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-// What a signal handler sees can only be static.
+// A signal handler can only access statics.
 static FIRST: AtomicPtr<Range> = AtomicPtr::new(ptr::null_mut());
 static LOSSES: AtomicU64 = AtomicU64::new(0);
 static FREE: Mutex<Vec<&'static Range>> = Mutex::new(Vec::new());
-/// What was done about the signal before us.
+/// The previous handler of the signal.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
 /// An entry of the list; never freed.
@@ -34,19 +34,19 @@ struct Range {
     /// Odd while the rest changes.
     version: AtomicUsize,
     start: AtomicUsize,
-    /// Not above `start`: nothing is watched.
+    /// If not above `start`, nothing is watched.
     end: AtomicUsize,
     lost: AtomicBool,
 }
 
 impl Range {
-    /// An entry that nobody uses.
+    /// A free entry.
     fn take(free: &mut Vec<&'static Self>) -> &'static Self {
         if let Some(range) = free.pop() {
             return range;
         }
         let range: &'static Self = Box::leak(Box::default());
-        // `free` is locked, so nobody else puts an entry in.
+        // `free` is locked, so no other thread adds an entry meanwhile.
         range.next.store(FIRST.load(Ordering::Relaxed), Ordering::Relaxed);
         FIRST.store(ptr::from_ref(range).cast_mut(), Ordering::Release);
         range
@@ -60,7 +60,7 @@ impl Range {
         self.lost.store(false, Ordering::Relaxed);
         self.version.store(version.wrapping_add(2), Ordering::Release);
     }
-    /// Its range, if it has this address.
+    /// The range, if it contains this address.
     fn with(&self, address: usize) -> Option<(usize, usize)> {
         let version = self.version.load(Ordering::Acquire);
         let (start, end) = (self.start.load(Ordering::Relaxed), self.end.load(Ordering::Relaxed));
@@ -70,7 +70,7 @@ impl Range {
     }
 }
 
-/// A mapping that may be taken away without harm. To be dropped before it is unmapped.
+/// A watched mapping, which may lose pages without ending the process. Drop it before the mapping is unmapped.
 #[derive(Debug)]
 pub(crate) struct Watch(&'static Range);
 
@@ -78,8 +78,8 @@ impl Watch {
     /// Watches a mapping.
     ///
     /// # Safety
-    /// From `start` on, `length` bytes are one mapping of the caller's that stays as long as the watch, and in
-    /// place of which there may be zeroes from any moment on.
+    /// `length` bytes from `start` are one mapping of the caller, which lives as long as the watch and may be replaced by
+    /// zeroes at any moment.
     pub(crate) unsafe fn over(start: *const u8, length: usize) -> io::Result<Self> {
         install()?;
         let range = Range::take(&mut FREE.lock().unwrap_or_else(PoisonError::into_inner));
@@ -99,16 +99,16 @@ impl Drop for Watch {
     }
 }
 
-/// Mappings that were lost in this process so far. As long as it stays the same, nothing was lost.
+/// Number of mappings lost in this process so far. While it does not change, nothing was lost.
 pub(crate) fn losses() -> u64 {
     LOSSES.load(Ordering::Acquire)
 }
 
-/// Puts the handler in place, once.
+/// Installs the handler, once.
 fn install() -> io::Result<()> {
     static DONE: Mutex<bool> = Mutex::new(false);
     let mut done = DONE.lock().unwrap_or_else(PoisonError::into_inner);
-    // Miri knows no handlers, and no fault needs one.
+    // Miri has no signal handlers.
     if *done || cfg!(miri) {
         return Ok(());
     }
@@ -120,9 +120,9 @@ fn install() -> io::Result<()> {
     if unsafe { libc::sigaction(libc::SIGBUS, ptr::null(), &raw mut before) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // First, since the handler looks at it.
+    // Before the handler is installed, since it reads this.
     BEFORE.get_or_init(|| before);
-    // SAFETY: reads a local; the handler has the type that `SA_SIGINFO` wants and does only what a handler may.
+    // SAFETY: reads a local; the handler has the type that `SA_SIGINFO` requires, and is async-signal-safe.
     if unsafe { libc::sigaction(libc::SIGBUS, &raw const ours, ptr::null_mut()) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -135,11 +135,11 @@ extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut li
     let error = unsafe { *libc::__errno_location() };
     // SAFETY: the kernel hands every handler of this kind a filled description of the signal.
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
-    // The machine has found a bad page that nobody has touched yet; who does gets a signal of the other kind.
+    // The machine has found a bad page that no thread has touched yet; a thread that touches it gets the other code.
     if code == libc::BUS_MCEERR_AO {
         return;
     }
-    // What another process sends has no address.
+    // A signal sent by a process has no address.
     let replaced = code > 0 && replace(address);
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = error };
@@ -148,18 +148,18 @@ extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut li
     }
 }
 
-/// Puts zeroes in place of the watched mapping that has this address.
+/// Replaces the watched mapping that contains this address by zeroes.
 fn replace(address: usize) -> bool {
     let mut next = FIRST.load(Ordering::Acquire);
-    // SAFETY: entries are never freed, and what the pointers lead to was complete before they were stored.
+    // SAFETY: entries are never freed, and are complete before a pointer to them is stored.
     while let Some(range) = unsafe { next.as_ref() } {
         next = range.next.load(Ordering::Relaxed);
         let Some((start, end)) = range.with(address) else { continue };
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
         let place = ptr::with_exposed_provenance_mut(start);
-        // SAFETY: the range is a mapping whose owner allows this (see `Watch::over`), and it is there: the thread
-        // that just met the fault uses it.
+        // SAFETY: the owner of the mapping allows this (see `Watch::over`), and the mapping exists, since the faulting
+        // thread uses it.
         let mapped = unsafe { libc::mmap(place, end - start, protection, kind, -1, 0) };
         if mapped == libc::MAP_FAILED {
             return false;
@@ -171,7 +171,7 @@ fn replace(address: usize) -> bool {
     false
 }
 
-/// A fault that is none of ours.
+/// A fault outside watched mappings: calls the previous handler, or ends the process.
 fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void, code: i32) {
     let before = BEFORE.get();
     let known =
@@ -189,8 +189,8 @@ fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void, 
             return handler(signal, info, context);
         }
     }
-    // SAFETY: plain system calls that a handler may make. A fault comes again as soon as we return, and now ends
-    // the process; what was only sent has to be sent again.
+    // SAFETY: async-signal-safe system calls. A fault occurs again after the return, and then ends the process; a signal
+    // that was sent must be sent again.
     unsafe {
         libc::signal(signal, libc::SIG_DFL);
         if code <= 0 {
@@ -230,13 +230,13 @@ mod tests {
         unsafe { libc::munmap(start.cast(), 4 * PAGE) };
     }
 
-    /// Goal: a mapping that is cut short goes on as zeroes and says so, by reads and by writes; others do not
-    /// change; an entry is used again. Method: two watched files, one of them cut while several threads use it.
+    /// Goal: a truncated mapping becomes zeroes and is reported as lost, after reads and after writes; others do not
+    /// change; entries are reused. Method: two watched files, one of which is truncated while several threads use it.
     #[test]
     fn what_is_taken_away_reads_as_zeroes() {
         for round in 0..3 {
             let ((file, start), (_other, untouched)) = (mapped(), mapped());
-            // SAFETY: both are mapped until the watches are gone, and nobody minds zeroes.
+            // SAFETY: both are mapped until the watches are dropped, and may become zeroes.
             let watches =
                 [start, untouched].map(|at| unsafe { Watch::over(at, 4 * PAGE) }.unwrap());
             let before = losses();
@@ -268,7 +268,7 @@ mod tests {
         }
     }
 
-    /// How a child ends that does this: system calls and accesses to memory, without allocating.
+    /// Runs `act` in a child process and returns how the child ends. It must not allocate.
     fn ends(child: &dyn Fn()) -> i32 {
         // SAFETY: the child makes system calls and touches memory, and then ends; it allocates nothing.
         unsafe {
@@ -284,8 +284,8 @@ mod tests {
         }
     }
 
-    /// Goal: news of a bad page that nobody has touched takes nothing away. Method: a child that sends itself the signal
-    /// as the kernel would, about a watched mapping.
+    /// Goal: the report of a bad page that no thread has touched does not lose the mapping. Method: a child that sends
+    /// itself the signal as the kernel would, about a watched mapping.
     #[test]
     fn news_of_a_bad_page_is_no_fault() {
         let watched = mapped();
@@ -312,7 +312,7 @@ mod tests {
     }
 
     /// Goal: any other fault still ends the process by its signal, and so does the signal when it is sent.
-    /// Method: children that touch a mapping that nobody watches, one that is not watched any more, or send it.
+    /// Method: children that touch a mapping that was never watched, or no longer is, or that send the signal.
     #[test]
     fn other_faults_end_the_process() {
         let (watched, elsewhere) = (mapped(), mapped());
@@ -320,15 +320,15 @@ mod tests {
         let watch = unsafe { Watch::over(watched.1, 4 * PAGE) }.unwrap();
         elsewhere.0.set_len(0).unwrap();
         watched.0.set_len(0).unwrap();
-        // SAFETY: inside a mapping, whatever comes of it.
+        // SAFETY: inside a mapping; a fault only ends the child.
         let touch = |at: *mut u8| move || _ = unsafe { at.read_volatile() };
         assert_eq!(ends(&touch(watched.1)), 0, "a watched one goes on");
         assert_eq!(libc::WTERMSIG(ends(&touch(elsewhere.1))), libc::SIGBUS);
         drop(watch);
         assert_eq!(libc::WTERMSIG(ends(&touch(watched.1))), libc::SIGBUS);
-        // SAFETY: sends the process that it is in a signal.
+        // SAFETY: sends a signal to this process.
         let send = || unsafe {
-            // A handler that was there before us may take the first one for a fault that comes again.
+            // A previous handler may treat the first signal as a fault that will occur again.
             libc::raise(libc::SIGBUS);
             libc::raise(libc::SIGBUS);
         };

@@ -422,11 +422,11 @@ impl Server {
     }
     /// Makes the reactor apply the differences from the plan in force.
     fn apply(&mut self, plan: Plan, security: Security) -> Result<(), ServeError> {
-        let (answer, answered) = mpsc::channel();
+        let (reply, replied) = mpsc::channel();
         let known = remembered(&plan);
         let change = Box::new(Change::between(&self.plan, plan));
-        self.line.send(Message::Apply(change, security, answer))?;
-        answered.recv().map_err(|_| ServeError::Gone)??;
+        self.line.send(Message::Apply(change, security, reply))?;
+        replied.recv().map_err(|_| ServeError::Gone)??;
         self.plan = known;
         Ok(())
     }
@@ -453,7 +453,7 @@ impl Server {
     fn end(&mut self) -> Result<(), ServeError> {
         let Some(reactor) = self.reactor.take() else { return Ok(()) };
         self.zeroing.as_ref().inspect(|zeroing| zeroing.end());
-        // A reactor that ended by itself answers nobody; then devices wait for the next server.
+        // A reactor that ended by itself sends no reply; devices then wait for the next server.
         if !self.blocks.is_empty() && !reactor.is_finished() && self.line.resume().is_ok() {
             self.blocks.end_all(self.drain_timeout());
         }
@@ -467,7 +467,7 @@ impl Server {
         let ended = reactor.join();
         self.zeroing.take().into_iter().for_each(Zeroing::join);
         self.disks = Disks::new(self.contracts.guests);
-        // Now, when everything that was asked through it is answered.
+        // Only now: all calls through it have their replies.
         self.mounted = None;
         log::flush();
         ended.expect("a reactor that panics is a bug").map_err(ServeError::system("the reactor"))
@@ -483,9 +483,9 @@ impl Drop for Server {
 
 /// Gets the statistics of a reactor.
 pub(crate) fn ask(line: &ReactorHandle, reset: bool) -> Result<Snapshot, ServeError> {
-    let (answer, answered) = mpsc::channel();
-    line.send(Message::Stats { reset, answer })?;
-    answered.recv().map_err(|_| ServeError::Gone)
+    let (reply, replied) = mpsc::channel();
+    line.send(Message::Stats { reset, reply })?;
+    replied.recv().map_err(|_| ServeError::Gone)
 }
 
 /// Passes opened files of the mounted directory to the reactor.

@@ -13,7 +13,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
-use iofair_serve::control::client::{Address, Ask, Secured, call};
+use iofair_serve::control::client::{Address, Call, Secured, call};
 use rig::Directory;
 use rig::controlled::{Controlled, file};
 use rig::pki::Pki;
@@ -37,8 +37,8 @@ const TLS: &str = "tcp = '127.0.0.1:0'\ntls = { certificate = 'HERE/server.pem',
     clients = 'HERE/ca.pem', viewers = ['bob'], operators = ['alice.example'] }";
 const METRICS: &str = "[metrics]\ntcp = '127.0.0.1:0'\nhosts = ['pool1.example']\n";
 
-fn weight(weight: u32) -> Ask {
-    Ask::new("PATCH", "/v1/groups/batch").body(json!({ "weight": weight }))
+fn weight(weight: u32) -> Call {
+    Call::new("PATCH", "/v1/groups/batch").body(json!({ "weight": weight }))
 }
 
 /// Sends bytes and returns all that comes back.
@@ -62,7 +62,7 @@ fn metrics(rig: &Controlled) -> TcpStream {
 fn certificates_have_roles() {
     let rig = start(TLS, "");
     let (host, port) = ("localhost".to_string(), rig.control.tcp().unwrap().port());
-    let ask = |client: &str, ask: &Ask| {
+    let ask = |client: &str, ask: &Call| {
         let path = |name: &str| rig.directory.path(name).into();
         call(
             &Address::Tls(Secured {
@@ -76,7 +76,7 @@ fn certificates_have_roles() {
         )
         .map(|reply| reply.status)
     };
-    let look = Ask::new("GET", "/v1/status");
+    let look = Call::new("GET", "/v1/status");
     assert_eq!(ask("alice", &look).unwrap(), 200);
     assert_eq!(ask("alice", &weight(200)).unwrap(), 200);
     assert_eq!(ask("bob", &look).unwrap(), 200);
@@ -109,13 +109,13 @@ fn viewers_look_and_change_nothing() {
     assert_eq!(rig.get("/v1/status")["state"], "serving");
     for ask in [
         weight(7),
-        Ask::new("DELETE", "/v1/groups/batch"),
-        Ask::new("PUT", "/v1/volumes/x").body(json!({"group": "batch", "size": "1MiB"})),
-        Ask::new("PUT", "/v1/stack").body(json!({"name": "none-none"})),
-        Ask::new("POST", "/v1/drain"),
-        Ask::new("POST", "/v1/resume"),
-        Ask::new("POST", "/v1/reload"),
-        Ask::new("OPTIONS", "/v1/status"),
+        Call::new("DELETE", "/v1/groups/batch"),
+        Call::new("PUT", "/v1/volumes/x").body(json!({"group": "batch", "size": "1MiB"})),
+        Call::new("PUT", "/v1/stack").body(json!({"name": "none-none"})),
+        Call::new("POST", "/v1/drain"),
+        Call::new("POST", "/v1/resume"),
+        Call::new("POST", "/v1/reload"),
+        Call::new("OPTIONS", "/v1/status"),
     ] {
         let reply = rig.ask(&ask);
         assert_eq!(reply.status, 403, "{ask:?}");
@@ -218,22 +218,22 @@ fn metrics_are_read_only() {
     for path in document["paths"].as_object().unwrap().keys() {
         let path = path.replace("{name}", "batch");
         let shown = ["/metrics", "/healthz"].contains(&path.as_str());
-        let status = call(&address, &Ask::new("GET", &path)).unwrap().status;
+        let status = call(&address, &Call::new("GET", &path)).unwrap().status;
         assert_eq!(status, if shown { 200 } else { 404 }, "{path}");
         for method in ["PUT", "PATCH", "POST", "DELETE"] {
-            let status = call(&address, &Ask::new(method, &path)).unwrap().status;
+            let status = call(&address, &Call::new(method, &path)).unwrap().status;
             assert_eq!(status, if shown { 405 } else { 404 }, "{method} {path}");
         }
     }
     let health = |path: &str| {
-        let reply = call(&address, &Ask::new("GET", path)).unwrap();
+        let reply = call(&address, &Call::new("GET", path)).unwrap();
         (reply.status, reply.json().unwrap()["state"].clone())
     };
     assert_eq!(health("/healthz?ready"), (200, json!("serving")));
-    assert_eq!(rig.status(&Ask::new("POST", "/v1/drain")), 200);
+    assert_eq!(rig.status(&Call::new("POST", "/v1/drain")), 200);
     assert_eq!(health("/healthz"), (200, json!("drained")), "it lives");
     assert_eq!(health("/healthz?ready"), (503, json!("drained")), "and serves nobody");
-    assert_eq!(rig.status(&Ask::new("POST", "/v1/resume")), 200);
+    assert_eq!(rig.status(&Call::new("POST", "/v1/resume")), 200);
 }
 
 /// Goal: callers over TCP cannot lock out the Unix socket, nor one another's hosts for ever. Method: a thousand
@@ -262,7 +262,7 @@ fn idle_callers_lock_nobody_out() {
     assert!(refused > IDLE / 4, "{refused} of {IDLE}");
     let address = Address::Tcp(rig.control.metrics().unwrap().to_string());
     loop {
-        match call(&address, &Ask::new("GET", "/healthz")) {
+        match call(&address, &Call::new("GET", "/healthz")) {
             Ok(reply) if reply.status == 200 => break,
             _ => std::thread::yield_now(),
         }
@@ -306,7 +306,7 @@ fn changes_are_written_down_or_not_made() {
     assert_eq!(rig.status(&weight(50)), 200);
     let after = rig.get("/v1/status")["revision"].clone();
     assert_eq!(rig.status(&weight(5000)), 422);
-    assert_eq!(rig.status(&Ask::new("PUT", "/v1/groups/a%0A%22b").body(json!({}))), 422);
+    assert_eq!(rig.status(&Call::new("PUT", "/v1/groups/a%0A%22b").body(json!({}))), 422);
     rig.control.reload().unwrap();
     let log = fs::read_to_string(rig.directory.path("audit")).unwrap();
     let lines: Vec<Json> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -354,7 +354,7 @@ fn callers_stay_in_listed_directories() {
     let at = |name: &str| rig.directory.path(name);
     let put = |key: &str, path: &str| {
         let body = json!({"group": "batch", "size": "1MiB", key: path});
-        rig.status(&Ask::new("PUT", "/v1/volumes/x").body(body))
+        rig.status(&Call::new("PUT", "/v1/volumes/x").body(body))
     };
     let before = (rig.text(), fs::read_dir(&rig.directory.0).unwrap().count());
     for path in [
@@ -380,9 +380,9 @@ fn callers_stay_in_listed_directories() {
         ("/v1/volumes/w", json!({"drive": {"paths": ["/etc"]}})),
         ("/v1/groups/x%0A%5Bdrive%5D", json!({})),
     ] {
-        assert_eq!(rig.status(&Ask::new("PUT", path).body(edit)), 422, "{path}");
+        assert_eq!(rig.status(&Call::new("PUT", path).body(edit)), 422, "{path}");
     }
     assert_eq!(put("path", &at("listed/good")), 200);
-    assert_eq!(rig.status(&Ask::new("DELETE", "/v1/volumes/x")), 200);
+    assert_eq!(rig.status(&Call::new("DELETE", "/v1/volumes/x")), 200);
     assert_eq!(put("vhost", &at("x.sock")), 200);
 }

@@ -4,7 +4,7 @@
 mod rig;
 
 use iofair_config::contracts::Contracts;
-use iofair_serve::control::client::{Ask, Reply};
+use iofair_serve::control::client::{Call, Reply};
 use iofair_serve::{Consent, Server};
 use rig::Directory;
 use rig::controlled::Controlled;
@@ -46,7 +46,7 @@ fn what_cannot_be_kept_is_refused() {
     let rig = start(directory, &before);
     let status = rig.get("/v1/status");
     assert_eq!(status["reaches"]["random_bytes_per_second"].as_u64().unwrap() / 1_000_000, 23);
-    let change = |name: &str, json| rig.ask(&Ask::new("PATCH", name).body(json));
+    let change = |name: &str, json| rig.ask(&Call::new("PATCH", name).body(json));
     let unchanged = || {
         assert_eq!(rig.text(), before);
         assert_eq!(rig.get("/v1/status")["revision"], status["revision"]);
@@ -73,7 +73,7 @@ fn what_cannot_be_kept_is_refused() {
 
     let path = rig.directory.path("contracts.toml");
     std::fs::write(&path, before.replace("10MB/s", "24MB/s")).unwrap();
-    let (words, allowed) = refused(&rig.ask(&Ask::new("POST", "/v1/reload")));
+    let (words, allowed) = refused(&rig.ask(&Call::new("POST", "/v1/reload")));
     assert!(words.contains("contracts.toml:"), "{words}");
     assert_eq!(named(&allowed), most);
     std::fs::write(&path, &before).unwrap();
@@ -90,7 +90,7 @@ fn what_cannot_be_kept_is_refused() {
     let (words, _) = refused(&change("/v1/groups/batch", json!({"min": "5MB/s"})));
     assert!(words.contains("group \"batch\": 5.00 MB/s cannot be kept"), "{words}");
     // A new stack is checked as a change of the minimums is.
-    let stack = |name: &str| rig.ask(&Ask::new("PUT", "/v1/stack").body(json!({ "name": name })));
+    let stack = |name: &str| rig.ask(&Call::new("PUT", "/v1/stack").body(json!({ "name": name })));
     assert_eq!(stack("max+prop-bfq").status, 200);
     assert_eq!(change(alice, json!({"min": "100MB/s"})).status, 200, "by the worst case");
     let (words, _) = refused(&stack("promise"));

@@ -10,7 +10,7 @@ use iofair_policies::TABLE;
 use iofair_serve::back::emulated::Emulated;
 use iofair_serve::back::store::Store;
 use iofair_serve::back::volume::{Map, PlannedVolume, Stamp, VolumeId};
-use iofair_serve::client::{Ask, Crowd, Request};
+use iofair_serve::client::{CommandType, Crowd, Request};
 use iofair_serve::engine::{Engine, Plan, Timeouts};
 use iofair_serve::{Bare, Clock};
 
@@ -56,17 +56,18 @@ fn a_crowd_is_answered() {
     let mut crowd = Crowd::connect(&socket, &names, Clock::start()).unwrap();
     let mut expected = Vec::new();
     for tag in 0..240u64 {
-        let ask = [Ask::Read, Ask::Write, Ask::Flush][tag as usize / 3 % 3];
-        let length = if ask == Ask::Flush { 0 } else { 4096 << (tag % 11) };
+        let command_type =
+            [CommandType::Read, CommandType::Write, CommandType::Flush][tag as usize / 3 % 3];
+        let length = if command_type == CommandType::Flush { 0 } else { 4096 << (tag % 11) };
         let offset = tag.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (size / 4096 - 1024) * 4096;
-        crowd.push(Request { client: tag as usize % CLIENTS, tag, ask, offset, length });
+        crowd.push(Request { client: tag as usize % CLIENTS, tag, command_type, offset, length });
         expected.push((tag, length, 0));
     }
     let mut told = Vec::new();
     let never = Instant::ZERO + Nanos::from_secs(60);
     while told.len() < expected.len() {
         let now = crowd.wait(never).unwrap();
-        told.extend(crowd.answers().map(|it| (it.tag, it.length, it.error)));
+        told.extend(crowd.take_replies().map(|it| (it.tag, it.length, it.error)));
         assert!(now < never, "{} of {} answers", told.len(), expected.len());
     }
     told.sort_unstable();
@@ -76,9 +77,15 @@ fn a_crowd_is_answered() {
     let requests: u64 = stats.volumes.iter().flat_map(|it| it.stats.requests).sum();
     let carrying = expected.iter().filter(|(_, length, _)| *length > 0).count();
     assert_eq!(requests, carrying as u64);
-    crowd.push(Request { client: 1, tag: 7, ask: Ask::Read, offset: size, length: 4096 });
+    crowd.push(Request {
+        client: 1,
+        tag: 7,
+        command_type: CommandType::Read,
+        offset: size,
+        length: 4096,
+    });
     crowd.wait(never).unwrap();
-    assert!(crowd.answers().all(|answered| answered.tag == 7 && answered.error != 0));
+    assert!(crowd.take_replies().all(|reply| reply.tag == 7 && reply.error != 0));
     drop(crowd);
     server.stop().unwrap();
     assert!(!socket.exists(), "the socket is gone");

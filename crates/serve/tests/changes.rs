@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
 use iofair_config::contracts::Contracts;
-use iofair_serve::control::client::{Address, Ask, Reply, call};
+use iofair_serve::control::client::{Address, Call, Reply, call};
 use rig::Directory;
 use rig::controlled::{Controlled, file};
 use rig::wire::{Wire, Workload};
@@ -34,10 +34,10 @@ struct Changer<'a> {
 }
 
 impl Changer<'_> {
-    fn ask(&self, ask: &Ask) -> Reply {
+    fn ask(&self, ask: &Call) -> Reply {
         call(self.address, ask).unwrap()
     }
-    fn must(&self, ask: &Ask) -> Json {
+    fn must(&self, ask: &Call) -> Json {
         let reply = self.ask(ask);
         let told = String::from_utf8_lossy(&reply.body);
         assert!(reply.is_good(), "{} {}: {told}", ask.method, ask.path);
@@ -48,11 +48,11 @@ impl Changer<'_> {
         let mut refused = 0;
         for _ in 0..ROUNDS {
             loop {
-                let seen = self.must(&Ask::new("GET", ALICE));
+                let seen = self.must(&Call::new("GET", ALICE));
                 let weight = seen["group"]["contract"]["weight"].as_u64().unwrap() + 1;
-                let ask = Ask::new("PATCH", ALICE).body(json!({ "weight": weight }));
+                let ask = Call::new("PATCH", ALICE).body(json!({ "weight": weight }));
                 let revision = seen["revision"].as_str().map(str::to_owned);
-                match self.ask(&Ask { if_match: revision, ..ask }).status {
+                match self.ask(&Call { if_match: revision, ..ask }).status {
                     200 => break,
                     412 => refused += 1,
                     other => panic!("{other}"),
@@ -66,28 +66,28 @@ impl Changer<'_> {
         let (group, volume) =
             (format!("/v1/groups/{name}"), format!("/v1/volumes/{}", name.replace('/', "-")));
         for round in 0..ROUNDS / 4 {
-            let new = |ask: Ask| Ask { only_new: true, ..ask };
-            self.must(&new(Ask::new("PUT", &group).body(json!({"weight": round + 1}))));
+            let new = |ask: Call| Call { only_new: true, ..ask };
+            self.must(&new(Call::new("PUT", &group).body(json!({"weight": round + 1}))));
             let settings = json!({"group": name, "size": "1MiB"});
-            self.must(&new(Ask::new("PUT", &volume).body(settings.clone())));
-            assert_eq!(self.ask(&new(Ask::new("PUT", &volume).body(settings))).status, 409);
+            self.must(&new(Call::new("PUT", &volume).body(settings.clone())));
+            assert_eq!(self.ask(&new(Call::new("PUT", &volume).body(settings))).status, 409);
             for _ in 0..2 {
-                self.must(&Ask::new("PATCH", &volume).body(json!({"size": "2MiB"})));
+                self.must(&Call::new("PATCH", &volume).body(json!({"size": "2MiB"})));
             }
-            assert_eq!(self.ask(&Ask::new("DELETE", &group)).status, 422, "a volume is in it");
+            assert_eq!(self.ask(&Call::new("DELETE", &group)).status, 422, "a volume is in it");
             let limit = json!({"max": {"read": "1MB/s"}, "weight": 2});
-            self.must(&Ask::new("PATCH", &group).body(limit));
-            self.must(&Ask::new("DELETE", &format!("{volume}?data=delete")));
-            assert_eq!(self.ask(&Ask::new("DELETE", &volume)).status, 404);
-            self.must(&Ask::new("DELETE", &group));
+            self.must(&Call::new("PATCH", &group).body(limit));
+            self.must(&Call::new("DELETE", &format!("{volume}?data=delete")));
+            assert_eq!(self.ask(&Call::new("DELETE", &volume)).status, 404);
+            self.must(&Call::new("DELETE", &group));
         }
     }
     /// One stack after the other; those that do not exist are refused.
     fn stacks(&self) {
         for round in 0..ROUNDS as usize {
             let name = STACKS[round % STACKS.len()];
-            self.must(&Ask::new("PUT", "/v1/stack").body(json!({ "name": name })));
-            let wrong = Ask::new("PUT", "/v1/stack").body(json!({"name": "prop-none"}));
+            self.must(&Call::new("PUT", "/v1/stack").body(json!({ "name": name })));
+            let wrong = Call::new("PUT", "/v1/stack").body(json!({"name": "prop-none"}));
             assert_eq!(self.ask(&wrong).status, 422);
         }
     }
@@ -95,10 +95,10 @@ impl Changer<'_> {
     fn minds(&self) {
         for round in 0..ROUNDS {
             let group = ["tenants/alice", "batch"][round as usize % 2];
-            self.must(&Ask::new("PATCH", "/v1/volumes/v").body(json!({ "group": group })));
+            self.must(&Call::new("PATCH", "/v1/volumes/v").body(json!({ "group": group })));
             let max = if round % 3 == 0 { Json::Null } else { json!({"write": "900MB/s"}) };
-            self.must(&Ask::new("PATCH", "/v1/groups/batch").body(json!({ "max": max })));
-            let much = Ask::new("PATCH", "/v1/groups/batch").body(json!({"min": "99MB/s"}));
+            self.must(&Call::new("PATCH", "/v1/groups/batch").body(json!({ "max": max })));
+            let much = Call::new("PATCH", "/v1/groups/batch").body(json!({"min": "99MB/s"}));
             assert_eq!(self.ask(&much).status, 422, "10 and 99 of 100");
         }
     }
@@ -107,12 +107,12 @@ impl Changer<'_> {
         let mut looks = 0;
         while !done.load(Ordering::Relaxed) {
             for path in ["/v1/status", "/v1/live", "/v1/groups/tenants/why"] {
-                self.must(&Ask::new("GET", path));
+                self.must(&Call::new("GET", path));
             }
-            assert!(self.ask(&Ask::new("GET", "/metrics")).is_good());
+            assert!(self.ask(&Call::new("GET", "/metrics")).is_good());
             looks += 1;
             if looks % 8 == 0 {
-                self.must(&Ask::new("POST", "/v1/drain").body(json!({"then": "resume"})));
+                self.must(&Call::new("POST", "/v1/drain").body(json!({"then": "resume"})));
             }
         }
     }
@@ -211,14 +211,14 @@ fn a_file_that_cannot_be_written_changes_nothing() {
     let blocked = rig.directory.path("contracts.toml.new");
     fs::create_dir(&blocked).unwrap();
     for ask in [
-        Ask::new("PATCH", ALICE).body(json!({"weight": 5})),
-        Ask::new("PUT", "/v1/stack").body(json!({"name": "promise"})),
-        Ask::new("DELETE", "/v1/volumes/w"),
+        Call::new("PATCH", ALICE).body(json!({"weight": 5})),
+        Call::new("PUT", "/v1/stack").body(json!({"name": "promise"})),
+        Call::new("DELETE", "/v1/volumes/w"),
     ] {
         let reply = rig.ask(&ask);
         assert_eq!(reply.status, 500, "{}", String::from_utf8_lossy(&reply.body));
     }
     assert_eq!((rig.text(), settled(&rig)), before);
     fs::remove_dir(&blocked).unwrap();
-    assert!(rig.ask(&Ask::new("PATCH", ALICE).body(json!({"weight": 5}))).is_good());
+    assert!(rig.ask(&Call::new("PATCH", ALICE).body(json!({"weight": 5}))).is_good());
 }

@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::thread;
 
 use guest::{BLOCK, Guest, SLOTS};
-use iofair_serve::control::client::Ask;
+use iofair_serve::control::client::Call;
 use rig::Directory;
 use rig::controlled::Controlled;
 use serde_json::{Value as Json, json};
@@ -69,7 +69,7 @@ fn guests_are_charged_to_their_group() {
     assert!(alice["cpu_seconds"].as_f64().unwrap() > 0.0, "{alice}");
 
     let limit = json!({ "max": { "read": "1B/s" }, "min": null });
-    assert!(rig.ask(&Ask::new("PATCH", "/v1/groups/tenants%2Falice").body(limit)).is_good());
+    assert!(rig.ask(&Call::new("PATCH", "/v1/groups/tenants%2Falice").body(limit)).is_good());
     for queue in 0..QUEUES {
         for slot in 0..SLOTS {
             let head = guest.prepare(queue, slot, u64::from(slot), None);
@@ -84,7 +84,7 @@ fn guests_are_charged_to_their_group() {
     }
     assert_idle(&usage(&rig, "batch"));
     let free = json!({ "max": null });
-    assert!(rig.ask(&Ask::new("PATCH", "/v1/groups/tenants%2Falice").body(free)).is_good());
+    assert!(rig.ask(&Call::new("PATCH", "/v1/groups/tenants%2Falice").body(free)).is_good());
     for queue in 0..QUEUES {
         for _ in 0..SLOTS {
             guest.used(queue);
@@ -136,7 +136,7 @@ fn needs_root_files_are_charged_to_their_group() {
     assert!(alice["bytes"][0].as_u64().unwrap() >= 20 * 8192 && count(&alice, "flushes") >= 1);
     assert!(alice["cpu_seconds"].as_f64().unwrap() > 0.0, "{alice}");
     let limit = json!({ "max": { "read": "1B/s" }, "min": null });
-    assert!(rig.ask(&Ask::new("PATCH", "/v1/groups/tenants%2Falice").body(limit)).is_good());
+    assert!(rig.ask(&Call::new("PATCH", "/v1/groups/tenants%2Falice").body(limit)).is_good());
     thread::scope(|scope| {
         let reader = scope.spawn(|| file.read_exact_at(&mut vec![0; 1 << 20], 8 << 20));
         let held = || {
@@ -148,7 +148,7 @@ fn needs_root_files_are_charged_to_their_group() {
         }
         let idle = usage(&rig, "batch");
         let free = json!({ "max": null });
-        assert!(rig.ask(&Ask::new("PATCH", "/v1/groups/tenants%2Falice").body(free)).is_good());
+        assert!(rig.ask(&Call::new("PATCH", "/v1/groups/tenants%2Falice").body(free)).is_good());
         // A reader that is held would never let the scope end.
         reader.join().unwrap().unwrap();
         assert_idle(&idle);

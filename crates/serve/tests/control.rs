@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use iofair_serve::control::Control;
-use iofair_serve::control::client::{Ask, Reply, call};
+use iofair_serve::control::client::{Call, Reply, call};
 use rig::controlled::{Controlled, file};
 use rig::schema::complaints;
 use rig::wire::Wire;
@@ -118,7 +118,7 @@ fn every_path_answers_as_the_openapi_file_says() {
     let rig = Controlled::start();
     let mut checker = Checker::new();
     for (method, template, name, body, status) in good_calls() {
-        let reply = rig.ask(&Ask { body, ..Ask::new(method, &path(template, name)) });
+        let reply = rig.ask(&Call { body, ..Call::new(method, &path(template, name)) });
         let told = String::from_utf8_lossy(&reply.body);
         assert_eq!(reply.status, status, "{method} {template} {name}: {told}");
         checker.check(method, template, &reply);
@@ -135,7 +135,7 @@ fn every_path_answers_as_the_openapi_file_says() {
 }
 
 fn bad_calls(rig: &Controlled, checker: &mut Checker) {
-    let mut refused = |template: &str, ask: Ask, status: u16| {
+    let mut refused = |template: &str, ask: Call, status: u16| {
         let reply = rig.ask(&ask);
         let told = String::from_utf8_lossy(&reply.body).into_owned();
         assert_eq!(reply.status, status, "{} {}: {told}", ask.method, ask.path);
@@ -145,33 +145,33 @@ fn bad_calls(rig: &Controlled, checker: &mut Checker) {
         (GROUP, "batch", json!({"weight": 50})),
         (VOLUME, "w", json!({"group": "batch", "size": "1MiB", "read_only": true})),
     ] {
-        let ask = |method: &str| Ask::new(method, &path(template, name));
+        let ask = |method: &str| Call::new(method, &path(template, name));
         for method in ["PUT", "PATCH"] {
             let with = |body| ask(method).body(body);
             refused(template, with(json!([1])), 400);
             refused(template, with(json!({"colour": "red"})), 422);
-            let late = Ask { if_match: Some("0123456789abcdef".into()), ..with(body.clone()) };
+            let late = Call { if_match: Some("0123456789abcdef".into()), ..with(body.clone()) };
             refused(template, late, 412);
         }
         let nobody = path(template, "nobody");
         for method in ["GET", "PATCH", "DELETE"] {
-            refused(template, Ask::new(method, &nobody).body(body.clone()), 404);
+            refused(template, Call::new(method, &nobody).body(body.clone()), 404);
         }
         let late = Some("0123456789abcdef".into());
-        refused(template, Ask { if_match: late, ..ask("DELETE") }, 412);
-        refused(template, Ask::new("DELETE", &(path(template, name) + "?data=burn")), 400);
-        let new = |name: &str| Ask { only_new: true, ..Ask::new("PUT", &path(template, name)) };
+        refused(template, Call { if_match: late, ..ask("DELETE") }, 412);
+        refused(template, Call::new("DELETE", &(path(template, name) + "?data=burn")), 400);
+        let new = |name: &str| Call { only_new: true, ..Call::new("PUT", &path(template, name)) };
         refused(template, new(name).body(body.clone()), 409);
         refused(template, new("fresh").body(body.clone()), 201);
     }
     // A group that a volume is in cannot go; the places of volumes in memory are fixed.
-    refused(GROUP, Ask::new("DELETE", "/v1/groups/batch"), 422);
-    refused(VOLUME, Ask::new("PATCH", "/v1/volumes/w").body(json!({"size": "2MiB"})), 422);
-    refused(VOLUME, Ask::new("DELETE", "/v1/volumes/w?data=delete"), 422);
-    refused("/v1/groups/{name}/why", Ask::new("GET", "/v1/groups/nobody/why"), 404);
-    refused("/v1/groups/{name}/why", Ask::new("PUT", "/v1/groups/batch/why"), 405);
+    refused(GROUP, Call::new("DELETE", "/v1/groups/batch"), 422);
+    refused(VOLUME, Call::new("PATCH", "/v1/volumes/w").body(json!({"size": "2MiB"})), 422);
+    refused(VOLUME, Call::new("DELETE", "/v1/volumes/w?data=delete"), 422);
+    refused("/v1/groups/{name}/why", Call::new("GET", "/v1/groups/nobody/why"), 404);
+    refused("/v1/groups/{name}/why", Call::new("PUT", "/v1/groups/batch/why"), 405);
     for template in ["/metrics", "/healthz", "/v1/audit"] {
-        refused(template, Ask::new("POST", template), 405);
+        refused(template, Call::new("POST", template), 405);
     }
     for (path, query) in [
         ("/v1/audit", "last=0"),
@@ -180,27 +180,27 @@ fn bad_calls(rig: &Controlled, checker: &mut Checker) {
         ("/v1/live", "from=here"),
         ("/metrics", "detail=all"),
     ] {
-        refused(path, Ask::new("GET", &format!("{path}?{query}")), 400);
+        refused(path, Call::new("GET", &format!("{path}?{query}")), 400);
     }
-    refused("/v1/audit", Ask::new("GET", "/v1/audit"), 404);
-    let stack = |body| Ask::new("PUT", "/v1/stack").body(body);
+    refused("/v1/audit", Call::new("GET", "/v1/audit"), 404);
+    let stack = |body| Call::new("PUT", "/v1/stack").body(body);
     refused("/v1/stack", stack(json!({"nome": "x"})), 400);
     refused("/v1/stack", stack(json!({"name": "none-nobody"})), 422);
     refused("/v1/stack", stack(json!({"name": "none-none"})), 422);
     let late = Some("0123456789abcdef".into());
-    refused("/v1/stack", Ask { if_match: late, ..stack(json!({"name": "none-none"})) }, 412);
-    refused("/v1/drain", Ask::new("POST", "/v1/drain").body(json!({"then": "party"})), 400);
+    refused("/v1/stack", Call { if_match: late, ..stack(json!({"name": "none-none"})) }, 412);
+    refused("/v1/drain", Call::new("POST", "/v1/drain").body(json!({"then": "party"})), 400);
     for template in
         ["status", "live", "groups", "volumes", "stack", "openapi.json", "resume", "reload"]
     {
         let template = format!("/v1/{template}");
-        refused(&template, Ask::new("OPTIONS", &template), 405);
+        refused(&template, Call::new("OPTIONS", &template), 405);
     }
     for path in ["/v1/drain", "/v1/resume", "/v1/reload"] {
-        refused(path, Ask::new("POST", &format!("{path}?dry_run=maybe")), 400);
+        refused(path, Call::new("POST", &format!("{path}?dry_run=maybe")), 400);
     }
-    refused("/v1/drain", Ask::new("POST", "/v1/drain?dry_run=true"), 400);
-    let tried = Ask::new("PUT", "/v1/stack?now=true").body(json!({"name": "promise"}));
+    refused("/v1/drain", Call::new("POST", "/v1/drain?dry_run=true"), 400);
+    let tried = Call::new("PUT", "/v1/stack?now=true").body(json!({"name": "promise"}));
     refused("/v1/stack", tried, 400);
     edited_by_hand(rig, &mut refused);
     wrong_words(rig, checker);
@@ -219,7 +219,7 @@ fn calls_of_viewers(checker: &mut Checker) {
     let rig = with("admins = ['uid:4711']");
     for (template, path) in [(GROUP, "/v1/groups/batch"), (VOLUME, "/v1/volumes/w")] {
         for method in ["PUT", "PATCH", "DELETE"] {
-            let reply = rig.ask(&Ask::new(method, path).body(json!({})));
+            let reply = rig.ask(&Call::new(method, path).body(json!({})));
             checker.check(method, template, &reply);
             assert_eq!(reply.status, 403);
         }
@@ -230,36 +230,36 @@ fn calls_of_viewers(checker: &mut Checker) {
         ("POST", "/v1/resume"),
         ("POST", "/v1/reload"),
     ] {
-        let reply = rig.ask(&Ask::new(method, path));
+        let reply = rig.ask(&Call::new(method, path));
         checker.check(method, path, &reply);
         assert_eq!(reply.status, 403);
     }
     let rig = with("audit = 'AUDIT'");
-    assert_eq!(rig.status(&Ask::new("POST", "/v1/reload")), 200);
-    let reply = rig.ask(&Ask::new("GET", "/v1/audit"));
+    assert_eq!(rig.status(&Call::new("POST", "/v1/reload")), 200);
+    let reply = rig.ask(&Call::new("GET", "/v1/audit"));
     checker.check("GET", "/v1/audit", &reply);
     assert_eq!(reply.json().unwrap()["changes"].as_array().unwrap().len(), 2);
 }
 
 /// A file that somebody edits is not overwritten.
-fn edited_by_hand(rig: &Controlled, refused: &mut impl FnMut(&str, Ask, u16)) {
+fn edited_by_hand(rig: &Controlled, refused: &mut impl FnMut(&str, Call, u16)) {
     let good = rig.text();
     fs::write(rig.directory.path("contracts.toml"), good.clone() + "# mine\n").unwrap();
     let weight = json!({"weight": 9});
-    refused(GROUP, Ask::new("PATCH", "/v1/groups/batch").body(weight.clone()), 409);
-    refused(GROUP, Ask::new("DELETE", "/v1/groups/batch"), 409);
-    refused(VOLUME, Ask::new("PATCH", "/v1/volumes/w").body(json!({"read_only": true})), 409);
-    refused(VOLUME, Ask::new("DELETE", "/v1/volumes/w"), 409);
-    refused("/v1/stack", Ask::new("PUT", "/v1/stack").body(json!({"name": "promise"})), 409);
+    refused(GROUP, Call::new("PATCH", "/v1/groups/batch").body(weight.clone()), 409);
+    refused(GROUP, Call::new("DELETE", "/v1/groups/batch"), 409);
+    refused(VOLUME, Call::new("PATCH", "/v1/volumes/w").body(json!({"read_only": true})), 409);
+    refused(VOLUME, Call::new("DELETE", "/v1/volumes/w"), 409);
+    refused("/v1/stack", Call::new("PUT", "/v1/stack").body(json!({"name": "promise"})), 409);
     assert_eq!(rig.text(), good.clone() + "# mine\n");
-    refused("/v1/reload", Ask::new("POST", "/v1/reload"), 200);
-    refused(GROUP, Ask::new("PATCH", "/v1/groups/batch").body(weight), 200);
+    refused("/v1/reload", Call::new("POST", "/v1/reload"), 200);
+    refused(GROUP, Call::new("PATCH", "/v1/groups/batch").body(weight), 200);
     let mine = rig.text();
     fs::write(rig.directory.path("contracts.toml"), "nonsense").unwrap();
-    refused("/v1/reload", Ask::new("POST", "/v1/reload"), 422);
+    refused("/v1/reload", Call::new("POST", "/v1/reload"), 422);
     fs::write(rig.directory.path("contracts.toml"), mine).unwrap();
     // A volume in use by nobody goes, and then nothing keeps the server from one drain at a time.
-    refused(VOLUME, Ask::new("DELETE", "/v1/volumes/fresh"), 200);
+    refused(VOLUME, Call::new("DELETE", "/v1/volumes/fresh"), 200);
 }
 
 /// Writes that hold up a drain, one a second: far more than the slowest machine needs to ask for a second drain.
@@ -290,9 +290,9 @@ fn wrong_words(rig: &Controlled, checker: &mut Checker) {
         }
     }
     let mut wire = Wire::connect(&rig.directory.path("socket"));
-    let limit = |iops: u32| Ask::new("PATCH", "/v1/groups/tenants/alice").body(limited(iops));
+    let limit = |iops: u32| Call::new("PATCH", "/v1/groups/tenants/alice").body(limited(iops));
     let stack = json!({"name": "max-none", "give_up": true});
-    assert_eq!(rig.ask(&Ask::new("PUT", "/v1/stack").body(stack)).status, 200);
+    assert_eq!(rig.ask(&Call::new("PUT", "/v1/stack").body(stack)).status, 200);
     assert_eq!(rig.ask(&limit(1)).status, 200);
     for at in 0..HELD {
         wire.send_write(0, at * 4096, &[1; 4096]).unwrap();
@@ -302,11 +302,12 @@ fn wrong_words(rig: &Controlled, checker: &mut Checker) {
         std::thread::yield_now();
     }
     let address = rig.address();
-    let first = std::thread::spawn(move || call(&address, &Ask::new("POST", "/v1/drain")).unwrap());
+    let first =
+        std::thread::spawn(move || call(&address, &Call::new("POST", "/v1/drain")).unwrap());
     while rig.get("/v1/status")["state"] == "serving" {
         std::thread::yield_now();
     }
-    let second = rig.ask(&Ask::new("POST", "/v1/drain"));
+    let second = rig.ask(&Call::new("POST", "/v1/drain"));
     assert_eq!(second.status, 409);
     checker.check("POST", "/v1/drain", &second);
     assert_eq!(rig.ask(&limit(1_000_000)).status, 200, "what holds them goes");
@@ -314,7 +315,7 @@ fn wrong_words(rig: &Controlled, checker: &mut Checker) {
     assert_eq!(first.status, 200);
     (0..HELD).for_each(|_| assert_eq!(wire.receive().unwrap().error, 0));
     assert_eq!(rig.get("/v1/status")["state"], "drained");
-    assert_eq!(rig.ask(&Ask::new("POST", "/v1/resume")).status, 200);
+    assert_eq!(rig.ask(&Call::new("POST", "/v1/resume")).status, 200);
 }
 
 /// Goal: a change is in the file, in the server and in the next server, comments and all; a refused one
@@ -326,7 +327,7 @@ fn changes_survive_and_refusals_leave_no_trace() {
     let before = rig.text();
     let revision = rig.get("/v1/status")["revision"].as_str().unwrap().to_string();
     let alice = "/v1/groups/tenants/alice";
-    let change = |json: Json| rig.ask(&Ask::new("PATCH", alice).body(json));
+    let change = |json: Json| rig.ask(&Call::new("PATCH", alice).body(json));
     let refused = change(json!({"weight": 5000})).json().unwrap();
     let error = &refused["error"];
     assert_eq!(error["kind"], "refused");
@@ -342,11 +343,11 @@ fn changes_survive_and_refusals_leave_no_trace() {
 
     let good = change(json!({"weight": 700}));
     assert_eq!((good.status, rig.text()), (200, before.replace("300 #", "700 #")));
-    let late = Ask { if_match: Some(revision), ..Ask::new("PATCH", alice) };
+    let late = Call { if_match: Some(revision), ..Call::new("PATCH", alice) };
     assert_eq!(rig.ask(&late.body(json!({"weight": 1}))).status, 412);
-    let seen = Ask { if_match: good.revision, ..Ask::new("PATCH", alice) };
+    let seen = Call { if_match: good.revision, ..Call::new("PATCH", alice) };
     assert_eq!(rig.ask(&seen.body(json!({"max": "40MB/s"}))).status, 200);
-    let stack = |body: Json| rig.ask(&Ask::new("PUT", "/v1/stack").body(body));
+    let stack = |body: Json| rig.ask(&Call::new("PUT", "/v1/stack").body(body));
     let lost = stack(json!({"name": "prop-bfq"})).json().unwrap();
     let text = lost["error"]["text"].as_str().unwrap();
     assert!(
@@ -380,22 +381,22 @@ fn dry_runs_tell_and_change_nothing() {
     fs::write(directory.path("contracts.toml"), &text).unwrap();
     let rig = Controlled::over(directory);
     let revision = rig.get("/v1/status")["revision"].clone();
-    let told = |ask: Ask| {
+    let told = |ask: Call| {
         let path = ask.path.clone() + if ask.path.contains('?') { "&" } else { "?" };
-        let reply = rig.ask(&Ask { path: path + "dry_run=true", ..ask });
+        let reply = rig.ask(&Call { path: path + "dry_run=true", ..ask });
         assert_eq!(rig.text(), text, "nothing has changed");
         assert_eq!(rig.get("/v1/status")["revision"], revision);
         (reply.status, reply.json().unwrap())
     };
     let alice = "/v1/groups/tenants/alice";
-    let (status, tried) = told(Ask::new("PATCH", alice).body(json!({"weight": 500})));
+    let (status, tried) = told(Call::new("PATCH", alice).body(json!({"weight": 500})));
     let lines = json!(["-weight = 300 # thrice", "+weight = 500 # thrice"]);
     assert_eq!((status, &tried["dry_run"], &tried["lines"]), (200, &json!(true), &lines));
     let group = &tried["groups"][0];
     let weights = [&group["before"]["weight"], &group["after"]["weight"]];
     assert_eq!((&group["name"], weights), (&json!("tenants/alice"), [&json!(300), &json!(500)]));
     let (_, tried) =
-        told(Ask { only_new: true, ..Ask::new("PUT", "/v1/groups/new").body(json!({})) });
+        told(Call { only_new: true, ..Call::new("PUT", "/v1/groups/new").body(json!({})) });
     let shares: Vec<_> = tried["groups"].as_array().unwrap().iter().collect();
     let share = |name: &str, when: &str| {
         let group = shares.iter().find(|group| group["name"] == name).unwrap();
@@ -412,7 +413,7 @@ fn dry_runs_tell_and_change_nothing() {
     let lost = tried["gives_up"].as_array().unwrap();
     assert!(lost.contains(&smaller("batch")) && lost.contains(&smaller("tenants")), "{tried}");
     let none = json!({"name": "none-none", "give_up": true});
-    let (_, tried) = told(Ask::new("PUT", "/v1/stack").body(none));
+    let (_, tried) = told(Call::new("PUT", "/v1/stack").body(none));
     let lost = json!([
         {"about": "contract", "group": "tenants/alice",
          "text": "group \"tenants/alice\" is no longer guaranteed 10.00 MB/s"},
@@ -421,13 +422,13 @@ fn dry_runs_tell_and_change_nothing() {
     ]);
     assert_eq!(tried["gives_up"], lost);
     for (ask, status) in [
-        (Ask::new("PATCH", alice).body(json!({"min": "200MB/s"})), 422),
-        (Ask::new("PATCH", "/v1/groups/nobody").body(json!({})), 404),
-        (Ask::new("DELETE", alice), 422),
-        (Ask::new("DELETE", "/v1/volumes/w?data=delete"), 422),
-        (Ask::new("PUT", "/v1/stack").body(json!({"name": "none-none"})), 422),
-        (Ask::new("PUT", "/v1/stack").body(json!({"name": "none-none", "give_up": true})), 200),
-        (Ask::new("POST", "/v1/reload"), 200),
+        (Call::new("PATCH", alice).body(json!({"min": "200MB/s"})), 422),
+        (Call::new("PATCH", "/v1/groups/nobody").body(json!({})), 404),
+        (Call::new("DELETE", alice), 422),
+        (Call::new("DELETE", "/v1/volumes/w?data=delete"), 422),
+        (Call::new("PUT", "/v1/stack").body(json!({"name": "none-none"})), 422),
+        (Call::new("PUT", "/v1/stack").body(json!({"name": "none-none", "give_up": true})), 200),
+        (Call::new("POST", "/v1/reload"), 200),
     ] {
         let about = format!("{} {}", ask.method, ask.path);
         let (found, told) = told(ask);
@@ -435,7 +436,7 @@ fn dry_runs_tell_and_change_nothing() {
     }
     assert_eq!(fs::read_to_string(&audit).unwrap(), "", "nobody changed anything");
     fs::write(rig.directory.path("contracts.toml"), text.replace("300 #", "400 #")).unwrap();
-    let tried = rig.ask(&Ask::new("POST", "/v1/reload?dry_run=true")).json().unwrap();
+    let tried = rig.ask(&Call::new("POST", "/v1/reload?dry_run=true")).json().unwrap();
     assert_eq!(tried["lines"], json!(["-weight = 300 # thrice", "+weight = 400 # thrice"]));
     assert_eq!(rig.get(alice)["group"]["contract"]["weight"], 300);
 }
@@ -448,7 +449,7 @@ fn a_drain_holds_everybody_and_loses_nobody() {
     let socket = rig.directory.path("socket");
     let mut old = Wire::connect(&socket);
     assert_eq!(old.write(0, 0, &[7; 4096]), 0);
-    let drained = rig.ask(&Ask::new("POST", "/v1/drain").body(json!({"then": "hold"})));
+    let drained = rig.ask(&Call::new("POST", "/v1/drain").body(json!({"then": "hold"})));
     assert_eq!(drained.json().unwrap()["state"], "drained");
     old.send_read(0, 4096).unwrap();
     let late = std::thread::spawn(move || Wire::connect(&socket).read(0, 4096).data);
@@ -458,10 +459,10 @@ fn a_drain_holds_everybody_and_loses_nobody() {
         assert_eq!((&status["pending"], &status["state"]), (&json!(0), &json!("drained")));
     }
     assert_eq!(rig.get("/v1/volumes/v")["volume"]["requests"], 1);
-    assert_eq!(rig.ask(&Ask::new("POST", "/v1/resume")).status, 200);
+    assert_eq!(rig.ask(&Call::new("POST", "/v1/resume")).status, 200);
     assert_eq!(old.receive().unwrap().data, [7; 4096]);
     assert_eq!(late.join().unwrap(), [7; 4096]);
-    let end = rig.ask(&Ask::new("POST", "/v1/drain").body(json!({"then": "end"})));
+    let end = rig.ask(&Call::new("POST", "/v1/drain").body(json!({"then": "end"})));
     assert!(end.is_good() && rig.control.is_over());
     rig.control.stop().unwrap();
 }
@@ -516,7 +517,7 @@ fn unwelcome_callers_are_refused() {
         let told = rig.raw(nonsense);
         assert!(told.is_empty() || told.starts_with("HTTP/1.1 400"), "{told}");
     }
-    let bad = rig.ask(&Ask::new("GET", "/v1/groups/%zz"));
+    let bad = rig.ask(&Call::new("GET", "/v1/groups/%zz"));
     assert_eq!(bad.status, 400);
-    assert_eq!(rig.ask(&Ask::new("GET", "/etc/passwd")).status, 404);
+    assert_eq!(rig.ask(&Call::new("GET", "/etc/passwd")).status, 404);
 }

@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use iofair_serve::control::client::Ask;
+use iofair_serve::control::client::Call;
 use prometheus::Page;
 use rig::controlled::Controlled;
 use rig::wire::{FLUSH, Options, READ, REPLY_ACK, Wire, Workload};
@@ -20,14 +20,14 @@ use serde_json::{Value as Json, json};
 const DASHBOARD: &str = include_str!("../../../packaging/grafana/iofair.json");
 
 fn page(rig: &Controlled) -> Page {
-    let reply = rig.ask(&Ask::new("GET", "/metrics"));
+    let reply = rig.ask(&Call::new("GET", "/metrics"));
     assert_eq!(reply.content_type, "text/plain; version=0.0.4; charset=utf-8");
     Page::parse(&String::from_utf8(reply.body).unwrap())
 }
 
 fn change(rig: &Controlled, path: &str, json: Json) {
     let method = if path == "/v1/stack" { "PUT" } else { "PATCH" };
-    let reply = rig.ask(&Ask::new(method, path).body(json));
+    let reply = rig.ask(&Call::new(method, path).body(json));
     assert!(reply.is_good(), "{}", String::from_utf8_lossy(&reply.body));
 }
 
@@ -37,7 +37,7 @@ fn change(rig: &Controlled, path: &str, json: Json) {
 fn metrics_say_what_happened() {
     let rig = Controlled::start();
     let odd = "/v1/groups/odd%22%5Cname";
-    assert!(rig.ask(&Ask::new("PUT", odd).body(json!({}))).is_good());
+    assert!(rig.ask(&Call::new("PUT", odd).body(json!({}))).is_good());
     let mut wire = Wire::connect(&rig.directory.path("socket"));
     for number in 0..10 {
         assert_eq!(wire.write(0, number * 4096, &[1; 4096]), 0);
@@ -211,7 +211,7 @@ fn detail_and_pages_are_chosen() {
         .unwrap();
     let rig = Controlled::over(directory);
     let shown = |query: &str| {
-        let reply = rig.ask(&Ask::new("GET", &format!("/metrics{query}")));
+        let reply = rig.ask(&Call::new("GET", &format!("/metrics{query}")));
         let text = String::from_utf8(reply.body).unwrap();
         Page::parse(&text);
         ["iofair_uptime", "iofair_group_weight{", "iofair_volume_connections{"]
@@ -246,8 +246,8 @@ fn detail_and_pages_are_chosen() {
 fn the_dashboard_shows_what_is_exported() {
     let rig = Controlled::start();
     let asked = [
-        Ask::new("PUT", "/v1/stack").body(json!({ "name": "promise" })),
-        Ask::new("PATCH", "/v1/groups/tenants%2Falice").body(json!({ "min_iops": 100 })),
+        Call::new("PUT", "/v1/stack").body(json!({ "name": "promise" })),
+        Call::new("PATCH", "/v1/groups/tenants%2Falice").body(json!({ "min_iops": 100 })),
     ];
     for ask in asked {
         let answer = rig.ask(&ask);
@@ -326,7 +326,7 @@ fn a_burst_goes_and_then_reads_and_writes_wait_together() {
         let path = format!("/v1/groups/{group}");
         // A ceiling below a minimum inside is refused.
         change(&rig, "/v1/groups/tenants/alice", json!({"min": null}));
-        let put = Ask::new("PUT", &path).body(json!({"max": {"total": "1B/s", "burst": "1MB"}}));
+        let put = Call::new("PUT", &path).body(json!({"max": {"total": "1B/s", "burst": "1MB"}}));
         assert!(rig.ask(&put).is_good());
         let in_force = rig.get(&path)["group"]["in_force"].clone();
         let total = json!({"of": "total", "unit": "bytes", "per_second": 1, "burst": 1_000_000});

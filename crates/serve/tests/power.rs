@@ -25,7 +25,7 @@ use iofair_serve::Server;
 use iofair_serve::back::volatile::{Defect, Disk, Tally, Volatile};
 use iofair_serve::supervisor::Passed;
 
-use link::{Ask, Link, Mounted, Nbd, Request, Vhost};
+use link::{CommandType, Link, Mounted, Nbd, Request, Vhost};
 use load::Load;
 use model::Volume;
 use rig::{Directory, fio, parse, report};
@@ -161,7 +161,8 @@ impl Scene {
             let mut image = Vec::new();
             for offset in (0..SIZES[number]).step_by(CHUNK) {
                 let length = CHUNK.min(SIZES[number] - offset);
-                let request = Request { ask: Ask::Read, offset: offset as u64, length };
+                let request =
+                    Request { command_type: CommandType::Read, offset: offset as u64, length };
                 link.send(0, &request).unwrap();
                 link.push().unwrap();
                 image.extend(link.receive().unwrap().1.unwrap());

@@ -14,7 +14,7 @@ use iofair_historical::TABLE;
 use iofair_serve::back::memory::Memory;
 use iofair_serve::back::volume::{Map, PlannedVolume, VolumeId};
 use iofair_serve::engine::{Engine, Plan, Timeouts};
-use iofair_serve::front::nbd::session::{Action, Ask, Command, Session, Tls};
+use iofair_serve::front::nbd::session::{Action, Command, CommandType, Session, Tls};
 use iofair_serve::front::nbd::wire;
 use iofair_serve::request::buffer::Data;
 use iofair_serve::request::export::{Exports, Offer, Peer};
@@ -94,7 +94,7 @@ impl Line {
     }
 
     /// The client sends one more request.
-    fn ask(&mut self, random: &mut Random) {
+    fn command_type(&mut self, random: &mut Random) {
         if self.sent == REQUESTS || self.expected.len() >= 12 {
             return;
         }
@@ -228,21 +228,21 @@ impl World {
         }
     }
     fn submit(&mut self, number: usize, command: Command) -> bool {
-        let Command { cookie, ask, offset, length, fua } = command;
+        let Command { cookie, command_type, offset, length, fua } = command;
         let (owner, volume) = (number as u64, 0);
         let mut hints = Hints { fua, ..Hints::default() };
-        let operation = match ask {
-            Ask::Read => Operation::Read,
-            Ask::Write => Operation::Write,
-            Ask::Flush => Operation::Flush,
-            Ask::WriteZeroes { hole, fast } => {
+        let operation = match command_type {
+            CommandType::Read => Operation::Read,
+            CommandType::Write => Operation::Write,
+            CommandType::Flush => Operation::Flush,
+            CommandType::WriteZeroes { hole, fast } => {
                 (hints.hole, hints.fast) = (hole, fast);
                 Operation::WriteZeroes
             }
             other => panic!("{other:?}"),
         };
         let mut data = Data::None;
-        if ask == Ask::Write {
+        if command_type == CommandType::Write {
             let Some(payload) = self.lines[number].unread.get(..length as usize) else {
                 return false;
             };
@@ -253,7 +253,7 @@ impl World {
         }
         let new = NewOp { owner, cookie, volume, operation, hints, offset, length, data };
         assert!(self.engine.submit(self.now, new).is_ok(), "the queue is long enough");
-        if ask == Ask::Write {
+        if command_type == CommandType::Write {
             self.lines[number].unread.drain(..length as usize);
         }
         true
@@ -280,7 +280,7 @@ impl World {
         let number = random.below(CLIENTS);
         let line = &mut self.lines[number];
         match random.below(9) {
-            0..=1 => line.ask(random),
+            0..=1 => line.command_type(random),
             2..=3 => {
                 // Some bytes arrive: one, a few, or all.
                 let most = [1, 7, 100, usize::MAX][random.below(4)].min(line.to_server.len());

@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::thread;
 
-use iofair_serve::control::client::Ask;
+use iofair_serve::control::client::Call;
 use rig::Directory;
 use rig::controlled::Controlled;
 use rig::wire::{Options, REPLY_ACK};
@@ -57,7 +57,7 @@ fn throttles_hold_block_status() {
         let rig = Controlled::over(directory);
         let group = "/v1/groups/tenants%2Falice";
         let limit = |max| {
-            let reply = rig.ask(&Ask::new("PATCH", group).body(json!({ "max": max })));
+            let reply = rig.ask(&Call::new("PATCH", group).body(json!({ "max": max })));
             assert!(reply.is_good(), "{}", String::from_utf8_lossy(&reply.body));
         };
         let usage = |key: &str| rig.get(group)["group"]["usage"][key].as_u64().unwrap();

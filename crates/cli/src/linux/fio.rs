@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::plan::Job;
 
 /// fio with all clients: one program, so that they start and end at their times to the millisecond.
-pub(super) struct Crew {
+pub(super) struct FioProcess {
     child: Child,
     jobs: Vec<Job>,
 }
@@ -33,7 +33,7 @@ pub(super) fn version() -> Result<String> {
     Ok(String::from_utf8_lossy(&told.stdout).trim().to_owned())
 }
 
-impl Crew {
+impl FioProcess {
     /// Starts it on `device`, each client in the group whose `cgroup.procs` `procs` gives. Its output goes to files in
     /// `directory`.
     pub(super) fn start(
@@ -74,7 +74,7 @@ impl Crew {
     }
 }
 
-impl Drop for Crew {
+impl Drop for FioProcess {
     fn drop(&mut self) {
         if matches!(self.child.try_wait(), Ok(None)) {
             // The whole process group: each client is a process.

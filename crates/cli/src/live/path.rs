@@ -11,7 +11,7 @@ use iofair_core::time::Nanos;
 use iofair_historical::TABLE;
 use iofair_serve::back::memory::Memory;
 use iofair_serve::back::volume::{Map, PlannedVolume, VolumeId};
-use iofair_serve::client::{Ask, Crowd, Request};
+use iofair_serve::client::{CommandType, Crowd, Request};
 use iofair_serve::engine::{Engine, Plan, Timeouts};
 use iofair_serve::{Bare, Clock};
 
@@ -48,13 +48,19 @@ pub(super) fn measure(socket: &Path) -> Result<Nanos> {
         let after = clock.now() + PAUSE;
         while crowd.wait(after)? < after {}
         let sent = clock.now();
-        crowd.push(Request { client: 0, tag, ask: Ask::Read, offset: 0, length: LENGTH });
+        crowd.push(Request {
+            client: 0,
+            tag,
+            command_type: CommandType::Read,
+            offset: 0,
+            length: LENGTH,
+        });
         let late = sent + Nanos::from_secs(1);
         let mut answered = sent;
         while crowd.in_flight(0) > 0 && answered < late {
             answered = crowd.wait(late)?;
         }
-        crowd.answers();
+        crowd.take_replies();
         times.push(answered.since(sent));
     }
     drop(crowd);

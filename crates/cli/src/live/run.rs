@@ -13,7 +13,7 @@ use iofair_lab::scenario::Scenario;
 use iofair_serve::back::emulated::Emulated;
 use iofair_serve::back::store::Store;
 use iofair_serve::back::volume::{Map, PlannedVolume, Stamp, VolumeId};
-use iofair_serve::client::{Ask, Crowd, Request};
+use iofair_serve::client::{CommandType, Crowd, Request};
 use iofair_serve::engine::{Engine, Plan, Timeouts};
 use iofair_serve::{Bare, Clock};
 
@@ -159,14 +159,14 @@ impl Outside for Live<'_> {
     }
     fn submit(&mut self, submission: &Submission) {
         let Submission { tag, client, operation, start, length, .. } = *submission;
-        let ask = match operation {
-            Operation::Read => Ask::Read,
-            Operation::Flush => Ask::Flush,
-            _ => Ask::Write,
+        let command_type = match operation {
+            Operation::Read => CommandType::Read,
+            Operation::Flush => CommandType::Flush,
+            _ => CommandType::Write,
         };
         let length = u32::try_from(length.bytes()).expect("calls of at most 32 MiB");
         let (client, offset) = (client.index(), start.bytes());
-        self.crowd().push(Request { client, tag, ask, offset, length });
+        self.crowd().push(Request { client, tag, command_type, offset, length });
     }
     fn send(&mut self) {
         if let Err(error) = self.crowd().send() {
@@ -176,12 +176,12 @@ impl Outside for Live<'_> {
     }
     fn collect(&mut self, replies: &mut Vec<Reply>) {
         let mut failed = None;
-        for answered in self.crowd().answers() {
-            if answered.error != 0 {
-                failed = Some(format!("the server answered with error {}", answered.error));
+        for reply in self.crowd().take_replies() {
+            if reply.error != 0 {
+                failed = Some(format!("the server replied with error {}", reply.error));
             }
-            let length = iofair_core::unit::Sectors::from_bytes_ceil(answered.length.into());
-            replies.push(Reply { tag: answered.tag, length });
+            let length = iofair_core::unit::Sectors::from_bytes_ceil(reply.length.into());
+            replies.push(Reply { tag: reply.tag, length });
         }
         self.error = self.error.take().or(failed);
     }

@@ -14,38 +14,38 @@ use crate::trace::{Decision, Subject};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[non_exhaustive]
 pub enum Place {
-    /// A throttle has it; they count from 0.
+    /// In a throttle, numbered from 0.
     Throttle(usize),
     /// It waits for a tag.
     Tag,
-    /// The scheduler has it.
+    /// In the scheduler.
     Scheduler,
     /// A flush that waits for its client's writes, or for the flush before it.
     Flush,
-    /// The drive has it.
+    /// In flight at the drive.
     Drive,
 }
 
-/// A request inside, and what is known of it.
+/// A pending request, and why it waits.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Held<'a> {
     /// The request.
     pub request: &'a Request,
-    /// Submissions that it stands for.
+    /// Number of submissions merged into it, itself included.
     pub parts: usize,
     /// Where it is.
     pub place: Place,
-    /// Since when; for a throttle behind another one since its submission.
+    /// Since when it is there. For a throttle after another one, since its submission.
     pub since: Instant,
-    /// What the policy that holds it reports.
+    /// The report of the policy that holds it.
     pub info: HoldInfo,
     /// The last decision about this very request.
     pub decision: Option<Decision>,
 }
 
 impl Controller {
-    /// From now on the last decisions are remembered, for [`Self::held`].
+    /// Starts to remember the last decision about each request, for [`Self::held`].
     pub fn remember_decisions(&mut self) {
         self.trace.remember();
     }
@@ -54,13 +54,13 @@ impl Controller {
     pub fn last_decision(&self, subject: Subject) -> Option<Decision> {
         self.trace.last(subject)
     }
-    /// Requests inside, those that `wanted` says; merged ones with the request that took them in.
+    /// Pending requests for which `wanted` is true. Merged requests follow the request into which they were merged.
     pub fn held(&self, wanted: impl Fn(&Request) -> bool) -> impl Iterator<Item = Held<'_>> {
         let heads = self.requests.heads().filter(move |(_, request)| wanted(request));
         heads.map(|(id, request)| self.holds(id, request))
     }
-    /// [`Self::held`] in parts: shows those that `wanted` says to `each`, beginning with a place of the pool, and ends
-    /// after so many places and merged requests. Returns where the next part begins, if there is one.
+    /// [`Self::held`] in parts: calls `each` for pending requests for which `wanted` is true, beginning at a slot of the
+    /// pool, and ends after a number of slots and merged requests. Returns the slot at which the next part begins, if any.
     #[must_use = "where the next part begins"]
     pub fn look_at(
         &self,

@@ -15,9 +15,9 @@ use crate::random::Random;
 /// One thing that happens.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    Submit(Ask),
+    Submit(NewRequest),
     /// Several requests of one client, gathered in a plug.
-    Plug(Vec<Ask>),
+    Plug(Vec<NewRequest>),
     /// The drive completes one of its commands, not always well.
     Complete {
         pick: u64,
@@ -62,7 +62,7 @@ pub(crate) enum Step {
 
 /// A request to submit.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ask {
+pub(crate) struct NewRequest {
     pub(crate) client: u64,
     pub(crate) operation: Operation,
     pub(crate) flags: Flags,
@@ -143,7 +143,7 @@ impl<'a> Generator<'a> {
             _ => Step::Reply { pick: a, think: self.think(), elsewhere: self.elsewhere() },
         }
     }
-    fn ask(&mut self, client: u64) -> Ask {
+    fn ask(&mut self, client: u64) -> NewRequest {
         let random = &mut *self.random;
         let flags = [
             Flags::NONE,
@@ -174,9 +174,9 @@ impl<'a> Generator<'a> {
         };
         *position = (start + length) % (self.setup.facts.capacity.0 - longest);
         let length = if operation == Operation::Flush { 0 } else { length };
-        Ask { client, operation, flags, start: Sectors(start), length: Sectors(length) }
+        NewRequest { client, operation, flags, start: Sectors(start), length: Sectors(length) }
     }
-    fn plug(&mut self, client: u64) -> Vec<Ask> {
+    fn plug(&mut self, client: u64) -> Vec<NewRequest> {
         let first = self.ask(client);
         let count = self.random.between(2, PLUG_MAX as u64);
         let mut list = vec![first];

@@ -11,7 +11,7 @@ use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
 use crate::check::{Accepted, Checker, Event, Settled};
-use crate::operations::{Ask, Step};
+use crate::operations::{NewRequest, Step};
 use crate::random::Random;
 
 /// What to run.
@@ -251,10 +251,10 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    fn submission(&mut self, ask: &Ask) -> Option<Submission> {
+    fn submission(&mut self, ask: &NewRequest) -> Option<Submission> {
         let client = fold(ask.client, &self.clients)?;
         self.tag += 1;
-        let Ask { operation, flags, start, length, .. } = *ask;
+        let NewRequest { operation, flags, start, length, .. } = *ask;
         Some(Submission { tag: self.tag, client, operation, flags, start, length })
     }
     fn accepted(&mut self, submission: &Submission) -> Result<(), Broken> {
@@ -264,7 +264,7 @@ impl<'a> World<'a> {
         let accepted = Accepted { tag, client, group, priority, operation, flags, start, length };
         self.see(&Event::Accepted(&accepted))
     }
-    fn submit(&mut self, ask: &Ask) -> Result<(), Broken> {
+    fn submit(&mut self, ask: &NewRequest) -> Result<(), Broken> {
         let Some(submission) = self.submission(ask) else { return Ok(()) };
         self.hand_in(&submission)
     }
@@ -274,7 +274,7 @@ impl<'a> World<'a> {
             Err(_) => Ok(()),
         }
     }
-    fn plug(&mut self, asks: &[Ask]) -> Result<(), Broken> {
+    fn plug(&mut self, asks: &[NewRequest]) -> Result<(), Broken> {
         let (mut plug, mut gathered) = (Plug::new(), Vec::new());
         // A plug that reserves slots loses none of its requests; another one those that are refused.
         let reserves = self.case.seed.is_multiple_of(2);

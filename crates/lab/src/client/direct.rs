@@ -10,7 +10,7 @@ use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
 use super::{Base, Range};
-use crate::world::engine::{Ask, Engine};
+use crate::world::engine::{Engine, NewRequest};
 use crate::world::layout::{BLOCK, HOLE_COST, INDIRECT_COST};
 
 /// Where a slot's call is.
@@ -116,7 +116,7 @@ impl Direct {
     }
 
     fn send_prelude(&mut self, base: &Base, engine: &mut Engine<'_>, slot: u32, block: Sectors) {
-        let parts = engine.submit(Ask {
+        let parts = engine.submit(NewRequest {
             token: base.token(slot),
             client: base.client,
             operation: Operation::Read,

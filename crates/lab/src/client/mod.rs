@@ -27,7 +27,7 @@ use iofair_drive::random::Random;
 use crate::cache::Cache;
 use crate::scenario::{Job, Pattern};
 use crate::sim::Token;
-use crate::world::engine::{Ask, Engine, FileRange};
+use crate::world::engine::{Engine, FileRange, NewRequest};
 use pace::Pacer;
 use tally::Tally;
 
@@ -104,7 +104,7 @@ impl Base {
     }
     /// Sends a flush, one a drive; their number.
     fn flush(&self, engine: &mut Engine<'_>, slot: u32) -> u32 {
-        engine.submit(Ask {
+        engine.submit(NewRequest {
             token: self.token(slot),
             client: self.client,
             operation: Operation::Flush,

@@ -184,7 +184,7 @@ pub(crate) struct Parts<'a> {
 
 /// One request for [`Engine::submit`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ask {
+pub(crate) struct NewRequest {
     pub(crate) token: Token,
     pub(crate) client: ClientId,
     pub(crate) operation: Operation,
@@ -234,8 +234,8 @@ impl<'a> Engine<'a> {
     }
 
     /// Submits a request. Returns the number of requests that it became, one for each drive.
-    pub(crate) fn submit(&mut self, ask: Ask) -> u32 {
-        let Ask { token, client, operation, flags, start, length } = ask;
+    pub(crate) fn submit(&mut self, ask: NewRequest) -> u32 {
+        let NewRequest { token, client, operation, flags, start, length } = ask;
         let tag = token.pack();
         let Some(geometry) = self.geometry else {
             self.submit_to(0, Submission { tag, client, operation, flags, start, length });
@@ -273,7 +273,8 @@ impl<'a> Engine<'a> {
         let (mut offset, mut length, mut parts) = (range.offset, range.length, 0);
         while length > Sectors::ZERO {
             let (start, piece) = self.files[file].place(offset, length.min(longest));
-            parts += self.submit(Ask { token, client, operation, flags, start, length: piece });
+            parts +=
+                self.submit(NewRequest { token, client, operation, flags, start, length: piece });
             (offset, length) = (offset + piece, length - piece);
         }
         parts

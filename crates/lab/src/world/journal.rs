@@ -14,7 +14,7 @@ use iofair_core::group::ClientId;
 use iofair_core::request::{Flags, Operation};
 use iofair_core::unit::Sectors;
 
-use super::engine::{Ask, Engine};
+use super::engine::{Engine, NewRequest};
 use super::layout::BLOCK;
 use crate::sim::Token;
 
@@ -129,7 +129,8 @@ impl Journal {
             _ => Flags::SYNC.with(Flags::METADATA),
         };
         let token = Token { actor, slot: 0 };
-        self.under_way = engine.submit(Ask { token, client, operation, flags, start, length });
+        self.under_way =
+            engine.submit(NewRequest { token, client, operation, flags, start, length });
     }
 }
 

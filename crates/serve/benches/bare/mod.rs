@@ -8,7 +8,7 @@ use std::path::Path;
 
 use iofair_config::contracts::Entry;
 use iofair_core::group::Groups;
-use iofair_serve::front::nbd::session::{Action, Ask, Command, Session, Tls};
+use iofair_serve::front::nbd::session::{Action, Command, CommandType, Session, Tls};
 use iofair_serve::front::nbd::wire::{read_header, simple_reply};
 use iofair_serve::request::export::{Export, Exports, Offer, Peer};
 
@@ -70,7 +70,12 @@ fn converse(mut stream: UnixStream, size: u64) -> io::Result<()> {
             let data = match step.action {
                 Action::Continue | Action::Refused | Action::Attach(_) => 0,
                 Action::More(_) => break,
-                Action::Command(Command { ask: Ask::Write, cookie, length, .. }) => {
+                Action::Command(Command {
+                    command_type: CommandType::Write,
+                    cookie,
+                    length,
+                    ..
+                }) => {
                     (payload, write) = (length as usize, Some(cookie));
                     0
                 }
@@ -94,7 +99,7 @@ fn converse(mut stream: UnixStream, size: u64) -> io::Result<()> {
 /// Writes an answer's head; returns the bytes of data that follow it.
 fn answer(session: &Session, command: &Command, out: &mut Vec<u8>) -> usize {
     let Command { cookie, offset, length, .. } = *command;
-    if command.ask != Ask::Read {
+    if command.command_type != CommandType::Read {
         simple_reply(out, cookie, 0);
         return 0;
     }

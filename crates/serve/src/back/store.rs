@@ -17,29 +17,29 @@ use crate::request::shared::{self, Span, Stored};
 
 /// Granularity of the bitmap of written chunks.
 const CHUNK: u64 = 32 << 10;
-/// Freed memory is given back in whole pages.
+/// Memory is freed in whole pages.
 const PAGE: u64 = 4096;
-/// Memory of a store that forgets: it stays in the processor's caches.
+/// Memory of a store that discards data; small, so that it stays in the processor's caches.
 const FOLD: u64 = 1 << 20;
-/// And the longest span of it besides: longer than any request.
+/// Its longest span: longer than any request.
 const SPAN_MAX: u64 = 64 << 20;
 
-/// Pages of ours. There is never a reference to them, only addresses: what was read out of them may be on the way to
-/// clients while they are written again, and a file's other users write when they like.
+/// Mapped pages. They are used by address, never by reference: data read from them may still be on its way to clients
+/// while they are written again, and other users of a file may write at any time.
 #[derive(Debug)]
 struct Mapping {
     base: NonNull<u8>,
     bytes: usize,
-    /// Somebody may cut the file behind it short, or its disk may be full.
+    /// Detects a loss: another process may truncate the file, or its disk may be full.
     watch: Option<Watch>,
 }
 
-// SAFETY: the mapping belongs to no thread, and what is shared of it is an address.
+// SAFETY: the mapping belongs to no thread, and only its address is shared.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
-/// Miri knows no mappings: zeroed memory stands in for anonymous ones.
+/// Miri has no mappings: zeroed memory replaces anonymous ones.
 #[cfg(miri)]
 impl Mapping {
     fn layout(bytes: usize) -> std::alloc::Layout {
@@ -47,7 +47,7 @@ impl Mapping {
     }
     fn new(bytes: usize, _: i32, file: i32) -> io::Result<Self> {
         assert_eq!(file, -1, "Miri maps no files");
-        // SAFETY: no store is empty.
+        // SAFETY: the size is not zero, since no store is empty.
         let base = unsafe { std::alloc::alloc_zeroed(Self::layout(bytes)) };
         let base = NonNull::new(base).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self { base, bytes, watch: None })
@@ -56,7 +56,7 @@ impl Mapping {
         // SAFETY: as where memory is mapped.
         unsafe { std::alloc::dealloc(self.base.as_ptr(), Self::layout(self.bytes)) };
     }
-    /// Gives no pages back, so that they are cleared.
+    /// Frees no pages; the caller clears them instead.
     fn discard(_: Span, _: i32) -> bool {
         false
     }
@@ -75,29 +75,28 @@ impl Mapping {
         Ok(Self { base, bytes, watch: None })
     }
     fn unmap(&mut self) {
-        // SAFETY: mapped in `new` with this length, and called when it is dropped. Whoever has an address in it that is
-        // still used has a keeper too, so there is none.
+        // SAFETY: mapped in `new` with this length, and called when it is dropped. Users of an address in it hold a
+        // keeper, so there are none left.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
     }
-    /// Gives whole pages back, by a kind of advice that leaves zeroes behind; `false` if that cannot be.
+    /// Frees whole pages with an madvise(2) advice that leaves zeroes; `false` if that is not possible.
     fn discard(span: Span, advice: i32) -> bool {
-        // SAFETY: the span lies inside a mapping (`Store::span` checks it), which nobody has references to.
+        // SAFETY: the span lies inside a mapping (`Store::span` checks it), to which there are no references.
         unsafe { libc::madvise(span.pointer().cast(), span.len(), advice) == 0 }
     }
 }
 
 impl Mapping {
-    /// From now on a loss of pages is noticed.
+    /// Starts to detect a loss of pages.
     fn watch(&mut self) -> io::Result<()> {
-        // SAFETY: the mapping is there until this is dropped, after the watch. Once it is lost nothing of it is
-        // believed any more.
+        // SAFETY: the mapping lives until this is dropped, after the watch. Once it is lost, its data counts as invalid.
         self.watch = Some(unsafe { Watch::over(self.base.as_ptr(), self.bytes) }?);
         Ok(())
     }
 }
 
-/// Where the run of equal bits ends that begins at `from`, at `end` at the latest. It looks at each word of 64 bits once,
-/// so that a request of the longest kind is a few thousand steps.
+/// The end of the run of equal bits that begins at `from`, at most `end`. It reads each word of 64 bits once, so the
+/// longest request takes a few thousand steps.
 fn run_end(mut word: impl FnMut(u64) -> u64, from: u64, end: u64) -> u64 {
     let first = word(from / 64);
     let flip = if first >> (from % 64) & 1 == 1 { u64::MAX } else { 0 };
@@ -125,15 +124,15 @@ impl Drop for Mapping {
 pub struct Store {
     mapping: Arc<Mapping>,
     bytes: u64,
-    /// All addresses are taken modulo this.
+    /// Offsets are taken modulo this.
     fold: u64,
     written: Vec<u64>,
-    /// What it is a mapping of.
+    /// The file that is mapped, if any.
     file: Option<File>,
 }
 
 impl Store {
-    /// Zeroes; memory is used only where they are written.
+    /// A store of zeroes. Memory is used only for parts that are written.
     pub fn anonymous(bytes: u64) -> io::Result<Self> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         Self::map(bytes, flags, -1)
@@ -177,7 +176,7 @@ impl Store {
     fn forgets(&self) -> bool {
         self.fold == FOLD
     }
-    /// A part of the mapping: in it as long as the store, or something else that keeps the mapping, lives.
+    /// A part of the mapping, valid while the store, or another keeper of the mapping, lives.
     fn span(&self, offset: u64, length: u64) -> Span {
         let inside = offset.checked_add(length).is_some_and(|end| end <= self.bytes);
         assert!(inside, "{length} bytes at {offset} of {}", self.bytes);
@@ -188,14 +187,14 @@ impl Store {
     /// A part of it, without copying. Later writes may be visible in it.
     pub fn stored(&self, offset: u64, length: u64) -> Stored {
         let span = self.span(offset, length);
-        // SAFETY: inside the mapping (`span` checks it), which is its own keeper, and to which nobody makes references.
+        // SAFETY: inside the mapping (`span` checks it), which is its own keeper, and to which there are no references.
         unsafe { Stored::new(span, self.mapping.clone()) }
     }
     /// Reads into a place; returns the end of the range.
     pub fn read(&self, offset: u64, into: &mut PlaceMut<'_>) -> u64 {
         let length = into.len() as u64;
-        // SAFETY: inside the mapping (`span` checks it), which is there as long as this store, and to which nobody
-        // makes references.
+        // SAFETY: inside the mapping (`span` checks it), which lives as long as this store, and to which there are no
+        // references.
         unsafe { into.write_from_shared(self.span(offset, length)) };
         offset + length
     }
@@ -206,7 +205,7 @@ impl Store {
         if self.forgets() {
             return offset + length;
         }
-        // SAFETY: as in `read`; the mapping may be written.
+        // SAFETY: as in `read`; the mapping is writable.
         unsafe { from.read_into_shared(span) };
         for chunk in offset / CHUNK..(offset + length).div_ceil(CHUNK) {
             self.written[chunk as usize / 64] |= 1 << (chunk % 64);
@@ -222,7 +221,7 @@ impl Store {
         let end = offset + length;
         let (first, last) = (offset.next_multiple_of(PAGE), end / PAGE * PAGE);
         if first >= last {
-            // SAFETY: inside the mapping, as checked, which may be written.
+            // SAFETY: inside the mapping (`span` checks it), which is writable.
             return unsafe { shared::clear(all) };
         }
         let whole = self.span(first, last - first);
@@ -236,7 +235,7 @@ impl Store {
         }
         let (mut chunk, end) = (offset.div_ceil(CHUNK), end / CHUNK);
         while chunk < end {
-            // All of a word at once, or its first or last bits.
+            // A whole word at once, or its first or last bits.
             let next = (chunk / 64 * 64 + 64).min(end);
             let rest = u64::MAX >> (64 - (next - chunk));
             self.written[chunk as usize / 64] &= !(rest << (chunk % 64));
@@ -285,8 +284,8 @@ mod tests {
         data.places(0, bytes.len()).fold(offset, |at, place| store.write(at, &place))
     }
 
-    /// Goal: writes, zeroes and extents agree at odd borders. Method: write across chunks, zero a
-    /// part with whole pages in it, look at both sides.
+    /// Goal: writes, zeroes and extents agree at unaligned borders. Method: write across chunks, zero a part that contains
+    /// whole pages, and check both sides.
     #[test]
     fn writes_zeroes_and_extents() {
         let mut store = Store::anonymous(1 << 20).unwrap();
@@ -302,7 +301,7 @@ mod tests {
         assert_eq!(store.extents(0, 1 << 20, 1), [Extent { length: CHUNK, hole: false }]);
     }
 
-    /// Goal: the extents of any bitmap are those that a look at each chunk finds, and zeroes leave the right chunks.
+    /// Goal: extents agree with a list of written chunks, also after zeroes.
     /// Method: random writes and zeroes beside a list of chunks.
     #[test]
     fn extents_are_those_of_each_chunk() {
@@ -341,8 +340,8 @@ mod tests {
             }
         }
     }
-    /// Goal: finding an extent costs a step for each 64 chunks, not one for each. Method: a run through the longest
-    /// request that there is, and the end of a run in its last word.
+    /// Goal: finding an extent takes one step per 64 chunks. Method: a run over the longest request, and a run that ends
+    /// in the last word.
     #[test]
     fn runs_are_found_by_words() {
         let chunks = (4 << 30) / CHUNK;
@@ -360,8 +359,8 @@ mod tests {
         assert_eq!(run_end(|word| if word == 0 { u64::MAX } else { 1 }, 63, 128), 65);
     }
 
-    /// Goal: a store that forgets has any size and every span that fits into a request, and is full of data. Method:
-    /// spans at both ends of a large one.
+    /// Goal: a store that discards data can have any size, has every span that fits into a request, and is full of data.
+    /// Method: spans at both ends of a large one.
     #[test]
     fn a_store_may_forget() {
         let mut store = Store::forgetful(1 << 40).unwrap();
@@ -374,8 +373,8 @@ mod tests {
         store.zero(0, 1 << 30);
         assert_eq!(store.extents(5, 10, 1), [Extent { length: 10, hole: false }]);
     }
-    /// Goal: what was read out of a store may be sent after the store is gone. Method: a store of some size is dropped
-    /// before the data is looked at, and another is mapped.
+    /// Goal: data read from a store may be sent after the store is dropped. Method: a store is dropped and another one is
+    /// mapped before the data is checked.
     #[test]
     fn what_was_read_outlives_its_store() {
         let mut store = Store::anonymous(1 << 20).unwrap();
@@ -388,7 +387,7 @@ mod tests {
         assert_eq!(bytes, [5; 100]);
     }
 
-    /// Goal: no range reaches beyond a store, also where its end is no number. Method: reads, writes and zeroes there.
+    /// Goal: ranges beyond the end of a store are refused, also if their end overflows. Method: reads, writes and zeroes.
     #[test]
     fn ranges_stay_within_their_store() {
         let reaches = |offset: u64, length: usize| {

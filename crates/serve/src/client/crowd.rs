@@ -8,7 +8,7 @@ use std::path::Path;
 use iofair_core::time::{Instant, Nanos};
 
 use super::dial;
-use super::pipe::{Ask, Flying, Pipe};
+use super::pipe::{CommandType, Flying, Pipe};
 use crate::clock::{self, Clock};
 use crate::socket;
 
@@ -28,7 +28,7 @@ pub struct Request {
     /// Returned with the completion.
     pub tag: u64,
     /// The operation.
-    pub ask: Ask,
+    pub command_type: CommandType,
     /// First byte.
     pub offset: u64,
     /// Bytes.
@@ -37,7 +37,7 @@ pub struct Request {
 
 /// A completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Answered {
+pub struct Reply {
     /// The request's tag.
     pub tag: u64,
     /// The request's length.
@@ -52,7 +52,7 @@ pub struct Crowd {
     pipes: Vec<Pipe<UnixStream>>,
     polls: Vec<libc::pollfd>,
     scratch: Vec<u8>,
-    answered: Vec<Answered>,
+    replies: Vec<Reply>,
     clock: Clock,
     last_event: Instant,
 }
@@ -77,7 +77,7 @@ impl Crowd {
             polls: pipes.iter().map(poll).collect(),
             pipes,
             scratch: vec![0; SCRATCH],
-            answered: Vec::new(),
+            replies: Vec::new(),
             last_event: clock.now(),
             clock,
         })
@@ -89,8 +89,8 @@ impl Crowd {
     }
     /// Queues a request for sending.
     pub fn push(&mut self, request: Request) {
-        let Request { client, tag, ask, offset, length } = request;
-        self.pipes[client].push(Flying { tag, ask, length }, offset);
+        let Request { client, tag, command_type, offset, length } = request;
+        self.pipes[client].push(Flying { tag, command_type, length }, offset);
     }
     /// Number of a client's requests in flight.
     pub fn in_flight(&self, client: usize) -> usize {
@@ -118,7 +118,7 @@ impl Crowd {
             let quiet = now.since(self.last_event) > QUIET;
             self.poll(if quiet { rest } else { Nanos::ZERO })?;
             let now = self.clock.now();
-            if !self.answered.is_empty() {
+            if !self.replies.is_empty() {
                 self.last_event = now;
                 return Ok(now);
             }
@@ -128,8 +128,8 @@ impl Crowd {
         }
     }
     /// Completions since the last call.
-    pub fn answers(&mut self) -> std::vec::Drain<'_, Answered> {
-        self.answered.drain(..)
+    pub fn take_replies(&mut self) -> std::vec::Drain<'_, Reply> {
+        self.replies.drain(..)
     }
 
     /// Waits for sockets, and takes what they have.
@@ -149,12 +149,12 @@ impl Crowd {
         if ready == 0 {
             return Ok(());
         }
-        let Self { pipes, polls, scratch, answered, .. } = self;
+        let Self { pipes, polls, scratch, replies, .. } = self;
         for (pipe, poll) in pipes.iter_mut().zip(polls) {
             if poll.revents & !libc::POLLOUT != 0 {
                 pipe.receive(scratch, |flying, error| {
                     let Flying { tag, length, .. } = flying;
-                    answered.push(Answered { tag, length, error });
+                    replies.push(Reply { tag, length, error });
                 })?;
             }
         }

@@ -7,8 +7,8 @@
 mod crowd;
 mod pipe;
 
-pub use crowd::{Answered, Crowd, Request};
-pub use pipe::Ask;
+pub use crowd::{Crowd, Reply, Request};
+pub use pipe::CommandType;
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -31,9 +31,9 @@ const COMMAND_READ: u16 = 0;
 const COMMAND_WRITE: u16 = 1;
 const COMMAND_DISCONNECT: u16 = 2;
 const COMMAND_FLUSH: u16 = 3;
-/// An answer that takes longer than this will not come: the slowest drive answers within seconds.
+/// A reply that takes longer than this will not come: the slowest drive completes within seconds.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Longest answer to an option that is read: longer ones are a server gone wrong.
+/// Longest reply to an option that is read: longer ones are a server gone wrong.
 const OPTION_REPLY_MAX: usize = 4096;
 
 /// One connection to one export.
@@ -118,7 +118,7 @@ fn dial(socket: &Path, export: &str) -> io::Result<(UnixStream, u64)> {
     }
     read_u16(&mut stream)?;
     stream.write_all(&go(export))?;
-    let size = answer_to_go(&mut stream)?;
+    let size = reply_to_go(&mut stream)?;
     Ok((stream, size))
 }
 
@@ -138,7 +138,7 @@ fn go(export: &str) -> Vec<u8> {
 }
 
 /// The size of the export, once the server agrees.
-fn answer_to_go(stream: &mut impl Read) -> io::Result<u64> {
+fn reply_to_go(stream: &mut impl Read) -> io::Result<u64> {
     let mut size = None;
     loop {
         if read_u64(stream)? != OPTION_REPLY_MAGIC || read_u32(stream)? != OPTION_GO {
@@ -200,20 +200,20 @@ mod tests {
         bytes
     }
 
-    /// Goal: a server's answers are understood and nonsense is refused. Method: made-up answers.
+    /// Goal: a server's replies are understood and nonsense is refused. Method: made-up replies.
     #[test]
-    fn answers_are_understood() {
+    fn replies_are_understood() {
         let mut export = vec![0, 0];
         export.extend(123_456u64.to_be_bytes());
         export.extend([0, 1]);
         let name = [0, 1, b'x'];
         let good = [reply(REPLY_INFO, &name), reply(REPLY_INFO, &export), reply(REPLY_ACK, &[])];
-        assert_eq!(answer_to_go(&mut &good.concat()[..]).expect("a good answer"), 123_456);
+        assert_eq!(reply_to_go(&mut &good.concat()[..]).expect("a good reply"), 123_456);
         let refused = reply(REPLY_ERROR | 6, b"no such export");
-        let error = answer_to_go(&mut &refused[..]).expect_err("refused").to_string();
+        let error = reply_to_go(&mut &refused[..]).expect_err("refused").to_string();
         assert!(error.contains("no such export"), "{error}");
-        assert!(answer_to_go(&mut &reply(REPLY_ACK, &[])[..]).is_err());
-        assert!(answer_to_go(&mut &reply(99, &[])[..]).is_err());
-        assert!(answer_to_go(&mut &b"HTTP/1.1 400 Bad Request"[..]).is_err());
+        assert!(reply_to_go(&mut &reply(REPLY_ACK, &[])[..]).is_err());
+        assert!(reply_to_go(&mut &reply(99, &[])[..]).is_err());
+        assert!(reply_to_go(&mut &b"HTTP/1.1 400 Bad Request"[..]).is_err());
     }
 }

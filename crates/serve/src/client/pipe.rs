@@ -12,12 +12,12 @@ use super::{COMMAND_FLUSH, COMMAND_READ, COMMAND_WRITE, REPLY_MAGIC, broken, com
 static ZEROES: [u8; 256 << 10] = [0; 256 << 10];
 /// Slices of one call.
 const SLICES: usize = 32;
-/// Bytes of an answer's head.
+/// Bytes of a reply's head.
 const HEAD: usize = 16;
 
 /// The operation of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ask {
+pub enum CommandType {
     /// Bytes from the volume.
     Read,
     /// Bytes to the volume.
@@ -30,7 +30,7 @@ pub enum Ask {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Flying {
     pub(super) tag: u64,
-    pub(super) ask: Ask,
+    pub(super) command_type: CommandType,
     pub(super) length: u32,
 }
 
@@ -70,7 +70,7 @@ pub(super) struct Pipe<S> {
     head: [u8; HEAD],
     /// Bytes of the head that are there.
     heads: usize,
-    /// Payload still to come of the answer whose head is there.
+    /// Payload still to come of the reply whose head is there.
     payload: usize,
     current: Option<(Flying, u32)>,
 }
@@ -89,7 +89,7 @@ impl<S: Read + Write> Pipe<S> {
             current: None,
         }
     }
-    /// Requests that are not answered.
+    /// Requests that have no reply yet.
     pub(super) fn in_flight(&self) -> usize {
         self.flying.len()
     }
@@ -99,12 +99,12 @@ impl<S: Read + Write> Pipe<S> {
 
     /// Puts a request behind those that wait to be sent.
     pub(super) fn push(&mut self, flying: Flying, offset: u64) {
-        let Flying { ask, length, .. } = flying;
+        let Flying { command_type, length, .. } = flying;
         let cookie = self.flying.insert(flying) as u64;
-        let (kind, payload) = match ask {
-            Ask::Read => (COMMAND_READ, 0),
-            Ask::Write => (COMMAND_WRITE, length as usize),
-            Ask::Flush => (COMMAND_FLUSH, 0),
+        let (kind, payload) = match command_type {
+            CommandType::Read => (COMMAND_READ, 0),
+            CommandType::Write => (COMMAND_WRITE, length as usize),
+            CommandType::Flush => (COMMAND_FLUSH, 0),
         };
         let head = command(kind, cookie, offset, length);
         match self.queue.back_mut().filter(|last| last.payload == 0) {
@@ -142,7 +142,7 @@ impl<S: Read + Write> Pipe<S> {
         Ok(())
     }
 
-    /// Takes what the socket has; tells of each answer with its error.
+    /// Takes what the socket has; tells of each reply with its error.
     pub(super) fn receive(
         &mut self,
         scratch: &mut [u8],
@@ -198,7 +198,7 @@ impl<S: Read + Write> Pipe<S> {
         let Some(flying) = self.flying.try_remove(key) else {
             return Err(broken(format!("a reply to no request: {cookie}")));
         };
-        if flying.ask == Ask::Read && error == 0 {
+        if flying.command_type == CommandType::Read && error == 0 {
             self.payload = flying.length as usize;
         }
         self.current = Some((flying, error));
@@ -248,7 +248,7 @@ mod tests {
         }
     }
 
-    fn answer(cookie: u64, error: u32, payload: usize) -> Vec<u8> {
+    fn reply(cookie: u64, error: u32, payload: usize) -> Vec<u8> {
         let mut bytes = REPLY_MAGIC.to_be_bytes().to_vec();
         bytes.extend(error.to_be_bytes());
         bytes.extend(cookie.to_be_bytes());
@@ -256,15 +256,20 @@ mod tests {
         bytes
     }
 
-    /// Goal: requests and answers survive any pieces that a socket makes of them. Method: reads, writes and a flush
-    /// through a stream of 1 to 100 bytes at once; answers in another order, one of them an error.
+    /// Goal: requests and replies survive any pieces that a socket makes of them. Method: reads, writes and a flush
+    /// through a stream of 1 to 100 bytes at once; replies in another order, one of them an error.
     #[test]
     fn pieces_make_a_whole() {
         for at_once in [1, 7, 28, 100] {
             let mut pipe = Pipe::new(Slow { at_once, ..Slow::default() });
-            let asks = [(Ask::Read, 512), (Ask::Write, 1024), (Ask::Flush, 0), (Ask::Read, 4096)];
-            for (tag, (ask, length)) in asks.into_iter().enumerate() {
-                pipe.push(Flying { tag: tag as u64, ask, length }, 4096 * tag as u64);
+            let asks = [
+                (CommandType::Read, 512),
+                (CommandType::Write, 1024),
+                (CommandType::Flush, 0),
+                (CommandType::Read, 4096),
+            ];
+            for (tag, (command_type, length)) in asks.into_iter().enumerate() {
+                pipe.push(Flying { tag: tag as u64, command_type, length }, 4096 * tag as u64);
             }
             while pipe.wants_to_send() {
                 pipe.send().expect("it only blocks");
@@ -273,8 +278,8 @@ mod tests {
             assert_eq!(sent.len(), 4 * 28 + 1024);
             assert_eq!(sent[28..56], command(COMMAND_WRITE, 1, 4096, 1024));
             assert_eq!(sent[56 + 1024..][..28], command(COMMAND_FLUSH, 2, 8192, 0));
-            let answers = [answer(3, 0, 4096), answer(1, 5, 0), answer(0, 0, 512), answer(2, 0, 0)];
-            pipe.stream.given = answers.concat().into();
+            let replies = [reply(3, 0, 4096), reply(1, 5, 0), reply(0, 0, 512), reply(2, 0, 0)];
+            pipe.stream.given = replies.concat().into();
             let mut seen = Vec::new();
             while pipe.in_flight() > 0 || pipe.current.is_some() {
                 pipe.receive(&mut [0; 64], |it, error| seen.push((it.tag, error))).expect("good");
@@ -283,10 +288,10 @@ mod tests {
         }
     }
 
-    /// Goal: nonsense ends a connection. Method: a wrong magic number, an answer to nothing.
+    /// Goal: nonsense ends a connection. Method: a wrong magic number, a reply to nothing.
     #[test]
     fn nonsense_is_refused() {
-        for bytes in [vec![1; HEAD], answer(9, 0, 0)] {
+        for bytes in [vec![1; HEAD], reply(9, 0, 0)] {
             let mut pipe = Pipe::new(Slow { at_once: 100, ..Slow::default() });
             pipe.stream.given = bytes.into();
             assert!(pipe.receive(&mut [0; 64], |_, _| ()).is_err());

@@ -1,4 +1,4 @@
-//! The meaning of each call. This file knows no socket: a [`Call`] comes in, an [`Answer`] goes out.
+//! The meaning of each call. This file knows no socket: a [`Call`] comes in, an [`ApiResponse`] goes out.
 
 mod changes;
 
@@ -63,7 +63,7 @@ pub(super) struct Call {
 
 /// What it gets.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Answer {
+pub(super) struct ApiResponse {
     pub(super) status: u16,
     pub(super) revision: Option<String>,
     pub(super) kind: &'static str,
@@ -72,7 +72,7 @@ pub(super) struct Answer {
     pub(super) body: Bytes,
 }
 
-impl Answer {
+impl ApiResponse {
     pub(super) fn json(status: u16, revision: Option<String>, body: &impl Serialize) -> Self {
         let body = serde_json::to_vec(body).expect("our own structs are JSON").into();
         Self { status, revision, kind: "application/json", allow: None, body }
@@ -124,7 +124,7 @@ pub(super) struct App {
     clock: Clock,
     /// Asked without the lock of `served`, which a change holds for as long as it takes.
     pub(super) reactor: ReactorHandle,
-    /// A question whether the reactor turns that is not answered yet.
+    /// The reply that a health check waits for: whether the reactor still runs its loop.
     pub(super) alive: Mutex<Option<Receiver<()>>>,
     /// How far zeroing of a pool is.
     zeroing: Option<Arc<Progress>>,
@@ -195,16 +195,16 @@ impl App {
 
 /// Calls.
 impl App {
-    pub(super) fn answer(&self, call: &Call) -> Answer {
+    pub(super) fn respond(&self, call: &Call) -> ApiResponse {
         let named = self.group_named(call);
         let changes = call.method != "GET" && !is_dry_run(call);
-        let answer = if changes { self.audited(call) } else { self.route(call) };
+        let response = if changes { self.audited(call) } else { self.route(call) };
         // What the call made is there only now.
         if let Some(group) = named.or_else(|| self.group_named(call)) {
             // A reactor that is gone counts nothing.
             let _ = self.reactor.send(Message::Called(group));
         }
-        answer.unwrap_or_else(|problem| Answer::problem(&problem))
+        response.unwrap_or_else(|problem| ApiResponse::problem(&problem))
     }
     /// The group that a call is about: the one that it names, or that of the volume.
     fn group_named(&self, call: &Call) -> Option<String> {
@@ -220,7 +220,7 @@ impl App {
         let mut volumes = served.server().ok()?.contracts().volumes.iter();
         volumes.find(|volume| volume.name == name).map(|volume| volume.group.clone())
     }
-    pub(super) fn route(&self, call: &Call) -> Result<Answer> {
+    pub(super) fn route(&self, call: &Call) -> Result<ApiResponse> {
         let path = call.path.as_str();
         let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
         let method = call.method.as_str();
@@ -265,7 +265,7 @@ impl App {
             }
             (["v1", "reload"], "POST") => {
                 let revision = self.reload()?;
-                Ok(Answer::json(200, Some(revision.clone()), &json!({ "revision": revision })))
+                Ok(ApiResponse::json(200, Some(revision.clone()), &json!({ "revision": revision })))
             }
             (["v1", "drain" | "resume" | "reload"], _) => Ok(not_allowed("POST")),
             _ => Err(Problem::missing(format!("there is nothing at {path}"))
@@ -273,7 +273,7 @@ impl App {
         }
     }
 
-    fn status(&self) -> Result<Answer> {
+    fn status(&self) -> Result<ApiResponse> {
         let served = lock(&self.served);
         let server = served.server()?;
         let (now, connections, pending, in_flight, busy) = server.line().look(|seen| {
@@ -303,20 +303,20 @@ impl App {
             dirty_bytes: self.zeroing.as_ref().map(|zeroing| zeroing.dirty_bytes()),
             zeroed_bytes: self.zeroing.as_ref().map(|zeroing| zeroing.zeroed_bytes()),
         };
-        Ok(Answer::json(200, Some(status.revision.clone()), &status))
+        Ok(ApiResponse::json(200, Some(status.revision.clone()), &status))
     }
-    fn openapi(&self) -> Answer {
+    fn openapi(&self) -> ApiResponse {
         let body = Bytes::from_static(OPENAPI.as_bytes());
-        Answer { status: 200, revision: None, kind: "application/json", allow: None, body }
+        ApiResponse { status: 200, revision: None, kind: "application/json", allow: None, body }
     }
-    fn stack(&self, status: u16) -> Result<Answer> {
+    fn stack(&self, status: u16) -> Result<ApiResponse> {
         let served = lock(&self.served);
         let stack = resources::stack(served.server()?.contracts());
         let revision = served.revision.clone();
         let body = json!({ "revision": revision, "stack": stack });
-        Ok(Answer::json(status, Some(revision), &body))
+        Ok(ApiResponse::json(status, Some(revision), &body))
     }
-    fn put_stack(&self, call: &Call) -> Result<Answer> {
+    fn put_stack(&self, call: &Call) -> Result<ApiResponse> {
         let mut keys = keys(call)?;
         let name = keys.remove("name").and_then(|name| name.as_str().map(str::to_owned));
         let policy = keys.remove("policy");
@@ -340,7 +340,7 @@ impl App {
         self.change(call, &edit)?;
         self.stack(200)
     }
-    fn groups(&self, call: &Call) -> Result<Answer> {
+    fn groups(&self, call: &Call) -> Result<ApiResponse> {
         let page = page(call)?;
         let moment = live::gather(&self.reactor, GROUPS)?.groups.into_iter();
         let usage = |group: GroupMoment| (group.name, Usage::new(&group.tally, group.holds));
@@ -352,9 +352,9 @@ impl App {
         let (groups, next) = page.of(groups, |group| &group.name)?;
         let mut body = json!({ "revision": revision, "groups": groups });
         next.into_iter().for_each(|next| body["next"] = next.into());
-        Ok(Answer::json(200, Some(revision), &body))
+        Ok(ApiResponse::json(200, Some(revision), &body))
     }
-    fn volumes(&self, call: &Call) -> Result<Answer> {
+    fn volumes(&self, call: &Call) -> Result<ApiResponse> {
         let page = page(call)?;
         let moment = live::gather(&self.reactor, VOLUMES)?;
         let served = lock(&self.served);
@@ -364,11 +364,11 @@ impl App {
         let (volumes, next) = page.of(volumes, |volume| &volume.name)?;
         let mut body = json!({ "revision": revision, "volumes": volumes });
         next.into_iter().for_each(|next| body["next"] = next.into());
-        Ok(Answer::json(200, Some(revision), &body))
+        Ok(ApiResponse::json(200, Some(revision), &body))
     }
 
     /// Everything about one group or volume.
-    fn one(&self, call: &Call, kind: Kind, name: &str) -> Result<Answer> {
+    fn one(&self, call: &Call, kind: Kind, name: &str) -> Result<ApiResponse> {
         let how = match call.method.as_str() {
             "GET" => return self.show(200, kind, name),
             "DELETE" => {
@@ -379,7 +379,7 @@ impl App {
                 }
                 let revision = self.change_with(call, &edit, &agreed)?;
                 let body = json!({ "revision": revision });
-                return Ok(Answer::json(200, Some(revision), &body));
+                return Ok(ApiResponse::json(200, Some(revision), &body));
             }
             "PUT" if call.only_new => How::Create,
             "PUT" => How::Replace,
@@ -394,7 +394,7 @@ impl App {
         self.change_with(call, &edit, &agreed)?;
         self.show(if how == How::Create { 201 } else { 200 }, kind, name)
     }
-    fn show(&self, status: u16, kind: Kind, name: &str) -> Result<Answer> {
+    fn show(&self, status: u16, kind: Kind, name: &str) -> Result<ApiResponse> {
         let path = name.to_string();
         let mut usage = match kind {
             Kind::Group => self.reactor.look(move |seen| Usage::of(seen, &path))?,
@@ -418,7 +418,7 @@ impl App {
                 json!({ "revision": revision, "volume": volume })
             }
         };
-        Ok(Answer::json(status, Some(revision), &body))
+        Ok(ApiResponse::json(status, Some(revision), &body))
     }
 
     /// The reactor and the revision; the lock is not held while the reactor is asked.
@@ -426,24 +426,24 @@ impl App {
         let served = lock(&self.served);
         Ok((served.server()?.line().clone(), served.revision.clone()))
     }
-    fn why(&self, name: &str) -> Result<Answer> {
+    fn why(&self, name: &str) -> Result<ApiResponse> {
         let (line, revision) = self.line()?;
         let why = why::why(&line, name)?;
         let Some(mut why) = why else {
             return Err(self.server(|server| unknown(server, Kind::Group, name))?);
         };
         why.revision = revision;
-        Ok(Answer::json(200, Some(why.revision.clone()), &why))
+        Ok(ApiResponse::json(200, Some(why.revision.clone()), &why))
     }
-    fn live(&self, call: &Call) -> Result<Answer> {
+    fn live(&self, call: &Call) -> Result<ApiResponse> {
         let page = page(call)?;
         let (line, revision) = self.line()?;
         let wanted = Wanted { groups: true, volumes: false, whys: true };
         let mut live = Live::new(&live::gather(&line, wanted)?, &page)?;
         live.revision = revision;
-        Ok(Answer::json(200, Some(live.revision.clone()), &live))
+        Ok(ApiResponse::json(200, Some(live.revision.clone()), &live))
     }
-    fn metrics(&self, call: &Call) -> Result<Answer> {
+    fn metrics(&self, call: &Call) -> Result<ApiResponse> {
         let query = call.query.as_str();
         let detail = match query.split_once('=') {
             Some(("detail", level)) => Detail::parse(level),
@@ -460,11 +460,11 @@ impl App {
         };
         let caller = call.caller.as_ref();
         let body = self.pages[detail as usize].get(|| self.clock.now(), caller, render)?;
-        Ok(Answer { status: 200, revision: None, kind: metrics::KIND, allow: None, body })
+        Ok(ApiResponse { status: 200, revision: None, kind: metrics::KIND, allow: None, body })
     }
 
-    /// Nobody new is let in, and everything inside is answered; then what the caller wants.
-    fn drain(&self, call: &Call) -> Result<Answer> {
+    /// Stops accepting requests and waits until all requests in flight are completed.
+    fn drain(&self, call: &Call) -> Result<ApiResponse> {
         let then = keys(call)?.remove("then").unwrap_or("hold".into());
         if !["hold", "resume", "end"].iter().any(|word| then == *word) {
             return Err(Problem::bad_request(format!("after a drain: {then}?"))
@@ -485,7 +485,7 @@ impl App {
             drained?;
             let held = line.look(|seen| seen.engine.pending())?;
             let message =
-                format!("{held} requests were not answered in {DRAIN_MAX:?}; serving again");
+                format!("{held} requests were not completed in {DRAIN_MAX:?}; serving again");
             return Err(Problem::new(503, "not-drained", message));
         }
         if then == "resume" {
@@ -495,12 +495,12 @@ impl App {
         if then == "end" {
             self.over.store(true, Ordering::Relaxed);
         }
-        Ok(Answer::json(200, None, &json!({ "state": State::Drained.word() })))
+        Ok(ApiResponse::json(200, None, &json!({ "state": State::Drained.word() })))
     }
-    fn resume(&self) -> Result<Answer> {
+    fn resume(&self) -> Result<ApiResponse> {
         self.server(|server| server.line().resume())??;
         *lock(&self.state) = State::Serving;
-        Ok(Answer::json(200, None, &json!({ "state": State::Serving.word() })))
+        Ok(ApiResponse::json(200, None, &json!({ "state": State::Serving.word() })))
     }
 }
 
@@ -515,9 +515,9 @@ fn unknown(server: &Server, kind: Kind, name: &str) -> Problem {
     problem.allowed(listed(&names)).near(name, names)
 }
 
-fn not_allowed(allow: &'static str) -> Answer {
+fn not_allowed(allow: &'static str) -> ApiResponse {
     let problem = Problem::new(405, "method", "this method is not supported here").allowed(allow);
-    Answer { allow: Some(allow), ..Answer::problem(&problem) }
+    ApiResponse { allow: Some(allow), ..ApiResponse::problem(&problem) }
 }
 
 /// After the question mark of a change that shall only be tried.

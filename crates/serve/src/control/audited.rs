@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::app::{Answer, App, Call, Result, lock};
+use super::app::{ApiResponse, App, Call, Result, lock};
 use super::audit::{Asked, Outcome};
 use super::gate::Author;
 use super::problem::Problem;
@@ -14,7 +14,7 @@ const AUDIT_LINES_MAX: usize = 1000;
 
 impl App {
     /// Makes a change between two lines of the audit log.
-    pub(super) fn audited(&self, call: &Call) -> Result<Answer> {
+    pub(super) fn audited(&self, call: &Call) -> Result<ApiResponse> {
         let unwritten = |what: &str, error: std::io::Error| {
             Problem::new(503, "audit", format!("{what}: the audit log cannot be written: {error}"))
         };
@@ -24,14 +24,14 @@ impl App {
         let begun = begun.map_err(|error| unwritten("nothing was changed", error))?;
         let changed = self.route(call);
         let after = lock(&self.served).revision.clone();
-        let (answer, result) = match changed {
-            Ok(answer) => (answer, "done"),
-            Err(ref problem) => (Answer::problem(problem), problem.message()),
+        let (response, result) = match changed {
+            Ok(response) => (response, "done"),
+            Err(ref problem) => (ApiResponse::problem(problem), problem.message()),
         };
-        let outcome = Outcome { revision: &after, status: Some(answer.status), result };
+        let outcome = Outcome { revision: &after, status: Some(response.status), result };
         let ended = self.audit.end(&begun, &outcome);
         ended.map_err(|error| unwritten("the change was made, its end was not written", error))?;
-        Ok(answer)
+        Ok(response)
     }
     /// [`Self::reload`] that nobody called for over a socket.
     pub(super) fn reload_on_signal(&self) -> Result<(), ServeError> {
@@ -61,7 +61,7 @@ impl App {
         let outcome = Outcome { revision: "", status: Some(403), result: why };
         self.audit.refused(author, Asked::new(method, path, query, None), &outcome);
     }
-    pub(super) fn show_audit(&self, call: &Call) -> Result<Answer> {
+    pub(super) fn show_audit(&self, call: &Call) -> Result<ApiResponse> {
         let lines = match call.query.strip_prefix("last=") {
             Some(number) => {
                 number.parse().ok().filter(|lines| (1..=AUDIT_LINES_MAX).contains(lines))
@@ -78,6 +78,6 @@ impl App {
             return Err(Problem::missing("the audit log goes to standard error: see the journal")
                 .allowed("audit = \"PATH\" in [control]"));
         };
-        Ok(Answer::json(200, None, &json!({ "changes": last })))
+        Ok(ApiResponse::json(200, None, &json!({ "changes": last })))
     }
 }

@@ -59,7 +59,7 @@ impl std::fmt::Display for Address {
 
 /// A call.
 #[derive(Clone, Default, Debug)]
-pub struct Ask {
+pub struct Call {
     /// GET, PUT, ...
     pub method: String,
     /// The path, percent-encoded.
@@ -85,7 +85,7 @@ pub struct Reply {
     pub body: Vec<u8>,
 }
 
-impl Ask {
+impl Call {
     /// A call without body and conditions.
     pub fn new(method: &str, path: &str) -> Self {
         Self { method: method.into(), path: path.into(), ..Self::default() }
@@ -110,7 +110,7 @@ impl Reply {
 }
 
 /// Makes one call and waits for the response.
-pub fn call(address: &Address, ask: &Ask) -> io::Result<Reply> {
+pub fn call(address: &Address, ask: &Call) -> io::Result<Reply> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let work = async {
         match address {
@@ -158,7 +158,7 @@ fn config(secured: &Secured) -> io::Result<ClientConfig> {
         .map_err(|error| unread(&secured.key)(&error))
 }
 
-async fn exchange<S>(stream: S, host: &str, ask: &Ask) -> io::Result<Reply>
+async fn exchange<S>(stream: S, host: &str, ask: &Call) -> io::Result<Reply>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {

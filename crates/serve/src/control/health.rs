@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::app::{Answer, App, State, lock};
+use super::app::{ApiResponse, App, State, lock};
 use crate::reactor::Message;
 
 /// A reactor that does not look up for this long hangs: its longest turn is a small part of that.
@@ -13,26 +13,26 @@ const ALIVE_MAX: Duration = Duration::from_secs(2);
 
 impl App {
     /// Whether the reactor runs, and whether clients are served.
-    pub(super) fn health(&self, query: &str) -> Answer {
+    pub(super) fn health(&self, query: &str) -> ApiResponse {
         let (alive, state) = (self.is_alive(), *lock(&self.state));
         let good = alive && (query != "ready" || state == State::Serving);
         let body = json!({ "alive": alive, "state": state.word() });
-        Answer::json(if good { 200 } else { 503 }, None, &body)
+        ApiResponse::json(if good { 200 } else { 503 }, None, &body)
     }
     /// Asks the reactor one question at a time, however many ask here: one that hangs gathers none.
     fn is_alive(&self) -> bool {
         let mut asked = lock(&self.alive);
-        let answer = asked.take().or_else(|| {
-            let (answer, answered) = mpsc::channel();
-            let look = Message::Look(Box::new(move |_| answer.send(()).unwrap_or(())));
-            self.reactor.send(look).is_ok().then_some(answered)
+        let replied = asked.take().or_else(|| {
+            let (reply, replied) = mpsc::channel();
+            let look = Message::Look(Box::new(move |_| reply.send(()).unwrap_or(())));
+            self.reactor.send(look).is_ok().then_some(replied)
         });
-        let Some(answer) = answer else { return false };
-        match answer.recv_timeout(ALIVE_MAX) {
+        let Some(replied) = replied else { return false };
+        match replied.recv_timeout(ALIVE_MAX) {
             Ok(()) => true,
             Err(RecvTimeoutError::Disconnected) => false,
             Err(RecvTimeoutError::Timeout) => {
-                *asked = Some(answer);
+                *asked = Some(replied);
                 false
             }
         }

@@ -9,7 +9,7 @@ use iofair_core::time::Instant;
 use iofair_core::unit::Sectors;
 use iofair_drive::measure::{Completion, Device, Request};
 
-use crate::client::{self, Ask, Client, Crowd};
+use crate::client::{self, Client, CommandType, Crowd};
 use crate::clock::Clock;
 
 /// Requests in flight at most; the drive behind a volume is unknown.
@@ -51,19 +51,25 @@ impl Device for NbdDevice {
     }
     fn submit(&mut self, request: Request) -> io::Result<()> {
         let Request { tag, operation, durable, offset, bytes } = request;
-        let ask = match operation {
-            Operation::Read => Ask::Read,
-            Operation::Write if !durable => Ask::Write,
-            Operation::Flush => Ask::Flush,
+        let command_type = match operation {
+            Operation::Read => CommandType::Read,
+            Operation::Write if !durable => CommandType::Write,
+            Operation::Flush => CommandType::Flush,
             _ => return Err(io::ErrorKind::Unsupported.into()),
         };
         let length = u32::try_from(bytes).map_err(io::Error::other)?;
-        self.crowd.push(client::Request { client: 0, tag: u64::from(tag), ask, offset, length });
+        self.crowd.push(client::Request {
+            client: 0,
+            tag: u64::from(tag),
+            command_type,
+            offset,
+            length,
+        });
         Ok(())
     }
     fn wait(&mut self, until: Instant, done: &mut Vec<Completion>) -> io::Result<()> {
         let at = self.crowd.wait(until)?;
-        for it in self.crowd.answers() {
+        for it in self.crowd.take_replies() {
             if it.error != 0 {
                 return Err(io::Error::from_raw_os_error(it.error.cast_signed()));
             }

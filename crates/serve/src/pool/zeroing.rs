@@ -189,7 +189,7 @@ impl Shared {
         flush: bool,
     ) -> Result<Zeroed, ServeError> {
         let bytes = |extent: &Extent| extent.start * BLOCK..extent.end() * BLOCK;
-        let (answer, answered) = mpsc::channel();
+        let (reply, replied) = mpsc::channel();
         let (group, stop, until) = match account {
             Account::Nobody => (None, Arc::clone(&self.interrupt), None),
             Account::Group(path, until) => (Some(path), Arc::default(), until),
@@ -202,16 +202,16 @@ impl Shared {
             flush,
             stop: Arc::clone(&stop),
             counter: Arc::clone(&self.progress.zeroed),
-            answer,
+            reply,
         };
         line.send(Message::Zero(job))?;
         loop {
-            match answered.recv_timeout(LOOK_EVERY) {
+            match replied.recv_timeout(LOOK_EVERY) {
                 Ok(zeroed) => return Ok(zeroed),
                 Err(RecvTimeoutError::Timeout) if until.is_some_and(is_past) => {
                     stop.store(true, Ordering::Relaxed);
                 }
-                // A reactor with a drive that never answers ends without giving anything back.
+                // A reactor whose drive never completes a command ends without a reply.
                 Err(RecvTimeoutError::Timeout) if !self.is_over.load(Ordering::Relaxed) => {}
                 Err(_) => return Err(ServeError::Gone),
             }

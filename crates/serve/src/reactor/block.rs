@@ -196,7 +196,7 @@ impl Endpoint for Block {
         self.results.push((tag, result));
         ops.release(op.data);
     }
-    fn answer(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<bool> {
+    fn reply(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<bool> {
         for (tag, result) in self.results.drain(..) {
             self.flying += 1;
             cx.push_part(self.channel.commit(tag, result), TAGS, tag.0)?;

@@ -43,9 +43,9 @@ impl BusyPoll {
         }
         self.naps = (1 << self.failures) - 1;
     }
-    /// A turn took this many answers.
-    pub(super) fn turned(&mut self, answers: usize) {
-        self.singles = if answers > 1 { 0 } else { self.singles.saturating_add(1) };
+    /// A turn took this many completions.
+    pub(super) fn turned(&mut self, completions: usize) {
+        self.singles = if completions > 1 { 0 } else { self.singles.saturating_add(1) };
     }
 }
 

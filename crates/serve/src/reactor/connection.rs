@@ -28,7 +28,7 @@ use super::input::Input;
 use super::outbox::{Outbox, Sent};
 use super::ring::Event;
 use super::workers::Handshake;
-use crate::front::nbd::session::{Ask, Command, Session, Tls};
+use crate::front::nbd::session::{Command, CommandType, Session, Tls};
 use crate::front::nbd::wire::{self, errno};
 use crate::front::tls::{Channel, Stage};
 use crate::request::buffer::{Buffer, Data};
@@ -38,18 +38,18 @@ use crate::request::op::{Op, Ops};
 use crate::security::Security;
 use crate::socket;
 
-/// Bytes of payload that one connection may have inside or unsent.
+/// Bytes of payload that one connection may have in flight or unsent.
 const HELD_MAX: usize = 64 << 20;
-/// Checks in a row at which a client that holds much must not have moved a byte, while others of its group wait
-/// for memory, to be cut off: ten seconds.
+/// A client that holds much memory while others of its group wait for some is disconnected if it transferred nothing at
+/// this many consecutive checks (ten seconds).
 const STUCK_CHECKS: u32 = 10;
 
-/// Slots of a connection's entries on the ring.
+/// Slots of a connection's io_uring entries.
 const RECEIVE: u8 = 0;
 const SEND: u8 = 1;
 const CANCEL: u8 = 2;
 
-/// A long write whose payload is still coming.
+/// A long write whose payload has not been received completely.
 struct Payload {
     command: Command,
     buffer: Buffer,
@@ -60,7 +60,7 @@ struct Payload {
 pub(super) struct Connection {
     socket: OwnedFd,
     session: Session,
-    /// What a channel is made of, if the client asks for one.
+    /// TLS configuration, in case the client requests TLS.
     tls: Option<Arc<ServerConfig>>,
     channel: Option<Box<Channel>>,
     /// The channel is with the thread that does its handshake.
@@ -75,26 +75,26 @@ pub(super) struct Connection {
     in_flight: u32,
     in_flight_max: u32,
     held: usize,
-    /// What the budget knows.
+    /// Bytes held, as last reported to the budget.
     share: Share,
-    /// When a volume must have been chosen.
+    /// By when the client must choose a volume.
     deadline: Instant,
-    /// Something was received or sent since the last look; and idle_checks since then.
+    /// Whether anything was received or sent since the last check, and the number of consecutive checks without that.
     moved: bool,
     idle_checks: u32,
-    /// An entry of the ring is filling `input` (and `payload`).
+    /// A receive into `input` (and `payload`) is in flight.
     receiving: bool,
-    /// What was received last was not looked at yet.
+    /// The data received last has not been processed.
     unseen: bool,
-    /// How far the last visit came: nothing is received while something is left.
+    /// How far the last visit came. Nothing is received while unprocessed input is left.
     progress: Progress,
-    /// TLS says that nothing more comes than what is there.
+    /// The peer has sent close_notify: no more data follows.
     ended: bool,
-    /// Nothing more is read; goes when everything is answered and sent.
+    /// Nothing more is read; closes when all replies are sent.
     closing: bool,
-    /// The socket failed: goes when everything is answered.
+    /// The socket failed; closes when all requests are completed.
     broken: bool,
-    /// TLS was told that nothing more will be said.
+    /// We have sent close_notify.
     close_notify_sent: bool,
     pieces: Box<[libc::iovec; 2]>,
     header: Box<libc::msghdr>,
@@ -139,7 +139,7 @@ impl Connection {
             header: Box::new(unsafe { std::mem::zeroed() }),
         }
     }
-    /// Whether it may be forgotten.
+    /// Whether the connection can be dropped.
     fn is_over(&self) -> bool {
         let is_ending = (self.closing || self.broken) && !self.is_shaking;
         is_ending && !self.receiving && self.is_idle() && !self.out.is_flying()
@@ -148,23 +148,23 @@ impl Connection {
     fn is_idle(&self) -> bool {
         self.in_flight == 0 && (self.broken || self.out.is_empty())
     }
-    /// Bytes of payload that are inside, unsent or still coming.
+    /// Bytes of payload in flight, unsent or not received yet.
     fn holds(&self) -> usize {
         let coming = self.payload.as_ref().map_or(0, |payload| payload.buffer.capacity());
         self.held + self.out.unsent() + coming
     }
-    /// Tells the budget what it holds now.
+    /// Reports the bytes held to the budget.
     fn charge(&mut self, cx: &mut ReactorContext<'_>) {
         let holds = self.holds();
         cx.charge(self.volume, &mut self.share, holds);
     }
-    /// Whether the ring should receive for it.
+    /// Whether to start a receive.
     fn wants_input(&self) -> bool {
         let is_parsed = self.progress == Progress::Done && !self.unseen;
         !self.receiving && is_parsed && !self.is_shaking && !self.closing && !self.broken
     }
 
-    /// An entry that receives what comes next.
+    /// An io_uring entry that receives the next data.
     fn receive_entry(&mut self) -> Entry {
         assert!(!self.receiving, "two receives on one socket");
         self.receiving = true;
@@ -189,7 +189,7 @@ impl Connection {
         // and payload are neither moved nor looked at, and the connection is not over.
         unsafe { Entry::new(entry) }
     }
-    /// The ring received; `take_in` looks at it.
+    /// A receive was completed; `take_in` processes its data.
     fn on_received(&mut self, result: i32) {
         self.receiving = false;
         self.moved |= result > 0;
@@ -218,7 +218,7 @@ impl Connection {
         }
     }
 
-    /// Takes the plaintext out of what was received.
+    /// Decrypts the data received.
     fn decrypt(&mut self, cx: &mut ReactorContext<'_>) {
         if let Some(channel) = self.channel.take_if(|channel| !channel.is_established()) {
             return self.shake_hands(channel, cx);
@@ -238,11 +238,11 @@ impl Connection {
         self.decrypted(&stage);
     }
     fn decrypted(&mut self, stage: &Result<Stage, rustls::Error>) {
-        // On an error the client is told before it is cut off.
+        // On an error, TLS sends an alert before the client is disconnected.
         self.closing |= stage.is_err();
         self.ended |= *stage == Ok(Stage::Closed);
     }
-    /// The client wants TLS: what comes and goes from now on passes through a channel.
+    /// The client has requested TLS: from now on, all data passes through a channel.
     fn start_tls(&mut self) {
         let config = self.tls.take().expect("it is offered only with its configuration");
         match Channel::new(config) {
@@ -254,17 +254,17 @@ impl Connection {
         }
     }
 
-    /// Lets go of all that is unsent: the socket is gone.
+    /// Drops unsent data after the socket has failed.
     fn give_up(&mut self, ops: &mut Ops) {
         self.broken = true;
         if !self.out.is_flying() {
             self.out.discard(ops);
         }
-        // A receive that is in flight ends with this, and only then may the socket be closed.
+        // This ends a receive in flight; the socket may be closed only after that.
         // SAFETY: a plain system call on a descriptor that this connection owns.
         unsafe { libc::shutdown(self.socket.as_raw_fd(), libc::SHUT_RDWR) };
     }
-    /// What follows an attempt to send.
+    /// Handles the result of a send.
     fn after_send(
         &mut self,
         sent: io::Result<Sent>,
@@ -283,7 +283,7 @@ impl Connection {
             }
         }
     }
-    /// Sends what there is to send, unless the ring is at it.
+    /// Sends pending data, unless a send is in flight.
     fn send(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<()> {
         if self.broken || self.is_shaking || self.out.is_flying() || self.out.is_empty() {
             return Ok(());
@@ -292,7 +292,7 @@ impl Connection {
         let sent = self.out.send(self.socket.as_raw_fd(), channel, cx.engine.ops());
         self.after_send(sent, cx)
     }
-    /// Gives room back that a quiet client does not need. The ring must not be at it.
+    /// Frees buffers that an idle client does not need. No receive may be in flight.
     fn shrink(&mut self) {
         self.input.shrink();
         if let Some(channel) = &mut self.channel {
@@ -305,7 +305,7 @@ impl Connection {
         let sent = match result {
             result if result >= 0 && !self.broken => {
                 let sent = self.out.on_sent(result as usize, socket, cx.engine.ops());
-                // What TLS has still to encrypt is sent at the end of the turn.
+                // Data that TLS has not encrypted yet is sent at the end of the turn.
                 sent
             }
             result if matches!(-result, libc::EINTR | libc::EAGAIN) && !self.broken => {
@@ -321,7 +321,7 @@ impl Endpoint for Connection {
     fn on_ring(&mut self, slot: u8, event: Event, cx: &mut ReactorContext<'_>) -> io::Result<()> {
         match slot {
             SEND => return self.on_sent(event.result, cx),
-            // What was to be cancelled says itself how it ended.
+            // The cancelled entry has its own completion, which says how it ended.
             CANCEL => return Ok(()),
             _ => {}
         }
@@ -350,9 +350,9 @@ impl Endpoint for Connection {
         let reads = op.operation == Operation::Read && !op.hints.prefetch;
         if op.status != 0 {
             // A structured error, or a simple one.
-            let ask = if reads { Ask::Read } else { Ask::Flush };
+            let command_type = if reads { CommandType::Read } else { CommandType::Flush };
             let error = errno::from_system(op.status);
-            self.session.fail(ask, op.cookie, error, self.out.text());
+            self.session.fail(command_type, op.cookie, error, self.out.text());
         } else if let Data::Extents(extents) = &data {
             wire::block_status(self.out.text(), op.cookie, extents);
         } else if reads {
@@ -364,8 +364,8 @@ impl Endpoint for Connection {
         }
         ops.release(data);
     }
-    fn answer(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<bool> {
-        // Nothing can be encrypted before what came was decrypted, which is the next visit's.
+    fn reply(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<bool> {
+        // Received data must be decrypted first, in the next visit, before anything can be encrypted.
         if self.is_shaking || (self.unseen && self.channel.is_some()) {
             return Ok(false);
         }
@@ -417,7 +417,7 @@ impl Endpoint for Connection {
         self.idle_checks =
             if std::mem::take(&mut self.moved) { 0 } else { self.idle_checks.saturating_add(1) };
         let late = !self.session.is_attached() && cx.now >= self.deadline;
-        // Who waits for the drive is not to blame.
+        // A client that waits for the drive is not at fault.
         let waits_for_client = self.payload.is_some() || self.out.is_flying();
         let stuck =
             short && waits_for_client && self.idle_checks >= STUCK_CHECKS && self.share.bytes() > 0;
@@ -428,7 +428,7 @@ impl Endpoint for Connection {
         let large = self.input.is_large() || self.channel.as_ref().is_some_and(|c| c.is_large());
         let quiet = self.payload.is_none() && self.idle_checks >= 2;
         if large && quiet && self.receiving {
-            // Its answer gives the room back.
+            // The reply frees this memory again.
             cx.cancel(RECEIVE, CANCEL)?;
         }
         Ok(large || !self.session.is_attached() || waits_for_client)

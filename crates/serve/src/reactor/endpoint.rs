@@ -148,9 +148,9 @@ pub(super) trait Endpoint: Send {
     /// Receives a finished request.
     fn deliver(&mut self, op: Op, ops: &mut Ops);
     /// Sends completions, as far as possible without blocking. `true` if it holds less memory than before.
-    fn answer(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<bool>;
-    /// Whether [`Self::answer`] has more to send in its next call.
-    fn has_answers(&self) -> bool {
+    fn reply(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<bool>;
+    /// Whether [`Self::reply`] has more to send in its next call.
+    fn has_replies(&self) -> bool {
         false
     }
     /// Ends a turn in which the endpoint had an event: requests further ring entries, or reports that it is closed.

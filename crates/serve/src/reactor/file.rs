@@ -28,7 +28,7 @@ const ZEROES_MAX: u64 = 1 << 30;
 /// The slot of the entry that watches for calls.
 const CALLS: u8 = 0;
 
-/// How the kernel is answered.
+/// How replies reach the kernel.
 #[derive(Debug)]
 enum Reply {
     Read(ReplyData),
@@ -195,7 +195,7 @@ impl Endpoint for File {
         }
     }
     /// Tells the kernel of one request: it copies what was read.
-    fn answer(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<bool> {
+    fn reply(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<bool> {
         let Some((reply, status, mut data, bytes)) = self.finished.pop_front() else {
             return Ok(false);
         };
@@ -212,7 +212,7 @@ impl Endpoint for File {
         cx.engine.ops().release(data);
         Ok(true)
     }
-    fn has_answers(&self) -> bool {
+    fn has_replies(&self) -> bool {
         !self.finished.is_empty()
     }
     fn settle(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<Life> {

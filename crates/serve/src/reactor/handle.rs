@@ -31,24 +31,24 @@ impl ReactorHandle {
         &self,
         look: impl FnOnce(&Seen<'_>) -> T + Send + 'static,
     ) -> Result<T, ServeError> {
-        let (answer, answered) = mpsc::channel();
+        let (reply, replied) = mpsc::channel();
         // The asker waits for it, so it is there.
-        self.send(Message::Look(Box::new(move |seen| drop(answer.send(look(seen))))))?;
-        answered.recv().map_err(|_| ServeError::Gone)
+        self.send(Message::Look(Box::new(move |seen| drop(reply.send(look(seen))))))?;
+        replied.recv().map_err(|_| ServeError::Gone)
     }
     /// Lets no request in any more. The receiver hears when nothing is inside.
     pub(crate) fn pause(&self) -> Result<Receiver<()>, ServeError> {
-        let (answer, answered) = mpsc::channel();
-        self.send(Message::Pause(answer))?;
-        Ok(answered)
+        let (reply, replied) = mpsc::channel();
+        self.send(Message::Pause(reply))?;
+        Ok(replied)
     }
     /// Lets requests in again.
     pub(crate) fn resume(&self) -> Result<(), ServeError> {
         self.send(Message::Resume)
     }
     /// Waits for the end of [`Self::pause`]: `false` when it takes longer than `limit`.
-    pub(crate) fn paused(answered: &Receiver<()>, limit: Duration) -> Result<bool, ServeError> {
-        match answered.recv_timeout(limit) {
+    pub(crate) fn paused(replied: &Receiver<()>, limit: Duration) -> Result<bool, ServeError> {
+        match replied.recv_timeout(limit) {
             Ok(()) => Ok(true),
             Err(RecvTimeoutError::Timeout) => Ok(false),
             Err(RecvTimeoutError::Disconnected) => Err(ServeError::Gone),

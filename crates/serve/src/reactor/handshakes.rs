@@ -214,7 +214,7 @@ impl Reactor {
     pub(super) fn forget(&mut self, key: usize) {
         self.end_handshake(key);
         self.fair.remove(super::waiter(key));
-        self.to_answer.remove(key);
+        self.to_reply.remove(key);
         let slot = self.endpoints.remove(key);
         self.zeroings -= usize::from(slot.is_own);
         if slot.is_client {

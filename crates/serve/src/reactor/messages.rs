@@ -21,16 +21,16 @@ use crate::security::Security;
 
 impl Reactor {
     pub(super) fn on_message(&mut self, now: Instant, message: Message) -> io::Result<()> {
-        // Whoever asked may have gone; then nobody needs the answer.
+        // The thread that asked may have ended; then the reply is not needed.
         match message {
-            Message::Apply(change, security, answer) => {
-                let _ = answer.send(self.apply(now, &change, security));
+            Message::Apply(change, security, reply) => {
+                let _ = reply.send(self.apply(now, &change, security));
             }
-            Message::Stats { reset, answer } => {
+            Message::Stats { reset, reply } => {
                 let engine = &mut self.parts.engine;
                 let mut snapshot = engine.snapshot(now, self.stats_since, self.busy_before);
                 snapshot.connections = self.endpoints.len() - self.zeroings;
-                let _ = answer.send(snapshot);
+                let _ = reply.send(snapshot);
                 if reset {
                     engine.reset_stats();
                     self.stats_since = now;
@@ -46,17 +46,17 @@ impl Reactor {
             }
             Message::Called(group) => self.parts.engine.called(&group),
             Message::File(opening) => self.open_file(now, opening),
-            Message::Pause(answer) => {
+            Message::Pause(reply) => {
                 self.parts.engine.pause(true);
-                self.pausing.push(answer);
+                self.pausing.push(reply);
             }
             Message::Resume => self.resume(),
             Message::Device { volume, commands, wake } if self.draining.is_none() => {
                 self.insert(Box::new(Device::new(volume, commands, wake)));
             }
             Message::Device { .. } => {}
-            Message::Block { volume, channel, answer } => {
-                let _ = answer.send(self.open_block(now, &volume, channel));
+            Message::Block { volume, channel, reply } => {
+                let _ = reply.send(self.open_block(now, &volume, channel));
             }
             Message::Zero(job) if self.draining.is_none() => self.begin_zeroing(now, job),
             Message::Zero(_) => {}
@@ -71,10 +71,10 @@ impl Reactor {
         let export = self.exports.find(&opening.volume);
         let full = self.draining.is_some() || self.endpoints.len() >= ENDPOINTS_MAX;
         let Some(export) = export.filter(|_| !full) else {
-            opening.answer(Err(libc::ESTALE));
+            opening.reply(Err(libc::ESTALE));
             return;
         };
-        let (calls, wake) = opening.answer(Ok(()));
+        let (calls, wake) = opening.reply(Ok(()));
         let (id, file) = (export.id, File::new(export, calls, wake));
         let key = self.insert(Box::new(file));
         self.look(now, key).1.attach(id);
@@ -134,7 +134,7 @@ impl Reactor {
         }
         let groups = engine.controller().groups();
         self.fair.set_groups(groups, &changed_volumes.groups);
-        self.to_answer.set_groups(groups, &changed_volumes.groups);
+        self.to_reply.set_groups(groups, &changed_volumes.groups);
         self.budget.resize(security.limits.memory_bytes);
         let offers =
             |security: &Security| [Peer::Tcp, Peer::Unix(0)].map(|peer| security.offer(peer));
@@ -178,7 +178,7 @@ impl Reactor {
         self.fair.wake_all();
         Ok(())
     }
-    /// From now on nothing is received; what is inside is answered.
+    /// Stops receiving; requests in flight are completed.
     fn drain(&mut self, now: Instant) -> io::Result<()> {
         self.draining.get_or_insert(now + self.parts.drain);
         self.turn_away();

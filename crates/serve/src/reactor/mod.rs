@@ -78,7 +78,7 @@ pub(crate) enum Message {
     /// Apply new contracts, or refuse them and change nothing.
     Apply(Box<Change>, Security, Sender<Result<(), ServeError>>),
     /// Return statistics, and optionally reset them.
-    Stats { reset: bool, answer: Sender<Snapshot> },
+    Stats { reset: bool, reply: Sender<Snapshot> },
     /// Call a function with the state of the reactor. It must return quickly, because it blocks the reactor.
     Look(Box<dyn FnOnce(&Seen<'_>) + Send>),
     /// Count a call to the control socket that named this group.
@@ -94,7 +94,7 @@ pub(crate) enum Message {
     Device { volume: String, commands: Receiver<Envelope>, wake: OwnedFd },
     /// Serve the volume of this name as a block device, with requests from the channel. The reply is sent when the ring waits
     /// for them.
-    Block { volume: String, channel: Channel, answer: Sender<Result<(), ServeError>> },
+    Block { volume: String, channel: Channel, reply: Sender<Result<(), ServeError>> },
     /// Zero extents that belong to no volume.
     Zero(ZeroJob),
     /// Complete all requests, then end.
@@ -192,7 +192,7 @@ pub(crate) struct Reactor {
     finished: Vec<Account>,
     /// Endpoints that may have completions to send, in fair order like those with input, and endpoints to settle before the
     /// turn ends.
-    to_answer: FairQueue,
+    to_reply: FairQueue,
     touched: Vec<usize>,
     budget: Budget,
     workers: Workers,
@@ -239,7 +239,7 @@ impl Reactor {
             fair: FairQueue::new(),
             meter: Meter::new(now),
             finished: Vec::new(),
-            to_answer: FairQueue::new(),
+            to_reply: FairQueue::new(),
             touched: Vec::new(),
             budget: Budget::new(memory),
             workers,
@@ -268,7 +268,7 @@ impl Reactor {
         let groups = self.parts.engine.controller().groups();
         let all: Vec<GroupId> = groups.iter().map(|(id, _)| id).collect();
         self.fair.set_groups(groups, &all);
-        self.to_answer.set_groups(groups, &all);
+        self.to_reply.set_groups(groups, &all);
     }
     fn accept_on(&mut self, index: usize) -> io::Result<()> {
         let entry = Entry::accept(self.parts.listeners[index].file.as_raw_fd());
@@ -340,7 +340,7 @@ impl Reactor {
     }
     /// How long to sleep. The clock is read once more here, because a wait is relative.
     fn wait(&self) -> Wait {
-        if !self.fair.is_empty() || !self.to_answer.is_empty() || !self.checking.is_empty() {
+        if !self.fair.is_empty() || !self.to_reply.is_empty() || !self.checking.is_empty() {
             return Wait::Poll;
         }
         let event = self.parts.engine.next_event();

@@ -11,13 +11,13 @@ use crate::request::entry::Entry;
 
 /// Entries that may be queued before they are handed to the kernel.
 const ENTRIES: u32 = 512;
-/// Answers that fit before the kernel must buffer them.
-const ANSWERS: u32 = 4096;
+/// Completions that fit into the queue before the kernel must buffer them.
+const COMPLETIONS: u32 = 4096;
 
 /// Kinds from here on are slots of endpoints.
 const ENDPOINT: u16 = 16;
 
-/// Whom an answer of the ring is for.
+/// The recipient of a completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Target {
     /// A listener has a new connection.
@@ -28,7 +28,7 @@ pub(super) enum Target {
     Back(u32),
     /// Another thread has a message.
     Wake,
-    /// Nobody: the answer says nothing that anybody wants to know.
+    /// None: the completion is ignored.
     Nobody,
 }
 
@@ -57,7 +57,7 @@ impl Target {
     }
 }
 
-/// An answer of the ring.
+/// A completion.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Event {
     pub(super) target: Target,
@@ -66,7 +66,7 @@ pub(super) struct Event {
     pub(super) more: bool,
 }
 
-/// How long to wait for an answer.
+/// How long to wait for a completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Wait {
     /// Not at all.
@@ -86,12 +86,12 @@ impl Ring {
     /// A ring for the calling thread. Newer flags are left out where the kernel does not know them.
     pub(super) fn new() -> io::Result<Self> {
         let mut best = IoUring::builder();
-        best.setup_cqsize(ANSWERS).setup_clamp().setup_single_issuer().setup_submit_all();
+        best.setup_cqsize(COMPLETIONS).setup_clamp().setup_single_issuer().setup_submit_all();
         best.setup_coop_taskrun().setup_taskrun_flag().setup_defer_taskrun();
         let mut newest = best.clone();
         newest.setup_no_sqarray();
         let mut plain = IoUring::builder();
-        plain.setup_cqsize(ANSWERS).setup_clamp();
+        plain.setup_cqsize(COMPLETIONS).setup_clamp();
         let tried = newest.build(ENTRIES).or_else(|_| best.build(ENTRIES));
         let ring = tried.or_else(|_| plain.build(ENTRIES));
         Ok(Self { ring: ring?, busy_poll: BusyPoll::default() })
@@ -108,8 +108,8 @@ impl Ring {
         }
     }
     /// Queues an entry that ends the one of a target, whatever it waits for.
-    pub(super) fn cancel(&mut self, target: Target, answer: Target) -> io::Result<()> {
-        self.push(Entry::cancel(target.encode()), answer)
+    pub(super) fn cancel(&mut self, target: Target, notify: Target) -> io::Result<()> {
+        self.push(Entry::cancel(target.encode()), notify)
     }
     /// Hands queued entries to the kernel.
     pub(super) fn submit(&mut self) -> io::Result<()> {
@@ -119,7 +119,7 @@ impl Ring {
             Err(error) => Err(error),
         }
     }
-    /// Stays awake for a moment, if an answer is to be expected.
+    /// Polls for a moment if a completion is expected soon.
     fn busy_poll(&mut self, wait: Wait) -> io::Result<()> {
         let limit = match wait {
             Wait::Poll => return Ok(()),
@@ -131,19 +131,19 @@ impl Ring {
         }
         self.submit()?;
         let clock = Clock::start();
-        let mut seen = self.is_answered();
+        let mut seen = self.has_completion();
         while !seen && clock.now().since(Instant::ZERO) < limit {
             std::hint::spin_loop();
-            seen = self.is_answered();
+            seen = self.has_completion();
         }
         self.busy_poll.ended(seen);
         Ok(())
     }
     /// Whether there is a completion, or there will be one after a system call.
-    fn is_answered(&mut self) -> bool {
+    fn has_completion(&mut self) -> bool {
         self.ring.submission().taskrun() || !self.ring.completion().is_empty()
     }
-    /// Hands queued entries to the kernel, waits, and appends the answers that are there.
+    /// Submits queued entries to the kernel, waits, and appends the completions that are there.
     pub(super) fn turn(&mut self, wait: Wait, events: &mut Vec<Event>) -> io::Result<()> {
         self.busy_poll(wait)?;
         let result = match wait {
@@ -171,7 +171,7 @@ impl Ring {
     }
 }
 
-/// A timeout, a signal, or a full queue of answers: all end with the answers being looked at.
+/// A timeout, a signal, or a full completion queue: in each case, completions are collected next.
 fn is_transient(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN))
 }

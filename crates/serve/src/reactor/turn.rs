@@ -19,7 +19,7 @@ use super::workers::{Done, Outcome};
 use super::{CHECK_INTERVAL, Reactor, waiter};
 use crate::back::Lookup;
 
-/// Time after which a turn begins no visit, and the time for answers after that. A request of a client that waits for
+/// Time after which a turn begins no visit, and the time for replies after that. A request of a client that waits for
 /// each one goes through two turns; the system call between them takes a microsecond or two.
 const TURN_MAX: Nanos = Nanos::from_micros(50);
 /// Replies with at least this much data take longer to send than a system call: commands go to the drive before them.
@@ -52,7 +52,7 @@ impl Reactor {
             return;
         }
         self.fair.charge(account, time);
-        self.to_answer.charge(account, time);
+        self.to_reply.charge(account, time);
         if let Some(group) = account.group(self.parts.engine.controller().groups()) {
             self.parts.engine.charge(group, time);
         }
@@ -95,7 +95,7 @@ impl Reactor {
     }
     /// Something happened to an endpoint: its completions are sent in this turn, and it is checked some time later.
     pub(super) fn touch(&mut self, key: usize) {
-        self.to_answer.push(self.account(key), key);
+        self.to_reply.push(self.account(key), key);
         self.settle_later(key);
         self.check_again(key);
         if self.next_check.is_none() && self.checking.is_empty() {
@@ -109,7 +109,7 @@ impl Reactor {
         }
     }
 
-    /// Takes input in, lets the engine decide and answers what is finished, until there is no input that finds
+    /// Receives input, dispatches, and sends replies, until there is no input that finds
     /// room, or the turn has taken long enough.
     pub(super) fn work(&mut self, now: Instant) -> io::Result<()> {
         let until = now + TURN_MAX;
@@ -122,7 +122,7 @@ impl Reactor {
             if self.deliver_all() >= LONG_REPLIES {
                 self.submit_commands()?;
             }
-            self.answer_all(now)?;
+            self.reply_all(now)?;
             if self.fair.is_empty() || self.read_clock(Payer::Nobody) >= until {
                 break;
             }
@@ -144,7 +144,7 @@ impl Reactor {
                     self.note_choice(key);
                     self.place(key, progress);
                     if is_handshake {
-                        self.answer(now, key)?;
+                        self.reply(now, key)?;
                     }
                 }
             }
@@ -232,27 +232,27 @@ impl Reactor {
         }
         Ok(any)
     }
-    fn answer_all(&mut self, now: Instant) -> io::Result<()> {
+    fn reply_all(&mut self, now: Instant) -> io::Result<()> {
         let until = self.meter.since() + TURN_MAX;
-        while let Some((account, key)) = self.to_answer.pop() {
+        while let Some((account, key)) = self.to_reply.pop() {
             self.work_for(Payer::Account(account));
-            self.answer(now, key)?;
+            self.reply(now, key)?;
             if self.read_clock(Payer::Nobody) >= until {
                 break;
             }
         }
         Ok(())
     }
-    fn answer(&mut self, now: Instant, key: usize) -> io::Result<()> {
+    fn reply(&mut self, now: Instant, key: usize) -> io::Result<()> {
         let (endpoint, mut cx) = self.look(now, key);
-        let holds_less = endpoint.answer(&mut cx)?;
+        let holds_less = endpoint.reply(&mut cx)?;
         let spent = cx.spent;
-        let has_answers = endpoint.has_answers();
+        let has_replies = endpoint.has_replies();
         self.charge(self.account(key), spent);
-        if has_answers {
-            self.to_answer.push(self.account(key), key);
+        if has_replies {
+            self.to_reply.push(self.account(key), key);
         } else {
-            self.to_answer.remove(key);
+            self.to_reply.remove(key);
         }
         self.settle_later(key);
         if holds_less {

@@ -38,7 +38,7 @@ pub(crate) struct ZeroJob {
     /// Counts zeroed bytes.
     pub(crate) counter: Arc<AtomicU64>,
     /// Receives the reply. Dropped without one if the server ends first.
-    pub(crate) answer: Sender<Zeroed>,
+    pub(crate) reply: Sender<Zeroed>,
 }
 
 /// What came of a job.
@@ -66,7 +66,7 @@ pub(super) struct Zeroing {
     /// The engine had no room.
     is_stalled: bool,
     closing: bool,
-    answered: bool,
+    replied: bool,
 }
 
 impl Zeroing {
@@ -81,7 +81,7 @@ impl Zeroing {
             is_inside: false,
             is_stalled: false,
             closing: false,
-            answered: false,
+            replied: false,
         }
     }
     /// The next request, unless the job is at its end.
@@ -106,10 +106,10 @@ impl Zeroing {
         let (volume, data) = (self.volume, Data::None);
         Some(NewOp { owner, cookie: 0, volume, operation, hints, offset, length, data })
     }
-    fn answer_once(&mut self) {
-        if !std::mem::replace(&mut self.answered, true) {
+    fn reply_once(&mut self) {
+        if !std::mem::replace(&mut self.replied, true) {
             // Whoever asked may have gone.
-            let _ = self.job.answer.send(self.zeroed);
+            let _ = self.job.reply.send(self.zeroed);
         }
     }
 }
@@ -125,7 +125,7 @@ impl Endpoint for Zeroing {
         // It has no request in the engine itself now.
         self.zeroed.contended |= cx.engine.pending() > 0;
         let Some(new) = self.next(cx.key as u64) else {
-            self.answer_once();
+            self.reply_once();
             return Progress::Done;
         };
         self.is_stalled = cx.engine.submit(cx.now, new).is_err();
@@ -151,14 +151,14 @@ impl Endpoint for Zeroing {
         }
         ops.release(op.data);
     }
-    fn answer(&mut self, _: &mut ReactorContext<'_>) -> io::Result<bool> {
+    fn reply(&mut self, _: &mut ReactorContext<'_>) -> io::Result<bool> {
         Ok(false)
     }
     fn settle(&mut self, _: &mut ReactorContext<'_>) -> io::Result<Life> {
         if self.closing && self.is_stalled {
-            self.answer_once();
+            self.reply_once();
         }
-        Ok(if self.answered && !self.is_inside { Life::Over } else { Life::On })
+        Ok(if self.replied && !self.is_inside { Life::Over } else { Life::On })
     }
     fn close(&mut self) {
         self.closing = true;

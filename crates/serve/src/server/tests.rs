@@ -154,13 +154,13 @@ fn room_is_zeroed_in_the_background_or_for_the_group_that_needs_it() {
 
 /// Has the reactor zero 4 MiB that no volume has.
 fn zero(server: &Server, group: Option<&str>) -> mpsc::Receiver<Zeroed> {
-    let (answer, answered) = mpsc::channel();
+    let (reply, replied) = mpsc::channel();
     let (stop, counter) = (Arc::default(), Arc::default());
     let (start, group) = (1 << 30, group.map(str::to_string));
     let extents = std::iter::once(start..start + (4 << 20)).collect();
-    let job = ZeroJob { group, extents, hole: true, flush: true, stop, counter, answer };
+    let job = ZeroJob { group, extents, hole: true, flush: true, stop, counter, reply };
     server.line().send(Message::Zero(job)).unwrap();
-    answered
+    replied
 }
 
 /// Goal: the background gives way to every other request, whatever the scheduler; what a group needs does not, and the

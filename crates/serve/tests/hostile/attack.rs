@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use iofair_serve::control::client::{Address, Ask, call};
+use iofair_serve::control::client::{Address, Call, call};
 use serde_json::json;
 
 use crate::peer::{self, Transport};
@@ -147,8 +147,8 @@ fn talk(attack: Attack, control: &Address, number: usize, shared: &Shared) {
     while !shared.over.load(Ordering::Relaxed) {
         weight = 100 + (weight + 1) % 100;
         let ask = match attack {
-            Metrics => Ask::new("GET", "/metrics"),
-            _ => Ask::new("PATCH", "/v1/groups/hostile").body(json!({ "weight": weight })),
+            Metrics => Call::new("GET", "/metrics"),
+            _ => Call::new("PATCH", "/v1/groups/hostile").body(json!({ "weight": weight })),
         };
         match call(control, &ask) {
             Ok(_) => drop(shared.operations.fetch_add(1, Ordering::Relaxed)),

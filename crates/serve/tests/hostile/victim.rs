@@ -27,7 +27,7 @@ pub(crate) enum Kind {
 
 /// What the victim asks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Ask {
+enum CommandType {
     Read,
     Write,
     Flush,
@@ -58,13 +58,18 @@ impl Client {
             }
         }
     }
-    fn ask(&mut self, ask: Ask, offset: u64, shared: &Shared) -> io::Result<()> {
+    fn command_type(
+        &mut self,
+        command_type: CommandType,
+        offset: u64,
+        shared: &Shared,
+    ) -> io::Result<()> {
         match self {
             Self::Nbd(wire) => {
-                match ask {
-                    Ask::Read => wire.send_read(offset, BLOCK as u32)?,
-                    Ask::Write => wire.send_write(0, offset, &[3; BLOCK])?,
-                    Ask::Flush => wire.send_flush()?,
+                match command_type {
+                    CommandType::Read => wire.send_read(offset, BLOCK as u32)?,
+                    CommandType::Write => wire.send_write(0, offset, &[3; BLOCK])?,
+                    CommandType::Flush => wire.send_flush()?,
                 };
                 match wire.receive()?.error {
                     0 => Ok(()),
@@ -74,10 +79,10 @@ impl Client {
             Self::Vhost(disk) => {
                 let bytes = disk.bytes(0, BLOCK);
                 let queue = &mut disk.queues[0];
-                match ask {
-                    Ask::Read => queue.read(offset, bytes, 0),
-                    Ask::Write => queue.write(offset, bytes, 0),
-                    Ask::Flush => queue.flush(0),
+                match command_type {
+                    CommandType::Read => queue.read(offset, bytes, 0),
+                    CommandType::Write => queue.write(offset, bytes, 0),
+                    CommandType::Flush => queue.flush(0),
                 }?;
                 disk.kick(0);
                 while disk.queues[0].completions().count() == 0 {
@@ -87,10 +92,10 @@ impl Client {
                 }
                 Ok(())
             }
-            Self::File(file) => match ask {
-                Ask::Read => file.read_exact_at(&mut [0; BLOCK], offset),
-                Ask::Write => file.write_all_at(&[3; BLOCK], offset),
-                Ask::Flush => file.sync_data(),
+            Self::File(file) => match command_type {
+                CommandType::Read => file.read_exact_at(&mut [0; BLOCK], offset),
+                CommandType::Write => file.write_all_at(&[3; BLOCK], offset),
+                CommandType::Flush => file.sync_data(),
             },
         }
     }
@@ -106,14 +111,14 @@ impl Client {
         let mut latencies = Vec::new();
         let (started, mut failed) = (Instant::now(), 0);
         while started.elapsed() < limit && latencies.len() < requests {
-            let ask = match latencies.len() {
-                n if kind == Kind::Writer && n % 64 == 63 => Ask::Flush,
-                n if kind == Kind::Writer && n % 4 == 3 => Ask::Write,
-                _ => Ask::Read,
+            let command_type = match latencies.len() {
+                n if kind == Kind::Writer && n % 64 == 63 => CommandType::Flush,
+                n if kind == Kind::Writer && n % 4 == 3 => CommandType::Write,
+                _ => CommandType::Read,
             };
             let offset = random.below(VICTIM_BYTES / BLOCK as u64) * BLOCK as u64;
             let begun = Instant::now();
-            let asked = self.ask(ask, offset, shared);
+            let asked = self.command_type(command_type, offset, shared);
             // A request that was never answered took at least as long as it was waited for.
             latencies.push(begun.elapsed().as_nanos() as u64);
             if asked.is_err() {

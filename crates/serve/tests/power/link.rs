@@ -19,9 +19,9 @@ const WRITE_ZEROES: u16 = 6;
 /// Zeroes keep their room.
 const NO_HOLE: u16 = 2;
 
-/// What is asked.
+/// What a request asks for.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Ask {
+pub(crate) enum CommandType {
     Read,
     Write { data: Vec<u8>, durable: bool },
     Zeroes { durable: bool, hole: bool },
@@ -32,13 +32,13 @@ pub(crate) enum Ask {
 /// A request.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
-    pub(crate) ask: Ask,
+    pub(crate) command_type: CommandType,
     pub(crate) offset: u64,
     pub(crate) length: usize,
 }
 
 /// An answer: the request's tag, and a read's data or an error.
-pub(crate) type Answer = (u64, Result<Vec<u8>, i32>);
+pub(crate) type Reply = (u64, Result<Vec<u8>, i32>);
 
 /// What a front end can do.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +58,7 @@ pub(crate) trait Link {
     fn send(&mut self, tag: u64, request: &Request) -> io::Result<()>;
     /// Sends what is held back.
     fn push(&mut self) -> io::Result<()>;
-    fn receive(&mut self) -> io::Result<Answer>;
+    fn receive(&mut self) -> io::Result<Reply>;
     fn in_flight(&self) -> usize;
 }
 
@@ -82,14 +82,14 @@ impl Link for Nbd {
     }
     fn send(&mut self, tag: u64, request: &Request) -> io::Result<()> {
         let fua = |durable| if durable { FUA } else { 0 };
-        let (kind, flags, data) = match &request.ask {
-            Ask::Read => (READ, 0, &[][..]),
-            Ask::Write { data, durable } => (WRITE, fua(*durable), &data[..]),
-            Ask::Zeroes { durable, hole } => {
+        let (kind, flags, data) = match &request.command_type {
+            CommandType::Read => (READ, 0, &[][..]),
+            CommandType::Write { data, durable } => (WRITE, fua(*durable), &data[..]),
+            CommandType::Zeroes { durable, hole } => {
                 (WRITE_ZEROES, fua(*durable) | if *hole { 0 } else { NO_HOLE }, &[][..])
             }
-            Ask::Trim => (TRIM, 0, &[][..]),
-            Ask::Flush => (FLUSH, 0, &[][..]),
+            CommandType::Trim => (TRIM, 0, &[][..]),
+            CommandType::Flush => (FLUSH, 0, &[][..]),
         };
         let head = self.wire.request(kind, flags, request.offset, request.length as u32);
         let cookie = u64::from_be_bytes(head[8..16].try_into().unwrap());
@@ -103,7 +103,7 @@ impl Link for Nbd {
         self.held.clear();
         result
     }
-    fn receive(&mut self) -> io::Result<Answer> {
+    fn receive(&mut self) -> io::Result<Reply> {
         let answer = self.wire.receive()?;
         let tag = self.tags.remove(&answer.cookie).unwrap();
         Ok((tag, if answer.error == 0 { Ok(answer.data) } else { Err(answer.error as i32) }))
@@ -143,28 +143,30 @@ impl Link for Vhost {
     }
     fn send(&mut self, tag: u64, request: &Request) -> io::Result<()> {
         let slot = self.free.pop().expect("fewer requests than slots");
-        let Request { ask, offset, length } = request;
+        let Request { command_type, offset, length } = request;
         let bytes = self.disk.bytes(slot * SLOT, *length);
         let (queue, name, length) = (&mut self.disk.queues[0], slot as u64, *length);
-        match ask {
-            Ask::Read => queue.read(*offset, bytes, name),
-            Ask::Write { data, .. } => {
+        match command_type {
+            CommandType::Read => queue.read(*offset, bytes, name),
+            CommandType::Write { data, .. } => {
                 bytes.copy_from_slice(data);
                 queue.write(*offset, bytes, name)
             }
-            Ask::Zeroes { hole, .. } => queue.write_zeroes(*offset, length as u64, *hole, name),
-            Ask::Trim => queue.discard(*offset, length as u64, name),
-            Ask::Flush => queue.flush(name),
+            CommandType::Zeroes { hole, .. } => {
+                queue.write_zeroes(*offset, length as u64, *hole, name)
+            }
+            CommandType::Trim => queue.discard(*offset, length as u64, name),
+            CommandType::Flush => queue.flush(name),
         }
         .unwrap();
-        self.flying.insert(slot, (tag, (*ask == Ask::Read).then_some(length)));
+        self.flying.insert(slot, (tag, (*command_type == CommandType::Read).then_some(length)));
         Ok(())
     }
     fn push(&mut self) -> io::Result<()> {
         self.disk.kick(0);
         Ok(())
     }
-    fn receive(&mut self) -> io::Result<Answer> {
+    fn receive(&mut self) -> io::Result<Reply> {
         if self.answers.is_empty() {
             self.answers = self.disk.answers(0);
         }
@@ -194,7 +196,7 @@ const PAGE: usize = 4096;
 /// A file of the mounted directory, or a block device past its page cache.
 pub(crate) struct Mounted {
     jobs: mpsc::Sender<(u64, Request)>,
-    answers: mpsc::Receiver<Answer>,
+    answers: mpsc::Receiver<Reply>,
     in_flight: usize,
     block: usize,
 }
@@ -239,7 +241,7 @@ fn aligned(bytes: &mut [u8], length: usize) -> &mut [u8] {
 }
 
 fn carry_out(files: &[File; 2], request: &Request) -> io::Result<Vec<u8>> {
-    let Request { ask, offset, length } = request;
+    let Request { command_type, offset, length } = request;
     let allocate = |mode| {
         let mode = mode | libc::FALLOC_FL_KEEP_SIZE;
         // SAFETY: a plain system call on a descriptor of ours.
@@ -247,22 +249,22 @@ fn carry_out(files: &[File; 2], request: &Request) -> io::Result<Vec<u8>> {
             unsafe { libc::fallocate(files[0].as_raw_fd(), mode, *offset as i64, *length as i64) };
         if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     };
-    match ask {
-        Ask::Read => {
+    match command_type {
+        CommandType::Read => {
             let mut data = vec![0; *length + PAGE];
             let place = aligned(&mut data, *length);
             files[0].read_exact_at(place, *offset)?;
             return Ok(place.to_vec());
         }
-        Ask::Write { data, durable } => {
+        CommandType::Write { data, durable } => {
             let mut copy = vec![0; *length + PAGE];
             let place = aligned(&mut copy, *length);
             place.copy_from_slice(data);
             files[usize::from(*durable)].write_all_at(place, *offset)?;
         }
-        Ask::Zeroes { hole: false, .. } => allocate(libc::FALLOC_FL_ZERO_RANGE)?,
-        Ask::Zeroes { .. } | Ask::Trim => allocate(libc::FALLOC_FL_PUNCH_HOLE)?,
-        Ask::Flush => files[0].sync_data()?,
+        CommandType::Zeroes { hole: false, .. } => allocate(libc::FALLOC_FL_ZERO_RANGE)?,
+        CommandType::Zeroes { .. } | CommandType::Trim => allocate(libc::FALLOC_FL_PUNCH_HOLE)?,
+        CommandType::Flush => files[0].sync_data()?,
     }
     Ok(Vec::new())
 }
@@ -279,7 +281,7 @@ impl Link for Mounted {
     fn push(&mut self) -> io::Result<()> {
         Ok(())
     }
-    fn receive(&mut self) -> io::Result<Answer> {
+    fn receive(&mut self) -> io::Result<Reply> {
         let answer = self.answers.recv().map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?;
         self.in_flight -= 1;
         Ok(answer)

@@ -5,7 +5,7 @@ use std::io;
 
 use iofair_drive::random::Random;
 
-use crate::link::{Answer, Ask, Link, Request};
+use crate::link::{CommandType, Link, Reply, Request};
 use crate::model::{Made, Volume};
 
 /// Requests of a connection at once.
@@ -86,7 +86,7 @@ impl<'a> Load<'a> {
         let random = &mut self.random;
         let dice = random.below(100);
         if dice < 10 && !abilities.write_through {
-            return Some(Request { ask: Ask::Flush, offset: 0, length: 0 });
+            return Some(Request { command_type: CommandType::Flush, offset: 0, length: 0 });
         }
         let unit = match abilities.block {
             1 if random.chance(10) => 1,
@@ -103,13 +103,13 @@ impl<'a> Load<'a> {
             return None;
         }
         let durable = abilities.durable && random.chance(12);
-        let ask = match dice {
-            10..25 => Ask::Read,
+        let command_type = match dice {
+            10..25 => CommandType::Read,
             25..32 => {
                 let durable = durable && abilities.durable_zeroes;
-                Ask::Zeroes { durable, hole: random.chance(50) }
+                CommandType::Zeroes { durable, hole: random.chance(50) }
             }
-            32..38 => Ask::Trim,
+            32..38 => CommandType::Trim,
             _ => {
                 let mut word = random.bits();
                 let mut data = vec![0; length];
@@ -117,20 +117,20 @@ impl<'a> Load<'a> {
                     word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                     bytes.copy_from_slice(&word.to_ne_bytes()[..bytes.len()]);
                 }
-                Ask::Write { data, durable }
+                CommandType::Write { data, durable }
             }
         };
-        Some(Request { ask, offset, length })
+        Some(Request { command_type, offset, length })
     }
     fn send(&mut self, link: usize, request: Request) -> io::Result<()> {
         let (volume, link) = &mut self.links[link];
         let model = &mut self.volumes[*volume];
-        let made = match &request.ask {
-            Ask::Write { data, .. } => Some(model.sent(request.offset, data)),
-            Ask::Zeroes { .. } | Ask::Trim => {
+        let made = match &request.command_type {
+            CommandType::Write { data, .. } => Some(model.sent(request.offset, data)),
+            CommandType::Zeroes { .. } | CommandType::Trim => {
                 Some(model.sent(request.offset, &vec![0; request.length]))
             }
-            Ask::Read | Ask::Flush => None,
+            CommandType::Read | CommandType::Flush => None,
         };
         let covered = model.covered();
         let tag = self.next;
@@ -146,7 +146,7 @@ impl<'a> Load<'a> {
             Err(_) => Ok(false),
         }
     }
-    fn take(&mut self, (tag, result): Answer) -> Result<bool, String> {
+    fn take(&mut self, (tag, result): Reply) -> Result<bool, String> {
         let flying = self.flying.remove(&tag).expect("every request is answered once");
         let model = &mut self.volumes[flying.volume];
         let Ok(data) = result else { return Ok(false) };
@@ -155,14 +155,17 @@ impl<'a> Load<'a> {
             .links
             .iter()
             .any(|(volume, link)| *volume == flying.volume && link.abilities().write_through);
-        match (&flying.request.ask, &flying.made) {
-            (Ask::Read, _) => model.check_read(flying.request.offset, &data)?,
-            (Ask::Flush, _) => model.flushed(flying.covered),
-            (Ask::Write { durable, .. } | Ask::Zeroes { durable, .. }, Some(made)) => {
+        match (&flying.request.command_type, &flying.made) {
+            (CommandType::Read, _) => model.check_read(flying.request.offset, &data)?,
+            (CommandType::Flush, _) => model.flushed(flying.covered),
+            (
+                CommandType::Write { durable, .. } | CommandType::Zeroes { durable, .. },
+                Some(made),
+            ) => {
                 model.written(made, *durable || through);
             }
             (_, Some(made)) => model.written(made, false),
-            (ask, None) => panic!("{ask:?} without versions"),
+            (command_type, None) => panic!("{command_type:?} without versions"),
         }
         Ok(true)
     }

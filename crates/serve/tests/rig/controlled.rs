@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use iofair_config::contracts::Contracts;
 use iofair_serve::control::Control;
-use iofair_serve::control::client::{Address, Ask, Reply, call};
+use iofair_serve::control::client::{Address, Call, Reply, call};
 use serde_json::Value as Json;
 
 use super::Directory;
@@ -54,16 +54,16 @@ impl Controlled {
     pub(crate) fn text(&self) -> String {
         fs::read_to_string(self.directory.path("contracts.toml")).unwrap()
     }
-    pub(crate) fn ask(&self, ask: &Ask) -> Reply {
+    pub(crate) fn ask(&self, ask: &Call) -> Reply {
         call(&self.address(), ask).unwrap()
     }
     pub(crate) fn get(&self, path: &str) -> Json {
-        let reply = self.ask(&Ask::new("GET", path));
+        let reply = self.ask(&Call::new("GET", path));
         assert!(reply.is_good(), "{path}: {}", String::from_utf8_lossy(&reply.body));
         reply.json().unwrap()
     }
     /// The status of a call.
-    pub(crate) fn status(&self, ask: &Ask) -> u16 {
+    pub(crate) fn status(&self, ask: &Call) -> u16 {
         self.ask(ask).status
     }
     /// Sends bytes and returns all that comes back.

@@ -18,7 +18,7 @@ pub(crate) const BLOCK: usize = 4096;
 
 /// An answer; no data unless it was a read that went well.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct Reply {
     pub(crate) cookie: u64,
     pub(crate) error: u32,
     pub(crate) read: bool,
@@ -97,7 +97,7 @@ impl Wire {
         Ok(self.next - 1)
     }
     /// The next answer, whichever request it belongs to; an error when the server is gone.
-    pub(crate) fn receive(&mut self) -> io::Result<Answer> {
+    pub(crate) fn receive(&mut self) -> io::Result<Reply> {
         let mut head = [0; 16];
         self.stream.read_exact(&mut head)?;
         let word = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().unwrap());
@@ -106,14 +106,14 @@ impl Wire {
         let length = self.expected.remove(&cookie).expect("every request is answered once");
         let mut data = vec![0; if word(4) == 0 { length } else { 0 }];
         self.stream.read_exact(&mut data)?;
-        Ok(Answer { cookie, error: word(4), read: length > 0, data })
+        Ok(Reply { cookie, error: word(4), read: length > 0, data })
     }
     /// Requests without an answer.
     pub(crate) fn in_flight(&self) -> usize {
         self.expected.len()
     }
     /// One read and its answer.
-    pub(crate) fn read(&mut self, offset: u64, length: u32) -> Answer {
+    pub(crate) fn read(&mut self, offset: u64, length: u32) -> Reply {
         let cookie = self.send_read(offset, length).unwrap();
         let answer = self.receive().unwrap();
         assert_eq!(answer.cookie, cookie);

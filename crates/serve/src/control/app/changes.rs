@@ -7,7 +7,7 @@ use iofair_config::contracts::edit::Edit;
 
 use serde::Serialize;
 
-use super::{Answer, App, Arc, Call, Problem, Result, Served, lock};
+use super::{ApiResponse, App, Arc, Call, Problem, Result, Served, lock};
 use crate::clock::moment;
 use crate::confine;
 use crate::control::file::{Pending, revision};
@@ -152,7 +152,7 @@ impl App {
         call: &Call,
         edit: Option<&Edit>,
         consent: &Consent,
-    ) -> Result<Answer> {
+    ) -> Result<ApiResponse> {
         let served = lock(&self.served);
         let server = served.server()?;
         let after = match edit {
@@ -180,7 +180,7 @@ impl App {
             groups: resources::changed(&server.admitted()?, &groups),
             gives_up: server.given_up(&after, &groups)?.into_iter().map(Into::into).collect(),
         };
-        Ok(Answer::json(200, Some(effect.revision.clone()), &effect))
+        Ok(ApiResponse::json(200, Some(effect.revision.clone()), &effect))
     }
     /// The new text takes the file's place. An error only if it did not: then `before` is still there.
     fn commit(&self, pending: Pending<'_>, before: &str) -> Result<()> {

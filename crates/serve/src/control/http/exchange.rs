@@ -23,7 +23,7 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::{Scope, Service, Visit};
-use crate::control::app::{Answer, Call};
+use crate::control::app::{ApiResponse, Call};
 use crate::control::gate::{Author, Caller, Role};
 use crate::control::limits::{self, Class};
 use crate::control::problem::Problem;
@@ -83,26 +83,26 @@ async fn respond(
     visit: &Visit,
     service: &Arc<Service>,
 ) -> Response<Full<Bytes>> {
-    let answer = carry_out(request, visit, service).await;
-    let answer = answer.unwrap_or_else(|problem| Answer::problem(&problem));
-    let mut response = Response::new(Full::new(answer.body));
+    let outcome = carry_out(request, visit, service).await;
+    let outcome = outcome.unwrap_or_else(|problem| ApiResponse::problem(&problem));
+    let mut response = Response::new(Full::new(outcome.body));
     *response.status_mut() =
-        answer.status.try_into().expect("status codes of this crate are valid");
+        outcome.status.try_into().expect("status codes of this crate are valid");
     let headers = response.headers_mut();
     let mut set = |name: HeaderName, value: &str| {
         headers.insert(name, value.parse().expect("header values of this crate are printable"));
     };
-    set(header::CONTENT_TYPE, answer.kind);
+    set(header::CONTENT_TYPE, outcome.kind);
     set(header::CACHE_CONTROL, "no-store");
     // No response is a web page, whatever its body looks like.
     set(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
-    if let Some(revision) = &answer.revision {
+    if let Some(revision) = &outcome.revision {
         set(header::ETAG, &format!("\"{revision}\""));
     }
-    if let Some(allow) = answer.allow {
+    if let Some(allow) = outcome.allow {
         set(header::ALLOW, allow);
     }
-    if matches!(answer.status, 429 | 503) {
+    if matches!(outcome.status, 429 | 503) {
         set(header::RETRY_AFTER, "1");
     }
     response
@@ -113,7 +113,7 @@ async fn carry_out(
     request: Request<Incoming>,
     visit: &Visit,
     service: &Arc<Service>,
-) -> Result<Answer, Problem> {
+) -> Result<ApiResponse, Problem> {
     let (head, body) = request.into_parts();
     no_web_page(&head)?;
     let gate = service.app.gate();
@@ -162,7 +162,7 @@ async fn carry_out(
         return Err(Problem::new(503, "busy", "too many calls are in progress"));
     };
     let app = service.app.clone();
-    let called = tokio::task::spawn_blocking(move || app.answer(&call)).await;
+    let called = tokio::task::spawn_blocking(move || app.respond(&call)).await;
     called.map_err(|_| Problem::new(500, "bug", "this call met a bug; see the server's log"))
 }
 

@@ -73,7 +73,7 @@ pub(crate) struct Opening {
 
 impl Opening {
     /// Tells whether it is open.
-    pub(crate) fn answer(self, opened: Result<(), i32>) -> (Receiver<Sent>, OwnedFd) {
+    pub(crate) fn reply(self, opened: Result<(), i32>) -> (Receiver<Sent>, OwnedFd) {
         let flags = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
         match opened {
             Ok(()) => self.reply.opened(self.handle, flags),
@@ -203,7 +203,7 @@ impl Volumes {
         let (handles, next_handle) = (Mutex::default(), AtomicU64::new(1));
         Self { files, opener, handles, next_handle }
     }
-    /// Sends a call to an open file. If its endpoint is gone, dropping the call answers with an error.
+    /// Sends a call to an open file. If its endpoint is gone, dropping the call sends an error.
     fn call(&self, handle: FileHandle, call: Call) {
         let handles = self.handles.lock().expect("nobody panics with it");
         if let Some(handle) = handles.get(&handle.0)

@@ -67,7 +67,7 @@ impl Handshake {
 }
 
 /// What an option leads to.
-pub(super) enum Answer<'a> {
+pub(super) enum Outcome<'a> {
     Next,
     /// The exports, told by [`list`] a few at a time.
     List,
@@ -76,26 +76,26 @@ pub(super) enum Answer<'a> {
     Attach(&'a Export),
 }
 
-/// Answers one option.
-pub(super) fn answer<'a>(
+/// Replies to one option.
+pub(super) fn reply<'a>(
     agreed: &mut Handshake,
     kind: u32,
     data: &[u8],
     offer: Offer<'a>,
     out: &mut Vec<u8>,
-) -> Answer<'a> {
+) -> Outcome<'a> {
     match kind {
-        option::EXPORT_NAME if agreed.tls == Tls::Required => return Answer::Close,
+        option::EXPORT_NAME if agreed.tls == Tls::Required => return Outcome::Close,
         option::EXPORT_NAME => return export_name(agreed, data, offer, out),
         option::ABORT => {
             option_reply(out, kind, reply::ACK, &[]);
-            return Answer::Close;
+            return Outcome::Close;
         }
         option::STARTTLS => return start_tls(agreed, data, out),
         _ if agreed.tls == Tls::Required => {
             option_reply(out, kind, reply::ERR_TLS_REQD, b"this server requires TLS");
         }
-        option::LIST if data.is_empty() => return Answer::List,
+        option::LIST if data.is_empty() => return Outcome::List,
         option::INFO | option::GO => return describe(agreed, kind, data, offer, out),
         option::STRUCTURED_REPLY if data.is_empty() => {
             agreed.structured = true;
@@ -109,13 +109,13 @@ pub(super) fn answer<'a>(
         }
         _ => option_reply(out, kind, reply::ERR_UNSUP, b"this option is not known here"),
     }
-    Answer::Next
+    Outcome::Next
 }
 
-fn start_tls<'a>(agreed: &mut Handshake, data: &[u8], out: &mut Vec<u8>) -> Answer<'a> {
+fn start_tls<'a>(agreed: &mut Handshake, data: &[u8], out: &mut Vec<u8>) -> Outcome<'a> {
     let mut refuse = |kind, message: &str| {
         option_reply(out, option::STARTTLS, kind, message.as_bytes());
-        Answer::Next
+        Outcome::Next
     };
     match agreed.tls {
         Tls::Absent => return refuse(reply::ERR_UNSUP, "this server has no TLS"),
@@ -128,7 +128,7 @@ fn start_tls<'a>(agreed: &mut Handshake, data: &[u8], out: &mut Vec<u8>) -> Answ
     option_reply(out, option::STARTTLS, reply::ACK, &[]);
     // Whoever spoke before need not be who speaks from now on.
     (agreed.tls, agreed.structured, agreed.allocation_of) = (Tls::Running, false, None);
-    Answer::StartTls
+    Outcome::StartTls
 }
 
 fn export_name<'a>(
@@ -136,18 +136,18 @@ fn export_name<'a>(
     data: &[u8],
     offer: Offer<'a>,
     out: &mut Vec<u8>,
-) -> Answer<'a> {
+) -> Outcome<'a> {
     // The old option has no way to say no.
     let Some(export) = agreed.find(offer.exports, data).filter(|export| !offer.is_full(export))
     else {
-        return Answer::Close;
+        return Outcome::Close;
     };
     out.extend_from_slice(&export.size.to_be_bytes());
     out.extend_from_slice(&transmission_flags(export, agreed.structured).to_be_bytes());
     if !agreed.no_zeroes {
         out.resize(out.len() + 124, 0);
     }
-    Answer::Attach(export)
+    Outcome::Attach(export)
 }
 
 /// Tells of the exports from the id `next` on, a few of them; returns where to go on, if that was not all. Ids only
@@ -195,19 +195,19 @@ fn describe<'a>(
     data: &[u8],
     offer: Offer<'a>,
     out: &mut Vec<u8>,
-) -> Answer<'a> {
+) -> Outcome<'a> {
     let Some((name, kinds)) = wanted(data) else {
         option_reply(out, kind, reply::ERR_INVALID, b"malformed");
-        return Answer::Next;
+        return Outcome::Next;
     };
     let Some(export) = agreed.find(offer.exports, name) else {
         agreed.unknown(kind, out);
-        return Answer::Next;
+        return Outcome::Next;
     };
     if kind == option::GO && offer.is_full(export) {
         let message = b"this export or its group has as many connections as it may have";
         option_reply(out, kind, reply::ERR_POLICY, message);
-        return Answer::Next;
+        return Outcome::Next;
     }
     let mut tell = |parts: &[&[u8]]| option_reply(out, kind, reply::INFO, &parts.concat());
     let flags = transmission_flags(export, agreed.structured);
@@ -218,7 +218,7 @@ fn describe<'a>(
     let sizes = [1, BLOCK_PREFERRED, PAYLOAD_MAX].map(u32::to_be_bytes);
     tell(&[&info::BLOCK_SIZE.to_be_bytes(), &sizes[0], &sizes[1], &sizes[2]]);
     option_reply(out, kind, reply::ACK, &[]);
-    if kind == option::GO { Answer::Attach(export) } else { Answer::Next }
+    if kind == option::GO { Outcome::Attach(export) } else { Outcome::Next }
 }
 
 /// What a list of queries says of `base:allocation`; `None` when malformed.

@@ -46,7 +46,7 @@ pub(super) fn transmission_flags(export: &Export, structured: bool) -> u16 {
 
 /// The operation of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ask {
+pub enum CommandType {
     /// Read.
     Read,
     /// Write; `length` bytes of payload follow.
@@ -77,7 +77,7 @@ pub struct Command {
     /// The client's cookie.
     pub cookie: u64,
     /// The operation.
-    pub ask: Ask,
+    pub command_type: CommandType,
     /// First byte in the volume.
     pub offset: u64,
     /// Length in bytes; inside the volume.
@@ -243,17 +243,17 @@ impl Session {
             return Step { consumed: 0, action: Action::More(consumed) };
         };
         self.state = State::Options { seen: seen + 1 };
-        match options::answer(&mut self.handshake, kind, data, offer, out) {
-            options::Answer::Next => Step { consumed, action: Action::Continue },
-            options::Answer::List => {
+        match options::reply(&mut self.handshake, kind, data, offer, out) {
+            options::Outcome::Next => Step { consumed, action: Action::Continue },
+            options::Outcome::List => {
                 self.listing = Some(0);
                 Step { consumed, action: Action::Continue }
             }
-            options::Answer::Close => self.close(consumed),
-            // A client waits for the answer; what came before it could be anybody's.
-            options::Answer::StartTls if input.len() > consumed => self.close(consumed),
-            options::Answer::StartTls => Step { consumed, action: Action::StartTls },
-            options::Answer::Attach(export) => {
+            options::Outcome::Close => self.close(consumed),
+            // A client waits for the reply; data sent before it is not authenticated.
+            options::Outcome::StartTls if input.len() > consumed => self.close(consumed),
+            options::Outcome::StartTls => Step { consumed, action: Action::StartTls },
+            options::Outcome::Attach(export) => {
                 let (size, read_only) = (export.size, export.read_only);
                 let block_status = self.handshake.allocation_of.as_ref() == Some(&export.name);
                 self.state = State::Transmission(Attached { size, read_only, block_status });
@@ -280,10 +280,10 @@ impl Session {
             return self.close(REQUEST_HEADER);
         }
         let action = match header.check(attached, self.handshake.structured) {
-            Ok(ask) => {
+            Ok(command_type) => {
                 let Header { offset, length, flags, .. } = header;
                 let fua = flags & flag::FUA != 0;
-                Action::Command(Command { cookie, ask, offset, length, fua })
+                Action::Command(Command { cookie, command_type, offset, length, fua })
             }
             Err(error) => {
                 if header.kind == command::WRITE {
@@ -305,10 +305,10 @@ impl Session {
     }
 
     /// Writes an error reply to a command.
-    pub fn fail(&self, ask: Ask, cookie: u64, error: u32, out: &mut Vec<u8>) {
-        let kind = match ask {
-            Ask::Read => command::READ,
-            Ask::BlockStatus { .. } => command::BLOCK_STATUS,
+    pub fn fail(&self, command_type: CommandType, cookie: u64, error: u32, out: &mut Vec<u8>) {
+        let kind = match command_type {
+            CommandType::Read => command::READ,
+            CommandType::BlockStatus { .. } => command::BLOCK_STATUS,
             _ => command::WRITE,
         };
         self.refuse(kind, cookie, error, out);
@@ -324,32 +324,35 @@ struct Header {
 
 impl Header {
     /// What the command asks, or the error that the protocol has for it.
-    fn check(&self, attached: Attached, structured: bool) -> Result<Ask, u32> {
+    fn check(&self, attached: Attached, structured: bool) -> Result<CommandType, u32> {
         let flags = self.flags;
         // Servers take FUA on every command and ignore it where it says nothing.
-        let (ask, allowed) = match self.kind {
-            command::READ => (Ask::Read, if structured { flag::DF } else { 0 }),
-            command::WRITE => (Ask::Write, 0),
-            command::FLUSH => (Ask::Flush, 0),
-            command::TRIM => (Ask::Trim, 0),
-            command::CACHE => (Ask::Cache, 0),
+        let (command_type, allowed) = match self.kind {
+            command::READ => (CommandType::Read, if structured { flag::DF } else { 0 }),
+            command::WRITE => (CommandType::Write, 0),
+            command::FLUSH => (CommandType::Flush, 0),
+            command::TRIM => (CommandType::Trim, 0),
+            command::CACHE => (CommandType::Cache, 0),
             command::WRITE_ZEROES => {
                 let hole = flags & flag::NO_HOLE == 0;
                 let fast = flags & flag::FAST_ZERO != 0;
-                (Ask::WriteZeroes { hole, fast }, flag::NO_HOLE | flag::FAST_ZERO)
+                (CommandType::WriteZeroes { hole, fast }, flag::NO_HOLE | flag::FAST_ZERO)
             }
             command::BLOCK_STATUS if attached.block_status => {
-                (Ask::BlockStatus { one: flags & flag::REQ_ONE != 0 }, flag::REQ_ONE)
+                (CommandType::BlockStatus { one: flags & flag::REQ_ONE != 0 }, flag::REQ_ONE)
             }
             _ => return Err(errno::EINVAL),
         };
         if flags & !(allowed | flag::FUA) != 0 {
             return Err(errno::EINVAL);
         }
-        if ask == Ask::Flush {
-            return Ok(ask);
+        if command_type == CommandType::Flush {
+            return Ok(command_type);
         }
-        let changes = matches!(ask, Ask::Write | Ask::Trim | Ask::WriteZeroes { .. });
+        let changes = matches!(
+            command_type,
+            CommandType::Write | CommandType::Trim | CommandType::WriteZeroes { .. }
+        );
         if changes && attached.read_only {
             return Err(errno::EPERM);
         }
@@ -358,13 +361,19 @@ impl Header {
         }
         let end = self.offset.checked_add(u64::from(self.length));
         if end.is_none_or(|end| end > attached.size) {
-            let grows = matches!(ask, Ask::Write | Ask::WriteZeroes { .. });
+            let grows =
+                matches!(command_type, CommandType::Write | CommandType::WriteZeroes { .. });
             return Err(if grows { errno::ENOSPC } else { errno::EINVAL });
         }
-        let carries = matches!(ask, Ask::Read | Ask::Write | Ask::Cache);
+        let carries =
+            matches!(command_type, CommandType::Read | CommandType::Write | CommandType::Cache);
         if carries && self.length > PAYLOAD_MAX {
-            return Err(if ask == Ask::Read { errno::EOVERFLOW } else { errno::EINVAL });
+            return Err(if command_type == CommandType::Read {
+                errno::EOVERFLOW
+            } else {
+                errno::EINVAL
+            });
         }
-        Ok(ask)
+        Ok(command_type)
     }
 }

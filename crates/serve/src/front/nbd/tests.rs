@@ -4,7 +4,7 @@
 use iofair_config::contracts::Entry;
 use iofair_core::group::Groups;
 
-use super::session::{Action, Ask, Command, INPUT_MAX, Session, Tls};
+use super::session::{Action, Command, CommandType, INPUT_MAX, Session, Tls};
 use super::wire::{self, command, errno, flag, option, reply, transmission};
 use crate::request::export::{Export, Exports, Offer, Peer};
 
@@ -99,7 +99,9 @@ impl Talk {
                 }
                 action => self.actions.push(action),
             }
-            if let Action::Command(Command { ask: Ask::Write, length, .. }) = step.action {
+            if let Action::Command(Command { command_type: CommandType::Write, length, .. }) =
+                step.action
+            {
                 self.owed = length as usize;
             }
         }
@@ -116,7 +118,7 @@ impl Talk {
         (this.actions, this.out) = (Vec::new(), Vec::new());
         this
     }
-    /// Kinds of the answers to options.
+    /// Kinds of the replies to options.
     fn replies(&self) -> Vec<u32> {
         let (mut kinds, mut at) = (Vec::new(), 0);
         while at < self.out.len() {
@@ -128,9 +130,9 @@ impl Talk {
     }
 }
 
-/// Goal: every option is answered as the protocol says. Method: one of each, good and bad.
+/// Goal: every option gets the reply that the protocol requires. Method: one of each, good and bad.
 #[test]
-fn options_are_answered() {
+fn options_get_replies() {
     let mut talk = Talk::new();
     talk.feed(&3u32.to_be_bytes());
     let cases: &[(Vec<u8>, &[u32])] = &[
@@ -209,12 +211,14 @@ fn bad_commands_are_refused() {
                 );
             }
             talk.feed(&request(command::FLUSH, 0, 0, 0));
-            let asks: Vec<Ask> = talk
+            let asks: Vec<CommandType> = talk
                 .actions
                 .iter()
-                .filter_map(|a| if let Action::Command(c) = a { Some(c.ask) } else { None })
+                .filter_map(
+                    |a| if let Action::Command(c) = a { Some(c.command_type) } else { None },
+                )
                 .collect();
-            assert_eq!(asks, [Ask::Flush], "{kind} {offset} {length}");
+            assert_eq!(asks, [CommandType::Flush], "{kind} {offset} {length}");
             let told = match structured && kind == command::READ {
                 true => wire::u32_at(&talk.out, 20),
                 false => wire::u32_at(&talk.out, 4),
@@ -234,31 +238,31 @@ fn bad_commands_are_refused() {
 fn good_commands_come_through() {
     let mut talk = Talk::chosen(true);
     let cases = [
-        (command::READ, flag::DF, Ask::Read, false),
-        (command::WRITE, flag::FUA, Ask::Write, true),
-        (command::TRIM, 0, Ask::Trim, false),
-        (command::CACHE, 0, Ask::Cache, false),
+        (command::READ, flag::DF, CommandType::Read, false),
+        (command::WRITE, flag::FUA, CommandType::Write, true),
+        (command::TRIM, 0, CommandType::Trim, false),
+        (command::CACHE, 0, CommandType::Cache, false),
         (
             command::WRITE_ZEROES,
             flag::NO_HOLE,
-            Ask::WriteZeroes { hole: false, fast: false },
+            CommandType::WriteZeroes { hole: false, fast: false },
             false,
         ),
         (
             command::WRITE_ZEROES,
             flag::FAST_ZERO | flag::FUA,
-            Ask::WriteZeroes { hole: true, fast: true },
+            CommandType::WriteZeroes { hole: true, fast: true },
             true,
         ),
-        (command::BLOCK_STATUS, flag::REQ_ONE, Ask::BlockStatus { one: true }, false),
+        (command::BLOCK_STATUS, flag::REQ_ONE, CommandType::BlockStatus { one: true }, false),
     ];
-    for (kind, flags, ask, fua) in cases {
+    for (kind, flags, command_type, fua) in cases {
         talk.actions.clear();
         talk.feed(&request(kind, flags, 513, 3));
-        if ask == Ask::Write {
+        if command_type == CommandType::Write {
             talk.feed(&[1, 2, 3]);
         }
-        let expected = Command { cookie: 77, ask, offset: 513, length: 3, fua };
+        let expected = Command { cookie: 77, command_type, offset: 513, length: 3, fua };
         assert_eq!(talk.actions, [Action::Command(expected)]);
     }
     talk.feed(&request(command::DISC, 0, 0, 0));

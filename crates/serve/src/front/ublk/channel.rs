@@ -112,7 +112,7 @@ impl Channel {
     pub(crate) fn fetch(&self, tag: Tag) -> Entry {
         self.entry(FETCH, tag, 0)
     }
-    /// Answers a tag's request and asks for the next.
+    /// Completes a tag's request and fetches the next one.
     pub(crate) fn commit(&self, tag: Tag, result: i32) -> Entry {
         self.entry(COMMIT_AND_FETCH, tag, result)
     }

@@ -185,7 +185,7 @@ impl Control {
         }
         Err(io::Error::from_raw_os_error(libc::EBUSY))
     }
-    /// The block device goes; what it has inside is answered first.
+    /// Removes the block device after its requests have completed.
     pub(crate) fn stop(&mut self, device: u32, limit: Duration) -> io::Result<()> {
         self.plain(op::STOP_DEV, device, 0, limit)
     }

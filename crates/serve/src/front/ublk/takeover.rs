@@ -63,7 +63,7 @@ pub(crate) struct Wish {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Taken {
     pub(crate) info: Info,
-    /// It was there, and its users wait for answers.
+    /// The device exists, and its users wait for completions.
     pub(crate) again: bool,
 }
 

@@ -25,7 +25,7 @@ const PAGE_SHIFT: u8 = 12;
 pub(crate) mod feature {
     /// A device outlives its server.
     pub(crate) const USER_RECOVERY: u64 = 1 << 3;
-    /// What that server had not answered is asked anew.
+    /// Requests that the previous server had not completed are sent again.
     pub(crate) const USER_RECOVERY_REISSUE: u64 = 1 << 4;
     /// Orders are numbered like ioctls.
     pub(crate) const CMD_IOCTL_ENCODE: u64 = 1 << 6;
@@ -266,7 +266,7 @@ impl Descriptor {
             first: u64::from_ne_bytes(read(bytes, 8)),
         }
     }
-    /// What is asked, or the error number that answers it.
+    /// The request, or the error number with which it is completed.
     pub(crate) fn command(&self, facts: Facts) -> Result<Command, i32> {
         const READ: u32 = 0;
         const WRITE: u32 = 1;

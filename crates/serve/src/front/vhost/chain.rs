@@ -26,7 +26,7 @@ const SECTOR: u64 = 512;
 const PLACES_MAX: usize = 4 * DESCRIPTORS_MAX as usize;
 /// Bytes of the longest request, with its header and its status.
 const LONGEST: u64 = PAYLOAD_MAX as u64 + HEADER as u64 + 1;
-/// Bytes of the name that a driver may ask for.
+/// Bytes of the name that a driver may request.
 pub(crate) const ID_BYTES: usize = 20;
 
 /// Kinds of requests.
@@ -111,9 +111,9 @@ impl Command {
     }
 }
 
-/// What is asked.
+/// What a request asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Ask {
+pub(crate) enum Action {
     /// For the engine; data lies in the spans.
     Engine(Command),
     /// The volume's name, into the spans.
@@ -122,10 +122,10 @@ pub(crate) enum Ask {
     Refuse(u8),
 }
 
-/// A request that can be answered.
+/// A request that can be completed.
 #[derive(Debug)]
 pub(crate) struct Request {
-    pub(crate) ask: Ask,
+    pub(crate) action: Action,
     /// Where its status goes: a byte of guest memory.
     pub(crate) status: GuestAddress,
     /// Where its data is.
@@ -269,13 +269,13 @@ impl Gathered {
         skipped
     }
     /// What is asked of a volume, once the status was taken off.
-    fn ask(&self, facts: Facts) -> Result<Ask, u8> {
+    fn action(&self, facts: Facts) -> Result<Action, u8> {
         if self.outside || self.long || !self.header.is_full() {
             return Err(status::IO_ERROR);
         }
         let sector = self.header.long(8);
         let engine = |operation, (offset, length), hole| {
-            Ask::Engine(Command { operation, offset, length, hole })
+            Action::Engine(Command { operation, offset, length, hole })
         };
         match self.header.word(0) {
             kind::READ if self.readable == 0 => {
@@ -287,7 +287,7 @@ impl Gathered {
                 Ok(engine(Operation::Write, range, false))
             }
             kind::FLUSH => Ok(engine(Operation::Flush, (0, 0), false)),
-            kind::GET_ID if self.readable == 0 => Ok(Ask::Name),
+            kind::GET_ID if self.readable == 0 => Ok(Action::Name),
             kind @ (kind::DISCARD | kind::WRITE_ZEROES)
                 if self.writable == 0 && !facts.read_only =>
             {
@@ -353,11 +353,11 @@ pub(crate) fn parse(
             gathered.spans.pop();
         }
     }
-    let ask = gathered.ask(facts).unwrap_or_else(Ask::Refuse);
-    let data = match ask {
-        Ask::Engine(command) => command.carries(),
-        Ask::Name => true,
-        Ask::Refuse(_) => false,
+    let action = gathered.action(facts).unwrap_or_else(Action::Refuse);
+    let data = match action {
+        Action::Engine(command) => command.carries(),
+        Action::Name => true,
+        Action::Refuse(_) => false,
     };
     let mut spans = gathered.spans;
     if !data {
@@ -366,7 +366,7 @@ pub(crate) fn parse(
     // SAFETY: the places are slices of `memory`, which keeps its pieces mapped and to which nobody ever makes references
     // (`vm-memory`). Guests share their memory to be read and written.
     let data = unsafe { Scattered::new(spans, memory.clone()) };
-    Ok(Request { ask, status, data, work })
+    Ok(Request { action, status, data, work })
 }
 
 #[cfg(test)]

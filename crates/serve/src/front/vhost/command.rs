@@ -11,7 +11,7 @@ use super::config::Facts;
 use super::inflight::Region;
 use super::ring::Setup;
 
-/// What is asked. One at a time: each is answered before the next is sent.
+/// A command. The reply to each one arrives before the next is sent.
 #[derive(Debug)]
 pub(crate) enum Command {
     /// A client has come; by this it can be sent away.
@@ -44,7 +44,7 @@ pub(crate) enum Command {
     End,
 }
 
-/// The answer.
+/// The reply to a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Reply {
     /// It is done.
@@ -57,7 +57,7 @@ pub(crate) enum Reply {
     Refused(String),
 }
 
-/// A command and where its answer goes.
+/// A command, and the channel for its reply.
 #[derive(Debug)]
 pub(crate) struct Envelope {
     pub(crate) command: Command,

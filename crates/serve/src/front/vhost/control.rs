@@ -63,11 +63,11 @@ pub(crate) struct DeviceHandle {
 impl DeviceHandle {
     /// Sends a command and waits for the reply. `None`: the device has been removed.
     fn ask(&self, command: Command) -> Option<Reply> {
-        let (reply, answered) = mpsc::channel();
+        let (reply, replied) = mpsc::channel();
         let spent = spent();
         self.commands.send(Envelope { command, spent, reply }).ok()?;
         wake::signal(&self.wake);
-        answered.recv().ok()
+        replied.recv().ok()
     }
 }
 

@@ -11,7 +11,7 @@ use iofair_core::request::Operation;
 use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend, VolatileMemory};
 
 use super::Memory;
-use super::chain::{Ask, Request, VringError, parse, status};
+use super::chain::{Action, Request, VringError, parse, status};
 use super::config::Facts;
 use super::inflight::{self, InFlight, Region};
 use super::memory::{self, Shared};
@@ -49,7 +49,7 @@ impl Driver<'_> {
         let mut spans = request.data.spans().iter();
         assert!(spans.all(|span| !span.is_empty() && self.owns(*span)));
         let data = request.data.len();
-        let Ask::Engine(command) = request.ask else { return 0 };
+        let Action::Engine(command) = request.action else { return 0 };
         let reads = matches!(command.operation, Operation::Read | Operation::Flush);
         assert!(reads || !self.facts.read_only);
         assert!(command.offset.checked_add(command.length.into()).is_some_and(|end| end <= VOLUME));
@@ -81,12 +81,12 @@ impl Driver<'_> {
                 assert!(ring.inside() <= ring.size() && begun.len() == usize::from(ring.inside()));
                 self.change();
             }
-            // The one that came last first, so that answers are out of order.
+            // The latest request first, so that completions are out of order.
             let idle = begun.is_empty();
             while let Some(head) = begun.pop() {
                 let slot = ring.end(head);
                 write_status(&self.memory, slot.status, status::OK);
-                ring.answer(&self.memory, head, slot.written + 1)?;
+                ring.complete(&self.memory, head, slot.written + 1)?;
                 self.change();
             }
             ring.wants_call(&self.memory)?;

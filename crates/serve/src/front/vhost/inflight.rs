@@ -104,7 +104,7 @@ impl InFlight {
         self.counter += 1;
         self.flag(head).store(1, Ordering::Release);
     }
-    /// A request is going to be answered: to be called before the used ring shows it.
+    /// A request is going to be completed: to be called before the used ring shows it.
     pub(crate) fn before_used(&mut self, head: u16) {
         let last = self.short(AT_BATCH).load(Ordering::Relaxed);
         self.next(head).store(last, Ordering::Relaxed);
@@ -116,11 +116,11 @@ impl InFlight {
         self.short(AT_USED).store(used, Ordering::Release);
     }
     /// What was inside when the queue was left, in the order in which it came, given the index of the
-    /// used ring. Answers that the ring shows already are struck off.
+    /// used ring. Completions that the ring shows already are struck off.
     pub(crate) fn recover(&mut self, used: u16) -> Vec<u16> {
-        let answered = used.wrapping_sub(self.short(AT_USED).load(Ordering::Relaxed));
+        let completed = used.wrapping_sub(self.short(AT_USED).load(Ordering::Relaxed));
         let mut head = self.short(AT_BATCH).load(Ordering::Relaxed);
-        for _ in 0..answered.min(self.size) {
+        for _ in 0..completed.min(self.size) {
             if head >= self.size {
                 break;
             }
@@ -147,9 +147,9 @@ mod tests {
         Region { map: Arc::new(map), queues, size }
     }
 
-    /// Goal: wherever the server dies, what was not answered is done again, in order, and nothing that the
-    /// used ring shows. Method: a queue of eight with answers out of order; the server "dies" between
-    /// any two steps of an answer, and a new one looks at the region.
+    /// Goal: wherever the server dies, what was not completed is done again, in order, and nothing that the
+    /// used ring shows. Method: a queue of eight with completions out of order; the server "dies" between
+    /// any two steps of a completion, and a new one looks at the region.
     #[test]
     fn a_death_at_any_step_loses_and_doubles_nothing() {
         for died in 0..4 {

@@ -21,11 +21,11 @@ use vm_memory::{
 use crate::guard::Watch;
 use crate::request::shared::Span;
 
-/// The guest's memory, as far as it was shared with us.
+/// The guest's memory, as far as it is shared with the server.
 pub(crate) type Memory = GuestRegionCollection<Piece>;
 
-/// File systems whose files are memory and nothing else. A page of another file comes from somewhere, perhaps from a
-/// volume of this server: then the thread that looks at it would wait for itself.
+/// File systems whose files are only memory. A page of another file may have to be read, perhaps from a volume of this
+/// server, and the reactor thread that touches it would then wait for itself.
 const FILE_SYSTEMS: [libc::c_long; 3] = [
     // A memfd is one of these two.
     libc::TMPFS_MAGIC,
@@ -37,13 +37,13 @@ const FILE_SYSTEMS: [libc::c_long; 3] = [
 /// A part of a client's file.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    // In this order: the watch ends before the mapping.
+    // Drop order: the watch before the mapping.
     watch: Watch,
     map: Arc<MmapRegion<()>>,
 }
 
 impl Shared {
-    /// Maps a part of a file; the message says why not.
+    /// Maps a part of a file. An error says why the part is refused.
     pub(crate) fn map(file: File, offset: u64, bytes: u64) -> Result<Self, String> {
         check(&file, offset, bytes)?;
         let told =
@@ -53,12 +53,12 @@ impl Shared {
         Self::watch(map.map_err(|error| told(&error))?).map_err(|error| told(&error))
     }
     fn watch(map: MmapRegion<()>) -> io::Result<Self> {
-        // SAFETY: the mapping is `map`'s, which goes after the watch. What is in it is the client's word, so it
-        // may as well be zeroes.
+        // SAFETY: the mapping belongs to `map`, which is dropped after the watch. Its contents are not trusted, so they may
+        // become zeroes.
         let watch = unsafe { Watch::over(map.as_ptr(), map.size()) }?;
         Ok(Self { watch, map: Arc::new(map) })
     }
-    /// This many bytes that are nobody else's.
+    /// Memory that no other process shares, for tests.
     pub(crate) fn alone(bytes: usize) -> io::Result<Self> {
         Self::watch(mapping_of(bytes).map_err(io::Error::other)?)
     }
@@ -73,11 +73,11 @@ fn mapping_of(bytes: usize) -> Result<MmapRegion<()>, MmapRegionError> {
     MmapRegion::new(bytes)
 }
 
-/// Miri knows no such mapping: zeroed memory stands in for it.
+/// Miri has no such mappings: zeroed memory replaces them.
 #[cfg(miri)]
 fn mapping_of(bytes: usize) -> Result<MmapRegion<()>, MmapRegionError> {
     let access = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: no test maps nothing; this many bytes from there on are there until the end of `Shared`, and nobody else's.
+    // SAFETY: the length is not zero, and the memory lives until `Shared` is dropped, which owns it.
     unsafe { MmapRegion::build_raw(std::alloc::alloc_zeroed(layout(bytes)), bytes, access, 0) }
 }
 #[cfg(miri)]
@@ -87,7 +87,7 @@ fn layout(bytes: usize) -> std::alloc::Layout {
 #[cfg(miri)]
 impl Drop for Shared {
     fn drop(&mut self) {
-        // SAFETY: made in `mapping_of`, and nobody looks at it any more.
+        // SAFETY: allocated in `mapping_of`, and no longer used.
         unsafe { std::alloc::dealloc(self.map.as_ptr(), layout(self.map.size())) };
     }
 }
@@ -100,7 +100,7 @@ impl Deref for Shared {
 }
 
 fn file_system(file: &File) -> io::Result<libc::statfs> {
-    // SAFETY: all zeroes is a valid answer, which the call fills.
+    // SAFETY: all zeroes is a valid value, and the call fills it.
     let (failed, found) = unsafe {
         let mut found: libc::statfs = mem::zeroed();
         (libc::fstatfs(file.as_raw_fd(), &raw mut found), found)
@@ -112,8 +112,8 @@ fn is_memory(file: &File) -> bool {
     file_system(file).is_ok_and(|found| FILE_SYSTEMS.contains(&found.f_type))
 }
 
-/// Whether this part of a file may be mapped. Seals are not asked for: one against shrinking (`F_SEAL_SHRINK`) would say that the
-/// file keeps its length, but monitors do not set it unless told, and the mapping is watched in any case.
+/// Whether this part of a file may be mapped. Seals are not required: `F_SEAL_SHRINK` would guarantee the file's length, but
+/// virtual machine monitors do not set it by default, and the mapping is watched in any case.
 fn check(file: &File, offset: u64, bytes: u64) -> Result<(), String> {
     let metadata = file.metadata().ok().filter(fs::Metadata::is_file);
     let (Some(metadata), Ok(found), true) = (metadata, file_system(file), is_memory(file)) else {
@@ -123,7 +123,7 @@ fn check(file: &File, offset: u64, bytes: u64) -> Result<(), String> {
     if offset.checked_add(bytes).is_none_or(|end| end > metadata.len()) {
         return Err(format!("{bytes} bytes at {offset} of a file of {}", metadata.len()));
     }
-    // Else it could not be unmapped.
+    // Otherwise it could not be unmapped.
     let page = found.f_bsize.max(1) as u64;
     if found.f_type == libc::HUGETLBFS_MAGIC && !bytes.is_multiple_of(page) {
         return Err(format!("{bytes} bytes are not a multiple of the page size of {page} bytes"));
@@ -134,13 +134,13 @@ fn check(file: &File, offset: u64, bytes: u64) -> Result<(), String> {
 /// A piece of guest memory.
 #[derive(Debug)]
 pub(crate) struct Piece {
-    // In this order: `shared` has the mapping last.
+    // Drop order: `shared` owns the mapping and comes last.
     guest: GuestRegionMmap<()>,
     shared: Shared,
 }
 
 impl Piece {
-    /// Memory as the guest has it; `None` if it goes beyond the end of all addresses.
+    /// Memory at a guest address; `None` if it would go beyond the largest address.
     pub(crate) fn new(shared: Shared, at: GuestAddress) -> Option<Self> {
         let guest = GuestRegionMmap::with_arc(shared.map.clone(), at)?;
         Some(Self { guest, shared })
@@ -183,19 +183,19 @@ impl GuestMemoryRegion for Piece {
 
 impl GuestMemoryRegionBytes for Piece {}
 
-/// Bytes of guest memory in one piece.
+/// Contiguous bytes of guest memory.
 pub(super) type Bytes<'a> = VolatileSlice<'a, BS<'a, ()>>;
 
-/// Copies the first bytes out, each read once.
+/// Copies the first bytes; each byte is read once.
 pub(super) fn read(from: &Bytes<'_>, into: &mut [u8]) {
     let span = Span::new(from.ptr_guard().as_ptr().cast_mut(), from.len());
-    // SAFETY: the slice is mapped as long as it borrows its memory, and nobody makes references to that.
+    // SAFETY: the slice is mapped as long as it borrows its memory, to which there are no references.
     unsafe { span.part(0, into.len()).read(into) };
 }
 
-/// A descriptor, read once; `None` if it is not in memory.
+/// Reads a descriptor once; `None` if it is outside of the guest's memory.
 pub(super) fn descriptor(memory: &Memory, at: GuestAddress) -> Option<Descriptor> {
-    // Read where it is to be: bytes elsewhere need not lie on its borders, and then would be no descriptor.
+    // Copied into a descriptor: the source need not be aligned for one.
     let mut found = Descriptor::default();
     let mut rest = found.as_mut_slice();
     for slice in GuestMemoryBackend::get_slices(memory, at, rest.len()) {
@@ -207,7 +207,7 @@ pub(super) fn descriptor(memory: &Memory, at: GuestAddress) -> Option<Descriptor
     Some(found)
 }
 
-/// A guest's memory that is nobody else's: where its pieces begin and how long they are, in order.
+/// Guest memory for tests that no other process shares: start and length of each region, in order.
 pub(crate) fn alone(pieces: &[(GuestAddress, usize)]) -> io::Result<Memory> {
     let piece = |(at, bytes): &(GuestAddress, usize)| {
         Piece::new(Shared::alone(*bytes)?, *at).ok_or_else(|| io::ErrorKind::InvalidInput.into())
@@ -220,9 +220,8 @@ pub(crate) fn alone(pieces: &[(GuestAddress, usize)]) -> io::Result<Memory> {
 mod tests {
     use super::*;
 
-    /// Goal: what could keep the server waiting, or could not be unmapped, is refused. Method: a file of a file
-    /// system that makes its contents up, a directory, a device, a file on a disk (unless there is none), a file that is
-    /// too short.
+    /// Goal: files that could block the server, or that could not be unmapped, are refused. Method: a file in /proc, a
+    /// directory, a device, a file on a disk (if there is one), a file that is too short.
     #[test]
     fn only_memory_is_mapped() {
         let here = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");

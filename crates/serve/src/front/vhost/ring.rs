@@ -73,7 +73,7 @@ impl Ring {
         }
         let used = queue.used_idx(memory, Ordering::Acquire).map_err(bad)?.0;
         let mut again = tracker.as_mut().map_or(Vec::new(), |tracker| tracker.recover(used));
-        // Every head that was taken is answered or inside.
+        // Every head that was taken is completed or in flight.
         let taken = used.wrapping_add(again.len() as u16);
         queue.set_next_used(used);
         queue.set_next_avail(if tracker.is_some() { taken } else { setup.base });
@@ -102,7 +102,7 @@ impl Ring {
         self.queue.next_avail()
     }
 
-    /// Takes the next head out; it is to be begun, put back or answered at once.
+    /// Takes the next head out; the caller begins, puts back or completes it at once.
     pub(crate) fn take(&mut self, memory: &Memory) -> Result<Option<Taken>, VringError> {
         let (head, again) = match self.again.pop() {
             Some(head) => (head, true),
@@ -138,8 +138,8 @@ impl Ring {
         self.inside -= 1;
         self.slots[usize::from(head)].take().expect("only what was begun ends, and it ends once")
     }
-    /// Shows an answer to the driver. The status must be written.
-    pub(crate) fn answer(
+    /// Puts a completed head into the used ring. The status must have been written.
+    pub(crate) fn complete(
         &mut self,
         memory: &Memory,
         head: u16,

@@ -5,7 +5,7 @@ use iofair_core::request::Operation;
 use super::super::endpoint::{Progress, ReactorContext};
 use super::super::input::INLINE_MAX;
 use super::{Connection, HELD_MAX, Payload};
-use crate::front::nbd::session::{Action, Ask, Command};
+use crate::front::nbd::session::{Action, Command, CommandType};
 use crate::request::buffer::Data;
 use crate::request::op::{Hints, NewOp};
 
@@ -15,7 +15,7 @@ const HANDSHAKE_UNSENT_MAX: usize = 64 << 10;
 /// volumes.
 const HANDSHAKE_COST: usize = 64 << 10;
 
-/// Extents in one answer to a block status request; a client asks again from the end of the last one.
+/// Extents in one reply to a block status request; a client asks again from the end of the last one.
 const EXTENTS_MAX: u16 = 256;
 
 /// How a command fared.
@@ -89,7 +89,10 @@ impl Connection {
     }
     fn begin(&mut self, command: Command, cx: &mut ReactorContext<'_>) -> Begun {
         let length = command.length as usize;
-        let carries = matches!(command.ask, Ask::Read | Ask::Write | Ask::Cache);
+        let carries = matches!(
+            command.command_type,
+            CommandType::Read | CommandType::Write | CommandType::Cache
+        );
         let used = self.holds();
         let full = carries && used > 0 && used + length > HELD_MAX;
         if full || self.in_flight >= self.in_flight_max {
@@ -99,7 +102,7 @@ impl Connection {
             return Begun::Stalled(Progress::NoRoom);
         }
         let mut data = Data::None;
-        if command.ask == Ask::Write {
+        if command.command_type == CommandType::Write {
             let unread = self.input.unread();
             match self.input.lend(length) {
                 Some(payload) => data = Data::Lent(payload),
@@ -117,7 +120,7 @@ impl Connection {
         match self.submit(command, data, cx) {
             Err(_) => Begun::Stalled(Progress::NoRoom),
             Ok(()) => {
-                if command.ask == Ask::Write {
+                if command.command_type == CommandType::Write {
                     self.input.consume(length);
                     // It is copied if the drive does not have it in the same turn.
                     cx.quantum.spend(length);
@@ -134,28 +137,29 @@ impl Connection {
         data: Data,
         cx: &mut ReactorContext<'_>,
     ) -> Result<(), NewOp> {
-        let Command { cookie, ask, offset, length, fua } = command;
+        let Command { cookie, command_type, offset, length, fua } = command;
         let mut hints = Hints { fua, ..Hints::default() };
-        let operation = match ask {
-            Ask::Read => Operation::Read,
-            Ask::Cache => {
+        let operation = match command_type {
+            CommandType::Read => Operation::Read,
+            CommandType::Cache => {
                 hints.prefetch = true;
                 Operation::Read
             }
-            Ask::BlockStatus { one } => {
+            CommandType::BlockStatus { one } => {
                 hints.extents = if one { 1 } else { EXTENTS_MAX };
                 Operation::Read
             }
-            Ask::Write => Operation::Write,
-            Ask::Flush => Operation::Flush,
-            Ask::Trim => Operation::Discard,
-            Ask::WriteZeroes { hole, fast } => {
+            CommandType::Write => Operation::Write,
+            CommandType::Flush => Operation::Flush,
+            CommandType::Trim => Operation::Discard,
+            CommandType::WriteZeroes { hole, fast } => {
                 (hints.hole, hints.fast) = (hole, fast);
                 Operation::WriteZeroes
             }
         };
         let volume = self.volume.expect("commands come after the export was chosen");
-        let (offset, length) = if ask == Ask::Flush { (0, 0) } else { (offset, length) };
+        let (offset, length) =
+            if command_type == CommandType::Flush { (0, 0) } else { (offset, length) };
         let owner = cx.key as u64;
         cx.engine.submit(
             cx.now,

@@ -21,7 +21,7 @@ impl Device {
         if Self::is_free(&self.queues, self.inside, &envelope) {
             return self.carry_out(envelope, cx);
         }
-        // The client's thread waits for an answer before it sends more, so there is only one.
+        // The client's thread waits for a reply before it sends more, so there is only one.
         self.pending = Some(envelope);
         Ok(())
     }
@@ -44,7 +44,7 @@ impl Device {
         self.kicked = self.running();
         (self.again, self.rewire) = (true, true);
         let Envelope { command, reply, .. } = envelope;
-        let answer = match command {
+        let result = match command {
             Command::Spent => Reply::Done,
             Command::Hello(client) => self.hello(client, cx),
             Command::Look => Reply::Facts(self.facts),
@@ -86,8 +86,8 @@ impl Device {
                 Reply::Done
             }
         };
-        // Who asked may have gone; then nobody needs the answer.
-        let _ = reply.send(answer);
+        // The thread that asked may have ended; then the reply is not needed.
+        let _ = reply.send(result);
         Ok(())
     }
 
@@ -116,7 +116,7 @@ impl Device {
             ));
         }
         self.queues[index].call = file;
-        // What was answered before there was anybody to call.
+        // Requests that were completed before the driver set an eventfd.
         call(cx, self.queues[index].call.as_ref());
         Reply::Done
     }
@@ -153,7 +153,7 @@ impl Device {
             (queue.call, queue.trouble) = (None, None);
         }
         (self.memory, self.region, self.channel) = (Arc::default(), None, None);
-        (self.features, self.kicked, self.answered, self.broken) = (0, 0, 0, 0);
+        (self.features, self.kicked, self.completed, self.broken) = (0, 0, 0, 0);
         (self.client, self.lost) = (None, false);
         self.mute.forget();
         if let Some(volume) = self.volume.take() {

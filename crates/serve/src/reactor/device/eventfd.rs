@@ -46,7 +46,7 @@ impl Kick {
             _ => Ok(()),
         }
     }
-    /// The ring answered for the last time.
+    /// The last completion of the ring has arrived.
     pub(super) fn on_end(&mut self) {
         (self.watched, self.cancelled) = (None, false);
     }

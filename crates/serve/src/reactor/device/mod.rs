@@ -28,7 +28,7 @@ use super::budget::Share;
 use super::endpoint::{Endpoint, Life, Progress, ReactorContext};
 use super::ring::Event;
 use crate::front::vhost::Memory;
-use crate::front::vhost::chain::{self, Ask, Command, ID_BYTES, VringError, status};
+use crate::front::vhost::chain::{self, Action, Command, ID_BYTES, VringError, status};
 use crate::front::vhost::command::Envelope;
 use crate::front::vhost::config::{Facts, QUEUES_MAX, feature};
 use crate::front::vhost::control::{tell, tell_of_change};
@@ -98,7 +98,7 @@ pub(super) struct Device {
     mute: Mute,
     /// Queues to read, and queues with completions to signal, a bit each.
     kicked: u64,
-    answered: u64,
+    completed: u64,
     /// The queue that the next visit begins with, so that queues take turns.
     first: usize,
     /// Queues that just broke.
@@ -182,7 +182,7 @@ impl Device {
             queues,
             mute: Mute::default(),
             kicked: 0,
-            answered: 0,
+            completed: 0,
             first: 0,
             broken: 0,
             inside: 0,
@@ -229,22 +229,22 @@ impl Device {
             self.mute.found();
             let spans = self.spare.pop().unwrap_or_default();
             let (table, head) = (ring.table(), taken.head);
-            let chain::Request { ask, status, data, work } =
+            let chain::Request { action, status, data, work } =
                 chain::parse(&self.memory, table, head, self.facts, spans)?;
             cx.quantum.charge(work as usize * STEP_BYTES);
             if self.notice_loss() {
                 // Some of the data read may be zeroes in place of memory that was truncated.
                 return Ok(Progress::Done);
             }
-            let (value, written) = match ask {
-                Ask::Engine(command) => {
+            let (value, written) = match action {
+                Action::Engine(command) => {
                     match self.enter(Found { index, taken, command, status, data }, cx) {
                         Progress::Done => continue,
                         stalled => return Ok(stalled),
                     }
                 }
-                Ask::Name => (status::OK, self.write_name(&data)),
-                Ask::Refuse(value) => {
+                Action::Name => (status::OK, self.write_name(&data)),
+                Action::Refuse(value) => {
                     self.count_refused(cx);
                     (value, 0)
                 }
@@ -322,9 +322,9 @@ impl Device {
     }
     /// Writes a completion to the used ring; the driver is notified at the end of the turn.
     fn show(&mut self, index: usize, head: u16, written: u32) -> Result<(), VringError> {
-        self.answered |= 1 << index;
+        self.completed |= 1 << index;
         let ring = self.queues[index].ring.as_mut().expect("queues with something inside stay");
-        ring.answer(&self.memory, head, written)
+        ring.complete(&self.memory, head, written)
     }
     /// Marks a queue as broken: it is not read until the client sets it up again.
     fn stop(&mut self, index: usize, vring_error: VringError) {
@@ -385,7 +385,7 @@ impl Device {
     }
     /// Notifies drivers of completions.
     fn call(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<()> {
-        for index in bits(std::mem::take(&mut self.answered)) {
+        for index in bits(std::mem::take(&mut self.completed)) {
             let queue = &mut self.queues[index];
             let Some(ring) = &mut queue.ring else { continue };
             match ring.wants_call(&self.memory) {
@@ -482,7 +482,7 @@ impl Endpoint for Device {
         }
     }
     /// Signals completions and executes commands of the client's thread, both in fair order with other endpoints.
-    fn answer(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<bool> {
+    fn reply(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<bool> {
         if std::mem::take(&mut self.is_asked) {
             while let Ok(envelope) = self.commands.try_recv() {
                 cx.spent += envelope.spent;

@@ -39,7 +39,7 @@ fn header(memory: &Memory, kind: u32, sector: u64) {
 }
 
 /// What a chain means, and where its data is in the guest.
-fn read(memory: &Arc<Memory>, facts: Facts) -> (Result<Ask, VringError>, Vec<(u64, usize)>) {
+fn read(memory: &Arc<Memory>, facts: Facts) -> (Result<Action, VringError>, Vec<(u64, usize)>) {
     let request = match parse(memory, TABLE, 0, facts, Vec::new()) {
         Ok(request) => request,
         Err(vring_error) => return (Err(vring_error), Vec::new()),
@@ -52,11 +52,11 @@ fn read(memory: &Arc<Memory>, facts: Facts) -> (Result<Ask, VringError>, Vec<(u6
         (inside.expect("every place is in memory"), span.len())
     };
     assert!(memory.address_in_range(request.status));
-    (Ok(request.ask), request.data.spans().iter().map(guest).collect())
+    (Ok(request.action), request.data.spans().iter().map(guest).collect())
 }
 
-fn data(operation: Operation, offset: u64, length: u32) -> Ask {
-    Ask::Engine(Command { operation, offset, length, hole: false })
+fn data(operation: Operation, offset: u64, length: u32) -> Action {
+    Action::Engine(Command { operation, offset, length, hole: false })
 }
 
 /// Goal: every kind of request means what the specification says. Method: one of each.
@@ -65,10 +65,10 @@ fn good_requests_are_understood() {
     let memory = memory();
     let head = (HEADERS, 16, 0);
     let status = (HEADERS + 32, 1, WRITE);
-    let check = |kind, chain: &[(u64, u32, u16)], ask, places: &[(u64, usize)]| {
+    let check = |kind, chain: &[(u64, u32, u16)], action, places: &[(u64, usize)]| {
         header(&memory, kind, 3);
         write(&memory, 0, chain);
-        assert_eq!(read(&memory, FACTS), (Ok(ask), places.to_vec()), "{kind} {chain:?}");
+        assert_eq!(read(&memory, FACTS), (Ok(action), places.to_vec()), "{kind} {chain:?}");
     };
     let both = [(DATA, 512), (0xfe00, 512), (0x10000, 512)];
     let pieces = [(DATA, 512, WRITE), (0xfe00, 1024, WRITE)];
@@ -78,11 +78,11 @@ fn good_requests_are_understood() {
     check(kind::WRITE, &writing, data(Operation::Write, 1536, 1024), &[(DATA, 1024)]);
     check(kind::FLUSH, &[head, status], data(Operation::Flush, 0, 0), &[]);
     let name = [head, (DATA, 20, WRITE), status];
-    check(kind::GET_ID, &name, Ask::Name, &[(DATA, 20)]);
+    check(kind::GET_ID, &name, Action::Name, &[(DATA, 20)]);
     // Header, data and status in one descriptor each way, as a driver may.
     let one = [(HEADERS, 16, 0), (DATA, 513, WRITE)];
     check(kind::READ, &one, data(Operation::Read, 1536, 512), &[(DATA, 512)]);
-    check(99, &[head, status], Ask::Refuse(status::UNSUPPORTED), &[]);
+    check(99, &[head, status], Action::Refuse(status::UNSUPPORTED), &[]);
     for (kind, flags, hole) in
         [(kind::DISCARD, 0, false), (kind::WRITE_ZEROES, 0, false), (kind::WRITE_ZEROES, 1, true)]
     {
@@ -90,11 +90,11 @@ fn good_requests_are_understood() {
         memory.write_obj([16u32, flags], GuestAddress(DATA + 8)).unwrap();
         let zeroes = kind == kind::WRITE_ZEROES;
         let operation = if zeroes { Operation::WriteZeroes } else { Operation::Discard };
-        let ask = Ask::Engine(Command { operation, offset: 4096, length: 8192, hole });
-        check(kind, &[head, (DATA, 16, 0), status], ask, &[]);
+        let action = Action::Engine(Command { operation, offset: 4096, length: 8192, hole });
+        check(kind, &[head, (DATA, 16, 0), status], action, &[]);
     }
     memory.write_obj(1u32, GuestAddress(DATA + 12)).unwrap();
-    let unmap = Ask::Refuse(status::UNSUPPORTED);
+    let unmap = Action::Refuse(status::UNSUPPORTED);
     check(kind::DISCARD, &[head, (DATA, 16, 0), status], unmap, &[]);
 }
 
@@ -104,12 +104,12 @@ fn good_requests_are_understood() {
 fn bad_requests_are_refused() {
     let memory = memory();
     let (head, status) = ((HEADERS, 16, 0), (HEADERS + 32, 1, WRITE));
-    let check = |kind, sector, chain: &[(u64, u32, u16)], expected: Result<Ask, VringError>| {
+    let check = |kind, sector, chain: &[(u64, u32, u16)], expected: Result<Action, VringError>| {
         header(&memory, kind, sector);
         write(&memory, 0, chain);
         assert_eq!(read(&memory, FACTS), (expected, vec![]), "{kind} {sector} {chain:?}");
     };
-    let refused = Ok(Ask::Refuse(status::IO_ERROR));
+    let refused = Ok(Action::Refuse(status::IO_ERROR));
     let into = |length| (DATA, length, WRITE);
     check(kind::READ, 0, &[head, into(511), status], refused);
     check(kind::READ, 0, &[head, status], refused);
@@ -199,7 +199,7 @@ fn cuts_change_nothing() {
 /// descriptors point somewhere into memory, so that some chains get far.
 #[test]
 fn random_memory_is_harmless() {
-    let (mut answered, mut engine) = (0, 0);
+    let (mut completed, mut engine) = (0, 0);
     let seeds = if cfg!(miri) { 10 } else { 20_000 };
     for first in 0..seeds {
         let (memory, mut seed) = (memory(), first);
@@ -226,22 +226,22 @@ fn random_memory_is_harmless() {
         header(&memory, kinds[draw(&mut seed, 6) as usize], draw(&mut seed, 4000));
         let facts = Facts { read_only: draw(&mut seed, 4) == 0, ..FACTS };
         let (found, places) = read(&memory, facts);
-        answered += u32::from(found.is_ok());
+        completed += u32::from(found.is_ok());
         let bytes: usize = places.iter().map(|(_, bytes)| bytes).sum();
         match found {
-            Ok(Ask::Engine(Command { operation, offset, length, .. })) => {
+            Ok(Action::Engine(Command { operation, offset, length, .. })) => {
                 engine += 1;
                 assert!(offset + u64::from(length) <= FACTS.bytes, "seed {first}");
                 let carries = matches!(operation, Operation::Read | Operation::Write);
                 assert_eq!(bytes, if carries { length as usize } else { 0 }, "seed {first}");
                 assert!(!facts.read_only || operation == Operation::Read || length == 0);
             }
-            Ok(Ask::Name) | Err(_) => {}
-            Ok(Ask::Refuse(_)) => assert_eq!(bytes, 0),
+            Ok(Action::Name) | Err(_) => {}
+            Ok(Action::Refuse(_)) => assert_eq!(bytes, 0),
         }
     }
-    let enough = answered > 1000 && engine > 100;
-    assert!(enough || cfg!(miri), "the seeds are too wild: {answered}, {engine}");
+    let enough = completed > 1000 && engine > 100;
+    assert!(enough || cfg!(miri), "the seeds are too wild: {completed}, {engine}");
 }
 
 /// Goal: what a chain costs is bounded by the longest request, however the guest's memory is cut: else one chain could
@@ -263,7 +263,7 @@ fn places_are_bounded() {
         chain.push((HEADERS + 32, 1, WRITE));
         write(&memory, 0, &chain);
         let request = parse(&memory, TABLE, 0, FACTS, Vec::new()).unwrap();
-        assert_eq!(request.ask, Ask::Refuse(status::IO_ERROR));
+        assert_eq!(request.action, Action::Refuse(status::IO_ERROR));
         assert!(request.work <= 64 + 2 * PLACES_MAX as u32, "{} steps", request.work);
         let room = request.data.into_parts().0.capacity();
         assert!(room <= 2 * PLACES_MAX, "{room} places");
