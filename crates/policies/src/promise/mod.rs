@@ -23,7 +23,7 @@
 //!
 //! A flush waits for the writes in flight, and new writes wait for the flush.
 //!
-//! **Source**: the combination is our own. Each file names the published algorithms that it uses.
+//! **Stated by the source**: nothing. The combination is our own; each file names the published algorithms that it uses.
 
 mod client;
 mod clock;
