@@ -82,7 +82,7 @@ fn fast_flash_is_found_out() {
 fn what_the_user_set_stays() {
     let mut world = World::with_tags(&[("rlat", "30ms")], 256);
     world.client("a", 100, Work::Deep(128));
-    world.run(MS * 30_000);
+    world.run(MS * 20_000);
     assert!(world.gauge("rate_percent") > 500);
     assert_eq!(world.gauge("built_in_set"), 2);
 }
