@@ -83,7 +83,7 @@ fn size(text: &str) -> Result<(u16, u16)> {
 fn look(address: &Address) -> Result<Look> {
     let reply = call(address, &Call::new("GET", "/v1/live?limit=10000"))
         .context("cannot reach a server")?;
-    serde_json::from_slice(&reply.body).context("the server's answer")
+    serde_json::from_slice(&reply.body).context("the server's response")
 }
 
 /// One frame as text.

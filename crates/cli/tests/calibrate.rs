@@ -45,6 +45,9 @@ fn bad_targets_are_refused() {
     refused(&["emulated:nothing"], "plextor-px256m5s");
     refused(&["nbd://host/volume"], "nbd+unix:///NAME?socket=PATH");
     refused(&["/no/such/device"], "/no/such/device");
+    let mistyped = "/dev/iofair-mistyped";
+    refused(&[mistyped, "--size", "64MiB", "--write"], "no such device");
+    assert!(!Path::new(mistyped).exists());
     refused(&["emulated:nvme-2015", "--resume"], "rows.json does not exist");
     refused(&["emulated:nvme-2015", "--size", "1TB"], "has only");
     refused(&[image, "--row-time", "0s"], "10 ms");

@@ -344,18 +344,24 @@ const HOST_V2: &str = "
     test $(($(cut -d. -f1 /proc/uptime) - begin)) -ge 2
     iofair host status contracts.toml --interval 500ms
     # The controller cuts the others below their own ceiling while a minimum is broken.
-    iofair host watch contracts.toml & watch=$!
-    within db 'dd if=/dev/vda of=/dev/null bs=4k count=60000 iflag=direct' & reader=$!
-    within backup 'dd if=/dev/vda of=/dev/null bs=64k count=900 iflag=direct' & other=$!
-    tries=0
-    while cat $here/backup/io.max; grep -q 'rbps=2000000 ' $here/backup/io.max; do
-        tries=$((tries + 1)); test $tries -le 60; sleep 0.5
-    done
+    watch_until_cut() {
+        iofair host watch contracts.toml & watch=$!
+        within db 'dd if=/dev/vda of=/dev/null bs=4k count=60000 iflag=direct' & reader=$!
+        within backup 'dd if=/dev/vda of=/dev/null bs=64k count=900 iflag=direct' & other=$!
+        tries=0
+        while cat $here/backup/io.max; grep -q 'rbps=2000000 ' $here/backup/io.max; do
+            tries=$((tries + 1)); test $tries -le 60; sleep 0.5
+        done
+    }
+    watch_until_cut
     kill -TERM $watch; wait $watch
     kill $reader $other || true
     state | cmp - applied
-    # A controller that is killed leaves a ceiling, which goes with a revert.
-    iofair host watch contracts.toml & watch=$!; sleep 1; kill -KILL $watch
+    # A controller that is killed leaves its ceiling, which goes with a revert.
+    watch_until_cut
+    kill -KILL $watch; wait $watch || true
+    kill $reader $other || true
+    not grep -q 'rbps=2000000 ' $here/backup/io.max
     iofair host revert
     # The kernel keeps a line for a device that io.cost has seen: off, with its own model.
     state | grep 254:

@@ -189,6 +189,10 @@ fn lengthen(path: &Path, size: u64, write: bool) -> Result<()> {
         let message = format!("{} has {length} bytes; --write makes it {size} long", place());
         return Err(Usage(message).into());
     }
+    // A mistyped device would become a file in memory.
+    if path.starts_with("/dev") && !path.exists() {
+        return Err(Usage(format!("{}: there is no such device", place())).into());
+    }
     let file = File::options().write(true).create(true).truncate(false).open(path);
     file.and_then(|file| file.set_len(size)).with_context(place)
 }
