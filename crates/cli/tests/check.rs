@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, Permissions};
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
@@ -461,6 +461,36 @@ fn a_check_refuses_what_a_server_refuses() {
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// Goal: a check makes no connection, which would start a stopped server whose sockets systemd holds. Method: listeners of this
+/// test in the places of the server's sockets, on which nobody accepts; one at a time, since the first one ends the check.
+#[test]
+fn a_check_makes_no_connection() {
+    let names = ["nbd.sock", "control.sock", "metrics.sock", "v.sock"];
+    let sockets = LISTEN.to_owned()
+        + "[control]\nunix = 'DIR/control.sock'\n[metrics]\nunix = 'DIR/metrics.sock'\n"
+        + VOLUME
+        + "vhost = 'DIR/v.sock'\n";
+    let in_use = |(code, said): (i32, String)| {
+        assert!(code != 0 && said.contains("Address already in use"), "{said}");
+    };
+    for name in names {
+        let scene = Scene::new("connects");
+        scene.contracts(&(DRIVE.to_owned() + &sockets));
+        let listener = UnixListener::bind(scene.at(name)).unwrap();
+        fs::set_permissions(scene.at(name), Permissions::from_mode(0o777)).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        in_use(scene.check());
+        assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "{name}");
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let at = listener.local_addr().unwrap();
+    let scene = Scene::new("connects-tcp");
+    scene.contracts(&format!("{DRIVE}[listen]\ninsecure = true\ntcp = '{at}'\n{VOLUME}"));
+    in_use(scene.check());
+    assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
 }
 
 /// Goal: the same of TCP ports, which only live processes have. Method: a port of this test, for NBD and for metrics.

@@ -163,7 +163,9 @@ impl Server {
     /// and changes nothing on disk. Returns notes for the operator.
     pub fn check(contracts: &Contracts, consent: &Consent) -> Result<Vec<String>, ServeError> {
         let mode = Mode::Check(Arc::new(Trial::default()));
-        Self::try_out_start(contracts.clone(), Passed::default(), consent, &mode)
+        let mut notes = Self::try_out_start(contracts.clone(), Passed::default(), consent, &mode)?;
+        notes.extend(mode.notes());
+        Ok(notes)
     }
     pub(crate) fn try_out_start(
         contracts: Contracts,
@@ -173,7 +175,7 @@ impl Server {
     ) -> Result<Vec<String>, ServeError> {
         let prepared = Prepared::new(contracts, passed, consent, |back| back, mode)?;
         let Prepared { contracts, facts, launch, sockets, made, mut blocks, .. } = prepared;
-        blocks.look(&contracts, mode.runs())?;
+        blocks.look(&contracts, mode.server().is_some())?;
         launch.check()?;
         made.keep();
         Disks::check(&sockets)?;

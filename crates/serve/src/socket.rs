@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::ptr;
 
@@ -17,6 +17,7 @@ use iofair_config::contracts::{Access, Contracts};
 use crate::error::ServeError;
 use crate::reactor::deferred::Origin;
 use crate::request::export::Peer;
+use crate::supervisor::Place;
 use crate::trial::Mode;
 
 /// Backlog: connections that wait to be accepted.
@@ -117,8 +118,8 @@ fn give_to_group(file: &fs::File, allowed: Allowed) -> io::Result<()> {
     Ok(())
 }
 
-/// A listening Unix socket. It replaces the file of one on which no process listens. A check only tests whether it could be
-/// created, and gets a socket without a path.
+/// A listening Unix socket. It replaces the file of one on which no process listens: a start asks `is_dead`. A check only tests
+/// whether the socket could be created, and gets one without a path.
 pub(crate) fn bind_unix(
     path: &Path,
     allowed: Allowed,
@@ -126,17 +127,17 @@ pub(crate) fn bind_unix(
     is_dead: impl FnOnce(&Path) -> bool,
 ) -> io::Result<OwnedFd> {
     let is_socket = fs::metadata(path).is_ok_and(|file| file.file_type().is_socket());
-    let dead = is_socket && is_dead(path);
     let Some(trial) = mode.trial() else {
-        if dead {
+        if is_socket && is_dead(path) {
             fs::remove_file(path)?;
         }
         return listen_unix(path, allowed);
     };
     address(path)?;
-    let taken = !dead && fs::symlink_metadata(path).is_ok();
-    let own = || is_socket && mode.is_own(listener(path));
-    if taken && !own() || !trial.take_socket(path) {
+    let taken = fs::symlink_metadata(path).is_ok() && !(is_socket && is_unused(path));
+    let own = || mode.server().is_some_and(|process| listens(process, path) != Some(false));
+    let held = || mode.is_held(&Place::Unix(Some(path.to_path_buf())));
+    if taken && !(is_socket && (own() || held())) || !trial.take_socket(path) {
         return Err(io::Error::from_raw_os_error(libc::EADDRINUSE));
     }
     give_to_group(&trial.stand_in(path)?, allowed)?;
@@ -177,10 +178,13 @@ pub(crate) fn listen_unix(path: &Path, allowed: Allowed) -> io::Result<OwnedFd> 
     Ok(socket)
 }
 
-/// Listens on a TCP address. A check gets another port if the running server with the same contracts listens there.
+/// Listens on a TCP address. A check gets another port if the running server with the same contracts, or
+/// systemd for it, listens there.
 pub(crate) fn bind_tcp(address: SocketAddr, mode: &Mode) -> io::Result<TcpListener> {
     TcpListener::bind(address).or_else(|error| match error.kind() {
-        io::ErrorKind::AddrInUse if mode.is_own(None) => TcpListener::bind((address.ip(), 0)),
+        io::ErrorKind::AddrInUse if mode.is_own(None) || mode.is_held(&Place::Tcp(address)) => {
+            TcpListener::bind((address.ip(), 0))
+        }
         _ => Err(error),
     })
 }
@@ -255,11 +259,39 @@ pub(crate) fn peer(socket: &OwnedFd) -> Peer {
     Peer::Unix(peer.map_or(NOBODY, |peer| peer.uid))
 }
 
-/// The process that listens on a path; `None` for process 1, which creates sockets for services.
-pub(crate) fn listener(path: &Path) -> Option<u32> {
-    let socket = UnixStream::connect(path).ok()?.into();
-    let peer: Option<libc::ucred> = option(&socket, libc::SO_PEERCRED);
-    u32::try_from(peer?.pid).ok().filter(|process| *process > 1)
+/// Whether no process has the socket at a path. A datagram socket cannot connect to a stream socket, and the error says whether
+/// there is one: so the process that listens there, if any, notices nothing.
+pub(crate) fn is_unused(path: &Path) -> bool {
+    let connected = UnixDatagram::unbound().and_then(|socket| socket.connect(path));
+    connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+/// Whether a process listens on the socket at a path; `None` if its descriptors cannot be read, which only its user and root may.
+fn listens(process: u32, path: &Path) -> Option<bool> {
+    let read = |name: &str| fs::read_link(format!("/proc/{process}/{name}"));
+    let table = fs::read_to_string(format!("/proc/{process}/net/unix")).ok()?;
+    let directory = read("cwd").ok()?;
+    let file = |path: &Path| fs::metadata(path).ok().map(|it| (it.dev(), it.ino()));
+    let bound = listening_in(&table).filter(|(_, at)| file(&directory.join(at)) == file(path));
+    let inodes: Vec<String> = bound.map(|(inode, _)| format!("socket:[{inode}]")).collect();
+    let descriptors = fs::read_dir(format!("/proc/{process}/fd")).ok()?.flatten();
+    let mut links = descriptors.filter_map(|entry| fs::read_link(entry.path()).ok());
+    Some(links.any(|link| inodes.iter().any(|inode| link.as_os_str() == inode.as_str())))
+}
+
+/// Inode and path of each listening socket in a text such as /proc/net/unix.
+fn listening_in(table: &str) -> impl Iterator<Item = (&str, &str)> {
+    // The kernel's __SO_ACCEPTCON.
+    let listens = |flags| u32::from_str_radix(flags, 16).is_ok_and(|flags| flags & 1 << 16 != 0);
+    table.lines().filter_map(move |line| {
+        let (mut fields, mut rest) = ([""; 7], line);
+        for field in &mut fields {
+            // The kernel pads numbers with blanks; a path may contain blanks.
+            (*field, rest) = rest.trim_start().split_once(' ')?;
+        }
+        let [_, _, _, flags, _, _, inode] = fields;
+        listens(flags).then_some((inode, rest))
+    })
 }
 
 /// The address of the client of a socket.
@@ -318,6 +350,29 @@ pub(crate) fn prepare(socket: RawFd) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: the process that listens on a path is recognised, and no connection is made to find out. Method: sockets of this
+    /// process that nobody accepts on, a path with blanks, one that is left without its socket; another process.
+    #[test]
+    fn a_listener_is_recognised_without_a_connection() {
+        let directory = std::env::temp_dir().join(format!("iofair-listens-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let (path, left) = (directory.join("a  socket"), directory.join("left"));
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        drop(std::os::unix::net::UnixListener::bind(&left).unwrap());
+        let own = std::process::id();
+        assert!(!is_unused(&path) && is_unused(&left));
+        assert!(!is_unused(&directory.join("none")), "only a socket is unused");
+        assert_eq!([&path, &left].map(|path| listens(own, path)), [Some(true), Some(false)]);
+        let mut other =
+            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        assert_eq!(listens(other.id(), &path), Some(false));
+        drop(other.stdin.take());
+        other.wait().unwrap();
+        assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        fs::remove_dir_all(directory).unwrap();
+    }
 
     /// Goal: a group is found by its name and by its number, and one that is not there is told with its place.
     /// Method: the group that every host has, a number, a name that no host has.

@@ -6,7 +6,9 @@
 //! as by a start, but not changed.
 //!
 //! A check may run beside the server that it is about: before a restart, and as the first step of a reload. What that
-//! server uses (sockets, locks, mounts, devices) counts as free.
+//! server uses (sockets, locks, mounts, devices) counts as free, and so do sockets that systemd holds for a start.
+//!
+//! A check connects to no socket: systemd would take that for a client, and start the server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
@@ -17,6 +19,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::supervisor::{self, Place};
 
 /// Whether a server is started, or only a trial start is made.
 #[derive(Clone, Debug)]
@@ -30,10 +34,8 @@ pub(crate) enum Mode {
 /// A check in flight.
 #[derive(Debug, Default)]
 pub(crate) struct Trial {
-    /// A server with the same contract file runs.
-    runs: bool,
-    /// Its process, if known.
-    process: Option<u32>,
+    /// The process of a server that runs with the same contract file.
+    server: Option<u32>,
     seen: Mutex<Seen>,
 }
 
@@ -43,6 +45,8 @@ struct Seen {
     directories: BTreeMap<PathBuf, PathBuf>,
     /// Unix sockets that a start would make.
     sockets: BTreeSet<PathBuf>,
+    /// What the operator should know.
+    notes: Vec<String>,
 }
 
 impl Mode {
@@ -61,20 +65,33 @@ impl Mode {
     pub(crate) fn is_own(&self, process: Option<u32>) -> bool {
         self.trial().is_some_and(|trial| trial.is_own(process))
     }
-    /// Whether a server with the same contract file is running.
-    pub(crate) fn runs(&self) -> bool {
-        self.trial().is_some_and(|trial| trial.runs)
+    /// The process of the server that a check is about, if it runs.
+    pub(crate) fn server(&self) -> Option<u32> {
+        self.trial()?.server
+    }
+    /// Whether this is a check, and systemd listens at this place, to pass the socket to the server that it starts.
+    pub(crate) fn is_held(&self, place: &Place) -> bool {
+        let Some((trial, unit)) = self.trial().zip(supervisor::unit_at(place)) else {
+            return false;
+        };
+        let note =
+            format!("{unit} of systemd listens at {place}; the check is about a start by systemd");
+        trial.seen().notes.push(note);
+        true
+    }
+    /// What a check found that the operator should know, besides errors.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        self.trial().map(|trial| trial.seen().notes.clone()).unwrap_or_default()
     }
 }
 
 impl Trial {
-    /// A check beside a server that runs with the same contract file, or without one.
-    pub(crate) fn new(runs: bool, process: Option<u32>) -> Self {
-        Self { runs, process, seen: Mutex::default() }
+    /// A check beside the process of a server that runs with the same contract file, or without one.
+    pub(crate) fn new(server: Option<u32>) -> Self {
+        Self { server, seen: Mutex::default() }
     }
     fn is_own(&self, process: Option<u32>) -> bool {
-        let differs = process.zip(self.process).is_some_and(|(one, other)| one != other);
-        self.runs && !differs
+        self.server.is_some_and(|server| process.is_none_or(|process| process == server))
     }
     /// A file for reading and writing, without a name, in the directory where `path` would be made.
     pub(crate) fn stand_in(&self, path: &Path) -> io::Result<File> {

@@ -13,7 +13,6 @@ use std::fs;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
-use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -206,8 +205,7 @@ impl Http {
 
 /// Binds a Unix socket, and replaces one that no process listens on. A check binds nothing and gets `None`.
 fn bind_unix(path: &Path, allowed: Allowed, mode: &Mode) -> io::Result<Option<UnixListener>> {
-    let left = |path: &Path| StdUnixStream::connect(path).is_err();
-    let bound = socket::bind_unix(path, allowed, mode, left)?;
+    let bound = socket::bind_unix(path, allowed, mode, socket::is_unused)?;
     if mode.is_check() {
         return Ok(None);
     }

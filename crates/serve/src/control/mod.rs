@@ -128,14 +128,15 @@ impl Control {
         mut passed: Passed,
         consent: &Consent,
     ) -> Result<Vec<String>, ServeError> {
-        let (runs, process) = running::find(file, &contracts);
-        let mode = Mode::Check(Arc::new(Trial::new(runs, process)));
+        let server = running::find(file);
+        let mode = Mode::Check(Arc::new(Trial::new(server)));
         let Parts { places, .. } = Parts::new(&contracts, &mut passed, &mode)?;
         let mut notes = Server::try_out_start(contracts.clone(), passed, consent, &mode)?;
         ContractFile::new(file).map_err(ServeError::system(file.display().to_string()))?;
         Http::check(places)?;
         notes.extend(notes::notes(&contracts));
-        if runs {
+        notes.extend(mode.notes());
+        if server.is_some() {
             notes.push(running::NOTE.to_string());
         }
         Ok(notes)

@@ -77,7 +77,7 @@ pub(super) fn listen(
 
 fn bind_tcp(address: SocketAddr, mode: &Mode) -> Result<TcpListener, ServeError> {
     let bound = socket::bind_tcp(address, mode).or_else(|error| {
-        let taken = error.kind() == io::ErrorKind::AddrInUse;
+        let taken = error.kind() == io::ErrorKind::AddrInUse && !mode.is_check();
         match taken && is_dead(TcpStream::connect(address), TcpStream::set_read_timeout) {
             true => socket::bind_tcp(address, mode),
             false => Err(error),
