@@ -1,11 +1,14 @@
 //! The parameters of a model as a least-squares problem.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use iofair_core::time::Nanos;
 
 use super::row::{Quantity, Record, Row};
 use super::solve::{self, Fitted, Problem};
+use crate::measure::Outcome;
 use crate::profile::{HostFacts, Model, Profile};
 
 /// A continuous parameter of a model.
@@ -111,6 +114,30 @@ pub(super) fn residuals(model: &Model, rows: &[Row], numbers: &Numbers) -> Vec<R
     all
 }
 
+/// What a drive does in each of these rows, in their order. Each row is a simulation of its own, so the number of threads
+/// changes nothing but the time.
+fn simulate(rows: &[&Row], profile: &Profile) -> Vec<Outcome> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut done = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(row) = rows.get(index) else { return done };
+            done.push((index, row.simulate(profile)));
+        }
+    };
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(rows.len());
+    let mut all: Vec<(usize, Outcome)> = thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+        let own = work();
+        let others =
+            others.into_iter().flat_map(|it| it.join().expect("a simulation does not panic"));
+        own.into_iter().chain(others).collect()
+    });
+    all.sort_by_key(|(index, _)| *index);
+    all.into_iter().map(|(_, outcome)| outcome).collect()
+}
+
 /// A model, its continuous parameters, and the rows to fit them to.
 pub(super) struct Fit<'a, P> {
     pub(super) base: P,
@@ -188,19 +215,15 @@ impl<P: Clone> Fit<'_, P> {
 impl<P: Clone> Problem for Fit<'_, P> {
     fn residuals(&self, parameters: &[f64]) -> Vec<f64> {
         let profile = profile_of((self.model)(self.at(parameters)));
+        let known =
+            |row: &Row, it: &Quantity| self.numbers.get(&(row.name.clone(), it.name())).copied();
+        let is_fitted =
+            |row: &&Row| !row.held_out && row.quantities.iter().any(|it| known(row, it).is_some());
+        let rows: Vec<&Row> = self.rows.iter().filter(is_fitted).collect();
         let mut all = Vec::new();
-        for row in self.rows.iter().filter(|row| !row.held_out) {
-            let key = |it: &Quantity| (row.name.clone(), it.name());
-            let known: Vec<(Quantity, f64)> = row
-                .quantities
-                .iter()
-                .filter_map(|it| self.numbers.get(&key(it)).map(|value| (*it, *value)))
-                .collect();
-            if known.is_empty() {
-                continue;
-            }
-            let outcome = row.simulate(&profile);
-            for (quantity, measured) in known {
+        for (row, outcome) in rows.iter().zip(simulate(&rows, &profile)) {
+            for quantity in &row.quantities {
+                let Some(measured) = known(row, quantity) else { continue };
                 // A number below a nanosecond or a byte a second says only that nothing was there.
                 let (here, there) = (quantity.of(&outcome).max(1.0), measured.max(1.0));
                 let residual = (here / there).ln() / quantity.tolerance(row.tolerance);
