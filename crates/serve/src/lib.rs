@@ -33,6 +33,8 @@ mod server;
 mod signals;
 mod socket;
 pub mod supervisor;
+#[cfg(test)]
+mod testing;
 mod trial;
 mod wake;
 

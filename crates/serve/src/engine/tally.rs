@@ -318,10 +318,9 @@ impl Tallies {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing;
     use iofair_core::contract::Contract;
-    use iofair_core::controller::{Controller, FlushRule, Setup};
-    use iofair_core::policy::DriveFacts;
-    use iofair_core::unit::Sectors;
+    use iofair_core::controller::Controller;
 
     fn at(millis: u64) -> Instant {
         Instant::ZERO + Nanos::from_millis(millis)
@@ -329,22 +328,9 @@ mod tests {
 
     /// A controller with `a`, which is promised a megabyte a second, and `a/b` in it.
     fn scene() -> (Controller, Tallies, [GroupId; 2]) {
-        let (max_request, capacity) = (Sectors(8), Sectors(1 << 20));
-        let facts = DriveFacts { rotational: false, depth: 1, max_request, capacity };
-        let setup = Setup {
-            facts,
-            tags: 1,
-            queue_limit: 1,
-            guaranteed: 0,
-            client_limit: u32::MAX,
-            flushes: FlushRule::Bypass,
-            trace: 0,
-        };
-        let mut controller =
-            Controller::new(setup, iofair_policies::TABLE.stack("none-none").unwrap());
         let promised = Contract { min: Some(1_000_000), ..Contract::default() };
-        let a = controller.add_group(at(0), "a", promised).unwrap();
-        let b = controller.add_group(at(0), "a/b", Contract::default()).unwrap();
+        let controller = testing::controller([("a", promised), ("a/b", Contract::default())]);
+        let [a, b] = ["a", "a/b"].map(|name| controller.groups().find(name).expect("just added"));
         let mut tallies = Tallies::default();
         for (id, _) in controller.groups().iter() {
             tallies.add(id, controller.groups());
@@ -352,7 +338,7 @@ mod tests {
         (controller, tallies, [a, b])
     }
 
-    /// Goal: seconds are counted for the group that has the minimum, whoever in it asks; a turn that comes late stands for all
+    /// Goal: seconds are counted for the group that has the minimum, whichever of its clients sends; a turn that comes late stands for all
     /// of its seconds. Method: requests of a group inside, worth half a second each, in time and late.
     #[test]
     fn broken_promises_are_counted() {

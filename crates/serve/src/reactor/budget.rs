@@ -133,31 +133,16 @@ fn beyond(held: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing;
     use iofair_core::contract::Contract;
-    use iofair_core::controller::{Controller, FlushRule, Setup};
-    use iofair_core::policy::DriveFacts;
-    use iofair_core::time::Instant;
-    use iofair_core::unit::Sectors;
+    use iofair_core::controller::Controller;
 
     /// Two groups, and whom their endpoints are charged to.
     fn scene() -> (Controller, [Account; 2]) {
-        let (max_request, capacity) = (Sectors(8), Sectors(1 << 20));
-        let facts = DriveFacts { rotational: false, depth: 1, max_request, capacity };
-        let setup = Setup {
-            facts,
-            tags: 1,
-            queue_limit: 1,
-            guaranteed: 0,
-            client_limit: u32::MAX,
-            flushes: FlushRule::Bypass,
-            trace: 0,
-        };
-        let mut controller =
-            Controller::new(setup, iofair_policies::TABLE.stack("none-none").unwrap());
-        let accounts = ["a", "b"].map(|name| {
-            let id = controller.add_group(Instant::ZERO, name, Contract::default()).unwrap();
-            Account::of(id)
-        });
+        let names = ["a", "b"];
+        let controller = testing::controller(names.map(|name| (name, Contract::default())));
+        let accounts =
+            names.map(|name| Account::of(controller.groups().find(name).expect("just added")));
         (controller, accounts)
     }
 

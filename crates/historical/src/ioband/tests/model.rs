@@ -5,10 +5,9 @@ use std::vec::Vec;
 use super::super::order::Blocked;
 use super::super::weight::{Settings, Weight};
 use iofair_core::contract::Contract;
-use iofair_core::controller::{Controller, FlushRule, Setup};
-use iofair_core::policy::DriveFacts;
+use iofair_core::controller::Controller;
+use iofair_core::testing::wide;
 use iofair_core::time::Instant;
-use iofair_core::unit::Sectors;
 
 /// A group as the model sees it: tokens, tokens an epoch, its epoch, used since the last refill.
 #[derive(Clone, Copy, Debug)]
@@ -110,23 +109,8 @@ impl Random {
 /// Twelve groups and the root, in both.
 fn both(random: &mut Random) -> (Weight, Model) {
     let settings = Settings { token: 8000, carryover: 3, io_limit: 1000, io_throttle: 4, unit: 0 };
-    let facts = DriveFacts {
-        rotational: false,
-        depth: 1,
-        max_request: Sectors(8),
-        capacity: Sectors(1 << 20),
-    };
-    let setup = Setup {
-        facts,
-        tags: 1,
-        queue_limit: 1,
-        guaranteed: 0,
-        client_limit: u32::MAX,
-        flushes: FlushRule::Bypass,
-        trace: 0,
-    };
     let none = crate::TABLE.stack("none-none").expect("in the table");
-    let mut controller = Controller::new(setup, none);
+    let mut controller = Controller::new(wide(), none);
     let mut weight = Weight::new(settings);
     weight.add(0, 100);
     let mut weights = Vec::from([100]);
@@ -164,7 +148,7 @@ const fn blocked_of(blocked: u32) -> Blocked {
 /// Goal: groups are released in the order that a scan of all gives, tokens, epochs, turns and dominance
 /// included. Method: random arrivals and completions, requests of 1 to 8 tokens, so that no debt lasts for an epoch.
 #[test]
-fn the_ordered_set_does_as_a_scan_does() {
+fn the_ordered_set_matches_a_scan() {
     for seed in 0..40 {
         let mut random = Random(seed);
         let (mut ours, mut model) = both(&mut random);

@@ -1,13 +1,11 @@
-//! Goal: processor time is divided by weight at every level, nobody waits for ever, nobody is lost. Method: a
+//! Goal: processor time is divided by weight at every level, no endpoint waits for ever or is lost. Method: a
 //! tree of groups, endpoints that always have input or come and go, costs and choices from seeds.
 
 use iofair_core::contract::Contract;
-use iofair_core::controller::{Controller, FlushRule, Setup};
-use iofair_core::policy::DriveFacts;
-use iofair_core::time::Instant;
-use iofair_core::unit::Sectors;
+use iofair_core::controller::Controller;
 
 use super::*;
+use crate::testing;
 
 const SEEDS: u64 = 50;
 
@@ -22,23 +20,10 @@ impl Random {
 
 /// Groups with these weights, parents first.
 fn groups(tree: &[(&str, u32)]) -> Controller {
-    let (max_request, capacity) = (Sectors(8), Sectors(1 << 20));
-    let facts = DriveFacts { rotational: false, depth: 1, max_request, capacity };
-    let setup = Setup {
-        facts,
-        tags: 1,
-        queue_limit: 1,
-        guaranteed: 0,
-        client_limit: u32::MAX,
-        flushes: FlushRule::Bypass,
-        trace: 0,
-    };
-    let mut controller = Controller::new(setup, iofair_policies::TABLE.stack("none-none").unwrap());
-    for (name, weight) in tree {
+    testing::controller(tree.iter().map(|(name, weight)| {
         let contract = Contract { weight: *weight, ..Contract::default() };
-        controller.add_group(Instant::ZERO, name, contract).unwrap();
-    }
-    controller
+        (*name, contract)
+    }))
 }
 
 fn set_all(queue: &mut FairQueue, groups: &Groups) {
@@ -107,7 +92,7 @@ fn levels_are_fair() {
 /// Goal: idle time is not saved up, work charged outside of visits counts, and debts end. Method: a group that
 /// comes late; a group that was charged for a second of completions.
 #[test]
-fn nothing_is_saved_up() {
+fn idle_time_gives_no_credit() {
     let (mut queue, accounts) = queue(&[("a", 100), ("b", 100)]);
     queue.push(accounts[0], 0);
     serve(&mut queue, 1_000, &mut |_| 1_000);
@@ -125,7 +110,7 @@ fn nothing_is_saved_up() {
     assert!(queue.pop().is_none() && queue.is_empty());
 }
 
-/// Goal: who stalls is woken in turn, first of its own group, then anybody. Method: two accounts with two stalled
+/// Goal: stalled endpoints are woken in turn, first those of the same group, then any. Method: two accounts with two stalled
 /// endpoints each.
 #[test]
 fn stalled_endpoints_take_turns() {
@@ -162,7 +147,7 @@ enum At {
 /// Goal: whatever happens in whatever order, an endpoint is served once for each time that it was pushed or woken,
 /// and none is lost. Method: random operations beside a model; groups are moved in the tree meanwhile.
 #[test]
-fn nobody_is_lost() {
+fn no_endpoint_is_lost() {
     let trees = [
         groups(&[("a", 100), ("b", 50), ("b/c", 1), ("b/d", 1000)]),
         groups(&[("b", 100), ("b/a", 50), ("b/a/c", 7), ("d", 1000)]),

@@ -2,32 +2,14 @@
 //! that come and go, and a reload.
 
 use iofair_core::contract::Contract;
-use iofair_core::controller::{Controller, FlushRule, Setup};
-use iofair_core::policy::DriveFacts;
-use iofair_core::time::Instant;
-use iofair_core::unit::Sectors;
+use iofair_core::controller::Controller;
 
 use super::*;
+use crate::testing;
 
 /// A controller with these groups.
 fn controller(names: &[&str]) -> Controller {
-    let (max_request, capacity) = (Sectors(8), Sectors(1 << 20));
-    let facts = DriveFacts { rotational: false, depth: 1, max_request, capacity };
-    let flushes = FlushRule::Bypass;
-    let setup = Setup {
-        facts,
-        tags: 1,
-        queue_limit: 1,
-        guaranteed: 0,
-        client_limit: u32::MAX,
-        flushes,
-        trace: 0,
-    };
-    let mut controller = Controller::new(setup, iofair_policies::TABLE.stack("none-none").unwrap());
-    for name in names {
-        controller.add_group(Instant::ZERO, name, Contract::default()).unwrap();
-    }
-    controller
+    testing::controller(names.iter().map(|name| (*name, Contract::default())))
 }
 
 /// An export in a group; its name begins with the group's.
