@@ -101,7 +101,7 @@ fn a_second_call_is_refused() {
     assert_eq!((code, engine.dispatch(0).unwrap_err()), (IOFAIR_OK, IOFAIR_NONE));
 }
 
-/// Goal: completions that nobody reads have a bound, and none is lost at it. Method: fill it, read all, go on.
+/// Goal: unread completions have a bound, and none is lost at it. Method: fill it, read all, go on.
 #[test]
 fn unread_completions_are_bounded() {
     let engine = Owned::new("none-none");
@@ -169,7 +169,7 @@ impl Random {
 /// Goal: no sequence of calls brings the library to panic, and every accepted request is completed once. Method: random calls, good and bad,
 /// over the stacks; at the end all that is inside is served.
 #[test]
-fn random_calls_do_no_harm() {
+fn random_calls_never_panic() {
     for (seed, stack) in ["none-none", "promise", "max+prop-bfq", "max-kyber"].iter().enumerate() {
         let engine = Owned::new(stack);
         let mut random = Random(seed as u64);

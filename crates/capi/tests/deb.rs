@@ -19,7 +19,7 @@ fn packages(directory: &Directory) -> Vec<String> {
     packages.lines().map(String::from).collect()
 }
 
-/// Goal: who installs the packages can compile against the library with what pkg-config says, and run the program. Method: both unpacked
+/// Goal: a user who installs the packages can compile against the library with what pkg-config says, and run the program. Method: both unpacked
 /// into a directory, the C program of all functions.
 #[test]
 #[ignore = "needs deb: dpkg-deb, pkg-config, a C compiler"]

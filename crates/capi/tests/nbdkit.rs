@@ -86,7 +86,7 @@ fn integrity_was_kept(library: &Installed) {
 const TWO: [(&str, &str); 2] =
     [("alice", "min = \"4MB/s\"\nclass = \"realtime\""), ("bob", "max = \"500MB/s\"")];
 
-/// Goal: what clients write is what they read, whoever they are: in parallel, unaligned, with flushes, FUA, trims and
+/// Goal: all clients read what they write: in parallel, unaligned, with flushes, FUA, trims and
 /// zeroes. Method: fio's own verification, nbdcopy there and back; every write durable in a second run.
 #[test]
 #[ignore = "needs nbdkit: the server, its headers, fio, nbdcopy"]

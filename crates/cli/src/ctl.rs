@@ -179,7 +179,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     }
     match &args.command {
         Command::Status => {
-            let status = talk.ask(&Call::new("GET", "/v1/status"))?;
+            let status = talk.request(&Call::new("GET", "/v1/status"))?;
             output.print(&status, || show::status(&status))?;
         }
         Command::Group(group) => talk.group(group, output)?,
@@ -188,7 +188,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
             let shown = |stack: &Json| show::stack(&stack["stack"]);
             match name {
                 None => {
-                    let stack = talk.ask(&Call::new("GET", "/v1/stack"))?;
+                    let stack = talk.request(&Call::new("GET", "/v1/stack"))?;
                     output.print(&stack, || shown(&stack))?;
                 }
                 Some(name) => {
@@ -199,7 +199,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
             }
         }
         Command::Why { group } => {
-            let why = talk.ask(&Call::new("GET", &(words::path("groups", group)? + "/why")))?;
+            let why = talk.request(&Call::new("GET", &(words::path("groups", group)? + "/why")))?;
             output.print(&why, || show::why(&why))?;
         }
         Command::Drain { resume, hold } => {
@@ -208,15 +208,16 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
                 (_, true) => "hold",
                 _ => "end",
             };
-            let done = talk.ask(&Call::new("POST", "/v1/drain").body(json!({ "then": then })))?;
+            let done =
+                talk.request(&Call::new("POST", "/v1/drain").body(json!({ "then": then })))?;
             output.print(&done, || format!("{}\n", show::word(&done["state"])))?;
         }
         Command::Resume => {
-            let done = talk.ask(&Call::new("POST", "/v1/resume"))?;
+            let done = talk.request(&Call::new("POST", "/v1/resume"))?;
             output.print(&done, || format!("{}\n", show::word(&done["state"])))?;
         }
         Command::Audit { last } => {
-            let changes = talk.ask(&Call::new("GET", &format!("/v1/audit?last={last}")))?;
+            let changes = talk.request(&Call::new("GET", &format!("/v1/audit?last={last}")))?;
             output.print(&changes, || show::audit(&changes["changes"]))?;
         }
         Command::Reload => talk.revised(Call::new("POST", "/v1/reload"), output)?,
@@ -232,9 +233,9 @@ struct Talk {
 }
 
 impl Talk {
-    fn ask(&self, ask: &Call) -> Result<Json> {
-        let reply =
-            call(&self.address, ask).map_err(|error| address::unreachable(&self.address, error))?;
+    fn request(&self, request: &Call) -> Result<Json> {
+        let reply = call(&self.address, request)
+            .map_err(|error| address::unreachable(&self.address, error))?;
         let json = reply.json().context("the server's response is not JSON")?;
         if reply.is_good() {
             return Ok(json);
@@ -245,11 +246,11 @@ impl Talk {
     }
     /// A whole list, page by page.
     fn all(&self, kind: &str) -> Result<Json> {
-        let mut whole = self.ask(&Call::new("GET", &format!("/v1/{kind}?limit={PAGE}")))?;
+        let mut whole = self.request(&Call::new("GET", &format!("/v1/{kind}?limit={PAGE}")))?;
         while let Some(next) = whole.as_object_mut().and_then(|whole| whole.remove("next")) {
             let after = words::escaped(&show::word(&next));
             let path = format!("/v1/{kind}?limit={PAGE}&after={after}");
-            let mut page = self.ask(&Call::new("GET", &path))?;
+            let mut page = self.request(&Call::new("GET", &path))?;
             let (Json::Array(all), Json::Array(more)) = (&mut whole[kind], page[kind].take())
             else {
                 break;
@@ -260,28 +261,33 @@ impl Talk {
         Ok(whole)
     }
     /// A change, or a dry run of it; `shown` is for what it made.
-    fn change(&self, ask: Call, output: &Output, shown: impl Fn(&Json) -> String) -> Result<()> {
-        let joined = if ask.path.contains('?') { '&' } else { '?' };
-        let path = format!("{}{joined}dry_run=true", ask.path);
-        let try_out = || self.ask(&Call { path: path.clone(), ..ask.clone() });
+    fn change(
+        &self,
+        request: Call,
+        output: &Output,
+        shown: impl Fn(&Json) -> String,
+    ) -> Result<()> {
+        let joined = if request.path.contains('?') { '&' } else { '?' };
+        let path = format!("{}{joined}dry_run=true", request.path);
+        let try_out = || self.request(&Call { path: path.clone(), ..request.clone() });
         if self.dry_run {
             let tried = try_out()?;
             return output.print(&tried, || show::dry_run(&tried));
         }
         // Volumes take nothing from others.
-        let gives_up = match ask.path.starts_with("/v1/volumes") {
+        let gives_up = match request.path.starts_with("/v1/volumes") {
             true => Json::Null,
             false => try_out()?["gives_up"].take(),
         };
-        let mut done = self.ask(&ask)?;
+        let mut done = self.request(&request)?;
         if !gives_up.is_null() {
             done["gives_up"] = gives_up;
         }
         output.print(&done, || shown(&done) + &show::gives_up(&done))
     }
     /// A change of which only the revision is told.
-    fn revised(&self, ask: Call, output: &Output) -> Result<()> {
-        self.change(ask, output, |done| {
+    fn revised(&self, request: Call, output: &Output) -> Result<()> {
+        self.change(request, output, |done| {
             format!("done; revision {}\n", show::word(&done["revision"]))
         })
     }
@@ -296,22 +302,23 @@ impl Talk {
                 output.print(&groups, || show::usage(&groups["groups"]))
             }
             Group::Usage { name: Some(name) } => {
-                let one = self.ask(&Call::new("GET", &words::path("groups", name)?))?;
+                let one = self.request(&Call::new("GET", &words::path("groups", name)?))?;
                 output.print(&one, || show::usage_of(&one["group"]))
             }
             Group::Show { name } => {
-                let one = self.ask(&Call::new("GET", &words::path("groups", name)?))?;
+                let one = self.request(&Call::new("GET", &words::path("groups", name)?))?;
                 output.print(&one, || show::group(&one["group"]))
             }
             Group::Create { name, keys } => {
-                let ask = Call::new("PUT", &words::path("groups", name)?).body(words::keys(keys)?);
-                let ask = Call { only_new: true, ..ask };
-                self.change(ask, output, |done| show::groups(&json!([done["group"]])))
+                let request =
+                    Call::new("PUT", &words::path("groups", name)?).body(words::keys(keys)?);
+                let request = Call { only_new: true, ..request };
+                self.change(request, output, |done| show::groups(&json!([done["group"]])))
             }
             Group::Set { name, keys, revision } => {
                 let path = words::path("groups", name)?;
                 let body = words::keys(keys)?;
-                let there = self.ask(&Call::new("GET", &path)).map_err(|error| {
+                let there = self.request(&Call::new("GET", &path)).map_err(|error| {
                     let told = error.to_string();
                     if !told.starts_with(words::NO_GROUP) {
                         return error;
@@ -322,9 +329,9 @@ impl Talk {
                 })?;
                 // A group that only exists as a part of paths has no contract to change yet.
                 let new = there["group"]["contract"].is_null();
-                let ask = Call::new(if new { "PUT" } else { "PATCH" }, &path).body(body);
-                let ask = Call { if_match: revision.clone(), only_new: new, ..ask };
-                self.change(ask, output, |done| show::groups(&json!([done["group"]])))
+                let request = Call::new(if new { "PUT" } else { "PATCH" }, &path).body(body);
+                let request = Call { if_match: revision.clone(), only_new: new, ..request };
+                self.change(request, output, |done| show::groups(&json!([done["group"]])))
             }
             Group::Remove { name } => {
                 self.revised(Call::new("DELETE", &words::path("groups", name)?), output)
@@ -332,7 +339,7 @@ impl Talk {
         }
     }
     fn volume(&self, volume: &Volume, output: &Output) -> Result<()> {
-        let (name, ask) = match volume {
+        let (name, request) = match volume {
             Volume::List => {
                 let volumes = self.all("volumes")?;
                 return output.print(&volumes, || show::volumes(&volumes["volumes"]));
@@ -354,7 +361,9 @@ impl Talk {
                 return self.revised(Call::new("DELETE", &path), output);
             }
         };
-        let path = words::path("volumes", name)? + &ask.path;
-        self.change(Call { path, ..ask }, output, |done| show::volumes(&json!([done["volume"]])))
+        let path = words::path("volumes", name)? + &request.path;
+        self.change(Call { path, ..request }, output, |done| {
+            show::volumes(&json!([done["volume"]]))
+        })
     }
 }

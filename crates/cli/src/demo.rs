@@ -182,7 +182,7 @@ fn promise_on(drive: &str, asked: Option<u64>, stacks: &[String]) -> Result<u64>
     }
 }
 
-/// The stacks of this run; the last one is our own unless somebody says otherwise.
+/// The stacks of this run; the last one is our own by default.
 fn chosen_stacks(args: &Args) -> Vec<String> {
     match (&args.stacks[..], &args.at) {
         ([], None) => EMULATED_STACKS.map(String::from).to_vec(),

@@ -49,11 +49,11 @@ enum Command {
     /// Give the contracts to the kernel, and make them survive a reboot.
     #[command(after_help = "Examples:
   iofair host apply host.toml
-  iofair host apply host.toml --force   also overwrite values that somebody else changed since")]
+  iofair host apply host.toml --force   also overwrite values that others changed since")]
     Apply {
         /// Contract file.
         contracts: PathBuf,
-        /// Overwrite values that somebody else has changed since they were applied.
+        /// Overwrite values that others have changed since they were applied.
         #[arg(long)]
         force: bool,
     },
@@ -93,7 +93,7 @@ enum Command {
         /// Restore only what `watch` wrote.
         #[arg(long)]
         watch: bool,
-        /// Also overwrite values that somebody else has changed since.
+        /// Also overwrite values that others have changed since.
         #[arg(long)]
         force: bool,
     },

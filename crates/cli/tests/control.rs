@@ -106,7 +106,7 @@ fn the_page_shows_what_its_commands_print() {
 /// Goal: the server is found by option, environment and file; mistakes are 2 with a hint, a dead server is
 /// 1; the command ends it. Method: each once.
 #[test]
-fn the_server_is_found_and_mistakes_are_told() {
+fn the_server_is_found_and_errors_have_hints() {
     let page = fs::read_to_string(PAGE).unwrap();
     let mut served = Served::start("control-find", contracts(&page));
     let code = |words: &[&str]| {

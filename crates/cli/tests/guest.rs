@@ -165,12 +165,12 @@ const TAKEN_OVER: &str = "
     grep -q 'contracts.toml:17:.*there is no /dev/ublk-control here.*modprobe ublk_drv' said.txt
 ";
 
-/// Goal: who reads and writes block devices outlives killed servers, and his data are right; nothing is taken over
+/// Goal: readers and writers of block devices survive killed servers, and their data are right; nothing is taken over
 /// for other data; a stop with a mounted file system loses nothing and leaves nothing. Method: writers and readers
 /// on two devices without a pause, kills in the middle, then each of the rest.
 #[test]
 #[ignore = "needs guest: qemu-system-x86_64, busybox, strip, target/guest (scripts/guest)"]
-fn needs_guest_block_devices_outlive_killed_servers() {
+fn needs_guest_block_devices_survive_killed_servers() {
     run(CONTRACTS, &format!("{KILLED}{TAKEN_OVER}"));
 }
 
@@ -264,7 +264,7 @@ const FAULTS: &str = r#"
 /// in a part of one device, around it reads and writes that are compared; a kill with commands that never return.
 #[test]
 #[ignore = "needs guest: qemu-system-x86_64, busybox, strip, target/guest (scripts/guest)"]
-fn needs_guest_faults_meet_the_requests_that_meet_them() {
+fn needs_guest_faults_fail_only_the_affected_requests() {
     run(FAULTY, FAULTS);
 }
 
@@ -272,7 +272,7 @@ fn needs_guest_faults_meet_the_requests_that_meet_them() {
 /// the server was started anew. Method: a file system, unmounted and mounted around a restart.
 #[test]
 #[ignore = "needs guest: qemu-system-x86_64, busybox, strip, target/guest (scripts/guest)"]
-fn needs_guest_the_kernel_speaks_nbd() {
+fn needs_guest_the_kernel_connects_over_nbd() {
     let script = "
         serve
         dd if=/dev/urandom of=/raw bs=1M count=8 2>/dev/null
@@ -375,7 +375,7 @@ const HOST_V2: &str = "
 /// that is out of reach.
 #[test]
 #[ignore = "needs guest: qemu-system-x86_64, busybox, strip, target/guest (scripts/guest)"]
-fn needs_guest_the_kernel_takes_contracts_of_groups() {
+fn needs_guest_the_kernel_enforces_contracts_of_groups() {
     let seen = run_with(HOST, HOST_V2, |place| {
         let disk = place.join("disk");
         fs::File::create(&disk).unwrap().set_len(64 << 20).unwrap();

@@ -82,7 +82,7 @@ fn greeting(mut client: UnixStream) -> [u8; 8] {
     bytes
 }
 
-/// Goal: passed sockets are served and outlive the server, who comes between two servers is served by the next
+/// Goal: passed sockets are served and outlive the server, a client that connects between two servers is served by the next
 /// one. Method: connect before there is a server and after the first has gone; ask the control socket.
 #[test]
 fn sockets_that_were_passed_are_served_and_stay() {

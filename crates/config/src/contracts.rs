@@ -259,17 +259,17 @@ impl Contracts {
     pub fn path(&self) -> &str {
         self.source.path()
     }
-    /// An error about the drive's `back`, for whoever opens it.
+    /// An error about the drive's `back`, for the code that opens it.
     pub fn back_error(&self, message: impl Into<String>) -> ConfigError {
         self.source.error(self.drive.back_span.clone(), message)
     }
-    /// An error about a volume's `path`, for whoever opens it.
+    /// An error about a volume's `path`, for the code that opens it.
     pub fn path_error(&self, volume: &Volume, message: impl Into<String>) -> ConfigError {
         let error = self.source.error(volume.span.clone(), message);
         let listed = self.drive.paths.iter().map(|path| path.display().to_string());
         error.allowed(format!("a path below {}", listed.collect::<Vec<_>>().join(", ")))
     }
-    /// An error about a volume's `ublk`, for whoever makes block devices.
+    /// An error about a volume's `ublk`, for the code that makes block devices.
     pub fn ublk_error(&self, volume: &Volume, message: impl Into<String>) -> ConfigError {
         let span = volume.ublk.as_ref().map_or(&volume.span, |ublk| &ublk.span);
         self.source.error(span.clone(), message)

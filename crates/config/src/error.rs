@@ -111,7 +111,7 @@ mod tests {
 
     /// Goal: slips are recognised, other words are not. Method: one example of each kind.
     #[test]
-    fn slips_of_the_pen_are_recognised() {
+    fn typing_errors_are_recognised() {
         let known = ["weight", "max", "min", "latency"];
         for (written, meant) in [("weigth", "weight"), ("Max", "max"), ("latencey", "latency")] {
             assert_eq!(nearest(written, known), Some(meant));

@@ -117,7 +117,7 @@ mod tests {
 
     /// Goal: what cannot be set is refused with the setting. Method: one slip a rule.
     #[test]
-    fn slips_are_refused() {
+    fn typing_errors_are_refused() {
         for (setting, message) in [
             ("time", "no `=`"),
             ("=3", "no key"),

@@ -262,9 +262,9 @@ mod tests {
         }
     }
 
-    /// Goal: nonsense is refused and the message says what is allowed. Method: one bad text a rule.
+    /// Goal: invalid input is refused and the message says what is allowed. Method: one bad text a rule.
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_input_is_refused() {
         for text in ["", "MB", "4 parsecs", "-1MB", "1.MB", "99999999999999TB", "1.2.3MB"] {
             assert!(parse_bytes(text).is_err(), "{text}");
         }

@@ -93,7 +93,7 @@ mod tests {
     /// Goal: a rule meets what it names and nothing else, as often as it says, and the same way again. Method:
     /// two rules; commands at the borders of a range; ten thousand draws.
     #[test]
-    fn rules_meet_whom_they_name() {
+    fn rules_apply_to_what_they_name() {
         let half = Rule {
             fault: Fault::Never,
             operations: &[Operation::Read],

@@ -191,7 +191,7 @@ mod tests {
     /// Goal: advancing early, late or twice changes no completion's time. Method: the same commands looked at just before,
     /// at and just after each event, and once at the end.
     #[test]
-    fn looking_late_changes_nothing() {
+    fn late_and_repeated_advances_change_nothing() {
         let run = |late: bool| {
             let mut drive = Paced::new(load(), &[pace(150_000, 50), pace(400_000, 170)]);
             let mut done = Vec::new();

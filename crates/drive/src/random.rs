@@ -101,7 +101,7 @@ mod tests {
 
     /// Goal: every value of a range comes, about equally often, and none outside it. Method: count.
     #[test]
-    fn uniform_means_uniform() {
+    fn ranges_are_uniform() {
         let mut random = Random::new(7, 0);
         let mut counts = [0u32; 7];
         for _ in 0..70_000 {

@@ -191,7 +191,7 @@ mod tests {
     /// Goal: between batches an expired request goes before the finger, one that expires this instant
     /// does not; a running batch is not broken. Method: a read behind the head, batches of two.
     #[test]
-    fn the_expired_start_a_batch() {
+    fn expired_requests_start_a_batch() {
         for (at, served) in [(ms(10), [300, 50]), (Instant(ms(10).0 + 1), [50, 300])] {
             let mut rig = rig(&[("fifo_batch", "2"), ("read_expire", "10ms")]);
             let a = rig.client();

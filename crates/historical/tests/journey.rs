@@ -163,7 +163,7 @@ fn bad_submissions_are_refused() {
 /// Goal: looking in parts sees what one look sees, and each part is bounded, merged requests included. Method: a plug
 /// merges four into two; parts of every size.
 #[test]
-fn a_look_in_parts_is_bounded() {
+fn a_query_in_parts_is_bounded() {
     let (mut c, client) = controller();
     let mut plug = Plug::new();
     for (tag, start) in [(1, 0), (2, 8), (3, 16), (4, 100)] {
@@ -327,7 +327,7 @@ fn a_newcomer_takes_no_tag_before_a_waiter() {
 /// Goal: the trace tells of every way a request goes: waiting for a tag and getting it, merging, and a flush
 /// that shares another's command. Method: one tag, neighbours, two flushes.
 #[test]
-fn the_trace_tells_every_way() {
+fn the_trace_records_every_path() {
     let setup = Setup { tags: 1, trace: 64, ..setup() };
     let mut c =
         Controller::new(setup, iofair_historical::TABLE.stack("none-noop").expect("in the table"));
@@ -389,10 +389,10 @@ fn sleepers_are_clients_and_not_requests() {
     assert_eq!(order, [0, 1, 2, 3, 4, 5, 6, 7, 8, 13, 9, 10, 11, 12]);
 }
 
-/// Goal: what a throttle puts aside makes nobody sleep, and one worker sends it. Method: a limit of one request
+/// Goal: what a throttle puts aside does not make its submitter sleep, and one worker sends it. Method: a limit of one request
 /// a slice, then many tags' worth let go at once.
 #[test]
-fn held_requests_make_nobody_sleep_and_come_as_one() {
+fn held_requests_do_not_block_the_submitter() {
     let mut setup = setup();
     setup.tags = 2;
     let mut c =
@@ -454,7 +454,7 @@ fn what_no_throttle_held_is_sent_by_its_client() {
 /// all pieces were. Method: three submissions merged to 48 KiB, sent in two pieces of 32 and 16 KiB by `promise` while
 /// another client is there; the second one fails.
 #[test]
-fn a_failed_piece_fails_what_it_holds() {
+fn a_failed_piece_fails_its_submissions() {
     let stack = iofair_historical::TABLE.stack("prop-promise").expect("in the table");
     let mut c = Controller::new(setup(), stack);
     let clients = ["a", "b"].map(|name| {

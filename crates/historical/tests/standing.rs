@@ -61,10 +61,10 @@ impl World {
     }
 }
 
-/// Goal: who asks why learns whose turn it is and until when he is waited for. Method: a reader in order,
+/// Goal: an explanation names the client in service and until when it is waited for. Method: a reader in order,
 /// another client now and then, and whichever of them is held while the other is waited for.
 #[test]
-fn a_scheduler_that_waits_says_for_whom() {
+fn an_idling_scheduler_names_the_awaited_client() {
     for name in WAITING {
         let facts = DriveFacts {
             rotational: true,

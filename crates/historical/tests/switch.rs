@@ -1,4 +1,4 @@
-//! Changing the stack under load: requests that wait are handed over at once, and nobody waits for the drive.
+//! Changing the stack under load: requests that wait are handed over at once, and none waits for the drive.
 #![allow(clippy::unwrap_used)]
 
 #[path = "support/stacks.rs"]
@@ -97,11 +97,11 @@ impl World {
     }
 }
 
-/// Goal: a request that the drive does not complete delays nobody in the new stack, neither those who waited nor those who
+/// Goal: a request that the drive does not complete delays no request in the new stack, neither those who waited nor those who
 /// come after. Method: from and to every scheduler, one request in the drive for ever, some that wait in the old
 /// stack, two changes, some more; all but the first are served within a second.
 #[test]
-fn a_slow_request_delays_nobody() {
+fn a_slow_request_does_not_delay_the_new_stack() {
     for old in stacks::schedulers() {
         for new in stacks::schedulers() {
             let mut world = World::new(&old, 4, 8);

@@ -171,7 +171,7 @@ mod tests {
     /// Goal: over a drive elsewhere that takes as long as the lab's, clients do and measure the same. Method: readers
     /// and a writer with fdatasync over a drive of 100 us; outcomes of both worlds compared.
     #[test]
-    fn clients_do_the_same_outside() {
+    fn clients_behave_alike_over_an_outside_drive() {
         let writer = Job { fdatasync_every: 4, ..job(Pattern::SequentialWrite, 4, true) };
         let random = client("random", job(Pattern::RandomRead, 4, false));
         let sequential = client("sequential", job(Pattern::SequentialRead, 4, true));

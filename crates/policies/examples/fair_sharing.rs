@@ -69,6 +69,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// Goal: the example runs, and does what it says. Method: run it.
 #[test]
-fn it_runs() {
+fn the_example_runs() {
     main().expect("no error");
 }

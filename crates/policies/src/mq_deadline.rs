@@ -335,7 +335,7 @@ mod tests {
     /// Goal: a request that waited too long starts the next batch. Method: a read behind the head,
     /// asked just before and at its deadline.
     #[test]
-    fn the_expired_start_a_batch() {
+    fn expired_requests_start_a_batch() {
         for (at, served) in [(9, [200, 300, 50]), (10, [200, 50, 300])] {
             let mut rig = rig(&[("fifo_batch", "1"), ("read_expire", "10ms")]);
             let a = rig.client();
@@ -390,7 +390,7 @@ mod tests {
     /// Goal: a request of age passes more urgent classes, and we ask to be woken for it. Method: an
     /// urgent request stays at the drive; a usual and an idle one come of age in turn.
     #[test]
-    fn the_aged_pass_the_urgent() {
+    fn aged_requests_pass_urgent_classes() {
         let mut rig = rig(&[("prio_aging_expire", "100ms")]);
         let [idle, usual, urgent] =
             [Class::Idle, Class::BestEffort, Class::RealTime].map(|class| rig.client_of(class));

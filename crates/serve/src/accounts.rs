@@ -121,7 +121,7 @@ mod tests {
 
     use super::*;
 
-    /// Goal: users are found by name and number, and the other end of a socket is told. Method: root, nobody's name,
+    /// Goal: users are found by name and number, and the peer of a socket is identified. Method: root, nobody's name,
     /// and a pair of sockets of this process.
     #[test]
     fn users_are_found() {

@@ -44,9 +44,9 @@ pub fn takes_direct(path: &Path) -> bool {
 mod tests {
     use super::*;
 
-    /// Goal: memory is told from a disk. Method: the one that every Linux has, and that of this source.
+    /// Goal: memory and disks are distinguished. Method: the one that every Linux has, and that of this source.
     #[test]
-    fn memory_is_told_from_a_disk() {
+    fn memory_and_disks_are_distinguished() {
         assert!(FileSystem::of(Path::new("/dev")).is_ok_and(|found| found.in_memory));
         let here = FileSystem::of(Path::new(env!("CARGO_MANIFEST_DIR"))).unwrap();
         assert!(!here.in_memory && here.free > 0);

@@ -287,7 +287,7 @@ mod tests {
     /// Goal: the report of a bad page that no thread has touched does not lose the mapping. Method: a child that sends
     /// itself the signal as the kernel would, about a watched mapping.
     #[test]
-    fn news_of_a_bad_page_is_no_fault() {
+    fn a_report_of_an_untouched_bad_page_keeps_the_mapping() {
         let watched = mapped();
         // SAFETY: mapped until the end of this test.
         let (watch, place) = unsafe {

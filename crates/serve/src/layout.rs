@@ -212,7 +212,7 @@ mod tests {
         Contracts::parse("test.toml", &text).unwrap().volumes
     }
 
-    /// Goal: nobody's data moves and gaps are used. Method: remove, reorder, add, restart.
+    /// Goal: no volume's data moves, and gaps are used. Method: remove, reorder, add, restart.
     #[test]
     fn places_are_kept() {
         let directory = std::env::temp_dir().join(format!("iofair-layout-{}", std::process::id()));
@@ -234,7 +234,7 @@ mod tests {
         fs::remove_dir_all(directory).unwrap();
     }
 
-    /// Goal: a volume grows where nobody is behind it, and one that shrinks leaves its room to nobody; on a device
+    /// Goal: a volume grows where no other is behind it, and the room of one that shrinks goes to no other; on a device
     /// only the last one changes. Method: grow, shrink, add, grow again, in both kinds of layout.
     #[test]
     fn volumes_grow_into_gaps() {

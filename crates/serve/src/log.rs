@@ -161,7 +161,7 @@ mod tests {
     /// Goal: a source that floods loses its own lines only, and they are counted. Method: one that writes too much
     /// beside one that does not, over some seconds.
     #[test]
-    fn floods_are_cut() {
+    fn log_floods_are_limited() {
         let mut rates = Rates::default();
         let admitted = (0..1_000).filter(|_| rates.admit(at(0), "bad").is_some()).count();
         assert_eq!(admitted, LINES_PER_SECOND as usize);

@@ -56,7 +56,7 @@ fn metrics(rig: &Controlled) -> TcpStream {
     stream
 }
 
-/// Goal: callers over TLS do what their certificate's role lets them, and nobody gets in without one. Method: an
+/// Goal: callers over TLS do what their certificate's role allows, and none is admitted without one. Method: an
 /// operator, a viewer, certificates without a role and of strangers, and no TLS at all.
 #[test]
 fn certificates_have_roles() {
@@ -100,10 +100,10 @@ fn certificates_have_roles() {
     assert_eq!(ask("alice", &look).unwrap(), 403);
 }
 
-/// Goal: somebody who reaches the Unix socket and is no administrator looks and changes nothing. Method: an
-/// administrator who is somebody else; every call that changes; a reload that makes the caller one.
+/// Goal: a user of the Unix socket who is no administrator can read and make no changes. Method: another
+/// user as administrator; every call that changes; a reload that makes the caller one.
 #[test]
-fn viewers_look_and_change_nothing() {
+fn viewers_cannot_make_changes() {
     let rig = start("admins = ['uid:4711']\naudit = 'HERE/audit'", "");
     let before = rig.text();
     assert_eq!(rig.get("/v1/status")["state"], "serving");
@@ -240,7 +240,7 @@ fn metrics_are_read_only() {
 /// connections at each TCP listener that say nothing; then the Unix socket is used, and a place is free again when they
 /// have gone.
 #[test]
-fn idle_callers_lock_nobody_out() {
+fn idle_callers_do_not_lock_others_out() {
     let rig = start(TLS, METRICS);
     let mut idle = Vec::new();
     for _ in 0..IDLE / 2 {
@@ -338,7 +338,7 @@ fn changes_are_written_down_or_not_made() {
     assert_eq!(rig.get("/v1/groups/batch")["group"]["in_force"]["weight"], 50);
 }
 
-/// Goal: an operator who has nothing but the control API opens no file and makes no socket outside of the listed
+/// Goal: an operator with access to only the control API opens no file and makes no socket outside of the listed
 /// directories, and cannot list more of them. Method: paths and sockets elsewhere, and the server's own files.
 #[test]
 fn callers_stay_in_listed_directories() {

@@ -98,7 +98,7 @@ fn what_cannot_be_kept_is_refused() {
     assert_eq!(rig.get("/v1/stack")["stack"]["name"], "max+prop-bfq");
 }
 
-/// Goal: where nobody knows what the drive reaches nothing is refused, a check says so, and what the file says of the drive
+/// Goal: where the drive's rates are unknown nothing is refused, a check says so, and what the file says of the drive
 /// changes that. Method: memory, without and with the key.
 #[test]
 fn an_unknown_drive_refuses_nothing() {

@@ -50,7 +50,7 @@ fn start(socket: &Path) -> (Bare, Vec<String>, u64) {
 /// request alone. Method: reads and writes of 4 KiB to 4 MiB and flushes from three clients over the same drive, more at
 /// once than tags; then a read beyond the end.
 #[test]
-fn a_crowd_is_answered() {
+fn many_requests_of_any_size_are_completed() {
     let socket = std::env::temp_dir().join(format!("iofair-bare-{}", std::process::id()));
     let (server, names, size) = start(&socket);
     let mut crowd = Crowd::connect(&socket, &names, Clock::start()).unwrap();

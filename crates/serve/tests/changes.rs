@@ -131,7 +131,7 @@ fn settled(rig: &Controlled) -> Vec<Json> {
     vec![groups, rig.get("/v1/stack"), volumes]
 }
 
-/// Goal: no change is lost or half made, whoever makes it and however many at once, and no request of a
+/// Goal: no change is lost or half made, however many callers make changes at once, and no request of a
 /// client is lost or wrong meanwhile; a restart finds the file as the server had it. Method: three clients
 /// with verified reads and writes; two threads that count together with `If-Match`; others that make and
 /// delete groups and volumes, switch stacks, move the clients' volume, look and drain. Then the count, the

@@ -11,7 +11,7 @@ const BACKS: [&str; 3] = ["memory:64MiB", "file", "emulated:samsung-970-pro"];
 /// Goal: what a client is told. Method: nbdinfo over both kinds of sockets.
 #[test]
 #[ignore = "needs clients: nbdinfo"]
-fn needs_clients_nbdinfo_understands_us() {
+fn needs_clients_nbdinfo_reads_the_export_list() {
     let rig = Rig::start("memory:64MiB");
     for uri in [rig.unix("v"), rig.tcp("v")] {
         let told: serde_json::Value =
@@ -105,7 +105,7 @@ fn needs_clients_a_ceiling_holds() {
     assert_eq!(rig.server.stats(false).unwrap().volumes[0].stats.bytes[0], 0, "counted anew");
 }
 
-/// Goal: new contracts reach running connections, and nobody is cut off. Method: fio under load while
+/// Goal: new contracts reach running connections, and none is cut off. Method: fio under load while
 /// the ceiling, the stack and the volumes change; a bad file changes nothing.
 #[test]
 #[ignore = "needs clients: fio"]

@@ -206,7 +206,7 @@ fn bad_calls(rig: &Controlled, checker: &mut Checker) {
     wrong_words(rig, checker);
 }
 
-/// Changes of somebody who may only look; what the audit log tells those who may change.
+/// Changes by a caller who may only read; what the audit log records of those who may make changes.
 fn calls_of_viewers(checker: &mut Checker) {
     let with = |keys: &str| {
         let directory = Directory::new();
@@ -241,7 +241,7 @@ fn calls_of_viewers(checker: &mut Checker) {
     assert_eq!(reply.json().unwrap()["changes"].as_array().unwrap().len(), 2);
 }
 
-/// A file that somebody edits is not overwritten.
+/// A file that is being edited is not overwritten.
 fn edited_by_hand(rig: &Controlled, refused: &mut impl FnMut(&str, Call, u16)) {
     let good = rig.text();
     fs::write(rig.directory.path("contracts.toml"), good.clone() + "# mine\n").unwrap();
@@ -441,10 +441,10 @@ fn dry_runs_tell_and_change_nothing() {
     assert_eq!(rig.get(alice)["group"]["contract"]["weight"], 300);
 }
 
-/// Goal: a drain answers what is inside, lets nobody in, and loses nobody who waits. Method: requests
+/// Goal: a drain completes requests in flight, accepts no new ones, and loses none that waits. Method: requests
 /// of an old and of a new connection during a drain are answered after it, and not before.
 #[test]
-fn a_drain_holds_everybody_and_loses_nobody() {
+fn a_drain_holds_all_requests_and_loses_none() {
     let rig = Controlled::start();
     let socket = rig.directory.path("socket");
     let mut old = Wire::connect(&socket);
@@ -494,7 +494,7 @@ fn the_socket_is_for_its_owner() {
 /// Goal: web pages, long bodies, long heads and nonsense are refused, and the server lives. Method: one of
 /// each.
 #[test]
-fn unwelcome_callers_are_refused() {
+fn malformed_calls_are_refused() {
     let directory = Directory::new();
     let text = file(&directory, "memory:64MiB");
     fs::write(directory.path("contracts.toml"), text).unwrap();

@@ -212,7 +212,7 @@ impl Drop for Mounted {
     }
 }
 
-/// Goal: a full disk is "no space" for the request that meets it, and harms nobody else: reads, writes to
+/// Goal: a full disk is "no space" for the request that meets it, and affects no other: reads, writes to
 /// what is there, other volumes; and what is given back can be used. Method: a file system of 8 MiB.
 #[test]
 #[ignore = "needs root: mount"]

@@ -53,7 +53,7 @@ fn other(scene: &Scene) -> Guest {
 /// volume; a request that never returns is waited for by that machine alone, and not by the end. Method: on every
 /// back end, errors, delays and silence for a part of a disk, beside a workload in another group.
 #[test]
-fn faults_meet_the_machines_that_meet_them() {
+fn faults_fail_only_the_affected_machine() {
     for back in ["faulty:file:DIR/pool.img", "faulty:directory:DIR/pool", "faulty:memory:256MiB"] {
         let mut scene = Scene::over(back, contracts);
         let mut guest = Guest::connected(&disk(&scene), 1);
@@ -104,7 +104,7 @@ fn shout(path: &str, message: &[u8]) -> UnixStream {
 /// a message; questions whose answers nobody reads; a call that cannot be rung without waiting; each beside the machine
 /// of another group, a reload, and followed by a good monitor; at the end by none.
 #[test]
-fn monitors_that_stand_still_harm_nobody() {
+fn stalled_monitors_do_not_affect_others() {
     let mut scene = Scene::over("memory:128MiB", contracts);
     let mut other = other(&scene);
     // "What features are there?", and half of that.
@@ -178,7 +178,7 @@ fn read_on(mut wire: Wire, most: u64, over: &AtomicBool) {
 /// against one machine, three busy connections, and nine hundred that ask for much and read nothing, in a group of
 /// the same weight, on a slow drive; three tenths of all have to be the one client's, on however busy a machine.
 #[test]
-fn a_crowd_takes_no_other_groups_share() {
+fn many_clients_take_no_other_groups_share() {
     let scene = Scene::over("emulated:plextor-px256m5s", contracts);
     let mut silent: Vec<Wire> = (0..900).map(|_| scene.connect("w")).collect();
     for (number, wire) in silent.iter_mut().enumerate() {

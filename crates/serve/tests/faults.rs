@@ -1,4 +1,4 @@
-//! A drive that fails on purpose, and clients that see every answer: a fault meets the request and nobody else.
+//! A drive that fails on purpose, and clients that see every answer: a fault fails the affected request and no other.
 #![allow(clippy::unwrap_used)]
 
 #[path = "rig/faulty.rs"]
@@ -56,7 +56,7 @@ fn with_timeout(timeout: &str, directory: &Directory, back: &str, rules: &[&str]
 /// Goal: an error of the drive is the error of the requests that met it, of no other and of no other volume,
 /// and is over when it is over. Method: on every back end, errors for writes in a part of one volume.
 #[test]
-fn errors_are_told_to_whom_they_meet() {
+fn errors_reach_only_the_affected_requests() {
     for back in BACKS {
         let mut scene = Scene::over(back, contracts);
         let (mut wire, mut neighbour) =
@@ -91,7 +91,7 @@ fn errors_are_told_to_whom_they_meet() {
 /// Goal: what a drive does in part is finished, or told as an error; never half an answer. Method: short
 /// commands on a file and on memory, long and short, and a workload that compares everything.
 #[test]
-fn short_commands_go_on_or_fail() {
+fn short_commands_are_continued_or_fail() {
     for (back, long) in [("file", 0), ("directory", 0), ("memory:256MiB", EIO)] {
         let mut scene = Scene::over(back, contracts);
         let mut wire = scene.connect("v");
@@ -177,7 +177,7 @@ fn late_answers_are_forgotten() {
 /// a write that is carried out long after its timeout; newer ones to the same bytes, to a part of them and beside them;
 /// once the old one is over, all is as it was.
 #[test]
-fn late_writes_overtake_nobody() {
+fn late_writes_never_overwrite_newer_ones() {
     for back in BACKS {
         let mut scene = Scene::over(back, hasty);
         let mut wire = scene.connect("v");
@@ -263,7 +263,7 @@ fn random_faults_lose_nothing() {
 /// Goal: a client that never reads its answers does not hold up the end for longer than the drain may take, and
 /// what others were promised is durable. Method: one asks for 64 MiB and reads nothing; another has written.
 #[test]
-fn who_does_not_read_does_not_hold_the_end() {
+fn a_client_that_does_not_read_does_not_delay_the_stop() {
     let scene = Scene::over("file", contracts);
     let mut silent = scene.connect("v");
     let mut writer = scene.connect("w");

@@ -276,11 +276,11 @@ fn needs_root_a_block_device_over_a_file() {
     scene.stop();
 }
 
-/// Goal: what fails at the drive is an error of the call that meets it and of no other file, also what never returns,
+/// Goal: what fails at the drive is an error of the affected call and of no other file, also what never returns,
 /// and the server ends all the same. Method: errors and silence for one of two files.
 #[test]
 #[ignore = "needs root: mount"]
-fn needs_root_faults_meet_the_calls_that_meet_them() {
+fn needs_root_faults_fail_only_the_affected_calls() {
     let volumes = [("a", 4, false), ("b", 4, false)];
     let mut scene = Scene::start("faulty:memory:64MiB", &volumes);
     let faulty = |fault: &str| {
@@ -312,7 +312,7 @@ fn needs_root_faults_meet_the_calls_that_meet_them() {
 /// device.
 #[test]
 #[ignore = "needs root: mount, loop device"]
-fn needs_root_the_end_waits_for_no_user() {
+fn needs_root_a_stop_does_not_wait_for_open_files() {
     let mut scene = Scene::start("memory:16MiB", &[("a", 16, false)]);
     let file = scene.open("a").unwrap();
     file.write_all_at(&[1; 4096], 0).unwrap();

@@ -25,7 +25,7 @@ fn is_cut(stream: &mut impl Read) {
     assert!(error.is_none_or(|error| error.kind() != std::io::ErrorKind::WouldBlock));
 }
 
-/// Goal: who has not chosen a volume in time goes, who has stays. Method: clients that stop at every
+/// Goal: a client that has not chosen a volume in time is disconnected, others stay. Method: clients that stop at every
 /// stage of the handshake, one that sends a byte now and then, one with a volume.
 #[test]
 fn handshakes_have_an_end() {
@@ -57,11 +57,11 @@ fn handshakes_have_an_end() {
     assert_eq!(chosen.write(0, 0, &[1; 4096]), 0);
 }
 
-/// Goal: clients that hold connections without choosing a volume keep nobody out, and are cut off when others come.
+/// Goal: clients that hold connections without choosing a volume do not block others, and are cut off when others come.
 /// Method: more silent ones than there are places and connections, then clients that work; the silent ones had a
 /// minute.
 #[test]
-fn silent_clients_keep_nobody_out() {
+fn silent_clients_do_not_block_others() {
     let scene = Scene::start("connections = 64\nhandshakes = 8\nhandshake = '1m'", "");
     let silent: Vec<_> = (0..300).map(|_| scene.raw()).collect();
     let mut open: Vec<Wire> = (0..20).map(|_| scene.wire()).collect();
@@ -140,7 +140,7 @@ fn one_host_keeps_no_other_out() {
 /// Goal: as many clients as like to come at once are all let in. Method: fifteen hundred clients, each on a thread
 /// of its own.
 #[test]
-fn a_rush_is_let_in() {
+fn simultaneous_connections_are_accepted() {
     let scene = Scene::start("connections = 2000\nhandshakes = 8", "");
     let clients: Vec<_> = (0..1_500)
         .map(|_| {
@@ -208,10 +208,10 @@ fn requests_in_flight_have_a_bound() {
     }
 }
 
-/// Goal: garbage, floods and absurd lengths end a connection or are refused, and harm nobody. Method: one
+/// Goal: garbage, floods and absurd lengths end a connection or are refused, and affect no other client. Method: one
 /// client a kind, many times, beside a workload that must get all its bytes.
 #[test]
-fn hostile_clients_harm_nobody() {
+fn hostile_clients_do_not_affect_others() {
     let scene = Scene::start("handshake = '2s'", "");
     let socket = scene.socket();
     let good = thread::spawn(move || {
@@ -281,7 +281,7 @@ fn hostile_clients_harm_nobody() {
 /// Goal: what a good client gets does not depend on how many others there are. Method: bytes that it
 /// moves while a thousand others hold connections, half of them in the middle of a request.
 #[test]
-fn half_open_connections_starve_nobody() {
+fn half_open_connections_do_not_affect_others() {
     let scene = Scene::start("connections = 2000", "");
     let mut half: Vec<Wire> = (0..MANY).map(|_| scene.wire()).collect();
     for wire in half.iter_mut().step_by(2) {

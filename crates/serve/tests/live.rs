@@ -75,12 +75,12 @@ fn stopping_under_load_keeps_what_was_answered() {
     }
 }
 
-/// Goal: a client that asks for much and reads nothing costs bounded memory and harms nobody, gets
+/// Goal: a client that asks for much and reads nothing costs bounded memory and affects no other client, gets
 /// every answer once it reads, and leaves nothing behind when it goes without. Method: it asks for 256 MiB
 /// of a file; meanwhile a neighbour works; the process must hold the 64 MiB of one connection and
 /// not four times that.
 #[test]
-fn a_client_that_does_not_read_harms_nobody() {
+fn a_client_that_does_not_read_affects_no_other() {
     const PIECE: usize = 4 * MIB;
     const PIECES: usize = 64;
     let rig = Rig::start("file");

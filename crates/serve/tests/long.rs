@@ -40,10 +40,10 @@ fn contracts(directory: &Directory, back: &str) -> String {
     )
 }
 
-/// Goal: a client that asks for more zeroes than it may have for days keeps nobody else from the drive. Method: 250
+/// Goal: a client that asks for more zeroes than it may have for days does not keep others from the drive. Method: 250
 /// commands of 4 GiB each in a throttled group, then reads and writes of another.
 #[test]
-fn giant_zeroes_stop_nobody_else() {
+fn giant_zeroes_do_not_block_others() {
     for back in ["memory:10GiB", "directory"] {
         let directory = Directory::new();
         let server = Server::start(parse(&contracts(&directory, back))).unwrap();

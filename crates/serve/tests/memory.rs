@@ -99,7 +99,7 @@ fn silent(scene: &Scene, count: usize) -> Vec<Wire> {
     silent
 }
 
-/// Clients that do not read are cut off once somebody of their own group needs their memory.
+/// Clients that do not read are cut off once their own group needs their memory.
 fn clients_in_the_way_are_cut_off() {
     let scene = Scene::start("memory = '64MiB'", "");
     let silent = silent(&scene, 36);

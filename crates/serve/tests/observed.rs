@@ -367,7 +367,7 @@ fn read_on(socket: &str, volume: &str, done: &AtomicBool) {
 /// Goal: under `promise` the answers are in the terms of the contract: who holds others, and how a group stands by its own
 /// minimum. Method: a minimum that the drive cannot keep, and a group beside it, both with many requests all the time.
 #[test]
-fn why_speaks_of_minimums() {
+fn why_explains_minimums() {
     let directory = rig::Directory::new();
     let text = rig::controlled::file(&directory, "emulated:plextor-px256m5s")
         .replace("stack = 'max+prop-bfq'\n", "")
@@ -398,7 +398,7 @@ fn why_speaks_of_minimums() {
 /// Goal: `why` says whose turn it is. Method: two volumes on an emulated disk with BFQ, each with many
 /// requests all the time; the lighter group is asked until it has to wait for the heavier one.
 #[test]
-fn why_names_whose_turn_it_is() {
+fn why_names_the_queue_in_service() {
     let directory = rig::Directory::new();
     let text = rig::controlled::file(&directory, "emulated:hitachi-hts727550a9e364");
     std::fs::write(directory.path("contracts.toml"), text.replace("min = '10MB/s'\n", "")).unwrap();

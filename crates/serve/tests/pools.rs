@@ -92,7 +92,7 @@ fn consent(shrink: &[&str], take_over: &[&str], delete: &[&str]) -> Consent {
     Consent { shrink, take_over, delete }
 }
 
-/// Goal: removing, reordering, renaming and inserting tables moves nobody's data, with and without a restart.
+/// Goal: removing, reordering, renaming and inserting tables moves no volume's data, with and without a restart.
 /// Method: one of each; every volume has bytes of its own.
 #[test]
 fn tables_may_move_and_data_does_not() {
@@ -116,7 +116,7 @@ fn tables_may_move_and_data_does_not() {
     assert_eq!(states, [("a", "live"), ("b", "live"), ("renamed", "live"), ("new", "kept")]);
 }
 
-/// Goal: a kept volume comes back to its own group only, unless somebody says otherwise. Method: both, at a start and
+/// Goal: a kept volume comes back to its own group only, unless a flag allows another. Method: both, at a start and
 /// in a change.
 #[test]
 fn kept_volumes_return_to_their_group() {
@@ -141,7 +141,7 @@ fn kept_volumes_return_to_their_group() {
     server.stop().unwrap();
 }
 
-/// Goal: deleting and shrinking take somebody's word; what goes is zeroes for whoever gets its place, and volumes grow
+/// Goal: deleting and shrinking need a flag; the next owner of the place reads zeroes, and volumes grow
 /// into whatever is free. Method: a small device-like file, filled; the bytes of the file itself.
 #[test]
 fn room_of_deleted_volumes_reads_as_zeroes() {
@@ -177,7 +177,7 @@ fn room_of_deleted_volumes_reads_as_zeroes() {
     scene.refused(&[("b", "g", "512KiB", "")], "--shrink b");
 }
 
-/// Goal: beside a busy client the room of a deleted volume becomes zeroes, durably, and whoever gets it sees nothing else.
+/// Goal: beside a busy client the room of a deleted volume becomes zeroes, durably, and its next owner sees nothing else.
 /// Method: a client writes until the deletion is over, and is idle then; the table on the disk, and a new volume.
 #[test]
 fn room_is_zeroed_while_clients_are_served() {
@@ -335,7 +335,7 @@ fn needs_root_a_device_keeps_each_volume_apart() {
     server.stop().unwrap();
 }
 
-/// Goal: a device that somebody uses is not touched. Method: reproduction 3 of issue 10: it is mounted, then a
+/// Goal: a device in use is not touched. Method: reproduction 3 of issue 10: it is mounted, then a
 /// partition's neighbour; then a pool on it that a server has.
 #[test]
 #[ignore = "needs root: loop device, mount"]

@@ -162,7 +162,7 @@ fn run(stack: &str, clients: &[Client]) -> Vec<u64> {
     }
 }
 
-/// Goal: with equal weights a policy costs no throughput where the drive is the limit, and nobody gets more than
+/// Goal: with equal weights a policy costs no throughput where the drive is the limit, and no client gets more than
 /// another. Method: four groups, each with 32 or 8 requests at once, with BFQ and without.
 #[test]
 fn equal_groups_get_all_that_the_drive_does() {

@@ -304,7 +304,7 @@ impl World {
 /// before them, and nothing is left inside. Method: three clients over many seeds and several stacks; each
 /// has one request a block at a time, so that a model says what every read must bring.
 #[test]
-fn bytes_may_come_as_they_like() {
+fn sockets_may_split_bytes_anywhere() {
     for (stack, max) in
         [("none-none", None), ("prop-bfq", None), ("promise", None), ("max-noop", Some(20 << 20))]
     {

@@ -187,7 +187,7 @@ fn plain_clients_get_what_they_may() {
 /// Goal: garbage instead of a handshake ends the connection and nothing else. Method: noise, a handshake
 /// cut at every few bytes, records without end.
 #[test]
-fn broken_handshakes_harm_nobody() {
+fn broken_handshakes_do_not_affect_others() {
     let scene = Scene::start("true");
     let noise: Vec<u8> = (0..200_000u32).map(|i| (i.wrapping_mul(i) >> 7) as u8).collect();
     let endless = [22, 3, 1, 0x40, 0, 1, 0xff, 0xff, 0xff].repeat(20_000);
@@ -260,7 +260,7 @@ fn opened(scene: &Scene, stream: Box<dyn Stream>, client: &str, volume: &str) ->
     Wire::after_go(Box::new(options.stream))
 }
 
-/// Goal: revoking a client closes its connections, and nobody else's. Method: a name taken out of `clients`, a volume
+/// Goal: revoking a client closes its connections, and no others. Method: a name taken out of `clients`, a volume
 /// taken off TCP, and TLS that becomes compulsory, each under open connections that it concerns and others.
 #[test]
 fn revoked_clients_are_cut_off() {

@@ -46,7 +46,7 @@ fn pattern(seed: u64, length: usize) -> Vec<u8> {
 /// discards leave zeroes, flushes are answered, what is outside of the volume is an error. Method: the driver,
 /// one request after the other.
 #[test]
-fn a_disk_does_what_a_disk_does() {
+fn a_guest_disk_works_on_every_back_end() {
     for back in BACKS {
         let (rig, path) = rig(back);
         let mut disk = Disk::connect(&path, 1, 128);
@@ -239,7 +239,7 @@ fn hostile_rings_stop_their_queue() {
 /// Goal: a head that is made available again before it was answered stops the queue; what is inside is
 /// answered once. Method: a slow drive.
 #[test]
-fn a_head_twice_stops_the_queue() {
+fn a_repeated_descriptor_head_stops_the_queue() {
     let (_rig, path) = rig("emulated:samsung-970-pro");
     let mut guest = Guest::connected(&path, 1);
     let head = guest.prepare(0, 0, 0, None);
@@ -314,7 +314,7 @@ fn slow(directory: &Directory) -> String {
         + &format!("vhost = '{}'\n", directory.path("disk"))
 }
 
-/// Not a test: the process that [`a_killed_server_loses_and_doubles_nothing`] kills.
+/// Not a test: the process that [`a_killed_server_neither_loses_nor_repeats_requests`] kills.
 #[test]
 fn server_to_be_killed() {
     process::serve_if_asked();
@@ -347,7 +347,7 @@ fn fill(guest: &mut Guest, outstanding: &mut Outstanding, next: &mut u64) {
 /// right. Method: two queues full of reads and writes held by a ceiling; `kill -9` after some answers, again
 /// and again; every answer must be outstanding, every read must see the last write.
 #[test]
-fn a_killed_server_loses_and_doubles_nothing() {
+fn a_killed_server_neither_loses_nor_repeats_requests() {
     let directory = Directory::new();
     let contracts = directory.path("contracts.toml");
     std::fs::write(&contracts, slow(&directory)).unwrap();
@@ -435,7 +435,7 @@ fn a_server_that_ends_refuses_newcomers_at_once() {
     let _ = ending.join().unwrap();
 }
 
-/// Goal: a guest that writes to its rings and buffers while they are read harms nobody else: what is read is read once.
+/// Goal: a guest that writes to its rings and buffers while they are read does not affect other clients: what is read is read once.
 /// Method: threads that change descriptors, headers and data all the time, beside requests; another guest goes on.
 #[test]
 fn a_guest_may_write_while_it_is_read() {

@@ -14,7 +14,7 @@ use super::client::Work;
 pub(crate) const ARTICLE_CLIENTS: usize = 5;
 /// Table 2: weights of the target and of each reader.
 const ARTICLE_WEIGHTS: (u32, u32) = (300, 100);
-/// The survey gives everybody the same.
+/// The survey gives all clients the same.
 const EQUAL_WEIGHT: u32 = 100;
 /// Table 2: the ceiling of each reader under `max`, in bytes a second, for a promise of 10 MB/s; the target's is its promise.
 const READER_MAX: (u64, u64) = (15_000_000, 10_000_000);

@@ -69,7 +69,7 @@ pub(super) fn applied(done: &Done, plan_notes: &[String]) -> String {
 pub(super) fn reverted(done: &Done) -> String {
     let text = lines("restored", &done.written)
         + &lines("vanished:", &done.gone)
-        + &lines("changed by somebody else, left alone (--force restores):", &done.changed);
+        + &lines("changed by others, left as they are (--force restores):", &done.changed);
     if text.is_empty() { "nothing to restore\n".to_owned() } else { text }
 }
 

@@ -309,7 +309,7 @@ block = "256KiB"
         assert!(arguments.contains("--offset=524288000"), "{arguments}");
     }
 
-    /// Goal: ceilings become blk-throttle's, and without groups in the stack nobody is put into one. Method: one stack
+    /// Goal: ceilings become blk-throttle's, and without groups in the stack no client is put into one. Method: one stack
     /// with and one without.
     #[test]
     fn ceilings_become_limits() {

@@ -103,7 +103,7 @@ fn a_frame_fits_eighty_columns() {
 
 /// Goal: times are of what passed between two looks. Method: the second look adds slow requests only.
 #[test]
-fn times_are_of_what_passed() {
+fn times_are_of_the_interval() {
     let (first, mut second) = (scene(1), scene(1));
     second.uptime_seconds += 1.0;
     for step in &mut second.groups[0].steps {

@@ -144,7 +144,7 @@ buffered = false
     /// Goal: an interrupted comparison continues, a changed experiment is measured again, and other experiments and the
     /// live numbers stay. Method: two experiments, of which one is measured, one changed, one measured live.
     #[test]
-    fn evidence_accumulates() {
+    fn interrupted_comparisons_continue() {
         let directory = std::env::temp_dir().join(format!("iofair-store-{}", std::process::id()));
         std::fs::create_dir_all(&directory).expect("a directory");
         let file = directory.join("truth.json");

@@ -258,7 +258,7 @@ fn difference(old: &str, new: &str) -> String {
     gone.chain(come).collect()
 }
 
-/// Goal: nobody changes what embedders use without noticing. Method: the list of public items and their signatures against
+/// Goal: a change of what embedders use is noticed. Method: the list of public items and their signatures against
 /// the file; IOFAIR_BLESS=1 writes it.
 #[test]
 fn the_interface_changes_on_purpose() {

@@ -173,7 +173,7 @@ fn one_file_reads_the_clock() {
     assert_none(&stray_clocks(&all()));
 }
 
-/// Goal: nobody waits by sleeping. Method: search.
+/// Goal: no code waits by sleeping. Method: search.
 #[test]
 fn nothing_sleeps() {
     assert_none(&sleeps(&all()));

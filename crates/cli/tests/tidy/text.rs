@@ -114,9 +114,9 @@ fn nothing_is_left_behind() {
     assert_none(&droppings(&all()));
 }
 
-/// Goal: every file tells its story first. Method: look at its first line.
+/// Goal: every file begins with its module comment. Method: look at its first line.
 #[test]
-fn files_begin_with_their_story() {
+fn files_begin_with_a_module_comment() {
     assert_none(&headless(&all()));
 }
 

@@ -48,7 +48,7 @@ impl PartialEq for Access {
 impl Eq for Access {}
 
 impl Contracts {
-    /// An error about a socket's group, for whoever knows the groups of this host.
+    /// An error about a socket's group, for the code that knows the groups of this host.
     pub fn group_error(&self, access: &Access, message: impl Into<String>) -> ConfigError {
         let error = self.source.error(access.span.clone(), message);
         error.allowed("a group of this host, as in \"kvm\", or its number")

@@ -164,7 +164,7 @@ pub(super) struct RawMetrics {
 }
 
 impl Contracts {
-    /// An error about somebody in `admins`, for whoever knows the users of this host.
+    /// An error about a user in `admins`, for the code that knows the users of this host.
     pub fn admin_error(&self, admin: &Admin, message: impl Into<String>) -> ConfigError {
         self.source.error(admin.span.clone(), message).allowed(ADMINS)
     }

@@ -1,6 +1,6 @@
 //! Which keys of a group's contract a stack enforces.
 //!
-//! A key that the stack does not enforce would be a promise that nobody keeps, so the server refuses a contract file that
+//! A key that the stack does not enforce would be a promise that is not kept, so the server refuses a contract file that
 //! has one, whether it is read at the start, at a reload or after a change of the stack. Experiments compare what policies
 //! make of the same contracts, so the lab does not ask.
 //!

@@ -458,7 +458,7 @@ mod tests {
     /// Goal: names of a group open what is below it, as soon as there are names nothing else does.
     /// Method: a tree with names at two levels, one without any, and one for everybody.
     #[test]
-    fn names_reach_down() {
+    fn client_names_apply_to_subgroups() {
         let group = |name: &str, keys: &str| format!("[[group]]\nname = '{name}'\n{keys}\n");
         let volume = |group: &str, keys: &str| {
             let name = group.replace('/', "-");

@@ -341,7 +341,7 @@ fn volumes_of_a_directory() {
 
 /// Goal: likely slips are recognised. Method: keys, groups, schedulers.
 #[test]
-fn slips_are_recognised() {
+fn typing_errors_in_contracts_are_recognised() {
     let slips = [
         ("weight = 300", "weigth = 300", "weight"),
         ("group = \"batch\"", "group = \"bath\"", "batch"),
@@ -421,7 +421,7 @@ fn admission_by_time() {
 /// siblings, as long as the group gets more than it promised inside, nor from the group's. Method: the share of each
 /// at the drive's worst, with room to spare and with less; a group that promises more than it has is refused.
 #[test]
-fn promises_inside_a_group_starve_nobody() {
+fn nested_promises_take_nothing_from_other_groups() {
     let contract = |min, weight| Contract { min, weight, ..Contract::default() };
     let shares = |groups: &[(&str, Contract)], rate: u64| {
         let admitted = admission::admitted(groups.iter().map(|(n, c)| (*n, c)), rate);

@@ -196,7 +196,7 @@ impl Random {
 /// of the pool than there is, the sums are those of the tree, and what is given back is all there again.
 /// Method: random trees and operations, each checked against a model that adds up from the leaves.
 #[test]
-fn the_books_are_right_over_seeds() {
+fn quotas_are_consistent_over_seeds() {
     for seed in 0..300 {
         let mut random = Random(seed);
         let mut groups = Groups::new();

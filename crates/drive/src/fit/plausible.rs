@@ -105,7 +105,7 @@ mod tests {
     /// Goal: numbers that no drive has are refused with the row and a reason, and those of slow and fast drives are
     /// not. Method: one of each kind.
     #[test]
-    fn what_no_drive_has_is_refused() {
+    fn implausible_measurements_are_refused() {
         let good = measured("256 KiB sequential reads, QD8", "rate of 0", 5e8);
         for lone_read in [(10_000.0, 1_000.0), (2e7, 5e6), (160_000.0, 20_000.0)] {
             check(&survey(lone_read), std::slice::from_ref(&good)).unwrap();

@@ -58,7 +58,7 @@ fn read_ahead_needs_a_stream() {
     assert!(times[4..].iter().all(|time| *time < 150), "{times:?}");
 }
 
-/// Goal: nearest first, but nobody waits for ever. Method: one far read among a stream of near ones.
+/// Goal: nearest first, but no request waits for ever. Method: one far read among a stream of near ones.
 #[test]
 fn the_oldest_is_not_forgotten() {
     let mut disk = disk("sata-7200-2009");

@@ -75,9 +75,9 @@ fn a_late_question_finds_the_wait_over() {
     completion(&mut rig, FAR);
 }
 
-/// Goal: with no wait allowed nobody waits. Method: the same world.
+/// Goal: with no wait allowed the scheduler never waits. Method: the same world.
 #[test]
-fn zero_never_waits() {
+fn a_zero_wait_never_waits() {
     let mut rig = rig(&[("antic_expire", "0s")]);
     let (a, b) = (rig.client(), rig.client());
     rig.reads(a, &[1000]);
@@ -101,7 +101,7 @@ fn a_process_with_more_is_not_waited_for() {
 /// Goal: a close request of another process goes instead; close is 8192 sectors ahead, half of it behind,
 /// and doubles with each millisecond since the completion. Method: both sides of each border.
 #[test]
-fn close_requests_go_instead() {
+fn close_requests_are_served_during_a_wait() {
     let head = 1008 + 100_000;
     for (waited, start, goes) in [
         (0, head + 8192, true),
@@ -129,7 +129,7 @@ fn close_requests_go_instead() {
 /// Goal: before the completion the time does not count for closeness. Method: the watched read stays at
 /// the drive for 5 ms.
 #[test]
-fn closeness_counts_from_the_answer() {
+fn closeness_grows_from_the_completion_on() {
     let mut rig = rig(&[]);
     let (a, b, c) = (rig.client(), rig.client(), rig.client());
     rig.read(a, 1000);
@@ -147,7 +147,7 @@ fn closeness_counts_from_the_answer() {
 /// Goal: what is nearer than the process's own next request is likely to be goes instead. Method: A jumps by
 /// 100,000 sectors each time; B's read at 50,000 goes, at 150,000 it waits.
 #[test]
-fn jumpers_are_not_waited_for_when_others_are_nearer() {
+fn nearer_requests_go_before_those_of_distant_readers() {
     for (way, goes) in [(50_000, true), (150_000, false)] {
         let mut rig = rig(&[]);
         let (a, b) = (rig.client(), rig.client());
@@ -183,7 +183,7 @@ fn slow_thinkers_are_not_waited_for() {
 /// Goal: a new process is judged by the first pauses of those before it. Method: many processes that each
 /// think 10 ms once.
 #[test]
-fn newcomers_are_judged_by_newcomers() {
+fn new_processes_are_judged_by_earlier_new_ones() {
     let mut rig = rig(&[]);
     for i in 0..20 {
         let one = rig.client();
@@ -312,7 +312,7 @@ fn merged_requests_are_counted_once() {
 /// Goal: when the next request by the way of the head is merged away, the whole or its upper neighbour is next, whichever
 /// is nearer. Method: head at 308, next at 316; the gap before it closes, from one and from two requests further back.
 #[test]
-fn what_is_next_survives_a_merge() {
+fn the_next_request_survives_a_merge() {
     let near = [vec![300, 308, 316], vec![330]];
     let far = [vec![330], vec![292, 300, 308, 316]];
     for (waiting, served) in [

@@ -410,7 +410,7 @@ mod tests {
     /// back behind those who have not; one that used little comes before a late one; one that is not
     /// known goes to the end. Method: weights that set virtual times far apart.
     #[test]
-    fn the_recently_served_are_remembered() {
+    fn recently_served_queues_are_remembered() {
         let mut tree = Hierarchy::new();
         let [light, heavy, heavier] = queues(&mut tree, [100, 1000, 500]);
         assert_eq!(turns(&mut tree, 3), [light, heavy, heavier]);
@@ -435,7 +435,7 @@ mod tests {
     /// Goal: what has been away so long that all others have passed it is forgotten: it has no claim to
     /// the past. Method: one leaves after a small charge, another goes on for ten turns.
     #[test]
-    fn the_long_absent_are_forgotten() {
+    fn long_absent_queues_are_forgotten() {
         let mut tree = Hierarchy::new();
         let [short, long] = queues(&mut tree, [100, 100]);
         assert_eq!(tree.pick(), Some(short));

@@ -149,7 +149,7 @@ fn requests_a_second() {
 /// Goal: who sleeps sends nothing else; its neighbours in the group sleep on their own, after it; other groups do
 /// not care. Buffered writes are put aside one by one and nobody sleeps for them. Method: look.
 #[test]
-fn who_sleeps() {
+fn throttled_clients_sleep() {
     let mut rig = Rig::new(&[]);
     let (a, b) = (rig.client("g", SLOW), rig.client("g", SLOW));
     let (free, flusher) = (rig.client("f", Limits::default()), rig.client("g", SLOW));

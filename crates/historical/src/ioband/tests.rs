@@ -152,7 +152,7 @@ fn shares_by_weight() {
 /// Goal: a group that is alone gets all there is. Method: weight 1 beside a thousand for an idle one; a drive
 /// that is never without work.
 #[test]
-fn tokens_of_the_idle_are_not_lost() {
+fn tokens_of_idle_groups_are_used() {
     let mut rig = Rig::new("ioband-none", &[("iosize", "true")]);
     let _idle = rig.weighted("idle", 1000);
     let small = rig.weighted("small", 1);
@@ -239,7 +239,7 @@ fn a_dominant_group_puts_the_epoch_off() {
 /// Goal: an absent group comes back with the tokens of at most `carryover` epochs. Method: 100 tokens a group and
 /// epoch; one is away for ten epochs of the other.
 #[test]
-fn the_absent_carry_over() {
+fn absent_groups_carry_tokens_over() {
     for (carryover, tokens) in [("1", 100), ("3", 300)] {
         let set = [("token", "300"), ("carryover", carryover), ("io_limit", "30000")];
         let mut rig = Rig::new("ioband-none", &set);
@@ -262,10 +262,10 @@ fn the_absent_carry_over() {
     }
 }
 
-/// Goal: who sleeps sends nothing else, and nobody else sleeps for it; the flusher's writes sleep only when
+/// Goal: a sleeping client sends nothing else, and no other sleeps for it; the flusher's writes sleep only when
 /// `io_limit` are blocked in all. Method: one group out of tokens with two clients in it, another with tokens.
 #[test]
-fn who_sleeps_and_who_does_not() {
+fn submitters_without_tokens_sleep() {
     let mut rig = Rig::new("ioband-none", &[("token", "30"), ("io_limit", "24")]);
     let (a, b) = (rig.weighted("a", 100), rig.weighted("b", 100));
     let neighbour = rig.weighted("a", 100);
@@ -373,7 +373,7 @@ fn a_maximum_to_the_request() {
 /// Goal: a group whose turn is over has one request blocked, then a new turn. Method: 100 ms for a group that was
 /// promised nothing.
 #[test]
-fn a_turn_ends() {
+fn a_turn_over_blocks_one_request() {
     let mut rig = Rig::new("rangebw-none", &[]);
     let client = rig.client("a", band(None, None));
     for (at, sent, gone) in [(0, 3, 3), (100, 3, 3), (101, 3, 1)] {

@@ -96,7 +96,7 @@ mod tests {
 
     /// Goal: the late form believes a yes for ever, and a no only until it sees more. Method: as above.
     #[test]
-    fn yes_is_final() {
+    fn a_positive_result_is_final() {
         let mut tag = HwTag::new(true);
         assert!(!feed(&mut tag, BUSY, 51));
         assert!(feed(&mut tag, Load { in_driver: 5, ..BUSY }, 51));

@@ -56,7 +56,7 @@ mod tests {
 
     /// Goal: a place is used again, the one freed last first. Method: three things, two of which go.
     #[test]
-    fn places_are_used_again() {
+    fn slots_are_reused() {
         let mut slots = Slots::default();
         let ids = [10, 20, 30].map(|thing| slots.insert(thing));
         slots.remove(ids[0]);

@@ -244,7 +244,7 @@ fn samples_by_hand() {
 
 /// Goal: an engine with nothing to do asks for nothing. Method: requests, then a pause.
 #[test]
-fn periods_rest() {
+fn an_idle_engine_needs_no_wake_up() {
     let mut world = World::new(&[]);
     world.client("a", 100, 10);
     world.run(MS * 1000);

@@ -114,7 +114,7 @@ fn not_idle(rig: &mut Rig, path: &str, limits: Limits, from: u64) -> ClientId {
 /// second, unless the other unit is limited. Method: a group that is not idle keeps the drive in LOW; 20 ms
 /// of 10 MB/s, from 5 ms on, are one read of 128 KiB; the next lacks 62,144 bytes = 6 ms and waits for the slice's end.
 #[test]
-fn low_holds_everybody_to_their_low_limit() {
+fn low_applies_each_low_limit() {
     let mut rig = Rig::new(&[]);
     not_idle(&mut rig, "victim", bytes(10 * MB, 10 * MB), 0);
     let reader = rig.client("reader", bytes(10 * MB, 0), 1);
@@ -221,7 +221,7 @@ fn miss(rig: &mut Rig, slow: &str, took: Nanos) -> Vec<(u64, bool)> {
 /// Goal: a group below its low limit that is not idle halves the growth and at last takes the drive to
 /// LOW; one whose requests are as fast as usual does not. Method: completions after 5 ms, and after 50 us.
 #[test]
-fn who_misses_its_limit_takes_the_drive_down() {
+fn a_missed_low_limit_leads_to_low() {
     let scales = miss(&mut Rig::new(&[]), "slow", Nanos::from_millis(5));
     assert!(scales.contains(&(0, true)), "{scales:?}");
     let scales = miss(&mut Rig::new(&[]), "fast", Nanos::from_micros(50));
@@ -261,7 +261,7 @@ fn limits_on_both_directions_bind_a_reader() {
 
 /// Goal: a held request is asked again every eight slices at the latest. Method: 1 read a second in LOW.
 #[test]
-fn nobody_sleeps_longer_than_eight_slices() {
+fn held_requests_are_retried_within_eight_slices() {
     let mut rig = Rig::new(&[]);
     not_idle(&mut rig, "victim", bytes(10 * MB, 10 * MB), 0);
     let slow = rig.client("slow", bytes(1000, 0), 1);
@@ -398,7 +398,7 @@ fn reasons_to_be_idle() {
 
 /// Goal: counts are halved each slice and above 1,024. Method: a bad past against a good present.
 #[test]
-fn the_past_fades() {
+fn old_counts_are_halved() {
     let mut share = share(100, 1_000_000);
     for _ in 0..64 {
         share.completed(at(1000), (500, 50), (0, 20));

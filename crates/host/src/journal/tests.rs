@@ -45,7 +45,7 @@ fn prepared(tree: &Tree) {
     tree.put("/etc/systemd/system/batch.service.d/other.conf", "[Service]\n");
 }
 
-/// Goal: a revert restores exactly what was there, also values that somebody had set before. Method: the whole tree
+/// Goal: a revert restores exactly what was there, also values that an administrator had set before. Method: the whole tree
 /// before and after; a second apply changes nothing.
 #[test]
 fn a_revert_restores_everything() {
@@ -128,7 +128,7 @@ fn what_is_no_longer_asked_goes_back() {
     assert!(tree.text("/sys/fs/cgroup/user.slice/io.bfq.weight").contains("8:0 200"));
 }
 
-/// Goal: values of somebody else are reported and stay. Method: an administrator changes a ceiling and a drop-in after
+/// Goal: values that others changed are reported and stay. Method: an administrator changes a ceiling and a drop-in after
 /// an apply; apply and revert leave both; `force` does not.
 #[test]
 fn values_of_others_are_not_overwritten() {
@@ -156,7 +156,7 @@ fn values_of_others_are_not_overwritten() {
 
 /// Goal: a group that ended is no obstacle. Method: it vanishes between plan and apply, and between apply and revert.
 #[test]
-fn a_group_may_vanish() {
+fn a_vanished_group_is_no_obstacle() {
     let tree = Tree::two();
     let kernel = tree.kernel();
     let contracts = HostContracts::parse("host.toml", FULL).unwrap();

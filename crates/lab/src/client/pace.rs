@@ -232,9 +232,9 @@ mod tests {
         assert_eq!(pacer.next_start(late), late + Nanos(quarter), "no catching up after the ramp");
     }
 
-    /// Goal: who has stopped calls no more. Method: asked before and after.
+    /// Goal: a stopped pace makes no calls. Method: asked before and after.
     #[test]
-    fn stopped_is_stopped() {
+    fn a_stopped_pace_makes_no_calls() {
         let mut pacer = pacer(None, None);
         pacer.stop = Instant(1_000);
         assert_eq!(pacer.next_start(Instant(999)), Instant(999));

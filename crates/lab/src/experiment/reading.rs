@@ -151,7 +151,7 @@ mod tests {
 
     /// Goal: the parts that reports do not print. Method: another experiment, an own variant, a metric.
     #[test]
-    fn places_of_their_own() {
+    fn unprinted_parts_are_read() {
         let reading = read("target p99 of none-none [rand] in b/other / total of again [seq]");
         let of = Spot {
             experiment: "b/other".into(),

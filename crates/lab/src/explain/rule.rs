@@ -49,7 +49,7 @@ mod tests {
 
     /// Goal: numbers stand where the rule wants them, in their units. Method: one of each kind.
     #[test]
-    fn rules_take_their_numbers() {
+    fn rules_insert_their_numbers() {
         let names = Names::default();
         let fill = |rule, values| with_values(rule, values, &names);
         assert_eq!(fill("idle: wait", [7, 8]), "idle: wait");

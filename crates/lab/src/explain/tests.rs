@@ -108,7 +108,7 @@ fn a_tag_is_the_cause() {
 /// Goal: a slot of another client is told as the cause. Method: BFQ, a drive of depth 1, one client of
 /// many requests at once.
 #[test]
-fn another_ones_slot_is_the_cause() {
+fn a_slot_of_another_client_is_the_cause() {
     let run = world("prop-bfq", vec![direct("crowd", 32), direct("one", 1)]);
     let story = slowest_of(&run, 1, "one");
     assert!(story.why.contains("queued in bfq; "), "{}", story.why);
@@ -170,7 +170,7 @@ fn times_add_up() {
 /// Goal: watching changes nothing, and a request that never was is not told of. Method: both observers
 /// beside none.
 #[test]
-fn watching_changes_nothing() {
+fn observers_change_nothing() {
     let run = world("max+prop-bfq", vec![direct("a", 4), direct("b", 1)]);
     let outcome = |observer: &mut dyn Observer| {
         simulate_on(&run, Box::new(Fixed::new(us(100), None)), observer).expect("it runs")

@@ -214,7 +214,7 @@ mod tests {
     /// Goal: a file on one drive of a stripe uses that drive's chunks only. Method: two files on either
     /// drive, every block, and what follows them.
     #[test]
-    fn files_keep_to_their_drive() {
+    fn files_stay_on_their_drive() {
         let geometry = Geometry { drives: 2, chunk: Sectors::from_kib(64) };
         let layout = Layout::Contiguous { base_permille: 100 };
         let stripe = Some(geometry);
@@ -271,7 +271,7 @@ mod tests {
     /// Goal: what the first touch of a piece costs lies anywhere on the area of all files. Method: the
     /// preludes of the first of three files, many pieces of it.
     #[test]
-    fn touches_lie_on_the_ground_of_all_files() {
+    fn first_touches_lie_in_the_area_of_all_files() {
         let layout = Layout::Ext3 { base_permille: 0, cold_percent: 0, sparse_writes: true };
         let files = [wanted(400 << 10, true), wanted(400 << 10, false), wanted(400 << 10, true)];
         let mut laid = lay_out(area(layout, 8 << 20), &files).expect("they fit");

@@ -455,9 +455,9 @@ fn a_run_depends_on_its_seed_only() {
     }
 }
 
-/// Goal: asking everybody at any time changes nothing. Method: poke between events, at random.
+/// Goal: asking all parts at any time changes nothing. Method: poke between events, at random.
 #[test]
-fn careless_wake_ups_change_nothing() {
+fn random_wake_ups_change_nothing() {
     let mut run = published(4);
     (run.ramp, run.time) = (Nanos::ZERO, Nanos::from_millis(300));
     let calm = simulate(&run).unwrap();

@@ -139,7 +139,7 @@ mod tests {
     /// Goal: a guest's ring holds one long request and many short ones, never more than QEMU has threads. Method:
     /// the longest that fits, one page more than half of it, half of it, one page, and one that is too long.
     #[test]
-    fn a_ring_holds_what_its_descriptors_hold() {
+    fn a_ring_is_bounded_by_its_descriptors() {
         let requests = [504, 252, 248, 4].map(|kib| guest_requests(Sectors::from_kib(kib)));
         assert_eq!(requests, [1, 1, 2, 42]);
         assert_eq!(guest_requests(Sectors::from_kib(1024)), 1, "what does not fit goes alone");

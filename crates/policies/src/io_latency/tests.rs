@@ -149,7 +149,7 @@ fn windows_of_4_18() {
 /// Goal: the cookie goes down by quarters to the depth, then by one to twice the depth, and up by
 /// sixteenths, or by one beyond the depth. Method: count.
 #[test]
-fn the_cookie_has_a_bottom() {
+fn depth_steps_follow_the_cookie() {
     let (mut level, mut siblings) = (level(true), children());
     let mut seen = Vec::new();
     for step in 1..=50 {
@@ -199,7 +199,7 @@ fn depths_follow_the_cookie() {
 /// Goal: who has a target is spared for a higher or equal one and while it had at most 5 % of the completions;
 /// who has none never. Method: groups against the same step.
 #[test]
-fn some_are_spared() {
+fn some_groups_are_exempt_from_scaling() {
     let mut siblings = children();
     let mut culprit = level(true);
     window(&mut culprit, &mut siblings, 1000, [0, 95]);
@@ -221,7 +221,7 @@ fn some_are_spared() {
 
 /// Goal: a culprit silent for 5 s is forgotten, then each look is a step up. Method: the timer by hand.
 #[test]
-fn silent_culprits_are_forgotten() {
+fn silent_culprits_expire() {
     let (mut culprit, mut siblings) = (level(true), children());
     window(&mut culprit, &mut siblings, 1000, [0, 1]);
     siblings.forget(at(5999), QD);

@@ -386,7 +386,7 @@ mod tests {
 
     /// Goal: the follower of a request is the better neighbour; the order is a ring. Method: a row.
     #[test]
-    fn who_follows() {
+    fn the_following_request_is_the_better_neighbour() {
         let mut w = World::default();
         for start in [100, 130, 150, 900_000] {
             w.add(start, 8, RULES);

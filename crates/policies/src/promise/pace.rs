@@ -158,7 +158,7 @@ mod tests {
 
     /// Goal: pauses add up, and a write during a pause does not end it. Method: two pauses and two writes.
     #[test]
-    fn pauses_add_up() {
+    fn pauses_accumulate() {
         let mut pace = Pace::default();
         pace.pause(Instant(1_000), Nanos(300));
         pace.pause(Instant(1_100), Nanos(200));

@@ -465,7 +465,7 @@ mod tests {
     /// Goal: a window that gains beside writes is doubled, but not if writes lose. Method: a drive that reads half as much
     /// again with twice the window, and writes as before or a third less; one call each millisecond.
     #[test]
-    fn the_window_takes_nothing_from_writes() {
+    fn the_window_does_not_slow_writes() {
         for (written, widens) in [(30_000, true), (20_000, false)] {
             let (mut drive, mut window) = (Drive::default(), Window::default());
             for milli in 0..2_000 {

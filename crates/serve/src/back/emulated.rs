@@ -295,7 +295,7 @@ mod tests {
         assert!(took(1_000_000).iter().all(|time| *time == 100), "at once, and not before");
     }
 
-    /// Goal: a file that somebody cuts short, or a full disk behind a hole, ends no server: every request is an error
+    /// Goal: a file that another program cuts short, or a full disk behind a hole, ends no server: every request is an error
     /// from the moment in which it is met, reads and writes. Method: the file is emptied under a model.
     #[test]
     fn a_file_that_is_cut_short_is_an_error() {

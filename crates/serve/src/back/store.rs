@@ -362,7 +362,7 @@ mod tests {
     /// Goal: a store that discards data can have any size, has every span that fits into a request, and is full of data.
     /// Method: spans at both ends of a large one.
     #[test]
-    fn a_store_may_forget() {
+    fn a_discarding_store_is_full_of_data() {
         let mut store = Store::forgetful(1 << 40).unwrap();
         let length = 4 << 20;
         for offset in [0, FOLD - 1, (1 << 40) - length] {

@@ -160,7 +160,7 @@ mod tests {
     /// Goal: every byte of a volume has its one place. Method: three pieces in another order on the drive than in the
     /// volume, two of which follow each other; look at every border and its neighbours.
     #[test]
-    fn bytes_have_their_places() {
+    fn every_byte_has_one_place() {
         let map =
             map(&[(0, 64 * K, 4 * K), (4 * K, 8 * K, 2 * K), (6 * K, 10 * K, 2 * K)]).unwrap();
         assert_eq!((map.runs().len(), map.size(), map.start()), (2, 8 * K, 64 * K));

@@ -182,7 +182,7 @@ mod tests {
 
     /// Goal: the bytes are the protocol's. Method: a read and a GO taken apart by hand.
     #[test]
-    fn bytes_are_the_protocols() {
+    fn bytes_follow_the_protocol() {
         let read = command(COMMAND_READ, 7, 0x1000, 4096);
         assert_eq!(read[..8], [0x25, 0x60, 0x95, 0x13, 0, 0, 0, 0]);
         assert_eq!((read[15], read[22], read[26]), (7, 0x10, 0x10));

@@ -288,9 +288,9 @@ mod tests {
         }
     }
 
-    /// Goal: nonsense ends a connection. Method: a wrong magic number, a reply to nothing.
+    /// Goal: an invalid message ends a connection. Method: a wrong magic number, a reply to nothing.
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_input_is_refused() {
         for bytes in [vec![1; HEAD], reply(9, 0, 0)] {
             let mut pipe = Pipe::new(Slow { at_once: 100, ..Slow::default() });
             pipe.stream.given = bytes.into();

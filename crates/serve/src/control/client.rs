@@ -110,13 +110,13 @@ impl Reply {
 }
 
 /// Makes one call and waits for the response.
-pub fn call(address: &Address, ask: &Call) -> io::Result<Reply> {
+pub fn call(address: &Address, call: &Call) -> io::Result<Reply> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let work = async {
         match address {
-            Address::Unix(path) => exchange(UnixStream::connect(path).await?, "iofair", ask).await,
+            Address::Unix(path) => exchange(UnixStream::connect(path).await?, "iofair", call).await,
             Address::Tcp(address) => {
-                exchange(TcpStream::connect(address).await?, address, ask).await
+                exchange(TcpStream::connect(address).await?, address, call).await
             }
             Address::Tls(secured) => {
                 let host = secured.host.trim_matches(['[', ']']);
@@ -124,7 +124,7 @@ pub fn call(address: &Address, ask: &Call) -> io::Result<Reply> {
                 let connector = TlsConnector::from(Arc::new(config(secured)?));
                 let stream = TcpStream::connect((host, secured.port)).await?;
                 let stream = connector.connect(name, stream).await?;
-                exchange(stream, &secured.host, ask).await
+                exchange(stream, &secured.host, call).await
             }
         }
     };
@@ -158,7 +158,7 @@ fn config(secured: &Secured) -> io::Result<ClientConfig> {
         .map_err(|error| unread(&secured.key)(&error))
 }
 
-async fn exchange<S>(stream: S, host: &str, ask: &Call) -> io::Result<Reply>
+async fn exchange<S>(stream: S, host: &str, call: &Call) -> io::Result<Reply>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -166,18 +166,18 @@ where
         http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
     tokio::spawn(connection);
     let mut request =
-        Request::builder().method(ask.method.as_str()).uri(&ask.path).header(header::HOST, host);
-    if let Some(revision) = &ask.if_match {
+        Request::builder().method(call.method.as_str()).uri(&call.path).header(header::HOST, host);
+    if let Some(revision) = &call.if_match {
         request = request.header(header::IF_MATCH, format!("\"{revision}\""));
     }
-    if ask.only_new {
+    if call.only_new {
         request = request.header(header::IF_NONE_MATCH, "*");
     }
     let mut body = Bytes::new();
-    if ask.method != "GET" {
+    if call.method != "GET" {
         request = request.header(header::CONTENT_TYPE, "application/json");
     }
-    if let Some(json) = &ask.body {
+    if let Some(json) = &call.body {
         body = Bytes::from(json.to_string());
     }
     let request = request.body(Full::new(body)).map_err(io::Error::other)?;

@@ -207,7 +207,7 @@ mod tests {
         Caller::Unix(Credentials { uid, pid: 1, groups: groups.to_vec() })
     }
 
-    /// Goal: administrators are those that are listed, unless nobody is, and never somebody without a number. Method:
+    /// Goal: administrators are those that are listed, unless the list is empty, and never a user without a number. Method:
     /// the lists that there can be, against callers in and outside of them.
     #[test]
     fn administrators_are_those_that_are_listed() {

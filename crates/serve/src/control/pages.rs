@@ -110,7 +110,7 @@ mod tests {
     /// Goal: callers share a page, and none gets an old one. Method: two callers, the same one twice, and one after a
     /// second.
     #[test]
-    fn callers_share_a_page() {
+    fn concurrent_callers_share_a_page() {
         let mut scene = scene();
         let first = scene.get(1);
         assert_eq!((scene.get(2), scene.rendered), (first, 1), "another caller gets the same");
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(state.others.iter().filter(|page| page.strong_count() > 0).count(), 0);
     }
 
-    /// Goal: a page that could not be rendered is nobody's. Method: one that fails, then one that does not.
+    /// Goal: a page that could not be rendered is not shared. Method: one that fails, then one that does not.
     #[test]
     fn a_failure_is_not_kept() {
         let pages = Pages::default();

@@ -78,7 +78,7 @@ mod tests {
 
     /// Goal: memory is bounded, whatever callers come. Method: more callers than are remembered, all busy.
     #[test]
-    fn strangers_share_a_bucket() {
+    fn unknown_callers_share_a_bucket() {
         let rate = Rate { interval: Nanos(100), burst: 1, wait_max: Nanos(0) };
         let buckets = Buckets::new(rate);
         for uid in 0..2 * CALLERS_MAX as u32 {

@@ -420,7 +420,7 @@ mod tests {
     /// Goal: what one look costs the reactor does not depend on how many requests others have inside, and no request is
     /// missed for that. Method: ten thousand of others, three of a group behind them; the requests that each look sees.
     #[test]
-    fn a_look_is_bounded() {
+    fn the_cost_of_a_query_is_bounded() {
         let (max_request, capacity) = (Sectors(8), Sectors(1 << 30));
         let facts = DriveFacts { rotational: false, depth: 1, max_request, capacity };
         let (queue_limit, guaranteed, flushes) = (0, 10_000, FlushRule::Bypass);

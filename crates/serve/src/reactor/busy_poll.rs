@@ -69,7 +69,7 @@ mod tests {
     /// Goal: it is tried for a client that waits for each completion, and hardly any more where nothing comes in time;
     /// never where several requests come at once. Method: many turns of each kind, one after the other.
     #[test]
-    fn only_what_pays_is_tried() {
+    fn busy_polling_needs_a_benefit() {
         let mut busy_poll = BusyPoll::default();
         assert_eq!(look_outs(&mut busy_poll, SINGLES, 0), 0, "not known yet");
         assert_eq!(look_outs(&mut busy_poll, 5000, 0), 5000);

@@ -150,10 +150,10 @@ mod tests {
         Origin::host(IpAddr::from([127, 0, 0, last]))
     }
 
-    /// Goal: an origin that holds all places loses them to others, and takes none from who has fewer. Method: one that
+    /// Goal: an origin that holds all places loses them to others, and takes none from origins with fewer. Method: one that
     /// fills four places and comes again whenever it may, beside two others that come once.
     #[test]
-    fn who_has_most_goes_first() {
+    fn the_origin_with_the_most_places_is_evicted() {
         let (many, few, user) = (host(1), host(2), Origin::User(0));
         let mut deferred = DeferredAccepts::<()>::default();
         for key in 0..4 {

@@ -233,7 +233,7 @@ mod tests {
     /// Goal: while groups are busy, clients without a volume get a fifth of the time at most, in short slices; when
     /// they are not, all of it. Method: visits of many lengths on a clock that only they move.
     #[test]
-    fn strangers_rest_while_groups_are_busy() {
+    fn handshakes_get_a_fifth_while_groups_are_busy() {
         for cost in [1, 7, 29, 40, 500].map(Nanos::from_micros) {
             let mut throttle = Throttle::default();
             let (mut now, mut spent) = (Instant::ZERO, Nanos::ZERO);

@@ -113,7 +113,7 @@ mod tests {
     /// Goal: bytes come out as they came in, in order, however they come and whatever is done between; what was lent
     /// stays as it was, also when its owner goes on. Method: random steps beside a queue of bytes.
     #[test]
-    fn bytes_come_out_as_they_came_in() {
+    fn bytes_keep_their_order_and_values() {
         let (seeds, steps, most) = if cfg!(miri) { (1, 30, 100) } else { (50, 400, 6000) };
         for seed in 0..seeds {
             let mut random = Random::new(seed, 0);

@@ -102,7 +102,7 @@ fn zeroes_of(server: &Server, group: &'static str) -> u64 {
     look.unwrap()
 }
 
-/// Goal: what a deleted volume left is zeroed in the background, for nobody's account, also after a restart; a volume that
+/// Goal: what a deleted volume left is zeroed in the background, charged to no account, also after a restart; a volume that
 /// needs it at once has it zeroed for its own group's. Method: deletions; the background is held at an engine that takes
 /// nothing in, with the extents, until a change waits for them. Nobody sees the volume that this needs.
 #[test]

@@ -66,7 +66,7 @@ pub(crate) struct Place {
     pub(crate) port: u16,
 }
 
-/// A port that nobody uses at this moment.
+/// A port that is free at this moment.
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

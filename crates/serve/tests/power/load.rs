@@ -78,7 +78,7 @@ impl<'a> Load<'a> {
         }
         self.links[link].1.push()
     }
-    /// A request whose sectors nobody else uses, if one is found at once.
+    /// A request whose sectors no other request uses, if one is found at once.
     fn draw(&mut self, link: usize, at: Option<u64>) -> Option<Request> {
         let (volume, link) = &self.links[link];
         let (abilities, volume) = (link.abilities(), *volume);

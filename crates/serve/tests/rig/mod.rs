@@ -18,7 +18,7 @@ use iofair_serve::Server;
 
 pub(crate) use directory::Directory;
 
-/// Says that a test is over when it goes, also by a panic: threads that look at it end, and nobody waits for ever.
+/// Marks a test as ended when dropped, also by a panic: threads that poll it end, and none waits for ever.
 pub(crate) struct Ending<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for Ending<'_> {

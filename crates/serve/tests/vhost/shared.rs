@@ -27,7 +27,7 @@ enum Taken {
 /// before a queue full of requests is published, or while it is served, on every back end; meanwhile the driver of another
 /// disk writes and reads back.
 #[test]
-fn memory_that_is_taken_away_harms_its_owner_only() {
+fn removed_memory_affects_only_its_owner() {
     for back in ["memory:128MiB", BACKS[1], BACKS[2]] {
         let rig = Rig::start_with(back, |directory| {
             let other = "[[volume]]\nname = 'w'\ngroup = 'g'\nsize = '64MiB'\n";

@@ -67,7 +67,7 @@ fn changes_keep_the_rest_as_it_was() {
 
 /// Goal: new things come after their like, removed ones go with their comment. Method: add and remove.
 #[test]
-fn things_come_and_go() {
+fn tables_are_added_and_removed() {
     let text = after(&group("new", json!({"min": "5MB/s", "class": "idle"}), How::Create));
     let written =
         "name = \"batch\"\n\n[[group]]\nname = \"new\"\nmin = \"5MB/s\"\nclass = \"idle\"";

@@ -50,7 +50,7 @@ fn shares_that_fall_are_named() {
 /// Goal: promises that go or shrink are named, with and without a stack that keeps them; others are not. Method: every
 /// promise less, then none of them, then more.
 #[test]
-fn promises_that_go_are_named() {
+fn lost_promises_are_named() {
     let keys = "min = '20MB/s'\nmin_iops = 100\nlatency = '2ms'\nmax = '90MB/s'";
     let full = read("", &group("a", keys));
     let less =

@@ -116,7 +116,7 @@ fn gaps_of_the_client_do_not_matter() {
 /// Goal: a client that is below its minimum by its own pace is never short. Method: open and closed clients that have
 /// requests inside for up to half of the time, with service far slower than what a block is worth.
 #[test]
-fn own_pace_is_not_a_broken_promise() {
+fn a_clients_own_pace_breaks_no_promise() {
     for (gap, service) in [(200, 150), (420, 400), (10_000, 5000), (200_000, 200_000)] {
         let closed = Case { gap: micros(gap), service: micros(service), ..Case::QD1 };
         assert_eq!(closed.broken(), 0, "closed, {gap} us");
@@ -140,7 +140,7 @@ fn pauses_do_not_hide_starvation() {
 /// Goal: bursts are worth what they are together. Method: 32 blocks, worth 5.2 ms, and then 4 ms of nothing; served within 5 ms
 /// and in 8.
 #[test]
-fn bursts_have_their_worth_together() {
+fn bursts_are_valued_as_a_whole() {
     let burst = Case { depth: 32, gap: micros(4000), service: micros(150), ..Case::QD1 };
     assert_eq!(burst.broken(), 0);
     assert_eq!(Case { service: micros(250), ..burst }.broken(), SECONDS);
@@ -173,7 +173,7 @@ fn turns_keep_a_promise_and_long_stalls_do_not() {
 /// Goal: a minimum that comes, goes or changes owes nothing from before. Method: a group without one is starved, gets one in
 /// the middle of a second, and loses it.
 #[test]
-fn a_minimum_owes_nothing_from_before() {
+fn a_changed_minimum_starts_without_debt() {
     let (mut meter, second) = (MinimumMeter::default(), Nanos::from_secs(1));
     let at = |millis| Instant::ZERO + Nanos::from_millis(millis);
     meter.arrive(at(0), Minimum::NONE, BLOCK);

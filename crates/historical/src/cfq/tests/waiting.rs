@@ -24,10 +24,10 @@ fn a_reader_is_waited_for() {
     assert!(world.decided("idle: in vain"));
 }
 
-/// Goal: nobody idles after a request whose sender says that nothing follows. Method: the same reader with
+/// Goal: no scheduler idles after a request whose sender says that nothing follows. Method: the same reader with
 /// and without the flag.
 #[test]
-fn no_idle_is_heeded() {
+fn the_no_idle_flag_prevents_idling() {
     for (flags, wait) in [(Flags::NONE, Some(8000)), (Flags::NO_IDLE, None)] {
         let mut world = World::new(&crate::TABLE, "none-cfq", &[]);
         let (lone, other) = (world.usual(), world.usual());
@@ -192,7 +192,7 @@ fn wake_ups_are_harmless() {
     assert_eq!(world.serve(1000), Some(other));
 }
 
-/// Goal: nobody waits for a client that is gone. Method: it is removed while it is waited for.
+/// Goal: a removed client is not waited for. Method: it is removed while it is waited for.
 #[test]
 fn a_removed_client_is_not_waited_for() {
     let mut world = World::new(&crate::TABLE, "none-cfq", &[]);

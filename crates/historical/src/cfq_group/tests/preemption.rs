@@ -50,7 +50,7 @@ fn only_groups_above_preempt() {
 /// Goal: nothing but real time preempts real time, and nobody is preempted by the idle class. Method: one
 /// group.
 #[test]
-fn classes_protect() {
+fn classes_limit_preemption() {
     use Class::{BestEffort, Idle, RealTime};
     use Operation::{Read, Write};
     let one = ("a", "a");

@@ -72,10 +72,10 @@ fn an_emptying_group_is_waited_for() {
     assert_eq!(world.serve(1), Some(FAR));
 }
 
-/// Goal: nobody idles after a request whose sender says that nothing follows, but the last queue of a group
+/// Goal: no scheduler idles after a request whose sender says that nothing follows, but the last queue of a group
 /// keeps its group's place. Method: such a request of one client in a group, of one of two, and in the root.
 #[test]
-fn no_idle_is_heeded_but_for_the_group() {
+fn the_no_idle_flag_prevents_idling_except_for_the_group() {
     let completion = |world: &mut World, client, waits: &[&str]| {
         world.submit(client, (0, 0), Operation::Read, Flags::NO_MERGE.with(Flags::NO_IDLE));
         assert_eq!(world.serve(1), Some(0));
@@ -239,10 +239,10 @@ fn a_reader_preempts_a_writer_of_its_group() {
     assert_eq!(rules(world.decisions("preempt")), ["preempt: reader over writer"]);
 }
 
-/// Goal: who preempts goes before everybody in its group. Method: a read of metadata takes the drive from a
+/// Goal: a preempting queue goes before all others of its group. Method: a read of metadata takes the drive from a
 /// reader while another one waits.
 #[test]
-fn who_preempts_is_next() {
+fn a_preempting_request_is_next() {
     let mut world = World::new("prop-fair-cfq", &[]);
     let group = world.group("a", 100);
     let [active, waiting, metadata] = [(); 3].map(|()| world.client(group));

@@ -195,7 +195,7 @@ fn processes_that_exit_teach_not_to_wait() {
 /// Goal: once exited processes mostly have no successor, an exited one is not waited for. Method: six exits; then
 /// one that exits before its wait begins, and one before that was known.
 #[test]
-fn the_exited_are_not_waited_for() {
+fn exited_processes_are_not_waited_for() {
     for (before, waits) in [(5, true), (6, false)] {
         let mut w = World::new(RULES);
         (0..before).for_each(|_| assert!(exits_in_vain(&mut w)));
@@ -211,7 +211,7 @@ fn the_exited_are_not_waited_for() {
 /// Goal: a close request of another process in place of an exited one's speaks for successors. Method: by hand
 /// after three exits.
 #[test]
-fn successors_speak_for_waiting() {
+fn successors_are_evidence_for_waiting() {
     let mut w = World::new(RULES);
     (0..3).for_each(|_| assert!(exits_in_vain(&mut w)));
     let (one, other, successor) = (w.client(), w.client(), w.client());
@@ -226,10 +226,10 @@ fn successors_speak_for_waiting() {
     assert_eq!(w.exits(), [7 * 105 / 8, 7 * 84 / 8]);
 }
 
-/// Goal: who takes over a number is not who had it. Method: the watched process goes and its number comes back far
+/// Goal: a process with a reused number is another process. Method: the watched process goes and its number comes back far
 /// away: no reason to stop waiting.
 #[test]
-fn a_number_is_not_a_process() {
+fn a_reused_number_is_another_process() {
     let mut w = World::new(RULES);
     let (one, other) = (w.client(), w.client());
     w.read(one, 1000);

@@ -44,7 +44,7 @@ fn requests_pass_the_lock_one_by_one() {
 /// Goal: where completions do not cause a dispatch by themselves, nothing is lost and only BFQ, which holds requests on
 /// purpose, does other things. Method: five random readers, and buffered writers who fill the drive.
 #[test]
-fn only_what_asks_is_asked() {
+fn only_schedulers_that_request_a_dispatch_get_one() {
     let quiet = Scheduling { on_completion: false, ..Scheduling::FREE };
     let written = |stack: &str, scheduling: Scheduling| {
         let mut writer = client("writer", job(Pattern::SequentialWrite, 4, true));
@@ -96,7 +96,7 @@ fn sleepers_are_woken() {
 /// Goal: a scheduler that held back everything is asked again, and injects then. Method: two random readers under BFQ, the
 /// first of them of a higher class and so waited for; how much the other one reads.
 #[test]
-fn who_holds_back_is_asked_again() {
+fn a_scheduler_that_holds_back_is_asked_again() {
     let second = |again: Nanos| {
         let reader = |name| client(name, job(Pattern::RandomRead, 4, false));
         let (mut first, mut other) = (reader("first"), reader("other"));

@@ -38,7 +38,7 @@ fn exhausted_budgets_grow_fourfold() {
 /// Goal: a queue waited for in vain gets 4/32 of the largest less each time, down to the smallest.
 /// Method: single requests 100 ms apart.
 #[test]
-fn vain_waits_shrink_budgets() {
+fn useless_waits_shrink_budgets() {
     let mut world = world(FIXED);
     let a = world.hand(100);
     for i in 0..9 {

@@ -90,7 +90,7 @@ fn what_the_user_set_stays() {
 /// Goal: an engine with nothing to do asks for nothing, and comes back. Method: requests, a pause, requests;
 /// the same while a completion takes for ever.
 #[test]
-fn periods_rest() {
+fn an_idle_engine_needs_no_wake_up() {
     let mut world = World::fixed();
     world.client("a", 100, Work::Deep(4));
     world.run(MS * 500);

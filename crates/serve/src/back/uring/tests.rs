@@ -238,7 +238,7 @@ fn late_commands_fail_and_keep_their_memory() {
     }
 }
 
-/// Goal: what a late command may still write is written by nobody else, whoever of those that were merged into it asked
+/// Goal: what a late command may still write is written by no other command, whichever of the merged requests asked
 /// for it, and whether the newer write came before or after the timeout. Method: two writes that become one command, and
 /// one over both that comes before the timeout; writes and trims around after it; then the completion.
 #[test]

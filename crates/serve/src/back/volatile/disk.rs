@@ -353,7 +353,7 @@ mod tests {
     /// happen, and a flush covers what was completed before it began and nothing else. Method: a completed write, an
     /// uncompleted one and a flush, two more writes, one of them durable, and a cut; 200 seeds.
     #[test]
-    fn a_cut_leaves_what_it_may() {
+    fn a_power_cut_leaves_valid_versions() {
         let mut seen = BTreeMap::new();
         for seed in 0..200 {
             let (disk, file) = disk(seed, Defect::None);

@@ -22,7 +22,7 @@ pub(crate) mod state {
     pub(crate) const FAIL_IO: u16 = 3;
 }
 
-/// What anybody else is told.
+/// The error for other processes.
 pub(crate) const ROOT: &str = "only root may make block devices";
 /// Moments that are waited for a server that was killed to be really gone; ten seconds.
 const WAITS_MAX: u32 = 1000;
@@ -321,7 +321,7 @@ mod tests {
         assert!(error.contains("another server has /dev/ublkb3: process 4321"), "{error}");
     }
 
-    /// Goal: nobody's device is taken who is not this volume, and no data are passed for others. Method: other marks,
+    /// Goal: no device of another volume is taken, and no data are passed for others. Method: other marks,
     /// states and features, a back end that forgets, a number that was changed.
     #[test]
     fn other_devices_are_left_alone() {
@@ -344,7 +344,7 @@ mod tests {
         assert_eq!(strayed.deleted, [3]);
     }
 
-    /// Goal: only what this contract file left, and what nobody serves, is cleared away. Method: one device of each
+    /// Goal: only what this contract file left, and what no server serves, is cleared away. Method: one device of each
     /// kind.
     #[test]
     fn leftovers_are_cleared() {

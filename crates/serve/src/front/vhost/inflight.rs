@@ -151,7 +151,7 @@ mod tests {
     /// used ring shows. Method: a queue of eight with completions out of order; the server "dies" between
     /// any two steps of a completion, and a new one looks at the region.
     #[test]
-    fn a_death_at_any_step_loses_and_doubles_nothing() {
+    fn a_crash_at_any_step_neither_loses_nor_repeats_requests() {
         for died in 0..4 {
             let region = region();
             let mut first = InFlight::new(&region, 1, 8).unwrap();
@@ -182,7 +182,7 @@ mod tests {
         }
     }
 
-    /// Goal: a region that somebody made up stops the queue or names heads of the queue, each once. Method:
+    /// Goal: a forged region stops the queue or names heads of the queue, each once. Method:
     /// every byte set to the same value, sizes that do not fit.
     #[test]
     fn made_up_regions_are_harmless() {

@@ -78,7 +78,7 @@ fn what_was_written_is_read() {
 
 /// Goal: no flipped bit, no cut and no foreign version is taken for good. Method: every bit of both.
 #[test]
-fn damage_is_seen() {
+fn damage_is_detected() {
     let (superblock, bytes) = sealed(&table());
     let encoded = superblock.encode();
     let step = if cfg!(miri) { 1999 } else { 1 };

@@ -105,7 +105,7 @@ mod tests {
     /// Goal: a client that kicks without requests is muted again and again, and one that kicks for each request never.
     /// Method: kicks of both.
     #[test]
-    fn vain_kicks_are_muted() {
+    fn useless_kicks_are_suppressed() {
         let mut mute = Mute::default();
         for _ in 0..1000 {
             (0..10).for_each(|_| mute.kicked());

@@ -385,7 +385,7 @@ mod tests {
         memory.iter().map(|piece| start(piece).unwrap() as usize).collect()
     }
 
-    /// Goal: the device's thread, which serves everybody, never unmaps what a client shares, whatever takes its place.
+    /// Goal: the device's thread, which serves all clients, never unmaps what a client shares, whatever takes its place.
     /// Method: a device that drops what it had with each new table, and looks whether it is still mapped; a table, another
     /// one, a piece more and a piece less, and the end.
     #[test]
