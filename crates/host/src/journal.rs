@@ -63,6 +63,9 @@ pub struct Done {
     pub written: Vec<String>,
     /// Places that have vanished, such as files of groups that ended.
     pub gone: Vec<String>,
+    /// Files that this kernel does not have, of groups that exist.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
     /// Places that somebody else changed, which were left alone.
     pub changed: Vec<String>,
 }
@@ -313,7 +316,13 @@ fn make(
         return Ok(());
     }
     if !put_if_there(files, (&write.file, &write.slot), Some(&write.after))? {
-        done.gone.push(write.place());
+        if is_missing(files, &write.file) {
+            done.missing.push(write.place());
+            // Nothing was written that could be restored.
+            journal.entries.retain(|it| !it.is(&write.file, &write.slot));
+        } else {
+            done.gone.push(write.place());
+        }
         return Ok(());
     }
     done.written.push(write.place());
@@ -326,6 +335,13 @@ fn make(
         remember(entry, &now);
     }
     Ok(())
+}
+
+/// Whether the directory of a file exists, and the file does not.
+fn is_missing(files: &dyn Files, file: &str) -> bool {
+    let directory = file.rsplit_once('/').map_or("", |it| it.0);
+    let error = files.read(file).map_err(|error| error.kind());
+    files.is_directory(directory) && error == Err(std::io::ErrorKind::NotFound)
 }
 
 /// Takes one place back.

@@ -363,10 +363,7 @@ impl Planner<'_> {
             self.note(format!("latency of {name}: blkio of cgroup v1 has no latency targets"));
             return Ok(());
         }
-        // Exists once the group above passes the controller on.
-        let missing = self.files.read(&format!("{directory}/io.max")).is_ok()
-            && self.files.read(&format!("{directory}/io.latency")).is_err();
-        if missing {
+        if self.lacks(directory, "io.latency") {
             self.note(format!(
                 "latency of {name}: this kernel has no io.latency (CONFIG_BLK_CGROUP_IOLATENCY)"
             ));
@@ -384,6 +381,11 @@ impl Planner<'_> {
         }
         Ok(())
     }
+    /// Whether this kernel has no such file. Before the group above passes the controller on, v2 has none of them.
+    fn lacks(&self, directory: &str, file: &str) -> bool {
+        let is_there = |file: &str| self.files.read(&format!("{directory}/{file}")).is_ok();
+        (!self.two() || is_there("io.max")) && !is_there(file)
+    }
     fn class(&mut self, group: &Planned, directory: &str) -> Result<(), HostError> {
         let value = match group.contract.class {
             Class::BestEffort => return Ok(()),
@@ -391,8 +393,9 @@ impl Planner<'_> {
             Class::Idle => "idle",
         };
         let file = if self.two() { "io.prio.class" } else { "blkio.prio.class" };
+        let lacks = self.lacks(directory, file);
         let file = format!("{directory}/{file}");
-        if self.files.read(&file).is_err() {
+        if lacks {
             let name = &group.name;
             self.note(format!(
                 "class of {name}: this kernel has no io.prio.class (CONFIG_BLK_CGROUP_IOPRIO)"

@@ -59,7 +59,9 @@ fn lines(text: &str, places: &[String]) -> String {
 }
 
 pub(super) fn applied(done: &Done, plan_notes: &[String]) -> String {
-    let mut text = lines("wrote", &done.written) + &lines("vanished:", &done.gone);
+    let mut text = lines("wrote", &done.written)
+        + &lines("vanished:", &done.gone)
+        + &lines("this kernel does not have:", &done.missing);
     if text.is_empty() {
         text = "nothing to write: the kernel has these contracts already\n".to_owned();
     }

@@ -1,5 +1,6 @@
 //! Tests of the journal: crashes, values of others, vanished groups.
 
+use std::fs;
 use std::path::PathBuf;
 
 use iofair_config::contracts::host::HostContracts;
@@ -256,4 +257,28 @@ fn obstacles_are_one_line_each() {
     tree.put(JOURNAL, "{");
     let error = run(&kernel, FULL, false).unwrap_err().to_string();
     assert!(error.contains("damaged") && error.contains("nothing was changed"), "{error}");
+}
+
+/// Goal: files that the kernel does not have are told apart from groups that have ended, whether or not the controller
+/// was enabled before, and a revert has nothing to do for them. Method: a kernel without `io.latency` and
+/// `io.prio.class`, first with the group's files, then without.
+#[test]
+fn what_the_kernel_lacks_is_told() {
+    let text = "[drive]\nback = '/dev/sda'\nscheduler = 'none'\n[[group]]\nname = 'batch'\nlatency = '10ms'\nclass = 'idle'\n";
+    let tree = Tree::two();
+    let kernel = tree.kernel();
+    let file = |name: &str| tree.path(&format!("/sys/fs/cgroup/batch/{name}"));
+    for name in ["io.latency", "io.prio.class"] {
+        fs::remove_file(file(name)).unwrap();
+    }
+    let contracts = HostContracts::parse("host.toml", text).unwrap();
+    let facts = Facts::gather(&kernel, &contracts).unwrap();
+    let notes = plan(&kernel, &contracts, &facts).unwrap().notes.join("\n");
+    assert!(notes.contains("no io.latency") && notes.contains("no io.prio.class"), "{notes}");
+    fs::remove_file(file("io.max")).unwrap();
+    let done = run(&kernel, text, false).unwrap();
+    let missing = ["/batch/io.latency [8:0]", "/batch/io.prio.class"];
+    assert!(done.gone.is_empty(), "{done:?}");
+    assert_eq!(done.missing, missing.map(|it| format!("/sys/fs/cgroup{it}")));
+    assert_eq!(revert_all(&kernel).gone, Vec::<String>::new());
 }
