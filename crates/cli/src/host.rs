@@ -1,6 +1,8 @@
 //! `iofair host`: contracts for groups of this machine, enforced by the kernel's own controllers.
 
 mod show;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 use std::fs::File;

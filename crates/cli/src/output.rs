@@ -41,6 +41,10 @@ pub(crate) fn write(text: &str) -> Result<()> {
 pub(crate) fn table(header: &[&str], rows: &[Vec<String>], right: &[usize]) -> String {
     let mut table = Table::new();
     table.load_style(PLAIN).set_content_arrangement(ContentArrangement::Dynamic);
+    if cfg!(test) {
+        // As wide as it wants to be, wherever the tests run.
+        table.force_no_tty();
+    }
     table.set_header(header.to_vec()).add_rows(rows);
     for index in right {
         if let Some(column) = table.column_mut(*index) {

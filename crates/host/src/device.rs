@@ -129,8 +129,9 @@ mod tests {
         device.queues.into_iter().map(|it| it.name).collect()
     }
 
-    /// Goal: whatever is named, the queues that schedule are found. Method: a disk, its partition, a link to it, a logical
-    /// volume on an array of partitions of two disks, and a loop device.
+    /// Goal: whatever is named, the queues that schedule are found. Method: a disk, its partition, a link to it, a volume
+    /// on partitions of two disks, an array of them, its partition, a volume on that, a loop device and its partition; and
+    /// the number on which ceilings hold.
     #[test]
     fn every_kind_of_device_resolves_to_its_queues() {
         let tree = Tree::two();
@@ -143,8 +144,15 @@ mod tests {
         let volume = resolve(&kernel, "/dev/mapper/vg-pool").unwrap();
         assert_eq!((volume.name.as_str(), volume.number.as_str()), ("dm-0", "253:0"));
         assert_eq!(queues(&kernel, "/dev/mapper/vg-pool"), ["sda", "sdb"]);
-        assert!(resolve(&kernel, "/dev/loop0").unwrap().is_loop);
-        assert_eq!(queues(&kernel, "/dev/loop0"), ["loop0"]);
+        for (back, number) in [("/dev/md0", "9:0"), ("/dev/md0p1", "9:0"), ("/dev/dm-1", "253:1")] {
+            assert_eq!(queues(&kernel, back), ["sda", "sdb"], "{back}");
+            assert_eq!(resolve(&kernel, back).unwrap().number, number, "{back}");
+        }
+        for back in ["/dev/loop0", "/dev/loop0p1"] {
+            let device = resolve(&kernel, back).unwrap();
+            assert!(device.is_loop && device.number == "7:0", "{back}: {device:?}");
+            assert_eq!(queues(&kernel, back), ["loop0"]);
+        }
     }
 
     /// Goal: what is no device is told in one line. Method: a path that does not exist, and a file on a file system

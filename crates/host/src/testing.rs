@@ -30,7 +30,7 @@ pub(crate) struct Kernel {
 const NO_LIMIT: &str = "rbps=max wbps=max riops=max wiops=max";
 
 impl Tree {
-    /// cgroup v2, systemd, udev, two disks, a volume on both, a loop device.
+    /// cgroup v2, systemd, udev, two disks, a volume and an array on both, a loop device.
     pub(crate) fn two() -> Self {
         let tree = Self::new(2);
         tree.put("/proc/self/mounts", "cgroup2 /sys/fs/cgroup cgroup2 rw,nosuid 0 0\n");
@@ -65,19 +65,15 @@ impl Tree {
         }
         self.put("/sys/devices/loop0/loop/backing_file", "/srv/image\n");
         self.put("/sys/devices/sda/wwid", "naa.5000c500a\n");
-        for (disk, part, number) in [("sda", "sda1", "8:1"), ("sdb", "sdb1", "8:17")] {
-            let sys = format!("/sys/devices/{disk}/{part}");
-            self.put(&format!("{sys}/partition"), "1\n");
-            self.device(part, number, &sys);
-        }
+        self.partition("sda", "sda1", "8:1");
+        self.partition("sdb", "sdb1", "8:17");
         self.put("/sys/devices/dm-0/queue/rotational", "0\n");
-        self.device("dm-0", "253:0", "/sys/devices/dm-0");
-        for part in ["sda1", "sdb1"] {
-            self.link(
-                &format!("/sys/devices/dm-0/slaves/{part}"),
-                &format!("/sys/class/block/{part}"),
-            );
-        }
+        self.stacked("dm-0", "253:0", &["sda1", "sdb1"]);
+        // An array, its partition, and a volume on that.
+        self.stacked("md0", "9:0", &["sda1", "sdb1"]);
+        self.partition("md0", "md0p1", "259:0");
+        self.stacked("dm-1", "253:1", &["md0p1"]);
+        self.partition("loop0", "loop0p1", "259:1");
         self.link("/dev/mapper/vg-pool", "/dev/dm-0");
         self.link("/dev/disk/by-id/wwn-1", "/dev/sda");
         for group in ["system.slice/db.service", "user.slice", "batch"] {
@@ -88,6 +84,18 @@ impl Tree {
         let sys = format!("/sys/devices/{name}");
         self.put(&format!("{sys}/queue/scheduler"), &format!("{schedulers}\n"));
         self.device(name, number, &sys);
+    }
+    fn partition(&self, disk: &str, name: &str, number: &str) {
+        let sys = format!("/sys/devices/{disk}/{name}");
+        self.put(&format!("{sys}/partition"), "1\n");
+        self.device(name, number, &sys);
+    }
+    fn stacked(&self, name: &str, number: &str, below: &[&str]) {
+        let sys = format!("/sys/devices/{name}");
+        self.device(name, number, &sys);
+        for part in below {
+            self.link(&format!("{sys}/slaves/{part}"), &format!("/sys/class/block/{part}"));
+        }
     }
     fn device(&self, name: &str, number: &str, sys: &str) {
         self.put(&format!("{sys}/dev"), &format!("{number}\n"));
