@@ -66,7 +66,7 @@ pub(crate) struct Args {
     /// Continue the interrupted calibration of this profile.
     #[arg(long, conflicts_with = "from")]
     resume: bool,
-    /// Overwrite an existing profile and its measurements.
+    /// Overwrite an existing profile, its measurements and the page.
     #[arg(long, conflicts_with = "resume")]
     force: bool,
     /// Use only the first BYTES of the target; a shorter file is extended, with --write.
@@ -177,17 +177,27 @@ fn kept(rows: usize, path: &Path) -> String {
     format!("{rows} rows are kept in {}, and --resume continues", path.display())
 }
 
-/// Whether the profile can be written there, before anything is measured. Nothing that exists is overwritten unless that
-/// is wanted.
+/// Whether profile and page can be written there, before anything is measured. Nothing that exists is overwritten unless
+/// that is wanted.
 fn check_out(args: &Args, out: &Path) -> Result<()> {
     if out.extension().is_none_or(|extension| extension != "toml") {
         let message = format!("--out {}: the name of a profile ends in .toml", out.display());
         bail!(Usage(message));
     }
     let journal = args.target.as_ref().map(|_| Journal::file(out));
-    for path in [Some(out.to_owned()), journal].into_iter().flatten() {
+    let page = args.page.clone();
+    if page.is_some() && (page.as_deref() == Some(out) || page == journal) {
+        bail!(Usage(format!("--page and --out {} are the same file", out.display())));
+    }
+    for path in [Some(out.to_owned()), journal, page].into_iter().flatten() {
         if path.is_dir() {
             bail!(Usage(format!("{} is a directory", path.display())));
+        }
+        let directory = path.parent().filter(|it| *it != Path::new(""));
+        if let Some(directory) = directory.filter(|it| !it.is_dir()) {
+            let message =
+                format!("{}: there is no directory {}", path.display(), directory.display());
+            bail!(Usage(message));
         }
         if path.exists() && !args.force && !args.resume {
             let resume = match args.from {

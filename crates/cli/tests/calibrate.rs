@@ -55,19 +55,29 @@ fn bad_targets_are_refused() {
     fs::remove_dir_all(directory).unwrap();
 }
 
-/// Goal: a profile and measurements that exist are kept unless they may be overwritten. Method: files of those names.
+/// Goal: a profile, measurements and a page that exist are kept unless they may be overwritten. Method: files of those
+/// names.
 #[test]
 fn existing_files_are_kept() {
     let directory = scratch("existing");
-    for name in ["out.toml", "out.rows.json"] {
+    let at = |name: &str| directory.join(name).to_str().unwrap().to_owned();
+    let (out, page) = (at("out.toml"), at("page.html"));
+    let arguments = ["emulated:nvme-2015", "--out", &out, "--page", &page];
+    for name in ["out.toml", "out.rows.json", "page.html"] {
         let path = directory.join(name);
         fs::write(&path, "mine").unwrap();
-        let out = directory.join("out.toml");
-        let output = calibrate(&["emulated:nvme-2015", "--out", out.to_str().unwrap()]);
+        let output = calibrate(&arguments);
         let text = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.code() == Some(2) && text.contains("--force"), "{text}");
+        let is_told = text.contains(name) && text.contains("--force");
+        assert!(output.status.code() == Some(2) && is_told, "{text}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
         fs::remove_file(&path).unwrap();
+    }
+    // Before anything is measured.
+    for (page, told) in [(&out, "the same file"), (&at("missing/page.html"), "no directory")] {
+        let output = calibrate(&["emulated:nvme-2015", "--out", &out, "--page", page]);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && text.contains(told), "{text}");
     }
     fs::remove_dir_all(directory).unwrap();
 }
