@@ -75,7 +75,7 @@ pub(crate) fn run(
     for experiment in &experiments {
         check(experiment, asked).map_err(Usage)?;
     }
-    site::check()?;
+    site::check(asked.target)?;
     let fio = fio::version()?;
     let watch = Watch::new(&experiments, asked.quiet)?;
     let groups = groups::Groups::new()?.kind();

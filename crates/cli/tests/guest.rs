@@ -10,9 +10,10 @@ mod script;
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use directory::Directory;
-use machine::Machine;
+use machine::{Kernel, Machine};
 
 /// What every script begins with: contracts, and a function that starts a server and waits until it serves.
 const BEGIN: &str = "
@@ -382,4 +383,168 @@ fn needs_guest_the_kernel_enforces_contracts_of_groups() {
         format!("-drive file={},if=virtio,format=raw", disk.display())
     });
     println!("{seen}");
+}
+
+/// Two random readers, on a disk that is slower than the guest.
+const MIX: &str = r#"
+title = "Two random readers"
+source = "a test"
+drive = "plextor-px256m5s"
+time = "1500ms"
+ramp = "500ms"
+stacks = ["prop-bfq", "max-none"]
+[policy.bfq]
+low_latency = false
+[[client]]
+name = "light"
+job = "randread"
+size = "16MiB"
+depth = 4
+buffered = false
+max = { read_iops = 50 }
+[[client]]
+name = "heavy"
+job = "randread"
+size = "16MiB"
+depth = 4
+buffered = false
+weight = 300
+"#;
+/// Weights by `io.cost`.
+const COST: &str = r#"
+[drive]
+back = "/dev/vda"
+scheduler = "none"
+cost = { model = "rbps=200000000 rseqiops=300 rrandiops=300 wbps=200000000 wseqiops=300 wrandiops=300", qos = "rpct=0.00 rlat=1000000 wpct=0.00 wlat=1000000 min=90.00 max=90.00" }
+[[group]]
+name = "tenants/heavy"
+weight = 300
+[[group]]
+name = "tenants/light"
+weight = 100
+"#;
+/// A latency that a queue of 32 requests exceeds twenty times.
+const LATENCY: &str = r#"
+[drive]
+back = "/dev/vda"
+scheduler = "none"
+[[group]]
+name = "tenants/heavy"
+latency = "5ms"
+[[group]]
+name = "tenants/light"
+"#;
+
+/// What two groups get of that disk: as clients of an experiment, with weights by `io.cost`, with a latency under the
+/// controller.
+const RATES: &str = r#"
+    mkdir -p /run
+    mount -t cgroup2 none /sys/fs/cgroup
+    cp /sys/fs/cgroup/cgroup.subtree_control before
+    iofair run --on linux --target /dev/vda /mix.toml --json --quiet >mix.json
+    cmp before /sys/fs/cgroup/cgroup.subtree_control
+    grep -q '\[none\]' /sys/block/vda/queue/scheduler
+    echo "MIX $(tr -d '\n' <mix.json)"
+    here=/sys/fs/cgroup/tenants
+    mkdir -p $here/heavy $here/light
+    readers=
+    reader() { # GROUP ARGUMENT...
+        sh -c 'echo $$ >$0/cgroup.procs; exec fio --filename=/dev/vda --rw=randread --size=16m --direct=1 \
+            --time_based --runtime=90 --eta=never --output=/dev/null "$@"' $here/$1 --name=$* & readers="$readers $!"
+    }
+    iops() { # GROUP TIME
+        iofair host status /latency.toml --interval $2 --metrics | sed -n "s/^iofair_host_iops{group=.tenants.$1.} \([0-9]*\).*/\1/p"
+    }
+    within() { # TRIES COMMAND...: repeats the command until it succeeds
+        tries=$1; shift
+        until "$@"; do tries=$((tries - 1)); test $tries -gt 0; done
+    }
+    reader heavy --ioengine=psync --bs=4k --numjobs=4
+    reader light --ioengine=libaio --bs=64k --iodepth=32
+    # Weights of io.cost.
+    iofair host apply /cost.toml
+    for group in heavy light; do
+        busy() { test $(iops $group 500ms) -gt 40; }
+        within 30 busy
+    done
+    echo "COST $(iofair host status /cost.toml --interval 2s --json | tr -d '\n')"
+    iofair host revert
+    # A latency that the kernel does not know, and the controller keeps.
+    iofair host apply /latency.toml | tee said.txt
+    if test -e $here/heavy/io.latency; then grep -q '^254:0 target=5000$' $here/heavy/io.latency
+    else grep -q '^this kernel does not have: .*/tenants/heavy/io.latency .254:0.$' said.txt; fi
+    without=$(iops heavy 1s)
+    iofair host watch /latency.toml --quiet & watch=$!
+    cut() { with=$(iops heavy 1s); echo "LATENCY $without $with"; test $with -gt $((without * 2)); }
+    within 20 cut
+    grep '^254:0 rbps=[0-9]' $here/light/io.max
+    kill -TERM $watch; wait $watch
+    not grep -q . $here/light/io.max
+    kill $readers; wait $readers || true
+    iofair host revert
+    cmp before /sys/fs/cgroup/cgroup.subtree_control
+"#;
+
+/// The JSON behind a word that the guest said.
+fn told(seen: &str, word: &str) -> serde_json::Value {
+    let line = seen.lines().find_map(|line| line.strip_prefix(word));
+    serde_json::from_str(line.unwrap_or_else(|| panic!("{word}?\n{seen}"))).unwrap()
+}
+
+/// Runs all of it under this kernel.
+fn shares_and_limits(kernel: Kernel) {
+    let place = Directory::new();
+    let root = place.0.join("root");
+    fs::create_dir_all(root.join("tmp")).unwrap();
+    let fio = Command::new("sh").args(["-c", "command -v fio"]).output().unwrap();
+    let fio = String::from_utf8(fio.stdout).unwrap();
+    for program in [env!("CARGO_BIN_EXE_iofair"), fio.trim()] {
+        machine::bring(&place.0, Path::new(program));
+    }
+    for (name, text) in [("mix", MIX), ("cost", COST), ("latency", LATENCY), ("contracts", "")] {
+        fs::write(root.join(format!("{name}.toml")), text).unwrap();
+    }
+    let disk = place.0.join("disk");
+    fs::File::create(&disk).unwrap().set_len(64 << 20).unwrap();
+    let arguments = format!(
+        "-machine q35,accel=tcg -cpu max -smp 2 -m 1G \
+         -drive file={},if=virtio,format=raw,throttling.iops-total=300",
+        disk.display()
+    );
+    let arguments = arguments.split_whitespace().map(String::from).collect();
+    let script = format!("{BEGIN}{RATES}");
+    let seen = Machine::boot_kernel(kernel, &place.0, arguments, &script).passes();
+    let mix = told(&seen, "MIX ");
+    let iops = |run: usize, client: usize| mix["runs"][run]["clients"][client]["iops"].as_f64();
+    let iops = |run: usize| [0, 1].map(|client| iops(run, client).unwrap());
+    let [bfq, max] = [0, 1].map(iops);
+    let cost = told(&seen, "COST ");
+    let cost = [1, 0].map(|group| cost[group]["iops"].as_f64().unwrap());
+    println!(
+        "{kernel:?}: IOPS, light and heavy: bfq {bfq:.0?}, io.max {max:.0?}, io.cost {cost:.0?}"
+    );
+    for line in seen.lines().filter(|it| it.starts_with("LATENCY ") || it.contains(" rbps=")) {
+        println!("{kernel:?}: {line}");
+    }
+    let ratio = |[light, heavy]: [f64; 2]| heavy / light;
+    assert!((1.3..6.0).contains(&ratio(bfq)), "{bfq:?}");
+    assert!((1.3..6.0).contains(&ratio(cost)), "{cost:?}");
+    assert!((20.0..75.0).contains(&max[0]) && max[1] > 2.0 * max[0], "{max:?}");
+}
+
+/// Goal: what `iofair run --on linux` and `iofair host` set has its effect on other kernels than this machine's, with cgroup
+/// v2. Method: Debian 13's kernel, a disk of 300 requests a second; two random readers with the weights 100 and 300
+/// under bfq and `io.cost`, one of them with a ceiling of 50 requests a second, and a latency target that the controller keeps by
+/// limiting the other one: it must at least double the rate.
+#[test]
+#[ignore = "needs guest and clients: qemu-system-x86_64, busybox, strip, target/guest (scripts/guest), fio"]
+fn needs_guest_needs_clients_linux_6_12_shares_and_limits() {
+    shares_and_limits(Kernel::Trixie);
+}
+
+/// Goal: the same on an older kernel. Method: Debian 12's.
+#[test]
+#[ignore = "needs guest and clients: qemu-system-x86_64, busybox, strip, target/guest (scripts/guest), fio"]
+fn needs_guest_needs_clients_linux_6_1_shares_and_limits() {
+    shares_and_limits(Kernel::Bookworm);
 }

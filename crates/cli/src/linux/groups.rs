@@ -24,6 +24,8 @@ pub(super) struct Groups {
     prefix: String,
     /// In the order in which they were made.
     made: Vec<PathBuf>,
+    /// Files in which `io` was enabled for them.
+    enabled: Vec<PathBuf>,
 }
 
 impl Groups {
@@ -33,7 +35,7 @@ impl Groups {
     }
     pub(super) fn new() -> Result<Self> {
         let prefix = format!("iofair-{}-", std::process::id());
-        Ok(Self { hierarchy: find()?, prefix, made: Vec::new() })
+        Ok(Self { hierarchy: find()?, prefix, made: Vec::new(), enabled: Vec::new() })
     }
     /// `cgroup v2` or `blkio of cgroup v1`.
     pub(super) fn kind(&self) -> &'static str {
@@ -57,12 +59,21 @@ impl Groups {
             missing.reverse();
             for path in missing.iter().map(|it| it.to_path_buf()) {
                 if let (Version::Two, Some(parent)) = (self.hierarchy.version, path.parent()) {
-                    write(&parent.join("cgroup.subtree_control"), "+io")?;
+                    self.enable(parent.join("cgroup.subtree_control"))?;
                 }
                 fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
                 self.made.push(path);
             }
             self.set(&path, group, device)?;
+        }
+        Ok(())
+    }
+    /// Enables `io` for the groups below, unless it is already.
+    fn enable(&mut self, file: PathBuf) -> Result<()> {
+        let now = fs::read_to_string(&file).unwrap_or_default();
+        if !now.split_whitespace().any(|it| it == "io") {
+            write(&file, "+io")?;
+            self.enabled.push(file);
         }
         Ok(())
     }
@@ -95,6 +106,12 @@ impl Groups {
             });
             if !gone {
                 eprintln!("could not be removed: {}", path.display());
+            }
+        }
+        // Those in groups that are gone, went with them.
+        for file in self.enabled.drain(..).filter(|it| it.exists()) {
+            if let Err(error) = write(&file, "-io") {
+                eprintln!("could not be restored: {error:#}");
             }
         }
     }

@@ -41,18 +41,27 @@ pub(super) struct Site {
     pub(super) groups: Groups,
 }
 
-/// What a run needs that is not there.
-pub(super) fn check() -> Result<()> {
+/// What a run on this target needs that is not there.
+pub(super) fn check(target: &Target) -> Result<()> {
     let root = fs::metadata("/proc/self").is_ok_and(|it| it.uid() == 0);
     if !root {
         bail!("a run on Linux needs root, for loop devices, schedulers and groups");
     }
-    for path in ["/dev/fuse", "/dev/loop-control"] {
+    let needed = match target {
+        Target::Emulated => &["/dev/fuse", "/dev/loop-control"][..],
+        Target::Real(path) if is_block_device(path) => &[],
+        Target::Real(_) => &["/dev/loop-control"],
+    };
+    for path in needed {
         if !Path::new(path).exists() {
             bail!("there is no {path}, which a run on Linux needs");
         }
     }
     Groups::check()
+}
+
+fn is_block_device(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|it| it.file_type().is_block_device())
 }
 
 impl Site {
@@ -77,7 +86,7 @@ impl Site {
         };
         let kind = fs::metadata(&file).with_context(|| format!("{}", file.display()))?;
         let capacity;
-        if kind.file_type().is_block_device() {
+        if is_block_device(&file) {
             site.device = fs::canonicalize(&file)?;
             capacity = command("blockdev", &["--getsize64", &file.to_string_lossy()])?.parse()?;
         } else {

@@ -9,9 +9,21 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// Where `scripts/guest` puts kernel and initramfs.
-fn made(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/guest").join(name)
+/// Where `scripts/guest` puts kernels and their initramfs.
+const GUEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/guest");
+
+/// Debian's kernels: 6.12 and 6.1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kernel {
+    Trixie,
+    Bookworm,
+}
+
+impl Kernel {
+    fn made(self, name: &str) -> PathBuf {
+        let directory = if self == Self::Trixie { "." } else { "bookworm" };
+        Path::new(GUEST).join(directory).join(name)
+    }
 }
 
 /// A virtual machine that runs a script.
@@ -33,6 +45,15 @@ impl Machine {
     /// Boots one with these arguments for QEMU; what is in `DIRECTORY/root` lies in its root directory, and the
     /// script runs there in a directory of its own.
     pub(crate) fn boot(directory: &Path, arguments: Vec<String>, script: &str) -> Self {
+        Self::boot_kernel(Kernel::Trixie, directory, arguments, script)
+    }
+    /// The same with this kernel.
+    pub(crate) fn boot_kernel(
+        kernel: Kernel,
+        directory: &Path,
+        arguments: Vec<String>,
+        script: &str,
+    ) -> Self {
         let root = directory.join("root");
         fs::create_dir_all(&root).unwrap();
         fs::write(root.join("test"), script).unwrap();
@@ -44,7 +65,7 @@ impl Machine {
             .unwrap()
             .stdout;
         // The kernel unpacks archives that follow each other on borders of four bytes.
-        let mut initramfs = fs::read(made("initramfs")).unwrap();
+        let mut initramfs = fs::read(kernel.made("initramfs")).unwrap();
         initramfs.resize(initramfs.len().next_multiple_of(4), 0);
         initramfs.extend(archive);
         let place = directory.join("initramfs");
@@ -56,7 +77,7 @@ impl Machine {
             .args(["-nodefaults", "-no-reboot", "-display", "none", "-serial", "stdio"])
             .args(["-append", "console=ttyS0 quiet panic=-1 no_timer_check"])
             .arg("-kernel")
-            .arg(made("vmlinuz"))
+            .arg(kernel.made("vmlinuz"))
             .arg("-initrd")
             .arg(place)
             .stdin(Stdio::null())
@@ -98,7 +119,8 @@ pub(crate) fn bring(directory: &Path, program: &Path) {
     fs::create_dir_all(&host).unwrap();
     fs::create_dir_all(&bin).unwrap();
     // Its symbols are ten times its size.
-    let stripped = Command::new("strip").arg("-o").arg(host.join("program")).arg(program).status();
+    let whole = format!("{name}.program");
+    let stripped = Command::new("strip").arg("-o").arg(host.join(&whole)).arg(program).status();
     assert!(stripped.unwrap().success());
     let needed = Command::new("ldd").arg(program).output().unwrap();
     for line in String::from_utf8(needed.stdout).unwrap().lines() {
@@ -113,7 +135,7 @@ pub(crate) fn bring(directory: &Path, program: &Path) {
         fs::copy(path, host.join(library)).unwrap();
     }
     let script =
-        format!("#!/bin/sh\nexec /host/{name} --library-path /host /host/program \"$@\"\n");
+        format!("#!/bin/sh\nexec /host/{name} --library-path /host /host/{whole} \"$@\"\n");
     fs::write(bin.join(name), script).unwrap();
     fs::set_permissions(bin.join(name), fs::Permissions::from_mode(0o755)).unwrap();
 }
