@@ -353,7 +353,9 @@ fn in_text(report: &Report<'_>) -> String {
     let mut text = crate::output::table(&header, &rows, &[1, 2, 3]);
     let decided = |it: bool| -> String {
         let all = report.parameters.iter().filter(|parameter| parameter.decided == it);
-        all.map(|it| format!("{} = {}", it.key, it.value.written())).collect::<Vec<_>>().join(", ")
+        let all = all.map(|it| format!("{} = {}", it.key, it.value.written()));
+        let all = all.collect::<Vec<_>>().join(", ");
+        if all.is_empty() { "none".to_owned() } else { all }
     };
     text += &format!("\ndecided by the rows: {}\n", decided(true));
     text += &format!("decided by no row: {}\n", decided(false));

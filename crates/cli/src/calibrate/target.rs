@@ -21,6 +21,9 @@ use crate::failure::Usage;
 const FILL: (u64, u64) = (12 << 30, 32 << 30);
 const FILL_TIME: Nanos = Nanos::from_secs(60);
 const FILL_DISK: u64 = 256 << 20;
+/// What may be wrong with a volume of zeros.
+const EMPTY: &str = "if nothing was written there yet, reads do not reach the drive and these numbers are not the drive's; \
+    --write fills it first";
 /// A target below this says nothing about a drive.
 const SIZE_MIN: u64 = 64 << 20;
 const MIB: u64 = 1 << 20;
@@ -46,8 +49,15 @@ impl Target {
         }
         if name.starts_with("nbd") {
             let (export, socket) = volume(name)?;
-            let device = NbdDevice::connect(Path::new(&socket), &export)
+            let mut device = NbdDevice::connect(Path::new(&socket), &export)
                 .with_context(|| format!("cannot connect to {name}"))?;
+            if device.reads_zeros() {
+                match write {
+                    true => fill(&mut device, size, is_over)
+                        .with_context(|| format!("filling {name}"))?,
+                    false => eprintln!("{name} reads as zeros: {EMPTY}"),
+                }
+            }
             return Ok(Self::Volume { device: Box::new(device), name: name.to_owned() });
         }
         let path = Path::new(name);
@@ -77,7 +87,7 @@ impl Target {
                 );
                 return Err(Usage(message).into());
             }
-            fill(&mut device, is_over).with_context(|| format!("filling {name}"))?;
+            fill(&mut device, None, is_over).with_context(|| format!("filling {name}"))?;
         }
         Ok(Self::File { device: Box::new(device), name: name.to_owned() })
     }
@@ -197,9 +207,10 @@ fn lengthen(path: &Path, size: u64, write: bool) -> Result<()> {
     file.and_then(|file| file.set_len(size)).with_context(place)
 }
 
-/// Writes all of a file once, so that it has no holes.
-fn fill(device: &mut FileDevice, is_over: &dyn Fn() -> bool) -> Result<()> {
-    let bytes = device.facts().capacity.bytes() / MIB * MIB;
+/// Writes a target once, up to `size` bytes of it, so that it has no holes.
+fn fill(device: &mut dyn Device, size: Option<u64>, is_over: &dyn Fn() -> bool) -> Result<()> {
+    let capacity = device.facts().capacity.bytes();
+    let bytes = size.map_or(capacity, |size| size.min(capacity)) / MIB * MIB;
     eprintln!("filling {} MiB once, since reads of holes never reach the drive", bytes / MIB);
     let area = (0, bytes);
     let stream = Stream { area, ..Stream::new(Operation::Write, MIB, 4, Order::Sequential) };

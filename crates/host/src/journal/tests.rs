@@ -240,7 +240,7 @@ fn a_reboot_is_understood() {
     assert!(!tree.path("/etc/systemd/system/user.slice.d").exists());
 }
 fn fs_remove(tree: &Tree, path: &str) {
-    std::fs::remove_file(tree.path(path)).unwrap();
+    fs::remove_file(tree.path(path)).unwrap();
 }
 
 /// Goal: no permission, a read-only tree and a damaged journal are one line each, and nothing is written. Method: one

@@ -16,6 +16,9 @@ use crate::clock::Clock;
 const DEPTH: u32 = 64;
 /// Longest request.
 const BYTES_MAX: u64 = 1 << 20;
+/// Blocks that are read to see whether a volume is empty, and their size.
+const SAMPLES: u64 = 64;
+const SAMPLE_BYTES: u32 = 4096;
 
 /// A volume that is measured through its socket.
 #[derive(Debug)]
@@ -23,17 +26,30 @@ pub struct NbdDevice {
     crowd: Crowd,
     clock: Clock,
     capacity: u64,
+    reads_zeros: bool,
 }
 
 impl NbdDevice {
     /// Connects to an export of the server behind a Unix socket.
     pub fn connect(socket: &Path, export: &str) -> io::Result<Self> {
-        let probe = Client::connect(socket, export)?;
+        let mut probe = Client::connect(socket, export)?;
         let capacity = probe.size;
+        let blocks = capacity / u64::from(SAMPLE_BYTES);
+        let mut reads_zeros = true;
+        for sample in 0..SAMPLES.min(blocks) {
+            let offset = blocks * sample / SAMPLES * u64::from(SAMPLE_BYTES);
+            probe.send_read(offset, SAMPLE_BYTES)?;
+            reads_zeros &= probe.receive()?.1.iter().all(|byte| *byte == 0);
+        }
         probe.disconnect()?;
         let clock = Clock::start();
         let crowd = Crowd::connect(socket, &[export.to_owned()], clock)?;
-        Ok(Self { crowd, clock, capacity })
+        Ok(Self { crowd, clock, capacity, reads_zeros })
+    }
+    /// Whether blocks all over the volume read as zeros: nothing may be stored there, and then reads do not reach the
+    /// drive.
+    pub fn reads_zeros(&self) -> bool {
+        self.reads_zeros
     }
 }
 
