@@ -110,6 +110,12 @@
 //! that do not matter here (no idling for queues of a large burst, classes ignored for asymmetry, soft real-time's
 //! pace after interactive periods) follow the later code.
 //!
+//! **Later kernels.** In Linux 7.0 a single group with requests no longer makes sharing asymmetric (`busy_groups = 2`).
+//! Whether it takes think times as 5.14 does (`think_in_waits = false`), no source here says. Neither parameter changes
+//! what the clients get in `experiments/truth` where two or more groups are always busy. Not modelled: a queue or group
+//! there gets at most a part of the request pool in proportion to its weight, and buffered writes get two thirds of the
+//! pool, a quarter while a raised queue is busy.
+//!
 //! **Ours, and off** in every version: `inject_by_weight`, which `iofair serve` turns on. With groups, sharing is
 //! always asymmetric (since 4.20), so a group with few requests in flight has the drive to itself and leaves much
 //! of it unused. With `inject_by_weight`, several groups are served at once, in proportion to their weights
