@@ -46,8 +46,14 @@ const ROUNDS_MIN: usize = 5;
 const NANOS_AIMS: [(&str, f64); 4] =
     [("none-none", 40.0), ("none-bfq", 250.0), ("prop-bfq", 250.0), (SERVED, 250.0)];
 /// A scheduler's time beside that of `none-none`, with this many groups.
-const RATIO_AIMS: [(&str, u32, f64); 2] =
-    [("prop-promise", 1_000, 2.5), ("prop-promise", 100_000, 3.0)];
+const RATIO_AIMS: [(&str, u32, f64); 4] = [
+    ("prop-promise", 1_000, 2.5),
+    ("prop-promise", 100_000, 3.0),
+    (PROMISED, 1_000, 2.5),
+    (PROMISED, 100_000, 3.0),
+];
+/// Every group has a minimum, together half of what the drive does.
+const PROMISED: &str = "prop-promise minimums";
 /// BFQ as a server has it, which injects by weight.
 const SERVED: &str = "prop-bfq served";
 /// Aims for memory: bytes a group of `prop-bfq`, bytes a queued request, and all of 100,000 groups.
@@ -145,13 +151,17 @@ fn live_bytes(region: &Region<'_, System>) -> usize {
 fn measure(name: &str, groups: u32, size: &Size) -> Measured {
     let held = name.strip_suffix(" held");
     let iops = if held.is_some() { NEAR } else { FAR };
-    let plain = held.or(name.strip_suffix(" served")).unwrap_or(name);
+    let suffix = [" served", " minimums"].iter().find_map(|end| name.strip_suffix(end));
+    let plain = held.or(suffix).unwrap_or(name);
     let mut stack = iofair_historical::TABLE.stack(plain).expect("made from the table");
     if name == SERVED {
         stack.set("bfq", "inject_by_weight", "true").expect("a parameter of BFQ's");
     }
     let region = Region::new(ALLOCATOR);
     let mut load = Load::new(stack, groups, iops);
+    if name == PROMISED {
+        load.promise_half();
+    }
     load.fill_half();
     let first_half = live_bytes(&region);
     let region = Region::new(ALLOCATOR);
@@ -237,7 +247,7 @@ fn scale_report(size: &Size) -> String {
 
 fn names() -> Vec<String> {
     let mut names = stacks::schedulers();
-    names.push(SERVED.to_owned());
+    names.extend([SERVED, PROMISED].map(String::from));
     for throttle in stacks::throttles() {
         names.push(format!("{throttle}-none"));
         names.push(format!("{throttle}-none held"));

@@ -111,6 +111,18 @@ impl Load {
             updated.expect("the group is there");
         }
     }
+    // Not every user of this file has minimums.
+    #[allow(dead_code)]
+    /// Gives all groups the same minimum, together half of what the drive does.
+    pub(crate) fn promise_half(&mut self) {
+        let whole = 1_000_000_000 / SERVICE.0 * LENGTH.bytes() / 2;
+        self.contract.min = Some(whole / self.clients.len() as u64);
+        for client in &self.clients {
+            let group = self.engine.groups().client(*client).group;
+            let updated = self.engine.update_group(self.now, group, self.contract.clone());
+            updated.expect("the group is there");
+        }
+    }
     // Not every user of this file changes the stack.
     #[allow(dead_code)]
     /// Changes the stack while requests are in flight.
