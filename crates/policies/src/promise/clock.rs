@@ -36,7 +36,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::group_clock::{Clock, Place, WHOLE};
+use super::group_clock::{Clock, DueKey, Place, WHOLE};
 use super::requests::{DATA, Kind, QueueState, Requests, STATES};
 use super::shares::EntityId;
 use crate::parts::tree::{Arena, Tree};
@@ -70,8 +70,8 @@ pub(super) enum Gate {
     /// The first group, which is behind with a batch of buffered writes, and the second one, which has urgent requests.
     /// At the given time the next group is due.
     Batch(EntityId, Option<EntityId>, Option<Instant>),
-    /// All: no group is behind. At the given time the next group is due.
-    Open(Option<Instant>),
+    /// All: no group is behind. The next group is due at [`Clocks::next_due`].
+    Open,
 }
 
 /// Bounds of clocks.
@@ -93,9 +93,13 @@ pub(super) struct Clocks {
     groups: Vec<Group>,
     /// Groups with a minimum.
     count: usize,
-    arena: Arena<(Instant, EntityId), EntityId>,
+    arena: Arena<DueKey, EntityId>,
     /// Groups that are behind or will be, ordered by their clocks; one tree for each class and [`QueueState`].
     trees: [[Tree; STATES]; 3],
+    /// Groups in the trees of each class.
+    members: [u32; 3],
+    /// No key in a tree is earlier than this, so the gate is open before it.
+    earliest: Instant,
     bounds: Bounds,
     /// When a request of a group with a minimum last arrived.
     used: Instant,
@@ -167,26 +171,42 @@ impl Clocks {
     }
     fn take_out(&mut self, group: usize) {
         let Some(clock) = &mut self.groups[group].clock else { return };
-        if let Place::In(node, class, state) = core::mem::replace(&mut clock.place, Place::Nowhere)
-        {
+        let place = core::mem::replace(&mut clock.place, Place::Nowhere);
+        if let Place::In(node, _, class, state) = place {
+            self.members[class as usize] -= 1;
             self.arena.remove(&mut self.trees[class as usize][state as usize], node);
         }
     }
     /// Moves a group to the tree of its present state, ordered by its present clock.
     fn put(&mut self, group: usize, id: EntityId) {
-        self.take_out(group);
         let Group { requests: own, class, clock: Some(clock) } = &mut self.groups[group] else {
             return;
         };
+        let rests = own.in_flight == 0 && clock.idle_until <= clock.idle_since;
         let at = match own.queued {
-            0 if !clock.awaited => return,
-            0 if own.in_flight == 0 && clock.idle_until <= clock.idle_since => return,
+            0 if !clock.awaited || rests => return self.take_out(group),
             0 => clock.at,
             _ => clock.due(own.urgent > 0),
         };
         let (class, state) = (*class, own.state(clock.data_until > Instant::ZERO));
-        let node = self.arena.insert(&mut self.trees[class as usize][state as usize], (at, id), id);
-        clock.place = Place::In(node, class, state);
+        let key = DueKey::new(at, id);
+        self.earliest = self.earliest.min(at);
+        let tree = &mut self.trees[class as usize][state as usize];
+        if let Place::In(node, before, in_class, in_state) = clock.place {
+            if (before, in_class, in_state) == (key, class, state) {
+                return;
+            }
+            if (in_class, in_state) == (class, state) {
+                self.arena.replace(tree, node, key, id);
+                clock.place = Place::In(node, key, class, state);
+                return;
+            }
+            self.arena.remove(&mut self.trees[in_class as usize][in_state as usize], node);
+            self.members[in_class as usize] -= 1;
+        }
+        let tree = &mut self.trees[class as usize][state as usize];
+        clock.place = Place::In(self.arena.insert(tree, key, id), key, class, state);
+        self.members[class as usize] += 1;
     }
     fn requests(&mut self, id: EntityId) -> Option<(usize, &mut Requests)> {
         let group = id.as_group()?.index();
@@ -265,12 +285,16 @@ impl Clocks {
         // A large burst of writes fills the drive's cache, and the drive does nothing else until that is written.
         let buffered = !urgent && own.urgent == 0;
         clock.forget(now, if buffered { period / BUFFERED_PART } else { lag_max });
-        clock.grant = clock.worth(amount);
+        let whole = clock.promised.worth(amount).unwrap_or(Nanos::ZERO);
+        clock.grant = clock.kept_worth(whole);
         clock.burst += clock.grant;
-        clock.served += clock.promised.worth(amount).unwrap_or(Nanos::ZERO);
-        let in_flight = clock.worth(own.amount);
-        let most = (frame_end + ahead).max(now + in_flight.min(lag_max));
-        clock.at = (clock.at + clock.grant).min(most);
+        clock.served += whole;
+        clock.at += clock.grant;
+        if clock.at > frame_end + ahead {
+            let in_flight = clock.worth(own.amount);
+            let most = (frame_end + ahead).max(now + in_flight.min(lag_max));
+            clock.at = clock.at.min(most);
+        }
         clock.batch = clock.at <= now;
         clock.behind &= clock.at + period / BROKEN_PART <= now;
         self.put(group, id);
@@ -294,19 +318,26 @@ impl Clocks {
         self.put(group, id);
     }
     fn first_of(&self, tree: &Tree) -> Option<(Instant, EntityId)> {
-        self.arena.first(tree).map(|node| self.arena.key(node))
+        self.arena.first_key(tree).map(|key| (key.at(), key.id()))
     }
     /// The gate by the most urgent class in which a group is behind.
     #[inline]
     pub(super) fn gate(&mut self, now: Instant) -> Gate {
-        if self.are_none() { Gate::Open(None) } else { self.gate_of_all(now) }
+        if self.are_none() || self.earliest > self.due_at(now) {
+            return Gate::Open;
+        }
+        self.gate_of_all(now)
     }
     fn gate_of_all(&mut self, now: Instant) -> Gate {
+        let due_at = self.due_at(now);
         let mut next: Option<Instant> = None;
         let sooner = |one: Option<Instant>, other| one.into_iter().chain(other).min();
         for class in Class::ALL {
-            match self.gate_of(now, class) {
-                Gate::Open(later) => next = sooner(next, later),
+            if self.members[class as usize] == 0 {
+                continue;
+            }
+            match self.gate_of(now, due_at, class) {
+                Gate::Open => next = sooner(next, self.next_of(due_at, class)),
                 Gate::Closed(lag, until) => return Gate::Closed(lag, sooner(next, until)),
                 Gate::Batch(id, other, until) => {
                     return Gate::Batch(id, other, sooner(next, until));
@@ -314,12 +345,34 @@ impl Clocks {
                 due @ Gate::Due(..) => return due,
             }
         }
-        Gate::Open(next)
+        self.earliest = self.first().map_or(Instant::MAX, |(_, at)| at);
+        Gate::Open
+    }
+    /// When the next group is due, while the gate is open.
+    pub(super) fn next_due(&self, now: Instant) -> Option<Instant> {
+        let due_at = self.due_at(now);
+        let classes = Class::ALL.into_iter().filter(|it| self.members[*it as usize] > 0);
+        classes.filter_map(|class| self.next_of(due_at, class)).min()
+    }
+    /// Changes of the gate by one class while no group of it is behind with urgent requests: groups that are not due yet,
+    /// and buffered writes that wait for a read that is behind.
+    fn next_of(&self, due_at: Instant, class: Class) -> Option<Instant> {
+        let first = |state: QueueState| {
+            let key = self.arena.first_key(&self.trees[class as usize][state as usize]);
+            key.map(DueKey::at)
+        };
+        let buffered = first(QueueState::Buffered);
+        let late = buffered.map(|at| if at <= due_at { at + self.buffered_max() } else { at });
+        let later = first(QueueState::Flush).filter(|at| *at > due_at);
+        first(QueueState::Urgent).into_iter().chain(late).chain(later).min()
+    }
+    /// Buffered writes that are behind by more than this no longer wait for reads that are behind.
+    fn buffered_max(&self) -> Nanos {
+        self.bounds.period - self.bounds.period / URGENT_PART
     }
     /// The gate by the groups of one class.
-    fn gate_of(&mut self, now: Instant, class: Class) -> Gate {
-        let due_at = self.due_at(now);
-        self.end_pauses(now, class);
+    fn gate_of(&mut self, now: Instant, due_at: Instant, class: Class) -> Gate {
+        self.end_pauses(now, due_at, class);
         let first = |state: QueueState| self.first_of(&self.trees[class as usize][state as usize]);
         let [urgent, buffered, flush] =
             [QueueState::Urgent, QueueState::Buffered, QueueState::Flush].map(first);
@@ -327,14 +380,10 @@ impl Clocks {
             [QueueState::Busy, QueueState::FlushBesideData].into_iter().filter_map(first).min();
         let due =
             |it: Option<(Instant, EntityId)>, lag: Nanos| it.filter(|(at, _)| *at + lag <= due_at);
-        let far = Nanos(self.bounds.period.0 - self.bounds.period.0 / URGENT_PART);
-        if let Some((at, id)) = due(urgent, Nanos::ZERO).or(due(buffered, far)) {
+        if let Some((at, id)) = due(urgent, Nanos::ZERO).or(due(buffered, self.buffered_max())) {
             return Gate::Due(id, now.since(at));
         }
-        // Later changes: groups that are not due yet, and buffered writes that wait for a read that is behind.
-        let late = buffered.map(|(at, _)| if at <= due_at { at + far } else { at });
-        let later = flush.map(|(at, _)| at).filter(|at| *at > due_at);
-        let next = urgent.map(|(at, _)| at).into_iter().chain(late).chain(later).min();
+        let next = self.next_of(due_at, class);
         if let Some((at, id)) = due(busy, Nanos::ZERO) {
             let until = self.pause_end(id).into_iter().chain(next).min();
             return Gate::Closed(now.since(at), until);
@@ -347,7 +396,7 @@ impl Clocks {
         }
         match due(first(QueueState::Flushing), Nanos::ZERO) {
             Some((at, _)) => Gate::Closed(now.since(at), next),
-            None => Gate::Open(next),
+            None => Gate::Open,
         }
     }
     /// If a group is between two data requests: until when.
@@ -372,8 +421,7 @@ impl Clocks {
         }
     }
     /// Ends the pauses of groups that are behind and whose time between two requests has passed.
-    fn end_pauses(&mut self, now: Instant, class: Class) {
-        let due_at = self.due_at(now);
+    fn end_pauses(&mut self, now: Instant, due_at: Instant, class: Class) {
         for state in [QueueState::Busy, QueueState::FlushBesideData] {
             while let Some((at, id)) = self.first_of(&self.trees[class as usize][state as usize]) {
                 if at > due_at || self.pause_end(id).is_none_or(|until| until > now) {
@@ -415,7 +463,8 @@ impl Clocks {
             for state in DATA {
                 let mut node = self.arena.first(&self.trees[class as usize][state as usize]);
                 while let Some(here) = node {
-                    let (at, id) = self.arena.key(here);
+                    let key = self.arena.key(here);
+                    let (at, id) = (key.at(), key.id());
                     if at >= first {
                         break;
                     }

@@ -221,7 +221,7 @@ impl Promise {
     /// Traces when the gate opens, or closes for another group.
     fn trace_gate(&mut self, cx: &mut Context<'_>, gate: Gate, lag: Nanos) {
         let holder = match gate {
-            Gate::Open(_) => None,
+            Gate::Open => None,
             Gate::Due(id, _) | Gate::Batch(id, ..) => Some(id),
             Gate::Closed(..) => self.clocks.first().map(|(id, _)| id),
         };
@@ -255,7 +255,10 @@ impl Promise {
             self.drive.skip_probe(now);
         } else if probing && lag < PROBE_LAG {
             match gate {
-                Gate::Open(next) => self.wake_at(next.map(|next| next + PROBE_LAG)),
+                Gate::Open => {
+                    let next = self.clocks.next_due(now);
+                    self.wake_at(next.map(|next| next + PROBE_LAG));
+                }
                 _ => self.wake_at(Some(now + (PROBE_LAG - lag))),
             }
             return None;
@@ -289,10 +292,10 @@ impl Promise {
                 }
                 sent
             }
-            Gate::Open(next) => {
+            Gate::Open => {
                 let sent = self.send_urgent(cx).or_else(|| self.send_shared(cx));
                 if sent.is_none() && self.queued > 0 {
-                    self.wake_at(next);
+                    self.wake_at(self.clocks.next_due(now));
                     self.wake_at(Some(self.next_write()).filter(|at| *at > now));
                     self.wake_at(Some(self.window.shared_until()).filter(|at| *at > now));
                     if self.shares.is_queued(EntityId::ROOT, Side::Flush) {

@@ -1,6 +1,7 @@
 //! The clock of one group. [`super::clock`] describes the rules and keeps the clocks of all groups.
 
 use super::requests::QueueState;
+use super::shares::EntityId;
 use crate::parts::tree::NodeId;
 use iofair_core::group::Class;
 use iofair_core::minimum::{Amount, Minimum};
@@ -26,11 +27,28 @@ const RECOVER: u64 = 16;
 /// Buffered writes that are due wait for this long, so that more of them go together.
 const BATCH_DELAY: Nanos = Nanos::from_millis(10);
 
+/// Order of the groups in a tree of [`super::clock::Clocks`]: the time at which a group is due, then the group. A single
+/// number, because comparisons are most of the cost of an insertion.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct DueKey(u128);
+
+impl DueKey {
+    pub(super) const fn new(at: Instant, id: EntityId) -> Self {
+        Self((at.0 as u128) << 32 | id.bits() as u128)
+    }
+    pub(super) const fn at(self) -> Instant {
+        Instant((self.0 >> 32) as u64)
+    }
+    pub(super) const fn id(self) -> EntityId {
+        EntityId::from_bits(self.0 as u32)
+    }
+}
+
 /// Where a clock is in the trees of [`super::clock::Clocks`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
     Nowhere,
-    In(NodeId, Class, QueueState),
+    In(NodeId, DueKey, Class, QueueState),
 }
 
 /// Clock of a group's minimum.
@@ -102,7 +120,10 @@ impl Clock {
     }
     /// Worth of an amount by the part of the minimum that is kept now.
     pub(super) fn worth(&self, amount: Amount) -> Nanos {
-        let whole = self.promised.worth(amount).unwrap_or(Nanos::ZERO);
+        self.kept_worth(self.promised.worth(amount).unwrap_or(Nanos::ZERO))
+    }
+    /// Worth by the part of the minimum that is kept now, of what is worth `whole` by all of it.
+    pub(super) fn kept_worth(&self, whole: Nanos) -> Nanos {
         if self.kept == WHOLE {
             return whole;
         }

@@ -408,7 +408,7 @@ impl Policy for Promise {
         }
         let is_full = side == Side::Write && self.window.is_full(&self.drive, window);
         self.window.on_complete(side, window);
-        if self.queued == 0 || !matches!(self.clocks.gate(now), Gate::Open(_)) {
+        if self.queued == 0 || !matches!(self.clocks.gate(now), Gate::Open) {
             self.drive.on_short();
         }
         self.drive.on_complete(now, id, side, if carries { sent } else { 0 });

@@ -76,6 +76,14 @@ impl EntityId {
     pub(super) const fn as_group(self) -> Option<Index> {
         if self.0.is_multiple_of(2) { Some(Index(self.0 / 2)) } else { None }
     }
+    /// As a number.
+    pub(super) const fn bits(self) -> u32 {
+        self.0
+    }
+    /// From [`Self::bits`].
+    pub(super) const fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
     const fn index(self) -> usize {
         self.0 as usize
     }

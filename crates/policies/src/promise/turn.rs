@@ -149,7 +149,8 @@ impl Promise {
     fn wake_for_changes(&mut self, now: Instant, turn: &Turn) {
         let gate = match self.clocks.gate(now) {
             Gate::Due(_, lag) => Some(now + LAG_MAX.saturating_sub(lag) + Nanos(1)),
-            Gate::Closed(_, next) | Gate::Batch(_, _, next) | Gate::Open(next) => next,
+            Gate::Closed(_, next) | Gate::Batch(_, _, next) => next,
+            Gate::Open => self.clocks.next_due(now),
         };
         let deadline = self.first_deadline(SLICE + SLICE);
         let deadline = deadline.map(|(deadline, _)| deadline.saturating_sub(DEADLINE_NEAR));
@@ -233,7 +234,7 @@ impl Promise {
                 self.wake_at(until);
                 return None;
             }
-            Gate::Open(_) => (EntityId::ROOT, None),
+            Gate::Open => (EntityId::ROOT, None),
         };
         let urgent = if due.is_none() { self.urgent(now) } else { None };
         let all = Side::ALL.map(|side| self.shares.pick(top, side));
