@@ -77,7 +77,7 @@ impl fmt::Display for EngineError {
             Self::NoClient(id) => write!(f, "there is no {id}"),
             Self::NoGroup(id) => write!(f, "there is no {id}"),
             Self::BadRange { start, length, capacity } => {
-                write!(f, "{} sectors from {} on a drive of {}", length.0, start.0, capacity.0)
+                bad_range(f, start.0, length.0, capacity.0)
             }
             Self::TooLong { length, longest } => {
                 write!(f, "{} sectors in one request, at most {}", length.0, longest.0)
@@ -88,11 +88,13 @@ impl fmt::Display for EngineError {
             }
             Self::Zero(what) => write!(f, "{what} of zero: nothing would be served"),
             Self::Exists(name) => write!(f, "group \"{name}\" is there already"),
+            Self::Busy(name) if name.is_empty() => f.write_str("the root group cannot be removed"),
             Self::Busy(name) => write!(f, "\"{name}\" still holds groups, clients or requests"),
             Self::BadName(name) => {
                 write!(
                     f,
-                    "\"{name}\" is no group name: words separated by single slashes, the parent's first"
+                    "\"{name}\" is not a valid group name: words separated by single slashes are allowed, \
+                     those of the parent first"
                 )
             }
             Self::TooDeep(name) => write!(f, "\"{name}\" is deeper than {DEPTH_MAX} groups"),
@@ -103,3 +105,17 @@ impl fmt::Display for EngineError {
     }
 }
 impl core::error::Error for EngineError {}
+
+/// What is wrong with a range, and what is allowed.
+fn bad_range(f: &mut fmt::Formatter<'_>, start: u64, length: u64, capacity: u64) -> fmt::Result {
+    if length == 0 {
+        return f.write_str("a request of 0 sectors; only a flush has no length");
+    }
+    if start.checked_add(length).is_some_and(|end| end <= capacity) {
+        return write!(f, "a flush of {length} sectors; its length must be 0");
+    }
+    write!(
+        f,
+        "{length} sectors from sector {start} end beyond the drive, which has {capacity} sectors"
+    )
+}

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use iofair_core::contract::{Contract, Limits};
-use iofair_core::controller::{Controller, Dispatch, FlushRule, Plug, Setup, Submission};
+use iofair_core::controller::{Controller, Dispatch, FlushRule, Plug, Setup, Submission, TIME_MAX};
 use iofair_core::error::EngineError;
 use iofair_core::group::{ClientId, GroupId, Priority};
 use iofair_core::policy::DriveFacts;
@@ -194,4 +194,56 @@ fn time_that_goes_backwards_stands_still() {
     }
     assert!(now >= start + Nanos::from_secs(3), "{now:?}");
     assert!(done.is_sorted_by_key(|it| it.completed) && done.len() == 5);
+}
+
+/// Goal: a time that stands for "never" does no harm. Method: under each scheduler and each throttle, pass it, and the first time
+/// beyond the allowed ones, to each call; the requests are then served at the usual times.
+#[test]
+fn a_time_that_means_never_is_ignored() {
+    for row in TABLE.policies {
+        let stacks = [format!("none-{}", row.name), format!("{}-none", row.name)];
+        for stack in stacks.iter().filter(|it| TABLE.stack(it).is_ok()) {
+            let (mut engine, group, client) = engine(stack);
+            let (mut now, mut done) = (NOW, Vec::new());
+            for never in [Instant(TIME_MAX.0 + 1), Instant::MAX] {
+                let before = engine.times_went_back();
+                engine.update_group(never, group, Contract::default()).unwrap();
+                submit(&mut engine, never, client, 4);
+                if let Some(dispatch) = engine.dispatch(never) {
+                    engine.complete(never, dispatch.command, 0, &mut done).unwrap();
+                }
+                assert!(engine.times_went_back() >= before + 3, "{stack}");
+                while engine.pending() > 0 {
+                    match engine.dispatch(now) {
+                        Some(it) => engine.complete(now, it.command, 0, &mut done).unwrap(),
+                        None => now = engine.next_wakeup().unwrap().max(now),
+                    }
+                }
+                assert!(now < Instant(1_000_000_000), "{stack}: {now:?}");
+            }
+            assert_eq!(done.len(), 2, "{stack}");
+        }
+    }
+}
+
+/// Goal: whoever reads a refusal of a range learns what is wrong with it. Method: each mistake, and its message; the position of a
+/// flush is ignored.
+#[test]
+fn a_bad_range_is_explained() {
+    let (mut engine, _, client) = engine("promise");
+    let mut refused = |operation, start, length| {
+        let (tag, flags) = (1, Flags::NONE);
+        let (start, length) = (Sectors(start), Sectors(length));
+        let submission = Submission { tag, client, operation, flags, start, length };
+        engine.submit(NOW, submission).err().map(|it| it.to_string()).unwrap_or_default()
+    };
+    let beyond = "8 sectors from sector 2097150 end beyond the drive, which has 2097152 sectors";
+    assert_eq!(refused(Operation::Read, 2_097_150, 8), beyond);
+    assert!(refused(Operation::Write, u64::MAX, u64::MAX).contains("beyond the drive"));
+    assert!(refused(Operation::Discard, 0, 0).contains("only a flush has no length"));
+    assert!(refused(Operation::Flush, 0, 8).contains("its length must be 0"));
+    assert_eq!(refused(Operation::Read, 0, 2049), "2049 sectors in one request, at most 2048");
+    assert_eq!(refused(Operation::Flush, u64::MAX, 0), "");
+    let root = engine.remove_group(NOW, GroupId::ROOT).unwrap_err();
+    assert_eq!(root.to_string(), "the root group cannot be removed");
 }

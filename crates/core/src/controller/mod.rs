@@ -46,6 +46,9 @@ use tags::Sender;
 pub const CAPACITY_MAX: Sectors = Sectors(1 << 54);
 /// Longest request without data (a trim or write-zeroes): 512 TiB, so that sums of a few thousand of them are a `u64`.
 pub const DATALESS_MAX: Sectors = Sectors(1 << 40);
+/// Latest time that a call may pass: 550 years after the epoch. The rest of the range of [`Instant`] leaves room for deadlines, and
+/// for values that mean "never". A later time is ignored and counted ([`Controller::times_went_back`]).
+pub const TIME_MAX: Instant = Instant(550 * 365 * 86_400 * 1_000_000_000);
 /// Longest command: 1 GiB.
 pub const MAX_REQUEST_MAX: Sectors = Sectors(1 << 21);
 
@@ -180,17 +183,19 @@ impl Setup {
         if self.tags == 0 {
             Err(EngineError::NoTags)
         } else if depth == 0 {
-            Err(EngineError::BadSetup("a queue depth of 0; at least 1 is needed"))
+            Err(EngineError::BadSetup("the queue depth (depth) must be at least 1"))
         } else if max_request.0 == 0 || max_request.0 > MAX_REQUEST_MAX.0 {
-            Err(EngineError::BadSetup("a longest command of 0 or more than 1 GiB"))
-        } else if capacity.0 == 0 || capacity.0 > CAPACITY_MAX.0 {
-            Err(EngineError::BadSetup("a drive of 0 sectors or more than 8 EiB"))
-        } else if self.queue_limit == 0 && self.guaranteed == 0 {
-            Err(EngineError::BadSetup("no request slots: neither guaranteed nor shared ones"))
-        } else if self.client_limit == 0 {
             Err(EngineError::BadSetup(
-                "a limit of 0 requests for each client; at least 1 is needed",
+                "the longest command (max_request) must have 1 sector to 1 GiB",
             ))
+        } else if capacity.0 == 0 || capacity.0 > CAPACITY_MAX.0 {
+            Err(EngineError::BadSetup("the drive (capacity) must have 1 sector to 8 EiB"))
+        } else if self.queue_limit == 0 && self.guaranteed == 0 {
+            Err(EngineError::BadSetup(
+                "no request slots: guaranteed or queue_limit must be at least 1",
+            ))
+        } else if self.client_limit == 0 {
+            Err(EngineError::BadSetup("the limit of each client (client_limit) must be at least 1"))
         } else {
             Ok(())
         }
@@ -249,11 +254,15 @@ impl Controller {
 
     /// The engine's time: the latest time that was passed.
     fn present(&mut self, now: Instant) -> Instant {
-        self.went_back += u64::from(now < self.latest);
-        self.latest = self.latest.max(now);
+        if now < self.latest || now > TIME_MAX {
+            self.went_back += 1;
+        } else {
+            self.latest = now;
+        }
         self.latest
     }
-    /// How often a call passed an earlier time than a previous call. The engine then used the latest time.
+    /// How often a call passed an earlier time than a previous call, or one above [`TIME_MAX`]. The engine then used the latest
+    /// time.
     #[must_use]
     pub fn times_went_back(&self) -> u64 {
         self.went_back
@@ -337,6 +346,8 @@ impl Controller {
             true => self.flushes.write_submitted(client),
             false => 0,
         };
+        // The position of a flush is not checked, so it may be beyond the drive.
+        let start = start.min(self.setup.facts.capacity);
         let flags = match operation {
             Operation::Flush if self.setup.flushes == FlushRule::Scheduled => Self::FLUSH_FLAGS,
             Operation::Flush => flags,

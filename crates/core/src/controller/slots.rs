@@ -88,7 +88,7 @@ impl Controller {
         let capacity = self.setup.facts.capacity;
         let is_flush = operation == Operation::Flush;
         let end = start.0.saturating_add(length.0);
-        if is_flush != (length == Sectors::ZERO) || end > capacity.0 {
+        if is_flush != (length == Sectors::ZERO) || (!is_flush && end > capacity.0) {
             return Err(EngineError::BadRange { start, length, capacity });
         }
         let longest = match operation {
