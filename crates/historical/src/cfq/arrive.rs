@@ -20,7 +20,7 @@ impl Cfq {
         let entry = Entry { id, arrived: cx.now };
         self.queues[queue].backlog.insert(&mut self.sorted, cx.requests, entry, &self.head);
         self.queued += 1;
-        self.remember_owner(id, queue);
+        self.owners.set(id, queue);
         self.become_busy(cx.now, queue);
         self.place(cx.requests, queue);
         self.observe_arrival(cx, queue, id);

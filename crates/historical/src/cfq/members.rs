@@ -13,16 +13,6 @@ impl Cfq {
     pub(super) fn subject(&self, id: QueueId) -> Subject {
         self.queues[id].sharing.client.map_or(Subject::Drive, Subject::Client)
     }
-    pub(super) fn remember_owner(&mut self, request: RequestId, id: QueueId) {
-        let index = request.0 as usize;
-        if index >= self.owners.len() {
-            self.owners.resize(index + 1, id);
-        }
-        self.owners[index] = id;
-    }
-    pub(super) fn owner_of(&self, request: RequestId) -> QueueId {
-        self.owners[request.0 as usize]
-    }
 
     /// The queue in which a request could be merged, if there is one.
     pub(super) fn existing_queue_for(&self, cx: &Context<'_>, id: RequestId) -> Option<QueueId> {

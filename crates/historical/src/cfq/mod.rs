@@ -75,6 +75,7 @@ use iofair_core::policy::{
 use iofair_core::request::{RequestId, Requests};
 use iofair_core::time::Instant;
 use iofair_core::unit::Sectors;
+use iofair_policies::parts::owners::Owners;
 use iofair_policies::parts::positions::Positions;
 use iofair_policies::parts::priority_slice::SHARED;
 use iofair_policies::parts::sorted_fifo::Sorted;
@@ -134,7 +135,7 @@ fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
         settings,
         rotational: build.facts.rotational,
         queues: Slots::default(),
-        owners: Vec::new(),
+        owners: Owners::new(),
         clients: Vec::new(),
         writes: [None; SHARED],
         sorted: Sorted::new(),
@@ -158,7 +159,7 @@ struct Cfq {
     rotational: bool,
     queues: Slots<Queue>,
     /// Each live request's queue, by its slot.
-    owners: Vec<QueueId>,
+    owners: Owners<QueueId>,
     /// Each client's queue for what it waits for.
     clients: Vec<Option<QueueId>>,
     /// Queues for buffered writes.

@@ -145,7 +145,7 @@ impl Cfq {
     pub(super) fn on_complete(&mut self, cx: &mut Context<'_>, request: RequestId) {
         self.check_wait(cx);
         self.holds = false;
-        let id = self.owner_of(request);
+        let id = self.owners.of(request);
         self.sample_depth();
         let now = cx.now;
         let queue = &mut self.queues[id];

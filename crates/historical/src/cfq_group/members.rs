@@ -20,16 +20,6 @@ impl CfqGroup {
     fn group_in_force(&self, group: GroupId) -> GroupId {
         if self.by_groups { group } else { GroupId::ROOT }
     }
-    pub(super) fn remember_owner(&mut self, request: RequestId, id: QueueId) {
-        let index = request.0 as usize;
-        if index >= self.owners.len() {
-            self.owners.resize(index + 1, id);
-        }
-        self.owners[index] = id;
-    }
-    pub(super) fn owner_of(&self, request: RequestId) -> QueueId {
-        self.owners[request.0 as usize]
-    }
 
     /// The queue in which a request could be merged, if there is one.
     pub(super) fn existing_queue_for(&self, cx: &Context<'_>, id: RequestId) -> Option<QueueId> {

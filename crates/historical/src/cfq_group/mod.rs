@@ -84,6 +84,7 @@ use iofair_core::policy::{
 use iofair_core::request::{RequestId, Requests};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
+use iofair_policies::parts::owners::Owners;
 use iofair_policies::parts::positions::Positions;
 use iofair_policies::parts::sorted_fifo::Sorted;
 use iofair_policies::parts::tree::Tree;
@@ -150,7 +151,7 @@ fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
         by_groups: build.groups,
         rotational: build.facts.rotational,
         queues: Slots::default(),
-        owners: Vec::new(),
+        owners: Owners::new(),
         clients: Vec::new(),
         groups: Vec::new(),
         group_order: groups::GroupOrder::default(),
@@ -185,7 +186,7 @@ struct CfqGroup {
     rotational: bool,
     queues: Slots<Queue>,
     /// Each live request's queue, by its slot.
-    owners: Vec<QueueId>,
+    owners: Owners<QueueId>,
     /// Each client's queue for what it waits for.
     clients: Vec<Option<QueueId>>,
     groups: Vec<groups::GroupState>,

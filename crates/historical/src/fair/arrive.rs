@@ -13,11 +13,7 @@ impl<L: Leaf> Fair<L> {
         self.check_wait(cx);
         self.holds = false;
         let queue = self.queue_for(cx, id);
-        let index = id.0 as usize;
-        if index >= self.owners.len() {
-            self.owners.resize(index + 1, queue);
-        }
-        self.owners[index] = queue;
+        self.owners.set(id, queue);
         self.leaf.insert(cx, &mut self.queues[queue].content, id, self.head);
         let entity = self.queues[queue].entity;
         if !self.service.is_busy(entity) {

@@ -90,6 +90,7 @@ use iofair_core::policy::{Build, Claim, Context, Gauges, HoldInfo, Judgement, Po
 use iofair_core::request::{RequestId, Requests};
 use iofair_core::time::Instant;
 use iofair_core::unit::Sectors;
+use iofair_policies::parts::owners::Owners;
 
 use leaf::Leaf;
 use leaf::anticipatory::Anticipatory;
@@ -278,7 +279,7 @@ struct Fair<L: Leaf> {
     /// Queues by the index of their entity.
     queue_of: Vec<QueueId>,
     /// Each live request's queue, by its slot.
-    owners: Vec<QueueId>,
+    owners: Owners<QueueId>,
     clients: Vec<Option<QueueId>>,
     groups: Vec<GroupState>,
     turn: Option<Turn>,
@@ -302,7 +303,7 @@ impl<L: Leaf> Fair<L> {
             service: Hierarchy::new(),
             queues: Queues::default(),
             queue_of: Vec::new(),
-            owners: Vec::new(),
+            owners: Owners::new(),
             clients: Vec::new(),
             groups: Vec::new(),
             turn: None,

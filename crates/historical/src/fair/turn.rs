@@ -195,7 +195,7 @@ impl<L: Leaf> Fair<L> {
 
     pub(super) fn on_complete(&mut self, cx: &mut Context<'_>, request: RequestId) {
         self.holds = false;
-        let id = self.owners[request.0 as usize];
+        let id = self.owners.of(request);
         let sync = usize::from(cx.requests[request].is_sync());
         self.in_driver[sync] -= 1;
         let queue = &mut self.queues[id];

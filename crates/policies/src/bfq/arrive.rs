@@ -79,7 +79,7 @@ impl Bfq {
         queue.list.insert(&mut self.sorted, cx.requests, entry);
         queue.references += 1;
         self.queued += 1;
-        self.remember_owner(request, id);
+        self.owners.set(request, id);
         let changed = self.prefer(cx.requests, id, request);
         if changed {
             self.place(cx, id);

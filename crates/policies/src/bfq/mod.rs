@@ -141,6 +141,7 @@ pub mod versions;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use crate::parts::owners::Owners;
 use crate::parts::positions::Positions;
 use crate::parts::sorted_fifo::Sorted;
 use crate::parts::wf2q::Hierarchy;
@@ -219,7 +220,7 @@ struct Bfq {
     queue_of: Vec<QueueId>,
     group_of: Vec<GroupId>,
     /// Each live request's queue, by its slot.
-    owners: Vec<QueueId>,
+    owners: Owners<QueueId>,
     clients: Vec<members::ClientState>,
     groups: Vec<members::GroupState>,
     /// Requests by sector, and queues by the sector of their next request.
@@ -276,7 +277,7 @@ impl Bfq {
             queues: Queues::default(),
             queue_of: Vec::new(),
             group_of: Vec::new(),
-            owners: Vec::new(),
+            owners: Owners::new(),
             clients: Vec::new(),
             groups: Vec::new(),
             sorted: Sorted::new(),

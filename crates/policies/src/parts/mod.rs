@@ -4,6 +4,7 @@ pub mod deadline_queue;
 pub mod ewma;
 pub mod levels;
 pub mod meter;
+pub mod owners;
 pub mod positions;
 pub mod priority_slice;
 pub mod seeks;
