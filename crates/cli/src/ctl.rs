@@ -170,11 +170,24 @@ enum Volume {
     },
 }
 
+/// The refusal of a stack that does not enforce every key, with the flag that would agree to that.
+fn agreeable(error: anyhow::Error, give_up: bool) -> anyhow::Error {
+    match error.downcast::<Usage>() {
+        Ok(Usage(text)) if !give_up && text.contains("does not enforce") => {
+            let agree = "or --give-up, which removes these keys from the contract file";
+            Usage(format!("{text}\n  {agree}")).into()
+        }
+        Ok(usage) => usage.into(),
+        Err(error) => error,
+    }
+}
+
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     let (address, dry_run) = (args.place.find()?, args.dry_run);
     let talk = Talk { address, dry_run };
     if dry_run && matches!(args.command, Command::Drain { .. } | Command::Resume) {
-        let message = "a drain has no dry run: --dry-run goes with group, volume, stack and reload";
+        let message =
+            "drain and resume have no dry run: --dry-run goes with group, volume, stack and reload";
         return Err(Usage(message.into()).into());
     }
     match &args.command {
@@ -194,7 +207,8 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
                 Some(name) => {
                     let mut body = words::stack(name, parameters)?;
                     body["give_up"] = json!(give_up);
-                    talk.change(Call::new("PUT", "/v1/stack").body(body), output, shown)?;
+                    let call = Call::new("PUT", "/v1/stack").body(body);
+                    talk.change(call, output, shown).map_err(|error| agreeable(error, *give_up))?;
                 }
             }
         }

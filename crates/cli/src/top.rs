@@ -75,7 +75,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
 fn size(text: &str) -> Result<(u16, u16)> {
     let parsed = text.split_once('x').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
     let sensible = parsed.filter(|(columns, lines)| *columns > 0 && *lines > 0);
-    let message = || format!("\"{text}\" is no size, as in 80x24");
+    let message = || format!("\"{text}\" is not a size; a size is written as in 80x24");
     sensible.ok_or_else(|| crate::failure::Usage(message()).into())
 }
 

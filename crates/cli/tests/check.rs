@@ -114,6 +114,16 @@ const NOTHING: fn(&mut Scene) = |_| {};
 
 const BACKS: &[Case] = &[
     (
+        "a-pipe",
+        &[DIRECTORY, LISTEN, VOLUME],
+        |s| {
+            s.directory("pool", 0o777);
+            let made = Command::new("mkfifo").args(["-m", "666"]).arg(s.at("pool/v.img")).status();
+            assert!(made.unwrap().success());
+        },
+        "neither a regular file nor a block device",
+    ),
+    (
         "no-directory",
         &["[drive]\nback = 'file:DIR/no/pool.img'\n", LISTEN, VOLUME],
         NOTHING,
@@ -383,7 +393,7 @@ const SOCKETS: &[Case] = &[
         "audit-nowhere",
         &[DRIVE, LISTEN, "[control]\nunix = 'DIR/control.sock'\naudit = 'DIR/no/audit'\n", VOLUME],
         NOTHING,
-        "the audit log: No such file",
+        "no/audit: No such file",
     ),
     (
         "audit-directory",
@@ -413,6 +423,18 @@ const SOCKETS: &[Case] = &[
         "vhost-file",
         &[DRIVE, LISTEN, VOLUME, "vhost = 'DIR/v.sock'\n"],
         |s| s.write("v.sock", ""),
+        "Address already in use, by a file that is not a socket",
+    ),
+    (
+        "vhost-same-socket",
+        &[DRIVE, LISTEN, VOLUME, "vhost = 'DIR/./nbd.sock'\n"],
+        NOTHING,
+        "one path a socket",
+    ),
+    (
+        "vhost-same-socket-by-a-link",
+        &[DRIVE, LISTEN, VOLUME, "vhost = 'DIR/link/nbd.sock'\n"],
+        |s| symlink(".", s.at("link")).unwrap(),
         "Address already in use",
     ),
     ("ublk", &[DRIVE, LISTEN, VOLUME, "ublk = true\n"], NOTHING, "block devices need"),

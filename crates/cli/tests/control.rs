@@ -127,6 +127,7 @@ fn the_server_is_found_and_errors_have_hints() {
         (&["ctl", "group", "show", "bathc"], "did you mean `batch`?"),
         (&["ctl", "why", "bathc"], "did you mean `batch`?"),
         (&["ctl", "stack", "none-none"], "does not enforce `min`, `weight` of group"),
+        (&["ctl", "stack", "none-none"], "or --give-up, which removes these keys"),
         (&["ctl", "group", "remove", "bathc"], "did you mean `batch`?"),
         (&["ctl", "stack", "prop-none"], "cannot share between groups"),
         (&["ctl", "volume", "create", "x", "batch", "1000B"], "whole sectors"),

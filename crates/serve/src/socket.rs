@@ -10,6 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
+use std::process;
 use std::ptr;
 
 use iofair_config::contracts::{Access, Contracts};
@@ -127,8 +128,14 @@ pub(crate) fn bind_unix(
     is_dead: impl FnOnce(&Path) -> bool,
 ) -> io::Result<OwnedFd> {
     let is_socket = fs::metadata(path).is_ok_and(|file| file.file_type().is_socket());
+    if !is_socket && fs::symlink_metadata(path).is_ok() {
+        let message = "Address already in use, by a file that is not a socket";
+        return Err(io::Error::new(io::ErrorKind::AddrInUse, message));
+    }
     let Some(trial) = mode.trial() else {
-        if is_socket && is_dead(path) {
+        // A socket of this process, under another path, does not greet yet.
+        let own = || !is_unused(path) && listens(process::id(), path) == Some(true);
+        if is_socket && !own() && is_dead(path) {
             fs::remove_file(path)?;
         }
         return listen_unix(path, allowed);
@@ -355,18 +362,18 @@ mod tests {
     /// process that nobody accepts on, a path with blanks, one that is left without its socket; another process.
     #[test]
     fn a_listener_is_recognised_without_a_connection() {
-        let directory = std::env::temp_dir().join(format!("iofair-listens-{}", std::process::id()));
+        let directory = std::env::temp_dir().join(format!("iofair-listens-{}", process::id()));
         fs::create_dir_all(&directory).unwrap();
         let (path, left) = (directory.join("a  socket"), directory.join("left"));
         let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
         listener.set_nonblocking(true).unwrap();
         drop(std::os::unix::net::UnixListener::bind(&left).unwrap());
-        let own = std::process::id();
+        let own = process::id();
         assert!(!is_unused(&path) && is_unused(&left));
         assert!(!is_unused(&directory.join("none")), "only a socket is unused");
         assert_eq!([&path, &left].map(|path| listens(own, path)), [Some(true), Some(false)]);
         let mut other =
-            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+            process::Command::new("cat").stdin(process::Stdio::piped()).spawn().unwrap();
         assert_eq!(listens(other.id(), &path), Some(false));
         drop(other.stdin.take());
         other.wait().unwrap();

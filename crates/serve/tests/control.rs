@@ -441,6 +441,33 @@ fn dry_runs_tell_and_change_nothing() {
     assert_eq!(rig.get(alice)["group"]["contract"]["weight"], 300);
 }
 
+/// Goal: a dry run names the data that a change destroys, and only that. Method: a volume is removed with and without its data,
+/// shrinks and grows, over a directory.
+#[test]
+fn a_dry_run_names_the_data_that_would_go() {
+    let directory = Directory::new();
+    let text = file(&directory, &format!("directory:{}", directory.path("pool")));
+    fs::write(directory.path("contracts.toml"), text).unwrap();
+    let rig = Controlled::over(directory);
+    let lost = |ask: Call| {
+        let tried = rig.ask(&ask).json().unwrap();
+        assert_eq!(tried["dry_run"], true, "{tried}");
+        let data = |it: &&Json| it["about"] == "data";
+        tried["gives_up"].as_array().unwrap().iter().filter(data).cloned().collect::<Vec<_>>()
+    };
+    let size = |query: &str, size: &str| {
+        lost(Call::new("PATCH", &format!("/v1/volumes/v?{query}")).body(json!({"size": size})))
+    };
+    let told = |text: &str| vec![json!({"about": "data", "group": "tenants/alice", "text": text})];
+    let remove = |query: &str| lost(Call::new("DELETE", &format!("/v1/volumes/v?{query}")));
+    assert_eq!(remove("dry_run=true"), [] as [Json; 0]);
+    assert_eq!(remove("data=keep&dry_run=true"), [] as [Json; 0]);
+    assert_eq!(remove("data=delete&dry_run=true"), told("the data of volume \"v\" is deleted"));
+    assert_eq!(size("dry_run=true", "32MiB"), [] as [Json; 0]);
+    let shrunk = told("volume \"v\" loses its last 8388608 bytes");
+    assert_eq!(size("shrink=true&dry_run=true", "8MiB"), shrunk);
+}
+
 /// Goal: a drain completes requests in flight, accepts no new ones, and loses none that waits. Method: requests
 /// of an old and of a new connection during a drain are answered after it, and not before.
 #[test]

@@ -66,7 +66,7 @@ pub(super) fn check(
         let odd =
             |letter: char| letter.is_whitespace() || letter.is_control() || ":/,".contains(letter);
         if name.is_empty() || name.contains(odd) {
-            let error = source.error(group.span(), format!("\"{name}\" is no name of a group"));
+            let error = source.error(group.span(), format!("\"{name}\" is not a name of a group"));
             return Err(error.allowed("a group of this host, as in \"kvm\", or its number"));
         }
         access = Access { mode: GROUP, group: Some(name.clone()), span: group.span() };
@@ -82,7 +82,7 @@ pub(super) fn check(
             return refuse(format!("with mode \"{text}\" every user of this host could connect"));
         }
         Ok(mode) if mode & !GROUP == 0 && mode & OWNER == OWNER => mode,
-        _ => return refuse(format!("\"{text}\" is no mode of a socket")),
+        _ => return refuse(format!("\"{text}\" is not a mode of a socket")),
     };
     if access.group.is_some() && access.mode & GROUP_CONNECTS == 0 {
         return refuse(format!("with mode \"{text}\" the group could not connect"));

@@ -283,7 +283,7 @@ fn back(source: &Source, written: &Spanned<String>) -> Result<Back, ConfigError>
             Ok(bytes) if bytes >= SECTOR_BYTES => Ok(Back::Memory(bytes)),
             Ok(_) => refuse(format!("\"{text}\" is less than a sector")),
             Err(error) => Err(source
-                .error(written.span(), format!("\"{size}\" is no size"))
+                .error(written.span(), format!("\"{size}\" is not a size"))
                 .allowed(error.allowed)),
         },
         _ => refuse(format!("\"{text}\" is no back end")),

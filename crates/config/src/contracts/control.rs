@@ -232,7 +232,7 @@ fn tls(source: &Source, written: &RawTls) -> Result<ControlTls, ConfigError> {
         let name = |name: &Spanned<String>| {
             let text = name.get_ref();
             if text.is_empty() || is_reserved(text) {
-                let message = format!("\"{text}\" is no name of a certificate");
+                let message = format!("\"{text}\" is not a name of a certificate");
                 return Err(source
                     .error(name.span(), message)
                     .allowed("a common name, DNS name or URI"));
@@ -261,7 +261,7 @@ pub(super) fn metrics(source: &Source, written: &RawMetrics) -> Result<Metrics, 
     for host in &written.hosts {
         let letters = |c: char| c.is_ascii_alphanumeric() || "-.".contains(c);
         if host.get_ref().is_empty() || !host.get_ref().chars().all(letters) {
-            let message = format!("\"{}\" is no name of a host", host.get_ref());
+            let message = format!("\"{}\" is not a host name", host.get_ref());
             return Err(source.error(host.span(), message).allowed("as in \"pool1.example\""));
         }
     }
@@ -322,6 +322,7 @@ mod tests {
             ("[metrics]\ndetail = 'all'".to_string(), 5, "none, groups, volumes"),
             ("[metrics]\nhosts = ['a b']".to_string(), 5, "pool1.example"),
             ("[metrics]\nunix = 's'\n[control]\nunix = 's'".to_string(), 5, "one path a socket"),
+            ("[metrics]\nunix = './s'\n[control]\nunix = 's'".to_string(), 5, "one path a socket"),
         ] {
             let error = parse(&text).expect_err(&text);
             assert_eq!(error.line(), line, "{text}\n{error}");

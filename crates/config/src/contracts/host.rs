@@ -224,7 +224,7 @@ fn groups(source: &Source, written: &[raw::Group]) -> Result<Vec<HostGroup>, Con
         if name.contains(char::is_control)
             || parts.iter().any(|part| part.is_empty() || *part == "." || *part == "..")
         {
-            let error = source.error(group.name.span(), format!("{name:?} is no group"));
+            let error = source.error(group.name.span(), format!("{name:?} is not a valid group name"));
             return Err(error.allowed(
                 "a systemd unit such as \"db.service\", \"machine:NAME\", \"container:ID\", or the path of a cgroup \
                  below the root, such as \"system.slice/db.service\"",
@@ -317,8 +317,8 @@ mod tests {
             assert!(error.allowed.clone().unwrap_or_default().contains(allowed), "{error}");
         }
         for (keys, message) in [
-            ("name = '../a'", "is no group"),
-            ("name = '/a'", "is no group"),
+            ("name = '../a'", "is not a valid group name"),
+            ("name = '/a'", "is not a valid group name"),
             ("name = 'a'\nclients = ['uid:0']", "`clients` is only"),
             ("name = 'a'\nmin_iops = 5", "`min_iops` is only"),
             ("name = 'a'\nlow = '1MB/s'", "`low` is only"),

@@ -34,7 +34,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 
 use iofair_core::time::Nanos;
 use serde::Deserialize;
@@ -270,11 +270,16 @@ pub(super) fn socket(
 /// No two sockets may have the same path.
 pub(super) fn sockets_differ(source: &Source, file: &raw::File) -> Result<(), ConfigError> {
     let vhost = file.volume.iter().filter_map(|volume| volume.vhost.as_ref());
-    let mut seen: HashMap<&str, &Spanned<String>> = HashMap::new();
+    // `./a` is `a`.
+    let place = |path: &Spanned<String>| -> PathBuf {
+        let parts = Path::new(path.get_ref()).components();
+        parts.filter(|part| *part != Component::CurDir).collect()
+    };
+    let mut seen: HashMap<PathBuf, &Spanned<String>> = HashMap::new();
     for path in
         file.listen.unix.iter().chain(&file.control.unix).chain(&file.metrics.unix).chain(vhost)
     {
-        if let Some(first) = seen.insert(path.get_ref(), path) {
+        if let Some(first) = seen.insert(place(path), path) {
             let line = source.error(first.span(), "").line();
             let message = format!("the socket \"{}\" is in line {line} too", path.get_ref());
             return Err(source.error(path.span(), message).allowed("one path a socket"));
@@ -290,7 +295,7 @@ pub(super) fn address(
 ) -> Result<Option<SocketAddr>, ConfigError> {
     let Some(tcp) = written else { return Ok(None) };
     let address = tcp.get_ref().parse::<SocketAddr>().map_err(|_| {
-        let message = format!("\"{}\" is no address", tcp.get_ref());
+        let message = format!("\"{}\" is not an address", tcp.get_ref());
         source.error(tcp.span(), message).allowed("IP:PORT, as in \"127.0.0.1:10809\"")
     })?;
     Ok(Some(address))
@@ -354,7 +359,7 @@ pub(super) fn clients(
         if let Some(id) = name.strip_prefix(USER) {
             // Exactly as `user` prints it, since names are compared as text.
             if id.parse::<u32>().map(user).as_ref() != Ok(name) {
-                return refuse(format!("\"{id}\" is no user id"), "a number, as in \"uid:1000\"");
+                return refuse(format!("\"{id}\" is not a user id"), "a number, as in \"uid:1000\"");
             }
         } else if name.is_empty() {
             return refuse("an empty name".into(), "a name of a certificate, \"uid:N\", \"*\"");

@@ -283,7 +283,7 @@ const BAD: &[Bad] = &[
     Bad("worst_case = \"160MB/s\"", "timeout = \"0s\"", 0, "no time", "more than 0ms"),
     Bad("worst_case = \"160MB/s\"", "policy.mux.x = 1", 0, "no policy `mux`", "bfq"),
     Bad("worst_case = \"160MB/s\"", "policy.bfq.x = 1", 0, "no parameter `x`", "slice_idle"),
-    Bad("tcp = \"127.0.0.1:10809\"", "tcp = \"localhost\"", 0, "is no address", "IP:PORT"),
+    Bad("tcp = \"127.0.0.1:10809\"", "tcp = \"localhost\"", 0, "is not an address", "IP:PORT"),
     Bad("[listen]", "[fuse]\nmount = \"\"\n[listen]", 8, "empty path", "a directory"),
     Bad("unix = \"pool.sock\"", "unix = \"\"", 0, "empty path", "socket"),
     Bad("vhost = \"scratch.sock\"", "vhost = \"\"", 0, "empty path", "socket"),

@@ -84,7 +84,10 @@ impl Parts {
         let allowed = [control_allowed?, metrics_allowed?];
         let gate = Gate::load(contracts)?;
         let audit = Audit::open(control.audit.as_deref(), mode);
-        let audit = audit.map_err(ServeError::system("the audit log"))?;
+        let audit = audit.map_err(|error| {
+            let path = control.audit.iter().map(|it| format!(" {}", it.display()));
+            ServeError::system("the audit log".to_owned() + &path.collect::<String>())(error)
+        })?;
         let places = Places { control, metrics, allowed, passed: sockets, mode: mode.clone() };
         Ok(Self { places, gate, audit })
     }

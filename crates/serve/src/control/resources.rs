@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use iofair_config::contracts::Contracts;
 use iofair_config::contracts::admission::shares;
 use iofair_config::contracts::edit::Kind;
 use iofair_config::contracts::effects::Effect;
+use iofair_config::contracts::{self, Contracts};
 use iofair_core::attainable::{Attainable, SMALL_READ};
 use iofair_core::contract::{BURST_DEFAULT, Burst, Contract, Limits};
 use serde::Serialize;
@@ -126,7 +126,7 @@ pub(super) struct Changed {
 /// Something that a change takes away.
 #[derive(Serialize)]
 pub(super) struct GivenUp {
-    /// `share`, `contract` or `room`.
+    /// `share`, `contract`, `room` or `data`.
     about: &'static str,
     /// The group that loses; absent: it is not one group.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -134,6 +134,26 @@ pub(super) struct GivenUp {
     text: String,
 }
 
+impl GivenUp {
+    /// The data that a change of volumes destroys.
+    pub(super) fn data(before: &Contracts, after: &Contracts, delete: &[String]) -> Vec<Self> {
+        let lost = |volume: &contracts::Volume| {
+            let (name, size) = (&volume.name, volume.size_bytes);
+            let text = match after.volumes.iter().find(|it| it.name == *name) {
+                None if delete.contains(name) => {
+                    format!("the data of volume \"{name}\" is deleted")
+                }
+                Some(now) if now.size_bytes < size => {
+                    let lost = size - now.size_bytes;
+                    format!("volume \"{name}\" loses its last {lost} bytes")
+                }
+                _ => return None,
+            };
+            Some(Self { about: "data", group: Some(volume.group.clone()), text })
+        };
+        before.volumes.iter().filter_map(lost).collect()
+    }
+}
 impl From<Effect> for GivenUp {
     fn from(effect: Effect) -> Self {
         Self { about: effect.about.word(), group: effect.group, text: effect.text }
@@ -261,7 +281,7 @@ pub(super) fn volumes(server: &Server, live: &[VolumeMoment]) -> Vec<Volume> {
     let mut blocks: BTreeMap<String, PathBuf> = server.blocks().into_iter().collect();
     let live: BTreeMap<&str, &VolumeMoment> =
         live.iter().map(|volume| (volume.name.as_str(), volume)).collect();
-    let volume = |volume: &iofair_config::contracts::Volume| {
+    let volume = |volume: &contracts::Volume| {
         let live = live.get(volume.name.as_str());
         let of = |count: fn(&VolumeMoment) -> u64| live.map_or(0, |live| count(live));
         Volume {

@@ -60,7 +60,12 @@ impl Storage {
         Self::open_or_make(path, 0, false, mode)
     }
     fn open_or_make(path: &Path, bytes: u64, make: bool, mode: &Mode) -> io::Result<Self> {
-        let device = fs::metadata(path).is_ok_and(|file| file.file_type().is_block_device());
+        let kind = fs::metadata(path).map(|file| file.file_type());
+        // Opening a pipe would block or succeed, and nothing can be stored in one.
+        if kind.as_ref().is_ok_and(|it| !it.is_file() && !it.is_block_device() && !it.is_dir()) {
+            return Err(io::Error::other("neither a regular file nor a block device"));
+        }
+        let device = kind.is_ok_and(|it| it.is_block_device());
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(make && !device).truncate(false).mode(0o600);
         let buffered = options.open(path)?;

@@ -173,12 +173,15 @@ impl App {
             }
         };
         let groups = server.try_out(&after, consent)?;
+        let given_up = server.given_up(&after, &groups)?.into_iter().map(Into::into);
+        let data = resources::GivenUp::data(server.contracts(), &after, &consent.delete);
+        let gives_up = given_up.chain(data).collect();
         let effect = DryRun {
             dry_run: true,
             revision: served.revision.clone(),
             lines: diff::lines(server.contracts().text(), after.text()),
             groups: resources::changed(&server.admitted()?, &groups),
-            gives_up: server.given_up(&after, &groups)?.into_iter().map(Into::into).collect(),
+            gives_up,
         };
         Ok(ApiResponse::json(200, Some(effect.revision.clone()), &effect))
     }
