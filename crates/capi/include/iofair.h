@@ -15,8 +15,8 @@
  *     iofair_next_wakeup         before waiting: when to call iofair_dispatch even if no other event occurs
  *
  * Units. Offsets and lengths are in bytes and multiples of 512. Times are in nanoseconds of a monotonic clock, such as
- * CLOCK_MONOTONIC; the caller passes the current time. If a call passes an earlier time than a call before it, the engine uses
- * the later one. Rates are per second.
+ * CLOCK_MONOTONIC; the caller passes the current time. If a call passes an earlier time than a call before it, or IOFAIR_NEVER,
+ * the engine uses the latest time. Rates are per second.
  *
  * Errors. A function with the result type int32_t returns IOFAIR_OK (0), IOFAIR_NONE (1, if its comment says so) or a negative
  * IOFAIR_ERROR_... code; iofair_last_error returns a message. A call that fails changes nothing and does not write its
