@@ -224,7 +224,8 @@ fn groups(source: &Source, written: &[raw::Group]) -> Result<Vec<HostGroup>, Con
         if name.contains(char::is_control)
             || parts.iter().any(|part| part.is_empty() || *part == "." || *part == "..")
         {
-            let error = source.error(group.name.span(), format!("{name:?} is not a valid group name"));
+            let error =
+                source.error(group.name.span(), format!("{name:?} is not a valid group name"));
             return Err(error.allowed(
                 "a systemd unit such as \"db.service\", \"machine:NAME\", \"container:ID\", or the path of a cgroup \
                  below the root, such as \"system.slice/db.service\"",

@@ -359,7 +359,10 @@ pub(super) fn clients(
         if let Some(id) = name.strip_prefix(USER) {
             // Exactly as `user` prints it, since names are compared as text.
             if id.parse::<u32>().map(user).as_ref() != Ok(name) {
-                return refuse(format!("\"{id}\" is not a user id"), "a number, as in \"uid:1000\"");
+                return refuse(
+                    format!("\"{id}\" is not a user id"),
+                    "a number, as in \"uid:1000\"",
+                );
             }
         } else if name.is_empty() {
             return refuse("an empty name".into(), "a name of a certificate, \"uid:N\", \"*\"");
