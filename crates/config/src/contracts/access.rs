@@ -135,14 +135,14 @@ mod tests {
                 ("mode = '0666'", 5, "every user of this host could connect"),
                 ("mode = '0662'", 5, "every user of this host could connect"),
                 ("mode = '0777'", 5, "every user"),
-                ("mode = '0770'", 5, "no mode of a socket"),
-                ("mode = '0060'", 5, "no mode of a socket"),
-                ("mode = 'rw'", 5, "no mode of a socket"),
-                ("mode = '4660'", 5, "no mode of a socket"),
+                ("mode = '0770'", 5, "not a mode of a socket"),
+                ("mode = '0060'", 5, "not a mode of a socket"),
+                ("mode = 'rw'", 5, "not a mode of a socket"),
+                ("mode = '4660'", 5, "not a mode of a socket"),
                 ("group = 'kvm'\nmode = '0600'", 6, "the group could not connect"),
-                ("group = ''", 5, "no name of a group"),
-                ("group = 'a b'", 5, "no name of a group"),
-                ("group = 'kvm:users'", 5, "no name of a group"),
+                ("group = ''", 5, "not a name of a group"),
+                ("group = 'a b'", 5, "not a name of a group"),
+                ("group = 'kvm:users'", 5, "not a name of a group"),
             ] {
                 let error = parse(table, keys).expect_err(keys);
                 assert_eq!(error.line(), line, "{table}: {keys}\n{error}");
