@@ -1,6 +1,8 @@
 //! The repository's own rules, as ordinary tests. Each rule looks at files and returns complaints; each
 //! has a canary, a made-up file that it must complain about.
 
+#[path = "tidy/bands.rs"]
+mod bands;
 #[path = "tidy/bench.rs"]
 mod bench;
 #[path = "tidy/book.rs"]

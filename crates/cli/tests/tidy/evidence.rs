@@ -11,7 +11,8 @@ const PICTURES: &str = "docs/images";
 
 /// The experiments below a folder, in the order of their paths.
 pub(crate) fn experiments(files: &[File], folder: &str) -> Vec<Experiment> {
-    let below = |file: &&File| file.path.starts_with(&format!("{folder}/"));
+    let below =
+        |file: &&File| file.path.starts_with(&format!("{folder}/")) && file.path.ends_with(".toml");
     let read = |file: &File| experiment::parse(&file.path, &file.text, &Overrides::default());
     files.iter().filter(below).map(|file| read(file).expect("the lab reads all files")).collect()
 }
