@@ -9,6 +9,7 @@ mod groups;
 mod path;
 mod plan;
 mod site;
+mod usage;
 
 use std::fs;
 use std::path::Path;
@@ -24,8 +25,9 @@ use iofair_serve::Clock;
 use self::fio::{FioProcess, Got};
 pub(crate) use self::path::Measured;
 use self::plan::{Plan, plan};
-use self::site::Site;
 pub(crate) use self::site::Target;
+use self::site::{EmulatedDrive, Site};
+use self::usage::{Snapshot, Usage as ThreadUsage};
 use crate::failure::Usage;
 use crate::live::Watch;
 
@@ -136,7 +138,7 @@ fn simulate(scenario: &Scenario, target: &Target, watch: &Watch) -> Result<Outco
         return Err(anyhow!("interrupted"));
     }
     let plan = plan(scenario).map_err(|error| anyhow!(error))?;
-    let (outcome, _) = execute(&plan, scenario, target, watch)?;
+    let (outcome, _) = execute(&plan, scenario, (target, true), watch)?;
     Ok(outcome)
 }
 
@@ -146,25 +148,32 @@ struct Times {
     period: f64,
     /// Mean time of a request at the device, from its arrival in the block layer to its completion there.
     device: f64,
+    /// Requests, and the processor time meanwhile.
+    requests: u64,
+    usage: ThreadUsage,
 }
 
-/// Runs a plan.
+/// Runs a plan. The server with an emulated drive polls for the drive's events, or not.
 fn execute(
     plan: &Plan,
     scenario: &Scenario,
-    target: &Target,
+    (target, polls): (&Target, bool),
     watch: &Watch,
 ) -> Result<(Outcome, Times)> {
     let directory = watch.socket("linux");
     // Left by an earlier run.
     let _ = fs::remove_dir_all(&directory);
     fs::create_dir(&directory).with_context(|| format!("{}", directory.display()))?;
-    let mut site = Site::new(target, (&scenario.drive, plan.bytes), &directory)?;
+    let mut site = Site::new(
+        target,
+        &EmulatedDrive { profile: &scenario.drive, bytes: plan.bytes, polls },
+        &directory,
+    )?;
     site.schedule(&plan.queue)?;
     let number = site.number()?;
     site.groups.make(&plan.groups, &number)?;
     // Dropped before the site, also on errors: then nothing uses the device and the groups.
-    let (got, counted, device) = clients(plan, scenario, (&site, watch), &directory)?;
+    let (got, counted, mut times) = clients(plan, scenario, (&site, watch), &directory)?;
     let mut outcome = Outcome {
         time: scenario.time,
         clients: Vec::new(),
@@ -172,7 +181,7 @@ fn execute(
         trace_hash: 0,
         simulated_requests: 0,
     };
-    let times = Times { period: got.first().map_or(0.0, |it| it.period_ns), device };
+    times.period = got.first().map_or(0.0, |it| it.period_ns);
     for (job, got) in plan.jobs.iter().zip(got) {
         outcome.simulated_requests += got.latency.count();
         outcome.clients.push(ClientOutcome {
@@ -189,14 +198,14 @@ fn execute(
     Ok((outcome, times))
 }
 
-/// Runs the clients and waits for all of them. The time of the run begins with the first request at the device. Also the
-/// mean time of a request at the device, in nanoseconds.
+/// Runs the clients and waits for all of them. The time of the run begins with the first request at the device. Also
+/// what it took at the device.
 fn clients(
     plan: &Plan,
     scenario: &Scenario,
     (site, watch): (&Site, &Watch),
     directory: &Path,
-) -> Result<(Vec<Got>, DriveOutcome, f64)> {
+) -> Result<(Vec<Got>, DriveOutcome, Times)> {
     let clock = Clock::start();
     let idle = site.counters()?;
     let mut fio =
@@ -221,14 +230,14 @@ fn clients(
         if let Some(zero) = zero {
             let time = now.since(Instant::ZERO + zero);
             if first.is_none() && time >= scenario.ramp {
-                first = Some((now, counters));
+                first = Some((now, counters, Snapshot::now()));
             }
             if last.is_none() && time >= scenario.ramp + scenario.time {
-                last = Some((now, counters));
+                last = Some((now, counters, Snapshot::now()));
             }
         }
         if fio.is_done()? {
-            last = last.or(Some((now, counters)));
+            last = last.or_else(|| Some((now, counters, Snapshot::now())));
             break;
         }
         if now > late {
@@ -237,7 +246,7 @@ fn clients(
         std::thread::sleep(TURN);
     }
     let got = fio.got(directory)?;
-    let (Some((from, first)), Some((to, last))) = (first, last) else {
+    let (Some((from, first, before)), Some((to, last, after))) = (first, last) else {
         return Err(anyhow!("the device completed nothing"));
     };
     // Both were taken a little late, by up to a turn: as a rate it is right.
@@ -255,5 +264,5 @@ fn clients(
     };
     let requests = (last[0] + last[2]).saturating_sub(first[0] + first[2]).max(1);
     let device = last[5].saturating_sub(first[5]) as f64 * 1e6 / requests as f64;
-    Ok((got, drive, device))
+    Ok((got, drive, Times { period: 0.0, device, requests, usage: after.since(&before) }))
 }

@@ -15,6 +15,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use iofair_core::time::Nanos;
 use iofair_lab::experiment::{Experiment, Metric, Quantity, Results};
+use iofair_lab::scenario::{Processors, Work};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::causes::Causes;
@@ -53,10 +54,57 @@ pub(crate) struct Part {
     pub(crate) jitter_ns: u64,
     /// Requests that the path has in flight.
     pub(crate) depth: u32,
+    /// The processors and their use; without it, the simulator's path has a constant time for each request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) processors: Option<Shared>,
     /// IOPS of a lone client with 32 requests in flight: kernel, simulator without the path.
     pub(crate) deep_iops: [f64; 2],
     pub(crate) rows: Vec<Row>,
 }
+
+/// Processors that clients and path share. Processor time in nanoseconds, of a turn, of a request, of a MiB.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Shared {
+    pub(crate) count: u32,
+    /// Of fio.
+    pub(crate) client_ns: [u64; 3],
+    /// Of what passes requests to the server: the loop device's worker, and the threads that read FUSE's requests.
+    pub(crate) worker_ns: [u64; 3],
+    /// Of the server with the drive.
+    pub(crate) server_ns: [u64; 3],
+    /// When and how it was measured, if not together with the rows.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) note: String,
+}
+
+impl Shared {
+    fn new([client, worker, server]: [Work; 3]) -> Self {
+        let of = |work: Work| [work.turn, work.request, work.per_mib].map(|it| it.0);
+        let count = std::thread::available_parallelism().map_or(1, |it| it.get() as u32);
+        let [client_ns, worker_ns, server_ns] = [client, worker, server].map(of);
+        Self { count, client_ns, worker_ns, server_ns, note: String::new() }
+    }
+    /// What a lone request takes of all processors.
+    fn alone(&self) -> u64 {
+        let once = |[turn, request, _]: [u64; 3]| turn + request;
+        // The server takes two turns for it.
+        once(self.client_ns) + once(self.worker_ns) + once(self.server_ns) + self.server_ns[0]
+    }
+    fn per_mib(&self) -> u64 {
+        self.client_ns[2] + self.worker_ns[2] + self.server_ns[2]
+    }
+    fn processors(&self, idle_exit: Nanos) -> Processors {
+        let of = |[turn, request, per_mib]: [u64; 3]| {
+            let [turn, request, per_mib] = [turn, request, per_mib].map(Nanos);
+            Work { turn, request, per_mib }
+        };
+        let [client, worker, server] = [self.client_ns, self.worker_ns, self.server_ns].map(of);
+        Processors { count: self.count, idle_exit, client, worker, server }
+    }
+}
+
+/// Times that a lone request finds a processor idle: worker, server before and after the drive, client.
+const HOPS: u64 = 4;
 
 /// One client in one variant on one stack.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -165,6 +213,7 @@ impl Part {
             path_ns: [path.path.fixed, path.path.serial, path.path.per_mib].map(|it| it.0),
             jitter_ns: path.path.jitter.0,
             depth: path.path.depth,
+            processors: path.work.map(Shared::new),
             deep_iops: path.deep,
             rows: rows(results, |row, numbers| row.kernel = numbers),
         })
@@ -179,6 +228,25 @@ impl Part {
             variant.host.turnaround_write = Nanos(self.turnaround_ns);
             variant.host.process_wakeup = Nanos(self.woken_ns);
             variant.host.path = Some(path);
+        }
+    }
+    /// The same for the simulator, which has the processors, too. What a lone request takes beyond their work is the time in which
+    /// idle processors start, as far as it is not random.
+    pub(crate) fn apply_shared(&self, experiment: &mut Experiment) {
+        self.apply(experiment);
+        let Some(shared) = &self.processors else { return };
+        let whole = self.turnaround_ns + self.woken_ns + self.path_ns[0] + self.path_ns[1];
+        let rest = (whole + self.jitter_ns).saturating_sub(shared.alone());
+        let jitter = self.jitter_ns.min(rest);
+        let idle_exit = Nanos((rest - jitter) / HOPS);
+        for host in experiment.variants.iter_mut().map(|it| &mut it.host) {
+            (host.turnaround, host.turnaround_write) = (Nanos::ZERO, Nanos::ZERO);
+            host.process_wakeup = Nanos::ZERO;
+            host.processors = Some(shared.processors(idle_exit));
+            if let Some(path) = &mut host.path {
+                (path.fixed, path.jitter, path.serial) = (Nanos::ZERO, Nanos(jitter), Nanos::ZERO);
+                path.per_mib = path.per_mib.saturating_sub(Nanos(shared.per_mib()));
+            }
         }
     }
     /// Takes numbers of rows that both have.
@@ -217,7 +285,7 @@ impl Evidence {
     pub(crate) fn apply(&self, experiment: &mut Experiment) -> Result<()> {
         let part = self.part(&experiment.name);
         part.with_context(|| format!("{} is not in the evidence", experiment.name))?
-            .apply(experiment);
+            .apply_shared(experiment);
         Ok(())
     }
     /// The part of an experiment that has not changed since.
@@ -241,7 +309,7 @@ impl Evidence {
                 self.missing.push(it.name);
                 continue;
             }
-            self.measured(&it)?.apply(&mut it);
+            self.measured(&it)?.apply_shared(&mut it);
             prepared.push(it);
         }
         Ok(prepared)

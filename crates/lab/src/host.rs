@@ -95,6 +95,7 @@ pub fn host_2018() -> Host {
         layout: Layout::Contiguous { base_permille: 0 },
         journal: None,
         path: None,
+        processors: None,
     }
 }
 

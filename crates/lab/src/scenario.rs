@@ -149,6 +149,43 @@ pub struct Host {
     pub journal: Option<JournalSpec>,
     /// What lies between schedulers and drive, if anything.
     pub path: Option<Path>,
+    /// Processors that the clients' processes and the path share; `None`: nothing waits for a processor.
+    pub processors: Option<Processors>,
+}
+
+/// Processors shared by the clients' processes, a worker that takes requests from the scheduler to a server (that of a loop
+/// device), and the server that has the drive. What each takes is processor time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Processors {
+    /// Their number.
+    pub count: u32,
+    /// Until one that was idle works.
+    pub idle_exit: Nanos,
+    /// Of a client's process, for each completion and the next request together.
+    pub client: Work,
+    /// Of the worker.
+    pub worker: Work,
+    /// Of the server, half of it before the drive and half of it after it. It runs before the others.
+    pub server: Work,
+}
+
+/// Processor time of a thread.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Work {
+    /// For each turn, in which it does all work that was there when the turn began.
+    pub turn: Nanos,
+    /// For each request.
+    pub request: Nanos,
+    /// In addition for each MiB.
+    pub per_mib: Nanos,
+}
+
+impl Work {
+    /// For a request of this length.
+    pub fn of(&self, length: Sectors) -> Nanos {
+        let bytes = u128::from(self.per_mib.0) * u128::from(length.bytes());
+        self.request + Nanos(u64::try_from(bytes >> 20).unwrap_or(u64::MAX))
+    }
 }
 
 impl Host {

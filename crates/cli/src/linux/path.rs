@@ -4,14 +4,20 @@
 //!
 //! Three lone clients run on the emulated drive with `none`, and in the simulator without a path: reads of 4 KiB and of
 //! 256 KiB one after the other, and reads of 4 KiB with 32 in flight. The differences are the path.
+//!
+//! Clients and path share the machine's processors. The same clients run again on a server that sleeps instead of polling, while
+//! the processor time of each thread is measured ([`super::usage`]). With 32 in flight requests pass in batches, so what a lone
+//! request takes more is the time of a thread's turns.
 
 use anyhow::{Result, anyhow};
 use iofair_core::time::Nanos;
 use iofair_drive::behind::Path;
 use iofair_lab::experiment::{Experiment, Overrides, parse};
 use iofair_lab::outcome::Outcome;
+use iofair_lab::scenario::Work;
 
 use super::plan::plan;
+use super::usage::Usage;
 use super::{Target, Times, execute};
 use crate::live::Watch;
 
@@ -57,14 +63,38 @@ pub(crate) struct Measured {
     pub(crate) path: Path,
     /// What the third client got on Linux and in the simulator, in IOPS.
     pub(crate) deep: [f64; 2],
+    /// Processor time of a client, of what passes requests to the server, and of the server; `None` where the kernel does not
+    /// count it.
+    pub(crate) work: Option<[Work; 3]>,
+}
+
+/// Processor time of threads that take this many turns for a lone request, from times per request: a lone small one, a lone
+/// large one, a small one of many.
+fn work(turns: u64, [lone, large, deep]: [u64; 3]) -> Work {
+    Work {
+        turn: Nanos(lone.saturating_sub(deep) / turns),
+        request: Nanos(deep.min(lone)),
+        per_mib: Nanos(large.saturating_sub(lone) * 1024 / 252),
+    }
+}
+
+/// The same from what the three probes used.
+fn all_work(probes: &[Times]) -> Option<[Work; 3]> {
+    let of = |turns: u64, kind: fn(&Usage) -> u64| {
+        let time = |probe: usize| kind(&probes[probe].usage) / probes[probe].requests.max(1);
+        work(turns, [0, 1, 2].map(time))
+    };
+    // The server takes a turn for the request, and one when the drive has done it.
+    let all = [of(1, |it| it.client), of(1, |it| it.worker), of(2, |it| it.server)];
+    all.iter().all(|it| it.request > Nanos::ZERO).then_some(all)
 }
 
 impl Measured {
     /// In words.
     pub(crate) fn text(&self) -> String {
         let us = |time: Nanos| time.0 as f64 / 1e3;
-        let Self { turnaround, woken, path, deep } = self;
-        format!(
+        let Self { turnaround, woken, path, deep, work } = self;
+        let mut text = format!(
             "Above the scheduler, {:.0} us pass from a completion to the next request of a process, and fio counts {:.0} us of it as \
              latency; below it, a request takes {:.0} us more than in the drive model, and {:.0} us in addition for each MiB. With 32 in flight the path passes {:.0} requests a \
              second where the model alone gives {:.0}.",
@@ -74,34 +104,52 @@ impl Measured {
             us(path.per_mib),
             deep[0],
             deep[1]
-        )
+        );
+        if let Some([client, worker, server]) = work {
+            let of = |it: &Work| format!("{:.0} + {:.0}", us(it.turn), us(it.request));
+            text += &format!(
+                " Processor time of a turn and a request in us: fio {}, worker {}, server {}.",
+                of(client),
+                of(worker),
+                of(server)
+            );
+        }
+        text
     }
+}
+
+/// A probe on Linux, with a server that polls or sleeps: the run in the middle of three, so that a moment of other work on the
+/// machine does not count.
+fn kernel(
+    probes: &Experiment,
+    (probe, polls): (usize, bool),
+    watch: &Watch,
+) -> Result<(Outcome, Times)> {
+    let one = |repeat: u32| -> Result<(Outcome, Times)> {
+        let scenario = probes.scenario(probe, 0, repeat);
+        let plan = plan(&scenario).map_err(|error| anyhow!(error))?;
+        execute(&plan, &scenario, (&Target::Emulated, polls), watch)
+    };
+    let mut all = (0..probes.repeats).map(one).collect::<Result<Vec<_>>>()?;
+    all.sort_by(|a, b| a.1.period.total_cmp(&b.1.period));
+    let (least, most) = (all[0].1.period, all[all.len() - 1].1.period);
+    if most > VARIES_MAX * least {
+        let percent = (most / least - 1.0) * 100.0;
+        eprintln!("the path varies by {percent:.0} %: is other work on this machine?");
+    }
+    let middle = all.len() / 2;
+    Ok(all.swap_remove(middle))
 }
 
 /// Measures it, over the drive with this profile.
 pub(super) fn measure(drive: &str, watch: &Watch) -> Result<Measured> {
     let text = PROBES.replace("DRIVE", drive);
     let mut probes = parse("path.toml", &text, &Overrides::default())?;
-    let one = |probes: &Experiment, variant: usize, repeat: u32| -> Result<(Outcome, Times)> {
-        let scenario = probes.scenario(variant, 0, repeat);
-        let plan = plan(&scenario).map_err(|error| anyhow!(error))?;
-        execute(&plan, &scenario, &Target::Emulated, watch)
-    };
-    // The one in the middle of three, so that a moment of other work on the machine does not count.
-    let kernel = |variant: usize| -> Result<(Outcome, Times)> {
-        let all = (0..probes.repeats).map(|repeat| one(&probes, variant, repeat));
-        let mut all = all.collect::<Result<Vec<_>>>()?;
-        all.sort_by(|a, b| a.1.period.total_cmp(&b.1.period));
-        let (least, most) = (all[0].1.period, all[all.len() - 1].1.period);
-        if most > VARIES_MAX * least {
-            let percent = (most / least - 1.0) * 100.0;
-            eprintln!("the path varies by {percent:.0} %: is other work on this machine?");
-        }
-        let middle = all.len() / 2;
-        Ok(all.swap_remove(middle))
-    };
-    let here = (0..3).map(kernel).collect::<Result<Vec<_>>>()?;
-    let Times { period, device } = here[0].1;
+    let here = (0..3).map(|probe| kernel(&probes, (probe, true), watch));
+    let here = here.collect::<Result<Vec<_>>>()?;
+    let asleep = (0..3).map(|probe| Ok(kernel(&probes, (probe, false), watch)?.1));
+    let work = all_work(&asleep.collect::<Result<Vec<_>>>()?);
+    let Times { period, device, .. } = here[0].1;
     let mean = |outcome: &Outcome| outcome.clients[0].latency.mean();
     let above = (period - device).max(0.0) as u64;
     let woken = Nanos(mean(&here[0].0).saturating_sub(device as u64).min(above));
@@ -127,5 +175,20 @@ pub(super) fn measure(drive: &str, watch: &Watch) -> Result<Measured> {
     let jitter = above(&here[0].0).saturating_sub(above(&lab[0])).min(fixed);
     let (fixed, jitter) = (Nanos(fixed - jitter), Nanos(jitter));
     let path = Path { fixed, jitter, serial: Nanos(serial), per_mib, depth: LOOP_DEPTH };
-    Ok(Measured { turnaround, woken, path, deep })
+    Ok(Measured { turnaround, woken, path, deep, work })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: times per request become turns, requests and bytes, and disturbed ones no nonsense. Method: by hand.
+    #[test]
+    fn processor_time_is_split() {
+        let split = work(2, [70_000, 448_000, 15_000]);
+        let (turn, request, per_mib) = (Nanos(27_500), Nanos(15_000), Nanos(1_536_000));
+        assert_eq!(split, Work { turn, request, per_mib });
+        let odd = work(1, [10_000, 9_000, 12_000]);
+        assert_eq!((odd.turn, odd.request, odd.per_mib), (Nanos(0), Nanos(10_000), Nanos(0)));
+    }
 }

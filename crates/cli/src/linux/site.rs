@@ -1,14 +1,15 @@
 //! The machine during a run: a server with an emulated drive and a loop device on its file, or a device of the
 //! machine's; the scheduler of the device; groups. All of it is undone when it is dropped, in the opposite order.
 
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
+use iofair_config::contracts::Contracts;
+use iofair_historical::TABLE;
+use iofair_serve::{Server, Timing, in_real_time};
 
 use super::groups::Groups;
 use super::plan::Queue;
@@ -26,8 +27,17 @@ pub(crate) enum Target {
     Real(PathBuf),
 }
 
+/// An emulated drive.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EmulatedDrive<'a> {
+    pub(super) profile: &'a str,
+    /// Bytes that the clients' files take.
+    pub(super) bytes: u64,
+    /// Whether its server polls for the drive's events; see [`Timing::set_polling`].
+    pub(super) polls: bool,
+}
+
 /// The device of a run.
-#[derive(Debug)]
 pub(super) struct Site {
     /// The block device.
     pub(super) device: PathBuf,
@@ -36,7 +46,7 @@ pub(super) struct Site {
     /// Scheduler and requests as found, of a device that was there before.
     before: Vec<(PathBuf, String)>,
     is_loop: bool,
-    server: Option<Child>,
+    server: Option<Server>,
     directory: PathBuf,
     pub(super) groups: Groups,
 }
@@ -68,7 +78,7 @@ impl Site {
     /// Makes the device ready. `profile` and `bytes` say what an emulated drive is.
     pub(super) fn new(
         target: &Target,
-        (profile, bytes): (&str, u64),
+        drive: &EmulatedDrive<'_>,
         directory: &Path,
     ) -> Result<Self> {
         let mut site = Self {
@@ -81,7 +91,7 @@ impl Site {
             groups: Groups::new()?,
         };
         let file = match target {
-            Target::Emulated => site.serve(profile, bytes + SLACK)?,
+            Target::Emulated => site.serve(drive)?,
             Target::Real(path) => path.clone(),
         };
         let kind = fs::metadata(&file).with_context(|| format!("{}", file.display()))?;
@@ -94,47 +104,34 @@ impl Site {
             site.is_loop = true;
             capacity = kind.len();
         }
+        let bytes = drive.bytes;
         if capacity < bytes {
             bail!("{} has {capacity} bytes; the clients' files take {bytes}", file.display());
         }
         site.sys = loop_device::queue_of(&site.device)?;
         if matches!(target, Target::Emulated) {
-            let facts = iofair_drive::profile::load(profile, 1)?.facts();
+            let facts = iofair_drive::profile::load(drive.profile, 1)?.facts();
             loop_device::resemble(&site.sys, &facts)?;
         }
         Ok(site)
     }
     /// Starts a server with an emulated drive; the file that is its volume.
-    fn serve(&mut self, profile: &str, bytes: u64) -> Result<PathBuf> {
-        let file = self.directory.join("drive.toml");
-        let text = format!(
-            "[drive]\nback = \"emulated:{profile}\"\nstack = \"none-none\"\n[listen]\nunix = \"drive.sock\"\n\
-             [fuse]\nmount = \"mount\"\n[[group]]\nname = \"all\"\n\
-             [[volume]]\nname = \"drive\"\ngroup = \"all\"\nsize = \"{}MiB\"\n",
-            bytes.div_ceil(1 << 20)
-        );
-        fs::write(&file, text)?;
-        let program = std::env::current_exe()?;
-        let mut command = match Command::new("chrt").args(["-f", "20", "true"]).status() {
-            Ok(status) if status.success() => {
-                let mut command = Command::new("chrt");
-                command.args(["-f", "20"]).arg(program);
-                command
-            }
-            _ => Command::new(program),
-        };
-        command.args(["--json", "serve"]).arg(&file).current_dir(&self.directory);
-        let errors = File::create(self.directory.join("drive.errors"))?;
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors).process_group(0);
-        let mut child = command.spawn().context("the server cannot be started")?;
-        let out = child.stdout.take().ok_or_else(|| anyhow!("the server has no output"))?;
-        self.server = Some(child);
-        let mut line = String::new();
-        if BufReader::new(out).read_line(&mut line)? == 0 {
-            let errors = fs::read_to_string(self.directory.join("drive.errors"))?;
-            bail!("the server with the emulated drive ended: {errors}");
-        }
+    fn serve(&mut self, drive: &EmulatedDrive<'_>) -> Result<PathBuf> {
         let mount = self.directory.join("mount");
+        let place = mount.to_str().ok_or_else(|| anyhow!("{} is not UTF-8", mount.display()))?;
+        let EmulatedDrive { profile, bytes, polls } = drive;
+        let text = format!(
+            "[drive]\nback = \"emulated:{profile}\"\nstack = \"none-none\"\n[fuse]\nmount = \"{place}\"\n\
+             [[group]]\nname = \"all\"\n\
+             [[volume]]\nname = \"drive\"\ngroup = \"all\"\nsize = \"{}MiB\"\n",
+            (bytes + SLACK).div_ceil(1 << 20)
+        );
+        let contracts = Contracts::parse_with(&TABLE, "drive.toml", &text)?;
+        let timing = Arc::new(Timing::default());
+        timing.set_polling(*polls);
+        let (server, _) = in_real_time(|| Server::start_timed(contracts, &timing));
+        let server = server.map_err(|error| anyhow!("the server with the drive: {error}"))?;
+        self.server = Some(server);
         loop_device::allow_background(&mount)?;
         Ok(mount.join("drive"))
     }
@@ -200,12 +197,10 @@ impl Drop for Site {
         {
             eprintln!("could not be detached: {error:#}");
         }
-        if let Some(mut server) = self.server.take() {
-            // SIGTERM: it unmounts.
-            let asked = command("kill", &[&server.id().to_string()]);
-            if asked.is_err() || server.wait().is_err() {
-                let _ = server.kill();
-            }
+        if let Some(server) = self.server.take()
+            && let Err(error) = server.stop()
+        {
+            eprintln!("the server with the drive could not be stopped: {error}");
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::causes::Causes;
 use super::score::{Kind, Mix, Of, Pair, count, ends, median, mixes};
-use super::{Evidence, Part};
+use super::{Evidence, Part, Shared};
 
 /// The introduction, above the results.
 const HEAD: &str = include_str!("head.md");
@@ -145,8 +145,34 @@ fn places(text: &mut String, evidence: &Evidence) {
         us(&|it| it.path_ns[2]),
         us(&|it| it.path_ns[1]),
     );
+    processors(text, evidence);
 }
 
+/// The processors of the simulator's path.
+fn processors(text: &mut String, evidence: &Evidence) {
+    let mut told: Vec<&Shared> = Vec::new();
+    for shared in evidence.experiments.iter().filter_map(|it| it.processors.as_ref()) {
+        if told.contains(&shared) {
+            continue;
+        }
+        told.push(shared);
+        let of = |times: [u64; 3]| {
+            let [turn, request, per_mib] = times.map(|it| it as f64 / 1e3);
+            format!("{turn:.0} us a turn, {request:.0} us a request and {per_mib:.0} us a MiB")
+        };
+        let _ = writeln!(
+            text,
+            "In the simulator, clients and path share {} processors. A thread does in one turn all work that has come when the turn \
+             begins. Measured processor time: a process of fio, {}; what passes requests to the server (the loop device's worker, \
+             the threads that read FUSE's requests, ksoftirqd), {}; the server, {}, two turns for a lone request. {}\n",
+            shared.count,
+            of(shared.client_ns),
+            of(shared.worker_ns),
+            of(shared.server_ns),
+            shared.note
+        );
+    }
+}
 fn deviations(text: &mut String, evidence: &Evidence, causes: &Causes) {
     text.push_str("\n## Deviations and their causes\n\n");
     text.push_str(
@@ -258,6 +284,7 @@ mod tests {
             path_ns: [0; 3],
             jitter_ns: 0,
             depth: 128,
+            processors: None,
             deep_iops: [1.0; 2],
             rows,
         };

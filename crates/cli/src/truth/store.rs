@@ -136,6 +136,7 @@ buffered = false
             path_ns: [0; 3],
             jitter_ns: 0,
             depth: 128,
+            processors: None,
             deep_iops: [0.0; 2],
             rows: vec![Row { variant, stack, client, kernel, live, lab }],
         }

@@ -15,6 +15,7 @@ use super::controllers::{self, Controllers};
 use super::engine::{Engine, Parts};
 use super::journal::{self, Journal, JournalSetup};
 use super::layout::{self, Area, File, Wanted};
+use super::path::SharedPath;
 use super::roster::RosterSource;
 use super::writeback::{Flushers, Flushing};
 use crate::cache::pages::PAGE;
@@ -133,7 +134,10 @@ fn build_over<'a>(
         }
     };
     let (measured_from, interval) = (Instant::ZERO + scenario.ramp, scenario.interval);
-    let parts = Parts { devices, outside, geometry, files, observer, measured_from, interval };
+    let shared = scenario.host.processors.filter(|_| outside.is_none());
+    let path = shared.map(|it| SharedPath::new(it, specs.len()));
+    let parts =
+        Parts { devices, outside, path, geometry, files, observer, measured_from, interval };
     let mut engine = Engine::new(parts);
     changes.start(&mut engine);
     cache.start(&mut engine);

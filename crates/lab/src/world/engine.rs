@@ -17,6 +17,7 @@ use crate::outside::{Outside, Reply};
 use crate::scenario::Scheduling;
 use crate::sim::{Timers, Token};
 use crate::world::layout::File;
+use crate::world::path::{SharedPath, Task};
 
 /// The properties of a command, by its request's slot.
 #[derive(Clone, Copy, Debug)]
@@ -148,6 +149,8 @@ pub(crate) struct Engine<'a> {
     /// Empty if the engine is outside.
     devices: Vec<Device>,
     outside: Option<&'a mut dyn Outside>,
+    /// What processes and the path to the drive share, if they wait for processors.
+    path: Option<SharedPath>,
     /// The layout of sectors on the devices; `None` with one device.
     geometry: Option<Geometry>,
     /// The drive's files, in the order of the processes.
@@ -173,6 +176,7 @@ pub(crate) struct Engine<'a> {
 pub(crate) struct Parts<'a> {
     pub(crate) devices: Vec<Device>,
     pub(crate) outside: Option<&'a mut dyn Outside>,
+    pub(crate) path: Option<SharedPath>,
     pub(crate) geometry: Option<Geometry>,
     pub(crate) files: Vec<File>,
     pub(crate) observer: &'a mut dyn Observer,
@@ -195,12 +199,14 @@ pub(crate) struct NewRequest {
 
 impl<'a> Engine<'a> {
     pub(crate) fn new(parts: Parts<'a>) -> Self {
-        let Parts { devices, outside, geometry, files, observer, measured_from, interval } = parts;
+        let Parts { devices, outside, path, geometry, .. } = parts;
+        let Parts { files, observer, measured_from, interval, .. } = parts;
         Self {
             now: Instant::ZERO,
             timers: Timers::new(),
             devices,
             outside,
+            path,
             geometry,
             files,
             journaled: false,
@@ -224,6 +230,9 @@ impl<'a> Engine<'a> {
         let mut at = self.timers.next().unwrap_or(Instant::MAX);
         for device in &self.devices {
             at = at.min(device.next_event());
+        }
+        if let Some(path) = &self.path {
+            at = at.min(path.next_event());
         }
         (at < Instant::MAX).then(|| at.max(self.now))
     }
@@ -304,10 +313,38 @@ impl<'a> Engine<'a> {
                 |it: Reply| ActorCompletion { token: Token::unpack(it.tag), length: it.length };
             done.extend(replies.map(completion));
         }
+        if self.path.is_some() {
+            self.advance_path(done);
+        }
         for index in 0..self.devices.len() {
             self.collect_device(index, done);
         }
         self.completed += (done.len() - before) as u64;
+    }
+    /// Carries out the work that processors have done by now.
+    fn advance_path(&mut self, done: &mut Vec<ActorCompletion>) {
+        let now = self.now;
+        let mut tasks = self.path.as_mut().map(|path| path.take_done(now)).unwrap_or_default();
+        for task in tasks.drain(..) {
+            match task {
+                Task::Forward(device, command) => {
+                    if let Some(path) = &mut self.path {
+                        path.send_to_server(now, device, command);
+                    }
+                }
+                Task::Submit(device, command) => {
+                    self.devices[device].drive.submit(self.now, command);
+                }
+                Task::Complete(device, it) => {
+                    self.drive_done.push(it);
+                    self.complete_all(device, done);
+                }
+                Task::Deliver(completion) => done.push(completion),
+            }
+        }
+        if let Some(path) = &mut self.path {
+            path.put_back(tasks);
+        }
     }
     fn collect_device(&mut self, index: usize, done: &mut Vec<ActorCompletion>) {
         let device = &mut self.devices[index];
@@ -315,6 +352,18 @@ impl<'a> Engine<'a> {
             return;
         }
         device.drive.advance(self.now, &mut self.drive_done);
+        if let Some(path) = &mut self.path {
+            for done in self.drive_done.drain(..) {
+                let bytes = device.sent[done.id as usize].bytes;
+                path.drive_has_done(self.now, (index, done), bytes);
+            }
+            return;
+        }
+        self.complete_all(index, done);
+    }
+    /// Completes what a drive has done.
+    fn complete_all(&mut self, index: usize, done: &mut Vec<ActorCompletion>) {
+        let device = &mut self.devices[index];
         for done in self.drive_done.drain(..) {
             let id = RequestId(done.id);
             self.observer.on_command_completion(self.now, id, done.status);
@@ -329,12 +378,18 @@ impl<'a> Engine<'a> {
                 .expect("the drive has it");
             device.on_completed(self.now, operation);
         }
-        done.extend(self.completions.drain(..).map(|completion| {
+        let observer = &mut *self.observer;
+        let now = self.now;
+        let completions = self.completions.drain(..).map(|completion| {
             assert_eq!(completion.status, 0, "model drives complete without errors");
-            self.observer.on_completion(self.now, &completion);
+            observer.on_completion(now, &completion);
             let Completion { part, .. } = completion;
             ActorCompletion { token: Token::unpack(part.tag), length: part.length }
-        }));
+        });
+        match &mut self.path {
+            None => done.extend(completions),
+            Some(path) => completions.for_each(|it| path.wake_client(now, it, done)),
+        }
         device.hand_on_trace(self.traced, self.observer);
     }
 
@@ -386,7 +441,10 @@ impl<'a> Engine<'a> {
                 start: dispatch.start,
                 length: dispatch.length,
             };
-            device.drive.submit(self.now, command);
+            match &mut self.path {
+                None => device.drive.submit(self.now, command),
+                Some(path) => path.send_to_worker(self.now, index, command),
+            }
             device.hand_on_trace(self.traced, self.observer);
         }
         if !sent {

@@ -17,6 +17,8 @@ mod controllers;
 pub(crate) mod engine;
 pub(crate) mod journal;
 pub(crate) mod layout;
+pub(crate) mod path;
+pub(crate) mod processors;
 mod roster;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -26,6 +26,7 @@ use crate::scenario::{
 
 mod changes;
 mod groups;
+mod processors;
 mod scheduling;
 
 /// Completes every command a fixed time after it was given; bytes can cost time too, one command after

@@ -181,6 +181,9 @@ impl Back for Emulated {
     fn share_timing(&mut self, timing: &Arc<Timing>) {
         self.timing = Arc::clone(timing);
     }
+    fn polls(&self) -> bool {
+        self.timing.polls()
+    }
     fn take_entries(&mut self) -> Option<&mut Vec<Entry>> {
         Some(&mut self.entries)
     }

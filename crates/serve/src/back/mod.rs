@@ -119,6 +119,10 @@ pub trait Back: Send {
     fn share_timing(&mut self, timing: &Arc<emulated::Timing>) {
         let _ = timing;
     }
+    /// Whether to poll for the last microseconds before [`Self::next_event`].
+    fn polls(&self) -> bool {
+        true
+    }
     /// A volume is gone, and all its requests are completed. Late commands may still be in flight.
     fn forget(&mut self, volume: &PlannedVolume) {
         let _ = volume;

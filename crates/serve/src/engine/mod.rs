@@ -385,6 +385,10 @@ impl Engine {
     pub fn next_event(&self) -> Option<Instant> {
         self.back.next_event()
     }
+    /// Whether to poll for the last microseconds before that.
+    pub fn polls(&self) -> bool {
+        self.back.polls()
+    }
     /// Number of unfinished requests.
     pub fn pending(&self) -> usize {
         self.ops.len() - self.abandoned

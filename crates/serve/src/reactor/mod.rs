@@ -349,7 +349,8 @@ impl Reactor {
         let next = self.parts.engine.next_wakeup().into_iter().chain(others).min();
         let Some(next) = next else { return Wait::Forever };
         let now = self.parts.clock.now();
-        let early = if event == Some(next) { SPIN } else { Nanos::ZERO };
+        let polls = event == Some(next) && self.parts.engine.polls();
+        let early = if polls { SPIN } else { Nanos::ZERO };
         let rest = next.since(now).saturating_sub(early);
         if rest == Nanos::ZERO { Wait::Poll } else { Wait::For(rest) }
     }

@@ -1,6 +1,6 @@
 //! The time by which commands of an emulated drive complete early, and by which they completed late.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
@@ -21,6 +21,7 @@ pub struct Timing {
     completed: AtomicU64,
     late: AtomicU64,
     late_max: AtomicU64,
+    sleeps: AtomicBool,
 }
 
 /// How late commands completed, after the lead.
@@ -45,6 +46,14 @@ impl Timing {
         let bytes = u128::from(self.per_mib.load(Relaxed)) * u128::from(length.bytes());
         let more = u64::try_from(bytes >> 20).unwrap_or(u64::MAX);
         Nanos(self.fixed.load(Relaxed).saturating_add(more))
+    }
+    /// Whether the reactor polls for the last microseconds before an event of the drive (the default), or sleeps: then
+    /// completions are late, and its processor time is that of its work alone.
+    pub fn set_polling(&self, polls: bool) {
+        self.sleeps.store(!polls, Relaxed);
+    }
+    pub(super) fn polls(&self) -> bool {
+        !self.sleeps.load(Relaxed)
     }
     /// A command that takes this long in the model completed this much late.
     pub(super) fn record(&self, took: Nanos, late: Nanos) {

@@ -1,0 +1,101 @@
+//! Requests on their way from the scheduler to the drive and back, where each step waits for a processor.
+//!
+//! ```text
+//! process ─▶ scheduler ─▶ worker ─▶ server ─▶ drive ─▶ server ─▶ (completion at the scheduler) ─▶ process
+//! ```
+//!
+//! A process dispatches its own request, as in the kernel. Each process is a thread; worker and server are one each.
+
+use iofair_core::time::{Instant, Nanos};
+use iofair_core::unit::Sectors;
+use iofair_drive::{Command, Done};
+
+use super::engine::ActorCompletion;
+use super::processors::Processors;
+use crate::scenario;
+
+/// What a thread has worked on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Task {
+    /// The worker: a command to the server.
+    Forward(usize, Command),
+    /// The server: a command to the drive.
+    Submit(usize, Command),
+    /// The server: what the drive has done.
+    Complete(usize, Done),
+    /// A process: one of its requests is completed.
+    Deliver(ActorCompletion),
+}
+
+/// Processors, and the threads of processes and path.
+#[derive(Debug)]
+pub(crate) struct SharedPath {
+    setup: scenario::Processors,
+    processors: Processors<Task>,
+    /// The first threads are those of the processes, in order.
+    processes: usize,
+    worker: usize,
+    server: usize,
+    done: Vec<Task>,
+}
+
+impl SharedPath {
+    /// For this many processes.
+    pub(crate) fn new(setup: scenario::Processors, processes: usize) -> Self {
+        let mut processors = Processors::new(setup.count, setup.idle_exit);
+        for _ in 0..processes {
+            processors.add_thread(setup.client.turn, false);
+        }
+        let worker = processors.add_thread(setup.worker.turn, false);
+        let server = processors.add_thread(setup.server.turn, true);
+        Self { setup, processors, processes, worker, server, done: Vec::new() }
+    }
+    /// When the next work is done.
+    pub(crate) fn next_event(&self) -> Instant {
+        self.processors.next_event().unwrap_or(Instant::MAX)
+    }
+    /// The work that is done by now. Give the list back with [`Self::put_back`].
+    pub(crate) fn take_done(&mut self, now: Instant) -> Vec<Task> {
+        self.processors.advance(now, &mut self.done);
+        std::mem::take(&mut self.done)
+    }
+    /// Keeps an empty list for the next time.
+    pub(crate) fn put_back(&mut self, list: Vec<Task>) {
+        self.done = list;
+    }
+    /// The scheduler has dispatched a command.
+    pub(crate) fn send_to_worker(&mut self, now: Instant, device: usize, command: Command) {
+        let cost = self.setup.worker.of(command.length);
+        self.processors.add(now, self.worker, cost, Task::Forward(device, command));
+    }
+    /// The worker has sent a command to the server.
+    pub(crate) fn send_to_server(&mut self, now: Instant, device: usize, command: Command) {
+        let cost = Nanos(self.setup.server.request.0 / 2);
+        self.processors.add(now, self.server, cost, Task::Submit(device, command));
+    }
+    /// The drive has done a command of this many bytes.
+    pub(crate) fn drive_has_done(
+        &mut self,
+        now: Instant,
+        (device, done): (usize, Done),
+        bytes: u64,
+    ) {
+        let all = self.setup.server.of(Sectors::from_bytes_ceil(bytes));
+        let cost = all.saturating_sub(Nanos(self.setup.server.request.0 / 2));
+        self.processors.add(now, self.server, cost, Task::Complete(device, done));
+    }
+    /// A request is completed: its process wakes up. What is no process (a flusher, the journal) is told in `done` at once.
+    pub(crate) fn wake_client(
+        &mut self,
+        now: Instant,
+        completion: ActorCompletion,
+        done: &mut Vec<ActorCompletion>,
+    ) {
+        let actor = completion.token.actor as usize;
+        if actor >= self.processes {
+            return done.push(completion);
+        }
+        let cost = self.setup.client.of(completion.length);
+        self.processors.add(now, actor, cost, Task::Deliver(completion));
+    }
+}

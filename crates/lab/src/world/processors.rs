@@ -1,0 +1,241 @@
+//! Processors that the clients' processes and the path to the drive share.
+//!
+//! Work belongs to a thread. A thread without work sleeps; when work arrives it becomes ready and waits for a processor. It works
+//! in turns: a turn takes a time of its own, and then that of each piece of work that was there when it began. So a thread that is
+//! behind does its work in batches, at less time for each piece. A processor that was idle takes a while to start. Urgent threads
+//! (of real-time priority) run before others, and take their processor away.
+
+use std::collections::VecDeque;
+
+use iofair_core::time::{Instant, Nanos};
+
+/// A thread works at most this long while others wait: the kernel's default slice, on two processors
+/// (`base_slice_ns` of debugfs).
+const SLICE: Nanos = Nanos::from_millis(3);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Asleep,
+    /// It waits for a processor.
+    Ready,
+    Running,
+}
+
+#[derive(Debug)]
+struct Thread<W> {
+    state: State,
+    urgent: bool,
+    /// Time of each turn.
+    turn: Nanos,
+    work: VecDeque<(Nanos, W)>,
+    /// Pieces of work that are left of the present turn.
+    left: usize,
+}
+
+impl<W> Thread<W> {
+    /// The time of the next piece of work, which may begin a turn.
+    fn next(&mut self) -> Option<Nanos> {
+        let (cost, _) = self.work.front()?;
+        if self.left > 0 {
+            return Some(*cost);
+        }
+        self.left = self.work.len();
+        Some(self.turn + *cost)
+    }
+}
+
+/// What a processor does.
+#[derive(Clone, Copy, Debug)]
+struct Running {
+    thread: usize,
+    /// When its present piece of work is done.
+    until: Instant,
+    /// When its slice is over.
+    slice: Instant,
+}
+
+/// Processors, and threads with work of type `W`.
+#[derive(Debug)]
+pub(crate) struct Processors<W> {
+    processors: Vec<Option<Running>>,
+    /// Time until an idle processor works.
+    idle_exit: Nanos,
+    threads: Vec<Thread<W>>,
+    urgent: VecDeque<usize>,
+    ready: VecDeque<usize>,
+}
+
+impl<W> Processors<W> {
+    /// `count` idle processors without threads.
+    pub(crate) fn new(count: u32, idle_exit: Nanos) -> Self {
+        Self {
+            processors: (0..count.max(1)).map(|_| None).collect(),
+            idle_exit,
+            threads: Vec::new(),
+            urgent: VecDeque::new(),
+            ready: VecDeque::new(),
+        }
+    }
+    /// Adds a thread whose turns take this time; its number.
+    pub(crate) fn add_thread(&mut self, turn: Nanos, urgent: bool) -> usize {
+        let (state, work) = (State::Asleep, VecDeque::new());
+        self.threads.push(Thread { state, urgent, turn, work, left: 0 });
+        self.threads.len() - 1
+    }
+    /// Gives a thread work that takes this much processor time.
+    pub(crate) fn add(&mut self, now: Instant, thread: usize, cost: Nanos, work: W) {
+        let it = &mut self.threads[thread];
+        it.work.push_back((cost, work));
+        if it.state != State::Asleep {
+            return;
+        }
+        it.state = State::Ready;
+        match it.urgent {
+            true => self.urgent.push_back(thread),
+            false => self.ready.push_back(thread),
+        }
+        self.place(now);
+    }
+    /// When the next piece of work is done.
+    pub(crate) fn next_event(&self) -> Option<Instant> {
+        self.processors.iter().flatten().map(|it| it.until).min()
+    }
+    /// Appends the work that is done by now, in order of time.
+    pub(crate) fn advance(&mut self, now: Instant, done: &mut Vec<W>) {
+        loop {
+            let due = self
+                .processors
+                .iter()
+                .enumerate()
+                .filter_map(|(n, it)| Some((it.as_ref()?.until, n)));
+            let Some((at, processor)) = due.min().filter(|(at, _)| *at <= now) else { return };
+            let Some(running) = self.processors[processor] else { return };
+            let thread = &mut self.threads[running.thread];
+            done.extend(thread.work.pop_front().map(|(_, work)| work));
+            thread.left -= 1;
+            let others = !self.urgent.is_empty() || !self.ready.is_empty();
+            let preempted =
+                !thread.urgent && (!self.urgent.is_empty() || others && at >= running.slice);
+            if thread.work.is_empty() {
+                thread.state = State::Asleep;
+            } else if preempted {
+                thread.state = State::Ready;
+                self.ready.push_back(running.thread);
+            } else if let Some(cost) = thread.next() {
+                self.processors[processor] = Some(Running { until: at + cost, ..running });
+                continue;
+            }
+            self.processors[processor] = None;
+            self.run_next(processor, at, Nanos::ZERO);
+        }
+    }
+    /// Gives ready threads processors, idle ones first.
+    fn place(&mut self, now: Instant) {
+        while !(self.urgent.is_empty() && self.ready.is_empty()) {
+            if let Some(idle) = self.processors.iter().position(Option::is_none) {
+                self.run_next(idle, now, self.idle_exit);
+                continue;
+            }
+            if self.urgent.is_empty() || !self.preempt(now) {
+                return;
+            }
+        }
+    }
+    /// Takes a processor away from a thread that is not urgent, if there is one.
+    fn preempt(&mut self, now: Instant) -> bool {
+        let threads = &self.threads;
+        let ordinary = |it: &Option<Running>| it.is_some_and(|it| !threads[it.thread].urgent);
+        let Some(processor) = self.processors.iter().position(ordinary) else { return false };
+        if let Some(Running { thread, until, .. }) = self.processors[processor].take() {
+            let it = &mut self.threads[thread];
+            it.state = State::Ready;
+            if let Some((cost, _)) = it.work.front_mut() {
+                *cost = until.since(now);
+            }
+            self.ready.push_front(thread);
+        }
+        self.run_next(processor, now, Nanos::ZERO);
+        true
+    }
+    /// Starts the next ready thread on a processor that is free.
+    fn run_next(&mut self, processor: usize, now: Instant, late: Nanos) {
+        let Some(thread) = self.urgent.pop_front().or_else(|| self.ready.pop_front()) else {
+            return;
+        };
+        let it = &mut self.threads[thread];
+        it.state = State::Running;
+        let from = now + late;
+        let until = from + it.next().unwrap_or(Nanos::ZERO);
+        self.processors[processor] = Some(Running { thread, until, slice: from + SLICE });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn us(micros: u64) -> Nanos {
+        Nanos::from_micros(micros)
+    }
+    fn at(micros: u64) -> Instant {
+        Instant::ZERO + us(micros)
+    }
+    /// Runs to the end; what is done when, in microseconds.
+    fn run(processors: &mut Processors<u32>) -> Vec<(u32, u64)> {
+        let (mut all, mut done) = (Vec::new(), Vec::new());
+        while let Some(next) = processors.next_event() {
+            processors.advance(next, &mut done);
+            all.extend(done.drain(..).map(|it| (it, next.0 / 1000)));
+        }
+        all
+    }
+
+    /// Goal: an idle processor starts late, a turn takes its time once for all work that was there, and two threads on two
+    /// processors do not delay each other. Method: by hand; the second piece of work comes after the first turn has begun.
+    #[test]
+    fn turns_are_batches() {
+        let mut two = Processors::new(2, us(30));
+        let (a, b) = (two.add_thread(us(5), false), two.add_thread(us(7), false));
+        two.add(at(0), a, us(10), 1);
+        two.add(at(0), a, us(10), 2);
+        two.add(at(0), b, us(10), 3);
+        assert_eq!(run(&mut two), [(1, 45), (3, 47), (2, 60)]);
+        two.add(at(100), a, us(10), 4);
+        assert_eq!(run(&mut two), [(4, 145)], "it slept");
+    }
+
+    /// Goal: with one processor threads run one after the other, and the later one meanwhile collects a batch. Method: by hand.
+    #[test]
+    fn threads_wait_for_a_processor() {
+        let mut one = Processors::new(1, us(30));
+        let (a, b) = (one.add_thread(us(5), false), one.add_thread(us(5), false));
+        one.add(at(0), a, us(100), 1);
+        one.add(at(10), b, us(10), 2);
+        one.add(at(20), b, us(10), 3);
+        assert_eq!(run(&mut one), [(1, 135), (2, 150), (3, 160)]);
+    }
+
+    /// Goal: an urgent thread takes a processor away, and the other goes on where it was. Method: by hand.
+    #[test]
+    fn urgent_threads_preempt() {
+        let mut one = Processors::new(1, us(0));
+        let (a, b) = (one.add_thread(us(0), false), one.add_thread(us(2), true));
+        one.add(at(0), a, us(100), 1);
+        one.add(at(40), b, us(10), 2);
+        assert_eq!(run(&mut one), [(2, 52), (1, 112)]);
+    }
+
+    /// Goal: a thread with much work lets others run after its slice. Method: 10 ms of work beside a short piece.
+    #[test]
+    fn slices_end() {
+        let mut one = Processors::new(1, us(0));
+        let (a, b) = (one.add_thread(us(0), false), one.add_thread(us(0), false));
+        for number in 0..10 {
+            one.add(at(0), a, us(1_000), number);
+        }
+        one.add(at(1), b, us(10), 100);
+        let all = run(&mut one);
+        assert_eq!(all.iter().position(|(it, _)| *it == 100), Some(3));
+        assert_eq!(all.last(), Some(&(9, 10_010)));
+    }
+}
