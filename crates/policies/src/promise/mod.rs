@@ -348,7 +348,7 @@ impl Promise {
                 false => self.pace.on_read_alone(now),
             }
         }
-        if side(&cx.requests[id]) == Side::Read && self.drive.writes_recent(now) {
+        if side(&cx.requests[id]) != Side::Flush && self.drive.writes_recent(now) {
             let far = self.clocks_above(client).map(|group| self.clocks.is_far(now, group)).max();
             if let Some(far) = far {
                 self.throttle.on_read(now, far);

@@ -13,8 +13,9 @@
 //! cannot keep the latency beside writes; writes then get at least half of the rate for some seconds. While no read
 //! completes for 100 ms, the part is doubled, again and again.
 //!
-//! The same rule keeps writes from filling the drive's cache beside a group with a minimum. There, a read counts as late
-//! while its group is so far behind that it does not reach its minimum.
+//! The same rule keeps writes from filling the drive's cache beside a group with a minimum. There, a read or a write counts
+//! as late while its group is so far behind that it does not reach its minimum: a flush of another client may hold the
+//! drive for as long as it takes to write what the cache holds.
 //!
 //! Sources: Chiu and Jain (1989), additive increase and multiplicative decrease; Linux's io.latency, which throttles the
 //! groups that disturb a latency.
