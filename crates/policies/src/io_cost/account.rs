@@ -1,5 +1,6 @@
 //! One group's account: its own virtual time, its waiters, its debt.
 
+use crate::parts::shares::Share;
 use crate::parts::tree::{NodeId, Summary};
 use iofair_core::parts::fifo::Fifo;
 use iofair_core::time::{Instant, Nanos};
@@ -17,6 +18,13 @@ impl Summary for Entry {
     fn join(_one: (), _other: ()) {}
 }
 
+/// When a timer expires. Of equal times, the one that was set first comes first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Due {
+    pub(super) at: Instant,
+    pub(super) number: u64,
+}
+
 /// The state of a group's own requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Account {
@@ -31,6 +39,11 @@ pub(super) struct Account {
     pub(super) active_since: Instant,
     /// How far `vtime` was behind the clock when the weight was last set.
     pub(super) saved_margin: i64,
+    /// Its share, and the generation of weights of which it is.
+    pub(super) share: Share,
+    pub(super) share_of: u64,
+    /// Whether part of its weight is lent.
+    pub(super) lends: bool,
     /// Its weight in use before the last change.
     pub(super) last_inuse: u64,
     /// Where its last request ended.
@@ -42,6 +55,9 @@ pub(super) struct Account {
     pub(super) usages: [u64; 3],
     pub(super) usage_at: usize,
     pub(super) waiters: Fifo,
+    /// When its timer expires.
+    pub(super) due: Option<Due>,
+    /// The timer's place in the tree, if it expires soon.
     pub(super) timer: Option<NodeId>,
     /// Device time, in virtual units, that went out without a budget.
     pub(super) debt: u64,
@@ -61,6 +77,9 @@ impl Account {
             sent_in: 0,
             active_since: Instant::ZERO,
             saved_margin: 0,
+            share: Share { active: 1, inuse: 1 },
+            share_of: u64::MAX,
+            lends: false,
             last_inuse: 0,
             cursor: None,
             used: 0,
@@ -68,6 +87,7 @@ impl Account {
             usages: [0; 3],
             usage_at: 0,
             waiters: Fifo::new(),
+            due: None,
             timer: None,
             debt: 0,
             delay: Nanos::ZERO,

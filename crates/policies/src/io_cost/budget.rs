@@ -1,9 +1,9 @@
 //! The path of a request: activation, its cost for the group, and waiting for budget.
 
 use super::IoCost;
-use super::account::{Account, Entry};
+use super::account::{Account, Due, Entry};
 use super::first::SLACK_FIRST;
-use super::model::nanos;
+use super::model::{nanos, scale, scale_up};
 use super::vrate::Now;
 use crate::parts::shares::{Share, WHOLE, own_node};
 use iofair_core::policy::Context;
@@ -21,23 +21,28 @@ const COST_MAX: u64 = 1 << 62;
 
 /// What device time costs a group with this share.
 pub(super) fn cost_at(device_time: u64, share: u64) -> u64 {
-    let cost = (u128::from(device_time) * u128::from(WHOLE)).div_ceil(u128::from(share));
-    u64::try_from(cost).unwrap_or(COST_MAX).min(COST_MAX)
+    u64::try_from(scale_up(device_time, WHOLE, share)).unwrap_or(COST_MAX).min(COST_MAX)
 }
 /// The device time that a group with this share gets for an amount of its own time.
 pub(super) fn device_time_at(cost: u64, share: u64) -> u64 {
-    (u128::from(cost) * u128::from(share) / u128::from(WHOLE)) as u64
+    scale(cost, share, WHOLE) as u64
 }
 
 impl IoCost {
     pub(super) fn share(&mut self, group: usize) -> Share {
-        self.weights.share(own_node(group))
+        let account = &mut self.accounts[group];
+        if account.share_of != self.weights.generation() {
+            account.share = self.weights.share(own_node(group));
+            account.share_of = self.weights.generation();
+        }
+        account.share
     }
     /// Sets a group's weights. `saves`: records how far it is behind the clock.
     pub(super) fn set_weights(&mut self, group: usize, weights: (u64, u64), saves: Option<Now>) {
         let node = own_node(group);
         let account = &mut self.accounts[group];
         account.last_inuse = self.weights.node(node).inuse;
+        account.lends = weights.1.max(1) < weights.0;
         if let Some(now) = saves {
             account.saved_margin = now.v.since(account.vtime);
         }
@@ -45,8 +50,13 @@ impl IoCost {
     }
     /// The group gives nothing away any more.
     pub(super) fn take_all_back(&mut self, group: usize, now: Now) {
-        let active = self.weights.node(own_node(group)).active;
-        self.set_weights(group, (active, active), Some(now));
+        let account = &mut self.accounts[group];
+        if account.lends || account.last_inuse == 0 {
+            let active = self.weights.node(own_node(group)).active;
+            self.set_weights(group, (active, active), Some(now));
+        } else {
+            account.saved_margin = now.v.since(account.vtime);
+        }
     }
 
     /// A request of a group that may not have sent any for a while. An inactive group starts with the
@@ -191,11 +201,11 @@ impl IoCost {
         let missing = u64::try_from(-left.min(0)).expect("not negative");
         let ready = self.clock.after(now.at, missing).max(self.accounts[group].held_until);
         let at = ready + self.slack() * 2;
-        let set = self.accounts[group].timer.map(|timer| self.timers.key(timer));
         // Already set, and near enough.
-        let near = |set: Instant| set > now.at && set.0.abs_diff(at.0) <= self.slack().0;
-        if !set.is_some_and(near) {
-            self.set_timer(group, Some(at));
+        let near = |set: &Due| set.at > now.at && set.at.0.abs_diff(at.0) <= self.slack().0;
+        match self.accounts[group].due.filter(near) {
+            Some(due) => self.insert_timer(group, due),
+            None => self.set_timer(group, Some(at)),
         }
     }
     /// Timers are late on purpose, by one to two of these.
@@ -203,18 +213,43 @@ impl IoCost {
         let percent = if self.settings.first { SLACK_FIRST } else { SLACK_PERCENT };
         (self.clock.period() * percent / 10_000).max(Nanos(1))
     }
-    pub(super) fn set_timer(&mut self, group: usize, at: Option<Instant>) {
+    fn set_timer(&mut self, group: usize, at: Option<Instant>) {
+        let number = self.timers_set;
+        let due = at.map(|at| Due { at, number });
+        self.timers_set += 1;
+        self.accounts[group].due = due;
         if let Some(timer) = self.accounts[group].timer.take() {
             self.timers.remove(&mut self.waiting, timer);
         }
-        if let Some(at) = at {
-            let timer = self.timers.insert(&mut self.waiting, at, Entry(group as u32));
+        if let Some(due) = due {
+            self.insert_timer(group, due);
+        }
+    }
+    /// Inserts a group's timer into the tree, unless it is there or a period ends long before.
+    fn insert_timer(&mut self, group: usize, due: Due) {
+        if due.at <= self.horizon && self.accounts[group].timer.is_none() {
+            let timer = self.timers.insert(&mut self.waiting, due, Entry(group as u32));
             self.accounts[group].timer = Some(timer);
+        }
+    }
+    /// Timers are due in the tree up to a quarter of a period after the end of this one (`None`: all timers). At a
+    /// period's end all waiting groups are examined, and most timers change, so the tree need not have those after it.
+    /// The quarter is for wake-ups that are served late.
+    pub(super) fn plan_timers(&mut self, end: Option<Instant>) {
+        self.horizon = end.map_or(Instant::MAX, |end| end + self.clock.period() / 4);
+    }
+    /// Inserts the timers up to a later horizon than when they were set.
+    pub(super) fn insert_timers(&mut self) {
+        for at in 0..self.active.len() {
+            let group = self.active[at] as usize;
+            if let Some(due) = self.accounts[group].due {
+                self.insert_timer(group, due);
+            }
         }
     }
     /// The first timer of a group.
     pub(super) fn next_timer(&self) -> Option<Instant> {
-        self.timers.first(&self.waiting).map(|timer| self.timers.key(timer))
+        self.timers.first(&self.waiting).map(|timer| self.timers.key(timer).at)
     }
     /// Serves groups whose time has come. When a timer expires, all groups that may dispatch are served.
     pub(super) fn serve_timers(&mut self, cx: &mut Context<'_>) {
@@ -223,7 +258,7 @@ impl IoCost {
         }
         let until = cx.now + self.slack();
         while let Some(timer) = self.timers.first(&self.waiting) {
-            if self.timers.key(timer) > until {
+            if self.timers.key(timer).at > until {
                 return;
             }
             let group = self.timers.value(timer).0 as usize;

@@ -63,6 +63,10 @@ impl IoCost {
     /// Pays what the group's budget allows at its whole share. Returns the rest of the budget, which is negative
     /// while debt remains.
     pub(super) fn pay_debt(&mut self, group: usize, now: Now) -> i64 {
+        let account = &self.accounts[group];
+        if account.debt == 0 && account.delay == Nanos::ZERO {
+            return now.v.since(account.vtime);
+        }
         let share = self.share(group).active;
         let account = &mut self.accounts[group];
         let mut left = now.v.since(account.vtime);

@@ -38,11 +38,11 @@ impl Weights {
         let walk = core::mem::take(&mut self.walk);
         self.add_up(donors, &walk);
         let root = walk[0] as usize;
-        let Inner { donating, after, .. } = self.nodes[root].inner;
+        let Inner { donating, after, .. } = self.inner[root];
         let left = WHOLE - donating.min(WHOLE - 1);
         let gain = ((WHOLE - after) * WHOLE).div_ceil(left);
-        let sum = self.nodes[root].active_sum * (WHOLE - donating);
-        self.nodes[root].inner.adjusted = sum.div_ceil(WHOLE - after);
+        let sum = self.node(walk[0]).active_sum * (WHOLE - donating);
+        self.inner[root].adjusted = sum.div_ceil(WHOLE - after);
         for node in &walk[1..] {
             self.adjust(*node, gain);
         }
@@ -50,7 +50,7 @@ impl Weights {
             donor.inuse = self.weight_after(donor.leaf, donor.after);
         }
         for node in &walk {
-            self.nodes[*node as usize].inner.walked = false;
+            self.inner[*node as usize].walked = false;
         }
         self.walk = walk;
     }
@@ -60,9 +60,9 @@ impl Weights {
         for donor in donors {
             let first = self.walk.len();
             let mut at = self.node(donor.leaf).parent;
-            while at != NIL && !self.node(at).inner.walked {
+            while at != NIL && !self.inner[at as usize].walked {
                 let share = WHOLE;
-                self.nodes[at as usize].inner =
+                self.inner[at as usize] =
                     Inner { walked: true, share, inuse: WHOLE, ..Inner::default() };
                 self.walk.push(at);
                 at = self.node(at).parent;
@@ -76,8 +76,8 @@ impl Weights {
             self.add_to(parent, donor.share, donor.after);
         }
         for node in walk[1..].iter().rev() {
-            let node = self.node(*node);
-            self.add_to(node.parent, node.inner.donating, node.inner.after);
+            let Inner { donating, after, .. } = self.inner[*node as usize];
+            self.add_to(self.node(*node).parent, donating, after);
         }
         for node in walk {
             let n = *self.node(*node);
@@ -85,36 +85,36 @@ impl Weights {
                 NIL => WHOLE,
                 parent => {
                     let above = self.node(parent);
-                    (above.inner.share * n.active).div_ceil(above.active_sum)
+                    (self.inner[parent as usize].share * n.active).div_ceil(above.active_sum)
                 }
             };
             // Shares are coarse and rounded up on the way.
-            let inner = &mut self.nodes[*node as usize].inner;
+            let inner = &mut self.inner[*node as usize];
             inner.share = share;
             inner.donating = inner.donating.min(share);
             inner.after = inner.after.min(inner.donating.saturating_sub(1));
         }
     }
     fn add_to(&mut self, parent: u32, donating: u64, after: u64) {
-        let inner = &mut self.nodes[parent as usize].inner;
+        let inner = &mut self.inner[parent as usize];
         inner.donating += donating;
         inner.after += after;
     }
     fn adjust(&mut self, node: u32, gain: u64) {
         let n = *self.node(node);
-        let Inner { share, donating, after, .. } = n.inner;
+        let Inner { share, donating, after, .. } = self.inner[node as usize];
         let inuse = ((gain * (share - donating)).div_ceil(WHOLE) + after).max(1);
         let weight = self.weight_after(node, inuse);
         // Below: the part that donates, and its weights before and after.
         let giving = (n.active_sum * donating).div_ceil(share);
         let before = (n.active * donating).div_ceil(share).max(1);
         let kept = (weight * after).div_ceil(inuse);
-        let inner = &mut self.nodes[node as usize].inner;
+        let inner = &mut self.inner[node as usize];
         inner.inuse = inuse;
         inner.adjusted = n.active_sum - giving + (giving * kept).div_ceil(before);
     }
     fn weight_after(&self, node: u32, share: u64) -> u64 {
-        let above = &self.node(self.node(node).parent).inner;
+        let above = &self.inner[self.node(node).parent as usize];
         (above.adjusted * share).div_ceil(above.inuse)
     }
 }

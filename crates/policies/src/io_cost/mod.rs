@@ -72,7 +72,7 @@ use alloc::vec::Vec;
 
 use crate::parts::shares::{Weights, group_node};
 use crate::parts::tree::{Arena, Tree};
-use account::{Account, Entry};
+use account::{Account, Due, Entry};
 use debt::Forgiveness;
 use donation::Donor;
 use iofair_core::contract::WEIGHT_DEFAULT;
@@ -131,6 +131,8 @@ fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
         held: 0,
         timers: Arena::new(),
         waiting: Tree::new(),
+        horizon: Instant::MAX,
+        timers_set: 0,
         latency: Latency::default(),
         busy_level: 0,
         periods: 0,
@@ -156,9 +158,12 @@ struct IoCost {
     passed: Fifo,
     /// Requests that wait.
     held: u64,
-    timers: Arena<Instant, Entry>,
-    /// Groups with waiters, by the time of the first.
+    timers: Arena<Due, Entry>,
+    /// Groups whose first waiter's time comes before `horizon`, by that time.
     waiting: Tree,
+    horizon: Instant,
+    /// Timers set so far.
+    timers_set: u64,
     latency: Latency,
     /// Periods in a row in which the drive was busy; idle, if negative.
     busy_level: i32,

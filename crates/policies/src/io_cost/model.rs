@@ -12,6 +12,21 @@ pub(super) const SECOND: u64 = 1 << 37;
 pub(super) fn nanos(cost: u64) -> u64 {
     u64::try_from(u128::from(cost) * 1_000_000_000 / u128::from(SECOND)).unwrap_or(u64::MAX)
 }
+/// `value * times / parts`, rounded down. A division of 128 bits takes several times as long as one of 64, which is
+/// nearly always enough.
+pub(super) fn scale(value: u64, times: u64, parts: u64) -> u128 {
+    match value.checked_mul(times) {
+        Some(product) => u128::from(product / parts),
+        None => u128::from(value) * u128::from(times) / u128::from(parts),
+    }
+}
+/// The same, rounded up.
+pub(super) fn scale_up(value: u64, times: u64, parts: u64) -> u128 {
+    match value.checked_mul(times) {
+        Some(product) => u128::from(product.div_ceil(parts)),
+        None => (u128::from(value) * u128::from(times)).div_ceil(u128::from(parts)),
+    }
+}
 /// Sectors in a page, the unit of size.
 const PAGE_SECTORS: u64 = 8;
 const PAGE_BYTES: u64 = 4096;

@@ -5,7 +5,7 @@ use super::budget::device_time_at;
 use super::donation::Donor;
 use super::first::SLOWEST_FIRST;
 use super::latency::Verdict;
-use super::model::SECOND;
+use super::model::{SECOND, scale, scale_up};
 use super::vrate::Now;
 use crate::parts::shares::own_node;
 use crate::parts::shares::{Share, WHOLE};
@@ -17,6 +17,8 @@ use iofair_core::trace::Subject;
 const TARGET: u64 = WHOLE / 2;
 /// A request older than this number of periods is not waited for (`MAX_LAGGING_PERIODS`).
 const LAGGING_PERIODS_MAX: i64 = 10;
+/// The smallest share, in parts of [`WHOLE`], of which some can be lent.
+const DONOR_SHARE_MIN: u64 = 2;
 pub(super) const BUSY_LEVEL_MAX: i32 = 1000;
 
 /// Findings about all groups.
@@ -38,6 +40,7 @@ impl IoCost {
         self.forgiveness.restart(now.at);
         self.clock.start_period(now);
         self.period_end = Some(now.at + self.clock.period());
+        self.plan_timers(self.period_end);
     }
     /// Wakes the periods if they rest: what should have been several becomes one.
     pub(super) fn catch_up(&mut self, cx: &mut Context<'_>) {
@@ -46,6 +49,7 @@ impl IoCost {
         }
         let end = self.clock.start().at + self.clock.period();
         self.period_end = Some(end);
+        self.plan_timers(self.period_end);
         if cx.now >= end {
             self.end_period(cx);
         }
@@ -59,6 +63,7 @@ impl IoCost {
         let verdict = self.latency.take(&self.settings, self.clock.period());
         let sent = |group: &u32| self.accounts[*group as usize].sent_in == self.periods;
         let quiet = verdict == Verdict::Nothing && !self.active.iter().any(sent);
+        self.plan_timers(Some(cx.now + self.clock.period()));
         let debtors = self.look_after(cx, now);
         let seen = if settings.first { self.survey_first(now) } else { self.survey(now) };
         if !self.donors.is_empty() && seen.shortages > 0 && !settings.first {
@@ -84,6 +89,11 @@ impl IoCost {
         } else {
             self.clock.start_period(now);
             self.period_end = self.find_period_end(cx.now, quiet, debtors);
+            let planned = self.horizon;
+            self.plan_timers(self.period_end);
+            if self.horizon > planned && self.held > 0 {
+                self.insert_timers();
+            }
         }
         if settings.first {
             self.clock.keep_to_base();
@@ -97,7 +107,7 @@ impl IoCost {
         let mut debtors = 0;
         for at in (0..self.active.len()).rev() {
             let group = self.active[at] as usize;
-            let account = self.accounts[group];
+            let account = &self.accounts[group];
             if account.waits() {
                 self.kick(cx, group, now);
                 let account = &self.accounts[group];
@@ -139,10 +149,18 @@ impl IoCost {
                 seen.shortages += 1;
                 continue;
             }
+            if active < DONOR_SHARE_MIN {
+                if self.accounts[group].debt == 0 {
+                    self.take_excess(group, inuse, now);
+                    self.take_all_back(group, now);
+                    seen.shortages += 1;
+                }
+                continue;
+            }
             let usage = self.usage(group, used, now);
             let most = self.weights.share_max(own_node(group));
             let after = self.keeps(group, (inuse, most), usage, now);
-            if after < most && active >= 2 {
+            if after < most {
                 let leaf = own_node(group);
                 self.donors.push(Donor { leaf, share: active, after, inuse: 0 });
             } else if self.accounts[group].debt == 0 {
@@ -173,25 +191,31 @@ impl IoCost {
         let used = used.max(self.clock.time_of(device_time_at(under_way, share)));
         let since = account.active_since.max(self.clock.start().at);
         let time = now.at.since(since).0.max(1);
-        let usage = (u128::from(used.0) * u128::from(WHOLE)).div_ceil(u128::from(time));
-        u64::try_from(usage).unwrap_or(WHOLE).clamp(1, WHOLE)
+        u64::try_from(scale_up(used.0, WHOLE, time)).unwrap_or(WHOLE).clamp(1, WHOLE)
     }
     /// The share that a group should keep so that, with the same usage, it will have saved the target at the end of
     /// the next period: `usage = (1 - target + saved) * share`.
     fn keeps(&mut self, group: usize, (share, most): (u64, u64), usage: u64, now: Now) -> u64 {
-        let account = &self.accounts[group];
-        if account.debt > 0 {
+        if self.accounts[group].debt > 0 {
             return 1;
         }
-        let behind = now.v.since(account.vtime);
-        if !account.waiters.is_empty() || behind < self.clock.margins.min {
+        if !self.take_excess(group, share, now) {
             return most;
         }
-        self.throw_away(group, share, now);
         let behind = now.v.since(self.accounts[group].vtime).unsigned_abs();
         let period = now.v.since(self.clock.start().v).unsigned_abs().max(1);
-        let saved = (u128::from(WHOLE) * u128::from(behind) / u128::from(period)) as u64;
+        let saved = scale(behind, WHOLE, period) as u64;
         (WHOLE * usage / (WHOLE - TARGET + saved)).clamp(1, most)
+    }
+    /// Takes savings beyond the target from a group that may have something to lend. `false`: it needs what it has.
+    fn take_excess(&mut self, group: usize, share: u64, now: Now) -> bool {
+        let account = &self.accounts[group];
+        let behind = now.v.since(account.vtime);
+        let may = account.waiters.is_empty() && behind >= self.clock.margins.min;
+        if may {
+            self.throw_away(group, share, now);
+        }
+        may
     }
     fn donate(&mut self, now: Now) {
         let mut donors = core::mem::take(&mut self.donors);

@@ -6,4 +6,5 @@ mod feedback;
 mod first;
 mod numbers;
 mod sharing;
+mod timers;
 mod world;

@@ -1,6 +1,6 @@
 //! The device's virtual clock and its rate.
 
-use super::model::SECOND;
+use super::model::{SECOND, scale};
 use super::settings::Settings;
 use iofair_core::time::{Instant, Nanos};
 
@@ -80,7 +80,7 @@ impl Clock {
         (self.length.as_micros() * self.base) as i64
     }
     pub(super) fn read(&self, at: Instant) -> Now {
-        let passed = u128::from(at.since(self.start.at).0) * u128::from(self.rate) / 1_000;
+        let passed = scale(at.since(self.start.at).0, self.rate, 1_000);
         Now { at, v: self.start.v.plus(passed as i64) }
     }
     /// When the present period began.
@@ -92,7 +92,7 @@ impl Clock {
     }
     /// Device time, at the present rate, of an amount of virtual time.
     pub(super) fn time_of(&self, cost: u64) -> Nanos {
-        Nanos((u128::from(cost) * 1_000 / u128::from(self.base)) as u64)
+        Nanos(scale(cost, 1_000, self.base) as u64)
     }
     /// When the clock will have advanced by this much, rounded up to a microsecond.
     pub(super) fn after(&self, now: Instant, cost: u64) -> Instant {

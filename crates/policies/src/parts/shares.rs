@@ -68,8 +68,6 @@ pub struct Node {
     share: Share,
     /// The generation of weights for which `share` was computed.
     generation: u64,
-    /// For io-cost.
-    pub inner: Inner,
 }
 
 const UNUSED: Node = Node {
@@ -81,13 +79,14 @@ const UNUSED: Node = Node {
     inuse_sum: 0,
     share: Share { active: WHOLE, inuse: WHOLE },
     generation: 0,
-    inner: Inner { walked: false, share: 0, donating: 0, after: 0, inuse: 0, adjusted: 0 },
 };
 
 /// The tree.
 #[derive(Debug, Default)]
 pub struct Weights {
-    pub(crate) nodes: Vec<Node>,
+    nodes: Vec<Node>,
+    /// By node, for io-cost; apart, so that computing shares touches less memory.
+    pub(crate) inner: Vec<Inner>,
     generation: u64,
     pub(crate) walk: Vec<u32>,
 }
@@ -103,10 +102,12 @@ impl Weights {
     pub fn place(&mut self, node: u32, parent: u32, weight: u32) {
         while self.nodes.len() <= node as usize {
             self.nodes.push(UNUSED);
+            self.inner.push(Inner::default());
         }
         self.generation += 1;
         let weight = u64::from(weight) * WHOLE;
         self.nodes[node as usize] = Node { parent, weight, ..UNUSED };
+        self.inner[node as usize] = Inner::default();
     }
     /// An existing node.
     pub fn node(&self, node: u32) -> &Node {
@@ -149,18 +150,22 @@ impl Weights {
             };
         }
     }
+    /// Changes whenever a share may have changed.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
     /// A node's share.
     pub fn share(&mut self, node: u32) -> Share {
         let Share { active, inuse } = self.find_share(node);
         Share { active: active.max(1), inuse: inuse.max(1) }
     }
     fn find_share(&mut self, node: u32) -> Share {
-        let n = *self.node(node);
-        if n.parent == NIL || n.generation == self.generation {
-            return n.share;
+        let Node { parent, generation, share, .. } = *self.node(node);
+        if parent == NIL || generation == self.generation {
+            return share;
         }
-        let mut share = self.find_share(n.parent);
-        let above = self.node(n.parent);
+        let mut share = self.find_share(parent);
+        let (n, above) = (self.node(node), self.node(parent));
         if above.active_sum > 0 && above.inuse_sum > 0 {
             share.active = share.active * n.active / above.active_sum.max(n.active);
             share.inuse = share.inuse * n.inuse / above.inuse_sum.max(n.inuse);
