@@ -10,6 +10,8 @@ use iofair_core::time::Nanos;
 
 /// Budgets of 512 to 16,384 sectors, 10,922 at first; no raising.
 const FIXED: &[(&str, &str)] = &[("low_latency", "false"), ("max_budget", "16384")];
+/// No raising, and no queues merged for good.
+const QUIET_FIXED: &[(&str, &str)] = &[("low_latency", "false"), ("stable_merge", "false")];
 /// The same, never waiting.
 const BUSY: &[(&str, &str)] =
     &[("low_latency", "false"), ("max_budget", "16384"), ("slice_idle", "0s")];
@@ -187,6 +189,41 @@ fn queues_of_the_root_have_their_own_weight() {
     };
     assert!(preempted(41));
     assert!(!preempted(39));
+}
+
+/// Goal: a slow slot is charged for its time by the estimate of the peak rate, also in the first eleven slots, in which
+/// budgets do not use it. Method: a peak budget of 40,000 sectors (in force only later; until then 16,384), and a queue that
+/// reads 8 sectors in 100 of the 125 ms; how long another, of equal weight, is served before it.
+#[test]
+fn time_is_charged_by_the_estimate_at_once() {
+    let sectors = |max_budget: &str| {
+        let set = [QUIET_FIXED, &[("max_budget", max_budget)]].concat();
+        let mut world = World::new("prop-bfq", Drive::flash(), &set);
+        let (a, b) = (world.hand(100), world.hand(100));
+        for i in 0..40 {
+            world.read(a, i * 100_000, 8);
+        }
+        for i in 0..1_000 {
+            world.read(b, (1 << 27) + i * 256, 256);
+        }
+        let mut of_b = 0;
+        let mut slow = 0;
+        // Each of a's takes 25 ms, b's are served in no time.
+        for _ in 0..1_000 {
+            let dispatch = world.dispatch().expect("there is work");
+            let of_a = dispatch.length.0 == 8;
+            world.wait(if of_a { Nanos::from_millis(25) } else { Nanos::ZERO });
+            world.complete(dispatch);
+            slow += u64::from(of_a);
+            of_b += u64::from(!of_a) * dispatch.length.0;
+            if slow > 5 {
+                break;
+            }
+        }
+        of_b
+    };
+    let (small, large) = (sectors("16384"), sectors("49152"));
+    assert!(large > 2 * small, "{small} {large}");
 }
 
 /// Goal: whoever comes ends the slot of a queue that is not waited for; until 5.3 it waits. Method: equal clients,
