@@ -45,7 +45,24 @@ pub(crate) static CANARIES: &[(&str, &Row)] = &[
     ("bounds", &row("merges-too-much", |b| broken(b, How::MergesTooMuch))),
     (crate::RESTLESS, &row("counts-calls", |b| broken(b, How::CountsCalls))),
     (crate::RESTLESS, &row("watches-the-trace", |b| broken(b, How::WatchesTheTrace))),
+    (crate::CONFUSED, &row("counts-calls", |b| broken(b, How::CountsCalls))),
     (crate::REPEATABLE, &row("depends-on-chance", |b| broken(b, How::DependsOnChance))),
+];
+
+/// The same for throttles: those of the schedulers' that are as wrong above a scheduler, and some that gather requests for a
+/// while, without which a throttle has no order.
+pub(crate) fn throttles() -> impl Iterator<Item = (&'static str, &'static Row)> {
+    const ORDER: [&str; 3] = [crate::RESTLESS, crate::CONFUSED, crate::REPEATABLE];
+    let alike =
+        |(clause, row): &(&str, &Row)| !ORDER.contains(clause) && !row.name.starts_with("merges");
+    CANARIES.iter().copied().filter(alike).chain(GATHERING.iter().copied())
+}
+
+static GATHERING: &[(&str, &Row)] = &[
+    (crate::RESTLESS, &row("counts-calls", |b| gathering(b, How::CountsCalls))),
+    (crate::RESTLESS, &row("watches-the-trace", |b| gathering(b, How::WatchesTheTrace))),
+    (crate::CONFUSED, &row("counts-calls", |b| gathering(b, How::CountsCalls))),
+    (crate::REPEATABLE, &row("depends-on-chance", |b| gathering(b, How::DependsOnChance))),
 ];
 
 const fn row(name: &'static str, build: fn(&Build<'_>) -> Box<dyn Policy + Send>) -> Row {
@@ -63,15 +80,23 @@ const fn row(name: &'static str, build: fn(&Build<'_>) -> Box<dyn Policy + Send>
 }
 
 fn broken(build: &Build<'_>, how: How) -> Box<dyn Policy + Send> {
+    Box::new(new(build, how))
+}
+fn gathering(build: &Build<'_>, how: How) -> Box<dyn Policy + Send> {
+    Box::new(Broken { gathers: true, ..new(build, how) })
+}
+fn new(build: &Build<'_>, how: How) -> Broken {
     let row = TABLE.find("noop").expect("in the table");
     let values = Values::new(row.parameters, row.overrides);
     let whole = (row.build)(&Build { values: &values, ..*build });
-    Box::new(Broken { whole, how, calls: 0, held: Vec::new(), wakeup: None })
+    Broken { whole, how, gathers: false, calls: 0, held: Vec::new(), wakeup: None }
 }
 
 struct Broken {
     whole: Box<dyn Policy + Send>,
     how: How,
+    /// Holds each request for up to a millisecond.
+    gathers: bool,
     calls: usize,
     /// Kept from the whole policy.
     held: Vec<RequestId>,
@@ -130,7 +155,12 @@ impl Policy for Broken {
                 self.wakeup.get_or_insert(cx.now + Nanos::from_millis(1));
                 return self.held.push(id);
             }
-            _ if self.keeps_all() => return self.held.push(id),
+            _ if self.keeps_all() => {
+                if self.gathers {
+                    self.wakeup.get_or_insert(cx.now + Nanos::from_millis(1));
+                }
+                return self.held.push(id);
+            }
             _ => {}
         }
         self.whole.submit(cx, id);
@@ -169,7 +199,14 @@ impl Policy for Broken {
                 return self.take_held(cx);
             }
             How::MergesAnything | How::MergesTooMuch => return self.take_held(cx),
-            _ if self.keeps_all() => return self.take_held(cx),
+            _ if self.keeps_all() => {
+                if self.wakeup.is_some_and(|at| cx.now < at) {
+                    return None;
+                }
+                let id = self.take_held(cx);
+                self.wakeup = self.wakeup.filter(|_| !self.held.is_empty());
+                return id;
+            }
             _ => {}
         }
         let id = self.whole.dispatch(cx)?;

@@ -1,4 +1,4 @@
-//! Runs a list of steps through an engine, with checkers watching, in one of four moods of its owner.
+//! Runs a list of steps through an engine, with checkers watching, in one of five moods of its owner.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -6,7 +6,7 @@ use iofair_core::contract::Contract;
 use iofair_core::controller::{Completion, Controller, Dispatch, Plug, Setup, Stack, Submission};
 use iofair_core::group::{ClientId, GroupId, Priority};
 use iofair_core::policy::Gauges;
-use iofair_core::request::{Flags, Operation, Part};
+use iofair_core::request::{CommandId, Flags, Operation, Part};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
@@ -35,6 +35,11 @@ pub(crate) enum Mood {
     Late,
     /// Asks after a completion only if it was to a flush or [`Controller::schedules_dispatch`] says so.
     Sparing,
+    /// As exact, but now and then it passes a time that lies back, ids of what is gone or was never there, and requests that
+    /// cannot be. All of that must be refused or ignored, and change nothing.
+    Confused,
+    /// Canary of the mood above: what it passes as wrong is right.
+    Misled,
 }
 
 /// What came out, to be compared.
@@ -89,6 +94,10 @@ struct World<'a> {
     now: Instant,
     lines: Vec<Line>,
     flying: Vec<Dispatch>,
+    /// The last command that was completed, and client and group that were removed.
+    gone: Option<CommandId>,
+    gone_client: Option<ClientId>,
+    gone_group: Option<GroupId>,
     clients: Vec<ClientId>,
     groups: Vec<GroupId>,
     groups_made: u32,
@@ -123,6 +132,9 @@ impl<'a> World<'a> {
             now: Instant(1_000_000),
             lines: Vec::new(),
             flying: Vec::new(),
+            gone: None,
+            gone_client: None,
+            gone_group: None,
             clients: Vec::new(),
             groups: vec![GroupId::ROOT],
             groups_made: 0,
@@ -209,6 +221,7 @@ impl<'a> World<'a> {
                 let group = fold(*group, &self.groups).expect("the root is there");
                 if self.engine.remove_group(self.now, group).is_ok() {
                     self.groups.retain(|other| *other != group);
+                    self.gone_group = Some(group);
                 }
             }
             Step::AddClient { group, priority } => self.add_client(*group, *priority),
@@ -246,6 +259,7 @@ impl<'a> World<'a> {
         let counters = self.engine.counters(client);
         if self.engine.remove_client(self.now, client).is_ok() {
             self.clients.retain(|other| *other != client);
+            self.gone_client = Some(client);
             self.see(&Event::Counted(client, &counters))?;
         }
         Ok(())
@@ -310,6 +324,7 @@ impl<'a> World<'a> {
         }
         let index = pick as usize % self.flying.len();
         let command = self.flying.swap_remove(index);
+        self.gone = Some(command.command);
         let mut done = Vec::new();
         let parts: Vec<_> = self.engine.parts(command.command).collect();
         self.engine
@@ -334,6 +349,10 @@ impl<'a> World<'a> {
             while let Some(command) = self.engine.dispatch(self.now) {
                 self.sent(command)?;
             }
+            if matches!(self.mood, Mood::Confused | Mood::Misled) {
+                self.confuse()?;
+                break;
+            }
             if self.mood != Mood::Restless || self.noise.one_in(2) {
                 break;
             }
@@ -349,6 +368,54 @@ impl<'a> World<'a> {
         self.lines.push(Line::Sent { at: self.now, operation, start, length, tags });
         self.flying.push(command);
         self.see(&Event::Dispatched { command: &command, parts: &parts })
+    }
+    /// A time before the present one.
+    fn back(&mut self) -> Instant {
+        Instant(self.now.0 - self.noise.below(self.now.0))
+    }
+    /// Mistakes of the engine's owner. The engine must refuse ids and requests that are wrong, and a time that lies back
+    /// must count as the latest that it was told.
+    fn confuse(&mut self) -> Result<(), Broken> {
+        let wrong = |what: &str| Err(("mistakes", format!("{what} was accepted")));
+        let at = self.back();
+        if let Some(command) = self.engine.dispatch(at) {
+            return wrong(&format!("{at:?}, and gave {command:?}, which"));
+        }
+        let mut done = Vec::new();
+        let gone = self.gone.filter(|gone| self.flying.iter().all(|it| it.command != *gone));
+        if gone.is_some_and(|gone| self.engine.complete(at, gone, 0, &mut done).is_ok()) {
+            return wrong("the completion of a command that is not in the drive");
+        }
+        let nobody = ClientId::from_bits(u64::MAX - 1);
+        let client = fold(self.noise.next(), &self.clients);
+        let misled = client.filter(|_| self.mood == Mood::Misled);
+        let submission = Submission {
+            tag: u64::MAX,
+            client: misled.or(self.gone_client).unwrap_or(nobody),
+            operation: Operation::Read,
+            flags: Flags::NONE,
+            start: Sectors(0),
+            length: Sectors(1),
+        };
+        if self.engine.submit(at, submission).is_ok() {
+            return wrong("a request of a client that is not there");
+        }
+        let beyond = Submission {
+            client: client.unwrap_or(nobody),
+            start: self.case.setup.facts.capacity,
+            ..submission
+        };
+        if self.engine.submit(at, beyond).is_ok() {
+            return wrong("a request beyond the end of the drive");
+        }
+        let group = self.gone_group.unwrap_or(GroupId::from_bits(u64::MAX - 1));
+        if self.engine.update_group(at, group, Contract::default()).is_ok()
+            || self.engine.remove_group(at, group).is_ok()
+            || self.engine.add_client(at, group, Priority::default()).is_ok()
+        {
+            return wrong("a group that is not there");
+        }
+        Ok(())
     }
     /// Lets time pass.
     fn advance(&mut self, to: Instant) -> Result<(), Broken> {
