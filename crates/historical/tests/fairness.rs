@@ -3,6 +3,8 @@
 //! throttle that shares, and for every stack. Policies that are broken on purpose must be caught, as schedulers and as
 //! throttles.
 
+#[path = "support/broken.rs"]
+mod broken;
 #[path = "support/stacks.rs"]
 mod stacks;
 
@@ -11,11 +13,13 @@ use std::collections::VecDeque;
 use iofair_core::contract::Contract;
 use iofair_core::controller::{Controller, FlushRule, Setup, Stack, Submission};
 use iofair_core::group::{ClientId, Priority};
-use iofair_core::policy::{Build, Context, DriveFacts, Judgement, Policy, Role, Row};
+use iofair_core::policy::{Build, Context, DriveFacts, Policy, Row};
 use iofair_core::request::{CommandId, Flags, Operation, RequestId};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 use iofair_historical::TABLE;
+
+use crate::broken::row;
 
 /// The drive completes one command after the other, each after this time.
 const SERVICE: Nanos = Nanos::from_micros(100);
@@ -282,20 +286,6 @@ fn ignores_weights(_: &Build<'_>) -> Box<dyn Policy + Send> {
 
 static STARVES: Row = row("starves", starves);
 static IGNORES_WEIGHTS: Row = row("ignores-weights", ignores_weights);
-
-const fn row(name: &'static str, build: fn(&Build<'_>) -> Box<dyn Policy + Send>) -> Row {
-    Row {
-        name,
-        short: name,
-        role: Role::SCHEDULER,
-        summary: "broken on purpose",
-        file: "none",
-        parameters: &[],
-        overrides: &[],
-        judgement: Judgement::NONE,
-        build,
-    }
-}
 
 /// Goal: both clauses see. Method: a policy that serves the newest request first, and one that ignores weights, each as scheduler
 /// and as throttle.

@@ -35,7 +35,7 @@ fn table(files: &[File]) -> String {
     let lines = listed.flat_map(|(name, it)| {
         it.claims.iter().map(move |claim| line(&name, claim)).collect::<Vec<_>>()
     });
-    HEAD.chars().chain(lines.collect::<String>().chars()).collect()
+    HEAD.to_owned() + &lines.collect::<String>()
 }
 
 /// The first two cells of a line: the experiment, and the claim.

@@ -185,15 +185,11 @@ impl Setup {
         } else if depth == 0 {
             Err(EngineError::BadSetup("the queue depth (depth) must be at least 1"))
         } else if max_request.0 == 0 || max_request.0 > MAX_REQUEST_MAX.0 {
-            Err(EngineError::BadSetup(
-                "the longest command (max_request) must have 1 sector to 1 GiB",
-            ))
+            Err(EngineError::BadSetup("max_request must have 1 sector to 1 GiB"))
         } else if capacity.0 == 0 || capacity.0 > CAPACITY_MAX.0 {
             Err(EngineError::BadSetup("the drive (capacity) must have 1 sector to 8 EiB"))
         } else if self.queue_limit == 0 && self.guaranteed == 0 {
-            Err(EngineError::BadSetup(
-                "no request slots: guaranteed or queue_limit must be at least 1",
-            ))
+            Err(EngineError::BadSetup("guaranteed or queue_limit must be at least 1"))
         } else if self.client_limit == 0 {
             Err(EngineError::BadSetup("the limit of each client (client_limit) must be at least 1"))
         } else {

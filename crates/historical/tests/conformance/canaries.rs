@@ -3,11 +3,13 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use iofair_core::params::Values;
-use iofair_core::policy::{Build, Context, Judgement, Policy, Role, Row};
+use iofair_core::policy::{Build, Context, Policy, Row};
 use iofair_core::request::{Operation, RequestId};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 use iofair_historical::TABLE;
+
+use crate::broken::row;
 
 /// How a canary is broken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,20 +66,6 @@ static GATHERING: &[(&str, &Row)] = &[
     (crate::CONFUSED, &row("counts-calls", |b| gathering(b, How::CountsCalls))),
     (crate::REPEATABLE, &row("depends-on-chance", |b| gathering(b, How::DependsOnChance))),
 ];
-
-const fn row(name: &'static str, build: fn(&Build<'_>) -> Box<dyn Policy + Send>) -> Row {
-    Row {
-        name,
-        short: name,
-        role: Role::SCHEDULER,
-        summary: "broken on purpose",
-        file: "none",
-        parameters: &[],
-        overrides: &[],
-        judgement: Judgement::NONE,
-        build,
-    }
-}
 
 fn broken(build: &Build<'_>, how: How) -> Box<dyn Policy + Send> {
     Box::new(new(build, how))

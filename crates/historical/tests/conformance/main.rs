@@ -18,6 +18,8 @@
 //! `IOFAIR_SEED=17` just that one. A policy that is broken on purpose ([`canaries`]) must be caught by its
 //! clause.
 
+#[path = "../support/broken.rs"]
+mod broken;
 mod canaries;
 mod check;
 mod operations;
