@@ -61,3 +61,61 @@ fn a_minimum_is_kept_beside_promised_flushes() {
         }
     }
 }
+
+const DEEP: &str = r#"
+title = "A minimum of a writer that flushes with many requests in flight"
+source = "our own"
+drive = "plextor-px256m5s"
+time = "3s"
+ramp = "1s"
+stacks = ["promise"]
+
+[[client]]
+name = "target"
+job = "write"
+block = "32KiB"
+buffered = false
+depth = 32
+fdatasync = 3
+min = "1MB/s"
+
+[[client]]
+name = "reader"
+job = "read"
+block = "8KiB"
+buffered = false
+count = 8
+
+[[client]]
+name = "writer"
+job = "randwrite"
+fdatasync = 4
+count = 2
+"#;
+
+/// Goal: flushes of a writer with many requests in flight do not take its minimum from it. Method: it is promised four tenths of what
+/// it has alone, on three drives, with more and fewer flushes.
+#[test]
+fn a_minimum_is_kept_of_a_writer_that_flushes() {
+    for (drive, ..) in DRIVES {
+        for every in [1, 3, 16] {
+            let run = |changes: &[String]| {
+                let mut settings =
+                    vec![format!("drive={drive}"), format!("client.target.fdatasync={every}")];
+                settings.extend_from_slice(changes);
+                let overrides = Overrides { settings, ..Overrides::default() };
+                let experiment = experiment::parse("flushes.toml", DEEP, &overrides);
+                let experiment = experiment.unwrap_or_else(|error| panic!("{error}"));
+                let outcome = iofair_lab::simulate(&experiment.scenario(0, 0, 0)).expect("it runs");
+                outcome.clients[0].bytes / 3_000
+            };
+            let others = ["reader", "writer"];
+            let alone = run(&others.map(|it| format!("client.{it}.inactive=true")));
+            let min = alone * 2 / 5;
+            let got = run(&[format!("client.target.min={min}kB/s")]);
+            let what = format!("{drive}, fdatasync={every}: {got} of {min} kB/s, {alone} alone");
+            println!("{what}");
+            assert!(got >= min * 97 / 100, "{what}");
+        }
+    }
+}

@@ -27,6 +27,8 @@ pub(super) struct Client {
     flushes_free: u32,
     /// Until when the delays of late reads have been compensated by pauses of writes.
     pub(super) compensated: Instant,
+    /// Until then, its writes for a minimum pass its flushes: as long after its last flush as that took.
+    pub(super) next_flush: Instant,
 }
 
 impl Client {

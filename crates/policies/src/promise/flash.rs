@@ -5,7 +5,8 @@
 //! waits for the writes in flight, and later writes wait for the flush.
 //!
 //! A flush takes the drive for milliseconds. A flush for a minimum therefore waits while another group of its class, or of
-//! a more urgent one, is further behind with data than [`FLUSH_LAG`]; until then, writes of its own group pass it.
+//! a more urgent one, is further behind with data than [`FLUSH_LAG`]; until then, writes of its own group pass it. Writes
+//! of its own client also pass it for as long as the last flush took, so that one flush covers many of them.
 
 use super::client::bytes;
 use super::clock::Gate;
@@ -72,6 +73,7 @@ impl Promise {
                 }
                 // A flush that waits for data of another group does not hold writes of its own group.
                 Side::Flush if basis != Basis::Share && self.yields(cx.now, top, client) => true,
+                Side::Flush if basis != Basis::Share && self.writes_pass(cx.now, client) => true,
                 Side::Flush => {
                     flush = Some(key);
                     self.writes > 0 || basis == Basis::Share && cx.now < self.next_write()
@@ -181,6 +183,13 @@ impl Promise {
         let head = self.front(client, Side::Read)?;
         let large = bytes(&cx.requests[head]) > drive::SMALL;
         (large && !is_far(key, first)).then_some(client)
+    }
+    /// Whether a client's writes for a minimum still pass its flush.
+    fn writes_pass(&self, now: Instant, client: EntityId) -> bool {
+        let own = client.as_client().map(|id| &self.clients[id.index()]);
+        own.is_some_and(|it| {
+            now < it.next_flush && it.queues[Side::Write as usize].front().is_some()
+        })
     }
     /// Whether a client's flush for the minimum of a group has to wait for data of another group.
     fn yields(&mut self, now: Instant, group: EntityId, client: EntityId) -> bool {

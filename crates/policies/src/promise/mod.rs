@@ -398,7 +398,11 @@ impl Policy for Promise {
         let kind = kind(&cx.requests[id]);
         let carries = matches!(operation, Operation::Read | Operation::Write);
         let (sent, Sent { promised, window }) = (length.bytes(), self.sent[id.0 as usize]);
-        let own = &mut self.clients[index.index()].requests;
+        let own = &mut self.clients[index.index()];
+        if side == Side::Flush {
+            own.next_flush = now + now.since(cx.requests[id].dispatched);
+        }
+        let own = &mut own.requests;
         own.complete(promised, kind);
         if own.queued == 0 && own.in_flight == 0 {
             self.window.on_leave(now);
