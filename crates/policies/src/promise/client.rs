@@ -32,6 +32,10 @@ pub(super) struct Client {
 }
 
 impl Client {
+    /// Whether it flushed so recently that its next flush will come before more of its writes are gathered.
+    pub(super) fn flushed_recently(&self, now: Instant) -> bool {
+        now < self.next_flush + super::group_clock::BATCH_DELAY
+    }
     /// A write was queued: one more flush counts nothing.
     pub(super) fn on_write(&mut self) {
         self.flushes_free = (self.flushes_free + 1).min(FLUSHES_FREE);

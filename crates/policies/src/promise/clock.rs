@@ -19,6 +19,11 @@
 //! slower client, and at most 2 ms. If the client's pauses usually fit into the rest of that worth, the client
 //! could reach its minimum, and the gate stays closed for the whole pause. From the rest of a longer pause no claim arises.
 //!
+//! *Gathered writes.* On flash, a read waits for what the drive is programming. Writes at an even pace delay every read, and
+//! as many of them one after the other delay few. While reads of a minimum were far behind beside writes, and for
+//! [`GATHERS`] after that, synchronous writes are therefore due later, like buffered ones, and then their group has a turn:
+//! it alone is served until it is no longer behind, for at most [`TURN_MAX`].
+//!
 //! *Infeasible minimums.* If a group stays behind although no other group is served, its minimum is lowered for some time
 //! to what it reached, minus at most a sixth, so that an infeasible minimum never starves other groups. Several such
 //! groups are cut in proportion, because the group furthest behind is served first.
@@ -50,6 +55,11 @@ const BROKEN_PART: u64 = 5;
 const BUFFERED_PART: u64 = 5;
 /// Buffered writes that are behind by more than 9/10 of [`Bounds::period`] no longer wait for reads that are behind.
 const URGENT_PART: u64 = 10;
+/// How long synchronous writes are gathered after a read of a minimum was far behind.
+const GATHERS: Nanos = Nanos::from_secs(5);
+/// Gathered writes of one group are dispatched for at most this time.
+const TURN_MAX: Nanos = Nanos::from_millis(20);
+
 /// A group, with a minimum or without.
 #[derive(Clone, Default, Debug)]
 struct Group {
@@ -103,6 +113,10 @@ pub(super) struct Clocks {
     bounds: Bounds,
     /// When a request of a group with a minimum last arrived.
     used: Instant,
+    /// Until then, synchronous writes are gathered.
+    gathers: Instant,
+    /// The group whose gathered writes are being dispatched, and until when at the latest.
+    turn: Option<(EntityId, Instant)>,
 }
 
 impl Clocks {
@@ -160,6 +174,7 @@ impl Clocks {
         };
         change(&mut own.queued, it.queued);
         change(&mut own.urgent, it.urgent);
+        change(&mut own.gathered, it.gathered);
         change(&mut own.flushes, it.flushes);
         change(&mut own.in_flight, it.in_flight);
         change(&mut own.flushing, it.flushing);
@@ -232,6 +247,40 @@ impl Clocks {
         let far = self.bounds.period / BROKEN_PART;
         self.clock(id).is_some_and(|it| it.at + far <= now)
     }
+    /// A read of a group with a minimum was completed, which is far behind, beside writes.
+    pub(super) fn on_far_read(&mut self, now: Instant) {
+        self.gathers = now + GATHERS;
+    }
+    /// Whether a synchronous write that arrives now is gathered.
+    pub(super) fn gather(&self, now: Instant) -> bool {
+        now < self.gathers
+    }
+    /// Begins to dispatch the gathered writes of a group, if it has any.
+    fn begin_turn(&mut self, now: Instant, id: EntityId) {
+        let group = id.as_group().map(|id| &self.groups[id.index()]);
+        if group.is_some_and(|it| it.requests.gathered > 0) {
+            self.turn = Some((id, now + TURN_MAX));
+        }
+    }
+    /// The gate while gathered writes are being dispatched: until their group is no longer behind.
+    fn gate_of_turn(&mut self, now: Instant) -> Option<Gate> {
+        let (id, until) = self.turn?;
+        let gate = self.gate_in_turn(now, id).filter(|_| now < until);
+        if gate.is_none() {
+            self.turn = None;
+        }
+        gate
+    }
+    fn gate_in_turn(&self, now: Instant, id: EntityId) -> Option<Gate> {
+        let Group { requests: own, clock, .. } = self.groups.get(id.as_group()?.index())?;
+        let at = clock.as_ref()?.at;
+        let lag = (at <= now).then(|| now.since(at))?;
+        if own.queued > own.flushes {
+            return Some(Gate::Due(id, lag));
+        }
+        let until = if own.have_data() { None } else { Some(self.pause_end(id)?) };
+        until.is_none_or(|until| until > now).then_some(Gate::Closed(lag, until))
+    }
     /// Whether a request of a group with a minimum arrived recently.
     pub(super) fn are_used(&self, now: Instant) -> bool {
         self.count > 0 && now < self.used_until()
@@ -279,11 +328,11 @@ impl Clocks {
         let frame_end = self.frame_end(now);
         let Some((group, own)) = self.requests(id) else { return };
         own.dispatch(amount, (all, kind));
-        let (own, urgent) = (*own, kind.is_urgent());
+        let own = *own;
         let Some(clock) = &mut self.groups[group].clock else { return };
-        clock.awaited = urgent;
+        clock.awaited = kind != Kind::Buffered;
         // A large burst of writes fills the drive's cache, and the drive does nothing else until that is written.
-        let buffered = !urgent && own.urgent == 0;
+        let buffered = kind == Kind::Buffered && own.urgent == 0 && own.gathered == 0;
         clock.forget(now, if buffered { period / BUFFERED_PART } else { lag_max });
         let whole = clock.promised.worth(amount).unwrap_or(Nanos::ZERO);
         clock.grant = clock.kept_worth(whole);
@@ -329,6 +378,9 @@ impl Clocks {
         self.gate_of_all(now)
     }
     fn gate_of_all(&mut self, now: Instant) -> Gate {
+        if let Some(gate) = self.gate_of_turn(now) {
+            return gate;
+        }
         let due_at = self.due_at(now);
         let mut next: Option<Instant> = None;
         let sooner = |one: Option<Instant>, other| one.into_iter().chain(other).min();
@@ -381,6 +433,9 @@ impl Clocks {
         let due =
             |it: Option<(Instant, EntityId)>, lag: Nanos| it.filter(|(at, _)| *at + lag <= due_at);
         if let Some((at, id)) = due(urgent, Nanos::ZERO).or(due(buffered, self.buffered_max())) {
+            if due(urgent, Nanos::ZERO).is_none() {
+                self.begin_turn(now, id);
+            }
             return Gate::Due(id, now.since(at));
         }
         let next = self.next_of(due_at, class);
@@ -389,6 +444,7 @@ impl Clocks {
             return Gate::Closed(now.since(at), until);
         }
         if let Some((_, id)) = due(buffered, Nanos::ZERO) {
+            self.begin_turn(now, id);
             return Gate::Batch(id, urgent.map(|(_, id)| id), next);
         }
         if let Some((at, id)) = due(flush, Nanos::ZERO) {

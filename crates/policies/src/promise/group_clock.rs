@@ -25,7 +25,7 @@ const CUT_PERIODS: u64 = 50;
 /// Afterwards it grows by 1/16 in each period.
 const RECOVER: u64 = 16;
 /// Buffered writes that are due wait for this long, so that more of them go together.
-const BATCH_DELAY: Nanos = Nanos::from_millis(10);
+pub(super) const BATCH_DELAY: Nanos = Nanos::from_millis(10);
 
 /// Order of the groups in a tree of [`super::clock::Clocks`]: the time at which a group is due, then the group. A single
 /// number, because comparisons are most of the cost of an insertion.

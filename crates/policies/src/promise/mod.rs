@@ -62,6 +62,7 @@ use deadlines::Deadlines;
 use drive::Drive;
 use head::Head;
 use pace::Pace;
+use requests::Kind;
 use shares::{EntityId, Shares, Side};
 use turn::Turn;
 use window::Window;
@@ -163,10 +164,12 @@ fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
 }
 
 /// A command in flight: how much of it counts for minimums, and how many bytes count for the window.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Sent {
     promised: Amount,
     window: u64,
+    /// How clocks count it while it is queued.
+    kind: Kind,
 }
 
 /// A probe: a read that has the drive to itself, to measure the drive's latency.
@@ -255,7 +258,7 @@ impl Promise {
         let index = client.as_client()?.index();
         let head = self.clients[index].queues[side as usize].front()?;
         let Request { operation, length, .. } = cx.requests[head];
-        let kind = kind(&cx.requests[head]);
+        let kind = self.sent[head.0 as usize].kind;
         let cuts = !whole && matches!(operation, Operation::Read | Operation::Write);
         let most = match cuts && length.bytes() > window::PIECE_MIN {
             true => Sectors::from_bytes_ceil(self.window.piece(&self.drive)),
@@ -305,17 +308,21 @@ impl Promise {
         }
         let window = Window::counts(side, sent, by_share);
         self.window.on_dispatch(side, window);
-        let place = id.0 as usize;
-        if place >= self.sent.len() {
-            self.sent.resize(place + 1, Sent::default());
-        }
-        self.sent[place] = Sent { promised, window };
+        *self.sent_mut(id) = Sent { promised, window, kind };
         self.in_flight += 1;
         self.writes += u32::from(side == Side::Write);
         if side == Side::Read && !self.head.is_present() {
             self.watch_read(cx, id, client, cost);
         }
         Some(id)
+    }
+    fn sent_mut(&mut self, id: RequestId) -> &mut Sent {
+        let place = id.0 as usize;
+        if place >= self.sent.len() {
+            let none = Sent { promised: Amount::default(), window: 0, kind: Kind::Urgent };
+            self.sent.resize(place + 1, none);
+        }
+        &mut self.sent[place]
     }
     /// The drive, which is idle, was found to have a head, or none.
     fn change_head(&mut self, now: Instant) {
@@ -352,6 +359,9 @@ impl Promise {
             let far = self.clocks_above(client).map(|group| self.clocks.is_far(now, group)).max();
             if let Some(far) = far {
                 self.throttle.on_read(now, far);
+                if far && side(&cx.requests[id]) == Side::Read {
+                    self.clocks.on_far_read(now);
+                }
             }
         }
         if let Some(late) = late {
@@ -363,8 +373,14 @@ impl Promise {
 impl Policy for Promise {
     fn submit(&mut self, cx: &mut Context<'_>, id: RequestId) {
         let Request { client: index, .. } = cx.requests[id];
-        let (side, kind) = (side(&cx.requests[id]), kind(&cx.requests[id]));
+        let (side, mut kind) = (side(&cx.requests[id]), kind(&cx.requests[id]));
         let (client, now) = (EntityId::client(index), cx.now);
+        let own = &self.clients[index.index()];
+        let gathers = side == Side::Write && self.clocks.gather(now) && !own.flushed_recently(now);
+        if gathers && kind == Kind::Urgent && !self.head.is_present() {
+            kind = Kind::Gathered;
+        }
+        self.sent_mut(id).kind = kind;
         let own = &mut self.clients[index.index()];
         let queue = &mut own.queues[side as usize];
         let is_front = queue.is_empty();
@@ -397,7 +413,7 @@ impl Policy for Promise {
         let (client, side, now) = (EntityId::client(index), side(&cx.requests[id]), cx.now);
         let kind = kind(&cx.requests[id]);
         let carries = matches!(operation, Operation::Read | Operation::Write);
-        let (sent, Sent { promised, window }) = (length.bytes(), self.sent[id.0 as usize]);
+        let (sent, Sent { promised, window, .. }) = (length.bytes(), self.sent[id.0 as usize]);
         let own = &mut self.clients[index.index()];
         if side == Side::Flush {
             own.next_flush = now + now.since(cx.requests[id].dispatched);

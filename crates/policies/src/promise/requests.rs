@@ -7,6 +7,8 @@ use iofair_core::minimum::Amount;
 pub(super) enum Kind {
     /// A read or a synchronous write: a program waits for it.
     Urgent,
+    /// A synchronous write that waits for others of its group, since a read of a minimum was late ([`super::clock`]).
+    Gathered,
     /// A write from a page cache: no program waits for it.
     Buffered,
     /// A flush: a program waits for it.
@@ -15,7 +17,7 @@ pub(super) enum Kind {
 
 impl Kind {
     pub(super) fn is_urgent(self) -> bool {
-        self != Self::Buffered
+        matches!(self, Self::Urgent | Self::Flush)
     }
 }
 
@@ -47,6 +49,8 @@ pub(super) struct Requests {
     pub(super) queued: u32,
     /// Queued requests that are urgent.
     pub(super) urgent: u32,
+    /// Queued writes that are gathered.
+    pub(super) gathered: u32,
     /// Queued flushes.
     pub(super) flushes: u32,
     /// Commands in flight, flushes in flight, and the amount in flight that counts for minimums.
@@ -79,12 +83,14 @@ impl Requests {
     pub(super) fn arrive(&mut self, kind: Kind) {
         self.queued += 1;
         self.urgent += u32::from(kind.is_urgent());
+        self.gathered += u32::from(kind == Kind::Gathered);
         self.flushes += u32::from(kind == Kind::Flush);
     }
     /// A command with this amount is dispatched; `all`: it is the last piece of its request.
     pub(super) fn dispatch(&mut self, amount: Amount, (all, kind): (bool, Kind)) {
         self.queued -= u32::from(all);
         self.urgent -= u32::from(all && kind.is_urgent());
+        self.gathered -= u32::from(all && kind == Kind::Gathered);
         self.flushes -= u32::from(all && kind == Kind::Flush);
         self.in_flight += 1;
         self.flushing += u32::from(kind == Kind::Flush);
