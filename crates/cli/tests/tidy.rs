@@ -3,6 +3,8 @@
 
 #[path = "tidy/bands.rs"]
 mod bands;
+#[path = "tidy/basis.rs"]
+mod basis;
 #[path = "tidy/bench.rs"]
 mod bench;
 #[path = "tidy/book.rs"]

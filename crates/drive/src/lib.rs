@@ -8,6 +8,7 @@ pub mod behind;
 pub mod calibration;
 pub mod fault;
 pub mod fit;
+pub mod fitted;
 pub mod hdd;
 pub mod measure;
 pub mod paced;

@@ -10,6 +10,9 @@
 //! about = "..."
 //! [variant.b.model.ssd]
 //! large-setup = { value = "280us", source = "..." }
+//! [[fitted_on]]                                                      # see `fitted`
+//! experiment = "article-2018/figure-3"
+//! chose = "units"
 //! ```
 //!
 //! The profiles under `profiles/drives` are part of the program. [`load`] also takes the path of a file, and
@@ -26,6 +29,7 @@ use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 use crate::Drive;
+use crate::fitted::{self, FittedOn};
 use crate::hdd::{self, Hdd};
 use crate::random_profile;
 use crate::ssd::{self, Ssd};
@@ -155,6 +159,8 @@ struct File {
     model: ModelTable,
     #[serde(default)]
     variant: Table,
+    #[serde(default, rename = "fitted_on")]
+    fitted_on: Vec<FittedOn>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -214,6 +220,8 @@ pub struct Profile {
     pub model: Model,
     /// All parameters as text, in the order of their keys.
     pub numbers: Vec<Sourced>,
+    /// The published rows that chose parameters; a variant has those of its profile.
+    pub fitted_on: Vec<FittedOn>,
 }
 
 /// A parameter of a profile as text.
@@ -310,7 +318,8 @@ fn parse(name: &str, text: &str, variant: Option<&str>) -> Result<Profile, Profi
         changes.remove("about");
         overlay(&mut table, changes);
     }
-    let file: File = table.clone().try_into().map_err(malformed)?;
+    let mut file: File = table.clone().try_into().map_err(malformed)?;
+    fitted::lines(&mut file.fitted_on, text);
     let mut numbers = Vec::new();
     collect("", &table, &mut numbers);
     file.profile(name, numbers)
@@ -362,7 +371,8 @@ impl File {
             turnaround: self.host.turnaround.value.0,
             consume_window: self.host.consume_window.value.0,
         };
-        Ok(Profile { name: name.to_owned(), title: self.title, host, model, numbers })
+        let (name, title, fitted_on) = (name.to_owned(), self.title, self.fitted_on);
+        Ok(Profile { name, title, host, model, numbers, fitted_on })
     }
 }
 

@@ -3,6 +3,7 @@
 
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
+use iofair_drive::fitted::{self, FittedOn};
 use serde::Deserialize;
 
 /// The recordings there are.
@@ -47,6 +48,8 @@ pub struct Recording {
     pub threads: usize,
     /// Its reads in order.
     pub steps: Vec<Step>,
+    /// The published rows that chose its pauses.
+    pub fitted_on: Vec<FittedOn>,
 }
 
 #[derive(Deserialize)]
@@ -55,6 +58,8 @@ struct File {
     title: String,
     source: String,
     steps: String,
+    #[serde(default)]
+    fitted_on: Vec<FittedOn>,
 }
 
 /// Names of the recordings there are.
@@ -84,8 +89,9 @@ pub(crate) fn parse(name: &str, text: &str) -> Result<Recording, String> {
     if threads == 0 || threads > THREADS_MAX {
         return Err(format!("{threads} threads: 1 to {THREADS_MAX}"));
     }
-    let File { title, source, .. } = file;
-    Ok(Recording { name: name.to_owned(), title, source, threads, steps })
+    let File { title, source, mut fitted_on, .. } = file;
+    fitted::lines(&mut fitted_on, text);
+    Ok(Recording { name: name.to_owned(), title, source, threads, steps, fitted_on })
 }
 
 /// `3r256w@90`: thread 3, anywhere, 256 sectors, waits, 90 us after what was before it.

@@ -175,7 +175,7 @@ fn no_result_is_typed() {
 fn canaries() {
     let experiment = "title = \"7 readers\"\nsource = \"\"\ndrive = \"plextor-px256m5s\"\ntime = \"2s\" # not 9\n\
         stacks = [\"none-none\"]\n[[client]]\nname = \"target\"\njob = \"read\"\nweight = 300\nlow = \"10MB/s\"\n\
-        [[expect]]\nkind = \"within\"\nof = \"total\"\nstack = \"none-none\"\npublished = \"510MB/s\"\n";
+        [[expect]]\nkind = \"within\"\nof = \"total\"\nstack = \"none-none\"\npublished = \"510MB/s\"\nbasis = \"published\"\n";
     let table = "experiment,variant,stack,quantity,value,unit\na/b,,none-none,target,5,MB/s\n";
     let files = [File::canary("experiments/a/b.toml", experiment), File::canary(TABLE, table)];
     let claim = |says, shown_by| Claim { says, shown_by };

@@ -9,6 +9,7 @@ use iofair_config::{ConfigError, Source};
 use iofair_core::time::Nanos;
 use serde::Serialize;
 
+use super::basis::{self, Origin};
 use super::expand::Experiment;
 use super::file::{ExpectFile, ExperimentFile, KindFile, Number, PlaceTable, Several};
 use super::quantity::{Metric, Quantity, Subject, parse_value};
@@ -80,6 +81,8 @@ pub struct Claim {
     pub part: f64,
     /// Must hold for the experiment to count as reproduced.
     pub hard: bool,
+    /// Where it comes from.
+    pub origin: Origin,
     /// Line of the source.
     pub reference: String,
     /// Mechanism of a miss.
@@ -321,6 +324,7 @@ impl Resolver<'_> {
             high,
             part,
             hard: expect.hard,
+            origin: basis::origin(self.source, self.file, expect, kind)?,
             reference: expect.reference.clone(),
             why: expect.why.clone(),
         }))

@@ -2,13 +2,14 @@
 //! host resolved. Every mistake that the parser cannot see is found here, with its place in the file.
 
 use iofair_config::{ConfigError, Source, Spanned};
-use iofair_core::controller::{FlushRule, Stack};
+use iofair_core::controller::Stack;
 use iofair_core::group::Priority;
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
 use iofair_historical::TABLE;
 
 use super::Overrides;
+use super::basis::{self, FittedOn};
 use super::change::changes;
 use super::claim::{self, Claim};
 use super::contract::{client_contract, named_group};
@@ -16,7 +17,7 @@ use super::dedicated::Dedicated;
 use super::file::{
     ClientFile, DedicatedFile, ExperimentFile, ParameterFile, SweepFile, VariantFile,
 };
-use super::machine::{host_of, stripe};
+use super::machine::{flushes, host_of, stripe};
 use super::manner;
 use super::quantity::Units;
 use crate::scenario::{
@@ -90,6 +91,8 @@ pub struct Variant {
     pub subjects: Vec<String>,
     /// The mix that this is a size of: the name of its variant, and how many clients.
     pub mix: Option<(String, u32)>,
+    /// Runs that chose a number of the drive or the machine, from their lists; see [`Experiment::is_fitted_run`].
+    pub fitted_on: Vec<FittedOn>,
 }
 
 impl Experiment {
@@ -155,11 +158,6 @@ fn process(
     Ok(spec)
 }
 
-/// What flushes pass: nothing, unless the scheduler asks for them.
-fn flushes(stack: &Stack) -> FlushRule {
-    if stack.schedules_flushes() { FlushRule::Scheduled } else { FlushRule::Bypass }
-}
-
 /// Resolves a parsed file.
 pub(super) fn expand(
     source: &Source,
@@ -198,6 +196,7 @@ pub(super) fn expand(
     };
     let (claims, left_out) = claim::resolve(source, file, &experiment)?;
     (experiment.claims, experiment.claims_left_out) = (claims, left_out);
+    basis::finish(source, file, &mut experiment)?;
     Ok(experiment)
 }
 
@@ -475,6 +474,7 @@ fn finish(
         clients,
         subjects,
         mix: draft.mix.clone(),
+        fitted_on: Vec::new(),
     }
     .with_times(draft.variant))
 }

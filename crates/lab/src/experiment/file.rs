@@ -8,6 +8,7 @@ use iofair_config::contracts::{ClassName, Low, Max};
 use iofair_config::units::{Bytes, Rate, Scalar, Time};
 use serde::Deserialize;
 
+use super::basis::Basis;
 use super::quantity::Units;
 
 /// A whole file.
@@ -74,6 +75,8 @@ pub struct ExperimentFile {
     pub sweep: Vec<SweepFile>,
     /// How many clients a drive of their own may carry.
     pub dedicated: Option<DedicatedFile>,
+    /// Where claims come from that do not say it themselves; only our own.
+    pub basis: Option<Spanned<Basis>>,
     /// What the source claims.
     #[serde(default)]
     pub expect: Vec<ExpectFile>,
@@ -559,6 +562,12 @@ pub struct ExpectFile {
     /// Must hold for the experiment to count as reproduced.
     #[serde(default)]
     pub hard: bool,
+    /// Where it comes from.
+    pub basis: Option<Spanned<Basis>>,
+    /// The sentence or row of the source that a derived claim comes from.
+    pub quote: Option<Spanned<String>>,
+    /// The claim that an implied one follows from.
+    pub follows: Option<Spanned<String>>,
     /// Line of the source.
     #[serde(default)]
     pub reference: String,

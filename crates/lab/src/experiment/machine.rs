@@ -2,6 +2,7 @@
 
 use iofair_config::units::{Bytes, Time};
 use iofair_config::{ConfigError, Source, Spanned};
+use iofair_core::controller::{FlushRule, Stack};
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
 use iofair_drive::stripe::Geometry;
@@ -9,6 +10,11 @@ use iofair_drive::stripe::Geometry;
 use super::file::{ControlName, HostFile, StripeFile, WritebackName};
 use crate::host;
 use crate::scenario::{Control, Host, JournalSpec, Layout, StripeSpec, Writeback};
+
+/// What flushes pass: nothing, unless the scheduler asks for them.
+pub(super) fn flushes(stack: &Stack) -> FlushRule {
+    if stack.schedules_flushes() { FlushRule::Scheduled } else { FlushRule::Bypass }
+}
 
 pub(super) fn stripe(file: &Spanned<StripeFile>) -> StripeSpec {
     let file = file.get_ref();

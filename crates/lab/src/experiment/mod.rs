@@ -1,6 +1,7 @@
 //! Experiments: files that say what to run and what a source claims, and the machinery between them
 //! and a report. The format is described in `docs/experiments.md`.
 
+pub mod basis;
 mod change;
 pub mod claim;
 mod contract;
@@ -24,6 +25,7 @@ use std::path::Path;
 use iofair_config::{ConfigError, Source};
 use iofair_core::time::Nanos;
 
+pub use basis::{Basis, FittedOn, Origin};
 pub use claim::{Claim, Kind, Place, Verdict};
 pub use dedicated::{Dedicated, Sizing};
 pub use expand::{Experiment, Variant};

@@ -60,6 +60,7 @@ kind = "within"
 variant = "rand, N=4"
 stack = "none-none"
 of = "target"
+basis = "published"
 published = "10MB/s"
 band = "10%"
 hard = true
@@ -195,7 +196,7 @@ fn mistakes_are_shown_with_their_line() {
         ("stack = \"none-none\"", "stack = \"nome-none\"", "stack = \"none-none\"", "no stack"),
         ("of = \"target\"", "of = \"traget\"", "of = \"target\"", "no client `traget`"),
         ("of = \"target\"", "of = \"target p98\"", "of = \"target\"", "p98"),
-        ("\"10MB/s\"\nband", "10\nband", "published", "needs its unit"),
+        ("\"10MB/s\"\nband", "10\nband", "published =", "needs its unit"),
         ("band = \"10%\"", "band = \"ten\"", "band = \"10%\"", "percentage"),
         ("kind = \"within\"", "kind = \"at_least\"", "kind = \"within\"", "need `value`"),
     ];
@@ -217,7 +218,10 @@ fn false_claims_do_not_hold() {
     use Verdict::{DoesNotHold, Holds, Informative};
     let judge = |keys: &str| {
         let start = EXAMPLE.find("[[expect]]").expect("in the example");
-        let text = format!("{}[[expect]]\nvariant = 'rand, N=4'\n{keys}", &EXAMPLE[..start]);
+        let text = format!(
+            "basis = 'own'\n{}[[expect]]\nvariant = 'rand, N=4'\n{keys}",
+            &EXAMPLE[..start]
+        );
         let experiment = parse("e.toml", &text, &Overrides::default());
         let experiment = experiment.unwrap_or_else(|error| panic!("{keys}: {error}"));
         results(experiment, 1).verdicts()[0]
@@ -270,7 +274,7 @@ fn a_latency_falls_for_good() {
     let start = EXAMPLE.find("[[expect]]").expect("in the example");
     let judge = |interval: &str, keys: &str| {
         let text = format!(
-            "{interval}\n{}[[expect]]\nkind = 'falls_at'\nvariant = 'rand, N=1'\nstack = 'again'\n\
+            "basis = 'own'\n{interval}\n{}[[expect]]\nkind = 'falls_at'\nvariant = 'rand, N=1'\nstack = 'again'\n\
              of = 'target mean'\npublished = '2.5s'\n{keys}",
             &EXAMPLE[..start]
         );

@@ -423,6 +423,7 @@ mod tests {
     const FILE: &str = r#"
 title = "Two readers"
 source = "none"
+basis = "own"
 drive = "plextor-px256m5s"
 time = "1s"
 stacks = ["none-none"]

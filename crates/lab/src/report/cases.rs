@@ -83,7 +83,9 @@ mod tests {
     #[test]
     fn cases_are_fixed_or_limits() {
         let claim = |rest: &str| {
-            format!("[[expect]]\nvariant = \"rand, N=4\"\nstack = \"again\"\n{rest}\n")
+            format!(
+                "[[expect]]\nvariant = \"rand, N=4\"\nstack = \"again\"\nbasis = \"own\"\n{rest}\n"
+            )
         };
         let kept = "kind = \"at_least\"\nof = \"target\"\nvalue = \"9MB/s\"\nhard = true";
         let same = "kind = \"ratio\"\nof = \"total\"\nto = { stack = \"none-none\" }\nlow = 0.926\nhard = true";

@@ -2,7 +2,7 @@
 
 use crate::experiment::Results;
 
-const HEADER: [&str; 16] = [
+const HEADER: [&str; 17] = [
     "experiment",
     "variant",
     "drive",
@@ -19,6 +19,7 @@ const HEADER: [&str; 16] = [
     "latency_p99_ns",
     "latency_p999_ns",
     "latency_max_ns",
+    "fitted",
 ];
 
 /// All runs of these experiments as CSV with a header. The drive's own row is named `total`, has its
@@ -42,6 +43,7 @@ pub fn csv(results: &[Results]) -> String {
                         seed.to_string(),
                         (outcome.time.0 as f64 / 1e9).to_string(),
                     ];
+                    let fitted = [experiment.is_fitted_run(v, s).to_string()];
                     let drive = &outcome.drive;
                     let total = [
                         "total".to_owned(),
@@ -50,7 +52,7 @@ pub fn csv(results: &[Results]) -> String {
                         drive.commands.to_string(),
                     ];
                     let none = vec![String::new(); 5];
-                    let record = head.iter().chain(&total).chain(&none);
+                    let record = head.iter().chain(&total).chain(&none).chain(&fitted);
                     writer.write_record(record).expect(never);
                     for client in &outcome.clients {
                         let latency = &client.latency;
@@ -65,7 +67,8 @@ pub fn csv(results: &[Results]) -> String {
                             latency.quantile(999_000).to_string(),
                             latency.max().to_string(),
                         ];
-                        writer.write_record(head.iter().chain(&own)).expect(never);
+                        let record = head.iter().chain(&own).chain(&fitted);
+                        writer.write_record(record).expect(never);
                     }
                 }
             }

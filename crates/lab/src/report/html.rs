@@ -8,6 +8,7 @@ use super::number::{band, number, published, with_confidence};
 use super::summary::{ClaimRow, Row, Summary};
 use super::svg::escape;
 use super::table::got;
+use super::tally::{self, Tally};
 use super::timeline::{Line, timeline};
 use crate::experiment::{Statistics, Subject, Verdict};
 
@@ -22,17 +23,7 @@ pub fn page(title: &str, summaries: &[Summary]) -> String {
          <title>{0}</title>\n<style>\n{STYLE}</style></head>\n<body>\n<h1>{0}</h1>\n",
         escape(title)
     );
-    let of = |verdict| summaries.iter().map(|s| s.count(verdict)).sum::<usize>();
-    let (hold, miss, only) =
-        (of(Verdict::Holds), of(Verdict::DoesNotHold), of(Verdict::Informative));
-    if hold + miss + only > 0 {
-        let _ = writeln!(
-            html,
-            "<p class=\"soft\">{hold} of {} published claims hold; {only} more numbers are shown \
-             side by side.</p>",
-            hold + miss
-        );
-    }
+    kinds(&mut html, &Tally::of_all(summaries));
     if summaries.len() > 1 {
         overview(&mut html, summaries);
     }
@@ -41,6 +32,28 @@ pub fn page(title: &str, summaries: &[Summary]) -> String {
     }
     html.push_str("</body></html>\n");
     html
+}
+
+/// The headline, and the table of all kinds of claims.
+fn kinds(html: &mut String, tally: &Tally) {
+    let rows = tally.rows();
+    if rows.is_empty() {
+        return;
+    }
+    let _ = write!(html, "<p>{}.</p>\n<div class=\"scroll\"><table><tr>", tally::headline(tally));
+    let numeric = |index: usize| if index == 0 { "" } else { " class=\"n\"" };
+    for (index, title) in tally::TITLES.iter().enumerate() {
+        let _ = write!(html, "<th{}>{title}</th>", numeric(index));
+    }
+    html.push_str("</tr>\n");
+    for row in rows {
+        html.push_str("<tr>");
+        for (index, cell) in row.iter().enumerate() {
+            let _ = write!(html, "<td{}>{cell}</td>", numeric(index));
+        }
+        html.push_str("</tr>\n");
+    }
+    html.push_str("</table></div>\n");
 }
 
 fn overview(html: &mut String, summaries: &[Summary]) {
@@ -196,9 +209,9 @@ fn claims(html: &mut String, summary: &Summary) {
     let variant_title = if variants { "<th>variant</th>" } else { "" };
     let _ = writeln!(
         html,
-        "<div class=\"scroll\"><table><tr>{variant_title}<th>claim of the source</th>\
+        "<div class=\"scroll\"><table><tr>{variant_title}<th>claim</th>\
          <th class=\"n\">published</th><th class=\"n\">ours</th><th class=\"n\">band</th>\
-         <th>verdict</th><th>reference, mechanism</th></tr>"
+         <th>verdict</th><th>basis</th><th>reference, mechanism</th></tr>"
     );
     let mut last = None;
     for claim in &summary.claims {
@@ -223,7 +236,7 @@ fn claims(html: &mut String, summary: &Summary) {
         let _ = writeln!(
             html,
             "<td>{}{hard}</td><td class=\"n\">{}</td><td class=\"n\">{}{unit}{}</td>\
-             <td class=\"n\">{}</td><td><span class=\"verdict {class}\">{}</span></td>\
+             <td class=\"n\">{}</td><td><span class=\"verdict {class}\">{}</span></td><td>{}</td>\
              <td class=\"why\">{}{}{why}</td></tr>",
             escape(&claim.text),
             claim.published.map(published).unwrap_or_default(),
@@ -231,7 +244,8 @@ fn claims(html: &mut String, summary: &Summary) {
             claim.unit,
             band(claim.low, claim.high),
             claim.verdict.words(),
-            escape(&claim.reference),
+            claim.basis_words(),
+            escape(&claim.reference_words()),
             if why.is_empty() { "" } else { "<br>" }
         );
     }

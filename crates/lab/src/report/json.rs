@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::summary::{ClaimRow, summarize};
+use super::tally::{Count, Tally};
 use crate::experiment::dedicated::{self, Sizing};
 use crate::experiment::{Metric, Quantity, Results, Statistics, Subject, Units};
 use crate::outcome::{ClientOutcome, Outcome};
@@ -18,6 +19,8 @@ struct Experiment<'a> {
     units: Units,
     runs: Vec<Run<'a>>,
     statistics: Vec<Number<'a>>,
+    /// Held-out published claims.
+    headline: Count,
     expect: &'a [ClaimRow],
     #[serde(skip_serializing_if = "Vec::is_empty")]
     dedicated: Vec<Sizing>,
@@ -160,6 +163,7 @@ pub fn json_of_one(results: &Results) -> String {
         units: experiment.units,
         runs: runs(results),
         statistics: statistics(results),
+        headline: Tally::of_all([&summary]).headline(),
         expect: &summary.claims,
         dedicated: dedicated::sizings(results),
     });

@@ -3,7 +3,8 @@
 use super::number::{band, published};
 use super::summary::{ClaimRow, Summary};
 use super::table::got;
-use crate::experiment::Verdict;
+use super::tally::{self, Tally};
+use crate::experiment::{Basis, Verdict};
 
 const HEAD: &str = "# Reproduction of published experiments
 
@@ -16,6 +17,11 @@ numbers, bands and explanations come from the `[[expect]]` tables of the files u
 - *Ours* is the mean over the repeats. For an order, it is the smallest ratio between neighbours; the order holds if
   that is at least 1.01, so a tie does not count.
 - A claim in **bold** is hard: the experiment counts as reproduced only if it holds.
+- *Basis*: a *published* claim is a number or an order that the source prints. A *derived* one comes from its prose or from
+  arithmetic on its numbers, and quotes them. An *own* one is ours. An *implied* one follows from another claim or cannot
+  fail.
+- A claim is *fitted* if all of its runs were used to choose a number of the drive or of the machine. The program derives
+  this from the lists `[[fitted_on]]` of those files. All others are *held-out*.
 
 Rates are in the unit that the source uses.
 
@@ -33,26 +39,35 @@ pub fn markdown(summaries: &[Summary]) -> String {
 }
 
 fn overview(text: &mut String, summaries: &[Summary]) {
-    let of = |verdict| summaries.iter().map(|s| s.count(verdict)).sum::<usize>();
-    text.push_str(&format!(
-        "**{} of {} claims hold**; {} more numbers have no band and are informative.\n\n",
-        of(Verdict::Holds),
-        of(Verdict::Holds) + of(Verdict::DoesNotHold),
-        of(Verdict::Informative),
-    ));
-    text.push_str("| Experiment | Hold | Do not hold | Informative |\n|---|---|---|---|\n");
+    let all = Tally::of_all(summaries);
+    text.push_str(&format!("**{}.** All claims:\n\n", tally::headline(&all)));
+    text.push_str(&format!("| {} |\n|---|---|---|---|\n", tally::TITLES.join(" | ")));
+    for row in all.rows() {
+        text.push_str(&format!("| {} |\n", row.join(" | ")));
+    }
+    text.push_str("\nClaims that hold, by source and by experiment:\n\n");
+    let titles = "| Published, held-out | Published, fitted | Derived | Own | Implied |\n";
+    text.push_str(&format!("| Source {titles}|---|---|---|---|---|---|\n"));
+    for (source, tally) in tally::by_source(summaries) {
+        text.push_str(&format!("| {source} {}", cells(&tally)));
+    }
+    text.push_str(&format!("\n| Experiment {titles}|---|---|---|---|---|---|\n"));
     for summary in summaries.iter().filter(|summary| !summary.claims.is_empty()) {
-        text.push_str(&format!(
-            "| [{}](#{}): {} | {} | {} | {} |\n",
-            summary.name,
-            anchor(&summary.name),
-            escape(&summary.title),
-            summary.count(Verdict::Holds),
-            summary.count(Verdict::DoesNotHold),
-            summary.count(Verdict::Informative),
-        ));
+        let (name, title) = (&summary.name, escape(&summary.title));
+        let cells = cells(&Tally::of_all([summary]));
+        text.push_str(&format!("| [{name}](#{}): {title} {cells}", anchor(name)));
     }
     text.push('\n');
+}
+
+/// A row's cells after its first.
+fn cells(tally: &Tally) -> String {
+    let (held_out, fitted) = (tally.headline(), tally.count(Basis::Published, true));
+    let mut all = vec![held_out.words(), fitted.words()];
+    for basis in [Basis::Derived, Basis::Own, Basis::Implied] {
+        all.push(tally.count(basis, false).plus(tally.count(basis, true)).words());
+    }
+    format!("| {} |\n", all.join(" | "))
 }
 
 /// GitHub's anchor of a heading.
@@ -102,8 +117,10 @@ fn section(text: &mut String, summary: &Summary) {
     }
     let variants = summary.has_variants();
     let (title, rule) = if variants { ("| Variant ", "|---") } else { ("", "") };
-    text.push_str(&format!("{title}| Claim | Published | Ours | Band | Verdict | Reference |\n"));
-    text.push_str(&format!("{rule}|---|---|---|---|---|---|\n"));
+    text.push_str(&format!(
+        "{title}| Claim | Published | Ours | Band | Verdict | Basis | Reference |\n"
+    ));
+    text.push_str(&format!("{rule}|---|---|---|---|---|---|---|\n"));
     for claim in &summary.claims {
         if variants {
             text.push_str(&format!("| {} ", escape(&claim.variant)));
@@ -122,11 +139,12 @@ fn line(claim: &ClaimRow) -> String {
         verdict => verdict.words(),
     };
     format!(
-        "| {name} | {} | {}{unit} | {} | {verdict} | {} |\n",
+        "| {name} | {} | {}{unit} | {} | {verdict} | {} | {} |\n",
         claim.published.map(|p| published(p) + &unit).unwrap_or_default(),
         got(claim),
         band(claim.low, claim.high),
-        escape(&claim.reference),
+        claim.basis_words(),
+        escape(&claim.reference_words()),
     )
 }
 

@@ -20,6 +20,7 @@ mod steps;
 mod summary;
 mod svg;
 mod table;
+mod tally;
 mod timeline;
 
 #[cfg(test)]
@@ -41,3 +42,4 @@ pub use steps::{STEPS, series_csv, step_pictures, steps_table};
 pub use summary::{ClaimRow, Summary, summarize};
 pub use svg::{escape, picture_file};
 pub use table::table;
+pub use tally::{Tally, headline};

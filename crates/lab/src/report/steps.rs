@@ -245,7 +245,9 @@ mod tests {
         let text =
             text.replace("\"again\"]", "\"promise\"]").replace("[stack.again]", "[stack.promise]");
         let claim = |rest: &str| {
-            format!("[[expect]]\nvariant = \"rand, N=4\"\nstack = \"promise\"\n{rest}")
+            format!(
+                "[[expect]]\nvariant = \"rand, N=4\"\nstack = \"promise\"\nbasis = \"own\"\n{rest}"
+            )
         };
         let rises =
             claim("kind = \"rises_at\"\nof = \"target\"\nvalue = \"7MB/s\"\nhigh = \"2s\"\n");

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::experiment::dedicated;
 use crate::experiment::{
-    Experiment, Metric, Quantity, Results, Statistics, Subject, Units, Verdict,
+    Basis, Experiment, Metric, Quantity, Results, Statistics, Subject, Units, Verdict,
 };
 
 /// An experiment's numbers and verdicts.
@@ -90,6 +90,14 @@ pub struct ClaimRow {
     pub verdict: Verdict,
     /// Must hold for the experiment to count as reproduced.
     pub hard: bool,
+    /// Where it comes from.
+    pub basis: Basis,
+    /// Whether all of its runs chose a number of the drive or the machine.
+    pub fitted: bool,
+    /// The sentence or row of the source; empty when none is quoted.
+    pub quote: String,
+    /// The claim that an implied one follows from.
+    pub follows: String,
     /// Line of the source.
     pub reference: String,
     /// Mechanism of a miss.
@@ -145,6 +153,10 @@ pub fn summarize(results: &Results) -> Summary {
             },
             verdict,
             hard: claim.hard,
+            basis: claim.origin.basis,
+            fitted: experiment.is_fitted(claim),
+            quote: claim.origin.quote.clone(),
+            follows: claim.origin.follows.clone(),
             reference: claim.reference.clone(),
             why: claim.why.clone(),
             subject: place.quantity.subject.clone(),
@@ -239,6 +251,29 @@ impl Row {
             .filter(|(name, _)| name != focus)
             .map(|(_, s)| s.mean)
             .fold(0.0, |a, b| a + b)
+    }
+}
+
+impl ClaimRow {
+    /// Its basis, and whether it is fitted, for a column.
+    pub fn basis_words(&self) -> String {
+        let fitted = if self.fitted { ", fitted" } else { "" };
+        format!("{}{fitted}", self.basis.word())
+    }
+    /// Its reference, with what is quoted or what it follows from.
+    pub fn reference_words(&self) -> String {
+        let mut words = self.reference.clone();
+        let mut add = |more: String| {
+            words += if words.is_empty() { "" } else { "; " };
+            words += &more;
+        };
+        if !self.quote.is_empty() {
+            add(format!("\"{}\"", self.quote));
+        }
+        if !self.follows.is_empty() {
+            add(format!("follows from: {}", self.follows));
+        }
+        words
     }
 }
 

@@ -4,6 +4,7 @@ use comfy_table::{Cell, CellAlignment, LineStyle, Table, TableStyle};
 
 use super::number::{band, number, published, with_confidence};
 use super::summary::{ClaimRow, Row, Summary};
+use super::tally::{Tally, headline};
 use crate::experiment::{Kind, Statistics, Verdict};
 
 const RULE: LineStyle = LineStyle::none().fill('─').junction('─');
@@ -40,7 +41,8 @@ fn push(text: &mut String, table: &Table) {
 fn totals(summary: &Summary) -> String {
     let hard = |claim: &&ClaimRow| claim.hard && claim.verdict == Verdict::DoesNotHold;
     let mut line = format!(
-        "{} hold, {} do not ({} of them hard), {} for information",
+        "{}; of all claims, {} hold, {} do not ({} of them hard), {} for information",
+        headline(&Tally::of_all([summary])),
         summary.count(Verdict::Holds),
         summary.count(Verdict::DoesNotHold),
         summary.claims.iter().filter(hard).count(),
@@ -120,15 +122,17 @@ pub(super) fn got(claim: &ClaimRow) -> String {
 
 fn claims(summary: &Summary) -> Table {
     let variants = summary.has_variants();
-    let titles = ["claim", "", "published", "ours", "band", "verdict"];
+    let titles = ["claim", "", "published", "ours", "band", "verdict", "basis"];
     let mut titles: Vec<String> = titles.map(str::to_owned).to_vec();
     if variants {
         titles.insert(0, "variant".to_owned());
     }
     let first = if variants { 2 } else { 1 };
     let mut table = new_table(titles, first + 1);
-    let verdicts = table.column_mut(first + 4).expect("the header made this column");
-    verdicts.set_cell_alignment(CellAlignment::Left);
+    for index in [first + 4, first + 5] {
+        let words = table.column_mut(index).expect("the header made this column");
+        words.set_cell_alignment(CellAlignment::Left);
+    }
     for claim in &summary.claims {
         let verdict = match (claim.verdict, claim.hard) {
             (Verdict::DoesNotHold, true) => "DOES NOT HOLD (hard)",
@@ -141,6 +145,7 @@ fn claims(summary: &Summary) -> Table {
             got(claim),
             band(claim.low, claim.high),
             verdict.to_owned(),
+            claim.basis_words(),
         ];
         if variants {
             cells.insert(0, claim.variant.clone());

@@ -69,7 +69,7 @@ impl Case {
     fn head(&self, stacks: &[&str], note: &str) -> String {
         let (time, ramp) = if self.disk { ("20s", "4s") } else { ("3s", "2s") };
         format!(
-            "title = \"Case {} of the search\"\nsource = \"our own: make search\"\nnote = \"{note}\"\n\
+            "title = \"Case {} of the search\"\nsource = \"our own: make search\"\nbasis = \"own\"\nnote = \"{note}\"\n\
              drive = \"{}\"\ntime = \"{time}\"\nramp = \"{ramp}\"\ninterval = \"1s\"\nstacks = {stacks:?}\n\n\
              [policy.bfq]\nlow_latency = false\n",
             self.seed, self.drive

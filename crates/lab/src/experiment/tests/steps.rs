@@ -57,7 +57,7 @@ fn steps_are_judged() {
     let start = EXAMPLE.find("[[expect]]").expect("in the example");
     let judge = |interval: &str, keys: &str| {
         let text = format!(
-            "{interval}\n{}[[expect]]\nvariant = 'rand, N=1'\nstack = 'again'\n{keys}",
+            "basis = 'own'\n{interval}\n{}[[expect]]\nvariant = 'rand, N=1'\nstack = 'again'\n{keys}",
             &EXAMPLE[..start]
         );
         let experiment = parse("e.toml", &text, &Overrides::default())?;
