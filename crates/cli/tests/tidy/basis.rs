@@ -197,10 +197,9 @@ fn no_fitted_row_counts_as_held_out() {
 
 /// Goal: quotes are the sources' words. Method: look for them in the texts, which are not part of the repository.
 #[test]
-#[ignore = "needs the sources' texts in ../shared/seeds, or in IOFAIR_SOURCES"]
+#[ignore = "needs sources: IOFAIR_SOURCES names a folder with the texts of the sources"]
 fn needs_sources_quotes_are_there() {
-    let folder = std::env::var_os("IOFAIR_SOURCES");
-    let folder = folder.map_or_else(|| root().join("../shared/seeds"), Into::into);
+    let folder = std::env::var_os("IOFAIR_SOURCES").expect("IOFAIR_SOURCES is set");
     let mut texts = String::new();
     for entry in std::fs::read_dir(&folder).expect("IOFAIR_SOURCES names a folder of texts") {
         texts += &std::fs::read_to_string(entry.expect("an entry").path()).expect("a text");

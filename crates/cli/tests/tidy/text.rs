@@ -19,6 +19,7 @@ const NEEDS: &[&str] = &[
     "nbdkit",
     "promtool",
     "root",
+    "sources",
     "systemd",
     "time",
     "ublk",
