@@ -23,6 +23,20 @@ fn known(files: &[File]) -> Vec<Experiment> {
     known
 }
 
+/// Files under `experiments/` in which a claim does not say its basis. Elsewhere a claim without one is `own`.
+fn without_basis(files: &[File]) -> Vec<String> {
+    let ours =
+        files.iter().filter(|it| it.path.starts_with("experiments/") && it.path.ends_with(".toml"));
+    let complaint = |file: &File| {
+        let table: Table = file.text.parse().unwrap_or_default();
+        let claims = table.get("expect").and_then(Value::as_array).cloned().unwrap_or_default();
+        let silent = claims.iter().any(|it| it.get("basis").is_none());
+        (silent && !table.contains_key("basis"))
+            .then(|| format!("{}: a claim without `basis`", file.path))
+    };
+    ours.filter_map(complaint).collect()
+}
+
 /// An entry of a list, read without the program's own code.
 #[derive(Debug)]
 struct Entry {
@@ -193,6 +207,7 @@ fn no_fitted_row_counts_as_held_out() {
     let files = all();
     let page = files.iter().find(|file| file.path == PAGE).map_or("", |file| &file.text);
     assert_none(&wrong_page(page, &known(&files), &lists(&files)));
+    assert_none(&without_basis(&files));
 }
 
 /// Goal: quotes are the sources' words. Method: look for them in the texts, which are not part of the repository.
@@ -215,6 +230,8 @@ fn canaries() {
     let text = "title = \"\"\nsource = \"\"\ndrive = \"plextor-px256m5s\"\ntime = \"1s\"\nstacks = [\"none-none\"]\n\
         [[client]]\nname = \"target\"\njob = \"read\"\n[[expect]]\nkind = \"within\"\nof = \"total\"\nstack = \"none-none\"\n\
         published = \"510MB/s\"\nband = \"5%\"\nbasis = \"published\"\nquote = \"it reaches 510\"\n";
+    let silent = |text: &str| without_basis(&[File::canary("experiments/a.toml", text)]).len();
+    assert_eq!((silent(text), silent(&text.replace("basis =", "# basis ="))), (0, 1));
     let list = |experiment: &str| {
         let text = format!("[[fitted_on]]\nexperiment = \"{experiment}\"\nchose = \"link\"\n");
         lists(&[File::canary("profiles/drives/plextor-px256m5s.toml", &text)])

@@ -71,15 +71,11 @@ pub(super) fn origin(
         let error = source.error(head.span(), "a whole file can only be `own`");
         return Err(error.allowed("own; the others are for single claims"));
     }
-    let Some(written) = expect.basis.as_ref().or(file.basis.as_ref()) else {
-        let error = source.error(expect.kind.span(), "this claim needs `basis`");
-        let allowed =
-            "published | derived | own | implied; or basis = \"own\" at the head of the file";
-        return Err(error.allowed(allowed));
-    };
-    let basis = *written.get_ref();
+    let written = expect.basis.as_ref().or(file.basis.as_ref());
+    let basis = written.map_or(Basis::Own, |it| *it.get_ref());
+    let span = written.map_or(expect.kind.span(), Spanned::span);
     let wrong =
-        |message: &str, allowed: &str| Err(source.error(written.span(), message).allowed(allowed));
+        |message: &str, allowed: &str| Err(source.error(span.clone(), message).allowed(allowed));
     if basis == Basis::Published && kind != Kind::Order && expect.published.is_none() {
         let allowed =
             "a number in `published`; derived, with a quote, for what follows from the text";
