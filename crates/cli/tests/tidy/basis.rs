@@ -8,7 +8,7 @@ use iofair_lab::experiment::{Basis, Experiment, Place};
 use toml::{Table, Value};
 
 use crate::evidence::experiments;
-use crate::files::{File, all, assert_none, root};
+use crate::files::{File, all, assert_none};
 
 const PAGE: &str = "docs/reproduction.md";
 /// The folders whose sources are the texts beside the repository.
