@@ -237,9 +237,9 @@ mod tests {
         let good = with("basis = \"derived\"\nquote = \"the target gets ten\"").expect("is good");
         let origin = &good.claims[0].origin;
         assert_eq!((origin.basis, &*origin.quote), (Basis::Derived, "the target gets ten"));
+        assert_eq!(with("").expect("is one's own").claims[0].origin.basis, Basis::Own);
         let long = format!("basis = \"derived\"\nquote = \"{}\"", "word ".repeat(26));
         for (keys, says) in [
-            ("", "published | derived | own | implied"),
             ("basis = \"printed\"", "printed"),
             ("basis = \"derived\"", "needs `quote`"),
             ("basis = \"implied\"", "needs `follows`"),
