@@ -255,21 +255,26 @@ impl Clocks {
     pub(super) fn gather(&self, now: Instant) -> bool {
         now < self.gathers
     }
-    /// Begins to dispatch the gathered writes of a group, if it has any.
+    fn gathers(&self, id: EntityId) -> bool {
+        id.as_group().is_some_and(|it| self.groups[it.index()].requests.gathered > 0)
+    }
+    /// The gate while gathered writes are being dispatched: until their group is no longer behind.
+    fn gate_of_turn(&self, now: Instant) -> Option<Gate> {
+        let (id, _) = self.turn.filter(|(_, until)| now < *until)?;
+        self.gate_in_turn(now, id)
+    }
+    /// A gathered write is about to be dispatched: begins a turn of its group if that is behind.
     fn begin_turn(&mut self, now: Instant, id: EntityId) {
-        let group = id.as_group().map(|id| &self.groups[id.index()]);
-        if group.is_some_and(|it| it.requests.gathered > 0) {
+        let behind = self.clock(id).is_some_and(|it| it.at <= now);
+        if behind && self.gate_of_turn(now).is_none() {
             self.turn = Some((id, now + TURN_MAX));
         }
     }
-    /// The gate while gathered writes are being dispatched: until their group is no longer behind.
-    fn gate_of_turn(&mut self, now: Instant) -> Option<Gate> {
-        let (id, until) = self.turn?;
-        let gate = self.gate_in_turn(now, id).filter(|_| now < until);
-        if gate.is_none() {
+    /// A request of a group arrives: its turn has ended if it came too late.
+    fn end_late_turn(&mut self, now: Instant, id: EntityId) {
+        if self.turn.is_some_and(|(other, _)| other == id) && self.gate_in_turn(now, id).is_none() {
             self.turn = None;
         }
-        gate
     }
     fn gate_in_turn(&self, now: Instant, id: EntityId) -> Option<Gate> {
         let Group { requests: own, clock, .. } = self.groups.get(id.as_group()?.index())?;
@@ -305,6 +310,7 @@ impl Clocks {
 
     /// A request of the group, or of a group inside, is queued.
     pub(super) fn arrive(&mut self, now: Instant, id: EntityId, kind: Kind) {
+        self.end_late_turn(now, id);
         let Some((group, own)) = self.requests(id) else { return };
         let wakes = own.are_none();
         own.arrive(kind);
@@ -326,6 +332,9 @@ impl Clocks {
     ) {
         let Bounds { ahead, lag_max, period, .. } = self.bounds;
         let frame_end = self.frame_end(now);
+        if kind == Kind::Gathered {
+            self.begin_turn(now, id);
+        }
         let Some((group, own)) = self.requests(id) else { return };
         own.dispatch(amount, (all, kind));
         let own = *own;
@@ -346,6 +355,9 @@ impl Clocks {
         }
         clock.batch = clock.at <= now;
         clock.behind &= clock.at + period / BROKEN_PART <= now;
+        if clock.at > now && self.turn.is_some_and(|(other, _)| other == id) {
+            self.turn = None;
+        }
         self.put(group, id);
     }
     /// A command of the group was completed.
@@ -433,9 +445,6 @@ impl Clocks {
         let due =
             |it: Option<(Instant, EntityId)>, lag: Nanos| it.filter(|(at, _)| *at + lag <= due_at);
         if let Some((at, id)) = due(urgent, Nanos::ZERO).or(due(buffered, self.buffered_max())) {
-            if due(urgent, Nanos::ZERO).is_none() {
-                self.begin_turn(now, id);
-            }
             return Gate::Due(id, now.since(at));
         }
         let next = self.next_of(due_at, class);
@@ -443,8 +452,10 @@ impl Clocks {
             let until = self.pause_end(id).into_iter().chain(next).min();
             return Gate::Closed(now.since(at), until);
         }
-        if let Some((_, id)) = due(buffered, Nanos::ZERO) {
-            self.begin_turn(now, id);
+        if let Some((at, id)) = due(buffered, Nanos::ZERO) {
+            if self.gathers(id) {
+                return Gate::Due(id, now.since(at));
+            }
             return Gate::Batch(id, urgent.map(|(_, id)| id), next);
         }
         if let Some((at, id)) = due(flush, Nanos::ZERO) {

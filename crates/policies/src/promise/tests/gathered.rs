@@ -25,9 +25,10 @@ fn gathered_writes_go_together() {
     let (mut clocks, reader, writer) = gathering();
     clocks.arrive(at(10), writer, Kind::Gathered);
     assert_eq!((clocks.gate(at(19)), clocks.next_due(at(19))), (Gate::Open, Some(at(20))));
-    assert!(matches!(clocks.gate(at(20)), Gate::Batch(it, ..) if it == writer));
+    assert!(matches!(clocks.gate(at(20)), Gate::Due(it, _) if it == writer));
+    write(&mut clocks, writer, at(20));
     clocks.arrive(at(20), reader, Kind::Urgent);
-    for behind in (1..=10).rev() {
+    for behind in (1..=9).rev() {
         let due = Gate::Due(writer, Nanos::from_millis(behind));
         assert_eq!(clocks.gate(at(20)), due, "the writer's turn");
         write(&mut clocks, writer, at(20));
