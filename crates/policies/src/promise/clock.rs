@@ -260,8 +260,13 @@ impl Clocks {
     }
     /// The gate while gathered writes are being dispatched: until their group is no longer behind.
     fn gate_of_turn(&self, now: Instant) -> Option<Gate> {
-        let (id, _) = self.turn.filter(|(_, until)| now < *until)?;
+        let (id, _) = self.turn.filter(|_| self.turn_until(now).is_some())?;
         self.gate_in_turn(now, id)
+    }
+    /// Until when the present turn of gathered writes lasts at most.
+    pub(super) fn turn_until(&self, now: Instant) -> Option<Instant> {
+        let (_, until) = self.turn?;
+        (now < until && self.bounds.frame == Nanos::ZERO).then_some(until)
     }
     /// A gathered write is about to be dispatched: begins a turn of its group if that is behind.
     fn begin_turn(&mut self, now: Instant, id: EntityId) {

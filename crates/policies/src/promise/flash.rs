@@ -185,11 +185,14 @@ impl Promise {
         (large && !is_far(key, first)).then_some(client)
     }
     /// Whether a client's writes for a minimum still pass its flush.
-    fn writes_pass(&self, now: Instant, client: EntityId) -> bool {
+    fn writes_pass(&mut self, now: Instant, client: EntityId) -> bool {
         let own = client.as_client().map(|id| &self.clients[id.index()]);
-        own.is_some_and(|it| {
-            now < it.next_flush && it.queues[Side::Write as usize].front().is_some()
-        })
+        let until = own
+            .filter(|it| it.queues[Side::Write as usize].front().is_some())
+            .map(|it| it.next_flush)
+            .filter(|until| now < *until);
+        self.wake_at(until);
+        until.is_some()
     }
     /// Whether a client's flush for the minimum of a group has to wait for data of another group.
     fn yields(&mut self, now: Instant, group: EntityId, client: EntityId) -> bool {
@@ -255,6 +258,7 @@ impl Promise {
             _ => Nanos::ZERO,
         };
         self.trace_gate(cx, gate, lag);
+        self.wake_at(self.clocks.turn_until(now));
         let probing =
             self.probe == Probe::Sent || (self.probe == Probe::Wanted && self.in_flight > 0);
         let due = matches!(gate, Gate::Due(..) | Gate::Closed(..));
@@ -289,6 +293,8 @@ impl Promise {
                 if sent.is_some() {
                     return sent;
                 }
+                // Gathered writes wait for a group with urgent requests that is behind.
+                self.wake_at(self.clocks.next_due(now).filter(|at| *at > now));
                 self.wake_at(Some(self.next_write()).filter(|at| *at > now));
                 self.wake_at(Some(self.window.shared_until()).filter(|at| *at > now));
                 None
