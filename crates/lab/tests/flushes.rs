@@ -31,6 +31,13 @@ const DRIVES: &[(&str, u64, [u64; 4])] = &[
 /// The number of flushers, and the minimum of each in kB/s.
 const FLUSHERS: [(u64, u64); 4] = [(1, 250), (1, 1_000), (1, 5_000), (4, 5_000)];
 
+fn outcome(text: &str, settings: Vec<String>) -> iofair_lab::outcome::Outcome {
+    let overrides = Overrides { settings, ..Overrides::default() };
+    let experiment = experiment::parse("flushes.toml", text, &overrides);
+    let experiment = experiment.unwrap_or_else(|error| panic!("{error}"));
+    iofair_lab::simulate(&experiment.scenario(0, 0, 0)).expect("it runs")
+}
+
 /// Goal: a minimum is kept in every second beside minimums that cannot be reached because of flushes, and the flushers get what is
 /// left. Method: a client that reads at random, beside clients that write 4 KiB and call fdatasync.
 #[test]
@@ -43,10 +50,7 @@ fn a_minimum_is_kept_beside_promised_flushes() {
                 format!("client.flusher.min={flusher_min}kB/s"),
                 format!("client.flusher.count={count}"),
             ];
-            let overrides = Overrides { settings, ..Overrides::default() };
-            let experiment = experiment::parse("flushes.toml", EXPERIMENT, &overrides);
-            let experiment = experiment.unwrap_or_else(|error| panic!("{error}"));
-            let outcome = iofair_lab::simulate(&experiment.scenario(0, 0, 0)).expect("it runs");
+            let outcome = outcome(EXPERIMENT, settings);
             let target = outcome.clients.iter().find(|client| client.name == "target");
             let seconds: Vec<_> =
                 target.expect("it is there").series.iter().map(|it| it.bytes / 1000).collect();
@@ -103,11 +107,7 @@ fn a_minimum_is_kept_of_a_writer_that_flushes() {
                 let mut settings =
                     vec![format!("drive={drive}"), format!("client.target.fdatasync={every}")];
                 settings.extend_from_slice(changes);
-                let overrides = Overrides { settings, ..Overrides::default() };
-                let experiment = experiment::parse("flushes.toml", DEEP, &overrides);
-                let experiment = experiment.unwrap_or_else(|error| panic!("{error}"));
-                let outcome = iofair_lab::simulate(&experiment.scenario(0, 0, 0)).expect("it runs");
-                outcome.clients[0].bytes / 3_000
+                outcome(DEEP, settings).clients[0].bytes / 3_000
             };
             let others = ["reader", "writer"];
             let alone = run(&others.map(|it| format!("client.{it}.inactive=true")));
