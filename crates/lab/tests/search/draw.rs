@@ -12,6 +12,8 @@ pub(crate) struct Client {
     pub(crate) promised: bool,
     pub(crate) weight: u64,
     pub(crate) block: u64,
+    /// How many bytes it gets at once: a block, or what the host reads ahead.
+    pub(crate) unit: u64,
     /// The keys that say what it does, as an experiment writes them.
     pub(crate) keys: String,
 }
@@ -32,6 +34,8 @@ pub(crate) struct Case {
 const PARTS_FLASH: u64 = 700;
 const PARTS_WRITES: u64 = 450;
 const PARTS_DISK: u64 = 400;
+/// What the host reads ahead of a sequential buffered reader.
+const READ_AHEAD: u64 = 128 << 10;
 
 impl Case {
     pub(crate) fn draw(seed: u64) -> Self {
@@ -66,11 +70,15 @@ impl Case {
         Self { seed, drive, disk, clients, parts }
     }
 
+    /// Seconds that are measured.
+    pub(crate) fn seconds(&self) -> u64 {
+        if self.disk { 20 } else { 3 }
+    }
     fn head(&self, stacks: &[&str], note: &str) -> String {
-        let (time, ramp) = if self.disk { ("20s", "4s") } else { ("3s", "2s") };
+        let (time, ramp) = (self.seconds(), if self.disk { 4 } else { 2 });
         format!(
             "title = \"Case {} of the search\"\nsource = \"our own: make search\"\nbasis = \"own\"\nnote = \"{note}\"\n\
-             drive = \"{}\"\ntime = \"{time}\"\nramp = \"{ramp}\"\ninterval = \"1s\"\nstacks = {stacks:?}\n\n\
+             drive = \"{}\"\ntime = \"{time}s\"\nramp = \"{ramp}s\"\ninterval = \"1s\"\nstacks = {stacks:?}\n\n\
              [policy.bfq]\nlow_latency = false\n",
             self.seed, self.drive
         )
@@ -151,5 +159,6 @@ fn draw_client(random: &mut Random, name: String, promised: bool, disk: bool) ->
     }
     let weight = if random.chance(50) { 100 } else { random.between(10, 1000) };
     let count = if promised || random.chance(40) { 1 } else { 1 << random.between(1, 5) };
-    Client { name, count, promised, weight, block: block << 10, keys }
+    let unit = if buffered && !random_access && !write { READ_AHEAD } else { block << 10 };
+    Client { name, count, promised, weight, block: block << 10, unit, keys }
 }

@@ -11,8 +11,9 @@ pub(crate) fn experiment(case: &Case, minimums: &[u64], findings: &[Finding]) ->
     for (client, minimum) in promised.zip(minimums) {
         let is_broken = |finding: &Finding| matches!(finding, Finding::Broken { client: process, .. } if *process == client.name);
         let (name, holds) = (&client.name, !findings.iter().any(is_broken));
-        let reference = format!("{KEPT} % of its minimum");
-        claims += &at_least(name, minimum * KEPT / 100, holds, &reference);
+        let least = (minimum * KEPT / 100).saturating_sub(client.unit / case.seconds());
+        let reference = format!("{KEPT} % of its minimum, but for one request");
+        claims += &at_least(name, least, holds, &reference);
     }
     for finding in findings {
         match finding {
@@ -20,7 +21,7 @@ pub(crate) fn experiment(case: &Case, minimums: &[u64], findings: &[Finding]) ->
             Finding::Broken { .. } => {}
             Finding::Second { client, promised, .. } => {
                 let client = client_of(case, client);
-                let least = (promised * KEPT_SECOND / 100).saturating_sub(2 * client.block);
+                let least = (promised * KEPT_SECOND / 100).saturating_sub(2 * client.unit);
                 let reference =
                     format!("{KEPT_SECOND} % of its minimum in each second, but for two requests");
                 claims += &at_least(&format!("{} least", client.name), least, false, &reference);

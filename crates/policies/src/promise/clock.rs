@@ -42,6 +42,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::group_clock::{Clock, DueKey, Place, WHOLE};
+use super::pace::Lateness;
 use super::requests::{DATA, Kind, QueueState, Requests, STATES};
 use super::shares::EntityId;
 use crate::parts::tree::{Arena, Tree};
@@ -242,10 +243,14 @@ impl Clocks {
     pub(super) fn are_none(&self) -> bool {
         self.count == 0
     }
-    /// Whether the group is so far behind that it does not reach its minimum.
-    pub(super) fn is_far(&self, now: Instant, id: EntityId) -> bool {
-        let far = self.bounds.period / BROKEN_PART;
-        self.clock(id).is_some_and(|it| it.at + far <= now)
+    /// Whether the group is so far behind that it does not reach its minimum, or misses it for a whole period.
+    pub(super) fn lateness(&self, now: Instant, id: EntityId) -> Lateness {
+        let lag = self.clock(id).map_or(Nanos::ZERO, |it| now.since(it.at));
+        match () {
+            () if lag >= self.bounds.period => Lateness::Very,
+            () if lag >= self.bounds.period / BROKEN_PART => Lateness::Late,
+            () => Lateness::No,
+        }
     }
     /// A read of a group with a minimum was completed, which is far behind, beside writes.
     pub(super) fn on_far_read(&mut self, now: Instant) {
@@ -522,15 +527,15 @@ impl Clocks {
         let first = trees.filter_map(|tree| self.first_of(tree)).min();
         first.map_or(Nanos::ZERO, |(at, _)| now.since(at))
     }
-    /// The largest lag of the groups of this class, or a more urgent one, that wait for data. Groups for which `but` is
-    /// true do not count.
+    /// The largest lag of the groups of this class, or a more urgent one, that wait for data, and until when that group counts
+    /// if it is between two requests. Groups for which `but` is true do not count.
     pub(super) fn data_lag(
         &mut self,
         now: Instant,
         class: Class,
         but: impl Fn(EntityId) -> bool,
-    ) -> Nanos {
-        let mut first = now;
+    ) -> (Nanos, Option<Instant>) {
+        let (mut first, mut counts) = (now, None);
         for class in Class::ALL.into_iter().filter(|it| *it <= class) {
             for state in DATA {
                 let mut node = self.arena.first(&self.trees[class as usize][state as usize]);
@@ -542,14 +547,15 @@ impl Clocks {
                     }
                     node = self.arena.next(here);
                     let waits = matches!(state, QueueState::Busy | QueueState::FlushBesideData);
-                    if waits && self.pause_end(id).is_some_and(|until| until <= now) {
+                    let until = self.pause_end(id).filter(|_| waits);
+                    if until.is_some_and(|until| until <= now) {
                         self.end_pause(id);
                     } else if !but(id) {
-                        first = at;
+                        (first, counts) = (at, until);
                     }
                 }
             }
         }
-        now.since(first)
+        (now.since(first), counts)
     }
 }

@@ -203,7 +203,10 @@ impl Promise {
             let mut above = core::iter::successors(shares.parent(client), |it| shares.parent(*it));
             above.any(|it| it == id)
         };
-        self.clocks.data_lag(now, class, holds) > FLUSH_LAG
+        let (lag, until) = self.clocks.data_lag(now, class, holds);
+        let yields = lag > FLUSH_LAG;
+        self.wake_at(until.filter(|_| yields));
+        yields
     }
     /// Dispatches a flush of the group that is furthest behind among those with only flushes queued.
     fn send_due_flush(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {

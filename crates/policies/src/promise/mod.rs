@@ -61,7 +61,7 @@ use clock::{Clocks, Gate};
 use deadlines::Deadlines;
 use drive::Drive;
 use head::Head;
-use pace::Pace;
+use pace::{Lateness, Pace};
 use requests::Kind;
 use shares::{EntityId, Shares, Side};
 use turn::Turn;
@@ -145,8 +145,8 @@ fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
         counts: false,
         sent: Vec::new(),
         window: Window::default(),
-        pace: Pace::default(),
-        throttle: Pace::default(),
+        pace: Pace::beside_latencies(),
+        throttle: Pace::beside_minimums(),
         drive: Drive::default(),
         late: Arena::default(),
         reads: Tree::new(),
@@ -301,8 +301,11 @@ impl Promise {
             self.probe = Probe::Sent;
         }
         if side != Side::Read {
+            let rate = self.drive.rate(Side::Write);
+            self.pace.on_rate(rate);
             self.pace.on_write(now, cost);
             if by_share {
+                self.throttle.on_rate(rate);
                 self.throttle.on_write(now, cost);
             }
         }
@@ -350,16 +353,17 @@ impl Promise {
             && let Some(wanted) = deadlines::latency(cx.groups, cx.requests[id].group)
         {
             late = Some(late.unwrap_or(false) || age > wanted);
+            let lateness = if age > wanted { Lateness::Very } else { Lateness::No };
             match self.drive.writes_recent(now) {
-                true => self.pace.on_read(now, age > wanted),
+                true => self.pace.on_read(now, lateness, took),
                 false => self.pace.on_read_alone(now),
             }
         }
-        if side(&cx.requests[id]) != Side::Flush && self.drive.writes_recent(now) {
-            let far = self.clocks_above(client).map(|group| self.clocks.is_far(now, group)).max();
-            if let Some(far) = far {
-                self.throttle.on_read(now, far);
-                if far && side(&cx.requests[id]) == Side::Read {
+        if side(&cx.requests[id]) == Side::Flush || self.drive.writes_recent(now) {
+            let groups = self.clocks_above(client);
+            if let Some(lateness) = groups.map(|group| self.clocks.lateness(now, group)).max() {
+                self.throttle.on_read(now, lateness, took);
+                if lateness > Lateness::No && side(&cx.requests[id]) == Side::Read {
                     self.clocks.on_far_read(now);
                 }
             }

@@ -13,9 +13,18 @@
 //! cannot keep the latency beside writes; writes then get at least half of the rate for some seconds. While no read
 //! completes for 100 ms, the part is doubled, again and again.
 //!
-//! The same rule keeps writes from filling the drive's cache beside a group with a minimum. There, a read or a write counts
-//! as late while its group is so far behind that it does not reach its minimum: a flush of another client may hold the
-//! drive for as long as it takes to write what the cache holds.
+//! The same rule keeps writes from filling the drive's cache beside a group with a minimum. There, a request counts as late
+//! while its group is so far behind that it does not reach its minimum: a flush may hold the drive for as long as it takes
+//! to write what the cache holds. Such a group may send only few requests a second, and each of them may be late by much.
+//! There, the part is therefore halved for each 20 ms that a late request took, down to 1/256 while the group is behind by
+//! 100 ms, and grows with time as well:
+//!
+//! ```text
+//! part = part * (257/256 + time since the last request / 1 s)        when a request was in time
+//! ```
+//!
+//! If the measured rate of writes changes, the rate of paced writes stays the same. A drive that completes some writes in
+//! its cache shows the rate of its cache as soon as they are few.
 //!
 //! Sources: Chiu and Jain (1989), additive increase and multiplicative decrease; Linux's io.latency, which throttles the
 //! groups that disturb a latency.
@@ -24,76 +33,153 @@ use iofair_core::time::{Instant, Nanos};
 
 /// The values of [`Pace::part`] that mean 1 and its lower bound.
 const WHOLE: u64 = 1 << 16;
-const LEAST: u64 = WHOLE / 16;
 /// A read in time adds 1/256.
 const GROWTH: u64 = 256;
 /// Late reads within this time count once.
 const TOGETHER: Nanos = Nanos::from_millis(20);
-/// Whether the latency can be kept is decided over this many reads at less than twice the lowest rate,
-const TRIAL: u32 = 256;
-/// of which at most this many may be late.
-const LATE_MAX: u32 = 5;
 /// How long writes get at least half of the rate if the latency cannot be kept.
 const GIVEN_UP: Nanos = Nanos::from_secs(5);
-/// After this time without a read, the part is doubled.
-const ABSENT: Nanos = Nanos::from_millis(100);
 /// The longest wait for the next write. A trim can be as long as the drive.
 const DELAY_MAX: Nanos = Nanos::from_secs(1);
+
+/// How late a request was.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Lateness {
+    /// In time.
+    No,
+    /// Its group is behind its minimum, but can catch up.
+    Late,
+    /// A promise is broken.
+    Very,
+}
+
+/// For what writes are paced.
+#[derive(Clone, Copy, Debug)]
+struct Rule {
+    /// Lower bounds of [`Pace::part`] after a read that was late or very late.
+    least: [u64; 2],
+    /// Whether the latency or the minimum can be kept is decided at less than twice the lowest part, over this many reads
+    trial: u32,
+    /// and at least this time;
+    trial_time: Nanos,
+    /// it cannot if more than one of this many was very late.
+    late_part: u32,
+    /// After this time without a read, the part is doubled.
+    absent: Nanos,
+    /// In this time, reads in time double the part, however few they are.
+    growth_time: Option<Nanos>,
+}
+
+/// Writes beside reads with a latency contract.
+static LATENCY: Rule = Rule {
+    least: [WHOLE / 16; 2],
+    trial: 256,
+    trial_time: Nanos::ZERO,
+    late_part: 50,
+    absent: Nanos::from_millis(100),
+    growth_time: None,
+};
+/// Writes beside a minimum that is not reached.
+static MINIMUM: Rule = Rule {
+    least: [WHOLE / 16, WHOLE / 256],
+    trial: 16,
+    trial_time: Nanos::from_secs(2),
+    late_part: 10,
+    absent: Nanos::from_secs(1),
+    growth_time: Some(Nanos::from_secs(1)),
+};
 
 /// The pace of writes.
 #[derive(Debug)]
 pub(super) struct Pace {
+    rule: &'static Rule,
     /// The part of the rate that writes get, in units of 1 / [`WHOLE`].
     part: u64,
     /// When the next write may go.
     next: Instant,
-    /// From then on, a late read counts again.
-    counts: Instant,
-    /// Reads near the lowest rate, and how many of them were late.
+    /// The measured rate of writes, in bytes a second.
+    rate: u64,
+    /// When a late read last counted.
+    cut: Instant,
+    /// Reads near the lowest rate, how many of them were late, and when the first one was completed.
     reads: u32,
     late: u32,
+    tried: Instant,
     /// Until then, late reads do not count, since the latency cannot be kept.
     given_up: Instant,
     /// The last read, or the last time at which the part was doubled without one.
     last: Instant,
 }
 
-impl Default for Pace {
-    fn default() -> Self {
-        let (next, counts, given_up) = (Instant::ZERO, Instant::ZERO, Instant::ZERO);
-        let last = Instant::ZERO;
-        Self { part: WHOLE, next, counts, reads: 0, late: 0, given_up, last }
-    }
-}
-
 impl Pace {
+    /// The pace beside reads with a latency contract.
+    pub(super) fn beside_latencies() -> Self {
+        Self::new(&LATENCY)
+    }
+    /// The pace beside minimums.
+    pub(super) fn beside_minimums() -> Self {
+        Self::new(&MINIMUM)
+    }
+    fn new(rule: &'static Rule) -> Self {
+        let zero = Instant::ZERO;
+        let (next, cut, tried, given_up, last) = (zero, zero, zero, zero, zero);
+        Self { rule, part: WHOLE, next, rate: 0, cut, reads: 0, late: 0, tried, given_up, last }
+    }
     /// A read was completed while nothing was written. It only shows that its client is still active.
     pub(super) fn on_read_alone(&mut self, now: Instant) {
         self.last = now;
     }
-    /// A read was completed beside writes, or a moment after writes.
-    pub(super) fn on_read(&mut self, now: Instant, late: bool) {
+    /// A read was completed beside writes, or a moment after writes, or another request of a group with a minimum; it
+    /// took this time in the drive.
+    pub(super) fn on_read(&mut self, now: Instant, late: Lateness, took: Nanos) {
+        let passed = now.since(self.last);
         self.last = now;
-        if now < self.given_up {
+        if now < self.given_up || self.gives_up(now, late) {
             return;
         }
-        if self.part < 2 * LEAST {
-            self.reads += 1;
-            self.late += u32::from(late);
-            if self.reads >= TRIAL {
-                if self.late > LATE_MAX {
-                    (self.part, self.given_up) = (WHOLE / 2, now + GIVEN_UP);
-                }
-                (self.reads, self.late) = (0, 0);
-                return;
-            }
+        if late == Lateness::No {
+            let by_time = self
+                .rule
+                .growth_time
+                .map_or(0, |time| self.part.saturating_mul(passed.0.min(time.0)) / time.0);
+            self.part = (self.part + self.part / GROWTH + by_time).min(WHOLE);
+        } else if now >= self.cut + TOGETHER {
+            let cuts = match self.rule.growth_time {
+                Some(_) => (took.min(now.since(self.cut)).0 / TOGETHER.0).clamp(1, 16),
+                None => 1,
+            };
+            let least = self.rule.least[usize::from(late == Lateness::Very)];
+            self.part = (self.part >> cuts).max(least.min(self.part));
+            self.cut = now;
         }
-        if !late {
-            self.part = (self.part + self.part / GROWTH).min(WHOLE);
-        } else if now >= self.counts {
-            self.part = (self.part / 2).max(LEAST);
-            self.counts = now + TOGETHER;
+    }
+    /// Whether enough reads were late at nearly the lowest part: writes then get half of the rate for a while.
+    fn gives_up(&mut self, now: Instant, late: Lateness) -> bool {
+        if self.part >= 2 * self.rule.least[1] {
+            return false;
         }
+        if self.reads == 0 {
+            self.tried = now;
+        }
+        self.reads += 1;
+        self.late += u32::from(late == Lateness::Very);
+        if self.reads < self.rule.trial || now.since(self.tried) < self.rule.trial_time {
+            return false;
+        }
+        if self.late > self.reads / self.rule.late_part {
+            (self.part, self.given_up) = (WHOLE / 2, now + GIVEN_UP);
+        }
+        (self.reads, self.late) = (0, 0);
+        true
+    }
+    /// The measured rate of writes, in bytes a second; if it changes, paced writes stay as fast as they are.
+    pub(super) fn on_rate(&mut self, rate: u64) {
+        if rate != self.rate && self.part < WHOLE {
+            let part = u128::from(self.part) * u128::from(self.rate) / u128::from(rate.max(1));
+            let part = u64::try_from(part).unwrap_or(WHOLE);
+            self.part = part.clamp(self.rule.least[1], WHOLE);
+        }
+        self.rate = rate;
     }
     /// The part of the rate that writes get, in percent.
     pub(super) fn percent(&self) -> u64 {
@@ -112,7 +198,7 @@ impl Pace {
     }
     /// A write is dispatched; `time`: the drive time that it takes.
     pub(super) fn on_write(&mut self, now: Instant, time: Nanos) {
-        if now.since(self.last) > ABSENT {
+        if now.since(self.last) > self.rule.absent {
             (self.part, self.last) = ((self.part * 2).min(WHOLE), now);
         }
         if self.part == WHOLE {
@@ -126,18 +212,19 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
+    use super::Lateness::{No, Very};
     use super::*;
 
     /// Runs reads at even intervals, each of which is late if writes get more than `good` percent. Returns, for the second
     /// half of the run, the mean part in percent and how many of 1000 reads were late.
     fn run(good: u64, every: Nanos) -> (u64, u64) {
-        let mut pace = Pace::default();
+        let mut pace = Pace::beside_latencies();
         let (mut now, mut sum, mut late) = (Instant::ZERO, 0, 0);
         const READS: u64 = 20_000;
         for read in 0..READS {
             now += every;
             let is_late = pace.part > good * WHOLE / 100;
-            pace.on_read(now, is_late);
+            pace.on_read(now, if is_late { Very } else { No }, Nanos::ZERO);
             if read >= READS / 2 {
                 sum += pace.part * 100 / WHOLE;
                 late += u64::from(is_late);
@@ -160,7 +247,7 @@ mod tests {
     /// Goal: pauses add up, and a write during a pause does not end it. Method: two pauses and two writes.
     #[test]
     fn pauses_accumulate() {
-        let mut pace = Pace::default();
+        let mut pace = Pace::beside_latencies();
         pace.pause(Instant(1_000), Nanos(300));
         pace.pause(Instant(1_100), Nanos(200));
         pace.on_write(Instant(1_200), Nanos(50));
@@ -172,10 +259,10 @@ mod tests {
     /// Goal: writes recover after the reader has gone. Method: late reads; then writes and no read for a second.
     #[test]
     fn writes_recover_without_reads() {
-        let (mut pace, mut now) = (Pace::default(), Instant::ZERO);
+        let (mut pace, mut now) = (Pace::beside_latencies(), Instant::ZERO);
         for _ in 0..4 {
             now += TOGETHER;
-            pace.on_read(now, true);
+            pace.on_read(now, Very, Nanos::ZERO);
         }
         assert_eq!(pace.percent(), 6);
         for _ in 0..100 {
@@ -190,5 +277,59 @@ mod tests {
     fn an_infeasible_latency_is_given_up() {
         let (part, _) = run(0, Nanos::from_millis(5));
         assert!(part > 30, "{part}");
+    }
+
+    /// Goal: beside a minimum whose client sends few requests, writes are slowed at once and recover in seconds. Method: a
+    /// flush that took a second, then a request in time every 100 ms.
+    #[test]
+    fn few_requests_of_a_minimum_count_for_their_time() {
+        let (mut pace, mut now) = (Pace::beside_minimums(), Instant(2_000_000_000));
+        pace.on_read(now, Very, Nanos::from_secs(1));
+        assert_eq!(pace.part, WHOLE / 256);
+        let mut seconds = 0;
+        while pace.part < WHOLE && seconds < 100 {
+            for _ in 0..10 {
+                now += Nanos::from_millis(100);
+                pace.on_read(now, No, Nanos::from_millis(1));
+            }
+            seconds += 1;
+        }
+        assert!((3..=8).contains(&seconds), "{seconds}");
+    }
+
+    /// Goal: late requests of the same time count once. Method: sixteen requests that waited for the same 100 ms.
+    #[test]
+    fn requests_that_were_late_together_count_once() {
+        let (mut pace, mut now) = (Pace::beside_minimums(), Instant(2_000_000_000));
+        for _ in 0..16 {
+            pace.on_read(now, Very, Nanos::from_millis(100));
+            now += Nanos::from_millis(2);
+        }
+        assert_eq!(pace.part, WHOLE >> 6);
+    }
+
+    /// Goal: paced writes stay as fast as they are when the measured rate jumps to that of the drive's cache. Method: a
+    /// tenth of 100 MB/s, measured as 400 MB/s.
+    #[test]
+    fn a_new_rate_does_not_change_the_pace() {
+        let mut pace = Pace { part: WHOLE / 10, ..Pace::beside_minimums() };
+        pace.rate = 100_000_000;
+        pace.on_rate(400_000_000);
+        assert_eq!(pace.part, WHOLE / 10 / 4);
+        pace.on_rate(1_000_000);
+        assert_eq!(pace.part, WHOLE, "all that the drive can write");
+    }
+
+    /// Goal: writes are not slowed for ever beside a minimum that is missed for another reason. Method: a minute of requests
+    /// that are late whatever is written.
+    #[test]
+    fn an_infeasible_minimum_does_not_starve_writes() {
+        let (mut pace, mut now, mut sum) = (Pace::beside_minimums(), Instant(2_000_000_000), 0);
+        for _ in 0..600 {
+            now += Nanos::from_millis(100);
+            pace.on_read(now, Very, Nanos::from_millis(100));
+            sum += pace.percent();
+        }
+        assert!(sum / 600 > 25, "{}", sum / 600);
     }
 }
