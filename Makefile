@@ -108,7 +108,8 @@ evidence: ## promise beside every stack, with many seeds, and step responses; wr
 reproduce: ## the published experiments in simulation; writes docs/reproduction.md, charts as reproduction.html, and all of `measured`
 	@scripts/setup demo
 	cargo build --release --locked -p iofair
-	$(IOFAIR) run experiments --markdown docs/reproduction.md --html reproduction.html --measured docs/measured.csv $(ARGS)
+	$(IOFAIR) run experiments --markdown docs/reproduction.md --pages docs/reproduction --html reproduction.html \
+		--measured docs/measured.csv $(ARGS)
 	IOFAIR_BLESS=1 cargo test --locked -p iofair --test tidy generated_pages
 	@echo "wrote docs/reproduction.md, docs/measured.csv and, with charts, $(CURDIR)/reproduction.html"
 

@@ -95,6 +95,9 @@ pub(crate) struct Args {
     /// Write a Markdown page with published numbers beside ours.
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
+    /// Write a page and pictures for each experiment with published numbers into a directory, and a scatter plot of all.
+    #[arg(long, value_name = "DIRECTORY")]
+    pages: Option<PathBuf>,
     /// Write the numbers that `iofair list policies` shows. Additional experiments are run if the given ones do not
     /// provide all of them.
     #[arg(long, value_name = "FILE")]
@@ -241,6 +244,9 @@ fn print(args: &Args, results: &[Results], output: &Output) -> Result<ExitCode> 
         _ => report::page("Experiments", &summaries),
     })?;
     save(args.markdown.as_deref(), || report::markdown(&summaries))?;
+    if let Some(folder) = &args.pages {
+        pages(folder, &summaries)?;
+    }
     if output.json {
         write(&report::json(results))?;
     } else if !args.quiet && !results.is_empty() {
@@ -253,6 +259,18 @@ fn print(args: &Args, results: &[Results], output: &Output) -> Result<ExitCode> 
         return Err(anyhow!("{misses} {them} not hold"));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the pages of experiments with published numbers.
+fn pages(folder: &Path, summaries: &[report::Summary]) -> Result<()> {
+    let images = folder.join("images");
+    std::fs::create_dir_all(&images)
+        .with_context(|| format!("cannot create {}", images.display()))?;
+    save(Some(&images.join("all.svg")), || report::scatter(summaries))?;
+    for (name, text) in report::compared_pages(summaries) {
+        save(Some(&folder.join(name)), || text)?;
+    }
+    Ok(())
 }
 
 /// The files that were named, those of directories in the order of their paths.

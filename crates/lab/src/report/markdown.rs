@@ -149,7 +149,7 @@ fn line(claim: &ClaimRow) -> String {
 }
 
 /// Text in a table's cell: no bars, no line breaks, `<` as itself.
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     let text = text.replace('\n', " ").replace('|', "\\|");
     text.replace('<', "&lt;")
 }

@@ -5,6 +5,7 @@
 mod beside;
 mod cases;
 mod chart;
+mod compared;
 mod csv;
 mod found;
 mod frontier;
@@ -28,6 +29,7 @@ mod tests;
 
 pub use beside::{Beside, beside, beside_markdown, beside_table};
 pub use cases::{CASES, cases_spots, cases_table};
+pub use compared::{compared_pages, scatter};
 pub use csv::csv;
 pub use found::{SEARCHED, found_table};
 pub use frontier::{frontier_csv, frontier_table, has_promise, seeds_table, stacks_table};

@@ -102,7 +102,13 @@ pub struct ClaimRow {
     pub reference: String,
     /// Mechanism of a miss.
     pub why: String,
-    /// Quantity of the first place.
+    /// What is read, if it is read at one place.
+    #[serde(skip)]
+    pub(super) quantity: Option<Quantity>,
+    /// The same over the repeats: the smallest and the largest.
+    #[serde(skip)]
+    pub(super) spread: Option<(f64, f64)>,
+    /// Subject of the first place.
     #[serde(skip)]
     pub(super) subject: Subject,
     /// Whether the number is a rate at one place.
@@ -136,6 +142,8 @@ pub fn summarize(results: &Results) -> Summary {
     let claims = experiment.claims.iter().zip(results.verdicts());
     let claims = claims.map(|(claim, (got, verdict))| {
         let place = &claim.places[0];
+        let single = claim.places.len() == 1 && !claim.kind.is_time();
+        let statistics = results.statistics(place.variant, place.stack, &place.quantity);
         ClaimRow {
             text: claim.text.clone(),
             variant: experiment.variants[place.variant].name.clone(),
@@ -159,6 +167,8 @@ pub fn summarize(results: &Results) -> Summary {
             follows: claim.origin.follows.clone(),
             reference: claim.reference.clone(),
             why: claim.why.clone(),
+            quantity: single.then(|| place.quantity.clone()),
+            spread: single.then_some((statistics.min, statistics.max)),
             subject: place.quantity.subject.clone(),
             is_rate: claim.places.len() == 1 && place.quantity.metric == Metric::Rate,
         }

@@ -1,0 +1,67 @@
+//! All published numbers of all sources in one picture: ours against theirs, a plot for each kind of number.
+
+use super::compared;
+use crate::report::plot::{Axis, COLOURS, Mark, Panel, picture};
+use crate::report::summary::Summary;
+
+/// Rates, latencies, and quotients with everything else: title and units.
+const PLOTS: [(&str, &[&str]); 3] = [
+    ("Rates, MB/s", &["MB/s", "KiB/s"]),
+    ("Latencies and times, ms", &["ms", "s"]),
+    ("Ratios and others", &[]),
+];
+const HELD_OUT: &str = COLOURS[1];
+const FITTED: &str = COLOURS[2];
+
+/// The picture: the line is where ours is what is published.
+pub fn scatter(summaries: &[Summary]) -> String {
+    let panels: Vec<Panel> = (0..PLOTS.len()).filter_map(|kind| panel(summaries, kind)).collect();
+    let legend = [("held-out", HELD_OUT), ("fitted", FITTED)];
+    picture("Ours against what is published", &legend, (3, 330.0, 330.0), &panels)
+}
+
+/// Which plot a unit is in, and the factor to the plot's unit.
+fn place(unit: &str) -> (usize, f64) {
+    let factor = match unit {
+        "KiB/s" => 1024.0 / 1e6,
+        "s" => 1000.0,
+        _ => 1.0,
+    };
+    let kind = PLOTS.iter().position(|(_, units)| units.contains(&unit));
+    (kind.unwrap_or(PLOTS.len() - 1), factor)
+}
+
+fn panel(summaries: &[Summary], kind: usize) -> Option<Panel> {
+    let mut dots = Vec::new();
+    for summary in summaries {
+        for it in compared(summary) {
+            let (own, factor) = place(it.claim.unit);
+            let (published, got) = (it.published * factor, it.claim.got * factor);
+            if own == kind && published > 0.0 && got > 0.0 && got.is_finite() {
+                let tip = format!("{} {}: {}", summary.name, it.claim.variant, it.claim.text);
+                dots.push((it.claim.fitted, (published, got), tip));
+            }
+        }
+    }
+    let values = dots.iter().flat_map(|(_, (a, b), _)| [*a, *b]);
+    let (least, most) =
+        values.fold((f64::INFINITY, 0.0), |(l, m): (f64, f64), v| (l.min(v), m.max(v)));
+    if dots.is_empty() {
+        return None;
+    }
+    let axis = |name: &str| Axis::log(name, least, most);
+    let (from, to) = (least / 10.0, most * 10.0);
+    let diagonal = vec![(from, from), (to, to)];
+    let mut marks = vec![Mark::Line { points: diagonal, colour: "#595959", width: 1.0 }];
+    // Held-out ones last, so that they lie above.
+    dots.sort_by_key(|(fitted, ..)| !fitted);
+    marks.extend(dots.into_iter().map(|(fitted, at, tip)| Mark::Dot {
+        at,
+        colour: if fitted { FITTED } else { HELD_OUT },
+        radius: 2.5,
+        name: String::new(),
+        tip,
+    }));
+    let title = PLOTS[kind].0.to_owned();
+    Some(Panel { title, x: axis("published"), y: axis("ours"), marks })
+}
