@@ -42,7 +42,6 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::group_clock::{Clock, DueKey, Place, WHOLE};
-use super::pace::Lateness;
 use super::requests::{DATA, Kind, QueueState, Requests, STATES};
 use super::shares::EntityId;
 use crate::parts::tree::{Arena, Tree};
@@ -243,14 +242,10 @@ impl Clocks {
     pub(super) fn are_none(&self) -> bool {
         self.count == 0
     }
-    /// Whether the group is so far behind that it does not reach its minimum, or misses it for a whole period.
-    pub(super) fn lateness(&self, now: Instant, id: EntityId) -> Lateness {
+    /// How far the group is behind, if it is so far that it does not reach its minimum; otherwise zero.
+    pub(super) fn far_lag(&self, now: Instant, id: EntityId) -> Nanos {
         let lag = self.clock(id).map_or(Nanos::ZERO, |it| now.since(it.at));
-        match () {
-            () if lag >= self.bounds.period => Lateness::Very,
-            () if lag >= self.bounds.period / BROKEN_PART => Lateness::Late,
-            () => Lateness::No,
-        }
+        if lag >= self.bounds.period / BROKEN_PART { lag } else { Nanos::ZERO }
     }
     /// A read of a group with a minimum was completed, which is far behind, beside writes.
     pub(super) fn on_far_read(&mut self, now: Instant) {

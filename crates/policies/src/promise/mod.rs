@@ -61,7 +61,7 @@ use clock::{Clocks, Gate};
 use deadlines::Deadlines;
 use drive::Drive;
 use head::Head;
-use pace::{Lateness, Pace};
+use pace::Pace;
 use requests::Kind;
 use shares::{EntityId, Shares, Side};
 use turn::Turn;
@@ -353,17 +353,17 @@ impl Promise {
             && let Some(wanted) = deadlines::latency(cx.groups, cx.requests[id].group)
         {
             late = Some(late.unwrap_or(false) || age > wanted);
-            let lateness = if age > wanted { Lateness::Very } else { Lateness::No };
+            let lag = if age > wanted { pace::FAR } else { Nanos::ZERO };
             match self.drive.writes_recent(now) {
-                true => self.pace.on_read(now, lateness, took),
+                true => self.pace.on_read(now, lag, took),
                 false => self.pace.on_read_alone(now),
             }
         }
         if side(&cx.requests[id]) == Side::Flush || self.drive.writes_recent(now) {
             let groups = self.clocks_above(client);
-            if let Some(lateness) = groups.map(|group| self.clocks.lateness(now, group)).max() {
-                self.throttle.on_read(now, lateness, took);
-                if lateness > Lateness::No && side(&cx.requests[id]) == Side::Read {
+            if let Some(lag) = groups.map(|group| self.clocks.far_lag(now, group)).max() {
+                self.throttle.on_read(now, lag, took);
+                if lag > Nanos::ZERO && side(&cx.requests[id]) == Side::Read {
                     self.clocks.on_far_read(now);
                 }
             }

@@ -16,11 +16,11 @@
 //! The same rule keeps writes from filling the drive's cache beside a group with a minimum. There, a request counts as late
 //! while its group is so far behind that it does not reach its minimum: a flush may hold the drive for as long as it takes
 //! to write what the cache holds. Such a group may send only few requests a second, and each of them may be late by much.
-//! There, the part is therefore halved for each 20 ms that a late request took, down to 1/256 while the group is behind by
-//! 100 ms, and grows with time as well:
+//! There, the part is therefore halved for each 20 ms that a late request took, and grows with time as well:
 //!
 //! ```text
-//! part = part * (257/256 + time since the last request / 1 s)        when a request was in time
+//! 1/256 <= 1/16 * 20 ms / lag of the group <= part
+//! part = part * (257/256 + time since the last request / 4 s)        when a request was in time
 //! ```
 //!
 //! If the measured rate of writes changes, the rate of paced writes stays the same. A drive that completes some writes in
@@ -33,6 +33,9 @@ use iofair_core::time::{Instant, Nanos};
 
 /// The values of [`Pace::part`] that mean 1 and its lower bound.
 const WHOLE: u64 = 1 << 16;
+const LEAST: u64 = WHOLE / 16;
+/// How far behind a group is that does not reach its minimum: a fifth of the period over which its service is compared with it.
+pub(super) const FAR: Nanos = Nanos::from_millis(20);
 /// A read in time adds 1/256.
 const GROWTH: u64 = 256;
 /// Late reads within this time count once.
@@ -42,22 +45,14 @@ const GIVEN_UP: Nanos = Nanos::from_secs(5);
 /// The longest wait for the next write. A trim can be as long as the drive.
 const DELAY_MAX: Nanos = Nanos::from_secs(1);
 
-/// How late a request was.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Lateness {
-    /// In time.
-    No,
-    /// Its group is behind its minimum, but can catch up.
-    Late,
-    /// A promise is broken.
-    Very,
-}
-
 /// For what writes are paced.
 #[derive(Clone, Copy, Debug)]
 struct Rule {
-    /// Lower bounds of [`Pace::part`] after a read that was late or very late.
-    least: [u64; 2],
+    /// Lower bound of [`Pace::part`]. It is 1/16 beside a group that is [`FAR`] behind, half of that at twice the lag, and so
+    /// on down to this.
+    least: u64,
+    /// A read counts as very late from this lag on.
+    very_late: Nanos,
     /// Whether the latency or the minimum can be kept is decided at less than twice the lowest part, over this many reads
     trial: u32,
     /// and at least this time;
@@ -66,13 +61,14 @@ struct Rule {
     late_part: u32,
     /// After this time without a read, the part is doubled.
     absent: Nanos,
-    /// In this time, reads in time double the part, however few they are.
+    /// In this time, reads in time add as much as the part, however few they are.
     growth_time: Option<Nanos>,
 }
 
 /// Writes beside reads with a latency contract.
 static LATENCY: Rule = Rule {
-    least: [WHOLE / 16; 2],
+    least: LEAST,
+    very_late: Nanos(1),
     trial: 256,
     trial_time: Nanos::ZERO,
     late_part: 50,
@@ -81,12 +77,13 @@ static LATENCY: Rule = Rule {
 };
 /// Writes beside a minimum that is not reached.
 static MINIMUM: Rule = Rule {
-    least: [WHOLE / 16, WHOLE / 256],
+    least: WHOLE / 256,
+    very_late: Nanos::from_millis(100),
     trial: 16,
     trial_time: Nanos::from_secs(2),
     late_part: 10,
     absent: Nanos::from_secs(1),
-    growth_time: Some(Nanos::from_secs(1)),
+    growth_time: Some(Nanos::from_secs(4)),
 };
 
 /// The pace of writes.
@@ -129,15 +126,15 @@ impl Pace {
     pub(super) fn on_read_alone(&mut self, now: Instant) {
         self.last = now;
     }
-    /// A read was completed beside writes, or a moment after writes, or another request of a group with a minimum; it
-    /// took this time in the drive.
-    pub(super) fn on_read(&mut self, now: Instant, late: Lateness, took: Nanos) {
+    /// A read was completed beside writes, or a moment after writes, or another request of a group with a minimum. `lag`:
+    /// how far its group is behind if it was late, otherwise zero; `took`: its time in the drive.
+    pub(super) fn on_read(&mut self, now: Instant, lag: Nanos, took: Nanos) {
         let passed = now.since(self.last);
         self.last = now;
-        if now < self.given_up || self.gives_up(now, late) {
+        if now < self.given_up || self.gives_up(now, lag) {
             return;
         }
-        if late == Lateness::No {
+        if lag == Nanos::ZERO {
             let by_time = self
                 .rule
                 .growth_time
@@ -148,21 +145,21 @@ impl Pace {
                 Some(_) => (took.min(now.since(self.cut)).0 / TOGETHER.0).clamp(1, 16),
                 None => 1,
             };
-            let least = self.rule.least[usize::from(late == Lateness::Very)];
+            let least = (LEAST * FAR.0 / lag.0.max(FAR.0)).max(self.rule.least);
             self.part = (self.part >> cuts).max(least.min(self.part));
             self.cut = now;
         }
     }
     /// Whether enough reads were late at nearly the lowest part: writes then get half of the rate for a while.
-    fn gives_up(&mut self, now: Instant, late: Lateness) -> bool {
-        if self.part >= 2 * self.rule.least[1] {
+    fn gives_up(&mut self, now: Instant, lag: Nanos) -> bool {
+        if self.part >= 2 * self.rule.least {
             return false;
         }
         if self.reads == 0 {
             self.tried = now;
         }
         self.reads += 1;
-        self.late += u32::from(late == Lateness::Very);
+        self.late += u32::from(lag >= self.rule.very_late);
         if self.reads < self.rule.trial || now.since(self.tried) < self.rule.trial_time {
             return false;
         }
@@ -177,7 +174,7 @@ impl Pace {
         if rate != self.rate && self.part < WHOLE {
             let part = u128::from(self.part) * u128::from(self.rate) / u128::from(rate.max(1));
             let part = u64::try_from(part).unwrap_or(WHOLE);
-            self.part = part.clamp(self.rule.least[1], WHOLE);
+            self.part = part.clamp(self.rule.least, WHOLE);
         }
         self.rate = rate;
     }
@@ -212,8 +209,10 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
-    use super::Lateness::{No, Very};
     use super::*;
+
+    /// A lag at which the lowest part is in force.
+    const LONG: Nanos = Nanos::from_millis(400);
 
     /// Runs reads at even intervals, each of which is late if writes get more than `good` percent. Returns, for the second
     /// half of the run, the mean part in percent and how many of 1000 reads were late.
@@ -224,7 +223,7 @@ mod tests {
         for read in 0..READS {
             now += every;
             let is_late = pace.part > good * WHOLE / 100;
-            pace.on_read(now, if is_late { Very } else { No }, Nanos::ZERO);
+            pace.on_read(now, if is_late { FAR } else { Nanos::ZERO }, Nanos::ZERO);
             if read >= READS / 2 {
                 sum += pace.part * 100 / WHOLE;
                 late += u64::from(is_late);
@@ -262,7 +261,7 @@ mod tests {
         let (mut pace, mut now) = (Pace::beside_latencies(), Instant::ZERO);
         for _ in 0..4 {
             now += TOGETHER;
-            pace.on_read(now, Very, Nanos::ZERO);
+            pace.on_read(now, FAR, Nanos::ZERO);
         }
         assert_eq!(pace.percent(), 6);
         for _ in 0..100 {
@@ -284,17 +283,17 @@ mod tests {
     #[test]
     fn few_requests_of_a_minimum_count_for_their_time() {
         let (mut pace, mut now) = (Pace::beside_minimums(), Instant(2_000_000_000));
-        pace.on_read(now, Very, Nanos::from_secs(1));
+        pace.on_read(now, LONG, Nanos::from_secs(1));
         assert_eq!(pace.part, WHOLE / 256);
         let mut seconds = 0;
         while pace.part < WHOLE && seconds < 100 {
             for _ in 0..10 {
                 now += Nanos::from_millis(100);
-                pace.on_read(now, No, Nanos::from_millis(1));
+                pace.on_read(now, Nanos::ZERO, Nanos::from_millis(1));
             }
             seconds += 1;
         }
-        assert!((3..=8).contains(&seconds), "{seconds}");
+        assert!((10..=30).contains(&seconds), "{seconds}");
     }
 
     /// Goal: late requests of the same time count once. Method: sixteen requests that waited for the same 100 ms.
@@ -302,7 +301,7 @@ mod tests {
     fn requests_that_were_late_together_count_once() {
         let (mut pace, mut now) = (Pace::beside_minimums(), Instant(2_000_000_000));
         for _ in 0..16 {
-            pace.on_read(now, Very, Nanos::from_millis(100));
+            pace.on_read(now, LONG, Nanos::from_millis(100));
             now += Nanos::from_millis(2);
         }
         assert_eq!(pace.part, WHOLE >> 6);
@@ -327,7 +326,7 @@ mod tests {
         let (mut pace, mut now, mut sum) = (Pace::beside_minimums(), Instant(2_000_000_000), 0);
         for _ in 0..600 {
             now += Nanos::from_millis(100);
-            pace.on_read(now, Very, Nanos::from_millis(100));
+            pace.on_read(now, LONG, Nanos::from_millis(100));
             sum += pace.percent();
         }
         assert!(sum / 600 > 25, "{}", sum / 600);
