@@ -59,6 +59,11 @@ pub trait Drive {
     fn submit(&mut self, now: Instant, command: Command);
     /// The time of the next event inside the drive; `None` if it is idle.
     fn next_event(&self) -> Option<Instant>;
+    /// A time before which no command in the drive completes, not before [`Self::next_event`]; `None` if it is idle. An owner that
+    /// is interested in completions only need not advance the drive earlier.
+    fn next_completion(&self) -> Option<Instant> {
+        self.next_event()
+    }
     /// Processes all events up to and including `now`, and appends the completions in order of time.
     fn advance(&mut self, now: Instant, done: &mut Vec<Done>);
     /// The facts that a host knows about the drive.

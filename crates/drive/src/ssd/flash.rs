@@ -43,6 +43,10 @@ impl Flash {
     pub(super) fn units(&self) -> u32 {
         u32::try_from(self.free.len()).expect("built from a u32")
     }
+    /// The shortest time of a page read.
+    pub(super) fn read_least(&self) -> u64 {
+        self.read_least
+    }
     /// Sends a page read to `unit`; returns when the page has been read.
     pub(super) fn read(&mut self, now: u64, unit: u32) -> u64 {
         let time = self.read_least + self.random.below(self.read_width);

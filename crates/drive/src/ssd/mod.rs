@@ -16,6 +16,7 @@
 //!
 //! `docs/drives.md` explains the parameters, what determines each of them, and the errors of the model.
 
+mod completion;
 mod flash;
 mod parameters;
 mod read;
@@ -334,9 +335,11 @@ impl Ssd {
         }
     }
     fn cross(&self, crossing: Crossing, bytes: u64) -> Link {
+        Link { crossing: Some(crossing), free_at: self.now + self.link_time(bytes) }
+    }
+    fn link_time(&self, bytes: u64) -> u64 {
         let time = (u128::from(bytes) * u128::from(self.link_scale)).div_ceil(1 << 32);
-        let time = u64::try_from(time).expect("far below 584 years");
-        Link { crossing: Some(crossing), free_at: self.now + time }
+        u64::try_from(time).expect("far below 584 years")
     }
 
     fn complete(&mut self, slot: Slot, status: i32) {
@@ -369,6 +372,11 @@ impl Drive for Ssd {
             Some(done) => Some(done.at),
             None => (self.next.0 < u64::MAX).then_some(Instant(self.next.0)),
         }
+    }
+
+    fn next_completion(&self) -> Option<Instant> {
+        let next = self.next_event()?;
+        Some(if self.completed.is_empty() { self.no_completion_before(next.0) } else { next })
     }
 
     fn advance(&mut self, now: Instant, done: &mut Vec<Done>) {

@@ -154,6 +154,10 @@ impl ReadPath {
         self.listed.iter().position(|&slot| is_large(slot))
     }
 
+    pub(super) fn page(&self) -> &Page {
+        &self.page
+    }
+
     /// When the next page leaves its unit.
     pub(super) fn next_page(&self) -> Option<u64> {
         self.reading.peek().map(|Reverse(page)| page.at)

@@ -10,6 +10,8 @@ pub(super) type Slot = u32;
 /// The state of one command.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
+    /// Whether the slot is in use.
+    live: bool,
     /// The host's id for it.
     pub(super) id: u32,
     pub(super) operation: Operation,
@@ -36,6 +38,7 @@ impl Held {
     pub(super) fn new(command: &Command) -> Self {
         let start = command.start.bytes();
         Self {
+            live: true,
             id: command.id,
             operation: command.operation,
             durable: command.flags.has(Flags::FUA),
@@ -114,7 +117,12 @@ impl Slots {
         u32::try_from(self.slots.len() - 1).expect("the limit is a u32")
     }
     pub(super) fn remove(&mut self, slot: Slot) {
+        self.slots[slot as usize].live = false;
         self.free.push(slot);
+    }
+    /// The commands held now.
+    pub(super) fn held(&self) -> impl Iterator<Item = (Slot, &Held)> {
+        (0..).zip(&self.slots).filter(|(_, held)| held.live)
     }
 }
 

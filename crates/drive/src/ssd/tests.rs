@@ -453,6 +453,52 @@ fn waking_changes_nothing() {
     }
 }
 
+/// Goal: no command completes earlier than announced, and an owner that sleeps until then meets the same drive with far fewer
+/// looks. Method: open scripts on every drive and variant, at each event and at announced times; lone reads.
+#[test]
+fn completions_are_announced() {
+    let run = |name: &str, script: &[(u64, Command)], sleeps: bool| {
+        let mut drive = Ssd::new(parameters(name), 8);
+        let (mut done, mut looks) = (Vec::new(), 0);
+        let mut look = |drive: &mut Ssd, before: u64, done: &mut Vec<Done>| {
+            let Some(announced) = drive.next_completion() else { return false };
+            let next = drive.next_event().expect("something is announced");
+            assert!(announced >= next);
+            let at = if sleeps { announced } else { next };
+            if at.0 >= before {
+                return false;
+            }
+            let known = done.len();
+            drive.advance(at, done);
+            assert!(done[known..].iter().all(|it| it.at >= announced), "{name}: {announced:?}");
+            looks += 1;
+            true
+        };
+        for &(at, command) in script {
+            while look(&mut drive, at, &mut done) {}
+            drive.submit(Instant(at), command);
+        }
+        while look(&mut drive, u64::MAX, &mut done) {}
+        (done, looks)
+    };
+    for name in ALL {
+        let depth = parameters(name).slots as usize;
+        for seed in 0..5 {
+            let script = script(name, seed, 2 * depth as u32);
+            for part in script.chunks(depth) {
+                let (plain, lazy) = (run(name, part, false), run(name, part, true));
+                assert_eq!(plain.0, lazy.0, "{name} seed {seed}");
+                assert!(lazy.1 < plain.1, "{name} seed {seed}: {} and {}", lazy.1, plain.1);
+            }
+        }
+        for (kib, most) in [(4, 2), (256, 6)] {
+            let lone = [(0, command(1, Operation::Read, (0, kib)))];
+            let looks = run(name, &lone, true).1;
+            assert!(looks <= most, "{name}: {looks} looks at a read of {kib} KiB");
+        }
+    }
+}
+
 /// Goal: late calls change nothing either. Method: an open script (fewer commands than slots at any
 /// time), advanced only every 3 ms and at submissions, against one advanced at each event.
 #[test]

@@ -167,7 +167,7 @@ impl Back for Emulated {
     fn next_event(&self) -> Option<Instant> {
         let due = self.due.peek().map(|Reverse(it)| it.at);
         let lead = self.longest_lead();
-        let model = self.drive.next_event().map(|at| Instant(at.0.saturating_sub(lead.0)));
+        let model = self.drive.next_completion().map(|at| Instant(at.0.saturating_sub(lead.0)));
         due.into_iter().chain(model).min()
     }
     fn advance(&mut self, now: Instant, _: &mut Ops, completed: &mut Vec<Completed>) {
@@ -180,6 +180,12 @@ impl Back for Emulated {
     }
     fn share_timing(&mut self, timing: &Arc<Timing>) {
         self.timing = Arc::clone(timing);
+        if timing.forgets()
+            && self.store.backing().is_none()
+            && let Ok(store) = Store::forgetful(self.store.bytes())
+        {
+            self.store = store;
+        }
     }
     fn polls(&self) -> bool {
         self.timing.polls()

@@ -22,6 +22,7 @@ pub struct Timing {
     late: AtomicU64,
     late_max: AtomicU64,
     sleeps: AtomicBool,
+    forgets: AtomicBool,
 }
 
 /// How late commands completed, after the lead.
@@ -54,6 +55,14 @@ impl Timing {
     }
     pub(super) fn polls(&self) -> bool {
         !self.sleeps.load(Relaxed)
+    }
+    /// Whether a drive in memory that is given this timing discards what is written, for clients that only measure: then data
+    /// costs neither memory nor the time to map it.
+    pub fn set_forgetting(&self, forgets: bool) {
+        self.forgets.store(forgets, Relaxed);
+    }
+    pub(super) fn forgets(&self) -> bool {
+        self.forgets.load(Relaxed)
     }
     /// A command that takes this long in the model completed this much late.
     pub(super) fn record(&self, took: Nanos, late: Nanos) {
