@@ -111,7 +111,9 @@ pub(crate) fn run(
 pub(crate) fn described(scenario: &Scenario) -> Result<String> {
     let plan = plan(scenario).map_err(|error| anyhow!(error))?;
     let Scenario { drive, time, ramp, .. } = scenario;
-    Ok(format!("{drive} {time} {ramp} {plan:?}"))
+    // Clients that are not logged are what they were before there were logs.
+    let plan = format!("{plan:?}").replace(", logged: None", "");
+    Ok(format!("{drive} {time} {ramp} {plan}"))
 }
 
 /// What cannot run on Linux, with the key that asks for it.
@@ -138,7 +140,7 @@ fn simulate(scenario: &Scenario, target: &Target, watch: &Watch) -> Result<Outco
         return Err(anyhow!("interrupted"));
     }
     let plan = plan(scenario).map_err(|error| anyhow!(error))?;
-    let (outcome, _) = execute(&plan, scenario, (target, true), watch)?;
+    let (outcome, _) = execute(&plan, scenario, target, watch)?;
     Ok(outcome)
 }
 
@@ -153,11 +155,11 @@ struct Times {
     usage: ThreadUsage,
 }
 
-/// Runs a plan. The server with an emulated drive polls for the drive's events, or not.
+/// Runs a plan.
 fn execute(
     plan: &Plan,
     scenario: &Scenario,
-    (target, polls): (&Target, bool),
+    target: &Target,
     watch: &Watch,
 ) -> Result<(Outcome, Times)> {
     let directory = watch.socket("linux");
@@ -166,7 +168,7 @@ fn execute(
     fs::create_dir(&directory).with_context(|| format!("{}", directory.display()))?;
     let mut site = Site::new(
         target,
-        &EmulatedDrive { profile: &scenario.drive, bytes: plan.bytes, polls },
+        &EmulatedDrive { profile: &scenario.drive, bytes: plan.bytes },
         &directory,
     )?;
     site.schedule(&plan.queue)?;

@@ -84,22 +84,36 @@ impl Shared {
         let [client_ns, worker_ns, server_ns] = [client, worker, server].map(of);
         Self { count, client_ns, worker_ns, server_ns, note: String::new() }
     }
-    /// What a lone request takes of all processors.
-    fn alone(&self) -> u64 {
-        let once = |[turn, request, _]: [u64; 3]| turn + request;
+    /// What a lone request takes of all processors, without what passes while it is in the drive: for turns, and otherwise.
+    fn alone(&self) -> [u64; 2] {
+        let [client, worker, server] = [self.client_ns, self.worker_ns, self.server_ns];
         // The server takes two turns for it.
-        once(self.client_ns) + once(self.worker_ns) + once(self.server_ns) + self.server_ns[0]
+        let turns = client[0] + worker[0] + 2 * server[0];
+        [turns, client[1] + worker[1] + server[1].div_ceil(2)]
     }
-    fn per_mib(&self) -> u64 {
-        self.client_ns[2] + self.worker_ns[2] + self.server_ns[2]
+    /// The time until an idle processor works, and the percentage of turns that follows their work, if a lone request takes
+    /// this long in all, without what is random. What it takes beyond the work is the former, what it takes less the latter.
+    fn idle_exit(&self, whole: u64) -> (Nanos, u32) {
+        let [turns, work] = self.alone();
+        let idle_exit = Nanos(whole.saturating_sub(turns + work) / HOPS);
+        let after = (turns + work).saturating_sub(whole).min(turns);
+        (idle_exit, (after * 100 / turns.max(1)) as u32)
     }
-    fn processors(&self, idle_exit: Nanos) -> Processors {
+    /// The server's part of a MiB that passes in the drive's time, since a lone request takes only `path` for it.
+    fn overlap(&self, path: u64) -> u64 {
+        let [worker, server] = [self.worker_ns[2], self.server_ns[2]];
+        (worker + server).saturating_sub(path).min(server)
+    }
+    fn processors(&self, whole: u64, per_mib: Nanos) -> Processors {
         let of = |[turn, request, per_mib]: [u64; 3]| {
             let [turn, request, per_mib] = [turn, request, per_mib].map(Nanos);
             Work { turn, request, per_mib }
         };
         let [client, worker, server] = [self.client_ns, self.worker_ns, self.server_ns].map(of);
-        Processors { count: self.count, idle_exit, client, worker, server }
+        let overlap = Nanos(self.overlap(per_mib.0));
+        let (idle_exit, after_percent) = self.idle_exit(whole);
+        let count = self.count;
+        Processors { count, idle_exit, client, worker, server, overlap, after_percent }
     }
 }
 
@@ -230,23 +244,19 @@ impl Part {
             variant.host.path = Some(path);
         }
     }
-    /// The same for the simulator, which has the processors, too. What a lone request takes beyond their work is the time in which
-    /// idle processors start, as far as it is not random.
+    /// The same for the simulator, which has the processors, too.
     pub(crate) fn apply_shared(&self, experiment: &mut Experiment) {
         self.apply(experiment);
         let Some(shared) = &self.processors else { return };
         let whole = self.turnaround_ns + self.woken_ns + self.path_ns[0] + self.path_ns[1];
-        let rest = (whole + self.jitter_ns).saturating_sub(shared.alone());
-        let jitter = self.jitter_ns.min(rest);
-        let idle_exit = Nanos((rest - jitter) / HOPS);
         for host in experiment.variants.iter_mut().map(|it| &mut it.host) {
             (host.turnaround, host.turnaround_write) = (Nanos::ZERO, Nanos::ZERO);
             host.process_wakeup = Nanos::ZERO;
-            host.processors = Some(shared.processors(idle_exit));
-            if let Some(path) = &mut host.path {
-                (path.fixed, path.jitter, path.serial) = (Nanos::ZERO, Nanos(jitter), Nanos::ZERO);
-                path.per_mib = path.per_mib.saturating_sub(Nanos(shared.per_mib()));
-            }
+            let Some(path) = &mut host.path else { continue };
+            host.processors = Some(shared.processors(whole, path.per_mib));
+            let done = shared.worker_ns[2] + shared.server_ns[2] - shared.overlap(path.per_mib.0);
+            (path.fixed, path.serial) = (Nanos::ZERO, Nanos::ZERO);
+            path.per_mib = path.per_mib.saturating_sub(Nanos(done));
         }
     }
     /// Takes numbers of rows that both have.

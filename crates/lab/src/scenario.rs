@@ -165,8 +165,14 @@ pub struct Processors {
     pub client: Work,
     /// Of the worker.
     pub worker: Work,
-    /// Of the server, half of it before the drive and half of it after it. It runs before the others.
+    /// Of the server. It runs before the others. A command is in the drive from the beginning of the turn in which the server
+    /// takes it, since that is the time that the server tells the drive; half of the request's work passes meanwhile, and half of
+    /// it follows when the drive is done.
     pub server: Work,
+    /// The part of the server's work for each MiB that also passes while the command is in the drive.
+    pub overlap: Nanos,
+    /// The part of each turn's time that follows the work of the turn.
+    pub after_percent: u32,
 }
 
 /// Processor time of a thread.
@@ -214,7 +220,7 @@ pub struct Scheduling {
     ///
     /// [`Controller::schedules_dispatch`]: iofair_core::controller::Controller::schedules_dispatch
     pub on_completion: bool,
-    /// When the scheduler held back all of its requests, it is asked again this much later; zero: not.
+    /// The kernel's tick. When the scheduler holds back requests, it is asked again at the second one; zero: it is not.
     pub again: Nanos,
 }
 

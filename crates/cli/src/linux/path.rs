@@ -5,9 +5,8 @@
 //! Three lone clients run on the emulated drive with `none`, and in the simulator without a path: reads of 4 KiB and of
 //! 256 KiB one after the other, and reads of 4 KiB with 32 in flight. The differences are the path.
 //!
-//! Clients and path share the machine's processors. The same clients run again on a server that sleeps instead of polling, while
-//! the processor time of each thread is measured ([`super::usage`]). With 32 in flight requests pass in batches, so what a lone
-//! request takes more is the time of a thread's turns.
+//! Clients and path share the machine's processors. The processor time of each thread is measured meanwhile ([`super::usage`]).
+//! With 32 in flight requests pass in batches, so what a lone request takes more is the time of a thread's turns.
 
 use anyhow::{Result, anyhow};
 use iofair_core::time::Nanos;
@@ -79,9 +78,12 @@ fn work(turns: u64, [lone, large, deep]: [u64; 3]) -> Work {
 }
 
 /// The same from what the three probes used.
-fn all_work(probes: &[Times]) -> Option<[Work; 3]> {
+fn all_work(probes: &[(Outcome, Times)]) -> Option<[Work; 3]> {
     let of = |turns: u64, kind: fn(&Usage) -> u64| {
-        let time = |probe: usize| kind(&probes[probe].usage) / probes[probe].requests.max(1);
+        let time = |probe: usize| {
+            let times = &probes[probe].1;
+            kind(&times.usage) / times.requests.max(1)
+        };
         work(turns, [0, 1, 2].map(time))
     };
     // The server takes a turn for the request, and one when the drive has done it.
@@ -118,17 +120,12 @@ impl Measured {
     }
 }
 
-/// A probe on Linux, with a server that polls or sleeps: the run in the middle of three, so that a moment of other work on the
-/// machine does not count.
-fn kernel(
-    probes: &Experiment,
-    (probe, polls): (usize, bool),
-    watch: &Watch,
-) -> Result<(Outcome, Times)> {
+/// A probe on Linux: the run in the middle of three, so that a moment of other work on the machine does not count.
+fn kernel(probes: &Experiment, probe: usize, watch: &Watch) -> Result<(Outcome, Times)> {
     let one = |repeat: u32| -> Result<(Outcome, Times)> {
         let scenario = probes.scenario(probe, 0, repeat);
         let plan = plan(&scenario).map_err(|error| anyhow!(error))?;
-        execute(&plan, &scenario, (&Target::Emulated, polls), watch)
+        execute(&plan, &scenario, &Target::Emulated, watch)
     };
     let mut all = (0..probes.repeats).map(one).collect::<Result<Vec<_>>>()?;
     all.sort_by(|a, b| a.1.period.total_cmp(&b.1.period));
@@ -145,10 +142,8 @@ fn kernel(
 pub(super) fn measure(drive: &str, watch: &Watch) -> Result<Measured> {
     let text = PROBES.replace("DRIVE", drive);
     let mut probes = parse("path.toml", &text, &Overrides::default())?;
-    let here = (0..3).map(|probe| kernel(&probes, (probe, true), watch));
-    let here = here.collect::<Result<Vec<_>>>()?;
-    let asleep = (0..3).map(|probe| Ok(kernel(&probes, (probe, false), watch)?.1));
-    let work = all_work(&asleep.collect::<Result<Vec<_>>>()?);
+    let here = (0..3).map(|probe| kernel(&probes, probe, watch)).collect::<Result<Vec<_>>>()?;
+    let work = all_work(&here);
     let Times { period, device, .. } = here[0].1;
     let mean = |outcome: &Outcome| outcome.clients[0].latency.mean();
     let above = (period - device).max(0.0) as u64;

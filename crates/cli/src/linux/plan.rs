@@ -82,7 +82,17 @@ pub(super) struct Job {
     pub(super) weight: u32,
     pub(super) start: Instant,
     pub(super) writes: bool,
+    /// Its warm-up, if that is cut out of fio's log of all requests: with `thinktime` and `ramp_time` together, fio 3.33 also
+    /// counts the requests of the warm-up.
+    pub(super) logged: Option<Logged>,
     pub(super) arguments: Vec<String>,
+}
+
+/// What counts of a log of requests, in milliseconds after the client's start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Logged {
+    pub(super) from: u64,
+    pub(super) until: u64,
 }
 
 /// A run.
@@ -183,13 +193,8 @@ pub(super) fn plan(scenario: &Scenario) -> Result<Plan, String> {
     Ok(Plan { queue, groups, jobs, bytes })
 }
 
-/// fio's arguments for a process, without the place on the device.
-fn job(
-    scenario: &Scenario,
-    client: &ClientSpec,
-    name: &str,
-    start: Instant,
-) -> Result<Job, String> {
+/// What fio cannot do of what this client does.
+fn check(client: &ClientSpec) -> Result<(), String> {
     let it = &client.job;
     let refused = [
         (client.manner != Manner::Plain, "`job` or `interleaved`", "fio has no such job"),
@@ -206,6 +211,18 @@ fn job(
     if let Some((_, key, why)) = refused.iter().find(|it| it.0) {
         return Err(format!("{key} of client {}: {why}", client.name));
     }
+    Ok(())
+}
+
+/// fio's arguments for a process, without the place on the device.
+fn job(
+    scenario: &Scenario,
+    client: &ClientSpec,
+    name: &str,
+    start: Instant,
+) -> Result<Job, String> {
+    check(client)?;
+    let it = &client.job;
     let end = Instant::ZERO + scenario.ramp + scenario.time;
     let stop = client.stop.map_or(end, |stop| (Instant::ZERO + stop).min(end));
     let ramp = (Instant::ZERO + scenario.ramp).min(stop).since(start);
@@ -223,6 +240,9 @@ fn job(
         Class::Idle => 3,
         _ => 2,
     };
+    let (ramp, measured) = (millis(ramp), millis(measured).max(1));
+    let logged = it.think > Nanos::ZERO;
+    let logged = logged.then_some(Logged { from: ramp, until: ramp + measured });
     let mut arguments = vec![
         format!("--name={name}"),
         format!("--rw={pattern}"),
@@ -232,12 +252,16 @@ fn job(
         format!("--iodepth={}", it.depth),
         format!("--size={}", client.file_size.bytes()),
         format!("--startdelay={}ms", millis(start.since(Instant::ZERO))),
-        format!("--ramp_time={}ms", millis(ramp)),
-        format!("--runtime={}ms", millis(measured).max(1)),
+    ];
+    arguments.extend(match logged {
+        Some(Logged { until, .. }) => vec![format!("--runtime={until}ms")],
+        None => vec![format!("--ramp_time={ramp}ms"), format!("--runtime={measured}ms")],
+    });
+    arguments.extend([
         format!("--randseed={}", scenario.seed.wrapping_mul(1000) + jobs_seed(name)),
         format!("--prioclass={class}"),
         format!("--prio={}", client.priority.level),
-    ];
+    ]);
     let fixed = ["--time_based", "--norandommap", "--invalidate=1", "--fallocate=none"];
     arguments.extend(fixed.map(str::to_owned));
     if let Some(rate) = it.rate {
@@ -246,12 +270,16 @@ fn job(
     if it.think > Nanos::ZERO {
         arguments.push(format!("--thinktime={}", it.think.0 / 1000));
     }
+    if logged.is_some() {
+        arguments.push(format!("--write_lat_log={name}"));
+        arguments.push("--per_job_logs=0".to_owned());
+    }
     if it.fdatasync_every > 0 {
         arguments.push(format!("--fdatasync={}", it.fdatasync_every));
     }
     let (name, group) = (name.to_owned(), client.group.clone());
     let writes = it.pattern.writes();
-    Ok(Job { name, group, weight: WEIGHT_DEFAULT, start, writes, arguments })
+    Ok(Job { name, group, weight: WEIGHT_DEFAULT, start, writes, logged, arguments })
 }
 
 /// Different for different names, and the same in every run.
@@ -320,6 +348,25 @@ block = "256KiB"
         );
         let plan = of(FILE, "none-kyber").expect("kyber is on Linux");
         assert!(plan.groups.is_empty() && plan.jobs.iter().all(|job| job.group.is_empty()));
+    }
+
+    /// Goal: the warm-up of a client that pauses is not left to fio. Method: both kinds of clients; the second one starts 3 ms and more
+    /// later.
+    #[test]
+    fn the_warm_up_of_pausing_clients_is_cut() {
+        let text = FILE.replace("depth = 2", "think = \"20ms\"");
+        let plan = of(&text, "none-none").expect("fio can pause");
+        let [steady, pausing] =
+            [0, 1].map(|job| (&plan.jobs[job], plan.jobs[job].arguments.join(" ")));
+        assert!(steady.1.contains("--ramp_time=500ms --runtime=1000ms"), "{}", steady.1);
+        assert_eq!(steady.0.logged, None);
+        assert!(
+            pausing.1.contains("--runtime=1497ms") && pausing.1.contains("--write_lat_log=b"),
+            "{}",
+            pausing.1
+        );
+        assert!(!pausing.1.contains("ramp_time"), "{}", pausing.1);
+        assert_eq!(pausing.0.logged, Some(Logged { from: 497, until: 1497 }));
     }
 
     /// Goal: what Linux does not have is refused with its key. Method: one of each kind.

@@ -33,8 +33,6 @@ pub(super) struct EmulatedDrive<'a> {
     pub(super) profile: &'a str,
     /// Bytes that the clients' files take.
     pub(super) bytes: u64,
-    /// Whether its server polls for the drive's events; see [`Timing::set_polling`].
-    pub(super) polls: bool,
 }
 
 /// The device of a run.
@@ -119,7 +117,7 @@ impl Site {
     fn serve(&mut self, drive: &EmulatedDrive<'_>) -> Result<PathBuf> {
         let mount = self.directory.join("mount");
         let place = mount.to_str().ok_or_else(|| anyhow!("{} is not UTF-8", mount.display()))?;
-        let EmulatedDrive { profile, bytes, polls } = drive;
+        let EmulatedDrive { profile, bytes } = drive;
         let text = format!(
             "[drive]\nback = \"emulated:{profile}\"\nstack = \"none-none\"\n[fuse]\nmount = \"{place}\"\n\
              [[group]]\nname = \"all\"\n\
@@ -128,7 +126,10 @@ impl Site {
         );
         let contracts = Contracts::parse_with(&TABLE, "drive.toml", &text)?;
         let timing = Arc::new(Timing::default());
-        timing.set_polling(*polls);
+        // Polling would take a processor away from clients and kernel at all times, and the data of a lone client are many pages
+        // that the server would map while it is measured.
+        timing.set_polling(false);
+        timing.set_forgetting(true);
         let (server, _) = in_real_time(|| Server::start_timed(contracts, &timing));
         let server = server.map_err(|error| anyhow!("the server with the drive: {error}"))?;
         self.server = Some(server);

@@ -124,14 +124,7 @@ fn places(text: &mut String, evidence: &Evidence) {
             places.push(&part.place);
         }
     }
-    let us = |of: &dyn Fn(&Part) -> u64| {
-        let all: Vec<f64> = evidence.experiments.iter().map(|it| of(it) as f64 / 1e3).collect();
-        let [least, most] = ends(&all);
-        match most - least < 1.0 {
-            true => format!("{:.0} us", median(&all)),
-            false => format!("{least:.0} to {most:.0} us"),
-        }
-    };
+    let us = |of: &dyn Fn(&Part) -> u64| micros(evidence, of);
     let _ = writeln!(
         text,
         "On {}. Before the experiments, the path was measured: above the scheduler, {} pass from a completion to the next \
@@ -148,30 +141,45 @@ fn places(text: &mut String, evidence: &Evidence) {
     processors(text, evidence);
 }
 
+/// A time of all parts, in microseconds.
+fn micros(evidence: &Evidence, of: &dyn Fn(&Part) -> u64) -> String {
+    let all: Vec<f64> = evidence.experiments.iter().map(|it| of(it) as f64 / 1e3).collect();
+    let [least, most] = ends(&all);
+    match most - least < 1.0 {
+        true => format!("{:.0} us", median(&all)),
+        false => format!("{least:.0} to {most:.0} us"),
+    }
+}
+
 /// The processors of the simulator's path.
 fn processors(text: &mut String, evidence: &Evidence) {
-    let mut told: Vec<&Shared> = Vec::new();
-    for shared in evidence.experiments.iter().filter_map(|it| it.processors.as_ref()) {
-        if told.contains(&shared) {
-            continue;
-        }
-        told.push(shared);
-        let of = |times: [u64; 3]| {
-            let [turn, request, per_mib] = times.map(|it| it as f64 / 1e3);
-            format!("{turn:.0} us a turn, {request:.0} us a request and {per_mib:.0} us a MiB")
+    let shared: Vec<&Shared> =
+        evidence.experiments.iter().filter_map(|it| it.processors.as_ref()).collect();
+    let Some(first) = shared.first() else { return };
+    let of = |kind: fn(&Shared) -> [u64; 3]| {
+        let time = |n: usize| {
+            micros(evidence, &move |it| it.processors.as_ref().map_or(0, |it| kind(it)[n]))
         };
-        let _ = writeln!(
-            text,
-            "In the simulator, clients and path share {} processors. A thread does in one turn all work that has come when the turn \
-             begins. Measured processor time: a process of fio, {}; what passes requests to the server (the loop device's worker, \
-             the threads that read FUSE's requests, ksoftirqd), {}; the server, {}, two turns for a lone request. {}\n",
-            shared.count,
-            of(shared.client_ns),
-            of(shared.worker_ns),
-            of(shared.server_ns),
-            shared.note
-        );
-    }
+        format!("{} a turn, {} a request and {} a MiB", time(0), time(1), time(2))
+    };
+    let overlap = micros(evidence, &|it| {
+        it.processors.as_ref().map_or(0, |shared| shared.overlap(it.path_ns[2]))
+    });
+    let mut notes: Vec<&str> = shared.iter().map(|it| it.note.as_str()).collect();
+    notes.dedup();
+    let _ = writeln!(
+        text,
+        "In the simulator, clients and path share {} processors. A thread does in one turn all work that has come when the turn \
+         begins. Measured processor time: a process of fio, {}; what passes requests to the server (the loop device's worker, \
+         the threads that read FUSE's requests, ksoftirqd), {}; the server, {}, two turns for a lone request. While a request is in \
+         the drive, half of the server's work for it passes, and {overlap} of its work for a MiB: what is left then is as long as a \
+         lone large request is late. {}\n",
+        first.count,
+        of(|it| it.client_ns),
+        of(|it| it.worker_ns),
+        of(|it| it.server_ns),
+        notes.join(" ")
+    );
 }
 fn deviations(text: &mut String, evidence: &Evidence, causes: &Causes) {
     text.push_str("\n## Deviations and their causes\n\n");

@@ -148,7 +148,7 @@ pub struct HostFile {
     pub dispatcher_spread: Option<u32>,
     /// Whether every completion causes a dispatch, or only new requests and the scheduler do.
     pub dispatch_on_completion: Option<bool>,
-    /// A scheduler that holds back all of its requests is asked again after this time.
+    /// The tick of the kernel, at the second of which a scheduler that holds back requests is asked again.
     pub dispatch_again: Option<Time>,
     /// Percent of ext3 files whose indirect blocks must be read first.
     pub cold_percent: Option<u32>,

@@ -55,7 +55,7 @@ pub(crate) struct Device {
     dispatcher: Option<Dispatcher>,
     /// Whether `dispatch` is called after every completion, or only after some.
     on_completion: bool,
-    /// A scheduler that held back everything is asked again after this time; zero: not.
+    /// A scheduler that holds back requests is asked again at the second of these ticks; zero: not.
     again: Nanos,
     again_at: Option<Instant>,
 }
@@ -112,11 +112,12 @@ impl Device {
         });
         self.run_by((now + late).max(self.free_at));
     }
-    /// Nothing was dispatched: if something waits, the kernel's queue runs again later.
+    /// The scheduler held back what waits, at once or after it sent something: the kernel's queue runs again at the second tick
+    /// from now, unless it is due anyway. Runs in between do not change that.
     fn ask_again(&mut self, now: Instant) {
         let waits = self.controller.pending() > self.controller.in_flight() as usize;
-        if self.again > Nanos::ZERO && waits {
-            self.again_at = Some(now + self.again);
+        if self.again > Nanos::ZERO && waits && self.again_at.is_none() {
+            self.again_at = Some(Instant((now.0 / self.again.0 + 2) * self.again.0));
         }
     }
     /// Passes the controller's events to the observer, often enough that the ring never fills.
@@ -413,9 +414,7 @@ impl<'a> Engine<'a> {
             device.again_at = None;
         }
         device.run_at = None;
-        let mut sent = false;
         while let Some(dispatch) = device.controller.dispatch(self.now) {
-            sent = true;
             self.observer.on_dispatch(self.now, &dispatch);
             let client = device
                 .controller
@@ -447,9 +446,7 @@ impl<'a> Engine<'a> {
             }
             device.hand_on_trace(self.traced, self.observer);
         }
-        if !sent {
-            device.ask_again(self.now);
-        }
+        device.ask_again(self.now);
         self.observer.on_hold(self.now);
         device.hand_on_trace(self.traced, self.observer);
     }

@@ -12,7 +12,7 @@ use iofair_drive::{Command, Done};
 
 use super::engine::ActorCompletion;
 use super::processors::Processors;
-use crate::scenario;
+use crate::scenario::{self, Work};
 
 /// What a thread has worked on.
 #[derive(Clone, Copy, Debug)]
@@ -43,11 +43,15 @@ impl SharedPath {
     /// For this many processes.
     pub(crate) fn new(setup: scenario::Processors, processes: usize) -> Self {
         let mut processors = Processors::new(setup.count, setup.idle_exit);
+        let turn = |work: Work| {
+            let after = Nanos(work.turn.0 * u64::from(setup.after_percent.min(100)) / 100);
+            [work.turn.saturating_sub(after), after]
+        };
         for _ in 0..processes {
-            processors.add_thread(setup.client.turn, false);
+            processors.add_thread(turn(setup.client), false);
         }
-        let worker = processors.add_thread(setup.worker.turn, false);
-        let server = processors.add_thread(setup.server.turn, true);
+        let worker = processors.add_thread(turn(setup.worker), false);
+        let server = processors.add_thread(turn(setup.server), true);
         Self { setup, processors, processes, worker, server, done: Vec::new() }
     }
     /// When the next work is done.
@@ -70,8 +74,13 @@ impl SharedPath {
     }
     /// The worker has sent a command to the server.
     pub(crate) fn send_to_server(&mut self, now: Instant, device: usize, command: Command) {
-        let cost = Nanos(self.setup.server.request.0 / 2);
-        self.processors.add(now, self.server, cost, Task::Submit(device, command));
+        let times = (Nanos::ZERO, self.work_meanwhile(command.length));
+        self.processors.add_with_rest(now, self.server, times, Task::Submit(device, command));
+    }
+    /// What the server does for a command of this length while it is in the drive.
+    fn work_meanwhile(&self, length: Sectors) -> Nanos {
+        let request = Nanos(self.setup.server.request.0 / 2);
+        Work { turn: Nanos::ZERO, request, per_mib: self.setup.overlap }.of(length)
     }
     /// The drive has done a command of this many bytes.
     pub(crate) fn drive_has_done(
@@ -80,8 +89,8 @@ impl SharedPath {
         (device, done): (usize, Done),
         bytes: u64,
     ) {
-        let all = self.setup.server.of(Sectors::from_bytes_ceil(bytes));
-        let cost = all.saturating_sub(Nanos(self.setup.server.request.0 / 2));
+        let length = Sectors::from_bytes_ceil(bytes);
+        let cost = self.setup.server.of(length).saturating_sub(self.work_meanwhile(length));
         self.processors.add(now, self.server, cost, Task::Complete(device, done));
     }
     /// A request is completed: its process wakes up. What is no process (a flusher, the journal) is told in `done` at once.

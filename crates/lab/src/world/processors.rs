@@ -2,7 +2,8 @@
 //!
 //! Work belongs to a thread. A thread without work sleeps; when work arrives it becomes ready and waits for a processor. It works
 //! in turns: a turn takes a time of its own, and then that of each piece of work that was there when it began. So a thread that is
-//! behind does its work in batches, at less time for each piece. A processor that was idle takes a while to start. Urgent threads
+//! behind does its work in batches, at less time for each piece. A part of the turn's own time follows the work (the way back to
+//! sleep): it takes the processor and delays nothing that is done. A processor that was idle takes a while to start. Urgent threads
 //! (of real-time priority) run before others, and take their processor away.
 
 use std::collections::VecDeque;
@@ -25,9 +26,10 @@ enum State {
 struct Thread<W> {
     state: State,
     urgent: bool,
-    /// Time of each turn.
-    turn: Nanos,
-    work: VecDeque<(Nanos, W)>,
+    /// Time of each turn, before its work and after it.
+    turn: [Nanos; 2],
+    /// Pieces of work by their times. What follows a piece in the same turn has nothing to tell when it is done.
+    work: VecDeque<(Nanos, Option<W>)>,
     /// Pieces of work that are left of the present turn.
     left: usize,
 }
@@ -35,12 +37,16 @@ struct Thread<W> {
 impl<W> Thread<W> {
     /// The time of the next piece of work, which may begin a turn.
     fn next(&mut self) -> Option<Nanos> {
-        let (cost, _) = self.work.front()?;
+        let cost = self.work.front()?.0;
         if self.left > 0 {
-            return Some(*cost);
+            return Some(cost);
+        }
+        let [before, after] = self.turn;
+        if after > Nanos::ZERO {
+            self.work.push_back((after, None));
         }
         self.left = self.work.len();
-        Some(self.turn + *cost)
+        Some(before + cost)
     }
 }
 
@@ -76,16 +82,29 @@ impl<W> Processors<W> {
             ready: VecDeque::new(),
         }
     }
-    /// Adds a thread whose turns take this time; its number.
-    pub(crate) fn add_thread(&mut self, turn: Nanos, urgent: bool) -> usize {
+    /// Adds a thread whose turns take this time, before their work and after it; its number.
+    pub(crate) fn add_thread(&mut self, turn: [Nanos; 2], urgent: bool) -> usize {
         let (state, work) = (State::Asleep, VecDeque::new());
         self.threads.push(Thread { state, urgent, turn, work, left: 0 });
         self.threads.len() - 1
     }
     /// Gives a thread work that takes this much processor time.
     pub(crate) fn add(&mut self, now: Instant, thread: usize, cost: Nanos, work: W) {
+        self.add_with_rest(now, thread, (cost, Nanos::ZERO), work);
+    }
+    /// Gives a thread work that is done after the first time and keeps the thread busy for the second one.
+    pub(crate) fn add_with_rest(
+        &mut self,
+        now: Instant,
+        thread: usize,
+        (cost, rest): (Nanos, Nanos),
+        work: W,
+    ) {
         let it = &mut self.threads[thread];
-        it.work.push_back((cost, work));
+        it.work.push_back((cost, Some(work)));
+        if rest > Nanos::ZERO {
+            it.work.push_back((rest, None));
+        }
         if it.state != State::Asleep {
             return;
         }
@@ -111,7 +130,7 @@ impl<W> Processors<W> {
             let Some((at, processor)) = due.min().filter(|(at, _)| *at <= now) else { return };
             let Some(running) = self.processors[processor] else { return };
             let thread = &mut self.threads[running.thread];
-            done.extend(thread.work.pop_front().map(|(_, work)| work));
+            done.extend(thread.work.pop_front().and_then(|(_, work)| work));
             thread.left -= 1;
             let others = !self.urgent.is_empty() || !self.ready.is_empty();
             let preempted =
@@ -195,7 +214,7 @@ mod tests {
     #[test]
     fn turns_are_batches() {
         let mut two = Processors::new(2, us(30));
-        let (a, b) = (two.add_thread(us(5), false), two.add_thread(us(7), false));
+        let (a, b) = (two.add_thread([us(5), us(0)], false), two.add_thread([us(7), us(0)], false));
         two.add(at(0), a, us(10), 1);
         two.add(at(0), a, us(10), 2);
         two.add(at(0), b, us(10), 3);
@@ -208,18 +227,42 @@ mod tests {
     #[test]
     fn threads_wait_for_a_processor() {
         let mut one = Processors::new(1, us(30));
-        let (a, b) = (one.add_thread(us(5), false), one.add_thread(us(5), false));
+        let (a, b) = (one.add_thread([us(5), us(0)], false), one.add_thread([us(5), us(0)], false));
         one.add(at(0), a, us(100), 1);
         one.add(at(10), b, us(10), 2);
         one.add(at(20), b, us(10), 3);
         assert_eq!(run(&mut one), [(1, 135), (2, 150), (3, 160)]);
     }
 
+    /// Goal: what follows a piece of work is the thread's work of the same turn, and the piece is done before. Method: by hand, with
+    /// another piece behind it.
+    #[test]
+    fn the_rest_follows() {
+        let mut two = Processors::new(2, us(30));
+        let a = two.add_thread([us(5), us(0)], false);
+        two.add_with_rest(at(0), a, (us(10), us(100)), 1);
+        two.add(at(1), a, us(10), 2);
+        assert_eq!(run(&mut two), [(1, 45), (2, 160)]);
+    }
+
+    /// Goal: what a turn takes after its work delays the next turn and another thread, but not the turn's own work. Method: by
+    /// hand, with one processor.
+    #[test]
+    fn a_turn_ends_after_its_work() {
+        let mut one = Processors::new(1, us(30));
+        let a = one.add_thread([us(5), us(20)], false);
+        let b = one.add_thread([us(5), us(0)], false);
+        one.add(at(0), a, us(10), 1);
+        one.add(at(1), b, us(10), 2);
+        one.add(at(2), a, us(10), 3);
+        assert_eq!(run(&mut one), [(1, 45), (3, 80), (2, 115)]);
+    }
+
     /// Goal: an urgent thread takes a processor away, and the other goes on where it was. Method: by hand.
     #[test]
     fn urgent_threads_preempt() {
         let mut one = Processors::new(1, us(0));
-        let (a, b) = (one.add_thread(us(0), false), one.add_thread(us(2), true));
+        let (a, b) = (one.add_thread([us(0), us(0)], false), one.add_thread([us(2), us(0)], true));
         one.add(at(0), a, us(100), 1);
         one.add(at(40), b, us(10), 2);
         assert_eq!(run(&mut one), [(2, 52), (1, 112)]);
@@ -229,7 +272,7 @@ mod tests {
     #[test]
     fn slices_end() {
         let mut one = Processors::new(1, us(0));
-        let (a, b) = (one.add_thread(us(0), false), one.add_thread(us(0), false));
+        let (a, b) = (one.add_thread([us(0), us(0)], false), one.add_thread([us(0), us(0)], false));
         for number in 0..10 {
             one.add(at(0), a, us(1_000), number);
         }

@@ -113,6 +113,27 @@ fn a_scheduler_that_holds_back_is_asked_again() {
     assert!(again > 2 * never, "{again} {never}");
 }
 
+/// Goal: while something is held back all the time, the queue runs at every second tick, whatever else runs it meanwhile. Method:
+/// the same readers without injection; the times without a request or a completion at which the engine was asked.
+#[test]
+fn a_queue_runs_again_at_the_second_tick() {
+    let reader = |name| client(name, job(Pattern::RandomRead, 4, false));
+    let (mut first, other) = (reader("first"), reader("other"));
+    first.priority.class = iofair_core::group::Class::RealTime;
+    let mut run = scenario(vec![first, other], Nanos::from_millis(100));
+    run.stack = TABLE.stack("none-bfq").unwrap();
+    run.stack.scheduler.values.set("injection", "false").unwrap();
+    let tick = Nanos(4_000_333);
+    run.host.scheduling = Scheduling { on_completion: false, again: tick, ..Scheduling::FREE };
+    let mut recorder = Recorder::default();
+    simulate_on(&run, Box::new(Fixed::new(us(90), None)), &mut recorder).unwrap();
+    let ticks = recorder.steps.iter().filter_map(|step| match step {
+        Step::Dispatch(now, None) if now.0.is_multiple_of(tick.0) => Some(now.0 / tick.0),
+        _ => None,
+    });
+    assert_eq!(ticks.collect::<Vec<_>>(), (2..=24).step_by(2).collect::<Vec<u64>>());
+}
+
 /// Goal: what waits for room in the drive waits for the dispatcher's thread too, with the schedulers of
 /// blk-mq only. Method: a buffered writer whose flusher has more requests than the drive takes, and a
 /// thread that comes 20 ms late.
