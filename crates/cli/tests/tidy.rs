@@ -21,6 +21,8 @@ mod files;
 mod interface;
 #[path = "tidy/licences.rs"]
 mod licences;
+#[path = "tidy/machines.rs"]
+mod machines;
 #[path = "tidy/measured.rs"]
 mod measured;
 #[path = "../../historical/tests/support/page.rs"]

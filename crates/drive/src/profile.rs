@@ -327,7 +327,7 @@ fn parse(name: &str, text: &str, variant: Option<&str>) -> Result<Profile, Profi
 }
 
 /// Replaces parameters of `base` by those of `changes`; other tables are merged.
-fn overlay(base: &mut Table, changes: Table) {
+pub fn overlay(base: &mut Table, changes: Table) {
     for (key, change) in changes {
         match (base.get_mut(&key), change) {
             (Some(Value::Table(old)), Value::Table(new)) if !new.contains_key("value") => {
@@ -340,7 +340,8 @@ fn overlay(base: &mut Table, changes: Table) {
     }
 }
 
-fn collect(prefix: &str, table: &Table, numbers: &mut Vec<Sourced>) {
+/// All numbers in a table, with the keys of the tables around them.
+pub fn collect(prefix: &str, table: &Table, numbers: &mut Vec<Sourced>) {
     for (key, value) in table {
         let key = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
         let Value::Table(inner) = value else { continue };

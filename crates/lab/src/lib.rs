@@ -11,6 +11,7 @@ mod client;
 pub mod experiment;
 pub mod explain;
 pub mod host;
+pub mod machine;
 pub mod observe;
 pub mod outcome;
 pub mod outside;

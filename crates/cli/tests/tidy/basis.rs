@@ -38,7 +38,7 @@ fn without_basis(files: &[File]) -> Vec<String> {
 }
 
 /// An entry of a list, read without the program's own code.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Entry {
     experiment: String,
     variant: Option<BTreeSet<String>>,
@@ -54,7 +54,22 @@ fn names(value: Option<&Value>) -> Option<BTreeSet<String>> {
     }
 }
 
-/// The lists of all profiles and machines, by the name of their file.
+/// The name of a file under `profiles`, such as `drives/nvme-2015`.
+fn name_of(path: &str) -> String {
+    path.trim_start_matches("profiles/").trim_end_matches(".toml").to_owned()
+}
+
+/// The machines that others are based on, by those.
+fn bases(files: &[File]) -> BTreeMap<String, String> {
+    let machines = files.iter().filter(|it| it.path.starts_with("profiles/machines/"));
+    let base = |file: &File| {
+        let table: Table = file.text.parse().ok()?;
+        Some((name_of(&file.path), format!("machines/{}", table.get("base")?.as_str()?)))
+    };
+    machines.filter_map(base).collect()
+}
+
+/// The lists of all profiles and machines, by the name of their file. A machine has those of its base too.
 fn lists(files: &[File]) -> BTreeMap<String, Vec<Entry>> {
     let profiles =
         files.iter().filter(|it| it.path.starts_with("profiles/") && it.path.ends_with(".toml"));
@@ -66,10 +81,20 @@ fn lists(files: &[File]) -> BTreeMap<String, Vec<Entry>> {
             variant: names(it.get("variant")),
             stack: names(it.get("stack")),
         };
-        let name = file.path.rsplit('/').next().unwrap_or_default();
-        (name.trim_end_matches(".toml").to_owned(), entries.iter().map(entry).collect())
+        (name_of(&file.path), entries.iter().map(entry).collect::<Vec<Entry>>())
     };
-    profiles.map(list).collect()
+    let mut lists: BTreeMap<String, Vec<Entry>> = profiles.map(list).collect();
+    let bases = bases(files);
+    for name in bases.keys() {
+        let mut next = bases.get(name);
+        while let Some(base) = next {
+            let more = lists.get(base).cloned().unwrap_or_default();
+            lists.entry(name.clone()).or_default().extend(more);
+            // What is added to a base here already is added twice, which does not matter.
+            next = bases.get(base);
+        }
+    }
+    lists
 }
 
 /// Entries about experiments that are not there.
@@ -83,14 +108,16 @@ fn unknown(lists: &BTreeMap<String, Vec<Entry>>, known: &[Experiment]) -> Vec<St
     missing.map(complaint).collect()
 }
 
-/// Whether the drive's list has the run of a place.
+/// Whether a list of the drive or the machine has the run of a place.
 fn is_fitted(lists: &BTreeMap<String, Vec<Entry>>, it: &Experiment, place: &Place) -> bool {
     let (variant, stack) = (&it.variants[place.variant], &it.stacks[place.stack].0);
-    let drive = variant.drive.split([':', '?']).next().unwrap_or_default();
+    let base = |name: &str| name.split([':', '?']).next().unwrap_or_default().to_owned();
+    let drive = format!("drives/{}", base(&variant.drive));
+    let machine = format!("machines/{}", base(&variant.machine));
     let has = |names: &Option<BTreeSet<String>>, name: &str| {
         names.as_ref().is_none_or(|names| names.contains(name))
     };
-    let lists = lists.get(drive).into_iter().flatten();
+    let lists = [drive, machine].into_iter().flat_map(|name| lists.get(&name)).flatten();
     lists
         .filter(|entry| entry.experiment == it.name)
         .any(|entry| has(&entry.variant, &variant.name) && has(&entry.stack, stack))
@@ -254,6 +281,15 @@ fn canaries() {
     assert_eq!(wrong("published", "1 of 1", &listed), 2);
     assert_eq!(wrong("published, fitted", "1 of 1", &free), 1);
     assert!(!wrong_page("", &known, &free).is_empty(), "an old page");
+    let machine = |base: &str| {
+        let list = "[[fitted_on]]\nexperiment = \"survey-2019/a\"\nchose = \"memory\"\n";
+        let other = File::canary("profiles/machines/other.toml", list);
+        let its = format!("base = \"{base}\"\n");
+        lists(&[other, File::canary("profiles/machines/plextor-2018.toml", &its)])
+    };
+    let (third, based) = (machine("third"), machine("other"));
+    assert_eq!(wrong("published", "1 of 1", &third), 0, "a list of another machine");
+    assert_eq!(wrong("published, fitted", "0 of 0", &based), 0, "a list of the base");
     assert_eq!((unknown(&free, &known).len(), unknown(&listed, &known).len()), (1, 0));
     assert!(unquoted(&known, "it *reaches*\n~510 MB/s").is_empty());
     assert_eq!(unquoted(&known, "it reaches 520").len(), 1);

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::claim::{Claim, Kind};
 use super::expand::{Experiment, Variant};
 use super::file::{ExpectFile, ExperimentFile};
+use crate::machine;
 use crate::scenario::Manner;
 
 /// Most words of a quote: enough for a sentence, too few for a copy of the source.
@@ -152,7 +153,7 @@ fn check_follows(
 /// A file with a list, and its entries about this experiment.
 type List = (String, Vec<FittedOn>);
 
-/// The lists of all files that a variant uses.
+/// The lists of all files that a variant uses: of its drive, its machine and its recordings.
 fn lists(variant: &Variant) -> Vec<List> {
     let mut lists = Vec::new();
     // A drive that cannot be read fails when it is run.
@@ -164,6 +165,7 @@ fn lists(variant: &Variant) -> Vec<List> {
         };
         lists.push((path, profile.fitted_on));
     }
+    lists.extend(machine::load(&variant.machine).into_iter().flat_map(|it| it.fitted_on));
     for client in &variant.clients {
         let Manner::Startup(recording) = &client.manner else { continue };
         let path = format!("profiles/clients/{}.toml", recording.name);

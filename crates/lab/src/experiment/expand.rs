@@ -6,7 +6,6 @@ use iofair_core::controller::Stack;
 use iofair_core::group::Priority;
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
-use iofair_historical::TABLE;
 
 use super::Overrides;
 use super::basis::{self, FittedOn};
@@ -14,12 +13,11 @@ use super::change::changes;
 use super::claim::{self, Claim};
 use super::contract::{client_contract, named_group};
 use super::dedicated::Dedicated;
-use super::file::{
-    ClientFile, DedicatedFile, ExperimentFile, ParameterFile, SweepFile, VariantFile,
-};
-use super::machine::{flushes, host_of, stripe};
+use super::file::{ClientFile, DedicatedFile, ExperimentFile, SweepFile, VariantFile};
+use super::machine::{self, flushes, stripe};
 use super::manner;
 use super::quantity::Units;
+use super::stacks::stacks;
 use crate::scenario::{
     Change, ClientSpec, GroupSpec, Host, Job, Manner, Pattern, Scenario, StripeSpec,
 };
@@ -71,6 +69,8 @@ pub struct Variant {
     pub name: String,
     /// Drive profile.
     pub drive: String,
+    /// The machine whose host it is, single values of the file aside.
+    pub machine: String,
     /// Time measured.
     pub time: Nanos,
     /// Time before it.
@@ -79,7 +79,7 @@ pub struct Variant {
     pub history: Nanos,
     /// Several of these drives as one.
     pub stripe: Option<StripeSpec>,
-    /// The machine.
+    /// The host.
     pub host: Host,
     /// Groups, inactive ones included.
     pub groups: Vec<GroupSpec>,
@@ -165,7 +165,8 @@ pub(super) fn expand(
     file: &ExperimentFile,
     overrides: &Overrides,
 ) -> Result<Experiment, ConfigError> {
-    let stacks = stacks(source, file, overrides)?;
+    let machine = machine::named(source, file.machine.as_ref())?;
+    let stacks = stacks(source, file, machine.as_ref(), overrides)?;
     let mut variants = variants(source, file)?;
     for variant in &mut variants {
         variant.time = overrides.time.unwrap_or(variant.time);
@@ -186,7 +187,7 @@ pub(super) fn expand(
         units: file.units,
         repeats: overrides.repeats.unwrap_or(file.repeats).max(1),
         seed: overrides.seed.unwrap_or(file.seed),
-        tags: file.tags,
+        tags: file.tags.or(machine.and_then(|machine| machine.tags)),
         stacks,
         variants,
         claims: Vec::new(),
@@ -198,86 +199,6 @@ pub(super) fn expand(
     (experiment.claims, experiment.claims_left_out) = (claims, left_out);
     basis::finish(source, file, &mut experiment)?;
     Ok(experiment)
-}
-
-fn stacks(
-    source: &Source,
-    file: &ExperimentFile,
-    overrides: &Overrides,
-) -> Result<Vec<(String, Stack)>, ConfigError> {
-    for key in file.stack.keys() {
-        let listed = file.stacks.iter().map(|stack| stack.get_ref().as_str());
-        if !listed.clone().any(|name| name == key.get_ref()) {
-            let message = format!("`{}` is not among the stacks of this file", key.get_ref());
-            let error = source
-                .error(key.span(), message)
-                .allowed(listed.clone().collect::<Vec<_>>().join(", "));
-            return Err(error.near(key.get_ref(), listed));
-        }
-    }
-    let mut all = Vec::new();
-    for name in &file.stacks {
-        if all.iter().any(|(known, _)| known == name.get_ref()) {
-            let message = format!("stack `{}` is listed twice", name.get_ref());
-            return Err(source.error(name.span(), message));
-        }
-        let own = file.stack.iter().find(|(key, _)| key.get_ref() == name.get_ref());
-        let base = own.and_then(|(_, own)| own.base.as_ref()).unwrap_or(name);
-        let parsed = TABLE.stack(base.get_ref());
-        let mut stack = parsed.map_err(|e| source.error(base.span(), e.to_string()))?;
-        set(source, &mut stack, &file.policy, false)?;
-        if let Some((_, own)) = own {
-            set(source, &mut stack, &own.policy, true)?;
-        }
-        all.push((name.get_ref().clone(), stack));
-    }
-    if let Some(wanted) = &overrides.stacks {
-        let mut chosen = Vec::new();
-        for name in wanted {
-            if let Some(known) = all.iter().find(|(n, _)| n == name) {
-                chosen.push(known.clone());
-                continue;
-            }
-            let parsed = TABLE.stack(name);
-            let mut stack =
-                parsed.map_err(|e| ConfigError::whole_file("--stack", e.to_string()))?;
-            set(source, &mut stack, &file.policy, false)?;
-            chosen.push((name.clone(), stack));
-        }
-        all = chosen;
-    }
-    match all.is_empty() {
-        true => Err(ConfigError::whole_file(source.path(), "`stacks` is empty")),
-        false => Ok(all),
-    }
-}
-
-/// Sets parameters; a stack that has no such policy is an error only if it is `strict`.
-fn set(
-    source: &Source,
-    stack: &mut Stack,
-    parameters: &ParameterFile,
-    strict: bool,
-) -> Result<(), ConfigError> {
-    for (policy, values) in parameters {
-        let has = |row: &iofair_core::policy::Row| {
-            row.name == policy.get_ref() || row.short == policy.get_ref()
-        };
-        let present = has(stack.scheduler.row) || stack.throttles.iter().any(|s| has(s.row));
-        if !present && !strict && TABLE.find(policy.get_ref()).is_some() {
-            continue;
-        }
-        if !present && !strict {
-            let message = format!("no policy `{}`", policy.get_ref());
-            let known = TABLE.policies.iter().map(|row| row.name);
-            return Err(source.error(policy.span(), message).near(policy.get_ref(), known));
-        }
-        for (key, value) in values {
-            let set = stack.set(policy.get_ref(), key.get_ref(), &value.get_ref().0);
-            set.map_err(|e| source.error(key.span(), e.to_string()))?;
-        }
-    }
-    Ok(())
 }
 
 /// A variant before its clients are counted out: its name and the clients' keys.
@@ -432,12 +353,7 @@ fn finish(
     file: &ExperimentFile,
     draft: &Draft<'_>,
 ) -> Result<Variant, ConfigError> {
-    let drive = draft.variant.and_then(|v| v.drive.as_ref()).unwrap_or(&file.drive).get_ref();
-    let drive = &source.profile(drive);
-    let host = match draft.variant {
-        Some(variant) => variant.host.or(&file.host),
-        None => file.host.clone(),
-    };
+    let (drive, machine, host) = machine::setting(source, file, draft.variant)?;
     let mut groups = Vec::new();
     for group in &file.group {
         groups.push(named_group(source, group)?);
@@ -463,12 +379,13 @@ fn finish(
     }
     Ok(Variant {
         name: draft.name.clone(),
-        drive: drive.clone(),
+        drive,
+        machine,
         time: file.time.get_ref().0,
         ramp: file.ramp.0,
         history: file.history.0,
         stripe: draft.variant.and_then(|v| v.stripe.as_ref()).or(file.stripe.as_ref()).map(stripe),
-        host: host_of(source, drive, &host)?,
+        host,
         changes: changes(source, file, draft.variant, &draft.clients)?,
         groups,
         clients,

@@ -1,4 +1,4 @@
-//! The machine of an experiment file: a host by its preset and single values, and stripes of drives.
+//! The machine of an experiment file: a machine by its name and single values of its host, and stripes of drives.
 
 use iofair_config::units::{Bytes, Time};
 use iofair_config::{ConfigError, Source, Spanned};
@@ -7,8 +7,10 @@ use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
 use iofair_drive::stripe::Geometry;
 
-use super::file::{ControlName, HostFile, StripeFile, WritebackName};
+use super::file::{ControlName, ExperimentFile, StripeFile, VariantFile};
+use super::host_file::{HostFile, LayoutName, SchedulerTimes, WritebackName};
 use crate::host;
+use crate::machine::{self, Machine};
 use crate::scenario::{Control, Host, JournalSpec, Layout, StripeSpec, Writeback};
 
 /// What flushes pass: nothing, unless the scheduler asks for them.
@@ -26,15 +28,65 @@ pub(super) fn stripe(file: &Spanned<StripeFile>) -> StripeSpec {
     StripeSpec { geometry, control }
 }
 
-pub(super) fn host_of(source: &Source, drive: &str, file: &HostFile) -> Result<Host, ConfigError> {
-    let mut host = match &file.preset {
-        None => host::for_drive(drive),
-        Some(name) => host::preset(name.get_ref()).ok_or_else(|| {
-            let known = host::PRESETS.iter().map(|(known, _)| *known);
-            let error = source.error(name.span(), format!("no host `{}`", name.get_ref()));
-            let allowed = known.clone().collect::<Vec<_>>().join(", ");
-            error.allowed(allowed).near(name.get_ref(), known)
-        })?,
+/// The machine that a file names.
+pub(super) fn named(
+    source: &Source,
+    name: Option<&Spanned<String>>,
+) -> Result<Option<Machine>, ConfigError> {
+    let Some(name) = name else { return Ok(None) };
+    let machine = machine::load(name.get_ref());
+    machine.map(Some).ok_or_else(|| {
+        let known: Vec<String> = machine::list().into_iter().map(|(name, _)| name).collect();
+        let error = source.error(name.span(), format!("no machine `{}`", name.get_ref()));
+        error.allowed(known.join(", ")).near(name.get_ref(), known.iter().map(String::as_str))
+    })
+}
+
+/// Drive, name of the machine, and host of a variant: its own drive, that of its machine, then those of the file. A drive that is not the
+/// machine's is on the machine that it was measured on.
+pub(super) fn setting(
+    source: &Source,
+    file: &ExperimentFile,
+    variant: Option<&VariantFile>,
+) -> Result<(String, String, Host), ConfigError> {
+    let own = variant.and_then(|it| it.machine.as_ref());
+    let machine = named(source, own.or(file.machine.as_ref()))?;
+    let of_file = file.drive.as_ref().filter(|_| own.is_none());
+    let written = variant.and_then(|it| it.drive.as_ref()).or(of_file);
+    let drive = match (written, &machine) {
+        (Some(written), _) => source.profile(written.get_ref()),
+        (None, Some(machine)) => machine.drive.clone(),
+        (None, None) => {
+            let error = ConfigError::whole_file(source.path(), "no `machine` and no `drive`");
+            return Err(error.allowed("a machine of profiles/machines, or a drive"));
+        }
+    };
+    let base = |drive: &str| drive.split(':').next().map(str::to_owned);
+    let machine = machine.filter(|machine| base(&machine.drive) == base(&drive));
+    let machine = machine.unwrap_or_else(|| machine::of_drive_or_any(&drive));
+    let mut host = host::of(&machine);
+    let keys = match variant {
+        Some(variant) => variant.host.or(&file.host),
+        None => file.host.clone(),
+    };
+    apply(&mut host, &keys);
+    Ok((drive, machine.name, host))
+}
+
+/// Sets what a file says.
+pub(crate) fn apply(host: &mut Host, file: &HostFile) {
+    match file.layout {
+        None => {}
+        Some(LayoutName::Contiguous) => host.layout = Layout::Contiguous { base_permille: 0 },
+        Some(LayoutName::Ext3) => {
+            let (base_permille, cold_percent) = (0, 0);
+            host.layout = Layout::Ext3 { base_permille, cold_percent, sparse_writes: false };
+        }
+    }
+    host.scheduling.times = match file.scheduler_times {
+        None => host.scheduling.times,
+        Some(SchedulerTimes::Articles) => host::SCHEDULERS,
+        Some(SchedulerTimes::None) => &[],
     };
     let time = |to: &mut Nanos, from: Option<Time>| *to = from.map_or(*to, |time| time.0);
     time(&mut host.turnaround, file.turnaround);
@@ -59,8 +111,13 @@ pub(super) fn host_of(source: &Source, drive: &str, file: &HostFile) -> Result<H
     host.scheduling.time = file.scheduler_time.map(|time| time.0).or(host.scheduling.time);
     number(&mut host.dirty_background_percent, file.dirty_background_percent);
     number(&mut host.dirty_percent, file.dirty_percent);
-    if let Layout::Ext3 { cold_percent, .. } = &mut host.layout {
-        number(cold_percent, file.cold_percent);
+    match &mut host.layout {
+        Layout::Contiguous { base_permille } => number(base_permille, file.base_permille),
+        Layout::Ext3 { base_permille, cold_percent, sparse_writes } => {
+            number(base_permille, file.base_permille);
+            number(cold_percent, file.cold_percent);
+            *sparse_writes = file.sparse_writes.unwrap_or(*sparse_writes);
+        }
     }
     host.memory = file.memory.map_or(host.memory, |bytes| bytes.0);
     host.writeback = match file.writeback {
@@ -73,5 +130,4 @@ pub(super) fn host_of(source: &Source, drive: &str, file: &HostFile) -> Result<H
         let group = file.journal_group.clone().unwrap_or_default();
         host.journal = Some(JournalSpec { group, barrier: file.barrier.unwrap_or(true) });
     }
-    Ok(host)
 }

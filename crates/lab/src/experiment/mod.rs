@@ -8,12 +8,14 @@ mod contract;
 pub mod dedicated;
 pub mod expand;
 pub mod file;
-mod machine;
+pub mod host_file;
+pub(crate) mod machine;
 mod manner;
 mod part;
 pub mod quantity;
 mod reading;
 pub mod runner;
+mod stacks;
 pub mod statistics;
 pub(crate) mod step;
 

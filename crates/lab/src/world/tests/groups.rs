@@ -103,7 +103,7 @@ fn one_flusher_blurs_the_weights() {
         run.stack = TABLE.stack("prop-fair-cfq").unwrap();
         run.ramp = Nanos::from_secs(20);
         run.tags = Some(tags);
-        run.host = Host { writeback, ..host::host_2009() };
+        run.host = Host { writeback, ..host::for_drive("sata-7200-2009") };
         let group = |name: &str, weight| GroupSpec {
             name: name.to_owned(),
             contract: Contract { weight, ..Contract::default() },
@@ -140,7 +140,7 @@ fn guests_keep_their_weights() {
     run.stack.set("fair-deadline", "fairness", "1").unwrap();
     run.ramp = Nanos::from_secs(10);
     run.tags = Some(128);
-    run.host = host::host_2009();
+    run.host = host::for_drive("sata-7200-2009");
     let group = |name: &str, weight| GroupSpec {
         name: name.to_owned(),
         contract: Contract { weight, ..Contract::default() },
@@ -170,7 +170,7 @@ fn stripes_answer_every_call() {
         ];
         let mut run = scenario(clients, Nanos::from_secs(2));
         run.drive = "sata-7200-2009".to_owned();
-        run.host = host::host_2009();
+        run.host = host::for_drive("sata-7200-2009");
         run.host.journal = journal.then(|| JournalSpec { group: String::new(), barrier: true });
         run.stripe = Some(StripeSpec { geometry, control });
         let outcome = simulate(&run).unwrap();
