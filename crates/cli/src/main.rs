@@ -12,6 +12,7 @@ mod demo;
 mod emulate;
 mod explain;
 mod failure;
+mod fit;
 mod frontier;
 mod host;
 mod interrupt;
@@ -24,6 +25,7 @@ mod measured;
 mod output;
 mod plan;
 mod pool;
+mod robust;
 mod run;
 mod serve;
 mod top;
@@ -70,6 +72,8 @@ enum Command {
     Serve(serve::Args),
     /// Measure a drive and write a profile of it, for experiments, emulated drives and admission.
     Calibrate(calibrate::Args),
+    /// Compute what measured rows leave open of the numbers of drives and machines.
+    Fit(fit::Args),
     /// Emulate a drive in real time, as a block device for any software.
     Emulate(emulate::Args),
     /// Create, show, check and import pools on block devices and in files.
@@ -100,6 +104,7 @@ fn dispatch(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Demo(args) => demo::run(args, &output),
         Command::Serve(args) => serve::run(args, &output),
         Command::Calibrate(args) => calibrate::run(args, &output),
+        Command::Fit(args) => fit::run(args, &output),
         Command::Emulate(args) => emulate::run(args, &output),
         Command::Pool(args) => pool::run(args, &output),
         Command::Ctl(args) => ctl::run(args, &output),

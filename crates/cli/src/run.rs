@@ -20,6 +20,7 @@ use crate::list::collect_toml;
 use crate::live;
 use crate::measured;
 use crate::output::{Output, write};
+use crate::robust;
 use crate::truth;
 
 /// Arguments of `iofair run`.
@@ -31,6 +32,8 @@ use crate::truth;
   iofair run figure-1.toml --json > figure-1.json        results for a script
   iofair run experiments/suite/bandwidth-latency.toml --set client.interferer.count=7
       a template with another number of clients
+  iofair run figure-1.toml --draws 200 --robust figure-1.csv
+      how often each claim holds, over seeds and over what no measured row decides
   iofair run --on serve figure-1.toml --repeats 1 --variant 'random target, readers'
       live, through real sockets, beside the simulation
   iofair run --on linux experiments/truth/random-weights.toml
@@ -70,6 +73,15 @@ pub(crate) struct Args {
     /// Seed of the first repeat.
     #[arg(long)]
     seed: Option<u64>,
+    /// Run each experiment this often, each time with another seed, other start offsets and other values of the open numbers
+    /// of drive and machine, and write to `--robust` how often each claim holds. Ctrl-C stops it; the same command continues.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000), requires = "robust")]
+    #[arg(conflicts_with_all = ["on", "variant", "csv", "series", "frontier", "drive_variants", "html", "markdown", "measured"])]
+    draws: Option<u32>,
+    /// A CSV file with the share of draws in which each claim holds: written with `--draws`, otherwise shown beside the claims.
+    /// A claim that holds in fewer than 80 % of its draws does not count as held.
+    #[arg(long, value_name = "FILE")]
+    robust: Option<PathBuf>,
     /// Override a key of the file, such as client.target.count=4 or policy.bfq.slice_idle=0s.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
@@ -134,6 +146,12 @@ fn time(text: &str) -> Result<Nanos, UnitError> {
 }
 
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
+    if let (Some(draws), Some(out)) = (args.draws, &args.robust) {
+        let (files, overrides) = (files(args)?, overrides(args));
+        let (jobs, seed, quiet) = (jobs(args), args.seed.unwrap_or(1), args.quiet);
+        let (files, overrides) = (&files[..], &overrides);
+        return robust::run(&robust::Asked { files, overrides, draws, seed, jobs, quiet, out });
+    }
     let mut experiments = read(args)?;
     if let Some(file) = &args.evidence {
         return evidence(args, file, experiments);
@@ -235,7 +253,13 @@ fn compare(
 
 /// Prints and writes what was asked for.
 fn print(args: &Args, results: &[Results], output: &Output) -> Result<ExitCode> {
-    let summaries: Vec<_> = results.iter().map(report::summarize).collect();
+    let mut summaries: Vec<_> = results.iter().map(report::summarize).collect();
+    if let Some(file) = &args.robust {
+        let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
+        let rows = report::robust::read(&text)
+            .map_err(|error| Usage(format!("{}: {error}", file.display())))?;
+        summaries.iter_mut().for_each(|summary| summary.judge_by(&rows));
+    }
     save(args.csv.as_deref(), || report::csv(results))?;
     save(args.series.as_deref(), || report::series_csv(results))?;
     save(args.frontier.as_deref(), || report::frontier_csv(results))?;
@@ -274,7 +298,7 @@ fn pages(folder: &Path, summaries: &[report::Summary]) -> Result<()> {
 }
 
 /// The files that were named, those of directories in the order of their paths.
-fn read(args: &Args) -> Result<Vec<Experiment>> {
+fn files(args: &Args) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in &args.paths {
         if path.is_dir() {
@@ -288,6 +312,11 @@ fn read(args: &Args) -> Result<Vec<Experiment>> {
             files.push(path.clone());
         }
     }
+    Ok(files)
+}
+
+/// What is changed about them.
+fn overrides(args: &Args) -> Overrides {
     let stacks = match args.stack.as_slice() {
         [one] if one == "every" => frontier::every_stack(),
         given => given.to_vec(),
@@ -297,14 +326,20 @@ fn read(args: &Args) -> Result<Vec<Experiment>> {
         // A minimum is one in each second.
         settings.push("interval=1s".to_owned());
     }
-    let overrides = Overrides {
+    Overrides {
         stacks: (!stacks.is_empty()).then_some(stacks),
         repeats: args.repeats,
         time: args.time,
         ramp: args.ramp,
         seed: args.seed,
+        numbers: None,
         settings,
-    };
+    }
+}
+
+/// Reads them.
+fn read(args: &Args) -> Result<Vec<Experiment>> {
+    let (files, overrides) = (files(args)?, overrides(args));
     let read = |file: &PathBuf, overrides: &Overrides| {
         let mut experiment = experiment::read(file, overrides)?;
         if !args.variant.is_empty() {

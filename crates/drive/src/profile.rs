@@ -17,6 +17,7 @@
 //!
 //! The profiles under `profiles/drives` are part of the program. [`load`] also takes the path of a file, and
 //! `random-flash:SEED` or `random-disk:SEED` for a random drive. A variant replaces some parameters of its profile.
+//! `NAME?KEY=VALUE&KEY=VALUE` changes single numbers, such as `plextor-px256m5s?model.ssd.write-cache=4MB`.
 //! Unknown keys are errors.
 
 use std::fmt;
@@ -82,6 +83,14 @@ pub enum ProfileError {
         name: String,
         /// What is wrong and where.
         source: Box<toml::de::Error>,
+    },
+    /// A profile has no such number, or it cannot be changed so.
+    #[error("drive profile \"{profile}\": {what}")]
+    Change {
+        /// The profile.
+        profile: String,
+        /// What is wrong.
+        what: String,
     },
     /// A number is outside the range that the model supports.
     #[error("drive profile {name}: {} must be {}", invalid.key, invalid.allowed)]
@@ -267,7 +276,7 @@ pub fn list() -> Vec<Listed> {
 
 /// Reads a profile without building its drive.
 pub fn read(name: &str) -> Result<Profile, ProfileError> {
-    let (base, variant) = split(name);
+    let (base, variant) = split(name.split('?').next().unwrap_or(name));
     if let Some((_, text)) = EMBEDDED.iter().find(|(embedded, _)| *embedded == base) {
         return parse(name, text, variant);
     }
@@ -318,12 +327,38 @@ fn parse(name: &str, text: &str, variant: Option<&str>) -> Result<Profile, Profi
         changes.remove("about");
         overlay(&mut table, changes);
     }
+    if let Some((_, changes)) = name.split_once('?') {
+        change(&mut table, changes)
+            .map_err(|what| ProfileError::Change { profile: name.to_owned(), what })?;
+    }
     let mut file: File = table.clone().try_into().map_err(malformed)?;
     fitted::lines(&mut file.fitted_on, text);
     let mut numbers = Vec::new();
     collect("", &table, &mut numbers);
     file.profile(name, numbers)
         .map_err(|invalid| ProfileError::Invalid { name: name.to_owned(), invalid })
+}
+
+/// Sets single numbers, `KEY=VALUE&KEY=VALUE`.
+fn change(table: &mut Table, changes: &str) -> Result<(), String> {
+    for change in changes.split('&') {
+        let Some((key, value)) = change.split_once('=') else {
+            return Err(format!("`{change}` is not KEY=VALUE"));
+        };
+        let number = key
+            .split('.')
+            .try_fold(&mut *table, |table, key| table.get_mut(key).and_then(Value::as_table_mut));
+        let Some(number) = number.filter(|number| number.contains_key("value")) else {
+            return Err(format!("there is no number `{key}`"));
+        };
+        let value = match (value.parse::<i64>(), value.parse::<bool>()) {
+            (Ok(number), _) => Value::Integer(number),
+            (_, Ok(flag)) => Value::Boolean(flag),
+            _ => Value::String(value.to_owned()),
+        };
+        number.insert("value".to_owned(), value);
+    }
+    Ok(())
 }
 
 /// Replaces parameters of `base` by those of `changes`; other tables are merged.
@@ -438,6 +473,24 @@ mod tests {
             .map(|(old, _)| old.key.as_str())
             .collect();
         assert_eq!(changed, ["host.consume-window", "model.ssd.large-setup"]);
+    }
+
+    /// Goal: single numbers can be changed, of variants too. Method: two numbers, and mistakes.
+    #[test]
+    fn single_numbers_change() {
+        let value = |name: &str, key: &str| {
+            let profile = read(name).unwrap_or_else(|error| panic!("{error}"));
+            profile.numbers.into_iter().find(|it| it.key == key).expect("it is there").value
+        };
+        let name = "plextor-px256m5s:b?model.ssd.write-cache=4MB&model.ssd.units=32";
+        let keys = ["model.ssd.write-cache", "model.ssd.units", "model.ssd.large-setup"];
+        let changed = keys.map(|key| value(name, key));
+        assert_eq!(changed[..2], ["4MB", "32"]);
+        assert_eq!(changed[2], value("plextor-px256m5s:b", keys[2]));
+        let message = |name: &str| read(name).unwrap_err().to_string();
+        assert!(message("plextor-px256m5s?units=32").contains("no number `units`"));
+        assert!(message("plextor-px256m5s?model.ssd.units").contains("KEY=VALUE"));
+        assert!(message("plextor-px256m5s?model.ssd.page=9KiB").contains("power of two"));
     }
 
     /// Goal: mistakes are refused with what, where and what is allowed. Method: one of each kind.

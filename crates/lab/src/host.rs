@@ -16,7 +16,7 @@ pub fn of(machine: &Machine) -> Host {
 
 /// The host that the published rows of a drive were measured on; that of the PLEXTOR for other drives.
 pub fn for_drive(drive: &str) -> Host {
-    of(&machine::of_drive_or_any(drive))
+    of(&machine::load(machine::of_drive_or_any(drive)).expect("the list of machines names it"))
 }
 
 /// The 2018 article's machine.
@@ -33,6 +33,7 @@ fn bare() -> Host {
         process_wakeup: Nanos::ZERO,
         turnaround_spread: 0,
         start_apart: Nanos::ZERO,
+        start_spread: Nanos::ZERO,
         scheduling: Scheduling::FREE,
         consume_window: Nanos::ZERO,
         consume_copy: Nanos::ZERO,

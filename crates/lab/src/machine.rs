@@ -10,6 +10,7 @@ use iofair_drive::profile::{self, Sourced};
 use serde::Deserialize;
 use toml::{Table, Value};
 
+use crate::experiment::draws::base;
 use crate::experiment::file::ParameterFile;
 use crate::experiment::host_file::HostFile;
 
@@ -97,10 +98,8 @@ pub fn list() -> Vec<(String, String)> {
 }
 
 /// The machine on which the published rows of a drive were measured; the first one for other drives.
-pub fn of_drive_or_any(drive: &str) -> Machine {
-    let profile = drive.split(':').next().unwrap_or(drive);
-    let name = of_drive(profile).unwrap_or(EMBEDDED[0].0);
-    load(name).expect("it is listed")
+pub fn of_drive_or_any(drive: &str) -> &'static str {
+    of_drive(base(drive)).unwrap_or(EMBEDDED[0].0)
 }
 
 /// The machine on which a drive is by default.
@@ -142,6 +141,11 @@ fn lists(name: &str) -> Vec<(String, Vec<FittedOn>)> {
 
 /// The machine of this name; `None` if there is none.
 pub fn load(name: &str) -> Option<Machine> {
+    load_with(name, &|_| None)
+}
+
+/// The same with numbers changed: `other` may give another value for each.
+pub fn load_with(name: &str, other: Other<'_>) -> Option<Machine> {
     let (base, variant) = name.split_once(':').map_or((name, None), |(base, it)| (base, Some(it)));
     let mut table = table(base, BASES_MAX)?;
     let variants = table.remove("variant");
@@ -150,10 +154,13 @@ pub fn load(name: &str) -> Option<Machine> {
         changes.remove("about");
         profile::overlay(&mut table, changes);
     }
-    Some(read(name, &table).expect("a test reads all of them"))
+    Some(read(name, &table, other).expect("a test reads all of them"))
 }
 
-fn read(name: &str, table: &Table) -> Result<Machine, ConfigError> {
+/// Gives other values of numbers.
+pub type Other<'a> = &'a dyn Fn(&Sourced) -> Option<String>;
+
+fn read(name: &str, table: &Table, other: Other<'_>) -> Result<Machine, ConfigError> {
     let base = name.split(':').next().unwrap_or_default();
     let path = path_of(base);
     let whole = |message: String| ConfigError::whole_file(&path, message);
@@ -164,7 +171,15 @@ fn read(name: &str, table: &Table) -> Result<Machine, ConfigError> {
     profile::collect("", &file.host, &mut numbers);
     let mut keys = Table::new();
     for number in &numbers {
-        keys.insert(number.key.clone(), file.host[&number.key]["value"].clone());
+        let written = &file.host[&number.key]["value"];
+        let value = match (other(number), written) {
+            (None, written) => written.clone(),
+            (Some(other), Value::Integer(_)) => {
+                Value::Integer(other.parse().map_err(|_| whole(format!("{other} is no integer")))?)
+            }
+            (Some(other), _) => Value::String(other),
+        };
+        keys.insert(number.key.clone(), value);
     }
     let keys = toml::to_string(&keys).map_err(|error| whole(error.to_string()))?;
     let host = iofair_config::parse::<HostFile>(&path, &keys)?;
@@ -204,6 +219,9 @@ mod tests {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             let stem = path.file_stem().unwrap().to_str().unwrap();
+            if stem == "ranges" {
+                continue; // what `iofair fit` writes
+            }
             assert!(EMBEDDED.iter().any(|(name, _)| *name == stem), "{stem} is not listed");
         }
         assert!(load("abacus").is_none() && load("sata-2009:hot").is_none());

@@ -121,6 +121,8 @@ pub struct Host {
     /// Programs start one after the other: this long after the one before, by chance up to twice that, where the ramp
     /// hides their starts.
     pub start_apart: Nanos,
+    /// Each plain client starts by chance up to this much later than it would.
+    pub start_spread: Nanos,
     /// What schedulers cost.
     pub scheduling: Scheduling,
     /// Time a reader spends on 256 KiB that it finds in the page cache, in calls of 4 KiB ("H").

@@ -30,6 +30,7 @@ fn run(name: &str, stacks: &[&str], jobs: usize) -> Results {
         time: Some(Nanos::from_millis(400)),
         ramp: Some(Nanos::from_millis(200)),
         seed: None,
+        numbers: None,
         settings: Vec::new(),
     };
     let experiment = experiment::read(Path::new(&path), &overrides);

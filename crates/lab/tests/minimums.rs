@@ -37,6 +37,7 @@ fn admitted_minimums_are_kept_at_the_edge() {
                 time: Some(Nanos::from_secs(SECONDS)),
                 ramp: Some(Nanos::from_secs(4)),
                 seed: None,
+                numbers: None,
                 settings: settings.to_vec(),
             };
             let path =

@@ -10,6 +10,7 @@ use iofair_drive::profile;
 use serde::{Deserialize, Serialize};
 
 use super::claim::{Claim, Kind};
+use super::draws::base;
 use super::expand::{Experiment, Variant};
 use super::file::{ExpectFile, ExperimentFile};
 use crate::machine;
@@ -158,7 +159,7 @@ fn lists(variant: &Variant) -> Vec<List> {
     let mut lists = Vec::new();
     // A drive that cannot be read fails when it is run.
     if let Ok(profile) = profile::read(&variant.drive) {
-        let base = variant.drive.split(':').next().unwrap_or_default();
+        let base = base(&variant.drive);
         let path = match base.ends_with(".toml") {
             true => base.to_owned(),
             false => format!("profiles/drives/{base}.toml"),

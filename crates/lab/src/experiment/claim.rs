@@ -113,27 +113,35 @@ impl Verdict {
 }
 
 impl Claim {
-    /// Our number and the verdict, from the value at each place. An order's number is the smallest
-    /// quotient of neighbours, which is at least [`ORDER_STEP`] exactly when the order holds.
+    /// Our number and the verdict, from the value at each place.
     pub fn judge(&self, values: &[f64]) -> (f64, Verdict) {
+        let number = self.number(values);
+        (number, self.verdict(number))
+    }
+    /// Our number, from the value at each place. An order's number is the smallest quotient of neighbours, which is at least
+    /// [`ORDER_STEP`] exactly when the order holds.
+    pub fn number(&self, values: &[f64]) -> f64 {
         assert_eq!(values.len(), self.places.len(), "one value a place");
-        let got = match self.kind {
+        match self.kind {
             Kind::Ratio => values[0] / values[1],
             Kind::Order => {
                 let quotients = values.windows(2).map(|pair| pair[1] / pair[0]);
                 // Not `f64::min`, which would pass over a quotient that is no number.
                 quotients.fold(f64::INFINITY, |least, q| if q >= least { least } else { q })
             }
-            // A time is the first value already: see `Results::verdicts`.
+            // A time is the first value already: see `Results::number`.
             _ => values[0],
-        };
+        }
+    }
+    /// What a number says.
+    pub fn verdict(&self, got: f64) -> Verdict {
         let holds = match self.kind {
             Kind::Order => got >= ORDER_STEP,
-            _ if self.low.is_none() && self.high.is_none() => return (got, Verdict::Informative),
+            _ if self.low.is_none() && self.high.is_none() => return Verdict::Informative,
             // Written so that a number that is none (0/0) fails.
             _ => self.low.is_none_or(|low| got >= low) && self.high.is_none_or(|high| got <= high),
         };
-        (got, if holds { Verdict::Holds } else { Verdict::DoesNotHold })
+        if holds { Verdict::Holds } else { Verdict::DoesNotHold }
     }
 }
 

@@ -165,9 +165,9 @@ pub(super) fn expand(
     file: &ExperimentFile,
     overrides: &Overrides,
 ) -> Result<Experiment, ConfigError> {
-    let machine = machine::named(source, file.machine.as_ref())?;
+    let machine = machine::named(source, file.machine.as_ref(), None)?;
     let stacks = stacks(source, file, machine.as_ref(), overrides)?;
-    let mut variants = variants(source, file)?;
+    let mut variants = variants(source, file, overrides)?;
     for variant in &mut variants {
         variant.time = overrides.time.unwrap_or(variant.time);
         variant.ramp = overrides.ramp.unwrap_or(variant.ramp);
@@ -210,7 +210,11 @@ struct Draft<'a> {
     mix: Option<(String, u32)>,
 }
 
-fn variants(source: &Source, file: &ExperimentFile) -> Result<Vec<Variant>, ConfigError> {
+fn variants(
+    source: &Source,
+    file: &ExperimentFile,
+    overrides: &Overrides,
+) -> Result<Vec<Variant>, ConfigError> {
     let mut names = Vec::new();
     for client in &file.client {
         let Some(name) = &client.name else {
@@ -276,7 +280,7 @@ fn variants(source: &Source, file: &ExperimentFile) -> Result<Vec<Variant>, Conf
             return Err(ConfigError::whole_file(source.path(), message));
         }
     }
-    drafts.iter().map(|draft| finish(source, file, draft)).collect()
+    drafts.iter().map(|draft| finish(source, file, draft, overrides)).collect()
 }
 
 /// Each draft with every number of clients from one on, the client at `fill` making up for what the others
@@ -352,8 +356,10 @@ fn finish(
     source: &Source,
     file: &ExperimentFile,
     draft: &Draft<'_>,
+    overrides: &Overrides,
 ) -> Result<Variant, ConfigError> {
-    let (drive, machine, host) = machine::setting(source, file, draft.variant)?;
+    let (drive, machine, host) =
+        machine::setting(source, file, draft.variant, overrides.numbers.as_ref())?;
     let mut groups = Vec::new();
     for group in &file.group {
         groups.push(named_group(source, group)?);

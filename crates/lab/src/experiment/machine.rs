@@ -7,6 +7,7 @@ use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
 use iofair_drive::stripe::Geometry;
 
+use super::draws::{Numbers, base};
 use super::file::{ControlName, ExperimentFile, StripeFile, VariantFile};
 use super::host_file::{HostFile, LayoutName, SchedulerTimes, WritebackName};
 use crate::host;
@@ -32,9 +33,10 @@ pub(super) fn stripe(file: &Spanned<StripeFile>) -> StripeSpec {
 pub(super) fn named(
     source: &Source,
     name: Option<&Spanned<String>>,
+    numbers: Option<&Numbers>,
 ) -> Result<Option<Machine>, ConfigError> {
     let Some(name) = name else { return Ok(None) };
-    let machine = machine::load(name.get_ref());
+    let machine = load(name.get_ref(), numbers);
     machine.map(Some).ok_or_else(|| {
         let known: Vec<String> = machine::list().into_iter().map(|(name, _)| name).collect();
         let error = source.error(name.span(), format!("no machine `{}`", name.get_ref()));
@@ -42,15 +44,22 @@ pub(super) fn named(
     })
 }
 
-/// Drive, name of the machine, and host of a variant: its own drive, that of its machine, then those of the file. A drive that is not the
-/// machine's is on the machine that it was measured on.
+fn load(name: &str, numbers: Option<&Numbers>) -> Option<Machine> {
+    let file = format!("machines/{}", base(name));
+    let other = numbers.map(|numbers| numbers.of_file(&file));
+    machine::load_with(name, &|number| other.as_ref().and_then(|other| other(number)))
+}
+
+/// Drive, name of the machine, and host of a variant: its own drive, that of its machine, then those of the file. A drive
+/// that is not the machine's is on the machine that it was measured on.
 pub(super) fn setting(
     source: &Source,
     file: &ExperimentFile,
     variant: Option<&VariantFile>,
+    numbers: Option<&Numbers>,
 ) -> Result<(String, String, Host), ConfigError> {
     let own = variant.and_then(|it| it.machine.as_ref());
-    let machine = named(source, own.or(file.machine.as_ref()))?;
+    let machine = named(source, own.or(file.machine.as_ref()), numbers)?;
     let of_file = file.drive.as_ref().filter(|_| own.is_none());
     let written = variant.and_then(|it| it.drive.as_ref()).or(of_file);
     let drive = match (written, &machine) {
@@ -61,16 +70,19 @@ pub(super) fn setting(
             return Err(error.allowed("a machine of profiles/machines, or a drive"));
         }
     };
-    let base = |drive: &str| drive.split(':').next().map(str::to_owned);
     let machine = machine.filter(|machine| base(&machine.drive) == base(&drive));
-    let machine = machine.unwrap_or_else(|| machine::of_drive_or_any(&drive));
+    let machine = machine.unwrap_or_else(|| {
+        load(machine::of_drive_or_any(&drive), numbers).expect("the list of machines names it")
+    });
     let mut host = host::of(&machine);
     let keys = match variant {
         Some(variant) => variant.host.or(&file.host),
         None => file.host.clone(),
     };
     apply(&mut host, &keys);
-    Ok((drive, machine.name, host))
+    let Some(numbers) = numbers else { return Ok((drive, machine.name, host)) };
+    host.start_spread = numbers.start_spread();
+    Ok((numbers.drive(&drive), machine.name, host))
 }
 
 /// Sets what a file says.

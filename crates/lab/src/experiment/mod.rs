@@ -6,6 +6,7 @@ mod change;
 pub mod claim;
 mod contract;
 pub mod dedicated;
+pub mod draws;
 pub mod expand;
 pub mod file;
 pub mod host_file;
@@ -30,6 +31,7 @@ use iofair_core::time::Nanos;
 pub use basis::{Basis, FittedOn, Origin};
 pub use claim::{Claim, Kind, Place, Verdict};
 pub use dedicated::{Dedicated, Sizing};
+pub use draws::{Draw, Numbers};
 pub use expand::{Experiment, Variant};
 pub use quantity::{Metric, Quantity, Subject, Units};
 pub use reading::{Reading, Spot};
@@ -49,6 +51,8 @@ pub struct Overrides {
     pub ramp: Option<Nanos>,
     /// Another first seed.
     pub seed: Option<u64>,
+    /// Other values of numbers of drives and machines.
+    pub numbers: Option<Numbers>,
     /// Keys of the file set to other values, `path=value`.
     pub settings: Vec<String>,
 }

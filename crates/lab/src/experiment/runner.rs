@@ -28,7 +28,7 @@ pub struct Results {
     /// What was run.
     pub experiment: Experiment,
     /// By variant, stack, repeat.
-    outcomes: Vec<Outcome>,
+    pub(super) outcomes: Vec<Outcome>,
 }
 
 /// A run of one experiment.
@@ -162,18 +162,25 @@ impl Results {
         };
         self.repeats(place.variant, place.stack).iter().map(time).fold(0.0, f64::max)
     }
+    /// Our number for a claim.
+    pub(super) fn number(&self, claim: &Claim) -> f64 {
+        match claim.kind {
+            Kind::FallsAt => {
+                let limit = self.value(&claim.places[1]) * claim.part;
+                self.falls_at(&claim.places[0], limit)
+            }
+            Kind::RisesAt | Kind::SettlesAt => self.steps_at(claim),
+            _ => {
+                let values = claim.places.iter().map(|place| self.value(place));
+                claim.number(&values.collect::<Vec<_>>())
+            }
+        }
+    }
     /// Our number and the verdict for each claim, in order.
     pub fn verdicts(&self) -> Vec<(f64, Verdict)> {
         let judge = |claim: &Claim| {
-            let mut values: Vec<f64> = claim.places.iter().map(|place| self.value(place)).collect();
-            match claim.kind {
-                Kind::FallsAt => {
-                    values[0] = self.falls_at(&claim.places[0], values[1] * claim.part);
-                }
-                Kind::RisesAt | Kind::SettlesAt => values[0] = self.steps_at(claim),
-                _ => {}
-            }
-            claim.judge(&values)
+            let number = self.number(claim);
+            (number, claim.verdict(number))
         };
         self.experiment.claims.iter().map(judge).collect()
     }

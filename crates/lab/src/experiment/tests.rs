@@ -156,6 +156,7 @@ fn overrides_replace_what_the_file_says() {
         time: Some(Nanos::from_millis(500)),
         ramp: Some(Nanos::ZERO),
         seed: Some(40),
+        numbers: None,
         settings: ["client.target.block=8KiB", "client.target.alone=23MB/s", "tags=9"]
             .map(String::from)
             .to_vec(),

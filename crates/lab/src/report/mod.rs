@@ -17,6 +17,7 @@ mod number;
 mod pareto;
 mod plot;
 mod promises;
+pub mod robust;
 mod steps;
 mod summary;
 mod svg;

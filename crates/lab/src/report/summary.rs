@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::robust::{self, Draws};
 use crate::experiment::dedicated;
 use crate::experiment::{
     Basis, Experiment, Metric, Quantity, Results, Statistics, Subject, Units, Verdict,
@@ -102,6 +103,9 @@ pub struct ClaimRow {
     pub reference: String,
     /// Mechanism of a miss.
     pub why: String,
+    /// What many draws gave, where they are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub draws: Option<Draws>,
     /// What is read, if it is read at one place.
     #[serde(skip)]
     pub(super) quantity: Option<Quantity>,
@@ -169,6 +173,7 @@ pub fn summarize(results: &Results) -> Summary {
             why: claim.why.clone(),
             quantity: single.then(|| place.quantity.clone()),
             spread: single.then_some((statistics.min, statistics.max)),
+            draws: None,
             subject: place.quantity.subject.clone(),
             is_rate: claim.places.len() == 1 && place.quantity.metric == Metric::Rate,
         }
@@ -186,6 +191,33 @@ pub fn summarize(results: &Results) -> Summary {
         claims_left_out: experiment.claims_left_out,
         sizings: sizing_texts(results),
         interval: experiment.interval.map(|interval| interval.0 as f64 / 1e9),
+    }
+}
+
+impl Summary {
+    /// Puts the draws of `rows` beside the claims. A claim with another band than in the row has none. One that holds in too
+    /// few draws does not hold.
+    pub fn judge_by(&mut self, rows: &[robust::Row]) {
+        let end = |end: Option<f64>| end.map(|it| it.to_string()).unwrap_or_default();
+        for claim in &mut self.claims {
+            let about = [
+                self.name.clone(),
+                claim.variant.clone(),
+                claim.text.clone(),
+                end(claim.low),
+                end(claim.high),
+            ];
+            let Some(row) = rows.iter().find(|row| row.claim == about) else { continue };
+            claim.draws = Some(row.draws);
+            if claim.verdict == Verdict::Holds && !row.draws.holds() {
+                (claim.verdict, claim.holds) = (Verdict::DoesNotHold, Some(false));
+                let text = row.draws.text();
+                claim.why = match claim.why.is_empty() {
+                    true => format!("Depends on chance or on what no row decides: {text}."),
+                    false => format!("{} It {text}.", claim.why.trim()),
+                };
+            }
+        }
     }
 }
 

@@ -166,14 +166,19 @@ pub(crate) fn processes(scenario: &Scenario) -> Vec<(String, usize, Instant)> {
 /// When a process starts. Where the ramp hides it this is one after the other and by chance, as for programs that a
 /// shell starts; what runs only in front of the others starts when it says.
 fn start(scenario: &Scenario, spec: &Spec<'_>, actor: u32) -> Instant {
-    let (start, apart) = (Instant::ZERO + spec.client.start, scenario.host.start_apart);
-    let (first, after) = (start + apart * u64::from(actor), Instant::ZERO + scenario.ramp);
+    let (begin, apart) = (Instant::ZERO + spec.client.start, scenario.host.start_apart);
+    let (first, after) = (begin + apart * u64::from(actor), Instant::ZERO + scenario.ramp);
     let plain = spec.client.manner == Manner::Plain && spec.client.stop.is_none();
-    if apart == Nanos::ZERO || !plain || first + apart > after {
-        return start;
-    }
     let mut random = Random::new(scenario.seed, STREAM_STARTS + u64::from(actor));
-    first + Nanos(random.below(apart.0))
+    let mut start = begin;
+    if apart > Nanos::ZERO && plain && first + apart <= after {
+        start = first + Nanos(random.below(apart.0));
+    }
+    let spread = scenario.host.start_spread;
+    match plain && spread > Nanos::ZERO {
+        true => start + Nanos(random.below(spread.0)),
+        false => start,
+    }
 }
 
 /// What all processes are made of.
