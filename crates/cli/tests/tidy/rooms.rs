@@ -8,12 +8,16 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("policies", &["core"]),
     ("historical", &["core", "policies"]),
     ("drive", &["core"]),
+    ("trace", &["core"]),
     ("config", &["core", "policies"]),
     ("host", &["core", "config"]),
     ("capi", &["core", "policies", "config"]),
-    ("lab", &["core", "policies", "historical", "drive", "config"]),
-    ("serve", &["core", "policies", "drive", "config"]),
-    ("cli", &["core", "policies", "historical", "drive", "config", "host", "lab", "serve"]),
+    ("lab", &["core", "policies", "historical", "drive", "config", "trace"]),
+    ("serve", &["core", "policies", "drive", "config", "trace"]),
+    (
+        "cli",
+        &["core", "policies", "historical", "drive", "config", "host", "lab", "serve", "trace"],
+    ),
 ];
 /// What the inner rooms of serve may import of each other, so that data flows one way: a request goes from a front end
 /// through the reactor into the engine and on to the back end. Rooms that are not named here are above all of these.
@@ -29,7 +33,7 @@ const SERVE_ABOVE: &[&str] = &["server", "control", "disks", "blocks", "places",
 /// The one file that reads a clock.
 const CLOCK: &str = "crates/serve/src/clock.rs";
 /// Rooms whose every run is the same as the last one.
-const DETERMINISTIC: &[&str] = &["core", "policies", "historical", "drive", "lab"];
+const DETERMINISTIC: &[&str] = &["core", "policies", "historical", "drive", "lab", "trace"];
 /// Rooms that depend on no other crate.
 const BARE: &[&str] = &["core", "policies", "historical"];
 /// Rooms with unsafe code: what talks to the kernel, and the boundary to C.

@@ -1,0 +1,146 @@
+//! The fields of a line, each taken by its name, which errors repeat.
+
+use iofair_core::request::Operation;
+use iofair_core::time::Nanos;
+use iofair_core::unit::SECTOR_BYTES;
+
+/// What is wrong with a line.
+pub(super) type Fault = String;
+
+/// The fields of a line that are not taken yet.
+pub(super) struct Fields<'a> {
+    line: &'a str,
+    next: usize,
+    comma: bool,
+}
+
+impl<'a> Fields<'a> {
+    /// Fields between commas; white space around them does not count.
+    pub(super) fn commas(line: &'a str) -> Self {
+        Self { line, next: 0, comma: true }
+    }
+    /// Fields between white space.
+    pub(super) fn spaces(line: &'a str) -> Self {
+        Self { line, next: 0, comma: false }
+    }
+    /// The next field, if there is one.
+    pub(super) fn optional(&mut self) -> Option<&'a str> {
+        let rest = self.line.get(self.next..)?;
+        if self.comma {
+            let end = rest.find(',').unwrap_or(rest.len());
+            self.next += end + 1;
+            return Some(rest[..end].trim());
+        }
+        let start = rest.find(|c: char| !c.is_whitespace())?;
+        let rest = &rest[start..];
+        let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
+        self.next += start + end;
+        Some(&rest[..end])
+    }
+    /// The next field.
+    pub(super) fn text(&mut self, name: &str) -> Result<&'a str, Fault> {
+        let field = self.optional().filter(|field| !field.is_empty());
+        field.ok_or_else(|| format!("the {name} is missing"))
+    }
+    /// A whole number.
+    pub(super) fn number(&mut self, name: &str) -> Result<u64, Fault> {
+        let text = self.text(name)?;
+        number(name, text)
+    }
+    /// A number of sectors of 512 bytes, in bytes.
+    pub(super) fn sectors(&mut self, name: &str) -> Result<u64, Fault> {
+        let sectors = self.number(name)?;
+        let bytes = sectors.checked_mul(SECTOR_BYTES);
+        bytes.ok_or_else(|| format!("{name} {sectors}: too many sectors"))
+    }
+    /// A time in units of `nanos`.
+    pub(super) fn time(&mut self, name: &str, nanos: u64) -> Result<Nanos, Fault> {
+        let text = self.text(name)?;
+        let count = number(name, text)?;
+        let time = count.checked_mul(nanos);
+        time.map(Nanos).ok_or_else(|| format!("{name} `{text}`: too large"))
+    }
+    /// A time in seconds, with a fraction or without.
+    pub(super) fn seconds(&mut self, name: &str) -> Result<Nanos, Fault> {
+        let text = self.text(name)?;
+        seconds(text).ok_or_else(|| format!("{name} `{text}`: not a number of seconds"))
+    }
+    /// Read or write.
+    pub(super) fn direction(&mut self, name: &str) -> Result<Operation, Fault> {
+        let text = self.text(name)?;
+        match text {
+            "R" | "r" | "Read" | "read" | "READ" => Ok(Operation::Read),
+            "W" | "w" | "Write" | "write" | "WRITE" => Ok(Operation::Write),
+            _ => Err(format!("{name} `{text}`: neither a read nor a write")),
+        }
+    }
+    /// Refuses further fields.
+    pub(super) fn end(&mut self) -> Result<(), Fault> {
+        match self.optional() {
+            Some(field) if !field.is_empty() => Err(format!("`{field}` is one field too many")),
+            _ => Ok(()),
+        }
+    }
+}
+
+pub(super) fn number(name: &str, text: &str) -> Result<u64, Fault> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number {
+        return Err(format!("{name} `{text}`: not a whole number"));
+    }
+    text.parse().map_err(|_| format!("{name} `{text}`: too large"))
+}
+
+/// Seconds as nanoseconds; digits beyond those are cut off.
+pub(super) fn seconds(text: &str) -> Option<Nanos> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if (whole.is_empty() && fraction.is_empty()) || !digits(whole) || !digits(fraction) {
+        return None;
+    }
+    let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+    let mut nanos: u64 = 0;
+    for index in 0..9 {
+        let digit = fraction.as_bytes().get(index).map_or(0, |byte| byte - b'0');
+        nanos = nanos * 10 + u64::from(digit);
+    }
+    whole.checked_mul(1_000_000_000)?.checked_add(nanos).map(Nanos)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: seconds are exact, and nothing else is taken for them. Method: by hand.
+    #[test]
+    fn seconds_are_exact() {
+        for (text, nanos) in [
+            ("0", 0),
+            ("1.5", 1_500_000_000),
+            (".000000001", 1),
+            ("3.0000000019", 3_000_000_001),
+            ("1456000000.123456", 1_456_000_000_123_456_000),
+        ] {
+            assert_eq!(seconds(text), Some(Nanos(nanos)), "{text}");
+        }
+        for bad in ["", ".", "-1", "1e3", "1.x", "99999999999", "1.2.3", "NaN"] {
+            assert_eq!(seconds(bad), None, "{bad}");
+        }
+    }
+
+    /// Goal: fields of both kinds, and errors that name them. Method: by hand.
+    #[test]
+    fn fields_have_names_in_errors() {
+        let mut fields = Fields::commas("a, 7 ,,x");
+        assert_eq!(fields.text("name"), Ok("a"));
+        assert_eq!(fields.number("size"), Ok(7));
+        assert_eq!(fields.number("offset"), Err("the offset is missing".into()));
+        assert_eq!(fields.number("count"), Err("count `x`: not a whole number".into()));
+        assert_eq!(fields.text("rest"), Err("the rest is missing".into()));
+        let mut fields = Fields::spaces("  8,0\t 3 99999999999999999999 ");
+        assert_eq!(fields.text("device"), Ok("8,0"));
+        assert_eq!(fields.sectors("sector"), Ok(1536));
+        assert_eq!(fields.number("size"), Err("size `99999999999999999999`: too large".into()));
+        assert_eq!(fields.end(), Ok(()));
+    }
+}
