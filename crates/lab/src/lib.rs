@@ -19,6 +19,7 @@ pub mod outside;
 pub mod plan;
 pub mod ranges;
 pub mod recording;
+pub mod replay;
 pub mod report;
 mod run;
 pub mod scenario;

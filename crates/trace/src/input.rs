@@ -31,12 +31,9 @@ pub struct Input {
 }
 
 impl Input {
-    /// Opens a file, and recognises gzip and zstd by their first bytes. `-` is the standard input.
+    /// Opens a file, and recognises gzip and zstd by their first bytes.
     pub fn open(path: &Path) -> Result<Self> {
         let name = path.display().to_string();
-        if name == "-" {
-            return Self::new(Box::new(io::stdin()), "(standard input)");
-        }
         let file = File::open(path).map_err(TraceError::io(&name))?;
         Self::new(Box::new(file), &name)
     }

@@ -82,6 +82,10 @@ impl<R: Read> Reader<R> {
         }
         Ok(this)
     }
+    /// What the trace is read from.
+    pub fn get_mut(&mut self) -> &mut R {
+        &mut self.input
+    }
     /// Whether the file ended before the trace did.
     pub fn is_torn(&self) -> bool {
         self.torn

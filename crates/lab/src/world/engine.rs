@@ -3,7 +3,8 @@
 
 use iofair_core::contract::Contract;
 use iofair_core::controller::{Completion, Controller, Submission};
-use iofair_core::group::{ClientId, GroupId};
+use iofair_core::error::EngineError;
+use iofair_core::group::{ClientId, GroupId, Priority};
 use iofair_core::request::{CommandId, Flags, Operation, RequestId};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
@@ -449,6 +450,19 @@ impl<'a> Engine<'a> {
         device.ask_again(self.now);
         self.observer.on_hold(self.now);
         device.hand_on_trace(self.traced, self.observer);
+    }
+
+    /// Adds a group to the one controller that a replay has.
+    pub(crate) fn add_group(
+        &mut self,
+        path: &str,
+        contract: &Contract,
+    ) -> Result<GroupId, EngineError> {
+        self.devices[0].controller.add_group(self.now, path, contract.clone())
+    }
+    /// Adds a client to the one controller that a replay has.
+    pub(crate) fn add_client(&mut self, group: GroupId) -> Result<ClientId, EngineError> {
+        self.devices[0].controller.add_client(self.now, group, Priority::default())
     }
 
     /// Changes contracts of groups, and then calls `dispatch`, as a server does.

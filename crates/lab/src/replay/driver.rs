@@ -1,0 +1,279 @@
+//! The loop of a replay: requests that are due go into the engine, the engine's commands go to the drive, and completions
+//! go to whoever waits for them.
+
+use iofair_config::contracts::admission::admitted;
+use iofair_core::contract::Contract;
+use iofair_core::controller::{Controller, FlushRule, Setup as EngineSetup};
+use iofair_core::group::{ClientId, GroupId};
+use iofair_core::request::Operation;
+use iofair_core::time::{Instant, Nanos};
+use iofair_core::unit::Sectors;
+use iofair_drive::Drive;
+use iofair_trace::clean::{Clean, Playable};
+use iofair_trace::source::Notes;
+use iofair_trace::{Source, Stream};
+
+use super::groups::{OTHERS, OWN_MAX, as_path};
+use super::order::{Due, Order};
+use super::tally::{Counted, Recorded, Tally};
+use super::{Outcome, ReplayError, Setup};
+use crate::observe::Nobody;
+use crate::run::RunError;
+use crate::sim::Token;
+use crate::world::engine::{ActorCompletion, Device, Engine, NewRequest, Parts};
+
+/// Pieces of requests that are in the engine at a time. A trace that is too fast for the drive waits outside, where it
+/// needs no memory.
+const PIECES_MAX: usize = 1 << 16;
+/// As in a server: least tags where the scheduler shares between groups.
+const TAGS_UNBOUNDED: u32 = 1 << 20;
+/// Longest piece of a trim or of zeroes, as in a server.
+const EMPTY_PIECE: Sectors = Sectors::from_kib(32 << 10);
+/// Times beyond this are not played: 146 years leave room for every sum.
+const TIME_MAX: Nanos = Nanos(u64::MAX / 4);
+/// The note about them.
+const TOO_LATE: &str = "requests more than 146 years after the first one, which were skipped";
+
+/// Where a stream's requests go.
+#[derive(Clone, Copy)]
+struct Place {
+    client: ClientId,
+    group: usize,
+}
+
+/// A request in the engine.
+struct Flying {
+    number: u64,
+    /// When it should have been sent.
+    due: Instant,
+    pieces: u32,
+    counted: Counted,
+}
+
+struct Driver<'a, S> {
+    order: Order<S>,
+    engine: Engine<'a>,
+    setup: &'a Setup,
+    longest: Sectors,
+    /// By stream.
+    places: Vec<Place>,
+    /// By index of the group in the tally.
+    groups: Vec<GroupId>,
+    own: usize,
+    tally: Tally,
+    recorded: Recorded,
+    flying: Vec<Option<Flying>>,
+    free: Vec<u32>,
+    pieces: usize,
+    late: u64,
+    too_late: u64,
+    played: u64,
+}
+
+pub(super) fn run<S: Source>(
+    trace: Clean<S>,
+    drive: Box<dyn Drive + Send>,
+    setup: &Setup,
+) -> Result<Outcome, ReplayError> {
+    let facts = drive.facts();
+    let worst_case = drive.worst_case_rate();
+    let own = setup.stack.tags(&facts);
+    let tags = if setup.stack.groups { own.max(TAGS_UNBOUNDED) } else { own };
+    let engine_setup = EngineSetup {
+        facts,
+        tags,
+        queue_limit: PIECES_MAX * 4,
+        guaranteed: 0,
+        client_limit: u32::MAX,
+        flushes: FlushRule::Scheduled,
+        trace: 0,
+    };
+    let mut controller = Controller::new(engine_setup, setup.stack.clone());
+    let (mut tally, mut recorded) = (Tally::new(), Recorded::new());
+    let mut groups = Vec::new();
+    let written = setup.groups.iter().map(|(name, contract)| (name.as_str(), contract));
+    let root = [(String::new(), Contract::default())];
+    let all: Vec<(String, Contract)> = match setup.stack.admits {
+        true => admitted(written, worst_case).map_err(RunError::from)?,
+        false => written.map(|(name, contract)| (name.to_owned(), contract.clone())).collect(),
+    };
+    for (name, contract) in root.iter().chain(&all) {
+        let id = match name.as_str() {
+            "" => GroupId::ROOT,
+            name => {
+                let added = controller.add_group(Instant::ZERO, name, contract.clone());
+                added.map_err(RunError::from)?
+            }
+        };
+        tally.add(name, contract);
+        recorded.tally.add(name, contract);
+        groups.push(id);
+    }
+    let parts = Parts {
+        devices: vec![Device::new(controller, drive)],
+        outside: None,
+        path: None,
+        geometry: None,
+        files: Vec::new(),
+        observer: &mut Nobody,
+        measured_from: Instant::ZERO,
+        interval: None,
+    };
+    let Setup { mode, speed, duration, .. } = *setup;
+    let mut driver = Driver {
+        order: Order::new(trace, mode, speed, duration),
+        engine: Engine::new(parts),
+        setup,
+        longest: facts.max_request.max(Sectors(1)),
+        places: Vec::new(),
+        groups,
+        own: 0,
+        tally,
+        recorded,
+        flying: Vec::new(),
+        free: Vec::new(),
+        pieces: 0,
+        late: 0,
+        too_late: 0,
+        played: 0,
+    };
+    driver.run()?;
+    driver.finish()
+}
+
+impl<S: Source> Driver<'_, S> {
+    fn run(&mut self) -> Result<(), ReplayError> {
+        let mut done = Vec::new();
+        loop {
+            self.order.fill()?;
+            let due = self.order.next_due().filter(|_| self.pieces < PIECES_MAX);
+            let due = due.map(|at| at.max(self.engine.now));
+            let Some(now) = self.engine.next_event().into_iter().chain(due).min() else {
+                break;
+            };
+            self.engine.now = now;
+            self.engine.collect(&mut done);
+            for completion in done.drain(..) {
+                self.complete(&completion);
+            }
+            while self.pieces < PIECES_MAX
+                && let Some(due) = self.order.take_due(now)
+            {
+                self.send(&due)?;
+                self.order.fill()?;
+            }
+            self.engine.pump();
+        }
+        match self.pieces {
+            0 => Ok(()),
+            pending => {
+                Err(ReplayError::Stuck { stack: self.setup.stack.name().to_owned(), pending })
+            }
+        }
+    }
+    fn send(&mut self, due: &Due) -> Result<(), ReplayError> {
+        let Playable { record, start, length } = due.request;
+        let now = self.engine.now;
+        if record.at.0 > TIME_MAX.0 || due.at.0 > TIME_MAX.0 {
+            self.too_late += 1;
+            self.order.on_completed(due.number, now);
+            return Ok(());
+        }
+        let Place { client, group } = self.place(record.stream)?;
+        let counted = Counted { group, operation: record.operation, bytes: length.bytes() };
+        if let Some(completion) = record.completion {
+            self.recorded.add(record.at, completion.latency, counted);
+        }
+        self.late += u64::from(now > due.at);
+        self.played += 1;
+        let slot = self.free.pop().unwrap_or(self.flying.len() as u32);
+        if slot as usize == self.flying.len() {
+            self.flying.push(None);
+        }
+        self.tally.arrive(now, &counted);
+        let longest = match record.operation {
+            Operation::Discard | Operation::WriteZeroes => EMPTY_PIECE.max(self.longest),
+            _ => self.longest,
+        };
+        let (mut start, mut left, mut pieces) = (start, length, 0);
+        loop {
+            let piece = left.min(longest);
+            let token = Token { actor: slot, slot: 0 };
+            let (operation, flags) = (record.operation, record.flags);
+            let request = NewRequest { token, client, operation, flags, start, length: piece };
+            pieces += self.engine.submit(request);
+            (start, left) = (start + piece, left - piece);
+            if left == Sectors::ZERO {
+                break;
+            }
+        }
+        self.pieces += pieces as usize;
+        let flying = Flying { number: due.number, due: due.at, pieces, counted };
+        self.flying[slot as usize] = Some(flying);
+        Ok(())
+    }
+    fn complete(&mut self, completion: &ActorCompletion) {
+        let slot = completion.token.actor;
+        let place = &mut self.flying[slot as usize];
+        let flying = place.as_mut().expect("the engine completes what it was given");
+        flying.pieces -= 1;
+        self.pieces -= 1;
+        if flying.pieces > 0 {
+            return;
+        }
+        let Flying { number, due, counted, .. } = place.take().expect("it was just there");
+        self.free.push(slot);
+        let now = self.engine.now;
+        self.tally.complete(now, &counted, now.since(due));
+        self.order.on_completed(number, now);
+    }
+
+    /// The client of a stream, which is made for its first request.
+    fn place(&mut self, stream: u32) -> Result<Place, ReplayError> {
+        while self.places.len() <= stream as usize {
+            let next = &self.order.trace().streams()[self.places.len()];
+            let group = match self.setup.mapping.find(next) {
+                Some(path) => path.to_owned(),
+                None => own_group(next, &mut self.own),
+            };
+            let group = self.group(&group)?;
+            let client = self.engine.add_client(self.groups[group]);
+            let client = client.map_err(RunError::from)?;
+            self.places.push(Place { client, group });
+        }
+        Ok(self.places[stream as usize])
+    }
+    fn group(&mut self, path: &str) -> Result<usize, ReplayError> {
+        if let Some(known) = self.tally.find(path) {
+            return Ok(known);
+        }
+        if let Some((above, _)) = path.rsplit_once('/') {
+            self.group(above)?;
+        }
+        let contract = Contract::default();
+        let id = self.engine.add_group(path, &contract).map_err(RunError::from)?;
+        self.groups.push(id);
+        self.recorded.tally.add(path, &contract);
+        Ok(self.tally.add(path, &contract))
+    }
+    fn finish(self) -> Result<Outcome, ReplayError> {
+        if self.played == 0 {
+            return Err(ReplayError::Empty);
+        }
+        let trace = self.order.trace();
+        let (mut notes, streams): (Notes, usize) = (trace.notes(), trace.streams().len());
+        notes.add(TOO_LATE, self.too_late);
+        let played = self.tally.finish(self.setup.stack.name(), streams, self.late);
+        let recorded = self.recorded.finish(streams);
+        Ok(Outcome { played, recorded, notes })
+    }
+}
+
+/// The name of a group for a stream that no rule and no group of the trace puts anywhere.
+fn own_group(stream: &Stream, own: &mut usize) -> String {
+    if *own >= OWN_MAX {
+        return OTHERS.to_owned();
+    }
+    *own += 1;
+    as_path(&stream.name)
+}

@@ -1,0 +1,297 @@
+//! What each group got in a replay, or in the recording.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use iofair_core::contract::Contract;
+use iofair_core::request::Operation;
+use iofair_core::stats::histogram::Histogram;
+use iofair_core::stats::minimum::MinimumMeter;
+use iofair_core::time::{Instant, Nanos};
+use serde::Serialize;
+
+use super::Played;
+
+const SECOND: Nanos = Nanos::from_secs(1);
+/// Points of a distribution: percentiles in parts of a million.
+pub const QUANTILES: &[u64] = &[
+    10_000, 100_000, 250_000, 500_000, 750_000, 900_000, 950_000, 980_000, 990_000, 995_000,
+    998_000, 999_000, 999_500, 999_900, 999_990, 1_000_000,
+];
+/// A latency counts as kept if as many reads of a million meet it.
+const LATENCY_QUANTILE: u64 = 990_000;
+
+/// What a group got.
+#[derive(Clone, Default, Debug, Serialize)]
+pub struct GroupResult {
+    /// Its path; `all` for everything together.
+    pub name: String,
+    /// Completed requests.
+    pub requests: u64,
+    /// Bytes of completed reads.
+    pub read_bytes: u64,
+    /// Bytes of completed writes, trims and zeroes.
+    pub written_bytes: u64,
+    /// Bytes both ways a second of the whole time.
+    pub bytes_per_second: f64,
+    /// Latencies in nanoseconds, from when a request should have been sent to its completion.
+    pub latency: Totals,
+    /// The distribution: parts of a million, nanoseconds.
+    pub distribution: Vec<(u64, u64)>,
+    /// Seconds in which the minimum was broken; `None` without a minimum.
+    pub broken_seconds: Option<u64>,
+    /// Reads that missed the latency of the contract; `None` without one.
+    pub late_reads: Option<u64>,
+    /// Whether 99 % of the reads met the latency of the contract; `None` without one.
+    pub latency_kept: Option<bool>,
+}
+
+/// A summary of latencies, in nanoseconds.
+#[derive(Clone, Copy, Default, Debug, Serialize)]
+pub struct Totals {
+    /// The mean.
+    pub mean: u64,
+    /// The median.
+    pub p50: u64,
+    /// The 99th percentile.
+    pub p99: u64,
+    /// The 99.9th percentile.
+    pub p999: u64,
+    /// The longest.
+    pub max: u64,
+}
+
+/// A request as it is counted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counted {
+    pub(super) group: usize,
+    pub(super) operation: Operation,
+    pub(super) bytes: u64,
+}
+
+impl Counted {
+    fn has_data(&self) -> bool {
+        self.operation != Operation::Flush
+    }
+}
+
+/// One group.
+#[derive(Debug)]
+struct Group {
+    name: String,
+    contract: Contract,
+    /// Indices of this group and those above it.
+    chain: Vec<usize>,
+    requests: u64,
+    bytes: [u64; 2],
+    latency: Histogram,
+    reads: u64,
+    late_reads: u64,
+    meter: MinimumMeter,
+    broken_seconds: u64,
+}
+
+/// Counts of all groups.
+#[derive(Debug)]
+pub(super) struct Tally {
+    groups: Vec<Group>,
+    all: Histogram,
+    next_second: Instant,
+    last: Instant,
+}
+
+impl Tally {
+    pub(super) fn new() -> Self {
+        let next_second = Instant::ZERO + SECOND;
+        Self { groups: Vec::new(), all: Histogram::new(), next_second, last: Instant::ZERO }
+    }
+    /// Adds a group, after those above it. Returns its index.
+    pub(super) fn add(&mut self, name: &str, contract: &Contract) -> usize {
+        let index = self.groups.len();
+        let above = name.rsplit_once('/').map_or("", |(above, _)| above);
+        let parent = self.groups.iter().find(|group| group.name == above && index > 0);
+        let mut chain = parent.map(|group| group.chain.clone()).unwrap_or_default();
+        chain.push(index);
+        self.groups.push(Group {
+            name: name.to_owned(),
+            contract: contract.clone(),
+            chain,
+            requests: 0,
+            bytes: [0; 2],
+            latency: Histogram::new(),
+            reads: 0,
+            late_reads: 0,
+            meter: MinimumMeter::default(),
+            broken_seconds: 0,
+        });
+        index
+    }
+    /// The index of a group.
+    pub(super) fn find(&self, name: &str) -> Option<usize> {
+        self.groups.iter().position(|group| group.name == name)
+    }
+    /// Ends the seconds that are over.
+    fn turn(&mut self, now: Instant) {
+        while self.next_second <= now {
+            let at = self.next_second;
+            for group in &mut self.groups {
+                let broken = group.meter.end(at, group.contract.minimum(), SECOND);
+                group.broken_seconds += u64::from(broken);
+            }
+            // A long pause has nothing to count.
+            let due = |group: &Group| group.meter.due(group.contract.minimum());
+            let idle = self.groups.iter().all(|group| due(group).is_none());
+            self.next_second = match idle {
+                true => at + Nanos(now.since(at).0 / SECOND.0 * SECOND.0) + SECOND,
+                false => at + SECOND,
+            };
+        }
+    }
+    /// A request is sent.
+    pub(super) fn arrive(&mut self, now: Instant, it: &Counted) {
+        self.turn(now);
+        if it.has_data() {
+            for index in 0..self.groups[it.group].chain.len() {
+                let group = self.groups[it.group].chain[index];
+                let group = &mut self.groups[group];
+                group.meter.arrive(now, group.contract.minimum(), it.bytes);
+            }
+        }
+    }
+    /// A request is complete.
+    pub(super) fn complete(&mut self, now: Instant, it: &Counted, latency: Nanos) {
+        self.turn(now);
+        self.last = self.last.max(now);
+        self.all.record(latency.0);
+        if it.has_data() {
+            for index in 0..self.groups[it.group].chain.len() {
+                let group = self.groups[it.group].chain[index];
+                let group = &mut self.groups[group];
+                group.meter.complete(now, group.contract.minimum(), it.bytes);
+            }
+        }
+        let group = &mut self.groups[it.group];
+        group.requests += 1;
+        group.latency.record(latency.0);
+        match it.operation {
+            Operation::Read => {
+                group.bytes[0] += it.bytes;
+                group.reads += 1;
+                let late = group.contract.latency.is_some_and(|target| latency > target);
+                group.late_reads += u64::from(late);
+            }
+            Operation::Flush => {}
+            _ => group.bytes[1] += it.bytes,
+        }
+    }
+    /// The results.
+    pub(super) fn finish(self, stack: &str, streams: usize, late: u64) -> Played {
+        let seconds = self.last.0 as f64 / 1e9;
+        let rate = |bytes: [u64; 2]| (bytes[0] + bytes[1]) as f64 / seconds.max(1e-9);
+        let mut bytes = [0; 2];
+        let mut requests = 0;
+        let mut groups = Vec::new();
+        for group in &self.groups {
+            bytes = [bytes[0] + group.bytes[0], bytes[1] + group.bytes[1]];
+            requests += group.requests;
+            let minimum = group.contract.minimum().is_some();
+            if group.requests == 0 && !minimum && group.contract.latency.is_none() {
+                continue;
+            }
+            let [read_bytes, written_bytes] = group.bytes;
+            let kept = group.late_reads * 1_000_000 <= group.reads * (1_000_000 - LATENCY_QUANTILE);
+            groups.push(GroupResult {
+                name: if group.name.is_empty() { "(root)".into() } else { group.name.clone() },
+                requests: group.requests,
+                read_bytes,
+                written_bytes,
+                bytes_per_second: rate(group.bytes),
+                latency: totals(&group.latency),
+                distribution: distribution(&group.latency),
+                broken_seconds: minimum.then_some(group.broken_seconds),
+                late_reads: group.contract.latency.map(|_| group.late_reads),
+                latency_kept: group.contract.latency.map(|_| kept),
+            });
+        }
+        groups.sort_by(|a, b| a.name.cmp(&b.name));
+        let sum =
+            |of: fn(&GroupResult) -> Option<u64>| groups.iter().filter_map(of).reduce(|a, b| a + b);
+        let all = GroupResult {
+            name: "all".into(),
+            requests,
+            read_bytes: bytes[0],
+            written_bytes: bytes[1],
+            bytes_per_second: rate(bytes),
+            latency: totals(&self.all),
+            distribution: distribution(&self.all),
+            broken_seconds: sum(|it| it.broken_seconds),
+            late_reads: sum(|it| it.late_reads),
+            latency_kept: groups.iter().filter_map(|it| it.latency_kept).reduce(|a, b| a && b),
+        };
+        Played { stack: stack.to_owned(), seconds, all, groups, late, streams }
+    }
+}
+
+fn totals(latency: &Histogram) -> Totals {
+    Totals {
+        mean: latency.mean(),
+        p50: latency.quantile(500_000),
+        p99: latency.quantile(990_000),
+        p999: latency.quantile(999_000),
+        max: latency.max(),
+    }
+}
+
+fn distribution(latency: &Histogram) -> Vec<(u64, u64)> {
+    match latency.count() {
+        0 => Vec::new(),
+        _ => QUANTILES.iter().map(|part| (*part, latency.quantile(*part))).collect(),
+    }
+}
+
+/// The recorded completions, counted in the order of their times although the trace is in the order of submissions.
+#[derive(Debug)]
+pub(super) struct Recorded {
+    pub(super) tally: Tally,
+    /// Completions that lie ahead: time, number, latency.
+    ahead: BinaryHeap<Reverse<(Instant, u64, Nanos)>>,
+    requests: BTreeMap<u64, Counted>,
+    number: u64,
+}
+
+/// Recorded requests in flight; further ones are not counted.
+const RECORDED_MAX: usize = 1 << 17;
+
+impl Recorded {
+    pub(super) fn new() -> Self {
+        let (ahead, requests) = (BinaryHeap::new(), BTreeMap::new());
+        Self { tally: Tally::new(), ahead, requests, number: 0 }
+    }
+    /// A request with its recorded latency.
+    pub(super) fn add(&mut self, at: Instant, latency: Nanos, it: Counted) {
+        self.advance(at);
+        if self.ahead.len() >= RECORDED_MAX {
+            return;
+        }
+        self.tally.arrive(at, &it);
+        self.number += 1;
+        self.requests.insert(self.number, it);
+        let done = Instant(at.0.saturating_add(latency.0));
+        self.ahead.push(Reverse((done, self.number, latency)));
+    }
+    fn advance(&mut self, now: Instant) {
+        while let Some(Reverse((at, number, latency))) = self.ahead.peek().copied() {
+            if at > now {
+                break;
+            }
+            self.ahead.pop();
+            let it = self.requests.remove(&number).expect("it was put there");
+            self.tally.complete(at, &it, latency);
+        }
+    }
+    /// The results; `None` if there was no completion.
+    pub(super) fn finish(mut self, streams: usize) -> Option<Played> {
+        self.advance(Instant::MAX);
+        (self.number > 0).then(|| self.tally.finish("recording", streams, 0))
+    }
+}

@@ -1,0 +1,126 @@
+//! The result as text: the agreement first, then stacks side by side, group by group.
+
+use core::fmt::Write;
+
+use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
+use iofair_trace::source::Notes;
+
+use super::{Agreement, GroupResult, Played};
+
+pub(super) const HEADER: [&str; 10] =
+    ["group", "stack", "requests", "MB/s", "mean ms", "p50", "p99", "p99.9", "max", "promises"];
+const PLAIN: TableStyle =
+    TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
+
+/// Milliseconds with three digits that count.
+pub(super) fn millis(nanos: u64) -> String {
+    let ms = nanos as f64 / 1e6;
+    match ms {
+        ms if ms >= 100.0 => format!("{ms:.0}"),
+        ms if ms >= 10.0 => format!("{ms:.1}"),
+        ms if ms >= 1.0 => format!("{ms:.2}"),
+        ms => format!("{ms:.3}"),
+    }
+}
+
+/// Whether the promises of a group were kept, in words; `-` without any.
+pub(super) fn promises(group: &GroupResult) -> String {
+    let mut words = Vec::new();
+    match group.broken_seconds {
+        None => {}
+        Some(0) => words.push("minimum kept".to_owned()),
+        Some(1) => words.push("minimum broken in 1 s".to_owned()),
+        Some(count) => words.push(format!("minimum broken in {count} s")),
+    }
+    match (group.latency_kept, group.late_reads) {
+        (Some(true), _) => words.push("latency kept".to_owned()),
+        (Some(false), Some(late)) => words.push(format!("latency broken by {late} reads")),
+        _ => {}
+    }
+    if words.is_empty() { "-".to_owned() } else { words.join(", ") }
+}
+
+/// The rows of the table: everything together first, then group by group, each under every stack.
+pub(super) fn rows(played: &[Played]) -> Vec<[String; 10]> {
+    let mut names: Vec<&str> = Vec::new();
+    let all = played.iter().flat_map(|it| &it.groups);
+    for group in all {
+        if !names.contains(&group.name.as_str()) {
+            names.push(&group.name);
+        }
+    }
+    names.sort_unstable();
+    let mut rows = Vec::new();
+    let row = |stack: &str, group: &GroupResult| {
+        let latency = &group.latency;
+        let times = [latency.mean, latency.p50, latency.p99, latency.p999, latency.max].map(millis);
+        let [mean, p50, p99, p999, max] = times;
+        let rate = format!("{:.2}", group.bytes_per_second / 1e6);
+        let requests = group.requests.to_string();
+        let (name, stack) = (group.name.clone(), stack.to_owned());
+        [name, stack, requests, rate, mean, p50, p99, p999, max, promises(group)]
+    };
+    rows.extend(played.iter().map(|it| row(&it.stack, &it.all)));
+    for name in names {
+        for it in played {
+            let group = it.groups.iter().find(|group| group.name == name);
+            rows.extend(group.map(|group| row(&it.stack, group)));
+        }
+    }
+    rows
+}
+
+/// The sentence about the agreement.
+pub(super) fn agreement_text(agreement: &Agreement) -> String {
+    let all = &agreement.all;
+    let mut text = format!(
+        "Agreement with the recording under {}: mean latency {:+.1} %, p99 {:+.1} %, total {:+.1} %\n",
+        agreement.stack, all.mean_percent, all.p99_percent, all.total_percent
+    );
+    if agreement.groups.len() > 1 {
+        for it in &agreement.groups {
+            let _ = writeln!(
+                text,
+                "  {}: mean latency {:+.1} %, p99 {:+.1} %, total {:+.1} %",
+                it.name, it.mean_percent, it.p99_percent, it.total_percent
+            );
+        }
+    }
+    text
+}
+
+/// What was left out or repaired, a line each.
+pub(super) fn notes_text(played: &[Played], notes: &Notes) -> Vec<String> {
+    let mut lines: Vec<String> =
+        notes.iter().map(|(what, count)| format!("{count}: {what}")).collect();
+    for it in played.iter().filter(|it| it.late > 0) {
+        lines.push(format!(
+            "{} under {}: requests sent late, because the engine was full; the wait counts as latency",
+            it.late, it.stack
+        ));
+    }
+    lines
+}
+
+/// The whole result.
+pub fn text(agreement: Option<&Agreement>, played: &[Played], notes: &Notes) -> String {
+    let mut text = agreement.map(agreement_text).unwrap_or_default();
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    let mut table = Table::new();
+    table.load_style(PLAIN).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(HEADER).add_rows(rows(played));
+    for index in 2..9 {
+        if let Some(column) = table.column_mut(index) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let _ = writeln!(text, "{table}");
+    let notes = notes_text(played, notes);
+    if !notes.is_empty() {
+        text.push('\n');
+        notes.iter().for_each(|note| text += &format!("note: {note}\n"));
+    }
+    text
+}
