@@ -65,6 +65,7 @@
 
 mod access;
 pub mod admission;
+mod bare;
 mod check;
 mod control;
 pub mod edit;

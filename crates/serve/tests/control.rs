@@ -125,6 +125,7 @@ fn every_path_answers_as_the_openapi_file_says() {
     }
     assert_eq!(rig.get("/v1/openapi.json"), checker.document);
     bad_calls(&rig, &mut checker);
+    recordings(&rig, &mut checker);
     calls_of_viewers(&mut checker);
     let listed: BTreeSet<String> = checker.listed();
     let unseen: Vec<_> = listed
@@ -207,6 +208,36 @@ fn bad_calls(rig: &Controlled, checker: &mut Checker) {
 }
 
 /// Changes by a caller who may only read; what the audit log records of those who may make changes.
+const RECORDINGS: &str = "/v1/recordings";
+const RECORDING: &str = "/v1/recordings/{recording}";
+
+/// Calls about a recording, good ones and bad ones.
+fn recordings(rig: &Controlled, checker: &mut Checker) {
+    let mut ask = |method: &str, template: &str, path: &str, status: u16| {
+        let reply = rig.ask(&Call::new(method, path));
+        let told = String::from_utf8_lossy(&reply.body).into_owned();
+        assert_eq!(reply.status, status, "{method} {path}: {told}");
+        checker.check(method, template, &reply);
+        reply
+    };
+    ask("GET", RECORDINGS, RECORDINGS, 405);
+    ask("GET", RECORDING, "/v1/recordings/x", 404);
+    let begun = ask("POST", RECORDINGS, RECORDINGS, 201).json().unwrap();
+    ask("POST", RECORDINGS, RECORDINGS, 409);
+    let path = format!("/v1/recordings/{}", begun["recording"].as_str().unwrap());
+    let first = ask("GET", RECORDING, &path, 200).body;
+    assert!(first.starts_with(b"IOFTRACE"));
+    ask("PUT", RECORDING, &path, 405);
+    for method in ["GET", "DELETE"] {
+        ask(method, RECORDING, &format!("{path}?from=here"), 400);
+        ask(method, RECORDING, "/v1/recordings/x", 404);
+    }
+    ask("GET", RECORDING, &format!("{path}?from={}", first.len()), 200);
+    ask("GET", RECORDING, &path, 404);
+    ask("DELETE", RECORDING, &format!("{path}?from={}", first.len()), 200);
+    ask("DELETE", RECORDING, &path, 404);
+}
+
 fn calls_of_viewers(checker: &mut Checker) {
     let with = |keys: &str| {
         let directory = Directory::new();
@@ -229,11 +260,15 @@ fn calls_of_viewers(checker: &mut Checker) {
         ("POST", "/v1/drain"),
         ("POST", "/v1/resume"),
         ("POST", "/v1/reload"),
+        ("POST", RECORDINGS),
     ] {
         let reply = rig.ask(&Call::new(method, path));
         checker.check(method, path, &reply);
         assert_eq!(reply.status, 403);
     }
+    let reply = rig.ask(&Call::new("DELETE", "/v1/recordings/x"));
+    checker.check("DELETE", RECORDING, &reply);
+    assert_eq!(reply.status, 403);
     let rig = with("audit = 'AUDIT'");
     assert_eq!(rig.status(&Call::new("POST", "/v1/reload")), 200);
     let reply = rig.ask(&Call::new("GET", "/v1/audit"));

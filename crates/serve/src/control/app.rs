@@ -130,6 +130,8 @@ pub(super) struct App {
     zeroing: Option<Arc<Progress>>,
     gate: Mutex<Arc<Gate>>,
     pub(super) audit: Audit,
+    /// The name of the recording.
+    pub(super) recording: Mutex<Option<String>>,
     /// Pages of metrics, by detail.
     pages: [Pages; 3],
 }
@@ -162,6 +164,7 @@ impl App {
             gate: Mutex::new(Arc::new(gate)),
             audit,
             pages: Default::default(),
+            recording: Mutex::default(),
             file,
             served: Mutex::new(Served { server: Some(server), revision }),
             state: Mutex::new(State::Serving),
@@ -246,6 +249,7 @@ impl App {
             }
             (["v1", "groups", name @ .., "why"], _) if !name.is_empty() => Ok(not_allowed("GET")),
             (["v1", "live"], "GET") => self.live(call),
+            (["v1", "recordings", below @ ..], _) => self.recording(call, below),
             (["v1", "audit"], "GET") => self.show_audit(call),
             (["metrics"], "GET") => self.metrics(call),
             (["healthz"], "GET") => Ok(self.health(&call.query)),
@@ -515,7 +519,7 @@ fn unknown(server: &Server, kind: Kind, name: &str) -> Problem {
     problem.allowed(listed(&names)).near(name, names)
 }
 
-fn not_allowed(allow: &'static str) -> ApiResponse {
+pub(super) fn not_allowed(allow: &'static str) -> ApiResponse {
     let problem = Problem::new(405, "method", "this method is not supported here").allowed(allow);
     ApiResponse { allow: Some(allow), ..ApiResponse::problem(&problem) }
 }

@@ -33,6 +33,7 @@ mod page;
 mod pages;
 mod problem;
 mod rate;
+mod recording;
 mod resources;
 mod running;
 mod slots;

@@ -6,12 +6,13 @@ use std::ops::Range;
 use iofair_config::contracts::faults::Faults;
 use iofair_core::contract::Contract;
 use iofair_core::controller::{Stack, Stage};
-use iofair_core::group::{ClientId, GroupId};
+use iofair_core::group::{ClientId, GroupId, Groups};
 use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
 
 use super::Engine;
 use super::change::{Change, Changed, children_first};
+use super::record;
 use super::stats::{Snapshot, VolumeSnapshot, VolumeStats};
 use super::tally::GroupTally;
 use crate::back::volume::{Map, PlannedVolume, Stamp, VolumeId};
@@ -86,6 +87,10 @@ impl Volume {
     /// What its requests bear.
     pub(super) fn stamp(&self) -> &Stamp {
         &self.plan.stamp
+    }
+    /// Who sends its requests, for a recording.
+    pub(super) fn sender<'a>(&'a self, drive: u64, groups: &'a Groups) -> record::Sender<'a> {
+        record::Sender { id: self.plan.id, name: &self.plan.name, groups, drive }
     }
     /// Counts a finished request.
     pub(super) fn finished(&mut self, now: Instant, op: &Op) {

@@ -12,6 +12,7 @@ mod fences;
 mod late;
 mod live;
 mod pieces;
+pub(crate) mod record;
 pub mod stats;
 pub mod tally;
 
@@ -99,6 +100,10 @@ pub struct Engine {
     parts: Vec<Part>,
     /// Nothing is taken in.
     paused: bool,
+    /// What records the requests of clients, while somebody wants that.
+    recorder: Option<Box<record::Recorder>>,
+    /// Recordings so far.
+    recordings: u64,
     /// Called with every dispatch; tests compare orders.
     observer: Option<Observer>,
 }
@@ -167,6 +172,8 @@ impl Engine {
             completions: Vec::new(),
             parts: Vec::new(),
             paused: false,
+            recorder: None,
+            recordings: 0,
             observer: None,
         }
     }
@@ -208,7 +215,11 @@ impl Engine {
         if is_status {
             self.tallies.asks_status(op.group);
         }
-        let key = self.ops.insert(Op { drive: is_whole.then_some(drive), ..op });
+        let mut op = Op { drive: is_whole.then_some(drive), ..op };
+        if let Some(recorder) = &mut self.recorder {
+            op.recorded = recorder.submitted(&op, &volume.sender(drive, self.controller.groups()));
+        }
+        let key = self.ops.insert(op);
         if lent {
             self.lent.push(key);
         }
@@ -332,6 +343,11 @@ impl Engine {
     /// Nothing of a request is in flight any more.
     fn finish(&mut self, now: Instant, key: usize) {
         let op = &mut self.ops[key];
+        if op.recorded != 0
+            && let Some(recorder) = &mut self.recorder
+        {
+            recorder.finished(now, op);
+        }
         if !op.abandoned {
             self.volumes[op.volume].finished(now, op);
             self.tallies.finished(now, op, self.controller.groups());
@@ -375,6 +391,7 @@ impl Engine {
     /// Begins another second of what is counted, if this one is over.
     pub(crate) fn turn_second(&mut self, now: Instant) {
         self.tallies.turn(now, self.controller.groups());
+        self.forget_recording(now);
     }
     /// Gives an emulated drive its timing.
     #[cfg(test)]

@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
+use iofair_core::time::Instant;
+
 use super::{Message, Seen};
+use crate::engine::Engine;
 use crate::error::ServeError;
 use crate::wake;
 
@@ -34,6 +37,16 @@ impl ReactorHandle {
         let (reply, replied) = mpsc::channel();
         // The asker waits for it, so it is there.
         self.send(Message::Look(Box::new(move |seen| drop(reply.send(look(seen))))))?;
+        replied.recv().map_err(|_| ServeError::Gone)
+    }
+    /// Calls a function with the engine, on the reactor's thread, between two turns.
+    pub(crate) fn with_engine<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(Instant, &mut Engine) -> T + Send + 'static,
+    ) -> Result<T, ServeError> {
+        let (reply, replied) = mpsc::channel();
+        let work = move |now, engine: &mut Engine| drop(reply.send(work(now, engine)));
+        self.send(Message::Engine(Box::new(work)))?;
         replied.recv().map_err(|_| ServeError::Gone)
     }
     /// Lets no request in any more. The receiver hears when nothing is inside.

@@ -44,6 +44,7 @@ impl Reactor {
                 engine.turn_second(now);
                 look(&Seen { now, engine, connections, handshake_cpu, budget: &self.budget });
             }
+            Message::Engine(work) => work(now, &mut self.parts.engine),
             Message::Called(group) => self.parts.engine.called(&group),
             Message::File(opening) => self.open_file(now, opening),
             Message::Pause(reply) => {

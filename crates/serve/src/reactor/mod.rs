@@ -81,6 +81,8 @@ pub(crate) enum Message {
     Stats { reset: bool, reply: Sender<Snapshot> },
     /// Call a function with the state of the reactor. It must return quickly, because it blocks the reactor.
     Look(Box<dyn FnOnce(&Seen<'_>) + Send>),
+    /// Call a function with the engine. It must return quickly too.
+    Engine(Box<dyn FnOnce(Instant, &mut Engine) + Send>),
     /// Count a call to the control socket that named this group.
     Called(String),
     /// Open a file of the mounted directory.

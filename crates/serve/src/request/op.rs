@@ -235,6 +235,8 @@ pub struct Op {
     pub(crate) abandoned: bool,
     /// When it came in.
     pub(crate) submitted: Instant,
+    /// Its ticket in a recording; 0: it is in none.
+    pub(crate) recorded: u64,
 }
 
 /// A piece of a request: contiguous bytes on the drive.
@@ -338,6 +340,7 @@ impl Op {
             pieces: [0; WINDOW as usize],
             abandoned: false,
             submitted,
+            recorded: 0,
         }
     }
     /// A completion for a request whose memory is still in use.
