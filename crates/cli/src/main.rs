@@ -25,6 +25,8 @@ mod measured;
 mod output;
 mod plan;
 mod pool;
+mod record;
+mod replay;
 mod robust;
 mod run;
 mod serve;
@@ -59,6 +61,9 @@ Examples:
   iofair run --on serve figure-1.toml run one live, beside the simulation
   iofair explain figure-1.toml        show where requests waited, and by which rules
   iofair plan demo/contracts.toml     check whether promises fit a drive, in simulation
+  iofair record monday.trace          record the requests of a running server
+  iofair replay trace.csv.gz --stack none-none --stack promise --drive samsung-970-pro
+                                      replay a trace under two policy stacks
   iofair list policies                list throttles and schedulers
   iofair list policies bfq            show one of them with all parameters
 
@@ -88,6 +93,10 @@ enum Command {
     Run(run::Args),
     /// Show whether promises fit a drive, which breaks first, and how many drives are needed.
     Plan(plan::Args),
+    /// Record the requests of a running server as a trace.
+    Record(record::Args),
+    /// Replay a trace of requests in simulation under several policy stacks, side by side.
+    Replay(replay::Args),
     /// Show where the requests of a simulated run waited, and why.
     Explain(explain::Args),
     /// List policies, stacks, drives, clients and experiments.
@@ -112,6 +121,8 @@ fn dispatch(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Host(args) => host::run(args, &output),
         Command::Run(args) => run::run(args, &output),
         Command::Plan(args) => plan::run(args, &output),
+        Command::Record(args) => record::run(args, &output),
+        Command::Replay(args) => replay::run(args, &output),
         Command::Explain(args) => explain::run(args, &output),
         Command::List(args) => list::run(args, &output),
         Command::Completions(args) => completions::run(args, &output),

@@ -1,0 +1,246 @@
+//! `iofair record`: the requests of a running server, as a trace.
+//!
+//! The server keeps a few megabytes; this program takes them a few times a second, decodes them, and writes the file. So
+//! the server needs no access to files, and the bound on the disk is here.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Read};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use iofair_core::time::{Instant, Nanos};
+use iofair_core::unit::{self, BinarySize, UnitError};
+use iofair_serve::Clock;
+use iofair_serve::control::client::{Address, Call, Reply, call};
+use iofair_trace::anonymise::Anonymiser;
+use iofair_trace::read::{DROPPED, Reader};
+use iofair_trace::write::Writer;
+use iofair_trace::{Metadata, Source};
+use serde::Serialize;
+
+use crate::ctl::address::{Place, unreachable};
+use crate::failure::Usage;
+use crate::interrupt;
+use crate::output::Output;
+
+/// Between two calls that found little.
+const PAUSE: Duration = Duration::from_millis(100);
+/// A piece of this length means that more is waiting.
+const FULL: usize = 256 << 10;
+
+/// Arguments of `iofair record`.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  iofair record monday.trace                            until Ctrl-C
+  iofair record monday.trace --duration 60s
+  iofair record monday.trace --size 10GiB               the recording ends when the file has this size
+  iofair record shared.trace --anonymise --duration 1h  for others: without names and places
+  iofair record monday.trace --socket /run/iofair/control.sock
+  iofair replay monday.trace                            how well the simulator agrees with it
+
+The trace has the time, group, volume, operation, place on the drive, length, flags and latency of each request, and the
+contracts; never data. See docs/replay.md.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    place: Place,
+    /// File to write. An existing file is refused.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Record for this long, such as 60s; by default until Ctrl-C.
+    #[arg(long, value_parser = time)]
+    duration: Option<Nanos>,
+    /// End when the file has this size.
+    #[arg(long, default_value = "1GiB", value_parser = size)]
+    size: u64,
+    /// Hide which parts of the drive were used, by a permutation of its extents of 16 MiB under a random key that is not kept,
+    /// and replace names by numbers. Order and distance inside an extent stay.
+    #[arg(long)]
+    anonymise: bool,
+}
+
+fn time(text: &str) -> Result<Nanos, UnitError> {
+    unit::parse_time(text)
+}
+
+fn size(text: &str) -> Result<u64, UnitError> {
+    unit::parse_bytes(text)
+}
+
+/// What was recorded.
+#[derive(Serialize)]
+struct Recorded {
+    file: PathBuf,
+    requests: u64,
+    dropped: u64,
+    streams: usize,
+    bytes: u64,
+    seconds: f64,
+    ended: &'static str,
+}
+
+/// The trace as the server gives it, piece by piece.
+struct Live {
+    address: Address,
+    path: String,
+    buffer: Vec<u8>,
+    at: usize,
+    /// Bytes so far.
+    taken: u64,
+    ended: Option<&'static str>,
+    clock: Clock,
+    until: Option<Instant>,
+    interrupted: Arc<AtomicBool>,
+}
+
+impl Live {
+    fn start(args: &Args) -> Result<Self> {
+        let interrupted = interrupt::flag()?;
+        let address = args.place.find()?;
+        let body = serde_json::json!({});
+        let begun = request(&address, &Call::new("POST", "/v1/recordings").body(body))?;
+        let name = begun.json()?["recording"].as_str().unwrap_or_default().to_owned();
+        let clock = Clock::start();
+        let until = args.duration.map(|time| clock.now() + time);
+        let path = format!("/v1/recordings/{name}");
+        let buffer = Vec::new();
+        Ok(Self { address, path, buffer, at: 0, taken: 0, ended: None, clock, until, interrupted })
+    }
+    /// Takes the next piece; the last one when it is time.
+    fn refill(&mut self) -> Result<()> {
+        self.at = 0;
+        loop {
+            let why = match self.until {
+                _ if self.interrupted.load(Relaxed) => Some("by a signal"),
+                Some(until) if self.clock.now() >= until => Some("after the duration"),
+                _ => None,
+            };
+            let method = if why.is_some() { "DELETE" } else { "GET" };
+            let path = format!("{}?from={}", self.path, self.taken);
+            self.buffer = request(&self.address, &Call::new(method, &path))?.body;
+            self.taken += self.buffer.len() as u64;
+            self.ended = self.ended.or(why);
+            if why.is_some() || !self.buffer.is_empty() {
+                if why.is_none() && self.buffer.len() < FULL {
+                    std::thread::sleep(PAUSE);
+                }
+                return Ok(());
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+impl Read for Live {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.at == self.buffer.len() {
+            if self.ended.is_some() {
+                return Ok(0);
+            }
+            self.refill().map_err(|error| io::Error::other(format!("{error:#}")))?;
+        }
+        let length = (&self.buffer[self.at..]).read(into)?;
+        self.at += length;
+        Ok(length)
+    }
+}
+
+fn request(address: &Address, it: &Call) -> Result<Reply> {
+    let reply = call(address, it).map_err(|error| unreachable(address, error))?;
+    if reply.is_good() {
+        return Ok(reply);
+    }
+    let json = reply.json().context("the server's response is not JSON")?;
+    let text = json["error"]["text"].as_str().unwrap_or_default().to_owned();
+    Err(if reply.status < 500 { Usage(text).into() } else { anyhow!(text) })
+}
+
+pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
+    let name = args.file.display().to_string();
+    let file = File::create_new(&args.file).with_context(|| format!("cannot create {name}"))?;
+    let result = record(args, file, &name);
+    let Ok(recorded) = result else {
+        let empty = std::fs::metadata(&args.file).is_ok_and(|found| found.len() == 0);
+        if empty {
+            // Nothing was recorded, so the name stays free.
+            let _ = std::fs::remove_file(&args.file);
+        }
+        return result.map(|_| ExitCode::SUCCESS);
+    };
+    output.print(&recorded, || {
+        let Recorded { requests, dropped, streams, bytes, seconds, ended, .. } = &recorded;
+        let each = *bytes as f64 / (*requests).max(1) as f64;
+        format!(
+            "{name}: {requests} requests of {streams} volumes in {seconds:.1} s, {dropped} dropped, {} ({each:.1} bytes \
+             a request); ended {ended}\n",
+            BinarySize(*bytes)
+        )
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn record(args: &Args, file: File, name: &str) -> Result<Recorded> {
+    let clock = Clock::start();
+    let mut reader = Reader::new(Live::start(args)?, "the server's recording")?;
+    let mut metadata = reader.metadata();
+    let mut anonymiser = match args.anonymise {
+        true => Some(anonymiser(&mut metadata)?),
+        false => None,
+    };
+    let mut writer = Writer::new(BufWriter::new(file), name, &metadata)?;
+    let mut streams = 0;
+    let mut ended = None;
+    while let Some(record) = reader.next_record()? {
+        for stream in &reader.streams()[streams..] {
+            let stream = match &mut anonymiser {
+                Some(anonymiser) => anonymiser.stream(stream),
+                None => stream.clone(),
+            };
+            let added = writer.add_stream(&stream);
+            added.ok_or_else(|| anyhow!("{name}: too many volumes"))?;
+        }
+        streams = reader.streams().len();
+        let record = anonymiser.as_ref().map_or(record, |it| it.record(record));
+        writer.push(&record)?;
+        if ended.is_none() && writer.bytes() >= args.size {
+            // The rest of what the server has is read, so that the trace is whole up to here.
+            reader.get_mut().until = Some(Instant::ZERO);
+            ended = Some("at the size limit");
+        }
+    }
+    let dropped = reader.notes().of(DROPPED);
+    writer.drop_requests(dropped);
+    let ended = ended.or(reader.get_mut().ended).unwrap_or("by the server");
+    let (requests, _) = writer.counts();
+    writer.flush()?;
+    let bytes = writer.bytes();
+    writer.finish()?;
+    let (file, seconds) = (args.file.clone(), clock.now().0 as f64 / 1e9);
+    Ok(Recorded { file, requests, dropped, streams, bytes, seconds, ended })
+}
+
+/// Takes names out of the metadata, and prepares to do so with the rest.
+fn anonymiser(metadata: &mut Metadata) -> Result<Anonymiser> {
+    let mut bytes = [0; 32];
+    let random = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
+    random.context("/dev/urandom")?;
+    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+    let key = [word(0), word(8), word(16), word(24)];
+    let capacity = metadata.value(Metadata::CAPACITY).and_then(|text| text.parse().ok());
+    let mut anonymiser = Anonymiser::new(key, capacity.unwrap_or(u64::MAX));
+    if let Some(text) = metadata.value(Metadata::CONTRACTS) {
+        let mut contracts: toml::Table = text.parse().context("the recorded contracts")?;
+        let groups = contracts.get_mut("group").and_then(toml::Value::as_array_mut);
+        for group in groups.into_iter().flatten() {
+            if let Some(toml::Value::String(name)) = group.get_mut("name") {
+                *name = anonymiser.group(name);
+            }
+        }
+        metadata.set(Metadata::CONTRACTS, toml::to_string(&contracts)?);
+    }
+    metadata.set(Metadata::ANONYMOUS, "yes");
+    Ok(anonymiser)
+}
