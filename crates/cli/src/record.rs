@@ -215,9 +215,8 @@ fn record(args: &Args, file: File, name: &str) -> Result<Recorded> {
     writer.drop_requests(dropped);
     let ended = ended.or(reader.get_mut().ended).unwrap_or("by the server");
     let (requests, _) = writer.counts();
-    writer.flush()?;
-    let bytes = writer.bytes();
     writer.finish()?;
+    let bytes = std::fs::metadata(&args.file)?.len();
     let (file, seconds) = (args.file.clone(), clock.now().0 as f64 / 1e9);
     Ok(Recorded { file, requests, dropped, streams, bytes, seconds, ended })
 }

@@ -1,5 +1,6 @@
 //! What the live engine costs a request: nanoseconds of processor time from `submit` to the finished
-//! request, over memory that answers at once, and allocations. With counting, since that is always on.
+//! request, over memory that answers at once, and allocations. With counting, since that is always on; also while the
+//! requests are recorded.
 //!
 //! `cargo bench -p iofair-serve --bench engine` prints the median and the fastest of many rounds; under
 //! `cargo test` it runs small and checks that nothing is allocated once warm.
@@ -17,6 +18,7 @@ use iofair_serve::back::volume::{Map, PlannedVolume, VolumeId};
 use iofair_serve::engine::{Engine, Plan, Timeouts};
 use iofair_serve::request::buffer::Data;
 use iofair_serve::request::op::{Hints, NewOp};
+use iofair_trace::Metadata;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]
@@ -83,14 +85,7 @@ fn main() {
     for stack in ["none-none", "max-none", "prop-bfq", DEFAULT_STACK] {
         let (mut engine, mut now) = (engine(stack), Instant::ZERO);
         run(&mut engine, &mut now, requests);
-        let mut times: Vec<f64> = (0..rounds)
-            .map(|_| {
-                let start = ThreadTime::now();
-                run(&mut engine, &mut now, requests);
-                start.elapsed().as_nanos() as f64 / requests as f64
-            })
-            .collect();
-        times.sort_by(f64::total_cmp);
+        let times = times(&mut engine, &mut now, (rounds, requests));
         let region = Region::new(ALLOCATOR);
         run(&mut engine, &mut now, requests);
         let change = region.change();
@@ -103,5 +98,33 @@ fn main() {
                 times[0]
             );
         }
+        engine.start_recording(now, Metadata::default()).expect("there is none");
+        let recorded = self::times(&mut engine, &mut now, (rounds, requests));
+        if full {
+            println!(
+                "{:10} {:6.1} ns a request, fastest {:.1}",
+                "  recorded",
+                recorded[recorded.len() / 2],
+                recorded[0]
+            );
+        }
     }
+}
+
+/// The time of a request in each of so many rounds, ascending. What was recorded is taken between the rounds.
+fn times(engine: &mut Engine, now: &mut Instant, (rounds, requests): (usize, u64)) -> Vec<f64> {
+    let (mut times, mut from) = (Vec::new(), 0);
+    for _ in 0..rounds {
+        let start = ThreadTime::now();
+        run(engine, now, requests);
+        times.push(start.elapsed().as_nanos() as f64 / requests as f64);
+        while let Some(taken) = engine.take_recording(*now, from)
+            && !taken.bytes.is_empty()
+        {
+            assert_eq!(taken.dropped, 0, "a round fits");
+            from += taken.bytes.len() as u64;
+        }
+    }
+    times.sort_by(f64::total_cmp);
+    times
 }

@@ -12,6 +12,8 @@ mod nbd;
 mod operations;
 #[path = "../../../fuzz/harness/pool.rs"]
 mod pool;
+#[path = "../../../fuzz/harness/trace.rs"]
+mod trace;
 
 use std::fs;
 use std::panic::catch_unwind;
@@ -102,6 +104,12 @@ fn operation_lists() {
 #[test]
 fn control_sockets() {
     run("control", ROUNDS_WITH_SERVERS, control::control);
+}
+
+/// Goal: no bytes break the readers of traces, or give requests that a drive does not have. Method: see the top of the file.
+#[test]
+fn traces() {
+    run("trace", ROUNDS, trace::trace);
 }
 
 /// Goal: no bytes on a device break the reader of pools. Method: see the top of the file.

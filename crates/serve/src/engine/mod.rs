@@ -12,7 +12,7 @@ mod fences;
 mod late;
 mod live;
 mod pieces;
-pub(crate) mod record;
+pub mod record;
 pub mod stats;
 pub mod tally;
 

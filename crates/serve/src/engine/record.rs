@@ -34,7 +34,7 @@ const TICKET_BITS: u32 = 48;
 
 /// Why a recording cannot begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum NoRecording {
+pub enum NoRecording {
     /// There is one.
     Busy,
     /// The contracts are too long.
@@ -43,10 +43,11 @@ pub(crate) enum NoRecording {
 
 /// What a recording has, from a place on.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Taken {
-    pub(crate) bytes: Vec<u8>,
+pub struct Taken {
+    /// Bytes of the trace.
+    pub bytes: Vec<u8>,
     /// Requests that were dropped so far.
-    pub(crate) dropped: u64,
+    pub dropped: u64,
 }
 
 /// A stream of the trace: a volume in a group.
@@ -176,11 +177,7 @@ impl Recorder {
 
 impl Engine {
     /// Begins a recording, with what is known about the server.
-    pub(crate) fn start_recording(
-        &mut self,
-        now: Instant,
-        metadata: Metadata,
-    ) -> Result<(), NoRecording> {
+    pub fn start_recording(&mut self, now: Instant, metadata: Metadata) -> Result<(), NoRecording> {
         if self.recorder.as_ref().is_some_and(|recorder| !recorder.is_forgotten(now)) {
             return Err(NoRecording::Busy);
         }
@@ -193,13 +190,13 @@ impl Engine {
         Ok(())
     }
     /// What a recording has from byte `from` on. `None` if there is no recording, or that place is gone.
-    pub(crate) fn take_recording(&mut self, now: Instant, from: u64) -> Option<Taken> {
+    pub fn take_recording(&mut self, now: Instant, from: u64) -> Option<Taken> {
         let recorder = self.recorder.as_mut()?;
         recorder.last_taken = now;
         recorder.take(from, TAKE_MAX)
     }
     /// Ends a recording, and returns everything from byte `from` on. Requests in flight are in it without a completion.
-    pub(crate) fn stop_recording(&mut self, from: u64) -> Option<Taken> {
+    pub fn stop_recording(&mut self, from: u64) -> Option<Taken> {
         self.recorder.take()?.end(from)
     }
     /// Ends a recording that nobody takes anything from.

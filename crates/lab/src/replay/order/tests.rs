@@ -98,7 +98,7 @@ fn dependencies_are_preserved() {
 #[test]
 fn without_completions_a_client_has_one_request() {
     let bare = [(0, 0, None), (0, 100, None), (0, 5000, None)];
-    assert_eq!(sent(order(&bare, Mode::Think, 1000), 1000), [0, 1000, 6000]);
+    assert_eq!(sent(order(&bare, Mode::Think, 1000), 1000), [0, 1000, 5900]);
     assert_eq!(sent(order(&bare, Mode::Closed, 1000), 1000), [0, 1000, 2000]);
     assert_eq!(sent(order(&bare, Mode::Open, 1000), 1000), [0, 100, 5000]);
 }
