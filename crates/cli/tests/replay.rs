@@ -53,8 +53,8 @@ fn every_format_is_replayed() {
         (&["fiu.txt"], 40, ["httpd.4892", "kjournald.2522"], false),
         (&["spc.csv"], 40, ["0", "1"], false),
         (&["systor.csv"], 40, ["0", "1"], true),
-        (&["iolog-v2.log"], 38, ["data_a", "data_b"], false),
-        (&["iolog-v3.log"], 37, ["data_a", "data_b"], false),
+        (&["iolog-v2.txt"], 38, ["data_a", "data_b"], false),
+        (&["iolog-v3.txt"], 37, ["data_a", "data_b"], false),
         (&["blkparse.txt"], 31, ["fio.4321", "kworker_u8:1.4322"], true),
         (&["sdb.blktrace.0", "sdb.blktrace.1"], 31, ["fio.4321", "kworker_u8:1.4322"], true),
     ] {

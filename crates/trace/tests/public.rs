@@ -49,8 +49,8 @@ fn every_sample_is_read() {
         ("fiu.txt", 40, &["httpd.4892", "kjournald.2522"]),
         ("spc.csv", 40, &["0", "1"]),
         ("systor.csv", 40, &["0", "1"]),
-        ("iolog-v2.log", 38, &["/data/a", "/data/b"]),
-        ("iolog-v3.log", 37, &["/data/a", "/data/b"]),
+        ("iolog-v2.txt", 38, &["/data/a", "/data/b"]),
+        ("iolog-v3.txt", 37, &["/data/a", "/data/b"]),
     ] {
         let (records, mut names) = all(&[name]);
         let mut streams: Vec<_> = streams.iter().map(|name| name.to_string()).collect();
@@ -122,6 +122,7 @@ fn events_become_requests() {
     assert!(text.iter().all(|it| it.completion.is_some()));
     let flush = text.iter().find(|it| it.length == 0).expect("there is one");
     assert_eq!(flush.completion.unwrap().latency, Nanos(900_000));
+    assert_eq!(flush.operation, Operation::Flush);
     let (binary, _) = all(&["sdb.blktrace.0", "sdb.blktrace.1"]);
     let told = |it: &Record| (it.at, it.offset, it.length, it.completion);
     assert_eq!(

@@ -1,6 +1,8 @@
 //! The loop of a replay: requests that are due go into the engine, the engine's commands go to the drive, and completions
 //! go to whoever waits for them.
 
+use std::collections::BTreeMap;
+
 use iofair_config::contracts::admission::admitted;
 use iofair_core::contract::Contract;
 use iofair_core::controller::{Controller, FlushRule, Setup as EngineSetup};
@@ -91,13 +93,7 @@ pub(super) fn run<S: Source>(
     let mut controller = Controller::new(engine_setup, setup.stack.clone());
     let (mut tally, mut recorded) = (Tally::new(), Recorded::new());
     let mut groups = Vec::new();
-    let written = setup.groups.iter().map(|(name, contract)| (name.as_str(), contract));
-    let root = [(String::new(), Contract::default())];
-    let all: Vec<(String, Contract)> = match setup.stack.admits {
-        true => admitted(written, worst_case).map_err(RunError::from)?,
-        false => written.map(|(name, contract)| (name.to_owned(), contract.clone())).collect(),
-    };
-    for (name, contract) in root.iter().chain(&all) {
+    for (name, contract) in &named_groups(setup, worst_case)? {
         let id = match name.as_str() {
             "" => GroupId::ROOT,
             name => {
@@ -139,6 +135,22 @@ pub(super) fn run<S: Source>(
     };
     driver.run()?;
     driver.finish()
+}
+
+/// All groups that have a contract or are above such a group, parents first; the first one is the root.
+fn named_groups(setup: &Setup, worst_case: u64) -> Result<BTreeMap<String, Contract>, ReplayError> {
+    let written = setup.groups.iter().map(|(name, contract)| (name.as_str(), contract));
+    let mut groups: BTreeMap<String, Contract> = match setup.stack.admits {
+        true => admitted(written, worst_case).map_err(RunError::from)?.into_iter().collect(),
+        false => written.map(|(name, contract)| (name.to_owned(), contract.clone())).collect(),
+    };
+    for (name, _) in &setup.groups {
+        for (slash, _) in name.match_indices('/') {
+            groups.entry(name[..slash].to_owned()).or_default();
+        }
+    }
+    groups.entry(String::new()).or_default();
+    Ok(groups)
 }
 
 impl<S: Source> Driver<'_, S> {

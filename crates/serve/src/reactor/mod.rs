@@ -73,6 +73,9 @@ const fn waiter(key: usize) -> usize {
 /// machine, a thread wakes some 50 us late, which is the time of an SSD read.
 const SPIN: Nanos = Nanos::from_micros(60);
 
+/// A function for the engine.
+pub(crate) type EngineWork = Box<dyn FnOnce(Instant, &mut Engine) + Send>;
+
 /// A message of another thread to a reactor.
 pub(crate) enum Message {
     /// Apply new contracts, or refuse them and change nothing.
@@ -82,7 +85,7 @@ pub(crate) enum Message {
     /// Call a function with the state of the reactor. It must return quickly, because it blocks the reactor.
     Look(Box<dyn FnOnce(&Seen<'_>) + Send>),
     /// Call a function with the engine. It must return quickly too.
-    Engine(Box<dyn FnOnce(Instant, &mut Engine) + Send>),
+    Engine(EngineWork),
     /// Count a call to the control socket that named this group.
     Called(String),
     /// Open a file of the mounted directory.

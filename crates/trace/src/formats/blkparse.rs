@@ -8,6 +8,7 @@
 //! that is device, processor, sequence number, time, pid, action, letters, first sector, sectors, and process or error. The
 //! summary behind the events is left out.
 
+use iofair_core::request::Operation;
 use iofair_core::time::Instant;
 
 use super::events::{Action, Event, Requests, letters};
@@ -62,7 +63,8 @@ fn parse(line: &str, names: &mut Names) -> Result<Option<Event>, Fault> {
         "C" => Action::Completed { failed: false },
         _ => return Ok(None),
     };
-    let Some((operation, flags)) = letters(fields.text("operation")?) else { return Ok(None) };
+    let word = fields.text("operation")?;
+    let Some((mut operation, flags)) = letters(word) else { return Ok(None) };
     let mut next = fields.optional().unwrap_or_default();
     let (mut offset, mut length) = (0, 0);
     if !next.is_empty() && !next.starts_with(['[', '(']) {
@@ -76,6 +78,10 @@ fn parse(line: &str, names: &mut Names) -> Result<Option<Event>, Fault> {
             length = bytes("number of sectors", fields.text("number of sectors")?)?;
             next = fields.optional().unwrap_or_default();
         }
+    }
+    if length == 0 && word.contains('F') {
+        // An empty write with a flush before it.
+        operation = Operation::Flush;
     }
     let last = next.trim_start_matches('[').trim_end_matches(']');
     let action = match action {

@@ -1,3 +1,5 @@
+//! When requests are sent, on a drive that takes the same time for each.
+
 use iofair_core::request::{Flags, Operation};
 use iofair_core::unit::Sectors;
 use iofair_trace::record::{Completion, Record, Stream};
