@@ -1,5 +1,6 @@
 //! Memory of writer and readers does not grow with the trace. The only test of its program, because it counts all
 //! allocations.
+#![allow(clippy::unwrap_used)]
 
 use std::alloc::System;
 use std::io::{BufReader, Read};

@@ -1,5 +1,6 @@
 //! Our own format: what is written is read; a torn end loses the last block only; bytes in any order are an error or an
 //! end, never a crash.
+#![allow(clippy::unwrap_used)]
 
 use iofair_core::request::{Flags, Operation};
 use iofair_core::time::{Instant, Nanos};

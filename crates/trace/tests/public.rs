@@ -1,5 +1,6 @@
 //! The public formats: a sample of each is read as what it is, compressed too, and broken ones are errors with a file and
 //! a line.
+#![allow(clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
 
