@@ -2,7 +2,7 @@
 //!
 //! The engine is built as a server builds it (its tags, its flushes); each stream of the trace becomes a client of a group.
 //! [`order`] decides when each request is sent: at its recorded time, or when what it waited for is complete. [`tally`]
-//! measures what each group got, [`agreement`] how far a replay is from the recording. A run reads the trace once, in
+//! measures what each group got, [`mod@agreement`] how far a replay is from the recording. A run reads the trace once, in
 //! bounded memory.
 
 pub mod agreement;
