@@ -1,7 +1,7 @@
 //! Traces of I/O requests: who asked for what and when, and when it was complete.
 //!
 //! [`record`] has the data, [`source`] the interface of all readers. [`write`](mod@write) and [`read`] are the compact
-//! format, whose layout [`block`] documents; [`formats`] reads the formats of others, and [`open`] finds out which one a
+//! format, whose layout [`block`] documents; [`formats`] reads the formats of others, and [`mod@open`] finds out which one a
 //! file has. [`clean`] makes any trace playable on a drive: it repairs or skips, and counts what it did.
 //!
 //! Nothing here has a clock or a socket, and all memory is bounded, whatever a file contains.
