@@ -208,8 +208,9 @@ fn needs_clients_a_recording_agrees_with_its_replay() {
     let names: Vec<&str> = groups.iter().map(|it| it["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["backup", "web"]);
     assert!(error("total_percent").abs() < 10.0, "{all}");
-    // A server that waits for a processor is slower than the simulator; the simulator is never much slower.
-    assert!((-97.0..50.0).contains(&error("mean_percent")), "{all}");
+    // A server that waits for a processor is slower than the simulator, whose median is never much slower. Mean and tail
+    // depend on bursts that one of the two has by chance.
+    assert!((-97.0..50.0).contains(&error("p50_percent")), "{all}");
     let shared = fs::read(kept.join("shared.trace")).unwrap();
     let has = |word: &[u8]| shared.windows(word.len()).any(|window| window == word);
     assert!(has(b"anonymous") && !has(b"backup"), "names are gone");
