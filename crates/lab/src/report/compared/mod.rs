@@ -1,5 +1,5 @@
 //! A page for each experiment with published numbers: the source's numbers and ours on the same axes, its table beside ours cell
-//! by cell, and what does not hold. [`scatter`] shows all numbers at once.
+//! by cell, and what does not hold. [`scatter()`] shows all numbers at once.
 //!
 //! Colours say how far ours is from what is published, by the factor between them ([`Distance`]).
 
