@@ -107,7 +107,8 @@ pub(crate) struct Args {
     /// Write a Markdown page with published numbers beside ours.
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
-    /// Write a page and pictures for each experiment with published numbers into a directory, and a scatter plot of all.
+    /// Write a page and pictures for each experiment with published numbers into a directory, and a scatter plot of all. A page of
+    /// `--markdown` beside the directory becomes their index.
     #[arg(long, value_name = "DIRECTORY")]
     pages: Option<PathBuf>,
     /// Write the numbers that `iofair list policies` shows. Additional experiments are run if the given ones do not
@@ -267,7 +268,11 @@ fn print(args: &Args, results: &[Results], output: &Output) -> Result<ExitCode> 
         [one] => report::page(&one.title, &summaries),
         _ => report::page("Experiments", &summaries),
     })?;
-    save(args.markdown.as_deref(), || report::markdown(&summaries))?;
+    save(args.markdown.as_deref(), || {
+        let beside = args.markdown.as_deref().and_then(Path::parent);
+        let folder = args.pages.as_deref().and_then(|it| it.strip_prefix(beside?).ok()?.to_str());
+        report::markdown(&summaries, folder)
+    })?;
     if let Some(folder) = &args.pages {
         pages(folder, &summaries)?;
     }

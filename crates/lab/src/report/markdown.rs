@@ -1,5 +1,6 @@
 //! `docs/reproduction.md`: every published number beside ours.
 
+use super::compared::{has_page, slug};
 use super::number::{band, published};
 use super::summary::{ClaimRow, Summary};
 use super::table::got;
@@ -34,20 +35,29 @@ holds in fewer than 80 % of its draws does not count as held.
 
 ";
 
-/// The page.
-pub fn markdown(summaries: &[Summary]) -> String {
+/// The page. `pages`: the folder, as seen from this page, that has a page for each experiment with published numbers
+/// ([`super::compared_pages`]); this page is then their index.
+pub fn markdown(summaries: &[Summary], pages: Option<&str>) -> String {
     let mut text = HEAD.to_owned();
-    let drawn = summaries.iter().any(|it| it.claims.iter().any(|claim| claim.draws.is_some()));
+    let drawn = are_drawn(summaries);
     text.push_str(if drawn { DRAWS } else { "" });
-    overview(&mut text, summaries);
-    misses(&mut text, summaries);
-    for summary in summaries.iter().filter(|summary| !summary.claims.is_empty()) {
+    overview(&mut text, summaries, pages);
+    let is_here = |it: &&Summary| pages.is_none() || !has_page(it);
+    let here: Vec<&Summary> = summaries.iter().filter(is_here).collect();
+    misses(&mut text, &here);
+    for summary in here.iter().filter(|summary| !summary.claims.is_empty()) {
+        text.push_str(&format!("## {}\n\n", summary.name));
         section(&mut text, summary, drawn);
     }
     text
 }
 
-fn overview(text: &mut String, summaries: &[Summary]) {
+/// Whether any claim was judged by draws.
+pub(super) fn are_drawn(summaries: &[Summary]) -> bool {
+    summaries.iter().any(|it| it.claims.iter().any(|claim| claim.draws.is_some()))
+}
+
+fn overview(text: &mut String, summaries: &[Summary], pages: Option<&str>) {
     let all = Tally::of_all(summaries);
     text.push_str(&format!("**{}.** All claims:\n\n", tally::headline(&all)));
     text.push_str(&format!("| {} |\n|---|---|---|---|\n", tally::TITLES.join(" | ")));
@@ -64,9 +74,19 @@ fn overview(text: &mut String, summaries: &[Summary]) {
     for summary in summaries.iter().filter(|summary| !summary.claims.is_empty()) {
         let (name, title) = (&summary.name, escape(&summary.title));
         let cells = cells(&Tally::of_all([summary]));
-        text.push_str(&format!("| [{name}](#{}): {title} {cells}", anchor(name)));
+        let target = match pages.filter(|_| has_page(summary)) {
+            Some(folder) => format!("{folder}/{}.md", slug(name)),
+            None => format!("#{}", anchor(name)),
+        };
+        text.push_str(&format!("| [{name}]({target}): {title} {cells}"));
     }
     text.push('\n');
+    if let Some(folder) = pages {
+        text.push_str(&format!(
+            "Experiments with published numbers have pages of their own, with pictures and with what does not hold. All of their\n\
+             numbers in one picture:\n\n![Ours against what is published]({folder}/images/all.svg)\n\n"
+        ));
+    }
 }
 
 /// A row's cells after its first.
@@ -85,7 +105,7 @@ fn anchor(heading: &str) -> String {
     kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
 }
 
-fn misses(text: &mut String, summaries: &[Summary]) {
+fn misses(text: &mut String, summaries: &[&Summary]) {
     let mut reasons: Vec<(&str, Vec<String>)> = Vec::new();
     for summary in summaries {
         for claim in summary.claims.iter().filter(|c| c.verdict == Verdict::DoesNotHold) {
@@ -115,7 +135,6 @@ fn misses(text: &mut String, summaries: &[Summary]) {
 }
 
 fn section(text: &mut String, summary: &Summary, drawn: bool) {
-    text.push_str(&format!("## {}\n\n", summary.name));
     text.push_str(&format!("{}. Source: {}. ", escape(&summary.title), escape(&summary.source)));
     text.push_str(&format!("{}.\n\n", summary.conditions));
     if !summary.note.is_empty() {
@@ -124,6 +143,11 @@ fn section(text: &mut String, summary: &Summary, drawn: bool) {
     for sizing in &summary.sizings {
         text.push_str(&format!("{}\n\n", escape(sizing)));
     }
+    claims(text, summary, drawn);
+}
+
+/// The table of all claims of an experiment.
+pub(super) fn claims(text: &mut String, summary: &Summary, drawn: bool) {
     let variants = summary.has_variants();
     let (title, rule) = if variants { ("| Variant ", "|---") } else { ("", "") };
     let (draws, draws_rule) = if drawn { (" Draws |", "---|") } else { ("", "") };

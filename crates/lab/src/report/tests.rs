@@ -22,7 +22,7 @@ fn with_misses() -> Results {
 fn tables_are_golden() {
     let summary = summarize(&with_misses());
     golden("table.txt", &table(&summary));
-    golden("table.md", &markdown(&[summary]));
+    golden("table.md", &markdown(&[summary], None));
 }
 
 /// Compares with a file beside this one; `IOFAIR_BLESS=1` writes it anew.
