@@ -173,15 +173,21 @@ fn push_panel(svg: &mut String, panel: &Panel, (wide, high): (f64, f64)) {
             tick_label(tick)
         );
     }
+    let mut free = 0.0;
     for tick in panel.x.ticks() {
-        let _ = writeln!(
-            svg,
-            "<path d=\"M{0:.1} {bottom:.1}v4\" stroke=\"#8c8c8c\"/>\
-             <text x=\"{0:.1}\" y=\"{1:.1}\" text-anchor=\"middle\" fill=\"#595959\">{2}</text>",
-            x(tick),
-            bottom + 15.0,
-            tick_label(tick)
-        );
+        let (at, label) = (x(tick), tick_label(tick));
+        let _ = write!(svg, "<path d=\"M{at:.1} {bottom:.1}v4\" stroke=\"#8c8c8c\"/>");
+        // A label that would cover the one before is left out.
+        let half = 3.3 * label.chars().count() as f64;
+        if at - half > free {
+            let _ = write!(
+                svg,
+                "<text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#595959\">{label}</text>",
+                bottom + 15.0
+            );
+            free = at + half;
+        }
+        svg.push('\n');
     }
     let _ = writeln!(
         svg,
