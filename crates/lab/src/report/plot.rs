@@ -179,7 +179,7 @@ fn push_panel(svg: &mut String, panel: &Panel, (wide, high): (f64, f64)) {
         let _ = write!(svg, "<path d=\"M{at:.1} {bottom:.1}v4\" stroke=\"#8c8c8c\"/>");
         // A label that would cover the one before is left out.
         let half = 3.3 * label.chars().count() as f64;
-        if at - half > free {
+        if at - half > free + 4.0 {
             let _ = write!(
                 svg,
                 "<text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#595959\">{label}</text>",

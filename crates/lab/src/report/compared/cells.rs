@@ -10,8 +10,9 @@ use crate::report::svg::{escape, picture_file};
 const CELL: f64 = 112.0;
 const ROW: f64 = 22.0;
 const TOP: f64 = 84.0;
-/// Pixels of a character.
+/// Pixels of a character, and of one of the title.
 const CHARACTER: f64 = 6.3;
+const TITLE: f64 = 8.4;
 
 /// The table as a picture; none if fewer than two numbers are read at one place of a run.
 pub(super) fn cells(summary: &Summary, all: &[Compared<'_>]) -> Option<String> {
@@ -32,7 +33,8 @@ pub(super) fn cells(summary: &Summary, all: &[Compared<'_>]) -> Option<String> {
     }
     let widest = rows.iter().map(|row| name(row).chars().count()).max().unwrap_or(0);
     let left = CHARACTER * widest as f64 + 24.0;
-    let wide = (left + CELL * columns.len() as f64 + 8.0).max(560.0);
+    let title = TITLE * summary.title.chars().count() as f64 + 16.0;
+    let wide = (left + CELL * columns.len() as f64 + 8.0).max(560.0).max(title);
     let high = TOP + ROW * rows.len() as f64 + 10.0;
     let mut svg = head(&summary.title);
     for (index, column) in columns.iter().enumerate() {

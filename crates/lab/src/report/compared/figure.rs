@@ -130,7 +130,7 @@ fn plot(svg: &mut String, unit: &str, lines: &[&Compared<'_>], top: f64) {
     let _ = writeln!(
         svg,
         "<text x=\"{0:.0}\" y=\"{1:.1}\" font-weight=\"600\" text-anchor=\"end\">{2}</text>",
-        LABELS - 8.0,
+        LABELS - 24.0,
         top + 22.0,
         escape(name)
     );
