@@ -134,6 +134,16 @@ impl Live {
     }
 }
 
+/// A recording that cannot be written, on a full disk for example, does not wait for the server's 60 s.
+impl Drop for Live {
+    fn drop(&mut self) {
+        if self.ended.is_none() {
+            let path = format!("{}?from={}", self.path, self.taken);
+            let _ = request(&self.address, &Call::new("DELETE", &path));
+        }
+    }
+}
+
 impl Read for Live {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if self.at == self.buffer.len() {

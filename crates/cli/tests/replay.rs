@@ -181,6 +181,13 @@ fn errors_say_what_was_wrong() {
     fs::remove_dir_all(&directory).unwrap();
 }
 
+/// A recording that cannot be written ends at the server as well: the next one can begin at once.
+const FULL: &str = "```console
+$ fio --name=again --ioengine=nbd --uri='nbd+unix:///web?socket=pool.sock' --rw=randread --bs=4k --iodepth=4 --size=1g --time_based --runtime=4 --output=again.txt & sleep 1; (trap '' XFSZ; ulimit -f 0; iofair record full.trace); [ $? != 0 ]
+$ test ! -e full.trace && iofair record after.trace --duration 1s; wait $!
+```
+";
+
 /// Goal: every command of the page works, on a real server with real clients, and the replay under the recorded stack
 /// agrees with the recording. Method: the page, with its own contracts; then the traces that it wrote. The error is
 /// printed; its bounds are wide, because the server's time is that of a shared machine.
@@ -191,7 +198,7 @@ fn needs_clients_a_recording_agrees_with_its_replay() {
     let kept = std::env::temp_dir().join(format!("iofair-recorded-{}", std::process::id()));
     fs::create_dir_all(&kept).unwrap();
     let keep = format!("```console\n$ cp load.trace shared.trace {}\n```\n", kept.display());
-    assert!(script::run("replay", &(page + &keep)) > 5, "the page has lost its commands");
+    assert!(script::run("replay", &(page + &keep + FULL)) > 7, "the page has lost its commands");
     let trace = kept.join("load.trace");
     let output = iofair(&["replay", "--json", trace.to_str().unwrap()]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

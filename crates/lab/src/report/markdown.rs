@@ -105,33 +105,46 @@ fn anchor(heading: &str) -> String {
     kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
 }
 
-fn misses(text: &mut String, summaries: &[&Summary]) {
+/// Claims that do not hold with what is said of each, by the reason; those without a reason come last.
+pub(super) fn by_reason<'a>(
+    missed: impl Iterator<Item = (&'a ClaimRow, String)>,
+) -> Vec<(&'a str, Vec<String>)> {
     let mut reasons: Vec<(&str, Vec<String>)> = Vec::new();
-    for summary in summaries {
-        for claim in summary.claims.iter().filter(|c| c.verdict == Verdict::DoesNotHold) {
-            let which = match claim.variant.as_str() {
-                "" => format!("{}: {}", summary.name, claim.text),
-                variant => format!("{} [{variant}]: {}", summary.name, claim.text),
-            };
-            match reasons.iter_mut().find(|(why, _)| *why == claim.why) {
-                Some((_, claims)) => claims.push(which),
-                None => reasons.push((&claim.why, vec![which])),
-            }
+    for (claim, says) in missed.filter(|(claim, _)| claim.verdict == Verdict::DoesNotHold) {
+        match reasons.iter_mut().find(|(why, _)| *why == claim.why) {
+            Some((_, claims)) => claims.push(says),
+            None => reasons.push((&claim.why, vec![says])),
         }
     }
-    if reasons.is_empty() {
-        return;
-    }
-    text.push_str("## What does not hold, and why\n\n");
     reasons.sort_by_key(|(why, _)| why.is_empty());
+    reasons
+}
+
+/// Reasons and what they are about, as lists.
+pub(super) fn reasons(text: &mut String, reasons: &[(&str, Vec<String>)]) {
     for (why, claims) in reasons {
         let why = if why.is_empty() { "*Not explained yet.*" } else { why };
         text.push_str(&format!("- {}\n", escape(why.trim())));
         for claim in claims {
-            text.push_str(&format!("  - {}\n", escape(&claim)));
+            text.push_str(&format!("  - {}\n", escape(claim)));
         }
     }
     text.push('\n');
+}
+
+fn misses(text: &mut String, summaries: &[&Summary]) {
+    let claims = summaries.iter().flat_map(|it| it.claims.iter().map(|claim| (&it.name, claim)));
+    let missed = by_reason(claims.map(|(name, claim)| {
+        let says = match claim.variant.as_str() {
+            "" => format!("{name}: {}", claim.text),
+            variant => format!("{name} [{variant}]: {}", claim.text),
+        };
+        (claim, says)
+    }));
+    if !missed.is_empty() {
+        text.push_str("## What does not hold, and why\n\n");
+        reasons(text, &missed);
+    }
 }
 
 fn section(text: &mut String, summary: &Summary, drawn: bool) {

@@ -63,7 +63,8 @@ impl Axis {
         };
         if self.scale == Scale::Reversed { 1.0 - part } else { part }
     }
-    fn ticks(&self) -> Vec<f64> {
+    /// The values that are written at it.
+    pub(super) fn ticks(&self) -> Vec<f64> {
         if self.scale != Scale::Linear {
             let (low, high) = (self.low.log10().round() as i32, self.high.log10().round() as i32);
             return (low..=high).map(|power| 10f64.powi(power)).collect();

@@ -355,7 +355,7 @@ impl Promise {
             late = Some(late.unwrap_or(false) || age > wanted);
             let lag = if age > wanted { pace::FAR } else { Nanos::ZERO };
             match self.drive.writes_recent(now) {
-                true => self.pace.on_read(now, lag, took),
+                true => self.pace.on_read(now, lag, Nanos::ZERO),
                 false => self.pace.on_read_alone(now),
             }
         }

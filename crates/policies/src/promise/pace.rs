@@ -31,7 +31,7 @@
 
 use iofair_core::time::{Instant, Nanos};
 
-/// The values of [`Pace::part`] that mean 1 and its lower bound.
+/// The value of [`Pace::part`] that means 1, and its lower bound beside a group that is [`FAR`] behind.
 const WHOLE: u64 = 1 << 16;
 const LEAST: u64 = WHOLE / 16;
 /// How far behind a group is that does not reach its minimum: a fifth of the period over which its service is compared with it.
@@ -127,7 +127,7 @@ impl Pace {
         self.last = now;
     }
     /// A read was completed beside writes, or a moment after writes, or another request of a group with a minimum. `lag`:
-    /// how far its group is behind if it was late, otherwise zero; `took`: its time in the drive.
+    /// how far its group is behind if it was late, otherwise zero; `took`: the time for which it counts if it was late.
     pub(super) fn on_read(&mut self, now: Instant, lag: Nanos, took: Nanos) {
         let passed = now.since(self.last);
         self.last = now;
@@ -141,10 +141,7 @@ impl Pace {
                 .map_or(0, |time| self.part.saturating_mul(passed.0.min(time.0)) / time.0);
             self.part = (self.part + self.part / GROWTH + by_time).min(WHOLE);
         } else if now >= self.cut + TOGETHER {
-            let cuts = match self.rule.growth_time {
-                Some(_) => (took.min(now.since(self.cut)).0 / TOGETHER.0).clamp(1, 16),
-                None => 1,
-            };
+            let cuts = (took.min(now.since(self.cut)).0 / TOGETHER.0).clamp(1, 16);
             let least = (LEAST * FAR.0 / lag.0.max(FAR.0)).max(self.rule.least);
             self.part = (self.part >> cuts).max(least.min(self.part));
             self.cut = now;

@@ -4,6 +4,7 @@ use core::fmt::Write;
 
 use super::{Compared, Distance};
 use crate::report::number::{number, published};
+use crate::report::plot::Axis;
 use crate::report::summary::Summary;
 use crate::report::svg::{escape, picture_file};
 
@@ -18,43 +19,17 @@ const LOG: f64 = 30.0;
 /// Characters that fit beside a line.
 const LABEL: usize = 62;
 
-/// The horizontal axis of a plot.
-struct Across {
-    low: f64,
-    high: f64,
-    log: bool,
+/// The axis across a plot of these values.
+fn axis(values: &[f64]) -> Axis {
+    let positive = values.iter().copied().filter(|it| it.is_finite() && *it > 0.0);
+    let most = positive.clone().fold(1e-9, f64::max);
+    let least = positive.fold(most, f64::min);
+    if most / least > LOG { Axis::log("", least, most) } else { Axis::exact("", most * 1.05) }
 }
 
-impl Across {
-    fn of(values: &[f64]) -> Self {
-        let positive = values.iter().copied().filter(|it| it.is_finite() && *it > 0.0);
-        let most = positive.clone().fold(1e-9, f64::max);
-        let least = positive.fold(most, f64::min);
-        match most / least > LOG {
-            true => Self {
-                low: 10f64.powi(least.log10().floor() as i32),
-                high: 10f64.powi(most.log10().ceil() as i32),
-                log: true,
-            },
-            false => Self { low: 0.0, high: most * 1.05, log: false },
-        }
-    }
-    fn x(&self, value: f64) -> f64 {
-        let value = if value.is_finite() { value.clamp(self.low, self.high) } else { self.high };
-        let part = match self.log {
-            true => (value / self.low).log10() / (self.high / self.low).log10(),
-            false => (value - self.low) / (self.high - self.low),
-        };
-        LABELS + PLOT * part
-    }
-    fn ticks(&self) -> Vec<f64> {
-        if self.log {
-            let (low, high) = (self.low.log10().round() as i32, self.high.log10().round() as i32);
-            return (low..=high).map(|power| 10f64.powi(power)).collect();
-        }
-        let step = crate::report::chart::nice(self.high / 5.0);
-        (0..).map(|n| f64::from(n) * step).take_while(|at| *at <= self.high).collect()
-    }
+/// Where a value lies across; what is no number lies at the end.
+fn across(axis: &Axis, value: f64) -> f64 {
+    LABELS + PLOT * axis.place(if value.is_finite() { value } else { f64::INFINITY })
 }
 
 /// The picture of an experiment.
@@ -124,7 +99,7 @@ fn diamond(x: f64, y: f64) -> String {
 
 fn plot(svg: &mut String, unit: &str, lines: &[&Compared<'_>], top: f64) {
     let values: Vec<f64> = lines.iter().flat_map(|it| [it.published, it.claim.got]).collect();
-    let across = Across::of(&values);
+    let axis = axis(&values);
     let (begin, end) = (top + HEAD - 6.0, top + HEAD + LINE * lines.len() as f64);
     let name = if unit.is_empty() { "ratio" } else { unit };
     let _ = writeln!(
@@ -134,8 +109,8 @@ fn plot(svg: &mut String, unit: &str, lines: &[&Compared<'_>], top: f64) {
         top + 22.0,
         escape(name)
     );
-    for tick in across.ticks() {
-        let x = across.x(tick);
+    for tick in axis.ticks() {
+        let x = across(&axis, tick);
         let _ = writeln!(
             svg,
             "<path d=\"M{x:.1} {begin:.1}V{end:.1}\" stroke=\"#e8e8e8\"/>\
@@ -149,12 +124,13 @@ fn plot(svg: &mut String, unit: &str, lines: &[&Compared<'_>], top: f64) {
         let y = top + HEAD + LINE * (index as f64 + 0.5);
         let new = variant != Some(&it.claim.variant);
         variant = Some(&it.claim.variant);
-        line(svg, it, (&across, y), new);
+        line(svg, it, (&axis, y), new);
     }
 }
 
-fn line(svg: &mut String, it: &Compared<'_>, (across, y): (&Across, f64), new_variant: bool) {
-    let (claim, ours) = (it.claim, across.x(it.claim.got));
+fn line(svg: &mut String, it: &Compared<'_>, (axis, y): (&Axis, f64), new_variant: bool) {
+    let x = |value: f64| across(axis, value);
+    let (claim, ours) = (it.claim, x(it.claim.got));
     if new_variant {
         let top = y - LINE / 2.0;
         let _ = writeln!(
@@ -164,8 +140,8 @@ fn line(svg: &mut String, it: &Compared<'_>, (across, y): (&Across, f64), new_va
         );
     }
     if claim.low.is_some() || claim.high.is_some() {
-        let from = across.x(claim.low.unwrap_or(across.low));
-        let wide = across.x(claim.high.unwrap_or(across.high)) - from;
+        let from = claim.low.map_or(LABELS, x);
+        let wide = claim.high.map_or(LABELS + PLOT, x) - from;
         let _ = writeln!(
             svg,
             "<rect x=\"{from:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"10\" fill=\"#e8e8e8\"/>",
@@ -174,7 +150,7 @@ fn line(svg: &mut String, it: &Compared<'_>, (across, y): (&Across, f64), new_va
         );
     }
     if let Some((least, most)) = it.spread() {
-        let (from, to) = (across.x(least), across.x(most));
+        let (from, to) = (x(least), x(most));
         let _ = writeln!(
             svg,
             "<path d=\"M{from:.1} {:.1}v6M{from:.1} {y:.1}H{to:.1}M{to:.1} {:.1}v6\" stroke=\"#262626\" fill=\"none\"/>",
@@ -195,7 +171,7 @@ fn line(svg: &mut String, it: &Compared<'_>, (across, y): (&Across, f64), new_va
         svg,
         "<circle cx=\"{ours:.1}\" cy=\"{y:.1}\" r=\"4\" fill=\"{fill}\" stroke=\"{colour}\" stroke-width=\"1.5\"><title>{}</title></circle>{}",
         escape(&tip),
-        diamond(across.x(it.published), y)
+        diamond(x(it.published), y)
     );
     let label = match claim.variant.as_str() {
         "" => it.label(),

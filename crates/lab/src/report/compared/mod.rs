@@ -7,10 +7,9 @@ mod cells;
 mod figure;
 mod scatter;
 
-use super::markdown::{are_drawn, claims, escape};
+use super::markdown::{are_drawn, by_reason, claims, escape, reasons};
 use super::number::{band, number, published};
 use super::summary::{ClaimRow, Summary};
-use crate::experiment::Verdict;
 
 pub use scatter::scatter;
 
@@ -180,41 +179,21 @@ fn row(it: &Compared<'_>) -> String {
 
 /// What does not hold, each reason once.
 fn misses(text: &mut String, summary: &Summary) {
-    let missed = summary.claims.iter().filter(|claim| claim.verdict == Verdict::DoesNotHold);
-    let mut reasons: Vec<(&str, Vec<&ClaimRow>)> = Vec::new();
-    for claim in missed {
-        match reasons.iter_mut().find(|(why, _)| *why == claim.why) {
-            Some((_, claims)) => claims.push(claim),
-            None => reasons.push((&claim.why, vec![claim])),
-        }
-    }
-    if reasons.is_empty() {
+    let missed = by_reason(summary.claims.iter().map(|claim| {
+        let unit = if claim.unit.is_empty() { String::new() } else { format!(" {}", claim.unit) };
+        let at = match claim.variant.as_str() {
+            "" => String::new(),
+            variant => format!("{variant}: "),
+        };
+        let (got, band) = (number(claim.got), band(claim.low, claim.high));
+        (claim, format!("{at}{}: {got}{unit}, band {band}", claim.text))
+    }));
+    if missed.is_empty() {
         *text += "Every claim holds.\n\n";
         return;
     }
     *text += "## What does not hold\n\n";
-    reasons.sort_by_key(|(why, _)| why.is_empty());
-    for (why, claims) in reasons {
-        let why = if why.is_empty() { "Not explained yet." } else { why.trim() };
-        *text += &format!("- {}\n", escape(why));
-        for claim in claims {
-            let unit =
-                if claim.unit.is_empty() { String::new() } else { format!(" {}", claim.unit) };
-            let at = if claim.variant.is_empty() {
-                String::new()
-            } else {
-                format!("{}: ", claim.variant)
-            };
-            let words = format!(
-                "{at}{}: {}{unit}, band {}",
-                claim.text,
-                number(claim.got),
-                band(claim.low, claim.high)
-            );
-            *text += &format!("  - {}\n", escape(&words));
-        }
-    }
-    *text += "\n";
+    reasons(text, &missed);
 }
 
 #[cfg(test)]
