@@ -145,7 +145,7 @@ truth: ## experiments/truth on the kernel, live and simulated; as root; writes d
 	cargo build --release --locked -p iofair
 	$(IOFAIR) run --on linux experiments/truth --quiet --evidence docs/evidence/truth.json
 	$(IOFAIR) run --on serve experiments/truth --quiet --repeats 1 --evidence docs/evidence/truth.json
-	$(IOFAIR) run experiments/truth --quiet --truth docs/evidence/truth.json --markdown docs/truth.md
+	$(IOFAIR) run experiments/truth --quiet --repeats 9 --truth docs/evidence/truth.json --markdown docs/truth.md
 
 package: ## every crate as a package for a registry, in target/package, each built from its package alone
 	@scripts/setup demo

@@ -111,9 +111,7 @@ pub(crate) fn run(
 pub(crate) fn described(scenario: &Scenario) -> Result<String> {
     let plan = plan(scenario).map_err(|error| anyhow!(error))?;
     let Scenario { drive, time, ramp, .. } = scenario;
-    // Clients that are not logged are what they were before there were logs.
-    let plan = format!("{plan:?}").replace(", logged: None", "");
-    Ok(format!("{drive} {time} {ramp} {plan}"))
+    Ok(format!("{drive} {time} {ramp} {plan:?}"))
 }
 
 /// What cannot run on Linux, with the key that asks for it.

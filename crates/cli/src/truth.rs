@@ -294,9 +294,36 @@ impl Evidence {
     /// Puts the path that was measured with an experiment into it, whatever else has changed in it.
     pub(crate) fn apply(&self, experiment: &mut Experiment) -> Result<()> {
         let part = self.part(&experiment.name);
-        part.with_context(|| format!("{} is not in the evidence", experiment.name))?
-            .apply_shared(experiment);
+        let part = part.with_context(|| format!("{} is not in the evidence", experiment.name))?;
+        self.with_medians(part).apply_shared(experiment);
         Ok(())
+    }
+    /// A part with the path of its machine: each number is the median of those that were measured there, since a single
+    /// measurement of some seconds varies.
+    fn with_medians(&self, part: &Part) -> Part {
+        let here: Vec<&Part> =
+            self.experiments.iter().filter(|it| it.place == part.place).collect();
+        let median = |of: &dyn Fn(&Part) -> Option<u64>| {
+            let mut all: Vec<u64> = here.iter().filter_map(|it| of(it)).collect();
+            all.sort_unstable();
+            all.get(all.len() / 2).copied().unwrap_or(0)
+        };
+        let shared = part.processors.as_ref().map(|own| {
+            let work = |kind: fn(&Shared) -> [u64; 3]| {
+                [0, 1, 2].map(|n| median(&|it| it.processors.as_ref().map(|it| kind(it)[n])))
+            };
+            let client_ns = work(|it| it.client_ns);
+            let worker_ns = work(|it| it.worker_ns);
+            Shared { client_ns, worker_ns, server_ns: work(|it| it.server_ns), ..own.clone() }
+        });
+        Part {
+            turnaround_ns: median(&|it| Some(it.turnaround_ns)),
+            woken_ns: median(&|it| Some(it.woken_ns)),
+            path_ns: [0, 1, 2].map(|n| median(&|it| Some(it.path_ns[n]))),
+            jitter_ns: median(&|it| Some(it.jitter_ns)),
+            processors: shared,
+            ..part.clone()
+        }
     }
     /// The part of an experiment that has not changed since.
     pub(crate) fn measured(&self, experiment: &Experiment) -> Result<&Part> {
@@ -319,7 +346,7 @@ impl Evidence {
                 self.missing.push(it.name);
                 continue;
             }
-            self.measured(&it)?.apply_shared(&mut it);
+            self.with_medians(self.measured(&it)?).apply_shared(&mut it);
             prepared.push(it);
         }
         Ok(prepared)

@@ -35,6 +35,7 @@ pub static TABLE: Table = Table {
         &mq_deadline::ROW,
         &kyber::ROW,
         &bfq::ROW,
+        &bfq::versions::ROW_6_18,
         &bfq::versions::ROW_5_3,
         &bfq::versions::ROW_4_20,
         &bfq::versions::ROW_4_18,

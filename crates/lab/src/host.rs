@@ -58,6 +58,7 @@ fn bare() -> Host {
 /// No source has a number for kyber.
 pub(crate) const SCHEDULERS: &[(&str, Nanos)] = &[
     ("bfq", Nanos(2_500)),
+    ("bfq-6.18", Nanos(2_500)),
     ("bfq-5.3", Nanos(2_500)),
     ("bfq-4.20", Nanos(2_500)),
     ("bfq-4.18", Nanos(2_500)),

@@ -98,6 +98,7 @@ mod tests {
         policies: &[
             &none::ROW,
             &bfq::ROW,
+            &bfq::versions::ROW_6_18,
             &bfq::versions::ROW_5_3,
             &bfq::versions::ROW_4_20,
             &bfq::versions::ROW_4_18,

@@ -1,6 +1,7 @@
 //! Clients: processes of fio, and what they report.
 
 use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -72,12 +73,9 @@ impl FioProcess {
         }
         let mut all = parse(&text, &self.jobs).context("what fio reported")?;
         for (job, got) in self.jobs.iter().zip(&mut all) {
-            if let Some(part) = job.logged {
-                // With depth 1 a request's latency is that of its completion.
-                let log = read(&format!("{}_clat.log", job.name))?;
-                let sync = std::mem::take(&mut got.sync);
-                *got = Got { sync, ..logged(&log, part) };
-            }
+            let log = directory.join(format!("{}_clat.log", job.name));
+            let log = File::open(&log).with_context(|| log.display().to_string())?;
+            logged(BufReader::new(log), job.logged, got)?;
         }
         Ok(all)
     }
@@ -111,6 +109,7 @@ fn histogram(of: &Value) -> Histogram {
     histogram
 }
 
+/// What fio itself counted: flushes, those of the warm-up included.
 fn parse(text: &str, jobs: &[Job]) -> Result<Vec<Got>> {
     // Warnings may precede the object.
     let json = text.find('{').map_or("", |at| &text[at..]);
@@ -122,34 +121,29 @@ fn parse(text: &str, jobs: &[Job]) -> Result<Vec<Got>> {
         if told["error"].as_u64().unwrap_or(0) != 0 {
             bail!("client {} ended with error {}", job.name, told["error"]);
         }
-        Ok(got(told, job.writes))
+        let sync = histogram(&told["sync"]["lat_ns"]);
+        Ok(Got { bytes: 0, latency: Histogram::new(), sync, period_ns: 0.0 })
     };
     jobs.iter().map(of).collect()
 }
 
-/// What a client got in a part of its log: lines of milliseconds, nanoseconds, direction, bytes, and more.
-fn logged(log: &str, part: Logged) -> Got {
-    let (mut latency, mut bytes) = (Histogram::new(), 0);
+/// Adds what a client got in a part of its log: lines of milliseconds, nanoseconds, direction, bytes, and more.
+fn logged(log: impl BufRead, part: Logged, got: &mut Got) -> Result<()> {
     for line in log.lines() {
-        let fields: Vec<u64> = line.split(',').map_while(|it| it.trim().parse().ok()).collect();
-        let &[at, nanos, _, length, ..] = fields.as_slice() else { continue };
+        let line = line?;
+        let mut fields = line.split(',').map_while(|it| it.trim().parse::<u64>().ok());
+        let mut next = || fields.next();
+        let (Some(at), Some(nanos), Some(_), Some(length)) = (next(), next(), next(), next())
+        else {
+            continue;
+        };
         if (part.from..part.until).contains(&at) {
-            latency.record(nanos);
-            bytes += length;
+            got.latency.record(nanos);
+            got.bytes += length;
         }
     }
-    let period_ns = (part.until - part.from) as f64 * 1e6 / latency.count().max(1) as f64;
-    Got { bytes, latency, sync: Histogram::new(), period_ns }
-}
-
-fn got(told: &Value, writes: bool) -> Got {
-    let side = &told[if writes { "write" } else { "read" }];
-    let latency = histogram(&side["clat_ns"]);
-    let calls = side["total_ios"].as_u64().unwrap_or(0);
-    let runtime = side["runtime"].as_f64().unwrap_or(0.0);
-    let period_ns = runtime * 1e6 / (calls.max(1) as f64);
-    let bytes = side["io_bytes"].as_u64().unwrap_or(0);
-    Got { bytes, latency, sync: histogram(&told["sync"]["lat_ns"]), period_ns }
+    got.period_ns = (part.until - part.from) as f64 * 1e6 / got.latency.count().max(1) as f64;
+    Ok(())
 }
 
 #[cfg(test)]
@@ -158,20 +152,18 @@ mod tests {
 
     use super::*;
 
-    /// Goal: fio's report becomes bytes and latencies. Method: the part of a report that is read, behind a warning.
+    /// Goal: fio's report becomes latencies of flushes. Method: the part of a report that is read, behind a warning.
     #[test]
     fn a_report_is_read() {
         let text = r#"fio: a warning
-{"jobs": [{"jobname": "a", "error": 0, "read": {"io_bytes": 8192, "total_ios": 2, "runtime": 1000,
-  "clat_ns": {"bins": {"100000": 1, "300000": 1}}}}]}"#;
+{"jobs": [{"jobname": "a", "error": 0, "sync": {"lat_ns": {"bins": {"100000": 1, "300000": 1}}}}]}"#;
         let (group, start) = (String::new(), Instant::ZERO);
         let arguments = Vec::new();
-        let (name, logged) = ("a".into(), None);
-        let job = Job { name, group, weight: 100, start, writes: false, logged, arguments };
+        let (name, logged) = ("a".into(), Logged { from: 0, until: 1 });
+        let job = Job { name, group, weight: 100, start, writes: true, logged, arguments };
         let got = parse(text, std::slice::from_ref(&job)).expect("a good report").remove(0);
-        assert_eq!((got.bytes, got.latency.count()), (8192, 2));
-        assert!(got.latency.mean().abs_diff(200_000) < 4_000, "{}", got.latency.mean());
-        assert!((got.period_ns - 5e8).abs() < 1.0);
+        assert_eq!(got.sync.count(), 2);
+        assert!(got.sync.mean().abs_diff(200_000) < 4_000, "{}", got.sync.mean());
         let missing = Job { name: "b".into(), ..job };
         assert!(parse(text, &[missing]).is_err() && parse("nothing", &[]).is_err());
     }
@@ -181,7 +173,9 @@ mod tests {
     fn a_part_of_a_log_is_read() {
         let log = "499, 14131, 0, 4096, 0\n500, 200000, 0, 4096, 0\n1499, 100000, 0, 8192, 0\n\
             broken\n1500, 7, 0, 4096, 0\n";
-        let got = logged(log, Logged { from: 500, until: 1500 });
+        let (latency, sync) = (Histogram::new(), Histogram::new());
+        let mut got = Got { bytes: 0, latency, sync, period_ns: 0.0 };
+        logged(log.as_bytes(), Logged { from: 500, until: 1500 }, &mut got).expect("a log");
         assert_eq!((got.bytes, got.latency.count()), (12288, 2));
         assert!(got.latency.mean().abs_diff(150_000) < 3_000, "{}", got.latency.mean());
         assert!((got.period_ns - 5e8).abs() < 1.0);

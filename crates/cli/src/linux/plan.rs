@@ -8,8 +8,14 @@ use iofair_core::time::{Instant, Nanos};
 use iofair_lab::outside::processes;
 use iofair_lab::scenario::{ClientSpec, Manner, Pattern, Scenario};
 
-/// Schedulers of Linux by the names of ours.
-const SCHEDULERS: &[&str] = &["none", "mq-deadline", "kyber", "bfq"];
+/// Schedulers of ours, and of Linux. Which version of BFQ runs is the kernel's choice.
+const SCHEDULERS: &[(&str, &str)] = &[
+    ("none", "none"),
+    ("mq-deadline", "mq-deadline"),
+    ("kyber", "kyber"),
+    ("bfq", "bfq"),
+    ("bfq-6.18", "bfq"),
+];
 
 /// How sysfs counts a parameter.
 #[derive(Clone, Copy, Debug)]
@@ -82,9 +88,10 @@ pub(super) struct Job {
     pub(super) weight: u32,
     pub(super) start: Instant,
     pub(super) writes: bool,
-    /// Its warm-up, if that is cut out of fio's log of all requests: with `thinktime` and `ramp_time` together, fio 3.33 also
-    /// counts the requests of the warm-up.
-    pub(super) logged: Option<Logged>,
+    /// The part of fio's log of all requests that counts. fio's own `ramp_time` is not used: it ends when a request
+    /// completes, so that clients whose requests wait for a second are measured after the others have ended; and
+    /// together with `thinktime`, fio 3.33 counts the requests of the warm-up, too.
+    pub(super) logged: Logged,
     pub(super) arguments: Vec<String>,
 }
 
@@ -108,8 +115,10 @@ pub(super) struct Plan {
 /// The queue that this stack is on Linux.
 fn queue(stack: &Stack, tags: Option<u32>) -> Result<Queue, String> {
     let name = stack.scheduler.row.name;
-    let scheduler = SCHEDULERS.iter().find(|it| **it == name).ok_or_else(|| {
-        format!("`stacks`: Linux has no scheduler {name}; it has {}", SCHEDULERS.join(", "))
+    let known = SCHEDULERS.iter().find(|it| it.0 == name);
+    let (_, scheduler) = known.ok_or_else(|| {
+        let all: Vec<_> = SCHEDULERS.iter().map(|it| it.0).collect();
+        format!("`stacks`: Linux has no scheduler {name}; it has {}", all.join(", "))
     })?;
     for throttle in &stack.throttles {
         if throttle.row.name != "throttle-max" {
@@ -126,7 +135,8 @@ fn queue(stack: &Stack, tags: Option<u32>) -> Result<Queue, String> {
 
 /// The parameters that are not at their defaults, as files.
 fn settings(stage: &Stage) -> Result<Vec<(&'static str, String)>, String> {
-    let policy = stage.row.name;
+    let row = stage.row.name;
+    let policy = SCHEDULERS.iter().find(|it| it.0 == row).map_or(row, |it| it.1);
     let defaults = iofair_core::params::Values::new(stage.row.parameters, stage.row.overrides);
     let mut files = Vec::new();
     for (parameter, value) in stage.values.iter() {
@@ -214,6 +224,18 @@ fn check(client: &ClientSpec) -> Result<(), String> {
     Ok(())
 }
 
+/// fio's arguments that are the same for all. A log that never has to grow delays no request.
+const FIXED: &[&str] = &[
+    "--time_based",
+    "--norandommap",
+    "--invalidate=1",
+    "--fallocate=none",
+    "--per_job_logs=0",
+    "--log_entries=1048576",
+    "--disable_slat=1",
+    "--disable_lat=1",
+];
+
 /// fio's arguments for a process, without the place on the device.
 fn job(
     scenario: &Scenario,
@@ -241,8 +263,7 @@ fn job(
         _ => 2,
     };
     let (ramp, measured) = (millis(ramp), millis(measured).max(1));
-    let logged = it.think > Nanos::ZERO;
-    let logged = logged.then_some(Logged { from: ramp, until: ramp + measured });
+    let logged = Logged { from: ramp, until: ramp + measured };
     let mut arguments = vec![
         format!("--name={name}"),
         format!("--rw={pattern}"),
@@ -252,27 +273,18 @@ fn job(
         format!("--iodepth={}", it.depth),
         format!("--size={}", client.file_size.bytes()),
         format!("--startdelay={}ms", millis(start.since(Instant::ZERO))),
-    ];
-    arguments.extend(match logged {
-        Some(Logged { until, .. }) => vec![format!("--runtime={until}ms")],
-        None => vec![format!("--ramp_time={ramp}ms"), format!("--runtime={measured}ms")],
-    });
-    arguments.extend([
+        format!("--runtime={}ms", logged.until),
+        format!("--write_lat_log={name}"),
         format!("--randseed={}", scenario.seed.wrapping_mul(1000) + jobs_seed(name)),
         format!("--prioclass={class}"),
         format!("--prio={}", client.priority.level),
-    ]);
-    let fixed = ["--time_based", "--norandommap", "--invalidate=1", "--fallocate=none"];
-    arguments.extend(fixed.map(str::to_owned));
+    ];
+    arguments.extend(FIXED.iter().map(|it| (*it).to_owned()));
     if let Some(rate) = it.rate {
         arguments.push(format!("--rate={rate}"));
     }
     if it.think > Nanos::ZERO {
         arguments.push(format!("--thinktime={}", it.think.0 / 1000));
-    }
-    if logged.is_some() {
-        arguments.push(format!("--write_lat_log={name}"));
-        arguments.push("--per_job_logs=0".to_owned());
     }
     if it.fdatasync_every > 0 {
         arguments.push(format!("--fdatasync={}", it.fdatasync_every));
@@ -350,23 +362,21 @@ block = "256KiB"
         assert!(plan.groups.is_empty() && plan.jobs.iter().all(|job| job.group.is_empty()));
     }
 
-    /// Goal: the warm-up of a client that pauses is not left to fio. Method: both kinds of clients; the second one starts 3 ms and more
-    /// later.
+    /// Goal: all clients are measured at the same time, whenever they start. Method: the second one starts 3 ms later.
     #[test]
-    fn the_warm_up_of_pausing_clients_is_cut() {
-        let text = FILE.replace("depth = 2", "think = \"20ms\"");
-        let plan = of(&text, "none-none").expect("fio can pause");
-        let [steady, pausing] =
-            [0, 1].map(|job| (&plan.jobs[job], plan.jobs[job].arguments.join(" ")));
-        assert!(steady.1.contains("--ramp_time=500ms --runtime=1000ms"), "{}", steady.1);
-        assert_eq!(steady.0.logged, None);
+    fn the_warm_up_of_all_clients_ends_at_one_time() {
+        let plan = of(FILE, "none-none").expect("fio has it");
+        let of = |job: usize| (plan.jobs[job].logged, plan.jobs[job].arguments.join(" "));
+        let ((first, first_arguments), (second, second_arguments)) = (of(0), of(1));
+        assert_eq!(first, Logged { from: 500, until: 1500 });
+        assert_eq!(second, Logged { from: 497, until: 1497 });
+        assert!(first_arguments.contains("--runtime=1500ms"), "{first_arguments}");
         assert!(
-            pausing.1.contains("--runtime=1497ms") && pausing.1.contains("--write_lat_log=b"),
-            "{}",
-            pausing.1
+            second_arguments.contains("--startdelay=3ms --runtime=1497ms"),
+            "{second_arguments}"
         );
-        assert!(!pausing.1.contains("ramp_time"), "{}", pausing.1);
-        assert_eq!(pausing.0.logged, Some(Logged { from: 497, until: 1497 }));
+        assert!(second_arguments.contains("--write_lat_log=b"), "{second_arguments}");
+        assert!(!first_arguments.contains("ramp_time"), "{first_arguments}");
     }
 
     /// Goal: what Linux does not have is refused with its key. Method: one of each kind.

@@ -127,7 +127,7 @@ fn places(text: &mut String, evidence: &Evidence) {
     let us = |of: &dyn Fn(&Part) -> u64| micros(evidence, of);
     let _ = writeln!(
         text,
-        "On {}. Before the experiments, the path was measured: above the scheduler, {} pass from a completion to the next \
+        "On {}. Before each experiment, the path was measured; the simulator has the median of each number: above the scheduler, {} pass from a completion to the next \
          request of a process (of which fio counts {} as latency, until the process runs again); below it, a request takes {} longer than in the drive model (of which {} on average are random), and {} in addition for each MiB; \
          of this, {} are in a stage that passes one request at a time.\n",
         places.join("; "),

@@ -83,10 +83,11 @@ pub(super) fn contracts(
 
 /// What is set for a server unless its file says otherwise: policy, parameter, value. The lab leaves the policies
 /// as they were published.
-const SERVED: [(&str, &str, &str); 5] = [
+const SERVED: [(&str, &str, &str); 6] = [
     ("bfq", "inject_by_weight", "true"),
     // It multiplies the weight of clients that it takes for interactive by up to thirty, whatever their contracts say.
     ("bfq", "low_latency", "false"),
+    ("bfq-6.18", "low_latency", "false"),
     ("bfq-5.3", "low_latency", "false"),
     ("bfq-4.20", "low_latency", "false"),
     ("bfq-4.18", "low_latency", "false"),

@@ -30,9 +30,10 @@ const BAND: &str = "rangebw";
 /// The throttle that protects latencies.
 const LATENCY: &str = "lat";
 /// Schedulers that know the class of a group.
-const CLASSES: [&str; 9] = [
+const CLASSES: [&str; 10] = [
     "promise",
     "bfq",
+    "bfq-6.18",
     "bfq-5.3",
     "bfq-4.20",
     "bfq-4.18",

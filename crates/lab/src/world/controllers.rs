@@ -17,7 +17,8 @@ use crate::scenario::{Control, Scenario, Scheduling};
 
 /// The schedulers of blk-mq: after a completion they are asked for work by a worker of kblockd. The older ones
 /// are asked by the completion itself, and without a scheduler nothing is left to ask for.
-const WOKEN: &[&str] = &["mq-deadline", "kyber", "bfq", "bfq-5.3", "bfq-4.20", "bfq-4.18"];
+const WOKEN: &[&str] =
+    &["mq-deadline", "kyber", "bfq", "bfq-6.18", "bfq-5.3", "bfq-4.20", "bfq-4.18"];
 
 /// Equal controllers, at least one.
 pub(super) struct Controllers(Vec<Controller>);

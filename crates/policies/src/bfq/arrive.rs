@@ -17,7 +17,10 @@ impl Bfq {
         self.check_wait(cx);
         self.holds = false;
         let queue = self.queue_for(cx, id);
-        let queue = self.cooperate(cx, queue, id);
+        let queue = match self.comes_from_worker(cx.requests, id) {
+            true => queue,
+            false => self.cooperate(cx, queue, id),
+        };
         self.observe_arrival(cx, queue, id);
         self.add(cx, queue, id);
         if self.in_service == Some(queue) && self.queues[queue].waiting {

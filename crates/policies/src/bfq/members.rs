@@ -5,14 +5,17 @@ use crate::parts::tree::Tree;
 use crate::parts::wf2q::EntityId;
 use iofair_core::group::{Change, ClientId, GroupId, Priority};
 use iofair_core::policy::Context;
-use iofair_core::request::RequestId;
+use iofair_core::request::{RequestId, Requests};
 use iofair_core::trace::Subject;
 use iofair_core::unit::Sectors;
 
 use super::Bfq;
 use super::budget::Expiry;
 use super::merge::Saved;
-use super::queue::{NewQueue, Queue, QueueId, WeakQueue, level_weight};
+use super::queue::{Habits, NewQueue, Queue, QueueId, WeakQueue, level_weight};
+
+/// The place of a group's queue of requests that throttles held.
+const HELD: usize = SHARED;
 
 /// The state of a client.
 #[derive(Debug, Default)]
@@ -31,7 +34,8 @@ pub(super) struct ClientState {
 #[derive(Debug)]
 pub(super) struct GroupState {
     pub(super) entity: EntityId,
-    writes: [Option<QueueId>; SHARED],
+    /// Of buffered writes by class and level, and of what throttles held.
+    writes: [Option<QueueId>; SHARED + 1],
     /// Queues with something to do, here and below.
     pub(super) pending: u32,
     pub(super) counted_weight: u32,
@@ -44,7 +48,7 @@ impl GroupState {
     fn new(entity: EntityId) -> Self {
         Self {
             entity,
-            writes: [None; SHARED],
+            writes: [None; SHARED + 1],
             pending: 0,
             counted_weight: 0,
             positions: Tree::new(),
@@ -89,6 +93,10 @@ impl Bfq {
     /// The queue that a request would enter, if it exists.
     pub(super) fn existing_queue_for(&self, cx: &Context<'_>, id: RequestId) -> Option<QueueId> {
         let request = &cx.requests[id];
+        if self.comes_from_worker(cx.requests, id) {
+            let group = self.group_in_force(request.group);
+            return self.groups[group.index()].writes[HELD];
+        }
         if request.is_sync() {
             let queue = self.clients[request.client.index()].queue?;
             return Some(self.queues[queue].merge_into.unwrap_or(queue));
@@ -100,6 +108,9 @@ impl Bfq {
     pub(super) fn queue_for(&mut self, cx: &mut Context<'_>, id: RequestId) -> QueueId {
         let request = &cx.requests[id];
         let (client, group, priority) = (request.client, request.group, request.priority);
+        if self.comes_from_worker(cx.requests, id) {
+            return self.worker_queue(cx, group);
+        }
         if request.is_sync() {
             if let Some(queue) = self.clients[client.index()].queue {
                 return self.split_if_asked(cx, client, queue).unwrap_or_else(|| {
@@ -124,6 +135,25 @@ impl Bfq {
         };
         self.clients[client.index()].writes = Some(self.queues.weak(queue));
         queue
+    }
+    /// Whether a throttle held a synchronous request, so that it comes from a worker of the kernel and not from its process.
+    pub(super) fn comes_from_worker(&self, requests: &Requests, id: RequestId) -> bool {
+        let request = &requests[id];
+        self.settings.worker_queues && request.is_sync() && request.asked_tag > request.submitted
+    }
+    /// The worker's queue in a group.
+    fn worker_queue(&mut self, cx: &Context<'_>, group: GroupId) -> QueueId {
+        let group = self.group_in_force(group);
+        if let Some(queue) = self.groups[group.index()].writes[HELD] {
+            return queue;
+        }
+        let id = self.make_queue(cx, group, Priority::default(), None);
+        let queue = &mut self.queues[id];
+        // It stays as long as its group.
+        (queue.sync, queue.owners) = (true, 1);
+        queue.habits = Habits::new(cx.now, true);
+        self.groups[group.index()].writes[HELD] = Some(id);
+        id
     }
     fn make_client_queue(&mut self, cx: &mut Context<'_>, client: ClientId) -> QueueId {
         let known = cx.groups.client(client);
@@ -228,7 +258,7 @@ impl Bfq {
         }
     }
     fn remove_group(&mut self, cx: &mut Context<'_>, id: GroupId) {
-        for index in 0..SHARED {
+        for index in 0..=HELD {
             if let Some(queue) = self.groups[id.index()].writes[index].take() {
                 if self.in_service == Some(queue) {
                     self.expire(cx, queue, Expiry::NoMoreRequests.now());

@@ -56,7 +56,7 @@ const IN_TIME: u32 = 120;
 const OBSERVATION: Nanos = Nanos::from_millis(200);
 
 impl Habits {
-    fn new(now: Instant, short_think: bool) -> Self {
+    pub(super) fn new(now: Instant, short_think: bool) -> Self {
         Self {
             think: ThinkTime::default(),
             short_think,

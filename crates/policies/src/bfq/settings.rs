@@ -75,7 +75,7 @@ pub(super) static PARAMETERS: &[Parameter] = &[
     Parameter::bool(
         "think_in_waits",
         true,
-        "also measure think times of queues for which BFQ idles, which Linux 5.14 does not",
+        "also measure think times of queues for which BFQ idles, which Linux since 5.14 does not",
     ),
     Parameter::bool(
         "inject_by_weight",
@@ -86,6 +86,11 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         "wakers",
         true,
         "detect queues that wait for other queues, and inject the latter first",
+    ),
+    Parameter::bool(
+        "worker_queues",
+        false,
+        "requests that a throttle held come from a worker of the kernel, which has its own queue in each group",
     ),
     Parameter::count(
         "busy_groups",
@@ -213,6 +218,10 @@ pub(super) static OVERRIDES_4_20: &[(&str, u64)] = &[
     ("queueing_in_waits", 1),
 ];
 
+/// BFQ of Linux 6.18.
+pub(super) static OVERRIDES_6_18: &[(&str, u64)] =
+    &[("think_in_waits", 0), ("worker_queues", 1), ("busy_groups", 2)];
+
 /// BFQ of Linux 5.3.
 pub(super) static OVERRIDES_5_3: &[(&str, u64)] = &[
     ("early_learning", 1),
@@ -264,6 +273,7 @@ pub(super) struct Settings {
     pub(super) think_in_waits: bool,
     pub(super) inject_by_weight: bool,
     pub(super) wakers: bool,
+    pub(super) worker_queues: bool,
     pub(super) busy_groups: u32,
     pub(super) spare_smallest_weight: bool,
     pub(super) preempt_lower: bool,
@@ -311,6 +321,7 @@ impl Settings {
             think_in_waits: values.bool("think_in_waits"),
             inject_by_weight: values.bool("inject_by_weight"),
             wakers: values.bool("wakers"),
+            worker_queues: values.bool("worker_queues"),
             busy_groups: values.count("busy_groups") as u32,
             spare_smallest_weight: values.bool("spare_smallest_weight"),
             preempt_lower: values.bool("preempt_lower"),

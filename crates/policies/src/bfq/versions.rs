@@ -1,9 +1,33 @@
-//! Earlier versions of BFQ: the same code with other parameters ([`super::settings`]). They are in the table of
+//! Other versions of BFQ: the same code with other parameters ([`super::settings`]). They are in the table of
 //! `iofair-historical`.
 
 use iofair_core::policy::{Claim, Judgement, Role, Row};
 
 use super::{build, settings};
+
+/// BFQ of Linux 6.18.
+pub static ROW_6_18: Row = Row {
+    name: "bfq-6.18",
+    short: "bfq-6.18",
+    role: Role::SHARING_SCHEDULER,
+    summary: "budget fair queueing as in Linux 6.18; takes no think times while it idles",
+    file: "bfq/mod.rs",
+    parameters: settings::PARAMETERS,
+    overrides: settings::OVERRIDES_6_18,
+    judgement: Judgement {
+        promises: &[Claim {
+            says: "As `bfq`: a share by weight for every group.",
+            shown_by: "truth/nested",
+        }],
+        needs: "As for `bfq`.",
+        fails: &[Claim {
+            says: "It idles again and again for a client that pauses for less than `slice_idle` between single requests, \
+                and nobody else uses the drive meanwhile.",
+            shown_by: "truth/bursts",
+        }],
+    },
+    build,
+};
 
 /// BFQ of August 2019 (Linux 5.3).
 pub static ROW_5_3: Row = Row {
