@@ -6,6 +6,7 @@
 //! 0 done, 1 failed, 2 wrong usage or a bad file.
 
 mod calibrate;
+mod compare;
 mod completions;
 mod ctl;
 mod demo;
@@ -61,6 +62,7 @@ Examples:
   iofair run --on serve figure-1.toml run one live, beside the simulation
   iofair explain figure-1.toml        show where requests waited, and by which rules
   iofair plan demo/contracts.toml     check whether promises fit a drive, in simulation
+  iofair compare promise prop-bfq     compare policies on drives, in simulation
   iofair record monday.trace          record the requests of a running server
   iofair replay trace.csv.gz --stack none-none --stack promise --drive samsung-970-pro
                                       replay a trace under two policy stacks
@@ -93,6 +95,8 @@ enum Command {
     Run(run::Args),
     /// Show whether promises fit a drive, which breaks first, and how many drives are needed.
     Plan(plan::Args),
+    /// Compare policies on drives: overhead, fairness, minimums, bursts.
+    Compare(compare::Args),
     /// Record the requests of a running server as a trace.
     Record(record::Args),
     /// Replay a trace of requests in simulation under several policy stacks, side by side.
@@ -121,6 +125,7 @@ fn dispatch(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Host(args) => host::run(args, &output),
         Command::Run(args) => run::run(args, &output),
         Command::Plan(args) => plan::run(args, &output),
+        Command::Compare(args) => compare::run(args, &output),
         Command::Record(args) => record::run(args, &output),
         Command::Replay(args) => replay::run(args, &output),
         Command::Explain(args) => explain::run(args, &output),

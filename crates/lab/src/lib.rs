@@ -23,6 +23,7 @@ pub mod replay;
 pub mod report;
 mod run;
 pub mod scenario;
+pub mod scorecard;
 mod sim;
 mod world;
 

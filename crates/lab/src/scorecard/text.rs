@@ -1,0 +1,147 @@
+//! Scorecards as tables for a terminal.
+
+use core::fmt::Write;
+
+use super::card::{KEPT, Score};
+use super::{Grade, Scorecard};
+
+/// The columns.
+pub(super) const HEADER: [&str; 7] =
+    ["stack", "overhead", "fairness", "minimum", "use of drive", "p99, ms", "served after, ms"];
+/// What the columns mean.
+pub(super) const MEANINGS: [&str; 6] = [
+    "overhead: longer mean latency of one reader, or lower rate of 16, than without control; 32 idle groups are there",
+    "fairness: Jain's index of shares by weight (each client's rate as a part of what four of its kind have together), the worst of four mixes",
+    "minimum: beside how many kinds of neighbours a reader keeps a third of what it has alone, and the lowest part of this minimum",
+    "use of drive: total of all clients beside that without control, the lowest",
+    "p99: the reader's 99th percentile, the longest",
+    "served after: time until a reader that comes back has its rate again, the longest",
+];
+
+/// All scorecards, with a sentence for each drive first.
+pub fn text(cards: &[Scorecard]) -> String {
+    let mut text = String::new();
+    for card in cards {
+        let _ = writeln!(text, "{}\n", sentence(card));
+    }
+    for card in cards {
+        push_table(&mut text, card);
+    }
+    for meaning in MEANINGS {
+        let _ = writeln!(text, "  {meaning}");
+    }
+    text
+}
+
+fn push_table(text: &mut String, card: &Scorecard) {
+    let _ = writeln!(text, "{}", conditions(card));
+    let rows: Vec<[String; 7]> = card.scores.iter().map(|score| cells(card, score, true)).collect();
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.chain([HEADER[column].chars().count()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..HEADER.len()).map(width).collect();
+    let mut line = |cells: &[&str]| {
+        let mut line = format!("  {:<1$}", cells[0], widths[0]);
+        for (cell, width) in cells.iter().zip(&widths).skip(1) {
+            let _ = write!(line, "  {cell:>width$}");
+        }
+        let _ = writeln!(text, "{}", line.trim_end());
+    };
+    line(&HEADER);
+    for row in &rows {
+        line(&row.each_ref().map(String::as_str));
+    }
+    text.push('\n');
+}
+
+/// The conditions of a scorecard.
+pub(super) fn conditions(card: &Scorecard) -> String {
+    let alone = &card.alone;
+    format!(
+        "{}: a random reader of 4 KiB has {} MB/s alone (mean {} ms, p99 {} ms); its minimum is {} MB/s; runs of {} s",
+        card.drive,
+        number(alone.reader_bytes_per_s / 1e6),
+        number(alone.reader_mean_ns / 1e6),
+        number(alone.reader_p99_ns / 1e6),
+        number(card.minimum_bytes_per_s as f64 / 1e6),
+        number(card.seconds)
+    )
+}
+
+/// A row of the table. `marks`: with a sign for what is poor, where there are no colours.
+pub(super) fn cells(card: &Scorecard, score: &Score, marks: bool) -> [String; 7] {
+    let grades = score.grades(card);
+    let served = score.served();
+    let values = [
+        format!("{} %", number(score.overhead() * 100.0)),
+        format!("{:.2}", score.fairness()),
+        format!("{} of {} ({:.2})", score.kept_count(), score.kept.len(), score.part()),
+        format!("{:.2}", score.usage()),
+        number(score.p99() / 1e6),
+        if served.is_finite() { number(served / 1e6) } else { "never".into() },
+    ];
+    let mut row: [String; 7] = Default::default();
+    row[0].clone_from(&score.stack);
+    for (index, (value, grade)) in values.into_iter().zip(grades).enumerate() {
+        let mark = match grade {
+            Grade::Poor if marks => " !",
+            _ if marks => "  ",
+            _ => "",
+        };
+        row[index + 1] = value + mark;
+    }
+    row
+}
+
+/// What a reader wants to know first.
+pub(super) fn sentence(card: &Scorecard) -> String {
+    let all = |score: &&Score| score.kept_count() == score.kept.len();
+    let keeping: Vec<&Score> = card.scores.iter().filter(all).collect();
+    let kinds = card.scores.first().map_or(0, |it| it.kept.len());
+    match keeping.iter().max_by(|a, b| a.usage().total_cmp(&b.usage())) {
+        Some(best) => {
+            let others: Vec<String> = keeping
+                .iter()
+                .filter(|it| it.stack != best.stack)
+                .map(|it| format!("{} keeps it at {:.2}", it.stack, it.usage()))
+                .collect();
+            let rest = match others.is_empty() {
+                true => "no other stack here keeps it".to_owned(),
+                false => others.join(", "),
+            };
+            format!(
+                "On {}, {} keeps the minimum beside all {kinds} kinds of neighbours and leaves at least {:.2} of the \
+                 uncontrolled total; {rest}.",
+                card.drive,
+                best.stack,
+                best.usage()
+            )
+        }
+        None => {
+            let most = card.scores.iter().max_by(|a, b| a.part().total_cmp(&b.part()));
+            most.map_or_else(String::new, |most| {
+                format!(
+                    "On {}, no stack keeps {KEPT} of the minimum beside all {kinds} kinds of neighbours; {} comes closest \
+                     with {:.2} of it, at {:.2} of the uncontrolled total.",
+                    card.drive,
+                    most.stack,
+                    most.part(),
+                    most.usage()
+                )
+            })
+        }
+    }
+}
+
+/// With three digits.
+pub(super) fn number(value: f64) -> String {
+    match value.abs() {
+        it if it >= 99.95 => format!("{value:.0}"),
+        it if it >= 9.995 => format!("{value:.1}"),
+        it if it >= 0.9995 => format!("{value:.2}"),
+        0.0 => "0".into(),
+        it if it < 0.0005 => "0.000".into(),
+        _ => format!("{value:.3}"),
+    }
+}
