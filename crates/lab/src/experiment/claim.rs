@@ -66,8 +66,11 @@ pub struct Claim {
     pub kind: Kind,
     /// In words.
     pub text: String,
-    /// Where to read: one place; two for a ratio; two or more for an order.
+    /// Where to read: one place; two for a ratio; two or more for an order, followed by as many that these are divided by
+    /// if it is an order of quotients.
     pub places: Vec<Place>,
+    /// Whether it is an order of quotients.
+    pub per: bool,
     /// Unit of the numbers below.
     pub unit: &'static str,
     /// What the source prints.
@@ -125,13 +128,19 @@ impl Claim {
         match self.kind {
             Kind::Ratio => values[0] / values[1],
             Kind::Order => {
-                let quotients = values.windows(2).map(|pair| pair[1] / pair[0]);
+                let (values, per) = values.split_at(self.ordered());
+                let at = |at: usize| if self.per { values[at] / per[at] } else { values[at] };
+                let quotients = (1..values.len()).map(|next| at(next) / at(next - 1));
                 // Not `f64::min`, which would pass over a quotient that is no number.
                 quotients.fold(f64::INFINITY, |least, q| if q >= least { least } else { q })
             }
             // A time is the first value already: see `Results::number`.
             _ => values[0],
         }
+    }
+    /// How many places are in order.
+    fn ordered(&self) -> usize {
+        if self.per { self.places.len() / 2 } else { self.places.len() }
     }
     /// What a number says.
     pub fn verdict(&self, got: f64) -> Verdict {
@@ -307,6 +316,7 @@ impl Resolver<'_> {
                 None => return Ok(None),
             }
         }
+        let per = self.divisors(&mut places)?;
         if kind == Kind::FallsAt && places.iter().any(|place| !place.quantity.is_client_mean()) {
             let error = self.error(expect.of.span(), "falls_at is about a client's mean latency");
             return Err(error.allowed("such as \"target mean\""));
@@ -324,7 +334,8 @@ impl Resolver<'_> {
         let part = self.part(kind, of_quantity)?;
         Ok(Some(Claim {
             kind,
-            text: self.text(kind, &places, part),
+            per,
+            text: self.text(kind, &places, part, per),
             places,
             unit,
             published,
@@ -336,6 +347,25 @@ impl Resolver<'_> {
             reference: expect.reference.clone(),
             why: expect.why.clone(),
         }))
+    }
+
+    /// Adds the places that those of an order are divided by, if it is one of quotients; says whether it is.
+    fn divisors(&self, places: &mut Vec<Place>) -> Result<bool, ConfigError> {
+        let Some(per) = &self.expect.per else { return Ok(false) };
+        let error = |message: &str| Err(self.error(per.span(), message));
+        let PlaceTable { stack: None, variant: Some(variant), of: None } = per.get_ref() else {
+            return error("`per` has a `variant` and nothing else");
+        };
+        if self.kind() != Kind::Order {
+            return error("`per` is for an order");
+        }
+        let variant = self.variant(variant, per.span())?;
+        for index in 0..places.len() {
+            let Place { stack, quantity, .. } = &places[index];
+            let quantity = self.quantity(&quantity.to_string(), per.span(), variant)?;
+            places.push(Place { variant, stack: *stack, quantity });
+        }
+        Ok(true)
     }
 
     /// Rates by intervals are there of whole intervals only, and of whole seconds.
@@ -415,7 +445,12 @@ impl Resolver<'_> {
         }
     }
 
-    fn text(&self, kind: Kind, places: &[Place], part: f64) -> String {
+    fn text(&self, kind: Kind, places: &[Place], part: f64, per: bool) -> String {
+        if per {
+            let (places, divisors) = places.split_at(places.len() / 2);
+            let variant = &self.experiment.variants[divisors[0].variant].name;
+            return format!("{}, each / [{variant}]", self.text(kind, places, part, false));
+        }
         let first = &places[0];
         let unit = first.quantity.unit(self.experiment.units);
         let name = |place: &Place| self.experiment.stacks[place.stack].0.clone();

@@ -464,6 +464,8 @@ pub struct ExpectFile {
     pub to: Option<Spanned<PlaceFile>>,
     /// The places of an order, smallest first.
     pub order: Option<Spanned<Vec<PlaceFile>>>,
+    /// What differs at the place that each number of an order is divided by.
+    pub per: Option<Spanned<PlaceTable>>,
     /// Must hold for the experiment to count as reproduced.
     #[serde(default)]
     pub hard: bool,

@@ -72,13 +72,17 @@ pub enum Metric {
     Max,
     /// Bytes a second in the worst of the file's intervals, in the experiment's unit; of a client only.
     Least,
+    /// Bytes a second of the fastest of the client's processes; of a client only.
+    Fastest,
+    /// Bytes a second of the slowest of them.
+    Slowest,
     /// Percent of the time in which the drive had work; of the total only.
     Busy,
     /// Jain's index of what the groups got for their weight: 1 when all got the same, 1/n when one of n got all.
     Fairness,
 }
 
-const METRICS: [(&str, Metric); 10] = [
+const METRICS: [(&str, Metric); 12] = [
     ("rate", Metric::Rate),
     ("iops", Metric::Iops),
     ("mean", Metric::Mean),
@@ -87,6 +91,8 @@ const METRICS: [(&str, Metric); 10] = [
     ("p999", Metric::P999),
     ("max", Metric::Max),
     ("least", Metric::Least),
+    ("fastest", Metric::Fastest),
+    ("slowest", Metric::Slowest),
     ("busy", Metric::Busy),
     ("fairness", Metric::Fairness),
 ];
@@ -114,7 +120,7 @@ impl Quantity {
     /// The unit in which [`Self::read`] gives it.
     pub const fn unit(&self, units: Units) -> &'static str {
         match self.metric {
-            Metric::Rate | Metric::Least => units.rate(),
+            Metric::Rate | Metric::Least | Metric::Fastest | Metric::Slowest => units.rate(),
             Metric::Iops => "IOPS",
             Metric::Fairness => "",
             Metric::Busy => "%",
@@ -150,9 +156,14 @@ impl Quantity {
         };
         let mine = || outcome.clients.iter().filter(|c| is_process_of(&c.name, name));
         match self.metric {
-            Metric::Rate => {
-                let bytes = mine().map(|c| c.bytes).sum::<u64>() as f64;
-                bytes / seconds / units.bytes(&self.subject)
+            Metric::Rate | Metric::Fastest | Metric::Slowest => {
+                let each = mine().map(|c| c.bytes);
+                let bytes = match self.metric {
+                    Metric::Fastest => each.max().unwrap_or_default(),
+                    Metric::Slowest => each.min().unwrap_or_default(),
+                    _ => each.sum(),
+                };
+                bytes as f64 / seconds / units.bytes(&self.subject)
             }
             Metric::Iops => mine().map(|c| c.calls).sum::<u64>() as f64 / seconds,
             Metric::Fairness => jain(mine()),
@@ -205,7 +216,7 @@ fn latency_ms(metric: Metric, latency: &Histogram) -> f64 {
         Metric::P99 => latency.quantile(990_000),
         Metric::P999 => latency.quantile(999_000),
         Metric::Max => latency.max(),
-        Metric::Rate | Metric::Iops | Metric::Busy | Metric::Least | Metric::Fairness => 0,
+        _ => 0,
     };
     nanos as f64 / 1e6
 }
@@ -255,8 +266,9 @@ impl FromStr for Quantity {
         if metric == Metric::Busy && subject != Subject::Total {
             return Err("only the total has \"busy\"".to_owned());
         }
-        if metric == Metric::Least && subject == Subject::Total {
-            return Err("only a client has \"least\"".to_owned());
+        let of_client = matches!(metric, Metric::Least | Metric::Fastest | Metric::Slowest);
+        if of_client && subject == Subject::Total {
+            return Err(format!("only a client has \"{metric}\""));
         }
         Ok(Self { subject, metric })
     }
@@ -360,6 +372,20 @@ mod tests {
         assert_eq!(least.unit(Units::Si), "MB/s");
     }
 
+    /// Goal: the fastest and the slowest process of a client. Method: two readers, one of them twice as fast.
+    #[test]
+    fn the_fastest_and_the_slowest_process() {
+        let mut outcome = outcome();
+        outcome.clients[2].bytes = 2_048_000;
+        let read = |text: &str| {
+            text.parse::<Quantity>().expect("known quantity").read(&outcome, Units::Suite)
+        };
+        assert_eq!(
+            (read("reader fastest"), read("reader slowest"), read("reader")),
+            (1.0, 0.5, 1.5)
+        );
+    }
+
     /// Goal: nonsense is refused with what there is. Method: one text a rule.
     #[test]
     fn unknown_numbers_are_refused() {
@@ -367,6 +393,7 @@ mod tests {
         assert!(error.contains("p98") && error.contains("p99"), "{error}");
         assert!("target busy".parse::<Quantity>().is_err());
         assert!("total least".parse::<Quantity>().is_err());
+        assert!("total slowest".parse::<Quantity>().is_err());
         assert!(parse_value("10MB/s", "ms").is_err());
         assert_eq!(parse_value("1.5s", "ms"), Ok(1500.0));
         assert_eq!(parse_value("235MB/s", "MB/s"), Ok(235.0));

@@ -326,6 +326,27 @@ fn nothing_divided_by_nothing_does_not_hold() {
     assert_eq!(claim.judge(&[0.0, f64::NAN]).1, Verdict::DoesNotHold);
 }
 
+/// Goal: an order of quotients. Method: 10 and 30 grow, 10 / 1 and 30 / 4 do not; what `per` may not say is refused.
+#[test]
+fn an_order_of_quotients() {
+    let file = |per: &str| {
+        let order = format!(
+            "\n[[expect]]\nkind = 'order'\nof = 'total'\nvariant = 'rand, N=4'\norder = ['none-none', 'again']\nper = {per}\n"
+        );
+        parse("experiments/a/example.toml", &(EXAMPLE.to_owned() + &order), &Overrides::default())
+    };
+    let claim = file("{ variant = 'rand, N=1' }").expect("a good file").claims.remove(1);
+    assert_eq!(claim.text, "total: none-none < again, each / [rand, N=1]");
+    assert_eq!(claim.places.len(), 4);
+    assert_eq!(claim.judge(&[10.0, 30.0, 1.0, 4.0]), (0.75, Verdict::DoesNotHold));
+    assert_eq!(claim.judge(&[30.0, 10.0, 4.0, 1.0]), (10.0 / 7.5, Verdict::Holds));
+    for per in
+        ["{ stack = 'again' }", "{ variant = 'none' }", "{ variant = 'rand, N=1', of = 'target' }"]
+    {
+        assert!(file(per).is_err(), "{per}");
+    }
+}
+
 /// Goal: the number of threads changes nothing. Method: one against four.
 #[test]
 fn threads_change_no_result() {
