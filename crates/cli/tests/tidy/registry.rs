@@ -59,6 +59,23 @@ fn manual(files: &[File], row: &str) -> String {
     head.map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(line))).collect()
 }
 
+/// Which facts were read where.
+const PROVENANCE: &str = "\n## Where the rules come from\n\n\
+    No policy contains code of the kernel or of another project. Each was written from facts: what the rules, constants and\n\
+    defaults are. The section of a policy says under *Source* where these are stated, under *From memory* and *Derived* what no\n\
+    text at hand states, and under *Our choice* where ours differs. Facts have three kinds of sources:\n\n\
+    - **Papers, documentation, slides, mails and commit messages.** From these alone come `fair-noop`, `fair-deadline`,\n  \
+      `fair-anticipatory` and `fair-cfq` (the mails of the IO controller V10), `io-throttle` (Righi's descriptions of his patches),\n  \
+      `proportional` (Li's slides, completed as its section says), and what BFQ 4.20 and 5.3 do otherwise than 5.14 where a\n  \
+      message states it.\n\
+    - **Sources that were read.** The rules, constants and orders of steps of the following were read in the sources and written\n  \
+      down in words; the policies were written from these words. Linux 2.6.32: `noop`, `deadline`, `anticipatory`, `cfq`. Linux 4.18 and\n  \
+      its backports in RHEL 8: `cfq-group`, `throttle-low`, `throttle-max`, `io-latency`, `bfq` and its older versions. Linux 7.0:\n  \
+      `none`, `mq-deadline`, `kyber`, `wbt`, `io-cost`, and changes of `throttle-max` and `io-latency`. dm-ioband of 2009: `ioband`,\n  \
+      `ioband-range-bw`. One rule of `proportional` is from TencentOS-kernel's throttle. When Linux asks a scheduler for work, and how\n  \
+      it reads ahead and writes back, was read there too ([experiments.md](experiments.md#keys-of-the-host)).\n\
+    - **Nothing but our own work**: `promise`.\n";
+
 fn page(files: &[File], rows: &[&Row]) -> String {
     let mut page = String::from(
         "# Policies\n\n\
@@ -85,6 +102,7 @@ fn page(files: &[File], rows: &[&Row]) -> String {
     for named in TABLE.stacks {
         let _ = writeln!(page, "| `{}` | `{}` | {} |", named.name, named.stack, named.summary);
     }
+    page += PROVENANCE;
     let measured = measured(files).unwrap_or_default();
     for row in rows {
         let list = comparison::list(row, &measured);
