@@ -35,5 +35,7 @@ mod plan;
 mod registry;
 #[path = "tidy/rooms.rs"]
 mod rooms;
+#[path = "tidy/tables.rs"]
+mod tables;
 #[path = "tidy/text.rs"]
 mod text;
