@@ -7,11 +7,13 @@ use crate::report::number::{number, published};
 use crate::report::summary::Summary;
 use crate::report::svg::{escape, picture_file};
 
+/// Least width of a column.
 const CELL: f64 = 112.0;
 const ROW: f64 = 22.0;
 const TOP: f64 = 84.0;
-/// Pixels of a character, and of one of the title.
+/// Pixels of a character, of a bold one, and of one of the title.
 const CHARACTER: f64 = 6.3;
+const BOLD: f64 = 6.9;
 const TITLE: f64 = 8.4;
 
 /// The table as a picture; none if fewer than two numbers are read at one place of a run.
@@ -33,15 +35,17 @@ pub(super) fn cells(summary: &Summary, all: &[Compared<'_>]) -> Option<String> {
     }
     let widest = rows.iter().map(|row| name(row).chars().count()).max().unwrap_or(0);
     let left = CHARACTER * widest as f64 + 24.0;
+    let headers = columns.iter().map(|it| BOLD * it.chars().count() as f64 + 12.0);
+    let column_width = headers.fold(CELL, f64::max);
     let title = TITLE * summary.title.chars().count() as f64 + 16.0;
-    let wide = (left + CELL * columns.len() as f64 + 8.0).max(560.0).max(title);
+    let wide = (left + column_width * columns.len() as f64 + 8.0).max(560.0).max(title);
     let high = TOP + ROW * rows.len() as f64 + 10.0;
     let mut svg = head(&summary.title);
     for (index, column) in columns.iter().enumerate() {
         let _ = writeln!(
             svg,
             "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\" font-weight=\"600\">{}</text>",
-            left + CELL * (index as f64 + 0.5),
+            left + column_width * (index as f64 + 0.5),
             TOP - 8.0,
             escape(column)
         );
@@ -60,7 +64,7 @@ pub(super) fn cells(summary: &Summary, all: &[Compared<'_>]) -> Option<String> {
             else {
                 continue;
             };
-            cell(&mut svg, it, (left + CELL * at as f64, y));
+            cell(&mut svg, it, (left + column_width * at as f64, y), column_width);
         }
     }
     svg += "</g>\n";
@@ -105,7 +109,7 @@ fn head(title: &str) -> String {
     svg
 }
 
-fn cell(svg: &mut String, it: &Compared<'_>, (x, y): (f64, f64)) {
+fn cell(svg: &mut String, it: &Compared<'_>, (x, y): (f64, f64), width: f64) {
     let border = if it.claim.fitted { "#595959\" stroke-dasharray=\"3 2" } else { "#ffffff" };
     let _ = writeln!(
         svg,
@@ -113,10 +117,10 @@ fn cell(svg: &mut String, it: &Compared<'_>, (x, y): (f64, f64)) {
          <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{} : {}</text>",
         x + 1.5,
         y + 1.5,
-        CELL - 3.0,
+        width - 3.0,
         ROW - 3.0,
         it.distance().shade(),
-        x + CELL / 2.0,
+        x + width / 2.0,
         y + 15.0,
         published(it.published),
         number(it.claim.got)
