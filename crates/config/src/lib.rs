@@ -1,6 +1,7 @@
 //! Reads and checks the files that people write. Errors give the place and the allowed values.
 //!
-//! No other crate reads such files. This one has no clock, no socket and no thread. All formats are TOML. A crate
+//! No other crate reads such files. This one has no clock, no socket and no thread. All formats are TOML, except job files of
+//! fio ([`fio`]). A crate
 //! with its own format (experiments, drive profiles) defines plain serde structs with the types of [`units`] and
 //! reads them with [`parse`]:
 //!
@@ -24,6 +25,7 @@
 
 pub mod contracts;
 mod error;
+pub mod fio;
 mod set;
 mod source;
 pub mod units;

@@ -1,0 +1,203 @@
+//! Lines of job files: sections, options, includes, variables and keywords.
+
+use std::fs::File;
+use std::io::Read;
+use std::ops::Range;
+use std::path::Path;
+
+use super::{Variables, Written};
+use crate::error::ConfigError;
+use crate::source::Source;
+
+/// Longest file. Job files have a few KiB.
+const FILE_MAX: u64 = 1 << 20;
+/// Deepest include: fio's own limit, and the end of a file that includes itself.
+const INCLUDE_DEPTH_MAX: usize = 16;
+/// Most includes of a file: without it, files that include others twice grow with two to the power of their depth.
+const INCLUDES_MAX: usize = 256;
+/// Longest value after variables were replaced.
+const VALUE_MAX: usize = 4096;
+
+/// A file in pieces.
+pub(super) struct Lines {
+    pub(super) sources: Vec<Source>,
+    pub(super) sections: Vec<Section>,
+}
+
+/// A section with its options.
+pub(super) struct Section {
+    pub(super) name: String,
+    pub(super) head: Written,
+    pub(super) options: Vec<Written>,
+}
+
+impl Section {
+    pub(super) fn is_global(&self) -> bool {
+        self.name == "global"
+    }
+}
+
+/// Opens a file with its bounds: a regular one, not too long, UTF-8.
+pub(super) fn open(path: &Path) -> Result<Source, ConfigError> {
+    let name = path.display().to_string();
+    let refuse = |message: String| ConfigError::whole_file(&name, message);
+    let meta = std::fs::metadata(path).map_err(|error| refuse(error.to_string()))?;
+    if !meta.is_file() {
+        return Err(refuse("not a regular file".into()));
+    }
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(|error| refuse(error.to_string()))?;
+    let read = file.take(FILE_MAX + 1).read_to_end(&mut bytes);
+    read.map_err(|error| refuse(error.to_string()))?;
+    if bytes.len() as u64 > FILE_MAX {
+        return Err(refuse("too long for a job file".into()).allowed("1 MiB"));
+    }
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(Source::new(&name, &text)),
+        Err(error) => {
+            let valid = error.utf8_error().valid_up_to();
+            let line = error.as_bytes()[..valid].iter().filter(|byte| **byte == b'\n').count() + 1;
+            Err(refuse(format!("line {line} is not UTF-8 text")))
+        }
+    }
+}
+
+/// Reads a file and what it includes.
+pub(super) fn read(source: Source, variables: &Variables) -> Result<Lines, ConfigError> {
+    let mut reader = Reader {
+        lines: Lines { sources: Vec::new(), sections: Vec::new() },
+        variables,
+        includes: 0,
+    };
+    reader.file(source, 0)?;
+    Ok(reader.lines)
+}
+
+struct Reader<'a> {
+    lines: Lines,
+    variables: &'a Variables,
+    includes: usize,
+}
+
+impl Reader<'_> {
+    fn file(&mut self, source: Source, depth: usize) -> Result<(), ConfigError> {
+        let text = source.text().to_owned();
+        self.lines.sources.push(source);
+        let number = self.lines.sources.len() - 1;
+        let mut start = 0;
+        for line in text.split_inclusive('\n') {
+            let inside = line.trim();
+            let from = start + line.find(inside).unwrap_or(0);
+            start += line.len();
+            if inside.is_empty() || inside.starts_with([';', '#']) {
+                continue;
+            }
+            self.line((number, from), inside, depth)?;
+        }
+        Ok(())
+    }
+    fn error(&self, source: usize, span: Range<usize>, message: impl Into<String>) -> ConfigError {
+        self.lines.sources[source].error(span, message)
+    }
+
+    fn line(
+        &mut self,
+        (source, from): (usize, usize),
+        line: &str,
+        depth: usize,
+    ) -> Result<(), ConfigError> {
+        let whole = from..from + line.len();
+        if let Some(rest) = line.strip_prefix('[') {
+            if depth > 0 {
+                let message = "an included file has no sections of its own";
+                return Err(self.error(source, whole, message));
+            }
+            let Some(name) = rest.strip_suffix(']').map(str::trim).filter(|it| !it.is_empty())
+            else {
+                let error = self.error(source, whole, "not the head of a section");
+                return Err(error.allowed("[NAME], with nothing behind it"));
+            };
+            let head = Written {
+                name: String::new(),
+                value: String::new(),
+                source,
+                key: whole.clone(),
+                place: whole,
+            };
+            self.lines.sections.push(Section { name: name.to_owned(), head, options: Vec::new() });
+            return Ok(());
+        }
+        if let Some(file) = line.strip_prefix("include").filter(|it| it.starts_with([' ', '\t'])) {
+            return self.include((source, whole), file.trim(), depth);
+        }
+        let (key, value) = line.split_once('=').unwrap_or((line, ""));
+        let (key, value) = (key.trim_end(), value.trim());
+        let at = from + line.len() - value.len();
+        let place = if value.is_empty() { whole.clone() } else { at..at + value.len() };
+        let value = self.expand((source, place.clone()), value)?;
+        let option =
+            Written { name: key.to_owned(), value, source, key: from..from + key.len(), place };
+        match self.lines.sections.last_mut() {
+            Some(section) => section.options.push(option),
+            None => {
+                let error = self.error(source, whole, "an option before the first section");
+                return Err(error.allowed("[global] or the [NAME] of a job above it"));
+            }
+        }
+        Ok(())
+    }
+
+    fn include(
+        &mut self,
+        (source, span): (usize, Range<usize>),
+        file: &str,
+        depth: usize,
+    ) -> Result<(), ConfigError> {
+        self.includes += 1;
+        if depth + 1 > INCLUDE_DEPTH_MAX || self.includes > INCLUDES_MAX {
+            let error = self.error(source, span, format!("too many includes, at `{file}`"));
+            return Err(error.allowed(format!(
+                "{INCLUDE_DEPTH_MAX} files inside one another and {INCLUDES_MAX} in all; none that includes itself"
+            )));
+        }
+        let path = self.lines.sources[source].beside(file);
+        let read = open(&path).map_err(|error| self.error(source, span, error.to_string()))?;
+        self.file(read, depth + 1)
+    }
+
+    /// Replaces `${NAME}` and the keywords.
+    fn expand(
+        &self,
+        (source, place): (usize, Range<usize>),
+        value: &str,
+    ) -> Result<String, ConfigError> {
+        let mut text = String::new();
+        let mut rest = value;
+        while let Some((before, after)) = rest.split_once("${") {
+            text += before;
+            let Some((name, behind)) = after.split_once('}') else {
+                let error = self.error(source, place, "`${` without `}`");
+                return Err(error.allowed("${NAME} of an environment variable"));
+            };
+            let known = self.variables.environment.iter().find(|(it, _)| it == name);
+            let Some((_, found)) = known else {
+                let message = format!("the environment has no variable `{name}`");
+                return Err(self.error(source, place, message));
+            };
+            text += found;
+            rest = behind;
+        }
+        text += rest;
+        let Variables { processors, memory_mib, page_bytes, .. } = self.variables;
+        for (keyword, value) in
+            [("$pagesize", page_bytes), ("$mb_memory", memory_mib), ("$ncpus", processors)]
+        {
+            text = text.replace(keyword, &value.to_string());
+        }
+        if text.len() > VALUE_MAX {
+            let error = self.error(source, place, "the value is too long");
+            return Err(error.allowed(format!("{VALUE_MAX} bytes")));
+        }
+        Ok(text)
+    }
+}

@@ -1,0 +1,274 @@
+//! Job files: what sections, includes, variables and units mean, and what is refused.
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::*;
+
+fn variables() -> Variables {
+    let environment = vec![("SIZE".to_owned(), "64m".to_owned())];
+    Variables { environment, processors: 4, memory_mib: 1000, page_bytes: 4096 }
+}
+
+fn read_text(text: &str) -> Result<JobFile, ConfigError> {
+    parse("job.fio", text, &variables())
+}
+
+/// The settings of a job with these options.
+fn job(options: &str) -> Settings {
+    let text = format!("[a]\n{}", options.replace(" / ", "\n"));
+    read_text(&text).unwrap_or_else(|error| panic!("{error}")).jobs.remove(0).settings
+}
+
+fn refused(options: &str) -> String {
+    let text = format!("[a]\n{}", options.replace(" / ", "\n"));
+    read_text(&text).expect_err(options).to_string()
+}
+
+/// Goal: a global section is for what follows it, a job's own options go first, comments and blanks do not count. Method: the
+/// example of fio's manual with a second global section.
+#[test]
+fn globals_are_for_what_follows() {
+    let text = "; a comment\n[global]\nrw=randread\nsize = 128m\n\n# another\n[job1]\n[job2]\nbs=64k\n\
+        [global]\nbs=8k\nstonewall\n[job3]\nname=third\n";
+    let file = read_text(text).expect("a good file");
+    let told =
+        |job: &Job| (job.name.clone(), job.settings.blocks[0].most(), job.settings.stonewall);
+    let told: Vec<_> = file.jobs.iter().map(told).collect();
+    let wanted = [("job1", 4096, false), ("job2", 65_536, false), ("third", 8192, true)];
+    assert_eq!(told, wanted.map(|(name, block, wall)| (name.to_owned(), block, wall)));
+    assert!(file.jobs.iter().all(|job| job.settings.random));
+    assert_eq!(file.jobs[1].options, [("bs".to_owned(), "64k".to_owned())]);
+    assert_eq!(file.global.len(), 4);
+}
+
+/// Goal: units are those of fio's manual. Method: its examples for both bases, times, percentages, expressions and keywords.
+#[test]
+fn units_are_fios() {
+    let bytes = |text: &str| match job(text).size {
+        Some(Size::Bytes(bytes)) => bytes,
+        other => panic!("{text}: {other:?}"),
+    };
+    for (text, wanted) in [
+        ("4096", 4096),
+        ("4096b", 4096),
+        ("4k", 4096),
+        ("4KB", 4096),
+        ("1mi", 1_000_000),
+        ("1000kib", 1_000_000),
+        ("0x1000", 4096),
+        ("1t", 1 << 40),
+        ("${SIZE}", 64 << 20),
+        ("8*$mb_memory", 8_000),
+        ("2*$pagesize", 8192),
+        ("(1+1)*4k", 8192),
+        ("2^10", 1024),
+    ] {
+        assert_eq!(bytes(&format!("size={text}")), wanted, "{text}");
+    }
+    for (text, wanted) in [("4ki", 4096), ("1m", 1_000_000), ("1024gi", 1 << 40)] {
+        assert_eq!(bytes(&format!("size={text} / kb_base=1000")), wanted, "{text}");
+    }
+    assert_eq!(job("size=20%").size, Some(Size::Percent(20)));
+    assert_eq!(job("numjobs=$ncpus").clones, 4);
+    let times = job("runtime=90 / thinktime=20 / ramp_time=1500ms / startdelay=2m-1m");
+    assert_eq!(times.runtime, Some(Nanos::from_secs(90)));
+    assert_eq!((times.think, times.ramp), (Nanos::from_micros(20), Nanos::from_millis(1_500)));
+    assert_eq!(times.start_delay, (Nanos::from_secs(60), Nanos::from_secs(120)));
+    assert_eq!(job("thinktime=(20)").think, Nanos::from_micros(20));
+}
+
+/// Goal: values for reads, writes and trims are shared as fio's manual says. Method: its examples.
+#[test]
+fn directions_share_values() {
+    let blocks = |text: &str| job(text).blocks.map(|it| it.most() >> 10);
+    for (text, wanted) in [
+        ("bs=256k", [256; 3]),
+        ("bs=8k,32k", [8, 32, 32]),
+        ("bs=8k,32k,", [8, 32, 4]),
+        ("bs=,8k", [4, 8, 8]),
+        ("bs=,8k,", [4, 8, 4]),
+        ("bsrange=1k-4k,2k:8k", [4, 8, 8]),
+    ] {
+        assert_eq!(blocks(text), wanted, "{text}");
+    }
+    assert_eq!(job("rate=1m,500k").rate, [Some(1 << 20), Some(500 << 10), Some(500 << 10)]);
+    assert_eq!(job("rate=,500k").rate, [None, Some(500 << 10), Some(500 << 10)]);
+    assert_eq!(job("rate_iops=500,").rate_iops, [Some(500), None, None]);
+    let split = |text: &str| job(text).blocks[0].clone();
+    let wanted = Blocks::Split(vec![(4096, 50), (1024, 25), (32 << 10, 25)]);
+    assert_eq!(split("bssplit=4k/50:1k/:32k/"), wanted);
+    let both = job("bssplit=2k/50:4k/50,4k/90:8k/10").blocks;
+    assert_eq!(both[1], Blocks::Split(vec![(4096, 90), (8192, 10)]));
+    assert_eq!(job("rwmixread=10 / rwmixwrite=30").reads, 70, "the latter counts");
+    assert_eq!(job("rw=randrw:8").modifier, Some(8));
+    let zones = vec![(60, 10), (30, 20), (8, 30), (2, 40)];
+    assert_eq!(
+        job("rw=randread / random_distribution=zoned:60/10:30/20:8/30:2/40").distribution,
+        Distribution::Zoned(zones)
+    );
+}
+
+/// Goal: what cannot be used is refused with file, line, option and what is allowed or near. Method: one slip a rule.
+#[test]
+fn slips_are_refused() {
+    for (options, parts) in [
+        ("iodeph=4", &["job.fio:2:1: unsupported option `iodeph`", "did you mean `iodepth`?"][..]),
+        ("verify=md5", &["unsupported option `verify`", "allowed: blocksize, "]),
+        ("rw=ranread", &["option `rw`: `ranread` is not", "allowed: read, write", "`randread`?"]),
+        ("ioengine=null", &["option `ioengine`: `null`", "libaio"]),
+        ("bs=4q", &["`4q` is not a number"]),
+        ("bs=1000", &["sectors of 512 bytes"]),
+        ("bs=", &["option `bs`: a value is missing"]),
+        ("size=1m ; no comment", &["is not a number"]),
+        ("size=99999999p", &["is not a number"]),
+        ("size=1/0", &["1 / 0 is out of range"]),
+        ("size=2-3", &["out of range"]),
+        ("size=101%", &["1% to 100%"]),
+        ("runtime=5x", &["`5x` is not a time", "500ms"]),
+        ("time_based=2", &["neither yes nor no"]),
+        ("time_based", &["needs a `runtime`"]),
+        ("iodepth=0", &["allowed: 1 to 65536"]),
+        ("numjobs=99999", &["allowed: 1 to 10000"]),
+        ("prio=9", &["allowed: 0 to 7"]),
+        ("prioclass=0", &["allowed: 1 to 3"]),
+        ("rwmixread=120", &["allowed: 0 to 100"]),
+        ("bssplit=4k/60:8k/60", &["the percentages make 120"]),
+        ("random_distribution=zipf:1.0", &["a theta of 1"]),
+        ("rw=randread / random_distribution=zoned:60/10:30/20", &["90 % of the calls"]),
+        ("random_distribution=zipf:1.2", &["job.fio:2:21: a sequential job"]),
+        ("random_distribution=zipf:1.2:0.5", &["a base"]),
+        ("cgroup_weight=200", &["job.fio:2:15: `cgroup_weight` needs a `cgroup`"]),
+        ("cgroup=a/../b", &["is not the path of a group"]),
+        ("filename=/dev/sda:/dev/sdb", &["several files"]),
+        ("size=${NOWHERE}", &["no variable `NOWHERE`"]),
+        ("size=${SIZE", &["`${` without `}`"]),
+        ("latency_target=1ms", &["needs a `latency_window`"]),
+        ("include nowhere.fio", &["job.fio:2:1: nowhere.fio: No such file"]),
+        ("[b", &["not the head of a section"]),
+    ] {
+        let error = refused(options);
+        for part in parts {
+            assert!(error.contains(part), "{options}: {error}");
+        }
+    }
+    let error = read_text("rw=read\n[a]\n").expect_err("no section").to_string();
+    assert!(error.contains("before the first section"), "{error}");
+    let error = read_text("[global]\nrw=read\n").expect_err("no job").to_string();
+    assert!(error.contains("no job in this file"), "{error}");
+    let nested = format!("size={}1{}", "(".repeat(40), ")".repeat(40));
+    assert!(refused(&nested).contains("too many parentheses"));
+    let many: String = (0..1_001).map(|n| format!("[j{n}]\n")).collect();
+    assert!(read_text(&many).expect_err("a crowd").to_string().contains("too many jobs"));
+}
+
+fn scratch(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("iofair-fio-{name}-{}", std::process::id()));
+    fs::create_dir_all(path.join("sub")).expect("a directory");
+    path
+}
+
+/// Goal: includes are found beside the file that names them and belong to its section; loops and what is no text file end with
+/// an error. Method: the manual's example over two directories; a file that includes itself, two that include each other twice,
+/// a section in an included file, bytes that are no text, a device, a file that is too long.
+#[test]
+fn includes_are_bounded() {
+    let directory = scratch("includes");
+    let write = |name: &str, text: &[u8]| fs::write(directory.join(name), text).expect("a file");
+    let read = |name: &str| read(&directory.join(name), &variables());
+    let refuse = |name: &str| read(name).expect_err(name).to_string();
+    write(
+        "main.fio",
+        b"[global]\ninclude sub/glob.fio\n[test]\nrw=randread\ninclude sub/test.fio\n[b]\n",
+    );
+    write("sub/glob.fio", b"thread=1\nsize=1m\ninclude more.fio\n");
+    write("sub/more.fio", b"direct=1");
+    write("sub/test.fio", b"ioengine=libaio\niodepth=4\n");
+    let file = read("main.fio").expect("good files");
+    assert_eq!(file.jobs.iter().map(|job| job.settings.depth).collect::<Vec<_>>(), [4, 1]);
+    assert!(file.jobs.iter().all(|job| job.settings.direct));
+    write("loop.fio", b"[a]\ninclude loop2.fio\n");
+    write("loop2.fio", b"include loop2.fio\n");
+    assert!(refuse("loop.fio").contains("too many includes, at `loop2.fio`"));
+    for depth in 0..15 {
+        let next = depth + 1;
+        let text = format!("include twice{next}\ninclude twice{next}\n");
+        write(&format!("twice{depth}"), text.as_bytes());
+    }
+    write("twice15", b"size=1m\n");
+    write("tree.fio", b"[a]\ninclude twice0\n");
+    assert!(refuse("tree.fio").contains("too many includes"));
+    write("sections.fio", b"[a]\ninclude main.fio\n");
+    assert!(refuse("sections.fio").contains("has no sections of its own"));
+    write("bytes.fio", b"[a]\nrw=\xff\n");
+    assert!(refuse("bytes.fio").contains("line 2 is not UTF-8"));
+    write("device.fio", b"[a]\ninclude /dev/zero\n");
+    assert!(refuse("device.fio").contains("not a regular file"));
+    write("long.fio", &vec![b'#'; (1 << 20) + 1]);
+    assert!(refuse("long.fio").contains("too long"));
+    fs::remove_dir_all(&directory).expect("it was made above");
+}
+
+/// Goal: bytes in any order never panic and never hang. Method: pieces of job files put together by a small generator.
+#[test]
+fn any_text_is_read_or_refused() {
+    let pieces = [
+        "[a]",
+        "[global]",
+        "\n",
+        "=",
+        "rw",
+        "bs",
+        "bssplit=",
+        "4k/",
+        ":",
+        ",",
+        "${",
+        "}",
+        "$ncpus",
+        "%",
+        "(",
+        ")",
+        "^",
+        "9999999999999999999999",
+        "zoned:",
+        "random_distribution=",
+        "0x",
+        "-",
+        "size=",
+        "é",
+        "\t",
+        ";",
+        "include ",
+        "1",
+    ];
+    let mut state = 7u64;
+    for _ in 0..20_000 {
+        let mut text = String::new();
+        for _ in 0..state % 13 + 2 {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            text += pieces[(state >> 33) as usize % pieces.len()];
+        }
+        if let Err(error) = read_text(&text) {
+            assert!(!error.to_string().is_empty());
+        }
+    }
+}
+
+/// Goal: the lists of options are in order and do not overlap, and each supported option is known to `apply`. Method: all names
+/// with a value that nothing takes are refused for their value, not for their name.
+#[test]
+fn lists_of_options_are_right() {
+    assert!(SUPPORTED.is_sorted() && IGNORED.is_sorted());
+    for name in SUPPORTED {
+        assert!(!IGNORED.contains(name), "{name}");
+        if let Err(error) = read_text(&format!("[a]\n{name}=%%")) {
+            assert!(!error.to_string().contains("unsupported"), "{error}");
+        }
+    }
+    for name in IGNORED {
+        read_text(&format!("[a]\n{name}=1")).expect(name);
+    }
+}
