@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
+use iofair_config::fio::Variables;
 use iofair_core::time::Nanos;
 use iofair_core::unit::{self, UnitError};
 use iofair_lab::experiment::{self, Experiment, Overrides};
@@ -95,6 +96,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         stacks: args.stack.clone().map(|stack| vec![stack]),
         time: args.time,
         ramp: args.ramp,
+        variables: Variables::of_this_machine(),
         ..Overrides::default()
     };
     let mut experiment = experiment::read(&args.path, &overrides)?;

@@ -4,6 +4,7 @@
 //! groups and fio's arguments follow from the experiment ([`mod@plan`]). What lies between the scheduler and the emulated
 //! drive takes time; it is measured first ([`path`]), for the simulator.
 
+mod calls;
 mod fio;
 mod groups;
 mod path;
@@ -151,6 +152,8 @@ struct Times {
     /// Requests, and the processor time meanwhile.
     requests: u64,
     usage: ThreadUsage,
+    /// Measured time at the device.
+    passed: Nanos,
 }
 
 /// Runs a plan.
@@ -174,8 +177,9 @@ fn execute(
     site.groups.make(&plan.groups, &number)?;
     // Dropped before the site, also on errors: then nothing uses the device and the groups.
     let (got, counted, mut times) = clients(plan, scenario, (&site, watch), &directory)?;
+    let in_steps = scenario.clients.iter().any(|client| client.step.is_some());
     let mut outcome = Outcome {
-        time: scenario.time,
+        time: if in_steps { times.passed } else { scenario.time },
         clients: Vec::new(),
         drive: counted,
         trace_hash: 0,
@@ -184,6 +188,7 @@ fn execute(
     times.period = got.first().map_or(0.0, |it| it.period_ns);
     for (job, got) in plan.jobs.iter().zip(got) {
         outcome.simulated_requests += got.latency.count();
+        let time = if in_steps { got.time } else { Nanos::ZERO };
         outcome.clients.push(ClientOutcome {
             name: job.name.clone(),
             group: job.group.clone(),
@@ -193,6 +198,9 @@ fn execute(
             latency: got.latency,
             sync_latency: got.sync,
             series: Vec::new(),
+            directions: got.directions,
+            time,
+            depth: got.depth,
         });
     }
     Ok((outcome, times))
@@ -251,18 +259,23 @@ fn clients(
     };
     // Both were taken a little late, by up to a turn: as a rate it is right.
     let passed = to.since(from).0.max(1);
+    let in_steps = scenario.clients.iter().any(|client| client.step.is_some());
+    let time = if in_steps { passed } else { scenario.time.0 };
     let of = |n: usize| {
-        let count = u128::from(last[n].saturating_sub(first[n])) * u128::from(scenario.time.0);
+        let count = u128::from(last[n].saturating_sub(first[n])) * u128::from(time);
         u64::try_from(count / u128::from(passed)).unwrap_or(u64::MAX)
     };
     let drive = DriveOutcome {
         read_bytes: of(1),
         written_bytes: of(3),
         commands: of(0) + of(2),
+        reads: of(0),
+        writes: of(2),
         busy: Nanos(of(4).saturating_mul(1_000_000)),
         series: Vec::new(),
     };
     let requests = (last[0] + last[2]).saturating_sub(first[0] + first[2]).max(1);
     let device = last[5].saturating_sub(first[5]) as f64 * 1e6 / requests as f64;
-    Ok((got, drive, Times { period: 0.0, device, requests, usage: after.since(&before) }))
+    let (usage, passed) = (after.since(&before), Nanos(passed));
+    Ok((got, drive, Times { period: 0.0, device, requests, usage, passed }))
 }

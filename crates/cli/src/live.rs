@@ -202,7 +202,10 @@ fn check(experiment: &Experiment) -> Result<(), String> {
                 "{clients} processes (`count`), because each has a connection of its own; at most {CLIENTS_MAX}"
             ));
         }
-        let job = |it: &&iofair_lab::scenario::ClientSpec| it.job.block > BLOCK_MAX;
+        let job = |it: &&iofair_lab::scenario::ClientSpec| {
+            let sizes = it.job.calls.sizes.iter().flatten().map(|size| size.0);
+            sizes.chain([it.job.block]).any(|length| length > BLOCK_MAX)
+        };
         if let Some(client) = variant.clients.iter().find(job) {
             let (name, most) = (&client.name, BLOCK_MAX.bytes() >> 20);
             return refuse(format!(

@@ -13,6 +13,7 @@ mod demo;
 mod emulate;
 mod explain;
 mod failure;
+mod fio;
 mod fit;
 mod frontier;
 mod host;
@@ -92,7 +93,7 @@ enum Command {
     /// Give contracts to the Linux kernel's own I/O controllers on this machine.
     Host(host::Args),
     /// Run experiments in simulation, or live on a server, and compare with published results.
-    Run(run::Args),
+    Run(Box<run::Args>),
     /// Show whether promises fit a drive, which breaks first, and how many drives are needed.
     Plan(plan::Args),
     /// Compare policies on drives: overhead, fairness, minimums, bursts.

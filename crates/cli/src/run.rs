@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use iofair_config::fio::Variables;
 use iofair_core::time::Nanos;
 use iofair_core::unit::{self, UnitError};
 use iofair_lab::experiment::{self, Experiment, Overrides, Results, Runner};
@@ -14,6 +15,7 @@ use iofair_lab::report;
 use iofair_lab::scenario::Scenario;
 
 use crate::failure::Usage;
+use crate::fio;
 use crate::frontier;
 use crate::linux;
 use crate::list::collect_toml;
@@ -36,12 +38,16 @@ use crate::truth;
       how often each claim holds, over seeds and over what no measured row decides
   iofair run --on serve figure-1.toml --repeats 1 --variant 'random target, readers'
       live, through real sockets, beside the simulation
+  iofair run job.fio --stack none-none --stack promise --drive samsung-970-pro
+      a job file of fio in the simulator, under two stacks
+  iofair run job.fio --fio results
+      the same, with results as fio writes them
   iofair run --on linux experiments/truth/random-weights.toml
       on the kernel of this machine: an emulated drive, a loop device and fio
 
 The same file and seed give the same output on any machine. The seeds are printed.")]
 pub(crate) struct Args {
-    /// Experiment files, or directories with experiment files.
+    /// Experiment files, job files of fio (NAME.fio), or directories with experiment files.
     #[arg(required_unless_present = "measured")]
     paths: Vec<PathBuf>,
     /// Where to run: in the simulator (virtual time), live on a server with an emulated drive (real time), or on the kernel of
@@ -61,6 +67,9 @@ pub(crate) struct Args {
     /// named stacks.
     #[arg(long, value_delimiter = ',')]
     stack: Vec<String>,
+    /// Use this drive model instead of that of the file, such as samsung-970-pro.
+    #[arg(long, value_name = "NAME")]
+    drive: Option<String>,
     /// Number of runs of each variant on each stack, with different seeds.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     repeats: Option<u32>,
@@ -101,6 +110,10 @@ pub(crate) struct Args {
     /// Also run each experiment on all variants of its drive (`NAME:VARIANT`).
     #[arg(long)]
     drive_variants: bool,
+    /// Write results in fio's formats into a directory: in STACK/fio.json the output of `--output-format=json+`, beside it the logs
+    /// of bandwidth, I/Os and latency.
+    #[arg(long, value_name = "DIRECTORY")]
+    fio: Option<PathBuf>,
     /// Write a self-contained HTML page with charts.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -276,10 +289,18 @@ fn print(args: &Args, results: &[Results], output: &Output) -> Result<ExitCode> 
     if let Some(folder) = &args.pages {
         pages(folder, &summaries)?;
     }
+    if let Some(directory) = &args.fio {
+        fio::write(directory, results)?;
+    }
     if output.json {
         write(&report::json(results))?;
     } else if !args.quiet && !results.is_empty() {
-        let tables: Vec<_> = summaries.iter().map(report::table).collect();
+        let table = |(summary, results): (&report::Summary, &Results)| match results.experiment.jobs
+        {
+            Some(_) => report::jobs_table(results),
+            None => report::table(summary),
+        };
+        let tables: Vec<_> = summaries.iter().zip(results).map(table).collect();
         write(&tables.join("\n\n"))?;
     }
     let misses: usize = results.iter().map(Results::hard_misses).sum();
@@ -327,6 +348,7 @@ fn overrides(args: &Args) -> Overrides {
         given => given.to_vec(),
     };
     let mut settings = args.set.clone();
+    settings.extend(args.drive.iter().map(|drive| format!("drive={drive}")));
     if args.frontier.is_some() {
         // A minimum is one in each second.
         settings.push("interval=1s".to_owned());
@@ -339,6 +361,7 @@ fn overrides(args: &Args) -> Overrides {
         seed: args.seed,
         numbers: None,
         settings,
+        variables: Variables::of_this_machine(),
     }
 }
 

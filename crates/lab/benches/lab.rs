@@ -22,7 +22,7 @@ use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
 use iofair_historical::TABLE;
 use iofair_lab::outcome::Outcome;
-use iofair_lab::scenario::{ClientSpec, GroupSpec, Job, Manner, Pattern, Scenario};
+use iofair_lab::scenario::{Calls, ClientSpec, GroupSpec, Job, Manner, Pattern, Scenario};
 use iofair_lab::{host, simulate};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -54,6 +54,7 @@ fn client(name: &str, pattern: Pattern) -> ClientSpec {
         think: Nanos::ZERO,
         sync_writes: true,
         metadata: false,
+        calls: Calls::default(),
     };
     ClientSpec {
         name: name.to_owned(),
@@ -67,6 +68,8 @@ fn client(name: &str, pattern: Pattern) -> ClientSpec {
         file_size: Sectors::from_kib(500 << 10),
         start: Nanos::ZERO,
         stop: None,
+        step: None,
+        place: None,
     }
 }
 

@@ -12,6 +12,7 @@ pub mod experiment;
 pub mod explain;
 pub mod fit;
 pub mod host;
+pub mod jobs;
 pub mod machine;
 pub mod observe;
 pub mod outcome;

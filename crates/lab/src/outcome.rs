@@ -19,7 +19,7 @@ pub struct Outcome {
 }
 
 /// What one client got, as the client itself sees it (calls, not drive requests).
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct ClientOutcome {
     /// Its name.
     pub name: String,
@@ -37,6 +37,25 @@ pub struct ClientOutcome {
     pub sync_latency: Histogram,
     /// Calls by when they ended, in intervals from the end of the ramp on; empty unless the scenario
     /// asks for it.
+    pub series: Vec<Interval>,
+    /// The same by direction: reads, writes, trims.
+    pub directions: [DirectionOutcome; 3],
+    /// Time measured, if it is not that of the run, as for clients in steps; else zero.
+    pub time: Nanos,
+    /// Calls in flight that its search for a depth found.
+    pub depth: Option<u32>,
+}
+
+/// What a client got in one direction.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct DirectionOutcome {
+    /// Bytes of finished calls.
+    pub bytes: u64,
+    /// Finished calls.
+    pub calls: u64,
+    /// Time of each call in nanoseconds.
+    pub latency: Histogram,
+    /// Calls by when they ended; ends with the last interval in which one did.
     pub series: Vec<Interval>,
 }
 
@@ -60,6 +79,10 @@ pub struct DriveOutcome {
     pub written_bytes: u64,
     /// Commands completed.
     pub commands: u64,
+    /// Those of them that read.
+    pub reads: u64,
+    /// Those of them that wrote.
+    pub writes: u64,
     /// Time with at least one command.
     pub busy: Nanos,
     /// Bytes both ways in intervals from the end of the ramp on; empty unless the scenario asks for it, and outside.

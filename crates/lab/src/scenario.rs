@@ -14,6 +14,10 @@ use iofair_drive::stripe::Geometry;
 
 use crate::recording::Recording;
 
+mod calls;
+
+pub use calls::{Calls, DepthSearch, Direction, Distribution, Mix, Sizes, Step, Turn};
+
 /// One run.
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -318,6 +322,11 @@ pub struct ClientSpec {
     pub start: Nanos,
     /// When it makes no further call; `None`: never.
     pub stop: Option<Nanos>,
+    /// Its step; `None`: it starts and stops as above. If a client of a run has a step, all of them do, and the run ends when
+    /// all of them have ended.
+    pub step: Option<Step>,
+    /// Where its file begins on the drive; `None`: at the next free place.
+    pub place: Option<Sectors>,
 }
 
 /// How a client goes about its job.
@@ -376,4 +385,6 @@ pub struct Job {
     pub sync_writes: bool,
     /// Whether its files are the file system's own.
     pub metadata: bool,
+    /// What differs from call to call.
+    pub calls: Calls,
 }

@@ -34,6 +34,7 @@ fn run(name: &str, stacks: &[&str], jobs: usize) -> Results {
         seed: None,
         numbers: None,
         settings: Vec::new(),
+        ..Overrides::default()
     };
     let experiment = experiment::read(Path::new(&path), &overrides);
     let experiment = experiment.unwrap_or_else(|error| panic!("{error}"));

@@ -39,6 +39,7 @@ fn admitted_minimums_are_kept_at_the_edge() {
                 seed: None,
                 numbers: None,
                 settings: settings.to_vec(),
+                ..Overrides::default()
             };
             let path =
                 concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/survey-2019/complete.toml");

@@ -16,7 +16,7 @@ use iofair_historical::TABLE;
 use iofair_lab::host;
 use iofair_lab::observe::{Observer, Recorder, Step};
 use iofair_lab::scenario::{
-    ClientSpec, GroupSpec, Host, Job, Manner, Pattern, Scenario, Scheduling,
+    Calls, ClientSpec, GroupSpec, Host, Job, Manner, Pattern, Scenario, Scheduling,
 };
 use iofair_lab::simulate_with;
 use iofair_serve::back::volume::{Map, PlannedVolume, VolumeId};
@@ -47,6 +47,7 @@ fn client(name: &str, group: &str, pattern: Pattern, block: u64) -> ClientSpec {
         think: Nanos::ZERO,
         sync_writes: true,
         metadata: false,
+        calls: Calls::default(),
     };
     ClientSpec {
         name: name.into(),
@@ -60,6 +61,8 @@ fn client(name: &str, group: &str, pattern: Pattern, block: u64) -> ClientSpec {
         file_size: Sectors::from_kib(1 << 20),
         start: Nanos::ZERO,
         stop: None,
+        step: None,
+        place: None,
     }
 }
 

@@ -8,6 +8,8 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, anyhow, bail};
 use iofair_core::stats::histogram::Histogram;
+use iofair_core::time::Nanos;
+use iofair_lab::outcome::DirectionOutcome;
 use serde_json::Value;
 
 use super::plan::{Job, Logged};
@@ -25,6 +27,12 @@ pub(super) struct Got {
     pub(super) sync: Histogram,
     /// Mean time from one call to the next, in nanoseconds.
     pub(super) period_ns: f64,
+    /// Reads, writes and trims apart.
+    pub(super) directions: [DirectionOutcome; 3],
+    /// Measured time.
+    pub(super) time: Nanos,
+    /// Calls in flight that a search found.
+    pub(super) depth: Option<u32>,
 }
 
 /// fio's version, or why it cannot be used.
@@ -72,7 +80,8 @@ impl FioProcess {
             bail!("fio failed ({status}): {}{errors}", first_lines(&text));
         }
         let mut all = parse(&text, &self.jobs).context("what fio reported")?;
-        for (job, got) in self.jobs.iter().zip(&mut all) {
+        let logs = self.jobs.iter().zip(&mut all).filter(|(job, _)| job.logged.until > 0);
+        for (job, got) in logs {
             let log = directory.join(format!("{}_clat.log", job.name));
             let log = File::open(&log).with_context(|| log.display().to_string())?;
             logged(BufReader::new(log), job.logged, got)?;
@@ -121,8 +130,7 @@ fn parse(text: &str, jobs: &[Job]) -> Result<Vec<Got>> {
         if told["error"].as_u64().unwrap_or(0) != 0 {
             bail!("client {} ended with error {}", job.name, told["error"]);
         }
-        let sync = histogram(&told["sync"]["lat_ns"]);
-        Ok(Got { bytes: 0, latency: Histogram::new(), sync, period_ns: 0.0 })
+        Ok(got(told, job.logged.until > 0))
     };
     jobs.iter().map(of).collect()
 }
@@ -133,17 +141,53 @@ fn logged(log: impl BufRead, part: Logged, got: &mut Got) -> Result<()> {
         let line = line?;
         let mut fields = line.split(',').map_while(|it| it.trim().parse::<u64>().ok());
         let mut next = || fields.next();
-        let (Some(at), Some(nanos), Some(_), Some(length)) = (next(), next(), next(), next())
+        let (Some(at), Some(nanos), Some(direction @ 0..3), Some(length)) =
+            (next(), next(), next(), next())
         else {
             continue;
         };
         if (part.from..part.until).contains(&at) {
-            got.latency.record(nanos);
-            got.bytes += length;
+            let side = &mut got.directions[direction as usize];
+            side.latency.record(nanos);
+            side.calls += 1;
+            side.bytes += length;
         }
     }
-    got.period_ns = (part.until - part.from) as f64 * 1e6 / got.latency.count().max(1) as f64;
+    got.time = Nanos::from_millis(part.until - part.from);
+    got.sum();
     Ok(())
+}
+
+/// What fio counted: flushes, and all else unless the log has it.
+fn got(told: &Value, is_logged: bool) -> Got {
+    let (mut directions, mut millis): ([DirectionOutcome; 3], _) = (Default::default(), 0);
+    for (side, name) in directions.iter_mut().zip(["read", "write", "trim"]) {
+        if !is_logged {
+            let told = &told[name];
+            side.latency = histogram(&told["clat_ns"]);
+            side.calls = told["total_ios"].as_u64().unwrap_or(0);
+            side.bytes = told["io_bytes"].as_u64().unwrap_or(0);
+            millis = told["runtime"].as_u64().unwrap_or(0).max(millis);
+        }
+    }
+    let searched = told["latency_target"].as_u64().unwrap_or(0) > 0;
+    let depth = told["latency_depth"].as_u64().filter(|_| searched);
+    let depth = depth.and_then(|depth| u32::try_from(depth).ok());
+    let (sync, time) = (histogram(&told["sync"]["lat_ns"]), Nanos::from_millis(millis));
+    let (bytes, latency, period_ns) = (0, Histogram::new(), 0.0);
+    let mut got = Got { bytes, latency, sync, period_ns, directions, time, depth };
+    got.sum();
+    got
+}
+
+impl Got {
+    /// Adds up the directions.
+    fn sum(&mut self) {
+        self.latency = Histogram::new();
+        self.directions.iter().for_each(|side| self.latency.merge(&side.latency));
+        self.bytes = self.directions.iter().map(|side| side.bytes).sum();
+        self.period_ns = self.time.0 as f64 / self.latency.count().max(1) as f64;
+    }
 }
 
 #[cfg(test)]
@@ -173,8 +217,7 @@ mod tests {
     fn a_part_of_a_log_is_read() {
         let log = "499, 14131, 0, 4096, 0\n500, 200000, 0, 4096, 0\n1499, 100000, 0, 8192, 0\n\
             broken\n1500, 7, 0, 4096, 0\n";
-        let (latency, sync) = (Histogram::new(), Histogram::new());
-        let mut got = Got { bytes: 0, latency, sync, period_ns: 0.0 };
+        let mut got = got(&Value::Null, true);
         logged(log.as_bytes(), Logged { from: 500, until: 1500 }, &mut got).expect("a log");
         assert_eq!((got.bytes, got.latency.count()), (12288, 2));
         assert!(got.latency.mean().abs_diff(150_000) < 3_000, "{}", got.latency.mean());

@@ -6,7 +6,9 @@ use iofair_core::controller::{Stack, Stage};
 use iofair_core::group::Class;
 use iofair_core::time::{Instant, Nanos};
 use iofair_lab::outside::processes;
-use iofair_lab::scenario::{ClientSpec, Manner, Pattern, Scenario};
+use iofair_lab::scenario::{ClientSpec, Distribution, Manner, Scenario};
+
+use super::calls;
 
 /// Schedulers of ours, and of Linux. Which version of BFQ runs is the kernel's choice.
 const SCHEDULERS: &[(&str, &str)] = &[
@@ -88,7 +90,8 @@ pub(super) struct Job {
     pub(super) weight: u32,
     pub(super) start: Instant,
     pub(super) writes: bool,
-    /// The part of fio's log of all requests that counts. fio's own `ramp_time` is not used: it ends when a request
+    /// The part of fio's log of all requests that counts; nothing of it for clients in steps, as of job files, where fio's own
+    /// numbers count. fio's own `ramp_time` is not used: it ends when a request
     /// completes, so that clients whose requests wait for a second are measured after the others have ended; and
     /// together with `thinktime`, fio 3.33 counts the requests of the warm-up, too.
     pub(super) logged: Logged,
@@ -187,26 +190,63 @@ pub(super) fn plan(scenario: &Scenario) -> Result<Plan, String> {
         groups.push(Group { name: group.name.clone(), weight: shares.then_some(it.weight), max });
     }
     let mut jobs = Vec::new();
-    let mut bytes = 0;
+    let mut step = 0;
+    let (places, mut bytes) = places(&scenario.clients);
     for (name, client, start) in processes(scenario) {
         let client = &scenario.clients[client];
         let mut job = job(scenario, client, &name, start)?;
-        job.arguments.push(format!("--offset={bytes}"));
+        let place = client.place.map(|place| place.bytes());
+        let cluster = places.iter().rev().find(|it| place.is_some_and(|place| it.0 <= place));
+        let offset = match (place, cluster) {
+            (Some(place), Some((first, at))) => place - first + at,
+            _ => bytes,
+        };
+        job.arguments.push(format!("--offset={offset}"));
+        if let Some(number) = client.step.map(|it| it.number).filter(|number| *number > step) {
+            step = number;
+            job.arguments.push("--stonewall".to_owned());
+        }
         let contract = scenario.groups.iter().find(|it| it.name == client.group);
         job.weight = contract.map_or(WEIGHT_DEFAULT, |it| it.contract.weight);
         if groups.is_empty() {
             job.group.clear();
         }
-        bytes += client.file_size.bytes();
+        bytes += if place.is_some() { 0 } else { client.file_size.bytes() };
         jobs.push(job);
     }
     Ok(Plan { queue, groups, jobs, bytes })
+}
+
+/// Places that clients share, put together without the gaps between them: where each run of them begins on the modelled drive
+/// and on the device. Also the bytes that they take.
+fn places(clients: &[ClientSpec]) -> (Vec<(u64, u64)>, u64) {
+    let range = |it: &ClientSpec| {
+        it.place.map(|place| (place.bytes(), place.bytes() + it.file_size.bytes()))
+    };
+    let mut ranges: Vec<(u64, u64)> = clients.iter().filter_map(range).collect();
+    ranges.sort_unstable();
+    let (mut places, mut at, mut end) = (Vec::new(), 0, None);
+    for (first, last) in ranges {
+        match &mut end {
+            Some(end) if first <= *end => {
+                at += last.saturating_sub(*end);
+                *end = last.max(*end);
+            }
+            _ => {
+                places.push((first, at));
+                at += last - first;
+                end = Some(last);
+            }
+        }
+    }
+    (places, at)
 }
 
 /// What fio cannot do of what this client does.
 fn check(client: &ClientSpec) -> Result<(), String> {
     let it = &client.job;
     let refused = [
+        (client.name.contains('/'), "`name`", "fio's logs have no such names"),
         (client.manner != Manner::Plain, "`job` or `interleaved`", "fio has no such job"),
         (client.guest, "`guest`", "there are no guests in a run on Linux"),
         (client.on_drive.is_some(), "`on_drive`", "a run on Linux has one drive"),
@@ -224,17 +264,11 @@ fn check(client: &ClientSpec) -> Result<(), String> {
     Ok(())
 }
 
-/// fio's arguments that are the same for all. A log that never has to grow delays no request.
-const FIXED: &[&str] = &[
-    "--time_based",
-    "--norandommap",
-    "--invalidate=1",
-    "--fallocate=none",
-    "--per_job_logs=0",
-    "--log_entries=1048576",
-    "--disable_slat=1",
-    "--disable_lat=1",
-];
+/// fio's arguments that are the same for all.
+const FIXED: &[&str] = &["--time_based", "--norandommap", "--invalidate=1", "--fallocate=none"];
+/// Those of clients whose requests are logged. A log that never has to grow delays no request.
+const LOG: &[&str] =
+    &["--per_job_logs=0", "--log_entries=1048576", "--disable_slat=1", "--disable_lat=1"];
 
 /// fio's arguments for a process, without the place on the device.
 fn job(
@@ -245,17 +279,17 @@ fn job(
 ) -> Result<Job, String> {
     check(client)?;
     let it = &client.job;
-    let end = Instant::ZERO + scenario.ramp + scenario.time;
+    let mut end = Instant::ZERO + scenario.ramp + scenario.time;
+    let (mut start, mut ramp_end) = (start, Instant::ZERO + scenario.ramp);
+    if let Some(step) = client.step {
+        start = Instant::ZERO + step.delay;
+        ramp_end = start + step.ramp;
+        end = step.time.map_or(Instant::MAX, |time| ramp_end + time);
+    }
     let stop = client.stop.map_or(end, |stop| (Instant::ZERO + stop).min(end));
-    let ramp = (Instant::ZERO + scenario.ramp).min(stop).since(start);
+    let ramp = ramp_end.min(stop).since(start);
     let measured = stop.since(start).saturating_sub(ramp);
     let millis = |time: Nanos| time.0.div_ceil(1_000_000);
-    let pattern = match it.pattern {
-        Pattern::SequentialRead => "read",
-        Pattern::SequentialWrite => "write",
-        Pattern::RandomRead => "randread",
-        Pattern::RandomWrite => "randwrite",
-    };
     let engine = if it.depth > 1 { "libaio" } else { "psync" };
     let class = match client.priority.class {
         Class::RealTime => 1,
@@ -263,26 +297,42 @@ fn job(
         _ => 2,
     };
     let (ramp, measured) = (millis(ramp), millis(measured).max(1));
-    let logged = Logged { from: ramp, until: ramp + measured };
+    let logged = match client.step {
+        Some(_) => Logged { from: 0, until: 0 },
+        None => Logged { from: ramp, until: ramp + measured },
+    };
     let mut arguments = vec![
         format!("--name={name}"),
-        format!("--rw={pattern}"),
-        format!("--bs={}", it.block.bytes()),
+        format!("--rw={}", calls::access(it)),
+        calls::sizes(it),
         format!("--direct={}", u8::from(!it.buffered)),
         format!("--ioengine={engine}"),
         format!("--iodepth={}", it.depth),
         format!("--size={}", client.file_size.bytes()),
         format!("--startdelay={}ms", millis(start.since(Instant::ZERO))),
-        format!("--runtime={}ms", logged.until),
-        format!("--write_lat_log={name}"),
+    ];
+    arguments.extend(match client.step {
+        Some(_) if end == Instant::MAX => vec![format!("--ramp_time={ramp}ms")],
+        Some(_) => vec![format!("--ramp_time={ramp}ms"), format!("--runtime={measured}ms")],
+        None => {
+            vec![format!("--runtime={}ms", logged.until), format!("--write_lat_log={name}")]
+        }
+    });
+    arguments.extend([
         format!("--randseed={}", scenario.seed.wrapping_mul(1000) + jobs_seed(name)),
         format!("--prioclass={class}"),
         format!("--prio={}", client.priority.level),
-    ];
-    arguments.extend(FIXED.iter().map(|it| (*it).to_owned()));
-    if let Some(rate) = it.rate {
-        arguments.push(format!("--rate={rate}"));
-    }
+    ]);
+    let ends = it.calls.bytes_max.is_some() || end == Instant::MAX;
+    let map = it.calls.distribution == Distribution::Once;
+    let log: &[&str] = if client.step.is_some() { &[] } else { LOG };
+    let fixed = FIXED.iter().filter(|option| match **option {
+        "--time_based" => !ends,
+        "--norandommap" => !map,
+        _ => true,
+    });
+    arguments.extend(fixed.chain(log).map(|it| (*it).to_owned()));
+    arguments.extend(calls::arguments(it));
     if it.think > Nanos::ZERO {
         arguments.push(format!("--thinktime={}", it.think.0 / 1000));
     }
@@ -290,7 +340,8 @@ fn job(
         arguments.push(format!("--fdatasync={}", it.fdatasync_every));
     }
     let (name, group) = (name.to_owned(), client.group.clone());
-    let writes = it.pattern.writes();
+    let [_, writes, trims] = it.calls.directions(it.pattern.writes());
+    let writes = writes || trims;
     Ok(Job { name, group, weight: WEIGHT_DEFAULT, start, writes, logged, arguments })
 }
 

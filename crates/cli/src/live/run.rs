@@ -49,6 +49,8 @@ struct Counts {
     commands: AtomicU64,
     read_bytes: AtomicU64,
     written_bytes: AtomicU64,
+    reads: AtomicU64,
+    writes: AtomicU64,
 }
 
 /// A server and its clients.
@@ -113,10 +115,16 @@ impl<'a> Live<'a> {
             counts.commands.fetch_add(1, Relaxed);
             let bytes = dispatch.length.bytes();
             match dispatch.operation {
-                Operation::Read => counts.read_bytes.fetch_add(bytes, Relaxed),
-                Operation::Write => counts.written_bytes.fetch_add(bytes, Relaxed),
-                _ => 0,
-            };
+                Operation::Read => {
+                    counts.reads.fetch_add(1, Relaxed);
+                    counts.read_bytes.fetch_add(bytes, Relaxed);
+                }
+                Operation::Write => {
+                    counts.writes.fetch_add(1, Relaxed);
+                    counts.written_bytes.fetch_add(bytes, Relaxed);
+                }
+                _ => {}
+            }
         }));
     }
     /// Says goodbye; what went wrong, if something did.
@@ -162,6 +170,7 @@ impl Outside for Live<'_> {
         let command_type = match operation {
             Operation::Read => CommandType::Read,
             Operation::Flush => CommandType::Flush,
+            Operation::Discard => CommandType::Trim,
             _ => CommandType::Write,
         };
         let length = u32::try_from(length.bytes()).expect("calls of at most 32 MiB");
@@ -190,7 +199,8 @@ impl Outside for Live<'_> {
         running.is_some_and(|(_, crowd)| crowd.in_flight(client.index()) >= FLUSHER_MAX)
     }
     fn end_ramp(&mut self) {
-        for count in [&self.counts.commands, &self.counts.read_bytes, &self.counts.written_bytes] {
+        let Counts { commands, read_bytes, written_bytes, reads, writes } = &*self.counts;
+        for count in [commands, read_bytes, written_bytes, reads, writes] {
             count.store(0, Relaxed);
         }
         // If the server is gone, the next wait says so.
@@ -202,6 +212,8 @@ impl Outside for Live<'_> {
             read_bytes: self.counts.read_bytes.load(Relaxed),
             written_bytes: self.counts.written_bytes.load(Relaxed),
             commands: self.counts.commands.load(Relaxed),
+            reads: self.counts.reads.load(Relaxed),
+            writes: self.counts.writes.load(Relaxed),
             busy,
             series: Vec::new(),
         }

@@ -46,6 +46,11 @@ pub(crate) fn run(name: &str, page: &str) -> usize {
     let directory = std::env::temp_dir().join(format!("iofair-page-{name}-{}", std::process::id()));
     fs::create_dir_all(&directory).unwrap();
     fs::write(directory.join("contracts.toml"), contracts(page)).unwrap();
+    // Job files begin with their names.
+    for text in blocks(page, "ini") {
+        let name = text.lines().next().and_then(|line| line.strip_prefix("; ")).unwrap();
+        fs::write(directory.join(name), &text).unwrap();
+    }
     let (lines, commands) = commands_of(page);
     let script = format!(
         "set -m\ntrap 'kill %1 2>/dev/null' EXIT\n{lines}kill -0 %1 && kill -TERM %1 && wait %1\n"

@@ -135,7 +135,7 @@ impl Copy {
 
     fn finish(&mut self, base: &mut Base, engine: &mut Engine<'_>) {
         let (length, now) = (self.length(base), engine.now);
-        base.tally.count(now, length.bytes(), now.since(self.started));
+        base.tally.count(base.direction, now, length.bytes(), now.since(self.started));
         base.position += length;
         self.state = State::Ready;
         base.wake(engine, now + base.job.think, 0);

@@ -1,5 +1,6 @@
 //! Direct calls, and buffered random reads: every call is one request (or several, when it is longer
-//! than the drive takes), and up to `depth` calls are in flight.
+//! than the drive takes), and up to `depth` calls are in flight. Calls may differ in direction, place and length (see
+//! [`super::choose`]); buffered writes among them go into the page cache (see [`super::cached`]).
 //!
 //! A call begins when the process takes it up; processor time ("h") passes before its request is
 //! sent and belongs to the call's latency. With a depth of several, the process is one processor: it
@@ -9,7 +10,11 @@ use iofair_core::request::{Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
-use super::{Base, Range};
+use super::cached::CachedFile;
+use super::search::Search;
+use super::{Base, Range, SlotCompletion};
+use crate::cache::Cache;
+use crate::scenario::Direction;
 use crate::world::engine::{Engine, NewRequest};
 use crate::world::layout::{BLOCK, HOLE_COST, INDIRECT_COST};
 
@@ -26,6 +31,12 @@ enum Stage {
     AfterPrelude,
     /// Its requests are in flight.
     Data,
+    /// Copied into the page cache.
+    Copying,
+    /// Made to pause by the page cache.
+    Paused,
+    /// `fdatasync` writes what is dirty.
+    Writing,
     /// `fdatasync`.
     Syncing,
 }
@@ -34,7 +45,9 @@ enum Stage {
 struct Slot {
     stage: Stage,
     started: Instant,
+    direction: Direction,
     offset: Sectors,
+    length: Sectors,
     parts: u32,
 }
 
@@ -48,35 +61,60 @@ pub(crate) struct DirectSetup {
     /// Whether it writes into a hole. Linux writes its pages as `fsync` does, and tells the scheduler not to
     /// idle after them (`WRITE_SYNC_PLUG`); other direct writes are idled after (`WRITE_ODIRECT`).
     pub(crate) hole: bool,
+    /// Where its writes go, unless they are direct.
+    pub(crate) cached: Option<CachedFile>,
 }
 
 /// A process of direct calls.
 #[derive(Debug)]
 pub(crate) struct Direct {
     slots: Vec<Slot>,
-    operation: Operation,
+    /// Of reads and trims, and of writes.
     flags: Flags,
+    write_flags: Flags,
     longest: Sectors,
+    cached: Option<CachedFile>,
     cpu_free: Instant,
     since_sync: u32,
+    /// Slots with a call.
+    active: u32,
+    /// Slots that wait until calls of others are complete.
+    parked: Vec<u32>,
+    /// Calls that may begin before the process thinks, if it does not think after each.
+    burst_left: u32,
+    search: Option<Search>,
+    /// No further call may begin.
+    over: bool,
 }
 
 impl Direct {
     pub(crate) fn new(base: &Base, setup: DirectSetup) -> Self {
-        let writes = base.job.pattern.writes();
-        let slot =
-            Slot { stage: Stage::Resting, started: Instant::ZERO, offset: Sectors::ZERO, parts: 0 };
+        let slot = Slot {
+            stage: Stage::Resting,
+            started: Instant::ZERO,
+            direction: base.direction,
+            offset: Sectors::ZERO,
+            length: base.job.block,
+            parts: 0,
+        };
+        let calls = &base.job.calls;
         Self {
             slots: vec![slot; setup.depth as usize],
-            operation: if writes { Operation::Write } else { Operation::Read },
-            flags: match writes && base.job.sync_writes {
+            flags: base.flags(),
+            write_flags: match base.job.sync_writes {
                 true if setup.hole => base.flags().with(Flags::SYNC).with(Flags::NO_IDLE),
                 true => base.flags().with(Flags::SYNC),
                 false => base.flags(),
             },
             longest: setup.longest,
+            cached: setup.cached,
             cpu_free: Instant::ZERO,
             since_sync: 0,
+            active: 0,
+            parked: Vec::with_capacity(setup.depth as usize),
+            burst_left: calls.think_every.unwrap_or(0),
+            search: calls.search.map(|spec| Search::new(spec, setup.depth)),
+            over: false,
         }
     }
 
@@ -84,34 +122,119 @@ impl Direct {
     pub(crate) fn depth(&self) -> u32 {
         self.slots.len() as u32
     }
+    /// Calls in flight that the search found.
+    pub(crate) fn depth_found(&self) -> Option<u32> {
+        self.search.as_ref().map(Search::best)
+    }
+
+    /// Whether a slot may not begin a call yet; it is parked then.
+    fn is_parked(&mut self, base: &Base, engine: &mut Engine<'_>, slot: u32) -> bool {
+        if base.job.calls.think_every.is_some() && self.burst_left == 0 {
+            self.parked.push(slot);
+            if self.active == 0 {
+                // All calls of the burst are complete.
+                self.burst_left = base.job.calls.think_every.unwrap_or(1);
+                self.unpark(base, engine, engine.now + base.job.think, u32::MAX);
+            }
+            return true;
+        }
+        let full = self.search.as_ref().is_some_and(|search| self.active >= search.depth());
+        if full {
+            self.parked.push(slot);
+        }
+        full
+    }
+    fn unpark(&mut self, base: &Base, engine: &mut Engine<'_>, at: Instant, most: u32) {
+        for _ in 0..most.min(self.parked.len() as u32) {
+            let slot = self.parked.pop().expect("counted before");
+            self.slots[slot as usize].stage = Stage::Resting;
+            base.wake(engine, at, slot);
+        }
+    }
+    /// The slot makes no further call.
+    fn rest(&mut self, base: &mut Base, engine: &mut Engine<'_>, slot: u32) {
+        self.over = true;
+        self.slots[slot as usize].stage = Stage::Resting;
+        if self.active == 0 {
+            base.end(engine);
+        }
+    }
 
     /// Takes up the slot's next call, now or when it may.
     fn begin(&mut self, base: &mut Base, engine: &mut Engine<'_>, ready: Instant, slot: u32) {
-        let start = base.pacer.next_start(ready.max(self.cpu_free));
-        base.pacer.issue(base.job.block.bytes());
-        let hole = if engine.files[base.file].is_hole() { HOLE_COST } else { Nanos::ZERO };
-        let send = start + base.draw_turnaround() + hole;
-        self.cpu_free = send;
+        if self.over {
+            return self.rest(base, engine, slot);
+        }
+        if self.is_parked(base, engine, slot) {
+            return;
+        }
+        let (direction, ready) = next_direction(base, ready.max(self.cpu_free));
+        let start = base.pacer.next_start(ready);
+        if start == Instant::MAX {
+            return self.rest(base, engine, slot);
+        }
         let call = &mut self.slots[slot as usize];
-        (call.started, call.stage) = (start, Stage::Starting);
+        (call.started, call.stage, call.direction) = (start, Stage::Starting, direction);
+        if let Some(chooser) = &mut base.chooser {
+            let most = Sectors(base.pacer.bytes_left() / 512);
+            (call.offset, call.length) = chooser.next(direction, most, &mut base.random);
+        }
+        base.pacer.issue_in(direction, call.length.bytes());
+        self.burst_left = self.burst_left.saturating_sub(1);
+        self.active += 1;
+        let hole = if engine.files[base.file].is_hole() { HOLE_COST } else { Nanos::ZERO };
+        let send = start + base.draw_turnaround(direction) + hole;
+        self.cpu_free = send;
         base.wake(engine, send, slot);
     }
 
-    pub(crate) fn on_timer(&mut self, base: &mut Base, engine: &mut Engine<'_>, slot: u32) {
+    pub(crate) fn on_timer(
+        &mut self,
+        base: &mut Base,
+        engine: &mut Engine<'_>,
+        cache: &mut Cache,
+        slot: u32,
+    ) {
         match self.slots[slot as usize].stage {
             Stage::Resting => self.begin(base, engine, engine.now, slot),
-            Stage::Starting => {
-                let offset = base.next_offset();
-                self.slots[slot as usize].offset = offset;
-                let file = &mut engine.files[base.file];
-                match file.prelude(offset, &mut base.random) {
-                    Some(block) => self.send_prelude(base, engine, slot, block),
-                    None => self.send(base, engine, slot),
-                }
-            }
+            Stage::Starting => self.start(base, engine, cache, slot),
             Stage::AfterPrelude => self.send(base, engine, slot),
+            Stage::Copying => self.copied(base, engine, cache, slot),
+            Stage::Paused => self.finish(base, engine, cache, slot),
             Stage::Syncing => self.synced(base, engine, slot),
             stage => unreachable!("no timer is set in stage {stage:?}"),
+        }
+    }
+
+    fn start(&mut self, base: &mut Base, engine: &mut Engine<'_>, cache: &mut Cache, slot: u32) {
+        let call = &mut self.slots[slot as usize];
+        if base.chooser.is_none() {
+            call.offset = base.next_offset();
+        }
+        if let Some(cached) = self.cached.filter(|_| call.direction == Direction::Write) {
+            match cached.copy(engine, cache, (call.offset, call.length)) {
+                Ok(done) => {
+                    call.stage = Stage::Copying;
+                    base.wake(engine, done, slot);
+                }
+                Err(again) => base.wake(engine, again, slot),
+            }
+            return;
+        }
+        let file = &mut engine.files[base.file];
+        match file.prelude(call.offset, &mut base.random) {
+            Some(block) => self.send_prelude(base, engine, slot, block),
+            None => self.send(base, engine, slot),
+        }
+    }
+    /// The call is in the page cache, which may demand a pause.
+    fn copied(&mut self, base: &mut Base, engine: &mut Engine<'_>, cache: &mut Cache, slot: u32) {
+        let call = &mut self.slots[slot as usize];
+        let cached = self.cached.expect("only buffered writes are copied");
+        call.stage = Stage::Paused;
+        match cached.balance(engine, cache, call.length) {
+            Nanos::ZERO => self.finish(base, engine, cache, slot),
+            pause => base.wake(engine, engine.now + pause, slot),
         }
     }
 
@@ -130,9 +253,9 @@ impl Direct {
     }
 
     fn send(&mut self, base: &mut Base, engine: &mut Engine<'_>, slot: u32) {
-        let offset = self.slots[slot as usize].offset;
-        let (operation, flags) = (self.operation, self.flags);
-        let range = Range { slot, operation, flags, offset, length: base.job.block };
+        let Slot { direction, offset, length, .. } = self.slots[slot as usize];
+        let flags = if direction == Direction::Write { self.write_flags } else { self.flags };
+        let range = Range { slot, operation: direction.operation(), flags, offset, length };
         let parts = base.send(engine, range, self.longest);
         let call = &mut self.slots[slot as usize];
         (call.stage, call.parts) = (Stage::Data, parts);
@@ -142,13 +265,36 @@ impl Direct {
     fn synced(&mut self, base: &mut Base, engine: &mut Engine<'_>, slot: u32) {
         let now = engine.now;
         base.tally.count_sync(now, now.since(self.slots[slot as usize].started));
-        self.begin(base, engine, now + base.job.think, slot);
+        self.next(base, engine, now, slot);
+    }
+    /// A slot goes on after a call.
+    fn next(&mut self, base: &mut Base, engine: &mut Engine<'_>, ready: Instant, slot: u32) {
+        self.active -= 1;
+        let think = base.think_between();
+        self.begin(base, engine, ready + think, slot);
+        if let Some(search) = &self.search {
+            if search.is_over() {
+                base.pacer.exhaust();
+                self.over = true;
+            }
+            let more = search.depth().saturating_sub(self.active);
+            self.unpark(base, engine, engine.now, more);
+        }
     }
 
-    pub(crate) fn on_done(&mut self, base: &mut Base, engine: &mut Engine<'_>, slot: u32) {
-        let now = engine.now;
+    pub(crate) fn on_done(
+        &mut self,
+        base: &mut Base,
+        engine: &mut Engine<'_>,
+        cache: &mut Cache,
+        done: SlotCompletion,
+    ) {
+        let (now, slot) = (engine.now, done.slot);
         let call = &mut self.slots[slot as usize];
         call.parts -= 1;
+        if let Some(cached) = self.cached.filter(|_| call.stage == Stage::Writing) {
+            cache.written(cached.file, done.length);
+        }
         if call.parts > 0 {
             return;
         }
@@ -160,26 +306,60 @@ impl Direct {
                 call.stage = Stage::AfterPrelude;
                 base.wake(engine, now + INDIRECT_COST, slot);
             }
-            Stage::Data => {
-                // A process that still has something to do needs not be woken.
-                let asleep = self.cpu_free <= now;
-                let runs = if asleep { now + base.process_wakeup } else { now };
-                base.tally.count(now, base.job.block.bytes(), runs.since(call.started));
-                self.since_sync += 1;
-                let every = base.job.fdatasync_every;
-                if every > 0 && self.since_sync >= every {
-                    self.since_sync = 0;
-                    (call.stage, call.started, call.parts) = (Stage::Syncing, now, 1);
-                    match engine.journaled {
-                        true => engine.commits.push(base.token(slot)),
-                        false => call.parts = base.flush(engine, slot),
-                    }
-                } else {
-                    self.begin(base, engine, runs + base.job.think, slot);
-                }
-            }
+            Stage::Data => self.finish(base, engine, cache, slot),
+            Stage::Writing => self.flush(base, engine, slot),
             Stage::Syncing => self.synced(base, engine, slot),
             stage => unreachable!("no request is under way in stage {stage:?}"),
         }
     }
+
+    /// The slot's call is complete.
+    fn finish(&mut self, base: &mut Base, engine: &mut Engine<'_>, cache: &mut Cache, slot: u32) {
+        let now = engine.now;
+        let call = &mut self.slots[slot as usize];
+        // A process that still has something to do needs not be woken, and one that copies did not sleep.
+        let asleep = self.cpu_free <= now && call.stage == Stage::Data;
+        let runs = if asleep { now + base.process_wakeup } else { now };
+        let latency = runs.since(call.started);
+        base.tally.count(call.direction, now, call.length.bytes(), latency);
+        if let Some(search) = &mut self.search {
+            search.count(now, latency);
+        }
+        self.since_sync += u32::from(call.direction == base.direction);
+        let every = base.job.fdatasync_every;
+        if every == 0 || self.since_sync < every {
+            return self.next(base, engine, runs, slot);
+        }
+        self.since_sync = 0;
+        (call.stage, call.started) = (Stage::Writing, now);
+        call.parts = match self.cached {
+            Some(cached) => cached.send_dirty(base, engine, cache, slot),
+            None => 0,
+        };
+        if call.parts == 0 {
+            self.flush(base, engine, slot);
+        }
+    }
+    /// `fdatasync` after the data.
+    fn flush(&mut self, base: &Base, engine: &mut Engine<'_>, slot: u32) {
+        let call = &mut self.slots[slot as usize];
+        (call.stage, call.parts) = (Stage::Syncing, 1);
+        match engine.journaled {
+            true => engine.commits.push(base.token(slot)),
+            false => call.parts = base.flush(engine, slot),
+        }
+    }
+}
+
+/// The direction of the next call of a process that is ready, and when its pace allows it. A direction that may not be used yet
+/// gives way to the other one, so that each reaches its own pace.
+fn next_direction(base: &mut Base, ready: Instant) -> (Direction, Instant) {
+    let Some(chooser) = &mut base.chooser else {
+        return (base.direction, base.pacer.due(base.direction, ready));
+    };
+    let drawn = chooser.direction(base.direction, &mut base.random);
+    let due = base.pacer.due(drawn, ready);
+    let other = chooser.other(drawn).filter(|_| due > ready);
+    let other = other.map(|other| (other, base.pacer.due(other, ready)));
+    other.filter(|(_, at)| *at < due).unwrap_or((drawn, due))
 }

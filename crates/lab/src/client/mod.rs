@@ -7,10 +7,14 @@
 //! state machine that is woken by its timers ([`Process::on_timer`]) and by the completions of its requests
 //! ([`Process::on_done`]).
 
+pub(crate) mod cached;
+pub(crate) mod choose;
 pub(crate) mod copy;
 pub(crate) mod direct;
 pub(crate) mod pace;
+mod places;
 pub(crate) mod read_ahead;
+pub(crate) mod search;
 pub(crate) mod startup;
 pub(crate) mod tally;
 #[cfg(test)]
@@ -25,9 +29,10 @@ use iofair_core::unit::Sectors;
 use iofair_drive::random::Random;
 
 use crate::cache::Cache;
-use crate::scenario::{Job, Pattern};
+use crate::scenario::{Direction, Job, Pattern, Step};
 use crate::sim::Token;
 use crate::world::engine::{Engine, FileRange, NewRequest};
+use choose::Chooser;
 use pace::Pacer;
 use tally::Tally;
 
@@ -35,6 +40,10 @@ impl Pattern {
     /// Whether it writes.
     pub fn writes(self) -> bool {
         matches!(self, Self::SequentialWrite | Self::RandomWrite)
+    }
+    /// What its calls do.
+    pub fn direction(self) -> Direction {
+        if self.writes() { Direction::Write } else { Direction::Read }
     }
     /// Whether it is sequential.
     pub fn is_sequential(self) -> bool {
@@ -54,7 +63,20 @@ pub(crate) struct Base {
     pub(crate) pacer: Pacer,
     pub(crate) random: Random,
     pub(crate) tally: Tally,
+    /// Of all its calls, unless a chooser says otherwise.
+    pub(crate) direction: Direction,
+    /// Chooses calls that differ from one another.
+    pub(crate) chooser: Option<Chooser>,
+    /// Calls since it thought, if it does not think after each.
+    pub(crate) since_thought: u32,
+    /// Its step, and when it ended.
+    pub(crate) step: Option<Step>,
+    pub(crate) ended: Option<Instant>,
+    /// Whether it has made its last call.
+    pub(crate) is_ending: bool,
+    /// Before a read (or a trim) and before a write.
     pub(crate) turnaround: Nanos,
+    pub(crate) turnaround_write: Nanos,
     /// From a completion until the process runs, if it slept.
     pub(crate) process_wakeup: Nanos,
     pub(crate) turnaround_spread: u32,
@@ -76,11 +98,59 @@ impl Base {
         if self.job.metadata { Flags::METADATA } else { Flags::NONE }
     }
     /// Processor time before a request.
-    fn draw_turnaround(&mut self) -> Nanos {
+    fn draw_turnaround(&mut self, direction: Direction) -> Nanos {
+        let turnaround = match direction {
+            Direction::Write => self.turnaround_write,
+            _ => self.turnaround,
+        };
         match self.turnaround_spread {
-            0 => self.turnaround,
-            spread => Nanos(self.random.around(self.turnaround.0, spread)),
+            0 => turnaround,
+            spread => Nanos(self.random.around(turnaround.0, spread)),
         }
+    }
+    /// Calls that it makes before it thinks.
+    fn calls_before_thought(&self) -> u64 {
+        let every = self.job.calls.think_every;
+        every.map_or(u64::MAX, |every| u64::from(every.saturating_sub(self.since_thought).max(1)))
+    }
+    /// The pause after calls.
+    fn think_after(&mut self, calls: u64) -> Nanos {
+        let Some(every) = self.job.calls.think_every else { return self.job.think };
+        self.since_thought += calls as u32;
+        if self.since_thought < every {
+            return Nanos::ZERO;
+        }
+        self.since_thought = 0;
+        self.job.think
+    }
+    /// The pause between calls that are followed by one more before it thinks.
+    fn think_between(&self) -> Nanos {
+        if self.job.calls.think_every.is_some() { Nanos::ZERO } else { self.job.think }
+    }
+    /// Sets a timer for the next call; at the end of time there is none.
+    fn wait_for_call(&mut self, engine: &mut Engine<'_>, at: Instant, slot: u32) {
+        if at == Instant::MAX {
+            return self.end(engine);
+        }
+        self.wake(engine, at, slot);
+    }
+    /// It has made its last call. If its time ends it, that is when it ends.
+    fn end(&mut self, engine: &mut Engine<'_>) {
+        if self.step.is_some() && !self.is_ending {
+            self.is_ending = true;
+            let over = self.pacer.is_exhausted() || self.pacer.stop() == Instant::MAX;
+            let at = if over { engine.now } else { engine.now.max(self.pacer.stop()) };
+            engine.ended.push((self.actor, at));
+        }
+    }
+    /// Its step begins; when its first call is due.
+    pub(crate) fn begin_step(&mut self, now: Instant) -> Instant {
+        let step = self.step.expect("it belongs to a step");
+        let (start, ramp_end) = (now + step.delay, now + step.delay + step.ramp);
+        let stop = step.time.map_or(Instant::MAX, |time| ramp_end + time);
+        self.pacer.restart(start, ramp_end, stop);
+        self.tally.restart(ramp_end);
+        start
     }
     /// Where the next call goes.
     fn next_offset(&mut self) -> Sectors {
@@ -147,7 +217,7 @@ impl Process {
     /// One of its timers is due; the first ones are set by the world, one a slot.
     pub(crate) fn on_timer(&mut self, engine: &mut Engine<'_>, cache: &mut Cache, slot: u32) {
         match &mut self.kind {
-            Kind::Direct(direct) => direct.on_timer(&mut self.base, engine, slot),
+            Kind::Direct(direct) => direct.on_timer(&mut self.base, engine, cache, slot),
             Kind::ReadAhead(reader) => reader.on_timer(&mut self.base, engine),
             Kind::Together(reader) => reader.on_timer(&mut self.base, engine, cache),
             Kind::Write(writer) => writer.on_timer(&mut self.base, engine, cache),
@@ -163,7 +233,7 @@ impl Process {
         done: SlotCompletion,
     ) {
         match &mut self.kind {
-            Kind::Direct(direct) => direct.on_done(&mut self.base, engine, done.slot),
+            Kind::Direct(direct) => direct.on_done(&mut self.base, engine, cache, done),
             Kind::ReadAhead(reader) => reader.on_done(&mut self.base, engine, done.slot),
             Kind::Together(reader) => reader.on_done(engine, cache, done.slot),
             Kind::Write(writer) => writer.on_done(&mut self.base, engine, cache, done),
@@ -177,6 +247,13 @@ impl Process {
             startup.note_unfinished(&mut self.base.tally, end);
         }
         self.base.tally
+    }
+    /// Calls in flight that its search found.
+    pub(crate) fn depth_found(&self) -> Option<u32> {
+        match &self.kind {
+            Kind::Direct(direct) => direct.depth_found(),
+            _ => None,
+        }
     }
     /// Timers to start with: one a slot.
     pub(crate) fn slots(&self) -> u32 {

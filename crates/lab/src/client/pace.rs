@@ -10,6 +10,8 @@
 use iofair_core::time::{Instant, Nanos};
 use iofair_drive::random::Random;
 
+use crate::scenario::Direction;
+
 /// A rate and what was issued under it.
 #[derive(Clone, Copy, Debug)]
 struct Rate {
@@ -23,22 +25,48 @@ impl Rate {
     fn due(&self, more: u64) -> Instant {
         self.epoch + Nanos::for_units_ceil(self.issued + more, self.bytes_per_s)
     }
+    /// What was missed in the ramp is forgiven at its end.
+    fn forgive(&mut self, ramp_end: Instant, ready: Instant) {
+        if self.epoch < ramp_end && ready >= ramp_end {
+            (self.epoch, self.issued) = (ready, 0);
+        }
+    }
 }
 
 /// What a pacer is made of.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct PacerSetup {
     pub(crate) rate: Option<u64>,
+    /// Of reads, writes and trims.
+    pub(crate) rates: [Option<u64>; 3],
     pub(crate) on_off: Option<(Nanos, Nanos)>,
     pub(crate) start: Instant,
     pub(crate) stop: Instant,
     pub(crate) ramp_end: Instant,
+    pub(crate) limit: Limit,
+}
+
+/// How much a process does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limit {
+    pub(crate) bytes: u64,
+    pub(crate) calls: u64,
+    /// Bytes of the smallest call.
+    pub(crate) least: u64,
+}
+
+impl Default for Limit {
+    fn default() -> Self {
+        Self { bytes: u64::MAX, calls: u64::MAX, least: 1 }
+    }
 }
 
 /// Decides when a process may make its next call.
 #[derive(Debug)]
 pub(crate) struct Pacer {
     rate: Option<Rate>,
+    rates: [Option<Rate>; 3],
+    limit: Limit,
     ramp_end: Instant,
     stop: Instant,
     on_off: Option<(Nanos, Nanos)>,
@@ -48,23 +76,64 @@ pub(crate) struct Pacer {
 
 impl Pacer {
     pub(crate) fn new(setup: PacerSetup, mut random: Random) -> Self {
-        let PacerSetup { rate, on_off, start, stop, ramp_end } = setup;
+        let PacerSetup { on_off, start, stop, ramp_end, limit, .. } = setup;
         let on_until = match on_off {
             Some((on, _)) => start + twice_at_most(&mut random, on),
             None => Instant::MAX,
         };
-        let rate = rate.map(|bytes_per_s| Rate { bytes_per_s, epoch: start, issued: 0 });
-        Self { rate, ramp_end, stop, on_off, on_until, random }
+        let paced = |rate: Option<u64>| {
+            rate.map(|bytes_per_s| Rate { bytes_per_s, epoch: start, issued: 0 })
+        };
+        let (rate, rates) = (paced(setup.rate), setup.rates.map(paced));
+        Self { rate, rates, limit, ramp_end, stop, on_off, on_until, random }
+    }
+
+    /// Begins anew at another time. Phases and limits go on.
+    pub(crate) fn restart(&mut self, start: Instant, ramp_end: Instant, stop: Instant) {
+        (self.ramp_end, self.stop) = (ramp_end, stop);
+        for rate in self.rates.iter_mut().chain([&mut self.rate]).flatten() {
+            (rate.epoch, rate.issued) = (start, 0);
+        }
+    }
+    /// When it makes no further call.
+    pub(crate) fn stop(&self) -> Instant {
+        self.stop
+    }
+    /// It has done enough.
+    pub(crate) fn exhaust(&mut self) {
+        self.limit.calls = 0;
+    }
+    /// Whether it has done all that it was to do.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.limit.calls == 0 || self.limit.bytes < self.limit.least
+    }
+    /// Bytes that are left of what it is to do.
+    pub(crate) fn bytes_left(&self) -> u64 {
+        self.limit.bytes
+    }
+    /// When the rate of a direction alone allows a call of a process that is ready at `ready`.
+    pub(crate) fn due(&mut self, direction: Direction, ready: Instant) -> Instant {
+        let Some(rate) = &mut self.rates[direction.index()] else { return ready };
+        rate.forgive(self.ramp_end, ready);
+        ready.max(rate.due(0))
+    }
+    /// A call in a direction was started.
+    pub(crate) fn issue_in(&mut self, direction: Direction, bytes: u64) {
+        self.issue(bytes);
+        if let Some(rate) = &mut self.rates[direction.index()] {
+            rate.issued += bytes;
+        }
     }
 
     /// The earliest start of a call of a process that is ready at `ready`; the end of time once it
     /// stopped.
     pub(crate) fn next_start(&mut self, ready: Instant) -> Instant {
+        if self.is_exhausted() {
+            return Instant::MAX;
+        }
         let mut start = ready;
         if let Some(rate) = &mut self.rate {
-            if rate.epoch < self.ramp_end && ready >= self.ramp_end {
-                (rate.epoch, rate.issued) = (ready, 0);
-            }
+            rate.forgive(self.ramp_end, ready);
             start = start.max(rate.due(0));
         }
         while start >= self.on_until {
@@ -77,8 +146,20 @@ impl Pacer {
 
     /// A call was started.
     pub(crate) fn issue(&mut self, bytes: u64) {
+        self.take(1, bytes);
         if let Some(rate) = &mut self.rate {
             rate.issued += bytes;
+        }
+    }
+
+    /// Takes calls from what is to be done; without a limit there is no end of it.
+    fn take(&mut self, calls: u64, bytes: u64) {
+        let limit = &mut self.limit;
+        if limit.calls < u64::MAX {
+            limit.calls = limit.calls.saturating_sub(calls);
+        }
+        if limit.bytes < u64::MAX {
+            limit.bytes = limit.bytes.saturating_sub(bytes);
         }
     }
 
@@ -88,7 +169,13 @@ impl Pacer {
         if self.on_until < Instant::MAX {
             batch.plan.calls = batch.started_before(self.on_until);
         }
-        self.issue(batch.plan.calls * plan.block);
+        let calls =
+            batch.plan.calls.min(self.limit.calls).min(self.limit.bytes / plan.block.max(1));
+        batch.plan.calls = calls;
+        self.take(calls, calls * plan.block);
+        if let Some(rate) = &mut self.rate {
+            rate.issued += calls * plan.block;
+        }
         batch
     }
 }
@@ -183,6 +270,7 @@ mod tests {
             start: Instant(0),
             stop: Instant::MAX,
             ramp_end: Instant::ZERO + Nanos::from_secs(1),
+            ..PacerSetup::default()
         };
         Pacer::new(setup, Random::new(1, 1))
     }
@@ -239,6 +327,39 @@ mod tests {
         pacer.stop = Instant(1_000);
         assert_eq!(pacer.next_start(Instant(999)), Instant(999));
         assert_eq!(pacer.next_start(Instant(1_000)), Instant::MAX);
+    }
+
+    /// Goal: a limit ends a process, whether its calls are made one by one or as a batch. Method: ten calls, four by hand and the
+    /// rest of a batch of a hundred; the same in bytes.
+    #[test]
+    fn a_limit_ends_the_calls() {
+        let bytes = Limit { bytes: 10 * 4096, least: 4096, ..Limit::default() };
+        for limit in [bytes, Limit { calls: 10, ..Limit::default() }] {
+            let setup = PacerSetup { limit, stop: Instant::MAX, ..PacerSetup::default() };
+            let mut pacer = Pacer::new(setup, Random::new(1, 1));
+            for _ in 0..4 {
+                assert_eq!(pacer.next_start(Instant(7)), Instant(7));
+                pacer.issue(4096);
+            }
+            let (ready, cost, think) = (Instant(7), Nanos(10), Nanos::ZERO);
+            let batch = pacer.start_batch(Plan { ready, calls: 100, block: 4096, cost, think });
+            assert_eq!(batch.calls(), 6);
+            assert!(pacer.is_exhausted() && pacer.next_start(Instant(7)) == Instant::MAX);
+        }
+    }
+
+    /// Goal: each direction has its own pace. Method: reads at 4 blocks a second, writes unlimited, trims at one.
+    #[test]
+    fn directions_have_their_own_pace() {
+        let rates = [Some(4 * 4096), None, Some(4096)];
+        let setup = PacerSetup { rates, stop: Instant::MAX, ..PacerSetup::default() };
+        let mut pacer = Pacer::new(setup, Random::new(1, 1));
+        for direction in Direction::ALL {
+            assert_eq!(pacer.due(direction, Instant(0)), Instant(0));
+            pacer.issue_in(direction, 4096);
+        }
+        let due = Direction::ALL.map(|it| pacer.due(it, Instant(0)).0);
+        assert_eq!(due, [250_000_000, 0, 1_000_000_000]);
     }
 
     /// Goal: phases of work and rest have their means, and no call starts in a rest. Method: tiny

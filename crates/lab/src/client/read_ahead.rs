@@ -11,6 +11,7 @@ use iofair_core::request::{Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
+use super::choose::least;
 use super::pace::Plan;
 use super::{Base, Range};
 use crate::world::engine::Engine;
@@ -51,14 +52,15 @@ pub(crate) struct ReadAhead {
     touched: bool,
     /// Cost of 256 KiB of the present window.
     cost: Nanos,
-    /// What is left of the present call; zero between calls.
+    /// The present call, and what is left of it; zero between calls.
+    call: Sectors,
     call_left: Sectors,
     call_started: Instant,
 }
 
 impl ReadAhead {
     pub(crate) fn new(base: &Base, setup: ReadAheadSetup) -> Self {
-        let block = base.job.block.0;
+        let block = least(&base.job, base.direction).0;
         Self {
             setup,
             state: State::Timed,
@@ -67,6 +69,7 @@ impl ReadAhead {
             pending: [0; 2],
             touched: false,
             cost: setup.consume_window,
+            call: base.job.block,
             call_left: Sectors::ZERO,
             call_started: Instant::ZERO,
         }
@@ -74,6 +77,13 @@ impl ReadAhead {
 
     fn window(&self, base: &Base) -> u64 {
         base.position.0 / self.setup.window.0
+    }
+    /// The length of the next call.
+    fn block(&self, base: &mut Base) -> Sectors {
+        let Some(chooser) = &base.chooser else { return base.job.block };
+        let most = Sectors(base.pacer.bytes_left() / 512);
+        let length = chooser.length_at(base.direction, (base.position, most), &mut base.random);
+        length.min(self.file - base.position)
     }
     fn cost_of(&self, bytes: u64) -> Nanos {
         Nanos(self.cost.0 * bytes / COST_WINDOW)
@@ -85,13 +95,14 @@ impl ReadAhead {
         if self.call_left == Sectors::ZERO {
             let start = base.pacer.next_start(now);
             if start > now {
-                return base.wake(engine, start, 0);
+                return base.wait_for_call(engine, start, 0);
             }
             if base.position >= self.file {
                 (base.position, self.requested, self.touched) = (Sectors::ZERO, 0, false);
             }
-            base.pacer.issue(base.job.block.bytes());
-            (self.call_left, self.call_started) = (base.job.block, now);
+            let block = self.block(base);
+            base.pacer.issue(block.bytes());
+            (self.call, self.call_left, self.call_started) = (block, block, now);
         }
         if !self.touched {
             self.touch(base, engine);
@@ -136,18 +147,23 @@ impl ReadAhead {
         if self.call_left > Sectors::ZERO {
             return base.wake(engine, part_end, 0);
         }
+        let direction = base.direction;
+        let latency = part_end.since(self.call_started);
+        base.tally.count(direction, part_end, self.call.bytes(), latency);
+        let mut next = part_end + base.think_after(1);
         let block = base.job.block.bytes();
-        base.tally.count(part_end, block, part_end.since(self.call_started));
-        let mut next = part_end + base.job.think;
-        let whole = (left - part).bytes() / block;
+        let whole = match base.chooser {
+            Some(_) => 0,
+            None => ((left - part).bytes() / block).min(base.calls_before_thought()),
+        };
         if whole > 0 {
-            let (cost, think) = (self.cost_of(block), base.job.think);
+            let (cost, think) = (self.cost_of(block), base.think_between());
             let plan = Plan { ready: next, calls: whole, block, cost, think };
             let batch = base.pacer.start_batch(plan);
             let calls = batch.calls();
-            base.tally.count_batch(&batch, calls);
+            base.tally.count_batch(direction, &batch, calls);
             if calls > 0 {
-                next = batch.end(calls) + think;
+                next = batch.end(calls) + base.think_after(calls);
                 base.position += Sectors(base.job.block.0 * calls);
                 self.touched = base.position < window_end;
             }

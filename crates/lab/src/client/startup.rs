@@ -19,6 +19,7 @@ use iofair_core::unit::Sectors;
 use super::Base;
 use super::tally::Tally;
 use crate::recording::{FILE, Recording, Step};
+use crate::scenario::Direction;
 use crate::world::engine::{Engine, FileRange};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -96,7 +97,7 @@ impl Startup {
     /// Processor time before the next read.
     fn prepare(&mut self, base: &mut Base, engine: &mut Engine<'_>) {
         self.state = State::Sending;
-        let at = engine.now + base.draw_turnaround();
+        let at = engine.now + base.draw_turnaround(base.direction);
         base.wake(engine, at, 0);
     }
 
@@ -171,15 +172,21 @@ impl Startup {
 
     fn finish(&mut self, base: &mut Base, engine: &mut Engine<'_>) {
         let now = engine.now;
-        base.tally.count(now, self.setup.recording.bytes(), now.since(self.started));
+        base.tally.count(
+            base.direction,
+            now,
+            self.setup.recording.bytes(),
+            now.since(self.started),
+        );
         self.state = State::Resting;
         base.wake(engine, now + base.job.think, 0);
     }
 
     /// The run ends: a first start-up that is in flight took at least until now.
     pub(crate) fn note_unfinished(&self, tally: &mut Tally, end: Instant) {
-        if self.state != State::Resting && tally.calls == 0 {
-            tally.latency.record(end.since(self.started).0);
+        if self.state != State::Resting && tally.calls() == 0 {
+            let reads = &mut tally.sides[Direction::Read.index()];
+            reads.latency.record(end.since(self.started).0);
         }
     }
 }

@@ -4,46 +4,79 @@ use iofair_core::stats::histogram::Histogram;
 use iofair_core::time::{Instant, Nanos};
 
 use super::pace::Batch;
-use crate::outcome::Interval;
+use crate::outcome::{DirectionOutcome, Interval};
+use crate::scenario::Direction;
 
 /// Counts of one process.
 #[derive(Debug)]
 pub(crate) struct Tally {
     after: Instant,
     until: Instant,
-    pub(crate) bytes: u64,
-    pub(crate) calls: u64,
-    pub(crate) latency: Histogram,
+    /// Of reads, writes and trims.
+    pub(crate) sides: [DirectionOutcome; 3],
     pub(crate) sync_latency: Histogram,
-    pub(crate) series: Vec<Interval>,
     interval: Option<Nanos>,
 }
 
 impl Tally {
     /// Counts what ends after `after` and not later than `until`.
     pub(crate) fn new(after: Instant, until: Instant) -> Self {
-        let (latency, sync_latency, series) = (Histogram::new(), Histogram::new(), Vec::new());
-        Self { after, until, bytes: 0, calls: 0, latency, sync_latency, series, interval: None }
+        let (sides, sync_latency) = (Default::default(), Histogram::new());
+        Self { after, until, sides, sync_latency, interval: None }
     }
     /// Also counts by intervals.
-    pub(crate) fn with_interval(mut self, interval: Option<Nanos>) -> Self {
-        if let Some(interval) = interval {
-            let intervals = self.until.since(self.after).0.div_ceil(interval.0.max(1));
-            self.series = vec![Interval::default(); intervals as usize];
-        }
+    pub(crate) fn with_interval(self, interval: Option<Nanos>) -> Self {
         Self { interval, ..self }
     }
+    /// Counts what ends after `after`, however late.
+    pub(crate) fn restart(&mut self, after: Instant) {
+        (self.after, self.until) = (after, Instant::MAX);
+    }
+    /// When counting begins.
+    pub(crate) fn after(&self) -> Instant {
+        self.after
+    }
+    /// The interval of this number in a direction.
+    fn interval(&mut self, direction: Direction, index: usize) -> &mut Interval {
+        let series = &mut self.sides[direction.index()].series;
+        if index >= series.len() {
+            series.resize(index + 1, Interval::default());
+        }
+        &mut series[index]
+    }
+    /// Calls in all directions.
+    pub(crate) fn calls(&self) -> u64 {
+        self.sides.iter().map(|side| side.calls).sum()
+    }
+    /// All intervals until `end`, in all directions together; empty unless they were asked for.
+    pub(crate) fn series(&self, end: Instant) -> Vec<Interval> {
+        let Some(interval) = self.interval else { return Vec::new() };
+        let until = self.until.min(end);
+        let intervals = until.since(self.after).0.div_ceil(interval.0.max(1));
+        let mut all = vec![Interval::default(); intervals as usize];
+        for (sum, one) in self.sides.iter().flat_map(|side| all_of(&side.series)) {
+            if sum >= all.len() {
+                all.resize(sum + 1, Interval::default());
+            }
+            let sum = &mut all[sum];
+            sum.calls += one.calls;
+            sum.bytes += one.bytes;
+            sum.latency += one.latency;
+        }
+        all
+    }
     /// Calls of a batch that end in order, those after the first `from` up to `to`.
-    fn count_series(&mut self, batch: &Batch, from: u64, to: u64) {
+    fn count_series(&mut self, direction: Direction, batch: &Batch, from: u64, to: u64) {
         let Some(interval) = self.interval else { return };
         let mut counted = from;
         while counted < to {
             let index = self.index(batch.end(counted + 1), interval);
             let border = self.after + interval * (index as u64 + 1);
             let next = batch.ended_by(border).clamp(counted + 1, to);
-            self.series[index].calls += next - counted;
-            self.series[index].bytes += (next - counted) * batch.block();
-            self.series[index].latency += (next - counted) * batch.cost().0;
+            let sum = self.interval(direction, index);
+            sum.calls += next - counted;
+            sum.bytes += (next - counted) * batch.block();
+            sum.latency += (next - counted) * batch.cost().0;
             counted = next;
         }
     }
@@ -55,21 +88,23 @@ impl Tally {
         end > self.after && end <= self.until
     }
     /// A read or write call ended.
-    pub(crate) fn count(&mut self, end: Instant, bytes: u64, latency: Nanos) {
+    pub(crate) fn count(&mut self, direction: Direction, end: Instant, bytes: u64, latency: Nanos) {
         if self.is_measured(end) {
-            self.bytes += bytes;
-            self.calls += 1;
-            self.latency.record(latency.0);
+            let side = &mut self.sides[direction.index()];
+            side.bytes += bytes;
+            side.calls += 1;
+            side.latency.record(latency.0);
             if let Some(interval) = self.interval {
                 let index = self.index(end, interval);
-                self.series[index].calls += 1;
-                self.series[index].bytes += bytes;
-                self.series[index].latency += latency.0;
+                let sum = self.interval(direction, index);
+                sum.calls += 1;
+                sum.bytes += bytes;
+                sum.latency += latency.0;
             }
         }
     }
     /// The first `calls` calls of a batch end as it says.
-    pub(crate) fn count_batch(&mut self, batch: &Batch, calls: u64) {
+    pub(crate) fn count_batch(&mut self, direction: Direction, batch: &Batch, calls: u64) {
         if calls == 0 {
             return;
         }
@@ -82,10 +117,11 @@ impl Tally {
             false => batch.ended_by(self.until).min(calls),
         };
         let counted = ended.saturating_sub(before);
-        self.bytes += counted * batch.block();
-        self.calls += counted;
-        self.latency.record_many(batch.cost().0, counted);
-        self.count_series(batch, before, ended);
+        let side = &mut self.sides[direction.index()];
+        side.bytes += counted * batch.block();
+        side.calls += counted;
+        side.latency.record_many(batch.cost().0, counted);
+        self.count_series(direction, batch, before, ended);
     }
     /// An `fdatasync` ended.
     pub(crate) fn count_sync(&mut self, end: Instant, latency: Nanos) {
@@ -93,6 +129,11 @@ impl Tally {
             self.sync_latency.record(latency.0);
         }
     }
+}
+
+/// Intervals with their numbers.
+fn all_of(series: &[Interval]) -> impl Iterator<Item = (usize, &Interval)> {
+    series.iter().enumerate()
 }
 
 #[cfg(test)]
@@ -109,13 +150,14 @@ mod tests {
         let tally = Tally::new(at(1_000), at(4_500));
         let mut tally = tally.with_interval(Some(Nanos::from_millis(1)));
         for us in [900, 1_000, 1_001, 2_000, 2_001, 4_500, 4_501] {
-            tally.count(at(us), 1, Nanos(7));
+            tally.count(Direction::Read, at(us), 1, Nanos(7));
         }
-        let counts = |tally: &Tally| tally.series.iter().map(|it| it.calls).collect::<Vec<_>>();
+        let counts =
+            |tally: &Tally| tally.series(at(4_500)).iter().map(|it| it.calls).collect::<Vec<_>>();
         assert_eq!(counts(&tally), [2, 1, 0, 1]);
-        assert_eq!(tally.series[0].latency, 14);
+        assert_eq!(tally.series(at(4_500))[0].latency, 14);
         let (start, stop) = (Instant::ZERO, Instant::MAX);
-        let setup = PacerSetup { rate: None, on_off: None, start, stop, ramp_end: at(1_000) };
+        let setup = PacerSetup { start, stop, ramp_end: at(1_000), ..PacerSetup::default() };
         let mut pacer = Pacer::new(setup, Random::new(1, 1));
         let cost = Nanos::from_micros(250);
         let batch = pacer.start_batch(Plan {
@@ -125,10 +167,10 @@ mod tests {
             cost,
             think: Nanos::ZERO,
         });
-        tally.count_batch(&batch, 10);
+        tally.count_batch(Direction::Read, &batch, 10);
         // They end at 750, 1000, 1250, ... 3000 us.
         assert_eq!(counts(&tally), [6, 5, 0, 1]);
-        assert_eq!(tally.series[1].latency, 7 + 4 * cost.0);
-        assert_eq!(tally.series[1].bytes, 1 + 4 * 4096);
+        assert_eq!(tally.series(at(4_500))[1].latency, 7 + 4 * cost.0);
+        assert_eq!(tally.series(at(4_500))[1].bytes, 1 + 4 * 4096);
     }
 }

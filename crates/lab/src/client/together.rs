@@ -133,7 +133,7 @@ impl Together {
     }
     fn finish(&mut self, base: &mut Base, engine: &mut Engine<'_>, cache: &mut Cache) {
         let now = engine.now;
-        base.tally.count(now, base.job.block.bytes(), now.since(self.started));
+        base.tally.count(base.direction, now, base.job.block.bytes(), now.since(self.started));
         self.state = State::Ready;
         match base.job.think {
             Nanos::ZERO => self.begin(base, engine, cache),

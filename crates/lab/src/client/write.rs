@@ -50,6 +50,8 @@ pub(crate) struct Write {
     /// When the process first found no room for the call that it is about to make.
     blocked: Option<Instant>,
     waited: Nanos,
+    /// The pause after the present batch.
+    think: Nanos,
     since_sync: u32,
     sync_started: Instant,
     /// Writes of the present `fdatasync` that are not completed.
@@ -65,6 +67,7 @@ impl Write {
             batch: None,
             blocked: None,
             waited: Nanos::ZERO,
+            think: Nanos::ZERO,
             since_sync: 0,
             sync_started: Instant::ZERO,
             data_under_way: 0,
@@ -87,7 +90,7 @@ impl Write {
         let now = engine.now;
         let start = base.pacer.next_start(now);
         if start > now {
-            return base.wake(engine, start, 0);
+            return base.wait_for_call(engine, start, 0);
         }
         let block = base.job.block.bytes();
         let every = base.job.fdatasync_every;
@@ -95,6 +98,7 @@ impl Write {
         if every > 0 {
             calls = calls.min(u64::from(every - self.since_sync));
         }
+        calls = calls.min(base.calls_before_thought());
         if !cache.has_room(self.setup.file, calls * block) {
             self.blocked.get_or_insert(now);
             return base.wake(engine, now + NO_ROOM_SLEEP, 0);
@@ -102,8 +106,9 @@ impl Write {
         self.waited = self.blocked.take().map_or(Nanos::ZERO, |since| now.since(since));
         let cost = Nanos(self.setup.produce_window.0 * block / COST_WINDOW);
         // The turnaround is that of a process that waits for its writes, not of one that only copies.
-        let first = if every > 0 { base.draw_turnaround() } else { Nanos::ZERO };
-        let plan = Plan { ready: now + first, calls, block, cost, think: base.job.think };
+        let first = if every > 0 { base.draw_turnaround(base.direction) } else { Nanos::ZERO };
+        let think = base.think_between();
+        let plan = Plan { ready: now + first, calls, block, cost, think };
         let batch = base.pacer.start_batch(plan);
         if batch.calls() == 0 {
             return base.wake(engine, now + first, 0);
@@ -113,7 +118,7 @@ impl Write {
             cache.dirty(self.setup.file, offset, base.job.block, now);
         }
         // Only the last call is still open: it may have to pause.
-        base.tally.count_batch(&batch, batch.calls() - 1);
+        base.tally.count_batch(base.direction, &batch, batch.calls() - 1);
         self.state = State::Copying;
         base.wake(engine, batch.end(batch.calls()), 0);
         self.batch = Some(batch);
@@ -138,14 +143,15 @@ impl Write {
         let calls = batch.calls();
         let copied = batch.end(calls);
         let latency = self.waited + batch.cost() + now.since(copied);
-        base.tally.count(now, batch.block(), latency);
+        base.tally.count(base.direction, now, batch.block(), latency);
+        self.think = base.think_after(calls);
         self.since_sync += calls as u32;
         let every = base.job.fdatasync_every;
         if every > 0 && self.since_sync >= every {
             return self.sync(base, engine, cache);
         }
         self.state = State::Ready;
-        base.wake(engine, now + base.job.think, 0);
+        base.wake(engine, now + self.think, 0);
     }
 
     /// `fdatasync`: the engine holds the flush until the writes before it are completed; a journal is asked
@@ -173,7 +179,7 @@ impl Write {
         let now = engine.now;
         base.tally.count_sync(now, now.since(self.sync_started));
         self.state = State::Ready;
-        base.wake(engine, now + base.job.think, 0);
+        base.wake(engine, now + self.think, 0);
     }
 
     pub(crate) fn on_done(

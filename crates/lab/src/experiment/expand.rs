@@ -18,8 +18,10 @@ use super::machine::{self, flushes, stripe};
 use super::manner;
 use super::quantity::Units;
 use super::stacks::stacks;
+use crate::jobs::Jobs;
 use crate::scenario::{
-    Change, ClientSpec, GroupSpec, Host, Job, Manner, Pattern, Scenario, StripeSpec,
+    Calls, Change, ClientSpec, GroupSpec, Host, Job, Manner, Mix, Pattern, Scenario, Step,
+    StripeSpec,
 };
 
 /// Most processes of one client: a guard against a slip of the pen, well above any source's.
@@ -60,6 +62,8 @@ pub struct Experiment {
     pub interval: Option<Nanos>,
     /// How many clients a drive of their own may carry is asked.
     pub dedicated: Option<Dedicated>,
+    /// What reports say of a job file of fio, if it is one.
+    pub jobs: Option<Jobs>,
 }
 
 /// One set of clients on one drive.
@@ -159,7 +163,7 @@ fn process(
 }
 
 /// Resolves a parsed file.
-pub(super) fn expand(
+pub(crate) fn expand(
     source: &Source,
     name: &str,
     file: &ExperimentFile,
@@ -194,6 +198,7 @@ pub(super) fn expand(
         claims_left_out: 0,
         interval: file.interval.as_ref().map(|time| time.get_ref().0),
         dedicated: file.dedicated.as_ref().map(Dedicated::new),
+        jobs: None,
     };
     let (claims, left_out) = claim::resolve(source, file, &experiment)?;
     (experiment.claims, experiment.claims_left_out) = (claims, left_out);
@@ -413,7 +418,12 @@ impl Variant {
         for client in &mut clients {
             client.start += self.history;
             client.stop = client.stop.map(|stop| stop + self.history);
+            client.step = client.step.map(|step| Step { number: step.number + 1, ..step });
         }
+        let in_steps = clients.iter().any(|client| client.step.is_some());
+        let time = Some(self.history);
+        let (delay, ramp) = (Nanos::ZERO, Nanos::ZERO);
+        let step = in_steps.then_some(Step { number: 0, delay, ramp, time });
         clients.push(ClientSpec {
             name: "history".to_string(),
             processes: 1,
@@ -433,10 +443,13 @@ impl Variant {
                 think: Nanos::ZERO,
                 sync_writes: true,
                 metadata: false,
+                calls: Calls::default(),
             },
             file_size: Sectors::from_kib(500 << 10),
             start: Nanos::ZERO,
             stop: Some(self.history),
+            step,
+            place: None,
         });
         clients
     }
@@ -477,8 +490,8 @@ fn client(
         Some("`guest` needs `buffered = true`")
     } else if level > 7 {
         Some("`level` is 0 to 7")
-    } else if keys.rate.is_some_and(|rate| rate.0 == 0) {
-        Some("`rate` is 0; write `inactive = true`")
+    } else if keys.rate.is_some_and(|rate| rate.0 == 0) || keys.iops == Some(0) {
+        Some("`rate` or `iops` is 0; write `inactive = true`")
     } else {
         None
     };
@@ -486,8 +499,17 @@ fn client(
         return Err(source.error(at, format!("client `{name}`: {message}")));
     }
     let pattern = manner::pattern(job);
+    let calls = manner::calls(source, keys)?;
+    // Of several sizes, the smallest is the block.
+    let least = calls.sizes.iter().flatten().map(|it| it.0).min();
+    let (block, most) = (
+        least.unwrap_or(block),
+        calls.sizes.iter().flatten().map(|it| it.0).max().unwrap_or(block),
+    );
+    let buffered = buffered && calls.mix != Mix::Trims;
+    let iops = keys.iops.map(|iops| iops.saturating_mul(block.bytes()));
     let size = keys.size.map_or(Sectors::from_kib(500 << 10), |bytes| bytes.sectors_ceil());
-    if size < block {
+    if size < most {
         let message = format!("client `{name}`: a file smaller than one block");
         return Err(source.error(at, message));
     }
@@ -505,15 +527,18 @@ fn client(
             block,
             buffered,
             depth,
-            rate: keys.rate.map(|rate| rate.0),
+            rate: [keys.rate.map(|rate| rate.0), iops].into_iter().flatten().min(),
             fdatasync_every: keys.fdatasync.unwrap_or(0),
             on_off: keys.on_off.map(|(on, off)| (on.0, off.0)),
             think: keys.think.map_or(Nanos::ZERO, |time| time.0),
             sync_writes: keys.sync_writes.unwrap_or(true),
             metadata: keys.metadata.unwrap_or(false),
+            calls,
         },
         file_size: size,
         start: keys.start.map_or(Nanos::ZERO, |time| time.0),
         stop: keys.stop.map(|time| time.0),
+        step: None,
+        place: None,
     })
 }

@@ -164,6 +164,14 @@ pub enum JobFile {
     Randread,
     /// Random writes.
     Randwrite,
+    /// Sequential reads and writes.
+    Rw,
+    /// Random reads and writes.
+    Randrw,
+    /// Sequential discards.
+    Trim,
+    /// Random discards.
+    Randtrim,
     /// Reads a file and writes another.
     Copy,
     /// What a program reads at its start-up.
@@ -186,6 +194,14 @@ pub struct ClientFile {
     pub job: Option<JobFile>,
     /// Size of a call.
     pub block: Option<Bytes>,
+    /// Sizes of calls and their percentages, as in fio's `bssplit`.
+    pub blocks: Option<Spanned<String>>,
+    /// Percent of a mix that reads.
+    pub reads: Option<u32>,
+    /// Where random calls go, as in fio's `random_distribution`.
+    pub distribution: Option<Spanned<String>>,
+    /// Most calls a second, counted as the smallest block.
+    pub iops: Option<u64>,
     /// Through the page cache?
     pub buffered: Option<bool>,
     /// Calls in flight at once.
@@ -249,6 +265,10 @@ impl ClientFile {
             inactive: a.inactive.or(b.inactive),
             job: a.job.or(b.job),
             block: a.block.or(b.block),
+            blocks: a.blocks.or(b.blocks),
+            reads: a.reads.or(b.reads),
+            distribution: a.distribution.or(b.distribution),
+            iops: a.iops.or(b.iops),
             buffered: a.buffered.or(b.buffered),
             depth: a.depth.or(b.depth),
             rate: a.rate.or(b.rate),

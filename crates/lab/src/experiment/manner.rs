@@ -2,23 +2,65 @@
 
 use std::sync::Arc;
 
-use iofair_config::{ConfigError, Source};
+use iofair_config::{ConfigError, Source, fio};
 
 use super::file::{ClientFile, JobFile};
+use crate::jobs;
 use crate::recording;
-use crate::scenario::{ClientSpec, Manner, Pattern};
+use crate::scenario::{Calls, ClientSpec, Manner, Mix, Pattern};
 
 /// What `job` may be.
-pub(super) const JOBS: &str = "read, write, randread, randwrite, copy, startup";
+pub(super) const JOBS: &str =
+    "read, write, randread, randwrite, rw, randrw, trim, randtrim, copy, startup";
 
 /// Where a job reads or writes.
 pub(super) fn pattern(job: JobFile) -> Pattern {
     match job {
         JobFile::Read | JobFile::Copy => Pattern::SequentialRead,
-        JobFile::Write => Pattern::SequentialWrite,
+        JobFile::Write | JobFile::Rw | JobFile::Trim => Pattern::SequentialWrite,
         JobFile::Randread | JobFile::Startup => Pattern::RandomRead,
-        JobFile::Randwrite => Pattern::RandomWrite,
+        JobFile::Randwrite | JobFile::Randrw | JobFile::Randtrim => Pattern::RandomWrite,
     }
+}
+
+/// What differs between the calls of a client.
+pub(super) fn calls(source: &Source, keys: &ClientFile) -> Result<Calls, ConfigError> {
+    let job = keys.job.expect("checked before");
+    let reads = keys.reads.unwrap_or(50);
+    let mix = match job {
+        JobFile::Rw | JobFile::Randrw => Mix::ReadsAndWrites { reads: reads.min(100) },
+        JobFile::Trim | JobFile::Randtrim => Mix::Trims,
+        _ => Mix::Pattern,
+    };
+    let at = keys.name.as_ref().expect("checked before").span();
+    let refuse = |message: &str| Err(source.error(at.clone(), message));
+    if keys.reads.is_some() && mix != (Mix::ReadsAndWrites { reads }) {
+        return refuse("`reads` is a percentage, for the jobs rw and randrw");
+    }
+    let plain = !matches!(job, JobFile::Copy | JobFile::Startup);
+    let differs = keys.blocks.is_some() || keys.distribution.is_some() || keys.iops.is_some();
+    if differs && (!plain || keys.interleaved == Some(true)) {
+        return refuse("`blocks`, `distribution` and `iops` are for jobs of fio's");
+    }
+    let buffered = keys.buffered.unwrap_or(true);
+    if buffered && job == JobFile::Rw {
+        return refuse("a sequential mix needs `buffered = false`");
+    }
+    let mut calls = Calls { mix, ..Calls::default() };
+    if let Some(written) = &keys.blocks {
+        let blocks = fio::split(written.get_ref(), 1024);
+        let blocks = blocks.map_err(|message| source.error(written.span(), message))?;
+        calls.sizes = std::array::from_fn(|_| jobs::sizes(&blocks));
+    }
+    if let Some(written) = &keys.distribution {
+        if pattern(job).is_sequential() {
+            return Err(source.error(written.span(), "a sequential job has no distribution"));
+        }
+        let distribution = fio::distribution(written.get_ref());
+        let distribution = distribution.map_err(|message| source.error(written.span(), message))?;
+        calls.distribution = jobs::distribution(&distribution);
+    }
+    Ok(calls)
 }
 
 /// Gives one of a client's processes its manner: number `index` of `count`.

@@ -25,8 +25,11 @@ pub(crate) mod tests;
 
 use std::path::Path;
 
+use iofair_config::fio::Variables;
 use iofair_config::{ConfigError, Source};
 use iofair_core::time::Nanos;
+
+use crate::jobs;
 
 pub use basis::{Basis, FittedOn, Origin};
 pub use claim::{Claim, Kind, Place, Verdict};
@@ -55,6 +58,8 @@ pub struct Overrides {
     pub numbers: Option<Numbers>,
     /// Keys of the file set to other values, `path=value`.
     pub settings: Vec<String>,
+    /// What variables and keywords of job files stand for.
+    pub variables: Variables,
 }
 
 /// Reads an experiment that is already in memory; `path` names it in errors.
@@ -62,8 +67,11 @@ pub fn parse(path: &str, text: &str, overrides: &Overrides) -> Result<Experiment
     resolve(&Source::new(path, text), overrides)
 }
 
-/// Reads an experiment file.
+/// Reads an experiment file, or a job file of fio.
 pub fn read(path: &Path, overrides: &Overrides) -> Result<Experiment, ConfigError> {
+    if jobs::is_job_file(path) {
+        return jobs::read(path, overrides);
+    }
     resolve(&Source::open(path)?, overrides)
 }
 

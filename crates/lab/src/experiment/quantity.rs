@@ -137,7 +137,8 @@ impl Quantity {
         let mine: Vec<_> =
             outcome.clients.iter().filter(|client| is_process_of(&client.name, name)).collect();
         let intervals = mine.iter().map(|client| client.series.len()).max().unwrap_or_default();
-        let bytes = |at: usize| mine.iter().map(|client| client.series[at].bytes).sum();
+        let at = |client: &ClientOutcome, at: usize| client.series.get(at).map_or(0, |it| it.bytes);
+        let bytes = |index: usize| mine.iter().map(|client| at(client, index)).sum();
         (0..intervals).map(|at| rate(bytes(at))).collect()
     }
     /// Its value in an outcome: rates in `units`, latencies in milliseconds.
@@ -155,6 +156,9 @@ impl Quantity {
             };
         };
         let mine = || outcome.clients.iter().filter(|c| is_process_of(&c.name, name));
+        // Clients in steps have times of their own.
+        let own = mine().map(|client| client.time.0).max().filter(|time| *time > 0);
+        let seconds = own.map_or(seconds, |own| own as f64 / 1e9);
         match self.metric {
             Metric::Rate | Metric::Fastest | Metric::Slowest => {
                 let each = mine().map(|c| c.bytes);
@@ -169,7 +173,8 @@ impl Quantity {
             Metric::Fairness => jain(mine()),
             Metric::Least => {
                 let intervals = mine().map(|client| client.series.len()).max().unwrap_or_default();
-                let bytes = |at: usize| mine().map(|c| c.series[at].bytes).sum::<u64>();
+                let of = |c: &ClientOutcome, at: usize| c.series.get(at).map_or(0, |it| it.bytes);
+                let bytes = |at: usize| mine().map(|c| of(c, at)).sum::<u64>();
                 let least = (0..intervals).map(bytes).min().unwrap_or_default() as f64;
                 least * intervals as f64 / seconds / units.bytes(&self.subject)
             }
@@ -305,15 +310,14 @@ mod tests {
             bytes,
             calls: bytes / 4096,
             latency: latency.clone(),
-            sync_latency: Histogram::new(),
-            series: Vec::new(),
+            ..ClientOutcome::default()
         };
         let drive = DriveOutcome {
             read_bytes: 200 << 20,
             written_bytes: 56 << 20,
             commands: 1000,
             busy: Nanos::from_secs(1),
-            series: Vec::new(),
+            ..DriveOutcome::default()
         };
         let clients = vec![
             client("target", 20_480_000),

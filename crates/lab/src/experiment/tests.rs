@@ -84,8 +84,7 @@ pub(crate) fn simulate(scenario: &Scenario) -> Result<Outcome, String> {
             bytes: (10_240_000 + 1_024 * scenario.seed) * seconds,
             calls: 2_500 * seconds,
             latency,
-            sync_latency: Histogram::new(),
-            series: Vec::new(),
+            ..ClientOutcome::default()
         });
     }
     let drive = DriveOutcome {
@@ -93,7 +92,7 @@ pub(crate) fn simulate(scenario: &Scenario) -> Result<Outcome, String> {
         written_bytes: 0,
         commands: 1_000 * seconds,
         busy: Nanos(scenario.time.0 / 2),
-        series: Vec::new(),
+        ..DriveOutcome::default()
     };
     let trace_hash = scenario.seed;
     Ok(Outcome { time: scenario.time, clients, drive, trace_hash, simulated_requests: 7 })
@@ -160,6 +159,7 @@ fn overrides_replace_what_the_file_says() {
         settings: ["client.target.block=8KiB", "client.target.alone=23MB/s", "tags=9"]
             .map(String::from)
             .to_vec(),
+        ..Overrides::default()
     };
     let experiment = parse("e.toml", EXAMPLE, &overrides).expect("a good file");
     let scenario = experiment.scenario(3, 0, 0);

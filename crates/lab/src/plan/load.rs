@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::experiment::expand::processes;
 use crate::experiment::file::ClientFile;
-use crate::scenario::{ClientSpec, Manner, Pattern};
+use crate::scenario::{ClientSpec, Manner, Mix, Pattern};
 
 /// Keys of a client that a load cannot have, and where they belong instead.
 const REFUSED: &str =
@@ -154,11 +154,15 @@ impl Load {
 /// A job in words.
 fn words(spec: &ClientSpec, processes: usize) -> String {
     let job = &spec.job;
-    let pattern = match job.pattern {
-        Pattern::SequentialRead => "read",
-        Pattern::SequentialWrite => "write",
-        Pattern::RandomRead => "randread",
-        Pattern::RandomWrite => "randwrite",
+    let pattern = match (job.calls.mix, job.pattern) {
+        (Mix::ReadsAndWrites { .. }, Pattern::SequentialWrite) => "rw",
+        (Mix::ReadsAndWrites { .. }, _) => "randrw",
+        (Mix::Trims, Pattern::SequentialWrite) => "trim",
+        (Mix::Trims, _) => "randtrim",
+        (_, Pattern::SequentialRead) => "read",
+        (_, Pattern::SequentialWrite) => "write",
+        (_, Pattern::RandomRead) => "randread",
+        (_, Pattern::RandomWrite) => "randwrite",
     };
     let mut text = match &spec.manner {
         Manner::Startup(_) => "startup".to_owned(),

@@ -9,7 +9,7 @@ use crate::experiment::{Kind, Statistics, Verdict};
 
 const RULE: LineStyle = LineStyle::none().fill('─').junction('─');
 /// Rules above, below and under the header; none between rows.
-const STYLE: TableStyle =
+pub(super) const STYLE: TableStyle =
     TableStyle::new().top_border(RULE).header_separator(RULE).bottom_border(RULE);
 
 /// An experiment as text.

@@ -20,9 +20,11 @@ use super::roster::RosterSource;
 use super::writeback::{Flushers, Flushing};
 use crate::cache::pages::PAGE;
 use crate::cache::{Cache, CacheSetup, FileSetup};
+use crate::client::cached::CachedFile;
+use crate::client::choose::{Chooser, least};
 use crate::client::copy::{Copy, CopySetup};
 use crate::client::direct::{Direct, DirectSetup};
-use crate::client::pace::{Pacer, PacerSetup};
+use crate::client::pace::{Limit, Pacer, PacerSetup};
 use crate::client::read_ahead::{ReadAhead, ReadAheadSetup};
 use crate::client::startup::{Startup, StartupSetup};
 use crate::client::tally::Tally;
@@ -32,7 +34,9 @@ use crate::client::{Base, Kind, Process};
 use crate::observe::Observer;
 use crate::outside::Outside;
 use crate::run::RunError;
-use crate::scenario::{ClientSpec, JournalSpec, Manner, Pattern, Scenario};
+use crate::scenario::{
+    ClientSpec, Direction, Job, JournalSpec, Manner, Mix, Pattern, Scenario, Turn,
+};
 use crate::sim::Token;
 
 /// Requests that may be inside the engine: far above what closed loops and flushers can send, so that
@@ -49,12 +53,21 @@ pub(super) const STREAM_LAST: u64 = u64::MAX;
 
 /// Whether a client writes through the page cache.
 pub(super) fn writes_buffered(client: &ClientSpec) -> bool {
-    client.manner == Manner::Copy || (client.job.buffered && client.job.pattern.writes())
+    let job = &client.job;
+    let writes = job.calls.directions(job.pattern.writes())[Direction::Write.index()];
+    client.manner == Manner::Copy || (job.buffered && writes)
 }
 
 /// Whether a client reads through the page cache what others read as well.
 fn reads_together(client: &ClientSpec) -> bool {
     matches!(client.manner, Manner::Interleaved { .. }) && client.job.buffered
+}
+
+/// Whether a job reads its file from the beginning to the end through the page cache, whatever the length of its calls.
+fn reads_ahead(job: &Job) -> bool {
+    let calls = &job.calls;
+    let in_order = calls.mix == Mix::Pattern && calls.turn == Turn::Each;
+    job.buffered && in_order && job.pattern.is_sequential() && !job.pattern.writes()
 }
 
 /// Builds the world of a scenario.
@@ -141,7 +154,7 @@ fn build_over<'a>(
     let mut engine = Engine::new(parts);
     changes.start(&mut engine);
     cache.start(&mut engine);
-    for (process, spec) in processes.iter().zip(&specs) {
+    for (process, spec) in processes.iter().zip(&specs).filter(|it| it.0.base.step.is_none()) {
         for slot in 0..process.slots() {
             let token = Token { actor: process.base.actor, slot };
             engine.wake(start(scenario, spec, process.base.actor), token);
@@ -312,7 +325,7 @@ fn wanted(client: &ClientSpec) -> Wanted {
     let hole = client.job.pattern == Pattern::RandomWrite && !client.job.buffered;
     let shares = matches!(client.manner, Manner::Interleaved { index: 1.., .. });
     let size = if shares { Sectors::ZERO } else { client.file_size };
-    Wanted { size, hole, on_drive: client.on_drive }
+    Wanted { size, hole, on_drive: client.on_drive, place: client.place }
 }
 
 /// Refuses what cannot be run.
@@ -330,7 +343,9 @@ fn check(scenario: &Scenario) -> Result<(), RunError> {
     for client in &scenario.clients {
         let refuse = |what| Err(RunError::Job { client: client.name.clone(), what });
         let job = &client.job;
-        if job.block == Sectors::ZERO || job.block > client.file_size {
+        let lengths = job.calls.sizes.iter().flatten().map(|it| it.0).chain([job.block]);
+        let fits = |length: Sectors| length > Sectors::ZERO && length <= client.file_size;
+        if !lengths.clone().all(fits) {
             return refuse("a block is at least one sector and at most the file");
         }
         if job.depth > DEPTH_MAX {
@@ -346,11 +361,13 @@ fn check(scenario: &Scenario) -> Result<(), RunError> {
         if client.guest && !job.buffered {
             return refuse("what a guest does goes through its page cache");
         }
-        if job.rate == Some(0) {
+        let mut rates = job.calls.rates.iter().chain([&job.rate]);
+        if rates.any(|rate| *rate == Some(0)) {
             return refuse("a rate is at least 1 byte a second");
         }
-        let pages = job.block.0.is_multiple_of(PAGE) || PAGE.is_multiple_of(job.block.0);
-        if writes_buffered(client) && !pages {
+        let pages =
+            |length: Sectors| length.0.is_multiple_of(PAGE) || PAGE.is_multiple_of(length.0);
+        if writes_buffered(client) && !lengths.clone().all(pages) {
             return refuse("blocks of buffered writes are whole pages of 4KiB, or fit into one");
         }
     }
@@ -404,19 +421,22 @@ impl Builder<'_> {
                 let produce_window = host.produce_window;
                 Kind::Copy(Copy::new(CopySetup { read, produce_window, target }))
             }
-            (_, Some(file)) => {
+            (_, Some(file)) if job.calls.are_plain() => {
                 let produce_window = host.produce_window;
                 Kind::Write(Write::new(WriteSetup { produce_window, longest, file }))
             }
-            (_, None) if job.buffered && job.pattern.is_sequential() => match together {
+            (_, None) if reads_ahead(job) => match together {
                 Some(shared) => Kind::Together(Together::new(read, shared)),
                 None => Kind::ReadAhead(ReadAhead::new(&base, read)),
             },
-            (_, None) => {
+            (_, file) => {
                 // A direct write into a hole of ext3 falls back to a buffered write with wait, so the
                 // submitting call itself waits.
                 let depth = if self.hole { 1 } else { job.depth.max(1) };
-                let setup = DirectSetup { longest: self.longest_read, depth, hole: self.hole };
+                let produce_window = host.produce_window;
+                let cached = file.map(|file| CachedFile { file, produce_window, longest });
+                let (longest, hole) = (self.longest_read, self.hole);
+                let setup = DirectSetup { longest, depth, hole, cached };
                 Kind::Direct(Direct::new(&base, setup))
             }
         };
@@ -429,8 +449,20 @@ impl Builder<'_> {
         let spec = self.spec.client;
         let stream = STREAM_FIRST + 2 * self.index as u64;
         let ramp_end = Instant::ZERO + self.scenario.ramp;
+        let (job, calls) = (&spec.job, &spec.job.calls);
+        let directions = calls.directions(job.pattern.writes());
+        let used = Direction::ALL.into_iter().filter(|it| directions[it.index()]);
+        let limit = Limit {
+            bytes: calls.bytes_max.unwrap_or(u64::MAX),
+            calls: calls.calls_max.unwrap_or(u64::MAX),
+            least: used.map(|it| least(job, it).bytes()).min().unwrap_or(1),
+        };
+        let mut random = Random::new(*seed, stream);
+        let chooser = (!calls.are_plain()).then(|| Chooser::new(job, spec.file_size, &mut random));
         let pacer = PacerSetup {
             rate: spec.job.rate,
+            rates: calls.rates,
+            limit,
             on_off: spec.job.on_off,
             start: start(self.scenario, self.spec, self.index as u32),
             stop: spec.stop.map_or(Instant::MAX, |stop| Instant::ZERO + stop),
@@ -447,13 +479,17 @@ impl Builder<'_> {
             job: spec.job.clone(),
             file_size: spec.file_size,
             pacer: Pacer::new(pacer, Random::new(*seed, stream + 1)),
-            random: Random::new(*seed, stream),
+            random,
             tally: Tally::new(ramp_end, ramp_end + self.scenario.time)
                 .with_interval(self.scenario.interval),
-            turnaround: match spec.job.pattern.writes() {
-                true => host.turnaround_write,
-                false => host.turnaround,
-            },
+            direction: job.pattern.direction(),
+            chooser,
+            since_thought: 0,
+            step: spec.step,
+            ended: None,
+            is_ending: false,
+            turnaround: host.turnaround,
+            turnaround_write: host.turnaround_write,
             process_wakeup: host.process_wakeup,
             turnaround_spread: host.turnaround_spread,
             position: Sectors(spec.job.block.0 * interleaved.0),

@@ -166,6 +166,8 @@ pub(crate) struct Engine<'a> {
     pub(crate) journaled: bool,
     /// Actors that requested a commit since its last check. They are woken when it is done.
     pub(crate) commits: Vec<Token>,
+    /// Processes of steps that have made their last call, and when they end.
+    pub(crate) ended: Vec<(u32, Instant)>,
     observer: &'a mut dyn Observer,
     traced: bool,
     drive_done: Vec<Done>,
@@ -218,6 +220,7 @@ impl<'a> Engine<'a> {
             files,
             journaled: false,
             commits: Vec::new(),
+            ended: Vec::new(),
             traced: observer.trace_events() > 0,
             observer,
             drive_done: Vec::new(),
@@ -533,8 +536,14 @@ fn count(
 ) {
     outcome.commands += 1;
     match operation {
-        Operation::Read => outcome.read_bytes += bytes,
-        Operation::Write => outcome.written_bytes += bytes,
+        Operation::Read => {
+            outcome.reads += 1;
+            outcome.read_bytes += bytes;
+        }
+        Operation::Write => {
+            outcome.writes += 1;
+            outcome.written_bytes += bytes;
+        }
         _ => return,
     }
     if let Some((since, interval)) = interval {

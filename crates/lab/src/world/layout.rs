@@ -129,6 +129,8 @@ pub(crate) struct Wanted {
     pub(crate) hole: bool,
     /// On this drive of a stripe only.
     pub(crate) on_drive: Option<u32>,
+    /// Where it begins on the drive, in one piece, whatever else is there.
+    pub(crate) place: Option<Sectors>,
 }
 
 /// What files are laid out on.
@@ -149,6 +151,13 @@ pub(crate) fn lay_out(area: Area, wanted: &[Wanted]) -> Option<Vec<File>> {
     let mut next = base as u64 / BLOCK * BLOCK;
     let mut files = Vec::with_capacity(wanted.len());
     for (index, file) in wanted.iter().enumerate() {
+        if let Some(base) = file.place {
+            if base + file.size > capacity {
+                return None;
+            }
+            files.push(File { base, size: file.size, kind: Kind::Plain, within: None });
+            continue;
+        }
         let size = Sectors(file.size.0.next_multiple_of(BLOCK));
         let (kind, space) = match layout {
             Layout::Contiguous { .. } => (Kind::Plain, size.0),
@@ -204,7 +213,7 @@ mod tests {
     use super::*;
 
     fn wanted(kib: u64, hole: bool) -> Wanted {
-        Wanted { size: Sectors::from_kib(kib), hole, on_drive: None }
+        Wanted { size: Sectors::from_kib(kib), hole, on_drive: None, place: None }
     }
 
     fn area(layout: Layout, kib: u64) -> Area {

@@ -20,11 +20,13 @@ pub(crate) mod layout;
 pub(crate) mod path;
 pub(crate) mod processors;
 mod roster;
+mod steps;
 #[cfg(test)]
 pub(crate) mod tests;
 mod writeback;
 
 use iofair_core::contract::WEIGHT_DEFAULT;
+use iofair_core::stats::histogram::Histogram;
 use iofair_core::time::{Instant, Nanos};
 
 use crate::cache::Cache;
@@ -35,6 +37,7 @@ use crate::sim::Token;
 use changes::Changes;
 use engine::{ActorCompletion, Engine};
 use journal::Journal;
+use steps::Steps;
 
 pub(crate) use build::{build, build_outside, processes};
 
@@ -59,6 +62,9 @@ pub(crate) struct World<'a> {
     /// Contracts that change, one list a timer.
     changes: Changes,
     interval: Option<Nanos>,
+    /// Where the run is, if its clients are in steps, and whether the last step is over.
+    steps: Option<Steps>,
+    over: bool,
 }
 
 impl<'a> World<'a> {
@@ -70,7 +76,8 @@ impl<'a> World<'a> {
     ) -> Self {
         let ramp_end = Instant::ZERO + scenario.ramp;
         let weight = |group: &GroupSpec| (group.name.clone(), group.contract.weight);
-        Self {
+        let steps = Steps::new(&processes);
+        let mut this = Self {
             weights: scenario.groups.iter().map(weight).collect(),
             engine,
             cache,
@@ -83,7 +90,11 @@ impl<'a> World<'a> {
             steps_at_once: 0,
             changes: Changes::default(),
             interval: scenario.interval,
-        }
+            steps,
+            over: false,
+        };
+        this.start_step();
+        this
     }
 
     /// Runs to the end.
@@ -101,6 +112,10 @@ impl<'a> World<'a> {
 
     /// Goes to the next event; `false` when there is none before the end.
     pub(crate) fn step(&mut self) -> bool {
+        if self.over {
+            self.end = self.engine.now;
+            return false;
+        }
         let Some(at) = self.engine.next_event().filter(|at| *at <= self.end) else {
             self.advance_to(self.end);
             return false;
@@ -116,6 +131,9 @@ impl<'a> World<'a> {
             let next = self.engine.next_event().unwrap_or(self.end).min(self.end);
             let Some(now) = self.engine.wait(next) else { return false };
             self.step_at(now.min(self.end));
+            if self.over {
+                self.end = self.end.min(now);
+            }
             if now >= self.end {
                 return true;
             }
@@ -134,6 +152,7 @@ impl<'a> World<'a> {
         while let Some(token) = self.engine.timers.pop_due(at) {
             self.wake(token);
         }
+        self.note_ended();
         if let Some(journal) = &mut self.journal {
             journal.collect(&mut self.engine);
         }
@@ -171,6 +190,9 @@ impl<'a> World<'a> {
         if token.actor == changes::ACTOR {
             return self.changes.apply(token.slot, &mut self.engine);
         }
+        if token.actor == steps::ACTOR {
+            return self.end_process(token.slot);
+        }
         match self.processes.get_mut(token.actor as usize) {
             Some(process) => process.on_timer(&mut self.engine, &mut self.cache, token.slot),
             None => self.cache.on_timer(token.actor, &mut self.engine),
@@ -187,17 +209,24 @@ impl<'a> World<'a> {
         let weights = self.weights;
         let clients = self.processes.into_iter().map(|process| {
             let (name, group) = (process.name.clone(), process.group.clone());
+            let (depth, end) = (process.depth_found(), Self::end_of(&process, self.end));
+            let step = process.base.step;
             let tally = process.into_tally(self.end);
+            let mut latency = Histogram::new();
+            tally.sides.iter().for_each(|side| latency.merge(&side.latency));
             let written = weights.iter().find(|(name, _)| *name == group);
             ClientOutcome {
                 name,
                 weight: written.map_or(WEIGHT_DEFAULT, |(_, weight)| *weight),
                 group,
-                bytes: tally.bytes,
-                calls: tally.calls,
-                latency: tally.latency,
+                bytes: tally.sides.iter().map(|side| side.bytes).sum(),
+                calls: tally.calls(),
+                latency,
+                series: tally.series(end),
+                time: step.map_or(Nanos::ZERO, |_| end.since(tally.after())),
                 sync_latency: tally.sync_latency,
-                series: tally.series,
+                directions: tally.sides,
+                depth,
             }
         });
         Outcome { time, clients: clients.collect(), drive, trace_hash, simulated_requests }

@@ -8,7 +8,7 @@ use super::controllers::Controllers;
 use super::layout::File;
 use super::writeback::Flushers;
 use crate::outside::{Member, Roster};
-use crate::scenario::Manner;
+use crate::scenario::{Direction, Manner};
 
 /// All groups and clients that the controllers know.
 pub(super) struct RosterSource<'a> {
@@ -53,7 +53,8 @@ impl RosterSource<'_> {
 fn carried(Spec { client, .. }: &Spec<'_>, file: &File) -> (Flags, Flags) {
     let job = &client.job;
     let reads = if job.metadata { Flags::METADATA } else { Flags::NONE };
-    let direct = job.pattern.writes() && !job.buffered && client.manner != Manner::Copy;
+    let writes = job.calls.directions(job.pattern.writes())[Direction::Write.index()];
+    let direct = writes && !job.buffered && client.manner != Manner::Copy;
     let writes = match direct {
         true if !job.sync_writes => reads,
         true if file.is_hole() => reads.with(Flags::SYNC).with(Flags::NO_IDLE),

@@ -20,8 +20,8 @@ use crate::host;
 use crate::observe::{Nobody, Observer, Recorder, Step};
 use crate::run::{RunError, simulate, simulate_on, simulate_with};
 use crate::scenario::{
-    ClientSpec, Control, GroupSpec, Host, Job, JournalSpec, Layout, Manner, Pattern, Scheduling,
-    StripeSpec, Writeback,
+    Calls, ClientSpec, Control, GroupSpec, Host, Job, JournalSpec, Layout, Manner, Pattern,
+    Scheduling, StripeSpec, Writeback,
 };
 
 mod changes;
@@ -108,6 +108,7 @@ pub(crate) fn job(pattern: Pattern, block_kib: u64, buffered: bool) -> Job {
         think: Nanos::ZERO,
         sync_writes: true,
         metadata: false,
+        calls: Calls::default(),
     }
 }
 
@@ -124,6 +125,8 @@ pub(crate) fn client(name: &str, job: Job) -> ClientSpec {
         file_size: kib(500 << 10),
         start: Nanos::ZERO,
         stop: None,
+        step: None,
+        place: None,
     }
 }
 

@@ -31,6 +31,7 @@ const COMMAND_READ: u16 = 0;
 const COMMAND_WRITE: u16 = 1;
 const COMMAND_DISCONNECT: u16 = 2;
 const COMMAND_FLUSH: u16 = 3;
+const COMMAND_TRIM: u16 = 4;
 /// A reply that takes longer than this will not come: the slowest drive completes within seconds.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest reply to an option that is read: longer ones are a server gone wrong.

@@ -6,7 +6,9 @@ use std::io::{self, IoSlice, Read, Write};
 
 use slab::Slab;
 
-use super::{COMMAND_FLUSH, COMMAND_READ, COMMAND_WRITE, REPLY_MAGIC, broken, command};
+use super::{
+    COMMAND_FLUSH, COMMAND_READ, COMMAND_TRIM, COMMAND_WRITE, REPLY_MAGIC, broken, command,
+};
 
 /// What a payload is made of.
 static ZEROES: [u8; 256 << 10] = [0; 256 << 10];
@@ -24,6 +26,8 @@ pub enum CommandType {
     Write,
     /// Makes completed writes durable.
     Flush,
+    /// Discards bytes of the volume.
+    Trim,
 }
 
 /// A request in flight.
@@ -105,6 +109,7 @@ impl<S: Read + Write> Pipe<S> {
             CommandType::Read => (COMMAND_READ, 0),
             CommandType::Write => (COMMAND_WRITE, length as usize),
             CommandType::Flush => (COMMAND_FLUSH, 0),
+            CommandType::Trim => (COMMAND_TRIM, 0),
         };
         let head = command(kind, cookie, offset, length);
         match self.queue.back_mut().filter(|last| last.payload == 0) {

@@ -1,0 +1,247 @@
+//! What the next call of a job with different calls is: its direction, its place and its length.
+
+use iofair_core::unit::Sectors;
+use iofair_drive::random::Random;
+
+use super::places::{Order, Places};
+use crate::scenario::{Calls, Direction, Distribution, Job, Mix, Sizes, Turn};
+
+/// Chooses calls.
+#[derive(Debug)]
+pub(crate) struct Chooser {
+    mix: Mix,
+    sequential: bool,
+    turn: Turn,
+    sides: [Side; 3],
+    /// Of the file.
+    size: Sectors,
+    /// What was trimmed last and is to be written next.
+    trimmed: Option<(Sectors, Sectors)>,
+    /// The order of all blocks, shared by all directions.
+    order: Option<Order>,
+}
+
+/// The calls of one direction.
+#[derive(Debug)]
+struct Side {
+    sizes: Sizes,
+    least: Sectors,
+    /// `None`: everywhere alike.
+    places: Option<Places>,
+    /// Where the next call goes that follows the last one.
+    position: Sectors,
+    /// Calls that are left of a turn.
+    turn_left: u64,
+}
+
+impl Side {
+    fn length(&self, random: &mut Random) -> Sectors {
+        let [(only, _)] = self.sizes[..] else {
+            let mut drawn = random.below(100) as u32;
+            for (size, percent) in &self.sizes {
+                if drawn < *percent {
+                    return *size;
+                }
+                drawn -= percent;
+            }
+            return self.least;
+        };
+        only
+    }
+    fn anywhere(&self, size: Sectors, random: &mut Random) -> Sectors {
+        let blocks = (size.0 / self.least.0).max(1);
+        let block = match &self.places {
+            Some(places) => places.draw(random),
+            None => random.below(blocks),
+        };
+        Sectors(block * self.least.0)
+    }
+}
+
+/// The smallest call of a direction.
+pub(crate) fn least(job: &Job, direction: Direction) -> Sectors {
+    job.calls.sizes[direction.index()].iter().map(|it| it.0).min().unwrap_or(job.block)
+}
+
+impl Chooser {
+    pub(crate) fn new(job: &Job, size: Sectors, random: &mut Random) -> Self {
+        let Calls { mix, sizes, distribution, turn, .. } = &job.calls;
+        let side = |direction: Direction| {
+            let (least, sizes) = (least(job, direction), &sizes[direction.index()]);
+            let sizes = if sizes.is_empty() { vec![(job.block, 100)] } else { sizes.clone() };
+            let blocks = (size.0 / least.0.max(1)).max(1);
+            let uniform = matches!(distribution, Distribution::Uniform | Distribution::Once);
+            let places = (!uniform).then(|| Places::new(distribution, blocks, &mut random.clone()));
+            Side { sizes, least, places, position: Sectors::ZERO, turn_left: 0 }
+        };
+        let sides = Direction::ALL.map(side);
+        // Where ranks lie was drawn from a copy: all directions have the same hot blocks.
+        random.bits();
+        let sequential = job.pattern.is_sequential();
+        let alike = sizes.iter().all(Vec::is_empty) && *turn == Turn::Each && !sequential;
+        let once = alike && *distribution == Distribution::Once;
+        let blocks = (size.0 / job.block.0.max(1)).max(1);
+        let order = once.then(|| Order::new(blocks, random));
+        Self { mix: *mix, sequential, turn: *turn, sides, size, trimmed: None, order }
+    }
+
+    /// The direction of the next call, by chance.
+    pub(crate) fn direction(&mut self, plain: Direction, random: &mut Random) -> Direction {
+        match self.mix {
+            Mix::Pattern => plain,
+            Mix::ReadsAndWrites { reads } if random.chance(reads) => Direction::Read,
+            Mix::ReadsAndWrites { .. } => Direction::Write,
+            Mix::Trims => Direction::Trim,
+            Mix::TrimsThenWrites if self.trimmed.is_some() => Direction::Write,
+            Mix::TrimsThenWrites => Direction::Trim,
+        }
+    }
+    /// The direction that may take the place of another whose pace does not allow a call yet.
+    pub(crate) fn other(&self, direction: Direction) -> Option<Direction> {
+        match (self.mix, direction) {
+            (Mix::ReadsAndWrites { reads }, Direction::Read) if reads < 100 => {
+                Some(Direction::Write)
+            }
+            (Mix::ReadsAndWrites { reads }, Direction::Write) if reads > 0 => Some(Direction::Read),
+            _ => None,
+        }
+    }
+    /// The length of the next sequential call at `offset`.
+    pub(crate) fn length_at(
+        &self,
+        direction: Direction,
+        (offset, most): (Sectors, Sectors),
+        random: &mut Random,
+    ) -> Sectors {
+        let side = &self.sides[direction.index()];
+        side.length(random).min(most).min(self.size - offset)
+    }
+
+    /// Place and length of the next call; not longer than `most`.
+    pub(crate) fn next(
+        &mut self,
+        direction: Direction,
+        most: Sectors,
+        random: &mut Random,
+    ) -> (Sectors, Sectors) {
+        if let Some(range) = self.trimmed.take().filter(|_| direction == Direction::Write) {
+            return range;
+        }
+        let offset = self.offset(direction, random);
+        let side = &mut self.sides[direction.index()];
+        // A call ends at the end of the file.
+        let length = side.length(random).min(self.size - offset).min(most);
+        let whole = Sectors(length.0 / side.least.0 * side.least.0);
+        let length = if whole > Sectors::ZERO { whole } else { length };
+        let gap = if let Turn::Gap(gap) = self.turn { gap } else { Sectors::ZERO };
+        if !matches!(self.turn, Turn::Same(_)) || self.sequential {
+            side.position = offset + length + gap;
+        }
+        if self.mix == Mix::TrimsThenWrites {
+            self.trimmed = Some((offset, length));
+        }
+        (offset, length)
+    }
+    fn offset(&mut self, direction: Direction, random: &mut Random) -> Sectors {
+        let size = self.size;
+        let side = &mut self.sides[direction.index()];
+        let fits = side.position + side.least <= size;
+        if self.sequential {
+            return if fits { side.position } else { Sectors::ZERO };
+        }
+        let turn = match self.turn {
+            Turn::Run(calls) | Turn::Same(calls) => calls,
+            _ => 1,
+        };
+        if side.turn_left > 0 && fits {
+            side.turn_left -= 1;
+            return side.position;
+        }
+        side.turn_left = turn.saturating_sub(1);
+        side.position = match &mut self.order {
+            Some(order) => Sectors(order.next(random) * side.least.0),
+            None => side.anywhere(size, random),
+        };
+        side.position
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Pattern;
+    use crate::world::tests::{job, kib};
+
+    fn chooser(pattern: Pattern, calls: Calls, size: Sectors) -> (Chooser, Random) {
+        let mut random = Random::new(1, 9);
+        let job = Job { calls, ..job(pattern, 4, false) };
+        (Chooser::new(&job, size, &mut random), random)
+    }
+
+    /// Goal: sizes and directions come as often as they should. Method: 100,000 calls of a mix with two sizes of reads.
+    #[test]
+    fn shares_are_kept() {
+        let sizes = [vec![(kib(4), 90), (kib(64), 10)], Sizes::new(), Sizes::new()];
+        let mix = Mix::ReadsAndWrites { reads: 70 };
+        let calls = Calls { mix, sizes, ..Calls::default() };
+        let (mut chooser, mut random) = chooser(Pattern::RandomRead, calls, kib(1 << 20));
+        let (mut reads, mut long) = (0, 0);
+        for _ in 0..100_000 {
+            let direction = chooser.direction(Direction::Read, &mut random);
+            let (offset, length) = chooser.next(direction, Sectors(u64::MAX), &mut random);
+            assert!(offset + length <= kib(1 << 20) && offset.0 % 8 == 0);
+            if direction == Direction::Read {
+                reads += 1;
+                long += u32::from(length == kib(64));
+            } else {
+                assert_eq!(length, kib(4));
+            }
+        }
+        assert!((69_000..71_000).contains(&reads), "{reads}");
+        assert!((6_700..7_300).contains(&long), "{long}");
+    }
+
+    /// Goal: sequential calls, gaps, runs and repetitions go where fio's manual says. Method: the first offsets of each.
+    #[test]
+    fn turns_go_where_they_should() {
+        let offsets = |pattern, turn, count| {
+            let (mut chooser, mut random) =
+                chooser(pattern, Calls { turn, ..Calls::default() }, kib(64));
+            let mut next =
+                || chooser.next(Direction::Read, Sectors(u64::MAX), &mut random).0.bytes() >> 10;
+            (0..count).map(|_| next()).collect::<Vec<u64>>()
+        };
+        let sequential = Pattern::SequentialRead;
+        assert_eq!(offsets(sequential, Turn::Each, 3), [0, 4, 8]);
+        assert_eq!(offsets(sequential, Turn::Each, 17)[16], 0, "the end of the file");
+        let gaps = offsets(sequential, Turn::Gap(kib(4)), 9);
+        assert_eq!(gaps, [0, 8, 16, 24, 32, 40, 48, 56, 0], "as fio 3.33 does it");
+        let runs = offsets(Pattern::RandomRead, Turn::Run(4), 400);
+        let follows = |pair: &&[u64]| pair[1] == pair[0] + 4;
+        assert!(runs.windows(2).filter(follows).count() >= 250);
+        let same = offsets(Pattern::RandomRead, Turn::Same(4), 40);
+        assert!(same.chunks(4).all(|four| four.iter().all(|it| *it == four[0])), "{same:?}");
+        assert!(same.chunks(4).any(|four| four[0] != same[0]));
+    }
+
+    /// Goal: a block is trimmed before it is written; a mix goes on separately in each direction. Method: the first calls.
+    #[test]
+    fn directions_go_on_by_themselves() {
+        use Direction::{Read, Trim, Write};
+        let trims = Calls { mix: Mix::TrimsThenWrites, ..Calls::default() };
+        let (mut it, mut random) = chooser(Pattern::SequentialWrite, trims, kib(64));
+        let mut told = Vec::new();
+        for _ in 0..4 {
+            let direction = it.direction(Write, &mut random);
+            told.push((direction, it.next(direction, Sectors(u64::MAX), &mut random).0));
+        }
+        assert_eq!(told, [(Trim, kib(0)), (Write, kib(0)), (Trim, kib(4)), (Write, kib(4))]);
+        let mix = Calls { mix: Mix::ReadsAndWrites { reads: 50 }, ..Calls::default() };
+        let (mut it, mut random) = chooser(Pattern::SequentialRead, mix, kib(64));
+        let mut at = |direction| it.next(direction, Sectors(u64::MAX), &mut random).0;
+        assert_eq!(
+            [at(Read), at(Read), at(Write), at(Read), at(Write)].map(|it| it.0 / 8),
+            [0, 1, 0, 2, 1]
+        );
+    }
+}

@@ -1,0 +1,229 @@
+//! fio job files as experiments: each clone of a job is a client, `stonewall` begins a step, a `cgroup` is a group.
+//!
+//! Drive, host and stacks are those of an experiment file without clients, so that the same settings change them. What a job
+//! file says of files and devices becomes places on the drive ([`target`]); what it says of calls becomes a job ([`spec`]).
+//! `docs/fio.md` lists the options and where the model differs from fio.
+
+mod spec;
+mod target;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+use iofair_config::fio::{self, JobFile, Settings};
+use iofair_config::{ConfigError, Source};
+use iofair_core::time::Nanos;
+use iofair_core::unit::Sectors;
+use iofair_drive::profile;
+use toml::{Table, Value};
+
+use crate::experiment::{Experiment, Overrides, expand};
+pub(crate) use spec::{distribution, sizes};
+use target::Targets;
+
+/// The drive of job files.
+pub const DRIVE: &str = "plextor-px256m5s";
+/// The stack of job files.
+pub const STACK: &str = "promise";
+/// A run of jobs of which one has no `runtime` ends here at the latest.
+pub const TIME_MAX: Nanos = Nanos::from_secs(3600);
+/// How long calls in flight at the end are waited for.
+const DRAIN_MAX: Nanos = Nanos::from_secs(10);
+/// The interval of logs unless a job has `log_avg_msec`.
+const LOG_WINDOW: Nanos = Nanos::from_secs(1);
+/// Shortest interval of logs.
+const LOG_WINDOW_MIN: Nanos = Nanos::from_millis(1);
+/// Most clones of all jobs together.
+const CLONES_MAX: u64 = 100_000;
+
+/// What reports say of a job file besides its numbers.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Jobs {
+    /// Options of `[global]`.
+    pub global: Vec<(String, String)>,
+    /// The jobs in order. Their clones are the clients of the run, in the same order.
+    pub jobs: Vec<JobInfo>,
+}
+
+/// What reports say of a job.
+#[derive(Clone, PartialEq, Debug)]
+pub struct JobInfo {
+    /// As the file has it; two jobs may have the same name.
+    pub name: String,
+    /// `description`
+    pub description: Option<String>,
+    /// Its options, without the global ones.
+    pub options: Vec<(String, String)>,
+    /// Clones.
+    pub clones: u32,
+    /// Number of its reporting group.
+    pub group: u32,
+    /// `group_reporting`
+    pub group_reporting: bool,
+    /// Calls in flight at once.
+    pub depth: u32,
+    /// `latency_target`, `latency_window`, `latency_percentile` in millionths.
+    pub latency: Option<(Nanos, Nanos, u32)>,
+}
+
+/// Whether a file is a job file, by its name.
+pub fn is_job_file(path: &Path) -> bool {
+    let extension = path.extension().and_then(|it| it.to_str());
+    extension.is_some_and(|it| ["fio", "job", "ini"].contains(&it))
+}
+
+/// Reads a job file as an experiment.
+pub(crate) fn read(path: &Path, overrides: &Overrides) -> Result<Experiment, ConfigError> {
+    resolve(&fio::read(path, &overrides.variables)?, overrides)
+}
+
+/// The same of a job file that is already in memory.
+pub fn parse(path: &str, text: &str, overrides: &Overrides) -> Result<Experiment, ConfigError> {
+    resolve(&fio::parse(path, text, &overrides.variables)?, overrides)
+}
+
+fn resolve(file: &JobFile, overrides: &Overrides) -> Result<Experiment, ConfigError> {
+    let file = &overridden(file, overrides);
+    let mut source = Source::new(file.path(), &setting(file, overrides)?);
+    if !overrides.settings.is_empty() {
+        source = source.with_settings(&overrides.settings)?;
+    }
+    let parsed = source.parse()?;
+    let seed = overrides.seed.or_else(|| file.jobs.iter().find_map(|job| job.settings.seed));
+    // Times belong to jobs here.
+    let whole = Overrides { time: None, ramp: None, seed, ..overrides.clone() };
+    let name = Path::new(file.path()).file_stem().and_then(|it| it.to_str()).unwrap_or("job");
+    let mut experiment = expand::expand(&source, name, &parsed, &whole)?;
+    let drive = profile::load(&experiment.variants[0].drive, 0);
+    let drive = drive.map_err(|e| ConfigError::whole_file(file.path(), e.to_string()))?;
+    let capacity = drive.facts().capacity;
+    fill(file, capacity, &mut experiment)?;
+    Ok(experiment)
+}
+
+/// The file with the times that are asked for.
+fn overridden(file: &JobFile, overrides: &Overrides) -> JobFile {
+    let mut file = file.clone();
+    for job in &mut file.jobs {
+        if let Some(time) = overrides.time {
+            (job.settings.runtime, job.settings.time_based) = (Some(time), true);
+        }
+        job.settings.ramp = overrides.ramp.unwrap_or(job.settings.ramp);
+    }
+    file
+}
+
+/// The experiment file that has all but the clients.
+fn setting(file: &JobFile, overrides: &Overrides) -> Result<String, ConfigError> {
+    let text = |text: &str| Value::String(text.to_owned());
+    let mut table = Table::new();
+    let described = file.jobs.iter().find_map(|job| job.settings.description.as_deref());
+    table.insert("title".into(), text(described.unwrap_or("fio jobs")));
+    table.insert("source".into(), text(&format!("the job file {}", file.path())));
+    let sets = |key: &str| overrides.settings.iter().any(|it| it.starts_with(key));
+    if !sets("machine=") || sets("drive=") {
+        table.insert("drive".into(), text(DRIVE));
+    }
+    table.insert("time".into(), text("1s"));
+    table.insert("stacks".into(), Value::Array(vec![text(STACK)]));
+    table.insert("client".into(), Value::Array(Vec::new()));
+    let mut groups: Vec<(&str, Option<u32>)> = Vec::new();
+    for job in &file.jobs {
+        let Settings { cgroup: Some(name), cgroup_weight: weight, .. } = &job.settings else {
+            continue;
+        };
+        match groups.iter_mut().find(|it| it.0 == name) {
+            None => groups.push((name, *weight)),
+            Some((_, known @ None)) => *known = *weight,
+            Some((_, Some(known))) if weight.is_some_and(|weight| weight != *known) => {
+                let message = format!("group `{name}` has the weight {known} above");
+                return Err(file.error(job, "cgroup_weight", message));
+            }
+            Some(_) => {}
+        }
+    }
+    let group = |&(name, weight): &(&str, Option<u32>)| {
+        let mut group = Table::new();
+        group.insert("name".into(), text(name));
+        if let Some(weight) = weight {
+            group.insert("weight".into(), Value::Integer(weight.into()));
+        }
+        Value::Table(group)
+    };
+    table.insert("group".into(), Value::Array(groups.iter().map(group).collect()));
+    toml::to_string(&table).map_err(|error| ConfigError::whole_file(file.path(), error.to_string()))
+}
+
+/// Makes the clients.
+fn fill(file: &JobFile, capacity: Sectors, experiment: &mut Experiment) -> Result<(), ConfigError> {
+    let mut targets = Targets::new(file, capacity)?;
+    let variant = &mut experiment.variants[0];
+    let (mut names, mut infos, mut notes): (Vec<String>, _, Vec<String>) =
+        (Vec::new(), Vec::new(), Vec::new());
+    let (mut step, mut group, mut clones) = (0, 0, 0u64);
+    for (index, job) in file.jobs.iter().enumerate() {
+        let settings = &job.settings;
+        if index > 0 {
+            step += u32::from(settings.stonewall);
+            group += u32::from(settings.stonewall || settings.new_group);
+        }
+        clones += u64::from(settings.clones);
+        if clones > CLONES_MAX {
+            let error = file.error(job, "numjobs", format!("{clones} clones of all jobs"));
+            return Err(error.allowed(format!("{CLONES_MAX} together")));
+        }
+        let name = unique(&job.name, &names);
+        let mut depth = 1;
+        for clone in 0..settings.clones {
+            let region = targets.region(job, clone)?;
+            let place = spec::Place { clone, step, region, seed: experiment.seed };
+            let client = spec::client(file, job, &name, &place)?;
+            depth = client.job.depth;
+            variant.clients.push(client);
+        }
+        notes.extend(spec::note(&name, settings));
+        infos.push(JobInfo {
+            name: job.name.clone(),
+            description: settings.description.clone(),
+            options: job.options.clone(),
+            clones: settings.clones,
+            group,
+            group_reporting: settings.group_reporting,
+            depth,
+            latency: settings.latency_target.map(|target| {
+                (target, settings.latency_window.unwrap_or_default(), settings.latency_per_million)
+            }),
+        });
+        names.push(name);
+    }
+    (variant.subjects, variant.time) = (names, time(file));
+    let windows = file.jobs.iter().filter_map(|job| job.settings.log_window);
+    let window = windows.min().unwrap_or(LOG_WINDOW).max(LOG_WINDOW_MIN);
+    experiment.interval = experiment.interval.or(Some(window));
+    experiment.note = notes.join(" ");
+    experiment.jobs = Some(Jobs { global: file.global.clone(), jobs: infos });
+    Ok(())
+}
+
+/// A name that no client has yet: the second job of a name becomes `NAME#2`.
+fn unique(name: &str, known: &[String]) -> String {
+    let taken = |name: &str| known.iter().any(|it| it == name);
+    let numbered = (2..).map(|number| format!("{name}#{number}"));
+    let mut candidates = std::iter::once(name.to_owned()).chain(numbered);
+    candidates.find(|it| !taken(it)).expect("numbers do not end")
+}
+
+/// An upper bound of the time of a run.
+fn time(file: &JobFile) -> Nanos {
+    let (mut all, mut step) = (Nanos::ZERO, Nanos::ZERO);
+    for job in &file.jobs {
+        let it = &job.settings;
+        let Some(runtime) = it.runtime else { return TIME_MAX };
+        if it.stonewall {
+            (all, step) = (all + step, Nanos::ZERO);
+        }
+        step = step.max(it.start_delay.1 + it.ramp + runtime);
+    }
+    all + step + DRAIN_MAX
+}

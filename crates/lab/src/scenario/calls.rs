@@ -1,0 +1,163 @@
+//! Calls that differ from one another: directions, sizes and places drawn by chance, and jobs that end.
+
+use iofair_core::request::Operation;
+use iofair_core::time::Nanos;
+use iofair_core::unit::Sectors;
+
+/// What a call does.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Direction {
+    /// Reads.
+    Read,
+    /// Writes.
+    Write,
+    /// Discards.
+    Trim,
+}
+
+impl Direction {
+    /// All of them, in order.
+    pub const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Trim];
+    /// Its place in [`Self::ALL`].
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+    /// As a request.
+    pub(crate) const fn operation(self) -> Operation {
+        match self {
+            Self::Read => Operation::Read,
+            Self::Write => Operation::Write,
+            Self::Trim => Operation::Discard,
+        }
+    }
+}
+
+/// What the calls of a job do.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Mix {
+    /// As the pattern says.
+    #[default]
+    Pattern,
+    /// Reads and writes by chance.
+    ReadsAndWrites {
+        /// Percent of the calls that read.
+        reads: u32,
+    },
+    /// Trims in place of writes.
+    Trims,
+    /// Each block is trimmed and then written.
+    TrimsThenWrites,
+}
+
+/// Sizes of calls and how often each comes, of 100. Empty: the job's `block`.
+pub type Sizes = Vec<(Sectors, u32)>;
+
+/// Where random calls go. Parts of a file are in thousandths of it.
+#[derive(Clone, PartialEq, Default, Debug)]
+pub enum Distribution {
+    /// Each block is as likely as the others.
+    #[default]
+    Uniform,
+    /// Each block once, in random order, and then again: fio's random map. Only of calls of one size.
+    Once,
+    /// The block of rank k (from 1) has a probability of k to the power of minus theta. Ranks are spread over the file.
+    Zipf {
+        /// Theta.
+        theta: f64,
+    },
+    /// Self-similar: the part `h` of the blocks has the part 1 - `h` of the calls, and so on in each part. Ranks are spread over
+    /// the file. (Gray and others, "Quickly generating billion-record synthetic databases", 1994.)
+    Pareto {
+        /// Between 0 and 1.
+        h: f64,
+    },
+    /// Around the middle of the file.
+    Normal {
+        /// Standard deviation, in percent of the file.
+        deviation_percent: f64,
+    },
+    /// Percent of the calls, and percent of the file that they go to, from its beginning on.
+    Zoned(Vec<(u32, u32)>),
+}
+
+/// How a sequence of calls goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Turn {
+    /// Each call has a place of its own.
+    #[default]
+    Each,
+    /// This many calls follow one another from a random place on.
+    Run(u64),
+    /// This many calls go to the same place.
+    Same(u64),
+    /// Between two sequential calls, so much is left out.
+    Gap(Sectors),
+}
+
+/// The search for the largest number of calls in flight at which latencies stay low.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DepthSearch {
+    /// Latency of a call.
+    pub target: Nanos,
+    /// How long each number is tried.
+    pub window: Nanos,
+    /// Calls that must keep the target, in millionths.
+    pub per_million: u32,
+    /// Whether the job goes on when the number is found.
+    pub goes_on: bool,
+}
+
+/// What differs from call to call, and when a job ends. The default changes nothing.
+#[derive(Clone, PartialEq, Default, Debug)]
+pub struct Calls {
+    /// What calls do.
+    pub mix: Mix,
+    /// Sizes of reads, writes and trims.
+    pub sizes: [Sizes; 3],
+    /// Most bytes a second of reads, writes and trims, besides the job's own.
+    pub rates: [Option<u64>; 3],
+    /// Where random calls go.
+    pub distribution: Distribution,
+    /// How they go on.
+    pub turn: Turn,
+    /// The job ends after so many bytes.
+    pub bytes_max: Option<u64>,
+    /// The job ends after so many calls.
+    pub calls_max: Option<u64>,
+    /// The job thinks only after so many calls, of which all are complete then.
+    pub think_every: Option<u32>,
+    /// Looks for the depth at which a latency is kept.
+    pub search: Option<DepthSearch>,
+}
+
+impl Calls {
+    /// Whether each call is like the others in direction and size, and goes where the pattern says.
+    pub fn are_plain(&self) -> bool {
+        self.mix == Mix::Pattern
+            && self.sizes.iter().all(Vec::is_empty)
+            && self.distribution == Distribution::Uniform
+            && self.turn == Turn::Each
+    }
+    /// The directions in which there are calls, for a pattern that writes or does not.
+    pub fn directions(&self, writes: bool) -> [bool; 3] {
+        match self.mix {
+            Mix::Pattern => [!writes, writes, false],
+            Mix::ReadsAndWrites { reads } => [reads > 0, reads < 100, false],
+            Mix::Trims => [false, false, true],
+            Mix::TrimsThenWrites => [false, true, true],
+        }
+    }
+}
+
+/// When a client that belongs to a step starts and ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Step {
+    /// Its step, from 0: it starts when all clients of the steps before have ended.
+    pub number: u32,
+    /// How long after that.
+    pub delay: Nanos,
+    /// Its warm-up.
+    pub ramp: Nanos,
+    /// It makes no further calls so long after its warm-up; `None`: only its last call ends it.
+    pub time: Option<Nanos>,
+}
