@@ -194,6 +194,7 @@ fn execute(
             group: job.group.clone(),
             weight: job.weight,
             bytes: got.bytes,
+            drive_bytes: None,
             calls: got.latency.count(),
             latency: got.latency,
             sync_latency: got.sync,

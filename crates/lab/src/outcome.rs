@@ -29,6 +29,9 @@ pub struct ClientOutcome {
     pub weight: u32,
     /// Bytes read or written by finished calls.
     pub bytes: u64,
+    /// Bytes of its requests that the drive completed, its read-ahead and the writeback of its pages included; absent
+    /// where nobody counts them.
+    pub drive_bytes: Option<u64>,
     /// Finished calls.
     pub calls: u64,
     /// Time of each read or write call in nanoseconds, from call to return.
@@ -68,6 +71,8 @@ pub struct Interval {
     pub bytes: u64,
     /// Sum of their times in nanoseconds.
     pub latency: u64,
+    /// The longest of them in nanoseconds.
+    pub longest: u64,
 }
 
 /// What the drive did.

@@ -14,6 +14,7 @@ use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
 
 use super::Cache;
+use crate::sim::Token;
 use crate::world::engine::{Engine, FileRange};
 
 /// The kernel's `dirty_writeback_centisecs`.
@@ -107,7 +108,8 @@ impl Cache {
                 throttle.sent(length);
                 flusher.chunk_left = Sectors(flusher.chunk_left.0.saturating_sub(length.0));
                 let range = FileRange {
-                    token,
+                    // Whose bytes they are, for the count of what reached the drive.
+                    token: Token { slot: file.setup.owner, ..token },
                     client: file.setup.client,
                     operation: Operation::Write,
                     flags: file.setup.flags,

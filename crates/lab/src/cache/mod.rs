@@ -48,6 +48,8 @@ pub(crate) struct DomainSetup {
 pub(crate) struct FileSetup {
     /// Its place among the files of the drive.
     pub(crate) file: usize,
+    /// The process that writes it.
+    pub(crate) owner: u32,
     pub(crate) size: Sectors,
     pub(crate) domain: usize,
     /// In whose name the flusher writes it.

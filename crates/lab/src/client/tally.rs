@@ -15,6 +15,8 @@ pub(crate) struct Tally {
     /// Of reads, writes and trims.
     pub(crate) sides: [DirectionOutcome; 3],
     pub(crate) sync_latency: Histogram,
+    /// Of the process' requests, and of the flusher's for it.
+    pub(crate) drive_bytes: u64,
     interval: Option<Nanos>,
 }
 
@@ -22,7 +24,7 @@ impl Tally {
     /// Counts what ends after `after` and not later than `until`.
     pub(crate) fn new(after: Instant, until: Instant) -> Self {
         let (sides, sync_latency) = (Default::default(), Histogram::new());
-        Self { after, until, sides, sync_latency, interval: None }
+        Self { after, until, sides, sync_latency, drive_bytes: 0, interval: None }
     }
     /// Also counts by intervals.
     pub(crate) fn with_interval(self, interval: Option<Nanos>) -> Self {
@@ -62,6 +64,7 @@ impl Tally {
             sum.calls += one.calls;
             sum.bytes += one.bytes;
             sum.latency += one.latency;
+            sum.longest = sum.longest.max(one.longest);
         }
         all
     }
@@ -77,6 +80,7 @@ impl Tally {
             sum.calls += next - counted;
             sum.bytes += (next - counted) * batch.block();
             sum.latency += (next - counted) * batch.cost().0;
+            sum.longest = sum.longest.max(batch.cost().0);
             counted = next;
         }
     }
@@ -86,6 +90,12 @@ impl Tally {
     }
     fn is_measured(&self, end: Instant) -> bool {
         end > self.after && end <= self.until
+    }
+    /// The drive completed a request of the process, or of the flusher for it.
+    pub(crate) fn count_drive(&mut self, now: Instant, bytes: u64) {
+        if self.is_measured(now) {
+            self.drive_bytes += bytes;
+        }
     }
     /// A read or write call ended.
     pub(crate) fn count(&mut self, direction: Direction, end: Instant, bytes: u64, latency: Nanos) {
@@ -100,6 +110,7 @@ impl Tally {
                 sum.calls += 1;
                 sum.bytes += bytes;
                 sum.latency += latency.0;
+                sum.longest = sum.longest.max(latency.0);
             }
         }
     }
@@ -155,7 +166,8 @@ mod tests {
         let counts =
             |tally: &Tally| tally.series(at(4_500)).iter().map(|it| it.calls).collect::<Vec<_>>();
         assert_eq!(counts(&tally), [2, 1, 0, 1]);
-        assert_eq!(tally.series(at(4_500))[0].latency, 14);
+        let first = tally.series(at(4_500))[0];
+        assert_eq!((first.latency, first.longest), (14, 7));
         let (start, stop) = (Instant::ZERO, Instant::MAX);
         let setup = PacerSetup { start, stop, ramp_end: at(1_000), ..PacerSetup::default() };
         let mut pacer = Pacer::new(setup, Random::new(1, 1));
@@ -172,5 +184,6 @@ mod tests {
         assert_eq!(counts(&tally), [6, 5, 0, 1]);
         assert_eq!(tally.series(at(4_500))[1].latency, 7 + 4 * cost.0);
         assert_eq!(tally.series(at(4_500))[1].bytes, 1 + 4 * 4096);
+        assert_eq!(tally.series(at(4_500))[1].longest, cost.0);
     }
 }

@@ -33,6 +33,10 @@ impl Units {
             Self::Kib => "KiB/s",
         }
     }
+    /// Bytes in one of a client's.
+    pub fn of_client(self) -> f64 {
+        self.bytes(&Subject::Client(String::new()))
+    }
     /// Bytes in one.
     fn bytes(self, subject: &Subject) -> f64 {
         match (self, subject) {
@@ -58,6 +62,8 @@ pub enum Subject {
 pub enum Metric {
     /// Bytes a second, in the experiment's unit.
     Rate,
+    /// Bytes a second at the drive, in the experiment's unit; not a number where nobody counts them.
+    Drive,
     /// Calls (commands, for the total) a second.
     Iops,
     /// Mean latency.
@@ -82,8 +88,9 @@ pub enum Metric {
     Fairness,
 }
 
-const METRICS: [(&str, Metric); 12] = [
+const METRICS: [(&str, Metric); 13] = [
     ("rate", Metric::Rate),
+    ("drive", Metric::Drive),
     ("iops", Metric::Iops),
     ("mean", Metric::Mean),
     ("p50", Metric::P50),
@@ -120,7 +127,8 @@ impl Quantity {
     /// The unit in which [`Self::read`] gives it.
     pub const fn unit(&self, units: Units) -> &'static str {
         match self.metric {
-            Metric::Rate | Metric::Least | Metric::Fastest | Metric::Slowest => units.rate(),
+            Metric::Rate | Metric::Drive => units.rate(),
+            Metric::Least | Metric::Fastest | Metric::Slowest => units.rate(),
             Metric::Iops => "IOPS",
             Metric::Fairness => "",
             Metric::Busy => "%",
@@ -148,7 +156,7 @@ impl Quantity {
             let drive = &outcome.drive;
             let bytes = (drive.read_bytes + drive.written_bytes) as f64;
             return match self.metric {
-                Metric::Rate => bytes / seconds / units.bytes(&self.subject),
+                Metric::Rate | Metric::Drive => bytes / seconds / units.bytes(&self.subject),
                 Metric::Iops => drive.commands as f64 / seconds,
                 Metric::Busy => drive.busy.0 as f64 / outcome.time.0 as f64 * 100.0,
                 Metric::Fairness => jain(outcome.clients.iter()),
@@ -168,6 +176,10 @@ impl Quantity {
                     _ => each.sum(),
                 };
                 bytes as f64 / seconds / units.bytes(&self.subject)
+            }
+            Metric::Drive => {
+                let bytes: Option<u64> = mine().map(|c| c.drive_bytes).sum();
+                bytes.map_or(f64::NAN, |it| it as f64) / seconds / units.bytes(&self.subject)
             }
             Metric::Iops => mine().map(|c| c.calls).sum::<u64>() as f64 / seconds,
             Metric::Fairness => jain(mine()),
@@ -308,6 +320,7 @@ mod tests {
             group: name.into(),
             weight: if name == "target" { 200 } else { 100 },
             bytes,
+            drive_bytes: Some(bytes / 2),
             calls: bytes / 4096,
             latency: latency.clone(),
             ..ClientOutcome::default()
@@ -340,6 +353,10 @@ mod tests {
         assert_eq!(read("total", Units::Suite), 128.0);
         assert_eq!(read("total", Units::Si), 134.217728);
         assert_eq!(read("reader", Units::Suite), 1.0);
+        assert_eq!(
+            (read("reader drive", Units::Suite), read("total drive", Units::Si)),
+            (0.5, 134.217728)
+        );
         assert_eq!(read("target mean", Units::Si), 2.0);
         assert_eq!(read("total busy", Units::Si), 50.0);
         assert_eq!(read("total iops", Units::Si), 500.0);

@@ -28,7 +28,7 @@ pub struct Results {
     /// What was run.
     pub experiment: Experiment,
     /// By variant, stack, repeat.
-    pub(super) outcomes: Vec<Outcome>,
+    pub(crate) outcomes: Vec<Outcome>,
 }
 
 /// A run of one experiment.
@@ -130,6 +130,19 @@ impl Results {
         let mean =
             |it: &Interval| (it.calls > 0).then(|| it.latency as f64 / it.calls as f64 / 1e6);
         sums.iter().map(mean).collect()
+    }
+    /// The longest latencies in milliseconds by intervals, of all repeats; `None` where no call ended.
+    pub fn longest_series(&self, variant: usize, stack: usize, client: &str) -> Vec<Option<f64>> {
+        let mut all: Vec<Option<u64>> = Vec::new();
+        let outcomes = self.repeats(variant, stack).iter().flat_map(|outcome| &outcome.clients);
+        for outcome in outcomes.filter(|outcome| is_process_of(&outcome.name, client)) {
+            all.resize(outcome.series.len().max(all.len()), None);
+            for (longest, interval) in all.iter_mut().zip(&outcome.series) {
+                let here = (interval.calls > 0).then_some(interval.longest);
+                *longest = (*longest).max(here);
+            }
+        }
+        all.iter().map(|longest| longest.map(|nanos| nanos as f64 / 1e6)).collect()
     }
     /// The seconds from which on a client's latency stays below `limit` ms; infinite when it never does.
     fn falls_at(&self, place: &Place, limit: f64) -> f64 {

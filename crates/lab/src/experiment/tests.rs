@@ -82,6 +82,7 @@ pub(crate) fn simulate(scenario: &Scenario) -> Result<Outcome, String> {
             group: client.group.clone(),
             weight: 100,
             bytes: (10_240_000 + 1_024 * scenario.seed) * seconds,
+            drive_bytes: Some((10_240_000 + 1_024 * scenario.seed) * seconds),
             calls: 2_500 * seconds,
             latency,
             ..ClientOutcome::default()
@@ -287,6 +288,7 @@ fn a_latency_falls_for_good() {
                 calls: 2,
                 bytes: 8192,
                 latency: if low(index) { 2_000_000 } else { 18_000_000 },
+                ..Interval::default()
             };
             outcome.clients[0].series = (0..30).map(interval).collect();
             outcome.clients[0].latency = Histogram::new();

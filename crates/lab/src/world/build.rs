@@ -231,7 +231,8 @@ impl ProcessFactory<'_> {
                     Manner::Copy => copies.next().expect("as many files as copies"),
                     _ => index,
                 };
-                cache.add_file(FileSetup { file, size, domain, client, flags })
+                let owner = index as u32;
+                cache.add_file(FileSetup { file, owner, size, domain, client, flags })
             });
             let together = reads_together(spec.client).then(|| match spec.client.manner {
                 Manner::Interleaved { index: 1.., .. } => shared,

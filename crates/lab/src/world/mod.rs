@@ -172,6 +172,10 @@ impl<'a> World<'a> {
         &mut self,
         ActorCompletion { token: Token { actor, slot }, length }: ActorCompletion,
     ) {
+        let owner = if self.cache.is_flusher(actor) { slot } else { actor };
+        if let Some(owner) = self.processes.get_mut(owner as usize) {
+            owner.base.tally.count_drive(self.engine.now, length.bytes());
+        }
         match self.processes.get_mut(actor as usize) {
             Some(process) => {
                 process.on_done(&mut self.engine, &mut self.cache, SlotCompletion { slot, length });
@@ -220,6 +224,7 @@ impl<'a> World<'a> {
                 weight: written.map_or(WEIGHT_DEFAULT, |(_, weight)| *weight),
                 group,
                 bytes: tally.sides.iter().map(|side| side.bytes).sum(),
+                drive_bytes: Some(tally.drive_bytes),
                 calls: tally.calls(),
                 latency,
                 series: tally.series(end),

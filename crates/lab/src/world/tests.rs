@@ -175,6 +175,7 @@ fn a_direct_reader_by_hand() {
     let outcome = run_fixed(&run, us(100));
     let reader = &outcome.clients[0];
     assert_eq!((reader.calls, reader.bytes), (10, 40_960));
+    assert_eq!(reader.drive_bytes, Some(40_960));
     assert_eq!((reader.latency.min(), reader.latency.max()), (110_000, 110_000));
     assert_eq!(outcome.drive.read_bytes, 40_960);
     assert_eq!(outcome.drive.busy, us(1_000));
@@ -348,6 +349,7 @@ fn journals_by_hand() {
     assert_eq!((sync.count(), sync.min(), sync.max()), (10, 300_000, 300_000));
     // A page of data, a descriptor, the file's metadata, the record.
     assert_eq!(one.drive.written_bytes, 10 * 4 * 4096);
+    assert_eq!(one.clients[0].drive_bytes, Some(10 * 4096), "the journal's blocks are nobody's");
     let small = run(true, false, 1, 1);
     assert_eq!((small.clients[0].bytes, small.drive.written_bytes), (11 * 512, 10 * 4 * 4096));
     let flushed = run(true, true, 1, 8);
@@ -433,6 +435,22 @@ fn dirty_pages_stay_below_the_limit() {
     assert!(written > 98_000_000, "{written}");
     let each: Vec<u64> = outcome.clients.iter().map(|c| c.bytes / 10).collect();
     assert!(each.iter().all(|rate| (20_000_000..30_000_000).contains(rate)), "{each:?}");
+    let at_the_drive: Option<u64> = outcome.clients.iter().map(|it| it.drive_bytes).sum();
+    assert_eq!(
+        at_the_drive,
+        Some(outcome.drive.written_bytes),
+        "each writer's pages are counted as its own"
+    );
+}
+
+/// Goal: what a writer leaves in the page cache is not counted at the drive. Method: less than the background limit, and no
+/// time for pages to expire.
+#[test]
+fn pages_in_memory_do_not_count_at_the_drive() {
+    let writer = client("a", Job { rate: Some(1 << 20), ..job(Pattern::SequentialWrite, 4, true) });
+    let outcome = run_fixed(&scenario(vec![writer], Nanos::from_secs(2)), us(100));
+    assert!(outcome.clients[0].bytes > 1 << 20);
+    assert_eq!((outcome.clients[0].drive_bytes, outcome.drive.written_bytes), (Some(0), 0));
 }
 
 /// Goal: dirty pages below the background limit are written after 30 s. Method: one early burst.
