@@ -5,6 +5,7 @@
 use core::fmt::Write;
 
 use super::number::number;
+use super::scale::Scale;
 use super::svg::escape;
 
 /// Colours that the style sheet knows.
@@ -13,8 +14,8 @@ pub(super) const COLOURS: usize = 8;
 /// A bar.
 pub(super) struct Bar {
     pub(super) value: f64,
-    /// Half the confidence interval.
-    pub(super) half: f64,
+    /// From where to where its whisker goes.
+    pub(super) range: Option<(f64, f64)>,
     /// What the source prints.
     pub(super) published: Option<f64>,
     /// Accepted band.
@@ -25,6 +26,15 @@ pub(super) struct Bar {
     pub(super) tip: String,
 }
 
+impl Bar {
+    /// The values that its axis has to show. Lower ends of a band or an interval may lie below it.
+    fn values(&self) -> impl Iterator<Item = f64> {
+        let published = self.published.into_iter();
+        let ends = self.range.into_iter().chain(self.band).map(|(_, high)| high);
+        [self.value].into_iter().chain(published).chain(ends)
+    }
+}
+
 /// Bars side by side under one label.
 pub(super) struct Group {
     pub(super) label: String,
@@ -32,7 +42,7 @@ pub(super) struct Group {
 }
 
 const HEIGHT: f64 = 230.0;
-pub(super) const TOP: f64 = 18.0;
+pub(super) const TOP: f64 = 24.0;
 pub(super) const LEFT: f64 = 46.0;
 const LINE: f64 = 14.0;
 
@@ -70,21 +80,14 @@ pub(super) fn bars(title: &str, unit: &str, groups: &[Group]) -> String {
     let pitch = bar * (most + 0.9);
     let plot = pitch * count;
     let width = LEFT + plot + 8.0;
-    let all = groups.iter().flat_map(|g| &g.bars);
-    let top_of = |b: &Bar| {
-        let published = b.published.unwrap_or(0.0);
-        (b.value + b.half).max(published).max(b.band.map_or(0.0, |(_, high)| high))
-    };
-    let largest = all.map(top_of).filter(|v| v.is_finite()).fold(1e-3, f64::max);
-    let step = nice(largest / 5.0);
-    let scale = (largest * 1.06 / step).ceil() * step;
-    let y = |value: f64| TOP + HEIGHT * (1.0 - value / scale);
+    let scale = Scale::of(groups.iter().flat_map(|g| &g.bars).flat_map(Bar::values));
+    let y = |value: f64| TOP + HEIGHT * (1.0 - scale.place(value));
+    let unit = &if scale.is_log() { format!("{unit}, logarithmic") } else { unit.to_owned() };
     let labels: Vec<_> = groups.iter().map(|g| wrapped(&g.label, (pitch / 6.2) as usize)).collect();
     let lines = labels.iter().map(Vec::len).max().unwrap_or(0) as f64;
     let height = TOP + HEIGHT + 10.0 + lines * LINE;
     let mut svg = open(title, width, height);
-    let mut tick = 0.0;
-    while tick <= scale * 1.000_001 {
+    for tick in scale.ticks() {
         let at = y(tick);
         let _ = write!(
             svg,
@@ -95,7 +98,6 @@ pub(super) fn bars(title: &str, unit: &str, groups: &[Group]) -> String {
             at + 3.5,
             tick_label(tick)
         );
-        tick += step;
     }
     let _ = write!(svg, "<text class=\"unit\" x=\"0\" y=\"11\">{}</text>", escape(unit));
     for (index, (group, label)) in groups.iter().zip(&labels).enumerate() {
@@ -152,8 +154,8 @@ fn push_bar(svg: &mut String, bar: &Bar, (left, width): (f64, f64), y: &dyn Fn(f
             (low - high).max(1.0)
         );
     }
-    if bar.half > 0.0 && bar.half.is_finite() {
-        let (low, high) = (y((value - bar.half).max(0.0)), y(value + bar.half));
+    if let Some((low, high)) = bar.range {
+        let (low, high) = (y(low), y(high));
         let _ = write!(
             svg,
             "<path class=\"whisker\" d=\"M{middle:.1} {low:.1}V{high:.1}M{:.1} {low:.1}h6m-6 0\
@@ -175,7 +177,7 @@ fn push_bar(svg: &mut String, bar: &Bar, (left, width): (f64, f64), y: &dyn Fn(f
     }
     // Above everything that is drawn for this bar.
     let marks = bar.published.into_iter().chain(bar.band.map(|(_, high)| high));
-    let highest = marks.fold(value + bar.half, f64::max);
+    let highest = marks.fold(bar.range.map_or(value, |(_, high)| high), f64::max);
     let above = y(highest) - if bar.published == Some(highest) { 7.0 } else { 4.0 };
     let _ = write!(
         svg,
@@ -191,22 +193,45 @@ pub(super) struct Curve<'a> {
     pub(super) points: &'a [(u64, f64)],
 }
 
-const SHARES: [(f64, &str); 6] =
-    [(0.0, "0"), (0.5, "50"), (0.9, "90"), (0.99, "99"), (0.999, "99.9"), (0.9999, "99.99 %")];
+/// Labels of the axis of shares: each further "nine".
+const SHARES: [(f64, &str); 8] = [
+    (0.0, "0"),
+    (0.5, "50"),
+    (0.9, "90"),
+    (0.99, "99"),
+    (0.999, "99.9"),
+    (0.9999, "99.99"),
+    (0.99999, "99.999"),
+    (0.999999, "99.9999"),
+];
 pub(super) const WIDE: f64 = 290.0;
 pub(super) const HIGH: f64 = 170.0;
 
-/// Latencies by percentile: each further "nine" takes the same width, times are logarithmic.
+/// How many nines the curves need: those of the last call but one.
+fn nines(curves: &[Curve<'_>]) -> f64 {
+    let shares = curves.iter().flat_map(|curve| curve.points.iter().map(|point| point.1));
+    let least = shares.map(|share| 1.0 - share).filter(|rest| *rest > 1e-9).fold(0.1, f64::min);
+    (-least.log10() - 1e-9).ceil().clamp(2.0, 6.0)
+}
+
+/// Latencies by percentile up to the longest: each further "nine" takes the same width, times are logarithmic.
 pub(super) fn percentiles(title: &str, curves: &[Curve<'_>]) -> String {
     let times = curves.iter().flat_map(|c| c.points.iter().map(|p| p.0.max(1) as f64));
     let (low, high) =
         times.fold((f64::INFINITY, 1.0), |(low, high): (f64, f64), t| (low.min(t), high.max(t)));
     let first = if low.is_finite() { low.log10().floor() } else { 0.0 };
     let last = high.log10().ceil().max(first + 1.0);
-    let x = |share: f64| LEFT + WIDE * (-(1.0 - share.min(0.9999)).log10() / 4.0);
+    let nines = nines(curves);
+    // The last step is the longest call's.
+    let part = nines / (nines + 0.5);
+    let x = |share: f64| match share > 1.0 - 1e-9 {
+        true => LEFT + WIDE,
+        false => LEFT + WIDE * (-(1.0 - share).log10() / nines).min(1.0) * part,
+    };
     let y = |nanos: f64| TOP + HIGH * (1.0 - (nanos.log10() - first) / (last - first));
     let mut svg = open(title, LEFT + WIDE + 26.0, TOP + HIGH + 22.0);
-    for (share, label) in SHARES {
+    let shown = SHARES.iter().take(nines as usize + 2).copied();
+    for (share, label) in shown.chain([(1.0, "max")]) {
         let at = x(share);
         let _ = write!(
             svg,
@@ -254,9 +279,13 @@ fn push_curve(svg: &mut String, curve: &Curve<'_>, x: &dyn Fn(f64) -> f64, y: &d
     }
     let _ = write!(
         svg,
-        "<path class=\"curve s{}\" d=\"{path}\"><title>{}</title></path>",
+        "<path class=\"curve s{0}\" d=\"{path}\"><title>{1}</title></path>\
+         <circle class=\"s{0}\" cx=\"{2:.1}\" cy=\"{3:.1}\" r=\"3.2\"><title>{1}: the longest took {4} ms</title></circle>",
         curve.colour % COLOURS,
-        escape(curve.name)
+        escape(curve.name),
+        drawn.0,
+        drawn.1,
+        number(curve.points.last().map_or(0.0, |it| it.0 as f64 / 1e6))
     );
 }
 

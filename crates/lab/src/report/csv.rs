@@ -2,7 +2,7 @@
 
 use crate::experiment::Results;
 
-const HEADER: [&str; 17] = [
+const HEADER: [&str; 18] = [
     "experiment",
     "variant",
     "drive",
@@ -20,6 +20,7 @@ const HEADER: [&str; 17] = [
     "latency_p999_ns",
     "latency_max_ns",
     "fitted",
+    "drive_bytes",
 ];
 
 /// All runs of these experiments as CSV with a header. The drive's own row is named `total`, has its
@@ -43,16 +44,18 @@ pub fn csv(results: &[Results]) -> String {
                         seed.to_string(),
                         (outcome.time.0 as f64 / 1e9).to_string(),
                     ];
-                    let fitted = [experiment.is_fitted_run(v, s).to_string()];
+                    let fitted = experiment.is_fitted_run(v, s).to_string();
                     let drive = &outcome.drive;
+                    let moved = (drive.read_bytes + drive.written_bytes).to_string();
                     let total = [
                         "total".to_owned(),
                         String::new(),
-                        (drive.read_bytes + drive.written_bytes).to_string(),
+                        moved.clone(),
                         drive.commands.to_string(),
                     ];
                     let none = vec![String::new(); 5];
-                    let record = head.iter().chain(&total).chain(&none).chain(&fitted);
+                    let last = [fitted.clone(), moved];
+                    let record = head.iter().chain(&total).chain(&none).chain(&last);
                     writer.write_record(record).expect(never);
                     for client in &outcome.clients {
                         let latency = &client.latency;
@@ -67,7 +70,9 @@ pub fn csv(results: &[Results]) -> String {
                             latency.quantile(999_000).to_string(),
                             latency.max().to_string(),
                         ];
-                        let record = head.iter().chain(&own).chain(&fitted);
+                        let bytes = client.drive_bytes.map(|bytes| bytes.to_string());
+                        let last = [fitted.clone(), bytes.unwrap_or_default()];
+                        let record = head.iter().chain(&own).chain(&last);
                         writer.write_record(record).expect(never);
                     }
                 }

@@ -3,14 +3,13 @@
 
 use core::fmt::Write;
 
-use super::chart::{Bar, COLOURS, Curve, Group, bars, percentiles};
-use super::number::{band, number, published, with_confidence};
-use super::summary::{ClaimRow, Row, Summary};
+use super::figures;
+use super::number::{band, published};
+use super::summary::Summary;
 use super::svg::escape;
 use super::table::got;
 use super::tally::{self, Tally};
-use super::timeline::{Line, timeline};
-use crate::experiment::{Statistics, Subject, Verdict};
+use crate::experiment::Verdict;
 
 /// The style sheet of pages.
 pub const STYLE: &str = include_str!("page.css");
@@ -78,12 +77,12 @@ fn overview(html: &mut String, summaries: &[Summary]) {
 }
 
 fn experiment(html: &mut String, index: usize, summary: &Summary) {
-    let stacks = stacks(summary);
     let _ = write!(
         html,
-        "<section class=\"card\" id=\"e{index}\"><h2>{}</h2>\n<p class=\"soft\">{} &middot; \
+        "<section class=\"card\" id=\"e{index}\"><h2>{}</h2>\n<p class=\"brief\">{}</p>\n<p class=\"soft\">{} &middot; \
          {}</p>\n<p class=\"soft\">{}</p>\n",
         escape(&summary.title),
+        escape(&summary.synopsis),
         escape(&summary.name),
         escape(&summary.source),
         escape(&summary.conditions)
@@ -91,114 +90,18 @@ fn experiment(html: &mut String, index: usize, summary: &Summary) {
     if !summary.note.is_empty() {
         let _ = writeln!(html, "<p>{}</p>", escape(&summary.note));
     }
+    for warning in &summary.warnings {
+        let _ = writeln!(html, "<p class=\"warn\">{}</p>", escape(warning));
+    }
     for sizing in &summary.sizings {
         let _ = writeln!(html, "<p>{}</p>", escape(sizing));
     }
-    legend(html, &stacks, summary);
-    html.push_str("<div class=\"charts\">");
-    let (focus, unit) = (&summary.focus, summary.rate_unit);
-    let of_focus = |row: &Row| row.focus;
-    chart(
-        html,
-        (&format!("{focus}: rate"), unit),
-        &groups(summary, &stacks, of_focus, |s| *s == Subject::Client(focus.clone())),
-    );
-    let of_total = |row: &Row| Some(row.total);
-    chart(
-        html,
-        ("total: rate", unit),
-        &groups(summary, &stacks, of_total, |s| *s == Subject::Total),
-    );
-    html.push_str("</div>\n");
+    figures::legend(html, summary);
+    figures::rates(html, summary);
     claims(html, summary);
-    numbers(html, summary, &stacks);
-    latencies(html, summary, &stacks);
-    over_time(html, summary, &stacks);
+    figures::numbers(html, summary);
+    figures::latencies(html, summary);
     html.push_str("</section>\n");
-}
-
-fn chart(html: &mut String, (title, unit): (&str, &str), groups: &[Group]) {
-    if groups.iter().all(|group| group.bars.is_empty()) {
-        return;
-    }
-    let svg = bars(title, unit, groups);
-    let _ = write!(html, "<div><h3>{}</h3>{svg}</div>", escape(title));
-}
-
-/// Stacks in the order of the file, whose index is their colour.
-fn stacks(summary: &Summary) -> Vec<&str> {
-    let mut stacks: Vec<&str> = Vec::new();
-    for row in &summary.rows {
-        if !stacks.contains(&row.stack.as_str()) {
-            stacks.push(&row.stack);
-        }
-    }
-    stacks
-}
-
-fn colour(stacks: &[&str], stack: &str) -> usize {
-    stacks.iter().position(|name| *name == stack).unwrap_or(0) % COLOURS
-}
-
-fn legend(html: &mut String, stacks: &[&str], summary: &Summary) {
-    html.push_str("<div class=\"legend\">");
-    for (index, stack) in stacks.iter().enumerate() {
-        let class = index % COLOURS;
-        let _ = write!(html, "<span><i class=\"s{class}\"></i>{}</span>", escape(stack));
-    }
-    let rates = || summary.claims.iter().filter(|claim| claim.is_rate);
-    if rates().any(|claim| claim.published.is_some()) {
-        html.push_str("<span class=\"key\">&#9671; published</span>");
-    }
-    if rates().any(|claim| claim.low.is_some() && claim.high.is_some()) {
-        html.push_str("<span class=\"key\">shaded: accepted band</span>");
-    }
-    if summary.rows.iter().any(|row| row.total.confidence_95.is_some()) {
-        html.push_str("<span class=\"key\">&#8866;&#8867; 95 % confidence, two-sided</span>");
-    }
-    html.push_str("</div>\n");
-}
-
-fn groups(
-    summary: &Summary,
-    stacks: &[&str],
-    value: impl Fn(&Row) -> Option<Statistics>,
-    subject: impl Fn(&Subject) -> bool,
-) -> Vec<Group> {
-    let mut groups: Vec<Group> = Vec::new();
-    for row in &summary.rows {
-        if groups.last().is_none_or(|group| group.label != row.variant) {
-            groups.push(Group { label: row.variant.clone(), bars: Vec::new() });
-        }
-        let Some(it) = value(row) else { continue };
-        let mine = |claim: &&ClaimRow| {
-            claim.is_rate
-                && claim.variant == row.variant
-                && claim.stack == row.stack
-                && subject(&claim.subject)
-        };
-        let claims = || summary.claims.iter().filter(mine);
-        let published_value = claims().find_map(|claim| claim.published);
-        let mut tip = format!(
-            "{} {}: {} {}",
-            row.variant,
-            row.stack,
-            with_confidence(it.mean, it.confidence_95),
-            summary.rate_unit
-        );
-        if let Some(value) = published_value {
-            let _ = write!(tip, ", published {}", published(value));
-        }
-        groups.last_mut().expect("pushed above").bars.push(Bar {
-            value: it.mean,
-            half: it.confidence_95.unwrap_or(0.0),
-            published: published_value,
-            band: claims().find_map(|claim| claim.low.zip(claim.high)),
-            colour: colour(stacks, &row.stack),
-            tip,
-        });
-    }
-    groups
 }
 
 fn claims(html: &mut String, summary: &Summary) {
@@ -250,98 +153,4 @@ fn claims(html: &mut String, summary: &Summary) {
         );
     }
     html.push_str("</table></div>\n");
-}
-
-fn numbers(html: &mut String, summary: &Summary, stacks: &[&str]) {
-    let (focus, variants) = (escape(&summary.focus), summary.has_variants());
-    let unit = summary.rate_unit;
-    let variant_title = if variants { "<th>variant</th>" } else { "" };
-    let open = if summary.claims.is_empty() { " open" } else { "" };
-    let _ = writeln!(
-        html,
-        "<details{open}><summary>All numbers</summary><div class=\"scroll\"><table><tr>\
-         {variant_title}<th>stack</th><th class=\"n\">{focus} {unit}</th>\
-         <th class=\"n\">others {unit}</th><th class=\"n\">total {unit}</th><th class=\"n\">{focus} mean ms</th>\
-         <th class=\"n\">p50</th><th class=\"n\">p99</th><th class=\"n\">drive busy %</th></tr>"
-    );
-    let mut last = None;
-    for row in &summary.rows {
-        let fresh = last != Some(&row.variant);
-        last = Some(&row.variant);
-        html.push_str(if fresh && variants { "<tr class=\"first\">" } else { "<tr>" });
-        if variants {
-            let name = if fresh { escape(&row.variant) } else { String::new() };
-            let _ = write!(html, "<td>{name}</td>");
-        }
-        let confident = |s: &Statistics| with_confidence(s.mean, s.confidence_95);
-        let plain = |s: &Option<Statistics>| s.map_or_else(String::new, |s| number(s.mean));
-        let _ = writeln!(
-            html,
-            "<td><span class=\"swatch s{}\"></span>{}</td><td class=\"n\">{}</td>\
-             <td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
-             <td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>",
-            colour(stacks, &row.stack),
-            escape(&row.stack),
-            row.focus.as_ref().map(confident).unwrap_or_default(),
-            number(row.others(&summary.focus)),
-            confident(&row.total),
-            plain(&row.mean),
-            plain(&row.p50),
-            plain(&row.p99),
-            number(row.busy.mean)
-        );
-    }
-    html.push_str("</table></div></details>\n");
-}
-
-fn latencies(html: &mut String, summary: &Summary, stacks: &[&str]) {
-    let mut variants: Vec<&str> = Vec::new();
-    for row in summary.rows.iter().filter(|row| !row.distribution.is_empty()) {
-        if !variants.contains(&row.variant.as_str()) {
-            variants.push(&row.variant);
-        }
-    }
-    if variants.is_empty() {
-        return;
-    }
-    let _ = write!(
-        html,
-        "<details open><summary>Latency of {} by percentile</summary><div class=\"charts\">",
-        escape(&summary.focus)
-    );
-    for variant in variants {
-        let rows = summary.rows.iter().filter(|row| row.variant == variant);
-        let curves: Vec<_> = rows
-            .map(|row| Curve {
-                name: &row.stack,
-                colour: colour(stacks, &row.stack),
-                points: &row.distribution,
-            })
-            .collect();
-        let title = if variant.is_empty() { &summary.focus } else { variant };
-        let svg = percentiles(&format!("latency by percentile, {title}"), &curves);
-        let _ = write!(html, "<div><h3>{}</h3>{svg}</div>", escape(title));
-    }
-    html.push_str("</div></details>\n");
-}
-
-fn over_time(html: &mut String, summary: &Summary, stacks: &[&str]) {
-    let Some(seconds) = summary.interval else { return };
-    let _ = write!(
-        html,
-        "<details open><summary>Latency of {} over time</summary><div class=\"charts\">",
-        escape(&summary.focus)
-    );
-    for rows in summary.rows.chunk_by(|a, b| a.variant == b.variant) {
-        let lines = rows.iter().map(|row| Line {
-            name: &row.stack,
-            colour: colour(stacks, &row.stack),
-            points: &row.series,
-        });
-        let lines: Vec<_> = lines.collect();
-        let title = if rows[0].variant.is_empty() { &summary.focus } else { &rows[0].variant };
-        let svg = timeline(&format!("latency over time, {title}"), seconds, &lines);
-        let _ = write!(html, "<div><h3>{}</h3>{svg}</div>", escape(title));
-    }
-    html.push_str("</div></details>\n");
 }

@@ -13,6 +13,10 @@ struct Experiment<'a> {
     experiment: &'a str,
     title: &'a str,
     source: &'a str,
+    /// The result in a sentence or two.
+    synopsis: &'a str,
+    /// What makes the numbers mislead.
+    warnings: &'a [String],
     drive: &'a str,
     seed: u64,
     repeats: u32,
@@ -51,6 +55,9 @@ struct Client<'a> {
     name: &'a str,
     group: &'a str,
     bytes_per_s: u64,
+    /// What reached the drive of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    drive_bytes_per_s: Option<u64>,
     iops: u64,
     latency_ns: Latency,
 }
@@ -86,6 +93,7 @@ fn client(client: &ClientOutcome, nanos: u64) -> Client<'_> {
         name: &client.name,
         group: &client.group,
         bytes_per_s: per_second(client.bytes, nanos),
+        drive_bytes_per_s: client.drive_bytes.map(|bytes| per_second(bytes, nanos)),
         iops: per_second(client.calls, nanos),
         latency_ns: Latency {
             mean: latency.mean(),
@@ -157,6 +165,8 @@ pub fn json_of_one(results: &Results) -> String {
         experiment: &experiment.name,
         title: &experiment.title,
         source: &experiment.source,
+        synopsis: &summary.synopsis,
+        warnings: &summary.warnings,
         drive: &experiment.variants[0].drive,
         seed: experiment.seed,
         repeats: experiment.repeats,

@@ -1,5 +1,7 @@
 //! How numbers are printed: three figures that matter, no exponent, the same bytes anywhere.
 
+use crate::experiment::Statistics;
+
 /// A number for a table cell.
 pub(super) fn number(value: f64) -> String {
     // Not "-0.000".
@@ -31,14 +33,23 @@ pub(super) fn short(value: f64) -> String {
     }
 }
 
-/// A mean with half its confidence interval, when there is one that shows.
-pub(super) fn with_confidence(mean: f64, half: Option<f64>) -> String {
-    match half {
-        Some(half) if half.is_finite() && half > 0.0 && number(half) != number(0.0) => {
-            format!("{} ± {}", number(mean), number(half))
+/// A mean with half its confidence interval, when there is one that shows; the least and the most of the repeats when the
+/// interval is wider than the value.
+pub(super) fn measured(it: &Statistics) -> String {
+    let half = it.confidence_95.unwrap_or(0.0);
+    match () {
+        () if differs_too_much(it) => format!("{} to {}", number(it.min), number(it.max)),
+        () if half.is_finite() && half > 0.0 && number(half) != number(0.0) => {
+            format!("{} ± {}", number(it.mean), number(half))
         }
-        _ => number(mean),
+        () => number(it.mean),
     }
+}
+
+/// Whether the repeats differ so much that the confidence interval is wider than the value.
+pub(super) fn differs_too_much(it: &Statistics) -> bool {
+    let shows = number(it.min) != number(it.max);
+    shows && it.confidence_95.is_some_and(|half| half * 2.0 > it.mean.abs())
 }
 
 /// A band in words.
@@ -55,6 +66,17 @@ pub(super) fn band(low: Option<f64>, high: Option<f64>) -> String {
 mod tests {
     use super::*;
 
+    /// Goal: an interval that is wider than its value is not printed as one. Method: repeats that are close, far apart, equal,
+    /// and a single one.
+    #[test]
+    fn repeats_that_differ_too_much_are_a_range() {
+        let text = |samples: &[f64]| measured(&Statistics::of(samples));
+        assert_eq!(text(&[10.0, 10.04]), "10.0 ± 0.254");
+        assert_eq!(text(&[253.0, 470.0]), "253 to 470");
+        assert_eq!((text(&[5.0, 5.0]), text(&[7.0])), ("5.00".into(), "7.00".into()));
+        assert_eq!(text(&[0.0, 0.0]), "0.000");
+    }
+
     /// Goal: three figures that matter. Method: one value a size.
     #[test]
     fn numbers_are_short() {
@@ -64,7 +86,6 @@ mod tests {
         }
         assert_eq!(number(-0.0), "0.000");
         assert_eq!((number(f64::NAN), number(0.0)), ("n/a".into(), "0.000".into()));
-        assert_eq!(with_confidence(10.0, Some(0.25)), "10.0 ± 0.250");
         assert_eq!(band(Some(0.15), Some(0.33)), "0.15 .. 0.33");
         assert_eq!(band(Some(489.25), Some(10.0)), "489 .. 10");
         assert_eq!((published(506.0), published(6.224)), ("506".into(), "6.224".into()));

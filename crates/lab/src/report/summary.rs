@@ -2,7 +2,9 @@
 
 use serde::Serialize;
 
+use super::clients::ClientRow;
 use super::robust::{self, Draws};
+use super::synopsis;
 use crate::experiment::dedicated;
 use crate::experiment::{
     Basis, Experiment, Metric, Quantity, Results, Statistics, Subject, Units, Verdict,
@@ -15,6 +17,10 @@ pub struct Summary {
     pub name: String,
     /// One line.
     pub title: String,
+    /// The result in a sentence or two.
+    pub synopsis: String,
+    /// What makes the numbers mislead.
+    pub warnings: Vec<String>,
     /// Where the published numbers come from.
     pub source: String,
     /// What a reader should know besides.
@@ -33,7 +39,7 @@ pub struct Summary {
     pub claims_left_out: usize,
     /// How many clients a drive of their own may carry, in a sentence for each stack.
     pub sizings: Vec<String>,
-    /// Seconds of an interval of [`Row::series`].
+    /// Seconds of an interval of [`ClientRow::series`].
     pub interval: Option<f64>,
 }
 
@@ -44,24 +50,12 @@ pub struct Row {
     pub variant: String,
     /// The stack.
     pub stack: String,
-    /// Rate of the focus; absent when it does no I/O here.
-    pub focus: Option<Statistics>,
-    /// Rate of each client that does I/O.
-    pub clients: Vec<(String, Statistics)>,
+    /// The clients that do I/O, in the file's order.
+    pub clients: Vec<ClientRow>,
     /// Rate of the drive.
     pub total: Statistics,
     /// Percent of the time in which the drive had work.
     pub busy: Statistics,
-    /// Mean latency of the focus, ms.
-    pub mean: Option<Statistics>,
-    /// Median of the focus' latency, ms.
-    pub p50: Option<Statistics>,
-    /// 99 % of the focus' latency, ms.
-    pub p99: Option<Statistics>,
-    /// Latencies of the focus in all repeats: nanoseconds and share of calls not above, ascending.
-    pub distribution: Vec<(u64, f64)>,
-    /// Mean latencies of the focus by intervals, ms; empty unless the file asks for them.
-    pub series: Vec<Option<f64>>,
 }
 
 /// A claim with its verdict.
@@ -140,7 +134,7 @@ pub fn summarize(results: &Results) -> Summary {
     let mut rows = Vec::new();
     for variant in 0..experiment.variants.len() {
         for stack in 0..experiment.stacks.len() {
-            rows.push(row(results, variant, stack, &focus));
+            rows.push(row(results, variant, stack));
         }
     }
     let claims = experiment.claims.iter().zip(results.verdicts());
@@ -178,7 +172,9 @@ pub fn summarize(results: &Results) -> Summary {
             is_rate: claim.places.len() == 1 && place.quantity.metric == Metric::Rate,
         }
     });
-    Summary {
+    let mut summary = Summary {
+        synopsis: String::new(),
+        warnings: Vec::new(),
         name: experiment.name.clone(),
         title: experiment.title.clone(),
         source: experiment.source.clone(),
@@ -191,7 +187,10 @@ pub fn summarize(results: &Results) -> Summary {
         claims_left_out: experiment.claims_left_out,
         sizings: sizing_texts(results),
         interval: experiment.interval.map(|interval| interval.0 as f64 / 1e9),
-    }
+    };
+    summary.synopsis = synopsis::synopsis(&summary);
+    summary.warnings = synopsis::warnings(&summary);
+    summary
 }
 
 impl Summary {
@@ -246,53 +245,22 @@ fn conditions(experiment: &Experiment) -> String {
     format!("{}; {times}{}{ramp}; {seeds}; {units}", drives.join(", "), first.time)
 }
 
-fn row(results: &Results, variant: usize, stack: usize, focus: &str) -> Row {
+fn row(results: &Results, variant: usize, stack: usize) -> Row {
     let experiment = &results.experiment;
-    let it = &experiment.variants[variant];
     let of = |quantity: &Quantity| results.statistics(variant, stack, quantity);
-    let mine = |metric| {
-        let active = it.subjects.iter().any(|name| name == focus);
-        active.then(|| of(&Quantity::of(focus, metric)))
-    };
-    let clients = it.subjects.iter();
-    let clients = clients.map(|name| (name.clone(), of(&Quantity::of(name, Metric::Rate))));
     Row {
-        variant: it.name.clone(),
+        variant: experiment.variants[variant].name.clone(),
         stack: experiment.stacks[stack].0.clone(),
-        focus: mine(Metric::Rate),
-        clients: clients.collect(),
+        clients: ClientRow::all(results, variant, stack),
         total: of(&Quantity::TOTAL),
         busy: of(&Quantity { subject: Subject::Total, metric: Metric::Busy }),
-        mean: mine(Metric::Mean),
-        p50: mine(Metric::P50),
-        p99: mine(Metric::P99),
-        distribution: distribution(results, variant, stack, focus),
-        series: results.series(variant, stack, focus),
     }
-}
-
-fn distribution(results: &Results, variant: usize, stack: usize, focus: &str) -> Vec<(u64, f64)> {
-    let mut all = iofair_core::stats::histogram::Histogram::new();
-    for outcome in results.repeats(variant, stack) {
-        let wanted = |name: &str| crate::experiment::quantity::is_process_of(name, focus);
-        all.merge(&crate::experiment::quantity::merged(outcome, wanted));
-    }
-    let (mut seen, count) = (0, all.count());
-    let share = |(upper, n): (u64, u64)| {
-        seen += n;
-        (upper, seen as f64 / count as f64)
-    };
-    all.buckets().map(share).collect()
 }
 
 impl Row {
-    /// Rate of everybody but the focus.
-    pub fn others(&self, focus: &str) -> f64 {
-        self.clients
-            .iter()
-            .filter(|(name, _)| name != focus)
-            .map(|(_, s)| s.mean)
-            .fold(0.0, |a, b| a + b)
+    /// A client of this name, if it does I/O here.
+    pub fn client(&self, name: &str) -> Option<&ClientRow> {
+        self.clients.iter().find(|client| client.name == name)
     }
 }
 
@@ -320,6 +288,31 @@ impl ClaimRow {
 }
 
 impl Summary {
+    /// The names of all clients that do I/O: the focus, then the others in the file's order.
+    pub fn clients(&self) -> Vec<&str> {
+        let mut names = vec![self.focus.as_str()];
+        for client in self.rows.iter().flat_map(|row| &row.clients) {
+            if !names.contains(&client.name.as_str()) {
+                names.push(&client.name);
+            }
+        }
+        names.retain(|name| !name.is_empty());
+        names
+    }
+    /// The names of all stacks, in the file's order.
+    pub fn stacks(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for row in &self.rows {
+            if !names.contains(&row.stack.as_str()) {
+                names.push(&row.stack);
+            }
+        }
+        names
+    }
+    /// Whether a client has at most one process everywhere.
+    pub(super) fn is_one_process(&self, name: &str) -> bool {
+        self.rows.iter().filter_map(|row| row.client(name)).all(|it| it.processes < 2)
+    }
     /// Claims with this verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.claims.iter().filter(|claim| claim.verdict == verdict).count()

@@ -1,11 +1,11 @@
 //! Tables for the terminal: what each stack gave, then what the source claims.
 
-use comfy_table::{Cell, CellAlignment, LineStyle, Table, TableStyle};
+use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 
-use super::number::{band, number, published, with_confidence};
+use super::number::{band, measured, number, published};
 use super::summary::{ClaimRow, Row, Summary};
 use super::tally::{Tally, headline};
-use crate::experiment::{Kind, Statistics, Verdict};
+use crate::experiment::{Kind, Verdict};
 
 const RULE: LineStyle = LineStyle::none().fill('─').junction('─');
 /// Rules above, below and under the header; none between rows.
@@ -14,12 +14,19 @@ pub(super) const STYLE: TableStyle =
 
 /// An experiment as text.
 pub fn table(summary: &Summary) -> String {
-    let mut text = format!("{}\n  {}\n  {}\n", summary.title, summary.source, summary.conditions);
+    let mut text = format!("{}\n", summary.title);
+    for sentence in Some(&summary.synopsis).into_iter().filter(|it| !it.is_empty()) {
+        text.push_str(&format!("  {sentence}\n"));
+    }
+    text.push_str(&format!("  {}\n  {}\n", summary.source, summary.conditions));
     if !summary.note.is_empty() {
         text.push_str(&format!("  {}\n", summary.note));
     }
     text.push('\n');
     push(&mut text, &rates(summary));
+    for warning in &summary.warnings {
+        text.push_str(&format!("  ! {warning}\n"));
+    }
     for sizing in &summary.sizings {
         text.push_str(&format!("  {sizing}\n"));
     }
@@ -64,52 +71,105 @@ fn new_table(titles: Vec<String>, left: usize) -> Table {
     table
 }
 
+/// What every client got: a line each, and one of the drive.
 fn rates(summary: &Summary) -> Table {
-    let variants = summary.has_variants();
-    let (focus, unit) = (&summary.focus, summary.rate_unit);
-    let mut titles = vec![
-        "stack".to_owned(),
-        format!("{focus} {unit}"),
-        format!("others {unit}"),
-        format!("total {unit}"),
-        format!("{focus} mean ms"),
-        "p50".to_owned(),
-        "p99".to_owned(),
-        "busy %".to_owned(),
-    ];
+    let (variants, unit) = (summary.has_variants(), summary.rate_unit);
+    let columns = Columns::of(summary);
+    let mut titles = vec!["stack".to_owned(), "client".to_owned(), unit.to_owned()];
+    if columns.each {
+        titles.push("each process".to_owned());
+    }
+    if columns.drive {
+        titles.push("at the drive".to_owned());
+    }
+    let last = ["mean ms", "p50", "p99", "longest", "busy %"];
+    titles.extend(last.map(str::to_owned));
     if variants {
         titles.insert(0, "variant".to_owned());
     }
-    let mut table = new_table(titles, if variants { 2 } else { 1 });
+    let mut table = new_table(titles, if variants { 3 } else { 2 });
     let mut last = None;
     for row in &summary.rows {
-        let mut cells = rate_cells(row, focus);
-        if variants {
-            let repeated = last == Some(&row.variant);
-            cells.insert(0, Cell::new(if repeated { "" } else { &row.variant }));
-            last = Some(&row.variant);
+        let fresh = last != Some(&row.variant);
+        last = Some(&row.variant);
+        for (index, mut cells) in row_cells(row, columns).into_iter().enumerate() {
+            if variants {
+                let shown = fresh && index == 0;
+                cells.insert(0, if shown { row.variant.clone() } else { String::new() });
+            }
+            table.add_row(cells);
         }
-        table.add_row(cells);
     }
     table
 }
 
-fn rate_cells(row: &Row, focus: &str) -> Vec<Cell> {
-    let confident = |s: &Statistics| Cell::new(with_confidence(s.mean, s.confidence_95));
-    let optional = |s: &Option<Statistics>| match s {
-        Some(s) => Cell::new(number(s.mean)),
-        None => Cell::new(""),
-    };
-    vec![
-        Cell::new(&row.stack),
-        row.focus.as_ref().map_or_else(|| Cell::new(""), confident),
-        Cell::new(number(row.others(focus))),
-        confident(&row.total),
-        optional(&row.mean),
-        optional(&row.p50),
-        optional(&row.p99),
-        Cell::new(number(row.busy.mean)),
-    ]
+/// Columns that not every experiment needs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Columns {
+    /// The slowest and the fastest process of a client.
+    pub(super) each: bool,
+    /// What reached the drive.
+    pub(super) drive: bool,
+}
+
+impl Columns {
+    pub(super) fn of(summary: &Summary) -> Self {
+        let clients = || summary.rows.iter().flat_map(|row| &row.clients);
+        Self {
+            each: clients().any(|it| it.processes > 1),
+            drive: clients().any(|it| it.drive.is_some()),
+        }
+    }
+}
+
+/// The lines of one variant on one stack: its clients, then the drive. The first cell of all but the first is empty.
+pub(super) fn row_cells(row: &Row, columns: Columns) -> Vec<Vec<String>> {
+    let mut lines = Vec::new();
+    for client in &row.clients {
+        let mut cells = vec![String::new(), client.label(), measured(&client.rate)];
+        if columns.each {
+            let (slowest, fastest) = client.each;
+            cells.push(match client.processes {
+                0 | 1 => String::new(),
+                _ if number(slowest) == number(fastest) => number(slowest),
+                _ => format!("{} to {}", number(slowest), number(fastest)),
+            });
+        }
+        if columns.drive {
+            cells.push(client.drive.map_or_else(String::new, |it| number(it.mean)));
+        }
+        let latencies = [client.mean.mean, client.p50.mean, client.p99.mean, client.longest];
+        let ended = client.calls > 0;
+        cells.extend(latencies.map(|ms| if ended { number(ms) } else { "-".to_owned() }));
+        cells.push(String::new());
+        let width = cells.len();
+        lines.push(cells);
+        if let Some(syncs) = client.syncs {
+            let mut cells = vec![String::new(); width];
+            cells[1] = format!("{} fdatasync", client.name);
+            for (cell, ms) in cells[width - 5..].iter_mut().zip(syncs) {
+                *cell = number(ms);
+            }
+            lines.push(cells);
+        }
+    }
+    let mut total = vec![String::new(), "total".to_owned()];
+    let blank = usize::from(columns.each);
+    match columns.drive {
+        true => {
+            total.extend(std::iter::repeat_n(String::new(), blank + 1));
+            total.push(measured(&row.total));
+        }
+        false => {
+            total.push(measured(&row.total));
+            total.extend(std::iter::repeat_n(String::new(), blank));
+        }
+    }
+    total.extend(std::iter::repeat_n(String::new(), 4));
+    total.push(number(row.busy.mean));
+    lines.push(total);
+    lines[0][0] = row.stack.clone();
+    lines
 }
 
 /// What we got, as a cell of the claims' table.

@@ -118,3 +118,91 @@ fn the_smallest_experiment_prints() {
     assert!(html.contains("All numbers"));
     assert_eq!(summary.focus, "a");
 }
+
+/// Results of the example whose outcomes are changed.
+fn changed(change: impl Fn(&mut crate::outcome::Outcome)) -> Results {
+    let mut experiment = example();
+    experiment.variants.truncate(1);
+    let mut results = results(experiment, 1);
+    results.outcomes.iter_mut().for_each(change);
+    results
+}
+
+/// Goal: a reader is warned of clients and runs of which nothing reaches the drive. Method: the readers' bytes stay in memory;
+/// then everybody's.
+#[test]
+fn what_stays_in_memory_is_told() {
+    let mut results = changed(|outcome| {
+        outcome.clients[1..].iter_mut().for_each(|client| client.drive_bytes = Some(0));
+    });
+    let summary = summarize(&results);
+    assert_eq!(summary.warnings.len(), 1, "{:?}", summary.warnings);
+    assert!(summary.warnings[0].starts_with("Nothing of reader reached the drive in any run"));
+    let line = table(&summary).lines().find(|line| line.contains("reader (4)")).map(str::to_owned);
+    let line = line.expect("a line of the readers");
+    assert!(line.contains("40.0") && line.contains("0.000"), "{line}");
+    let html = page("t", std::slice::from_ref(&summary));
+    assert!(html.contains("reader: at the drive") && !html.contains("target: at the drive"));
+    for outcome in &mut results.outcomes {
+        (outcome.drive.read_bytes, outcome.drive.commands) = (0, 0);
+        outcome.clients.iter_mut().for_each(|client| client.drive_bytes = Some(0));
+    }
+    let warnings = summarize(&results).warnings;
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].starts_with("Nothing reached the drive in any run"));
+}
+
+/// Goal: stalls beyond p99, repeats that differ too much and clients without a call are told. Method: one call of a second
+/// among many short ones; one repeat a tenth of the others; no call at all.
+#[test]
+fn misleading_numbers_are_told() {
+    let stalls = changed(|outcome| {
+        let latency = &mut outcome.clients[0].latency;
+        latency.record_many(10_000, 10_000);
+        latency.record(60_000_000_000);
+    });
+    let summary = summarize(&stalls);
+    assert!(summary.warnings[0].contains("p99 of target hides stalls in every run"));
+    assert!(table(&summary).contains("60000") && summary.synopsis.contains("60000 ms"));
+    let mut differ = changed(|_| {});
+    differ.outcomes[1].clients[0].bytes /= 10;
+    let summary = summarize(&differ);
+    assert_eq!(summary.warnings.len(), 1, "{:?}", summary.warnings);
+    assert!(
+        summary.warnings[0].contains("target under none-none [rand, N=4]: 1 to 10 in 3 repeats")
+    );
+    assert!(table(&summary).contains("1.00 to 10.0"));
+    let none = changed(|outcome| {
+        let client = &mut outcome.clients[0];
+        (client.calls, client.bytes) = (0, 0);
+        client.latency = iofair_core::stats::histogram::Histogram::new();
+    });
+    let summary = summarize(&none);
+    assert!(summary.warnings[0].starts_with("No call of target ended"), "{:?}", summary.warnings);
+}
+
+/// Goal: each client is in the charts, processes of one client together. Method: the names of charts; then nine clients, which
+/// share a chart.
+#[test]
+fn every_client_is_drawn() {
+    let html = page("t", &[summarize(&changed(|_| {}))]);
+    for title in ["<h3>target: rate<", "<h3>reader: rate<", "Latency of reader by percentile"] {
+        assert!(html.contains(title), "{title}");
+    }
+    assert!(!html.contains("reader.0") && !html.contains("<h3>others"));
+    let mut text = "title='t'\nsource='s'\ndrive='d'\ntime='1s'\nstacks=['none-none']\n".to_owned();
+    (0..9).for_each(|it| text += &format!("[[client]]\nname='c{it}'\njob='read'\n"));
+    let experiment = parse("nine.toml", &text, &Overrides::default()).expect("a good file");
+    let html = page("t", &[summarize(&results(experiment, 1))]);
+    assert!(html.contains("<h3>clients: rates<") && !html.contains("<h3>c0: rate<"));
+    assert!((0..9).all(|it| html.contains(&format!(">c{it}</text>"))));
+}
+
+/// Goal: fdatasync calls have their own latencies. Method: a client with some.
+#[test]
+fn syncs_have_their_line() {
+    let summary = summarize(&changed(|outcome| outcome.clients[0].sync_latency.record(77_000_000)));
+    let text = table(&summary);
+    let line = text.lines().find(|line| line.contains("target fdatasync")).expect("a line");
+    assert!(line.contains("77.0"), "{line}");
+}

@@ -1,55 +1,69 @@
-//! Latency over time as inline SVG: one line a stack, the mean of each interval.
+//! Latency over time as inline SVG: two lines a stack, the mean and the longest of each interval.
 
 use core::fmt::Write;
 
-use super::chart::{COLOURS, HIGH, LEFT, TOP, WIDE, nice, open, tick_label};
+use super::chart::{COLOURS, HIGH, LEFT, TOP, WIDE, open, tick_label};
+use super::scale::Scale;
 use super::svg::escape;
 
-/// One stack's mean latencies in milliseconds, interval after interval.
+/// One stack's latencies in milliseconds, interval after interval.
 pub(super) struct Line<'a> {
     pub(super) name: &'a str,
     pub(super) colour: usize,
-    pub(super) points: &'a [Option<f64>],
+    pub(super) means: &'a [Option<f64>],
+    pub(super) longest: &'a [Option<f64>],
 }
 
 /// The lines over `seconds` a point; intervals in which no call ended are bridged.
 pub(super) fn timeline(title: &str, seconds: f64, lines: &[Line<'_>]) -> String {
-    let largest = lines.iter().flat_map(|line| line.points.iter().flatten().copied());
-    let scale = nice(largest.fold(1e-3, f64::max) / 5.0) * 5.0;
-    let longest = lines.iter().map(|line| line.points.len()).max().unwrap_or(1).max(1) as f64;
+    let values = lines.iter().flat_map(|line| line.means.iter().chain(line.longest).flatten());
+    let scale = Scale::of(values.copied());
+    let longest = lines.iter().map(|line| line.means.len()).max().unwrap_or(1).max(1) as f64;
     let time = longest * seconds;
     let x = |at: f64| LEFT + WIDE * at / time;
-    let y = |value: f64| TOP + HIGH * (1.0 - value / scale);
+    let y = |value: f64| TOP + HIGH * (1.0 - scale.place(value));
     let mut svg = open(title, LEFT + WIDE + 26.0, TOP + HIGH + 22.0);
-    for part in 0..=5 {
-        let (value, at) = (scale * f64::from(part) / 5.0, time * f64::from(part) / 5.0);
-        let (across, down) = (x(at), y(value));
+    for tick in scale.ticks() {
+        let down = y(tick);
         let _ = write!(
             svg,
             "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{down:.1}\" y2=\"{down:.1}\"/>\
-             <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{} ms</text>\
-             <text class=\"tick\" x=\"{across:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{} s</text>",
+             <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
             LEFT + WIDE,
             LEFT - 6.0,
             down + 3.5,
-            tick_label(value),
+            tick_label(tick)
+        );
+    }
+    for part in 0..=5 {
+        let at = time * f64::from(part) / 5.0;
+        let _ = write!(
+            svg,
+            "<text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{} s</text>",
+            x(at),
             TOP + HIGH + 15.0,
             tick_label(at)
         );
     }
+    let unit = if scale.is_log() { "ms, logarithmic" } else { "ms" };
+    let _ = write!(svg, "<text class=\"unit\" x=\"0\" y=\"11\">{unit}</text>");
     for line in lines {
-        let mut path = String::new();
-        for (index, mean) in line.points.iter().enumerate() {
-            let Some(mean) = mean else { continue };
-            let letter = if path.is_empty() { 'M' } else { 'L' };
-            let _ =
-                write!(path, "{letter}{:.1} {:.1}", x((index as f64 + 0.5) * seconds), y(*mean));
+        for (points, class, word) in
+            [(line.longest, " longest", "longest"), (line.means, "", "mean")]
+        {
+            let mut path = String::new();
+            for (index, value) in points.iter().enumerate() {
+                let Some(value) = value else { continue };
+                let letter = if path.is_empty() { 'M' } else { 'L' };
+                let across = x((index as f64 + 0.5) * seconds);
+                let _ = write!(path, "{letter}{across:.1} {:.1}", y(*value));
+            }
+            let (colour, name) = (line.colour % COLOURS, escape(line.name));
+            let _ = write!(
+                svg,
+                "<path class=\"curve s{colour}{class}\" d=\"{path}\"><title>{name}, {word}</title></path>"
+            );
         }
-        let (colour, name) = (line.colour % COLOURS, escape(line.name));
-        let _ = write!(
-            svg,
-            "<path class=\"curve s{colour}\" d=\"{path}\"><title>{name}</title></path>"
-        );
     }
     svg.push_str("</svg>\n");
     svg

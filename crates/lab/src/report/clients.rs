@@ -1,0 +1,140 @@
+//! The numbers of each client: what its calls got, what reached the drive, and how long its calls took.
+
+use iofair_core::stats::histogram::Histogram;
+
+use crate::experiment::quantity::{is_process_of, merged};
+use crate::experiment::{Metric, Quantity, Results, Statistics};
+use crate::outcome::ClientOutcome;
+
+/// Calls that take less are no stalls, in ms.
+const STALL_MS: f64 = 10.0;
+
+/// One client in one variant on one stack: all of its processes together, over the repeats.
+#[derive(Clone, Debug)]
+pub struct ClientRow {
+    /// Its name.
+    pub name: String,
+    /// Its processes.
+    pub processes: usize,
+    /// Rate of its calls, page cache hits and pages that stayed in memory included.
+    pub rate: Statistics,
+    /// Rate of its requests at the drive; absent where nobody counts them.
+    pub drive: Option<Statistics>,
+    /// Mean rates of its slowest and of its fastest process.
+    pub each: (f64, f64),
+    /// Mean latency, ms.
+    pub mean: Statistics,
+    /// Median latency, ms.
+    pub p50: Statistics,
+    /// Latency that 99 % of the calls do not exceed, ms.
+    pub p99: Statistics,
+    /// The longest call of all repeats, ms.
+    pub longest: f64,
+    /// Mean, median, 99th percentile and longest of its `fdatasync` calls, ms; absent if none ended.
+    pub syncs: Option<[f64; 4]>,
+    /// Calls that ended, in all repeats.
+    pub calls: u64,
+    /// Bytes at the drive in all repeats, where they are counted.
+    pub drive_bytes: Option<u64>,
+    /// Guaranteed minimum of all its processes, in the unit of the rate; 0 without one.
+    pub minimum: f64,
+    /// Latencies of all repeats: nanoseconds and share of calls not above, ascending.
+    pub distribution: Vec<(u64, f64)>,
+    /// Mean latencies by intervals, ms; empty unless the file asks for them.
+    pub series: Vec<Option<f64>>,
+    /// The longest latencies of the intervals, ms.
+    pub longest_series: Vec<Option<f64>>,
+}
+
+impl ClientRow {
+    /// The clients that do I/O, in the file's order.
+    pub(super) fn all(results: &Results, variant: usize, stack: usize) -> Vec<Self> {
+        let subjects = results.experiment.variants[variant].subjects.iter();
+        subjects.map(|name| Self::new(results, (variant, stack), name)).collect()
+    }
+
+    fn new(results: &Results, (variant, stack): (usize, usize), name: &str) -> Self {
+        let of = |metric| results.statistics(variant, stack, &Quantity::of(name, metric));
+        let (drive, longest) = (of(Metric::Drive), of(Metric::Max));
+        let repeats = results.repeats(variant, stack);
+        let mine = |it: &&ClientOutcome| is_process_of(&it.name, name);
+        let outcomes = || repeats.iter().flat_map(|outcome| &outcome.clients).filter(mine);
+        Self {
+            name: name.to_owned(),
+            processes: outcomes().count() / repeats.len().max(1),
+            rate: of(Metric::Rate),
+            drive: drive.mean.is_finite().then_some(drive),
+            each: (of(Metric::Slowest).mean, of(Metric::Fastest).mean),
+            mean: of(Metric::Mean),
+            p50: of(Metric::P50),
+            p99: of(Metric::P99),
+            longest: longest.max,
+            syncs: syncs(outcomes()),
+            calls: outcomes().map(|it| it.calls).sum(),
+            drive_bytes: outcomes().map(|it| it.drive_bytes).sum(),
+            minimum: minimum(results, variant, name),
+            distribution: distribution(results, (variant, stack), name),
+            series: results.series(variant, stack, name),
+            longest_series: results.longest_series(variant, stack, name),
+        }
+    }
+
+    /// Its name, with the number of its processes if there are several.
+    pub fn label(&self) -> String {
+        match self.processes {
+            0 | 1 => self.name.clone(),
+            processes => format!("{} ({processes})", self.name),
+        }
+    }
+    /// Whether what its calls got is not what the drive did for it.
+    pub fn uses_cache(&self) -> bool {
+        let differs =
+            |drive: &Statistics| (drive.mean - self.rate.mean).abs() > 0.05 * self.rate.mean;
+        self.drive.as_ref().is_some_and(differs)
+    }
+    /// Whether its 99th percentile hides long calls: the mean is above it, and the longest is far above it. A sequential
+    /// reader's mean alone says nothing, since most of its calls are page cache hits.
+    pub fn hides_stalls(&self) -> bool {
+        let outside = self.mean.mean > self.p99.mean && self.longest > self.p99.mean * 100.0;
+        self.calls > 0 && outside && self.longest >= STALL_MS
+    }
+}
+
+fn syncs<'a>(outcomes: impl Iterator<Item = &'a ClientOutcome>) -> Option<[f64; 4]> {
+    let mut all = Histogram::new();
+    outcomes.for_each(|it| all.merge(&it.sync_latency));
+    let nanos = [all.mean(), all.quantile(500_000), all.quantile(990_000), all.max()];
+    (all.count() > 0).then(|| nanos.map(|it| it as f64 / 1e6))
+}
+
+/// The guaranteed minimum of all groups of a client's processes, in the unit of its rate.
+fn minimum(results: &Results, variant: usize, name: &str) -> f64 {
+    let it = &results.experiment.variants[variant];
+    let mut groups: Vec<&str> = Vec::new();
+    for client in it.clients.iter().filter(|client| is_process_of(&client.name, name)) {
+        if !groups.contains(&client.group.as_str()) {
+            groups.push(&client.group);
+        }
+    }
+    let min = |group: &&crate::scenario::GroupSpec| group.contract.min;
+    let mine = it.groups.iter().filter(|group| groups.contains(&group.name.as_str()));
+    let bytes: u64 = mine.filter_map(|group| min(&group)).sum();
+    bytes as f64 / results.experiment.units.of_client()
+}
+
+fn distribution(
+    results: &Results,
+    (variant, stack): (usize, usize),
+    name: &str,
+) -> Vec<(u64, f64)> {
+    let mut all = Histogram::new();
+    for outcome in results.repeats(variant, stack) {
+        all.merge(&merged(outcome, |process| is_process_of(process, name)));
+    }
+    let (mut seen, count, longest) = (0, all.count(), all.max());
+    let share = |(upper, n): (u64, u64)| {
+        seen += n;
+        (upper.min(longest), seen as f64 / count as f64)
+    };
+    all.buckets().map(share).collect()
+}
