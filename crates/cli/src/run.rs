@@ -94,6 +94,10 @@ pub(crate) struct Args {
     /// Override a key of the file, such as client.target.count=4 or policy.bfq.slice_idle=0s.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// Run every variant with each of these values of a key, such as policy.bfq.slice_idle=0s,2ms,8ms, client.target.weight=100,300
+    /// or drive=A,B. Several sweeps multiply; with --set sample=N, N points of them (a Latin hypercube) are run. Claims are left out.
+    #[arg(long, value_name = "KEY=VALUE,...")]
+    sweep: Vec<String>,
     /// Number of concurrent runs; by default one per core.
     #[arg(long, short)]
     jobs: Option<NonZeroUsize>,
@@ -362,6 +366,7 @@ fn overrides(args: &Args) -> Overrides {
         numbers: None,
         settings,
         variables: Variables::of_this_machine(),
+        sweeps: args.sweep.clone(),
     }
 }
 

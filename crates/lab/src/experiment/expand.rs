@@ -13,11 +13,12 @@ use super::change::changes;
 use super::claim::{self, Claim};
 use super::contract::{client_contract, named_group};
 use super::dedicated::Dedicated;
-use super::file::{ClientFile, DedicatedFile, ExperimentFile, SweepFile, VariantFile};
+use super::file::{ClientFile, DedicatedFile, ExperimentFile, VariantFile};
 use super::machine::{self, flushes, stripe};
 use super::manner;
 use super::quantity::Units;
 use super::stacks::stacks;
+use super::sweep;
 use crate::jobs::Jobs;
 use crate::scenario::{
     Calls, Change, ClientSpec, GroupSpec, Host, Job, Manner, Mix, Pattern, Scenario, Step,
@@ -27,7 +28,7 @@ use crate::scenario::{
 /// Most processes of one client: a guard against a slip of the pen, well above any source's.
 const COUNT_MAX: u32 = 100_000;
 /// Most variants of one file.
-const VARIANTS_MAX: usize = 1_000;
+pub(super) const VARIANTS_MAX: usize = 1_000;
 /// Shortest interval of a series: a run of an hour then has a few million.
 const INTERVAL_MIN: Nanos = Nanos::from_millis(1);
 
@@ -71,6 +72,12 @@ pub struct Experiment {
 pub struct Variant {
     /// Its name; empty when the file has none.
     pub name: String,
+    /// The name of the file's variant that it is a point of the sweeps of.
+    pub base: String,
+    /// Keys that sweeps set, with their values.
+    pub swept: Vec<(String, String)>,
+    /// Stacks as sweeps change them, in place of the experiment's of the same names.
+    pub stacks: Vec<(String, Stack)>,
     /// Drive profile.
     pub drive: String,
     /// The machine whose host it is, single values of the file aside.
@@ -105,9 +112,9 @@ impl Experiment {
         let it = &self.variants[variant];
         Scenario {
             drive: it.drive.clone(),
-            stack: self.stacks[stack].1.clone(),
+            stack: self.stack(variant, stack).clone(),
             tags: self.tags,
-            flushes: flushes(&self.stacks[stack].1),
+            flushes: flushes(self.stack(variant, stack)),
             stripe: it.stripe,
             host: it.host.clone(),
             groups: it.groups.clone(),
@@ -118,6 +125,12 @@ impl Experiment {
             seed: self.seed.wrapping_add(u64::from(repeat)),
             interval: self.interval,
         }
+    }
+    /// A stack as a variant has it.
+    pub fn stack(&self, variant: usize, stack: usize) -> &Stack {
+        let (name, common) = &self.stacks[stack];
+        let own = self.variants[variant].stacks.iter().find(|(own, _)| own == name);
+        own.map_or(common, |(_, stack)| stack)
     }
     /// Runs in all.
     pub fn runs(&self) -> usize {
@@ -213,6 +226,27 @@ struct Draft<'a> {
     variant: Option<&'a VariantFile>,
     clients: Vec<ClientFile>,
     mix: Option<(String, u32)>,
+    /// Keys that sweeps set, with their values.
+    swept: Vec<(String, String)>,
+    /// Those of them that are not of clients, as they are written.
+    settings: Vec<(String, String)>,
+}
+
+impl Draft<'_> {
+    /// The same at a point of the sweeps.
+    fn at(&self, point: &[sweep::Value]) -> Self {
+        let mut draft = self.clone();
+        for value in point {
+            let space = if draft.name.is_empty() { "" } else { ", " };
+            draft.name = format!("{}{space}{}", draft.name, value.label);
+            draft.swept.push(value.swept.clone());
+            draft.settings.extend(value.setting.clone());
+            if let Some((index, keys)) = &value.client {
+                draft.clients[*index] = keys.or(&draft.clients[*index]);
+            }
+        }
+        draft
+    }
 }
 
 fn variants(
@@ -238,7 +272,8 @@ fn variants(
         names.push(name.get_ref().as_str());
     }
     let clients = file.client.clone();
-    let plain = Draft { name: String::new(), variant: None, clients, mix: None };
+    let (name, variant, mix) = (String::new(), None, None);
+    let plain = Draft { name, variant, clients, mix, swept: Vec::new(), settings: Vec::new() };
     let mut drafts = vec![plain.clone()];
     if !file.variant.is_empty() {
         drafts.clear();
@@ -256,20 +291,9 @@ fn variants(
             drafts.push(draft);
         }
     }
-    for sweep in &file.sweep {
-        let index = index_of(source, &names, &sweep.client)?;
-        let mut next = Vec::new();
-        for draft in &drafts {
-            for value in &sweep.values {
-                let (label, keys) = sweep_value(source, sweep, value)?;
-                let mut draft = draft.clone();
-                let space = if draft.name.is_empty() { "" } else { ", " };
-                draft.name = format!("{}{space}{label}", draft.name);
-                draft.clients[index] = keys.or(&draft.clients[index]);
-                next.push(draft);
-            }
-        }
-        drafts = next;
+    if !file.sweep.is_empty() || file.sample.is_some() {
+        let points = sweep::points(source, file, &names)?;
+        drafts = drafts.iter().flat_map(|it| points.iter().map(|point| it.at(point))).collect();
     }
     if let Some(dedicated) = &file.dedicated {
         let index = index_of(source, &names, &dedicated.fill)?;
@@ -285,7 +309,7 @@ fn variants(
             return Err(ConfigError::whole_file(source.path(), message));
         }
     }
-    drafts.iter().map(|draft| finish(source, file, draft, overrides)).collect()
+    drafts.iter().map(|draft| at_point(source, file, draft, overrides)).collect()
 }
 
 /// Each draft with every number of clients from one on, the client at `fill` making up for what the others
@@ -321,7 +345,7 @@ fn sizes<'a>(
     Ok(all)
 }
 
-fn index_of(
+pub(super) fn index_of(
     source: &Source,
     names: &[&str],
     client: &Spanned<String>,
@@ -332,29 +356,26 @@ fn index_of(
     })
 }
 
-fn sweep_value(
+/// A variant, of the file as the sweeps change it.
+fn at_point(
     source: &Source,
-    sweep: &SweepFile,
-    value: &Spanned<toml::Value>,
-) -> Result<(String, ClientFile), ConfigError> {
-    let (key, written) = (sweep.key.get_ref(), &source.text()[value.span()]);
-    let plain = written.trim_matches(['"', '\'']);
-    let label = match &sweep.label {
-        Some(label) => label.replace("{}", plain),
-        None => format!("{key}={plain}"),
-    };
-    // Read as if the key stood in the client's own table; only the place of an error must be ours.
-    let keys = iofair_config::parse::<ClientFile>(source.path(), &format!("{key} = {written}"));
-    match keys {
-        Ok(keys) if keys.name.is_none() => Ok((label, keys)),
-        Ok(_) => Err(source.error(sweep.key.span(), "a sweep cannot rename a client")),
-        Err(error) => {
-            let unknown = error.message.starts_with("unknown key");
-            let span = if unknown { sweep.key.span() } else { value.span() };
-            let place = source.error(span, "").place;
-            Err(ConfigError { place, ..error })
-        }
+    file: &ExperimentFile,
+    draft: &Draft<'_>,
+    overrides: &Overrides,
+) -> Result<Variant, ConfigError> {
+    if draft.settings.is_empty() {
+        return finish(source, file, draft, overrides);
     }
+    let base = draft.variant.map(|it| it.name.get_ref().as_str());
+    let resolve = || {
+        let changed = sweep::changed(source, &draft.settings, base, overrides)?;
+        let variant =
+            changed.file.variant.iter().find(|it| Some(it.name.get_ref().as_str()) == base);
+        let draft = Draft { variant, ..draft.clone() };
+        let variant = finish(&changed.source, &changed.file, &draft, overrides)?;
+        Ok(Variant { stacks: changed.stacks, ..variant })
+    };
+    resolve().map_err(|error| sweep::at_sweep(source, file, error))
 }
 
 fn finish(
@@ -402,6 +423,9 @@ fn finish(
         clients,
         subjects,
         mix: draft.mix.clone(),
+        base: draft.variant.map(|it| it.name.get_ref().clone()).unwrap_or_default(),
+        swept: draft.swept.clone(),
+        stacks: Vec::new(),
         fitted_on: Vec::new(),
     }
     .with_times(draft.variant))

@@ -76,6 +76,8 @@ pub struct ExperimentFile {
     /// One key through several values.
     #[serde(default)]
     pub sweep: Vec<SweepFile>,
+    /// This many points of the sweeps, a Latin hypercube, in place of all.
+    pub sample: Option<Spanned<u32>>,
     /// How many clients a drive of their own may carry.
     pub dedicated: Option<DedicatedFile>,
     /// Where claims come from that do not say it themselves; only our own.
@@ -355,12 +357,12 @@ pub struct ContractFile {
     pub latency: Option<Time>,
 }
 
-/// One key of one client through several values; several sweeps multiply.
+/// One key through several values; several sweeps multiply.
 #[derive(Clone, Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
 pub struct SweepFile {
-    /// The client.
-    pub client: Spanned<String>,
+    /// The client whose key it is; otherwise the key is a path from the top of the file.
+    pub client: Option<Spanned<String>>,
     /// The key.
     pub key: Spanned<String>,
     /// Its values.

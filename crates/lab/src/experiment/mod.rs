@@ -19,6 +19,7 @@ pub mod runner;
 mod stacks;
 pub mod statistics;
 pub(crate) mod step;
+mod sweep;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -60,6 +61,8 @@ pub struct Overrides {
     pub settings: Vec<String>,
     /// What variables and keywords of job files stand for.
     pub variables: Variables,
+    /// More sweeps, `path=value,value`; the claims of the file are then left out.
+    pub sweeps: Vec<String>,
 }
 
 /// Reads an experiment that is already in memory; `path` names it in errors.
@@ -70,6 +73,10 @@ pub fn parse(path: &str, text: &str, overrides: &Overrides) -> Result<Experiment
 /// Reads an experiment file, or a job file of fio.
 pub fn read(path: &Path, overrides: &Overrides) -> Result<Experiment, ConfigError> {
     if jobs::is_job_file(path) {
+        if !overrides.sweeps.is_empty() {
+            let message = "a job file cannot be swept; sweeps are for experiment files";
+            return Err(ConfigError::whole_file(&path.display().to_string(), message));
+        }
         return jobs::read(path, overrides);
     }
     resolve(&Source::open(path)?, overrides)
@@ -77,12 +84,19 @@ pub fn read(path: &Path, overrides: &Overrides) -> Result<Experiment, ConfigErro
 
 fn resolve(source: &Source, overrides: &Overrides) -> Result<Experiment, ConfigError> {
     // As it is written first: what is wrong there has its place there.
-    let mut file = source.parse()?;
+    let mut file: file::ExperimentFile = source.parse()?;
     let changed;
     let mut source = source;
     if !overrides.settings.is_empty() {
         changed = source.with_settings(&overrides.settings)?;
         (source, file) = (&changed, changed.parse()?);
+    }
+    let longer;
+    if !overrides.sweeps.is_empty() {
+        let text = source.text().to_owned() + &sweep::written(&overrides.sweeps)?;
+        longer = Source::new(source.path(), &text);
+        (source, file) = (&longer, longer.parse()?);
+        file.expect.clear();
     }
     let name = source.path().strip_suffix(".toml").unwrap_or(source.path());
     let name = name.rsplit_once("experiments/").map_or(name, |(_, rest)| rest);

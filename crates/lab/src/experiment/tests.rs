@@ -157,6 +157,7 @@ fn overrides_replace_what_the_file_says() {
         ramp: Some(Nanos::ZERO),
         seed: Some(40),
         numbers: None,
+        sweeps: Vec::new(),
         settings: ["client.target.block=8KiB", "client.target.alone=23MB/s", "tags=9"]
             .map(String::from)
             .to_vec(),

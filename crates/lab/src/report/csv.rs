@@ -23,15 +23,32 @@ const HEADER: [&str; 18] = [
     "drive_bytes",
 ];
 
-/// All runs of these experiments as CSV with a header. The drive's own row is named `total`, has its
+/// The keys of all sweeps, in the order in which they come.
+fn swept(results: &[Results]) -> Vec<&str> {
+    let mut keys: Vec<&str> = Vec::new();
+    let variants = results.iter().flat_map(|it| &it.experiment.variants);
+    for (key, _) in variants.flat_map(|variant| &variant.swept) {
+        if !keys.contains(&key.as_str()) {
+            keys.push(key);
+        }
+    }
+    keys
+}
+
+/// All runs of these experiments as CSV with a header. Each swept key has a column, named like the key, after the others. The drive's own row is named `total`, has its
 /// commands as calls and no latency.
 pub fn csv(results: &[Results]) -> String {
     let mut writer = csv::Writer::from_writer(Vec::new());
     let never = "a vector takes every record of the header's length";
-    writer.write_record(HEADER).expect(never);
+    let keys = swept(results);
+    writer.write_record(HEADER.iter().chain(&keys)).expect(never);
     for results in results {
         let experiment = &results.experiment;
         for (v, variant) in experiment.variants.iter().enumerate() {
+            let value = |key: &&str| variant.swept.iter().find(|(swept, _)| swept == key);
+            let values =
+                keys.iter().map(|key| value(key).map_or("", |(_, value)| value).to_owned());
+            let values: Vec<String> = values.collect();
             for (s, (stack, _)) in experiment.stacks.iter().enumerate() {
                 for (repeat, outcome) in results.repeats(v, s).iter().enumerate() {
                     let seed = experiment.seed.wrapping_add(repeat as u64);
@@ -55,7 +72,7 @@ pub fn csv(results: &[Results]) -> String {
                     ];
                     let none = vec![String::new(); 5];
                     let last = [fitted.clone(), moved];
-                    let record = head.iter().chain(&total).chain(&none).chain(&last);
+                    let record = head.iter().chain(&total).chain(&none).chain(&last).chain(&values);
                     writer.write_record(record).expect(never);
                     for client in &outcome.clients {
                         let latency = &client.latency;
@@ -72,7 +89,7 @@ pub fn csv(results: &[Results]) -> String {
                         ];
                         let bytes = client.drive_bytes.map(|bytes| bytes.to_string());
                         let last = [fitted.clone(), bytes.unwrap_or_default()];
-                        let record = head.iter().chain(&own).chain(&last);
+                        let record = head.iter().chain(&own).chain(&last).chain(&values);
                         writer.write_record(record).expect(never);
                     }
                 }

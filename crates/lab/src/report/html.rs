@@ -3,6 +3,7 @@
 
 use core::fmt::Write;
 
+use super::curves;
 use super::figures;
 use super::number::{band, published};
 use super::summary::Summary;
@@ -97,7 +98,13 @@ fn experiment(html: &mut String, index: usize, summary: &Summary) {
         let _ = writeln!(html, "<p>{}</p>", escape(sizing));
     }
     figures::legend(html, summary);
-    figures::rates(html, summary);
+    // Bars have the published values; curves replace those that have none.
+    if curves::has_curves(summary) {
+        curves::curves(html, summary);
+    }
+    if !curves::has_curves(summary) || summary.claims.iter().any(|it| it.is_rate) {
+        figures::rates(html, summary);
+    }
     claims(html, summary);
     figures::numbers(html, summary);
     figures::latencies(html, summary);

@@ -1,5 +1,7 @@
 //! Results for programs: every run, the statistics over repeats, every claim.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::summary::{ClaimRow, summarize};
@@ -33,6 +35,9 @@ struct Experiment<'a> {
 #[derive(Serialize)]
 struct Run<'a> {
     variant: &'a str,
+    /// Keys that sweeps set.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    swept: BTreeMap<&'a str, &'a str>,
     drive: &'a str,
     stack: &'a str,
     repeat: usize,
@@ -109,12 +114,15 @@ fn runs(results: &Results) -> Vec<Run<'_>> {
     let experiment = &results.experiment;
     let mut runs = Vec::new();
     for (v, variant) in experiment.variants.iter().enumerate() {
+        let swept = variant.swept.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        let swept: BTreeMap<_, _> = swept.collect();
         for (s, (stack, _)) in experiment.stacks.iter().enumerate() {
             for (repeat, outcome) in results.repeats(v, s).iter().enumerate() {
                 let Outcome { time, drive, .. } = outcome;
                 let bytes = drive.read_bytes + drive.written_bytes;
                 runs.push(Run {
                     variant: &variant.name,
+                    swept: swept.clone(),
                     drive: &variant.drive,
                     stack,
                     repeat,

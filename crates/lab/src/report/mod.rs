@@ -8,6 +8,7 @@ mod chart;
 mod clients;
 mod compared;
 mod csv;
+mod curves;
 mod figures;
 mod fio;
 mod found;

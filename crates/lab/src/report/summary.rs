@@ -48,6 +48,10 @@ pub struct Summary {
 pub struct Row {
     /// The variant's name, empty when there is only one.
     pub variant: String,
+    /// The variant of the file that sweeps made it of.
+    pub base: String,
+    /// Keys that sweeps set, with their values.
+    pub swept: Vec<(String, String)>,
     /// The stack.
     pub stack: String,
     /// The clients that do I/O, in the file's order.
@@ -250,6 +254,8 @@ fn row(results: &Results, variant: usize, stack: usize) -> Row {
     let of = |quantity: &Quantity| results.statistics(variant, stack, quantity);
     Row {
         variant: experiment.variants[variant].name.clone(),
+        base: experiment.variants[variant].base.clone(),
+        swept: experiment.variants[variant].swept.clone(),
         stack: experiment.stacks[stack].0.clone(),
         clients: ClientRow::all(results, variant, stack),
         total: of(&Quantity::TOTAL),

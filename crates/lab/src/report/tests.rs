@@ -206,3 +206,24 @@ fn syncs_have_their_line() {
     let line = text.lines().find(|line| line.contains("target fdatasync")).expect("a line");
     assert!(line.contains("77.0"), "{line}");
 }
+
+/// Goal: swept keys are columns. Method: a weight in one sweep, the header and a row.
+#[test]
+fn swept_keys_are_columns() {
+    let sweeps = vec!["client.reader.weight=50,100".to_owned()];
+    let overrides = Overrides { sweeps, ..Overrides::default() };
+    let text = crate::experiment::tests::EXAMPLE;
+    let experiment = parse("e.toml", text, &overrides).expect("a good file");
+    let results = results(experiment, 1);
+    let text = csv(std::slice::from_ref(&results));
+    let mut lines = text.lines();
+    let header = lines.next().expect("a header");
+    assert!(
+        header.ends_with("fitted,drive_bytes,client.reader.count,client.reader.weight"),
+        "{header}"
+    );
+    assert!(lines.next().expect("a row").ends_with(",4,50"));
+    let value: serde_json::Value = serde_json::from_str(&json_of_one(&results)).expect("is JSON");
+    assert_eq!(value["runs"][0]["swept"]["client.reader.weight"], "50");
+    assert!(value["runs"][0]["clients"][0]["drive_bytes_per_s"].as_u64() > Some(10_000_000));
+}

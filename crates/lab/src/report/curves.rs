@@ -1,0 +1,322 @@
+//! What sweeps give, drawn as curves: a number over the values of a key, one line a stack.
+//!
+//! The key with the most values lies to the right; each combination of the other keys' values has its own chart. In a sample,
+//! where few points share the other keys, each key has a chart with a dot for each point.
+
+use core::fmt::Write;
+
+use super::chart::{COLOURS, HIGH, LEFT, TOP, open, tick_label};
+use super::scale::Scale;
+use super::summary::{Row, Summary};
+use super::svg::escape;
+
+const WIDE: f64 = 330.0;
+
+/// Units of values by their factor: of times a second, of sizes and rates a byte.
+const UNITS: [(&str, f64); 13] = [
+    ("", 1.0),
+    ("%", 1.0),
+    ("ns", 1e-9),
+    ("us", 1e-6),
+    ("ms", 1e-3),
+    ("s", 1.0),
+    ("B", 1.0),
+    ("KiB", 1024.0),
+    ("MiB", 1_048_576.0),
+    ("GiB", 1_073_741_824.0),
+    ("kB", 1e3),
+    ("MB", 1e6),
+    ("GB", 1e9),
+];
+
+/// A value such as `8ms` or `300` as a number; nothing if it is a word.
+fn numeric(text: &str) -> Option<f64> {
+    let text = text.strip_suffix("/s").unwrap_or(text);
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let unit = text[end..].trim();
+    let (_, factor) = UNITS.iter().find(|(name, _)| *name == unit)?;
+    Some(text[..end].parse::<f64>().ok()? * factor)
+}
+
+/// Swept keys whose values are all numbers, each with its values in order.
+fn axes(summary: &Summary) -> Vec<(String, Vec<(f64, String)>)> {
+    let mut axes: Vec<(String, Vec<(f64, String)>)> = Vec::new();
+    let mut words: Vec<&str> = Vec::new();
+    for (key, text) in summary.rows.iter().flat_map(|row| &row.swept) {
+        let Some(value) = numeric(text) else {
+            words.push(key);
+            continue;
+        };
+        let known = axes.iter().position(|(name, _)| name == key);
+        let index = known.unwrap_or_else(|| {
+            axes.push((key.clone(), Vec::new()));
+            axes.len() - 1
+        });
+        let values = &mut axes[index].1;
+        if values.iter().all(|(other, _)| *other != value) {
+            values.push((value, text.clone()));
+        }
+    }
+    axes.retain(|(key, values)| values.len() > 1 && !words.contains(&key.as_str()));
+    axes.iter_mut().for_each(|(_, values)| values.sort_by(|a, b| a.0.total_cmp(&b.0)));
+    axes
+}
+
+/// Whether there is anything to draw.
+pub(super) fn has_curves(summary: &Summary) -> bool {
+    !axes(summary).is_empty()
+}
+
+/// Where a row belongs besides the key: its variant and the values of the other keys.
+fn rest(row: &Row, key: &str) -> String {
+    let others = row.swept.iter().filter(|(other, _)| other != key);
+    let others = others.map(|(other, value)| format!("{other}={value}"));
+    let base = Some(row.base.clone()).filter(|base| !base.is_empty());
+    base.into_iter().chain(others).collect::<Vec<_>>().join(", ")
+}
+
+/// A number of a row that is drawn.
+struct Number<'a> {
+    title: String,
+    unit: &'a str,
+    of: Box<Reader<'a>>,
+}
+
+/// Reads a number of a row; none where the client does no I/O.
+type Reader<'a> = dyn Fn(&Row) -> Option<f64> + 'a;
+
+/// A dot of a chart: its places on both axes, and its row.
+type Dot<'a> = (f64, f64, &'a Row);
+
+fn numbers(summary: &Summary) -> Vec<Number<'_>> {
+    let unit = summary.rate_unit;
+    let mut all = Vec::new();
+    for name in summary.clients() {
+        let of = move |row: &Row| row.client(name).map(|it| it.rate.mean);
+        all.push(Number { title: format!("{name}: rate"), unit, of: Box::new(of) });
+    }
+    let of = |row: &Row| Some(row.total.mean);
+    all.push(Number { title: "total: rate of the drive".to_owned(), unit, of: Box::new(of) });
+    let name = summary.focus.as_str();
+    let p99 = move |row: &Row| row.client(name).filter(|it| it.calls > 0).map(|it| it.p99.mean);
+    all.push(Number { title: format!("{name}: p99"), unit: "ms", of: Box::new(p99) });
+    let longest = move |row: &Row| row.client(name).filter(|it| it.calls > 0).map(|it| it.longest);
+    all.push(Number { title: format!("{name}: longest call"), unit: "ms", of: Box::new(longest) });
+    all
+}
+
+/// All charts; nothing without a sweep over numbers.
+pub(super) fn curves(html: &mut String, summary: &Summary) {
+    let axes = axes(summary);
+    let Some((main, values)) = axes.iter().max_by_key(|(_, values)| values.len()) else { return };
+    let mut panels: Vec<String> = Vec::new();
+    for row in &summary.rows {
+        let rest = rest(row, main);
+        if !panels.contains(&rest) {
+            panels.push(rest);
+        }
+    }
+    let stacks = summary.stacks();
+    let points = summary.rows.len() / stacks.len().max(1);
+    // A grid has each combination of values in each variant.
+    let is_sample = points < panels.len() * values.len();
+    html.push_str("<div class=\"charts curves\">");
+    for number in numbers(summary) {
+        if is_sample {
+            for (key, values) in &axes {
+                let chart = Chart { key, values, number: &number, dots: true };
+                chart.push(html, summary, &|_| true, &number.title);
+            }
+            continue;
+        }
+        for panel in &panels {
+            let chart = Chart { key: main, values, number: &number, dots: false };
+            let title = match panel.is_empty() {
+                true => number.title.clone(),
+                false => format!("{}, {panel}", number.title),
+            };
+            chart.push(html, summary, &|row| rest(row, main) == *panel, &title);
+        }
+    }
+    html.push_str("</div>\n");
+}
+
+/// One chart.
+struct Chart<'a> {
+    key: &'a str,
+    values: &'a [(f64, String)],
+    number: &'a Number<'a>,
+    dots: bool,
+}
+
+impl Chart<'_> {
+    /// Where a value lies on the axis to the right, from 0 to 1.
+    fn across(&self, value: f64) -> f64 {
+        let (low, high) = (self.values[0].0, self.values[self.values.len() - 1].0);
+        match low > 0.0 && high > low * 30.0 {
+            true => (value / low).log10() / (high / low).log10(),
+            false => (value - low) / (high - low),
+        }
+    }
+
+    fn push(&self, html: &mut String, summary: &Summary, here: &dyn Fn(&Row) -> bool, title: &str) {
+        let mut lines: Vec<(usize, &str, Vec<Dot<'_>>)> = Vec::new();
+        for (colour, stack) in summary.stacks().into_iter().enumerate() {
+            let rows = summary.rows.iter().filter(|row| row.stack == stack && here(row));
+            let point = |row| {
+                let row: &Row = row;
+                let (_, text) = row.swept.iter().find(|(key, _)| key == self.key)?;
+                Some((numeric(text)?, (self.number.of)(row)?, row))
+            };
+            let mut points: Vec<_> = rows.filter_map(point).collect();
+            points.sort_by(|a, b| a.0.total_cmp(&b.0));
+            lines.push((colour, stack, points));
+        }
+        let scale = Scale::of(lines.iter().flat_map(|line| line.2.iter().map(|point| point.1)));
+        let x = |value: f64| LEFT + 10.0 + (WIDE - 20.0) * self.across(value);
+        let y = |value: f64| TOP + HIGH * (1.0 - scale.place(value));
+        let mut svg = open(title, LEFT + WIDE + 12.0, TOP + HIGH + 36.0);
+        self.push_axes(&mut svg, scale, &x, &y);
+        for (colour, stack, points) in lines {
+            let colour = colour % COLOURS;
+            let mut path = String::new();
+            for (value, number, row) in points {
+                let (left, top) = (x(value), y(number));
+                let letter = if path.is_empty() { 'M' } else { 'L' };
+                let _ = write!(path, "{letter}{left:.1} {top:.1}");
+                let _ = write!(
+                    svg,
+                    "<circle class=\"s{colour}\" cx=\"{left:.1}\" cy=\"{top:.1}\" r=\"3.4\"><title>{} {}: {} {}</title></circle>",
+                    escape(stack),
+                    escape(&row.variant),
+                    super::number::number(number),
+                    self.number.unit
+                );
+            }
+            if !self.dots && !path.is_empty() {
+                let _ = write!(
+                    svg,
+                    "<path class=\"curve s{colour}\" d=\"{path}\"><title>{}</title></path>",
+                    escape(stack)
+                );
+            }
+        }
+        svg.push_str("</svg>\n");
+        let _ = write!(html, "<div><h3>{}</h3>{svg}</div>", escape(title));
+    }
+
+    fn push_axes(
+        &self,
+        svg: &mut String,
+        scale: Scale,
+        x: &dyn Fn(f64) -> f64,
+        y: &dyn Fn(f64) -> f64,
+    ) {
+        for tick in scale.ticks() {
+            let at = y(tick);
+            let _ = write!(
+                svg,
+                "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>\
+                 <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+                LEFT + WIDE,
+                LEFT - 6.0,
+                at + 3.5,
+                tick_label(tick)
+            );
+        }
+        let mut free = 0.0;
+        for (value, text) in self.values {
+            let (at, half) = (x(*value), 3.0 * text.chars().count() as f64);
+            // A label that would cover the one before is left out.
+            if at - half < free {
+                continue;
+            }
+            free = at + half + 5.0;
+            let _ = write!(
+                svg,
+                "<text class=\"tick\" x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+                TOP + HIGH + 15.0,
+                escape(text)
+            );
+        }
+        let log = if scale.is_log() { ", logarithmic" } else { "" };
+        let _ = write!(
+            svg,
+            "<text class=\"unit\" x=\"0\" y=\"11\">{}{log}</text>\
+             <text class=\"unit\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            self.number.unit,
+            LEFT + WIDE,
+            TOP + HIGH + 31.0,
+            escape(self.key)
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::tests::{EXAMPLE, results};
+    use crate::experiment::{Overrides, parse};
+    use crate::report::summarize;
+
+    fn page(sweeps: &[&str]) -> (Summary, String) {
+        let sweeps = sweeps.iter().map(|it| (*it).to_owned()).collect();
+        let overrides = Overrides { sweeps, ..Overrides::default() };
+        let text = EXAMPLE.replace("[[sweep]]\nclient = \"reader\"", "[[sweep]]\nkey = \"time\"");
+        let text = text.replace("key = \"count\"\nvalues = [4, 1]", "values = [\"2s\", \"4s\"]");
+        let experiment = parse("e.toml", &text, &overrides).expect("a good file");
+        let summary = summarize(&results(experiment, 1));
+        let mut html = String::new();
+        curves(&mut html, &summary);
+        (summary, html)
+    }
+
+    /// Goal: values with units are numbers, words are not. Method: some of each.
+    #[test]
+    fn values_are_numbers() {
+        assert_eq!(
+            (numeric("8ms"), numeric("300"), numeric("2MB/s")),
+            (Some(0.008), Some(300.0), Some(2e6))
+        );
+        assert_eq!((numeric("0s"), numeric("20%")), (Some(0.0), Some(20.0)));
+        assert!(numeric("plextor").is_none() && numeric("read").is_none() && numeric("").is_none());
+    }
+
+    /// Goal: the key with the most values lies to the right, the others make charts, each stack is a line through all its
+    /// points. Method: three weights, two times and two variants: 4 charts of each of 5 numbers.
+    #[test]
+    fn sweeps_are_curves() {
+        let (summary, html) = page(&["client.reader.weight=10,100,1000"]);
+        assert_eq!(summary.rows.len(), 2 * 2 * 3 * 2);
+        assert_eq!(html.matches("<svg").count(), 4 * 5);
+        assert_eq!(html.matches("class=\"curve").count(), 4 * 5 * 2);
+        assert_eq!(html.matches("<circle").count(), 4 * 5 * 2 * 3);
+        assert!(html.contains("target: rate, rand, time=2s") && html.contains(">1000</text>"));
+    }
+
+    /// Goal: a sample has a chart for each key, with a dot for each point and no lines. Method: 6 of 9 points of two keys, in two
+    /// variants and at two times.
+    #[test]
+    fn a_sample_is_dots() {
+        let (mut summary, _) =
+            page(&["client.reader.weight=10,100,1000", "client.target.weight=1,2,3"]);
+        let keep = |row: &Row| row.swept[1].1 != "10" || row.swept[2].1 == "1";
+        summary.rows.retain(keep);
+        let mut html = String::new();
+        curves(&mut html, &summary);
+        assert_eq!(html.matches("<svg").count(), 3 * 5);
+        assert_eq!(html.matches("<circle").count(), 3 * 5 * 2 * 2 * 2 * 7);
+        assert!(!html.contains("class=\"curve s"));
+    }
+
+    /// Goal: what is not swept over numbers has no curves. Method: drives.
+    #[test]
+    fn words_are_not_curves() {
+        let mut summary = page(&["client.reader.weight=50,100"]).0;
+        assert!(has_curves(&summary));
+        for (_, value) in summary.rows.iter_mut().flat_map(|row| &mut row.swept) {
+            value.insert(0, 'x');
+        }
+        assert!(!has_curves(&summary));
+    }
+}
