@@ -102,6 +102,7 @@ mod tests {
             &bfq::versions::ROW_5_3,
             &bfq::versions::ROW_4_20,
             &bfq::versions::ROW_4_18,
+            &throttle_max::ROW,
         ],
         stacks: &[],
     };

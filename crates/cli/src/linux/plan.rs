@@ -90,8 +90,8 @@ pub(super) struct Job {
     pub(super) weight: u32,
     pub(super) start: Instant,
     pub(super) writes: bool,
-    /// The part of fio's log of all requests that counts; nothing of it for clients in steps, as of job files, where fio's own
-    /// numbers count. fio's own `ramp_time` is not used: it ends when a request
+    /// The part of fio's log of all requests that counts; nothing of it for clients in steps, as of job files, and in
+    /// runs of more than [`LOG_MAX`], where fio's own numbers count. fio's own `ramp_time` is not used: it ends when a request
     /// completes, so that clients whose requests wait for a second are measured after the others have ended; and
     /// together with `thinktime`, fio 3.33 counts the requests of the warm-up, too.
     pub(super) logged: Logged,
@@ -270,6 +270,10 @@ const FIXED: &[&str] = &["--time_based", "--norandommap", "--invalidate=1", "--f
 const LOG: &[&str] =
     &["--per_job_logs=0", "--log_entries=1048576", "--disable_slat=1", "--disable_lat=1"];
 
+/// Longest run in milliseconds whose requests are logged. A request takes 40 bytes of memory and 25 of a file; in longer runs, the
+/// time by which fio's warm-up is late counts little.
+const LOG_MAX: u64 = 60_000;
+
 /// fio's arguments for a process, without the place on the device.
 fn job(
     scenario: &Scenario,
@@ -297,9 +301,9 @@ fn job(
         _ => 2,
     };
     let (ramp, measured) = (millis(ramp), millis(measured).max(1));
-    let logged = match client.step {
-        Some(_) => Logged { from: 0, until: 0 },
-        None => Logged { from: ramp, until: ramp + measured },
+    let logged = match client.step.is_some() || ramp + measured > LOG_MAX {
+        true => Logged { from: 0, until: 0 },
+        false => Logged { from: ramp, until: ramp + measured },
     };
     let mut arguments = vec![
         format!("--name={name}"),
@@ -311,12 +315,10 @@ fn job(
         format!("--size={}", client.file_size.bytes()),
         format!("--startdelay={}ms", millis(start.since(Instant::ZERO))),
     ];
-    arguments.extend(match client.step {
-        Some(_) if end == Instant::MAX => vec![format!("--ramp_time={ramp}ms")],
-        Some(_) => vec![format!("--ramp_time={ramp}ms"), format!("--runtime={measured}ms")],
-        None => {
-            vec![format!("--runtime={}ms", logged.until), format!("--write_lat_log={name}")]
-        }
+    arguments.extend(match logged.until > 0 {
+        true => vec![format!("--runtime={}ms", logged.until), format!("--write_lat_log={name}")],
+        false if end == Instant::MAX => vec![format!("--ramp_time={ramp}ms")],
+        false => vec![format!("--ramp_time={ramp}ms"), format!("--runtime={measured}ms")],
     });
     arguments.extend([
         format!("--randseed={}", scenario.seed.wrapping_mul(1000) + jobs_seed(name)),
@@ -325,7 +327,7 @@ fn job(
     ]);
     let ends = it.calls.bytes_max.is_some() || end == Instant::MAX;
     let map = it.calls.distribution == Distribution::Once;
-    let log: &[&str] = if client.step.is_some() { &[] } else { LOG };
+    let log: &[&str] = if logged.until == 0 { &[] } else { LOG };
     let fixed = FIXED.iter().filter(|option| match **option {
         "--time_based" => !ends,
         "--norandommap" => !map,
@@ -428,6 +430,19 @@ block = "256KiB"
         );
         assert!(second_arguments.contains("--write_lat_log=b"), "{second_arguments}");
         assert!(!first_arguments.contains("ramp_time"), "{first_arguments}");
+    }
+
+    /// Goal: a long run logs no requests. Method: one of 60 s with its warm-up, and one of 1 ms more.
+    #[test]
+    fn long_runs_are_not_logged() {
+        for (time, is_logged) in [("59500ms", true), ("59501ms", false)] {
+            let text = FILE.replace("time = \"1s\"", &format!("time = \"{time}\""));
+            let plan = of(&text, "none-none").expect("fio has it");
+            let arguments = plan.jobs[0].arguments.join(" ");
+            assert_eq!(plan.jobs[0].logged.until > 0, is_logged, "{arguments}");
+            assert_eq!(arguments.contains("--write_lat_log"), is_logged, "{arguments}");
+            assert_eq!(arguments.contains("--ramp_time=500ms"), !is_logged, "{arguments}");
+        }
     }
 
     /// Goal: what Linux does not have is refused with its key. Method: one of each kind.

@@ -275,6 +275,30 @@ mod tests {
         Row { variant, stack, client: client.into(), kernel, live: lab.clone(), lab }
     }
 
+    /// Goal: the simulator has the median path of its machine, and no other's. Method: three parts of one machine, one of another.
+    #[test]
+    fn the_path_is_the_median_of_a_machine() {
+        let part = |experiment: &str, place: &str, time: u64| Part {
+            experiment: experiment.into(),
+            fingerprint: String::new(),
+            place: place.into(),
+            turnaround_ns: time,
+            woken_ns: 10 * time,
+            path_ns: [time; 3],
+            jitter_ns: time,
+            depth: 128,
+            processors: None,
+            deep_iops: [1.0; 2],
+            rows: Vec::new(),
+        };
+        let one = [part("a", "one", 1), part("b", "one", 9), part("c", "one", 2)];
+        let experiments = one.into_iter().chain([part("d", "two", 100)]).collect();
+        let evidence = Evidence { experiments, missing: Vec::new() };
+        let with = |index: usize| evidence.with_medians(&evidence.experiments[index]);
+        assert_eq!((with(0).turnaround_ns, with(1).woken_ns, with(2).path_ns), (2, 20, [2; 3]));
+        assert_eq!((with(3).jitter_ns, with(1).experiment.as_str()), (100, "b"));
+    }
+
     /// Goal: the page counts what is near the kernel's numbers, marks what is not, and lists it with its cause. Method:
     /// two clients, one share and one latency off; a cause that matches, and one that names nothing.
     #[test]

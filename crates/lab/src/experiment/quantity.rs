@@ -195,8 +195,15 @@ impl Quantity {
     }
 }
 
-/// Jain, Chiu and Hawe (1984): the square of the sum over n times the sum of squares, of the bytes of each group divided
-/// by its weight. Processes of one group count together; a group without processes is none.
+/// Jain, Chiu and Hawe (1984): the square of the sum over n times the sum of squares.
+pub(crate) fn jains_index(values: impl Iterator<Item = f64>) -> f64 {
+    let add = |(count, sum, squares), it| (count + 1.0, sum + it, squares + it * it);
+    let (count, sum, squares) = values.fold((0.0, 0.0, 0.0), add);
+    sum * sum / (count * squares)
+}
+
+/// Jain's index of the bytes of each group divided by its weight. Processes of one group count together; a group without
+/// processes is none.
 fn jain<'a>(clients: impl Iterator<Item = &'a ClientOutcome>) -> f64 {
     let mut groups: Vec<(&str, u32, u64)> = Vec::new();
     for client in clients {
@@ -205,9 +212,7 @@ fn jain<'a>(clients: impl Iterator<Item = &'a ClientOutcome>) -> f64 {
             None => groups.push((&client.group, client.weight, client.bytes)),
         }
     }
-    let got = groups.iter().map(|(_, weight, bytes)| *bytes as f64 / f64::from(*weight));
-    let (sum, squares) = got.fold((0.0, 0.0), |(sum, all), it| (sum + it, all + it * it));
-    sum * sum / (groups.len() as f64 * squares)
+    jains_index(groups.iter().map(|(_, weight, bytes)| *bytes as f64 / f64::from(*weight)))
 }
 
 /// The latencies of all clients whose name is wanted, in one histogram.

@@ -88,16 +88,7 @@ pub(super) fn bars(title: &str, unit: &str, groups: &[Group]) -> String {
     let height = TOP + HEIGHT + 10.0 + lines * LINE;
     let mut svg = open(title, width, height);
     for tick in scale.ticks() {
-        let at = y(tick);
-        let _ = write!(
-            svg,
-            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>\
-             <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            LEFT + plot,
-            LEFT - 6.0,
-            at + 3.5,
-            tick_label(tick)
-        );
+        push_level(&mut svg, LEFT + plot, y(tick), &tick_label(tick));
     }
     let _ = write!(svg, "<text class=\"unit\" x=\"0\" y=\"11\">{}</text>", escape(unit));
     for (index, (group, label)) in groups.iter().zip(&labels).enumerate() {
@@ -242,23 +233,24 @@ pub(super) fn percentiles(title: &str, curves: &[Curve<'_>]) -> String {
         );
     }
     for power in first as i32..=last as i32 {
-        let nanos = 10f64.powi(power);
-        let at = y(nanos);
-        let _ = write!(
-            svg,
-            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>\
-             <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            LEFT + WIDE,
-            LEFT - 6.0,
-            at + 3.5,
-            time_label(power)
-        );
+        push_level(&mut svg, LEFT + WIDE, y(10f64.powi(power)), &time_label(power));
     }
     for curve in curves.iter().filter(|curve| !curve.points.is_empty()) {
         push_curve(&mut svg, curve, &x, &y);
     }
     svg.push_str("</svg>\n");
     svg
+}
+
+/// A line of the grid across a chart, from the axis to `right`, with what is written at the axis.
+pub(super) fn push_level(svg: &mut String, right: f64, at: f64, label: &str) {
+    let _ = write!(
+        svg,
+        "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>\
+         <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>",
+        LEFT - 6.0,
+        at + 3.5
+    );
 }
 
 fn push_curve(svg: &mut String, curve: &Curve<'_>, x: &dyn Fn(f64) -> f64, y: &dyn Fn(f64) -> f64) {

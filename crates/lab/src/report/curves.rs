@@ -5,7 +5,7 @@
 
 use core::fmt::Write;
 
-use super::chart::{COLOURS, HIGH, LEFT, TOP, open, tick_label};
+use super::chart::{COLOURS, HIGH, LEFT, TOP, open, push_level, tick_label};
 use super::scale::Scale;
 use super::summary::{Row, Summary};
 use super::svg::escape;
@@ -213,16 +213,7 @@ impl Chart<'_> {
         y: &dyn Fn(f64) -> f64,
     ) {
         for tick in scale.ticks() {
-            let at = y(tick);
-            let _ = write!(
-                svg,
-                "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>\
-                 <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-                LEFT + WIDE,
-                LEFT - 6.0,
-                at + 3.5,
-                tick_label(tick)
-            );
+            push_level(svg, LEFT + WIDE, y(tick), &tick_label(tick));
         }
         let mut free = 0.0;
         for (value, text) in self.values {

@@ -50,6 +50,7 @@ pub use json::{json, json_of_one};
 pub(crate) use latencies::{latencies, latency_legend};
 pub use markdown::markdown;
 pub use measured::{Measured, experiments, missing, spots, stacks_asked};
+pub(crate) use number::short;
 pub use pareto::pareto_pictures;
 pub use plot::{Axis, COLOURS, Mark, Panel, picture};
 pub use promises::{PROMISES, promises_spots, promises_table};

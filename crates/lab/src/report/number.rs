@@ -25,7 +25,7 @@ pub(super) fn published(value: f64) -> String {
 }
 
 /// An end of a band, or a number in a sentence: without zeros at its end.
-pub(super) fn short(value: f64) -> String {
+pub(crate) fn short(value: f64) -> String {
     let text = number(value);
     match text.contains('.') {
         true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),

@@ -2,7 +2,7 @@
 
 use core::fmt::Write;
 
-use super::chart::{COLOURS, HIGH, LEFT, TOP, WIDE, open, tick_label};
+use super::chart::{COLOURS, HIGH, LEFT, TOP, WIDE, open, push_level, tick_label};
 use super::scale::Scale;
 use super::svg::escape;
 
@@ -24,16 +24,7 @@ pub(super) fn timeline(title: &str, seconds: f64, lines: &[Line<'_>]) -> String 
     let y = |value: f64| TOP + HIGH * (1.0 - scale.place(value));
     let mut svg = open(title, LEFT + WIDE + 26.0, TOP + HIGH + 22.0);
     for tick in scale.ticks() {
-        let down = y(tick);
-        let _ = write!(
-            svg,
-            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{down:.1}\" y2=\"{down:.1}\"/>\
-             <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            LEFT + WIDE,
-            LEFT - 6.0,
-            down + 3.5,
-            tick_label(tick)
-        );
+        push_level(&mut svg, LEFT + WIDE, y(tick), &tick_label(tick));
     }
     for part in 0..=5 {
         let at = time * f64::from(part) / 5.0;

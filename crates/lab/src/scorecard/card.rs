@@ -4,6 +4,7 @@ use iofair_core::time::Nanos;
 use serde::Serialize;
 
 use crate::experiment::Results;
+use crate::experiment::quantity::jains_index;
 use crate::outcome::{ClientOutcome, Outcome};
 
 use super::workload::{FAIRNESS, Facts, NEIGHBOURS, Times};
@@ -221,11 +222,9 @@ fn parts(outcomes: &[Outcome], clients: &[(usize, u32); 4], facts: &Facts) -> Ve
     clients.iter().enumerate().map(of).collect()
 }
 
-/// Jain, Chiu and Hawe (1984), of parts by weight.
+/// Jain's index of parts by weight.
 fn jain(parts: &[f64], clients: &[(usize, u32); 4]) -> f64 {
-    let each = || parts.iter().zip(clients).map(|(part, (_, weight))| part / f64::from(*weight));
-    let (sum, squares) = (each().sum::<f64>(), each().map(|it| it * it).sum::<f64>());
-    if squares > 0.0 { sum * sum / (squares * clients.len() as f64) } else { 0.0 }
+    jains_index(parts.iter().zip(clients).map(|(part, (_, weight))| part / f64::from(*weight)))
 }
 
 /// Nanoseconds from a reader's return to the interval from which on it has its minimum on average, over the next intervals and

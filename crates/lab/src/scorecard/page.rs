@@ -3,9 +3,9 @@
 use core::fmt::Write;
 
 use super::card::Score;
-use super::text::{HEADER, MEANINGS, cells, conditions, number, sentence};
+use super::text::{HEADER, MEANINGS, cells, conditions, sentence};
 use super::{Grade, Scorecard};
-use crate::report::{Axis, COLOURS, Mark, Panel, STYLE, escape, picture};
+use crate::report::{Axis, COLOURS, Mark, Panel, STYLE, escape, picture, short};
 
 /// A part of a minimum below this is drawn here.
 const PART_LEAST: f64 = 0.01;
@@ -85,7 +85,7 @@ fn push_kept(html: &mut String, card: &Scorecard) {
         for it in &score.kept {
             let served = match it.served_ns {
                 None => "-".into(),
-                Some(served) if served.is_finite() => number(served / 1e6),
+                Some(served) if served.is_finite() => short(served / 1e6),
                 Some(_) => "never".into(),
             };
             let cells = vec![
@@ -93,8 +93,8 @@ fn push_kept(html: &mut String, card: &Scorecard) {
                 it.neighbours.to_owned(),
                 format!("{:.2}", it.part),
                 format!("{:.2}", it.usage),
-                number(it.p99_ns / 1e6),
-                number(it.max_ns / 1e6),
+                short(it.p99_ns / 1e6),
+                short(it.max_ns / 1e6),
                 served,
             ];
             rows.push((cells, vec![None; header.len()]));

@@ -4,6 +4,7 @@ use core::fmt::Write;
 
 use super::card::{KEPT, Score};
 use super::{Grade, Scorecard};
+use crate::report::short;
 
 /// The columns.
 pub(super) const HEADER: [&str; 7] =
@@ -61,11 +62,11 @@ pub(super) fn conditions(card: &Scorecard) -> String {
     format!(
         "{}: a random reader of 4 KiB has {} MB/s alone (mean {} ms, p99 {} ms); its minimum is {} MB/s; runs of {} s",
         card.drive,
-        number(alone.reader_bytes_per_s / 1e6),
-        number(alone.reader_mean_ns / 1e6),
-        number(alone.reader_p99_ns / 1e6),
-        number(card.minimum_bytes_per_s as f64 / 1e6),
-        number(card.seconds)
+        short(alone.reader_bytes_per_s / 1e6),
+        short(alone.reader_mean_ns / 1e6),
+        short(alone.reader_p99_ns / 1e6),
+        short(card.minimum_bytes_per_s as f64 / 1e6),
+        short(card.seconds)
     )
 }
 
@@ -74,12 +75,12 @@ pub(super) fn cells(card: &Scorecard, score: &Score, marks: bool) -> [String; 7]
     let grades = score.grades(card);
     let served = score.served();
     let values = [
-        format!("{} %", number(score.overhead() * 100.0)),
+        format!("{} %", short(score.overhead() * 100.0)),
         format!("{:.2}", score.fairness()),
         format!("{} of {} ({:.2})", score.kept_count(), score.kept.len(), score.part()),
         format!("{:.2}", score.usage()),
-        number(score.p99() / 1e6),
-        if served.is_finite() { number(served / 1e6) } else { "never".into() },
+        short(score.p99() / 1e6),
+        if served.is_finite() { short(served / 1e6) } else { "never".into() },
     ];
     let mut row: [String; 7] = Default::default();
     row[0].clone_from(&score.stack);
@@ -131,17 +132,5 @@ pub(super) fn sentence(card: &Scorecard) -> String {
                 )
             })
         }
-    }
-}
-
-/// With three digits.
-pub(super) fn number(value: f64) -> String {
-    match value.abs() {
-        it if it >= 99.95 => format!("{value:.0}"),
-        it if it >= 9.995 => format!("{value:.1}"),
-        it if it >= 0.9995 => format!("{value:.2}"),
-        0.0 => "0".into(),
-        it if it < 0.0005 => "0.000".into(),
-        _ => format!("{value:.3}"),
     }
 }

@@ -1,7 +1,7 @@
 //! Merged queues, and groups and clients that come, change and go.
 
 use super::world::{Drive, Job, World};
-use iofair_core::contract::Contract;
+use iofair_core::contract::{Contract, Limits};
 use iofair_core::group::{Class, ClientId, GroupId, Priority};
 use iofair_core::request::Operation;
 use iofair_core::time::Nanos;
@@ -271,4 +271,27 @@ fn budgets_follow_the_peak_rate() {
     assert!(rate.abs_diff(520_000_000) < 20_000_000, "{rate}");
     let budget = world.gauge("bfq_max_budget_bytes");
     assert!(budget.abs_diff(rate / 8) < 1_000_000, "{budget}");
+}
+
+/// Goal: what a throttle held comes from a queue of its group where the version has one, and everything is served. Method: a
+/// reader below a ceiling beside a free one, without injection.
+#[test]
+fn held_requests_come_from_a_worker() {
+    for (set, has_worker) in [("false", false), ("true", true)] {
+        let set = [("low_latency", "false"), ("injection", "false"), ("worker_queues", set)];
+        let mut world = World::new("max+prop-bfq", Drive::flash(), &set);
+        let job = Job { depth: 4, ..Job::random_read() };
+        let max = Limits { iops: [Some(1_000), None], ..Limits::NONE };
+        let contract = Contract { max, ..Contract::default() };
+        let group = world.controller.add_group(world.now, "capped", contract).expect("new");
+        let capped = world.add_to(group, Priority::default(), job);
+        world.add(100, job);
+        world.run(Nanos::from_secs(2));
+        assert_eq!(world.slots_of_groups() > 0, has_worker);
+        assert!(world.take(capped) > 100 * 4096);
+        world.stop(0);
+        world.stop(1);
+        world.run(Nanos::from_secs(1));
+        assert_eq!(world.gauge("bfq_busy_queues"), 0);
+    }
 }

@@ -10,6 +10,7 @@ use iofair_core::group::{ClientId, GroupId, Priority};
 use iofair_core::policy::DriveFacts;
 use iofair_core::request::{CommandId, Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
+use iofair_core::trace::Event;
 use iofair_core::unit::Sectors;
 
 /// A drive: `lanes` requests at once, each for `fixed`, then `sector` a sector one after another. On a
@@ -304,6 +305,13 @@ impl World {
             _ => None,
         });
         rules.collect()
+    }
+    /// How many slots of queues without a client began since the last call.
+    pub(super) fn slots_of_groups(&mut self) -> usize {
+        use iofair_core::trace::{EventKind::Decision, Subject::Group};
+        let events = self.controller.trace().drain();
+        let begins = |event: &Event| matches!((event.subject, event.kind), (Group(_), Decision { rule, .. }) if rule.starts_with("slot: begins"));
+        events.filter(begins).count()
     }
     /// For each client, was it waited for since the last call?
     pub(super) fn waited_for(&mut self) -> Vec<bool> {
