@@ -6,9 +6,11 @@
 //! - *Rate of writes*: the largest rate over windows of [`WINDOW`] of busy time with only writes. A smaller one moves the
 //!   estimate slowly, and only if the drive always had enough requests.
 //! - *Mixed load*, as long as a rate was never measured without the other side: the time that the other side takes by its
-//!   own rate is left out, at most 15/16 of the window. A rate of reads found in this way is at least the rate of writes,
-//!   as on any flash.
-//! - *Requests a second*: the same over windows of small requests.
+//!   own rate is left out, at most 15/16 of it. For reads, this is done for each window; their rate is at least that of
+//!   writes, as on any flash. For writes, it is done for sums over some windows, which fade, since a window in which the
+//!   drive's cache takes writes and one in which it is written out show different rates.
+//! - *Requests a second*: the same over windows of mostly small requests; the time that the others take by the rates is
+//!   left out, at most 3/4.
 //! - *Time of a flush*: the time from the first flush in flight to the completion of the last one, minus the cost of the
 //!   data completed meanwhile, divided by the number of flushes; a moving average.
 //! - *Latency alone*: the median of the last nine reads that had the drive to themselves. While the drive is shared, one
@@ -82,6 +84,9 @@ pub(super) struct Drive {
     busy: Nanos,
     bytes: [u64; 2],
     requests: u64,
+    /// Of those, the small ones, and the drive time of the others.
+    small: u64,
+    others: Nanos,
     /// Sum over the window of requests in flight times nanoseconds.
     depth: u128,
     /// Whether the drive had too few requests at some time in the window, or requests were held back.
@@ -93,6 +98,7 @@ pub(super) struct Drive {
     sent: Vec<(Instant, u64)>,
     /// Sum and number of the samples of the rate of reads in this window, in bytes a second: of large and of small reads.
     samples: [(u128, u64); 2],
+    mixed: Mixed,
     flushes: Flushes,
 }
 
@@ -138,6 +144,26 @@ struct Flushes {
     time: Option<Nanos>,
 }
 
+/// Busy time with reads and writes, the part of it that the reads take by their own rate, and the bytes written: sums that
+/// fade.
+#[derive(Clone, Copy, Default, Debug)]
+struct Mixed {
+    time: Nanos,
+    read: Nanos,
+    written: u64,
+}
+
+impl Mixed {
+    /// Adds a window, and returns the rate of writes in the time that reads left, in bytes a second.
+    fn add(&mut self, time: Nanos, read: Nanos, written: u64) -> u64 {
+        self.time = self.time - self.time / 16 + time;
+        self.read = self.read - self.read / 16 + read;
+        self.written = self.written - self.written / 16 + written;
+        let left = self.time.saturating_sub(self.read).max(self.time / 16);
+        rate(self.written, left)
+    }
+}
+
 impl Default for Drive {
     fn default() -> Self {
         Self {
@@ -160,12 +186,15 @@ impl Default for Drive {
             busy: Nanos::ZERO,
             bytes: [0; 2],
             requests: 0,
+            small: 0,
+            others: Nanos::ZERO,
             depth: 0,
             short: false,
             delivered: 0,
             written: 0,
             sent: Vec::new(),
             samples: [(0, 0); 2],
+            mixed: Mixed::default(),
             flushes: Flushes::default(),
         }
     }
@@ -301,6 +330,11 @@ impl Drive {
         }
         self.bytes[usize::from(side != Side::Read)] += bytes;
         self.requests += 1;
+        match bytes {
+            0 => {}
+            ..=SMALL => self.small += 1,
+            _ => self.others = self.others + self.cost(side, bytes),
+        }
         if self.busy >= WINDOW {
             self.end_window();
         }
@@ -373,6 +407,8 @@ impl Drive {
         let time = core::mem::take(&mut self.busy);
         let bytes = core::mem::take(&mut self.bytes);
         let requests = core::mem::take(&mut self.requests);
+        let small_requests = core::mem::take(&mut self.small);
+        let others = core::mem::take(&mut self.others);
         let depth = core::mem::take(&mut self.depth) / u128::from(time.0.max(1));
         let short = core::mem::take(&mut self.short);
         let all = bytes[0] + bytes[1];
@@ -381,9 +417,11 @@ impl Drive {
             let mean = sum / u128::from(count.max(1));
             (count >= SAMPLES_MIN).then_some(u64::try_from(mean).unwrap_or(u64::MAX).max(1))
         });
+        // Small requests that took a part of the time make large ones seem slower.
+        let beside_small = self.derived.request.0.saturating_mul(small_requests) > time.0 / 8;
         if let Some(sample) = large {
             match (self.writes_recent(self.at), self.rate_settled[0]) {
-                (false, _) => self.learn_alone(0, sample, false),
+                (false, _) => self.learn_alone(0, sample, beside_small),
                 (true, true) => self.learn(0, sample, true),
                 (true, false) => {
                     let sample =
@@ -403,15 +441,17 @@ impl Drive {
         if bytes[1] > 0 && bytes[1] >= all - all / 20 {
             self.learn_alone(1, a_second(bytes[1]).max(1), short);
         } else if bytes[1] > all / 20 && !self.rate_settled[1] {
-            let sample =
-                Self::without_other(a_second(bytes[1]), time, self.cost(Side::Read, bytes[0]));
-            self.learn(1, sample, true);
+            let read = self.cost(Side::Read, bytes[0]);
+            let sample = self.mixed.add(time, read, bytes[1]);
+            let sample = sample.min(self.rates[0].max(RATE)).max(a_second(bytes[1]) / 2).max(1);
+            self.rates[1] = if short && self.known[1] { sample.max(self.rates[1]) } else { sample };
+            self.known[1] = true;
         }
-        if requests > 0 && all / requests <= SMALL && depth >= DEEP {
-            let sample = a_second(requests);
+        if small_requests > requests / 2 && depth >= DEEP {
+            let sample = rate(small_requests, time.saturating_sub(others).max(time / 4));
             if sample > self.iops {
                 self.iops = sample;
-            } else if !short {
+            } else if !short && small_requests == requests && bytes.contains(&0) {
                 self.iops -= (self.iops - sample) / 16;
             }
         }
@@ -473,6 +513,45 @@ mod tests {
         assert_eq!(read(2_000, 20_000, true), Nanos::from_micros(375));
         drive.on_dispatch(Instant(3_000 * MS), RequestId(1), Side::Write, false);
         assert!(drive.writes_recent(Instant(9_000 * MS)), "one is in flight");
+    }
+
+    /// Goal: the rate of writes is measured although reads never pause, and again if the drive becomes slower. Method: a drive
+    /// that reads 400 MB/s and writes 400, then 100 MB/s, one command at a time; first reads alone, then three for each write.
+    #[test]
+    fn the_rate_of_writes_leaves_out_reads() {
+        let (mut drive, mut now) = (Drive::default(), Instant(MS));
+        let mut one = |side: Side, micros: u64| {
+            drive.on_dispatch(now, RequestId(0), side, false);
+            now += Nanos::from_micros(micros);
+            drive.on_complete(now, RequestId(0), side, 40_000);
+            drive.rate(Side::Write)
+        };
+        (0..1_000).for_each(|_| _ = one(Side::Read, 100));
+        for (micros, rate) in [(100, 400_000_000), (400, 100_000_000)] {
+            let last = (0..4_000).map(|it| match it % 4 {
+                0 => one(Side::Write, micros),
+                _ => one(Side::Read, 100),
+            });
+            let found = last.last().unwrap();
+            assert!(found > rate / 10 * 8 && found <= rate / 10 * 12, "{found} of {rate}");
+        }
+    }
+
+    /// Goal: the drive time of a small request is found beside large ones. Method: a drive that needs 20 us for a read of
+    /// 4 KiB and 100 us for one of 40 kB; first only large ones, then one of them with 15 small ones.
+    #[test]
+    fn the_time_of_small_requests_leaves_out_large_ones() {
+        let (mut drive, mut now) = (Drive::default(), Instant(MS));
+        (0..32).for_each(|it| drive.on_dispatch(now, RequestId(it), Side::Read, false));
+        for it in 0..20_000 {
+            let large = it < 2_000 || it % 16 == 0;
+            let (bytes, micros) = if large { (40_000, 100) } else { (4_096, 20) };
+            now += Nanos::from_micros(micros);
+            drive.on_complete(now, RequestId(it % 32), Side::Read, bytes);
+            drive.on_dispatch(now, RequestId(it % 32), Side::Read, false);
+        }
+        let cost = drive.cost(Side::Read, 4096).0;
+        assert!((19_000..=21_000).contains(&cost), "{cost}");
     }
 
     /// Goal: the rate of reads beside writes leaves out the time for writes. Method: a drive that writes 100 MB/s and

@@ -51,23 +51,33 @@ fn is_far(key: shares::Key, first: shares::Key) -> bool {
 }
 
 impl Promise {
+    /// From when on writes by weight may go at their pace.
+    fn paced(&self) -> Instant {
+        self.pace.next().max(self.throttle.next())
+    }
     /// From when on writes by weight may go.
     fn next_write(&self) -> Instant {
-        self.pace.next().max(self.throttle.next())
+        self.paced().max(self.resume)
     }
     /// The candidates inside `top`.
     fn candidates(&mut self, cx: &Context<'_>, top: EntityId, basis: Basis) -> Candidates {
         let shared = self.window.is_shared(cx.now);
         let mut found = Candidates::default();
         let mut flush = None;
+        let read = self.shares.pick(top, Side::Read).map(|(key, _)| key);
         // Flushes first: a flush that waits for writes holds the writes after it.
         for side in Side::ALL.into_iter().rev() {
             let Some((key, client)) = self.shares.pick(top, side) else { continue };
             let held = match side {
                 Side::Read => basis == Basis::Share && shared && !self.has_room(cx, client, side),
                 Side::Write => {
-                    let waits = basis != Basis::Due && self.read_is_late(cx.now)
-                        || basis == Basis::Share && cx.now < self.next_write();
+                    let owed = !read.is_some_and(|read| is_far(read, key));
+                    let late = owed && (self.read_is_late(cx.now) || cx.now < self.resume);
+                    let waits = match basis {
+                        Basis::Due => false,
+                        Basis::Batch => self.read_is_late(cx.now),
+                        Basis::Share => late || cx.now < self.paced(),
+                    };
                     let held = shared && (waits || !self.has_room(cx, client, side));
                     held || flush.is_some_and(|flush| flush <= key)
                 }

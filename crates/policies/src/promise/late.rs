@@ -10,7 +10,8 @@
 //! would get almost nothing beside writers that never pause. Therefore writes wait while a read in flight is late and
 //! after a late read, unless nothing was written recently: then writes are not the cause. A reader with half of the
 //! weights reaches at least a fifth of its rate alone. This does not apply to groups with a minimum, which have clocks,
-//! and to clients of the idle class.
+//! and to clients of the idle class. Writes do not wait either while the reads that are queued are far ahead of them in
+//! virtual time: then both would be held, and the drive would be idle.
 
 use super::groups::class_of;
 use super::shares::{EntityId, Side};
@@ -23,6 +24,8 @@ use iofair_core::time::{Instant, Nanos};
 
 /// Longest delay of one read that writes pause for. A longer delay has other causes than writes.
 const LOST_MAX: Nanos = Nanos::from_millis(250);
+/// The longest pause.
+const PAUSE_MAX: Nanos = Nanos::from_secs(1);
 
 impl Promise {
     /// Notes the time from which a dispatched read is late, if there are writes.
@@ -76,6 +79,8 @@ impl Promise {
         let compensated = core::mem::replace(&mut self.clients[id.index()].compensated, cx.now);
         let lost = cx.now.since(due.max(compensated)).min(LOST_MAX);
         let whole = self.shares.fair_time(client, lost);
-        self.pace.pause(cx.now, Nanos(lost.0 * lost.0 / whole.0.max(1) / 2));
+        // A pause is added to one that has not ended.
+        let pause = Nanos(lost.0 * lost.0 / whole.0.max(1) / 2);
+        self.resume = (self.resume.max(cx.now) + pause).min(cx.now + PAUSE_MAX);
     }
 }

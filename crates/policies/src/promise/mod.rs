@@ -150,6 +150,7 @@ fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
         drive: Drive::default(),
         late: Arena::default(),
         reads: Tree::new(),
+        resume: Instant::ZERO,
         probe: Probe::No,
         head: Head::new(build.facts.rotational),
         turn: None,
@@ -206,6 +207,8 @@ struct Promise {
     /// Reads in flight, ordered by the time from which they are late.
     late: Arena<(Instant, RequestId), RequestId>,
     reads: Tree,
+    /// When writes resume that pause for late reads.
+    resume: Instant,
     probe: Probe,
     head: Head,
     turn: Option<Turn>,
