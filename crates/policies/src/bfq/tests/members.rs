@@ -5,6 +5,7 @@ use iofair_core::contract::{Contract, Limits};
 use iofair_core::group::{Class, ClientId, GroupId, Priority};
 use iofair_core::request::Operation;
 use iofair_core::time::Nanos;
+use std::vec::Vec;
 
 const QUIET: &[(&str, &str)] = &[("low_latency", "false")];
 const UNSTABLE: &[(&str, &str)] = &[("low_latency", "false"), ("stable_merge", "false")];
@@ -245,6 +246,33 @@ fn clients_and_groups_go() {
             world.wait(Nanos::from_secs(1));
         }
     }
+}
+
+/// Goal: up to 5.4, BFQ also idles on a disk for a queue that no client uses any more. Method: a client in service, whose last
+/// read is at the drive, sends one beside a read of another client and so joins that client's queue.
+#[test]
+fn a_queue_without_clients_is_waited_for_up_to_5_4() {
+    let idles = |set: &[(&str, &str)]| {
+        let set: Vec<_> = UNSTABLE.iter().chain(set).copied().collect();
+        let mut world = World::new("none-bfq", Drive::disk(), &set);
+        let [joins, other] = [0; 2].map(|_| world.hand_in(GroupId::ROOT, Priority::default()));
+        for read in 0..8 {
+            world.read(joins, read * 256, 256);
+            world.serve(3_000).expect("its slot");
+        }
+        world.read(other, 1 << 27, 256);
+        world.read(joins, 8 * 256, 256);
+        let dispatch = world.dispatch().expect("the slot goes on");
+        assert_eq!(dispatch.start.0, 8 * 256);
+        world.read(joins, (1 << 27) + 256, 256);
+        assert_eq!(world.count("merge: joins"), 1);
+        world.wait(Nanos::from_micros(3_000));
+        world.complete(dispatch);
+        world.dispatch();
+        world.count("idle: wait")
+    };
+    assert_eq!(idles(&[]), 0);
+    assert_eq!(idles(&[("idle_deserted", "true")]), 1);
 }
 
 /// Goal: a known peak rate counts from the first slot on. Method: the gauges of an engine at rest.
