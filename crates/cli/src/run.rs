@@ -301,7 +301,7 @@ fn print(args: &Args, results: &[Results], output: &Output) -> Result<ExitCode> 
     } else if !args.quiet && !results.is_empty() {
         let table = |(summary, results): (&report::Summary, &Results)| match results.experiment.jobs
         {
-            Some(_) => report::jobs_table(results),
+            Some(_) => report::jobs_table(results, summary),
             None => report::table(summary),
         };
         let tables: Vec<_> = summaries.iter().zip(results).map(table).collect();

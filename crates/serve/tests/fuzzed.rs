@@ -6,6 +6,8 @@
 mod contracts;
 #[path = "../../../fuzz/harness/control.rs"]
 mod control;
+#[path = "../../../fuzz/harness/jobs.rs"]
+mod jobs;
 #[path = "../../../fuzz/harness/nbd.rs"]
 mod nbd;
 #[path = "../../../fuzz/harness/operations.rs"]
@@ -110,6 +112,12 @@ fn control_sockets() {
 #[test]
 fn traces() {
     run("trace", ROUNDS, trace::trace);
+}
+
+/// Goal: no text breaks the reader of fio's job files, or gives jobs out of bounds. Method: see the top of the file.
+#[test]
+fn job_files() {
+    run("jobs", ROUNDS, jobs::jobs);
 }
 
 /// Goal: no bytes on a device break the reader of pools. Method: see the top of the file.

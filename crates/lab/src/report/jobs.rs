@@ -3,13 +3,15 @@
 use comfy_table::{Cell, CellAlignment, Table};
 
 use super::number::number;
+use super::summary::Summary;
 use super::table::STYLE;
 use crate::experiment::Results;
 use crate::experiment::quantity::is_process_of;
 use iofair_core::stats::histogram::Histogram;
 
-/// Results of a job file as text. Numbers are those of all clones of a job together, and means over the repeats.
-pub fn jobs_table(results: &Results) -> String {
+/// Results of a job file as text. Numbers are those of all clones of a job together, and means over the repeats. `summary`:
+/// of the same results, for its warnings.
+pub fn jobs_table(results: &Results, summary: &Summary) -> String {
     let experiment = &results.experiment;
     let variant = &experiment.variants[0];
     let (seed, repeats) = (experiment.seed, experiment.repeats);
@@ -60,6 +62,9 @@ pub fn jobs_table(results: &Results) -> String {
         if runs.iter().any(|it| it.time >= variant.time) {
             text += &format!("{name}: jobs that had not ended were ended after {}\n", variant.time);
         }
+    }
+    for warning in &summary.warnings {
+        text += &format!("  ! {warning}\n");
     }
     text
 }

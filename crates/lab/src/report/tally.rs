@@ -108,10 +108,16 @@ pub(super) fn by_source(summaries: &[Summary]) -> Vec<(&str, Tally)> {
 pub(super) const TITLES: [&str; 4] =
     ["Basis", "Held-out claims that hold", "Fitted claims that hold", "No band"];
 
-/// The headline in a sentence.
+/// The headline in a sentence: the held-out published claims, or the claims of other kinds where no source prints a number.
 pub fn headline(tally: &Tally) -> String {
     let it = tally.headline();
-    format!("{} of {} held-out published claims hold", it.hold, it.judged())
+    if it.judged() + tally.count(Basis::Published, true).judged() > 0 {
+        return format!("{} of {} held-out published claims hold", it.hold, it.judged());
+    }
+    let kinds = Basis::ALL.into_iter().flat_map(|basis| [(basis, false), (basis, true)]);
+    let all = kinds.map(|(basis, fitted)| tally.count(basis, fitted));
+    let all = all.fold(Count::default(), Count::plus);
+    format!("{} of {} claims hold, none of them published", all.hold, all.judged())
 }
 
 #[cfg(test)]
@@ -147,5 +153,8 @@ mod tests {
         let fitted = tally(experiment);
         assert_eq!(headline(&fitted), "0 of 0 held-out published claims hold");
         assert_eq!(fitted.rows()[0], ["published", "", "1 of 1", ""]);
+        let mut own = example();
+        own.claims.iter_mut().for_each(|claim| claim.origin.basis = Basis::Own);
+        assert_eq!(headline(&tally(own)), "1 of 1 claims hold, none of them published");
     }
 }

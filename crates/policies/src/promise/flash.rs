@@ -21,7 +21,7 @@ use iofair_core::trace::Subject;
 /// Flushes wait while another group is further behind than this.
 const FLUSH_LAG: Nanos = Nanos::from_millis(4);
 /// A client may pass the first one in order by at most this virtual time, in nanoseconds of a group with the default weight.
-const PASS_MAX: u64 = 2_000_000;
+pub(super) const PASS_MAX: u64 = 2_000_000;
 /// A probe of the drive's latency is given up if a group is further behind than this.
 const PROBE_LAG: Nanos = Nanos::from_millis(5);
 
@@ -51,32 +51,25 @@ fn is_far(key: shares::Key, first: shares::Key) -> bool {
 }
 
 impl Promise {
-    /// From when on writes by weight may go at their pace.
-    fn paced(&self) -> Instant {
-        self.pace.next().max(self.throttle.next())
-    }
     /// From when on writes by weight may go.
     fn next_write(&self) -> Instant {
-        self.paced().max(self.resume)
+        self.pace.next().max(self.throttle.next())
     }
     /// The candidates inside `top`.
     fn candidates(&mut self, cx: &Context<'_>, top: EntityId, basis: Basis) -> Candidates {
         let shared = self.window.is_shared(cx.now);
         let mut found = Candidates::default();
         let mut flush = None;
-        let read = self.shares.pick(top, Side::Read).map(|(key, _)| key);
         // Flushes first: a flush that waits for writes holds the writes after it.
         for side in Side::ALL.into_iter().rev() {
             let Some((key, client)) = self.shares.pick(top, side) else { continue };
             let held = match side {
                 Side::Read => basis == Basis::Share && shared && !self.has_room(cx, client, side),
                 Side::Write => {
-                    let owed = !read.is_some_and(|read| is_far(read, key));
-                    let late = owed && (self.read_is_late(cx.now) || cx.now < self.resume);
                     let waits = match basis {
                         Basis::Due => false,
                         Basis::Batch => self.read_is_late(cx.now),
-                        Basis::Share => late || cx.now < self.paced(),
+                        Basis::Share => self.read_is_late(cx.now) || cx.now < self.next_write(),
                     };
                     let held = shared && (waits || !self.has_room(cx, client, side));
                     held || flush.is_some_and(|flush| flush <= key)

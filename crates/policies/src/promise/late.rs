@@ -10,9 +10,9 @@
 //! would get almost nothing beside writers that never pause. Therefore writes wait while a read in flight is late and
 //! after a late read, unless nothing was written recently: then writes are not the cause. A reader with half of the
 //! weights reaches at least a fifth of its rate alone. This does not apply to groups with a minimum, which have clocks,
-//! and to clients of the idle class. Writes do not wait either while the reads that are queued are far ahead of them in
-//! virtual time: then both would be held, and the drive would be idle.
+//! to clients of the idle class, and to reads far before their turn.
 
+use super::flash::PASS_MAX;
 use super::groups::class_of;
 use super::shares::{EntityId, Side};
 use super::{NOT_WATCHED, Promise};
@@ -22,13 +22,21 @@ use iofair_core::policy::Context;
 use iofair_core::request::RequestId;
 use iofair_core::time::{Instant, Nanos};
 
+/// Reads of a client that is further ahead of its turn than this, in virtual time, do not hold writes: nearly all that it may
+/// pass waiting writes by. If the writes waited for these reads in turn, neither would go.
+const AHEAD_MAX: u64 = PASS_MAX / 20 * 19;
 /// Longest delay of one read that writes pause for. A longer delay has other causes than writes.
 const LOST_MAX: Nanos = Nanos::from_millis(250);
-/// The longest pause.
-const PAUSE_MAX: Nanos = Nanos::from_secs(1);
 
 impl Promise {
-    /// Notes the time from which a dispatched read is late, if there are writes.
+    /// Whether a read that is about to be dispatched may wait for writes although it is not ahead of its turn.
+    pub(super) fn could_wait_for_writes(&self, now: Instant, client: EntityId) -> bool {
+        let writes = self.shares.is_queued(EntityId::ROOT, Side::Write) || self.writes > 0;
+        !self.head.is_present()
+            && (writes || self.drive.writes_recent(now))
+            && self.shares.ahead(client) <= AHEAD_MAX
+    }
+    /// Notes the time from which a dispatched read is late.
     pub(super) fn watch_read(
         &mut self,
         cx: &mut Context<'_>,
@@ -36,16 +44,13 @@ impl Promise {
         client: EntityId,
         cost: Nanos,
     ) {
-        let writes = self.shares.is_queued(EntityId::ROOT, Side::Write) || self.writes > 0;
-        if writes || self.drive.writes_recent(cx.now) {
-            let alone = self.drive.latency();
-            let fair = self.shares.fair_time(client, cost);
-            let reads = u64::from(self.in_flight - self.writes);
-            let before = self.drive.time_of(reads, self.window.reads_in_drive());
-            let late = cx.now + alone + alone + fair.max(before);
-            let place = self.late.insert(&mut self.reads, (late, id), id);
-            cx.requests.set_place(id, place.0);
-        }
+        let alone = self.drive.latency();
+        let fair = self.shares.fair_time(client, cost);
+        let reads = u64::from(self.in_flight - self.writes);
+        let before = self.drive.time_of(reads, self.window.reads_in_drive());
+        let late = cx.now + alone + alone + fair.max(before);
+        let place = self.late.insert(&mut self.reads, (late, id), id);
+        cx.requests.set_place(id, place.0);
     }
     /// A read was completed; if it was late, writes pause.
     pub(super) fn end_watch(&mut self, cx: &Context<'_>, id: RequestId, client: EntityId) {
@@ -79,8 +84,6 @@ impl Promise {
         let compensated = core::mem::replace(&mut self.clients[id.index()].compensated, cx.now);
         let lost = cx.now.since(due.max(compensated)).min(LOST_MAX);
         let whole = self.shares.fair_time(client, lost);
-        // A pause is added to one that has not ended.
-        let pause = Nanos(lost.0 * lost.0 / whole.0.max(1) / 2);
-        self.resume = (self.resume.max(cx.now) + pause).min(cx.now + PAUSE_MAX);
+        self.pace.pause(cx.now, Nanos(lost.0 * lost.0 / whole.0.max(1) / 2));
     }
 }

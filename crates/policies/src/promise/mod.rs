@@ -150,7 +150,6 @@ fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
         drive: Drive::default(),
         late: Arena::default(),
         reads: Tree::new(),
-        resume: Instant::ZERO,
         probe: Probe::No,
         head: Head::new(build.facts.rotational),
         turn: None,
@@ -207,8 +206,6 @@ struct Promise {
     /// Reads in flight, ordered by the time from which they are late.
     late: Arena<(Instant, RequestId), RequestId>,
     reads: Tree,
-    /// When writes resume that pause for late reads.
-    resume: Instant,
     probe: Probe,
     head: Head,
     turn: Option<Turn>,
@@ -291,6 +288,7 @@ impl Promise {
             self.each_clock(client, |clocks, id| clocks.dispatch(now, id, promised, ends));
         }
         let cost = self.drive.cost(side, sent);
+        let waits = side == Side::Read && self.could_wait_for_writes(now, client);
         if self.turn.is_none() {
             self.shares.charge(client, cost, by_share);
         }
@@ -317,7 +315,7 @@ impl Promise {
         *self.sent_mut(id) = Sent { promised, window, kind };
         self.in_flight += 1;
         self.writes += u32::from(side == Side::Write);
-        if side == Side::Read && !self.head.is_present() {
+        if waits {
             self.watch_read(cx, id, client, cost);
         }
         Some(id)
@@ -437,6 +435,11 @@ impl Policy for Promise {
         self.window.on_complete(side, window);
         if self.queued == 0 || !matches!(self.clocks.gate(now), Gate::Open) {
             self.drive.on_short();
+        }
+        let queued =
+            [Side::Read, Side::Write].map(|side| self.shares.is_queued(EntityId::ROOT, side));
+        if queued.contains(&false) {
+            self.drive.on_sparse();
         }
         self.drive.on_complete(now, id, side, if carries { sent } else { 0 });
         self.in_flight -= 1;

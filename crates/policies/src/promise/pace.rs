@@ -183,6 +183,10 @@ impl Pace {
     pub(super) fn next(&self) -> Instant {
         self.next
     }
+    /// Makes writes pause for some time, which is added to a pause that has not ended.
+    pub(super) fn pause(&mut self, now: Instant, time: Nanos) {
+        self.delay(now, time);
+    }
     fn delay(&mut self, now: Instant, time: Nanos) {
         self.next = (self.next.max(now) + time).min(now + DELAY_MAX);
     }
@@ -234,6 +238,18 @@ mod tests {
             assert!(part >= good * 6 / 10 && part <= good, "{part} of {good}");
             assert!(late <= 10, "{late} of 1000");
         }
+    }
+
+    /// Goal: pauses add up, and a write during a pause does not end it. Method: two pauses and two writes.
+    #[test]
+    fn pauses_accumulate() {
+        let mut pace = Pace::beside_latencies();
+        pace.pause(Instant(1_000), Nanos(300));
+        pace.pause(Instant(1_100), Nanos(200));
+        pace.on_write(Instant(1_200), Nanos(50));
+        assert_eq!(pace.next(), Instant(1_500));
+        pace.on_write(Instant(2_000), Nanos(50));
+        assert_eq!(pace.next(), Instant(2_000));
     }
 
     /// Goal: writes recover after the reader has gone. Method: late reads; then writes and no read for a second.
