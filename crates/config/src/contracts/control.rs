@@ -19,6 +19,7 @@
 //! unix = "/run/iofair/metrics.sock"   # its `mode` and `group`: see `access`
 //! hosts = ["pool1.example"]           # names in a caller's `Host`, beside addresses and localhost
 //! detail = "groups"                   # none, groups, volumes: what a page shows unless its caller asks
+//! page = true                         # a live page for browsers, too: what groups are promised and what they get
 //! ```
 //!
 //! Plain TCP is not offered for control: whoever reaches a port, or is on the way to it, would be an operator.
@@ -99,6 +100,8 @@ pub struct Metrics {
     pub hosts: Vec<String>,
     /// What a page shows.
     pub detail: Detail,
+    /// Whether there is a live page for browsers.
+    pub page: bool,
 }
 
 /// How much a page of metrics shows.
@@ -161,6 +164,7 @@ pub(super) struct RawMetrics {
     hosts: Vec<Spanned<String>>,
     #[serde(default)]
     detail: Detail,
+    page: Option<Spanned<bool>>,
 }
 
 impl Contracts {
@@ -265,12 +269,20 @@ pub(super) fn metrics(source: &Source, written: &RawMetrics) -> Result<Metrics, 
             return Err(source.error(host.span(), message).allowed("as in \"pool1.example\""));
         }
     }
+    let page = written.page.as_ref().filter(|page| *page.get_ref());
+    if let Some(page) = page.filter(|_| written.detail == Detail::None) {
+        let message = "a live page shows groups, and `detail` says that nobody may see them";
+        return Err(source
+            .error(page.span(), message)
+            .allowed("detail = \"groups\" or \"volumes\""));
+    }
     Ok(Metrics {
         unix: listen::socket(source, written.unix.as_ref())?,
         access: access::check(source, written.mode.as_ref(), written.group.as_ref())?,
         tcp: listen::address(source, written.tcp.as_ref())?,
         hosts: written.hosts.iter().map(|host| host.get_ref().to_ascii_lowercase()).collect(),
         detail: written.detail,
+        page: page.is_some(),
     })
 }
 
@@ -292,7 +304,7 @@ mod tests {
         let text = format!(
             "[control]\nunix = 's'\nadmins = ['uid:0', 'user:al', 'group:ops']\naudit = 'log'\n\
              tcp = '127.0.0.1:1'\n{TLS}viewers = ['grafana']\noperators = ['alice']\n\
-             [metrics]\ntcp = '127.0.0.1:2'\nhosts = ['Pool1.example']\ndetail = 'none'\n"
+             [metrics]\ntcp = '127.0.0.1:2'\nhosts = ['Pool1.example']\ndetail = 'groups'\npage = true\n"
         );
         let Contracts { control, metrics, .. } = parse(&text).expect("good");
         let who: Vec<Who> = control.admins.expect("written").into_iter().map(|a| a.who).collect();
@@ -300,7 +312,8 @@ mod tests {
         let tls = control.tls.expect("written");
         assert_eq!((tls.viewers[0].as_str(), tls.operators[0].as_str()), ("grafana", "alice"));
         assert_eq!((tls.files.clients, control.audit), (Some("ca".into()), Some("log".into())));
-        assert_eq!((metrics.hosts, metrics.detail), (vec!["pool1.example".into()], Detail::None));
+        assert_eq!((metrics.hosts, metrics.detail), (vec!["pool1.example".into()], Detail::Groups));
+        assert!(metrics.page);
         let Contracts { control, metrics, .. } = parse("").expect("good");
         assert!(control.admins.is_none() && control.tcp.is_none() && control.audit.is_none());
         assert_eq!(metrics, Metrics::default());
@@ -320,6 +333,7 @@ mod tests {
             (format!("{TLS}viewers = ['uid:0']"), 8, "a common name"),
             (format!("{TLS}viewers = ['*']"), 8, "a common name"),
             ("[metrics]\ndetail = 'all'".to_string(), 5, "none, groups, volumes"),
+            ("[metrics]\ndetail = 'none'\npage = true".to_string(), 6, "groups"),
             ("[metrics]\nhosts = ['a b']".to_string(), 5, "pool1.example"),
             ("[metrics]\nunix = 's'\n[control]\nunix = 's'".to_string(), 5, "one path a socket"),
             ("[metrics]\nunix = './s'\n[control]\nunix = 's'".to_string(), 5, "one path a socket"),

@@ -343,7 +343,7 @@ impl Drive {
         self.requests += 1;
         match bytes {
             0 => {}
-            ..=SMALL => self.small += 1,
+            1..=SMALL => self.small += 1,
             _ => self.others += self.cost(side, bytes),
         }
         if side == Side::Flush {

@@ -337,6 +337,16 @@ impl Promise {
         self.probe = Probe::No;
     }
 
+    /// Tells the measurement of rates what does not wait for the drive.
+    fn tell_drive_what_waits(&mut self, now: Instant) {
+        if self.queued == 0 || !matches!(self.clocks.gate(now), Gate::Open) {
+            self.drive.on_short();
+        }
+        let waits = |side| self.shares.is_queued(EntityId::ROOT, side);
+        if !(waits(Side::Read) && waits(Side::Write)) {
+            self.drive.on_sparse();
+        }
+    }
     fn wake_at(&mut self, at: Option<Instant>) {
         self.wakeup = [self.wakeup, at].into_iter().flatten().min();
     }
@@ -433,14 +443,7 @@ impl Policy for Promise {
         }
         let is_full = side == Side::Write && self.window.is_full(&self.drive, window);
         self.window.on_complete(side, window);
-        if self.queued == 0 || !matches!(self.clocks.gate(now), Gate::Open) {
-            self.drive.on_short();
-        }
-        let queued =
-            [Side::Read, Side::Write].map(|side| self.shares.is_queued(EntityId::ROOT, side));
-        if queued.contains(&false) {
-            self.drive.on_sparse();
-        }
+        self.tell_drive_what_waits(now);
         self.drive.on_complete(now, id, side, if carries { sent } else { 0 });
         self.in_flight -= 1;
         self.writes -= u32::from(side == Side::Write);

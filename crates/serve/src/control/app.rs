@@ -21,6 +21,7 @@ use super::file::{ContractFile, revision};
 use super::gate::{Author, Gate, Key};
 use super::live::{self, GroupMoment, Live, Wanted};
 use super::metrics;
+use super::monitor::{self, Monitor};
 use super::page::Page;
 use super::pages::Pages;
 use super::problem::Problem;
@@ -134,6 +135,8 @@ pub(super) struct App {
     pub(super) recording: Mutex<Option<String>>,
     /// Pages of metrics, by detail.
     pages: [Pages; 3],
+    /// What live pages show.
+    pub(super) monitor: Monitor,
 }
 
 /// A lock's content, even if a thread died with it: all that is in these is whole at any time.
@@ -164,6 +167,7 @@ impl App {
             gate: Mutex::new(Arc::new(gate)),
             audit,
             pages: Default::default(),
+            monitor: Monitor::default(),
             recording: Mutex::default(),
             file,
             served: Mutex::new(Served { server: Some(server), revision }),
@@ -253,6 +257,9 @@ impl App {
             (["v1", "audit"], "GET") => self.show_audit(call),
             (["metrics"], "GET") => self.metrics(call),
             (["healthz"], "GET") => Ok(self.health(&call.query)),
+            ([file], "GET") if self.has_page() && monitor::file(file).is_some() => {
+                Ok(monitor::file(file).expect("it was just looked for"))
+            }
             (["v1", "live" | "audit"] | ["metrics" | "healthz"], _) => Ok(not_allowed("GET")),
             (["v1", "groups", name @ ..], _) => self.one(call, Kind::Group, &unescape(name)?),
             (["v1", "volumes", name @ ..], _) => self.one(call, Kind::Volume, &unescape(name)?),
@@ -465,6 +472,18 @@ impl App {
         let caller = call.caller.as_ref();
         let body = self.pages[detail as usize].get(|| self.clock.now(), caller, render)?;
         Ok(ApiResponse { status: 200, revision: None, kind: metrics::KIND, allow: None, body })
+    }
+
+    /// Whether there is a live page.
+    pub(super) fn has_page(&self) -> bool {
+        self.gate().metrics.page
+    }
+    /// Copies the counters for live pages.
+    pub(super) fn sample(&self) -> Result<()> {
+        let (line, revision) = self.line()?;
+        let whys = self.monitor.is_watched();
+        let moment = live::gather(&line, Wanted { groups: true, volumes: false, whys })?;
+        self.monitor.add(&moment, revision)
     }
 
     /// Stops accepting requests and waits until all requests in flight are completed.

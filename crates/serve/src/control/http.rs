@@ -27,6 +27,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::app::App;
 use super::gate::{Caller, Key, Role};
+use super::monitor;
 use super::rate::Buckets;
 use super::slots::Slots;
 use super::{limits, limits::Class};
@@ -116,7 +117,7 @@ impl Http {
         let (bound, control, metrics) = (Vec::new(), None, None);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
-            .max_blocking_threads(limits::THREADS)
+            .max_blocking_threads(limits::THREADS + limits::SAMPLER)
             .thread_name("control-call")
             .build()
             .map_err(ServeError::system("a runtime"))?;
@@ -230,6 +231,9 @@ fn serve(
         for (scope, listener) in listeners {
             runtime.spawn(accept(scope, listener, service.clone()));
         }
+        if service.app.has_page() {
+            runtime.spawn(monitor::sample_each_second(service.app.clone()));
+        }
         stop.notified().await;
     });
     // Calls in progress are completed; connections are cut.
@@ -259,6 +263,8 @@ struct Service {
     /// Connections by [`Class`].
     slots: [Arc<Slots>; Class::COUNT],
     handshakes: Arc<Slots>,
+    /// Live pages that are open.
+    live_pages: Arc<Slots>,
     /// Threads for calls by [`Class`].
     threads: [Semaphore; Class::COUNT],
     changes: Buckets,
@@ -281,6 +287,7 @@ impl Service {
             app,
             slots: Class::ALL.map(|class| Slots::new(class.slots(), class.slots_of_one())),
             handshakes: Slots::new(limits::HANDSHAKES, limits::HANDSHAKES_OF_ONE),
+            live_pages: Slots::new(limits::LIVE_PAGES, limits::LIVE_PAGES_OF_ONE),
             threads: Class::ALL.map(|class| Semaphore::new(class.threads())),
             changes: Buckets::new(limits::CHANGES),
             looks: Buckets::new(limits::LOOKS),

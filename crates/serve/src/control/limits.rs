@@ -16,6 +16,10 @@ pub(super) const BODY: Duration = Duration::from_secs(10);
 pub(super) const RESPONSE: Duration = Duration::from_secs(30);
 /// Waiting for a thread that carries a call out.
 pub(super) const THREAD_WAIT: Duration = Duration::from_secs(10);
+/// Taking an event of a live page, which has a few hundred kilobytes at most.
+pub(super) const EVENT: Duration = Duration::from_secs(10);
+/// Events on one connection; a page then connects again.
+pub(super) const EVENTS: Duration = Duration::from_secs(60 * 60);
 /// Calls in progress when the server ends.
 pub(super) const END: Duration = Duration::from_secs(10);
 /// After an accept that failed, so that a lack of descriptors does not keep a processor busy.
@@ -27,6 +31,10 @@ pub(super) const HEAD_BYTES: usize = 16 << 10;
 pub(super) const HEADERS: usize = 32;
 /// Bytes of a body: a group with every key and 256 clients is far below.
 pub(super) const BODY_BYTES: usize = 64 << 10;
+
+/// Live pages that are open at once, and of one caller. Fewer than connections of any class, so that metrics can be read.
+pub(super) const LIVE_PAGES: usize = 12;
+pub(super) const LIVE_PAGES_OF_ONE: usize = 4;
 
 /// Handshakes at once over TCP, and of one host.
 pub(super) const HANDSHAKES: usize = 32;
@@ -60,6 +68,8 @@ pub(super) enum Class {
 
 /// Threads of all classes.
 pub(super) const THREADS: usize = 4 + 2 + 2 + 2 + 1 + 1 + 1;
+/// The thread that copies counters for live pages.
+pub(super) const SAMPLER: usize = 1;
 
 impl Class {
     pub(super) const COUNT: usize = 7;

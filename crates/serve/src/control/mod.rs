@@ -14,7 +14,7 @@
 //!
 //! [`Control`] is the interface for programs. `http` turns connections into calls of `app`, which knows no sockets.
 //! `gate` decides who may do what; `slots`, `rate` and `limits` bound it; `audit` logs changes. `resources` defines
-//! the JSON of groups, volumes and the server, and `docs/openapi.json` documents the interface.
+//! the JSON of groups, volumes and the server, `monitor` the live page for browsers, and `docs/openapi.json` documents the interface.
 
 mod app;
 mod audit;
@@ -28,6 +28,7 @@ mod http;
 mod limits;
 mod live;
 mod metrics;
+mod monitor;
 mod notes;
 mod page;
 mod pages;

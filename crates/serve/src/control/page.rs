@@ -15,6 +15,10 @@ pub(super) struct Page {
 }
 
 impl Page {
+    /// The first `limit` things.
+    pub(super) fn first(limit: usize) -> Self {
+        Self { after: None, limit }
+    }
     /// `after=NAME&limit=N`, with percent signs.
     pub(super) fn parse(
         query: &str,

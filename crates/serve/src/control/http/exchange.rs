@@ -2,7 +2,8 @@
 //!
 //! A call with an `Origin`, or one that a browser marks as coming from another site, is from a web page and is
 //! refused. Over TCP, the `Host` must be an address, `localhost` or a name of the server, so that a page cannot call
-//! the server under a domain of its author that resolves to this host (DNS rebinding).
+//! the server under a domain of its author that resolves to this host (DNS rebinding). The live page is the exception: it
+//! reads its own files and events.
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -12,7 +13,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{self, HeaderMap, HeaderName};
 use hyper::http::request::Parts;
@@ -26,7 +27,17 @@ use super::{Scope, Service, Visit};
 use crate::control::app::{ApiResponse, Call};
 use crate::control::gate::{Author, Caller, Role};
 use crate::control::limits::{self, Class};
+use crate::control::monitor::{self, Events};
 use crate::control::problem::Problem;
+
+/// What is sent: a whole response, or events as long as the caller takes them.
+type Sent = Either<Full<Bytes>, Events>;
+
+/// What a call gets.
+enum Outcome {
+    Whole(ApiResponse),
+    Events(Events),
+}
 
 /// Carries out the call of a connection.
 pub(super) async fn converse<S>(stream: S, visit: Visit, service: Arc<Service>)
@@ -45,7 +56,7 @@ where
 async fn one_call<S, R>(stream: S, respond: impl Fn(Request<Incoming>) -> R)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    R: Future<Output = Response<Full<Bytes>>>,
+    R: Future<Output = Response<Sent>>,
 {
     let called = Arc::new(Notify::new());
     let notify = called.clone();
@@ -53,7 +64,10 @@ where
         let (response, notify) = (respond(request), notify.clone());
         async move {
             let response = response.await;
-            notify.notify_one();
+            match response.body() {
+                Either::Left(_) => notify.notify_one(),
+                Either::Right(events) => events.notify_at_end(notify),
+            }
             Ok::<_, Infallible>(response)
         }
     });
@@ -82,10 +96,14 @@ async fn respond(
     request: Request<Incoming>,
     visit: &Visit,
     service: &Arc<Service>,
-) -> Response<Full<Bytes>> {
+) -> Response<Sent> {
     let outcome = carry_out(request, visit, service).await;
-    let outcome = outcome.unwrap_or_else(|problem| ApiResponse::problem(&problem));
-    let mut response = Response::new(Full::new(outcome.body));
+    let outcome = match outcome {
+        Ok(Outcome::Events(events)) => return monitor::response(events).map(Either::Right),
+        Ok(Outcome::Whole(outcome)) => outcome,
+        Err(problem) => ApiResponse::problem(&problem),
+    };
+    let mut response = Response::new(Either::Left(Full::new(outcome.body)));
     *response.status_mut() =
         outcome.status.try_into().expect("status codes of this crate are valid");
     let headers = response.headers_mut();
@@ -94,8 +112,12 @@ async fn respond(
     };
     set(header::CONTENT_TYPE, outcome.kind);
     set(header::CACHE_CONTROL, "no-store");
-    // No response is a web page, whatever its body looks like.
+    // No other response is a web page, whatever its body looks like.
     set(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    if outcome.kind == monitor::HTML {
+        set(header::CONTENT_SECURITY_POLICY, monitor::POLICY);
+        set(header::REFERRER_POLICY, "no-referrer");
+    }
     if let Some(revision) = &outcome.revision {
         set(header::ETAG, &format!("\"{revision}\""));
     }
@@ -113,10 +135,11 @@ async fn carry_out(
     request: Request<Incoming>,
     visit: &Visit,
     service: &Arc<Service>,
-) -> Result<ApiResponse, Problem> {
+) -> Result<Outcome, Problem> {
     let (head, body) = request.into_parts();
-    no_web_page(&head)?;
     let gate = service.app.gate();
+    let of_page = gate.metrics.page && monitor::PATHS.contains(&head.uri.path());
+    no_web_page(&head, of_page && head.method == Method::GET)?;
     if !matches!(visit.caller, Caller::Unix(_)) {
         let is_metrics = visit.scope == Scope::Metrics;
         let names = if is_metrics { &gate.metrics.hosts } else { &gate.hosts };
@@ -124,7 +147,7 @@ async fn carry_out(
     }
     let changes = head.method != Method::GET;
     if visit.scope == Scope::Metrics {
-        only_metrics(&head)?;
+        only_metrics(&head, of_page)?;
     } else {
         let role = gate.role(&visit.caller);
         if role.is_none() || (changes && role != Some(Role::Operator)) {
@@ -154,6 +177,9 @@ async fn carry_out(
             return Err(Problem::new(429, "too-many", message));
         }
     }
+    if of_page && head.uri.path() == monitor::EVENTS {
+        return events(visit, service).map(Outcome::Events);
+    }
     let call = call(head, body, visit).await?;
     // A health check must not wait behind pages of metrics.
     let class = if call.path == "/healthz" { Class::Health } else { service.class(visit) };
@@ -163,7 +189,20 @@ async fn carry_out(
     };
     let app = service.app.clone();
     let called = tokio::task::spawn_blocking(move || app.respond(&call)).await;
+    let called = called.map(Outcome::Whole);
     called.map_err(|_| Problem::new(500, "bug", "this call met a bug; see the server's log"))
+}
+
+/// Events for a live page, if not too many pages are open.
+fn events(visit: &Visit, service: &Service) -> Result<Events, Problem> {
+    let Some(slot) = service.live_pages.try_take(visit.caller.key()) else {
+        return Err(Problem::new(503, "busy", "too many live pages are open").allowed(format!(
+            "{} pages, {} of one caller",
+            limits::LIVE_PAGES,
+            limits::LIVE_PAGES_OF_ONE
+        )));
+    };
+    Ok(Events::new(service.app.monitor.watch(), slot))
 }
 
 /// The refusal of a call that the caller's role does not allow. Refusals go to the audit log, at a limited rate.
@@ -187,11 +226,12 @@ fn refuse(head: &Parts, visit: &Visit, service: &Service, role: Option<Role>) ->
     Problem::new(403, "forbidden", message).allowed(allowed)
 }
 
-/// The metrics listener serves metrics and health checks, and nothing else.
-fn only_metrics(head: &Parts) -> Result<(), Problem> {
-    if !["/metrics", "/healthz"].contains(&head.uri.path()) {
+/// The metrics listener serves metrics, health checks and the live page, and nothing else.
+fn only_metrics(head: &Parts, of_page: bool) -> Result<(), Problem> {
+    if !of_page && !["/metrics", "/healthz"].contains(&head.uri.path()) {
         let message = format!("there is nothing at {}", head.uri.path());
-        return Err(Problem::missing(message).allowed("/metrics, /healthz"));
+        return Err(Problem::missing(message)
+            .allowed("/metrics, /healthz; with `page = true` in [metrics], /"));
     }
     if head.method != Method::GET {
         return Err(Problem::new(405, "method", "this listener is read-only").allowed("GET"));
@@ -199,10 +239,10 @@ fn only_metrics(head: &Parts) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Refuses web pages, including their reads, for which browsers send no `Origin`.
-fn no_web_page(head: &Parts) -> Result<(), Problem> {
+/// Refuses web pages, including their reads, for which browsers send no `Origin`. `of_page`: the live page may read this.
+fn no_web_page(head: &Parts, of_page: bool) -> Result<(), Problem> {
     let site = head.headers.get("sec-fetch-site");
-    let from_page = site.is_some_and(|site| site != "none");
+    let from_page = site.is_some_and(|site| site != "none" && !(of_page && site == "same-origin"));
     if head.headers.contains_key(header::ORIGIN) || from_page {
         return Err(Problem::new(403, "origin", "calls from web pages are refused"));
     }

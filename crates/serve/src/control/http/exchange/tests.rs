@@ -33,7 +33,7 @@ fn slow_readers_are_cut_off() {
             let (mut caller, server) = duplex(4096);
             let (bytes, kept) = body();
             let respond = move |_: Request<Incoming>| {
-                let response = Response::new(Full::new(bytes.clone()));
+                let response = Response::new(Either::Left(Full::new(bytes.clone())));
                 async move { response }
             };
             // Time of the runtime, which is paused: it advances only while all tasks wait.
@@ -59,6 +59,57 @@ fn slow_readers_are_cut_off() {
             assert!(took <= limits::RESPONSE + Duration::from_secs(1), "{took:?}");
             assert!(kept.upgrade().is_none(), "its body is freed");
             reading.abort();
+        }
+    });
+}
+
+/// Goal: a live page that does not take its events is cut off, and its place is free again; one that takes them stays.
+/// Method: an event a second; a caller that reads nothing after the head, and one that reads; the runtime's time is paused.
+#[test]
+fn pages_that_do_not_read_are_cut_off() {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_all().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        for reads in [false, true] {
+            let (mut caller, server) = duplex(4096);
+            let latest = tokio::sync::watch::Sender::new(Bytes::new());
+            let (slot, place) = (Arc::new(()), latest.subscribe());
+            let held = Arc::downgrade(&slot);
+            let events = Events::new((Bytes::from_static(b"event: first\n\n"), place), slot);
+            let events = std::sync::Mutex::new(Some(events));
+            let respond = move |_: Request<Incoming>| {
+                let response = monitor::response(events.lock().unwrap().take().unwrap());
+                async move { response.map(Either::Right) }
+            };
+            let sending = tokio::spawn(async move {
+                loop {
+                    sleep(Duration::from_secs(1)).await;
+                    latest.send_replace(vec![b'x'; 64 << 10].into());
+                }
+            });
+            let begun = sleep(Duration::ZERO).deadline();
+            let reader = async move {
+                let head = b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n";
+                caller.write_all(head).await.unwrap();
+                let mut taken = vec![0; 1 << 20];
+                // Ten minutes of events, then it goes.
+                let until = sleep(Duration::ZERO).deadline() + Duration::from_secs(600);
+                while sleep(Duration::ZERO).deadline() < until {
+                    match reads {
+                        true => assert!(caller.read(&mut taken).await.unwrap() > 0),
+                        false => sleep(Duration::from_secs(1)).await,
+                    }
+                }
+            };
+            let reading = tokio::spawn(reader);
+            one_call(server, respond).await;
+            let took = begun.elapsed();
+            let limit = limits::EVENT + limits::RESPONSE + Duration::from_secs(10);
+            assert_eq!(took > limit, reads, "{took:?}");
+            sleep(limits::EVENT + Duration::from_secs(2)).await;
+            assert!(held.upgrade().is_none(), "its place is free");
+            reading.abort();
+            sending.abort();
         }
     });
 }
