@@ -125,7 +125,7 @@ fn events_say_what_groups_get() {
 /// Goal: the page works in a browser: it shows what happens without errors, asks no other host, and needs no mouse. Method:
 /// Chromium; reads on one volume; keys; then the server ends.
 #[test]
-#[ignore = "needs chromium"]
+#[ignore = "needs chromium: and chromedriver"]
 fn needs_chromium_the_page_is_alive() {
     let rig = start("page = true");
     let at = rig.control.metrics().unwrap();

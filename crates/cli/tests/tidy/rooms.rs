@@ -14,6 +14,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("capi", &["core", "policies", "config"]),
     ("lab", &["core", "policies", "historical", "drive", "config", "trace"]),
     ("serve", &["core", "policies", "drive", "config", "trace"]),
+    ("python", &["core", "lab"]),
     (
         "cli",
         &["core", "policies", "historical", "drive", "config", "host", "lab", "serve", "trace"],
@@ -36,8 +37,8 @@ const CLOCK: &str = "crates/serve/src/clock.rs";
 const DETERMINISTIC: &[&str] = &["core", "policies", "historical", "drive", "lab", "trace"];
 /// Rooms that depend on no other crate.
 const BARE: &[&str] = &["core", "policies", "historical"];
-/// Rooms with unsafe code: what talks to the kernel, and the boundary to C.
-const UNSAFE: &[&str] = &["crates/serve/", "crates/capi/"];
+/// Rooms with unsafe code: what talks to the kernel, and the boundaries to C and Python.
+const UNSAFE: &[&str] = &["crates/serve/", "crates/capi/", "crates/python/"];
 
 fn allowed(room: &str) -> Option<&'static [&'static str]> {
     IMPORTS.iter().find(|(name, _)| *name == room).map(|(_, allowed)| *allowed)

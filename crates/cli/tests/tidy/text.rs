@@ -10,6 +10,7 @@ const LINES_SMELL: usize = 600;
 /// What `scripts/test` knows how to look for.
 const NEEDS: &[&str] = &[
     "box",
+    "chromium",
     "clients",
     "deb",
     "guest",
@@ -18,6 +19,7 @@ const NEEDS: &[&str] = &[
     "man",
     "nbdkit",
     "promtool",
+    "python",
     "root",
     "sources",
     "systemd",

@@ -9,7 +9,7 @@ use hyper::Response;
 use hyper::body::{Body, Bytes, Frame};
 use hyper::header::{self, HeaderValue};
 use tokio::sync::{Notify, mpsc, watch};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use crate::control::limits;
 
@@ -30,16 +30,19 @@ impl Events {
         let (sender, ready) = mpsc::channel(1);
         let notify = ended.clone();
         let feed = async move {
-            let until = Instant::now() + limits::EVENTS;
             let mut next = first;
-            while let Ok(Ok(())) = timeout(limits::EVENT, sender.send(next)).await {
-                // The monitor is gone when the server ends.
-                if Instant::now() >= until || latest.changed().await.is_err() {
-                    break;
+            let all = async {
+                while let Ok(Ok(())) = timeout(limits::EVENT, sender.send(next)).await {
+                    // The monitor is gone when the server ends.
+                    if latest.changed().await.is_err() {
+                        break;
+                    }
+                    next = latest.borrow_and_update().clone();
                 }
-                next = latest.borrow_and_update().clone();
-            }
-            drop(slot);
+            };
+            // A page that has been open for long connects again.
+            let _ = timeout(limits::EVENTS, all).await;
+            drop((slot, sender));
             notify.notify_one();
         };
         drop(tokio::spawn(feed));

@@ -1,0 +1,16 @@
+"""Experiments on I/O schedulers in simulation.
+
+>>> import iofair
+>>> results = iofair.run("figure-1.toml", stacks=["none-none", "promise"])  # doctest: +SKIP
+>>> results.to_pandas()                                                     # doctest: +SKIP
+
+Rates are in bytes a second, latencies in nanoseconds, times of experiments are strings with units ("500ms", "2s").
+The same experiment and seed give the same results on any machine and with any number of threads or workers.
+"""
+
+from ._iofair import ExperimentError, __version__
+from .experiment import Experiment, load
+from .results import Results
+from .run import run, sweep
+
+__all__ = ["Experiment", "ExperimentError", "Results", "load", "run", "sweep", "__version__"]

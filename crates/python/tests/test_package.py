@@ -1,0 +1,160 @@
+"""The package as it is installed, or as PYTHONPATH has it. `make python` runs these with numpy, pandas and pyarrow, `make test`
+without them."""
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+from concurrent.futures import ThreadPoolExecutor
+
+import iofair
+
+FIGURE = os.path.join(os.path.dirname(__file__), "../../../experiments/article-2018/figure-1.toml")
+SHORT = {"time": "200ms", "ramp": "100ms"}
+EXPERIMENT = {
+    "title": "A random reader beside a sequential one",
+    "source": "our own",
+    "drive": "plextor-px256m5s",
+    "time": "200ms",
+    "ramp": "100ms",
+    "stacks": ["prop-bfq"],
+    "policy": {"bfq": {"low_latency": False}},
+    "client": [
+        {"name": "target", "job": "randread", "buffered": False},
+        {"name": "other", "job": "read", "block": "256KiB", "buffered": False, "depth": 4},
+    ],
+}
+KEYS = {"policy.bfq.slice_idle": ["0s", "2ms", "8ms"], "client.target.weight": [100, 300]}
+
+
+def has(module):
+    return importlib.util.find_spec(module) is not None
+
+
+class Runs(unittest.TestCase):
+    def test_results_are_those_of_the_program(self):
+        """Goal: the package and the program agree to the byte. Method: a figure of the article with both."""
+        ours = iofair.run(FIGURE, stacks=["none-none", "promise"], repeats=2, **SHORT)
+        command = [os.environ["IOFAIR_PROGRAM"], "run", "--json", "--quiet", FIGURE, "--stack", "none-none"]
+        command += ["--stack", "promise", "--repeats", "2", "--time", "200ms", "--ramp", "100ms"]
+        theirs = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        self.assertEqual(ours.data, json.loads(theirs))
+        self.assertEqual(len(ours.runs), 2 * 2 * len({run["variant"] for run in ours.runs}))
+        self.assertEqual(iofair.run(FIGURE, stacks=["promise"], jobs=1, **SHORT), iofair.run(FIGURE, stacks=["promise"], jobs=3, **SHORT))
+
+    def test_an_experiment_has_three_forms(self):
+        """Goal: a dictionary, its text and a file mean the same. Method: all three; a name that needs quotes."""
+        odd = {**EXPERIMENT, "title": 'A "quoted" one\n\\ \u00e4'}
+        text = iofair.load(odd).text
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "experiment.toml")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+            results = [iofair.run(form) for form in (odd, text, path)]
+        self.assertEqual(results[0].data["title"], odd["title"])
+        self.assertEqual(results[0].runs, results[1].runs)
+        self.assertEqual(results[0].runs, results[2].runs)
+        with self.assertRaisesRegex(TypeError, "no values of type bytes"):
+            iofair.run({**EXPERIMENT, "title": b"x"})
+
+    def test_errors_say_what_is_wrong_and_where(self):
+        """Goal: errors are those of the program. Method: a misspelt stack, drive, variant, time and key."""
+        for change, words in [
+            ({"stacks": ["promis"]}, r'experiment:\d+:\d+: "promis" is no stack'),
+            ({"drive": "nix"}, 'no drive profile "nix"'),
+            ({"clients": []}, "clients"),
+        ]:
+            with self.assertRaisesRegex(iofair.ExperimentError, words):
+                iofair.run({**EXPERIMENT, **change})
+        with self.assertRaisesRegex(iofair.ExperimentError, "no variant"):
+            iofair.run(FIGURE, variants=["nix"])
+        with self.assertRaises(iofair.ExperimentError):
+            iofair.run(EXPERIMENT, time="2")
+
+    def test_ctrl_c_ends_a_run(self):
+        """Goal: a long run can be interrupted. Method: a program that runs for minutes, and SIGINT."""
+        text = f"import iofair\nprint('begins', flush=True)\niofair.run({EXPERIMENT!r}, time='1000s', jobs=1)\n"
+        program = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        program.stdout.readline()
+        time.sleep(0.3)
+        program.send_signal(signal.SIGINT)
+        _, told = program.communicate(timeout=60)
+        self.assertIn("KeyboardInterrupt", told)
+
+
+class Sweeps(unittest.TestCase):
+    def test_all_ways_give_the_same(self):
+        """Goal: where a sweep runs changes nothing. Method: processes, threads, and one run after the other by hand."""
+        here = iofair.sweep(EXPERIMENT, KEYS)
+        self.assertEqual(here, iofair.sweep(EXPERIMENT, KEYS, executor=ThreadPoolExecutor(2)))
+        rows = [row for row in here.rows() if row["client"] == "target"]
+        self.assertEqual([row["policy.bfq.slice_idle"] for row in rows], ["0s", "0s", "2ms", "2ms", "8ms", "8ms"])
+        for row in rows:
+            keys = {key: row[key] for key in KEYS}
+            alone = [it for it in iofair.run(EXPERIMENT, set=keys).rows() if it["client"] == "target"]
+            self.assertEqual(row["bytes_per_s"], alone[0]["bytes_per_s"])
+        self.assertEqual(len(iofair.sweep(EXPERIMENT, KEYS, sample=4).runs), 4)
+
+    def test_lost_work_is_repeated(self):
+        """Goal: a worker that is killed changes nothing. Method: SIGKILL for the first process that appears."""
+        killed = []
+
+        def kill():
+            children = f"/proc/{os.getpid()}/task/{os.getpid()}/children"
+            for _ in range(2000):
+                with open(children, encoding="ascii") as file:
+                    pids = [int(pid) for pid in file.read().split()]
+                if pids:
+                    time.sleep(0.1)
+                    os.kill(pids[0], signal.SIGKILL)
+                    killed.append(pids[0])
+                    return
+                time.sleep(0.005)
+
+        thread = threading.Thread(target=kill)
+        thread.start()
+        results = iofair.sweep(EXPERIMENT, KEYS, time="3s", workers=2)
+        thread.join()
+        self.assertEqual(len(killed), 1)
+        self.assertEqual(results, iofair.sweep(EXPERIMENT, KEYS, time="3s", executor=ThreadPoolExecutor(2)))
+
+
+class Tables(unittest.TestCase):
+    def test_rows_have_every_client(self):
+        """Goal: rows are the runs' numbers. Method: columns beside the JSON."""
+        results = iofair.run(EXPERIMENT)
+        columns = results.columns()
+        self.assertEqual(columns["client"], ["total", "target", "other"])
+        clients = {client["name"]: client for client in results.runs[0]["clients"]}
+        self.assertEqual(columns["bytes_per_s"][1], clients["target"]["bytes_per_s"])
+        self.assertEqual(columns["latency_p99_ns"], [None, *(clients[it]["latency_ns"]["p99"] for it in ("target", "other"))])
+
+    @unittest.skipUnless(has("numpy") and has("pandas") and has("pyarrow"), "needs numpy, pandas and pyarrow")
+    def test_tables_of_others(self):
+        """Goal: the same rows in numpy, pandas and Arrow. Method: lengths, a mean and missing numbers."""
+        results = iofair.sweep(EXPERIMENT, KEYS)
+        arrays, frame, table = results.to_numpy(), results.to_pandas(), results.to_arrow()
+        self.assertEqual(len(frame), len(results.runs) * 3)
+        self.assertEqual(table.num_rows, len(frame))
+        total = arrays["bytes_per_s"][arrays["client"] == "total"].mean()
+        self.assertAlmostEqual(total, frame[frame.client == "total"].bytes_per_s.mean())
+        self.assertEqual(frame.latency_p99_ns.isna().sum(), len(results.runs))
+        self.assertEqual(table["latency_p99_ns"].null_count, len(results.runs))
+
+    @unittest.skipUnless(has("distributed"), "needs distributed")
+    def test_dask_gives_the_same(self):
+        """Goal: machines change nothing. Method: a cluster of two processes on this one."""
+        from distributed import Client, LocalCluster
+
+        with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
+            self.assertEqual(iofair.sweep(EXPERIMENT, KEYS, client=client), iofair.sweep(EXPERIMENT, KEYS))
+
+
+if __name__ == "__main__":
+    unittest.main()
