@@ -1,11 +1,14 @@
 //! `iofair record`: the requests of a running server, as a trace.
 //!
 //! The server keeps a few megabytes; this program takes them a few times a second, decodes them, and writes the file. So
-//! the server needs no access to files, and the bound on the disk is here.
+//! the server needs no access to files, and the bound on the disk is here. With `--device`, it records the requests of a block
+//! device instead ([`device`]).
+
+mod device;
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -17,6 +20,8 @@ use iofair_core::unit::{self, BinarySize, UnitError};
 use iofair_serve::Clock;
 use iofair_serve::control::client::{Address, Call, Reply, call};
 use iofair_trace::anonymise::Anonymiser;
+use iofair_trace::formats;
+use iofair_trace::input::Input;
 use iofair_trace::read::{DROPPED, Reader};
 use iofair_trace::write::Writer;
 use iofair_trace::{Metadata, Source};
@@ -26,6 +31,7 @@ use crate::ctl::address::{Place, unreachable};
 use crate::failure::Usage;
 use crate::interrupt;
 use crate::output::Output;
+use device::{Device, Lines};
 
 /// Between two calls that found little.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -40,6 +46,7 @@ const FULL: usize = 256 << 10;
   iofair record monday.trace --size 10GiB               the recording ends when the file has this size
   iofair record shared.trace --anonymise --duration 1h  for others: without names and places
   iofair record monday.trace --socket /run/iofair/control.sock
+  iofair record disk.trace --device /dev/nvme0n1         the requests of a block device of this machine, as root
   iofair replay monday.trace                            how well the simulator agrees with it
 
 The trace has the time, group, volume, operation, place on the drive, length, flags and latency of each request, and the
@@ -60,6 +67,10 @@ pub(crate) struct Args {
     /// and replace names by numbers. Order and distance inside an extent stay.
     #[arg(long)]
     anonymise: bool,
+    /// Record the requests of this block device instead of a server's, by the kernel's tracepoints; needs root. Processes
+    /// take the place of volumes.
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["socket", "contracts"])]
+    device: Option<PathBuf>,
 }
 
 fn time(text: &str) -> Result<Nanos, UnitError> {
@@ -171,7 +182,10 @@ fn request(address: &Address, it: &Call) -> Result<Reply> {
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     let name = args.file.display().to_string();
     let file = File::create_new(&args.file).with_context(|| format!("cannot create {name}"))?;
-    let result = record(args, file, &name);
+    let result = match &args.device {
+        Some(path) => record_device(args, file, &name, path),
+        None => record_server(args, file, &name),
+    };
     let Ok(recorded) = result else {
         let empty = std::fs::metadata(&args.file).is_ok_and(|found| found.len() == 0);
         if empty {
@@ -184,18 +198,23 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         let Recorded { requests, dropped, streams, bytes, seconds, ended, .. } = &recorded;
         let each = *bytes as f64 / (*requests).max(1) as f64;
         format!(
-            "{name}: {requests} requests of {streams} volumes in {seconds:.1} s, {dropped} dropped, {} ({each:.1} bytes \
+            "{name}: {requests} requests of {streams} {} in {seconds:.1} s, {dropped} dropped, {} ({each:.1} bytes \
              a request); ended {ended}\n",
+            if args.device.is_some() { "processes" } else { "volumes" },
             BinarySize(*bytes)
         )
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn record(args: &Args, file: File, name: &str) -> Result<Recorded> {
-    let clock = Clock::start();
-    let mut reader = Reader::new(Live::start(args)?, "the server's recording")?;
-    let mut metadata = reader.metadata();
+/// Copies a trace, without names and places if that is wanted. `full`: called once when the file has its size.
+fn copy<S: Source>(
+    args: &Args,
+    mut metadata: Metadata,
+    source: &mut S,
+    (file, name): (File, &str),
+    full: impl Fn(&mut S),
+) -> Result<(Writer<BufWriter<File>>, Option<&'static str>)> {
     let mut anonymiser = match args.anonymise {
         true => Some(anonymiser(&mut metadata)?),
         false => None,
@@ -203,8 +222,8 @@ fn record(args: &Args, file: File, name: &str) -> Result<Recorded> {
     let mut writer = Writer::new(BufWriter::new(file), name, &metadata)?;
     let mut streams = 0;
     let mut ended = None;
-    while let Some(record) = reader.next_record()? {
-        for stream in &reader.streams()[streams..] {
+    while let Some(record) = source.next_record()? {
+        for stream in &source.streams()[streams..] {
             let stream = match &mut anonymiser {
                 Some(anonymiser) => anonymiser.stream(stream),
                 None => stream.clone(),
@@ -212,23 +231,57 @@ fn record(args: &Args, file: File, name: &str) -> Result<Recorded> {
             let added = writer.add_stream(&stream);
             added.ok_or_else(|| anyhow!("{name}: too many volumes"))?;
         }
-        streams = reader.streams().len();
+        streams = source.streams().len();
         let record = anonymiser.as_ref().map_or(record, |it| it.record(record));
         writer.push(&record)?;
         if ended.is_none() && writer.bytes() >= args.size {
-            // The rest of what the server has is read, so that the trace is whole up to here.
-            reader.get_mut().until = Some(Instant::ZERO);
+            full(source);
             ended = Some("at the size limit");
         }
     }
-    let dropped = reader.notes().of(DROPPED);
+    Ok((writer, ended))
+}
+/// Ends a trace.
+fn finish(
+    args: &Args,
+    writer: Writer<BufWriter<File>>,
+    streams: usize,
+    dropped: u64,
+    (clock, ended): (&Clock, &'static str),
+) -> Result<Recorded> {
+    let mut writer = writer;
     writer.drop_requests(dropped);
-    let ended = ended.or(reader.get_mut().ended).unwrap_or("by the server");
     let (requests, _) = writer.counts();
     writer.finish()?;
     let bytes = std::fs::metadata(&args.file)?.len();
     let (file, seconds) = (args.file.clone(), clock.now().0 as f64 / 1e9);
     Ok(Recorded { file, requests, dropped, streams, bytes, seconds, ended })
+}
+
+fn record_server(args: &Args, file: File, name: &str) -> Result<Recorded> {
+    let clock = Clock::start();
+    let mut reader = Reader::new(Live::start(args)?, "the server's recording")?;
+    let metadata = reader.metadata();
+    // The rest of what the server has is read, so that the trace is whole up to here.
+    let full = |reader: &mut Reader<Live>| reader.get_mut().until = Some(Instant::ZERO);
+    let (writer, ended) = copy(args, metadata, &mut reader, (file, name), full)?;
+    let ended = ended.or(reader.get_mut().ended).unwrap_or("by the server");
+    let dropped = reader.notes().of(DROPPED);
+    finish(args, writer, reader.streams().len(), dropped, (&clock, ended))
+}
+
+fn record_device(args: &Args, file: File, name: &str, path: &Path) -> Result<Recorded> {
+    let clock = Clock::start();
+    let device = Device::open(path)?;
+    let (lines, end) = Lines::start(&device, args.duration)?;
+    let format = formats::TABLE.iter().find(|format| format.name == "blkparse");
+    let format = format.expect("the table has it");
+    let shown = device.path.display().to_string();
+    let mut events = format.open(vec![Input::new(Box::new(lines), &shown)?])?;
+    let (writer, full) =
+        copy(args, device.metadata(), &mut events, (file, name), |_| end.request())?;
+    let ended = full.unwrap_or_else(|| end.why());
+    finish(args, writer, events.streams().len(), end.lost(), (&clock, ended))
 }
 
 /// Takes names out of the metadata, and prepares to do so with the rest.

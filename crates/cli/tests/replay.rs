@@ -223,3 +223,57 @@ fn needs_clients_a_recording_agrees_with_its_replay() {
     assert!(has(b"anonymous") && !has(b"backup"), "names are gone");
     fs::remove_dir_all(&kept).unwrap();
 }
+
+/// Goal: the requests of a block device are recorded, with process, operation, place, length and latency; nothing is left of the
+/// tracing, and other files are refused. Method: a loop device, and two copies with known requests.
+#[test]
+#[ignore = "needs tracing: root, tracefs and loop devices"]
+fn needs_tracing_a_device_is_recorded() {
+    let folder = std::env::temp_dir().join(format!("iofair-device-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let path = |name: &str| folder.join(name).display().to_string();
+    let file = fs::File::create(path("disk")).unwrap();
+    file.set_len(64 << 20).unwrap();
+    let run = |program: &str, arguments: &[&str]| {
+        let output = Command::new(program).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let device = run("losetup", &["--find", "--show", &path("disk")]).trim().to_string();
+    let told = failure(&["record", &path("none"), "--device", &path("disk")]);
+    assert!(told.contains("is not a block device; allowed: a device such as"), "{told}");
+    let mut record = Command::new(env!("CARGO_BIN_EXE_iofair"));
+    record.args(["record", &path("trace"), "--device", &device, "--json"]);
+    let record = record.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let instance = PathBuf::from(format!("/sys/kernel/tracing/instances/iofair-{}", record.id()));
+    // The completions' event is switched on last.
+    let on = || fs::read_to_string(instance.join("events/block/block_rq_complete/enable"));
+    while !on().is_ok_and(|text| text.starts_with('1')) {
+        std::thread::yield_now();
+    }
+    let to = format!("of={device}");
+    run("dd", &["if=/dev/zero", &to, "bs=64k", "count=16", "oflag=direct"]);
+    let from = format!("if={device}");
+    run("dd", &[&from, "of=/dev/null", "bs=4k", "count=8", "skip=100", "iflag=direct"]);
+    run("kill", &["-INT", &record.id().to_string()]);
+    let output = record.wait_with_output().unwrap();
+    run("losetup", &["--detach", &device]);
+    let recorded: Json = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&recorded["ended"], &recorded["dropped"]), (&"by a signal".into(), &0.into()));
+    assert!(!instance.exists(), "the tracing is gone");
+    let replayed = iofair(&["replay", "--json", "--drive", "plextor-px256m5s", &path("trace")]);
+    let result: Json = serde_json::from_slice(&replayed.stdout).unwrap();
+    let stacks = result["results"].as_array().unwrap();
+    let groups = |stack: usize| stacks[stack]["groups"].as_array().unwrap();
+    let mut copies: Vec<(u64, u64)> = groups(0)
+        .iter()
+        .filter(|group| group["name"].as_str().unwrap().starts_with("dd."))
+        .map(|group| {
+            let number = |key: &str| group[key].as_u64().unwrap();
+            (number("requests"), number("read_bytes") + number("written_bytes"))
+        })
+        .collect();
+    copies.sort_unstable();
+    assert_eq!(copies, [(8, 8 * 4096), (16, 16 << 16)], "{result}");
+    fs::remove_dir_all(folder).unwrap();
+}

@@ -24,6 +24,7 @@ const NEEDS: &[&str] = &[
     "sources",
     "systemd",
     "time",
+    "tracing",
     "ublk",
     "valgrind",
 ];
