@@ -218,6 +218,13 @@ fn needs_clients_a_recording_agrees_with_its_replay() {
     // A server that waits for a processor is slower than the simulator, whose median is never much slower. Mean and tail
     // depend on bursts that one of the two has by chance.
     assert!((-97.0..50.0).contains(&error("p50_percent")), "{all}");
+    for (mode, agrees) in [("think", true), ("closed", false)] {
+        let output = iofair(&["replay", "--json", "--mode", mode, trace.to_str().unwrap()]);
+        let result: Json = serde_json::from_slice(&output.stdout).unwrap();
+        let total = result["agreement"]["all"]["total_percent"].as_f64();
+        println!("agreement with --mode {mode}: total {total:?} %");
+        assert_eq!(total.is_some_and(|total| total.abs() < 10.0), agrees, "{mode}: {total:?}");
+    }
     let shared = fs::read(kept.join("shared.trace")).unwrap();
     let has = |word: &[u8]| shared.windows(word.len()).any(|window| window == word);
     assert!(has(b"anonymous") && !has(b"backup"), "names are gone");
