@@ -12,11 +12,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use browser::{Browser, DOWN, ESCAPE};
+use browser::Browser;
 use rig::Directory;
 use rig::controlled::{Controlled, file};
 use rig::wire::Wire;
 use serde_json::Value as Json;
+
+/// Keys that are no letters, as WebDriver writes them.
+const DOWN: &str = "\u{e015}";
+const ESCAPE: &str = "\u{e00c}";
 
 fn start(metrics: &str) -> Controlled {
     let directory = Directory::new();

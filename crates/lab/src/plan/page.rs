@@ -5,7 +5,7 @@ use core::fmt::Write;
 use super::Plan;
 use super::picture::picture;
 use super::text::{Cells, answers, approaches, clients, conditions, notes};
-use crate::report::{STYLE, escape};
+use crate::report::{FOOT, STYLE, escape};
 
 /// The page.
 pub fn page(plan: &Plan) -> String {
@@ -33,7 +33,8 @@ pub fn page(plan: &Plan) -> String {
         html.push_str("</div>\n<div class=\"card\"><h2>Drives</h2>");
         push(&mut html, &approaches(plan));
     }
-    html.push_str("</div>\n</body></html>\n");
+    html.push_str("</div>\n");
+    html.push_str(FOOT);
     html
 }
 

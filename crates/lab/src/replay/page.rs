@@ -7,7 +7,7 @@ use iofair_trace::source::Notes;
 
 use super::text::{HEADER, agreement_text, notes_text, rows};
 use super::{Agreement, GroupResult, Played};
-use crate::report::{STYLE, escape, latencies, latency_legend};
+use crate::report::{FOOT, STYLE, escape, latencies, latency_legend};
 
 /// Groups that get a chart.
 const CHARTS_MAX: usize = 24;
@@ -46,7 +46,7 @@ pub fn page(
     for note in notes_text(played, notes) {
         let _ = writeln!(html, "<p class=\"soft\">{}</p>", escape(&note));
     }
-    html.push_str("</body></html>\n");
+    html.push_str(FOOT);
     html
 }
 

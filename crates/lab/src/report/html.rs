@@ -1,5 +1,6 @@
 //! One page with everything: a chart a figure with the published values on the bars, latencies by
-//! percentile, the tables. Self-contained: no script, no font, no address of anybody.
+//! percentile, the tables. Self-contained: no font, no address of anybody. A script sorts tables and saves charts; without it the
+//! page shows the same.
 
 use core::fmt::Write;
 
@@ -14,6 +15,9 @@ use crate::experiment::Verdict;
 
 /// The style sheet of pages.
 pub const STYLE: &str = include_str!("page.css");
+/// The end of pages, with their script.
+pub const FOOT: &str =
+    concat!("<script>\n", include_str!("page.js"), "</script>\n</body></html>\n");
 
 /// The page of these experiments.
 pub fn page(title: &str, summaries: &[Summary]) -> String {
@@ -30,7 +34,7 @@ pub fn page(title: &str, summaries: &[Summary]) -> String {
     for (index, summary) in summaries.iter().enumerate() {
         experiment(&mut html, index, summary);
     }
-    html.push_str("</body></html>\n");
+    html.push_str(FOOT);
     html
 }
 

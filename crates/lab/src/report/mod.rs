@@ -44,7 +44,7 @@ pub use csv::csv;
 pub use fio::{fio_json, fio_logs};
 pub use found::{SEARCHED, found_table};
 pub use frontier::{frontier_csv, frontier_table, has_promise, seeds_table, stacks_table};
-pub use html::{STYLE, page};
+pub use html::{FOOT, STYLE, page};
 pub use jobs::jobs_table;
 pub use json::{json, json_of_one};
 pub(crate) use latencies::{latencies, latency_legend};

@@ -5,7 +5,7 @@ use core::fmt::Write;
 use super::card::Score;
 use super::text::{HEADER, MEANINGS, cells, conditions, sentence};
 use super::{Grade, Scorecard};
-use crate::report::{Axis, COLOURS, Mark, Panel, STYLE, escape, picture, short};
+use crate::report::{Axis, COLOURS, FOOT, Mark, Panel, STYLE, escape, picture, short};
 
 /// A part of a minimum below this is drawn here.
 const PART_LEAST: f64 = 0.01;
@@ -27,7 +27,8 @@ pub fn page(cards: &[Scorecard]) -> String {
     for meaning in MEANINGS {
         let _ = writeln!(html, "<p class=\"soft\">{}</p>", escape(meaning));
     }
-    html.push_str("</div>\n</body></html>\n");
+    html.push_str("</div>\n");
+    html.push_str(FOOT);
     html
 }
 

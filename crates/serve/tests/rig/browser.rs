@@ -12,9 +12,6 @@ use super::Directory;
 
 /// The key of an element's id in answers, by the standard.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
-/// Keys that are no letters, by the standard.
-pub(crate) const DOWN: &str = "\u{e015}";
-pub(crate) const ESCAPE: &str = "\u{e00c}";
 
 /// A browser with one page.
 pub(crate) struct Browser {
