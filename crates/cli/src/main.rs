@@ -29,6 +29,7 @@ mod plan;
 mod pool;
 mod record;
 mod replay;
+mod report;
 mod robust;
 mod run;
 mod serve;
@@ -98,6 +99,8 @@ enum Command {
     Plan(plan::Args),
     /// Compare policies on drives: overhead, fairness, minimums, bursts.
     Compare(compare::Args),
+    /// Put saved results side by side: what differs, and by how much.
+    Report(report::Args),
     /// Record the requests of a running server as a trace.
     Record(record::Args),
     /// Replay a trace of requests in simulation under several policy stacks, side by side.
@@ -127,6 +130,7 @@ fn dispatch(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Run(args) => run::run(args, &output),
         Command::Plan(args) => plan::run(args, &output),
         Command::Compare(args) => compare::run(args, &output),
+        Command::Report(args) => report::run(args, &output),
         Command::Record(args) => record::run(args, &output),
         Command::Replay(args) => replay::run(args, &output),
         Command::Explain(args) => explain::run(args, &output),

@@ -1,4 +1,4 @@
-//! Pages of reports in a browser: tables are sorted, charts are saved, nothing is loaded.
+//! Saved results side by side; pages of reports in a browser: tables are sorted, charts are saved, nothing is loaded.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../../serve/tests/rig/browser.rs"]
@@ -88,4 +88,38 @@ fn needs_chromium_reports_can_be_sorted_and_saved() {
         assert!(saved[0][2].as_u64().unwrap() > 1_000 && saved[1][2].as_u64().unwrap() > 1_000);
         assert_eq!(browser.console(), Vec::<String>::new(), "{page}");
     }
+}
+
+/// Goal: saved results are compared, and other files are refused. Method: one experiment under two policies' parameters and with
+/// itself; a page in Markdown.
+#[test]
+fn saved_results_are_compared() {
+    let directory = Directory::new();
+    let iofair = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_iofair")).args(arguments).output().unwrap();
+        let [out, error] = [output.stdout, output.stderr].map(|it| String::from_utf8(it).unwrap());
+        (output.status.code(), out, error)
+    };
+    let result = |name: &str, idle: &str| {
+        let setting = format!("policy.bfq.slice_idle={idle}");
+        let run = ["run", "--quiet", "--json", "../../experiments/promise/plextor.toml"];
+        let short = ["--variant", "4 readers", "--time", "100ms", "--ramp", "50ms"];
+        let more = ["--repeats", "3", "--stack", "prop-bfq", "--set", &setting];
+        let (code, json, error) = iofair(&[&run[..], &short, &more].concat());
+        assert_eq!(code, Some(0), "{error}");
+        let path = directory.path(name);
+        fs::write(&path, json).unwrap();
+        path
+    };
+    let (idles, waits_not) = (result("idles.json", "8ms"), result("waits-not.json", "0s"));
+    let page = directory.path("report.html");
+    let (code, told, _) = iofair(&["report", &idles, &waits_not, "--html", &page, "--strict"]);
+    assert_eq!(code, Some(1), "it differs");
+    assert!(told.contains("differ between") && told.contains("total"), "{told}");
+    assert!(fs::read_to_string(page).unwrap().contains("Results side by side"));
+    let (code, told, _) = iofair(&["report", &idles, &idles, "--strict"]);
+    assert!(code == Some(0) && told.starts_with("0 of "), "{told}");
+    let (code, _, error) = iofair(&["report", &idles, "../../README.md"]);
+    assert_eq!(code, Some(2));
+    assert!(error.contains("README.md: not a result of") && error.contains("allowed: "), "{error}");
 }
