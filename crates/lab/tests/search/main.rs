@@ -21,6 +21,7 @@ use judge::{Finding, Kind, Verdict};
 const KNOWN: &[(u64, Kind)] = &[
     (35, Kind::Starved),
     (96, Kind::Starved),
+    (108, Kind::Beaten),
     (109, Kind::Beaten),
     (113, Kind::Second),
     (129, Kind::Starved),

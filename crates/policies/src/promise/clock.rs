@@ -24,10 +24,6 @@
 //! [`GATHERS`] after that, synchronous writes are therefore due later, like buffered ones, and then their group has a turn:
 //! it alone is served until it is no longer behind, for at most [`TURN_MAX`].
 //!
-//! *Gathered reads.* Beside writes, the first of several reads one after the other waits for what the drive is programming,
-//! and the drive is idle while the others follow. A group with a latency contract says how long its requests may wait, so it
-//! is due once it is behind by a hundredth of that latency, at most 10 ms, and is then served until it is no longer behind.
-//!
 //! *Infeasible minimums.* If a group stays behind although no other group is served, its minimum is lowered for some time
 //! to what it reached, minus at most a sixth, so that an infeasible minimum never starves other groups. Several such
 //! groups are cut in proportion, because the group furthest behind is served first.
@@ -163,13 +159,6 @@ impl Clocks {
         }
         self.put(group, id);
     }
-    /// Applies the latency contract of a group, or of the nearest group above it that has one.
-    pub(super) fn set_latency(&mut self, id: EntityId, latency: Option<Nanos>) {
-        let group = id.as_group().and_then(|it| self.groups.get_mut(it.index()));
-        if let Some(clock) = group.and_then(|it| it.clock.as_mut()) {
-            clock.set_latency(latency);
-        }
-    }
     /// Removes a group.
     pub(super) fn remove(&mut self, id: EntityId) {
         self.set(Instant::ZERO, id, Minimum::NONE, Class::default());
@@ -205,15 +194,14 @@ impl Clocks {
     }
     /// Moves a group to the tree of its present state, ordered by its present clock.
     fn put(&mut self, group: usize, id: EntityId) {
-        let head = self.bounds.frame > Nanos::ZERO;
         let Group { requests: own, class, clock: Some(clock) } = &mut self.groups[group] else {
             return;
         };
         let rests = own.in_flight == 0 && clock.idle_until <= clock.idle_since;
         let at = match own.queued {
             0 if !clock.awaited || rests => return self.take_out(group),
-            0 => clock.due(true, head),
-            _ => clock.due(own.urgent > 0, head),
+            0 => clock.at,
+            _ => clock.due(own.urgent > 0),
         };
         let (class, state) = (*class, own.state(clock.data_until > Instant::ZERO));
         let key = DueKey::new(at, id);
@@ -364,14 +352,13 @@ impl Clocks {
         clock.grant = clock.kept_worth(whole);
         clock.burst += clock.grant;
         clock.served += whole;
-        let was_due = clock.at + clock.delay <= now;
         clock.at += clock.grant;
         if clock.at > frame_end + ahead {
             let in_flight = clock.worth(own.amount);
             let most = (frame_end + ahead).max(now + in_flight.min(lag_max));
             clock.at = clock.at.min(most);
         }
-        clock.batch = clock.at <= now && (clock.batch || was_due);
+        clock.batch = clock.at <= now;
         clock.behind &= clock.at + period / BROKEN_PART <= now;
         if clock.at > now && self.turn.is_some_and(|(other, _)| other == id) {
             self.turn = None;

@@ -26,8 +26,6 @@ const CUT_PERIODS: u64 = 50;
 const RECOVER: u64 = 16;
 /// Buffered writes that are due wait for this long, so that more of them go together.
 pub(super) const BATCH_DELAY: Nanos = Nanos::from_millis(10);
-/// Requests of a group with a latency contract wait for this part of it, and at most [`BATCH_DELAY`].
-const DELAY_PART: u64 = 100;
 
 /// Order of the groups in a tree of [`super::clock::Clocks`]: the time at which a group is due, then the group. A single
 /// number, because comparisons are most of the cost of an insertion.
@@ -64,9 +62,7 @@ pub(super) struct Clock {
     pub(super) place: Place,
     /// Whether the last command that was dispatched is urgent.
     pub(super) awaited: bool,
-    /// Its urgent requests are due when the clock is behind by this.
-    pub(super) delay: Nanos,
-    /// A batch of requests is being served; it ends when the clock is ahead.
+    /// A batch of buffered writes is being served; it ends when the clock is ahead.
     pub(super) batch: bool,
     /// When the group last had nothing queued or in flight.
     pub(super) idle_since: Instant,
@@ -105,7 +101,6 @@ impl Clock {
             at: Instant::ZERO,
             place: Place::Nowhere,
             awaited: false,
-            delay: Nanos::ZERO,
             batch: false,
             idle_since: Instant::ZERO,
             idle_until: Instant::ZERO,
@@ -122,10 +117,6 @@ impl Clock {
             reached: 0,
             cut_until: Instant::ZERO,
         }
-    }
-    /// Sets [`Self::delay`] by the latency contract that applies to the group.
-    pub(super) fn set_latency(&mut self, latency: Option<Nanos>) {
-        self.delay = latency.map_or(Nanos::ZERO, |it| (it / DELAY_PART).min(BATCH_DELAY));
     }
     /// Worth of an amount by the part of the minimum that is kept now.
     pub(super) fn worth(&self, amount: Amount) -> Nanos {
@@ -186,14 +177,9 @@ impl Clock {
         }
         (self.period, self.served, self.behind) = (now, Nanos::ZERO, true);
     }
-    /// When its requests are due on a drive with a head (`head`) or without; `urgent`: at least one of them is urgent.
-    pub(super) fn due(&self, urgent: bool, head: bool) -> Instant {
-        match () {
-            () if self.batch => self.at,
-            () if urgent && head => self.at,
-            () if urgent => self.at + self.delay,
-            () => self.at + BATCH_DELAY,
-        }
+    /// When its queued requests are due; `urgent`: at least one of them is urgent.
+    pub(super) fn due(&self, urgent: bool) -> Instant {
+        if urgent || self.batch { self.at } else { self.at + BATCH_DELAY }
     }
     /// A request arrives, and the group had nothing queued or in flight.
     pub(super) fn wake(&mut self, now: Instant, lag_max: Nanos) {

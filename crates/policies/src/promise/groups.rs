@@ -7,7 +7,6 @@ use iofair_core::policy::Context;
 
 use super::Promise;
 use super::clock::Clocks;
-use super::deadlines;
 use super::shares::EntityId;
 
 /// The class of a group's minimum: the least urgent class of the group and all groups above it.
@@ -50,7 +49,6 @@ impl Promise {
             self.count_requests();
         }
         self.clocks.set(cx.now, entity, minimum, class_of(cx.groups, id));
-        self.clocks.set_latency(entity, deadlines::latency(cx.groups, id));
         if let Some(parent) = group.parent.filter(|_| self.groups) {
             let parent = EntityId::group(parent);
             self.shares.set(entity, parent, group.contract.weight, group.contract.class);
